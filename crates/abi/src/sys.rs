@@ -1,0 +1,49 @@
+//! Raw system calls: no libc, no errno variable, nothing but the instruction.
+
+use core::arch::asm;
+
+use crate::Errno;
+use crate::errno::Result;
+
+/// Enters the kernel with call `nr` and six arguments; the raw `rax` comes back.
+///
+/// # Safety
+/// As the system call itself: pointers among the arguments must be good for what the call does with them,
+/// and its effect on the process must be one that the caller may cause.
+#[inline(always)]
+pub unsafe fn syscall6(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+    let ret: isize;
+    // SAFETY: the caller answers for the call; the instruction itself clobbers rcx and r11 only.
+    unsafe {
+        asm!("syscall", inlateout("rax") nr as isize => ret, in("rdi") a, in("rsi") b, in("rdx") c,
+             in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    ret
+}
+
+/// [`syscall6`] with its result split; up to six arguments, the rest zero.
+///
+/// Must stand in an `unsafe` block, for the reasons that [`syscall6`] gives.
+#[macro_export]
+macro_rules! syscall {
+    ($nr:expr) => { $crate::syscall!(@ $nr, 0, 0, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr) => { $crate::syscall!(@ $nr, $a, 0, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr) => { $crate::syscall!(@ $nr, $a, $b, 0, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr) => { $crate::syscall!(@ $nr, $a, $b, $c, 0, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr) => { $crate::syscall!(@ $nr, $a, $b, $c, $d, 0, 0) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr) => { $crate::syscall!(@ $nr, $a, $b, $c, $d, $e, 0) };
+    ($nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
+        $crate::syscall!(@ $nr, $a, $b, $c, $d, $e, $f)
+    };
+    (@ $nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
+        $crate::sys::split($crate::sys::syscall6(
+            $nr as u32, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize,
+        ))
+    };
+}
+
+#[doc(hidden)]
+#[inline(always)]
+pub fn split(ret: isize) -> Result<usize> {
+    Errno::from_ret(ret)
+}
