@@ -1,1 +1,20 @@
+//! Shared memory that survives its users: the records of a Lightpath region, slots, lanes, locks, liveness.
+//!
+//! This crate knows what the records are and how they are guarded; what a directory or a read *means* is `lp-vfs`'s.
 #![no_std]
+
+pub mod ids;
+pub mod lane;
+pub mod layout;
+pub mod liveness;
+pub mod lock;
+pub mod process;
+pub mod records;
+pub mod region;
+pub mod seq;
+pub mod slab;
+pub mod sync;
+pub mod ucopy;
+
+pub use ids::*;
+pub use region::{Geometry, Region, RegionError};

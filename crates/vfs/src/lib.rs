@@ -1,1 +1,12 @@
+//! The file system: what Linux's VFS and tmpfs mean, on the records of `lp-region`.
+//!
+//! Every call takes the [`Task`](task::Task) that makes it and answers as the system call of the same name does.
+//!
+//! Lock order, outermost first: `rename_lock`; directory inodes, ancestors before descendants, else the lower index
+//! first; other inodes, the lower index first; an open file's position; hash buckets, the lower index first.
 #![no_std]
+
+pub mod intent;
+pub mod task;
+
+pub use task::{Outside, Place, Task, Time};

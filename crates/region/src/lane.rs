@@ -1,0 +1,81 @@
+//! [`Lane`]: what one thread alone writes, for others to find.
+
+use crate::sync::{AtomicU32, AtomicU64};
+
+/// Slots that a lane keeps of one slab.
+pub const CACHE_SLOTS: usize = 30;
+/// Calls that `--stats` tells apart: the kernel's numbers.
+pub const COUNTED_CALLS: usize = 470;
+/// Words of an intent.
+pub const INTENT_WORDS: usize = 14;
+
+/// A lane. 8 KiB: two lines of marks, the intent, allocation caches, counters.
+///
+/// Every field is the owning thread's to write (guard: *lane*); the reaper takes over once the owner is dead.
+#[repr(C, align(64))]
+pub struct Lane {
+    /// Process that owns it; 0 free. Atomic: claimed by compare-and-swap.
+    pub process: AtomicU32,
+    /// Thread id.
+    pub tid: AtomicU32,
+    /// Root whose files this lane is changing, plus one; 0 none: the mount-writer mark.
+    pub writing: AtomicU32,
+    /// Nesting of `writing`.
+    pub writing_depth: AtomicU32,
+    /// Pins: open files ([`crate::ids::FileId`]) and inodes (1 << 32 | [`crate::ids::InodeId`]) that must not be reclaimed.
+    pub pins: [AtomicU64; 6],
+    /// What this lane is changing; see [`Intent`].
+    pub intent: Intent,
+    /// Slot taken from each cache and not linked in yet.
+    pub taken: [AtomicU32; 12],
+    /// Caches of free slots, by slab.
+    pub caches: [LaneCache; 12],
+    /// Chunk it allocates from, plus one; 0 none.
+    pub chunk: AtomicU32,
+    /// Page after the last it took: the next one keeps a file contiguous.
+    pub next_page: AtomicU32,
+    /// Pages taken and not linked in yet: the run's first page and length.
+    pub page_taken: AtomicU64,
+    /// Free pages it keeps, newest last.
+    pub pages: PageCache,
+    /// Calls answered in process, by number.
+    pub answered: [AtomicU32; COUNTED_CALLS],
+    /// Calls passed to the kernel, by number.
+    pub passed: [AtomicU32; COUNTED_CALLS],
+    /// Bytes read and written by calls answered in process.
+    pub bytes: [AtomicU64; 2],
+}
+
+/// A change of more than one word, written down before its first step so that anybody can finish it.
+///
+/// `op` is stored last and cleared last. What the words mean is the business of the code that owns the operation
+/// (`lp_vfs::intent`).
+#[repr(C, align(64))]
+pub struct Intent {
+    /// Operation; 0 none.
+    pub op: AtomicU64,
+    /// How far it has come.
+    pub step: AtomicU64,
+    /// Its arguments.
+    pub words: [AtomicU64; INTENT_WORDS],
+}
+
+/// Free slots of one slab in a lane's hands.
+#[repr(C)]
+pub struct LaneCache {
+    /// How many.
+    pub count: AtomicU32,
+    /// Which.
+    pub slots: [AtomicU32; CACHE_SLOTS],
+}
+
+/// Free pages in a lane's hands.
+#[repr(C)]
+pub struct PageCache {
+    /// How many.
+    pub count: AtomicU32,
+    /// Which.
+    pub pages: [AtomicU32; 63],
+}
+
+const _: () = assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE);

@@ -1,0 +1,85 @@
+//! Where everything lies in a region. `docs/layout.md` draws it.
+//!
+//! A region is one sparse file. Each kind of record has a slab of its own at a fixed offset, big enough for the most
+//! there can be; memory is taken only for what is touched. Slabs hold a power of two of slots, so that an index
+//! read from a damaged region is masked into the slab instead of being trusted.
+
+use lp_abi::PAGE_SIZE;
+
+/// First eight bytes of a region.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
+/// Layout version; a region of another version is refused.
+pub const VERSION: u32 = 1;
+
+/// Runs that use one region at once.
+pub const RUNS: usize = 64;
+/// Live processes in all runs of a region.
+pub const PROCESSES: usize = 4096;
+/// Live threads in all runs of a region.
+pub const LANES: usize = 16384;
+/// Open file descriptions.
+pub const FILES: usize = 1 << 20;
+/// Inodes.
+pub const INODES: usize = 1 << 23;
+/// Directory entries.
+pub const DIRENTS: usize = 1 << 23;
+/// Primary hash buckets, the most that linear hashing grows to.
+pub const BUCKETS: usize = 1 << 21;
+/// Overflow hash buckets.
+pub const OVERFLOWS: usize = 1 << 20;
+/// Long names.
+pub const NAMES: usize = 1 << 22;
+/// Record locks and flocks.
+pub const LOCKS: usize = 1 << 18;
+/// Memory mappings of files.
+pub const MAPPINGS: usize = 1 << 18;
+/// Descriptors of one process that can be ours.
+pub const FDS: usize = 1 << 16;
+/// 2 MiB chunks of data.
+pub const CHUNKS: usize = 1 << 21;
+/// Pages in a chunk.
+pub const CHUNK_PAGES: usize = 512;
+
+const MIB: usize = 1 << 20;
+
+const fn after(offset: usize, count: usize, size: usize) -> usize {
+    // Each slab starts on a 2 MiB boundary.
+    (offset + count * size).next_multiple_of(2 * MIB)
+}
+
+/// Offset of the header.
+pub const HEADER_AT: usize = 0;
+/// Offset of the run records.
+pub const RUNS_AT: usize = PAGE_SIZE;
+/// Bytes of a run record.
+pub const RUN_SIZE: usize = 16384;
+/// Offset of the process records.
+pub const PROCESSES_AT: usize = after(RUNS_AT, RUNS, RUN_SIZE);
+/// Bytes of a process record.
+pub const PROCESS_SIZE: usize = 1024;
+/// Offset of the lanes.
+pub const LANES_AT: usize = after(PROCESSES_AT, PROCESSES, PROCESS_SIZE);
+/// Bytes of a lane.
+pub const LANE_SIZE: usize = 8192;
+/// Offset of the open file descriptions.
+pub const FILES_AT: usize = after(LANES_AT, LANES, LANE_SIZE);
+/// Offset of the inodes.
+pub const INODES_AT: usize = after(FILES_AT, FILES, 64);
+/// Offset of the directory entries.
+pub const DIRENTS_AT: usize = after(INODES_AT, INODES, 256);
+/// Offset of the primary hash buckets.
+pub const BUCKETS_AT: usize = after(DIRENTS_AT, DIRENTS, 64);
+/// Offset of the overflow hash buckets.
+pub const OVERFLOWS_AT: usize = after(BUCKETS_AT, BUCKETS, 64);
+/// Offset of the long names.
+pub const NAMES_AT: usize = after(OVERFLOWS_AT, OVERFLOWS, 64);
+/// Offset of the lock records.
+pub const LOCKS_AT: usize = after(NAMES_AT, NAMES, 256);
+/// Offset of the mapping records.
+pub const MAPPINGS_AT: usize = after(LOCKS_AT, LOCKS, 64);
+/// Offset of the descriptor tables.
+pub const FD_TABLES_AT: usize = after(MAPPINGS_AT, MAPPINGS, 64);
+/// Offset of the chunk records.
+pub const CHUNKS_AT: usize = after(FD_TABLES_AT, PROCESSES * FDS, 8);
+/// Offset of the data pages; a region is this long plus its data.
+pub const DATA_AT: usize = after(CHUNKS_AT, CHUNKS, 192);

@@ -1,0 +1,158 @@
+//! Who lives: process slots, their record locks, lanes.
+//!
+//! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the region's file. The kernel drops it when the
+//! process dies, keeps it over exec and gives none to a fork's child; F_GETLK asks. In private memory there is one
+//! process, and it lives.
+
+use lp_abi::linux::{
+    __NR_clock_gettime, __NR_fcntl, __NR_getpid, CLOCK_MONOTONIC, F_GETLK, F_SETLK, F_UNLCK, F_WRLCK,
+};
+use lp_abi::{Errno, Result};
+
+use crate::ids::*;
+use crate::layout as at;
+use crate::process::process_state as state;
+use crate::region::Region;
+use crate::sync::Ordering;
+
+/// First byte of the range that record locks use: beyond any data.
+const LIVE_AT: i64 = 1 << 60;
+/// How long a slot may wait for its child to appear, in nanoseconds.
+const BORN_GRACE: u64 = 2_000_000_000;
+
+#[repr(C)]
+struct Flock {
+    kind: i16,
+    whence: i16,
+    start: i64,
+    len: i64,
+    pid: i32,
+}
+
+impl<'r> Region<'r> {
+    /// Claims a free process slot for a child to come. The slot's old contents are cleared.
+    ///
+    /// # Errors
+    /// `EAGAIN` when all [`at::PROCESSES`] slots are taken by live processes.
+    pub fn claim_process(self, run: RunId) -> Result<ProcessId> {
+        for index in 1..at::PROCESSES as u32 {
+            let id = ProcessId(index);
+            let process = self.process(id);
+            if process.state.load(Ordering::Relaxed) != state::FREE {
+                continue;
+            }
+            let claim = process.state.compare_exchange(
+                state::FREE,
+                state::DYING, // Nobody reaps or uses it while it is being filled in.
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            if claim.is_ok() {
+                process.clear();
+                process.run.store(run.0, Ordering::Relaxed);
+                process.born.store(monotonic_ns(), Ordering::Relaxed);
+                self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
+                process.state.store(state::BORN, Ordering::Release);
+                return Ok(id);
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Makes the calling process the owner of `id`: takes its record lock and marks it live.
+    ///
+    /// # Errors
+    /// `ESRCH` when the slot was reaped meanwhile; errors of fcntl(2).
+    pub fn animate(self, id: ProcessId) -> Result<()> {
+        let process = self.process(id);
+        if self.fd() >= 0 {
+            let mut lock = flock_of(id, F_WRLCK as i16);
+            // SAFETY: the kernel reads the struct.
+            unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) }?;
+        }
+        // SAFETY: getpid has no effect.
+        let pid = unsafe { lp_abi::syscall!(__NR_getpid) }?;
+        process.pid.store(pid as u32, Ordering::Relaxed);
+        match process.state.compare_exchange(state::BORN, state::LIVE, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) | Err(state::LIVE) => Ok(()),
+            Err(_) => Err(Errno::ESRCH),
+        }
+    }
+
+    /// Whether the process of slot `id` is gone. `me` is the asking process, which lives.
+    pub fn process_is_dead(self, id: ProcessId, me: ProcessId) -> bool {
+        if id == me || self.fd() < 0 {
+            return false;
+        }
+        let process = self.process(id);
+        match process.state.load(Ordering::Acquire) {
+            state::FREE => true,
+            state::BORN => monotonic_ns().saturating_sub(process.born.load(Ordering::Relaxed)) > BORN_GRACE,
+            _ => {
+                let mut lock = flock_of(id, F_WRLCK as i16);
+                // SAFETY: the kernel writes the struct.
+                let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_GETLK, &raw mut lock) };
+                asked.is_ok() && lock.kind == F_UNLCK as i16
+            }
+        }
+    }
+
+    /// Whether the owner of `lane` is gone.
+    pub fn lane_is_dead(self, lane: LaneId, me: ProcessId) -> bool {
+        let owner = ProcessId(self.lane(lane).process.load(Ordering::Acquire));
+        owner.is_none() || self.process_is_dead(owner, me)
+    }
+
+    /// Claims a lane for a thread of `process`.
+    ///
+    /// # Errors
+    /// `EAGAIN` when all are taken.
+    pub fn claim_lane(self, process: ProcessId, tid: u32) -> Result<LaneId> {
+        for index in 1..at::LANES as u32 {
+            let lane = self.lane(LaneId(index));
+            if lane.process.load(Ordering::Relaxed) != 0 {
+                continue;
+            }
+            // PAIRS: the release store of whoever gave the lane back.
+            let claim = lane.process.compare_exchange(0, process.0, Ordering::Acquire, Ordering::Relaxed);
+            if claim.is_ok() {
+                self.header().lane_limit.fetch_max(index + 1, Ordering::Relaxed);
+                lane.tid.store(tid, Ordering::Relaxed);
+                return Ok(LaneId(index));
+            }
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Gives a lane back. Its caches stay in it for the next owner; its marks must be clear.
+    pub fn release_lane(self, lane: LaneId) {
+        // PAIRS: the acquire in `claim_lane`.
+        self.lane(lane).process.store(0, Ordering::Release);
+    }
+
+    /// Lanes of all processes that are claimed now.
+    pub fn lanes(self) -> impl Iterator<Item = LaneId> + 'r {
+        (1..self.header().lane_limit.load(Ordering::Acquire).min(at::LANES as u32))
+            .map(LaneId)
+            .filter(move |id| self.lane(*id).process.load(Ordering::Acquire) != 0)
+    }
+
+    /// Process slots that are not free now.
+    pub fn processes(self) -> impl Iterator<Item = ProcessId> + 'r {
+        (1..self.header().process_limit.load(Ordering::Acquire).min(at::PROCESSES as u32))
+            .map(ProcessId)
+            .filter(move |id| self.process(*id).state.load(Ordering::Acquire) != state::FREE)
+    }
+}
+
+fn flock_of(id: ProcessId, kind: i16) -> Flock {
+    Flock { kind, whence: 0, start: LIVE_AT + i64::from(id.0), len: 1, pid: 0 }
+}
+
+/// `CLOCK_MONOTONIC` in nanoseconds, by system call: for rare paths.
+pub fn monotonic_ns() -> u64 {
+    let mut now = [0u64; 2];
+    // SAFETY: the kernel writes 16 bytes.
+    let _ = unsafe { lp_abi::syscall!(__NR_clock_gettime, CLOCK_MONOTONIC, now.as_mut_ptr()) };
+    now[0].wrapping_mul(1_000_000_000).wrapping_add(now[1])
+}

@@ -1,0 +1,120 @@
+//! [`OwnerLock`]: a lock whose word names the lane that holds it, so that a dead holder is found and repaired.
+//!
+//! States: `owner = 0` free; `owner = lane` held. One compare-and-swap takes it, a plain store gives it back.
+//! A waiter says so in `waiters`, runs the heavy barrier, looks again and sleeps on the owner word; the holder stores
+//! 0, passes a light barrier and looks at `waiters`: one of the two sees the other (store-load on both sides). A
+//! sleep is bounded, and after each the waiter asks whether the owner's process lives. The lock of a dead owner is
+//! taken over by a compare-and-swap of the owner word; whoever wins repairs what the dead lane's intent names.
+//! Progress: blocking for writers, invisible to readers. Source: Bar-Yossef et al., robust futexes (set_robust_list(2)).
+
+use lp_abi::linux::{__NR_futex, FUTEX_WAIT, FUTEX_WAKE};
+
+use crate::ids::LaneId;
+use crate::sync::{AtomicU32, Ordering, heavy_barrier, light_barrier};
+
+const SPINS: u32 = 100;
+const SLEEP_NS: u64 = 5_000_000;
+
+/// What a lock asks of the region when its holder does not come back.
+pub trait Undertaker {
+    /// Whether the process that owns `lane` is gone.
+    fn is_dead(&self, lane: LaneId) -> bool;
+    /// Finishes or undoes what `lane` had begun. The caller holds the lock that the dead lane held.
+    fn repair(&self, lane: LaneId);
+}
+
+/// A lock in the region; see the module.
+#[repr(C)]
+pub struct OwnerLock {
+    owner: AtomicU32,
+    waiters: AtomicU32,
+}
+
+impl OwnerLock {
+    /// A free lock.
+    pub fn new() -> Self {
+        OwnerLock { owner: AtomicU32::new(0), waiters: AtomicU32::new(0) }
+    }
+
+    /// Takes the lock for `me`, waiting if it must.
+    #[inline]
+    pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
+        if !self.try_lock(me) {
+            self.lock_slow(me, undertaker);
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    pub fn try_lock(&self, me: LaneId) -> bool {
+        // PAIRS: the release store in `unlock`. Relaxed on failure: nothing is read under a lock not taken.
+        self.owner.compare_exchange(0, me.0, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Gives the lock back. The caller holds it.
+    #[inline]
+    pub fn unlock(&self) {
+        // PAIRS: the acquire in `try_lock`.
+        self.owner.store(0, Ordering::Release);
+        // PAIRS: the heavy barrier in `lock_slow`.
+        light_barrier();
+        if self.waiters.load(Ordering::Relaxed) != 0 {
+            self.wake_slow();
+        }
+    }
+
+    /// Who holds the lock; none if nobody.
+    #[inline]
+    pub fn holder(&self) -> LaneId {
+        LaneId(self.owner.load(Ordering::Relaxed)) // Relaxed: a hint for repair and for assertions.
+    }
+
+    #[cold]
+    fn wake_slow(&self) {
+        // SAFETY: the word is a live atomic of the region; FUTEX_WAKE reads nothing else.
+        let _ = unsafe { lp_abi::syscall!(__NR_futex, &raw const self.owner, FUTEX_WAKE, 1) };
+    }
+
+    #[cold]
+    fn lock_slow(&self, me: LaneId, undertaker: &dyn Undertaker) {
+        for _ in 0..SPINS {
+            core::hint::spin_loop();
+            if self.try_lock(me) {
+                return;
+            }
+        }
+        self.waiters.fetch_add(1, Ordering::Relaxed); // Relaxed: ordered by the heavy barrier.
+        // PAIRS: the light barrier in `unlock`.
+        heavy_barrier();
+        while !self.try_lock(me) {
+            let owner = self.owner.load(Ordering::Relaxed); // Relaxed: checked again by the futex and the exchange.
+            if owner == 0 {
+                continue;
+            }
+            self.sleep(owner);
+            if owner == self.owner.load(Ordering::Relaxed)
+                && undertaker.is_dead(LaneId(owner))
+                // PAIRS: another waiter's attempt at the same takeover; what the dead wrote came before its death.
+                && self.owner.compare_exchange(owner, me.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+            {
+                undertaker.repair(LaneId(owner));
+                break;
+            }
+        }
+        self.waiters.fetch_sub(1, Ordering::Relaxed); // Relaxed: a count that only asks for wakes.
+    }
+
+    fn sleep(&self, owner: u32) {
+        let timeout = [0u64, SLEEP_NS];
+        // SAFETY: the word is a live atomic of the region and the timeout lives across the call.
+        let _ = unsafe {
+            lp_abi::syscall!(__NR_futex, &raw const self.owner, FUTEX_WAIT, owner, timeout.as_ptr())
+        };
+    }
+}
+
+impl Default for OwnerLock {
+    fn default() -> Self {
+        OwnerLock::new()
+    }
+}

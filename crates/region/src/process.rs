@@ -1,0 +1,175 @@
+//! Process slots and run records.
+
+use crate::lock::OwnerLock;
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use lp_abi::{Errno, Result};
+
+/// States of [`Process::state`].
+pub mod process_state {
+    /// The slot is free.
+    pub const FREE: u32 = 0;
+    /// Claimed for a child that has not taken its record lock yet; dead once [`super::Process::born`] is 2 s old.
+    pub const BORN: u32 = 1;
+    /// Its process holds the record lock on its byte.
+    pub const LIVE: u32 = 2;
+    /// Being cleaned up by the reaper.
+    pub const DYING: u32 = 3;
+}
+
+/// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
+///
+/// Only its own process writes it, but for `state`, which the reaper changes once the process is dead. It is kept over
+/// exec; fork copies it.
+#[repr(C, align(64))]
+pub struct Process {
+    /// [`process_state`]. Atomic.
+    pub state: AtomicU32,
+    /// Process id, in the process's own pid namespace.
+    pub pid: AtomicU32,
+    /// [`crate::ids::RunId`]. Immutable while claimed.
+    pub run: AtomicU32,
+    /// Generation of the slot. Atomic.
+    pub generation: AtomicU32,
+    /// `CLOCK_MONOTONIC` nanoseconds when it was claimed.
+    pub born: AtomicU64,
+    /// Descriptors at and past it are not ours: end of the table in use.
+    pub fd_limit: AtomicU32,
+    /// Nonzero while several threads share the table.
+    pub threads: AtomicU32,
+    /// Working directory if it is ours ([`crate::ids::InodeRef`]), else 0.
+    pub cwd: AtomicU64,
+    /// Parked placeholders among the first 64 descriptors.
+    pub parked: AtomicU64,
+    /// `umask`.
+    pub umask: AtomicU32,
+    /// Real user id.
+    pub ruid: AtomicU32,
+    /// User id for file access (`fsuid`).
+    pub fsuid: AtomicU32,
+    /// Group id for file access (`fsgid`).
+    pub fsgid: AtomicU32,
+    /// Capabilities that file calls ask for, [`caps`].
+    pub caps: AtomicU32,
+    /// Supplementary groups in `groups`.
+    pub group_count: AtomicU32,
+    /// Lock of another that it waits for: guards nothing, read for EDEADLK ([`crate::ids::LockId`]).
+    pub waits_for: AtomicU32,
+    /// First of its mapping records.
+    pub mappings: AtomicU32,
+    /// Inode of ours that it executes, for `/proc/self/exe`; 0 none.
+    pub exe: AtomicU64,
+    /// `RLIMIT_FSIZE`, soft.
+    pub fsize_limit: AtomicU64,
+    /// Set by the gate's constructor once it has attached: the canary.
+    pub attached: AtomicU32,
+    /// Serialises changes of the table while threads share it.
+    pub table_lock: OwnerLock,
+    /// Nonzero once it may hold POSIX locks, so that close has to look.
+    pub posix_locks: AtomicU32,
+    /// Entry of the executed file, for its path.
+    pub exe_dirent: AtomicU32,
+    /// Spare.
+    pub spare: [AtomicU32; 25],
+    /// Supplementary groups.
+    pub groups: [AtomicU32; 192],
+}
+
+impl Process {
+    /// Sets everything but `state` and `generation` back to zero. The caller has claimed the slot.
+    pub fn clear(&self) {
+        let generation = self.generation.load(Ordering::Relaxed);
+        let words: *const Process = self;
+        let first = core::mem::offset_of!(Process, pid) / 4;
+        for word in first..size_of::<Process>() / 4 {
+            // SAFETY: the record is made of atomics only and is this long.
+            unsafe { &*words.cast::<AtomicU32>().add(word) }.store(0, Ordering::Relaxed);
+        }
+        self.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
+    }
+}
+
+impl RunPath {
+    /// Stores a path. The run is being set up by the caller alone.
+    ///
+    /// # Errors
+    /// `ENAMETOOLONG` when it does not fit.
+    pub fn set(&self, path: &[u8]) -> Result<()> {
+        if path.len() > RUN_PATH {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        for (to, from) in self.bytes.iter().zip(path.iter().chain(core::iter::repeat(&0))) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The path, without its NUL. Immutable while processes of the run live.
+    pub fn get(&self) -> &[u8] {
+        // SAFETY: the bytes do not change while the run lives, and AtomicU8 has the layout of u8.
+        let bytes = unsafe { &*(&raw const self.bytes).cast::<[u8; RUN_PATH + 1]>() };
+        let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(RUN_PATH);
+        &bytes[..end]
+    }
+}
+
+/// Bits of [`Process::caps`].
+pub mod caps {
+    /// `CAP_DAC_OVERRIDE`.
+    pub const DAC_OVERRIDE: u32 = 1;
+    /// `CAP_DAC_READ_SEARCH`.
+    pub const DAC_READ_SEARCH: u32 = 2;
+    /// `CAP_FOWNER`.
+    pub const FOWNER: u32 = 4;
+    /// `CAP_CHOWN`.
+    pub const CHOWN: u32 = 8;
+    /// `CAP_FSETID`.
+    pub const FSETID: u32 = 16;
+    /// `CAP_MKNOD`.
+    pub const MKNOD: u32 = 32;
+    /// `CAP_LINUX_IMMUTABLE`.
+    pub const LINUX_IMMUTABLE: u32 = 64;
+    /// `CAP_SYS_ADMIN`.
+    pub const SYS_ADMIN: u32 = 128;
+    /// `CAP_SYS_RESOURCE`.
+    pub const SYS_RESOURCE: u32 = 256;
+}
+
+/// Mounts of one run.
+pub const RUN_MOUNTS: usize = 15;
+/// Longest path of a mount, of the launcher or of the cache directory.
+pub const RUN_PATH: usize = 895;
+
+/// A NUL-terminated path in a run record. Immutable.
+#[repr(C)]
+pub struct RunPath {
+    /// Bytes; the first NUL ends it.
+    pub bytes: [AtomicU8; RUN_PATH + 1],
+}
+
+/// What the processes of one `lightpath run` have in common. 16 KiB. Immutable once its first process runs.
+#[repr(C, align(64))]
+pub struct Run {
+    /// Nonzero while claimed; it is free again when no process names it. Setup lock.
+    pub state: AtomicU32,
+    /// Mounts in use.
+    pub mount_count: AtomicU32,
+    /// 1 when calls are counted for `--stats`.
+    pub stats: AtomicU32,
+    /// Bit m set where mount m covers a directory that exists on the host.
+    pub covers: AtomicU32,
+    /// Spare.
+    pub spare: [AtomicU64; 14],
+    /// The launcher's own path.
+    pub launcher: RunPath,
+    /// The cache directory: site images, the preload library.
+    pub cache: RunPath,
+    /// The preload library's path.
+    pub preload: RunPath,
+    /// Where mount m appears: an absolute, normal path without a slash at its end ("/" itself is empty).
+    pub mounts: [RunPath; RUN_MOUNTS],
+}
+
+const _: () = {
+    assert!(size_of::<Process>() == crate::layout::PROCESS_SIZE);
+    assert!(size_of::<Run>() <= crate::layout::RUN_SIZE);
+};

@@ -1,0 +1,317 @@
+//! The records that live in the region, field by field, with what guards each and who repairs it.
+//!
+//! Guards are named thus: *immutable* (set before the record is linked in), *lock* (changed under the record's
+//! lock), *seq* (as lock, and read through the sequence count), *atomic* (one word that stands for itself),
+//! *lane* (only the owning lane writes it). Repair is by [`crate::lane::Intent`] unless said otherwise.
+
+use crate::lock::OwnerLock;
+use crate::seq::Seq;
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
+
+/// Header of a region, at offset 0. Immutable but for the counters at its end.
+#[repr(C, align(64))]
+pub struct Header {
+    /// [`crate::layout::MAGIC`]; written last when a region is made.
+    pub magic: AtomicU64,
+    /// [`crate::layout::VERSION`].
+    pub version: AtomicU32,
+    /// Checksum of the immutable fields.
+    pub checksum: AtomicU32,
+    /// Bytes of the region, its data included.
+    pub length: AtomicU64,
+    /// Pages of data the file system may use.
+    pub data_pages: AtomicU64,
+    /// Random number that tells this region from others (`st_dev`, placeholder names).
+    pub identity: AtomicU64,
+    /// Inodes the file system may use.
+    pub inode_limit: AtomicU64,
+    /// Inode of each root, [`InodeId`](crate::ids::InodeId) by root number; 0 where not made yet. Atomic.
+    pub roots: [AtomicU32; 16],
+    /// Guards a rename that moves a directory to another, as Linux's `s_vfs_rename_mutex`. Taken before any inode lock.
+    pub rename_lock: OwnerLock,
+    /// Guards making of roots and runs.
+    pub setup_lock: OwnerLock,
+    /// Guards one reclaim scan at a time.
+    pub reclaim_lock: OwnerLock,
+    /// Splitting of hash buckets; taken by try only.
+    pub split_lock: OwnerLock,
+    /// Linear hashing: level in the low 32 bits, next bucket to split in the high ones. Atomic.
+    pub hash_state: AtomicU64,
+    /// Head of the list of unlinked inodes that may still be open. Atomic stack, like a slab's free list.
+    pub orphans: AtomicU64,
+    /// How many inodes stand on it, roughly.
+    pub orphan_count: AtomicU32,
+    /// Chunks ever touched: those at and past it have never been used. Atomic.
+    pub chunk_limit: AtomicU32,
+    /// Where the next search for a chunk starts. A hint.
+    pub chunk_hint: AtomicU32,
+    /// Slots behind the highest process slot ever claimed. Atomic, only grows.
+    pub process_limit: AtomicU32,
+    /// Lanes behind the highest ever claimed. Atomic, only grows.
+    pub lane_limit: AtomicU32,
+    /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
+    pub read_only: AtomicU32,
+    /// Per slab: head of the shared free list (tag << 32 | index) and the first slot never used.
+    pub slabs: [SlabHead; 12],
+}
+
+/// Shared part of a slab's allocator; see [`crate::slab`].
+#[repr(C)]
+pub struct SlabHead {
+    /// Free slots given back by lanes: index in the low half, a tag that changes with each push in the high half.
+    pub free: AtomicU64,
+    /// First slot that was never handed out.
+    pub fresh: AtomicU64,
+}
+
+/// An inode, like `struct inode`. 256 bytes: attributes, times, content, small content.
+#[repr(C, align(64))]
+pub struct Inode {
+    /// Guards the attributes and times; odd while they change.
+    pub seq: Seq,
+    /// Generation of the slot: grows when the inode is freed. Atomic.
+    pub generation: AtomicU32,
+    /// Type and permission bits, as `st_mode`. Seq.
+    pub mode: AtomicU32,
+    /// Links; 0 once unlinked. Seq.
+    pub nlink: AtomicU32,
+    /// Owner. Seq.
+    pub uid: AtomicU32,
+    /// Group. Seq.
+    pub gid: AtomicU32,
+    /// Bytes of content. Seq, and stored inside a data section too.
+    pub size: AtomicU64,
+    /// Page of the access ACL; 0 means none and may be used as seen. Atomic.
+    pub acl: AtomicU32,
+    /// Page of the extended attributes; 0 means none. Lock.
+    pub xattr: AtomicU32,
+    /// Device number of a device node. Immutable.
+    pub rdev: AtomicU32,
+    /// Number of the root it belongs to. Immutable.
+    pub root: AtomicU32,
+    /// Pages that the content and its map take. Lock.
+    pub pages: AtomicU64,
+    /// [`inode_flags`]. Lock, read as seen.
+    pub flags: AtomicU32,
+    /// Link of the slab's free list or of the orphan list; nothing else while the inode is linked in.
+    pub link: AtomicU32,
+    /// Access time, seconds. Seq.
+    pub atime: AtomicU64,
+    /// Modification time, seconds. Seq.
+    pub mtime: AtomicU64,
+    /// Change time, seconds. Seq.
+    pub ctime: AtomicU64,
+    /// Birth time, seconds. Immutable.
+    pub btime: AtomicU64,
+    /// Nanoseconds of atime, mtime, ctime, btime, in this order. Guarded like the seconds.
+    pub nsec: [AtomicU32; 4],
+    /// Second at which the next read must look at relatime; 0: at once. Atomic; writers of mtime and ctime store 0.
+    pub atime_due: AtomicU64,
+    /// Grows with each change of a directory's entries. Lock.
+    pub version: AtomicU64,
+    /// Guards the content, the map and, for a directory, its entries. The inode's lock.
+    pub lock: OwnerLock,
+    /// Guards the content against readers; odd while bytes or the map change.
+    pub data_seq: Seq,
+    /// Levels of the page map: 0 none or one page, 1 one map page, 2, 3. Lock, read under data_seq.
+    pub map_height: AtomicU32,
+    /// Root of the page map. Lock, read under data_seq.
+    pub map_root: AtomicU32,
+    /// Directory: live entries. Lock.
+    pub entries: AtomicU32,
+    /// Directory: position that the next entry gets. Lock.
+    pub tail: AtomicU64,
+    /// Directory: its parent. Seq; rename_lock to change.
+    pub parent: AtomicU32,
+    /// Directory: the entry that names it. Seq; rename_lock to change.
+    pub self_dirent: AtomicU32,
+    /// First of the inode's record locks and flocks. Lock.
+    pub locks: AtomicU32,
+    /// Lane that may write without taking the lock; 0 none. Atomic.
+    pub bias: AtomicU32,
+    /// Device number on the host's side of a FIFO or socket, or spare.
+    pub host: AtomicU64,
+    /// Directory: page of the default ACL; 0 means none. Lock.
+    pub default_acl: AtomicU32,
+    /// Spare.
+    pub spare: AtomicU32,
+    /// Target of a short symbolic link. Immutable.
+    pub inline: [AtomicU8; 64],
+}
+
+/// Bits of [`Inode::flags`].
+pub mod inode_flags {
+    /// A mapping of it was made since it was created; truncation keeps its pages.
+    pub const MAPPED: u32 = 1;
+    /// A lock record was made since it was created; close has to look.
+    pub const LOCKED: u32 = 2;
+    /// It stands on the orphan list.
+    pub const ORPHAN: u32 = 4;
+    /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
+    pub const LINKABLE: u32 = 8;
+    /// Directory removed: nothing may be created in it.
+    pub const DEAD: u32 = 16;
+    /// `FS_IMMUTABLE_FL`.
+    pub const IMMUTABLE: u32 = 32;
+    /// `FS_APPEND_FL`.
+    pub const APPEND: u32 = 64;
+    /// `FS_NODUMP_FL`.
+    pub const NODUMP: u32 = 128;
+}
+
+/// A directory entry, like `struct dentry`. 64 bytes.
+#[repr(C, align(64))]
+pub struct Dirent {
+    /// Inode and generation ([`crate::ids::InodeRef`]); 0 while free. Atomic: rename over an entry replaces it in one store.
+    pub target: AtomicU64,
+    /// Position in its directory, the readdir cookie less one. Immutable.
+    pub position: AtomicU64,
+    /// Directory that holds it. Immutable while linked in; 0 while free.
+    pub parent: AtomicU32,
+    /// Hash of parent and name. Immutable.
+    pub hash: AtomicU32,
+    /// Generation of the slot: grows when the entry is freed. Atomic.
+    pub generation: AtomicU32,
+    /// Length of the name in bits 0-7, `d_type` in bits 8-15. Immutable but for the type on rename over it.
+    pub shape: AtomicU32,
+    /// Long name (over [`SHORT_NAME`] bytes) or 0. Immutable.
+    pub long: AtomicU32,
+    /// Link of the slab's free list.
+    pub link: AtomicU32,
+    /// The name, or its first bytes. Immutable.
+    pub name: [AtomicU8; SHORT_NAME],
+}
+
+/// Longest name kept in the entry itself, in bytes.
+pub const SHORT_NAME: usize = 24;
+
+/// A long name. 256 bytes.
+#[repr(C, align(64))]
+pub struct LongName {
+    /// The name; while free, the first four bytes are the slab's link.
+    pub bytes: [AtomicU8; 256],
+}
+
+/// A hash bucket: one cache line. Changed under `lock`, read under `seq`.
+#[repr(C, align(64))]
+pub struct Bucket {
+    /// Guards the chain that starts here. In an overflow bucket unused.
+    pub lock: OwnerLock,
+    /// Guards the chain against readers.
+    pub seq: Seq,
+    /// Next overflow bucket of the chain, or the slab's free link.
+    pub next: AtomicU32,
+    /// Entries: hash in the high half, [`crate::ids::DirentId`] in the low one; 0 empty.
+    pub entries: [AtomicU64; 6],
+}
+
+/// An open file description, like `struct file`. 64 bytes.
+#[repr(C, align(64))]
+pub struct OpenFile {
+    /// `f_pos`. Plain while unshared, else under `lock`.
+    pub position: AtomicU64,
+    /// Inode and generation. Immutable.
+    pub inode: AtomicU64,
+    /// `f_flags`: access mode and status flags. Atomic.
+    pub flags: AtomicU32,
+    /// Nonzero once a second descriptor or table may name it (dup, fork, SCM_RIGHTS). Atomic, never cleared while open.
+    pub shared: AtomicU32,
+    /// Guards the position once shared.
+    pub lock: OwnerLock,
+    /// Generation of the slot. Atomic.
+    pub generation: AtomicU32,
+    /// Link of the slab's free list.
+    pub link: AtomicU32,
+    /// Directory through which it was opened and the entry found there: for its path. Immutable.
+    pub parent: AtomicU32,
+    /// Entry found at open, 0 for a root or an O_TMPFILE. Immutable.
+    pub dirent: AtomicU32,
+    /// Nonzero while it may hold an flock or OFD lock. Atomic.
+    pub locked: AtomicU32,
+    /// Nonzero while a copy is on its way over a socket: keeps it from reclaim. Atomic.
+    pub in_flight: AtomicU32,
+    /// Access mode checked: bit 0 readable, bit 1 writable, bit 2 path only, bit 3 directory. Immutable.
+    pub mode: AtomicU32,
+    /// Spare.
+    pub spare: AtomicU32,
+}
+
+/// Bits of [`OpenFile::mode`].
+pub mod file_mode {
+    /// `FMODE_READ`.
+    pub const READ: u32 = 1;
+    /// `FMODE_WRITE`.
+    pub const WRITE: u32 = 2;
+    /// Opened with `O_PATH`.
+    pub const PATH: u32 = 4;
+    /// A directory.
+    pub const DIR: u32 = 8;
+    /// A regular file.
+    pub const REGULAR: u32 = 16;
+}
+
+/// A POSIX, OFD or flock lock. 64 bytes. Guarded by its inode's lock.
+#[repr(C, align(64))]
+pub struct LockRecord {
+    /// First byte.
+    pub start: AtomicU64,
+    /// Last byte, inclusive; `u64::MAX` to the end.
+    pub end: AtomicU64,
+    /// `F_RDLCK` or `F_WRLCK`.
+    pub kind: AtomicU32,
+    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file).
+    pub family: AtomicU32,
+    /// Owner: process or open file.
+    pub owner: AtomicU32,
+    /// Generation of the owner's slot.
+    pub owner_generation: AtomicU32,
+    /// Next lock of the inode, or the slab's link.
+    pub link: AtomicU32,
+    /// Process that made it, for `l_pid`.
+    pub pid: AtomicU32,
+    /// Spare.
+    pub spare: [AtomicU64; 2],
+}
+
+/// One process's mapping of an inode: keeps it from reclaim. 64 bytes. Written by its process only.
+#[repr(C, align(64))]
+pub struct Mapping {
+    /// Inode and generation; 0 while free.
+    pub inode: AtomicU64,
+    /// Bytes still mapped.
+    pub bytes: AtomicU64,
+    /// Process that has it.
+    pub process: AtomicU32,
+    /// The process's next mapping, or the slab's link.
+    pub link: AtomicU32,
+    /// Spare.
+    pub spare: [AtomicU64; 5],
+}
+
+/// 2 MiB of data pages. 192 bytes.
+#[repr(C, align(64))]
+pub struct Chunk {
+    /// Lane that allocates from it; 0 none. Atomic: taken by compare-and-swap, given back by a store.
+    pub owner: AtomicU32,
+    /// Free pages, roughly; a hint for the search.
+    pub free_hint: AtomicU32,
+    /// Nonzero once its pages were touched and not given back.
+    pub populated: AtomicU32,
+    /// Spare.
+    pub spare: [AtomicU32; 13],
+    /// One bit a page, set while it is in use. Atomic.
+    pub used: [AtomicU64; 8],
+    /// One bit a page, set once it has memory behind it. Atomic, a hint.
+    pub backed: [AtomicU64; 8],
+}
+
+const _: () = {
+    use crate::layout as at;
+    assert!(size_of::<Inode>() == 256 && size_of::<Dirent>() == 64 && size_of::<Bucket>() == 64);
+    assert!(size_of::<OpenFile>() == 64 && size_of::<LockRecord>() == 64 && size_of::<Mapping>() == 64);
+    assert!(size_of::<Chunk>() == 192 && size_of::<LongName>() == 256);
+    assert!(size_of::<Header>() <= lp_abi::PAGE_SIZE);
+    assert!(core::mem::offset_of!(Inode, atime) == 64 && core::mem::offset_of!(Inode, lock) == 128);
+    assert!(core::mem::offset_of!(Inode, inline) == 192);
+    assert!(at::DATA_AT.is_multiple_of(2 << 20));
+};

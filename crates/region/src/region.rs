@@ -1,0 +1,325 @@
+//! [`Region`]: the mapped region, and the way from a handle to its record.
+
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+
+use lp_abi::linux::{__NR_fstat, __NR_ftruncate, __NR_mmap, __NR_munmap, __NR_pread64};
+use lp_abi::linux::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+
+use crate::ids::*;
+use crate::lane::Lane;
+use crate::layout as at;
+use crate::process::{Process, Run};
+use crate::records::*;
+use crate::slab::Slot;
+use crate::sync::{AtomicU64, Ordering};
+
+/// A mapped region. Copy: it is a base address and what is needed to use it.
+///
+/// `'r` is how long the mapping lives; the gate's lives as long as the program (`'static`).
+#[derive(Clone, Copy)]
+pub struct Region<'r> {
+    base: NonNull<u8>,
+    length: usize,
+    fd: i32,
+    mapped: PhantomData<&'r [AtomicU64]>,
+}
+
+// SAFETY: everything in a region is an atomic, or a data page that is touched through the copy routines only.
+unsafe impl Send for Region<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Region<'_> {}
+
+/// Why a file is not a usable region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RegionError {
+    /// It does not start with the magic.
+    NotARegion,
+    /// It has another layout version.
+    Version(u32),
+    /// It is shorter than it says.
+    Truncated,
+    /// Its header contradicts itself.
+    Corrupted,
+    /// A system call failed.
+    System(Errno),
+}
+
+impl From<Errno> for RegionError {
+    fn from(errno: Errno) -> Self {
+        RegionError::System(errno)
+    }
+}
+
+/// What a new region is to be.
+#[derive(Clone, Copy)]
+pub struct Geometry {
+    /// Bytes of data, rounded up to whole pages.
+    pub data_bytes: u64,
+    /// Most inodes.
+    pub inodes: u64,
+    /// Random number that tells it from others.
+    pub identity: u64,
+}
+
+impl Geometry {
+    /// Bytes of the whole sparse file.
+    pub fn length(&self) -> Result<u64> {
+        // Page 0 names nothing, so there is one page more than can be used.
+        let pages = self.data_bytes.div_ceil(PAGE_SIZE as u64) + 1;
+        let chunks = pages.div_ceil(at::CHUNK_PAGES as u64);
+        if chunks == 0 || chunks > at::CHUNKS as u64 {
+            return Err(Errno::EFBIG);
+        }
+        Ok(at::DATA_AT as u64 + chunks * (at::CHUNK_PAGES * PAGE_SIZE) as u64)
+    }
+}
+
+impl<'r> Region<'r> {
+    /// Makes the empty, zero-length file behind `fd` a region and maps it. `vfs::mkfs` makes its first root.
+    pub fn create(fd: i32, geometry: &Geometry) -> core::result::Result<Region<'static>, RegionError> {
+        let length = geometry.length()?;
+        // SAFETY: changes the file only.
+        unsafe { lp_abi::syscall!(__NR_ftruncate, fd, length) }?;
+        let region = Self::map(fd, length as usize, MAP_SHARED)?;
+        region.format(geometry, length);
+        Ok(region)
+    }
+
+    /// A region in private memory, for the library.
+    pub fn create_private(geometry: &Geometry) -> core::result::Result<Region<'static>, RegionError> {
+        let length = geometry.length()?;
+        let region = Self::map(-1, length as usize, MAP_PRIVATE | MAP_ANONYMOUS)?;
+        region.format(geometry, length);
+        Ok(region)
+    }
+
+    /// Maps the region behind `fd` after checking its header.
+    pub fn open(fd: i32) -> core::result::Result<Region<'static>, RegionError> {
+        let mut head = [0u64; 8];
+        // SAFETY: the kernel writes within `head`.
+        let got = unsafe { lp_abi::syscall!(__NR_pread64, fd, head.as_mut_ptr(), size_of_val(&head), 0) }?;
+        if got < size_of_val(&head) || head[0] != at::MAGIC {
+            return Err(RegionError::NotARegion);
+        }
+        let version = head[1] as u32;
+        if version != at::VERSION {
+            return Err(RegionError::Version(version));
+        }
+        let (length, data_pages, identity, inodes) = (head[2], head[3], head[4], head[5]);
+        if (head[1] >> 32) as u32 != checksum(&[length, data_pages, identity, inodes]) {
+            return Err(RegionError::Corrupted);
+        }
+        let fits = length >= (at::DATA_AT + at::CHUNK_PAGES * PAGE_SIZE) as u64
+            && data_pages < (length - at::DATA_AT as u64) / PAGE_SIZE as u64
+            && inodes < at::INODES as u64;
+        if !fits {
+            return Err(RegionError::Corrupted);
+        }
+        let mut stat = [0u64; 18];
+        // SAFETY: struct stat is 144 bytes.
+        unsafe { lp_abi::syscall!(__NR_fstat, fd, stat.as_mut_ptr()) }?;
+        if stat[6] < length {
+            return Err(RegionError::Truncated);
+        }
+        Ok(Self::map(fd, length as usize, MAP_SHARED)?)
+    }
+
+    /// Maps a region whose header this process's ancestors have checked already: the gate's attach.
+    ///
+    /// # Safety
+    /// `fd` is a region of `length` bytes.
+    pub unsafe fn attach(fd: i32, length: usize) -> Result<Region<'static>> {
+        Self::map(fd, length, MAP_SHARED)
+    }
+
+    fn map(fd: i32, length: usize, kind: u32) -> Result<Region<'static>> {
+        // SAFETY: a new mapping, where the kernel likes.
+        let base = unsafe {
+            lp_abi::syscall!(__NR_mmap, 0, length, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, fd, 0)
+        }?;
+        let base = NonNull::new(base as *mut u8).ok_or(Errno::ENOMEM)?;
+        Ok(Region { base, length, fd, mapped: PhantomData })
+    }
+
+    fn format(self, geometry: &Geometry, length: u64) {
+        let header = self.header();
+        let pages = geometry.data_bytes.div_ceil(PAGE_SIZE as u64);
+        let inodes = geometry.inodes.clamp(16, at::INODES as u64 - 1);
+        let store = |word: &AtomicU64, value| word.store(value, Ordering::Relaxed); // Nobody else has it yet.
+        store(&header.length, length);
+        store(&header.data_pages, pages);
+        store(&header.identity, geometry.identity);
+        store(&header.inode_limit, inodes);
+        header.version.store(at::VERSION, Ordering::Relaxed);
+        let sum = checksum(&[length, pages, geometry.identity, inodes]);
+        header.checksum.store(sum, Ordering::Relaxed);
+        // Release: whoever sees the magic sees the rest.
+        header.magic.store(at::MAGIC, Ordering::Release);
+    }
+
+    /// Unmaps it.
+    ///
+    /// # Safety
+    /// Nothing that came from this region is used afterwards.
+    pub unsafe fn unmap(self) {
+        // SAFETY: the caller's promise.
+        let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.base.as_ptr(), self.length) };
+    }
+
+    /// The file it is mapped from, -1 in private memory.
+    #[inline]
+    pub fn fd(self) -> i32 {
+        self.fd
+    }
+
+    /// The same region under another descriptor number.
+    pub fn with_fd(self, fd: i32) -> Self {
+        Region { fd, ..self }
+    }
+
+    /// Bytes mapped.
+    #[inline]
+    pub fn length(self) -> usize {
+        self.length
+    }
+
+    /// Where it is mapped.
+    #[inline]
+    pub fn base(self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+
+    /// The header.
+    #[inline]
+    pub fn header(self) -> &'r Header {
+        self.at(at::HEADER_AT)
+    }
+
+    #[inline(always)]
+    fn at<T>(self, offset: usize) -> &'r T {
+        // SAFETY: callers pass offsets of records inside the fixed part, which every region has; records are atomics.
+        unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
+    }
+
+    /// The record in slot `index` of its slab; the index is masked into the slab.
+    #[inline(always)]
+    pub fn slot<T: Slot>(self, index: u32) -> &'r T {
+        self.at(T::OFFSET + (index as usize & (T::SLOTS - 1)) * size_of::<T>())
+    }
+
+    /// An inode.
+    #[inline(always)]
+    pub fn inode(self, id: InodeId) -> &'r Inode {
+        self.slot(id.0)
+    }
+
+    /// A directory entry.
+    #[inline(always)]
+    pub fn dirent(self, id: DirentId) -> &'r Dirent {
+        self.slot(id.0)
+    }
+
+    /// An open file description.
+    #[inline(always)]
+    pub fn file(self, id: FileId) -> &'r OpenFile {
+        self.slot(id.0)
+    }
+
+    /// A long name.
+    #[inline]
+    pub fn name(self, id: NameId) -> &'r LongName {
+        self.slot(id.0)
+    }
+
+    /// A lock record.
+    #[inline]
+    pub fn lock_record(self, id: LockId) -> &'r LockRecord {
+        self.slot(id.0)
+    }
+
+    /// A mapping record.
+    #[inline]
+    pub fn mapping(self, id: MappingId) -> &'r Mapping {
+        self.slot(id.0)
+    }
+
+    /// A primary bucket.
+    #[inline(always)]
+    pub fn bucket(self, index: u32) -> &'r Bucket {
+        self.at(at::BUCKETS_AT + (index as usize & (at::BUCKETS - 1)) * size_of::<Bucket>())
+    }
+
+    /// An overflow bucket.
+    #[inline]
+    pub fn overflow(self, id: OverflowId) -> &'r Bucket {
+        self.slot(id.0)
+    }
+
+    /// A process slot.
+    #[inline]
+    pub fn process(self, id: ProcessId) -> &'r Process {
+        self.at(at::PROCESSES_AT + (id.index() & (at::PROCESSES - 1)) * at::PROCESS_SIZE)
+    }
+
+    /// A run record.
+    #[inline]
+    pub fn run(self, id: RunId) -> &'r Run {
+        self.at(at::RUNS_AT + (id.index() & (at::RUNS - 1)) * at::RUN_SIZE)
+    }
+
+    /// A lane.
+    #[inline]
+    pub fn lane(self, id: LaneId) -> &'r Lane {
+        self.at(at::LANES_AT + (id.index() & (at::LANES - 1)) * at::LANE_SIZE)
+    }
+
+    /// The descriptor table of a process.
+    #[inline]
+    pub fn fd_table(self, id: ProcessId) -> &'r [AtomicU64; at::FDS] {
+        self.at(at::FD_TABLES_AT + (id.index() & (at::PROCESSES - 1)) * at::FDS * 8)
+    }
+
+    /// Chunks the file has.
+    #[inline]
+    pub fn chunk_count(self) -> usize {
+        (self.length - at::DATA_AT) / (at::CHUNK_PAGES * PAGE_SIZE)
+    }
+
+    /// A chunk record; none past the last chunk.
+    #[inline]
+    pub fn chunk(self, index: usize) -> Option<&'r Chunk> {
+        (index < self.chunk_count()).then(|| self.at(at::CHUNKS_AT + index * size_of::<Chunk>()))
+    }
+
+    /// A page's offset in the region's file; none past the last page.
+    #[inline]
+    pub fn page_offset(self, page: PageId) -> Option<usize> {
+        let offset = at::DATA_AT + page.index() * PAGE_SIZE;
+        (offset < self.length).then_some(offset)
+    }
+
+    /// The bytes of a page; a page past the end, which only a damaged region names, becomes page 0.
+    #[inline(always)]
+    pub fn page(self, page: PageId) -> *mut u8 {
+        let offset = self.page_offset(page).unwrap_or(at::DATA_AT);
+        // SAFETY: within the mapping.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// A page as words: map pages, directory pages.
+    #[inline(always)]
+    pub fn page_words(self, page: PageId) -> &'r [crate::sync::AtomicU32; PAGE_SIZE / 4] {
+        // SAFETY: a page is PAGE_SIZE bytes, page-aligned, and is touched as atomics here.
+        unsafe { &*self.page(page).cast() }
+    }
+}
+
+fn checksum(words: &[u64]) -> u32 {
+    // FNV-1a over the bytes: finds damage, not malice.
+    words
+        .iter()
+        .flat_map(|word| word.to_le_bytes())
+        .fold(0x811c_9dc5, |sum, byte| (sum ^ byte as u32).wrapping_mul(0x0100_0193))
+}

@@ -1,0 +1,109 @@
+//! Sequence count: a writer that holds the record's lock makes it odd, changes the record, makes it even; a reader
+//! copies and checks that it saw one even value before and after.
+//!
+//! Linearisation point of a read: any moment between its two loads of the count. Readers write nothing. Progress:
+//! a reader is delayed only by writers that run; after [`SPINS`] tries the caller takes what it has read, field by
+//! field, as Linux would give it, so a stopped writer blocks nobody. Source: Lameter, "Effective synchronization on
+//! Linux/NUMA systems" (2005); Boehm, "Can seqlocks get along with programming language memory models?" (2012).
+
+use crate::sync::{AtomicU32, Ordering};
+
+/// Tries before a reader settles for unvalidated fields.
+pub const SPINS: u32 = 2000;
+
+/// The count.
+#[repr(transparent)]
+pub struct Seq(AtomicU32);
+
+impl Seq {
+    /// A count that stands at zero.
+    pub fn new() -> Self {
+        Seq(AtomicU32::new(0))
+    }
+
+    /// Starts a change. The caller holds the lock that guards the record.
+    #[inline]
+    pub fn begin(&self) {
+        let seq = self.0.load(Ordering::Relaxed); // Relaxed: only the lock's holder writes it.
+        self.0.store(seq | 1, Ordering::Relaxed); // Relaxed: ordered by the fence below.
+        // PAIRS: the fence in `retry`. The odd value is seen by whoever sees a later store of this change.
+        release_fence();
+    }
+
+    /// Ends a change. The caller holds the lock that guards the record.
+    #[inline]
+    pub fn end(&self) {
+        let seq = self.0.load(Ordering::Relaxed); // Relaxed: only the lock's holder writes it.
+        // PAIRS: the acquire load in `read`. The change is seen by whoever sees the even value.
+        self.0.store((seq | 1).wrapping_add(1), Ordering::Release);
+    }
+
+    /// The value before a read; odd while a change is under way.
+    #[inline]
+    pub fn read(&self) -> u32 {
+        // PAIRS: the release store in `end`.
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Whether what was read since `before` may be mixed of two states.
+    #[inline]
+    pub fn retry(&self, before: u32) -> bool {
+        // PAIRS: the fence in `begin`. A load above that saw a store of a change makes the count seen below odd or new.
+        acquire_fence();
+        before & 1 != 0 || self.0.load(Ordering::Relaxed) != before // Relaxed: ordered by the fence above.
+    }
+
+    /// Reads with `copy` until two even counts agree, or [`SPINS`] tries have passed.
+    #[inline]
+    pub fn snapshot<T>(&self, mut copy: impl FnMut() -> T) -> T {
+        let before = self.read();
+        let seen = copy();
+        if !self.retry(before) {
+            return seen;
+        }
+        self.snapshot_slow(&mut copy)
+    }
+
+    #[cold]
+    fn snapshot_slow<T>(&self, copy: &mut dyn FnMut() -> T) -> T {
+        for _ in 0..SPINS {
+            let before = self.read();
+            let seen = copy();
+            if !self.retry(before) {
+                return seen;
+            }
+            spin();
+        }
+        copy()
+    }
+}
+
+impl Default for Seq {
+    fn default() -> Self {
+        Seq::new()
+    }
+}
+
+#[inline(always)]
+fn release_fence() {
+    #[cfg(not(loom))]
+    core::sync::atomic::fence(Ordering::Release);
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::Release);
+}
+
+#[inline(always)]
+fn acquire_fence() {
+    #[cfg(not(loom))]
+    core::sync::atomic::fence(Ordering::Acquire);
+    #[cfg(loom)]
+    loom::sync::atomic::fence(Ordering::Acquire);
+}
+
+#[inline(always)]
+fn spin() {
+    #[cfg(not(loom))]
+    core::hint::spin_loop();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}

@@ -1,0 +1,240 @@
+//! Slots: taking and giving back records of the slabs.
+//!
+//! A lane takes from its own cache and gives back to it with plain stores; it goes to the shared part, a stack of
+//! free slots and a mark behind the last slot ever used, once in [`BATCH`] times. A slot that was taken and is not
+//! linked in yet is named in the lane (`taken`), so a death leaks nothing: the reaper gives back `taken` and the cache.
+//! The shared stack is Treiber's; its tag, changed by every push, is the ABA defence. Slots are type-stable: a slot on
+//! the stack is still a record of its type, so reading its link after losing the race is harmless.
+//! Progress: lock-free. Source: Treiber, IBM RJ 5118 (1986); Bonwick, "Magazines and Vmem" (2001).
+
+use lp_abi::{Errno, Result};
+
+use crate::ids::*;
+use crate::lane::{CACHE_SLOTS, Lane, LaneCache};
+use crate::layout as at;
+use crate::records::*;
+use crate::region::Region;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Slots moved between a lane and the shared part at a time.
+pub const BATCH: usize = 15;
+
+/// A kind of record that is taken and given back slot by slot.
+pub trait Slot: Sized {
+    /// The handle type.
+    type Id: Copy + Into<u32>;
+    /// Number of the slab, an index of [`Header::slabs`].
+    const SLAB: usize;
+    /// Where it lies.
+    const OFFSET: usize;
+    /// Slots it has, a power of two.
+    const SLOTS: usize;
+
+    /// The word that links free slots.
+    fn link(&self) -> &AtomicU32;
+
+    /// The handle with this index.
+    fn id(index: u32) -> Self::Id;
+}
+
+macro_rules! slots {
+    ($($record:ident $id:ident $number:literal $offset:ident $slots:ident;)*) => {$(
+        impl From<$id> for u32 {
+            fn from(id: $id) -> u32 {
+                id.0
+            }
+        }
+        impl Slot for $record {
+            type Id = $id;
+            const SLAB: usize = $number;
+            const OFFSET: usize = at::$offset;
+            const SLOTS: usize = at::$slots;
+            fn link(&self) -> &AtomicU32 {
+                &self.link
+            }
+            fn id(index: u32) -> $id {
+                $id(index)
+            }
+        }
+    )*};
+}
+
+slots! {
+    OpenFile FileId 0 FILES_AT FILES;
+    Inode InodeId 1 INODES_AT INODES;
+    Dirent DirentId 2 DIRENTS_AT DIRENTS;
+    LockRecord LockId 4 LOCKS_AT LOCKS;
+    Mapping MappingId 5 MAPPINGS_AT MAPPINGS;
+}
+
+impl From<OverflowId> for u32 {
+    fn from(id: OverflowId) -> u32 {
+        id.0
+    }
+}
+
+impl Slot for Bucket {
+    type Id = OverflowId;
+    const SLAB: usize = 3;
+    const OFFSET: usize = at::OVERFLOWS_AT;
+    const SLOTS: usize = at::OVERFLOWS;
+    fn link(&self) -> &AtomicU32 {
+        &self.next
+    }
+    fn id(index: u32) -> OverflowId {
+        OverflowId(index)
+    }
+}
+
+impl From<NameId> for u32 {
+    fn from(id: NameId) -> u32 {
+        id.0
+    }
+}
+
+impl Slot for LongName {
+    type Id = NameId;
+    const SLAB: usize = 6;
+    const OFFSET: usize = at::NAMES_AT;
+    const SLOTS: usize = at::NAMES;
+    fn link(&self) -> &AtomicU32 {
+        let first: *const _ = &self.bytes;
+        // SAFETY: the record is 64-byte aligned and 256 bytes long, and while it is free only the slab uses it.
+        unsafe { &*first.cast::<AtomicU32>() }
+    }
+    fn id(index: u32) -> NameId {
+        NameId(index)
+    }
+}
+
+impl Region<'_> {
+    /// Takes a free slot; it stays named in `lane.taken` until [`Region::settle`].
+    ///
+    /// # Errors
+    /// `ENOSPC` when the slab is used up.
+    #[inline]
+    pub fn take<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
+        let cache = &lane.caches[T::SLAB];
+        let count = cache.count.load(Ordering::Relaxed); // Relaxed throughout: only this lane writes its cache.
+        if count == 0 {
+            self.refill_slow::<T>(lane)?;
+            return self.take::<T>(lane);
+        }
+        let index = cache.slots[(count as usize - 1) % CACHE_SLOTS].load(Ordering::Relaxed);
+        lane.taken[T::SLAB].store(index, Ordering::Relaxed);
+        // Release: the reaper that sees the lower count sees the slot named in `taken`.
+        cache.count.store(count - 1, Ordering::Release);
+        Ok(T::id(index))
+    }
+
+    /// Says that the slot last taken is linked in: the lane forgets it.
+    #[inline]
+    pub fn settle<T: Slot>(self, lane: &Lane) {
+        lane.taken[T::SLAB].store(0, Ordering::Release);
+    }
+
+    /// Gives a slot back. Nothing may name it any more but readers that check its generation.
+    #[inline]
+    pub fn give<T: Slot>(self, lane: &Lane, id: T::Id) {
+        let cache = &lane.caches[T::SLAB];
+        let count = cache.count.load(Ordering::Relaxed); // Relaxed: only this lane writes its cache.
+        if count as usize == CACHE_SLOTS {
+            self.spill_slow::<T>(cache);
+            return self.give::<T>(lane, id);
+        }
+        cache.slots[count as usize % CACHE_SLOTS].store(id.into(), Ordering::Relaxed);
+        cache.count.store(count + 1, Ordering::Release);
+    }
+
+    #[cold]
+    fn refill_slow<T: Slot>(self, lane: &Lane) -> Result<()> {
+        let head = &self.header().slabs[T::SLAB];
+        let cache = &lane.caches[T::SLAB];
+        let mut have = 0;
+        while have < BATCH {
+            let Some(index) = self.pop::<T>(&head.free) else { break };
+            cache.slots[have].store(index, Ordering::Relaxed);
+            have += 1;
+            cache.count.store(have as u32, Ordering::Release);
+        }
+        if have == 0 {
+            // Slot 0 names nothing, so a fresh slab starts at 1.
+            let first = head.fresh.fetch_add(BATCH as u64, Ordering::Relaxed).saturating_add(1);
+            if first as usize >= T::SLOTS {
+                head.fresh.store(T::SLOTS as u64, Ordering::Relaxed); // Keeps the counter from running away.
+                return Err(Errno::ENOSPC);
+            }
+            let end = (first as usize + BATCH).min(T::SLOTS);
+            for (slot, index) in (first as usize..end).rev().enumerate() {
+                cache.slots[slot].store(index as u32, Ordering::Relaxed);
+            }
+            cache.count.store((end - first as usize) as u32, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn spill_slow<T: Slot>(self, cache: &LaneCache) {
+        let head = &self.header().slabs[T::SLAB];
+        // The oldest half goes; the newest, warm in this core's cache, stays.
+        for slot in 0..BATCH {
+            self.push::<T>(&head.free, cache.slots[slot].load(Ordering::Relaxed));
+        }
+        for slot in BATCH..CACHE_SLOTS {
+            let kept = cache.slots[slot].load(Ordering::Relaxed);
+            cache.slots[slot - BATCH].store(kept, Ordering::Relaxed);
+        }
+        cache.count.store((CACHE_SLOTS - BATCH) as u32, Ordering::Release);
+    }
+
+    /// Gives a slot straight to the shared stack: what the reaper does with a dead lane's.
+    pub fn give_shared<T: Slot>(self, id: T::Id) {
+        self.push::<T>(&self.header().slabs[T::SLAB].free, id.into());
+    }
+
+    /// Puts a slot on a stack threaded through the slots' links.
+    pub fn push<T: Slot>(self, head: &AtomicU64, index: u32) {
+        let slot = self.slot::<T>(index);
+        let mut old = head.load(Ordering::Relaxed); // Relaxed: the exchange checks it.
+        loop {
+            slot.link().store(old as u32, Ordering::Relaxed); // Relaxed: published by the exchange.
+            let new = (old >> 32).wrapping_add(1) << 32 | index as u64;
+            // PAIRS: the acquire in `pop`: who takes the slot sees its link.
+            match head.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => old = seen,
+            }
+        }
+    }
+
+    /// Takes the top slot of such a stack.
+    pub fn pop<T: Slot>(self, head: &AtomicU64) -> Option<u32> {
+        // PAIRS: the release in `push`.
+        let mut old = head.load(Ordering::Acquire);
+        loop {
+            let index = old as u32;
+            if index == 0 {
+                return None;
+            }
+            let next = self.slot::<T>(index).link().load(Ordering::Relaxed); // Relaxed: the exchange checks it.
+            let new = old & !0xffff_ffff | next as u64;
+            match head.compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(index),
+                Err(seen) => old = seen,
+            }
+        }
+    }
+
+    /// Takes a whole stack at once; the caller follows the links.
+    pub fn pop_all(self, head: &AtomicU64) -> u32 {
+        let old = head.load(Ordering::Relaxed); // Relaxed: the exchange checks it.
+        let mut seen = old;
+        loop {
+            let emptied = (seen >> 32).wrapping_add(1) << 32;
+            match head.compare_exchange_weak(seen, emptied, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(old) => return old as u32,
+                Err(now) => seen = now,
+            }
+        }
+    }
+}

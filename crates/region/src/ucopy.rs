@@ -1,0 +1,196 @@
+//! Copies from and to memory that the program named: the only code that touches it.
+//!
+//! A fault anywhere between `lp_ucopy_start` and `lp_ucopy_end` means that the program's pointer was bad. The gate's
+//! SIGSEGV and SIGBUS handler then sets the instruction pointer to `lp_ucopy_fault`, which makes the routine return
+//! 1 instead of 0; the routines keep nothing on the stack. In the library pointers come from slices and never fault.
+
+use lp_abi::{Errno, Result};
+
+core::arch::global_asm!(
+    ".section .text.lp_ucopy,\"ax\",@progbits",
+    ".balign 64",
+    ".globl lp_ucopy_start",
+    ".globl lp_ucopy_end",
+    ".globl lp_ucopy_fault",
+    ".globl lp_ucopy",
+    ".globl lp_uzero",
+    ".globl lp_ustr",
+    ".hidden lp_ucopy_start",
+    ".hidden lp_ucopy_end",
+    ".hidden lp_ucopy_fault",
+    ".hidden lp_ucopy",
+    ".hidden lp_uzero",
+    ".hidden lp_ustr",
+    "lp_ucopy_start:",
+    // lp_ucopy(rdi to, rsi from, rdx bytes) -> rax 0 or 1.
+    "lp_ucopy:",
+    "cmp rdx, 16",
+    "ja 4f",
+    "cmp edx, 8",
+    "jae 3f",
+    "cmp edx, 4",
+    "jae 2f",
+    "test edx, edx",
+    "jz 1f",
+    "movzx eax, byte ptr [rsi]",
+    "movzx ecx, byte ptr [rsi + rdx - 1]",
+    "cmp edx, 3",
+    "jb 5f",
+    "movzx r8d, byte ptr [rsi + 1]",
+    "mov byte ptr [rdi + 1], r8b",
+    "5:",
+    "mov byte ptr [rdi], al",
+    "mov byte ptr [rdi + rdx - 1], cl",
+    "1:",
+    "xor eax, eax",
+    "ret",
+    "2:",
+    "mov eax, dword ptr [rsi]",
+    "mov ecx, dword ptr [rsi + rdx - 4]",
+    "mov dword ptr [rdi], eax",
+    "mov dword ptr [rdi + rdx - 4], ecx",
+    "xor eax, eax",
+    "ret",
+    "3:",
+    "mov rax, qword ptr [rsi]",
+    "mov rcx, qword ptr [rsi + rdx - 8]",
+    "mov qword ptr [rdi], rax",
+    "mov qword ptr [rdi + rdx - 8], rcx",
+    "xor eax, eax",
+    "ret",
+    "4:",
+    "cmp rdx, 1024",
+    "ja 7f",
+    // 17..1024 bytes: 16 at a time, the last 16 overlapping.
+    "movdqu xmm1, xmmword ptr [rsi + rdx - 16]",
+    "lea r8, [rdi + rdx - 16]",
+    "6:",
+    "movdqu xmm0, xmmword ptr [rsi]",
+    "movdqu xmmword ptr [rdi], xmm0",
+    "add rsi, 16",
+    "add rdi, 16",
+    "cmp rdi, r8",
+    "jb 6b",
+    "movdqu xmmword ptr [r8], xmm1",
+    "xor eax, eax",
+    "ret",
+    "7:",
+    "mov rcx, rdx",
+    "rep movsb",
+    "xor eax, eax",
+    "ret",
+    // lp_uzero(rdi to, rsi bytes) -> rax 0 or 1.
+    "lp_uzero:",
+    "mov rcx, rsi",
+    "xor eax, eax",
+    "rep stosb",
+    "ret",
+    // lp_ustr(rdi to, rsi from, rdx room) -> rax length without NUL, or room when there is no NUL; -1 for a fault.
+    "lp_ustr:",
+    "xor r9d, r9d",
+    "8:",
+    "cmp r9, rdx",
+    "jae 9f",
+    "movzx eax, byte ptr [rsi + r9]",
+    "mov byte ptr [rdi + r9], al",
+    "test al, al",
+    "jz 9f",
+    "inc r9",
+    "jmp 8b",
+    "9:",
+    "mov rax, r9",
+    "ret",
+    "lp_ucopy_end:",
+    "lp_ucopy_fault:",
+    "mov rax, -1",
+    "ret",
+    ".text",
+);
+
+unsafe extern "sysv64" {
+    fn lp_ucopy(to: *mut u8, from: *const u8, bytes: usize) -> isize;
+    fn lp_uzero(to: *mut u8, bytes: usize) -> isize;
+    fn lp_ustr(to: *mut u8, from: *const u8, room: usize) -> isize;
+    static lp_ucopy_start: u8;
+    static lp_ucopy_end: u8;
+    static lp_ucopy_fault: u8;
+}
+
+/// First address of the copy routines, the one behind the last, and where a fault between them resumes.
+pub fn fault_range() -> (usize, usize, usize) {
+    (&raw const lp_ucopy_start as usize, &raw const lp_ucopy_end as usize, &raw const lp_ucopy_fault as usize)
+}
+
+/// Copies `bytes` bytes; either side may be the program's.
+///
+/// # Errors
+/// `EFAULT` when one cannot be read or written; part may have been copied.
+///
+/// # Safety
+/// The side that is not the program's is good for `bytes` bytes, and the gate's fault handler is in place if the other
+/// may be bad.
+#[inline]
+pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    if unsafe { lp_ucopy(to, from, bytes) } == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Fills `bytes` bytes of the program's memory with zeros.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// As [`copy`].
+#[inline]
+pub unsafe fn zero(to: *mut u8, bytes: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    if unsafe { lp_uzero(to, bytes) } == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Copies a NUL-terminated string of the program's into `to` and gives its length.
+///
+/// # Errors
+/// `EFAULT`; `ENAMETOOLONG` when there is no NUL within `to`.
+///
+/// # Safety
+/// The gate's fault handler is in place if `from` may be bad.
+#[inline]
+pub unsafe fn string(to: &mut [u8], from: *const u8) -> Result<usize> {
+    // SAFETY: `to` is good for its length; the rest is the caller's promise.
+    match unsafe { lp_ustr(to.as_mut_ptr(), from, to.len()) } {
+        -1 => Err(Errno::EFAULT),
+        length if length as usize == to.len() => Err(Errno::ENAMETOOLONG),
+        length => Ok(length as usize),
+    }
+}
+
+/// Reads one value of the program's.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// As [`copy`]; every bit pattern is a `T`.
+#[inline]
+pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
+    let mut value = core::mem::MaybeUninit::<T>::uninit();
+    // SAFETY: the caller's promise; once copied, the value is initialised.
+    unsafe {
+        copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>())?;
+        Ok(value.assume_init())
+    }
+}
+
+/// Writes one value into the program's memory.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// As [`copy`].
+#[inline]
+pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { copy(to.cast(), (value as *const T).cast(), size_of::<T>()) }
+}

@@ -1,0 +1,137 @@
+//! [`Task`]: who makes a call.
+
+use core::cell::UnsafeCell;
+
+use lp_abi::PATH_MAX;
+use lp_region::lane::Lane;
+use lp_region::layout::FDS;
+use lp_region::lock::Undertaker;
+use lp_region::process::{Process, Run};
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::{LaneId, ProcessId, Region, RunId};
+
+/// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
+///
+/// Like `current`. One thread uses a task at a time, and a task makes one call at a time: the buffers are its own.
+pub struct Task<'r> {
+    /// The region.
+    pub region: Region<'r>,
+    /// The process's slot: credentials, cwd, umask.
+    pub process: &'r Process,
+    /// Which slot that is.
+    pub process_id: ProcessId,
+    /// The thread's lane.
+    pub lane: &'r Lane,
+    /// Which lane that is.
+    pub lane_id: LaneId,
+    /// The process's descriptors; see [`crate::table`].
+    pub table: &'r [AtomicU64; FDS],
+    /// The run: where mounts appear.
+    pub run: &'r Run,
+    /// Reads `CLOCK_REALTIME_COARSE`.
+    pub clock: fn() -> Time,
+    /// Path buffers.
+    pub scratch: Scratch,
+}
+
+/// A point in time, as `struct timespec`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Time {
+    /// Seconds since 1970.
+    pub sec: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nsec: u32,
+}
+
+/// Buffers of one task, so that calls need little stack and no allocation.
+pub struct Scratch {
+    /// The first path of a call, as the program gave it.
+    pub path: UnsafeCell<[u8; PATH_MAX]>,
+    /// The second path of a call.
+    pub other: UnsafeCell<[u8; PATH_MAX]>,
+    /// What is left to walk while symbolic links are expanded.
+    pub walk: UnsafeCell<[u8; 2 * PATH_MAX]>,
+    /// A path outside all mounts that a walk ended on, NUL-terminated; see [`Outside`].
+    pub outside: UnsafeCell<[u8; 2 * PATH_MAX]>,
+}
+
+/// What a walk came to: something of ours, or a path that is the host's business.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place<T> {
+    /// In one of our mounts.
+    Inside(T),
+    /// Not ours.
+    Outside(Outside),
+}
+
+/// How a path leads out of our mounts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outside {
+    /// It never came in: the call goes to the kernel as the program made it.
+    AsGiven,
+    /// It came in and left again (a symbolic link, `..` of a root): the absolute path in `scratch.outside`, this many
+    /// bytes and a NUL, is what the kernel must be asked with.
+    Rewritten(usize),
+}
+
+impl<T> Place<T> {
+    /// Applies `f` to what is inside.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Place<U> {
+        match self {
+            Place::Inside(value) => Place::Inside(f(value)),
+            Place::Outside(outside) => Place::Outside(outside),
+        }
+    }
+}
+
+impl Scratch {
+    /// Buffers of zeros.
+    pub const fn new() -> Self {
+        Scratch {
+            path: UnsafeCell::new([0; PATH_MAX]),
+            other: UnsafeCell::new([0; PATH_MAX]),
+            walk: UnsafeCell::new([0; 2 * PATH_MAX]),
+            outside: UnsafeCell::new([0; 2 * PATH_MAX]),
+        }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::new()
+    }
+}
+
+impl<'r> Task<'r> {
+    /// A task for a thread of `process_id` that owns `lane_id`.
+    pub fn new(region: Region<'r>, process_id: ProcessId, lane_id: LaneId, clock: fn() -> Time) -> Self {
+        let process = region.process(process_id);
+        Task {
+            region,
+            process,
+            process_id,
+            lane: region.lane(lane_id),
+            lane_id,
+            table: region.fd_table(process_id),
+            run: region.run(RunId(process.run.load(Ordering::Relaxed))), // Relaxed: immutable while claimed.
+            clock,
+            scratch: Scratch::new(),
+        }
+    }
+
+    /// The time that the kernel would stamp now.
+    #[inline]
+    pub fn now(&self) -> Time {
+        (self.clock)()
+    }
+}
+
+impl Undertaker for Task<'_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.region.lane_is_dead(lane, self.process_id)
+    }
+
+    fn repair(&self, lane: LaneId) {
+        crate::intent::repair(self, lane);
+    }
+}
