@@ -1,0 +1,77 @@
+//! The two file systems a session is run on, reached by the same path.
+
+use std::ffi::OsStr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+use anyhow::{Context, Result, bail};
+use rustix::fs::StatFs;
+
+use crate::binary;
+
+/// What answers the file calls of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Door {
+    /// A directory on the host's tmpfs: the oracle.
+    Kernel,
+    /// A mount of `lightpath run --at`, at a path that does not exist on the host, so that a call that escapes
+    /// finds nothing.
+    Lightpath,
+}
+
+/// `linux/magic.h`.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
+
+impl Door {
+    /// The door that is held against the kernel.
+    pub fn tested() -> Result<Door> {
+        match std::env::var("LP_TESTS_DOOR").as_deref() {
+            Err(_) | Ok("lightpath") => Ok(Door::Lightpath),
+            Ok("tmpfs") => Ok(Door::Kernel),
+            Ok(other) => bail!("LP_TESTS_DOOR={other}: lightpath or tmpfs"),
+        }
+    }
+
+    /// A command that runs `program` with this door's file system at `mount`.
+    pub fn command(self, mount: &Path, size: &str, program: impl AsRef<OsStr>) -> Result<Command> {
+        if self == Door::Kernel {
+            std::fs::create_dir(mount).with_context(|| mount.display().to_string())?;
+            // As the root of a tmpfs of its own.
+            std::fs::set_permissions(mount, PermissionsExt::from_mode(0o1777))?;
+            return Ok(Command::new(program));
+        }
+        let mut command = Command::new(binary::lightpath()?);
+        command.arg("run").arg("--at").arg(mount).args(["--size", size, "--"]).arg(program);
+        Ok(command)
+    }
+
+    /// Takes the file system away again; a mount's path must still not exist on the host.
+    pub fn close(self, mount: &Path) -> Result<()> {
+        match self {
+            Door::Kernel => std::fs::remove_dir_all(mount).with_context(|| mount.display().to_string()),
+            Door::Lightpath if !mount.exists() => Ok(()),
+            Door::Lightpath => bail!("calls escaped to the host: {} was made there", mount.display()),
+        }
+    }
+}
+
+/// A directory on the host's roomiest tmpfs (`$LP_TESTS_TMPFS` or one of the usual ones), for mounts to appear in.
+pub fn tmpfs() -> Result<&'static Path> {
+    static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = FOUND.get_or_init(|| {
+        let named = std::env::var_os("LP_TESTS_TMPFS").map(PathBuf::from);
+        let usual = ["/dev/shm", "/tmp", "/run", "/var/tmp"].map(PathBuf::from);
+        let candidates = named.map_or_else(|| usual.to_vec(), |path| vec![path]);
+        candidates.into_iter().filter_map(|path| Some((room(&path)?, path))).max().map(|(_, path)| path)
+    });
+    found.as_deref().context("no writable tmpfs on this host: set LP_TESTS_TMPFS")
+}
+
+/// Bytes free, if `path` is a tmpfs that this user may write to.
+fn room(path: &Path) -> Option<u64> {
+    let status: StatFs = rustix::fs::statfs(path).ok()?;
+    rustix::fs::access(path, rustix::fs::Access::WRITE_OK).ok()?;
+    (status.f_type == TMPFS_MAGIC).then(|| status.f_bavail * u64::try_from(status.f_bsize).unwrap_or(0))
+}

@@ -1,0 +1,50 @@
+//! Programs that sessions need from the host, and the package to install when one is not there.
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+/// Where sessions look for programs: the distribution's own first, then where rustup puts cargo.
+pub fn search_path() -> String {
+    let mut path = String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    if let Some(cargo) = std::env::var_os("CARGO").map(PathBuf::from).as_deref().and_then(|cargo| cargo.parent()) {
+        path = format!("{path}:{}", cargo.display());
+    }
+    path
+}
+
+/// The full path of a program, looked for where sessions look.
+pub fn find(name: &str) -> Option<PathBuf> {
+    search_path().split(':').map(|dir| PathBuf::from(dir).join(name)).find(|path| path.is_file())
+}
+
+/// Fails with the package to install when one of these is missing.
+pub fn require(names: &[&str]) -> Result<()> {
+    for &name in names {
+        if find(name).is_none() {
+            bail!("`{name}` is missing: install the package {} (.ci/run does)", package(name));
+        }
+    }
+    Ok(())
+}
+
+/// Debian's package for a program.
+fn package(name: &str) -> &str {
+    match name {
+        "cc" | "gcc" => "gcc and libc6-dev",
+        "g++" => "g++",
+        "python3" => "python3",
+        "node" => "nodejs",
+        "npm" => "npm",
+        "java" | "javac" => "default-jdk-headless",
+        "xz" => "xz-utils",
+        "script" => "bsdutils",
+        "cargo" | "rustc" => "cargo (or rustup's toolchain)",
+        "setfacl" | "getfacl" => "acl",
+        "setfattr" | "getfattr" => "attr",
+        "find" | "xargs" => "findutils",
+        "diff" | "cmp" => "diffutils",
+        "musl-gcc" => "musl-tools",
+        other => other,
+    }
+}

@@ -1,0 +1,122 @@
+//! One session: a command run in the same directory of both doors.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use tempfile::TempDir;
+
+use crate::door::{self, Door};
+use crate::outcome::Outcome;
+use crate::{binary, compile, process, program};
+
+/// Enters the session's directory, runs the command (`"$@"`) there and lists what it left. The directory is one below
+/// the mount, so that it is not sticky.
+const PRELUDE: &str = r#"
+umask 022
+mkdir -m 755 "$M/t" && cd "$M/t" || exit 99
+export T="$M/t"
+"$@"
+status=$?
+cd "$T" && "$TREE" . >"$OUT/tree" || exit 98
+exit $status
+"#;
+
+/// A command and what it needs.
+#[derive(Clone, Debug)]
+pub struct Session {
+    /// Program and arguments.
+    pub command: Vec<OsString>,
+    /// Programs that must be installed.
+    pub needs: Vec<String>,
+    /// Exit status on the kernel; anything else there is a mistake in the session.
+    pub exit: i32,
+    /// Limit for each of the two runs.
+    pub limit: Duration,
+    /// `--size` of the mount.
+    pub size: String,
+}
+
+impl Session {
+    /// A session of one program and its arguments, that should end with status 0 within a minute.
+    pub fn new<I>(command: I) -> Session
+    where
+        I: IntoIterator,
+        I::Item: Into<OsString>,
+    {
+        Session {
+            command: command.into_iter().map(Into::into).collect(),
+            needs: Vec::new(),
+            exit: 0,
+            limit: Duration::from_secs(60),
+            size: "1G".to_owned(),
+        }
+    }
+
+    /// Runs it on the kernel and on the door under test; an error tells the differences.
+    pub fn compare(&self) -> Result<()> {
+        program::require(&self.needs.iter().map(String::as_str).collect::<Vec<_>>())?;
+        let place = tempfile::Builder::new().prefix("lp-").tempdir_in(door::tmpfs()?)?;
+        let kernel = self.run(Door::Kernel, &place)?;
+        self.check(&kernel)?;
+        let tested = self.run(Door::tested()?, &place)?;
+        match tested.differences(&kernel) {
+            None => Ok(()),
+            Some(report) => bail!("{report}"),
+        }
+    }
+
+    /// One run, in the directory `m/t` of `place`.
+    fn run(&self, door: Door, place: &TempDir) -> Result<Outcome> {
+        let host = tempfile::tempdir()?;
+        let mount = place.path().join("m");
+        let marker = format!("LP_TESTS_SESSION={}", place.path().display());
+        let mut command = door.command(&mount, &self.size, "/bin/bash")?;
+        command.args(["--norc", "--noprofile", "-c", PRELUDE, "session"]).args(&self.command);
+        environment(&mut command, &marker, &mount, host.path())?;
+        command.stdin(Stdio::null());
+        command.stdout(std::fs::File::create(host.path().join("stdout"))?);
+        command.stderr(std::fs::File::create(host.path().join("stderr"))?);
+        let status = process::run(&mut command, self.limit);
+        let left_running = process::reap(&marker);
+        door.close(&mount)?;
+        let part = |name: &str| std::fs::read(host.path().join(name)).unwrap_or_default();
+        Ok(Outcome { status: status?, stdout: part("stdout"), stderr: part("stderr"), tree: part("tree"), left_running })
+    }
+
+    /// A session that does not do on the kernel what it is meant to do would compare nothing.
+    fn check(&self, kernel: &Outcome) -> Result<()> {
+        let missing = String::from_utf8_lossy(&kernel.stderr).contains("command not found");
+        if kernel.status == format!("exit {}", self.exit) && kernel.left_running.is_empty() && !missing {
+            return Ok(());
+        }
+        bail!(
+            "the session is wrong: on the kernel it ended with {}, left running {:?}, and said\n{}{}",
+            kernel.status,
+            kernel.left_running,
+            String::from_utf8_lossy(&kernel.stdout),
+            String::from_utf8_lossy(&kernel.stderr)
+        )
+    }
+}
+
+/// The same small environment on both doors. `$M` is the mount, `$OUT` a directory of the host.
+fn environment(command: &mut Command, marker: &str, mount: &Path, host: &Path) -> Result<()> {
+    let (name, value) = marker.split_once('=').context("marker")?;
+    command.current_dir("/").env_clear().env(name, value);
+    command.env("PATH", program::search_path()).env("LC_ALL", "C").env("TZ", "UTC").env("TERM", "dumb");
+    command.env("HOME", host).env("XDG_CACHE_HOME", binary::scratch_dir()?).env("LIGHTPATH", mount);
+    command.env("M", mount).env("OUT", host).env("TREE", compile::compile("tree")?);
+    for kept in ["RUSTUP_HOME", "CARGO_HOME"] {
+        if let Some(value) = std::env::var_os(kept) {
+            command.env(kept, value);
+        }
+    }
+    if std::env::var_os("CARGO_HOME").is_none() && let Some(home) = std::env::var_os("HOME") {
+        command.env("CARGO_HOME", Path::new(&home).join(".cargo"));
+        command.env("RUSTUP_HOME", Path::new(&home).join(".rustup"));
+    }
+    Ok(())
+}
