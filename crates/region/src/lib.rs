@@ -13,6 +13,7 @@ pub mod records;
 pub mod region;
 pub mod seq;
 pub mod slab;
+pub mod stack;
 pub mod sync;
 pub mod ucopy;
 

@@ -7,10 +7,8 @@
 //! taken over by a compare-and-swap of the owner word; whoever wins repairs what the dead lane's intent names.
 //! Progress: blocking for writers, invisible to readers. Source: Bar-Yossef et al., robust futexes (set_robust_list(2)).
 
-use lp_abi::linux::{__NR_futex, FUTEX_WAIT, FUTEX_WAKE};
-
 use crate::ids::LaneId;
-use crate::sync::{AtomicU32, Ordering, heavy_barrier, light_barrier};
+use crate::sync::{AtomicU32, Ordering, futex_wait, futex_wake, heavy_barrier, light_barrier, spin};
 
 const SPINS: u32 = 100;
 const SLEEP_NS: u64 = 5_000_000;
@@ -59,7 +57,7 @@ impl OwnerLock {
         // PAIRS: the heavy barrier in `lock_slow`.
         light_barrier();
         if self.waiters.load(Ordering::Relaxed) != 0 {
-            self.wake_slow();
+            futex_wake(&self.owner, 1);
         }
     }
 
@@ -70,15 +68,9 @@ impl OwnerLock {
     }
 
     #[cold]
-    fn wake_slow(&self) {
-        // SAFETY: the word is a live atomic of the region; FUTEX_WAKE reads nothing else.
-        let _ = unsafe { lp_abi::syscall!(__NR_futex, &raw const self.owner, FUTEX_WAKE, 1) };
-    }
-
-    #[cold]
     fn lock_slow(&self, me: LaneId, undertaker: &dyn Undertaker) {
         for _ in 0..SPINS {
-            core::hint::spin_loop();
+            spin();
             if self.try_lock(me) {
                 return;
             }
@@ -91,7 +83,8 @@ impl OwnerLock {
             if owner == 0 {
                 continue;
             }
-            self.sleep(owner);
+            // However it ends, the loop looks again.
+            let _ = futex_wait(&self.owner, owner, SLEEP_NS);
             if owner == self.owner.load(Ordering::Relaxed)
                 && undertaker.is_dead(LaneId(owner))
                 // PAIRS: another waiter's attempt at the same takeover; what the dead wrote came before its death.
@@ -102,14 +95,6 @@ impl OwnerLock {
             }
         }
         self.waiters.fetch_sub(1, Ordering::Relaxed); // Relaxed: a count that only asks for wakes.
-    }
-
-    fn sleep(&self, owner: u32) {
-        let timeout = [0u64, SLEEP_NS];
-        // SAFETY: the word is a live atomic of the region and the timeout lives across the call.
-        let _ = unsafe {
-            lp_abi::syscall!(__NR_futex, &raw const self.owner, FUTEX_WAIT, owner, timeout.as_ptr())
-        };
     }
 }
 

@@ -6,7 +6,7 @@
 //! field, as Linux would give it, so a stopped writer blocks nobody. Source: Lameter, "Effective synchronization on
 //! Linux/NUMA systems" (2005); Boehm, "Can seqlocks get along with programming language memory models?" (2012).
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, acquire_fence, release_fence, spin};
 
 /// Tries before a reader settles for unvalidated fields.
 pub const SPINS: u32 = 2000;
@@ -82,28 +82,4 @@ impl Default for Seq {
     fn default() -> Self {
         Seq::new()
     }
-}
-
-#[inline(always)]
-fn release_fence() {
-    #[cfg(not(loom))]
-    core::sync::atomic::fence(Ordering::Release);
-    #[cfg(loom)]
-    loom::sync::atomic::fence(Ordering::Release);
-}
-
-#[inline(always)]
-fn acquire_fence() {
-    #[cfg(not(loom))]
-    core::sync::atomic::fence(Ordering::Acquire);
-    #[cfg(loom)]
-    loom::sync::atomic::fence(Ordering::Acquire);
-}
-
-#[inline(always)]
-fn spin() {
-    #[cfg(not(loom))]
-    core::hint::spin_loop();
-    #[cfg(loom)]
-    loom::thread::yield_now();
 }

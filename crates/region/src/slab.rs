@@ -3,9 +3,7 @@
 //! A lane takes from its own cache and gives back to it with plain stores; it goes to the shared part, a stack of
 //! free slots and a mark behind the last slot ever used, once in [`BATCH`] times. A slot that was taken and is not
 //! linked in yet is named in the lane (`taken`), so a death leaks nothing: the reaper gives back `taken` and the cache.
-//! The shared stack is Treiber's; its tag, changed by every push, is the ABA defence. Slots are type-stable: a slot on
-//! the stack is still a record of its type, so reading its link after losing the race is harmless.
-//! Progress: lock-free. Source: Treiber, IBM RJ 5118 (1986); Bonwick, "Magazines and Vmem" (2001).
+//! The shared stack is [`crate::stack`]. Source: Bonwick and Adams, "Magazines and Vmem" (2001).
 
 use lp_abi::{Errno, Result};
 
@@ -14,6 +12,7 @@ use crate::lane::{CACHE_SLOTS, Lane, LaneCache};
 use crate::layout as at;
 use crate::records::*;
 use crate::region::Region;
+use crate::stack;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Slots moved between a lane and the shared part at a time.
@@ -194,47 +193,11 @@ impl Region<'_> {
 
     /// Puts a slot on a stack threaded through the slots' links.
     pub fn push<T: Slot>(self, head: &AtomicU64, index: u32) {
-        let slot = self.slot::<T>(index);
-        let mut old = head.load(Ordering::Relaxed); // Relaxed: the exchange checks it.
-        loop {
-            slot.link().store(old as u32, Ordering::Relaxed); // Relaxed: published by the exchange.
-            let new = (old >> 32).wrapping_add(1) << 32 | index as u64;
-            // PAIRS: the acquire in `pop`: who takes the slot sees its link.
-            match head.compare_exchange_weak(old, new, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(seen) => old = seen,
-            }
-        }
+        stack::push(head, index, |slot| self.slot::<T>(slot).link());
     }
 
     /// Takes the top slot of such a stack.
     pub fn pop<T: Slot>(self, head: &AtomicU64) -> Option<u32> {
-        // PAIRS: the release in `push`.
-        let mut old = head.load(Ordering::Acquire);
-        loop {
-            let index = old as u32;
-            if index == 0 {
-                return None;
-            }
-            let next = self.slot::<T>(index).link().load(Ordering::Relaxed); // Relaxed: the exchange checks it.
-            let new = old & !0xffff_ffff | next as u64;
-            match head.compare_exchange_weak(old, new, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return Some(index),
-                Err(seen) => old = seen,
-            }
-        }
-    }
-
-    /// Takes a whole stack at once; the caller follows the links.
-    pub fn pop_all(self, head: &AtomicU64) -> u32 {
-        let old = head.load(Ordering::Relaxed); // Relaxed: the exchange checks it.
-        let mut seen = old;
-        loop {
-            let emptied = (seen >> 32).wrapping_add(1) << 32;
-            match head.compare_exchange_weak(seen, emptied, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(old) => return old as u32,
-                Err(now) => seen = now,
-            }
-        }
+        stack::pop(head, |slot| self.slot::<T>(slot).link())
     }
 }

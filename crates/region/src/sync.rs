@@ -1,11 +1,13 @@
-//! The only door to atomics: everything in Lightpath takes them from here.
+//! The only door to atomics, fences and waiting: everything in Lightpath takes them from here.
 //!
-//! Under `--cfg loom` the same names are loom's, so that a model runs the very code that ships.
+//! `crates/models` compiles the lock-free files of this crate against a `sync` module of the same shape whose atomics
+//! are loom's, so that a model runs the very code that ships.
 
-#[cfg(not(loom))]
-pub use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, compiler_fence};
-#[cfg(loom)]
-pub use loom::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering};
+pub use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+
+use core::sync::atomic::{compiler_fence, fence};
+
+use lp_abi::linux::{__NR_futex, __NR_membarrier, FUTEX_WAIT, FUTEX_WAKE, membarrier_cmd};
 
 /// The common side of an asymmetric fence: keeps the compiler from moving accesses, costs no instruction.
 ///
@@ -14,11 +16,7 @@ pub use loom::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering
 /// running thread of the registered processes pass one (membarrier(2), GLOBAL_EXPEDITED).
 #[inline(always)]
 pub fn light_barrier() {
-    #[cfg(not(loom))]
     compiler_fence(Ordering::SeqCst);
-    // A model has no membarrier; a full fence on both sides has the same set of outcomes.
-    #[cfg(loom)]
-    loom::sync::atomic::fence(Ordering::SeqCst);
 }
 
 /// The rare side of an asymmetric fence: about 0.2-0.7 us.
@@ -26,36 +24,58 @@ pub fn light_barrier() {
 /// PAIRS: [`light_barrier`]. Falls back to the slow global command where the expedited one is not registered.
 #[cold]
 pub fn heavy_barrier() {
-    #[cfg(loom)]
-    loom::sync::atomic::fence(Ordering::SeqCst);
-    #[cfg(not(loom))]
-    {
-        use lp_abi::linux::{__NR_membarrier, membarrier_cmd};
-        core::sync::atomic::fence(Ordering::SeqCst);
-        // SAFETY: membarrier touches no memory of ours.
-        let done = unsafe {
-            lp_abi::syscall!(__NR_membarrier, membarrier_cmd::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32, 0, 0)
-        };
-        if done.is_err() {
-            // SAFETY: as above.
-            let _ = unsafe {
-                lp_abi::syscall!(__NR_membarrier, membarrier_cmd::MEMBARRIER_CMD_GLOBAL as u32, 0, 0)
-            };
-        }
+    fence(Ordering::SeqCst);
+    let expedited = membarrier_cmd::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32;
+    // SAFETY: membarrier touches no memory of ours.
+    if unsafe { lp_abi::syscall!(__NR_membarrier, expedited, 0, 0) }.is_err() {
+        let global = membarrier_cmd::MEMBARRIER_CMD_GLOBAL as u32;
+        // SAFETY: as above.
+        let _ = unsafe { lp_abi::syscall!(__NR_membarrier, global, 0, 0) };
     }
 }
 
 /// Registers the process for [`heavy_barrier`] of others. exec clears it, so every attach calls this.
+///
+/// # Errors
+/// Those of membarrier(2): `EINVAL` on a kernel without the expedited command.
 pub fn register_barrier() -> lp_abi::Result<()> {
-    use lp_abi::linux::{__NR_membarrier, membarrier_cmd};
+    let register = membarrier_cmd::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32;
     // SAFETY: membarrier touches no memory of ours.
-    unsafe {
-        lp_abi::syscall!(
-            __NR_membarrier,
-            membarrier_cmd::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u32,
-            0,
-            0
-        )
-    }
-    .map(drop)
+    unsafe { lp_abi::syscall!(__NR_membarrier, register, 0, 0) }.map(drop)
+}
+
+/// A release fence: no instruction on x86-64.
+#[inline(always)]
+pub fn release_fence() {
+    fence(Ordering::Release);
+}
+
+/// An acquire fence: no instruction on x86-64.
+#[inline(always)]
+pub fn acquire_fence() {
+    fence(Ordering::Acquire);
+}
+
+/// Tells the core that this is a waiting loop.
+#[inline(always)]
+pub fn spin() {
+    core::hint::spin_loop();
+}
+
+/// Sleeps while `word` is `expected`, for at most `nanoseconds` (below one second); may wake for no reason.
+///
+/// # Errors
+/// `EINTR` when a signal arrived, `EAGAIN` when the word had changed, `ETIMEDOUT`.
+#[cold]
+pub fn futex_wait(word: &AtomicU32, expected: u32, nanoseconds: u64) -> lp_abi::Result<()> {
+    let timeout = [0u64, nanoseconds];
+    // SAFETY: the word is a live atomic and the timeout lives across the call.
+    unsafe { lp_abi::syscall!(__NR_futex, word.as_ptr(), FUTEX_WAIT, expected, timeout.as_ptr()) }.map(drop)
+}
+
+/// Wakes up to `count` sleepers of `word`.
+#[cold]
+pub fn futex_wake(word: &AtomicU32, count: u32) {
+    // SAFETY: the word is a live atomic; FUTEX_WAKE reads nothing else.
+    let _ = unsafe { lp_abi::syscall!(__NR_futex, word.as_ptr(), FUTEX_WAKE, count) };
 }
