@@ -8,9 +8,10 @@
 //! Progress: blocking for writers, invisible to readers. Source: Bar-Yossef et al., robust futexes (set_robust_list(2)).
 
 use crate::ids::LaneId;
-use crate::sync::{AtomicU32, Ordering, futex_wait, futex_wake, heavy_barrier, light_barrier, spin};
+use crate::sync::{
+    AtomicU32, LOCK_SPINS, Ordering, futex_wait, futex_wake, heavy_barrier, light_barrier, spin,
+};
 
-const SPINS: u32 = 100;
 const SLEEP_NS: u64 = 5_000_000;
 
 /// What a lock asks of the region when its holder does not come back.
@@ -69,7 +70,7 @@ impl OwnerLock {
 
     #[cold]
     fn lock_slow(&self, me: LaneId, undertaker: &dyn Undertaker) {
-        for _ in 0..SPINS {
+        for _ in 0..LOCK_SPINS {
             spin();
             if self.try_lock(me) {
                 return;

@@ -2,14 +2,14 @@
 //! copies and checks that it saw one even value before and after.
 //!
 //! Linearisation point of a read: any moment between its two loads of the count. Readers write nothing. Progress:
-//! a reader is delayed only by writers that run; after [`SPINS`] tries the caller takes what it has read, field by
+//! a reader is delayed only by writers that run; after `SPINS` tries the caller takes what it has read, field by
 //! field, as Linux would give it, so a stopped writer blocks nobody. Source: Lameter, "Effective synchronization on
 //! Linux/NUMA systems" (2005); Boehm, "Can seqlocks get along with programming language memory models?" (2012).
 
 use crate::sync::{AtomicU32, Ordering, acquire_fence, release_fence, spin};
 
 /// Tries before a reader settles for unvalidated fields.
-pub const SPINS: u32 = 2000;
+const SPINS: u32 = 2000;
 
 /// The count.
 #[repr(transparent)]
@@ -53,7 +53,7 @@ impl Seq {
         before & 1 != 0 || self.0.load(Ordering::Relaxed) != before // Relaxed: ordered by the fence above.
     }
 
-    /// Reads with `copy` until two even counts agree, or [`SPINS`] tries have passed.
+    /// Reads with `copy` until two even counts agree, or `SPINS` tries have passed.
     #[inline]
     pub fn snapshot<T>(&self, mut copy: impl FnMut() -> T) -> T {
         let before = self.read();

@@ -9,6 +9,9 @@ use core::sync::atomic::{compiler_fence, fence};
 
 use lp_abi::linux::{__NR_futex, __NR_membarrier, FUTEX_WAIT, FUTEX_WAKE, membarrier_cmd};
 
+/// Looks at a held lock before sleeping: a holder that runs needs about 100 ns.
+pub const LOCK_SPINS: u32 = 100;
+
 /// The common side of an asymmetric fence: keeps the compiler from moving accesses, costs no instruction.
 ///
 /// PAIRS: [`heavy_barrier`]. A store before `light_barrier` and a load after it are, towards a thread that runs

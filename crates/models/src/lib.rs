@@ -1,0 +1,16 @@
+//! The lock-free algorithms of Lightpath under loom: every interleaving and every outcome that the memory model
+//! allows, of the very source files that ship, compiled against atomics of loom's.
+//!
+//! A model that cannot fail proves nothing, so each is run again with orderings weakened ([`sync::weakened`]) and must
+//! then find the fault.
+
+pub mod sync;
+
+#[path = "../../region/src/ids.rs"]
+pub mod ids;
+#[path = "../../region/src/lock.rs"]
+pub mod lock;
+#[path = "../../region/src/seq.rs"]
+pub mod seq;
+#[path = "../../region/src/stack.rs"]
+pub mod stack;

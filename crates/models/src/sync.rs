@@ -1,0 +1,188 @@
+//! `lp_region::sync`, with loom's atomics.
+
+use std::cell::Cell;
+
+pub use loom::sync::atomic::Ordering;
+use loom::sync::atomic::fence;
+use lp_abi::{Errno, Result};
+
+/// An ordering that a model may be run without.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Weaken {
+    /// Nothing: the code as it ships.
+    Nothing,
+    /// Release stores and exchanges become relaxed.
+    Release,
+    /// Acquire loads and exchanges become relaxed.
+    Acquire,
+    /// The release fence does nothing.
+    ReleaseFence,
+    /// The acquire fence does nothing.
+    AcquireFence,
+    /// The light barrier does nothing.
+    LightBarrier,
+}
+
+std::thread_local! {
+    // loom runs all threads of a model on the thread that called it.
+    static WEAKEN: Cell<Weaken> = const { Cell::new(Weaken::Nothing) };
+    static BOUNDED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether `model` fails when run without what `weaken` names.
+pub fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> bool {
+    WEAKEN.set(weaken);
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(model)));
+    WEAKEN.set(Weaken::Nothing);
+    outcome.is_err()
+}
+
+/// Runs `model` in all its interleavings, up to three preemptions.
+pub fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+fn is_weak(what: Weaken) -> bool {
+    WEAKEN.get() == what
+}
+
+fn effective(ordering: Ordering) -> Ordering {
+    match ordering {
+        Ordering::Release if is_weak(Weaken::Release) => Ordering::Relaxed,
+        Ordering::Acquire if is_weak(Weaken::Acquire) => Ordering::Relaxed,
+        Ordering::AcqRel if is_weak(Weaken::Release) => Ordering::Acquire,
+        Ordering::AcqRel if is_weak(Weaken::Acquire) => Ordering::Release,
+        other => other,
+    }
+}
+
+macro_rules! atomics {
+    ($($name:ident $word:ty;)*) => {$(
+        /// As `core`'s, on loom's.
+        #[derive(Debug, Default)]
+        pub struct $name(loom::sync::atomic::$name);
+
+        impl $name {
+            /// A new word.
+            pub fn new(value: $word) -> Self {
+                $name(loom::sync::atomic::$name::new(value))
+            }
+
+            /// Loads.
+            pub fn load(&self, order: Ordering) -> $word {
+                self.0.load(effective(order))
+            }
+
+            /// Stores.
+            pub fn store(&self, value: $word, order: Ordering) {
+                self.0.store(value, effective(order));
+            }
+
+            /// Adds.
+            pub fn fetch_add(&self, value: $word, order: Ordering) -> $word {
+                self.0.fetch_add(value, effective(order))
+            }
+
+            /// Subtracts.
+            pub fn fetch_sub(&self, value: $word, order: Ordering) -> $word {
+                self.0.fetch_sub(value, effective(order))
+            }
+
+            /// Compares and exchanges.
+            pub fn compare_exchange(&self, old: $word, new: $word, yes: Ordering, no: Ordering)
+                -> std::result::Result<$word, $word>
+            {
+                self.0.compare_exchange(old, new, effective(yes), effective(no))
+            }
+        }
+    )*};
+}
+
+atomics! {
+    AtomicU32 u32;
+    AtomicU64 u64;
+}
+
+/// Models go straight to sleep: that is where the difficulty is.
+pub const LOCK_SPINS: u32 = 0;
+
+/// A model has no membarrier: a full fence on both sides allows the same outcomes as the asymmetric pair.
+pub fn light_barrier() {
+    if !is_weak(Weaken::LightBarrier) {
+        fence(Ordering::SeqCst);
+    }
+}
+
+/// See [`light_barrier`].
+pub fn heavy_barrier() {
+    fence(Ordering::SeqCst);
+}
+
+/// A release fence.
+pub fn release_fence() {
+    if !is_weak(Weaken::ReleaseFence) {
+        fence(Ordering::Release);
+    }
+}
+
+/// An acquire fence.
+pub fn acquire_fence() {
+    if !is_weak(Weaken::AcquireFence) {
+        fence(Ordering::Acquire);
+    }
+}
+
+/// Lets another thread run.
+pub fn spin() {
+    loom::thread::yield_now();
+}
+
+/// Runs `model` with sleeps that end at once for lack of time.
+pub fn check_bounded(model: impl Fn() + Sync + Send + 'static) {
+    BOUNDED.set(true);
+    check(model);
+    BOUNDED.set(false);
+}
+
+/// Sleeps; outside [`check_bounded`] without a time limit, so that a lost wake is a deadlock that the model reports.
+pub fn futex_wait(word: &AtomicU32, expected: u32, _nanoseconds: u64) -> Result<()> {
+    if BOUNDED.get() {
+        spin();
+        return Err(Errno::ETIMEDOUT);
+    }
+    futex::wait(word, expected)
+}
+
+/// Wakes the sleepers.
+pub fn futex_wake(_word: &AtomicU32, _count: u32) {
+    futex::wake();
+}
+
+mod futex {
+    //! One wait queue for all words: a wake for another word is a spurious wake, which callers must bear anyway.
+
+    use super::{AtomicU32, Errno, Ordering, Result};
+    use loom::sync::{Condvar, Mutex};
+
+    loom::lazy_static! {
+        static ref QUEUE: (Mutex<u32>, Condvar) = (Mutex::new(0), Condvar::new());
+    }
+
+    pub(super) fn wait(word: &AtomicU32, expected: u32) -> Result<()> {
+        let queue = QUEUE.0.lock().expect("a model thread panicked");
+        // The kernel compares under the queue's lock, with a full barrier (futex(2)).
+        loom::sync::atomic::fence(Ordering::SeqCst);
+        if word.load(Ordering::Relaxed) != expected {
+            return Err(Errno::EAGAIN);
+        }
+        drop(QUEUE.1.wait(queue).expect("a model thread panicked"));
+        Ok(())
+    }
+
+    pub(super) fn wake() {
+        let _queue = QUEUE.0.lock().expect("a model thread panicked");
+        QUEUE.1.notify_all();
+    }
+}
