@@ -1,0 +1,166 @@
+//! The cache directory: the preload library and the site images, kept from run to run.
+
+use std::ffi::OsStr;
+use std::fs::{DirBuilder, Metadata};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::StatVfsMountFlags;
+
+use super::failure::reason;
+
+/// The first directory that will do, made if need be, or why none will.
+///
+/// `$XDG_CACHE_HOME/lightpath`, `~/.cache/lightpath`, `/tmp/lightpath-UID`. Root's children may change to any user and
+/// must still find the library, so root's directory lies where all may go, `/var/cache/lightpath` at the latest.
+pub(crate) fn directory() -> Result<PathBuf, String> {
+    let mut refused = Vec::new();
+    for candidate in candidates() {
+        match prepare(&candidate) {
+            Ok(()) => return Ok(candidate),
+            Err(why) => refused.push(format!("{} ({why})", candidate.display())),
+        }
+    }
+    Err(format!("no directory for the cache, set XDG_CACHE_HOME to one of your own: {}", refused.join(", ")))
+}
+
+fn candidates() -> Vec<PathBuf> {
+    let uid = rustix::process::geteuid();
+    let from = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let mut all = Vec::new();
+    all.extend(from("XDG_CACHE_HOME").map(|path| path.join("lightpath")));
+    all.extend(from("HOME").map(|path| path.join(".cache/lightpath")));
+    if uid.is_root() {
+        all.push(PathBuf::from("/var/cache/lightpath"));
+    }
+    all.push(PathBuf::from(format!("/tmp/lightpath-{}", uid.as_raw())));
+    all
+}
+
+/// Makes `directory` and checks that nobody else can change what is in it and that the loader can use it.
+fn prepare(directory: &Path) -> Result<(), String> {
+    // The loader splits LD_PRELOAD at colons and blanks and expands `$ORIGIN` and its like.
+    if directory.as_os_str().as_bytes().iter().any(|b| b": \t\n$\"'\\".contains(b)) {
+        return Err("its name has a character that LD_PRELOAD cannot carry".to_owned());
+    }
+    let root = rustix::process::geteuid().is_root();
+    let mode = if root { 0o755 } else { 0o700 };
+    if std::fs::symlink_metadata(directory).is_err() {
+        DirBuilder::new().recursive(true).mode(mode).create(directory).map_err(|e| reason(&e))?;
+    }
+    let found = std::fs::symlink_metadata(directory).map_err(|e| reason(&e))?;
+    check_owner(&found)?;
+    if root {
+        let missing = mode & !found.mode() & 0o777;
+        if missing != 0 {
+            let wider = std::fs::Permissions::from_mode(found.mode() & 0o7777 | mode);
+            std::fs::set_permissions(directory, wider).map_err(|e| reason(&e))?;
+        }
+        let open_to_all = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o001 != 0);
+        if let Some(closed) = directory.ancestors().find(|path| !open_to_all(path)) {
+            return Err(format!("other users cannot enter {}", closed.display()));
+        }
+    }
+    rustix::fs::access(directory, rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK)
+        .map_err(|e| reason(&e.into()))?;
+    match rustix::fs::statvfs(directory) {
+        Ok(found) if found.f_flag.contains(StatVfsMountFlags::from_bits_retain(libc::ST_NOEXEC)) => {
+            Err("it is mounted noexec".to_owned())
+        }
+        Ok(_) => Ok(()),
+        Err(e) => Err(reason(&e.into())),
+    }
+}
+
+fn check_owner(found: &Metadata) -> Result<(), String> {
+    if !found.is_dir() {
+        return Err("it is not a directory".to_owned());
+    }
+    if found.uid() != rustix::process::geteuid().as_raw() {
+        return Err(format!("it belongs to user {}", found.uid()));
+    }
+    if found.mode() & 0o022 != 0 {
+        return Err("others may write to it".to_owned());
+    }
+    Ok(())
+}
+
+/// Puts `bytes` at `directory/name` in one step: whoever opens it finds all of it or what was there before.
+pub(crate) fn place(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let path = directory.join(name);
+    // Comparing is as cheap as hashing, and finds a file that a full disk or a crash cut short.
+    let kept = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
+    if kept && std::fs::read(&path).is_ok_and(|found| found == bytes) {
+        return Ok(path);
+    }
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}", std::process::id()));
+    let scratch = directory.join(hidden);
+    let _ = std::fs::remove_file(&scratch);
+    let written = (|| {
+        let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(&scratch)?;
+        file.write_all(bytes)?;
+        // The umask must not keep root's other users out; the directory decides who gets here.
+        file.set_permissions(std::fs::Permissions::from_mode(0o755))?;
+        drop(file);
+        std::fs::rename(&scratch, &path)
+    })();
+    written.map(|()| path).map_err(|e| {
+        let _ = std::fs::remove_file(&scratch);
+        format!("writing to {}: {}", directory.display(), reason(&e))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scratch() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused() {
+        let dir = scratch();
+        let path = dir.path().join("open");
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(prepare(&path), Err("others may write to it".to_owned()));
+    }
+
+    #[test]
+    fn a_link_or_a_file_in_its_place_is_refused() {
+        let dir = scratch();
+        std::os::unix::fs::symlink("/etc", dir.path().join("link")).unwrap();
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        for name in ["link", "file"] {
+            assert_eq!(prepare(&dir.path().join(name)), Err("it is not a directory".to_owned()), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_ld_preload_cannot_carry_is_refused() {
+        for name in ["/tmp/a b", "/tmp/a:b", "/tmp/$LIB"] {
+            assert!(prepare(Path::new(name)).unwrap_err().contains("LD_PRELOAD"), "{name}");
+        }
+    }
+
+    #[test]
+    fn placing_replaces_what_is_not_the_same_and_leaves_nothing_else() {
+        let dir = scratch();
+        let name = OsStr::new("lib.so");
+        for before in [None, Some("short"), Some("the bytes")] {
+            if let Some(before) = before {
+                std::fs::write(dir.path().join(name), before).unwrap();
+            }
+            let path = place(dir.path(), name, b"the bytes").unwrap();
+            assert_eq!(std::fs::read(path).unwrap(), b"the bytes");
+            assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The command line: help, man page, completions and parser are this one definition.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{PathBufValueParser, TypedValueParser, ValueParser};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Args, Parser, Subcommand, ValueHint};
+
+use super::mountpoint::MountPoint;
+use super::size::Size;
+
+/// A Linux file system in memory shared by ordinary programs.
+///
+/// `lightpath run -- CMD` starts any dynamically linked program, and all that it starts, with the file calls under
+/// its mounts answered inside the process: no kernel crossing, no root, no daemon, no change to the program.
+#[derive(Parser)]
+#[command(name = "lightpath", version, max_term_width = 100)]
+#[command(subcommand_required = true, arg_required_else_help = false, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+/// The subcommands.
+#[derive(Subcommand)]
+pub(crate) enum Verb {
+    /// Run a command, and all that it starts, with Lightpath's file system in view.
+    #[command(after_help = RUN_AFTER_HELP, override_usage = "lightpath run [OPTIONS] -- CMD [ARG]...")]
+    Run(Run),
+    /// Run your shell ($SHELL) with Lightpath's file system in view.
+    Shell(Shell),
+    /// Say what on this machine works, what does not, and why.
+    Doctor,
+    /// Print a completion script for a shell.
+    Completions {
+        /// The shell to complete for.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page (read it with: lightpath man | man -l -).
+    Man,
+}
+
+const RUN_AFTER_HELP: &str = "\
+Exit status: that of CMD; 128+N if signal N ended it; 127 if CMD is not found; 126 if it cannot be run or cannot be \
+covered (static or setuid); 2 if the command line is wrong; 1 if the region cannot be used.
+
+Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
+
+/// `lightpath run`.
+#[derive(Args)]
+pub(crate) struct Run {
+    #[command(flatten)]
+    pub(crate) options: Options,
+    /// The program to run, looked up in PATH, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `lightpath shell`.
+#[derive(Args)]
+pub(crate) struct Shell {
+    #[command(flatten)]
+    pub(crate) options: Options,
+}
+
+/// What `run` and `shell` share.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Directory where the file system appears; it need not exist, and is covered if it does. May be repeated, each
+    /// with a tree of its own; the first is $LIGHTPATH in the command's environment.
+    #[arg(long, value_name = "DIR", default_value = MountPoint::DEFAULT, value_parser = mount_point(), value_hint = ValueHint::DirPath)]
+    pub(crate) at: Vec<MountPoint>,
+    /// Limit of the file system: bytes, with a unit (512M, 2GiB, 10GB) or a share of the memory. [default: 50%]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) size: Option<Size>,
+    /// Keep the file system in FILE: made if absent, there again in the next run, usable by several runs at once.
+    /// Without it the file system ends with the last process of the run.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) region: Option<PathBuf>,
+    /// When the command ends, print a table by call to standard error: answered in process, passed to the kernel,
+    /// bytes.
+    #[arg(long)]
+    pub(crate) stats: bool,
+}
+
+fn mount_point() -> ValueParser {
+    PathBufValueParser::new().try_map(|path| MountPoint::new(&path)).into()
+}
+
+/// A complaint of clap's as one line that says what to do.
+pub(crate) fn one_line(error: &clap::Error) -> String {
+    let said = match error.kind() {
+        ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            "say what to do: run, shell, doctor, bench, completions or man".to_owned()
+        }
+        ErrorKind::MissingRequiredArgument => missing(error),
+        _ => {
+            let text = error.render().to_string();
+            let first = text.lines().next().unwrap_or_default();
+            first.strip_prefix("error: ").unwrap_or(first).to_owned()
+        }
+    };
+    let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
+    let meant = meant.iter().find_map(|kind| match error.get(*kind)? {
+        ContextValue::String(word) => Some(word.clone()),
+        ContextValue::Strings(words) => words.first().cloned(),
+        _ => None,
+    });
+    match meant {
+        Some(word) => format!("{said}; did you mean '{word}'? (see lightpath --help)"),
+        None => format!("{said} (see lightpath --help)"),
+    }
+}
+
+fn missing(error: &clap::Error) -> String {
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("CMD")) => {
+            "no command to run: write lightpath run [OPTIONS] -- CMD [ARG]...".to_owned()
+        }
+        Some(ContextValue::Strings(names)) => format!("{} is missing", names.join(" and ")),
+        _ => "an argument is missing".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn arguments_after_the_command_are_its_own() {
+        let cli = Cli::try_parse_from(["lightpath", "run", "--stats", "ls", "-l", "--size", "--", "x"]);
+        let Ok(Cli { verb: Verb::Run(run) }) = cli else { panic!("not parsed as run") };
+        assert_eq!(run.command, ["ls", "-l", "--size", "--", "x"]);
+        assert!(run.options.stats && run.options.size.is_none());
+    }
+
+    #[test]
+    fn complaints_are_one_line() {
+        for args in [
+            &["lightpath"][..],
+            &["lightpath", "rum"],
+            &["lightpath", "run"],
+            &["lightpath", "run", "--"],
+            &["lightpath", "run", "--sizes", "1M", "--", "true"],
+            &["lightpath", "run", "--size"],
+            &["lightpath", "run", "--size", "lots", "--", "true"],
+            &["lightpath", "run", "--at", "a", "--", "true"],
+            &["lightpath", "run", "--stats=1", "--", "true"],
+            &["lightpath", "shell", "x"],
+            &["lightpath", "completions", "cmd.exe"],
+        ] {
+            let Err(error) = Cli::try_parse_from(args) else { panic!("{args:?} parsed") };
+            let line = one_line(&error);
+            assert!(line.len() > 30 && !line.contains('\n'), "{args:?}: {line}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! The C library and the loader: the objects whose system calls the gate takes in.
+
+use std::path::{Path, PathBuf};
+
+use object::Object;
+use object::read::ReadCache;
+
+use super::{Finding, human};
+use crate::command::{cache, preload};
+
+pub(super) fn findings() -> Vec<Finding> {
+    vec![preload_library(), object_line("C library", c_library()), object_line("loader", loader())]
+}
+
+fn preload_library() -> Finding {
+    const WHAT: &str = "gate";
+    match cache::directory().and_then(|cache| preload::extract(&cache)) {
+        Ok(path) => Finding::ok(WHAT, format!("{}, {}", path.display(), human(preload::size() as u64))),
+        Err(why) => Finding::fail(WHAT, why),
+    }
+}
+
+/// The C library that this process has loaded.
+fn c_library() -> Option<PathBuf> {
+    mapped(|name| name.starts_with("libc.so") || name.starts_with("libc-") || name.starts_with("ld-musl"))
+}
+
+fn loader() -> Option<PathBuf> {
+    mapped(|name| name.starts_with("ld-"))
+}
+
+/// The first file mapped into this process whose name answers to `wanted`.
+fn mapped(wanted: impl Fn(&str) -> bool) -> Option<PathBuf> {
+    let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
+    let path = maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).find(|path| {
+        let name = Path::new(path).file_name().unwrap_or_default();
+        wanted(&name.to_string_lossy())
+    })?;
+    Some(PathBuf::from(path))
+}
+
+fn object_line(about: &'static str, path: Option<PathBuf>) -> Finding {
+    let Some(path) = path else {
+        return Finding::warn(about, "not found: this lightpath is statically linked");
+    };
+    let version = if about == "C library" { version() } else { String::new() };
+    match build_id(&path) {
+        Some(id) => Finding::ok(about, format!("{}{version}, build {id}", path.display())),
+        None => Finding::warn(
+            about,
+            format!("{}{version}: no build-id, its site table is keyed by content", path.display()),
+        ),
+    }
+}
+
+#[cfg(not(target_env = "gnu"))]
+fn version() -> String {
+    String::new()
+}
+
+#[cfg(target_env = "gnu")]
+fn version() -> String {
+    // SAFETY: returns a pointer to a constant string.
+    let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
+    format!(", glibc {}", version.to_string_lossy())
+}
+
+fn build_id(path: &Path) -> Option<String> {
+    let file = std::fs::File::open(path).ok()?;
+    let cache = ReadCache::new(file);
+    let object = object::File::parse(&cache).ok()?;
+    let id = object.build_id().ok()??;
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
+}

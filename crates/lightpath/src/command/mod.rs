@@ -1,0 +1,80 @@
+//! What each subcommand does, one file per noun.
+
+mod cache;
+mod cli;
+mod doctor;
+mod failure;
+mod lookup;
+mod mountpoint;
+mod preload;
+mod program;
+mod region;
+mod run;
+mod size;
+mod stats;
+mod supervise;
+
+use std::ffi::OsString;
+use std::io::Write;
+
+use clap::{CommandFactory, Parser};
+
+use cli::{Cli, Verb};
+use failure::{Failure, USAGE};
+
+/// Runs the command line and returns the exit status; `run` does not return when all goes well.
+pub(crate) fn main(args: impl Iterator<Item = OsString>) -> u8 {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => return report_usage(&error),
+    };
+    match dispatch(cli.verb) {
+        Ok(status) => status,
+        Err(failure) => {
+            eprintln!("lightpath: {failure}");
+            failure.status
+        }
+    }
+}
+
+fn dispatch(verb: Verb) -> Result<u8, Failure> {
+    match verb {
+        Verb::Run(run) => run::run(&run.options, &run.command),
+        Verb::Shell(shell) => run::shell(&shell.options),
+        Verb::Doctor => {
+            let (text, status) = doctor::doctor();
+            print(text.as_bytes()).map(|_| status)
+        }
+        Verb::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "lightpath", &mut script);
+            print(&script)
+        }
+        Verb::Man => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Cli::command())
+                .render(&mut page)
+                .map_err(|e| Failure::new(1, e.to_string()))?;
+            print(&page)
+        }
+    }
+}
+
+fn print(text: &[u8]) -> Result<u8, Failure> {
+    let mut out = std::io::stdout().lock();
+    let written = out.write_all(text).and_then(|()| out.flush());
+    written.map(|()| 0).map_err(|e| Failure::new(1, format!("writing to standard output: {e}")))
+}
+
+/// Prints help and version as clap does, and any complaint as one line.
+fn report_usage(error: &clap::Error) -> u8 {
+    if !error.use_stderr() {
+        return match error.print() {
+            Ok(()) => 0,
+            Err(_) => 1,
+        };
+    }
+    let failure = Failure::new(USAGE, cli::one_line(error));
+    eprintln!("lightpath: {failure}");
+    failure.status
+}

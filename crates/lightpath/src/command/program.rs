@@ -1,0 +1,222 @@
+//! Whether a program can be covered: found out before it starts, because half-covered is worse than not at all.
+
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use object::Endianness;
+use object::elf::{DT_SONAME, EM_X86_64, FileHeader64, PT_DYNAMIC, PT_INTERP};
+use object::read::ReadCache;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+use rustix::fs::{StatVfsMountFlags, fstatvfs};
+use rustix::thread::no_new_privs;
+
+use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, reason};
+use super::mountpoint::MountPoint;
+
+/// How the kernel starts an executable file.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// A dynamically linked program.
+    Dynamic,
+    /// A `#!` script whose interpreter, at the end of the chain, is one.
+    Script,
+    /// Neither: the kernel says ENOEXEC, and a shell runs it as its own script.
+    Text,
+    /// A script whose interpreter lies under a mount: only a covered process can start it.
+    InMount,
+}
+
+/// Why a program cannot be covered.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    /// No loader takes part in its start, so nothing is preloaded.
+    Static,
+    /// It changes its privileges as it starts, by this mark of its file: then the loader ignores preloading (ld.so(8)).
+    Privileged(&'static str),
+    /// Anything else.
+    Other(String),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Static => {
+                f.write_str("statically linked: its calls cannot be taken in; use a dynamically linked build")
+            }
+            Refusal::Privileged(mark) => {
+                write!(f, "{mark}: the loader would ignore Lightpath; run it without")
+            }
+            Refusal::Other(why) => f.write_str(why),
+        }
+    }
+}
+
+/// Interpreters of interpreters that the kernel follows (`exec_binprm`).
+const DEEPEST: usize = 5;
+/// Bytes of a file that the kernel looks at to tell what it is (`BINPRM_BUF_SIZE`).
+const LOOKED_AT: usize = 256;
+
+/// Checks the program at `path`; the failure says in one line why it cannot be covered.
+pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failure> {
+    let mut path = path.to_owned();
+    for depth in 0..=DEEPEST {
+        let refuse = |why: &str| Failure::new(CANNOT_RUN, format!("{}: {why}", path.display()));
+        let file = match File::open(&path) {
+            Ok(file) => file,
+            Err(e) if depth > 0 && e.kind() == std::io::ErrorKind::NotFound => {
+                return Err(Failure::new(
+                    NOT_FOUND,
+                    format!("{}: bad interpreter: {}", path.display(), reason(&e)),
+                ));
+            }
+            // The kernel executes what it may not read; what cannot be read cannot be checked.
+            Err(e) => return Err(refuse(&format!("cannot tell whether it can be covered: {}", reason(&e)))),
+        };
+        let mut head = Vec::new();
+        if let Err(e) = (&file).take(LOOKED_AT as u64).read_to_end(&mut head) {
+            return Err(refuse(&reason(&e)));
+        }
+        if head.starts_with(b"\x7fELF") {
+            check_elf(&file, &head).map_err(|why| refuse(&why.to_string()))?;
+            check_privilege(&file).map_err(|why| refuse(&why.to_string()))?;
+            return Ok(if depth == 0 { Program::Dynamic } else { Program::Script });
+        }
+        let Some(interpreter) = interpreter(&head) else {
+            // As bash tells: a NUL in the first line is no text.
+            let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
+            return match line.contains(&0) || depth > 0 {
+                true => Err(refuse("cannot execute binary file: Exec format error")),
+                false => Ok(Program::Text),
+            };
+        };
+        path = PathBuf::from(OsStr::from_bytes(interpreter));
+        if mounts.iter().any(|mount| mount.covers(path.as_os_str())) {
+            return Ok(Program::InMount);
+        }
+    }
+    Err(Failure::new(CANNOT_RUN, format!("{}: too many levels of interpreters", path.display())))
+}
+
+/// The interpreter that a `#!` line names.
+fn interpreter(head: &[u8]) -> Option<&[u8]> {
+    let line = head.strip_prefix(b"#!")?;
+    let line = line.split(|b| *b == b'\n').next()?;
+    line.split(|b| matches!(b, b' ' | b'\t' | 0)).find(|word| !word.is_empty())
+}
+
+fn check_elf(file: &File, head: &[u8]) -> Result<(), Refusal> {
+    let machine = head.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    if head.get(4) != Some(&2) || machine != Some(EM_X86_64) {
+        return Err(Refusal::Other("not an x86-64 program: Lightpath covers those only".to_owned()));
+    }
+    let cache = ReadCache::new(file);
+    let damaged = |_| Refusal::Other("damaged ELF file".to_owned());
+    let header = FileHeader64::<Endianness>::parse(&cache).map_err(damaged)?;
+    let endian = header.endian().map_err(damaged)?;
+    let segments = header.program_headers(endian, &cache).map_err(damaged)?;
+    if segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP) {
+        return Ok(());
+    }
+    // The loader itself, given the program as an argument, preloads too: it has no interpreter but a name.
+    let named = segments.iter().filter(|segment| segment.p_type(endian) == PT_DYNAMIC).any(|segment| {
+        let dynamic = segment.dynamic(endian, &cache).ok().flatten().unwrap_or_default();
+        dynamic.iter().any(|entry| entry.d_tag(endian) == u64::from(DT_SONAME))
+    });
+    if named { Ok(()) } else { Err(Refusal::Static) }
+}
+
+/// Refuses what the kernel would start in secure-execution mode.
+fn check_privilege(file: &File) -> Result<(), Refusal> {
+    let found = file.metadata().map_err(|e| Refusal::Other(reason(&e)))?;
+    let nosuid = fstatvfs(file).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOSUID));
+    if nosuid || no_new_privs().unwrap_or(false) {
+        return Ok(());
+    }
+    let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
+    if found.mode() & libc::S_ISUID != 0 && found.uid() != uid.as_raw() {
+        return Err(Refusal::Privileged("setuid program"));
+    }
+    // Without the group's execute bit, setgid means mandatory locking and changes nothing.
+    let setgid = libc::S_ISGID | libc::S_IXGRP;
+    if found.mode() & setgid == setgid && found.gid() != gid.as_raw() {
+        return Err(Refusal::Privileged("setgid program"));
+    }
+    let capable = rustix::fs::fgetxattr(file, "security.capability", &mut [0u8; 64][..]).is_ok();
+    if capable && !uid.is_root() {
+        return Err(Refusal::Privileged("program with file capabilities"));
+    }
+    Ok(())
+}
+
+/// Whether the file at `path` is a program that can be covered; a script is.
+pub(crate) fn coverable(path: &Path) -> Result<(), Refusal> {
+    let unreadable = |e: std::io::Error| Refusal::Other(reason(&e));
+    let file = File::open(path).map_err(unreadable)?;
+    let mut head = [0u8; 64];
+    let length = file.read_at(&mut head, 0).map_err(unreadable)?;
+    if !head.starts_with(b"\x7fELF") {
+        return Ok(());
+    }
+    check_elf(&file, &head[..length])?;
+    check_privilege(&file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    fn script(dir: &Path, name: &str, text: &[u8]) -> PathBuf {
+        let path = dir.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    #[test]
+    fn what_the_kernel_would_start_is_told_apart() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        assert_eq!(check(Path::new("/bin/sh"), &[]).unwrap(), Program::Dynamic);
+        let one = script(dir, "one", b"#! \t/bin/sh -e\n");
+        assert_eq!(check(&one, &[]).unwrap(), Program::Script);
+        let two = script(dir, "two", format!("#!{}\n", one.display()).as_bytes());
+        assert_eq!(check(&two, &[]).unwrap(), Program::Script);
+        assert_eq!(check(&script(dir, "text", b"echo hello\n"), &[]).unwrap(), Program::Text);
+        assert_eq!(check(&script(dir, "empty", b""), &[]).unwrap(), Program::Text);
+        let mounts = [MountPoint::new(Path::new("/light")).unwrap()];
+        let inside = script(dir, "inside", b"#!/light/bin/sh\n");
+        assert_eq!(check(&inside, &mounts).unwrap(), Program::InMount);
+    }
+
+    #[test]
+    fn what_cannot_run_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let dir = dir.path();
+        let status = |path: &Path| check(path, &[]).unwrap_err().status;
+        assert_eq!(status(&script(dir, "binary", b"\x01\x02\0\x03")), CANNOT_RUN);
+        assert_eq!(status(&script(dir, "short", b"\x7fELF")), CANNOT_RUN);
+        assert_eq!(status(&script(dir, "lost", b"#!/nowhere/sh\n")), NOT_FOUND);
+        let ring = dir.join("ring");
+        assert_eq!(status(&script(dir, "ring", format!("#!{}\n", ring.display()).as_bytes())), CANNOT_RUN);
+        let mut other = std::fs::read("/bin/sh").unwrap();
+        other[18] = 40;
+        assert_eq!(status(&script(dir, "arm", &other)), CANNOT_RUN);
+        other[18] = EM_X86_64 as u8;
+        other.truncate(100);
+        assert_eq!(status(&script(dir, "cut", &other)), CANNOT_RUN);
+    }
+
+    #[test]
+    fn interpreters_are_read_as_the_kernel_reads_them() {
+        assert_eq!(interpreter(b"#!/bin/sh\nrest"), Some(&b"/bin/sh"[..]));
+        assert_eq!(interpreter(b"#! /usr/bin/env python3"), Some(&b"/usr/bin/env"[..]));
+        assert_eq!(interpreter(b"#!\n/bin/sh"), None);
+        assert_eq!(interpreter(b"# comment"), None);
+    }
+}

@@ -1,0 +1,155 @@
+//! `run` and `shell`: from the command line to the command in its place.
+
+use std::ffi::{CString, OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+use super::cli::Options;
+use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, REGION, USAGE, reason};
+use super::lookup::{self, Found};
+use super::program::{self, Program};
+use super::region::Session;
+use super::{cache, mountpoint, preload, supervise};
+
+/// The shell that runs a script without `#!`, as in execvp(3), and that looks up programs which lie in a mount.
+const SHELL: &str = "/bin/sh";
+
+/// A program with its arguments and environment, as execve(2) takes them.
+pub(crate) struct Launch {
+    /// What the user called it, for messages.
+    name: String,
+    path: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+}
+
+/// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the command's own.
+pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
+    mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
+    check_caller()?;
+    let mut launch = Launch::new(options, command)?;
+    let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
+    let library = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
+    launch.set_environment(options, &library)?;
+    let session = Session::open(options)?;
+    match options.stats {
+        true => supervise::supervise(&mut launch, &session),
+        false => Err(launch.exec(&session)),
+    }
+}
+
+/// `lightpath shell`: the same with the user's shell.
+pub(crate) fn shell(options: &Options) -> Result<u8, Failure> {
+    let shell = std::env::var_os("SHELL").filter(|shell| !shell.is_empty());
+    run(options, &[shell.unwrap_or_else(|| OsString::from(SHELL))])
+}
+
+/// Refuses to start where the loader would not preload, or inside another run.
+fn check_caller() -> Result<(), Failure> {
+    use rustix::process::{getegid, geteuid, getgid, getuid};
+    if getuid() != geteuid() || getgid() != getegid() {
+        let line = "real and effective user or group differ: the loader would ignore Lightpath; start it as one user";
+        return Err(Failure::new(CANNOT_RUN, line));
+    }
+    let inside = std::fs::read("/proc/self/maps").is_ok_and(|maps| {
+        maps.windows(preload::PREFIX.len()).any(|window| window == preload::PREFIX.as_bytes())
+    });
+    match inside {
+        true => Err(Failure::new(
+            REGION,
+            "already inside a run: start the command as it is, it sees the file system",
+        )),
+        false => Ok(()),
+    }
+}
+
+impl Launch {
+    fn new(options: &Options, command: &[OsString]) -> Result<Launch, Failure> {
+        let name = &command[0];
+        let search = std::env::var_os("PATH");
+        let (path, arguments) = match lookup::find(name, search.as_deref(), &options.at)? {
+            Found::Mount => through_shell(command),
+            Found::Host(path) => match program::check(&path, &options.at)? {
+                Program::Dynamic | Program::Script => (path.into_os_string(), command.to_vec()),
+                Program::InMount => through_shell(command),
+                Program::Text => {
+                    let mut arguments = vec![OsString::from(SHELL), path.into_os_string()];
+                    arguments.extend_from_slice(&command[1..]);
+                    (OsString::from(SHELL), arguments)
+                }
+            },
+        };
+        Ok(Launch {
+            name: name.to_string_lossy().into_owned(),
+            path: c_string(path)?,
+            arguments: arguments.into_iter().map(c_string).collect::<Result<_, _>>()?,
+            environment: Vec::new(),
+        })
+    }
+
+    fn set_environment(&mut self, options: &Options, library: &Path) -> Result<(), Failure> {
+        const OURS: [&str; 3] = ["LD_PRELOAD", "LIGHTPATH", "LIGHTPATH_GATE"];
+        let mut preload = OsString::from("LD_PRELOAD=");
+        preload.push(library);
+        // What the user preloads comes after ours and is all that the command will see.
+        if let Some(own) = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty()) {
+            preload.push(":");
+            preload.push(own);
+        }
+        let mut light = OsString::from("LIGHTPATH=");
+        light.push(options.at[0].path());
+        let mut all = vec![preload, light];
+        for (name, value) in std::env::vars_os().filter(|(name, _)| OURS.iter().all(|ours| name != ours)) {
+            let mut entry = name;
+            entry.push("=");
+            entry.push(value);
+            all.push(entry);
+        }
+        self.environment = all.into_iter().map(c_string).collect::<Result<_, _>>()?;
+        Ok(())
+    }
+
+    /// Claims the process slot and becomes the command; returns only to say why not.
+    pub(crate) fn exec(&mut self, session: &Session) -> Failure {
+        match session.claim() {
+            Ok(Some(gate)) => match c_string(OsString::from(format!("LIGHTPATH_GATE={gate}"))) {
+                Ok(entry) => self.environment.push(entry),
+                Err(failure) => return failure,
+            },
+            Ok(None) => {}
+            Err(failure) => return failure,
+        }
+        let pointers = |strings: &[CString]| {
+            strings.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect::<Vec<_>>()
+        };
+        let (arguments, environment) = (pointers(&self.arguments), pointers(&self.environment));
+        // SAFETY: path and both arrays are NUL-terminated and outlive the call.
+        unsafe { libc::execve(self.path.as_ptr(), arguments.as_ptr(), environment.as_ptr()) };
+        let error = std::io::Error::last_os_error();
+        let name = &self.name;
+        match error.raw_os_error() {
+            Some(libc::E2BIG) => Failure::new(
+                CANNOT_RUN,
+                format!("{name}: arguments and environment are too large; shorten them"),
+            ),
+            Some(libc::ENOENT) => {
+                Failure::new(NOT_FOUND, format!("{name}: the loader that it asks for is not on this machine"))
+            }
+            _ => Failure::new(CANNOT_RUN, format!("{name}: {}", reason(&error))),
+        }
+    }
+}
+
+/// A covered shell that becomes the command: only a covered process finds what lies in a mount.
+fn through_shell(command: &[OsString]) -> (OsString, Vec<OsString>) {
+    let mut arguments: Vec<OsString> = [SHELL, "-c", "exec \"$0\" \"$@\""].map(OsString::from).to_vec();
+    arguments.extend_from_slice(command);
+    (OsString::from(SHELL), arguments)
+}
+
+fn c_string(text: impl Into<OsString>) -> Result<CString, Failure> {
+    CString::new(text.into().into_vec()).map_err(|e| {
+        let text = OsStr::from_bytes(&e.into_vec()).to_string_lossy().into_owned();
+        Failure::new(USAGE, format!("an argument holds a NUL byte: {text}"))
+    })
+}

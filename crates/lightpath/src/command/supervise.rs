@@ -1,0 +1,136 @@
+//! Waiting for the command when something remains to be done at its end (`--stats`).
+//!
+//! The command runs as a child in the same process group, so the terminal is its own as much as ours. We take part in
+//! nothing: signals of the terminal reach it directly, those sent to us are passed on, when it stops we stop, and as
+//! it ends we end.
+
+use std::io::Error;
+use std::mem::MaybeUninit;
+
+use super::failure::{Failure, REGION, reason};
+use super::region::Session;
+use super::run::Launch;
+use super::stats;
+
+/// How the command ended.
+enum End {
+    Exited(u8),
+    Killed(libc::c_int),
+}
+
+/// Runs the command as a child; prints the table when it has ended; ends as it did.
+pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Failure> {
+    let all = every_signal();
+    let before = set_mask(&all);
+    // SAFETY: no other thread runs, so the child may do what any process may.
+    let child = unsafe { libc::fork() };
+    match child {
+        -1 => {
+            Err(Failure::new(REGION, format!("cannot start a process: {}", reason(&Error::last_os_error()))))
+        }
+        0 => {
+            set_mask(&before);
+            let failure = launch.exec(session);
+            eprintln!("lightpath: {failure}");
+            // SAFETY: ends the child without running what the parent has registered for its own exit.
+            unsafe { libc::_exit(i32::from(failure.status)) }
+        }
+        child => {
+            let end = wait(child, &all);
+            stats::print(session);
+            match end {
+                End::Exited(status) => Ok(status),
+                End::Killed(signal) => Ok(die_by(signal)),
+            }
+        }
+    }
+}
+
+fn wait(child: libc::pid_t, all: &libc::sigset_t) -> End {
+    // SIGCHLD may have come to us ignored; then the kernel would reap the child and tell nobody.
+    // SAFETY: the default disposition runs no code of ours.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+    loop {
+        while let Some(status) = changed(child) {
+            if libc::WIFEXITED(status) {
+                return End::Exited(libc::WEXITSTATUS(status) as u8);
+            }
+            if libc::WIFSIGNALED(status) {
+                return End::Killed(libc::WTERMSIG(status));
+            }
+            if libc::WIFSTOPPED(status) {
+                stop_by(libc::WSTOPSIG(status));
+                // SAFETY: the child is not reaped yet, so the number is its own.
+                unsafe { libc::kill(child, libc::SIGCONT) };
+            }
+        }
+        let mut info = MaybeUninit::<libc::siginfo_t>::uninit();
+        // SAFETY: both point to live objects of the right type.
+        let signal = unsafe { libc::sigwaitinfo(all, info.as_mut_ptr()) };
+        if signal <= 0 || signal == libc::SIGCHLD {
+            continue;
+        }
+        // SAFETY: sigwaitinfo succeeded, so it filled the structure.
+        let sent_by_a_process = unsafe { info.assume_init() }.si_code <= 0;
+        // The kernel sends the terminal's signals to the whole group: the child has them already.
+        if sent_by_a_process {
+            // SAFETY: the child is not reaped yet, so the number is its own.
+            unsafe { libc::kill(child, signal) };
+        }
+    }
+}
+
+/// The child's next change of state, if there is one.
+fn changed(child: libc::pid_t) -> Option<libc::c_int> {
+    let mut status = 0;
+    // SAFETY: `status` is writable.
+    let found = unsafe { libc::waitpid(child, &mut status, libc::WNOHANG | libc::WUNTRACED) };
+    (found == child).then_some(status)
+}
+
+/// Stops this process as `signal` stopped the child, so that the shell sees its job stopped; returns when it goes on.
+fn stop_by(signal: libc::c_int) {
+    act_on(signal);
+}
+
+/// Ends this process as `signal` ended the child, without a second core file; the return is for a shell's eyes.
+fn die_by(signal: libc::c_int) -> u8 {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `none` is a limit.
+    unsafe { libc::setrlimit(libc::RLIMIT_CORE, &none) };
+    act_on(signal);
+    128 + signal as u8
+}
+
+/// Takes the default action of `signal`.
+fn act_on(signal: libc::c_int) {
+    let mut only = every_signal();
+    // SAFETY: `only` is a set; the default disposition runs no code of ours.
+    unsafe {
+        libc::sigemptyset(&mut only);
+        libc::sigaddset(&mut only, signal);
+        libc::signal(signal, libc::SIG_DFL);
+        libc::raise(signal);
+        libc::sigprocmask(libc::SIG_UNBLOCK, &only, std::ptr::null_mut());
+        libc::sigprocmask(libc::SIG_BLOCK, &only, std::ptr::null_mut());
+    }
+}
+
+fn every_signal() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: sigfillset initialises the set.
+    unsafe {
+        libc::sigfillset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+/// Sets the signal mask and returns the one before.
+fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
+    let mut before = MaybeUninit::uninit();
+    // SAFETY: both point to sets; the call fills the second.
+    unsafe {
+        libc::sigprocmask(libc::SIG_SETMASK, mask, before.as_mut_ptr());
+        before.assume_init()
+    }
+}
