@@ -41,7 +41,8 @@ ids! {
     FileId
     /// A process slot.
     ProcessId
-    /// A thread's lane.
+    /// A thread's lane, with the generation it had when it was claimed: a lock's owner word cannot be taken for the
+    /// lane's next owner.
     LaneId
     /// A page of data: page n lies at `DATA_AT + n * PAGE_SIZE`. Page 0 is never handed out.
     PageId

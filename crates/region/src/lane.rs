@@ -1,5 +1,6 @@
 //! [`Lane`]: what one thread alone writes, for others to find.
 
+use crate::lock::OwnerLock;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Slots that a lane keeps of one slab.
@@ -44,6 +45,10 @@ pub struct Lane {
     pub passed: [AtomicU32; COUNTED_CALLS],
     /// Bytes read and written by calls answered in process.
     pub bytes: [AtomicU64; 2],
+    /// Grows each time the lane is claimed; the high bits of a [`LaneId`](crate::ids::LaneId). Atomic.
+    pub generation: AtomicU32,
+    /// Guards the burial of the lane: replaying its intent, giving its slots back.
+    pub burial: OwnerLock,
 }
 
 /// A change of more than one word, written down before its first step so that anybody can finish it.

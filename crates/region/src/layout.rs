@@ -16,7 +16,9 @@ pub const RUNS: usize = 64;
 /// Live processes in all runs of a region.
 pub const PROCESSES: usize = 4096;
 /// Live threads in all runs of a region.
-pub const LANES: usize = 16384;
+pub const LANES: usize = 1 << LANE_BITS;
+/// Bits of a lane's index in a [`LaneId`](crate::ids::LaneId); the rest is the lane's generation.
+pub const LANE_BITS: u32 = 14;
 /// Open file descriptions.
 pub const FILES: usize = 1 << 20;
 /// Inodes.

@@ -18,7 +18,7 @@ use crate::sync::Ordering;
 /// First byte of the range that record locks use: beyond any data.
 const LIVE_AT: i64 = 1 << 60;
 /// How long a slot may wait for its child to appear, in nanoseconds.
-const BORN_GRACE: u64 = 2_000_000_000;
+const BORN_GRACE: u64 = 30_000_000_000;
 
 #[repr(C)]
 struct Flock {
@@ -99,8 +99,11 @@ impl<'r> Region<'r> {
 
     /// Whether the owner of `lane` is gone.
     pub fn lane_is_dead(self, lane: LaneId, me: ProcessId) -> bool {
-        let owner = ProcessId(self.lane(lane).process.load(Ordering::Acquire));
-        owner.is_none() || self.process_is_dead(owner, me)
+        let record = self.lane(lane);
+        let owner = ProcessId(record.process.load(Ordering::Acquire));
+        owner.is_none()
+            || record.generation.load(Ordering::Acquire) != lane.0 >> at::LANE_BITS
+            || self.process_is_dead(owner, me)
     }
 
     /// Claims a lane for a thread of `process`.
@@ -118,7 +121,7 @@ impl<'r> Region<'r> {
             if claim.is_ok() {
                 self.header().lane_limit.fetch_max(index + 1, Ordering::Relaxed);
                 lane.tid.store(tid, Ordering::Relaxed);
-                return Ok(LaneId(index));
+                return Ok(self.lane_id(index));
             }
         }
         Err(Errno::EAGAIN)
@@ -126,15 +129,39 @@ impl<'r> Region<'r> {
 
     /// Gives a lane back. Its caches stay in it for the next owner; its marks must be clear.
     pub fn release_lane(self, lane: LaneId) {
+        let record = self.lane(lane);
+        // Locks that still name this generation are of the dead. 18 bits of generation: a lock would have to stay
+        // unwanted over 2^18 owners of the lane to be taken for a live one's.
+        let next = record.generation.load(Ordering::Relaxed).wrapping_add(1) & (u32::MAX >> at::LANE_BITS);
+        record.generation.store(next, Ordering::Release);
         // PAIRS: the acquire in `claim_lane`.
-        self.lane(lane).process.store(0, Ordering::Release);
+        record.process.store(0, Ordering::Release);
+    }
+
+    /// The lane with this index, as its owner of now.
+    fn lane_id(self, index: u32) -> LaneId {
+        let generation = self.lane(LaneId(index)).generation.load(Ordering::Acquire);
+        LaneId(generation << at::LANE_BITS | index)
     }
 
     /// Lanes of all processes that are claimed now.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> + 'r {
         (1..self.header().lane_limit.load(Ordering::Acquire).min(at::LANES as u32))
-            .map(LaneId)
-            .filter(move |id| self.lane(*id).process.load(Ordering::Acquire) != 0)
+            .filter(move |index| self.lane(LaneId(*index)).process.load(Ordering::Acquire) != 0)
+            .map(move |index| self.lane_id(index))
+    }
+
+    /// Gives the slot of a process back to be claimed again: its record lock first, if it is the caller's own. Nothing
+    /// of it may be in use any more.
+    pub fn release_process(self, id: ProcessId) {
+        if self.fd() >= 0 {
+            let mut lock = flock_of(id, F_UNLCK as i16);
+            // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
+            let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) };
+        }
+        self.process(id).clear();
+        // PAIRS: the acquire in `claim_process`.
+        self.process(id).state.store(state::FREE, Ordering::Release);
     }
 
     /// Process slots that are not free now.

@@ -8,7 +8,7 @@ use lp_abi::{Errno, Result};
 pub mod process_state {
     /// The slot is free.
     pub const FREE: u32 = 0;
-    /// Claimed for a child that has not taken its record lock yet; dead once [`super::Process::born`] is 2 s old.
+    /// Claimed for a child that has not taken its record lock yet; dead once [`super::Process::born`] is 30 s old.
     pub const BORN: u32 = 1;
     /// Its process holds the record lock on its byte.
     pub const LIVE: u32 = 2;
@@ -68,8 +68,10 @@ pub struct Process {
     pub posix_locks: AtomicU32,
     /// Entry of the executed file, for its path.
     pub exe_dirent: AtomicU32,
+    /// Lane that cleans up after it, while `state` is dying.
+    pub reaper: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 25],
+    pub spare: [AtomicU32; 24],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }

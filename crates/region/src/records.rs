@@ -52,7 +52,17 @@ pub struct Header {
     /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
     pub read_only: AtomicU32,
     /// Per slab: head of the shared free list (tag << 32 | index) and the first slot never used.
-    pub slabs: [SlabHead; 12],
+    pub slabs: [SlabHead; 10],
+    /// Closed open files that were shared: freed once no table names them. Atomic stack.
+    pub closed: AtomicU64,
+    /// How many stand on it, roughly.
+    pub closed_count: AtomicU32,
+    /// Closed files and orphans that the last reclaim found in use. reclaim_lock.
+    pub kept: AtomicU32,
+    /// Grows after each copy of a reference from one table to another: what a scan saw meanwhile does not count. Atomic.
+    pub moves: AtomicU64,
+    /// Stacks that the reclaim under way has taken over, files and inodes: what `closed` and `orphans` were. reclaim_lock.
+    pub sweeping: [AtomicU64; 2],
 }
 
 /// Shared part of a slab's allocator; see [`crate::slab`].
@@ -133,8 +143,8 @@ pub struct Inode {
     pub host: AtomicU64,
     /// Directory: page of the default ACL; 0 means none. Lock.
     pub default_acl: AtomicU32,
-    /// Spare.
-    pub spare: AtomicU32,
+    /// Orphan: [`Header::moves`] plus one, cut short, of the scan that found it in use. reclaim_lock.
+    pub mark: AtomicU32,
     /// Target of a short symbolic link. Immutable.
     pub inline: [AtomicU8; 64],
 }
@@ -230,10 +240,10 @@ pub struct OpenFile {
     pub locked: AtomicU32,
     /// Nonzero while a copy is on its way over a socket: keeps it from reclaim. Atomic.
     pub in_flight: AtomicU32,
-    /// Access mode checked: bit 0 readable, bit 1 writable, bit 2 path only, bit 3 directory. Immutable.
+    /// [`file_mode`]. Immutable.
     pub mode: AtomicU32,
-    /// Spare.
-    pub spare: AtomicU32,
+    /// 1 while it stands on [`Header::closed`]. Atomic.
+    pub queued: AtomicU32,
 }
 
 /// Bits of [`OpenFile::mode`].
