@@ -1,1 +1,76 @@
+//! `lightpath bench`: the workloads that Lightpath was built for, measured side by side.
+//!
+//! Each workload is a C program ([`program`]) that knows nothing of Lightpath, times itself and
+//! prints its figures. The [`runner`] runs the same binary in several [`place`]s (tmpfs, the disk's
+//! file system, and a Lightpath mount under `lightpath run`), interleaved, several samples each.
+//! What comes out is one [`report::Report`], shown as tables ([`table`]), JSON, or a page ([`html`]).
 
+mod args;
+mod catalogue;
+mod chart;
+mod compile;
+mod figures;
+mod html;
+mod machine;
+mod place;
+mod report;
+mod runner;
+mod svg;
+mod table;
+
+pub use args::Args;
+
+use anyhow::{Context, Result};
+use catalogue::{Selection, Workload};
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// Runs the workloads that `args` names and prints the report on standard output.
+///
+/// Exit status: 0; 1 if a workload failed somewhere; 2 if a NAME is not known.
+pub fn main(args: Args) -> Result<ExitCode> {
+    if args.list {
+        print!("{}", catalogue::listing());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let selection = match Selection::of(&args.names) {
+        Ok(selection) => selection,
+        Err(unknown) => {
+            eprintln!("lightpath bench: {unknown}");
+            return Ok(ExitCode::from(2));
+        }
+    };
+    // Written before the first measurement: a report that cannot be kept is no use after ten minutes.
+    for file in args.json.iter().chain(&args.html).chain(&args.svg) {
+        writable(file)?;
+    }
+    let report = runner::run(&selection, &args)?;
+    let mut out = std::io::stdout().lock();
+    write!(out, "{}", table::render(&report))?;
+    write!(out, "{}", table::render_figures(&report))?;
+    if let Some(file) = &args.json {
+        keep(file, &serde_json::to_string_pretty(&report)?)?;
+    }
+    if let Some(file) = &args.html {
+        keep(file, &html::page(&report))?;
+    }
+    if let Some(file) = &args.svg {
+        keep(file, &chart::speedup_document(&report))?;
+    }
+    let failed = report.workloads.iter().any(|workload| !workload.failures.is_empty());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn writable(file: &Path) -> Result<()> {
+    std::fs::File::options()
+        .create(true)
+        .append(true)
+        .open(file)
+        .with_context(|| format!("cannot write {}", file.display()))?;
+    Ok(())
+}
+
+fn keep(file: &Path, text: &str) -> Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}

@@ -1,0 +1,54 @@
+//! The command line of `lightpath bench`.
+
+use std::path::PathBuf;
+
+/// Measure Lightpath against the kernel's file systems
+#[derive(clap::Args, Debug, Clone, Default)]
+pub struct Args {
+    /// Workloads to run (all, if none is named); `figures` stands for those that have a target
+    #[arg(value_name = "NAME")]
+    pub names: Vec<String>,
+
+    /// List the workloads and end
+    #[arg(long)]
+    pub list: bool,
+
+    /// Fewer samples of shorter runs: minutes become seconds, and the spread grows
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Samples of each workload in each place (default: 5, or 3 with --quick)
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub samples: Option<u32>,
+
+    /// Measure in DIR too; may be given more than once
+    #[arg(long, value_name = "DIR")]
+    pub dir: Vec<PathBuf>,
+
+    /// Write the raw samples, with the machine and its versions, to FILE
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+
+    /// Write a page with plots, in one self-contained file
+    #[arg(long, value_name = "FILE")]
+    pub html: Option<PathBuf>,
+
+    /// Write the plot of the speed-up over tmpfs to FILE
+    #[arg(long, value_name = "FILE")]
+    pub svg: Option<PathBuf>,
+
+    /// Measure only the kernel's file systems
+    #[arg(long)]
+    pub kernel_only: bool,
+
+    /// The command that starts a run, if it is not this one
+    #[arg(long, value_name = "PATH", hide = true)]
+    pub lightpath: Option<PathBuf>,
+}
+
+impl Args {
+    /// Samples of each workload in each place.
+    pub(crate) fn samples(&self) -> u32 {
+        self.samples.unwrap_or(if self.quick { 3 } else { 5 })
+    }
+}

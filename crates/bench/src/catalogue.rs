@@ -1,0 +1,280 @@
+//! What can be measured: the workloads, what their figures are called, and their targets.
+
+use std::fmt;
+
+/// One workload: a program and the argument lists it is run with.
+#[derive(Debug)]
+pub(crate) struct Workload {
+    pub(crate) name: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) detail: &'static str,
+    /// The C program, without its suffix.
+    pub(crate) program: &'static str,
+    /// One argument list per invocation; `@dir` and `@scratch` stand for directories.
+    pub(crate) full: &'static [&'static [&'static str]],
+    pub(crate) quick: &'static [&'static [&'static str]],
+}
+
+pub(crate) const WORKLOADS: &[Workload] = &[
+    Workload {
+        name: "dd",
+        title: "dd bs=1 (descriptor lookup, 2003)",
+        detail: "dd if=/dev/zero of=foo bs=1 count=1M, the real dd; wall, system and CPU seconds",
+        program: "dd",
+        full: &[&["@dir", "1048576"]],
+        quick: &[&["@dir", "262144"]],
+    },
+    Workload {
+        name: "lseek",
+        title: "Random lseeks on one file (lseek without the inode mutex, 2009)",
+        detail: "N processes, each opening one 128 MB file and moving about in it at random; seconds from the \
+                 first fork to the last exit (1,000,000 lseeks each; 100,000 with --quick)",
+        program: "lseek",
+        full: &[&["@dir", "1000000", "1", "2", "4", "8", "16", "32", "64", "100"]],
+        quick: &[&["@dir", "100000", "1", "2", "8", "32", "100"]],
+    },
+    Workload {
+        name: "fstime",
+        title: "UnixBench fstime 256/2000 (mount-writer counts, 2009)",
+        detail: "256-byte writes, 2,000 of them, back to 0 and again until the alarm; KB/s",
+        program: "fstime",
+        full: &[&["@dir", "256", "2000", "1000", "write"]],
+        quick: &[&["@dir", "256", "2000", "200", "write"]],
+    },
+    Workload {
+        name: "acl",
+        title: "stat and open+close, by owner and other (no-ACL check, 2009)",
+        detail: "lmbench's loops on a file that the caller owns and on one it does not own; microseconds",
+        program: "acl",
+        full: &[&["@dir", "10"]],
+        quick: &[&["@dir", "3"]],
+    },
+    Workload {
+        name: "fstat",
+        title: "fstat, and du of a tree (attributes from the cached inode, 2011)",
+        detail: "10,000,000 fstats of an open file, du of 100,000 files (--quick: a tenth of each); seconds",
+        program: "fstat",
+        full: &[&["@dir", "10000000", "100000"]],
+        quick: &[&["@dir", "1000000", "10000"]],
+    },
+    Workload {
+        name: "lmbench",
+        title: "lmbench's table",
+        detail: "processor and process figures, microseconds",
+        program: "lmbench",
+        full: &[&["@dir", "10", "200"]],
+        quick: &[&["@dir", "3", "50"]],
+    },
+    Workload {
+        name: "unixbench",
+        title: "UnixBench's file copy geometries",
+        detail: "write, read and copy with buffer/blocks of 256/500, 1024/2000 and 4096/8000; KB/s",
+        program: "fstime",
+        full: &[
+            &["@dir", "256", "500", "1000", "write", "read", "copy"],
+            &["@dir", "1024", "2000", "1000", "write", "read", "copy"],
+            &["@dir", "4096", "8000", "1000", "write", "read", "copy"],
+        ],
+        quick: &[
+            &["@dir", "256", "500", "200", "write", "read", "copy"],
+            &["@dir", "1024", "2000", "200", "write", "read", "copy"],
+            &["@dir", "4096", "8000", "200", "write", "read", "copy"],
+        ],
+    },
+    Workload {
+        name: "calls",
+        title: "The call table",
+        detail: "nanoseconds per call; \"host\" calls are of descriptors and paths outside the mount",
+        program: "calls",
+        full: &[&["@dir", "10"]],
+        quick: &[&["@dir", "3"]],
+    },
+    Workload {
+        name: "scale",
+        title: "Scaling of work that commutes",
+        detail: "N processes, then N threads, each bound to a processor; million calls per second together",
+        program: "scale",
+        full: &[&["@dir", "500", "processes", "1", "2", "4"], &["@dir", "500", "threads", "1", "2", "4"]],
+        quick: &[&["@dir", "100", "processes", "1", "2"], &["@dir", "100", "threads", "1", "2"]],
+    },
+    Workload {
+        name: "sqlite",
+        title: "SQLite autocommit inserts",
+        detail: "20,000 transactions (2,000 with --quick) by the sqlite3 command; seconds",
+        program: "sqlite",
+        full: &[&["@dir", "@scratch", "20000"]],
+        quick: &[&["@dir", "@scratch", "2000"]],
+    },
+    Workload {
+        name: "tree",
+        title: "A source tree: tar, git, grep, du, find, cp -r, rm -r",
+        detail: "10,000 small files (2,000 with --quick); seconds",
+        program: "tree",
+        full: &[&["@dir", "@scratch", "10000"]],
+        quick: &[&["@dir", "@scratch", "2000"]],
+    },
+    Workload {
+        name: "build",
+        title: "A small build",
+        detail: "30 C files (8 with --quick) compiled one after another, linked and run; seconds",
+        program: "build",
+        full: &[&["@dir", "30"]],
+        quick: &[&["@dir", "8"]],
+    },
+    Workload {
+        name: "bulk",
+        title: "Bulk I/O: dd bs=1M",
+        detail: "1 GiB (256 MiB with --quick) written to a new file, rewritten in place, read; MiB/s",
+        program: "bulk",
+        full: &[&["@dir", "1024"]],
+        quick: &[&["@dir", "256"]],
+    },
+    Workload {
+        name: "spawn",
+        title: "posix_spawn(/bin/true)",
+        detail: "start a program and wait for it; microseconds",
+        program: "spawn",
+        full: &[&["@dir", "60"]],
+        quick: &[&["@dir", "15"]],
+    },
+];
+
+/// Readable names of figures whose key does not say enough.
+const LABELS: &[(&str, &str)] = &[
+    ("dd_wall", "dd bs=1, wall"),
+    ("dd_system", "dd bs=1, system time"),
+    ("dd_cpu", "dd bs=1, user + system"),
+    ("lseek_procs", "random lseeks, N processes"),
+    ("lseek_end", "lseek SEEK_END"),
+    ("read_1", "read 1 B"),
+    ("pread_1", "pread 1 B"),
+    ("pread_4k", "pread 4 KiB"),
+    ("pwrite_1", "pwrite 1 B"),
+    ("pwrite_4k", "pwrite 4 KiB"),
+    ("write_256", "write 256 B"),
+    ("pread_1m", "pread 1 MiB"),
+    ("pwrite_1m", "pwrite 1 MiB"),
+    ("open_close", "open + close"),
+    ("stat_missing", "stat, no such file"),
+    ("stat_relative", "stat of a relative path"),
+    ("create_unlink", "create + unlink"),
+    ("create_4k_unlink", "create + write 4 KiB + unlink"),
+    ("link_unlink", "link + unlink"),
+    ("mkdir_rmdir", "mkdir + rmdir"),
+    ("getdents_100", "getdents, 100 entries"),
+    ("mmap_64k", "mmap + touch + munmap 64 KiB"),
+    ("host_read_1", "host read 1 B"),
+    ("host_lseek", "host lseek"),
+    ("host_fstat", "host fstat"),
+    ("host_pread_1", "host pread 1 B"),
+    ("host_stat", "host stat"),
+    ("stat_owner", "stat, own file"),
+    ("stat_other", "stat, another's file"),
+    ("open_close_owner", "open + close, own file"),
+    ("open_close_other", "open + close, another's file"),
+    ("fstat_many", "fstat, many times"),
+    ("create_tree", "create the tree"),
+    ("du_first", "du, first"),
+    ("du_hot", "du, hot"),
+    ("rm_tree", "rm -r of the tree"),
+    ("write_256_2000", "write 256/2000"),
+    ("sqlite_autocommit", "SQLite autocommit inserts"),
+    ("tar_extract", "tar -x"),
+    ("git_add", "git add"),
+    ("git_status", "git status"),
+    ("grep_r", "grep -r"),
+    ("cp_r", "cp -r"),
+    ("rm_r", "rm -r"),
+    ("cc_build", "cc build"),
+    ("dd_write_1m", "dd bs=1M, write"),
+    ("dd_rewrite_1m", "dd bs=1M, rewrite"),
+    ("dd_read_1m", "dd bs=1M, read"),
+    ("posix_spawn", "posix_spawn(/bin/true)"),
+    ("processes_files", "processes, a file each: pread 4 KiB + pwrite 256 B"),
+    ("processes_position", "processes, one file: lseek"),
+    ("processes_stat", "processes, one path: stat"),
+    ("processes_open", "processes, one path: open + close"),
+    ("processes_create", "processes, a directory each: create + unlink"),
+    ("threads_files", "threads, a file each: pread 4 KiB + pwrite 256 B"),
+    ("threads_position", "threads, one file: lseek"),
+    ("threads_stat", "threads, one path: stat"),
+    ("threads_open", "threads, one path: open + close"),
+    ("threads_create", "threads, a directory each: create + unlink"),
+];
+
+/// The readable name of the figure `metric`.
+pub(crate) fn label(metric: &str) -> String {
+    match LABELS.iter().find(|(key, _)| *key == metric) {
+        Some((_, label)) => (*label).to_owned(),
+        None => metric.replace('_', " "),
+    }
+}
+
+/// The workloads of one run, in the catalogue's order.
+#[derive(Debug)]
+pub(crate) struct Selection(pub(crate) Vec<&'static Workload>);
+
+/// A NAME that is no workload's.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct UnknownName(String);
+
+impl fmt::Display for UnknownName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
+        write!(f, "no workload is called '{}'; there are: {} figures", self.0, names.join(" "))
+    }
+}
+
+impl Selection {
+    /// The workloads that `names` ask for: all of them, if `names` is empty.
+    pub(crate) fn of(names: &[String]) -> Result<Self, UnknownName> {
+        if let Some(unknown) = names
+            .iter()
+            .find(|name| *name != "figures" && WORKLOADS.iter().all(|workload| workload.name != **name))
+        {
+            return Err(UnknownName(unknown.clone()));
+        }
+        let wanted = |workload: &&Workload| {
+            names.is_empty()
+                || names.iter().any(|name| {
+                    name == workload.name || name == "figures" && crate::figures::concern(workload.name)
+                })
+        };
+        Ok(Self(WORKLOADS.iter().filter(wanted).collect()))
+    }
+}
+
+/// What `--list` prints.
+pub(crate) fn listing() -> String {
+    let mut text = String::new();
+    for workload in WORKLOADS {
+        text += &format!("{:10} {}\n{:10} {}\n", workload.name, workload.title, "", workload.detail);
+    }
+    text + "figures    all of these that have a figure to reach\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_select_in_catalogue_order() {
+        let names = ["spawn".to_owned(), "dd".to_owned()];
+        let selected: Vec<_> = Selection::of(&names).unwrap().0.iter().map(|w| w.name).collect();
+        assert_eq!(selected, ["dd", "spawn"]);
+        assert_eq!(Selection::of(&[]).unwrap().0.len(), WORKLOADS.len());
+    }
+
+    #[test]
+    fn an_unknown_name_lists_the_known_ones() {
+        let error = Selection::of(&["nosuch".to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("'nosuch'") && error.contains("fstime") && !error.contains('\n'));
+    }
+
+    #[test]
+    fn every_workload_has_its_program() {
+        for workload in WORKLOADS {
+            assert!(crate::compile::source_of(workload.program).is_some(), "{}", workload.program);
+        }
+    }
+}

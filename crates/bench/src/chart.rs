@@ -1,0 +1,247 @@
+//! The plots: the speed-up over the baseline, bars with their spread, curves against the number of workers.
+
+use crate::figures::{self, Goal};
+use crate::report::{Better, Report, Series};
+use crate::svg::{Anchor, Svg};
+use crate::table::{number, row_label, times};
+
+/// Shared by the page and by a plot that stands alone.
+pub(crate) const STYLE: &str = "\
+:root{--ink:#1b2430;--muted:#5c6a7c;--grid:#dde3ea;--paper:#ffffff;--light:#e4570b;--base:#62748a;--c1:#a9b7c6;--c2:#7aa7a0;--c3:#b59ac4}\
+@media(prefers-color-scheme:dark){:root{--ink:#e7ecf2;--muted:#98a6b7;--grid:#2c3642;--paper:#12171d;--light:#ff8236;--base:#8ea2ba;--c1:#546475;--c2:#5f9c93;--c3:#9a7bb0}}\
+text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:var(--ink);font-size:12.5px}\
+.paper{fill:var(--paper)}.small{font-size:11px;fill:var(--muted)}.value{font-size:11.5px;font-variant-numeric:tabular-nums}\
+.strong{font-weight:650}.grid{stroke:var(--grid);stroke-width:1}.axis{stroke:var(--muted);stroke-width:1}\
+.spread{stroke:var(--ink);stroke-width:1.1;opacity:.65}.goal{stroke:var(--ink);stroke-width:2}\
+.f-light{fill:var(--light)}.f-base{fill:var(--base)}.f-c1{fill:var(--c1)}.f-c2{fill:var(--c2)}.f-c3{fill:var(--c3)}\
+.l-light,.l-base,.l-c1,.l-c2,.l-c3{fill:none;stroke-width:2}\
+.l-light{stroke:var(--light)}.l-base{stroke:var(--base)}.l-c1{stroke:var(--c1)}.l-c2{stroke:var(--c2)}.l-c3{stroke:var(--c3)}";
+
+const WIDTH: f64 = 900.0;
+const LABELS: f64 = 250.0;
+
+/// The suffix of a place's colour classes.
+pub(crate) fn colour(report: &Report, place: &str) -> &'static str {
+    let index = report.places.iter().position(|candidate| candidate.name == place).unwrap_or(0);
+    match (place, index) {
+        ("lightpath", _) => "light",
+        (_, 0) => "base",
+        (_, 1) => "c1",
+        (_, 2) => "c2",
+        _ => "c3",
+    }
+}
+
+/// The plot of the targets that are speed-ups, as a document of its own.
+pub(crate) fn speedup_document(report: &Report) -> String {
+    speedup_drawing(report).document(STYLE)
+}
+
+/// The same as an element of a page; nothing, if the report has none of those figures.
+pub(crate) fn speedup(report: &Report) -> Option<String> {
+    figures::verdicts(report)
+        .iter()
+        .any(|verdict| is_speedup(verdict.target.goal))
+        .then(|| speedup_drawing(report).element())
+}
+
+fn is_speedup(goal: Goal) -> bool {
+    matches!(goal, Goal::Faster(_))
+}
+
+fn speedup_drawing(report: &Report) -> Svg {
+    const ROW: f64 = 25.0;
+    const TOP: f64 = 46.0;
+    const AREA: f64 = WIDTH - LABELS - 190.0;
+    let verdicts: Vec<_> =
+        figures::verdicts(report).into_iter().filter(|v| is_speedup(v.target.goal)).collect();
+    let ratio_of =
+        |before: f64, now: f64, unit: &str| Better::of_unit(unit).ratio(now, before).unwrap_or(0.0);
+    let most = verdicts.iter().map(|v| ratio_of(v.baseline, v.lightpath, &v.unit)).fold(2.0, f64::max);
+    let scale = |ratio: f64| LABELS + (ratio / (most * 1.05)).min(1.0) * AREA;
+    let bottom = TOP + ROW * verdicts.len() as f64;
+    let mut svg = Svg::new(WIDTH, bottom + 34.0);
+    svg.text("strong", (0.0, 16.0), Anchor::Start, &format!("Times as fast as {}", report.baseline()));
+    svg.text(
+        "small",
+        (WIDTH, 16.0),
+        Anchor::End,
+        &format!("{}, {}", report.machine.cpu, report.machine.kernel),
+    );
+    for tick in ticks(most * 1.05) {
+        svg.line("grid", (scale(tick), TOP - 8.0), (scale(tick), bottom));
+        svg.text("small", (scale(tick), TOP - 14.0), Anchor::Middle, &format!("{tick}x"));
+    }
+    for (index, verdict) in verdicts.iter().enumerate() {
+        let y = TOP + ROW * index as f64;
+        let ratio = ratio_of(verdict.baseline, verdict.lightpath, &verdict.unit);
+        let label = match verdict.target.x {
+            Some(x) => format!("{}: N = {x}", verdict.label),
+            None => verdict.label.clone(),
+        };
+        svg.text("", (LABELS - 10.0, y + 14.0), Anchor::End, &label);
+        svg.rect(
+            "f-light",
+            (LABELS, y + 3.0),
+            (scale(ratio) - LABELS, 15.0),
+            &format!("{label}: {}", times(ratio)),
+        );
+        let cell = report
+            .series(verdict.target.workload, verdict.target.metric, verdict.target.x)
+            .and_then(|series| series.cell("lightpath"));
+        let mut end = scale(ratio);
+        if let Some(cell) = cell {
+            let edges =
+                [cell.min, cell.max].map(|value| scale(ratio_of(verdict.baseline, value, &verdict.unit)));
+            svg.line("spread", (edges[0], y + 10.5), (edges[1], y + 10.5));
+            end = end.max(edges[0]).max(edges[1]);
+        }
+        if let Goal::Faster(goal) = verdict.target.goal {
+            svg.line("goal", (scale(goal), y + 1.0), (scale(goal), y + 20.0));
+            end = end.max(scale(goal));
+        }
+        svg.text("value strong", (end + 7.0, y + 15.0), Anchor::Start, &times(ratio));
+        let absolute =
+            format!("{} -> {} {}", number(verdict.baseline), number(verdict.lightpath), verdict.unit);
+        svg.text("small", (WIDTH, y + 15.0), Anchor::End, &absolute);
+    }
+    svg.line("axis", (scale(1.0), TOP - 8.0), (scale(1.0), bottom));
+    svg.text(
+        "small",
+        (LABELS, bottom + 20.0),
+        Anchor::Start,
+        "medians; thin line: spread; tick: the figure to reach",
+    );
+    svg
+}
+
+/// About five round numbers from 0 to `most`.
+fn ticks(most: f64) -> Vec<f64> {
+    let rough = most / 5.0;
+    let power = 10f64.powf(rough.log10().floor());
+    let step =
+        [1.0, 2.0, 5.0, 10.0].into_iter().map(|m| m * power).find(|step| *step >= rough).unwrap_or(rough);
+    (1..).map(|n| f64::from(n) * step).take_while(|tick| *tick <= most).collect()
+}
+
+/// Bars with their spread, a group for each figure, each group to a scale of its own.
+pub(crate) fn bars(report: &Report, series: &[&Series]) -> String {
+    const BAR: f64 = 11.0;
+    const GAP: f64 = 12.0;
+    const AREA: f64 = WIDTH - LABELS - 150.0;
+    let rows: usize = series.iter().map(|series| series.cells.len()).sum();
+    let height = rows as f64 * (BAR + 2.0) + series.len() as f64 * GAP + 8.0;
+    let mut svg = Svg::new(WIDTH, height);
+    let mut y = 4.0;
+    for series in series {
+        let most = series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max);
+        let scale = |value: f64| LABELS + value / most * AREA;
+        let middle = y + (series.cells.len() as f64 * (BAR + 2.0)) / 2.0;
+        svg.text("", (LABELS - 10.0, middle + 3.0), Anchor::End, &row_label(series));
+        for cell in &series.cells {
+            let shown = format!("{} {}", number(cell.median), series.unit);
+            let title = format!("{}: {shown} ({} to {})", cell.place, number(cell.min), number(cell.max));
+            let class = format!("f-{}", colour(report, &cell.place));
+            svg.rect(&class, (LABELS, y), (scale(cell.median) - LABELS, BAR), &title);
+            svg.line("spread", (scale(cell.min), y + BAR / 2.0), (scale(cell.max), y + BAR / 2.0));
+            let ratio = cell.ratio.filter(|_| cell.place != report.baseline());
+            let text = ratio.map_or(shown.clone(), |ratio| format!("{shown}  ({})", times(ratio)));
+            let class = if cell.place == "lightpath" { "value strong" } else { "value" };
+            svg.text(class, (scale(cell.max) + 7.0, y + BAR - 1.5), Anchor::Start, &text);
+            y += BAR + 2.0;
+        }
+        y += GAP;
+    }
+    svg.element()
+}
+
+/// One figure against the number of workers: a curve for each place, points with their spread.
+pub(crate) fn curves(report: &Report, series: &[&Series]) -> String {
+    const SIZE: (f64, f64) = (440.0, 280.0);
+    let (left, right, top, bottom) = (54.0, SIZE.0 - 16.0, 40.0, SIZE.1 - 38.0);
+    let mut svg = Svg::new(SIZE.0, SIZE.1);
+    let Some(first) = series.first() else { return svg.element() };
+    let positions: Vec<u32> = series.iter().filter_map(|series| series.x).collect();
+    // Workers double from point to point, so the points are spaced evenly.
+    let place_x = |x: u32| {
+        let index = positions.iter().position(|p| *p == x).unwrap_or(0) as f64;
+        left + 14.0 + index / (positions.len().max(2) - 1) as f64 * (right - left - 28.0)
+    };
+    let most = series.iter().flat_map(|s| &s.cells).map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max);
+    let least = series.iter().flat_map(|s| &s.cells).map(|cell| cell.min).fold(f64::INFINITY, f64::min);
+    let axis = Axis::fit(least, most, first.better);
+    let place_y = |value: f64| bottom - axis.share(value) * (bottom - top);
+    svg.text("strong", (0.0, 15.0), Anchor::Start, &first.label);
+    svg.text("small", (0.0, 31.0), Anchor::Start, &first.unit);
+    for tick in axis.ticks() {
+        svg.line("grid", (left, place_y(tick)), (right, place_y(tick)));
+        svg.text("small", (left - 6.0, place_y(tick) + 4.0), Anchor::End, &tick_text(tick));
+    }
+    for x in &positions {
+        svg.text("small", (place_x(*x), bottom + 16.0), Anchor::Middle, &x.to_string());
+    }
+    svg.line("axis", (left, bottom), (right, bottom));
+    for place in &report.places {
+        let colour = colour(report, &place.name);
+        let cells: Vec<_> =
+            series.iter().filter_map(|s| Some((place_x(s.x?), s.cell(&place.name)?))).collect();
+        let points: Vec<_> = cells.iter().map(|(x, cell)| (*x, place_y(cell.median))).collect();
+        svg.path_through(&format!("l-{colour}"), &points);
+        for (x, cell) in cells {
+            svg.line("spread", (x, place_y(cell.min)), (x, place_y(cell.max)));
+            let title = format!("{}: {} {}", place.name, number(cell.median), first.unit);
+            svg.dot(&format!("f-{colour}"), (x, place_y(cell.median)), &title);
+        }
+    }
+    svg.element()
+}
+
+fn tick_text(tick: f64) -> String {
+    if tick >= 1.0 && tick.fract() == 0.0 { number(tick) } else { format!("{tick}") }
+}
+
+/// The scale of a plot's values.
+enum Axis {
+    /// From 0 to this: rates, whose size is the point.
+    Linear(f64),
+    /// Whole powers of ten: times, which grow with the number of workers.
+    Log(f64, f64),
+}
+
+impl Axis {
+    fn fit(least: f64, most: f64, better: Better) -> Self {
+        match better {
+            Better::More => Self::Linear(most * 1.05),
+            Better::Less => Self::Log(least.log10().floor(), most.log10().ceil()),
+        }
+    }
+
+    /// Where `value` lies, from 0 to 1.
+    fn share(&self, value: f64) -> f64 {
+        match self {
+            Self::Linear(most) => value / most,
+            Self::Log(low, high) => (value.log10() - low) / (high - low).max(1.0),
+        }
+    }
+
+    fn ticks(&self) -> Vec<f64> {
+        match self {
+            Self::Linear(most) => [0.0].into_iter().chain(ticks(*most)).collect(),
+            Self::Log(low, high) => (*low as i32..=*high as i32).map(|power| 10f64.powi(power)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ticks_are_round_and_few() {
+        assert_eq!(ticks(15.0), [5.0, 10.0, 15.0]);
+        assert_eq!(ticks(2.1), [0.5, 1.0, 1.5, 2.0]);
+        for most in [0.3, 1.0, 7.7, 420.0] {
+            assert!((2..=6).contains(&ticks(most).len()), "{most}");
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! What a bench gives: figures with all their samples, and where they come from.
+
+use crate::machine::Machine;
+use crate::place::PlaceInfo;
+use serde::{Deserialize, Serialize};
+
+/// The version of the JSON's shape.
+pub(crate) const SCHEMA: u32 = 1;
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Report {
+    pub(crate) schema: u32,
+    pub(crate) command: Vec<String>,
+    pub(crate) machine: Machine,
+    /// In the order in which they are shown; the first is the baseline of every ratio.
+    pub(crate) places: Vec<PlaceInfo>,
+    pub(crate) workloads: Vec<WorkloadReport>,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WorkloadReport {
+    pub(crate) name: String,
+    pub(crate) title: String,
+    pub(crate) detail: String,
+    pub(crate) series: Vec<Series>,
+    pub(crate) failures: Vec<Failure>,
+}
+
+/// One figure, at one number of workers if it has one, in every place.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Series {
+    pub(crate) metric: String,
+    pub(crate) label: String,
+    /// Processes or threads.
+    pub(crate) x: Option<u32>,
+    pub(crate) unit: String,
+    pub(crate) better: Better,
+    pub(crate) cells: Vec<Cell>,
+}
+
+/// A series' samples in one place.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Cell {
+    pub(crate) place: String,
+    pub(crate) samples: Vec<f64>,
+    pub(crate) median: f64,
+    pub(crate) min: f64,
+    pub(crate) max: f64,
+    /// How many times better than the baseline place: above 1 is faster.
+    pub(crate) ratio: Option<f64>,
+}
+
+/// A workload that did not run to its end somewhere.
+#[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) place: String,
+    pub(crate) error: String,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Better {
+    Less,
+    More,
+}
+
+impl Better {
+    /// Times are better small, rates are better large.
+    pub(crate) fn of_unit(unit: &str) -> Self {
+        if unit.ends_with("/s") { Self::More } else { Self::Less }
+    }
+
+    /// How many times better `value` is than `baseline`.
+    pub(crate) fn ratio(self, value: f64, baseline: f64) -> Option<f64> {
+        let ratio = match self {
+            Self::Less => baseline / value,
+            Self::More => value / baseline,
+        };
+        ratio.is_finite().then_some(ratio)
+    }
+}
+
+/// The middle of `samples`; of an even number, the mean of the two in the middle.
+pub(crate) fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        length if length % 2 == 1 => sorted[middle],
+        _ => f64::midpoint(sorted[middle - 1], sorted[middle]),
+    }
+}
+
+impl Cell {
+    fn of(place: &str, samples: Vec<f64>) -> Self {
+        Self {
+            place: place.to_owned(),
+            median: median(&samples),
+            min: samples.iter().copied().fold(f64::INFINITY, f64::min),
+            max: samples.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            samples,
+            ratio: None,
+        }
+    }
+}
+
+impl Series {
+    pub(crate) fn cell(&self, place: &str) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.place == place)
+    }
+}
+
+impl Report {
+    pub(crate) fn series(&self, workload: &str, metric: &str, x: Option<u32>) -> Option<&Series> {
+        let workload = self.workloads.iter().find(|candidate| candidate.name == workload)?;
+        workload.series.iter().find(|series| series.metric == metric && series.x == x)
+    }
+
+    pub(crate) fn baseline(&self) -> &str {
+        &self.places[0].name
+    }
+}
+
+/// One line of a workload program's output.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Figure {
+    pub(crate) metric: String,
+    pub(crate) x: Option<u32>,
+    pub(crate) unit: String,
+    pub(crate) value: f64,
+}
+
+impl Figure {
+    /// Reads `METRIC \t X \t UNIT \t VALUE`.
+    pub(crate) fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split('\t');
+        let (metric, x, unit, value) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let x = if x == "-" { None } else { Some(x.parse().ok()?) };
+        let value: f64 = value.parse().ok()?;
+        let whole = fields.next().is_none() && value.is_finite();
+        whole.then(|| Self { metric: metric.to_owned(), x, unit: unit.to_owned(), value })
+    }
+}
+
+/// Gathers the figures of one workload as they come in, sample by sample and place by place.
+#[derive(Default)]
+pub(crate) struct Gatherer {
+    rows: Vec<Row>,
+}
+
+/// One figure's samples so far, for each place that has any.
+struct Row {
+    figure: Figure,
+    samples: Vec<(String, Vec<f64>)>,
+}
+
+impl Gatherer {
+    pub(crate) fn add(&mut self, place: &str, figure: Figure) {
+        let known =
+            self.rows.iter().position(|row| row.figure.metric == figure.metric && row.figure.x == figure.x);
+        let at = known.unwrap_or_else(|| {
+            self.rows.push(Row { figure: figure.clone(), samples: Vec::new() });
+            self.rows.len() - 1
+        });
+        let cells = &mut self.rows[at].samples;
+        match cells.iter_mut().find(|(name, _)| name == place) {
+            Some((_, samples)) => samples.push(figure.value),
+            None => cells.push((place.to_owned(), vec![figure.value])),
+        }
+    }
+
+    /// The series, with ratios to the place called `baseline`, cells in the order of `places`.
+    pub(crate) fn finish(self, places: &[PlaceInfo], label: fn(&str) -> String) -> Vec<Series> {
+        let baseline = &places[0].name;
+        self.rows
+            .into_iter()
+            .map(|Row { figure, samples: mut cells }| {
+                cells.sort_by_key(|(name, _)| places.iter().position(|place| place.name == *name));
+                let better = Better::of_unit(&figure.unit);
+                let mut cells: Vec<_> =
+                    cells.into_iter().map(|(place, samples)| Cell::of(&place, samples)).collect();
+                let reference = cells.iter().find(|cell| cell.place == *baseline).map(|cell| cell.median);
+                for cell in &mut cells {
+                    cell.ratio = reference.and_then(|reference| better.ratio(cell.median, reference));
+                }
+                Series {
+                    label: label(&figure.metric),
+                    metric: figure.metric,
+                    x: figure.x,
+                    unit: figure.unit,
+                    better,
+                    cells,
+                }
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_lines_are_read_or_refused() {
+        let figure = Figure::parse("lseek_procs\t100\ts\t2.5").unwrap();
+        assert_eq!((figure.x, figure.value), (Some(100), 2.5));
+        for line in ["", "a\t-\ts", "a\t-\ts\tnan", "a\tx\ts\t1", "a\t-\ts\t1\t2"] {
+            assert_eq!(Figure::parse(line), None, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn ratios_say_how_many_times_better() {
+        let places =
+            ["tmpfs", "lightpath"].map(|name| PlaceInfo { name: name.to_owned(), dir: String::new() });
+        let mut gatherer = Gatherer::default();
+        for (place, line) in [
+            ("lightpath", "lseek\t-\tns\t10"),
+            ("tmpfs", "lseek\t-\tns\t90"),
+            ("tmpfs", "lseek\t-\tns\t110"),
+            ("tmpfs", "rate\t-\tKB/s\t100"),
+            ("lightpath", "rate\t-\tKB/s\t300"),
+        ] {
+            gatherer.add(place, Figure::parse(line).unwrap());
+        }
+        let series = gatherer.finish(&places, str::to_owned);
+        assert_eq!(series[0].cells[0].place, "tmpfs");
+        assert_eq!(
+            (series[0].cells[0].min, series[0].cells[0].median, series[0].cells[0].max),
+            (90.0, 100.0, 110.0)
+        );
+        assert_eq!(series[0].cell("lightpath").unwrap().ratio, Some(10.0));
+        assert_eq!(series[1].cell("lightpath").unwrap().ratio, Some(3.0));
+    }
+}
