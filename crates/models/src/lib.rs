@@ -6,6 +6,8 @@
 
 pub mod sync;
 
+#[path = "../../region/src/bias.rs"]
+pub mod bias;
 #[path = "../../region/src/ids.rs"]
 pub mod ids;
 #[path = "../../region/src/lock.rs"]

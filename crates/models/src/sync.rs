@@ -134,6 +134,11 @@ pub fn acquire_fence() {
     }
 }
 
+/// Lets another thread run, as a short sleep does.
+pub fn pause() {
+    spin();
+}
+
 /// Lets another thread run.
 pub fn spin() {
     loom::thread::yield_now();

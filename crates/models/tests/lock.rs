@@ -17,6 +17,10 @@ impl Undertaker for Alive {
     fn repair(&self, lane: LaneId) {
         panic!("repaired the living {lane:?}");
     }
+
+    fn mark(&self, _: LaneId) -> &AtomicU32 {
+        unreachable!("no bias here")
+    }
 }
 
 /// Lane 9 is dead; counts repairs.
@@ -30,6 +34,10 @@ impl Undertaker for Undertakers {
     fn repair(&self, lane: LaneId) {
         assert_eq!(lane, LaneId(9));
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn mark(&self, _: LaneId) -> &AtomicU32 {
+        unreachable!("no bias here")
     }
 }
 

@@ -23,6 +23,8 @@ pub struct Lane {
     pub writing: AtomicU32,
     /// Nesting of `writing`.
     pub writing_depth: AtomicU32,
+    /// Inode whose biased lock it is in, by number; 0 none. See [`crate::bias`].
+    pub holding: AtomicU32,
     /// Pins: open files ([`crate::ids::FileId`]) and inodes (1 << 32 | [`crate::ids::InodeId`]) that must not be reclaimed.
     pub pins: [AtomicU64; 6],
     /// What this lane is changing; see [`Intent`].

@@ -20,6 +20,8 @@ pub trait Undertaker {
     fn is_dead(&self, lane: LaneId) -> bool;
     /// Finishes or undoes what `lane` had begun. The caller holds the lock that the dead lane held.
     fn repair(&self, lane: LaneId);
+    /// The word in which `lane` names the biased lock it is in; see [`crate::bias`].
+    fn mark(&self, lane: LaneId) -> &AtomicU32;
 }
 
 /// A lock in the region; see the module.

@@ -4,6 +4,7 @@
 //! lock), *seq* (as lock, and read through the sequence count), *atomic* (one word that stands for itself),
 //! *lane* (only the owning lane writes it). Repair is by [`crate::lane::Intent`] unless said otherwise.
 
+use crate::bias::BiasedLock;
 use crate::lock::OwnerLock;
 use crate::seq::Seq;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
@@ -119,32 +120,28 @@ pub struct Inode {
     pub atime_due: AtomicU64,
     /// Grows with each change of a directory's entries. Lock.
     pub version: AtomicU64,
-    /// Guards the content, the map and, for a directory, its entries. The inode's lock.
-    pub lock: OwnerLock,
+    /// Guards the content, the map and, for a directory, its entries; biased to a sole writer. The inode's lock.
+    pub lock: BiasedLock,
     /// Guards the content against readers; odd while bytes or the map change.
     pub data_seq: Seq,
     /// Levels of the page map: 0 none or one page, 1 one map page, 2, 3. Lock, read under data_seq.
     pub map_height: AtomicU32,
     /// Root of the page map. Lock, read under data_seq.
     pub map_root: AtomicU32,
-    /// Directory: live entries. Lock.
-    pub entries: AtomicU32,
+    /// Directory: page of the default ACL; 0 means none. Lock.
+    pub default_acl: AtomicU32,
+    /// Orphan: [`Header::moves`] plus one, cut short, of the scan that found it in use. reclaim_lock.
+    pub mark: AtomicU32,
     /// Directory: position that the next entry gets. Lock.
     pub tail: AtomicU64,
+    /// Directory: live entries. Lock.
+    pub entries: AtomicU32,
     /// Directory: its parent. Seq; rename_lock to change.
     pub parent: AtomicU32,
     /// Directory: the entry that names it. Seq; rename_lock to change.
     pub self_dirent: AtomicU32,
     /// First of the inode's record locks and flocks. Lock.
     pub locks: AtomicU32,
-    /// Lane that may write without taking the lock; 0 none. Atomic.
-    pub bias: AtomicU32,
-    /// Device number on the host's side of a FIFO or socket, or spare.
-    pub host: AtomicU64,
-    /// Directory: page of the default ACL; 0 means none. Lock.
-    pub default_acl: AtomicU32,
-    /// Orphan: [`Header::moves`] plus one, cut short, of the scan that found it in use. reclaim_lock.
-    pub mark: AtomicU32,
     /// Target of a short symbolic link. Immutable.
     pub inline: [AtomicU8; 64],
 }

@@ -7,7 +7,7 @@ pub use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use core::sync::atomic::{compiler_fence, fence};
 
-use lp_abi::linux::{__NR_futex, __NR_membarrier, FUTEX_WAIT, FUTEX_WAKE, membarrier_cmd};
+use lp_abi::linux::{__NR_futex, __NR_membarrier, __NR_nanosleep, FUTEX_WAIT, FUTEX_WAKE, membarrier_cmd};
 
 /// Looks at a held lock before sleeping: a holder that runs needs about 100 ns.
 pub const LOCK_SPINS: u32 = 100;
@@ -63,6 +63,14 @@ pub fn acquire_fence() {
 #[inline(always)]
 pub fn spin() {
     core::hint::spin_loop();
+}
+
+/// Sleeps for 50 us: for waiting on a word whose writer does not wake.
+#[cold]
+pub fn pause() {
+    let time = [0u64, 50_000];
+    // SAFETY: the kernel reads the time.
+    let _ = unsafe { lp_abi::syscall!(__NR_nanosleep, time.as_ptr(), 0) };
 }
 
 /// Sleeps while `word` is `expected`, for at most `nanoseconds` (below one second); may wake for no reason.

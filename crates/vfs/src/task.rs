@@ -7,7 +7,7 @@ use lp_region::lane::Lane;
 use lp_region::layout::FDS;
 use lp_region::lock::Undertaker;
 use lp_region::process::{Process, Run};
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
 /// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
@@ -133,5 +133,9 @@ impl Undertaker for Task<'_> {
 
     fn repair(&self, lane: LaneId) {
         crate::intent::repair(self, lane);
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        &self.region.lane(lane).holding
     }
 }

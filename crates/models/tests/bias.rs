@@ -1,0 +1,114 @@
+//! The biased lock: a lane inside by bias and a lane inside by the inner lock exclude each other.
+
+use std::sync::Arc;
+
+use lp_models::bias::{BiasedLock, Hold, STREAK};
+use lp_models::ids::LaneId;
+use lp_models::lock::Undertaker;
+use lp_models::sync::{AtomicU32, Ordering, Weaken, check, weakened};
+
+const KEY: u32 = 7;
+
+struct Shared {
+    lock: BiasedLock,
+    marks: [AtomicU32; 3],
+    word: AtomicU32,
+    dead: u32,
+    repairs: AtomicU32,
+}
+
+impl Undertaker for Shared {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        lane.0 == self.dead
+    }
+
+    fn repair(&self, lane: LaneId) {
+        assert_eq!(lane.0, self.dead);
+        self.repairs.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        &self.marks[lane.index()]
+    }
+}
+
+impl Shared {
+    /// A lock whose bias lane 1 has.
+    fn biased_to_lane_1(dead: u32) -> Arc<Shared> {
+        let marks = [AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)];
+        let (word, repairs) = (AtomicU32::new(0), AtomicU32::new(0));
+        let shared = Arc::new(Shared { lock: BiasedLock::new(), marks, word, dead, repairs });
+        shared.lock.set_key(KEY);
+        let me = LaneId(1);
+        for _ in 0..=STREAK {
+            let hold = shared.lock.enter(me, shared.mark(me), &*shared);
+            assert_eq!(hold, Hold::Owned);
+            shared.lock.leave(hold, shared.mark(me));
+        }
+        shared
+    }
+
+    fn add_one_entering(&self, me: LaneId) -> Hold {
+        let hold = self.lock.enter(me, self.mark(me), self);
+        self.add_one();
+        self.lock.leave(hold, self.mark(me));
+        hold
+    }
+
+    fn add_one(&self) {
+        let seen = self.word.load(Ordering::Relaxed);
+        self.word.store(seen + 1, Ordering::Relaxed);
+    }
+}
+
+fn the_biased_lane_against_a_revoker() {
+    let shared = Shared::biased_to_lane_1(0);
+    let other = Arc::clone(&shared);
+    let thread = loom::thread::spawn(move || {
+        let me = LaneId(2);
+        other.lock.lock(me, &*other);
+        other.add_one();
+        other.lock.unlock();
+    });
+    shared.add_one_entering(LaneId(1));
+    shared.add_one_entering(LaneId(1));
+    thread.join().expect("no panic");
+    assert_eq!(shared.word.load(Ordering::Relaxed), 3, "an addition was lost");
+}
+
+#[test]
+fn excludes() {
+    check(the_biased_lane_against_a_revoker);
+}
+
+#[test]
+fn needs_its_barrier() {
+    assert!(weakened(Weaken::LightBarrier, the_biased_lane_against_a_revoker));
+}
+
+#[test]
+fn needs_its_release_and_acquire() {
+    assert!(weakened(Weaken::Release, the_biased_lane_against_a_revoker));
+    assert!(weakened(Weaken::Acquire, the_biased_lane_against_a_revoker));
+}
+
+#[test]
+fn the_sole_user_gets_the_bias_and_keeps_it() {
+    check(|| {
+        let shared = Shared::biased_to_lane_1(0);
+        assert_eq!(shared.add_one_entering(LaneId(1)), Hold::Biased);
+        assert_eq!(shared.add_one_entering(LaneId(1)), Hold::Biased);
+    });
+}
+
+#[test]
+fn a_lane_that_died_inside_is_repaired_once() {
+    check(|| {
+        let shared = Shared::biased_to_lane_1(1);
+        let hold = shared.lock.enter(LaneId(1), shared.mark(LaneId(1)), &*shared);
+        assert_eq!(hold, Hold::Biased);
+        assert_eq!(shared.add_one_entering(LaneId(2)), Hold::Owned);
+        assert_eq!(shared.add_one_entering(LaneId(2)), Hold::Owned);
+        assert_eq!(shared.repairs.load(Ordering::Relaxed), 1);
+    });
+}

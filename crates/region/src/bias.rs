@@ -1,0 +1,153 @@
+//! [`BiasedLock`]: an [`OwnerLock`] that its sole user takes without an atomic instruction.
+//!
+//! A lane that has taken the lock [`STREAK`] times in a row is given the bias. From then on it enters by a store to its
+//! own mark (the lock's key), a light barrier and a look at the bias; it leaves by clearing the mark. Anybody else takes
+//! the inner lock, and if another lane has the bias revokes it: clears the bias, passes the heavy barrier, waits until the
+//! mark no longer names this lock. Store-load on both sides: either the entering lane sees the bias gone and queues at
+//! the inner lock, or the revoker sees its mark and waits. A lane that died with its mark set is repaired by the
+//! revoker; a stopped one is waited for, as the holder of any lock. After a revocation the streak starts far below zero,
+//! so two writers of one file do not pay for a revocation at every turn.
+//!
+//! Linearisation: entering, the second look at the bias; revoking, the load that finds the mark cleared. Progress: blocking.
+//! Source: Dice, Moir, Scherer, "Quickly reacquirable locks" (2003); Linux's membarrier(2) for the asymmetry.
+
+use crate::ids::LaneId;
+use crate::lock::{OwnerLock, Undertaker};
+use crate::sync::{AtomicU32, LOCK_SPINS, Ordering, heavy_barrier, light_barrier, pause, spin};
+
+/// Times in a row that a lane takes the inner lock before it is given the bias.
+pub const STREAK: u32 = 4;
+/// Where the streak starts after a revocation.
+const PENALTY: u32 = 256;
+
+/// How a [`BiasedLock`] is held.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hold {
+    /// Through the bias: the mark names the lock.
+    Biased,
+    /// Through the inner lock.
+    Owned,
+}
+
+/// The lock; see the module.
+#[repr(C)]
+pub struct BiasedLock {
+    inner: OwnerLock,
+    /// Lane that has the bias; 0 none. Given and revoked under `inner`.
+    bias: AtomicU32,
+    /// Turns that the bias still has to wait for, high half; the lane that takes them, low half. Under `inner`.
+    streak: AtomicU32,
+    /// What names this lock in a mark; 0 while it may not be biased. Immutable once set.
+    key: AtomicU32,
+}
+
+impl BiasedLock {
+    /// A free lock without a bias.
+    pub fn new() -> Self {
+        let zero = || AtomicU32::new(0);
+        BiasedLock { inner: OwnerLock::new(), bias: zero(), streak: zero(), key: zero() }
+    }
+
+    /// Says what names this lock in a mark: from now on it may be biased. No other lock has this key.
+    pub fn set_key(&self, key: u32) {
+        self.key.store(key, Ordering::Relaxed); // Relaxed: a lock's key never changes from one value to another.
+    }
+
+    /// Takes the lock for `me` by compare-and-swap, revoking another lane's bias.
+    #[inline]
+    pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
+        self.inner.lock(me, undertaker);
+        let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.
+        if bias != 0 && bias != me.0 {
+            self.revoke_slow(LaneId(bias), undertaker);
+        }
+    }
+
+    /// Gives back what [`BiasedLock::lock`] took.
+    #[inline]
+    pub fn unlock(&self) {
+        self.inner.unlock();
+    }
+
+    /// Who holds the inner lock; none if nobody.
+    #[inline]
+    pub fn holder(&self) -> LaneId {
+        self.inner.holder()
+    }
+
+    /// Takes the lock for `me`, without an atomic instruction if `me` has the bias. `mark` is `me`'s own; a lane is in
+    /// one such section at a time.
+    #[inline]
+    pub fn enter(&self, me: LaneId, mark: &AtomicU32, undertaker: &dyn Undertaker) -> Hold {
+        if self.bias.load(Ordering::Relaxed) == me.0 {
+            mark.store(self.key.load(Ordering::Relaxed), Ordering::Relaxed); // Relaxed: ordered by the barrier.
+            // PAIRS: the heavy barrier in `revoke_slow`.
+            light_barrier();
+            if self.bias.load(Ordering::Relaxed) == me.0 {
+                return Hold::Biased;
+            }
+            mark.store(0, Ordering::Relaxed); // Relaxed: nothing was done under it.
+        }
+        self.enter_slow(me, undertaker)
+    }
+
+    /// Gives back what [`BiasedLock::enter`] took.
+    #[inline]
+    pub fn leave(&self, hold: Hold, mark: &AtomicU32) {
+        match hold {
+            // PAIRS: the acquire load of the mark in `revoke_slow`.
+            Hold::Biased => mark.store(0, Ordering::Release),
+            Hold::Owned => self.inner.unlock(),
+        }
+    }
+
+    #[cold]
+    fn enter_slow(&self, me: LaneId, undertaker: &dyn Undertaker) -> Hold {
+        self.lock(me, undertaker);
+        // Relaxed throughout: under the inner lock. Only the low 16 bits of a lane are kept: a mistaken streak is harmless.
+        let (turns, lane) = split(self.streak.load(Ordering::Relaxed));
+        let turns = if lane == me.0 & 0xffff { turns.saturating_sub(1) } else { turns.max(STREAK) };
+        self.streak.store(join(turns, me.0), Ordering::Relaxed);
+        if turns == 0 && self.key.load(Ordering::Relaxed) != 0 {
+            self.bias.store(me.0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
+        }
+        Hold::Owned
+    }
+
+    #[cold]
+    fn revoke_slow(&self, owner: LaneId, undertaker: &dyn Undertaker) {
+        self.bias.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
+        // PAIRS: the light barrier in `enter`.
+        heavy_barrier();
+        let mark = undertaker.mark(owner);
+        let key = self.key.load(Ordering::Relaxed);
+        let mut looks = 0;
+        // PAIRS: the release in `leave`: what the owner did in its section is seen here.
+        while mark.load(Ordering::Acquire) == key {
+            looks += 1;
+            if looks <= LOCK_SPINS {
+                spin();
+            } else if undertaker.is_dead(owner) {
+                undertaker.repair(owner);
+                break;
+            } else {
+                pause();
+            }
+        }
+        self.streak.store(join(PENALTY, 0), Ordering::Relaxed); // Relaxed: under the inner lock.
+    }
+}
+
+impl Default for BiasedLock {
+    fn default() -> Self {
+        BiasedLock::new()
+    }
+}
+
+fn split(streak: u32) -> (u32, u32) {
+    (streak >> 16, streak & 0xffff)
+}
+
+fn join(turns: u32, lane: u32) -> u32 {
+    turns << 16 | lane & 0xffff
+}
