@@ -2,7 +2,7 @@
 
 use crate::figures::{self, Goal, Reached};
 use crate::report::{Cell, Report, Series, WorkloadReport};
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
 
 /// Every workload's table, with a heading, and what failed.
 pub(crate) fn render(report: &Report) -> String {
@@ -88,7 +88,7 @@ pub(crate) fn render_figures(report: &Report) -> String {
 
 fn bare_table() -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
     table
 }
 
