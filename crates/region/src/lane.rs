@@ -33,14 +33,8 @@ pub struct Lane {
     pub taken: [AtomicU32; 12],
     /// Caches of free slots, by slab.
     pub caches: [LaneCache; 12],
-    /// Chunk it allocates from, plus one; 0 none.
-    pub chunk: AtomicU32,
-    /// Page after the last it took: the next one keeps a file contiguous.
-    pub next_page: AtomicU32,
-    /// Pages taken and not linked in yet: the run's first page and length.
-    pub page_taken: AtomicU64,
-    /// Free pages it keeps, newest last.
-    pub pages: PageCache,
+    /// Page allocation.
+    pub pages: PageMarks,
     /// Calls answered in process, by number.
     pub answered: [AtomicU32; COUNTED_CALLS],
     /// Calls passed to the kernel, by number.
@@ -76,13 +70,27 @@ pub struct LaneCache {
     pub slots: [AtomicU32; CACHE_SLOTS],
 }
 
-/// Free pages in a lane's hands.
+/// What a lane remembers between two allocations of pages, and which pages are in its hands.
 #[repr(C)]
-pub struct PageCache {
-    /// How many.
-    pub count: AtomicU32,
-    /// Which.
-    pub pages: [AtomicU32; 63],
+pub struct PageMarks {
+    /// Chunk it allocates from, plus one; 0 none.
+    pub chunk: AtomicU32,
+    /// Page where its next search starts: behind the last it took, or the first it gave back.
+    pub next: AtomicU32,
+    /// Pages between free and linked in: what happens to them, how many, the first (`lp_vfs::page` packs it).
+    pub moving: AtomicU64,
+    /// Inode whose map or attributes they are to be linked into, or were.
+    pub inode: AtomicU32,
+    /// Pages to make memory for ahead of use; grows while it pays.
+    pub ahead: AtomicU32,
+    /// Index in the inode's content of the first of them.
+    pub index: AtomicU64,
+    /// Page behind the last that memory was made for ahead of use.
+    pub ready: AtomicU32,
+    /// Reads answered, to look at the clock once in a while.
+    pub reads: AtomicU32,
+    /// Second that the lane last saw on the clock: never later than now.
+    pub second: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE);

@@ -124,10 +124,9 @@ pub struct Inode {
     pub lock: BiasedLock,
     /// Guards the content against readers; odd while bytes or the map change.
     pub data_seq: Seq,
-    /// Levels of the page map: 0 none or one page, 1 one map page, 2, 3. Lock, read under data_seq.
-    pub map_height: AtomicU32,
-    /// Root of the page map. Lock, read under data_seq.
-    pub map_root: AtomicU32,
+    /// Page map: its root page in the low half, its height in the high one, so that both change in one store; 0 is
+    /// empty, height 0 a single page. Lock, read under data_seq.
+    pub map: AtomicU64,
     /// Directory: page of the default ACL; 0 means none. Lock.
     pub default_acl: AtomicU32,
     /// Orphan: [`Header::moves`] plus one, cut short, of the scan that found it in use. reclaim_lock.
@@ -298,18 +297,18 @@ pub struct Mapping {
 /// 2 MiB of data pages. 192 bytes.
 #[repr(C, align(64))]
 pub struct Chunk {
-    /// Lane that allocates from it; 0 none. Atomic: taken by compare-and-swap, given back by a store.
+    /// Lane that allocates from it by preference. A hint: it counts while that lane's `pages.chunk` names the chunk.
     pub owner: AtomicU32,
-    /// Free pages, roughly; a hint for the search.
-    pub free_hint: AtomicU32,
-    /// Nonzero once its pages were touched and not given back.
+    /// Nonzero once memory was made for its pages and not given back. Lock.
     pub populated: AtomicU32,
+    /// Guards the bits below.
+    pub lock: OwnerLock,
     /// Spare.
-    pub spare: [AtomicU32; 13],
-    /// One bit a page, set while it is in use. Atomic.
+    pub spare: [AtomicU32; 12],
+    /// One bit a page, set while it is in use. Lock, read as seen.
     pub used: [AtomicU64; 8],
-    /// One bit a page, set once it has memory behind it. Atomic, a hint.
-    pub backed: [AtomicU64; 8],
+    /// One bit a page, set once it was handed out since its memory was last given back: it may hold old bytes. Lock.
+    pub dirty: [AtomicU64; 8],
 }
 
 const _: () = {
@@ -319,6 +318,6 @@ const _: () = {
     assert!(size_of::<Chunk>() == 192 && size_of::<LongName>() == 256);
     assert!(size_of::<Header>() <= lp_abi::PAGE_SIZE);
     assert!(core::mem::offset_of!(Inode, atime) == 64 && core::mem::offset_of!(Inode, lock) == 128);
-    assert!(core::mem::offset_of!(Inode, inline) == 192);
+    assert!(core::mem::offset_of!(Inode, map) == 152 && core::mem::offset_of!(Inode, inline) == 192);
     assert!(at::DATA_AT.is_multiple_of(2 << 20));
 };
