@@ -7,6 +7,8 @@
 #![no_std]
 
 pub mod intent;
+pub mod map;
+pub mod page;
 pub mod task;
 
 pub use task::{Outside, Place, Task, Time};

@@ -343,7 +343,9 @@ impl Clear<'_, '_> {
             // A run stays within one chunk.
             let most = (CHUNK_PAGES as u64 - u64::from(first) % CHUNK_PAGES as u64).min(to - at);
             let len = (1..most)
-                .take_while(|step| words[(at + step) as usize].load(Relaxed) == first.wrapping_add(*step as u32))
+                .take_while(|step| {
+                    words[(at + step) as usize].load(Relaxed) == first.wrapping_add(*step as u32)
+                })
                 .count() as u32
                 + 1;
             let run = Run { first: PageId(first), len };

@@ -14,13 +14,15 @@
 //! on through fresh pages; a chunk that is free again gives its memory back, but for a reserve.
 
 use lp_abi::linux::{
-    __NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MADV_DONTNEED, MADV_POPULATE_WRITE,
+    __NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MADV_DONTNEED,
+    MADV_POPULATE_WRITE,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::lane::PageMarks;
 use lp_region::layout::CHUNK_PAGES;
 use lp_region::lock::Undertaker;
 use lp_region::records::{Chunk, Inode};
+use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeId, LaneId, PageId, Region};
 
@@ -112,6 +114,10 @@ impl Undertaker for ChunkUndertaker<'_, '_> {
             clear_bits(chunk, run);
             marks.moving.store(0, Release);
         }
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        self.0.mark(lane)
     }
 }
 
@@ -448,7 +454,8 @@ pub fn free_count(region: Region) -> u64 {
         let Some(chunk) = region.chunk(index) else { break };
         for word in 0..chunk.used.len() {
             // Relaxed: a count of a moment.
-            used += u64::from((chunk.used[word].load(Relaxed) & usable(data_pages, index, word)).count_ones());
+            used +=
+                u64::from((chunk.used[word].load(Relaxed) & usable(data_pages, index, word)).count_ones());
         }
     }
     data_pages.saturating_sub(used)
