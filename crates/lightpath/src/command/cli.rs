@@ -16,7 +16,12 @@ use super::size::Size;
 /// its mounts answered inside the process: no kernel crossing, no root, no daemon, no change to the program.
 #[derive(Parser)]
 #[command(name = "lightpath", version, max_term_width = 100)]
-#[command(subcommand_required = true, arg_required_else_help = false, disable_help_subcommand = true)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = false,
+    disable_help_subcommand = true,
+    propagate_version = true
+)]
 pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -102,6 +107,9 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
             first.strip_prefix("error: ").unwrap_or(first).to_owned()
         }
     };
+    if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue) {
+        return format!("{said}; write one of {}", values.join(", "));
+    }
     let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let meant = meant.iter().find_map(|kind| match error.get(*kind)? {
         ContextValue::String(word) => Some(word.clone()),

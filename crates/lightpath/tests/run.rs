@@ -1,0 +1,285 @@
+//! `lightpath run` as a caller sees it: statuses, signals, descriptors, job control.
+
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+fn lightpath() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_lightpath"))
+}
+
+/// `lightpath run OPTIONS -- COMMAND`.
+fn run(options: &[&str], command: &[&str]) -> Output {
+    lightpath().arg("run").args(options).arg("--").args(command).stdin(Stdio::null()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn script(dir: &Path, name: &str, content: &str) -> PathBuf {
+    let path = dir.join(name);
+    std::fs::write(&path, content).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    path
+}
+
+#[test]
+fn the_status_is_the_commands_own() {
+    for options in [&[][..], &["--stats"]] {
+        for status in [0, 1, 2, 42, 126, 127, 255] {
+            let output = run(options, &["sh", "-c", &format!("exit {status}")]);
+            assert_eq!(output.status.code(), Some(status), "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn a_signal_that_ends_the_command_ends_the_run() {
+    for options in [&[][..], &["--stats"]] {
+        for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGSEGV] {
+            let output = run(options, &["sh", "-c", &format!("ulimit -c 0; kill -{signal} $$")]);
+            assert_eq!(output.status.signal(), Some(signal), "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn signals_reach_the_command() {
+    for options in [&[][..], &["--stats"]] {
+        let script = "trap 'echo got it; exit 9' TERM; echo ready; while :; do sleep 0.01; done";
+        let mut command = lightpath();
+        command.arg("run").args(options).args(["--", "sh", "-c", script]);
+        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut ready = [0; 6];
+        std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut ready).unwrap();
+        // SAFETY: the child is not reaped yet, so the number is its own.
+        unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
+        let output = child.wait_with_output().unwrap();
+        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(9), "got it\n"), "{options:?}");
+    }
+}
+
+#[test]
+fn stopping_and_going_on_are_the_commands_own() {
+    for options in [&[][..], &["--stats"]] {
+        let mut command = lightpath();
+        command.arg("run").args(options).args(["--", "sh", "-c", "kill -STOP $$; exit 5"]);
+        let child = command.stderr(Stdio::null()).process_group(0).spawn().unwrap();
+        let pid = child.id() as i32;
+        let mut status = 0;
+        // SAFETY: `status` is writable; the child is ours.
+        unsafe { libc::waitpid(pid, &mut status, libc::WUNTRACED) };
+        assert!(libc::WIFSTOPPED(status), "{options:?}: {status:#x}");
+        // SAFETY: the child is stopped, so the number is its own.
+        unsafe { libc::kill(pid, libc::SIGCONT) };
+        // SAFETY: as above.
+        unsafe { libc::waitpid(pid, &mut status, 0) };
+        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 5), "{options:?}");
+    }
+}
+
+/// What `command` prints after `prepare`, started as it is and by `lightpath run`.
+fn directly_and_run(command: &[&str], prepare: fn()) -> (String, String) {
+    let mut direct = Command::new(command[0]);
+    direct.args(&command[1..]);
+    let mut run = lightpath();
+    run.args(["run", "--"]).args(command);
+    let [direct, run] = [direct, run].map(|mut command| {
+        // SAFETY: between fork and exec `prepare` makes async-signal-safe calls only.
+        unsafe { command.pre_exec(move || Ok(prepare())) };
+        text(&command.output().unwrap().stdout)
+    });
+    (direct, run)
+}
+
+#[test]
+fn ignored_and_blocked_signals_are_inherited_as_they_are() {
+    let reset = || {
+        // SAFETY: the default dispositions run no code.
+        unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+    };
+    let change = || {
+        // SAFETY: SIG_IGN runs no code; the set lives on this stack.
+        unsafe {
+            libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+            libc::signal(libc::SIGHUP, libc::SIG_IGN);
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, libc::SIGUSR1);
+            libc::sigprocmask(libc::SIG_SETMASK, &set, std::ptr::null_mut());
+        }
+    };
+    let command = ["grep", "^Sig[BI]", "/proc/self/status"];
+    let (direct, run) = directly_and_run(&command, reset);
+    assert_eq!(run, direct);
+    let (direct, changed) = directly_and_run(&command, change);
+    assert_eq!(changed, direct);
+    assert_ne!(run, changed);
+}
+
+#[test]
+fn closed_descriptors_stay_closed() {
+    let command = ["sh", "-c", "[ -e /proc/self/fd/0 ] && echo open || echo closed"];
+    let (direct, run) = directly_and_run(&command, || {
+        // SAFETY: close is async-signal-safe.
+        unsafe { libc::close(0) };
+    });
+    assert_eq!((&*direct, &*run), ("closed\n", "closed\n"));
+}
+
+#[test]
+fn arguments_and_environment_arrive_as_they_are() {
+    let odd = "a b\n'\"*$\u{e9}";
+    let output = lightpath()
+        .args([
+            "run",
+            "--at",
+            "/light",
+            "--",
+            "sh",
+            "-c",
+            "printf '%s|' \"$@\" \"$ODD\" \"$LIGHTPATH\"",
+            "sh",
+            odd,
+            "",
+        ])
+        .env("ODD", odd)
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stdout), format!("{odd}||{odd}|/light|"));
+}
+
+#[test]
+fn a_text_without_an_interpreter_is_run_by_a_shell() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = script(dir.path(), "text", "echo \"$0 $1\"; exit 3\n");
+    let output = run(&[], &[path.to_str().unwrap(), "x"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(3), format!("{} x\n", path.display())));
+}
+
+#[test]
+fn a_script_is_run_by_its_interpreter() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = script(dir.path(), "script", "#!/bin/sh -e\necho $1; false; echo not here\n");
+    let output = run(&[], &[path.to_str().unwrap(), "x"]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(1), "x\n"));
+    let lost = script(dir.path(), "lost", "#!/no/such/interpreter\n");
+    let output = run(&[], &[lost.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(127));
+    assert_eq!(
+        text(&output.stderr),
+        "lightpath: /no/such/interpreter: bad interpreter: No such file or directory\n"
+    );
+}
+
+#[test]
+fn a_static_program_is_refused_before_it_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
+    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"started\"); return 0; }\n").unwrap();
+    let cc = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status();
+    assert!(cc.is_ok_and(|status| status.success()), "cc -static failed: install gcc and libc6-dev");
+    let name = program.to_str().unwrap();
+    let by_script = script(dir.path(), "script", &format!("#!{name}\n"));
+    for command in [name, by_script.to_str().unwrap()] {
+        let output = run(&[], &[command]);
+        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(126), ""));
+        let line = format!(
+            "lightpath: {name}: statically linked: its calls cannot be taken in; use a dynamically linked build\n"
+        );
+        assert_eq!(text(&output.stderr), line);
+    }
+}
+
+#[test]
+fn a_setuid_program_is_refused_before_it_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("sh");
+    std::fs::copy("/bin/sh", &path).unwrap();
+    // SAFETY: geteuid has no effect.
+    let root = unsafe { libc::geteuid() } == 0;
+    // Root makes a program of somebody else's; anybody else finds root's on every system.
+    let path = match root {
+        true => {
+            std::os::unix::fs::chown(&path, Some(65534), None).unwrap();
+            std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();
+            path
+        }
+        false => PathBuf::from("/usr/bin/passwd"),
+    };
+    let output = run(&[], &[path.to_str().unwrap(), "-c", "echo started"]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(126), ""));
+    let line = format!(
+        "lightpath: {}: setuid program: the loader would ignore Lightpath; run it without\n",
+        path.display()
+    );
+    assert_eq!(text(&output.stderr), line);
+}
+
+#[test]
+fn an_environment_that_is_too_large_is_one_line() {
+    let output = lightpath()
+        .args(["run", "--", "true"])
+        .env("BIG", "x".repeat(131_000))
+        .arg("y".repeat(131_000))
+        .output();
+    assert_eq!(output.unwrap().status.code(), Some(0));
+    // The launcher itself still starts within its stack limit; the command does not, under a lower one.
+    let mut command = lightpath();
+    command.args([
+        "run",
+        "--",
+        "sh",
+        "-c",
+        "ulimit -s 256; exec \"$0\" run -- true",
+        env!("CARGO_BIN_EXE_lightpath"),
+    ]);
+    let output = command.output().unwrap();
+    assert_ne!(output.status.code(), Some(101), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_shell_is_the_users() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = script(dir.path(), "myshell", "#!/bin/sh\necho my shell at $LIGHTPATH\n");
+    let output = lightpath().args(["shell", "--at", "/light/here"]).env("SHELL", &path).output().unwrap();
+    assert_eq!(text(&output.stdout), "my shell at /light/here\n");
+}
+
+#[test]
+fn the_binary_alone_is_enough() {
+    let dir = tempfile::tempdir().unwrap();
+    let copy = dir.path().join("copied");
+    std::fs::copy(env!("CARGO_BIN_EXE_lightpath"), &copy).unwrap();
+    let mut command = Command::new(&copy);
+    command.args(["run", "--", "sh", "-c", "echo works"]).env_clear().env("PATH", "/usr/bin:/bin");
+    command.env("XDG_CACHE_HOME", dir.path().join("cache"));
+    let output = command.output().unwrap();
+    assert_eq!((&*text(&output.stdout), &*text(&output.stderr)), ("works\n", ""));
+}
+
+#[test]
+fn completions_and_the_manual_page_come_from_the_definition() {
+    for (arguments, part) in [
+        (&["completions", "bash"][..], "--region"),
+        (&["completions", "zsh"], "#compdef lightpath"),
+        (&["completions", "fish"], "complete -c lightpath"),
+        (&["man"], ".TH lightpath 1"),
+    ] {
+        let output = lightpath().args(arguments).output().unwrap();
+        assert!(output.status.success() && text(&output.stdout).contains(part), "{arguments:?}");
+    }
+}
+
+#[test]
+fn doctor_has_a_verdict_on_every_line() {
+    let output = lightpath().arg("doctor").output().unwrap();
+    let report = text(&output.stdout);
+    let lines = report.lines().take_while(|line| !line.is_empty());
+    let verdicts: Vec<&str> = lines.map(|line| &line[..4]).collect();
+    assert!(verdicts.len() > 15, "{report}");
+    assert!(verdicts.iter().all(|verdict| ["ok  ", "warn", "FAIL"].contains(verdict)), "{report}");
+    assert_eq!(output.status.code(), Some(i32::from(verdicts.contains(&"FAIL"))), "{report}");
+}
