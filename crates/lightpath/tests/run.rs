@@ -66,7 +66,7 @@ fn stopping_and_going_on_are_the_commands_own() {
     for options in [&[][..], &["--stats"]] {
         let mut command = lightpath();
         command.arg("run").args(options).args(["--", "sh", "-c", "kill -STOP $$; exit 5"]);
-        let child = command.stderr(Stdio::null()).process_group(0).spawn().unwrap();
+        let mut child = command.stderr(Stdio::null()).process_group(0).spawn().unwrap();
         let pid = child.id() as i32;
         let mut status = 0;
         // SAFETY: `status` is writable; the child is ours.
@@ -74,9 +74,7 @@ fn stopping_and_going_on_are_the_commands_own() {
         assert!(libc::WIFSTOPPED(status), "{options:?}: {status:#x}");
         // SAFETY: the child is stopped, so the number is its own.
         unsafe { libc::kill(pid, libc::SIGCONT) };
-        // SAFETY: as above.
-        unsafe { libc::waitpid(pid, &mut status, 0) };
-        assert_eq!((libc::WIFEXITED(status), libc::WEXITSTATUS(status)), (true, 5), "{options:?}");
+        assert_eq!(child.wait().unwrap().code(), Some(5), "{options:?}");
     }
 }
 
@@ -88,7 +86,12 @@ fn directly_and_run(command: &[&str], prepare: fn()) -> (String, String) {
     run.args(["run", "--"]).args(command);
     let [direct, run] = [direct, run].map(|mut command| {
         // SAFETY: between fork and exec `prepare` makes async-signal-safe calls only.
-        unsafe { command.pre_exec(move || Ok(prepare())) };
+        unsafe {
+            command.pre_exec(move || {
+                prepare();
+                Ok(())
+            })
+        };
         text(&command.output().unwrap().stdout)
     });
     (direct, run)
@@ -220,24 +223,35 @@ fn a_setuid_program_is_refused_before_it_starts() {
 
 #[test]
 fn an_environment_that_is_too_large_is_one_line() {
-    let output = lightpath()
-        .args(["run", "--", "true"])
-        .env("BIG", "x".repeat(131_000))
-        .arg("y".repeat(131_000))
-        .output();
-    assert_eq!(output.unwrap().status.code(), Some(0));
-    // The launcher itself still starts within its stack limit; the command does not, under a lower one.
-    let mut command = lightpath();
-    command.args([
-        "run",
-        "--",
-        "sh",
-        "-c",
-        "ulimit -s 256; exec \"$0\" run -- true",
-        env!("CARGO_BIN_EXE_lightpath"),
-    ]);
-    let output = command.output().unwrap();
-    assert_ne!(output.status.code(), Some(101), "{}", text(&output.stderr));
+    // The kernel takes a quarter of the stack limit: 256 KiB here.
+    let filled = |last: usize| {
+        let mut command = lightpath();
+        command.args(["run", "--", "true", &"x".repeat(100_000), &"x".repeat(100_000), &"x".repeat(last)]);
+        command.env_clear().env("HOME", "/nowhere").env("PATH", "/usr/bin:/bin");
+        // SAFETY: setrlimit is async-signal-safe and the limit is a live object.
+        unsafe {
+            command.pre_exec(|| {
+                let limit = libc::rlimit { rlim_cur: 1 << 20, rlim_max: libc::RLIM_INFINITY };
+                libc::setrlimit(libc::RLIMIT_STACK, &limit);
+                Ok(())
+            })
+        };
+        command.output()
+    };
+    // The most with which the launcher starts is too much for the command, whose environment is larger.
+    let (mut fits, mut fails) = (0, 100_000);
+    assert!(filled(fails).is_err());
+    while fails - fits > 1 {
+        let middle = (fits + fails) / 2;
+        *(if filled(middle).is_ok() { &mut fits } else { &mut fails }) = middle;
+    }
+    let output = filled(fits).unwrap();
+    assert_eq!(output.status.code(), Some(126));
+    assert_eq!(
+        text(&output.stderr),
+        "lightpath: true: arguments and environment are too large; shorten them\n"
+    );
+    assert_eq!(filled(fits - 4096).unwrap().status.code(), Some(0));
 }
 
 #[test]
