@@ -3,8 +3,10 @@
 use core::marker::PhantomData;
 use core::ptr::NonNull;
 
-use lp_abi::linux::{__NR_fstat, __NR_ftruncate, __NR_mmap, __NR_munmap, __NR_pread64};
-use lp_abi::linux::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use lp_abi::linux::{__NR_fstat, __NR_ftruncate, __NR_madvise, __NR_mmap, __NR_munmap, __NR_pread64};
+use lp_abi::linux::{
+    MADV_DONTDUMP, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
+};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use crate::ids::*;
@@ -139,6 +141,9 @@ impl<'r> Region<'r> {
         let base = unsafe {
             lp_abi::syscall!(__NR_mmap, 0, length, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, fd, 0)
         }?;
+        // A core dump reads every page of a shared mapping, and reading a hole of shared memory fills it.
+        // SAFETY: changes how the new mapping is dumped only.
+        unsafe { lp_abi::syscall!(__NR_madvise, base, length, MADV_DONTDUMP) }?;
         let base = NonNull::new(base as *mut u8).ok_or(Errno::ENOMEM)?;
         Ok(Region { base, length, fd, mapped: PhantomData })
     }
