@@ -144,7 +144,7 @@ const LABELS: &[(&str, &str)] = &[
     ("dd_wall", "dd bs=1, wall"),
     ("dd_system", "dd bs=1, system time"),
     ("dd_cpu", "dd bs=1, user + system"),
-    ("lseek_procs", "random lseeks, N processes"),
+    ("lseek_procs", "random lseeks, processes"),
     ("lseek_end", "lseek SEEK_END"),
     ("read_1", "read 1 B"),
     ("pread_1", "pread 1 B"),

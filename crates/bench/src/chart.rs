@@ -5,10 +5,13 @@ use crate::report::{Better, Report, Series};
 use crate::svg::{Anchor, Svg};
 use crate::table::{number, row_label, times};
 
-/// Shared by the page and by a plot that stands alone.
-pub(crate) const STYLE: &str = "\
+/// The colours by name, light and dark.
+pub(crate) const SCHEME: &str = "\
 :root{--ink:#1b2430;--muted:#5c6a7c;--grid:#dde3ea;--paper:#ffffff;--light:#e4570b;--base:#62748a;--c1:#a9b7c6;--c2:#7aa7a0;--c3:#b59ac4}\
-@media(prefers-color-scheme:dark){:root{--ink:#e7ecf2;--muted:#98a6b7;--grid:#2c3642;--paper:#12171d;--light:#ff8236;--base:#8ea2ba;--c1:#546475;--c2:#5f9c93;--c3:#9a7bb0}}\
+@media(prefers-color-scheme:dark){:root{--ink:#e7ecf2;--muted:#98a6b7;--grid:#2c3642;--paper:#12171d;--light:#ff8236;--base:#8ea2ba;--c1:#546475;--c2:#5f9c93;--c3:#9a7bb0}}";
+
+/// What the plots look like, given [`SCHEME`].
+pub(crate) const STYLE: &str = "\
 text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:var(--ink);font-size:12.5px}\
 .paper{fill:var(--paper)}.small{font-size:11px;fill:var(--muted)}.value{font-size:11.5px;font-variant-numeric:tabular-nums}\
 .strong{font-weight:650}.grid{stroke:var(--grid);stroke-width:1}.axis{stroke:var(--muted);stroke-width:1}\
@@ -34,7 +37,16 @@ pub(crate) fn colour(report: &Report, place: &str) -> &'static str {
 
 /// The plot of the targets that are speed-ups, as a document of its own.
 pub(crate) fn speedup_document(report: &Report) -> String {
-    speedup_drawing(report).document(STYLE)
+    speedup_drawing(report).document(&without_variables(SCHEME, STYLE))
+}
+
+/// `style` with each `var(--name)` replaced by the light colour that `scheme` gives it: not every
+/// program that draws SVG knows variables.
+fn without_variables(scheme: &str, style: &str) -> String {
+    let light = scheme.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(light, _)| light);
+    light.split(';').filter_map(|rule| rule.split_once(':')).fold(style.to_owned(), |style, (name, colour)| {
+        style.replace(&format!("var({name})"), colour)
+    })
 }
 
 /// The same as an element of a page; nothing, if the report has none of those figures.
@@ -76,7 +88,7 @@ fn speedup_drawing(report: &Report) -> Svg {
         let y = TOP + ROW * index as f64;
         let ratio = ratio_of(verdict.baseline, verdict.lightpath, &verdict.unit);
         let label = match verdict.target.x {
-            Some(x) => format!("{}: N = {x}", verdict.label),
+            Some(x) => format!("{}, N = {x}", verdict.label),
             None => verdict.label.clone(),
         };
         svg.text("", (LABELS - 10.0, y + 14.0), Anchor::End, &label);
@@ -134,8 +146,11 @@ pub(crate) fn bars(report: &Report, series: &[&Series]) -> String {
     let mut svg = Svg::new(WIDTH, height);
     let mut y = 4.0;
     for series in series {
-        let most = series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max);
-        let scale = |value: f64| LABELS + value / most * AREA;
+        // A disk that is a hundred times slower would leave nothing to see of the others: its bar is cut.
+        let known = |place: &str| series.cell(place).map_or(0.0, |cell| cell.max);
+        let compared = known(report.baseline()).max(known("lightpath"));
+        let most = series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max).min(compared * 2.5);
+        let scale = |value: f64| LABELS + (value / most).min(1.0) * AREA;
         let middle = y + (series.cells.len() as f64 * (BAR + 2.0)) / 2.0;
         svg.text("", (LABELS - 10.0, middle + 3.0), Anchor::End, &row_label(series));
         for cell in &series.cells {
@@ -235,6 +250,12 @@ impl Axis {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_plot_alone_has_no_variables() {
+        let style = without_variables(SCHEME, STYLE);
+        assert!(!style.contains("var(") && style.contains("#e4570b"), "{style}");
+    }
 
     #[test]
     fn ticks_are_round_and_few() {

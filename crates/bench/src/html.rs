@@ -1,6 +1,6 @@
 //! The report as one page: no script, no other file, light or dark as the reader's system is.
 
-use crate::chart::{self, STYLE};
+use crate::chart::{self, SCHEME, STYLE};
 use crate::figures::{self, Goal, Reached};
 use crate::report::{Better, Report, Series, WorkloadReport};
 use crate::svg::escape;
@@ -35,7 +35,7 @@ pub(crate) fn page(report: &Report) -> String {
         "<!doctype html>\n<html lang=\"en\">\n<head><meta charset=\"utf-8\">\
          <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\
          <meta name=\"color-scheme\" content=\"light dark\"><title>Lightpath bench</title>\
-         <style>{STYLE}{PAGE_STYLE}</style></head>\n<body><main>\n{body}</main></body>\n</html>\n"
+         <style>{SCHEME}{STYLE}{PAGE_STYLE}</style></head>\n<body><main>\n{body}</main></body>\n</html>\n"
     )
 }
 

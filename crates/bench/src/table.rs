@@ -102,7 +102,7 @@ fn align_numbers(table: &mut Table) {
 /// A series' label, with its number of workers.
 pub(crate) fn row_label(series: &Series) -> String {
     match series.x {
-        Some(x) => format!("{}, {x}", series.label),
+        Some(x) => format!("{}, N = {x}", series.label),
         None => series.label.clone(),
     }
 }
