@@ -1,0 +1,104 @@
+# Programs that leave their parent, talk through the mount, or are killed.
+
+#:: daemon needs perl
+cat >d.pl <<'X'
+use POSIX; exit if fork; POSIX::setsid(); exit if fork; chdir $ENV{T}; open STDIN, '<', '/dev/null'; open STDOUT, '>>', 'log'; open STDERR, '>&', \*STDOUT; $| = 1; open my $p, '>', 'pid.tmp'; print $p "$$\n"; close $p; rename 'pid.tmp', 'pid';
+$SIG{TERM} = sub { print "term\n"; unlink 'pid'; exit }; $SIG{HUP} = sub { print "hup\n" }; while (1) { if (-e 'request') { open my $r, '<', 'request'; my $l = <$r>; close $r; open my $o, '>', 'answer.tmp'; print $o "answered $l"; close $o; unlink 'request'; rename 'answer.tmp', 'answer' } select undef, undef, undef, 0.02 }
+X
+wait_for() { for i in $(seq 250); do [ -e "$1" ] && return; sleep 0.02; done; echo "no $1"; }
+gone() { for i in $(seq 250); do [ -e "$1" ] || return; sleep 0.02; done; echo "still $1"; }
+perl d.pl; wait_for pid; echo hello >r; mv r request; wait_for answer; cat answer; kill -HUP $(cat pid); sleep 0.2; kill $(cat pid); gone pid; cat log; rm d.pl
+
+#:: orphan_keeps_file
+(sh -c 'exec 3>held; sleep 0.5; echo late >&3; echo done >flag' &) ; sleep 0.1; rm -f held; ls; for i in $(seq 200); do [ -e flag ] && break; sleep 0.02; done; cat flag; setsid sh -c 'sleep 0.2; echo session >s' & wait; cat s; nohup sh -c 'sleep 0.2; echo hup >h' >/dev/null 2>&1 & wait; cat h
+
+#:: killed_process_leaves_others
+exec 2>/dev/null # the shell tells process numbers
+seq 100000 >a; for i in 1 2 3 4 5 6; do (while :; do cat a >c$i; mv c$i m$i; ls >/dev/null; done) 2>/dev/null & p[$i]=$!; done; for i in 1 2 3 4 5 6; do sleep 0.1; kill -9 ${p[$i]}; done; wait 2>/dev/null; sleep 0.3; seq 10 >b; cat b | wc -l; for i in 1 2 3; do mkdir d$i && rmdir d$i; done; cmp a <(seq 100000) && echo intact; rm -f c* m*; ls
+
+#:: unix_socket needs python3
+cat >s.py <<'X'
+import socket, os, sys, array, threading
+s = socket.socket(socket.AF_UNIX); s.bind('sock'); s.listen(5)
+if os.fork() == 0:
+    c = socket.socket(socket.AF_UNIX); c.connect('sock'); c.sendall(b'ping'); print('child', c.recv(4).decode(), flush=True); m, fds, f, a = socket.recv_fds(c, 10, 2); print('passed', os.read(fds[0], 20), os.lseek(fds[0], 0, 1), flush=True); os.write(fds[1], b'from child'); os._exit(0)
+k, _ = s.accept(); print(k.recv(10)); k.sendall(b'pong'); open('f', 'w').write('file content'); f = os.open('f', os.O_RDONLY); g = os.open('g', os.O_RDWR | os.O_CREAT); socket.send_fds(k, [b'x'], [f, g]); os.wait(); print(os.lseek(f, 0, 1), os.pread(g, 20, 0)); print(os.stat('sock').st_size, oct(os.stat('sock').st_mode))
+for bad in (lambda: socket.socket(socket.AF_UNIX).bind('sock'), lambda: socket.socket(socket.AF_UNIX).connect('nosuch'), lambda: socket.socket(socket.AF_UNIX).connect('f'), lambda: open('sock'), lambda: socket.socket(socket.AF_UNIX).bind('nodir/s')):
+    try: bad(); print('no error')
+    except OSError as e: print(e.errno)
+os.rename('sock', 'moved'); c = socket.socket(socket.AF_UNIX); c.connect('moved'); k, _ = s.accept(); print('moved ok', os.path.basename(s.getsockname())); os.chdir('/'); c = socket.socket(socket.AF_UNIX); c.connect(os.environ['T'] + '/moved'); s.close(); c = socket.socket(socket.AF_UNIX)
+try: c.connect(os.environ['T'] + '/moved')
+except OSError as e: print(e.errno)
+d = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); os.chdir(os.environ['T']); d.bind('dg'); e = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM); e.bind('eg'); e.sendto(b'dgram', 'dg'); print(d.recvfrom(10)); d.sendto(b'back', 'eg'); print(e.recv(10)); os.unlink('dg'); os.unlink('eg')
+X
+python3 s.py; ls -F; rm s.py
+
+#:: fifo_processes
+mkfifo p; (for i in 1 2 3; do echo "w $i"; done >p) & cat <p; wait; (cat p >o) & exec 3>p; echo one >&3; sh -c 'echo two >&3'; exec 3>&-; wait; cat o; mv p q; (echo moved >q) & read x <q; echo $x; wait; ln q l; (echo hard >l) & cat q; wait; exec 4<>q; echo rw >&4; read y <&4; echo $y; rm q l; echo still >&4; read y <&4; echo $y; ls; mkfifo a b; tee a <(seq 5) >/dev/null <<<x & cat a; wait; dd if=b iflag=nonblock status=none; echo $?; dd of=b oflag=nonblock if=/dev/null status=none; echo $?
+
+#:: inherited_descriptors needs perl,python3
+seq 100 >a; exec 3<a 4>b 5<>c; perl -e 'open F, "<&=", 3; print scalar(<F>); open G, ">&=", 4; print G "perl\n"; close G'; python3 -c 'import os; print(os.read(3, 10), os.lseek(3, 0, 1)); os.write(4, b"python\n"); os.close(4)'; sh -c 'head -c 5 <&3; echo sh >&4'; bash -c 'exec 6<&3; read -u 6 x; exec sh -c "read y <&6; echo \$y"'; exec 3<&- 4>&- 5>&-; cat b; python3 -c 'import subprocess, os
+f = os.open("a", os.O_RDONLY); print(subprocess.run(["cat", f"/dev/fd/{f}"], pass_fds=[f], capture_output=True).stdout[:5]); print(subprocess.run(["sh", "-c", f"cat <&{f}"], capture_output=True).returncode); os.set_inheritable(f, True); print(subprocess.run(["sh", "-c", f"head -c 3 <&{f}"], close_fds=False, capture_output=True).stdout); print(os.lseek(f, 0, 1))'
+
+#:: threads_64
+cat >t.c <<'X'
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+static void *work(void *arg)
+{
+    long n = (long)arg, bad = 0;
+    char name[32], text[64], back[64];
+    for (int i = 0; i < 300; i++) {
+        snprintf(name, sizeof name, "f%ld.%d", n, i % 5);
+        int length = snprintf(text, sizeof text, "thread %ld round %d", n, i);
+        int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0644);
+        if (fd < 0 || write(fd, text, length) != length || pread(fd, back, length, 0) != length || memcmp(text, back, length)) bad++;
+        struct stat st;
+        if (fstat(fd, &st) || st.st_size != length || close(fd)) bad++;
+        if (i % 7 == 0 && unlink(name)) bad++;
+    }
+    int log = open("log", O_WRONLY | O_APPEND | O_CREAT, 0644);
+    for (int i = 0; i < 20; i++) if (write(log, "0123456789\n", 11) != 11) bad++;
+    close(log);
+    return (void *)bad;
+}
+int main(void)
+{
+    pthread_t t[64];
+    long bad = 0;
+    for (long i = 0; i < 64; i++) pthread_create(&t[i], 0, work, (void *)i);
+    for (int i = 0; i < 64; i++) { void *r; pthread_join(t[i], &r); bad += (long)r; }
+    printf("bad %ld\n", bad);
+    return bad != 0;
+}
+X
+gcc -O1 -g0 -pthread -o t t.c && ./t; grep -vc '^0123456789$' log; wc -l log; ls | wc -l; rm t
+
+#:: system_and_popen needs gcc
+cat >s.c <<'X'
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <fcntl.h>
+extern char **environ;
+int main(void)
+{
+    system("echo system >a"); FILE *p = popen("cat a; echo popen", "r"); char l[100]; while (fgets(l, 100, p)) fputs(l, stdout); printf("%d\n", pclose(p)); p = popen("cat >b", "w"); fputs("to b\n", p); pclose(p);
+    posix_spawn_file_actions_t fa; posix_spawn_file_actions_init(&fa); posix_spawn_file_actions_addopen(&fa, 1, "c", O_WRONLY | O_CREAT, 0644); posix_spawn_file_actions_adddup2(&fa, 1, 2); posix_spawn_file_actions_addopen(&fa, 0, "b", O_RDONLY, 0); pid_t pid; char *av[] = { "cat", 0 }; printf("%d\n", posix_spawnp(&pid, "cat", &fa, 0, av, environ)); int st; waitpid(pid, &st, 0); printf("%d\n", st);
+    char *ev[] = { "ONLY=this", 0 }; char *ev2[] = { 0 }; char *sh[] = { "sh", "-c", "echo env $ONLY $HOME >>c; cat c", 0 }; posix_spawn(&pid, "/bin/sh", 0, 0, sh, ev); waitpid(pid, &st, 0); printf("%d\n", posix_spawn(&pid, "./nosuch", 0, 0, sh, ev2)); if (!(pid = vfork())) { execle("/bin/cat", "cat", "c", (char *)0, ev2); _exit(1); } waitpid(pid, &st, 0); printf("%d\n", st); FILE *t = tmpfile(); fputs("tmp", t); rewind(t); puts(fgets(l, 100, t)); int fd = open("x", O_RDWR | O_CREAT | O_CLOEXEC, 0600); if (!(pid = fork())) { dup2(fd, 9); execlp("sh", "sh", "-c", "echo nine >&9; echo no 2>/dev/null >&8; echo $?", (char *)0); } waitpid(pid, &st, 0); fflush(stdout); fexecve(open("/bin/cat", O_RDONLY | O_CLOEXEC), (char *[]){ "cat", "x", 0 }, environ); return 1;
+}
+X
+gcc -g0 -w -o s s.c && ./s; rm s
+
+#:: env_is_untouched
+env | grep -v -e ^T= -e ^OUT= -e ^HOME= -e ^M= -e ^_= -e ^PWD -e ^OLDPWD -e ^LIGHTPATH= -e ^TREE -e ^SHLVL | sort; env -i sh -c 'echo x >f; cat f; export -p'; env -i /usr/bin/env; env -i A=1 B=2 /usr/bin/env; LD_PRELOAD= /bin/cat f; perl -e 'print join(" ", grep /^L[DI]/, sort keys %ENV), "\n"; %ENV = (); exec "/usr/bin/env"'; tr '\0' '\n' </proc/self/environ | grep -c ^PATH; sh -c 'unset LD_PRELOAD; cat f'; python3 -c 'import os; os.execve("/bin/cat", ["cat", "f"], {})'
+
+#:: resource_limits
+ulimit -f 10; { head -c 100000 /dev/zero >big; echo $?; } 2>/dev/null; stat -c %s big; (trap '' XFSZ; head -c 100000 /dev/zero >big2); echo $?; stat -c %s big2; ulimit -n 8; sh -c 'exec 3>a 4>b 5>c 6>d 7>e; echo ok; exec 8>f' ; echo $?; ls

@@ -1,0 +1,7 @@
+//! Compilers and build tools at work in the mount: gcc, g++, make, cargo, shared libraries.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lp_tests::suite::main("build")
+}

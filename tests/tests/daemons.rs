@@ -1,0 +1,7 @@
+//! Programs that leave their parent, talk through the mount, inherit descriptors, or are killed.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lp_tests::suite::main("daemons")
+}

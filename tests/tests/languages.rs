@@ -1,0 +1,7 @@
+//! Perl, Python, Node and Java programs that use their libraries' file calls.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lp_tests::suite::main("languages")
+}
