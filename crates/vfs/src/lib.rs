@@ -6,9 +6,12 @@
 //! first; other inodes, the lower index first; an open file's position; hash buckets, the lower index first.
 #![no_std]
 
+pub mod inode;
 pub mod intent;
 pub mod map;
 pub mod page;
 pub mod task;
+pub mod truncate;
+pub mod write;
 
 pub use task::{Outside, Place, Task, Time};

@@ -45,7 +45,7 @@ impl Map {
     }
 
     /// Pages that a map of this height covers.
-    fn span(self) -> u64 {
+    pub fn span(self) -> u64 {
         span(self.height)
     }
 }

@@ -1,0 +1,420 @@
+//! Inodes: making and freeing them, their lock, their attributes and times.
+//!
+//! Attributes change under the inode's lock and `seq`; readers copy and validate, and write nothing. Like
+//! `struct inode` and `inode_operations` of tmpfs, except that nothing counts references to an inode.
+
+use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_ISGID, S_IXGRP};
+use lp_abi::{Errno, Result};
+use lp_region::bias::Hold;
+use lp_region::lock::Undertaker;
+use lp_region::process::caps;
+use lp_region::records::Inode;
+use lp_region::sync::AtomicU32;
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::{InodeId, InodeRef, LaneId, Region};
+
+use crate::task::{Task, Time};
+use crate::{map, page};
+
+/// How long an access time may stay behind under relatime, in seconds.
+const RELATIME: u64 = 24 * 60 * 60;
+/// Reads that a lane answers between two looks at the clock.
+const CLOCK_EVERY: u32 = 1024;
+
+/// What an inode's record says, all of one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device node, as `st_rdev`.
+    pub rdev: u32,
+    /// Number of its root.
+    pub root: u32,
+    /// Bytes of content; of a directory what tmpfs says.
+    pub size: u64,
+    /// 512-byte blocks.
+    pub blocks: u64,
+    /// Access time.
+    pub atime: Time,
+    /// Modification time.
+    pub mtime: Time,
+    /// Change time.
+    pub ctime: Time,
+    /// Birth time.
+    pub btime: Time,
+}
+
+/// Bytes that tmpfs counts for a directory entry (`BOGO_DIRENT_SIZE`).
+const ENTRY_BYTES: u64 = 20;
+/// Index of each time's nanoseconds in [`Inode::nsec`].
+const ATIME: usize = 0;
+const MTIME: usize = 1;
+const CTIME: usize = 2;
+const BTIME: usize = 3;
+
+/// The attributes of an inode.
+#[inline]
+pub fn attributes(inode: &Inode) -> Attributes {
+    inode.seq.snapshot(|| copy_attributes(inode))
+}
+
+/// The attributes of an inode that may have been freed since it was named.
+///
+/// # Errors
+/// `ESTALE` when it was: the caller resolves the path again.
+#[inline]
+pub fn attributes_of(region: Region, of: InodeRef) -> Result<Attributes> {
+    let inode = region.inode(of.id);
+    let seen = attributes(inode);
+    // The slot's generation grows before anything in it changes, and is looked at last.
+    if inode.generation.load(Acquire) == of.generation { Ok(seen) } else { Err(Errno::ESTALE) }
+}
+
+#[inline(always)]
+fn copy_attributes(inode: &Inode) -> Attributes {
+    // Relaxed throughout: ordered and validated by `seq`.
+    let mode = inode.mode.load(Relaxed);
+    let time = |sec: u64, which: usize| Time { sec: sec as i64, nsec: inode.nsec[which].load(Relaxed) };
+    let (size, blocks) = if mode & S_IFMT == S_IFDIR {
+        ((2 + u64::from(inode.entries.load(Relaxed))) * ENTRY_BYTES, 0)
+    } else {
+        (inode.size.load(Relaxed), inode.pages.load(Relaxed) * 8)
+    };
+    Attributes {
+        mode,
+        nlink: inode.nlink.load(Relaxed),
+        uid: inode.uid.load(Relaxed),
+        gid: inode.gid.load(Relaxed),
+        rdev: inode.rdev.load(Relaxed),
+        root: inode.root.load(Relaxed),
+        size,
+        blocks,
+        atime: time(inode.atime.load(Relaxed), ATIME),
+        mtime: time(inode.mtime.load(Relaxed), MTIME),
+        ctime: time(inode.ctime.load(Relaxed), CTIME),
+        btime: time(inode.btime.load(Relaxed), BTIME),
+    }
+}
+
+/// Device number of root number `root`: `st_dev`, in the kernel's 64-bit encoding.
+///
+/// Major 0, as of every file system without a device, and a minor from the upper half, where the kernel, which counts
+/// from 1, does not come.
+#[inline]
+pub fn device(region: Region, root: u32) -> u64 {
+    let identity = region.header().identity.load(Relaxed); // Relaxed: immutable.
+    let minor = 0x8_0000 | (identity as u32 & 0x7ff0) | (root & 0xf);
+    u64::from(minor & 0xff) | u64::from(minor & !0xff) << 12
+}
+
+/// Holds an inode's lock; gives it back when dropped.
+pub struct Locked<'i> {
+    inode: &'i Inode,
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.inode.lock.unlock();
+    }
+}
+
+/// Takes an inode's lock. If its holder died, what it left is repaired first.
+#[inline]
+pub fn lock<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
+    let inode = task.region.inode(id);
+    inode.lock.lock(task.lane_id, &InodeUndertaker { task, id, inode });
+    Locked { inode }
+}
+
+/// Holds an inode's lock for a write, through the bias if this lane has it; gives it back when dropped.
+pub struct Entered<'t, 'r> {
+    task: &'t Task<'r>,
+    inode: &'r Inode,
+    hold: Hold,
+}
+
+impl Drop for Entered<'_, '_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.inode.lock.leave(self.hold, &self.task.lane.holding);
+    }
+}
+
+/// Takes an inode's lock as [`lock`] does, without an atomic instruction if this lane is its only user. A lane enters
+/// one inode at a time.
+#[inline]
+pub fn enter<'t, 'r>(task: &'t Task<'r>, id: InodeId) -> Entered<'t, 'r> {
+    let inode = task.region.inode(id);
+    let undertaker = InodeUndertaker { task, id, inode };
+    let hold = inode.lock.enter(task.lane_id, &task.lane.holding, &undertaker);
+    Entered { task, inode, hold }
+}
+
+/// Takes over an inode's lock from a dead lane.
+struct InodeUndertaker<'t, 'r> {
+    task: &'t Task<'r>,
+    id: InodeId,
+    inode: &'r Inode,
+}
+
+impl Undertaker for InodeUndertaker<'_, '_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.task.is_dead(lane)
+    }
+
+    fn repair(&self, lane: LaneId) {
+        self.task.repair(lane);
+        let marks = &self.task.region.lane(lane).pages;
+        if marks.inode.load(Relaxed) == self.id.0 {
+            page::repair(self.task, lane);
+        }
+        mend(self.task, self.id, self.inode);
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        self.task.mark(lane)
+    }
+}
+
+/// Ends the sections that a dead lane left open. The caller holds the inode's lock and has replayed the lane's intent.
+///
+/// What lies behind the end of the content goes: a write that was growing it, or a truncation that was not finished.
+#[cold]
+pub fn mend(task: &Task, id: InodeId, inode: &Inode) {
+    if inode.data_seq.read() & 1 != 0 {
+        if inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
+            crate::truncate::cut(task, id, inode, inode.size.load(Relaxed));
+            inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: under the lock.
+        }
+        inode.data_seq.end();
+    }
+    if inode.seq.read() & 1 != 0 {
+        inode.seq.end();
+    }
+}
+
+/// Makes an inode in the directory `parent`: `mode` is its type and the permissions asked for; the umask, the
+/// directory's set-group-ID bit and its default ACL are applied here. It has one link, a directory two, and no name yet: it stays named
+/// in the lane until the caller has linked it in and settles it (`Region::settle::<Inode>`), or [`discard`]s it.
+///
+/// # Errors
+/// `ENOSPC` when there are no inodes left.
+pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<InodeRef> {
+    let process = task.process;
+    // Relaxed throughout: one word each; what they are at this moment.
+    let kind = mode & S_IFMT;
+    let mut mode = mode;
+    if kind != S_IFLNK && parent.default_acl.load(Relaxed) == 0 {
+        mode &= !(process.umask.load(Relaxed) & 0o777);
+    }
+    let mut gid = process.fsgid.load(Relaxed);
+    if parent.mode.load(Relaxed) & S_ISGID != 0 {
+        gid = parent.gid.load(Relaxed);
+        if kind == S_IFDIR {
+            mode |= S_ISGID;
+        } else if mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && !may_keep_setgid(task, gid) {
+            mode &= !S_ISGID;
+        }
+    }
+    let root = parent.root.load(Relaxed);
+    let made = make(task, root, mode, rdev, (process.fsuid.load(Relaxed), gid))?;
+    Ok(made)
+}
+
+/// Makes the directory that is root number `root`. It stays named in the lane as after [`create`].
+///
+/// # Errors
+/// As [`create`].
+pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Result<InodeRef> {
+    make(task, root, S_IFDIR | mode & 0o7777, 0, owner)
+}
+
+fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Result<InodeRef> {
+    let region = task.region;
+    let id = region.take::<Inode>(task.lane)?;
+    if u64::from(id.0) > region.header().inode_limit.load(Relaxed) {
+        region.settle::<Inode>(task.lane);
+        region.give::<Inode>(task.lane, id);
+        return Err(Errno::ENOSPC);
+    }
+    let inode = region.inode(id);
+    fill(inode, mode, rdev, root, owner);
+    let now = task.now();
+    for (sec, which) in
+        [(&inode.atime, ATIME), (&inode.mtime, MTIME), (&inode.ctime, CTIME), (&inode.btime, BTIME)]
+    {
+        sec.store(now.sec as u64, Relaxed);
+        inode.nsec[which].store(now.nsec, Relaxed);
+    }
+    if mode & S_IFMT == S_IFREG {
+        inode.lock.set_key(id.0);
+    }
+    Ok(InodeRef { id, generation: inode.generation.load(Relaxed) })
+}
+
+/// Relaxed stores throughout: nobody can reach the inode before it is linked in, which publishes it.
+fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
+    inode.mode.store(mode, Relaxed);
+    inode.nlink.store(if mode & S_IFMT == S_IFDIR { 2 } else { 1 }, Relaxed);
+    inode.uid.store(owner.0, Relaxed);
+    inode.gid.store(owner.1, Relaxed);
+    inode.rdev.store(rdev, Relaxed);
+    inode.root.store(root, Relaxed);
+    for word in [&inode.acl, &inode.default_acl, &inode.xattr, &inode.flags, &inode.link, &inode.mark] {
+        word.store(0, Relaxed);
+    }
+    for word in [&inode.entries, &inode.parent, &inode.self_dirent, &inode.locks] {
+        word.store(0, Relaxed);
+    }
+    for word in [&inode.size, &inode.pages, &inode.atime_due, &inode.version, &inode.map, &inode.tail] {
+        word.store(0, Relaxed);
+    }
+}
+
+/// Gives back an inode that [`create`] made and nobody has linked in.
+pub fn discard(task: &Task, id: InodeId) {
+    free(task, id);
+    task.region.settle::<Inode>(task.lane);
+}
+
+/// Frees an inode and all it has. Nobody can reach it any more but readers that look at its generation.
+pub fn free(task: &Task, id: InodeId) {
+    let inode = task.region.inode(id);
+    clear(task, id);
+    // PAIRS: the acquire load in `attributes_of` and of walks: who sees anything later sees the new generation.
+    inode.generation.store(inode.generation.load(Relaxed).wrapping_add(1), Release);
+    task.region.give::<Inode>(task.lane, id);
+}
+
+/// Gives back what an inode holds: content and attributes. May be done again after a death in between.
+pub fn clear(task: &Task, id: InodeId) {
+    let inode = task.region.inode(id);
+    inode.data_seq.begin();
+    map::clear(task, id, inode, 0, map::MAX_PAGES * 2);
+    for word in [&inode.xattr, &inode.acl, &inode.default_acl] {
+        let first = lp_region::PageId(word.load(Relaxed)); // Relaxed: nobody else has the inode.
+        if first.is_some() {
+            page::unlinking(task, page::Home { inode: id, index: 0 }, page::Run::one(first));
+            word.store(0, Release);
+            page::give(task, page::Run::one(first));
+        }
+    }
+    inode.data_seq.end();
+}
+
+/// Whether the process may give a file of group `gid` the set-group-ID bit.
+pub fn may_keep_setgid(task: &Task, gid: u32) -> bool {
+    in_group(task, gid) || has_cap(task, caps::FSETID)
+}
+
+/// Whether the process is in group `gid`.
+pub fn in_group(task: &Task, gid: u32) -> bool {
+    let process = task.process;
+    // Relaxed: credentials change only in their own process.
+    let count = (process.group_count.load(Relaxed) as usize).min(process.groups.len());
+    process.fsgid.load(Relaxed) == gid
+        || process.groups[..count].iter().any(|group| group.load(Relaxed) == gid)
+}
+
+/// Whether the process has a capability of [`caps`].
+pub fn has_cap(task: &Task, cap: u32) -> bool {
+    task.process.caps.load(Relaxed) & cap != 0 // Relaxed: changes only in its own process.
+}
+
+/// Whether the process owns the inode or may act as if it did (`inode_owner_or_capable`).
+pub fn is_owner(task: &Task, inode: &Inode) -> bool {
+    inode.uid.load(Relaxed) == task.process.fsuid.load(Relaxed) || has_cap(task, caps::FOWNER)
+}
+
+/// Which times to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Touch {
+    /// `ctime`: attributes changed.
+    Change,
+    /// `mtime` and `ctime`: content or entries changed.
+    Modify,
+}
+
+/// Sets times to now. The caller holds the inode's lock and is not inside a `seq` section.
+pub fn touch(task: &Task, inode: &Inode, what: Touch) {
+    let now = task.now();
+    inode.seq.begin();
+    touch_in_section(inode, what, now);
+    inode.seq.end();
+}
+
+/// Sets times to `now`. The caller is inside a `seq` section of the inode.
+#[inline]
+pub fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
+    // Relaxed throughout: inside the section.
+    if what == Touch::Modify {
+        inode.mtime.store(now.sec as u64, Relaxed);
+        inode.nsec[MTIME].store(now.nsec, Relaxed);
+    }
+    inode.ctime.store(now.sec as u64, Relaxed);
+    inode.nsec[CTIME].store(now.nsec, Relaxed);
+    inode.atime_due.store(0, Relaxed);
+}
+
+/// Sets the access and modification times that are given, and `ctime` to `now`. The caller holds the inode's lock.
+pub fn set_times(inode: &Inode, atime: Option<Time>, mtime: Option<Time>, now: Time) {
+    inode.seq.begin();
+    // Relaxed throughout: inside the section.
+    if let Some(time) = atime {
+        inode.atime.store(time.sec as u64, Relaxed);
+        inode.nsec[ATIME].store(time.nsec, Relaxed);
+    }
+    if let Some(time) = mtime {
+        inode.mtime.store(time.sec as u64, Relaxed);
+        inode.nsec[MTIME].store(time.nsec, Relaxed);
+    }
+    touch_in_section(inode, Touch::Change, now);
+    inode.seq.end();
+}
+
+/// Notes a read: sets the access time when relatime asks for it. Costs two loads and a store to the lane otherwise.
+#[inline]
+pub fn accessed(task: &Task, id: InodeId, inode: &Inode) {
+    let marks = &task.lane.pages;
+    // Relaxed throughout: the lane's own words, and a hint of the inode's.
+    let reads = marks.reads.load(Relaxed).wrapping_add(1);
+    marks.reads.store(reads, Relaxed);
+    if inode.atime_due.load(Relaxed) <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
+        accessed_slow(task, id, inode);
+    }
+}
+
+#[cold]
+fn accessed_slow(task: &Task, id: InodeId, inode: &Inode) {
+    let now = task.now();
+    task.lane.pages.second.store(now.sec as u64, Relaxed);
+    let due = inode.atime_due.load(Relaxed); // Relaxed: looked at again below.
+    let root = inode.root.load(Relaxed) & 15;
+    let read_only = task.region.header().read_only.load(Relaxed) & 1 << root != 0;
+    // A lock that is held may be held by a stopped process: a read does not wait for it, the next one looks again.
+    if due > now.sec as u64 || read_only || inode.lock.holder().is_some() {
+        return;
+    }
+    let _held = lock(task, id);
+    let seen = copy_attributes(inode);
+    let late = (now.sec - seen.atime.sec) as u64 >= RELATIME && now.sec > seen.atime.sec;
+    let mut atime = seen.atime;
+    if seen.atime <= seen.mtime || seen.atime <= seen.ctime || late {
+        inode.seq.begin();
+        inode.atime.store(now.sec as u64, Relaxed);
+        inode.nsec[ATIME].store(now.nsec, Relaxed);
+        inode.seq.end();
+        atime = now;
+    }
+    // In the tick of the last change the next read has to look again, as relatime compares with "not later than".
+    if atime > seen.mtime && atime > seen.ctime {
+        inode.atime_due.store(atime.sec.max(0) as u64 + RELATIME, Relaxed);
+    }
+}
