@@ -5,6 +5,7 @@ mod cli;
 mod doctor;
 mod failure;
 mod lookup;
+mod manual;
 mod mountpoint;
 mod preload;
 mod program;
@@ -51,10 +52,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
             print(&script)
         }
         Verb::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command())
-                .render(&mut page)
-                .map_err(|e| Failure::new(1, e.to_string()))?;
+            let page = manual::page().map_err(|e| Failure::new(1, e.to_string()))?;
             print(&page)
         }
     }
