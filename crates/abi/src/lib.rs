@@ -5,6 +5,8 @@
 #![no_std]
 
 mod errno;
+pub mod gated;
+pub mod image;
 pub mod sys;
 
 pub use errno::{Errno, Result};

@@ -1,0 +1,192 @@
+//! Site images: how `lp-sites` tells the gate where to patch an object.
+//!
+//! One file, the *bundle*, holds them all: a header page, a table of [`Entry`]s found by the object's key, and pages to
+//! map. For an object with sites there are *patched pages*, copies of pages of its text in which the instructions
+//! before each needed `syscall` are a jump, and *thunk pages*, the targets of those jumps, which belong at a fixed
+//! distance from the object. Attaching is mapping these pages over and beside the object.
+//!
+//! A thunk does, in this order: the displaced instructions; `lea rsp, [rsp - 128]`; a call through the slot of the
+//! [`GatePage`]; `lea rsp, [rsp + 128]`; `jo` to the site's own `syscall` (the gate returns with the overflow flag set
+//! for "not ours"); `jmp` to the instruction behind it.
+//!
+//! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle; readers take no
+//! lock. Entries and pages are never changed or removed afterwards.
+
+/// Where every process maps its [`GatePage`]: below 2 GiB so that a thunk reaches it by an absolute operand, and above
+/// what a program linked at the usual 0x400000 and its heap are likely to use.
+pub const GATE_PAGE: usize = 0x7ffd_0000;
+
+/// The page at [`GATE_PAGE`], private to the process, read-only once armed.
+#[repr(C)]
+pub struct GatePage {
+    /// The gate's entry, for objects that hold nothing in vector registers at their sites (C libraries).
+    pub entry: usize,
+    /// The entry that saves xmm0-15, for all others.
+    pub entry_vector: usize,
+    /// Base of the dispatch table in use.
+    pub table: usize,
+}
+
+/// First bytes of a bundle.
+pub const MAGIC: [u8; 8] = *b"LPsites\n";
+/// Version of the format and of what thunks do.
+pub const VERSION: u32 = 1;
+/// Entries in the table; a power of two.
+pub const ENTRIES: usize = 4096;
+/// Entries looked at for one key before it is taken to be absent.
+pub const PROBES: usize = 32;
+/// Ranges of patched pages per object.
+pub const RANGES: usize = 16;
+/// Where the table starts in the bundle, in bytes.
+pub const ENTRIES_AT: usize = 4096;
+/// Where pages start in the bundle, in bytes.
+pub const PAGES_AT: usize = ENTRIES_AT + ENTRIES * size_of::<Entry>();
+
+/// The bundle's first page.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: [u8; 8],
+    /// [`VERSION`].
+    pub version: u32,
+    /// [`crate::gated::GATED_SET`].
+    pub gated_set: u32,
+}
+
+/// States of [`Entry::state`].
+pub mod state {
+    /// The entry is free.
+    pub const EMPTY: u32 = 0;
+    /// The object has no site that matters.
+    pub const NO_SITES: u32 = 1;
+    /// The object is to be patched as the entry says.
+    pub const IMAGE: u32 = 2;
+    /// The object has a needed site that cannot be patched.
+    pub const REFUSED: u32 = 3;
+}
+
+/// What is known of one object. 512 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// Which object; see [`key_of_build_id`] and [`key_of_bytes`].
+    pub key: [u64; 2],
+    /// [`state`]. Written last.
+    pub state: u32,
+    /// Ranges in use.
+    pub range_count: u32,
+    /// Address of the executable segment, relative to the object's base: checked against its program headers.
+    pub text_at: u64,
+    /// Bytes of the executable segment in the file: checked as well.
+    pub text_bytes: u64,
+    /// Address of the thunk pages relative to the object's base.
+    pub thunk_delta: i64,
+    /// Their offset in the bundle.
+    pub thunk_at: u64,
+    /// Their length in bytes, whole pages.
+    pub thunk_bytes: u64,
+    /// Sites patched.
+    pub sites: u32,
+    /// Fixups: places of a 32-bit distance between text and thunks, to be corrected when the thunks cannot go where
+    /// `thunk_delta` says.
+    pub fixups: u32,
+    /// Offset of the [`Fixup`]s in the bundle.
+    pub fixups_at: u64,
+    /// Patched pages.
+    pub ranges: [Range; RANGES],
+    /// Zero.
+    pub spare: [u64; 6],
+}
+
+/// Pages of text to replace.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Range {
+    /// Address relative to the object's base.
+    pub at: u64,
+    /// Offset of the patched copy in the bundle.
+    pub from: u64,
+    /// Length in bytes, whole pages.
+    pub bytes: u64,
+}
+
+/// A 32-bit little-endian distance that depends on where the thunks are.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fixup {
+    /// In a thunk: offset in the thunk pages, and the top bit set. In the text: address relative to the object's base.
+    pub at: u32,
+}
+
+impl Fixup {
+    /// Set in [`Fixup::at`] of a distance in a thunk, which shrinks by as much as the thunks move up; one in the text
+    /// grows by it.
+    pub const IN_THUNK: u32 = 1 << 31;
+}
+
+impl Entry {
+    /// A free entry.
+    pub const EMPTY: Entry = Entry {
+        key: [0; 2],
+        state: state::EMPTY,
+        range_count: 0,
+        text_at: 0,
+        text_bytes: 0,
+        thunk_delta: 0,
+        thunk_at: 0,
+        thunk_bytes: 0,
+        sites: 0,
+        fixups: 0,
+        fixups_at: 0,
+        ranges: [Range { at: 0, from: 0, bytes: 0 }; RANGES],
+        spare: [0; 6],
+    };
+}
+
+/// The key of an object with a build-id.
+pub fn key_of_build_id(id: &[u8]) -> [u64; 2] {
+    hash(id, 1)
+}
+
+/// The key of an object without one: of its first page as mapped, and of what stat(2) tells the file apart by.
+pub fn key_of_bytes(first_page: &[u8], stat: [u64; 4]) -> [u64; 2] {
+    let [a, b] = hash(first_page, 2);
+    stat.iter().fold([a, b], |[a, b], word| {
+        let a = (a ^ word).wrapping_mul(PRIME_A);
+        [a ^ (a >> 29), (b ^ word.rotate_left(32)).wrapping_mul(PRIME_B) ^ (a >> 32)]
+    })
+}
+
+/// Where the search for `key` starts.
+pub fn first_probe(key: [u64; 2]) -> usize {
+    key[0] as usize % ENTRIES
+}
+
+const PRIME_A: u64 = 0x9e37_79b9_7f4a_7c15;
+const PRIME_B: u64 = 0xc2b2_ae3d_27d4_eb4f;
+
+/// Two 64-bit hashes at once; it tells objects apart and is no defence against a forger, who could as well forge the
+/// build-id.
+fn hash(bytes: &[u8], seed: u64) -> [u64; 2] {
+    let mut a = seed.wrapping_mul(PRIME_B) ^ bytes.len() as u64;
+    let mut b = seed.wrapping_mul(PRIME_A);
+    for chunk in bytes.chunks(8) {
+        let mut word = 0;
+        for (at, byte) in chunk.iter().enumerate() {
+            word |= u64::from(*byte) << (8 * at);
+        }
+        a = (a ^ word).wrapping_mul(PRIME_A);
+        a ^= a >> 29;
+        b = (b ^ word.rotate_left(32)).wrapping_mul(PRIME_B);
+        b ^= b >> 32;
+    }
+    // Zero marks no key anywhere.
+    [a | 1, b]
+}
+
+const _: () = {
+    assert!(size_of::<Entry>() == 512);
+    assert!(PAGES_AT.is_multiple_of(4096));
+    assert!(size_of::<GatePage>() <= 4096);
+};

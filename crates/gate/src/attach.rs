@@ -1,0 +1,334 @@
+//! Attaching: what happens before the program's first own instruction.
+//!
+//! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z initfirst`).
+
+use lp_abi::image::{Entry, state};
+use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_readlink, __NR_wait4};
+
+use crate::objects::{Auxiliary, LinkMap, Object};
+use crate::patch::Bundle;
+use crate::{exec_env, hooks, patch, report, settings, signal, table, thread};
+
+/// Objects that may be unknown at once; more are refused.
+const UNKNOWN: usize = 64;
+/// Texts up to this size are searched here for `syscall` instructions, rather than disassembled by the builder.
+const SMALL_TEXT: usize = 64 << 10;
+/// The environment variables that tell a gate without a region where the bundle and the builder are.
+const BUNDLE: &[u8] = b"LIGHTPATH_SITES=";
+const BUILDER: &[u8] = b"LIGHTPATH_BUILDER=";
+
+/// The library's initialiser. Under glibc the arguments are those of main; musl passes none, and the stack is searched.
+///
+/// # Safety
+/// Called by the dynamic linker, once.
+pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *mut *mut u8) {
+    // glibc's arguments fit together; what is left in the registers by musl does not.
+    let given = argc < 1 << 20 && envp as usize == (argv as usize).wrapping_add(8 * (argc + 1));
+    let envp = if given {
+        envp
+    } else {
+        // SAFETY: the process has one thread, with the stack that the kernel made.
+        match unsafe { search_stack() } {
+            Some(envp) => envp,
+            None => report::refuse(&[b"the environment was not found on the stack"]),
+        }
+    };
+    // SAFETY: `envp` is the environment as the kernel made it.
+    unsafe { start(envp) };
+}
+
+unsafe fn start(envp: *mut *mut u8) {
+    // SAFETY: the vector ends with a null pointer, and the auxiliary vector follows it.
+    let auxiliary = unsafe {
+        let mut end = envp;
+        while !(*end).is_null() {
+            end = end.add(1);
+        }
+        Auxiliary::read(end.add(1).cast())
+    };
+    // SAFETY: one thread, nothing else uses the settings or the environment.
+    let gate = unsafe {
+        let settings = settings::fill();
+        find_settings(envp, settings);
+        let found = exec_env::scrub(envp);
+        settings.preload.set(found.preload.unwrap_or_default());
+        settings.gate.set(found.gate.unwrap_or(b"-"));
+        found.gate.unwrap_or(b"-")
+    };
+    let thread = thread::start_first();
+    signal::attach();
+    let calls = if gate == b"-" {
+        &table::PROCESS
+    } else {
+        // SAFETY: the first thread's record, just made.
+        attach_region(unsafe { &mut *thread }, gate);
+        &crate::calls::CALLS
+    };
+    if patch::map_gate_page(calls).is_err() {
+        report::refuse(&[b"the program occupies the address that the gate needs"]);
+    }
+    // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
+    unsafe { cover(auxiliary.objects(), &auxiliary) };
+}
+
+fn find_settings(envp: *mut *mut u8, settings: &mut settings::Settings) {
+    let mut at = envp;
+    // SAFETY: a vector of strings that ends with a null pointer.
+    unsafe {
+        while !(*at).is_null() {
+            if (*at).cast::<[u8; 10]>().read() == *b"LIGHTPATH_" {
+                let text = report::c_bytes(*at);
+                if let Some(path) = text.strip_prefix(BUNDLE) {
+                    settings.bundle.set(path);
+                } else if let Some(path) = text.strip_prefix(BUILDER) {
+                    settings.builder.set(path);
+                }
+            }
+            at = at.add(1);
+        }
+    }
+}
+
+fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8]) {
+    let mut parts = gate.split(|byte| *byte == b':');
+    let (fd, slot) = (parts.next().and_then(number), parts.next().and_then(number));
+    let (Some(fd), Some(slot)) = (fd, slot) else {
+        report::refuse(&[b"LIGHTPATH_GATE is malformed: ", gate]);
+    };
+    let flags = parts.next().unwrap_or_default();
+    let outcome = match hooks::attach(thread, fd as i32, slot, flags) {
+        Ok(outcome) => outcome,
+        Err(line) => report::refuse(&[line]),
+    };
+    // SAFETY: one thread; no reference to the settings is alive.
+    let settings = unsafe { settings::fill() };
+    settings.bundle.set(outcome.bundle);
+    settings.builder.set(outcome.builder);
+}
+
+fn number(text: &[u8]) -> Option<u32> {
+    let digit = |byte: &u8| byte.checked_sub(b'0').filter(|digit| *digit < 10);
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0u32, |number, byte| number.checked_mul(10)?.checked_add(u32::from(digit(byte)?)))
+}
+
+/// Objects that the bundle did not know.
+struct Unknown<'a> {
+    objects: [Option<Object<'a>>; UNKNOWN],
+    count: usize,
+}
+
+/// Patches all loaded objects.
+///
+/// # Safety
+/// `map` is the dynamic linker's list, or null.
+unsafe fn cover(mut map: *const LinkMap, auxiliary: &Auxiliary) {
+    if map.is_null() {
+        report::refuse(&[b"the dynamic linker's list of objects was not found"]);
+    }
+    let own = &raw const crate::entry::lp_entry as usize;
+    // SAFETY: the settings' strings are NUL-terminated.
+    let bundle = unsafe { Bundle::open(settings::get().bundle.pointer()) };
+    let mut unknown = Unknown { objects: [None; UNKNOWN], count: 0 };
+    while !map.is_null() {
+        // SAFETY: an entry of the list.
+        let object = unsafe { Object::of(&*map, auxiliary) };
+        // SAFETY: as above.
+        map = unsafe { (*map).next };
+        let Some(object) = object.filter(|object| !object.contains(own)) else { continue };
+        // SAFETY: the object is mapped, and its initialisers have not run.
+        match unsafe { cover_one(bundle.as_ref(), &object) } {
+            Outcome::Covered => {}
+            Outcome::Unknown => match unknown.objects.get_mut(unknown.count) {
+                Some(slot) => {
+                    *slot = Some(object);
+                    unknown.count += 1;
+                }
+                None => report::refuse(&[b"too many objects without a site image"]),
+            },
+        }
+    }
+    if unknown.count != 0 {
+        let objects = &unknown.objects[..unknown.count];
+        build(objects.iter().flatten().map(|object| object.name));
+        // SAFETY: as above.
+        let Some(bundle) = (unsafe { Bundle::open(settings::get().bundle.pointer()) }) else {
+            report::refuse(&[b"no site images at ", settings::get().bundle.get()]);
+        };
+        for object in objects.iter().flatten() {
+            // SAFETY: as above.
+            if matches!(unsafe { cover_one(Some(&bundle), object) }, Outcome::Unknown) {
+                report::refuse(&[b"no site image for ", name_of(object.name)]);
+            }
+        }
+    }
+}
+
+/// What became of an object.
+pub(crate) enum Outcome {
+    /// It is patched, or has nothing to patch.
+    Covered,
+    /// The bundle does not know it.
+    Unknown,
+}
+
+/// Looks `object` up and patches it. An object that cannot be covered ends the process.
+///
+/// # Safety
+/// The object is mapped, and nobody executes or changes its text meanwhile.
+unsafe fn cover_one(bundle: Option<&Bundle>, object: &Object<'_>) -> Outcome {
+    // SAFETY: the caller's promise.
+    unsafe { cover_mapped(bundle, object, Some(object.key())) }
+}
+
+/// [`cover_one`] for an object of which perhaps the executable segment alone is mapped; `key` is its build-id's, or it is
+/// that of its file.
+///
+/// # Safety
+/// As [`cover_one`].
+pub(crate) unsafe fn cover_mapped(
+    bundle: Option<&Bundle>,
+    object: &Object<'_>,
+    key: Option<[u64; 2]>,
+) -> Outcome {
+    let Some(text) = object.text() else { return Outcome::Covered };
+    // SAFETY: the caller's promise.
+    let key = key.unwrap_or_else(|| unsafe { object.key() });
+    let entry = bundle.and_then(|bundle| Some((bundle, bundle.find(key)?)));
+    let Some((bundle, entry)) = entry else {
+        // SAFETY: as above.
+        let small = text.file_bytes as usize <= SMALL_TEXT && !has_syscall(unsafe { object.text_bytes() });
+        return if small { Outcome::Covered } else { Outcome::Unknown };
+    };
+    match entry.state {
+        state::NO_SITES => Outcome::Covered,
+        state::IMAGE if fits(&entry, object) => {
+            // SAFETY: the caller's promise, and the entry is the object's.
+            if unsafe { patch::apply(bundle, object.base, &entry) }.is_err() {
+                report::refuse(&[name_of(object.name), b": its site image cannot be mapped"]);
+            }
+            Outcome::Covered
+        }
+        state::IMAGE => report::refuse(&[name_of(object.name), b": its site image does not fit it"]),
+        _ => report::refuse(&[name_of(object.name), b": has a system call that cannot be intercepted"]),
+    }
+}
+
+fn fits(entry: &Entry, object: &Object<'_>) -> bool {
+    object.text().is_some_and(|text| entry.text_at == text.address && entry.text_bytes == text.file_bytes)
+}
+
+fn name_of(name: &[u8]) -> &[u8] {
+    if name.is_empty() { b"the program" } else { name }
+}
+
+/// Whether the bytes of a `syscall` instruction occur, at any place.
+fn has_syscall(text: &[u8]) -> bool {
+    text.windows(2).any(|pair| *pair == [0x0f, 0x05])
+}
+
+/// Runs the builder for the objects with these names (empty: the program itself) and waits for it.
+pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
+    const PATHS: usize = 8 << 10;
+    let settings = settings::get();
+    if settings.builder.get().is_empty() {
+        return;
+    }
+    let mut paths = [0u8; PATHS];
+    let mut used = 0;
+    let mut argv = [core::ptr::null::<u8>(); UNKNOWN + 6];
+    let fixed = [
+        settings.builder.pointer(),
+        c"sites".as_ptr().cast(),
+        c"--bundle".as_ptr().cast(),
+        settings.bundle.pointer(),
+        c"--build".as_ptr().cast(),
+    ];
+    argv[..fixed.len()].copy_from_slice(&fixed);
+    let mut count = fixed.len();
+    for name in names {
+        let room = &mut paths[used..];
+        let length = if name.is_empty() { own_path(room) } else { store(room, name) };
+        let Some(length) = length.filter(|_| count < argv.len() - 1) else {
+            report::refuse(&[b"path too long: ", name_of(name)]);
+        };
+        argv[count] = paths[used..].as_ptr();
+        count += 1;
+        used += length + 1;
+    }
+    // Without an exit signal, so that the program never hears of it.
+    // SAFETY: a plain fork: the child has a copy of everything.
+    let child = unsafe { lp_abi::syscall!(__NR_clone, 0, 0, 0, 0, 0) };
+    if child == Ok(0) {
+        let environment = [core::ptr::null::<u8>(); 1];
+        // SAFETY: the arguments are strings and a vector of them that ends with null.
+        unsafe {
+            let _ = lp_abi::syscall!(
+                __NR_execve,
+                settings.builder.pointer(),
+                argv.as_ptr(),
+                environment.as_ptr()
+            );
+            let _ = lp_abi::syscall!(__NR_exit_group, 127);
+        }
+    }
+    if let Ok(child) = child {
+        const WALL: u32 = lp_abi::linux::__WALL;
+        // SAFETY: waits for our own child; the kernel writes nothing.
+        while unsafe { lp_abi::syscall!(__NR_wait4, child, 0, WALL, 0) } == Err(lp_abi::Errno::EINTR) {}
+    }
+}
+
+fn store(room: &mut [u8], text: &[u8]) -> Option<usize> {
+    let room = room.get_mut(..text.len() + 1)?;
+    room[..text.len()].copy_from_slice(text);
+    room[text.len()] = 0;
+    Some(text.len())
+}
+
+fn own_path(room: &mut [u8]) -> Option<usize> {
+    let link = c"/proc/self/exe".as_ptr();
+    // SAFETY: the kernel reads the name and writes within `room`.
+    let length = unsafe { lp_abi::syscall!(__NR_readlink, link, room.as_mut_ptr(), room.len()) }.ok()?;
+    *room.get_mut(length)? = 0;
+    Some(length)
+}
+
+/// Finds the environment on the stack, for a dynamic linker that does not pass it: the auxiliary vector lies below the random
+/// bytes that one of its entries points to, the environment below the vector.
+///
+/// # Safety
+/// The process has one thread, on the stack that the kernel made.
+unsafe fn search_stack() -> Option<*mut *mut u8> {
+    const PR_GET_AUXV: usize = 0x4155_5856;
+    const AT_RANDOM: usize = 25;
+    let mut vector = [[0usize; 2]; 64];
+    // SAFETY: the kernel writes within `vector`.
+    unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_AUXV, vector.as_mut_ptr(), size_of_val(&vector), 0, 0) }
+        .ok()?;
+    let random = vector.iter().find(|[kind, _]| *kind == AT_RANDOM)?[1];
+    let mut at = (random & !7) as *mut usize;
+    // SAFETY: going down from the random bytes, everything is stack, down to this function's frame.
+    unsafe {
+        while !(*at == random && *at.sub(1) == AT_RANDOM) {
+            at = at.sub(1);
+        }
+        at = at.sub(1);
+        // Down to the vector's start: below it is the environment's null pointer.
+        while *at.sub(1) != 0 || *at.sub(2) <= 64 && *at.sub(2) != 0 && vector.contains(&[*at.sub(2), 0]) {
+            if vector.contains(&[*at.sub(2), *at.sub(1)]) {
+                at = at.sub(2);
+                continue;
+            }
+            return None;
+        }
+        let mut first = at.sub(1);
+        while *first.sub(1) != 0 {
+            first = first.sub(1);
+        }
+        // With an empty environment the word below its null pointer is that of the arguments.
+        Some(first.cast())
+    }
+}

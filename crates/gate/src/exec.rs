@@ -1,0 +1,110 @@
+//! execve(2), execveat(2): of the host's files.
+//!
+//! For files in a mount the high half finds what to execute (a memfd with the program, or the interpreter of a script)
+//! and ends in [`run`].
+
+use lp_abi::Errno;
+use lp_abi::linux::__NR_execveat;
+use lp_abi::sys::syscall6;
+use lp_region::ucopy;
+
+use crate::exec_check;
+use crate::thread::Thread;
+use crate::{exec_env, hooks, signal, tls};
+
+const AT_FDCWD: isize = -100;
+
+/// execve(2) of a host file.
+pub(crate) unsafe extern "sysv64" fn execve(
+    path: usize,
+    argv: usize,
+    envp: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    // SAFETY: current is set in the gate; the program's pointers are handled as such.
+    unsafe { host(&mut *tls::current(), AT_FDCWD, path as *const u8, argv, envp, 0) }
+}
+
+/// execveat(2) of a host file.
+pub(crate) unsafe extern "sysv64" fn execveat(
+    directory: usize,
+    path: usize,
+    argv: usize,
+    envp: usize,
+    flags: usize,
+    _: usize,
+) -> isize {
+    // SAFETY: as above.
+    unsafe {
+        host(
+            &mut *tls::current(),
+            directory as i32 as isize,
+            path as *const u8,
+            argv,
+            envp,
+            flags as u32 as usize,
+        )
+    }
+}
+
+/// Executes a file of the host for `thread`: checked, with our environment. Returns only with an error.
+///
+/// # Safety
+/// `path`, `argv` and `envp` are the program's, or good.
+pub unsafe fn host(
+    thread: &mut Thread,
+    directory: isize,
+    path: *const u8,
+    argv: usize,
+    envp: usize,
+    flags: usize,
+) -> isize {
+    // SAFETY: the caller's promise.
+    if let Err(refusal) = unsafe { exec_check::host_file(directory, path, flags) } {
+        let mut room = [0u8; 512];
+        // SAFETY: the copy routine answers bad pointers.
+        let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
+        let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
+        return refusal.report(name).to_ret();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { run(thread, directory, path, argv, envp, flags) }
+}
+
+/// The exec itself: environment, signals, and the kernel's call. Returns only with an error.
+///
+/// # Safety
+/// As [`host`].
+pub unsafe fn run(
+    thread: &mut Thread,
+    directory: isize,
+    path: *const u8,
+    argv: usize,
+    envp: usize,
+    flags: usize,
+) -> isize {
+    let environment = match exec_env::build(thread, envp as *const usize) {
+        Ok(environment) => environment,
+        Err(errno) => return errno.to_ret(),
+    };
+    if let Err(errno) = hooks::before_exec(thread) {
+        return errno.to_ret();
+    }
+    signal::before_exec();
+    // SAFETY: the program's own exec; the environment is ours and good.
+    let result = unsafe {
+        syscall6(__NR_execveat, directory as usize, path as usize, argv, environment as usize, flags, 0)
+    };
+    signal::exec_failed();
+    hooks::exec_failed(thread, Errno::new(-result as i32));
+    result
+}
+
+/// Whether the program's string is empty; a bad pointer is not.
+pub(crate) fn is_empty(path: *const u8) -> bool {
+    // SAFETY: the copy routine answers bad pointers.
+    let first = unsafe { ucopy::get(path) };
+    first == Ok(0)
+}

@@ -1,0 +1,265 @@
+//! The environment of an image to come: what attach took out is put back.
+//!
+//! The program's own LD_PRELOAD, if it sets one, stays where it is and follows ours in the value; else both variables
+//! come last, where attach finds and drops them again.
+
+use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use lp_abi::{Errno, Result};
+use lp_region::ucopy;
+
+use crate::settings;
+use crate::thread::Thread;
+use crate::{hooks, report};
+
+const PRELOAD: &[u8] = b"LD_PRELOAD=";
+const GATE: &[u8] = b"LIGHTPATH_GATE=";
+/// Longest value of the program's own LD_PRELOAD that is kept, in bytes; the kernel takes strings up to 128 KiB.
+const OWN_PRELOAD: usize = 64 << 10;
+/// Most variables; more than the kernel takes on any stack limit in use.
+const VARIABLES: usize = 1 << 20;
+
+/// Memory for a new environment that does not fit the thread's scratch buffers: mapped when needed, kept for the next
+/// exec that fails, given back with the record.
+#[repr(C)]
+pub(crate) struct Room {
+    start: usize,
+    bytes: usize,
+}
+
+impl Room {
+    fn at_least(&mut self, bytes: usize) -> Result<*mut u8> {
+        if self.bytes < bytes {
+            self.release();
+            let bytes = bytes.next_multiple_of(4096);
+            let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+            // SAFETY: a new mapping.
+            self.start = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) }?;
+            self.bytes = bytes;
+        }
+        Ok(self.start as *mut u8)
+    }
+
+    pub(crate) fn release(&mut self) {
+        if self.bytes != 0 {
+            // SAFETY: the mapping is this record's own and not in use.
+            let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.start, self.bytes) };
+            self.bytes = 0;
+        }
+    }
+}
+
+/// Writes into a buffer from both ends: pointers from the start, strings behind them.
+struct Writer {
+    pointers: *mut usize,
+    strings: *mut u8,
+    end: *mut u8,
+}
+
+impl Writer {
+    fn pointer(&mut self, value: usize) {
+        // SAFETY: `build` made room for every pointer that it writes.
+        unsafe {
+            self.pointers.write(value);
+            self.pointers = self.pointers.add(1);
+        }
+    }
+
+    fn text(&mut self, part: &[u8]) -> Result<()> {
+        // SAFETY: the room is checked; the buffer is the writer's own.
+        unsafe {
+            if self.end.offset_from(self.strings) < part.len() as isize {
+                return Err(Errno::E2BIG);
+            }
+            self.strings.copy_from_nonoverlapping(part.as_ptr(), part.len());
+            self.strings = self.strings.add(part.len());
+        }
+        Ok(())
+    }
+
+    /// Appends the program's string without its NUL.
+    fn program_text(&mut self, from: *const u8) -> Result<()> {
+        // SAFETY: the buffer is the writer's own, and the copy routine answers bad pointers.
+        unsafe {
+            let room = self.end.offset_from(self.strings) as usize;
+            let length = ucopy::string(core::slice::from_raw_parts_mut(self.strings, room), from)
+                .map_err(|errno| if errno == Errno::ENAMETOOLONG { Errno::E2BIG } else { errno })?;
+            self.strings = self.strings.add(length);
+        }
+        Ok(())
+    }
+}
+
+/// Builds the environment for an exec by `thread`: the program's `envp` (may be null) and our variables. The result lives
+/// until the next call.
+///
+/// # Errors
+/// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
+pub fn build(thread: &mut Thread, envp: *const usize) -> Result<*const usize> {
+    let mut gate = [0u8; 64];
+    let gate = match hooks::gate_value(thread, &mut gate) {
+        0 => settings::get().gate.get(),
+        length => &gate[..length.min(64)],
+    };
+    let (count, own) = survey(envp)?;
+    let pointers = (count + 3) * size_of::<usize>();
+    let strings = PRELOAD.len() + GATE.len() + gate.len() + settings::PATH + 8;
+    let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
+    let scratch = &thread.scratch[1..];
+    let start = match room <= size_of_val(scratch) {
+        true => scratch.as_ptr().cast_mut().cast::<u8>(),
+        false => thread.exec.at_least(room)?,
+    };
+    let mut writer = Writer {
+        pointers: start.cast(),
+        // SAFETY: both are within the room.
+        strings: unsafe { start.add(pointers) },
+        // SAFETY: as above.
+        end: unsafe { start.add(room) },
+    };
+    let preload = writer.strings as usize;
+    writer.text(PRELOAD)?;
+    writer.text(settings::get().preload.get())?;
+    if own != 0 {
+        writer.text(b":")?;
+        writer.program_text((own + PRELOAD.len()) as *const u8)?;
+    }
+    writer.text(b"\0")?;
+    let gate_at = writer.strings as usize;
+    writer.text(GATE)?;
+    writer.text(gate)?;
+    writer.text(b"\0")?;
+    let mut placed = false;
+    for index in 0..count {
+        // SAFETY: the copy routine answers bad pointers.
+        let variable = unsafe { ucopy::get(envp.add(index)) }?;
+        match kind(variable)? {
+            Kind::Preload if !placed => {
+                placed = true;
+                writer.pointer(preload);
+            }
+            Kind::Preload | Kind::Gate => {}
+            Kind::Other => writer.pointer(variable),
+        }
+    }
+    if !placed {
+        writer.pointer(preload);
+    }
+    writer.pointer(gate_at);
+    writer.pointer(0);
+    Ok(start.cast())
+}
+
+/// The number of variables, and the program's own LD_PRELOAD or 0.
+fn survey(envp: *const usize) -> Result<(usize, usize)> {
+    let mut own = 0;
+    if envp.is_null() {
+        return Ok((0, 0));
+    }
+    for index in 0..VARIABLES {
+        // SAFETY: the copy routine answers bad pointers.
+        let variable = unsafe { ucopy::get(envp.add(index)) }?;
+        if variable == 0 {
+            return Ok((index, own));
+        }
+        if own == 0 && kind(variable)? == Kind::Preload {
+            own = variable;
+        }
+    }
+    Err(Errno::E2BIG)
+}
+
+#[derive(PartialEq)]
+enum Kind {
+    Preload,
+    Gate,
+    Other,
+}
+
+fn kind(variable: usize) -> Result<Kind> {
+    if variable & 4095 <= 4096 - 8 {
+        // SAFETY: the copy routine answers bad pointers; eight bytes on one page.
+        let head = unsafe { ucopy::get(variable as *const [u8; 8]) }?;
+        if head[..] != PRELOAD[..8] && head[..] != GATE[..8] {
+            return Ok(Kind::Other);
+        }
+    }
+    let mut head = [0u8; 16];
+    // SAFETY: the copy routine answers bad pointers.
+    match unsafe { ucopy::string(&mut head, variable as *const u8) } {
+        Err(Errno::EFAULT) => return Err(Errno::EFAULT),
+        Ok(_) | Err(_) => {}
+    }
+    Ok(match &head {
+        head if head.starts_with(PRELOAD) => Kind::Preload,
+        head if head.starts_with(GATE) => Kind::Gate,
+        _ => Kind::Other,
+    })
+}
+
+/// What attach found in the environment.
+pub(crate) struct Found {
+    /// LIGHTPATH_GATE's value, if it is set.
+    pub(crate) gate: Option<&'static [u8]>,
+    /// The first path in LD_PRELOAD, if it is set.
+    pub(crate) preload: Option<&'static [u8]>,
+}
+
+/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and the first path of LD_PRELOAD.
+///
+/// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that starts
+/// with 0: AT_NULL. They then do without it or read /proc/self/auxv.
+///
+/// # Safety
+/// `envp` is the process's own environment as the kernel made it, and nothing else uses it now.
+pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Found {
+    let mut found = Found { gate: None, preload: None };
+    let (mut from, mut to) = (envp, envp);
+    // SAFETY: the vector ends with a null pointer; `to` never passes `from`. The strings are NUL-terminated, and live and
+    // stay where they are as long as the process.
+    unsafe {
+        while !(*from).is_null() {
+            let variable = *from;
+            from = from.add(1);
+            let text = report::c_bytes::<'static>(variable);
+            if found.gate.is_none() && text.starts_with(GATE) {
+                found.gate = Some(&text[GATE.len()..]);
+                continue;
+            }
+            if found.preload.is_none() && text.starts_with(PRELOAD) {
+                let value = &text[PRELOAD.len()..];
+                let ours =
+                    value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());
+                if ours == value.len() {
+                    found.preload = Some(value);
+                    continue;
+                }
+                *to = move_name(variable, ours);
+                found.preload = Some(core::slice::from_raw_parts(variable, ours));
+                to = to.add(1);
+                continue;
+            }
+            *to = variable;
+            to = to.add(1);
+        }
+        while to < from {
+            *to = core::ptr::null_mut();
+            to = to.add(1);
+        }
+    }
+    found
+}
+
+/// Moves `LD_PRELOAD=` up by `ours` and the separator, and what it overwrites to the front: the path of ours then starts
+/// where the variable did.
+///
+/// # Safety
+/// `variable` is a string `LD_PRELOAD=` + `ours` bytes + separator + more, and is nobody else's.
+unsafe fn move_name(variable: *mut u8, ours: usize) -> *mut u8 {
+    let name = PRELOAD.len();
+    // SAFETY: all within the string. Rotating keeps our path readable: it moves down by the name's length.
+    unsafe {
+        let text = core::slice::from_raw_parts_mut(variable, name + ours + 1);
+        text.rotate_left(name);
+        variable.add(ours + 1)
+    }
+}

@@ -1,0 +1,113 @@
+//! Code that is mapped later: dlopen(3), and whatever else maps a file executable.
+
+use lp_abi::linux::{__NR_mmap, __NR_pread64, __NR_readlink, MAP_ANONYMOUS, PROT_EXEC};
+use lp_abi::sys::syscall6;
+
+use crate::attach::{self, Outcome};
+use crate::dispatch::NOT_OURS;
+use crate::objects::{self, Object, SEGMENTS, Segment};
+use crate::patch::Bundle;
+use crate::{report, settings};
+
+/// Longest set of notes that is looked at for a build-id.
+const NOTES: usize = 1024;
+
+/// mmap(2) of what is not a file of ours.
+pub(crate) unsafe extern "sysv64" fn mmap(
+    address: usize,
+    length: usize,
+    protection: usize,
+    flags: usize,
+    fd: usize,
+    offset: usize,
+) -> isize {
+    if protection & PROT_EXEC as usize == 0 || flags & MAP_ANONYMOUS as usize != 0 {
+        return NOT_OURS;
+    }
+    // SAFETY: the program's own call.
+    let result = unsafe { syscall6(__NR_mmap, address, length, protection, flags, fd, offset) };
+    if result >= 0 || result < -4095 {
+        // SAFETY: the kernel has just made this mapping of this file.
+        unsafe { mapped(fd, result as usize, offset) };
+    }
+    result
+}
+
+/// Patches the object whose executable segment was just mapped from `fd` at `offset` to `at`. Files that are no ELF objects
+/// are left alone.
+///
+/// # Safety
+/// The mapping is there, its segment complete, and nothing in it runs yet.
+pub unsafe fn mapped(fd: usize, at: usize, offset: usize) {
+    let mut head = Head::new();
+    let Some(segments) = head.read(fd) else { return };
+    let text = segments.iter().find(|segment| {
+        segment.kind == 1 && segment.flags & 1 != 0 && segment.offset as usize & !4095 == offset
+    });
+    let Some(text) = text else { return };
+    let base = at.wrapping_sub(text.address as usize & !4095);
+    let mut notes = [0u8; NOTES];
+    let build_id = segments.iter().filter(|segment| segment.kind == 4).find_map(|note| {
+        let room = notes.get_mut(..note.file_bytes as usize)?;
+        let got = read(fd, room, note.offset as usize);
+        objects::build_id(&room[..got]).map(lp_abi::image::key_of_build_id)
+    });
+    let mut path = [0u8; 1024];
+    let name = path_of(fd, &mut path);
+    let object = Object { base, segments, name };
+    // SAFETY: the settings' strings are NUL-terminated; the object is mapped.
+    unsafe {
+        let bundle = Bundle::open(settings::get().bundle.pointer());
+        let Outcome::Unknown = attach::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
+        drop(bundle);
+        attach::build(core::iter::once(name));
+        let bundle = Bundle::open(settings::get().bundle.pointer());
+        if let Outcome::Unknown = attach::cover_mapped(bundle.as_ref(), &object, build_id) {
+            report::refuse(&[b"no site image for ", name]);
+        }
+    }
+}
+
+/// The start of a file, as much as holds the program headers of an object.
+struct Head([u64; (64 + SEGMENTS * 56) / 8]);
+
+impl Head {
+    const fn new() -> Self {
+        Head([0; (64 + SEGMENTS * 56) / 8])
+    }
+
+    fn read(&mut self, fd: usize) -> Option<&[Segment]> {
+        // SAFETY: the words are the buffer.
+        let bytes = unsafe {
+            core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast::<u8>(), size_of_val(&self.0))
+        };
+        let got = read(fd, bytes, 0);
+        let bytes = &bytes[..got];
+        if !bytes.starts_with(b"\x7fELF\x02") {
+            return None;
+        }
+        let at = u64::from_le_bytes(bytes.get(32..40)?.try_into().ok()?) as usize;
+        let count = u16::from_le_bytes(bytes.get(56..58)?.try_into().ok()?) as usize;
+        let table = bytes.get(at..at.checked_add(count.checked_mul(size_of::<Segment>())?)?)?;
+        if !(table.as_ptr() as usize).is_multiple_of(align_of::<Segment>()) {
+            return None;
+        }
+        // SAFETY: aligned, long enough, and every bit pattern is a header.
+        Some(unsafe { core::slice::from_raw_parts(table.as_ptr().cast(), count) })
+    }
+}
+
+fn read(fd: usize, to: &mut [u8], at: usize) -> usize {
+    // SAFETY: the kernel writes within `to`.
+    unsafe { lp_abi::syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
+}
+
+fn path_of(fd: usize, room: &mut [u8; 1024]) -> &[u8] {
+    let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut digits = [0u8; 20];
+    let digits = report::decimal(fd as u32 as usize, &mut digits);
+    link[14..14 + digits.len()].copy_from_slice(digits);
+    // SAFETY: the kernel reads the name and writes within `room`.
+    let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), room.len() - 1) };
+    &room[..got.unwrap_or(0)]
+}

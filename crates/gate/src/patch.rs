@@ -1,0 +1,206 @@
+//! The bundle of site images, and mapping what it says over and beside an object.
+
+use core::mem::{MaybeUninit, size_of};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use lp_abi::image::{ENTRIES, ENTRIES_AT, Entry, Fixup, Header, MAGIC, PROBES, VERSION, first_probe, state};
+use lp_abi::linux::{
+    __NR_close, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_openat, __NR_pread64, MAP_FIXED,
+    MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ, PROT_WRITE,
+};
+use lp_abi::{Result, gated};
+
+const AT_FDCWD: isize = -100;
+const CODE: u32 = PROT_READ | PROT_EXEC;
+
+/// An open bundle.
+pub(crate) struct Bundle(usize);
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's own.
+        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
+    }
+}
+
+impl Bundle {
+    /// Opens the bundle at the NUL-terminated `path`; `None` if there is none for this gate.
+    ///
+    /// # Safety
+    /// `path` is a string.
+    pub(crate) unsafe fn open(path: *const u8) -> Option<Bundle> {
+        // SAFETY: the caller's promise.
+        let fd = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) }.ok()?;
+        let bundle = Bundle(fd);
+        let header = bundle.read::<Header>(0)?;
+        let same = header.magic == MAGIC && header.version == VERSION && header.gated_set == gated::GATED_SET;
+        same.then_some(bundle)
+    }
+
+    /// What is known of the object with this key.
+    pub(crate) fn find(&self, key: [u64; 2]) -> Option<Entry> {
+        let first = first_probe(key);
+        for probe in 0..PROBES {
+            let index = (first + probe) % ENTRIES;
+            let entry = self.read::<Entry>(ENTRIES_AT + index * size_of::<Entry>())?;
+            if entry.state == state::EMPTY {
+                return None;
+            }
+            if entry.key == key {
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Reads a record of integers.
+    fn read<T: Copy>(&self, at: usize) -> Option<T> {
+        let mut value = MaybeUninit::<T>::uninit();
+        // SAFETY: the kernel writes within `value`, which is initialised when all of it is written: records of integers
+        // hold any bytes.
+        unsafe {
+            let got = lp_abi::syscall!(__NR_pread64, self.0, value.as_mut_ptr(), size_of::<T>(), at);
+            (got == Ok(size_of::<T>())).then(|| value.assume_init())
+        }
+    }
+}
+
+/// Thunk pages that were mapped beside objects, so that those of an object that is gone can be replaced.
+static THUNKS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+/// Sites that are patched in this process.
+pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
+
+/// Patches the object at `base` as `entry` says.
+///
+/// # Errors
+/// Those of mmap(2).
+///
+/// # Safety
+/// The entry is that of the object at `base`, whose text nobody executes at a patched place or changes meanwhile.
+pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Result<()> {
+    let wanted = base.wrapping_add_signed(entry.thunk_delta as isize);
+    let moved = match map_thunks(bundle, wanted, entry, CODE) {
+        Ok(()) => 0,
+        Err(_) => {
+            // SAFETY: the caller's promise.
+            unsafe { map_thunks_elsewhere(bundle, base, wanted, entry)? }
+        }
+    };
+    for range in entry.ranges.iter().take(entry.range_count as usize) {
+        let (at, from) = (base + range.at as usize, range.from);
+        // SAFETY: the pages replace those of the object's text, byte for byte but for the patched sites.
+        unsafe {
+            let protection = if moved == 0 { CODE } else { PROT_READ | PROT_WRITE };
+            let flags = MAP_PRIVATE | MAP_FIXED;
+            lp_abi::syscall!(__NR_mmap, at, range.bytes, protection, flags, bundle.0, from)?;
+        }
+    }
+    if moved != 0 {
+        // SAFETY: the pages are private copies, writable for now.
+        unsafe { correct(bundle, base, wanted.wrapping_add_signed(moved), moved, entry)? };
+    }
+    let thunks = wanted.wrapping_add_signed(moved);
+    for slot in &THUNKS {
+        let known = slot.load(Ordering::Relaxed);
+        if known == thunks {
+            break;
+        }
+        // Relaxed: a word of its own; losing a race loses no more than the right to reuse the pages.
+        if known == 0 && slot.compare_exchange(0, thunks, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            break;
+        }
+    }
+    SITES.fetch_add(entry.sites, Ordering::Relaxed);
+    Ok(())
+}
+
+fn map_thunks(bundle: &Bundle, at: usize, entry: &Entry, protection: u32) -> Result<()> {
+    // Where an object was unloaded its thunks stay; another at the same place replaces them.
+    let stale = THUNKS.iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);
+    let fixed = if stale { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
+    let (bytes, from) = (entry.thunk_bytes, entry.thunk_at);
+    // SAFETY: new pages where nothing is, or where thunks of an object are that is gone.
+    let got =
+        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, MAP_PRIVATE | fixed, bundle.0, from) }?;
+    if got == at {
+        return Ok(());
+    }
+    // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
+    // SAFETY: the mapping just made.
+    let _ = unsafe { lp_abi::syscall!(__NR_munmap, got, bytes) };
+    Err(lp_abi::Errno::EEXIST)
+}
+
+/// Finds another place for the thunks within reach, and tells how far it is from the one wanted.
+///
+/// # Safety
+/// As [`apply`].
+unsafe fn map_thunks_elsewhere(bundle: &Bundle, base: usize, wanted: usize, entry: &Entry) -> Result<isize> {
+    const STEP: isize = 64 << 20;
+    const REACH: isize = 1792 << 20;
+    let mut error = lp_abi::Errno::ENOMEM;
+    for step in 1..=28 {
+        for distance in [-step * STEP, step * STEP] {
+            let at = base.wrapping_add_signed(distance);
+            if distance.abs() > REACH || at == wanted || at < 1 << 20 || at >> 47 != 0 {
+                continue;
+            }
+            match map_thunks(bundle, at, entry, PROT_READ | PROT_WRITE) {
+                Ok(()) => return Ok(at as isize - wanted as isize),
+                Err(errno) => error = errno,
+            }
+        }
+    }
+    Err(error)
+}
+
+/// Corrects the distances between text and thunks that are `moved` bytes above their place.
+///
+/// # Safety
+/// As [`apply`]; the entry's pages are mapped writable.
+unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, entry: &Entry) -> Result<()> {
+    for index in 0..entry.fixups as usize {
+        let Some(fixup) = bundle.read::<Fixup>(entry.fixups_at as usize + index * size_of::<Fixup>()) else {
+            return Err(lp_abi::Errno::EIO);
+        };
+        let (at, change) = match fixup.at & Fixup::IN_THUNK {
+            0 => (base + fixup.at as usize, moved as i32),
+            _ => (thunks + (fixup.at & !Fixup::IN_THUNK) as usize, -(moved as i32)),
+        };
+        // SAFETY: fixups are places in the entry's pages.
+        unsafe {
+            let distance = (at as *mut i32).read_unaligned();
+            (at as *mut i32).write_unaligned(distance.wrapping_add(change));
+        }
+    }
+    let ranges = entry.ranges.iter().take(entry.range_count as usize);
+    let pages = ranges.map(|range| (base + range.at as usize, range.bytes));
+    for (at, bytes) in pages.chain([(thunks, entry.thunk_bytes)]) {
+        // SAFETY: the pages are code again.
+        unsafe { lp_abi::syscall!(__NR_mprotect, at, bytes, CODE) }?;
+    }
+    Ok(())
+}
+
+/// Maps and fills the page through which thunks find the gate. `table` is the dispatch table.
+///
+/// # Errors
+/// Those of mmap(2): `EEXIST` when the program has something there.
+pub(crate) fn map_gate_page(table: &crate::dispatch::Table) -> Result<()> {
+    use lp_abi::image::{GATE_PAGE, GatePage};
+    use lp_abi::linux::MAP_ANONYMOUS;
+    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE);
+    // SAFETY: a new mapping where nothing is.
+    let at = unsafe { lp_abi::syscall!(__NR_mmap, GATE_PAGE, 4096, protection, flags, usize::MAX, 0) }?;
+    if at != GATE_PAGE {
+        return Err(lp_abi::Errno::EEXIST);
+    }
+    let page = GatePage {
+        entry: &raw const crate::entry::lp_entry as usize,
+        entry_vector: &raw const crate::entry::lp_entry_vector as usize,
+        table: table.address(),
+    };
+    // SAFETY: the page was just mapped.
+    unsafe { (GATE_PAGE as *mut GatePage).write(page) };
+    Ok(())
+}

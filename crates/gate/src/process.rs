@@ -1,0 +1,254 @@
+//! fork(2), vfork(2), clone(2), clone3(2), exit(2), exit_group(2).
+//!
+//! | the child | how |
+//! |---|---|
+//! | a thread (CLONE_THREAD) | the kernel's call at the site; its record is made at its first call |
+//! | a copy, on the same stack (fork) | the kernel's call is made here, and returns here twice |
+//! | a copy, on a stack of its own | [`crate::entry`]'s way, with one record on both sides |
+//! | shares memory, parent waits (vfork, posix_spawn) | [`crate::entry`]'s way, with a record for the child |
+//! | shares memory, parent goes on, not a thread | as a thread. It shares its maker's thread-local storage unless it sets one up, which no C library survives either |
+
+use lp_abi::Errno;
+use lp_abi::linux::{
+    __NR_clone, __NR_fork, __NR_rt_sigprocmask, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK, SIG_SETMASK,
+    clone_args,
+};
+use lp_abi::sys::syscall6;
+use lp_region::ucopy;
+
+use crate::dispatch::{NOT_OURS, SHARE_MEMORY};
+use crate::thread::{self, Thread};
+use crate::{hooks, tls};
+
+/// The calling thread's record.
+fn current() -> &'static mut Thread {
+    // SAFETY: in the gate current is set, and only this thread uses its record.
+    unsafe { &mut *tls::current() }
+}
+
+/// fork(2).
+pub(crate) unsafe extern "sysv64" fn fork(
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    copy_here(__NR_fork, [0; 6])
+}
+
+/// vfork(2).
+pub(crate) unsafe extern "sysv64" fn vfork(
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    share(Stack::Parents)
+}
+
+/// clone(2).
+pub(crate) unsafe extern "sysv64" fn clone(
+    flags: usize,
+    stack: usize,
+    parent_tid: usize,
+    child_tid: usize,
+    tls: usize,
+    _: usize,
+) -> isize {
+    let arguments = [flags, stack, parent_tid, child_tid, tls, 0];
+    make(__NR_clone, arguments, flags as u64, if stack == 0 { Stack::Parents } else { Stack::Own })
+}
+
+/// clone3(2).
+pub(crate) unsafe extern "sysv64" fn clone3(
+    arguments: usize,
+    size: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    if size < size_of::<[u64; 8]>() {
+        return NOT_OURS; // The kernel has the error for it.
+    }
+    // SAFETY: the copy routine answers bad pointers; the record is words.
+    let Ok(words) = (unsafe { ucopy::get(arguments as *const [u64; 8]) }) else {
+        return Errno::EFAULT.to_ret();
+    };
+    let flags = words[core::mem::offset_of!(clone_args, flags) / 8];
+    let stack = words[core::mem::offset_of!(clone_args, stack) / 8];
+    let stack = if stack == 0 { Stack::Parents } else { Stack::Own };
+    make(lp_abi::linux::__NR_clone3, [arguments, size, 0, 0, 0, 0], flags, stack)
+}
+
+/// exit(2): the thread's end.
+pub(crate) unsafe extern "sysv64" fn exit(
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    let thread = current();
+    if !thread.parent.is_null() {
+        // A child that shares memory ends; its parent takes its record back.
+        hooks::process_exit(thread);
+        return NOT_OURS;
+    }
+    block_signals();
+    tls::set_deferred(0); // One that came in between dies with its thread, as one that came a moment later would.
+    hooks::thread_exit(thread);
+    tls::set_current(core::ptr::null_mut());
+    thread::give_back(thread);
+    NOT_OURS
+}
+
+/// exit_group(2).
+pub(crate) unsafe extern "sysv64" fn exit_group(
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    hooks::process_exit(current());
+    NOT_OURS
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stack {
+    Parents,
+    Own,
+}
+
+fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
+    let has = |flag: u32| flags & u64::from(flag) != 0;
+    if has(CLONE_VM) {
+        if has(CLONE_VFORK) && !has(CLONE_THREAD) {
+            return share(stack);
+        }
+        hooks::before_thread(current());
+        return NOT_OURS;
+    }
+    match stack {
+        Stack::Parents => copy_here(nr, arguments),
+        Stack::Own => copy_elsewhere(),
+    }
+}
+
+/// A child that is a copy and goes on where the parent does.
+fn copy_here(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+    let thread = current();
+    if let Err(errno) = hooks::before_fork(thread) {
+        return errno.to_ret();
+    }
+    // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
+    let result = unsafe { syscall6(nr, a, b, c, d, e, f) };
+    if result == 0 {
+        thread::after_fork_child();
+        hooks::after_fork_child(thread);
+    } else {
+        hooks::after_fork_parent(thread, result);
+    }
+    result
+}
+
+/// A child that is a copy and starts on a stack of its own: one record, of which each side has its copy.
+fn copy_elsewhere() -> isize {
+    let thread = current();
+    if let Err(errno) = hooks::before_fork(thread) {
+        return errno.to_ret();
+    }
+    thread.child = thread;
+    thread.own_stack = 1;
+    thread.share_mask = block_signals();
+    SHARE_MEMORY
+}
+
+/// A child that shares memory until it execs or exits.
+fn share(stack: Stack) -> isize {
+    let thread = current();
+    let Some(child) = thread::take() else {
+        return Errno::ENOMEM.to_ret();
+    };
+    // SAFETY: the new record is nobody else's; the parent's actions are valid.
+    let child = unsafe {
+        (*child).own_actions.copy(&*thread.actions);
+        (*child).actions = &raw const (*child).own_actions;
+        (*child).parent = thread;
+        (*child).own_stack = u64::from(stack == Stack::Own);
+        &mut *child
+    };
+    if let Err(errno) = hooks::before_vfork(thread, child) {
+        thread::give_back(child);
+        return errno.to_ret();
+    }
+    thread.child = child;
+    thread.share_mask = block_signals();
+    SHARE_MEMORY
+}
+
+/// The kernel's call was not made: a signal's handler comes first, then everything from the start.
+pub(crate) fn share_undone() {
+    after_share(current(), Errno::EINTR.to_ret());
+}
+
+/// The parent's side, after the child has execed or exited or could not be made.
+pub(crate) extern "sysv64" fn share_parent(result: isize) {
+    let thread = current();
+    after_share(thread, result);
+    set_mask(thread.share_mask);
+}
+
+/// The child's side, before its first instruction.
+pub(crate) extern "sysv64" fn share_child() {
+    let thread = current();
+    if thread.parent.is_null() {
+        let mask = thread.share_mask;
+        thread.child = core::ptr::null_mut();
+        thread.own_stack = 0;
+        thread::after_fork_child();
+        hooks::after_fork_child(thread);
+        set_mask(mask);
+        return;
+    }
+    thread.tid = thread::own_tid();
+    hooks::after_vfork_child(thread);
+    // SAFETY: the parent waits, and its record stays valid.
+    set_mask(unsafe { (*thread.parent).share_mask });
+}
+
+fn after_share(thread: &mut Thread, result: isize) {
+    let child = thread.child;
+    thread.child = core::ptr::null_mut();
+    if core::ptr::eq(child, thread) {
+        thread.own_stack = 0;
+        hooks::after_fork_parent(thread, result);
+        return;
+    }
+    // SAFETY: the child's record is the parent's again: the child is gone, or has memory of its own.
+    let child = unsafe { &mut *child };
+    hooks::after_vfork_parent(thread, child, result);
+    child.exec.release();
+    thread::give_back(child);
+}
+
+/// Blocks all signals and gives the mask before.
+fn block_signals() -> u64 {
+    let all = u64::MAX;
+    let mut before = 0u64;
+    // SAFETY: the kernel reads and writes one word each.
+    let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, SIG_BLOCK, &raw const all, &raw mut before, 8) };
+    before
+}
+
+fn set_mask(mask: u64) {
+    // SAFETY: the kernel reads one word.
+    let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, SIG_SETMASK, &raw const mask, 0usize, 8) };
+}

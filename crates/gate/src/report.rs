@@ -1,0 +1,54 @@
+//! One line on stderr, for what the user must know.
+
+use lp_abi::linux::{__NR_exit_group, __NR_writev, iovec};
+
+/// Writes `lightpath: ` and the parts as one line to the kernel's descriptor 2. Failing to is not worth an error.
+pub fn line(parts: &[&[u8]]) {
+    let mut vector: [iovec; 8] = [iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; 8];
+    let mut count = 0;
+    let all = core::iter::once(&b"lightpath: "[..])
+        .chain(parts.iter().copied())
+        .chain(core::iter::once(&b"\n"[..]));
+    for (slot, part) in vector.iter_mut().zip(all) {
+        *slot = iovec { iov_base: part.as_ptr().cast_mut().cast(), iov_len: part.len() as _ };
+        count += 1;
+    }
+    // SAFETY: the kernel reads the parts.
+    let _ = unsafe { lp_abi::syscall!(__NR_writev, 2, vector.as_ptr(), count) };
+}
+
+/// [`line`], and the end of the process with status 126: the program cannot be covered.
+pub fn refuse(parts: &[&[u8]]) -> ! {
+    line(parts);
+    loop {
+        // SAFETY: ends the process.
+        let _ = unsafe { lp_abi::syscall!(__NR_exit_group, 126) };
+    }
+}
+
+/// `number` in decimal, in `room`.
+pub fn decimal(mut number: usize, room: &mut [u8; 20]) -> &[u8] {
+    let mut at = room.len();
+    loop {
+        at -= 1;
+        room[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 || at == 0 {
+            return &room[at..];
+        }
+    }
+}
+
+/// The bytes of a NUL-terminated string.
+///
+/// # Safety
+/// `string` points to one that lives for `'a`.
+pub unsafe fn c_bytes<'a>(string: *const u8) -> &'a [u8] {
+    let mut length = 0;
+    // SAFETY: the caller's promise; nothing is read past the NUL.
+    while unsafe { *string.add(length) } != 0 {
+        length += 1;
+    }
+    // SAFETY: as above.
+    unsafe { core::slice::from_raw_parts(string, length) }
+}
