@@ -1,7 +1,6 @@
 //! [`MountPoint`]: where `--at` puts a file system.
 
 use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
 /// An absolute, normalised path of a directory that is free to be covered.
@@ -53,11 +52,6 @@ impl MountPoint {
     /// The path.
     pub(crate) fn path(&self) -> &Path {
         &self.0
-    }
-
-    /// The path as the kernel would be given it, without the final NUL.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        self.0.as_os_str().as_bytes()
     }
 
     /// Whether `path`, taken as it is written, is this directory or below it.

@@ -1,20 +1,117 @@
-//! The launcher's side of a region: making or opening it, and the process slot of the command.
+//! The launcher's side of a region: making or opening it, the run record, the command's process slot.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use lp_abi::Errno;
+use lp_region::layout::{RUNS, VERSION};
+use lp_region::process::RunPath;
+use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
+use rustix::fs::{FlockOperation, MemfdFlags, flock};
+use rustix::process::{Resource, getrlimit};
 
 use super::cli::Options;
-use super::failure::Failure;
+use super::failure::{Failure, REGION, reason};
+use super::mountpoint::MountPoint;
+use super::size::Size;
+use super::stats::Counts;
+
+/// Numbers below the descriptor limit, but not below 1024, that are left to what the gate keeps open.
+const HEADROOM: u64 = 24;
+/// Fewest descriptors that a run needs.
+const FEWEST: u64 = 64;
 
 /// A run about to start.
-pub(crate) struct Session {}
+pub(crate) struct Session {
+    region: Region<'static>,
+    run: RunId,
+    /// Counts of earlier runs on the same region.
+    started: Counts,
+}
+
+/// What the run record says besides its mounts.
+pub(crate) struct Paths<'a> {
+    /// The cache directory.
+    pub(crate) cache: &'a Path,
+    /// The preload library in it.
+    pub(crate) library: &'a Path,
+}
+
+/// Claims a run record. The caller holds the region's flock.
+fn claim_run(region: Region<'static>, mounts: &[MountPoint], paths: &Paths) -> Result<RunId, Failure> {
+    let dead = |run: RunId| {
+        let mut named = region.processes().filter(|id| region.process(*id).run.load(Relaxed) == run.0);
+        named.all(|id| region.process_is_dead(id, ProcessId::NONE))
+    };
+    let run = (1..RUNS as u32).map(RunId).find(|run| region.run(*run).state.load(Relaxed) == 0 || dead(*run));
+    let Some(run) = run else {
+        return Err(Failure::new(
+            REGION,
+            format!("{} runs use the region already; wait for one to end", RUNS - 1),
+        ));
+    };
+    let record = region.run(run);
+    let launcher =
+        std::env::current_exe().map_err(|e| Failure::new(REGION, format!("own path: {}", reason(&e))))?;
+    let mut covers = 0;
+    let set = |to: &RunPath, path: &Path| {
+        let bytes = path.as_os_str().as_bytes();
+        to.set(bytes).map_err(|_| Failure::new(REGION, format!("{}: the path is too long", path.display())))
+    };
+    set(&record.launcher, &launcher)?;
+    set(&record.cache, paths.cache)?;
+    set(&record.preload, paths.library)?;
+    for (number, mount) in mounts.iter().enumerate() {
+        set(&record.mounts[number], mount.path())?;
+        covers |= u32::from(mount.path().exists()) << number;
+    }
+    record.mount_count.store(mounts.len() as u32, Relaxed);
+    record.covers.store(covers, Relaxed);
+    record.state.store(1, Release);
+    Ok(run)
+}
 
 impl Session {
-    /// Makes the region, or opens `--region FILE`.
-    pub(crate) fn open(_options: &Options) -> Result<Session, Failure> {
-        Ok(Session {})
+    /// Makes the region, or opens `--region FILE`, and claims a run record in it.
+    pub(crate) fn open(options: &Options, paths: &Paths) -> Result<Session, Failure> {
+        let (fd, name) = match &options.region {
+            Some(path) => (raise(open_file(path)?)?, path.display().to_string()),
+            None => (raise(open_memory()?)?, "region".to_owned()),
+        };
+        // Two launchers must not make the same file a region, or take the same run record. Record locks would do
+        // only within one process; this one is freed by its descriptor if this process is killed.
+        let locked = |operation| {
+            flock(&fd, operation)
+                .map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
+        };
+        locked(FlockOperation::LockExclusive)?;
+        let region = prepare(&fd, &name, options)?;
+        let run = claim_run(region, &options.at, paths)?;
+        let started = Counts::of(region);
+        region.run(run).stats.store(u32::from(options.stats), Relaxed);
+        locked(FlockOperation::Unlock)?;
+        // The descriptor stays open for ever: closing it would drop the record locks of the command.
+        let _ = fd.into_raw_fd();
+        Ok(Session { region, run, started })
     }
 
     /// Claims a process slot for this process, which is about to exec the command; what the gate has to be told.
-    pub(crate) fn claim(&self) -> Result<Option<String>, Failure> {
-        Ok(None)
+    pub(crate) fn claim(&self) -> Result<String, Failure> {
+        let full =
+            |e: Errno| Failure::new(REGION, format!("the region has no place for another process ({e:?})"));
+        let process = self.region.claim_process(self.run).map_err(full)?;
+        self.region.animate(process).map_err(full)?;
+        Ok(format!("{}:{}", self.region.fd(), process.0))
+    }
+
+    /// The calls since the run began.
+    pub(crate) fn counts(&self) -> Counts {
+        Counts::of(self.region).since(&self.started)
     }
 }
 
@@ -22,5 +119,124 @@ impl Session {
 pub(crate) fn memory() -> u64 {
     let info = rustix::system::sysinfo();
     // The kernel counts in units of `mem_unit` bytes.
-    info.totalram as u64 * u64::from(info.mem_unit)
+    info.totalram * u64::from(info.mem_unit)
+}
+
+fn open_memory() -> Result<OwnedFd, Failure> {
+    rustix::fs::memfd_create("lightpath", MemfdFlags::empty())
+        .map_err(|e| Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into()))))
+}
+
+/// Opens the region file, making an empty one if there is none.
+fn open_file(path: &Path) -> Result<OwnedFd, Failure> {
+    let fail = |what: &str, e: &std::io::Error| {
+        Failure::new(REGION, format!("{what} region file {}: {}", path.display(), reason(e)))
+    };
+    let mut options = File::options();
+    // A FIFO must not make the launcher wait.
+    options.read(true).write(true).mode(0o600).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    let file = match options.open(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => {
+            options.create(true).open(path).map_err(|e| fail("cannot make", &e))?
+        }
+        opened => opened.map_err(|e| fail("cannot open", &e))?,
+    };
+    match file.metadata() {
+        Ok(found) if found.is_file() => Ok(file.into()),
+        Ok(_) => Err(Failure::new(REGION, format!("{} is not a regular file; name another", path.display()))),
+        Err(e) => Err(fail("cannot open", &e)),
+    }
+}
+
+/// Moves `fd` out of the program's way: to a high number, inherited over exec.
+fn raise(fd: OwnedFd) -> Result<OwnedFd, Failure> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
+    let few = || {
+        Failure::new(
+            REGION,
+            format!("only {limit} descriptors are allowed (ulimit -n): allow {FEWEST} or more"),
+        )
+    };
+    if limit < FEWEST {
+        return Err(few());
+    }
+    let wanted = limit.min(1024) - HEADROOM;
+    // SAFETY: F_DUPFD takes a number; what it returns is a new descriptor that nobody else owns.
+    let high = unsafe {
+        match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, wanted as libc::c_int) {
+            -1 => return Err(few()),
+            high => OwnedFd::from_raw_fd(high),
+        }
+    };
+    Ok(high)
+}
+
+/// Maps the region behind `fd`, making it one if it is empty.
+fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static>, Failure> {
+    let explain = |e: RegionError| Failure::new(REGION, explain(name, e));
+    let size = options.size.unwrap_or(Size::DEFAULT).bytes(memory());
+    let length = rustix::fs::fstat(fd).map_err(|e| explain(system(e)))?.st_size;
+    if length > 0 {
+        let region = Region::open(fd.as_raw_fd()).map_err(explain)?;
+        let made_with = region.header().data_pages.load(Relaxed) * lp_abi::PAGE_SIZE as u64;
+        if options.size.is_some() && size != made_with {
+            let line =
+                format!("{name} was made with --size {made_with}: leave --size out, or make another region");
+            return Err(Failure::new(REGION, line));
+        }
+        return Ok(region);
+    }
+    let mut identity = [0; 8];
+    rustix::rand::getrandom(&mut identity, rustix::rand::GetRandomFlags::empty())
+        .map_err(|e| explain(system(e)))?;
+    let geometry = Geometry {
+        data_bytes: size,
+        // As tmpfs: half as many as the machine has pages.
+        inodes: memory().max(size) / lp_abi::PAGE_SIZE as u64 / 2,
+        identity: u64::from_ne_bytes(identity),
+    };
+    check_file_size(geometry.length().map_err(|e| explain(e.into()))?)?;
+    Region::create(fd.as_raw_fd(), &geometry).map_err(explain)
+}
+
+/// Past `ulimit -f` the kernel would kill the launcher instead of answering.
+fn check_file_size(length: u64) -> Result<(), Failure> {
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < length => Err(Failure::new(
+            REGION,
+            "file sizes are limited (ulimit -f) and a region is a large sparse file: lift the limit",
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn system(errno: rustix::io::Errno) -> RegionError {
+    RegionError::System(Errno::new(errno.raw_os_error()))
+}
+
+/// Why `name` is no use as a region, and what to do.
+fn explain(name: &str, error: RegionError) -> String {
+    match error {
+        RegionError::NotARegion => {
+            format!("{name} is not a Lightpath region; name another file, or one that is not there")
+        }
+        RegionError::Version(found) => {
+            format!(
+                "{name} is a region of version {found}, this lightpath reads version {VERSION}: use the one that made it"
+            )
+        }
+        RegionError::Truncated => format!("{name} is a region cut short: part of it is missing"),
+        RegionError::Corrupted => format!("{name} is a damaged region: its header contradicts itself"),
+        RegionError::System(Errno::ENOMEM) => {
+            format!(
+                "{name} cannot be mapped whole: lift the limit of address space (ulimit -v) or give a smaller --size"
+            )
+        }
+        RegionError::System(Errno::EFBIG) => {
+            format!("{name} is too large for its file system; give a smaller --size, or a file elsewhere")
+        }
+        RegionError::System(errno) => {
+            format!("{name}: {}", reason(&std::io::Error::from_raw_os_error(errno.number())))
+        }
+    }
 }

@@ -8,7 +8,7 @@ use super::cli::Options;
 use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, REGION, USAGE, reason};
 use super::lookup::{self, Found};
 use super::program::{self, Program};
-use super::region::Session;
+use super::region::{Paths, Session};
 use super::{cache, mountpoint, preload, supervise};
 
 /// The shell that runs a script without `#!`, as in execvp(3), and that looks up programs which lie in a mount.
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
     let library = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
     launch.set_environment(options, &library)?;
-    let session = Session::open(options)?;
+    let session = Session::open(options, &Paths { cache: &cache, library: &library })?;
     match options.stats {
         true => supervise::supervise(&mut launch, &session),
         false => Err(launch.exec(&session)),
@@ -111,12 +111,9 @@ impl Launch {
 
     /// Claims the process slot and becomes the command; returns only to say why not.
     pub(crate) fn exec(&mut self, session: &Session) -> Failure {
-        match session.claim() {
-            Ok(Some(gate)) => match c_string(OsString::from(format!("LIGHTPATH_GATE={gate}"))) {
-                Ok(entry) => self.environment.push(entry),
-                Err(failure) => return failure,
-            },
-            Ok(None) => {}
+        let gate = session.claim().and_then(|gate| c_string(format!("LIGHTPATH_GATE={gate}")));
+        match gate {
+            Ok(entry) => self.environment.push(entry),
             Err(failure) => return failure,
         }
         let pointers = |strings: &[CString]| {

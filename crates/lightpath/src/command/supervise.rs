@@ -10,7 +10,6 @@ use std::mem::MaybeUninit;
 use super::failure::{Failure, REGION, reason};
 use super::region::Session;
 use super::run::Launch;
-use super::stats;
 
 /// How the command ended.
 enum End {
@@ -37,7 +36,7 @@ pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Fa
         }
         child => {
             let end = wait(child, &all);
-            stats::print(session);
+            eprint!("{}", session.counts().table());
             match end {
                 End::Exited(status) => Ok(status),
                 End::Killed(signal) => Ok(die_by(signal)),

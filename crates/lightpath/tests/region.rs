@@ -1,0 +1,121 @@
+//! `--region FILE`: what is no usable region is refused in one line and left as it is.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(options: &[&str], region: &Path) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lightpath"));
+    command.arg("run").args(options).arg("--region").arg(region).args(["--", "true"]).output().unwrap()
+}
+
+/// A region in `directory`, as a run leaves it.
+fn made(directory: &Path) -> PathBuf {
+    let path = directory.join("region");
+    let output = run(&["--size", "16M"], &path);
+    assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), ""));
+    path
+}
+
+/// Runs on `region` and expects status 1 and one line that ends with `complaint` and a region that is not changed.
+fn refused(options: &[&str], region: &Path, complaint: &str) {
+    let head = || {
+        let mut head = Vec::new();
+        let read = std::fs::File::open(region)?.take(8192).read_to_end(&mut head);
+        read.map(|_| head)
+    };
+    let before = head();
+    let output = run(options, region);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.ends_with(&format!("{complaint}\n")) && said.lines().count() == 1,
+        "{said:?} is not {complaint:?}"
+    );
+    assert_eq!(before.ok(), head().ok());
+}
+
+#[test]
+fn a_region_is_made_once_and_used_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path());
+    for options in [&[][..], &["--size", "16M"], &["--at", "/one", "--at", "/two"]] {
+        assert_eq!(run(options, &path).status.code(), Some(0), "{options:?}");
+    }
+    refused(&["--size", "32M"], &path, "leave --size out, or make another region");
+}
+
+#[test]
+fn what_is_not_a_region_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = dir.path().join("text");
+    std::fs::write(&text, "not a region").unwrap();
+    refused(&[], &text, "is not a Lightpath region; name another file, or one that is not there");
+    std::fs::write(&text, vec![7; 100_000]).unwrap();
+    refused(&[], &text, "is not a Lightpath region; name another file, or one that is not there");
+    refused(&[], dir.path(), "Is a directory");
+    refused(&[], Path::new("/dev/null"), "is not a regular file; name another");
+    refused(&[], &dir.path().join("none/region"), "No such file or directory");
+}
+
+#[test]
+fn a_region_of_another_version_is_refused() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path());
+    std::fs::OpenOptions::new().write(true).open(&path).unwrap().write_all_at(&[99], 8).unwrap();
+    let output = run(&[], &path);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("is a region of version 99, this lightpath reads version"), "{said}");
+    refused(&[], &path, "use the one that made it");
+}
+
+#[test]
+fn a_truncated_region_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = made(dir.path());
+    for length in [1 << 30, 4096, 64] {
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(length).unwrap();
+        refused(&[], &path, "is a region cut short: part of it is missing");
+    }
+}
+
+#[test]
+fn a_damaged_header_is_refused() {
+    use std::os::unix::fs::FileExt;
+    let dir = tempfile::tempdir().unwrap();
+    // Checksum, length, data pages, identity, inode limit.
+    for offset in [12, 16, 24, 32, 40] {
+        let path = made(dir.path());
+        let file = std::fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, offset).unwrap();
+        file.write_all_at(&[byte[0] ^ 0x10], offset).unwrap();
+        refused(&[], &path, "is a damaged region: its header contradicts itself");
+        std::fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn a_directory_that_may_not_be_written_is_one_line() {
+    // Root may write anywhere but to the kernel's own directories.
+    refused(&[], Path::new("/proc/region"), "No such file or directory");
+}
+
+#[test]
+fn limits_that_leave_no_room_are_one_line() {
+    let limited = |limit: &str| {
+        let script = format!("{limit}; exec \"$0\" run -- true");
+        let output =
+            Command::new("sh").args(["-c", &script, env!("CARGO_BIN_EXE_lightpath")]).output().unwrap();
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    for (limit, part) in
+        [("ulimit -n 40", "ulimit -n"), ("ulimit -f 4000", "ulimit -f"), ("ulimit -v 4000000", "ulimit -v")]
+    {
+        let (status, said) = limited(limit);
+        assert_eq!(status, Some(1), "{said}");
+        assert!(said.contains(part) && said.lines().count() == 1, "{said}");
+    }
+    assert_eq!(limited("ulimit -n 64"), (Some(0), String::new()));
+}
