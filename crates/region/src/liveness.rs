@@ -106,12 +106,13 @@ impl<'r> Region<'r> {
             || self.process_is_dead(owner, me)
     }
 
-    /// Claims a lane for a thread of `process`.
+    /// Claims a lane for a thread of `process`: the one numbered like the process if it is free, so that a process with
+    /// one thread looks at one lane only.
     ///
     /// # Errors
     /// `EAGAIN` when all are taken.
     pub fn claim_lane(self, process: ProcessId, tid: u32) -> Result<LaneId> {
-        for index in 1..at::LANES as u32 {
+        for index in core::iter::once(process.0).chain(1..at::LANES as u32) {
             let lane = self.lane(LaneId(index));
             if lane.process.load(Ordering::Relaxed) != 0 {
                 continue;

@@ -70,8 +70,10 @@ pub struct Process {
     pub exe_dirent: AtomicU32,
     /// Lane that cleans up after it, while `state` is dying.
     pub reaper: AtomicU32,
+    /// Lane of its first thread ([`crate::ids::LaneId`]), taken over by the new image at exec.
+    pub first_lane: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 24],
+    pub spare: [AtomicU32; 23],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }

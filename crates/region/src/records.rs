@@ -275,8 +275,10 @@ pub struct LockRecord {
     pub link: AtomicU32,
     /// Process that made it, for `l_pid`.
     pub pid: AtomicU32,
+    /// Grows when the lock shrinks, weakens or goes away: those that wait for it sleep on it. Atomic.
+    pub version: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU64; 2],
+    pub spare: [AtomicU32; 3],
 }
 
 /// One process's mapping of an inode: keeps it from reclaim. 64 bytes. Written by its process only.

@@ -6,12 +6,25 @@
 //! first; other inodes, the lower index first; an open file's position; hash buckets, the lower index first.
 #![no_std]
 
+pub mod boot;
+pub mod clock;
+pub mod close;
+pub mod dup;
+pub mod file;
+pub mod fork;
 pub mod inode;
 pub mod intent;
+pub mod lock;
+pub mod lseek;
 pub mod map;
 pub mod page;
+pub mod pin;
+pub mod reap;
+pub mod reclaim;
+pub mod table;
 pub mod task;
 pub mod truncate;
 pub mod write;
+pub mod writer;
 
 pub use task::{Outside, Place, Task, Time};

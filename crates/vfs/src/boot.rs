@@ -1,0 +1,289 @@
+//! Beginnings and ends: making a file system, claiming a run and its first process, attaching and leaving.
+
+use lp_abi::linux::{
+    __NR_capget, __NR_getgroups, __NR_getresuid, __NR_prlimit64, __NR_setfsgid, __NR_setfsuid, __NR_umask,
+    _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
+    CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_FSIZE, S_ISVTX,
+};
+use lp_abi::{Errno, Result};
+use lp_region::layout::RUNS;
+use lp_region::process::{Process, RUN_MOUNTS, caps};
+use lp_region::records::Inode;
+use lp_region::sync::{AtomicU32, Ordering, register_barrier};
+use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
+
+use crate::table::{self, entry};
+use crate::task::Task;
+use crate::{close, inode, pin, reap, reclaim};
+
+/// States of `Run::state`.
+mod run_state {
+    pub(super) const FREE: u32 = 0;
+    pub(super) const CLAIMED: u32 = 1;
+}
+
+/// What all processes of a run are told.
+pub struct RunSetup<'a> {
+    /// Where the file systems appear: absolute, normal paths without a slash at the end. Mount m shows root number m.
+    pub mounts: &'a [&'a [u8]],
+    /// Bit m set where mount m covers a directory of the host.
+    pub covers: u32,
+    /// The launcher's own path.
+    pub launcher: &'a [u8],
+    /// The cache directory.
+    pub cache: &'a [u8],
+    /// The preload library's path.
+    pub preload: &'a [u8],
+    /// 1 to count calls.
+    pub stats: u32,
+}
+
+/// Claims a run record, one that no live process names.
+///
+/// # Errors
+/// `EINVAL` without mounts or with too many; `ENAMETOOLONG`; `EAGAIN` when all are in use.
+pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
+    if setup.mounts.is_empty() || setup.mounts.len() > RUN_MOUNTS {
+        return Err(Errno::EINVAL);
+    }
+    let id = free_run(region)?;
+    let run = region.run(id);
+    run.mount_count.store(setup.mounts.len() as u32, Ordering::Relaxed);
+    run.stats.store(setup.stats, Ordering::Relaxed);
+    run.covers.store(setup.covers, Ordering::Relaxed);
+    run.launcher.set(setup.launcher)?;
+    run.cache.set(setup.cache)?;
+    run.preload.set(setup.preload)?;
+    for (place, path) in run.mounts.iter().zip(setup.mounts) {
+        place.set(path)?;
+    }
+    Ok(id)
+}
+
+fn free_run(region: Region) -> Result<RunId> {
+    // Run 0 names nothing.
+    let ids = || (1..RUNS as u32).map(RunId);
+    let claim = |id: &RunId, from| {
+        let state = &region.run(*id).state;
+        state.compare_exchange(from, run_state::CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    if let Some(id) = ids().find(|id| claim(id, run_state::FREE)) {
+        return Ok(id);
+    }
+    let used = |id: &RunId| {
+        region.processes().any(|process| {
+            region.process(process).run.load(Ordering::Relaxed) == id.0
+                && !region.process_is_dead(process, ProcessId::NONE)
+        })
+    };
+    ids().find(|id| !used(id) && claim(id, run_state::CLAIMED)).ok_or(Errno::EAGAIN)
+}
+
+/// Claims a process slot with the caller's credentials, for itself or for the program that it is about to start.
+///
+/// # Errors
+/// `EAGAIN` when there are none.
+pub fn claim_process(region: Region, run: RunId) -> Result<ProcessId> {
+    let id = region.claim_process(run)?;
+    load_credentials(region.process(id));
+    load_umask(region.process(id));
+    Ok(id)
+}
+
+/// Makes the calling thread one of process `id`, which is its own: after the launcher's claim, after exec, or as the
+/// first call of the library. Gives its lane; [`arrive`] follows as soon as there is a task.
+///
+/// # Errors
+/// `ESRCH` when the slot was given up for dead; `EAGAIN` without a lane; those of fcntl(2) and membarrier(2).
+pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    region.animate(id)?;
+    register_barrier()?;
+    let process = region.process(id);
+    let old = LaneId(process.first_lane.load(Ordering::Relaxed));
+    // The image before exec left its lane: it is taken over as it is, and `arrive` repairs it.
+    if old.is_some() && region.lane(old).process.load(Ordering::Relaxed) == id.0 {
+        region.lane(old).tid.store(tid, Ordering::Relaxed);
+        return Ok(old);
+    }
+    let lane = region.claim_lane(id, tid)?;
+    process.first_lane.store(lane.0, Ordering::Relaxed);
+    Ok(lane)
+}
+
+/// Puts the process's slot in order after [`attach`]: credentials as they are now; after exec also the lanes, the
+/// mappings and the close-on-exec descriptors of the former image.
+pub fn arrive(task: &Task) {
+    let process = task.process;
+    load_credentials(process);
+    load_umask(process);
+    if process.attached.swap(1, Ordering::AcqRel) != 0 {
+        leave_image(task);
+    }
+}
+
+/// What exec takes away. The kernel has closed no placeholder: [`cloexec_fds`] says which are left to close.
+fn leave_image(task: &Task) {
+    let exclusive = reclaim::Exclusive::wait(task);
+    reap::strip(task, task.lane_id);
+    if task.process.threads.swap(0, Ordering::Relaxed) != 0 {
+        let others = task.region.lanes().filter(|lane| *lane != task.lane_id);
+        for lane in others {
+            if task.region.lane(lane).process.load(Ordering::Relaxed) == task.process_id.0 {
+                reap::bury(task, lane);
+            }
+        }
+    }
+    drop(exclusive);
+    reap::drop_mappings(task, task.process_id);
+    task.process.waits_for.store(0, Ordering::Relaxed);
+}
+
+/// Descriptors that exec closes: the door closes each with [`close::close`], and its placeholder.
+pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
+    table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
+}
+
+/// Makes root number `root` if it is not there yet: a directory as the one of a fresh tmpfs, of the caller's.
+///
+/// # Errors
+/// `ENOSPC`; `EINVAL` for a root number past the last.
+pub fn mkfs(task: &Task, root: u32) -> Result<()> {
+    let header = task.region.header();
+    let place = header.roots.get(root as usize).ok_or(Errno::EINVAL)?;
+    header.setup_lock.lock(task.lane_id, task);
+    let made = match place.load(Ordering::Acquire) {
+        0 => make_root(task, root, place),
+        _ => Ok(()),
+    };
+    header.setup_lock.unlock();
+    made
+}
+
+fn make_root(task: &Task, root: u32, place: &AtomicU32) -> Result<()> {
+    let process = task.process;
+    let owner = (process.fsuid.load(Ordering::Relaxed), process.fsgid.load(Ordering::Relaxed));
+    let made = inode::create_root(task, root, S_ISVTX | 0o777, owner)?;
+    let record = task.region.inode(made.id);
+    record.parent.store(made.id.0, Ordering::Relaxed); // `..` of a root is the root.
+    place.store(made.id.0, Ordering::Release);
+    task.region.settle::<Inode>(task.lane);
+    Ok(())
+}
+
+/// The root inode of mount `mount` of the task's run.
+///
+/// # Errors
+/// `ENOENT` when there is none.
+#[inline]
+pub fn root(task: &Task, mount: usize) -> Result<InodeRef> {
+    let id = task.region.header().roots[mount % 16].load(Ordering::Acquire);
+    let id = lp_region::InodeId(id);
+    if id.is_none() {
+        return Err(Errno::ENOENT);
+    }
+    // Roots are never freed.
+    Ok(InodeRef { id, generation: task.region.inode(id).generation.load(Ordering::Relaxed) })
+}
+
+/// Says that a second thread is about to share the table: before clone(2).
+pub fn before_thread(task: &Task) {
+    task.process.threads.fetch_add(1, Ordering::Relaxed); // Relaxed: clone orders it for the new thread.
+}
+
+/// A thread of [`before_thread`] was not made after all, or ends: its lane is given back with [`leave_lane`] first.
+pub fn thread_gone(process: &Process) {
+    // PAIRS: the load in `fget`: what the thread did with the table is done.
+    process.threads.fetch_sub(1, Ordering::Release);
+}
+
+/// A lane for a new thread.
+///
+/// # Errors
+/// `EAGAIN`.
+pub fn thread_lane(region: Region, process: ProcessId, tid: u32) -> Result<LaneId> {
+    region.claim_lane(process, tid)
+}
+
+/// Gives the lane of a thread back at its end. It is in no call.
+pub fn leave_lane(task: &Task) {
+    for slot in 0..task.lane.pins.len() {
+        pin::clear(task, slot);
+    }
+    task.region.release_lane(task.lane_id);
+}
+
+/// Leaves for good: exit(2) of the last thread, or of a process whose other threads are in no call. With threads about
+/// that may be anywhere, it does nothing: the process is found dead and reaped.
+pub fn exit(task: &Task) {
+    if task.process.threads.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
+        for (fd, _) in table::open_entries(task) {
+            let _ = close::close(task, fd);
+        }
+    }
+    for (fd, _) in table::open_entries(task) {
+        let _ = table::remove(task, fd);
+    }
+    reap::empty(task, task.process_id);
+    leave_lane(task);
+    task.region.release_process(task.process_id);
+}
+
+/// Reads user, group, capabilities and file size limit from the kernel: after any call that changes them.
+pub fn load_credentials(process: &Process) {
+    let mut ids = [0u32; 3];
+    // SAFETY: the kernel writes three words.
+    let _ = unsafe { lp_abi::syscall!(__NR_getresuid, &raw mut ids[0], &raw mut ids[1], &raw mut ids[2]) };
+    process.ruid.store(ids[0], Ordering::Relaxed);
+    // SAFETY: an invalid id changes nothing; the current one comes back (setfsuid(2)).
+    let fsuid = unsafe { lp_abi::syscall!(__NR_setfsuid, u32::MAX) }.unwrap_or(0);
+    // SAFETY: as above.
+    let fsgid = unsafe { lp_abi::syscall!(__NR_setfsgid, u32::MAX) }.unwrap_or(0);
+    process.fsuid.store(fsuid as u32, Ordering::Relaxed);
+    process.fsgid.store(fsgid as u32, Ordering::Relaxed);
+    // SAFETY: the kernel writes at most as many words as `groups` has.
+    let count = unsafe { lp_abi::syscall!(__NR_getgroups, process.groups.len(), process.groups.as_ptr()) };
+    process.group_count.store(count.unwrap_or(0) as u32, Ordering::Relaxed);
+    process.caps.store(capabilities(), Ordering::Relaxed);
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: the kernel writes two words.
+    let _ = unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };
+    process.fsize_limit.store(limit[0], Ordering::Relaxed);
+}
+
+/// Reads the umask from the kernel, which has no way to ask without setting it: while the process has one thread.
+fn load_umask(process: &Process) {
+    // SAFETY: umask always succeeds; set back at once.
+    let umask = unsafe {
+        let old = lp_abi::syscall!(__NR_umask, 0o77).unwrap_or(0o22);
+        let _ = lp_abi::syscall!(__NR_umask, old);
+        old
+    };
+    process.umask.store(umask as u32, Ordering::Relaxed);
+}
+
+/// The effective capabilities that file calls ask for, as [`caps`].
+fn capabilities() -> u32 {
+    const WANTED: [(u32, u32); 9] = [
+        (CAP_DAC_OVERRIDE, caps::DAC_OVERRIDE),
+        (CAP_DAC_READ_SEARCH, caps::DAC_READ_SEARCH),
+        (CAP_FOWNER, caps::FOWNER),
+        (CAP_CHOWN, caps::CHOWN),
+        (CAP_FSETID, caps::FSETID),
+        (CAP_MKNOD, caps::MKNOD),
+        (CAP_LINUX_IMMUTABLE, caps::LINUX_IMMUTABLE),
+        (CAP_SYS_ADMIN, caps::SYS_ADMIN),
+        (CAP_SYS_RESOURCE, caps::SYS_RESOURCE),
+    ];
+    let header = [_LINUX_CAPABILITY_VERSION_3, 0u32];
+    // Effective, permitted, inheritable: the low words, then the high ones.
+    let mut data = [0u32; 6];
+    // SAFETY: the kernel reads the header and writes six words.
+    let asked = unsafe { lp_abi::syscall!(__NR_capget, header.as_ptr(), data.as_mut_ptr()) };
+    if asked.is_err() {
+        return 0;
+    }
+    WANTED.iter().filter(|(number, _)| data[0] & 1 << number != 0).fold(0, |set, (_, bit)| set | bit)
+}

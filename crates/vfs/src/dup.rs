@@ -1,0 +1,39 @@
+//! dup(2) and its like: a second descriptor for an open file.
+
+use lp_abi::Result;
+use lp_region::FileId;
+use lp_region::sync::Ordering;
+
+use crate::task::Task;
+use crate::{file, pin, table};
+
+/// The open file of `fd`, marked shared and pinned, for the door to install under another number with
+/// [`table::install`]: `dup`, `dup2`, `dup3`, `fcntl(F_DUPFD)`, and the receiver's half of `SCM_RIGHTS`.
+/// If no number can be had, the door calls [`abandon`].
+///
+/// # Errors
+/// `EBADF` when it is not ours.
+pub fn dup(task: &Task, fd: i32) -> Result<FileId> {
+    let held = table::fget_any(task, fd)?;
+    file::share(held.file);
+    pin::file(task, pin::slot::OPEN, held.id);
+    Ok(held.id)
+}
+
+/// Installs what [`dup`] gave at `fd`; `flags` as for [`table::install`].
+///
+/// # Errors
+/// `EBADF`.
+pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
+    let done = table::install(task, fd, id, flags);
+    // A scan under way may have passed the new entry and not reached the old one: what it saw does not count.
+    // PAIRS: the loads around the scan in `reclaim::run`.
+    task.region.header().moves.fetch_add(1, Ordering::Release);
+    pin::clear(task, pin::slot::OPEN);
+    done
+}
+
+/// Lets go of what [`dup`] gave.
+pub fn abandon(task: &Task) {
+    pin::clear(task, pin::slot::OPEN);
+}

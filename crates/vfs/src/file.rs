@@ -1,0 +1,153 @@
+//! Open file descriptions, like `struct file`, except that nobody counts who names them.
+//!
+//! One that no dup and no fork has shared is freed by the close of its only descriptor. A shared one, or any while
+//! threads share the table, is put on `Header::closed` by each close; [`crate::reclaim`] frees it once it finds no table
+//! and no pin that names it.
+
+use lp_abi::Result;
+use lp_region::records::OpenFile;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, FileId, InodeId, InodeRef};
+
+use crate::table::Held;
+use crate::task::Task;
+use crate::{pin, reclaim};
+
+/// What a new open file is made of.
+pub struct Opening {
+    /// The inode.
+    pub inode: InodeRef,
+    /// `f_flags`: access mode and status flags.
+    pub flags: u32,
+    /// [`lp_region::records::file_mode`].
+    pub mode: u32,
+    /// Directory in which the entry was found.
+    pub parent: InodeId,
+    /// Entry found; none for a root or a file without a name.
+    pub dirent: DirentId,
+}
+
+/// Makes an open file at position 0. It is pinned in the lane until [`crate::table::install`] or [`discard`]; the caller
+/// has pinned its inode.
+///
+/// # Errors
+/// `ENFILE` when there are none left.
+#[inline]
+pub fn create(task: &Task, opening: &Opening) -> Result<FileId> {
+    let id = match task.region.take::<OpenFile>(task.lane) {
+        Ok(id) => id,
+        Err(_) => reclaim::file_slot_slow(task)?,
+    };
+    let file = task.region.file(id);
+    // Relaxed throughout: published by the release store that installs it, or by the pin below.
+    file.position.store(0, Ordering::Relaxed);
+    file.inode.store(opening.inode.to_word(), Ordering::Relaxed);
+    file.flags.store(opening.flags, Ordering::Relaxed);
+    file.shared.store(0, Ordering::Relaxed);
+    file.parent.store(opening.parent.0, Ordering::Relaxed);
+    file.dirent.store(opening.dirent.0, Ordering::Relaxed);
+    file.locked.store(0, Ordering::Relaxed);
+    file.in_flight.store(0, Ordering::Relaxed);
+    file.mode.store(opening.mode, Ordering::Relaxed);
+    // Release: who finds the pin finds the file's inode. From here on the file's pin keeps the inode.
+    task.lane.pins[pin::slot::OPEN].store(u64::from(id.0), Ordering::Release);
+    Ok(id)
+}
+
+/// The file that was being opened stands in a table.
+#[inline]
+pub(crate) fn arrived(task: &Task) {
+    task.region.settle::<OpenFile>(task.lane);
+    pin::clear(task, pin::slot::OPEN);
+}
+
+/// Frees an open file that was made and not installed: the descriptor could not be had.
+pub fn discard(task: &Task, id: FileId) {
+    free(task, id);
+    pin::clear(task, pin::slot::OPEN);
+}
+
+/// Says that `id` is about to leave a table: from here until [`left`] the lane answers for it.
+#[inline]
+pub(crate) fn leave(task: &Task, id: FileId) {
+    // PAIRS: the scan of the pins in `reclaim::run`, which comes after that of the tables.
+    task.lane.pins[pin::slot::CLOSE].store(u64::from(id.0), Ordering::Release);
+}
+
+/// Says that `id` has left a table: frees it if that was the only name it had, else leaves it to be looked for.
+#[inline]
+pub(crate) fn left(task: &Task, id: FileId) {
+    let file = task.region.file(id);
+    // Relaxed: `shared` was set by this process or before it was forked.
+    let alone = file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed) == 0;
+    if !alone {
+        return reclaim::closed_slow(task, id);
+    }
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id;
+    if file.locked.load(Ordering::Relaxed) != 0 {
+        crate::lock::drop_file_slow(task, id);
+    }
+    free(task, id);
+    pin::clear(task, pin::slot::CLOSE);
+    // Relaxed: whoever unlinks it from now on looks for open files itself.
+    if task.region.inode(inode).nlink.load(Ordering::Relaxed) == 0 {
+        reclaim::run(task);
+    }
+}
+
+/// Gives the slot back. No table names the file.
+#[inline]
+pub(crate) fn free(task: &Task, id: FileId) {
+    let file = task.region.file(id);
+    file.inode.store(0, Ordering::Relaxed);
+    let generation = file.generation.load(Ordering::Relaxed);
+    file.generation.store(generation.wrapping_add(1), Ordering::Release);
+    task.region.give::<OpenFile>(task.lane, id);
+    task.region.settle::<OpenFile>(task.lane);
+}
+
+/// Marks an open file shared: a second descriptor or table is about to name it.
+#[inline]
+pub fn share(file: &OpenFile) {
+    file.shared.store(1, Ordering::Release);
+}
+
+/// `f_pos` for the length of a call. While the file is shared, or threads share the table, it is held under the file's
+/// lock, as Linux's `f_pos_lock`; else it is a plain load and store.
+pub struct Position<'f> {
+    file: &'f OpenFile,
+    locked: bool,
+}
+
+impl Position<'_> {
+    /// Where the next read or write starts.
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.file.position.load(Ordering::Relaxed) // Relaxed: plain, or ordered by the lock.
+    }
+
+    /// Moves it.
+    #[inline]
+    pub fn set(&self, position: u64) {
+        self.file.position.store(position, Ordering::Relaxed); // Relaxed: as above.
+    }
+}
+
+impl Drop for Position<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.locked {
+            self.file.lock.unlock();
+        }
+    }
+}
+
+/// Takes hold of the position of an open file.
+#[inline(always)]
+pub fn position<'f>(task: &Task, held: &Held<'f>) -> Position<'f> {
+    let shared = held.file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
+    if shared != 0 {
+        held.file.lock.lock(task.lane_id, task);
+    }
+    Position { file: held.file, locked: shared != 0 }
+}

@@ -1,0 +1,105 @@
+//! fork(2), vfork(2) and clone(2) without `CLONE_FILES`: the child's slot is a copy of the parent's.
+
+use lp_abi::Result;
+use lp_region::process::Process;
+use lp_region::sync::{AtomicU32, Ordering, register_barrier};
+use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
+
+use crate::table::{self, entry};
+use crate::task::Task;
+use crate::{file, reap, reclaim};
+
+/// Forks between two looks for dead processes.
+const REAP_EVERY: u32 = 256;
+
+/// Claims the child's slot and copies the parent's into it, marking every open file shared; before the kernel's call.
+///
+/// # Errors
+/// `EAGAIN` when there are as many processes as a region holds.
+pub fn before(task: &Task) -> Result<ProcessId> {
+    let region = task.region;
+    let run = RunId(task.process.run.load(Ordering::Relaxed));
+    let child = region.claim_process(run).or_else(|errno| match reap::dead(task) {
+        0 => Err(errno),
+        _ => region.claim_process(run),
+    })?;
+    copy_process(task.process, region.process(child));
+    let locked = table::lock(task);
+    copy_table(task, child);
+    // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
+    // PAIRS: the loads around the scan in `reclaim`.
+    let moves = region.header().moves.fetch_add(1, Ordering::Release);
+    table::unlock(task, locked);
+    if (moves as u32).is_multiple_of(REAP_EVERY) {
+        reap::dead(task);
+    }
+    Ok(child)
+}
+
+fn copy_process(parent: &Process, child: &Process) {
+    let words: [fn(&Process) -> &AtomicU32; 8] = [
+        |p| &p.umask,
+        |p| &p.ruid,
+        |p| &p.fsuid,
+        |p| &p.fsgid,
+        |p| &p.caps,
+        |p| &p.group_count,
+        |p| &p.exe_dirent,
+        |p| &p.attached,
+    ];
+    // Relaxed throughout: the slot is the child's once the kernel's call has made it.
+    for word in words {
+        word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
+    child.parked.store(parent.parked.load(Ordering::Relaxed), Ordering::Relaxed);
+    let groups = parent.group_count.load(Ordering::Relaxed) as usize;
+    for (to, from) in child.groups.iter().zip(&parent.groups).take(groups) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    // Directory and executed file keep their inodes: the parent's slot holds them meanwhile.
+    child.cwd.store(parent.cwd.load(Ordering::Relaxed), Ordering::Release);
+    child.exe.store(parent.exe.load(Ordering::Relaxed), Ordering::Release);
+}
+
+/// The caller holds the table's lock if threads share it: nobody takes entries out meanwhile.
+fn copy_table(task: &Task, child: ProcessId) {
+    let limit = task.process.fd_limit.load(Ordering::Relaxed);
+    task.region.process(child).fd_limit.store(limit, Ordering::Release);
+    let table = task.region.fd_table(child);
+    for (to, from) in table.iter().zip(task.table).take(limit as usize) {
+        let word = from.load(Ordering::Relaxed);
+        if word & entry::OPEN != 0 {
+            file::share(task.region.file(FileId(word as u32)));
+        }
+        if word | to.load(Ordering::Relaxed) != 0 {
+            to.store(word, Ordering::Release);
+        }
+    }
+}
+
+/// Makes the calling process the child of slot `id`: the first thing after the kernel's call. Gives its lane.
+///
+/// # Errors
+/// As [`crate::boot::attach`]; the child cannot go on.
+pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    region.animate(id)?;
+    register_barrier()?;
+    let lane = region.claim_lane(id, tid)?;
+    region.process(id).first_lane.store(lane.0, Ordering::Relaxed);
+    Ok(lane)
+}
+
+/// Gives the child's slot back: the kernel's call has failed.
+pub fn failed(task: &Task, child: ProcessId) {
+    reap::empty(task, child);
+    task.region.release_process(child);
+}
+
+/// After the kernel's call, in the parent: lets go of what only reclaim can free now.
+pub fn parent(task: &Task) {
+    let header = task.region.header();
+    if header.closed_count.load(Ordering::Relaxed) >= reclaim::BATCH {
+        reclaim::run(task);
+    }
+}

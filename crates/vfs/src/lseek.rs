@@ -1,0 +1,65 @@
+//! lseek(2).
+
+use lp_abi::linux::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+
+use crate::file;
+use crate::map::{self, Map};
+use crate::table::{self, Held};
+use crate::task::Task;
+
+/// Moves the position of `fd` and gives the new one. No lock while the open file is not shared; SEEK_END is one load.
+///
+/// # Errors
+/// `EBADF`; `EINVAL` for a bad `whence` or a position below zero; `ENXIO` for SEEK_DATA and SEEK_HOLE past the end.
+#[inline]
+pub fn lseek(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
+    let held = table::fget(task, fd)?;
+    if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    let position = file::position(task, &held);
+    let target = match whence {
+        SEEK_SET => Some(offset),
+        SEEK_CUR => (position.get() as i64).checked_add(offset),
+        _ => elsewhere(task, &held, offset, whence)?,
+    };
+    // generic_file_llseek: a sum that overflows or is negative is EINVAL.
+    let target = target.filter(|target| *target >= 0).ok_or(Errno::EINVAL)? as u64;
+    position.set(target);
+    Ok(target)
+}
+
+#[inline(never)]
+fn elsewhere(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<Option<i64>> {
+    let directory = held.file.mode.load(Ordering::Relaxed) & file_mode::DIR != 0;
+    match whence {
+        // dcache_dir_lseek, which tmpfs's directories use, knows SEEK_SET and SEEK_CUR only.
+        _ if directory => Err(Errno::EINVAL),
+        // Relaxed: the size stands for itself.
+        SEEK_END => Ok((held.inode.size.load(Ordering::Relaxed) as i64).checked_add(offset)),
+        SEEK_DATA | SEEK_HOLE => data_or_hole(task, held, offset, whence).map(Some),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// The first byte at or past `offset` that is data, or a hole; the end of the file counts as a hole.
+fn data_or_hole(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<i64> {
+    let size = held.inode.size.load(Ordering::Relaxed); // Relaxed: what the file is at this moment.
+    if offset < 0 || offset as u64 >= size {
+        return Err(Errno::ENXIO);
+    }
+    let map = Map::of(held.inode);
+    let page = PAGE_SIZE as u64;
+    let mut index = offset as u64 / page;
+    while index * page < size {
+        let piece = map::piece(task.region, map, index, size.div_ceil(page) - index);
+        if piece.page.is_some() == (whence == SEEK_DATA) {
+            return Ok(offset.max((index * page) as i64));
+        }
+        index += piece.len.max(1);
+    }
+    if whence == SEEK_DATA { Err(Errno::ENXIO) } else { Ok(size as i64) }
+}

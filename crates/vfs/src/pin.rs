@@ -1,0 +1,73 @@
+//! Pins: marks in a lane that keep an open file or an inode from being freed while this thread uses it.
+//!
+//! Hazard pointers with the fence on the rare side: the user stores the pin, passes a light barrier and checks that what
+//! it pinned is still named from where it found it; [`crate::reclaim`] takes the name away first, passes a heavy
+//! barrier and then looks at the pins. One of the two sees the other. Linearisation point: the check. Progress:
+//! wait-free for the pinner. Source: Michael, "Hazard Pointers" (2004); Dice et al., "Fast non-intrusive memory
+//! reclamation for highly-concurrent data structures" (2016).
+
+use lp_abi::{Errno, Result};
+use lp_region::sync::{Ordering, light_barrier};
+use lp_region::{FileId, InodeId, InodeRef};
+
+use crate::task::Task;
+
+/// What each pin of a lane is for.
+pub mod slot {
+    /// The open file that a call works on.
+    pub const FIRST: usize = 0;
+    /// The other open file of a call with two.
+    pub const SECOND: usize = 1;
+    /// The inode that a path walk stands on or ended on.
+    pub const WALK: usize = 2;
+    /// The other one.
+    pub const WALK_OTHER: usize = 3;
+    /// An open file on its way into a table, or the inode it is being opened on.
+    pub const OPEN: usize = 4;
+    /// An open file that is being closed.
+    pub const CLOSE: usize = 5;
+}
+
+/// Set in a pin that names an inode; without it the pin names an open file, and through it that file's inode.
+pub const INODE: u64 = 1 << 32;
+
+/// Pins an open file. The caller checks afterwards that the file is still named from where it found it.
+#[inline]
+pub fn file(task: &Task, slot: usize, id: FileId) {
+    task.lane.pins[slot].store(u64::from(id.0), Ordering::Relaxed); // Relaxed: ordered by the barriers.
+    // PAIRS: the heavy barrier in `reclaim::run`.
+    light_barrier();
+}
+
+/// Pins an inode that was found by name.
+///
+/// # Errors
+/// `ESTALE` when it was unlinked or freed meanwhile: look the name up again.
+#[inline]
+pub fn inode(task: &Task, slot: usize, inode: InodeRef) -> Result<()> {
+    known_inode(task, slot, inode.id);
+    let record = task.region.inode(inode.id);
+    // Relaxed: an inode is unlinked before the heavy barrier of the reclaim that frees it.
+    let gone = record.nlink.load(Ordering::Relaxed) == 0
+        || record.generation.load(Ordering::Relaxed) != inode.generation;
+    if gone {
+        clear(task, slot);
+        return Err(Errno::ESTALE);
+    }
+    Ok(())
+}
+
+/// Pins an inode that something else of this thread's keeps alive: an open file, the working directory.
+#[inline]
+pub fn known_inode(task: &Task, slot: usize, id: InodeId) {
+    task.lane.pins[slot].store(INODE | u64::from(id.0), Ordering::Relaxed); // Relaxed: ordered by the barriers.
+    // PAIRS: the heavy barrier in `reclaim::run`.
+    light_barrier();
+}
+
+/// Takes a pin away.
+#[inline]
+pub fn clear(task: &Task, slot: usize) {
+    // Release: what was done under the pin is done.
+    task.lane.pins[slot].store(0, Ordering::Release);
+}

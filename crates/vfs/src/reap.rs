@@ -1,0 +1,194 @@
+//! The reaper: gives back what dead processes and threads held.
+//!
+//! Nobody waits for it: a dead process's descriptors keep nothing from working, its locks are taken over by whoever wants
+//! them. It runs when slots are short, when a dead process is found to hold an orphan, and once in a while at fork.
+//! Each step may be done again after the reaper itself has died: the slot stays dying and names the reaper's lane.
+//! Called with no inode locked.
+
+use lp_region::layout::{FDS, LANE_BITS};
+use lp_region::process::process_state as state;
+use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_region::{FileId, InodeId, LaneId, MappingId, ProcessId};
+
+use crate::table::entry;
+use crate::task::Task;
+use crate::{intent, page, pin, reclaim};
+
+/// Cleans up after all processes that are dead; gives their number.
+#[cold]
+pub fn dead(task: &Task) -> u32 {
+    let mut reaped = 0;
+    for id in task.region.processes() {
+        if task.region.process_is_dead(id, task.process_id) && process(task, id) {
+            reaped += 1;
+        }
+    }
+    reaped
+}
+
+/// Cleans up after a dead process; whether this call did it and not somebody else.
+#[cold]
+pub fn process(task: &Task, id: ProcessId) -> bool {
+    // Before any burial: a reclaim that holds this lock may have to wait for one.
+    let _exclusive = reclaim::Exclusive::wait(task);
+    if !claim(task, id) {
+        return false;
+    }
+    for lane in task.region.lanes() {
+        if task.region.lane(lane).process.load(Ordering::Relaxed) == id.0 {
+            bury(task, lane);
+        }
+    }
+    empty(task, id);
+    task.region.release_process(id);
+    true
+}
+
+/// Makes the calling thread the one that cleans up after `id`.
+fn claim(task: &Task, id: ProcessId) -> bool {
+    let process = task.region.process(id);
+    let seen = process.state.load(Ordering::Acquire);
+    let reaper = process.reaper.load(Ordering::Acquire);
+    match seen {
+        state::FREE => false,
+        state::DYING => {
+            // A slot that is being claimed has no reaper and is nobody's to clean up.
+            reaper != 0
+                && task.region.lane_is_dead(LaneId(reaper), task.process_id)
+                && process
+                    .reaper
+                    .compare_exchange(reaper, task.lane_id.0, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+        }
+        _ => {
+            // The reaper is named before the state changes: a slot in state dying always has one.
+            process.reaper.compare_exchange(0, task.lane_id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+                && process
+                    .state
+                    .compare_exchange(seen, state::DYING, Ordering::AcqRel, Ordering::Relaxed)
+                    .is_ok()
+        }
+    }
+}
+
+/// Closes everything that a process has and gives back its mappings. The process is dead, or is the caller's own.
+pub(crate) fn empty(task: &Task, id: ProcessId) {
+    let region = task.region;
+    let process = region.process(id);
+    // Entries go without a closer's care: a scan under way may have passed the table that still holds a copy.
+    region.header().moves.fetch_add(1, Ordering::Release);
+    let limit = process.fd_limit.load(Ordering::Acquire) as usize;
+    let mut orphans = false;
+    for word in region.fd_table(id).iter().take(limit.min(FDS)) {
+        let old = word.load(Ordering::Relaxed);
+        if old & entry::OPEN != 0 {
+            let file = FileId(old as u32);
+            orphans = true;
+            task.lane.pins[pin::slot::CLOSE].store(u64::from(file.0), Ordering::Release);
+            word.store(0, Ordering::Release);
+            reclaim::queue(task, file);
+        } else if old != 0 {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+    process.fd_limit.store(0, Ordering::Release);
+    orphans |= drop_mappings(task, id);
+    orphans |= (process.cwd.swap(0, Ordering::AcqRel) | process.exe.swap(0, Ordering::AcqRel)) != 0;
+    if orphans {
+        reclaim::run(task);
+    }
+}
+
+/// Gives back the mapping records of a process; whether there were any.
+pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
+    let process = task.region.process(id);
+    let first = process.mappings.load(Ordering::Acquire);
+    while let mapping @ MappingId(1..) = MappingId(process.mappings.load(Ordering::Acquire)) {
+        let record = task.region.mapping(mapping);
+        process.mappings.store(record.link.load(Ordering::Relaxed), Ordering::Release);
+        record.inode.store(0, Ordering::Release);
+        task.region.give::<Mapping>(task.lane, mapping);
+    }
+    first != 0
+}
+
+/// Finishes what a dead thread had begun, gives back what it had in hand, and frees its lane. The caller has
+/// [`reclaim::Exclusive`].
+pub(crate) fn bury(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    record.burial.lock(task.lane_id, task);
+    if record.generation.load(Ordering::Acquire) == lane.0 >> LANE_BITS {
+        strip(task, lane);
+        task.region.release_lane(lane);
+    }
+    record.burial.unlock();
+}
+
+/// Makes a dead thread's lane as good as new, but for its caches: they are the next owner's. The caller holds `burial`.
+pub(crate) fn strip(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    intent::replay(task, lane);
+    page::repair(task, lane);
+    requeue_file(task, lane, FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire)));
+    for slot in [pin::slot::OPEN, pin::slot::CLOSE] {
+        let word = record.pins[slot].load(Ordering::Acquire);
+        if word & pin::INODE == 0 {
+            requeue_file(task, lane, FileId(word as u32));
+        }
+    }
+    give_back_inode(task, lane);
+    give_back::<Dirent>(task, lane);
+    give_back::<Bucket>(task, lane);
+    give_back::<LongName>(task, lane);
+    give_back::<LockRecord>(task, lane);
+    give_back::<Mapping>(task, lane);
+    for pin in &record.pins {
+        pin.store(0, Ordering::Release);
+    }
+    record.writing_depth.store(0, Ordering::Relaxed);
+    record.writing.store(0, Ordering::Release);
+    record.holding.store(0, Ordering::Release);
+}
+
+/// Gives back the slot of a slab that the lane had taken and not linked in. Replays settle what they link in or finish.
+fn give_back<T: Slot>(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let index = record.taken[T::SLAB].swap(0, Ordering::AcqRel);
+    if index != 0 && !cached::<T>(task, lane, index) {
+        task.region.give_shared::<T>(T::id(index));
+    }
+}
+
+/// An inode in hand was being made, and then nothing names it, or was being freed by a reclaim.
+fn give_back_inode(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let id = InodeId(record.taken[Inode::SLAB].load(Ordering::Acquire));
+    let is_root = task.region.header().roots.iter().any(|root| root.load(Ordering::Relaxed) == id.0);
+    if id.is_some() && !is_root && !cached::<Inode>(task, lane, id.0) {
+        let inode = task.region.inode(id);
+        inode.nlink.store(0, Ordering::Relaxed);
+        inode.mark.store(0, Ordering::Relaxed);
+        if inode.flags.load(Ordering::Relaxed) & inode_flags::ORPHAN == 0 || !reclaim::knows_inode(task, id) {
+            inode.flags.fetch_or(inode_flags::ORPHAN, Ordering::Relaxed);
+            reclaim::push_orphan(task, id);
+        }
+    }
+    record.taken[Inode::SLAB].store(0, Ordering::Release);
+}
+
+/// An open file in hand may have a name or not: a reclaim finds out.
+fn requeue_file(task: &Task, lane: LaneId, id: FileId) {
+    if id.is_some() && !cached::<OpenFile>(task, lane, id.0) {
+        reclaim::requeue(task, id);
+    }
+    task.region.lane(lane).taken[OpenFile::SLAB].store(0, Ordering::Release);
+}
+
+/// Whether the slot is back in the lane's cache: it died between giving it back and forgetting it.
+fn cached<T: Slot>(task: &Task, lane: LaneId, index: u32) -> bool {
+    let cache = &task.region.lane(lane).caches[T::SLAB];
+    let count = (cache.count.load(Ordering::Relaxed) as usize).min(cache.slots.len());
+    cache.slots[..count].iter().any(|slot| slot.load(Ordering::Relaxed) == index)
+}

@@ -1,0 +1,289 @@
+//! The descriptor table of a process, like `struct files_struct`: which numbers are ours and what they name.
+//!
+//! An entry is one word. A process with one thread reads it with one load and may use what it names until its next
+//! call: nobody else takes entries out. While several threads share the table, a reader pins the open file in its own
+//! lane and looks at the entry again; writers serialise on the process's `table_lock`.
+
+use lp_abi::{Errno, Result};
+use lp_region::layout::FDS;
+use lp_region::records::{Inode, OpenFile};
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::{FileId, InodeId, InodeRef};
+
+use crate::task::Task;
+use crate::{file, pin};
+
+/// Bits of a table entry; 0 is a descriptor that is not ours. Bits 0-31 are the [`FileId`].
+pub mod entry {
+    /// It names an open file.
+    pub const OPEN: u64 = 1 << 32;
+    /// Close on exec.
+    pub const CLOEXEC: u64 = 1 << 33;
+    /// A placeholder of the kernel's that is kept for the next open; closed as far as the program can see.
+    pub const PARKED: u64 = 1 << 34;
+    /// The kernel's descriptor is a real one (a FIFO, a socket) that backs an inode of ours: attributes are ours, data is
+    /// the kernel's.
+    pub const HOST: u64 = 1 << 35;
+}
+
+/// What a descriptor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// The kernel's business.
+    NotOurs,
+    /// An open file of ours.
+    Ours,
+    /// Attributes are ours, data is the kernel's.
+    Host,
+}
+
+/// An open file for the length of a call, like `struct fd` between `fdget` and `fdput`.
+pub struct Held<'r> {
+    /// Its handle.
+    pub id: FileId,
+    /// The open file.
+    pub file: &'r OpenFile,
+    /// Its inode.
+    pub inode: &'r Inode,
+    pin: Option<&'r AtomicU64>,
+}
+
+impl Held<'_> {
+    /// The inode's handle.
+    #[inline]
+    pub fn inode_id(&self) -> InodeId {
+        self.inode_ref().id
+    }
+
+    /// The inode's handle and generation.
+    #[inline]
+    pub fn inode_ref(&self) -> InodeRef {
+        InodeRef::from_word(self.file.inode.load(Ordering::Relaxed)) // Relaxed: immutable while held.
+    }
+}
+
+impl Drop for Held<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(pin) = self.pin {
+            // Release: the call is done with the file.
+            pin.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// The entry of `fd`; 0 for numbers past the table.
+#[inline]
+pub fn load(task: &Task, fd: i32) -> u64 {
+    match task.table.get(fd as u32 as usize) {
+        // PAIRS: the release store in `store`.
+        Some(entry) => entry.load(Ordering::Acquire),
+        None => 0,
+    }
+}
+
+/// Whether a call on `fd` is answered here and not by the kernel: an open file of ours, data included.
+#[inline]
+pub fn is_ours(task: &Task, fd: i32) -> bool {
+    load(task, fd) & (entry::OPEN | entry::HOST) == entry::OPEN
+}
+
+/// What `fd` is.
+#[inline]
+pub fn kind(task: &Task, fd: i32) -> Kind {
+    match load(task, fd) & (entry::OPEN | entry::HOST) {
+        entry::OPEN => Kind::Ours,
+        0 => Kind::NotOurs,
+        _ => Kind::Host,
+    }
+}
+
+/// The open file that `fd` names, as `fdget`.
+///
+/// # Errors
+/// `EBADF` when it is not ours or its data is the kernel's.
+#[inline(always)]
+pub fn fget<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+    let entry = load(task, fd);
+    if entry & (entry::OPEN | entry::HOST) != entry::OPEN {
+        return Err(Errno::EBADF);
+    }
+    // Relaxed: only this thread can have made the second thread.
+    if task.process.threads.load(Ordering::Relaxed) != 0 {
+        return pinned(task, fd, pin::slot::FIRST, entry::OPEN | entry::HOST);
+    }
+    Ok(held(task, entry, None))
+}
+
+/// [`fget`] for the second descriptor of a call that has two.
+///
+/// # Errors
+/// `EBADF`.
+#[inline]
+pub fn fget_second<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+    let entry = load(task, fd);
+    if entry & (entry::OPEN | entry::HOST) != entry::OPEN {
+        return Err(Errno::EBADF);
+    }
+    if task.process.threads.load(Ordering::Relaxed) != 0 {
+        return pinned(task, fd, pin::slot::SECOND, entry::OPEN | entry::HOST);
+    }
+    Ok(held(task, entry, None))
+}
+
+/// [`fget`] for calls on attributes and paths: those whose data is the kernel's count too.
+///
+/// # Errors
+/// `EBADF`.
+#[inline(always)]
+pub fn fget_any<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+    let entry = load(task, fd);
+    if entry & entry::OPEN == 0 {
+        return Err(Errno::EBADF);
+    }
+    if task.process.threads.load(Ordering::Relaxed) != 0 {
+        return pinned(task, fd, pin::slot::FIRST, entry::OPEN);
+    }
+    Ok(held(task, entry, None))
+}
+
+#[inline(always)]
+fn held<'r>(task: &Task<'r>, entry: u64, pin: Option<&'r AtomicU64>) -> Held<'r> {
+    let id = FileId(entry as u32);
+    let file = task.region.file(id);
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)); // Relaxed: immutable while open.
+    Held { id, file, inode: task.region.inode(inode.id), pin }
+}
+
+#[inline(never)]
+fn pinned<'r>(task: &Task<'r>, fd: i32, slot: usize, mask: u64) -> Result<Held<'r>> {
+    loop {
+        let entry = load(task, fd);
+        if entry & mask != entry::OPEN {
+            pin::clear(task, slot);
+            return Err(Errno::EBADF);
+        }
+        pin::file(task, slot, FileId(entry as u32));
+        if load(task, fd) as u32 == entry as u32 {
+            return Ok(held(task, entry, Some(&task.lane.pins[slot])));
+        }
+    }
+}
+
+/// Makes `fd` name the open file `id`; `flags` is [`entry::CLOEXEC`], [`entry::HOST`] or 0. What it named before is
+/// closed, as by dup2(2). The file leaves the lane's open pin.
+///
+/// # Errors
+/// `EBADF` for a number that no table holds: the file stays the caller's.
+#[inline]
+pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
+    let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
+    let locked = lock(task);
+    let old = place.load(Ordering::Relaxed);
+    if old & entry::OPEN != 0 {
+        file::leave(task, FileId(old as u32));
+    }
+    if fd as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
+        task.process.fd_limit.store(fd as u32 + 1, Ordering::Release);
+    }
+    place.store(entry::OPEN | flags | u64::from(id.0), Ordering::Release);
+    unlock(task, locked);
+    file::arrived(task);
+    if old & entry::OPEN != 0 {
+        file::left(task, FileId(old as u32));
+    }
+    Ok(())
+}
+
+/// Takes `fd` out of the table and lets go of what it named: the rest of close(2), without its POSIX locks.
+///
+/// # Errors
+/// `EBADF` when it is not ours.
+#[inline]
+pub fn remove(task: &Task, fd: i32) -> Result<()> {
+    let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
+    let locked = lock(task);
+    let old = place.load(Ordering::Relaxed);
+    if old & entry::OPEN == 0 {
+        unlock(task, locked);
+        return Err(Errno::EBADF);
+    }
+    let id = FileId(old as u32);
+    file::leave(task, id);
+    place.store(0, Ordering::Release);
+    unlock(task, locked);
+    file::left(task, id);
+    Ok(())
+}
+
+/// Sets or clears bits of the entry of `fd`, which is ours.
+///
+/// # Errors
+/// `EBADF` when it is not.
+pub fn change(task: &Task, fd: i32, set: u64, clear: u64) -> Result<()> {
+    let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
+    let locked = lock(task);
+    let old = place.load(Ordering::Relaxed);
+    let ours = old & entry::OPEN != 0;
+    if ours {
+        place.store(old & !clear | set, Ordering::Release);
+    }
+    unlock(task, locked);
+    if ours { Ok(()) } else { Err(Errno::EBADF) }
+}
+
+/// Remembers that the kernel's placeholder `fd` is kept for the next open.
+pub fn park(task: &Task, fd: i32) {
+    if let Some(place) = task.table.get(fd as u32 as usize) {
+        place.store(entry::PARKED, Ordering::Release);
+        if fd as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
+            task.process.fd_limit.store(fd as u32 + 1, Ordering::Release);
+        }
+    }
+}
+
+/// Forgets a parked placeholder: it is about to be used or closed.
+pub fn unpark(task: &Task, fd: i32) {
+    if load(task, fd) == entry::PARKED {
+        task.table[fd as u32 as usize % FDS].store(0, Ordering::Release);
+    }
+}
+
+/// The lowest number at or past `from` and below `limit` that names nothing: what the kernel would choose, for doors
+/// without a kernel table.
+///
+/// # Errors
+/// `EMFILE`.
+pub fn lowest(task: &Task, from: u32, limit: u32) -> Result<i32> {
+    (from..limit.min(FDS as u32))
+        .find(|fd| task.table[*fd as usize].load(Ordering::Relaxed) == 0)
+        .map(|fd| fd as i32)
+        .ok_or(Errno::EMFILE)
+}
+
+/// Open entries of the calling process: number and entry.
+pub fn open_entries<'r>(task: &Task<'r>) -> impl Iterator<Item = (i32, u64)> + use<'r> {
+    let limit = task.process.fd_limit.load(Ordering::Acquire).min(FDS as u32);
+    let table = task.table;
+    (0..limit)
+        .map(move |fd| (fd as i32, table[fd as usize].load(Ordering::Acquire)))
+        .filter(|(_, entry)| entry & entry::OPEN != 0)
+}
+
+/// Takes the table's lock if threads share it.
+#[inline]
+pub(crate) fn lock(task: &Task) -> bool {
+    let shared = task.process.threads.load(Ordering::Relaxed) != 0;
+    if shared {
+        task.process.table_lock.lock(task.lane_id, task);
+    }
+    shared
+}
+
+/// Gives it back.
+#[inline]
+pub(crate) fn unlock(task: &Task, locked: bool) {
+    if locked {
+        task.process.table_lock.unlock();
+    }
+}
