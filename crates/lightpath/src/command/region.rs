@@ -9,15 +9,15 @@ use std::path::Path;
 
 use lp_abi::Errno;
 use lp_region::layout::{RUNS, VERSION};
-use lp_region::process::RunPath;
-use lp_region::sync::Ordering::{Relaxed, Release};
-use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{Geometry, Region, RegionError, RunId};
+use lp_vfs::Task;
+use lp_vfs::boot::{self, RunSetup};
 use rustix::fs::{FlockOperation, MemfdFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
 use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
-use super::mountpoint::MountPoint;
 use super::size::Size;
 use super::stats::Counts;
 
@@ -43,37 +43,54 @@ pub(crate) struct Paths<'a> {
 }
 
 /// Claims a run record. The caller holds the region's flock.
-fn claim_run(region: Region<'static>, mounts: &[MountPoint], paths: &Paths) -> Result<RunId, Failure> {
-    let dead = |run: RunId| {
-        let mut named = region.processes().filter(|id| region.process(*id).run.load(Relaxed) == run.0);
-        named.all(|id| region.process_is_dead(id, ProcessId::NONE))
-    };
-    let run = (1..RUNS as u32).map(RunId).find(|run| region.run(*run).state.load(Relaxed) == 0 || dead(*run));
-    let Some(run) = run else {
-        return Err(Failure::new(
-            REGION,
-            format!("{} runs use the region already; wait for one to end", RUNS - 1),
-        ));
-    };
-    let record = region.run(run);
+fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Result<RunId, Failure> {
     let launcher =
         std::env::current_exe().map_err(|e| Failure::new(REGION, format!("own path: {}", reason(&e))))?;
-    let mut covers = 0;
-    let set = |to: &RunPath, path: &Path| {
-        let bytes = path.as_os_str().as_bytes();
-        to.set(bytes).map_err(|_| Failure::new(REGION, format!("{}: the path is too long", path.display())))
+    let mounts: Vec<&[u8]> = options.at.iter().map(|mount| bytes(mount.path())).collect();
+    let covered = options.at.iter().enumerate().filter(|(_, mount)| mount.path().exists());
+    let setup = RunSetup {
+        mounts: &mounts,
+        covers: covered.fold(0, |set, (number, _)| set | 1 << number),
+        launcher: bytes(&launcher),
+        cache: bytes(paths.cache),
+        preload: bytes(paths.library),
+        stats: u32::from(options.stats),
     };
-    set(&record.launcher, &launcher)?;
-    set(&record.cache, paths.cache)?;
-    set(&record.preload, paths.library)?;
-    for (number, mount) in mounts.iter().enumerate() {
-        set(&record.mounts[number], mount.path())?;
-        covers |= u32::from(mount.path().exists()) << number;
-    }
-    record.mount_count.store(mounts.len() as u32, Relaxed);
-    record.covers.store(covers, Relaxed);
-    record.state.store(1, Release);
-    Ok(run)
+    boot::claim_run(region, &setup)
+        .map_err(|e| match e {
+            Errno::EAGAIN => format!("{} runs use the region already; wait for one to end", RUNS - 1),
+            Errno::ENAMETOOLONG => {
+                "the path of the cache directory or of lightpath itself is too long".to_owned()
+            }
+            e => format!("the region gives no place to the run: {e:?}"),
+        })
+        .map_err(|line| Failure::new(REGION, line))
+}
+
+/// Makes the root of each mount unless it is there. This process takes part in the run for that long.
+fn make_roots(region: Region<'static>, run: RunId, mounts: usize) -> Result<(), Failure> {
+    let made = (|| {
+        let process = boot::claim_process(region, run)?;
+        let lane = boot::attach(region, process, std::process::id())?;
+        let task = Task::new(region, process, lane, lp_vfs::clock::now);
+        let made = (0..mounts as u32).try_for_each(|root| boot::mkfs(&task, root));
+        boot::exit(&task);
+        made
+    })();
+    made.map_err(|e| {
+        Failure::new(
+            REGION,
+            match e {
+                Errno::ENOSPC => "the region is full: its first directory has no place in it".to_owned(),
+                Errno::EAGAIN => "the region has no place for another process".to_owned(),
+                e => format!("the region cannot be used: {e:?}"),
+            },
+        )
+    })
+}
+
+fn bytes(path: &Path) -> &[u8] {
+    path.as_os_str().as_bytes()
 }
 
 impl Session {
@@ -91,9 +108,9 @@ impl Session {
         };
         locked(FlockOperation::LockExclusive)?;
         let region = prepare(&fd, &name, options)?;
-        let run = claim_run(region, &options.at, paths)?;
+        let run = claim_run(region, options, paths)?;
+        make_roots(region, run, options.at.len())?;
         let started = Counts::of(region);
-        region.run(run).stats.store(u32::from(options.stats), Relaxed);
         locked(FlockOperation::Unlock)?;
         // The descriptor stays open for ever: closing it would drop the record locks of the command.
         let _ = fd.into_raw_fd();
@@ -104,7 +121,7 @@ impl Session {
     pub(crate) fn claim(&self) -> Result<String, Failure> {
         let full =
             |e: Errno| Failure::new(REGION, format!("the region has no place for another process ({e:?})"));
-        let process = self.region.claim_process(self.run).map_err(full)?;
+        let process = boot::claim_process(self.region, self.run).map_err(full)?;
         self.region.animate(process).map_err(full)?;
         Ok(format!("{}:{}", self.region.fd(), process.0))
     }
