@@ -2,15 +2,47 @@
 
 use lp_region::LaneId;
 use lp_region::layout::LANE_BITS;
+use lp_region::lock::OwnerLock;
 use lp_region::sync::Ordering;
 
-use crate::page;
 use crate::task::Task;
+use crate::{change, hash, page};
 
 /// Operations that leave an intent, [`lp_region::lane::Intent::op`].
 pub mod op {
     /// Nothing under way.
     pub const NONE: u64 = 0;
+    /// A change of names; the words are [`crate::change::Change`]'s.
+    pub const CHANGE: u64 = 1;
+    /// A split of a hash bucket; word 0 is the table's state before it.
+    pub const SPLIT: u64 = 2;
+}
+
+/// Writes down what this lane is about to do.
+#[inline]
+pub fn write(task: &Task, op: u64, words: &[u64]) {
+    let intent = &task.lane.intent;
+    for (to, from) in intent.words.iter().zip(words) {
+        to.store(*from, Ordering::Relaxed); // Relaxed: published by `op`.
+    }
+    // PAIRS: the acquire load in `replay`.
+    intent.op.store(op, Ordering::Release);
+}
+
+/// Says that it is done.
+#[inline]
+pub fn clear(task: &Task) {
+    // Release: every step is seen by whoever sees that none is left.
+    task.lane.intent.op.store(op::NONE, Ordering::Release);
+}
+
+/// Takes a lock, or leaves it if the lane `dead`, whose intent is being replayed, holds it: nobody takes a lock over from
+/// a dead lane before that lane is repaired.
+#[inline]
+pub fn lock(task: &Task, lock: &OwnerLock, dead: LaneId) {
+    if dead.is_none() || lock.holder() != dead {
+        lock.lock(task.lane_id, task);
+    }
 }
 
 /// Finishes or undoes what the dead `lane` had begun, once: whoever comes second finds it done.
@@ -36,8 +68,10 @@ pub fn repair(task: &Task, lane: LaneId) {
 /// Replays the intent of a dead lane. The caller holds the lane's `burial`.
 pub(crate) fn replay(task: &Task, lane: LaneId) {
     let intent = &task.region.lane(lane).intent;
-    // PAIRS: the release store that ends writing an intent down.
-    if intent.op.load(Ordering::Acquire) != op::NONE {
-        intent.op.store(op::NONE, Ordering::Release);
+    // PAIRS: the release store in `write`.
+    match intent.op.load(Ordering::Acquire) {
+        op::CHANGE => change::replay(task, lane),
+        op::SPLIT => hash::replay_split(task, lane),
+        _ => intent.op.store(op::NONE, Ordering::Release),
     }
 }

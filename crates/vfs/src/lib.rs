@@ -7,23 +7,35 @@
 #![no_std]
 
 pub mod boot;
+pub mod change;
 pub mod clock;
 pub mod close;
+pub mod create;
+pub mod dir;
+pub mod dirent;
 pub mod dup;
 pub mod file;
 pub mod fork;
+pub mod hash;
 pub mod inode;
 pub mod intent;
 pub mod lock;
 pub mod lseek;
 pub mod map;
+pub mod mkdir;
+pub mod mknod;
+pub mod mounts;
+pub mod name;
 pub mod page;
+pub mod permission;
 pub mod pin;
 pub mod reap;
 pub mod reclaim;
+pub mod symlink;
 pub mod table;
 pub mod task;
 pub mod truncate;
+pub mod walk;
 pub mod write;
 pub mod writer;
 

@@ -10,6 +10,8 @@ use lp_region::process::{Process, Run};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
+use crate::name::SLACK;
+
 /// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
 ///
 /// Like `current`. One thread uses a task at a time, and a task makes one call at a time: the buffers are its own.
@@ -43,14 +45,15 @@ pub struct Time {
     pub nsec: u32,
 }
 
-/// Buffers of one task, so that calls need little stack and no allocation.
+/// Buffers of one task, so that calls need little stack and no allocation. Names are read a word at a time, past their
+/// end: hence the slack.
 pub struct Scratch {
     /// The first path of a call, as the program gave it.
-    pub path: UnsafeCell<[u8; PATH_MAX]>,
+    pub path: UnsafeCell<[u8; PATH_MAX + SLACK]>,
     /// The second path of a call.
-    pub other: UnsafeCell<[u8; PATH_MAX]>,
+    pub other: UnsafeCell<[u8; PATH_MAX + SLACK]>,
     /// What is left to walk while symbolic links are expanded.
-    pub walk: UnsafeCell<[u8; 2 * PATH_MAX]>,
+    pub walk: UnsafeCell<[u8; 2 * PATH_MAX + SLACK]>,
     /// A path outside all mounts that a walk ended on, NUL-terminated; see [`Outside`].
     pub outside: UnsafeCell<[u8; 2 * PATH_MAX]>,
 }
@@ -88,9 +91,9 @@ impl Scratch {
     /// Buffers of zeros.
     pub const fn new() -> Self {
         Scratch {
-            path: UnsafeCell::new([0; PATH_MAX]),
-            other: UnsafeCell::new([0; PATH_MAX]),
-            walk: UnsafeCell::new([0; 2 * PATH_MAX]),
+            path: UnsafeCell::new([0; PATH_MAX + SLACK]),
+            other: UnsafeCell::new([0; PATH_MAX + SLACK]),
+            walk: UnsafeCell::new([0; 2 * PATH_MAX + SLACK]),
             outside: UnsafeCell::new([0; 2 * PATH_MAX]),
         }
     }

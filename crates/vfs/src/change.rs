@@ -1,0 +1,290 @@
+//! Changes of names: every create, link, unlink and rename is one [`Change`], written down and then carried out.
+//!
+//! A change says what will be true afterwards, in absolute terms, so carrying it out twice is carrying it out once.
+//! The caller has all inodes of the change locked, and everything that can fail behind it: entries are filled in, pages
+//! and buckets for them are there. Who dies on the way leaves the change in its lane's intent; whoever wants one of the
+//! locks, or buries the process, carries it out to the end ([`replay`]), so the call has happened.
+//!
+//! To readers a change is one event for each name, and a rename is one event for both: the hash buckets of both names
+//! are held odd while entries come and go; see [`crate::hash`].
+
+use lp_region::lane::{INTENT_WORDS, Lane};
+use lp_region::records::{Bucket, Dirent, Inode, LongName, inode_flags};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef, LaneId};
+
+use crate::hash::{self, Load};
+use crate::inode::{self, Touch};
+use crate::intent::{self, op};
+use crate::task::{Task, Time};
+use crate::{dir, dirent, reclaim};
+
+/// A directory after a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Directory {
+    /// Which; none if the change has no such directory.
+    pub id: InodeId,
+    /// Live entries.
+    pub entries: u32,
+    /// Links.
+    pub nlink: u32,
+    /// Position that the next entry gets.
+    pub tail: u64,
+}
+
+/// An inode whose links, or only whose `ctime`, a change sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Links {
+    /// Which; none if the change has no such inode.
+    pub id: InodeId,
+    /// Links afterwards.
+    pub nlink: u32,
+}
+
+/// An entry that names another inode afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Retarget {
+    /// Which; none if the change has no such entry.
+    pub dirent: DirentId,
+    /// What it names afterwards.
+    pub target: InodeRef,
+}
+
+/// A directory that gets another parent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Moved {
+    /// Which; none if the change has no such directory.
+    pub id: InodeId,
+    /// Its parent afterwards.
+    pub parent: InodeId,
+}
+
+/// A change of names: what will be true afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Change {
+    /// The directories whose entries change.
+    pub dirs: [Directory; 2],
+    /// An entry that comes in, filled in, with its position.
+    pub added: DirentId,
+    /// An entry that goes.
+    pub removed: DirentId,
+    /// Entries that stay but name something else.
+    pub retargeted: [Retarget; 2],
+    /// Inodes whose links or `ctime` change.
+    pub inodes: [Links; 2],
+    /// Directories that move; the first to `added` or, if none, to the first retargeted entry, the second to the second.
+    pub moved: [Moved; 2],
+    /// What `mtime` and `ctime` become.
+    pub time: Time,
+}
+
+impl Change {
+    /// The change of nothing at a time.
+    pub const fn at(time: Time) -> Self {
+        let dir = Directory { id: InodeId::NONE, entries: 0, nlink: 0, tail: 0 };
+        let retarget = Retarget { dirent: DirentId::NONE, target: InodeRef::NONE };
+        let links = Links { id: InodeId::NONE, nlink: 0 };
+        let moved = Moved { id: InodeId::NONE, parent: InodeId::NONE };
+        Change {
+            dirs: [dir; 2],
+            added: DirentId::NONE,
+            removed: DirentId::NONE,
+            retargeted: [retarget; 2],
+            inodes: [links; 2],
+            moved: [moved; 2],
+            time,
+        }
+    }
+
+    fn to_words(self) -> [u64; INTENT_WORDS] {
+        let pair = |low: u32, high: u32| low as u64 | (high as u64) << 32;
+        let [a, b] = self.dirs;
+        let [x, y] = self.inodes;
+        let [first, second] = self.moved;
+        let [old, new] = self.retargeted;
+        [
+            pair(a.id.0, b.id.0),
+            pair(a.entries, a.nlink),
+            a.tail,
+            pair(b.entries, b.nlink),
+            b.tail,
+            pair(self.added.0, self.removed.0),
+            pair(old.dirent.0, new.dirent.0),
+            old.target.to_word(),
+            new.target.to_word(),
+            pair(x.id.0, x.nlink),
+            pair(y.id.0, y.nlink),
+            pair(first.id.0, first.parent.0),
+            pair(second.id.0, second.parent.0),
+            (self.time.sec as u64) << 30 | self.time.nsec as u64,
+        ]
+    }
+
+    fn from_words(words: &[u64; INTENT_WORDS]) -> Self {
+        let low = |index: usize| words[index] as u32;
+        let high = |index: usize| (words[index] >> 32) as u32;
+        let dir = |id: u32, at: usize| Directory {
+            id: InodeId(id),
+            entries: low(at),
+            nlink: high(at),
+            tail: words[at + 1],
+        };
+        let retarget = |dirent: u32, at: usize| Retarget {
+            dirent: DirentId(dirent),
+            target: InodeRef::from_word(words[at]),
+        };
+        let links = |at: usize| Links { id: InodeId(low(at)), nlink: high(at) };
+        let moved = |at: usize| Moved { id: InodeId(low(at)), parent: InodeId(high(at)) };
+        Change {
+            dirs: [dir(low(0), 1), dir(high(0), 3)],
+            added: DirentId(low(5)),
+            removed: DirentId(high(5)),
+            retargeted: [retarget(low(6), 7), retarget(high(6), 8)],
+            inodes: [links(9), links(10)],
+            moved: [moved(11), moved(12)],
+            time: Time { sec: (words[13] as i64) >> 30, nsec: words[13] as u32 & ((1 << 30) - 1) },
+        }
+    }
+}
+
+/// Carries a change out. The caller holds the locks of all its inodes and has called [`hash::reserve`]; entries and
+/// inodes that it takes in are settled here.
+pub fn perform(task: &Task<'_>, change: &Change) -> Load {
+    intent::write(task, op::CHANGE, &change.to_words());
+    let load = apply(task, LaneId::NONE, change);
+    if change.added.is_some() {
+        dirent::settle(task.region, task.lane);
+    }
+    task.region.settle::<Inode>(task.lane);
+    if change.removed.is_none() {
+        intent::clear(task);
+        return load;
+    }
+    // Named by the intent, then by the lane, then by the lane's cache: there is no moment without.
+    dirent::retire(task.region, task.lane, change.removed);
+    intent::clear(task);
+    dirent::give(task.region, task.lane, change.removed);
+    dirent::settle(task.region, task.lane);
+    load
+}
+
+/// Carries out to the end what the dead `lane` had begun. One at a time for each lane.
+#[cold]
+pub fn replay(task: &Task<'_>, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let mut words = [0; INTENT_WORDS];
+    for (word, from) in words.iter_mut().zip(&record.intent.words) {
+        *word = from.load(Ordering::Relaxed); // Relaxed: the dead write nothing.
+    }
+    let change = Change::from_words(&words);
+    for dir in change.dirs.iter().filter(|dir| dir.id.is_some()) {
+        for entry in [change.added, change.removed].into_iter().filter(|entry| entry.is_some()) {
+            dir::recount(task.region, dir.id, task.region.dirent(entry).position.load(Ordering::Relaxed));
+        }
+    }
+    apply(task, lane, &change);
+    forget_taken(task, record, &change);
+    record.intent.op.store(op::NONE, Ordering::Release);
+    if change.removed.is_some() {
+        dirent::give_shared(task.region, change.removed);
+    }
+}
+
+/// Takes back the names of slots that the dead lane had taken and that are linked in by now.
+fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
+    if change.added.is_some() {
+        dirent::settle(task.region, lane);
+    }
+    task.region.settle::<Inode>(lane);
+    let overflow = &lane.taken[Bucket::SLAB];
+    let hashes = [change.added, change.removed].map(|id| task.region.dirent(id).hash.load(Ordering::Relaxed));
+    if hashes.iter().any(|hash| hash::is_linked(task.region, *hash, overflow.load(Ordering::Relaxed))) {
+        overflow.store(0, Ordering::Release);
+    }
+    // A removed entry may be named there already; `give_shared` is the one to give it back.
+    for slab in [Dirent::SLAB, LongName::SLAB] {
+        lane.taken[slab].store(0, Ordering::Release);
+    }
+}
+
+fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
+    let mut load = Load::Fits;
+    let mut hashes = [change.added, change.removed, change.retargeted[0].dirent, change.retargeted[1].dirent]
+        .into_iter()
+        .filter(|id| id.is_some())
+        .map(|id| task.region.dirent(id).hash.load(Ordering::Relaxed)); // Relaxed: immutable.
+    if let Some(first) = hashes.next() {
+        let second = hashes.next().unwrap_or(first);
+        if change.added.is_some() {
+            dir::put(task, change.added);
+        }
+        hash::change(task, first, second, dead, |table| {
+            if change.added.is_some() {
+                load = table.insert(task.region.dirent(change.added).hash.load(Ordering::Relaxed), change.added);
+            }
+            for entry in change.retargeted.iter().filter(|entry| entry.dirent.is_some()) {
+                let mode = task.region.inode(entry.target.id).mode.load(Ordering::Relaxed);
+                dirent::set_target(task.region.dirent(entry.dirent), entry.target, mode);
+            }
+            if change.removed.is_some() {
+                table.remove(task.region.dirent(change.removed).hash.load(Ordering::Relaxed), change.removed);
+            }
+        });
+    }
+    for moved in change.moved.iter().zip([
+        if change.added.is_some() { change.added } else { change.retargeted[0].dirent },
+        change.retargeted[1].dirent,
+    ]) {
+        set_parent(task, moved.0, moved.1);
+    }
+    for links in change.inodes.iter().filter(|links| links.id.is_some()) {
+        set_links(task, links, change.time);
+    }
+    for after in change.dirs.iter().filter(|after| after.id.is_some()) {
+        let removed = task.region.dirent(change.removed);
+        if change.removed.is_some() && removed.parent.load(Ordering::Relaxed) == after.id.0 {
+            dir::take_out(task, change.removed, after.tail);
+        }
+        set_directory(task, after, change.time);
+    }
+    load
+}
+
+fn set_parent(task: &Task<'_>, moved: &Moved, entry: DirentId) {
+    if moved.id.is_none() {
+        return;
+    }
+    let inode = task.region.inode(moved.id);
+    inode.seq.begin();
+    inode.parent.store(moved.parent.0, Ordering::Relaxed); // Relaxed, here and below: inside the section.
+    inode.self_dirent.store(entry.0, Ordering::Relaxed);
+    inode.seq.end();
+}
+
+fn set_links(task: &Task<'_>, links: &Links, now: Time) {
+    let inode = task.region.inode(links.id);
+    inode.seq.begin();
+    inode.nlink.store(links.nlink, Ordering::Relaxed);
+    inode::touch_in_section(inode, Touch::Change, now);
+    inode.seq.end();
+    if links.nlink == 0 {
+        if dir::is(inode) {
+            // Relaxed: under the directory's lock, read as seen.
+            inode.flags.store(inode.flags.load(Ordering::Relaxed) | inode_flags::DEAD, Ordering::Relaxed);
+        }
+        reclaim::orphan(task, links.id);
+    }
+}
+
+fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
+    let inode = task.region.inode(after.id);
+    inode.seq.begin();
+    inode.entries.store(after.entries, Ordering::Relaxed);
+    inode.nlink.store(after.nlink, Ordering::Relaxed);
+    inode::touch_in_section(inode, Touch::Modify, now);
+    inode.seq.end();
+    // Relaxed: under the directory's lock.
+    inode.tail.store(after.tail, Ordering::Relaxed);
+    inode.version.store(inode.version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+}

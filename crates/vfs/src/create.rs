@@ -1,0 +1,143 @@
+//! Making an inode with a name: what mkdir, mknod, symlink and open with `O_CREAT` have in common.
+
+
+use lp_abi::linux::{S_IFDIR, S_IFMT};
+use lp_abi::{Errno, Result};
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeRef};
+
+use crate::change::{self, Change};
+use crate::hash::{self, Load};
+use crate::name::Name;
+use crate::task::{Place, Task};
+use crate::walk::{Found, Last, Parent, Which};
+use crate::{dir, dirent, inode, permission, symlink, walk, writer};
+
+/// What a new inode is to be.
+#[derive(Clone, Copy)]
+pub struct What {
+    /// Type and permissions asked for; the umask is applied here.
+    pub mode: u32,
+    /// Device number of a device node.
+    pub rdev: u32,
+    /// What it starts with.
+    pub content: Content,
+}
+
+/// What a new inode starts with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Content {
+    /// Nothing.
+    Empty,
+    /// A symbolic link's target, which stands in this path buffer.
+    Target(Which),
+}
+
+/// What came of making a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Made {
+    /// It was made.
+    New(Found),
+    /// The name was there already.
+    Existing(Found),
+}
+
+/// Walks to a path and makes there what `decide` says; it may refuse.
+///
+/// # Errors
+/// Those of path_resolution(7) and of `decide`; `EEXIST`; `ENOSPC`, `EROFS`, `EACCES`.
+pub fn at(
+    task: &Task<'_>,
+    dirfd: i32,
+    path: *const u8,
+    decide: impl Fn(&Parent) -> Result<What>,
+) -> Result<Place<()>> {
+    loop {
+        let parent = match walk::parent(task, dirfd, path, Which::Path)? {
+            Place::Inside(parent) => parent,
+            Place::Outside(outside) => return Ok(Place::Outside(outside)),
+        };
+        if parent.last != Last::Name {
+            return Err(Errno::EEXIST);
+        }
+        let name = parent.name(task)?;
+        // filename_create: a name that is there is EEXIST before any other refusal.
+        if hash::lookup(task.region, parent.dir.id, &name).is_some() {
+            return Err(Errno::EEXIST);
+        }
+        let what = decide(&parent)?;
+        return match named(task, parent.dir, &name, &what) {
+            Err(Errno::ESTALE) => continue,
+            Err(errno) => Err(errno),
+            Ok(Made::Existing(_)) => Err(Errno::EEXIST),
+            Ok(Made::New(_)) => Ok(Place::Inside(())),
+        };
+    }
+}
+
+/// Makes an inode and its name in `dir`, unless the name is there.
+///
+/// # Errors
+/// `ESTALE` when the directory was freed since the walk: walk again. `ENOENT` when it was removed; `EACCES`, `ENOSPC`,
+/// `EROFS`, `EMLINK`.
+pub fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
+    let record = task.region.inode(dir.id);
+    let _writing = writer::begin(task, record)?;
+    let locked = dir::lock(task, dir)?;
+    if let Some(hit) = hash::lookup(task.region, dir.id, name) {
+        let found = Found { inode: hit.target, dirent: hit.dirent, parent: dir.id };
+        return Ok(Made::Existing(found));
+    }
+    permission::may_create(task, record)?;
+    let (inode, entry, load) = make(task, dir, name, what)?;
+    drop(locked);
+    if load == Load::Crowded {
+        hash::split(task);
+    }
+    Ok(Made::New(Found { inode, dirent: entry, parent: dir.id }))
+}
+
+/// The caller holds the directory's lock, may create in it, and has not found the name.
+fn make(
+    task: &Task<'_>,
+    dir: InodeRef,
+    name: &Name<'_>,
+    what: &What,
+) -> Result<(InodeRef, DirentId, Load)> {
+    let mut after = dir::now(task.region, dir.id);
+    let is_dir = what.mode & S_IFMT == S_IFDIR;
+    if is_dir && after.nlink == u32::MAX {
+        return Err(Errno::EMLINK);
+    }
+    dir::reserve(task, dir.id)?;
+    let inode = inode::create(task, task.region.inode(dir.id), what.mode, what.rdev)?;
+    let entry = match fill(task, dir, name, what, inode) {
+        Ok(entry) => entry,
+        Err(errno) => {
+            inode::discard(task, inode.id);
+            return Err(errno);
+        }
+    };
+    task.region.dirent(entry).position.store(after.tail, Ordering::Relaxed); // Relaxed: published with the name.
+    after.entries += 1;
+    after.tail += 1;
+    if is_dir {
+        after.nlink += 1;
+        let record = task.region.inode(inode.id);
+        record.parent.store(dir.id.0, Ordering::Relaxed); // Relaxed: as above.
+        record.self_dirent.store(entry.0, Ordering::Relaxed);
+    }
+    let mut change = Change::at(task.now());
+    change.dirs[0] = after;
+    change.added = entry;
+    Ok((inode, entry, change::perform(task, &change)))
+}
+
+fn fill(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What, inode: InodeRef) -> Result<DirentId> {
+    let record: &Inode = task.region.inode(inode.id);
+    if let Content::Target(which) = what.content {
+        symlink::set_target(task, inode.id, walk::copied(task, which))?;
+    }
+    dirent::take(task.region, task.lane, dir.id, name, inode, record.mode.load(Ordering::Relaxed))
+}

@@ -1,0 +1,168 @@
+//! Directories: the array of their entries, for readdir; finding by name is [`crate::hash`]'s.
+//!
+//! A directory's content is an array of entry handles in the order in which names were made, in pages of its own map.
+//! The first word of a page counts its live entries; the other [`PER_LEAF`] are handles, 0 where an entry has gone.
+//! An entry's place in the array never changes, so it is the readdir cookie. `tail` is the place that the next entry gets;
+//! it goes back when the last entry goes. A page that `tail` has passed and that holds nothing any more is freed.
+//! All of this changes under the directory's lock; readers validate what they find, see [`crate::getdents`].
+
+use lp_abi::linux::{S_IFDIR, S_IFMT};
+use lp_abi::{Errno, Result};
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::{AtomicU32, Ordering};
+use lp_region::{DirentId, InodeId, InodeRef, PageId, Region};
+
+use crate::change::Directory;
+use crate::inode::{self, Locked};
+use crate::task::Task;
+use crate::{hash, map};
+
+/// Entries in a page.
+pub const PER_LEAF: u64 = 1023;
+
+/// A page of a directory's array.
+#[derive(Clone, Copy)]
+pub struct Leaf<'r>(&'r [AtomicU32; 1024]);
+
+impl<'r> Leaf<'r> {
+    /// The page `page`, none if it is no page.
+    #[inline]
+    pub fn new(region: Region<'r>, page: PageId) -> Option<Self> {
+        page.is_some().then(|| Leaf(region.page_words(page)))
+    }
+
+    /// The word of a position.
+    #[inline]
+    pub fn entry(&self, position: u64) -> &'r AtomicU32 {
+        &self.0[(1 + position % PER_LEAF) as usize]
+    }
+
+    fn count(&self) -> &'r AtomicU32 {
+        &self.0[0]
+    }
+}
+
+/// Locks a directory that a walk found. Hold it while names in it change.
+///
+/// # Errors
+/// `ESTALE` when it was freed meanwhile: walk again.
+#[inline]
+pub fn lock<'r>(task: &Task<'r>, dir: InodeRef) -> Result<Locked<'r>> {
+    let locked = inode::lock(task, dir.id);
+    // Relaxed: the generation grows only once nobody can reach the directory, and then under no lock that matters here.
+    if task.region.inode(dir.id).generation.load(Ordering::Acquire) != dir.generation {
+        return Err(Errno::ESTALE);
+    }
+    Ok(locked)
+}
+
+/// What the directory is now, as the start of a [`crate::change::Change`]. The caller holds its lock.
+pub fn now(region: Region<'_>, id: InodeId) -> Directory {
+    let inode = region.inode(id);
+    // Relaxed: under the lock.
+    Directory {
+        id,
+        entries: inode.entries.load(Ordering::Relaxed),
+        nlink: inode.nlink.load(Ordering::Relaxed),
+        tail: inode.tail.load(Ordering::Relaxed),
+    }
+}
+
+/// Whether an inode is a directory.
+#[inline]
+pub fn is(inode: &Inode) -> bool {
+    inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR
+}
+
+/// Whether it was removed: nothing may be made in it.
+pub fn is_dead(inode: &Inode) -> bool {
+    inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
+}
+
+/// Makes room for one entry: a place in the array and in the hash table. The caller holds the lock.
+///
+/// # Errors
+/// `ENOSPC`.
+#[inline]
+pub fn reserve(task: &Task<'_>, id: InodeId) -> Result<()> {
+    hash::reserve(task.region, task.lane)?;
+    let inode = task.region.inode(id);
+    let leaf = inode.tail.load(Ordering::Relaxed) / PER_LEAF;
+    if map::get(task.region, inode, leaf).is_none() {
+        map::grow(task, id, inode, leaf)?;
+    }
+    Ok(())
+}
+
+/// Writes an entry into its place. The caller holds the lock and has called [`reserve`].
+pub fn put(task: &Task<'_>, entry: DirentId) {
+    let record = task.region.dirent(entry);
+    let position = record.position.load(Ordering::Relaxed); // Relaxed: the entry is the caller's.
+    let Some(leaf) = leaf(task.region, parent(task.region, entry), position) else { return };
+    let word = leaf.entry(position);
+    if word.load(Ordering::Relaxed) != entry.0 {
+        // PAIRS: the acquire load in getdents: the entry is filled in.
+        word.store(entry.0, Ordering::Release);
+        leaf.count().store(leaf.count().load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+}
+
+/// Takes an entry out of its place; `tail` is the directory's afterwards. The caller holds the lock.
+pub fn take_out(task: &Task<'_>, entry: DirentId, tail: u64) {
+    let position = task.region.dirent(entry).position.load(Ordering::Relaxed);
+    let id = parent(task.region, entry);
+    let Some(leaf) = leaf(task.region, id, position) else { return };
+    let word = leaf.entry(position);
+    let mut count = leaf.count().load(Ordering::Relaxed);
+    if word.load(Ordering::Relaxed) == entry.0 {
+        word.store(0, Ordering::Release);
+        count = count.saturating_sub(1);
+        leaf.count().store(count, Ordering::Relaxed);
+    }
+    let index = position / PER_LEAF;
+    if count == 0 && index != tail / PER_LEAF {
+        drop_leaf(task, id, index);
+    }
+}
+
+/// Frees a page of the array. The caller holds the lock.
+#[cold]
+fn drop_leaf(task: &Task<'_>, id: InodeId, index: u64) {
+    let inode = task.region.inode(id);
+    inode.data_seq.begin();
+    map::clear(task, id, inode, index, index + 1);
+    inode.data_seq.end();
+}
+
+/// The position that follows the last entry once `entry` has gone. The caller holds the lock.
+pub fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
+    let id = parent(region, entry);
+    let tail = region.inode(id).tail.load(Ordering::Relaxed);
+    let position = region.dirent(entry).position.load(Ordering::Relaxed);
+    if position + 1 != tail {
+        return tail;
+    }
+    let Some(leaf) = leaf(region, id, position) else { return tail };
+    let start = position - position % PER_LEAF;
+    // Back over the gap before it, but not out of the page.
+    (start..position)
+        .rev()
+        .find(|before| leaf.entry(*before).load(Ordering::Relaxed) != 0)
+        .map_or(start, |before| before + 1)
+}
+
+/// Counts the live entries of the page that holds `position` again, after a death.
+pub fn recount(region: Region<'_>, id: InodeId, position: u64) {
+    if let Some(leaf) = leaf(region, id, position) {
+        let live = leaf.0[1..].iter().filter(|word| word.load(Ordering::Relaxed) != 0).count();
+        leaf.count().store(live as u32, Ordering::Relaxed);
+    }
+}
+
+fn parent(region: Region<'_>, entry: DirentId) -> InodeId {
+    InodeId(region.dirent(entry).parent.load(Ordering::Relaxed)) // Relaxed: immutable while linked in.
+}
+
+fn leaf<'r>(region: Region<'r>, id: InodeId, position: u64) -> Option<Leaf<'r>> {
+    Leaf::new(region, map::get(region, region.inode(id), position / PER_LEAF))
+}

@@ -1,0 +1,167 @@
+//! Directory entries: filling in, comparing, giving back.
+//!
+//! An entry is found through its hash bucket and, for readdir, through its directory's array. It is filled in before
+//! either names it and stays as it is until neither does; only its target changes, in one store, when a rename
+//! replaces what it names. Who reads it validates the way that led there (bucket count or entry generation).
+
+use lp_abi::{NAME_MAX, Result};
+use lp_region::lane::Lane;
+use lp_region::records::{Dirent, LongName, SHORT_NAME};
+use lp_region::slab::Slot;
+use lp_region::sync::{AtomicU8, AtomicU64, Ordering};
+use lp_region::{DirentId, InodeId, InodeRef, NameId, Region};
+
+use crate::name::{Name, WORDS};
+
+/// Type of an inode with this mode, as `d_type` has it: `S_IFMT` shifted down.
+#[inline]
+pub fn type_of(mode: u32) -> u32 {
+    mode >> 12 & 15
+}
+
+/// Length of the entry's name.
+#[inline]
+pub fn length(dirent: &Dirent) -> usize {
+    dirent.shape.load(Ordering::Relaxed) as usize & 0xff // Relaxed, here and below: validated by the reader.
+}
+
+/// What the entry names.
+#[inline]
+pub fn target(dirent: &Dirent) -> InodeRef {
+    // PAIRS: the release store in `set_target`: who sees the reference sees the inode filled in.
+    InodeRef::from_word(dirent.target.load(Ordering::Acquire))
+}
+
+/// Makes the entry name `target`, whose mode is `mode`. The caller holds its directory's lock.
+pub fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
+    let shape = dirent.shape.load(Ordering::Relaxed) & 0xff | type_of(mode) << 8;
+    dirent.shape.store(shape, Ordering::Relaxed); // Relaxed: readdir's type is a hint.
+    // PAIRS: the acquire load in `target`.
+    dirent.target.store(target.to_word(), Ordering::Release);
+}
+
+/// Whether the entry stands for `name` in directory `parent`.
+#[inline]
+pub fn is(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> bool {
+    let words = words(dirent);
+    dirent.parent.load(Ordering::Relaxed) == parent.0
+        && length(dirent) == name.len()
+        && words.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
+        && (name.len() <= SHORT_NAME || is_long(region, dirent, name))
+}
+
+/// Copies the entry's name into `to` and gives its length.
+pub fn copy_name(region: Region<'_>, dirent: &Dirent, to: &mut [u8; NAME_MAX]) -> usize {
+    let length = length(dirent).min(NAME_MAX);
+    let bytes: &[AtomicU8] = if length <= SHORT_NAME { &dirent.name } else { &long(region, dirent).bytes };
+    for (to, from) in to.iter_mut().zip(&bytes[..length]) {
+        *to = from.load(Ordering::Relaxed);
+    }
+    length
+}
+
+/// Takes an entry and fills it in, its position left open. It stays named in `lane.taken` until [`settle`].
+///
+/// # Errors
+/// `ENOSPC`.
+pub fn take(
+    region: Region<'_>,
+    lane: &Lane,
+    parent: InodeId,
+    name: &Name<'_>,
+    target: InodeRef,
+    mode: u32,
+) -> Result<DirentId> {
+    let long = if name.len() > SHORT_NAME { take_long(region, lane, name)? } else { NameId::NONE };
+    let id = match region.take::<Dirent>(lane) {
+        Ok(id) => id,
+        Err(errno) => {
+            if long.is_some() {
+                region.give::<LongName>(lane, long);
+                region.settle::<LongName>(lane);
+            }
+            return Err(errno);
+        }
+    };
+    let dirent = region.dirent(id);
+    // Relaxed: published by the stores that link the entry in.
+    for (word, value) in words(dirent).iter().zip(name.words()) {
+        word.store(*value, Ordering::Relaxed);
+    }
+    dirent.hash.store(name.hash(parent), Ordering::Relaxed);
+    dirent.long.store(long.0, Ordering::Relaxed);
+    dirent.shape.store(name.len() as u32 | type_of(mode) << 8, Ordering::Relaxed);
+    dirent.parent.store(parent.0, Ordering::Relaxed);
+    dirent.target.store(target.to_word(), Ordering::Release);
+    Ok(id)
+}
+
+/// Says that the entry last taken is linked in.
+#[inline]
+pub fn settle(region: Region<'_>, lane: &Lane) {
+    region.settle::<LongName>(lane);
+    region.settle::<Dirent>(lane);
+}
+
+/// Ends the life of an entry that neither bucket nor directory names any more: readers that still look at it see that. The
+/// lane names it until [`give`] and [`settle`].
+pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
+    let dirent = region.dirent(id);
+    end(dirent);
+    lane.taken[LongName::SLAB].store(dirent.long.load(Ordering::Relaxed), Ordering::Release);
+    lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
+}
+
+/// Gives a retired entry back, with its long name.
+pub fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
+    let long = NameId(region.dirent(id).long.load(Ordering::Relaxed));
+    if long.is_some() {
+        region.give::<LongName>(lane, long);
+    }
+    region.give::<Dirent>(lane, id);
+}
+
+/// Ends the life of an entry as [`retire`] and gives it to the shared part of the slab: for a dead lane.
+pub fn give_shared(region: Region<'_>, id: DirentId) {
+    let dirent = region.dirent(id);
+    end(dirent);
+    let long = NameId(dirent.long.load(Ordering::Relaxed));
+    if long.is_some() {
+        region.give_shared::<LongName>(long);
+    }
+    region.give_shared::<Dirent>(id);
+}
+
+fn end(dirent: &Dirent) {
+    let generation = dirent.generation.load(Ordering::Relaxed).wrapping_add(1);
+    // PAIRS: the acquire load in getdents: who sees a later field sees the new generation.
+    dirent.generation.store(generation, Ordering::Release);
+    dirent.target.store(0, Ordering::Release);
+    dirent.parent.store(0, Ordering::Release);
+}
+
+#[inline(always)]
+fn words(dirent: &Dirent) -> &[AtomicU64; WORDS] {
+    const { assert!(core::mem::offset_of!(Dirent, name) % 8 == 0) };
+    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by the count.
+    unsafe { &*(&raw const dirent.name).cast() }
+}
+
+fn long<'r>(region: Region<'r>, dirent: &Dirent) -> &'r LongName {
+    region.name(NameId(dirent.long.load(Ordering::Relaxed)))
+}
+
+#[cold]
+fn is_long(region: Region<'_>, dirent: &Dirent, name: &Name<'_>) -> bool {
+    let has = &long(region, dirent).bytes[SHORT_NAME..];
+    has.iter().zip(&name.bytes()[SHORT_NAME..]).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
+}
+
+#[cold]
+fn take_long(region: Region<'_>, lane: &Lane, name: &Name<'_>) -> Result<NameId> {
+    let id = region.take::<LongName>(lane)?;
+    for (to, from) in region.name(id).bytes.iter().zip(name.bytes()) {
+        to.store(*from, Ordering::Relaxed); // Relaxed: published with the entry.
+    }
+    Ok(id)
+}

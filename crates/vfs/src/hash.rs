@@ -1,0 +1,406 @@
+//! The hash table that finds entries by directory and name: linear hashing over [`Bucket`] lines.
+//!
+//! Like Linux's `dentry_hashtable`, but it is the directory itself, not a cache of it. `header.hash_state` holds how
+//! many buckets there are: `1 << (BASE_LEVEL + level)`, plus `next` more. A hash belongs to the bucket of its low
+//! bits; buckets below `next` are split already and take one bit more. An insert that meets a full bucket splits
+//! bucket `next` into itself and a new one at the end; buckets are never joined again.
+//!
+//! Lookup takes no lock and writes nothing. It reads the state, the bucket's count, the chain, and the count again. An
+//! entry found while the count stood still was in the table at that moment: an entry is taken out, under an odd
+//! count, before its slot is given back. A name not found is absent if, in addition, the state read afterwards still
+//! leads to the same bucket: states only grow, so it led there all the while. Linearisation point: the second read of
+//! the count. Progress: delayed only by a writer of the same bucket that runs; after [`SPINS`] tries the answer is
+//! taken as seen, which is right but for a name that is moved within its bucket at that very moment. No single step
+//! of an insert, removal or split makes another name disappear.
+//!
+//! Insert and removal change one word under the bucket's lock. A split holds both buckets' locks, copies, publishes
+//! the state and removes, in this order, so that a name is found at every moment. What a dead lane left is done again by
+//! [`crate::change::replay`] and [`replay_split`].
+//! Source: Litwin, "Linear hashing" (VLDB 1980); the count, `dentry.d_seq` and rename_lock of Linux.
+
+use lp_abi::Result;
+use lp_region::lane::Lane;
+use lp_region::layout::{BUCKETS, OVERFLOWS};
+use lp_region::records::Bucket;
+use lp_region::lock::Undertaker;
+use lp_region::slab::Slot;
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::{DirentId, InodeId, InodeRef, LaneId, OverflowId, Region};
+
+use crate::dirent;
+use crate::intent::{self, op};
+use crate::name::Name;
+use crate::task::Task;
+
+/// Buckets of an empty table, as a power of two: one page.
+const BASE_LEVEL: u32 = 6;
+
+/// Bits of a hash that the largest table uses.
+const MAX_LEVEL: u32 = BUCKETS.trailing_zeros();
+
+/// Tries before a lookup takes its answer as seen.
+const SPINS: u32 = 2000;
+
+/// What a name stands for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hit {
+    /// The entry.
+    pub dirent: DirentId,
+    /// What it named when it was read.
+    pub target: InodeRef,
+}
+
+/// Whether a table should grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// The entry found room in its bucket's first line.
+    Fits,
+    /// It did not: call [`split`] once no locks are held.
+    Crowded,
+}
+
+/// Finds `name` in directory `dir`.
+#[inline]
+pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> {
+    let hash = name.hash(dir);
+    let (hit, certain) = look(region, dir, name, hash);
+    if certain { hit } else { lookup_slow(region, dir, name, hash) }
+}
+
+#[cold]
+fn lookup_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    for _ in 0..SPINS {
+        lp_region::sync::spin();
+        let (hit, certain) = look(region, dir, name, hash);
+        if certain {
+            return hit;
+        }
+    }
+    // A writer was stopped in the middle of a change; see the module for what is true then.
+    look(region, dir, name, hash).0
+}
+
+/// One try: the hit, and whether it is certain.
+#[inline(always)]
+fn look(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> (Option<Hit>, bool) {
+    // PAIRS: the release store in `split_locked`.
+    let state = region.header().hash_state.load(Ordering::Acquire);
+    let index = place(state, hash);
+    let bucket = region.bucket(index);
+    let before = bucket.seq.read();
+    let mut hit = scan(region, bucket, dir, name, hash);
+    if hit.is_none() && bucket.next.load(Ordering::Relaxed) != 0 {
+        hit = scan_overflow(region, bucket, dir, name, hash);
+    }
+    if bucket.seq.retry(before) {
+        return (hit, false);
+    }
+    // Relaxed: `retry` has fenced; see the module for why a later state proves the absence.
+    let same = hit.is_some() || place(region.header().hash_state.load(Ordering::Relaxed), hash) == index;
+    (hit, same)
+}
+
+#[inline(always)]
+fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    for entry in &bucket.entries {
+        // PAIRS: the release store in `insert_locked`: the entry is filled in.
+        let word = entry.load(Ordering::Acquire);
+        if (word >> 32) as u32 == hash && word as u32 != 0 {
+            let id = DirentId(word as u32);
+            let record = region.dirent(id);
+            if dirent::is(region, record, dir, name) {
+                return Some(Hit { dirent: id, target: dirent::target(record) });
+            }
+        }
+    }
+    None
+}
+
+#[cold]
+fn scan_overflow(region: Region<'_>, first: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    chain(region, first).skip(1).find_map(|bucket| scan(region, bucket, dir, name, hash))
+}
+
+/// The buckets of a chain. Bounded: a damaged region may hold a ring.
+fn chain<'r>(region: Region<'r>, first: &'r Bucket) -> impl Iterator<Item = &'r Bucket> {
+    core::iter::successors(Some(first), move |bucket| {
+        // PAIRS: the release store in `append`.
+        let next = OverflowId(bucket.next.load(Ordering::Acquire));
+        next.is_some().then(|| region.overflow(next))
+    })
+    .take(OVERFLOWS)
+}
+
+/// Index of the bucket that holds `hash` in this state.
+#[inline(always)]
+fn place(state: u64, hash: u32) -> u32 {
+    let mask = (1u32 << (BASE_LEVEL + (state as u32 & 31)).min(MAX_LEVEL)) - 1;
+    let index = hash & mask;
+    if index < (state >> 32) as u32 { hash & (mask << 1 | 1) } else { index }
+}
+
+/// Makes sure that the next insert of this lane finds an overflow bucket if it needs one.
+///
+/// # Errors
+/// `ENOSPC`.
+#[inline]
+pub fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
+    if lane.caches[Bucket::SLAB].count.load(Ordering::Relaxed) == 0 {
+        let id = region.take::<Bucket>(lane)?;
+        region.give::<Bucket>(lane, id);
+        region.settle::<Bucket>(lane);
+    }
+    Ok(())
+}
+
+/// Runs `change` while the buckets of both hashes are locked and their counts odd: one event to readers. The caller holds
+/// the locks of the directories concerned and has called [`reserve`]. A bucket that lane `dead` died with counts as
+/// locked; see [`intent::lock`].
+#[inline]
+pub fn change(task: &Task<'_>, one: u32, other: u32, dead: LaneId, change: impl FnOnce(&Pair<'_>)) {
+    let (first, second) = lock(task, one, other, dead);
+    first.seq.begin();
+    if let Some(second) = second {
+        second.seq.begin();
+    }
+    change(&Pair { region: task.region, lane: task.lane });
+    for bucket in second.into_iter().chain([first]) {
+        bucket.seq.end();
+        bucket.lock.unlock();
+    }
+}
+
+/// The table while the buckets of two hashes, which may be the same, are locked.
+pub struct Pair<'r> {
+    region: Region<'r>,
+    lane: &'r Lane,
+}
+
+impl Pair<'_> {
+    /// Links an entry in; `hash` is one of the two.
+    pub fn insert(&self, hash: u32, id: DirentId) -> Load {
+        // The caller reserved an overflow bucket; only a damaged region has none, and loses the name.
+        insert_locked(self.region, self.lane, self.bucket(hash), hash, id).unwrap_or(Load::Crowded)
+    }
+
+    /// Takes an entry out; `hash` is one of the two.
+    pub fn remove(&self, hash: u32, id: DirentId) {
+        remove_locked(self.region, self.lane, self.bucket(hash), hash, id);
+    }
+
+    fn bucket(&self, hash: u32) -> &Bucket {
+        // Relaxed: a locked bucket is not split, so its hashes stay in place.
+        self.region.bucket(place(self.region.header().hash_state.load(Ordering::Relaxed), hash))
+    }
+}
+
+/// Locks the buckets of both hashes; one bucket if they share it.
+#[inline]
+fn lock<'r>(task: &Task<'r>, one: u32, other: u32, dead: LaneId) -> (&'r Bucket, Option<&'r Bucket>) {
+    let place_both = || {
+        let state = task.region.header().hash_state.load(Ordering::Acquire);
+        let (a, b) = (place(state, one), place(state, other));
+        (a.min(b), a.max(b))
+    };
+    loop {
+        let (low, high) = place_both();
+        let first = task.region.bucket(low);
+        let second = (low != high).then(|| task.region.bucket(high));
+        intent::lock(task, &first.lock, dead);
+        if let Some(second) = second {
+            intent::lock(task, &second.lock, dead);
+        }
+        if place_both() == (low, high) {
+            return (first, second);
+        }
+        for bucket in second.into_iter().chain([first]) {
+            bucket.lock.unlock();
+        }
+    }
+}
+
+/// None when an overflow bucket was needed and none was left.
+fn insert_locked(region: Region<'_>, lane: &Lane, first: &Bucket, hash: u32, id: DirentId) -> Option<Load> {
+    let word = (hash as u64) << 32 | id.0 as u64;
+    let mut room: Option<&AtomicU64> = None;
+    let mut last = first;
+    for bucket in chain(region, first) {
+        for entry in &bucket.entries {
+            match entry.load(Ordering::Relaxed) {
+                seen if seen == word => return Some(Load::Fits),
+                0 if room.is_none() => room = Some(entry),
+                _ => {}
+            }
+        }
+        last = bucket;
+    }
+    match room {
+        // PAIRS: the acquire load in `scan`.
+        Some(entry) => entry.store(word, Ordering::Release),
+        None => append(region, lane, last, word)?,
+    }
+    Some(if core::ptr::eq(first, last) && room.is_some() { Load::Fits } else { Load::Crowded })
+}
+
+#[cold]
+fn append(region: Region<'_>, lane: &Lane, last: &Bucket, word: u64) -> Option<()> {
+    let id = region.take::<Bucket>(lane).ok()?;
+    let bucket = region.overflow(id);
+    bucket.next.store(0, Ordering::Relaxed); // Relaxed: published by the store that links it in.
+    for entry in &bucket.entries {
+        entry.store(0, Ordering::Relaxed);
+    }
+    bucket.entries[0].store(word, Ordering::Relaxed);
+    // PAIRS: the acquire load in `chain`.
+    last.next.store(id.0, Ordering::Release);
+    region.settle::<Bucket>(lane);
+    Some(())
+}
+
+fn remove_locked(region: Region<'_>, lane: &Lane, first: &Bucket, hash: u32, id: DirentId) {
+    let word = (hash as u64) << 32 | id.0 as u64;
+    for bucket in chain(region, first) {
+        for entry in &bucket.entries {
+            if entry.load(Ordering::Relaxed) == word {
+                entry.store(0, Ordering::Release);
+            }
+        }
+    }
+    if first.next.load(Ordering::Relaxed) != 0 {
+        compact(region, lane, first);
+    }
+}
+
+/// Moves entries of overflow buckets into room before them and gives empty overflow buckets back. The bucket is
+/// locked and its count odd.
+#[cold]
+fn compact(region: Region<'_>, lane: &Lane, first: &Bucket) {
+    let mut room = first.entries.iter();
+    let mut before = first;
+    for _ in 0..OVERFLOWS {
+        let id = OverflowId(before.next.load(Ordering::Relaxed));
+        if id.is_none() {
+            return;
+        }
+        let bucket = region.overflow(id);
+        for entry in &bucket.entries {
+            let word = entry.load(Ordering::Relaxed);
+            if word == 0 {
+                continue;
+            }
+            let Some(free) = room.by_ref().find(|free| free.load(Ordering::Relaxed) == 0) else { return };
+            // Copied first: no moment without it.
+            free.store(word, Ordering::Release);
+            entry.store(0, Ordering::Release);
+        }
+        let empty = bucket.entries.iter().all(|entry| entry.load(Ordering::Relaxed) == 0);
+        if empty {
+            // Named in the lane while it is in no chain and no cache.
+            lane.taken[Bucket::SLAB].store(id.0, Ordering::Release);
+            before.next.store(bucket.next.load(Ordering::Relaxed), Ordering::Release);
+            region.give::<Bucket>(lane, id);
+            region.settle::<Bucket>(lane);
+        } else {
+            before = bucket;
+        }
+    }
+}
+
+/// Splits one bucket if nobody else is at it. No bucket may be locked by the caller.
+#[cold]
+pub fn split(task: &Task<'_>) {
+    let header = task.region.header();
+    if !header.split_lock.try_lock(task.lane_id) {
+        let holder = header.split_lock.holder();
+        if holder.is_none() || !task.is_dead(holder) {
+            return;
+        }
+        // Taking it over ends what the dead splitter left.
+        header.split_lock.lock(task.lane_id, task);
+    }
+    // Relaxed: only the holder of the split lock changes it.
+    let state = header.hash_state.load(Ordering::Relaxed);
+    if BASE_LEVEL + (state as u32) < MAX_LEVEL {
+        let (from, to) = split_pair(task.region, state);
+        from.lock.lock(task.lane_id, task);
+        to.lock.lock(task.lane_id, task);
+        intent::write(task, op::SPLIT, &[state]);
+        split_locked(task, state);
+        intent::clear(task);
+        to.lock.unlock();
+        from.lock.unlock();
+    }
+    header.split_lock.unlock();
+}
+
+/// Ends the split that the dead `lane` had begun. One at a time for each lane.
+#[cold]
+pub fn replay_split(task: &Task<'_>, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let state = record.intent.words[0].load(Ordering::Relaxed); // Relaxed: the dead write nothing.
+    let (from, to) = split_pair(task.region, state);
+    split_locked(task, state);
+    let overflow = &record.taken[Bucket::SLAB];
+    let linked = [from, to].iter().any(|first| is_chained(task.region, first, overflow.load(Ordering::Relaxed)));
+    if linked {
+        overflow.store(0, Ordering::Release);
+    }
+    record.intent.op.store(op::NONE, Ordering::Release);
+}
+
+/// Whether overflow bucket `index` hangs on the chain of `hash`.
+pub fn is_linked(region: Region<'_>, hash: u32, index: u32) -> bool {
+    let state = region.header().hash_state.load(Ordering::Acquire);
+    is_chained(region, region.bucket(place(state, hash)), index)
+}
+
+fn is_chained(region: Region<'_>, first: &Bucket, index: u32) -> bool {
+    index != 0 && chain(region, first).any(|bucket| bucket.next.load(Ordering::Relaxed) == index)
+}
+
+/// The bucket that is due for splitting and the new one.
+fn split_pair(region: Region<'_>, state: u64) -> (&Bucket, &Bucket) {
+    let old = (state >> 32) as u32;
+    let new = old + (1 << (BASE_LEVEL + (state as u32 & 31)).min(MAX_LEVEL));
+    (region.bucket(old), region.bucket(new))
+}
+
+/// State after the split that is due in `state`.
+fn next_state(state: u64) -> u64 {
+    let (level, next) = (state as u32, (state >> 32) as u32 + 1);
+    if next == 1 << (BASE_LEVEL + level) { level as u64 + 1 } else { state + (1 << 32) }
+}
+
+/// Does or ends the split that is due in `state`. Both buckets are locked. May run again after a death at any step.
+fn split_locked(task: &Task<'_>, state: u64) {
+    let (region, lane) = (task.region, task.lane);
+    let (from, to) = split_pair(region, state);
+    let after = next_state(state);
+    let old = (state >> 32) as u32;
+    let moves = |word: u64| word != 0 && place(after, (word >> 32) as u32) != old;
+    from.seq.begin();
+    to.seq.begin();
+    let copied = chain(region, from)
+        .flat_map(|bucket| bucket.entries.iter())
+        .map(|entry| entry.load(Ordering::Relaxed))
+        .filter(|word| moves(*word))
+        .all(|word| insert_locked(region, lane, to, (word >> 32) as u32, DirentId(word as u32)).is_some());
+    let stale = if copied {
+        // PAIRS: the acquire load in `look`.
+        region.header().hash_state.store(after, Ordering::Release);
+        from
+    } else {
+        // No overflow buckets left: the table stays as it is.
+        to
+    };
+    for entry in chain(region, stale).flat_map(|bucket| bucket.entries.iter()) {
+        if moves(entry.load(Ordering::Relaxed)) {
+            entry.store(0, Ordering::Release);
+        }
+    }
+    if stale.next.load(Ordering::Relaxed) != 0 {
+        compact(region, lane, stale);
+    }
+    to.seq.end();
+    from.seq.end();
+}

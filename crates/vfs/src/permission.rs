@@ -1,0 +1,178 @@
+//! Who may do what, like `inode_permission`: mode first, then owner, ACL, groups, capabilities.
+
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_ISVTX};
+use lp_abi::{Errno, Result};
+use lp_region::process::{Process, caps};
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering;
+
+use crate::task::Task;
+
+/// `MAY_EXEC`: run a file, search a directory.
+pub const EXEC: u32 = 1;
+/// `MAY_WRITE`.
+pub const WRITE: u32 = 2;
+/// `MAY_READ`.
+pub const READ: u32 = 4;
+
+/// Whose identity a check uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// User id.
+    pub uid: u32,
+    /// Group id, besides the supplementary ones.
+    pub gid: u32,
+    /// Capabilities, [`caps`].
+    pub caps: u32,
+}
+
+impl Identity {
+    /// The one that file calls use: `fsuid`, `fsgid`.
+    #[inline]
+    pub fn of(process: &Process) -> Self {
+        // Relaxed: written by the calling process only.
+        Identity {
+            uid: process.fsuid.load(Ordering::Relaxed),
+            gid: process.fsgid.load(Ordering::Relaxed),
+            caps: process.caps.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// Whether the caller may do `want` ([`READ`] | [`WRITE`] | [`EXEC`]) with the inode.
+///
+/// # Errors
+/// `EACCES`; `EPERM` for writing to an immutable file. A read-only file system is [`crate::writer`]'s business.
+#[inline(always)]
+pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
+    // Relaxed, here and below: each field is one word and used as seen, as Linux does. The ACL handle needs no lock:
+    // 0 means that there is none.
+    let mode = inode.mode.load(Ordering::Relaxed);
+    let everyone = want * 0o111 & !mode == 0 && inode.acl.load(Ordering::Relaxed) == 0;
+    if everyone && want & WRITE == 0 {
+        return Ok(());
+    }
+    check_slow(task, inode, want)
+}
+
+#[inline(never)]
+fn check_slow(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
+    check_as(task, inode, want, Identity::of(task.process))
+}
+
+/// [`check`] for another identity: access(2) asks with the real user.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Result<()> {
+    if want & WRITE != 0 && inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0 {
+        return Err(Errno::EPERM);
+    }
+    let mode = inode.mode.load(Ordering::Relaxed);
+    if want & !granted(task, inode, mode, who) & 7 == 0 || overrides(mode, want, who.caps) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+/// Bits of `rwx` that mode and ACL grant.
+fn granted(task: &Task<'_>, inode: &Inode, mode: u32, who: Identity) -> u32 {
+    if inode.uid.load(Ordering::Relaxed) == who.uid {
+        return mode >> 6;
+    }
+    let acl = inode.acl.load(Ordering::Relaxed);
+    if acl != 0
+        && let Some(bits) = acl_grants(task, inode, mode, who)
+    {
+        return bits;
+    }
+    if in_group(task.process, who, inode.gid.load(Ordering::Relaxed)) { mode >> 3 } else { mode }
+}
+
+/// What the inode's access ACL grants; none when it has gone meanwhile.
+fn acl_grants(_task: &Task<'_>, _inode: &Inode, _mode: u32, _who: Identity) -> Option<u32> {
+    None
+}
+
+/// Whether `gid` is the caller's group or one of its supplementary ones, like `in_group_p`.
+pub fn in_group(process: &Process, who: Identity, gid: u32) -> bool {
+    let count = process.group_count.load(Ordering::Relaxed) as usize;
+    who.gid == gid || process.groups.iter().take(count).any(|group| group.load(Ordering::Relaxed) == gid)
+}
+
+/// Whether capabilities grant what the mode does not; capabilities(7).
+fn overrides(mode: u32, want: u32, held: u32) -> bool {
+    if mode & S_IFMT == S_IFDIR {
+        return held & caps::DAC_OVERRIDE != 0 || want & WRITE == 0 && held & caps::DAC_READ_SEARCH != 0;
+    }
+    let executable = want & EXEC == 0 || mode & 0o111 != 0;
+    held & caps::DAC_OVERRIDE != 0 && executable || want == READ && held & caps::DAC_READ_SEARCH != 0
+}
+
+/// Whether the caller has a capability.
+#[inline]
+pub fn capable(task: &Task<'_>, cap: u32) -> bool {
+    task.process.caps.load(Ordering::Relaxed) & cap != 0
+}
+
+/// Whether the caller owns the inode or may act as if it did, like `inode_owner_or_capable`.
+pub fn owns(task: &Task<'_>, inode: &Inode) -> bool {
+    inode.uid.load(Ordering::Relaxed) == task.process.fsuid.load(Ordering::Relaxed)
+        || capable(task, caps::FOWNER)
+}
+
+/// Whether the caller may make an entry in directory `dir`, like `may_create`.
+///
+/// # Errors
+/// `ENOENT` for a removed directory; `EACCES`, `EPERM`.
+#[inline]
+pub fn may_create(task: &Task<'_>, dir: &Inode) -> Result<()> {
+    if dir.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 {
+        return Err(Errno::ENOENT);
+    }
+    check(task, dir, WRITE | EXEC)
+}
+
+/// What a removal expects the entry to name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Victim {
+    /// A directory: rmdir, or a rename of a directory over it.
+    Directory,
+    /// Anything else.
+    File,
+}
+
+/// Whether the caller may take the entry for `inode` out of directory `dir`, like `may_delete`.
+///
+/// # Errors
+/// `EACCES`, `EPERM`; `ENOTDIR` and `EISDIR` when it is not what was expected; `ENOENT` for a removed directory.
+pub fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: Victim) -> Result<()> {
+    check(task, dir, WRITE | EXEC)?;
+    if dir.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {
+        return Err(Errno::EPERM);
+    }
+    let fixed = inode_flags::IMMUTABLE | inode_flags::APPEND;
+    if is_sticky(task, dir, inode) || inode.flags.load(Ordering::Relaxed) & fixed != 0 {
+        return Err(Errno::EPERM);
+    }
+    let is_dir = inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
+    match expected {
+        Victim::Directory if !is_dir => return Err(Errno::ENOTDIR),
+        Victim::File if is_dir => return Err(Errno::EISDIR),
+        _ => {}
+    }
+    if dir.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 {
+        return Err(Errno::ENOENT);
+    }
+    Ok(())
+}
+
+/// Whether the restricted deletion flag keeps the caller from removing `inode`; `S_ISVTX` in inode(7).
+fn is_sticky(task: &Task<'_>, dir: &Inode, inode: &Inode) -> bool {
+    let user = task.process.fsuid.load(Ordering::Relaxed);
+    dir.mode.load(Ordering::Relaxed) & S_ISVTX != 0
+        && inode.uid.load(Ordering::Relaxed) != user
+        && dir.uid.load(Ordering::Relaxed) != user
+        && !capable(task, caps::FOWNER)
+}

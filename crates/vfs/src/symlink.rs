@@ -1,0 +1,81 @@
+//! symlink(2), symlinkat(2), and the targets of symbolic links.
+//!
+//! A target does not change while its link lives. A short one stands in the inode, a long one in its only page.
+
+use lp_abi::linux::S_IFLNK;
+use lp_abi::{Errno, PATH_MAX, Result};
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_region::{InodeId, InodeRef, ucopy};
+
+use crate::task::{Place, Task};
+use crate::walk::Which;
+use crate::{create, inode, map, walk};
+
+/// Longest target that stands in the inode.
+const SHORT: usize = 64;
+
+/// Makes a symbolic link to `target` at a path.
+///
+/// # Errors
+/// Those of path_resolution(7); `ENOENT` for an empty target, `ENAMETOOLONG` for one above 4,095 bytes; `EEXIST`,
+/// `ENOSPC`, `EROFS`.
+pub fn symlinkat(task: &Task<'_>, target: *const u8, dirfd: i32, path: *const u8) -> Result<Place<()>> {
+    walk::copy_path(task, Which::Other, target)?;
+    create::at(task, dirfd, path, |parent| {
+        if parent.trailing_slash {
+            return Err(Errno::ENOENT);
+        }
+        Ok(create::What { mode: S_IFLNK | 0o777, rdev: 0, content: create::Content::Target(Which::Other) })
+    })
+}
+
+/// Length of a link's target.
+#[inline]
+pub fn target_length(link: &Inode) -> usize {
+    (link.size.load(Ordering::Relaxed) as usize).min(PATH_MAX - 1) // Relaxed: validated by the inode's generation.
+}
+
+/// Copies a link's target; `to` is as long as the target. The caller validates the inode's generation afterwards.
+///
+/// # Errors
+/// `ESTALE` when the link has gone meanwhile.
+pub fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
+    if to.len() <= SHORT {
+        for (to, from) in to.iter_mut().zip(&link.inline) {
+            *to = from.load(Ordering::Relaxed);
+        }
+        return Ok(());
+    }
+    let page = map::get(task.region, link, 0);
+    if page.is_none() {
+        return Err(Errno::ESTALE);
+    }
+    // SAFETY: a target is shorter than a page; if the page is another's by now, the generation tells.
+    unsafe { ucopy::copy(to.as_mut_ptr(), task.region.page(page), to.len()) }
+}
+
+/// Stores the target of a link that nobody can reach yet.
+///
+/// # Errors
+/// `ENOSPC`.
+pub fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Result<()> {
+    let record = task.region.inode(link);
+    if target.len() <= SHORT {
+        for (to, from) in record.inline.iter().zip(target) {
+            to.store(*from, Ordering::Relaxed); // Relaxed: published with the name.
+        }
+    } else {
+        let page = map::grow(task, link, record, 0)?;
+        // SAFETY: a target is shorter than a page, and the page is this inode's.
+        unsafe { ucopy::copy(task.region.page(page), target.as_ptr(), target.len()) }?;
+    }
+    record.size.store(target.len() as u64, Ordering::Relaxed);
+    Ok(())
+}
+
+/// Notes that a walk went through a link: its access time, under relatime.
+#[inline]
+pub fn followed(task: &Task<'_>, link: InodeRef) {
+    inode::accessed(task, link.id, task.region.inode(link.id));
+}
