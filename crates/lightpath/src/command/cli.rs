@@ -38,6 +38,8 @@ pub(crate) enum Verb {
     Shell(Shell),
     /// Say what on this machine works, what does not, and why.
     Doctor,
+    /// Measure Lightpath against the kernel's file systems.
+    Bench(lp_bench::Args),
     /// Print a completion script for a shell.
     Completions {
         /// The shell to complete for.

@@ -17,6 +17,7 @@ mod supervise;
 
 use std::ffi::OsString;
 use std::io::Write;
+use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
 
@@ -45,6 +46,11 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
         Verb::Doctor => {
             let (text, status) = doctor::doctor();
             print(text.as_bytes()).map(|_| status)
+        }
+        Verb::Bench(args) => {
+            let ended = lp_bench::main(args).map_err(|e| Failure::new(1, format!("bench: {e:#}")))?;
+            // An ExitCode does not tell its number, but can be compared.
+            Ok((0..=u8::MAX).find(|status| ExitCode::from(*status) == ended).unwrap_or(1))
         }
         Verb::Completions { shell } => {
             let mut script = Vec::new();
