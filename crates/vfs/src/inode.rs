@@ -363,6 +363,18 @@ pub fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
     inode.atime_due.store(0, Relaxed);
 }
 
+/// Whether the content's last change is noted as of `now` already, and the next read will look at it.
+#[inline]
+pub fn is_modified_at(inode: &Inode, now: Time) -> bool {
+    // Relaxed: the caller holds the lock.
+    let sec = now.sec as u64;
+    inode.mtime.load(Relaxed) == sec
+        && inode.ctime.load(Relaxed) == sec
+        && inode.nsec[MTIME].load(Relaxed) == now.nsec
+        && inode.nsec[CTIME].load(Relaxed) == now.nsec
+        && inode.atime_due.load(Relaxed) == 0
+}
+
 /// Sets the access and modification times that are given, and `ctime` to `now`. The caller holds the inode's lock.
 pub fn set_times(inode: &Inode, atime: Option<Time>, mtime: Option<Time>, now: Time) {
     inode.seq.begin();

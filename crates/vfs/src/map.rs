@@ -228,9 +228,12 @@ fn leaf_of(region: Region, map: Map, index: u64) -> PageId {
     node
 }
 
-/// Pages from `index` to the end of its map page: a run linked at `index` is no longer.
-pub fn room(index: u64) -> u32 {
-    (FANOUT - index % FANOUT).min(CHUNK_PAGES as u64) as u32
+/// Pages from `index` to the end of its map page: a run linked at `index` is no longer. The map is ready for `index`.
+pub fn room(inode: &Inode, index: u64) -> u32 {
+    match Map::of(inode).height {
+        0 => 1,
+        _ => (FANOUT - index % FANOUT).min(CHUNK_PAGES as u64) as u32,
+    }
 }
 
 /// The page at `index`, made and zeroed if it was a hole. The caller holds the inode's lock.
@@ -261,9 +264,7 @@ pub fn fill(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) -> Re
             continue;
         }
         prepare(task, id, inode, index)?;
-        let want = piece.len.min(u64::from(room(index))) as u32;
-        // A map of height 0 has one entry.
-        let want = if Map::of(inode).height == 0 { 1 } else { want };
+        let want = piece.len.min(u64::from(room(inode, index))) as u32;
         let fresh = page::take_run(task, Home { inode: id, index }, want)?;
         if fresh.content == Content::Old {
             fresh.run.pages().for_each(|page| page::zero(task.region, page, 0, lp_abi::PAGE_SIZE));

@@ -106,13 +106,26 @@ impl Undertaker for ChunkUndertaker<'_, '_> {
     fn repair(&self, lane: LaneId) {
         let region = self.0.region;
         let marks = &region.lane(lane).pages;
+        let Some((phase, run)) = unpack(marks.moving.load(Acquire)) else { return };
+        let Some(chunk) = chunk_of(region, run.first) else { return };
+        if chunk.lock.holder() != self.0.lane_id {
+            return;
+        }
         // What the dead lane did under the lock touched no other chunk, so this is all there is to finish.
-        if let Some((Phase::Taking | Phase::Giving, run)) = unpack(marks.moving.load(Acquire))
-            && let Some(chunk) = chunk_of(region, run.first)
-            && chunk.lock.holder() == self.0.lane_id
-        {
-            clear_bits(chunk, run);
-            marks.moving.store(0, Release);
+        match phase {
+            Phase::Taking | Phase::Giving => {
+                clear_bits(chunk, run);
+                marks.moving.store(0, Release);
+            }
+            // It may have died inside `keep`: pages at the end of the run may be free again.
+            Phase::Taken | Phase::Unlinking => {
+                let is_used = |page: &PageId| {
+                    let bit = page.0 % CHUNK_PAGES as u32;
+                    chunk.used[bit as usize / 64].load(Relaxed) & 1 << (bit % 64) != 0
+                };
+                let len = run.pages().take_while(is_used).count() as u32;
+                marks.moving.store(pack(phase, Run { len, ..run }), Release);
+            }
         }
     }
 
@@ -247,6 +260,20 @@ pub fn give(task: &Task, run: Run) {
             shrink_slow(task, index);
         }
     }
+}
+
+/// Keeps the first `len` pages, at least one, of the run last taken and gives the rest back.
+pub fn keep(task: &Task, len: u32) {
+    let marks = &task.lane.pages;
+    let Some((_, run)) = unpack(marks.moving.load(Relaxed)) else { return };
+    let Some(chunk) = chunk_of(task.region, run.first) else { return };
+    if len >= run.len {
+        return;
+    }
+    lock_chunk(task, chunk);
+    clear_bits(chunk, Run { first: PageId(run.first.0 + len), len: run.len - len });
+    marks.moving.store(pack(Phase::Taken, Run { first: run.first, len }), Release);
+    chunk.lock.unlock();
 }
 
 /// Forgets a run that was taken and not linked in.

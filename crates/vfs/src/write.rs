@@ -1,11 +1,308 @@
-//! write(2) and its kin.
+//! write(2), pwrite(2), writev(2), pwritev(2), pwritev2(2).
+//!
+//! A write takes its inode's lock, through the bias when this lane is the only writer; bytes, map and size change
+//! inside one `data_seq` section, so that readers see all of it or nothing.
 
-use lp_abi::linux::{S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP};
+use lp_abi::linux::{
+    O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOAPPEND, RWF_SYNC, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP,
+    iovec,
+};
+use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::process::caps;
-use lp_region::records::Inode;
+use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, PageId};
 
+use crate::buffer::{self, Buffer, Single, Vector};
+use crate::inode::{self, Touch};
+use crate::map::{self, Map};
+use crate::page::{self, Content, Home};
+use crate::table::{self, Held};
 use crate::task::Task;
+use crate::{file, read, reclaim, writer};
+
+/// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
+const MAX_SIZE: u64 = i64::MAX as u64;
+
+/// Where a write goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    /// To this offset.
+    At(u64),
+    /// To the end.
+    End,
+}
+
+/// Writes at the position and moves it, or at the end with `O_APPEND`.
+///
+/// # Errors
+/// `EBADF` when the file is not open for writing; `EFBIG` past `RLIMIT_FSIZE` (the door also sends SIGXFSZ when that
+/// limit is set) or the largest file; `ENOSPC`; `EFAULT`.
+#[inline]
+pub fn write(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
+    let held = writable(task, fd)?;
+    let from = Single::new(buf.cast_mut(), len)?;
+    at_position(task, &held, from, from.len(), Append::AsOpened)
+}
+
+/// Writes at an offset; at the end with `O_APPEND`, as Linux does (pwrite(2), BUGS).
+///
+/// # Errors
+/// As [`write`]; `EINVAL` for an offset below zero.
+#[inline]
+pub fn pwrite(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
+    if offset < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let held = writable(task, fd)?;
+    let from = Single::new(buf.cast_mut(), len)?;
+    let target = target(&held, offset as u64, Append::AsOpened);
+    write_at(task, &held, from, from.len(), target).map(|done| done.bytes)
+}
+
+/// Writes several buffers at the position.
+///
+/// # Errors
+/// As [`write`]; `EINVAL` for a bad vector.
+pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
+    pwritev2(task, fd, entries, count, -1, 0)
+}
+
+/// Writes several buffers at an offset.
+///
+/// # Errors
+/// As [`pwrite`] and [`writev`].
+pub fn pwritev(task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64) -> Result<usize> {
+    if offset < 0 {
+        return Err(Errno::EINVAL);
+    }
+    pwritev2(task, fd, entries, count, offset, 0)
+}
+
+/// [`pwritev`] with `RWF_*` flags; at the position if `offset` is -1.
+///
+/// # Errors
+/// As [`pwritev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that contradict each other.
+pub fn pwritev2(
+    task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64, flags: u32,
+) -> Result<usize> {
+    if offset < -1 {
+        return Err(Errno::EINVAL);
+    }
+    let held = writable(task, fd)?;
+    let from = Vector::new(entries, count)?;
+    let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
+    if flags & !known != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let append = match flags & (RWF_APPEND | RWF_NOAPPEND) {
+        0 => Append::AsOpened,
+        RWF_APPEND => Append::Always,
+        RWF_NOAPPEND => Append::Never,
+        _ => return Err(Errno::EINVAL),
+    };
+    if offset == -1 {
+        return at_position(task, &held, from, from.len(), append);
+    }
+    let target = target(&held, offset as u64, append);
+    write_at(task, &held, from, from.len(), target).map(|done| done.bytes)
+}
+
+/// Whether a write goes to the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Append {
+    AsOpened,
+    Always,
+    Never,
+}
+
+#[inline(always)]
+fn target(held: &Held, offset: u64, append: Append) -> Target {
+    let to_end = match append {
+        Append::AsOpened => held.file.flags.load(Relaxed) & O_APPEND != 0, // Relaxed: one word.
+        Append::Always => true,
+        Append::Never => false,
+    };
+    if to_end { Target::End } else { Target::At(offset) }
+}
+
+#[inline(always)]
+fn writable<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+    let held = table::fget(task, fd)?;
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if mode & wanted == wanted { Ok(held) } else { Err(not_writable(mode)) }
+}
+
+#[cold]
+fn not_writable(mode: u32) -> Errno {
+    if mode & file_mode::WRITE == 0 || mode & file_mode::PATH != 0 { Errno::EBADF } else { Errno::EINVAL }
+}
+
+#[inline(always)]
+fn at_position<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, append: Append) -> Result<usize> {
+    let position = file::position(task, held);
+    let done = write_at(task, held, from, len, target(held, position.get(), append))?;
+    position.set(done.end);
+    Ok(done.bytes)
+}
+
+/// What a write did.
+#[derive(Clone, Copy)]
+struct Done {
+    bytes: usize,
+    /// Offset behind the last byte written.
+    end: u64,
+}
+
+#[inline(always)]
+fn write_at<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Target) -> Result<Done> {
+    let id = held.inode_id();
+    let done = write_once(task, id, held.inode, from, len, target);
+    if let Err(Errno::ENOSPC) = done {
+        return after_reclaim(task, id, held.inode, from, len, target);
+    }
+    done
+}
+
+/// Tries again once what was unlinked and closed has been given back.
+#[cold]
+fn after_reclaim<B: Buffer>(
+    task: &Task, id: InodeId, inode: &Inode, from: B, len: usize, target: Target,
+) -> Result<Done> {
+    reclaim::run(task);
+    write_once(task, id, inode, from, len, target)
+}
+
+#[inline(always)]
+fn write_once<B: Buffer>(
+    task: &Task, id: InodeId, inode: &Inode, from: B, len: usize, target: Target,
+) -> Result<Done> {
+    let _writing = writer::begin(task, inode)?;
+    let _lock = inode::enter(task, id);
+    let size = inode.size.load(Relaxed); // Relaxed: under the lock.
+    let offset = match target {
+        Target::At(offset) => offset,
+        Target::End => size,
+    };
+    if len == 0 {
+        return Ok(Done { bytes: 0, end: offset });
+    }
+    let len = allowed(task, offset, len)?;
+    drop_privileges(task, inode);
+    inode.data_seq.begin();
+    let copied = copy(task, id, inode, from, len, offset);
+    let end = offset + *copied.as_ref().unwrap_or(&0) as u64;
+    if copied.is_ok() {
+        changed(task, inode, end.max(size), size);
+    }
+    inode.data_seq.end();
+    copied.map(|bytes| Done { bytes, end })
+}
+
+/// How many bytes of a write at `offset` the limits let through, as `generic_write_checks`.
+#[inline(always)]
+fn allowed(task: &Task, offset: u64, len: usize) -> Result<usize> {
+    let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE); // Relaxed: changes in its own process only.
+    if offset >= limit {
+        return Err(Errno::EFBIG);
+    }
+    Ok((limit - offset).min(len as u64) as usize)
+}
+
+/// Stores size and times, if they are not what they were already: the clock ticks every few milliseconds.
+#[inline(always)]
+fn changed(task: &Task, inode: &Inode, size: u64, old: u64) {
+    let now = task.now();
+    if size == old && inode::is_modified_at(inode, now) {
+        return;
+    }
+    inode.seq.begin();
+    inode.size.store(size, Relaxed); // Relaxed: inside the sections.
+    inode::touch_in_section(inode, Touch::Modify, now);
+    inode.seq.end();
+}
+
+#[inline(always)]
+fn copy<B: Buffer>(task: &Task, id: InodeId, inode: &Inode, mut from: B, len: usize, offset: u64) -> Result<usize> {
+    let within = offset as usize % PAGE_SIZE;
+    if within + len <= PAGE_SIZE {
+        let page = map::get(task.region, inode, offset / PAGE_SIZE as u64);
+        if page.is_some() {
+            // SAFETY: within the page.
+            let got = unsafe { buffer::copy_in(&mut from, task.region.page(page).add(within), len, (-1, 0)) };
+            return if got == 0 { Err(Errno::EFAULT) } else { Ok(got) };
+        }
+    }
+    copy_pages(task, id, inode, from, len, offset)
+}
+
+/// Copies into pages that span or have to be made.
+#[inline(never)]
+fn copy_pages<B: Buffer>(
+    task: &Task, id: InodeId, inode: &Inode, mut from: B, len: usize, offset: u64,
+) -> Result<usize> {
+    let mut done = 0;
+    while done < len {
+        let at = offset + done as u64;
+        let index = at / PAGE_SIZE as u64;
+        let within = at as usize % PAGE_SIZE;
+        let pages = (within + len - done).div_ceil(PAGE_SIZE) as u64;
+        let piece = map::piece(task.region, Map::of(inode), index, pages);
+        let step = if piece.page.is_some() {
+            let bytes = (piece.len as usize * PAGE_SIZE - within).min(len - done);
+            Ok((bytes, into_pages(task, &mut from, piece.page, piece.len, within, bytes)))
+        } else {
+            let bytes = len - done;
+            into_hole(task, &mut from, Home { inode: id, index }, piece.len, within, bytes)
+        };
+        match step {
+            Ok((wanted, got)) if got == wanted => done += got,
+            Ok((_, got)) if done + got == 0 => return Err(Errno::EFAULT),
+            Ok((_, got)) => return Ok(done + got),
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+fn into_pages(task: &Task, from: &mut impl Buffer, first: PageId, len: u64, within: usize, bytes: usize) -> usize {
+    let Some(base) = read::span(task.region, first, len) else { return 0 };
+    // SAFETY: `span` checked that the pages are in the region.
+    unsafe {
+        let to = task.region.base().add(base + within);
+        buffer::copy_in(from, to, bytes, (task.region.fd(), base + within))
+    }
+}
+
+/// Makes pages for a hole of `pages` and fills them: gives how many bytes it wanted to write there and did.
+fn into_hole(
+    task: &Task, from: &mut impl Buffer, home: Home, pages: u64, within: usize, bytes: usize,
+) -> Result<(usize, usize)> {
+    let inode = task.region.inode(home.inode);
+    map::prepare(task, home.inode, inode, home.index)?;
+    let want = pages.min(u64::from(map::room(inode, home.index))) as u32;
+    let fresh = page::take_run(task, home, want)?;
+    let run = fresh.run;
+    let room = run.len as usize * PAGE_SIZE;
+    let bytes = (room - within).min(bytes);
+    let got = into_pages(task, from, run.first, u64::from(run.len), within, bytes);
+    if got == 0 {
+        page::give_unused(task);
+        return Ok((bytes, 0));
+    }
+    // Pages that the fault left without a byte are not the file's.
+    let kept = (within + got).div_ceil(PAGE_SIZE);
+    if fresh.content == Content::Old || got < bytes {
+        page::zero(task.region, run.first, 0, within);
+        let end = within + got;
+        page::zero(task.region, PageId(run.first.0 + kept as u32 - 1), end - (kept - 1) * PAGE_SIZE, PAGE_SIZE);
+    }
+    page::keep(task, kept as u32);
+    map::link(task, inode, home.index, page::Run { first: run.first, len: kept as u32 });
+    Ok((bytes, got))
+}
 
 /// Takes set-user-ID and set-group-ID away from a file that is being changed, as `file_remove_privs`. The caller holds
 /// its lock and is not inside a `seq` section.
@@ -20,7 +317,8 @@ pub fn drop_privileges(task: &Task, inode: &Inode) {
 fn drop_privileges_slow(task: &Task, inode: &Inode) {
     let mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut kept = mode & !S_ISUID;
-    if mode & S_IXGRP != 0 {
+    // setattr_should_drop_sgid: without group execution it is kept for members of the group.
+    if mode & S_IXGRP != 0 || !inode::in_group(task, inode.gid.load(Relaxed)) {
         kept &= !S_ISGID;
     }
     if kept == mode || mode & S_IFMT != S_IFREG || task.process.caps.load(Relaxed) & caps::FSETID != 0 {

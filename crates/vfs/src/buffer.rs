@@ -1,0 +1,264 @@
+//! The program's memory as calls name it: one buffer or a vector of them.
+
+use lp_abi::linux::{__NR_pread64, __NR_pwrite64, UIO_MAXIOV, iovec};
+use lp_abi::{Errno, MAX_RW_COUNT, Result};
+use lp_region::ucopy;
+
+/// Bytes from which the kernel copies: it touches pages that this process has not mapped without a fault for each, and
+/// copies as it does for tmpfs.
+pub const BULK: usize = 32 * 1024;
+
+/// A place in the program's memory that a transfer moves through. Copies start again from a clone.
+pub trait Buffer: Copy {
+    /// Where the next bytes lie, and how many lie there in one piece: 0 at the end. At most `most`.
+    ///
+    /// # Errors
+    /// `EFAULT` when the vector cannot be read.
+    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)>;
+
+    /// Moves on by `bytes`, no more than [`Buffer::here`] gave.
+    fn advance(&mut self, bytes: usize);
+
+    /// Moves on by `bytes`, over the ends of pieces.
+    ///
+    /// # Errors
+    /// `EFAULT` when the vector cannot be read.
+    fn skip(&mut self, bytes: usize) -> Result<()> {
+        let mut left = bytes;
+        while left > 0 {
+            let (_, here) = self.here(left)?;
+            if here == 0 {
+                break;
+            }
+            self.advance(here);
+            left -= here;
+        }
+        Ok(())
+    }
+}
+
+/// One buffer.
+#[derive(Clone, Copy)]
+pub struct Single {
+    at: *mut u8,
+    left: usize,
+}
+
+impl Single {
+    /// The program's buffer: length clipped to what one call moves.
+    ///
+    /// # Errors
+    /// `EFAULT` when it reaches beyond user space.
+    #[inline]
+    pub fn new(at: *mut u8, len: usize) -> Result<Single> {
+        // access_ok: neither the address nor the end is in the kernel's half.
+        let end = (at as usize).wrapping_add(len);
+        if (at as isize) < 0 || (end as isize) < 0 || end < at as usize {
+            return Err(Errno::EFAULT);
+        }
+        Ok(Single { at, left: len.min(MAX_RW_COUNT) })
+    }
+
+    /// Its length.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.left
+    }
+
+    /// Whether it has no bytes.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl Buffer for Single {
+    #[inline(always)]
+    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)> {
+        Ok((self.at, self.left.min(most)))
+    }
+
+    #[inline(always)]
+    fn advance(&mut self, bytes: usize) {
+        self.at = self.at.wrapping_add(bytes);
+        self.left -= bytes;
+    }
+}
+
+/// A vector of buffers.
+#[derive(Clone, Copy)]
+pub struct Vector {
+    entries: *const iovec,
+    count: usize,
+    now: Single,
+    left: usize,
+}
+
+impl Vector {
+    /// The program's vector, checked as `import_iovec` does.
+    ///
+    /// # Errors
+    /// `EINVAL` for more than `UIO_MAXIOV` entries or a length below zero; `EFAULT`.
+    pub fn new(entries: *const iovec, count: usize) -> Result<Vector> {
+        if count > UIO_MAXIOV as usize {
+            return Err(Errno::EINVAL);
+        }
+        let mut left = 0usize;
+        for index in 0..count {
+            let entry = entry(entries.wrapping_add(index))?;
+            if (entry.iov_len as isize) < 0 {
+                return Err(Errno::EINVAL);
+            }
+            Single::new(entry.iov_base.cast(), entry.iov_len as usize)?;
+            left = (left + entry.iov_len as usize).min(MAX_RW_COUNT);
+        }
+        let now = Single { at: core::ptr::null_mut(), left: 0 };
+        Ok(Vector { entries, count, now, left })
+    }
+
+    /// Bytes in all.
+    pub fn len(&self) -> usize {
+        self.left
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+}
+
+fn entry(at: *const iovec) -> Result<iovec> {
+    // SAFETY: the program's memory; iovec is plain data.
+    unsafe { ucopy::get(at) }
+}
+
+impl Buffer for Vector {
+    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)> {
+        while self.now.left == 0 && self.count > 0 && self.left > 0 {
+            let next = entry(self.entries)?;
+            self.entries = self.entries.wrapping_add(1);
+            self.count -= 1;
+            self.now = Single { at: next.iov_base.cast(), left: (next.iov_len as usize).min(self.left) };
+        }
+        self.now.here(most)
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.now.advance(bytes);
+        self.left = self.left.saturating_sub(bytes);
+    }
+}
+
+/// Copies out of pages into a buffer: `bytes` at `from`, at `offset` of the region's file (`fd`, -1 if it has none).
+/// Gives the bytes copied: fewer when the buffer faults.
+///
+/// # Safety
+/// `from` is good for `bytes` bytes.
+#[inline(always)]
+pub unsafe fn copy_out(to: &mut impl Buffer, from: *const u8, bytes: usize, file: (i32, usize)) -> usize {
+    let mut done = 0;
+    while done < bytes {
+        let Ok((at, here)) = to.here(bytes - done) else { break };
+        if here == 0 {
+            break;
+        }
+        // SAFETY: the caller's promise; the buffer is the program's.
+        let copied = unsafe { out_piece(at, from.add(done), here, (file.0, file.1 + done)) };
+        to.advance(copied);
+        done += copied;
+        if copied < here {
+            break;
+        }
+    }
+    done
+}
+
+#[inline(always)]
+unsafe fn out_piece(to: *mut u8, from: *const u8, bytes: usize, file: (i32, usize)) -> usize {
+    if bytes >= BULK && file.0 >= 0 {
+        // SAFETY: the kernel checks the program's buffer.
+        return unsafe { by_kernel(__NR_pread64, to, bytes, file) };
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { ucopy::copy(to, from, bytes) } {
+        Ok(()) => bytes,
+        // SAFETY: as above.
+        Err(_) => unsafe { until_fault(to, from, bytes) },
+    }
+}
+
+/// Copies from a buffer into pages; the reverse of [`copy_out`].
+///
+/// # Safety
+/// `to` is good for `bytes` bytes.
+#[inline(always)]
+pub unsafe fn copy_in(from: &mut impl Buffer, to: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+    let mut done = 0;
+    while done < bytes {
+        let Ok((at, here)) = from.here(bytes - done) else { break };
+        if here == 0 {
+            break;
+        }
+        // SAFETY: the caller's promise; the buffer is the program's.
+        let copied = unsafe { in_piece(to.add(done), at, here, (file.0, file.1 + done)) };
+        from.advance(copied);
+        done += copied;
+        if copied < here {
+            break;
+        }
+    }
+    done
+}
+
+#[inline(always)]
+unsafe fn in_piece(to: *mut u8, from: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+    if bytes >= BULK && file.0 >= 0 {
+        // SAFETY: the kernel checks the program's buffer.
+        return unsafe { by_kernel(__NR_pwrite64, from, bytes, file) };
+    }
+    // SAFETY: the caller's promise.
+    match unsafe { ucopy::copy(to, from, bytes) } {
+        Ok(()) => bytes,
+        // SAFETY: as above.
+        Err(_) => unsafe { until_fault(to, from, bytes) },
+    }
+}
+
+/// Lets the kernel copy between the program's memory and the region's file.
+#[inline(never)]
+unsafe fn by_kernel(call: u32, at: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+    let mut done = 0;
+    while done < bytes {
+        // SAFETY: the caller's promise.
+        match unsafe { lp_abi::syscall!(call, file.0, at.wrapping_add(done), bytes - done, file.1 + done) } {
+            Ok(0) | Err(_) => break,
+            Ok(moved) => done += moved,
+        }
+    }
+    done
+}
+
+/// Copies byte by byte up to the fault: how much there is in front of it.
+#[cold]
+unsafe fn until_fault(to: *mut u8, from: *const u8, bytes: usize) -> usize {
+    // SAFETY: as for the copy that faulted.
+    (0..bytes).take_while(|at| unsafe { ucopy::copy(to.wrapping_add(*at), from.wrapping_add(*at), 1) }.is_ok()).count()
+}
+
+/// Fills `bytes` bytes of a buffer with zeros; gives how many it did.
+pub fn zero_out(to: &mut impl Buffer, bytes: usize) -> usize {
+    let mut done = 0;
+    while done < bytes {
+        let Ok((at, here)) = to.here(bytes - done) else { break };
+        // SAFETY: the program's memory.
+        if here == 0 || unsafe { ucopy::zero(at, here) }.is_err() {
+            // SAFETY: the program's memory.
+            let more = (0..here).take_while(|byte| unsafe { ucopy::zero(at.wrapping_add(*byte), 1) }.is_ok()).count();
+            to.advance(more);
+            return done + more;
+        }
+        to.advance(here);
+        done += here;
+    }
+    done
+}

@@ -1,0 +1,245 @@
+//! read(2), pread(2), readv(2), preadv(2), preadv2(2).
+//!
+//! A read is a snapshot: bytes and size are copied under `data_seq` and validated, so it never sees half a write. It
+//! takes no lock and writes nothing that is shared but the position. While a write that does not end (its writer is stopped, or writes
+//! a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it: at such a moment the map does
+//! not change under it unless the writer runs, and then the count shows it.
+
+use lp_abi::linux::{
+    O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOAPPEND, RWF_SYNC, iovec,
+};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::records::{Inode, file_mode};
+use lp_region::seq::SPINS;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::{acquire_fence, spin};
+use lp_region::{PageId, Region};
+
+use crate::buffer::{self, Buffer, Single, Vector};
+use crate::map::{self, Map};
+use crate::table::{self, Held};
+use crate::task::Task;
+use crate::{file, inode};
+
+/// Snapshots tried before a reader settles for page by page.
+const TRIES: u32 = 64;
+
+/// Reads from the position on and moves it.
+///
+/// # Errors
+/// `EBADF` when the file is not open for reading; `EISDIR`; `EFAULT`.
+#[inline]
+pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
+    let held = readable(task, fd)?;
+    let to = Single::new(buf, len)?;
+    let position = file::position(task, &held);
+    let at = position.get();
+    let got = read_at(task, &held, to, to.len(), at)?;
+    position.set(at + got as u64);
+    Ok(got)
+}
+
+/// Reads at an offset.
+///
+/// # Errors
+/// As [`read`]; `EINVAL` for an offset below zero.
+#[inline]
+pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
+    if offset < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let held = readable(task, fd)?;
+    let to = Single::new(buf, len)?;
+    read_at(task, &held, to, to.len(), offset as u64)
+}
+
+/// Reads from the position on into several buffers.
+///
+/// # Errors
+/// As [`read`]; `EINVAL` for a bad vector.
+pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
+    let held = readable(task, fd)?;
+    let to = Vector::new(entries, count)?;
+    let position = file::position(task, &held);
+    let at = position.get();
+    let got = read_at(task, &held, to, to.len(), at)?;
+    position.set(at + got as u64);
+    Ok(got)
+}
+
+/// Reads at an offset into several buffers.
+///
+/// # Errors
+/// As [`pread`] and [`readv`].
+pub fn preadv(task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64) -> Result<usize> {
+    if offset < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let held = readable(task, fd)?;
+    let to = Vector::new(entries, count)?;
+    read_at(task, &held, to, to.len(), offset as u64)
+}
+
+/// [`preadv`] with `RWF_*` flags; at the position if `offset` is -1.
+///
+/// # Errors
+/// As [`preadv`]; `EOPNOTSUPP` for flags that tmpfs does not know.
+pub fn preadv2(
+    task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64, flags: u32,
+) -> Result<usize> {
+    let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
+    if flags & !known != 0 {
+        readable(task, fd)?;
+        return Err(Errno::EOPNOTSUPP);
+    }
+    match offset {
+        -1 => readv(task, fd, entries, count),
+        _ => preadv(task, fd, entries, count, offset),
+    }
+}
+
+#[inline(always)]
+fn readable<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+    let held = table::fget(task, fd)?;
+    let wanted = file_mode::READ | file_mode::REGULAR;
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if mode & wanted == wanted { Ok(held) } else { Err(not_readable(mode)) }
+}
+
+#[cold]
+fn not_readable(mode: u32) -> Errno {
+    match mode {
+        mode if mode & file_mode::READ == 0 || mode & file_mode::PATH != 0 => Errno::EBADF,
+        mode if mode & file_mode::DIR != 0 => Errno::EISDIR,
+        _ => Errno::EINVAL,
+    }
+}
+
+/// Reads up to `len` bytes at `offset` of an open file and notes the access.
+#[inline(always)]
+fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
+    let got = snapshot(task.region, held.inode, to, len, offset);
+    if held.file.flags.load(Relaxed) & O_NOATIME == 0 {
+        inode::accessed(task, held.inode_id(), held.inode);
+    }
+    got
+}
+
+/// Copies content under `data_seq`; `EFAULT` when not one byte could be copied.
+#[inline(always)]
+pub fn snapshot<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+    let before = inode.data_seq.read();
+    let got = copy(region, inode, to, len, offset);
+    if !inode.data_seq.retry(before) {
+        return got;
+    }
+    snapshot_slow(region, inode, to, len, offset)
+}
+
+#[cold]
+fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+    let (mut stuck, mut tries) = (0, 0);
+    let mut last = inode.data_seq.read();
+    while tries < TRIES {
+        let before = inode.data_seq.read();
+        stuck = if before == last && before & 1 != 0 { stuck + 1 } else { 0 };
+        last = before;
+        // A copy while a change is under way is worth nothing unless that change has stopped.
+        if before & 1 != 0 && stuck < SPINS {
+            spin();
+            continue;
+        }
+        let got = copy(region, inode, to, len, offset);
+        let settled = !inode.data_seq.retry(before);
+        if settled || before & 1 != 0 && inode.data_seq.read() == before {
+            return got;
+        }
+        tries += 1;
+    }
+    page_by_page(region, inode, to, len, offset)
+}
+
+/// What Linux gives a reader beside a writer that never rests: each page as it was at some moment. A page counts only if
+/// the map still names it after the copy.
+fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+    let (mut to, mut done) = (to, 0);
+    while done < len {
+        let at = offset + done as u64;
+        let bytes = (PAGE_SIZE - at as usize % PAGE_SIZE).min(len - done);
+        let index = at / PAGE_SIZE as u64;
+        let got = loop {
+            let page = map::get(region, inode, index);
+            let got = copy(region, inode, to, bytes, at);
+            acquire_fence();
+            if map::get(region, inode, index) == page {
+                break got;
+            }
+        };
+        let got = match got {
+            Err(_) if done > 0 => break,
+            got => got?,
+        };
+        to.skip(got)?;
+        done += got;
+        if got < bytes {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+#[inline(always)]
+fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset: u64) -> Result<usize> {
+    let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
+    if offset >= size {
+        return Ok(0);
+    }
+    let len = len.min((size - offset).min(usize::MAX as u64) as usize);
+    let within = offset as usize % PAGE_SIZE;
+    if within + len > PAGE_SIZE {
+        return copy_pages(region, inode, to, len, offset);
+    }
+    let page = map::get(region, inode, offset / PAGE_SIZE as u64);
+    let got = if page.is_some() {
+        // SAFETY: within the page.
+        unsafe { buffer::copy_out(&mut to, region.page(page).add(within), len, (-1, 0)) }
+    } else {
+        buffer::zero_out(&mut to, len)
+    };
+    if got == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(got) }
+}
+
+/// Copies what spans pages, neighbouring ones at once.
+#[inline(never)]
+fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset: u64) -> Result<usize> {
+    let map = Map::of(inode);
+    let mut done = 0;
+    while done < len {
+        let at = offset + done as u64;
+        let within = at as usize % PAGE_SIZE;
+        let pages = (within + len - done).div_ceil(PAGE_SIZE) as u64;
+        let piece = map::piece(region, map, at / PAGE_SIZE as u64, pages);
+        let bytes = (piece.len as usize * PAGE_SIZE - within).min(len - done);
+        let got = match span(region, piece.page, piece.len) {
+            Some(base) => {
+                // SAFETY: `span` checked that the pages are in the region.
+                let from = unsafe { region.base().add(base + within) };
+                // SAFETY: as above.
+                unsafe { buffer::copy_out(&mut to, from, bytes, (region.fd(), base + within)) }
+            }
+            None => buffer::zero_out(&mut to, bytes),
+        };
+        done += got;
+        if got < bytes {
+            break;
+        }
+    }
+    if done == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(done) }
+}
+
+/// Offset of a run of pages in the region; none for a hole, and for what only a damaged region names.
+pub fn span(region: Region, first: PageId, len: u64) -> Option<usize> {
+    let last = PageId(first.0.checked_add(len as u32 - 1)?);
+    region.page_offset(last).filter(|_| first.is_some())?;
+    region.page_offset(first)
+}
