@@ -8,6 +8,9 @@ use lp_region::ucopy;
 /// copies as it does for tmpfs.
 pub const BULK: usize = 32 * 1024;
 
+/// `RWF_NOAPPEND`, Linux 6.9, which the headers in use do not have.
+pub const RWF_NOAPPEND: u32 = 0x20;
+
 /// A place in the program's memory that a transfer moves through. Copies start again from a clone.
 pub trait Buffer: Copy {
     /// Where the next bytes lie, and how many lie there in one piece: 0 at the end. At most `most`.
@@ -242,7 +245,9 @@ unsafe fn by_kernel(call: u32, at: *mut u8, bytes: usize, file: (i32, usize)) ->
 #[cold]
 unsafe fn until_fault(to: *mut u8, from: *const u8, bytes: usize) -> usize {
     // SAFETY: as for the copy that faulted.
-    (0..bytes).take_while(|at| unsafe { ucopy::copy(to.wrapping_add(*at), from.wrapping_add(*at), 1) }.is_ok()).count()
+    (0..bytes)
+        .take_while(|at| unsafe { ucopy::copy(to.wrapping_add(*at), from.wrapping_add(*at), 1) }.is_ok())
+        .count()
 }
 
 /// Fills `bytes` bytes of a buffer with zeros; gives how many it did.
@@ -253,7 +258,9 @@ pub fn zero_out(to: &mut impl Buffer, bytes: usize) -> usize {
         // SAFETY: the program's memory.
         if here == 0 || unsafe { ucopy::zero(at, here) }.is_err() {
             // SAFETY: the program's memory.
-            let more = (0..here).take_while(|byte| unsafe { ucopy::zero(at.wrapping_add(*byte), 1) }.is_ok()).count();
+            let more = (0..here)
+                .take_while(|byte| unsafe { ucopy::zero(at.wrapping_add(*byte), 1) }.is_ok())
+                .count();
             to.advance(more);
             return done + more;
         }

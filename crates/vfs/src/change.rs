@@ -221,7 +221,8 @@ fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
         }
         hash::change(task, first, second, dead, |table| {
             if change.added.is_some() {
-                load = table.insert(task.region.dirent(change.added).hash.load(Ordering::Relaxed), change.added);
+                load =
+                    table.insert(task.region.dirent(change.added).hash.load(Ordering::Relaxed), change.added);
             }
             for entry in change.retargeted.iter().filter(|entry| entry.dirent.is_some()) {
                 let mode = task.region.inode(entry.target.id).mode.load(Ordering::Relaxed);

@@ -1,6 +1,5 @@
 //! Making an inode with a name: what mkdir, mknod, symlink and open with `O_CREAT` have in common.
 
-
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Result};
 use lp_region::records::Inode;
@@ -99,12 +98,7 @@ pub fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Re
 }
 
 /// The caller holds the directory's lock, may create in it, and has not found the name.
-fn make(
-    task: &Task<'_>,
-    dir: InodeRef,
-    name: &Name<'_>,
-    what: &What,
-) -> Result<(InodeRef, DirentId, Load)> {
+fn make(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
     let mut after = dir::now(task.region, dir.id);
     let is_dir = what.mode & S_IFMT == S_IFDIR;
     if is_dir && after.nlink == u32::MAX {

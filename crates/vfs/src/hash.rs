@@ -21,8 +21,8 @@
 use lp_abi::Result;
 use lp_region::lane::Lane;
 use lp_region::layout::{BUCKETS, OVERFLOWS};
-use lp_region::records::Bucket;
 use lp_region::lock::Undertaker;
+use lp_region::records::Bucket;
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, OverflowId, Region};
@@ -117,7 +117,13 @@ fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash
 }
 
 #[cold]
-fn scan_overflow(region: Region<'_>, first: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+fn scan_overflow(
+    region: Region<'_>,
+    first: &Bucket,
+    dir: InodeId,
+    name: &Name<'_>,
+    hash: u32,
+) -> Option<Hit> {
     chain(region, first).skip(1).find_map(|bucket| scan(region, bucket, dir, name, hash))
 }
 
@@ -341,7 +347,8 @@ pub fn replay_split(task: &Task<'_>, lane: LaneId) {
     let (from, to) = split_pair(task.region, state);
     split_locked(task, state);
     let overflow = &record.taken[Bucket::SLAB];
-    let linked = [from, to].iter().any(|first| is_chained(task.region, first, overflow.load(Ordering::Relaxed)));
+    let linked =
+        [from, to].iter().any(|first| is_chained(task.region, first, overflow.load(Ordering::Relaxed)));
     if linked {
         overflow.store(0, Ordering::Release);
     }

@@ -171,10 +171,6 @@ impl Undertaker for InodeUndertaker<'_, '_> {
 
     fn repair(&self, lane: LaneId) {
         self.task.repair(lane);
-        let marks = &self.task.region.lane(lane).pages;
-        if marks.inode.load(Relaxed) == self.id.0 {
-            page::repair(self.task, lane);
-        }
         mend(self.task, self.id, self.inode);
     }
 

@@ -7,6 +7,7 @@
 #![no_std]
 
 pub mod boot;
+pub mod buffer;
 pub mod change;
 pub mod clock;
 pub mod close;
@@ -29,8 +30,10 @@ pub mod name;
 pub mod page;
 pub mod permission;
 pub mod pin;
+pub mod read;
 pub mod reap;
 pub mod reclaim;
+pub mod seek;
 pub mod symlink;
 pub mod table;
 pub mod task;

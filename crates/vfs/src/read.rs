@@ -5,22 +5,21 @@
 //! a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it: at such a moment the map does
 //! not change under it unless the writer runs, and then the count shows it.
 
-use lp_abi::linux::{
-    O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOAPPEND, RWF_SYNC, iovec,
-};
+use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::{Inode, file_mode};
-use lp_region::seq::SPINS;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, spin};
 use lp_region::{PageId, Region};
 
-use crate::buffer::{self, Buffer, Single, Vector};
+use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
 use crate::map::{self, Map};
 use crate::table::{self, Held};
 use crate::task::Task;
 use crate::{file, inode};
 
+/// Looks at a count that stays odd before a reader takes the change under way for stopped.
+const SPINS: u32 = 2000;
 /// Snapshots tried before a reader settles for page by page.
 const TRIES: u32 = 64;
 
@@ -85,7 +84,12 @@ pub fn preadv(task: &Task, fd: i32, entries: *const iovec, count: usize, offset:
 /// # Errors
 /// As [`preadv`]; `EOPNOTSUPP` for flags that tmpfs does not know.
 pub fn preadv2(
-    task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64, flags: u32,
+    task: &Task,
+    fd: i32,
+    entries: *const iovec,
+    count: usize,
+    offset: i64,
+    flags: u32,
 ) -> Result<usize> {
     let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
     if flags & !known != 0 {

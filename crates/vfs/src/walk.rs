@@ -368,9 +368,9 @@ impl<'r> Walk<'_, 'r> {
     /// The directory where the walk stands, as something found.
     fn directory(&self) -> Result<Found> {
         let inode = self.inode();
-        let (dirent, parent) = inode.seq.snapshot(|| {
-            (inode.self_dirent.load(Ordering::Relaxed), inode.parent.load(Ordering::Relaxed))
-        });
+        let (dirent, parent) = inode
+            .seq
+            .snapshot(|| (inode.self_dirent.load(Ordering::Relaxed), inode.parent.load(Ordering::Relaxed)));
         self.check(self.here)?;
         Ok(Found { inode: self.here, dirent: DirentId(dirent), parent: InodeId(parent) })
     }

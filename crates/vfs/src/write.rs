@@ -4,8 +4,7 @@
 //! inside one `data_seq` section, so that readers see all of it or nothing.
 
 use lp_abi::linux::{
-    O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_NOAPPEND, RWF_SYNC, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP,
-    iovec,
+    O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP, iovec,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::process::caps;
@@ -13,7 +12,7 @@ use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId};
 
-use crate::buffer::{self, Buffer, Single, Vector};
+use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
 use crate::inode::{self, Touch};
 use crate::map::{self, Map};
 use crate::page::{self, Content, Home};
@@ -84,7 +83,12 @@ pub fn pwritev(task: &Task, fd: i32, entries: *const iovec, count: usize, offset
 /// # Errors
 /// As [`pwritev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that contradict each other.
 pub fn pwritev2(
-    task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64, flags: u32,
+    task: &Task,
+    fd: i32,
+    entries: *const iovec,
+    count: usize,
+    offset: i64,
+    flags: u32,
 ) -> Result<usize> {
     if offset < -1 {
         return Err(Errno::EINVAL);
@@ -168,7 +172,12 @@ fn write_at<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Ta
 /// Tries again once what was unlinked and closed has been given back.
 #[cold]
 fn after_reclaim<B: Buffer>(
-    task: &Task, id: InodeId, inode: &Inode, from: B, len: usize, target: Target,
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    from: B,
+    len: usize,
+    target: Target,
 ) -> Result<Done> {
     reclaim::run(task);
     write_once(task, id, inode, from, len, target)
@@ -176,7 +185,12 @@ fn after_reclaim<B: Buffer>(
 
 #[inline(always)]
 fn write_once<B: Buffer>(
-    task: &Task, id: InodeId, inode: &Inode, from: B, len: usize, target: Target,
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    from: B,
+    len: usize,
+    target: Target,
 ) -> Result<Done> {
     let _writing = writer::begin(task, inode)?;
     let _lock = inode::enter(task, id);
@@ -224,7 +238,14 @@ fn changed(task: &Task, inode: &Inode, size: u64, old: u64) {
 }
 
 #[inline(always)]
-fn copy<B: Buffer>(task: &Task, id: InodeId, inode: &Inode, mut from: B, len: usize, offset: u64) -> Result<usize> {
+fn copy<B: Buffer>(
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    mut from: B,
+    len: usize,
+    offset: u64,
+) -> Result<usize> {
     let within = offset as usize % PAGE_SIZE;
     if within + len <= PAGE_SIZE {
         let page = map::get(task.region, inode, offset / PAGE_SIZE as u64);
@@ -240,7 +261,12 @@ fn copy<B: Buffer>(task: &Task, id: InodeId, inode: &Inode, mut from: B, len: us
 /// Copies into pages that span or have to be made.
 #[inline(never)]
 fn copy_pages<B: Buffer>(
-    task: &Task, id: InodeId, inode: &Inode, mut from: B, len: usize, offset: u64,
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    mut from: B,
+    len: usize,
+    offset: u64,
 ) -> Result<usize> {
     let mut done = 0;
     while done < len {
@@ -267,7 +293,14 @@ fn copy_pages<B: Buffer>(
     Ok(done)
 }
 
-fn into_pages(task: &Task, from: &mut impl Buffer, first: PageId, len: u64, within: usize, bytes: usize) -> usize {
+fn into_pages(
+    task: &Task,
+    from: &mut impl Buffer,
+    first: PageId,
+    len: u64,
+    within: usize,
+    bytes: usize,
+) -> usize {
     let Some(base) = read::span(task.region, first, len) else { return 0 };
     // SAFETY: `span` checked that the pages are in the region.
     unsafe {
@@ -278,7 +311,12 @@ fn into_pages(task: &Task, from: &mut impl Buffer, first: PageId, len: u64, with
 
 /// Makes pages for a hole of `pages` and fills them: gives how many bytes it wanted to write there and did.
 fn into_hole(
-    task: &Task, from: &mut impl Buffer, home: Home, pages: u64, within: usize, bytes: usize,
+    task: &Task,
+    from: &mut impl Buffer,
+    home: Home,
+    pages: u64,
+    within: usize,
+    bytes: usize,
 ) -> Result<(usize, usize)> {
     let inode = task.region.inode(home.inode);
     map::prepare(task, home.inode, inode, home.index)?;
@@ -297,7 +335,12 @@ fn into_hole(
     if fresh.content == Content::Old || got < bytes {
         page::zero(task.region, run.first, 0, within);
         let end = within + got;
-        page::zero(task.region, PageId(run.first.0 + kept as u32 - 1), end - (kept - 1) * PAGE_SIZE, PAGE_SIZE);
+        page::zero(
+            task.region,
+            PageId(run.first.0 + kept as u32 - 1),
+            end - (kept - 1) * PAGE_SIZE,
+            PAGE_SIZE,
+        );
     }
     page::keep(task, kept as u32);
     map::link(task, inode, home.index, page::Run { first: run.first, len: kept as u32 });
