@@ -293,7 +293,7 @@ pub fn free(task: &Task, id: InodeId) {
 pub fn clear(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     inode.data_seq.begin();
-    map::clear(task, id, inode, 0, map::MAX_PAGES * 2);
+    map::clear(task, id, inode, 0, map::END);
     for word in [&inode.xattr, &inode.acl, &inode.default_acl] {
         let first = lp_region::PageId(word.load(Relaxed)); // Relaxed: nobody else has the inode.
         if first.is_some() {

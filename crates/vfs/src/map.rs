@@ -20,8 +20,8 @@ use crate::task::Task;
 pub const FANOUT: u64 = 1024;
 /// Tallest map.
 pub const MAX_HEIGHT: u32 = 6;
-/// Pages that the largest file has: those of 2^63 - 1 bytes.
-pub const MAX_PAGES: u64 = 1 << 51;
+/// Behind the last index of any map.
+pub const END: u64 = u64::MAX;
 
 /// Root and height of a map, as one load saw them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -55,7 +55,7 @@ pub fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
             page::zero(task.region, last, tail, PAGE_SIZE);
         }
     }
-    drop_pages(task, id, inode, first, map::MAX_PAGES);
+    drop_pages(task, id, inode, first, map::END);
 }
 
 /// Makes the pages of `first..end` read as zeros: gives them back, or, while they may be mapped, zeroes them.

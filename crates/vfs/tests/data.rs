@@ -1,0 +1,150 @@
+//! Content of files against a model: what was written is what is read, in every page count and layout.
+
+mod setup;
+
+use lp_abi::linux::{O_APPEND, O_RDWR};
+use lp_abi::{Errno, PAGE_SIZE};
+use lp_vfs::{inode, page, read, truncate, write};
+use setup::{Fixture, Random};
+
+const P: usize = PAGE_SIZE;
+
+fn put(fixture: &Fixture, fd: i32, bytes: &[u8], offset: usize) -> usize {
+    write::pwrite(&fixture.task, fd, bytes.as_ptr(), bytes.len(), offset as i64).expect("pwrite")
+}
+
+fn get(fixture: &Fixture, fd: i32, len: usize, offset: usize) -> Vec<u8> {
+    let mut bytes = vec![0xee; len];
+    let got = read::pread(&fixture.task, fd, bytes.as_mut_ptr(), len, offset as i64).expect("pread");
+    bytes.truncate(got);
+    bytes
+}
+
+#[test]
+fn holes_read_zeros_and_writes_stay_where_they_were_made() {
+    let fixture = Fixture::private(64 << 20);
+    let fd = fixture.file(O_RDWR);
+    assert_eq!(put(&fixture, fd, b"end", 5 * P + 7), 3);
+    assert_eq!(get(&fixture, fd, 8 * P, 0).len(), 5 * P + 10);
+    assert!(get(&fixture, fd, 5 * P + 7, 0).iter().all(|byte| *byte == 0));
+    assert_eq!(get(&fixture, fd, 10, 5 * P + 7), b"end");
+    assert_eq!(inode::attributes(fixture.inode(fd)).blocks, 8);
+}
+
+#[test]
+fn far_offsets_are_reached_through_a_tall_map() {
+    let fixture = Fixture::private(64 << 20);
+    let fd = fixture.file(O_RDWR);
+    for power in [12, 22, 32, 42, 52, 62] {
+        let offset = 1usize << power;
+        put(&fixture, fd, &power.to_string().into_bytes(), offset);
+    }
+    for power in [12, 22, 32, 42, 52, 62] {
+        assert_eq!(get(&fixture, fd, 2, 1 << power), power.to_string().as_bytes());
+        assert_eq!(get(&fixture, fd, 3, (1 << power) - 3), [0, 0, 0]);
+    }
+    let too_far = write::pwrite(&fixture.task, fd, b"x".as_ptr(), 1, i64::MAX);
+    assert_eq!(too_far, Err(Errno::EFBIG));
+    fixture.resize(fd, 0);
+    assert_eq!(page::free_count(fixture.task.region), fixture.empty);
+}
+
+#[test]
+fn random_operations_agree_with_a_vector() {
+    let fixture = Fixture::private(64 << 20);
+    let fd = fixture.file(O_RDWR);
+    let mut model: Vec<u8> = Vec::new();
+    let mut random = Random(7);
+    for step in 0..4000u32 {
+        let offset = random.below(40 * P);
+        let len = 1 + random.below(if step % 5 == 0 { 12 * P } else { 300 });
+        match random.below(10) {
+            0 => {
+                fixture.resize(fd, offset as u64);
+                model.resize(offset, 0);
+            }
+            1..6 => {
+                let bytes: Vec<u8> = (0..len).map(|at| (step as usize + at) as u8).collect();
+                assert_eq!(put(&fixture, fd, &bytes, offset), len);
+                model.resize(model.len().max(offset + len), 0);
+                model[offset..offset + len].copy_from_slice(&bytes);
+            }
+            _ => {
+                let end = model.len().min(offset + len);
+                let expected = model.get(offset.min(end)..end).unwrap_or(&[]);
+                assert_eq!(get(&fixture, fd, len, offset), expected, "step {step}");
+            }
+        }
+        assert_eq!(inode::attributes(fixture.inode(fd)).size, model.len() as u64);
+    }
+    fixture.resize(fd, 0);
+    assert_eq!(page::free_count(fixture.task.region), fixture.empty);
+}
+
+#[test]
+fn appends_go_to_the_end_and_positions_follow() {
+    let fixture = Fixture::private(8 << 20);
+    let fd = fixture.file(O_RDWR | O_APPEND);
+    for _ in 0..3 {
+        assert_eq!(write::write(&fixture.task, fd, b"abc".as_ptr(), 3), Ok(3));
+    }
+    assert_eq!(write::pwrite(&fixture.task, fd, b"!".as_ptr(), 1, 0), Ok(1));
+    assert_eq!(get(&fixture, fd, 20, 0), b"abcabcabc!");
+    let mut rest = [0u8; 4];
+    // The position stands behind the last byte that write, not pwrite, wrote.
+    assert_eq!(read::read(&fixture.task, fd, rest.as_mut_ptr(), 4), Ok(1));
+    assert_eq!(&rest[..1], b"!");
+}
+
+#[test]
+fn a_full_file_system_gives_every_page_and_then_enospc() {
+    let pages = 700;
+    let fixture = Fixture::private(pages * P);
+    let fd = fixture.file(O_RDWR);
+    let page = [1u8; P];
+    let mut written = 0;
+    let error = loop {
+        match write::write(&fixture.task, fd, page.as_ptr(), P) {
+            Ok(bytes) => written += bytes,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(error, Errno::ENOSPC);
+    // All but the map page hold data.
+    assert_eq!(written, (pages - 1) * P);
+    assert_eq!(page::free_count(fixture.task.region), 0);
+    // What exists can be written still, what does not is partly written.
+    assert_eq!(put(&fixture, fd, &page, 5 * P), P);
+    fixture.resize(fd, (10 * P) as u64);
+    let long = vec![2u8; 1000 * P];
+    assert_eq!(put(&fixture, fd, &long, 10 * P), (pages - 11) * P);
+    fixture.resize(fd, 0);
+    assert_eq!(page::free_count(fixture.task.region), pages as u64);
+}
+
+#[test]
+fn recycled_pages_show_no_old_bytes() {
+    let fixture = Fixture::private(4 << 20);
+    let fd = fixture.file(O_RDWR);
+    let old = vec![0xaau8; 600 * P];
+    put(&fixture, fd, &old, 0);
+    fixture.resize(fd, 0);
+    for index in 0..500 {
+        put(&fixture, fd, b"n", index * P + 9);
+    }
+    for index in 0..500 {
+        let mut expected = vec![0u8; P];
+        expected[9] = b'n';
+        let len = if index == 499 { 10 } else { P };
+        assert_eq!(get(&fixture, fd, P, index * P), expected[..len]);
+    }
+    truncate::resize(
+        &fixture.task,
+        fixture.inode_id(fd),
+        fixture.inode(fd),
+        3 * P as u64 + 5,
+        truncate::Times::Always,
+    );
+    fixture.resize(fd, 5 * P as u64);
+    assert!(get(&fixture, fd, 2 * P, 3 * P).iter().all(|byte| *byte == 0));
+}

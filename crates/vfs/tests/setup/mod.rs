@@ -1,0 +1,104 @@
+//! A file system in private memory and a task on it.
+
+#![allow(dead_code, reason = "each test file uses a part")]
+
+use std::sync::Mutex;
+
+use lp_abi::linux::{O_ACCMODE, O_RDONLY, O_WRONLY, S_IFREG};
+use lp_region::records::{Inode, file_mode};
+use lp_region::{DirentId, Geometry, InodeId, Region};
+use lp_vfs::file::Opening;
+use lp_vfs::{Task, boot, clock, file, inode, page, table, truncate};
+
+/// Process slots are claimed with the real process's credentials: one at a time.
+static SETUP: Mutex<()> = Mutex::new(());
+
+/// A file system of its own with one root.
+pub struct Fixture {
+    /// Who makes calls.
+    pub task: Task<'static>,
+    /// Free pages before the first call.
+    pub empty: u64,
+}
+
+impl Fixture {
+    /// In private memory, with room for `bytes` of data.
+    pub fn private(bytes: usize) -> Fixture {
+        let geometry = Geometry { data_bytes: bytes as u64, inodes: 100_000, identity: 42 };
+        Self::on(Region::create_private(&geometry).expect("region"))
+    }
+
+    fn on(region: Region<'static>) -> Fixture {
+        let _one = SETUP.lock().unwrap();
+        let setup = boot::RunSetup {
+            mounts: &[b"/light"],
+            covers: 0,
+            launcher: b"",
+            cache: b"",
+            preload: b"",
+            stats: 0,
+        };
+        let run = boot::claim_run(region, &setup).expect("run");
+        let process = boot::claim_process(region, run).expect("process");
+        let lane = boot::attach(region, process, 1).expect("attach");
+        let task = Task::new(region, process, lane, clock::now);
+        boot::arrive(&task);
+        boot::mkfs(&task, 0).expect("mkfs");
+        let empty = page::free_count(region);
+        Fixture { task, empty }
+    }
+
+    /// The root directory.
+    pub fn root(&self) -> InodeId {
+        boot::root(&self.task, 0).expect("root").id
+    }
+
+    /// A new file without a name, open with `flags`: its descriptor.
+    pub fn file(&self, flags: u32) -> i32 {
+        let task = &self.task;
+        let parent = self.root();
+        let made = inode::create(task, task.region.inode(parent), S_IFREG | 0o644, 0).expect("inode");
+        task.region.settle::<Inode>(task.lane);
+        let access = match flags & O_ACCMODE {
+            O_RDONLY => file_mode::READ,
+            O_WRONLY => file_mode::WRITE,
+            _ => file_mode::READ | file_mode::WRITE,
+        };
+        let opening =
+            Opening { inode: made, flags, mode: access | file_mode::REGULAR, parent, dirent: DirentId::NONE };
+        let id = file::create(task, &opening).expect("file");
+        let fd = table::lowest(task, 0, 1024).expect("descriptor");
+        table::install(task, fd, id, 0).expect("install");
+        fd
+    }
+
+    /// The inode of an open file.
+    pub fn inode_id(&self, fd: i32) -> InodeId {
+        table::fget(&self.task, fd).expect("open").inode_id()
+    }
+
+    /// The inode of an open file.
+    pub fn inode(&self, fd: i32) -> &'static Inode {
+        self.task.region.inode(self.inode_id(fd))
+    }
+
+    /// Gives an open file another size.
+    pub fn resize(&self, fd: i32, size: u64) {
+        let id = self.inode_id(fd);
+        let _held = inode::lock(&self.task, id);
+        truncate::resize(&self.task, id, self.inode(fd), size, truncate::Times::Always);
+    }
+}
+
+/// A small generator of numbers that look random (xorshift64*).
+pub struct Random(pub u64);
+
+impl Random {
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+    }
+}
