@@ -34,6 +34,7 @@ pub mod read;
 pub mod reap;
 pub mod reclaim;
 pub mod seek;
+pub mod stat;
 pub mod symlink;
 pub mod table;
 pub mod task;
