@@ -9,8 +9,8 @@ use std::path::Path;
 
 use lp_abi::Errno;
 use lp_region::layout::{RUNS, VERSION};
-use lp_region::sync::Ordering::Relaxed;
-use lp_region::{Geometry, Region, RegionError, RunId};
+use lp_region::sync::Ordering::{Acquire, Relaxed};
+use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
 use lp_vfs::Task;
 use lp_vfs::boot::{self, RunSetup};
 use rustix::fs::{FlockOperation, MemfdFlags, flock};
@@ -32,6 +32,12 @@ pub(crate) struct Session {
     run: RunId,
     /// Counts of earlier runs on the same region.
     started: Counts,
+}
+
+/// The process slot of the command.
+pub(crate) struct Slot {
+    process: ProcessId,
+    generation: u32,
 }
 
 /// What the run record says besides its mounts.
@@ -89,6 +95,10 @@ fn make_roots(region: Region<'static>, run: RunId, mounts: usize) -> Result<(), 
     })
 }
 
+fn full(errno: Errno) -> Failure {
+    Failure::new(REGION, format!("the region has no place for another process ({errno:?})"))
+}
+
 fn bytes(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
@@ -117,13 +127,24 @@ impl Session {
         Ok(Session { region, run, started })
     }
 
-    /// Claims a process slot for this process, which is about to exec the command; what the gate has to be told.
-    pub(crate) fn claim(&self) -> Result<String, Failure> {
-        let full =
-            |e: Errno| Failure::new(REGION, format!("the region has no place for another process ({e:?})"));
+    /// Claims a process slot for the command.
+    pub(crate) fn claim(&self) -> Result<Slot, Failure> {
         let process = boot::claim_process(self.region, self.run).map_err(full)?;
-        self.region.animate(process).map_err(full)?;
-        Ok(format!("{}:{}", self.region.fd(), process.0))
+        let generation = self.region.process(process).generation.load(Relaxed);
+        Ok(Slot { process, generation })
+    }
+
+    /// Makes this process, which is about to exec the command, the slot's; what the gate has to be told.
+    pub(crate) fn enter(&self, slot: &Slot) -> Result<String, Failure> {
+        self.region.animate(slot.process).map_err(full)?;
+        Ok(format!("{}:{}", self.region.fd(), slot.process.0))
+    }
+
+    /// Whether the command, which has ended, ran without the gate.
+    pub(crate) fn missed(&self, slot: &Slot) -> bool {
+        let process = self.region.process(slot.process);
+        // One that attached gave its slot back, or left its mark in it.
+        process.generation.load(Acquire) == slot.generation && process.attached.load(Acquire) == 0
     }
 
     /// The calls since the run began.

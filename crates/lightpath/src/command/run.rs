@@ -8,7 +8,7 @@ use super::cli::Options;
 use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, REGION, USAGE, reason};
 use super::lookup::{self, Found};
 use super::program::{self, Program};
-use super::region::{Paths, Session};
+use super::region::{Paths, Session, Slot};
 use super::{cache, mountpoint, preload, supervise};
 
 /// The shell that runs a script without `#!`, as in execvp(3), and that looks up programs which lie in a mount.
@@ -17,7 +17,7 @@ const SHELL: &str = "/bin/sh";
 /// A program with its arguments and environment, as execve(2) takes them.
 pub(crate) struct Launch {
     /// What the user called it, for messages.
-    name: String,
+    pub(crate) name: String,
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
@@ -34,7 +34,10 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     let session = Session::open(options, &Paths { cache: &cache, library: &library })?;
     match options.stats {
         true => supervise::supervise(&mut launch, &session),
-        false => Err(launch.exec(&session)),
+        false => {
+            let slot = session.claim()?;
+            Err(launch.exec(&session, &slot))
+        }
     }
 }
 
@@ -109,9 +112,9 @@ impl Launch {
         Ok(())
     }
 
-    /// Claims the process slot and becomes the command; returns only to say why not.
-    pub(crate) fn exec(&mut self, session: &Session) -> Failure {
-        let gate = session.claim().and_then(|gate| c_string(format!("LIGHTPATH_GATE={gate}")));
+    /// Becomes the command, in the process slot `slot`; returns only to say why not.
+    pub(crate) fn exec(&mut self, session: &Session, slot: &Slot) -> Failure {
+        let gate = session.enter(slot).and_then(|gate| c_string(format!("LIGHTPATH_GATE={gate}")));
         match gate {
             Ok(entry) => self.environment.push(entry),
             Err(failure) => return failure,

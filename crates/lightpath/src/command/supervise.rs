@@ -19,6 +19,7 @@ enum End {
 
 /// Runs the command as a child; prints the table when it has ended; ends as it did.
 pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Failure> {
+    let slot = session.claim()?;
     let all = every_signal();
     let before = set_mask(&all);
     // SAFETY: no other thread runs, so the child may do what any process may.
@@ -29,13 +30,19 @@ pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Fa
         }
         0 => {
             set_mask(&before);
-            let failure = launch.exec(session);
+            let failure = launch.exec(session, &slot);
             eprintln!("lightpath: {failure}");
             // SAFETY: ends the child without running what the parent has registered for its own exit.
             unsafe { libc::_exit(i32::from(failure.status)) }
         }
         child => {
             let end = wait(child, &all);
+            if session.missed(&slot) {
+                eprintln!(
+                    "lightpath: {} ran without the gate: all of its calls went to the kernel",
+                    launch.name
+                );
+            }
             eprint!("{}", session.counts().table());
             match end {
                 End::Exited(status) => Ok(status),
