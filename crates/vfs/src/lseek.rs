@@ -1,7 +1,7 @@
 //! lseek(2).
 
 use lp_abi::linux::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 
@@ -40,26 +40,8 @@ fn elsewhere(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<Optio
         _ if directory => Err(Errno::EINVAL),
         // Relaxed: the size stands for itself.
         SEEK_END => Ok((held.inode.size.load(Ordering::Relaxed) as i64).checked_add(offset)),
-        SEEK_DATA | SEEK_HOLE => data_or_hole(task, held, offset, whence).map(Some),
+        SEEK_DATA => seek::data(task, held.inode, offset).map(Some),
+        SEEK_HOLE => seek::hole(task, held.inode, offset).map(Some),
         _ => Err(Errno::EINVAL),
     }
-}
-
-/// The first byte at or past `offset` that is data, or a hole; the end of the file counts as a hole.
-fn data_or_hole(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<i64> {
-    let size = held.inode.size.load(Ordering::Relaxed); // Relaxed: what the file is at this moment.
-    if offset < 0 || offset as u64 >= size {
-        return Err(Errno::ENXIO);
-    }
-    let map = Map::of(held.inode);
-    let page = PAGE_SIZE as u64;
-    let mut index = offset as u64 / page;
-    while index * page < size {
-        let piece = map::piece(task.region, map, index, size.div_ceil(page) - index);
-        if piece.page.is_some() == (whence == SEEK_DATA) {
-            return Ok(offset.max((index * page) as i64));
-        }
-        index += piece.len.max(1);
-    }
-    if whence == SEEK_DATA { Err(Errno::ENXIO) } else { Ok(size as i64) }
 }

@@ -1,4 +1,4 @@
-//! `SEEK_DATA` and `SEEK_HOLE` of lseek(2).
+//! `SEEK_DATA` and `SEEK_HOLE` of lseek(2); the call itself is [`crate::lseek`].
 
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::Region;
@@ -7,6 +7,8 @@ use lp_region::sync::Ordering::Relaxed;
 
 use crate::map::{self, Map};
 use crate::task::Task;
+
+pub use crate::lseek::lseek;
 
 /// The first offset at or past `offset` that has a page.
 ///

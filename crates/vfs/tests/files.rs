@@ -1,0 +1,307 @@
+//! Open files and descriptors: opening, sharing, closing, reclaim.
+
+use lp_abi::Errno;
+use lp_abi::linux::*;
+use lp_region::records::{Inode, OpenFile};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_region::{FileId, InodeId, InodeRef};
+use lp_vfs::open::Opened;
+use lp_vfs::table::entry;
+use lp_vfs::{
+    Place, Task, close, dup, fcntl, fork, open, page, read, reap, reclaim, seek, table, write, writer,
+};
+
+mod setup;
+use setup::Fixture;
+
+fn c(path: &str) -> std::ffi::CString {
+    std::ffi::CString::new(path).unwrap()
+}
+
+fn opened(task: &Task, path: &str, flags: u32, mode: u32) -> Result<i32, Errno> {
+    let path = c(path);
+    let id = match open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, mode)? {
+        Place::Inside(Opened::File(id)) => id,
+        other => panic!("{other:?}"),
+    };
+    let fd = table::lowest(task, 0, 1024)?;
+    table::install(task, fd, id, if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 })?;
+    Ok(fd)
+}
+
+/// What open(2) of the kernel gives for the same flags on a path prepared in the same way, in a scratch directory.
+fn errno<T>(result: Result<T, Errno>) -> i32 {
+    result.err().map_or(0, Errno::number)
+}
+
+/// Slots of a slab that are in use: ever handed out, less those on the shared stack and in the lanes.
+fn used<T: Slot>(task: &Task) -> usize {
+    let region = task.region;
+    let head = &region.header().slabs[T::SLAB];
+    let mut free = 0;
+    let mut next = head.free.load(Ordering::Relaxed) as u32;
+    while next != 0 {
+        free += 1;
+        next = region.slot::<T>(next).link().load(Ordering::Relaxed);
+    }
+    for lane in 1..region.header().lane_limit.load(Ordering::Relaxed) {
+        free += region.lane(lp_region::LaneId(lane)).caches[T::SLAB].count.load(Ordering::Relaxed) as usize;
+    }
+    head.fresh.load(Ordering::Relaxed) as usize - free
+}
+
+fn unlink(task: &Task, path: &str) {
+    let path = c(path);
+    assert_eq!(lp_vfs::unlink::unlinkat(task, AT_FDCWD, path.as_ptr().cast(), 0), Ok(Place::Inside(())));
+}
+
+fn inode_of(task: &Task, fd: i32) -> InodeRef {
+    table::fget_any(task, fd).unwrap().inode_ref()
+}
+
+fn is_free(task: &Task, inode: InodeRef) -> bool {
+    task.region.inode(inode.id).generation.load(Ordering::Relaxed) != inode.generation
+}
+
+#[test]
+fn open_makes_finds_and_refuses() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    assert_eq!(opened(task, "/light/f", O_RDWR, 0), Err(Errno::ENOENT));
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0o666).unwrap();
+    assert_eq!(fcntl::get_fl(task, fd), Ok(O_RDWR | O_LARGEFILE));
+    assert_eq!(fcntl::get_fd(task, fd), Ok(FD_CLOEXEC));
+    fcntl::set_fd(task, fd, 0).unwrap();
+    assert_eq!(fcntl::get_fd(task, fd), Ok(0));
+    fcntl::set_fl(task, fd, O_APPEND | O_CREAT).unwrap();
+    assert_eq!(fcntl::get_fl(task, fd), Ok(O_RDWR | O_LARGEFILE | O_APPEND));
+    assert_eq!(opened(task, "/light/f", O_RDWR | O_CREAT | O_EXCL, 0), Err(Errno::EEXIST));
+    for (path, flags, error) in [
+        ("/light/f/", O_RDWR | O_CREAT, Errno::EISDIR),
+        ("/light/n/", O_RDWR | O_CREAT, Errno::EISDIR),
+        ("/light/.", O_RDONLY | O_CREAT, Errno::EISDIR),
+        ("/light", O_RDONLY | O_CREAT, Errno::EISDIR),
+        ("/light", O_RDONLY | O_CREAT | O_EXCL, Errno::EEXIST),
+        ("/light", O_RDWR, Errno::EISDIR),
+        ("/light", O_RDONLY | O_TRUNC, Errno::EISDIR),
+        ("/light/f", O_RDONLY | O_DIRECTORY, Errno::ENOTDIR),
+        ("/light/f/", O_RDONLY, Errno::ENOTDIR),
+        ("/light/f/x", O_RDONLY, Errno::ENOTDIR),
+        ("/light/f", O_CREAT | O_DIRECTORY, Errno::EINVAL),
+        ("/light", O_TMPFILE, Errno::EINVAL),
+        ("/light/f", O_TMPFILE | O_RDWR, Errno::ENOTDIR),
+        ("", O_RDONLY, Errno::ENOENT),
+    ] {
+        assert_eq!(opened(task, path, flags, 0o600), Err(error), "{path} {flags:o}");
+    }
+    let flags = [
+        ("/light/f", 3 | O_DIRECT | O_SYNC | O_NOATIME, 0o5_150_003),
+        ("/light/f", O_PATH | O_RDWR | O_CREAT, O_PATH),
+        ("/light", O_TMPFILE | O_RDWR | O_EXCL, 0o20_300_002),
+        (".", O_RDONLY, 0),
+    ];
+    for (path, given, kept) in flags.into_iter().take(3) {
+        let fd = opened(task, path, given, 0o600).unwrap();
+        assert_eq!(fcntl::get_fl(task, fd), Ok(kept), "{path} {given:o}");
+    }
+    // Nothing stays pinned, nothing stays in hand.
+    assert!(task.lane.pins.iter().all(|pin| pin.load(Ordering::Relaxed) == 0));
+    assert!(task.lane.taken.iter().all(|slot| slot.load(Ordering::Relaxed) == 0));
+}
+
+#[test]
+fn truncating_open_empties_the_file() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+    assert_eq!(write::write(task, fd, b"hello".as_ptr(), 5), Ok(5));
+    assert_eq!(seek::lseek(task, fd, 0, SEEK_END), Ok(5));
+    let other = opened(task, "/light/f", O_RDONLY | O_TRUNC, 0).unwrap();
+    assert_eq!(seek::lseek(task, other, 0, SEEK_END), Ok(0));
+    assert_eq!(seek::lseek(task, fd, -1, SEEK_SET), Err(Errno::EINVAL));
+    assert_eq!(seek::lseek(task, fd, i64::MAX, SEEK_CUR), Err(Errno::EINVAL));
+    assert_eq!(seek::lseek(task, fd, 0, 9), Err(Errno::EINVAL));
+    assert_eq!(seek::lseek(task, fd, 0, SEEK_CUR), Ok(5));
+}
+
+#[test]
+fn an_unshared_file_is_freed_by_its_close() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let before = used::<OpenFile>(task);
+    for _ in 0..1000 {
+        let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+        close::close(task, fd).unwrap();
+        assert_eq!(close::close(task, fd), Err(Errno::EBADF));
+    }
+    assert_eq!(used::<OpenFile>(task), before);
+    assert!(task.region.header().slabs[OpenFile::SLAB].fresh.load(Ordering::Relaxed) < 40);
+}
+
+#[test]
+fn a_duplicate_shares_position_and_life() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+    let id = dup::dup(task, fd).unwrap();
+    dup::install(task, 9, id, entry::CLOEXEC).unwrap();
+    assert_eq!(write::write(task, fd, b"hello".as_ptr(), 5), Ok(5));
+    assert_eq!(seek::lseek(task, 9, 0, SEEK_CUR), Ok(5));
+    assert_eq!((fcntl::get_fd(task, fd), fcntl::get_fd(task, 9)), (Ok(0), Ok(FD_CLOEXEC)));
+    close::close(task, fd).unwrap();
+    reclaim::run(task);
+    assert_eq!(seek::lseek(task, 9, 1, SEEK_SET), Ok(1));
+    let mut byte = 0u8;
+    assert_eq!(read::read(task, 9, &raw mut byte, 1), Ok(1));
+    assert_eq!(byte, b'e');
+    let before = used::<OpenFile>(task);
+    close::close(task, 9).unwrap();
+    reclaim::run(task);
+    assert_eq!(used::<OpenFile>(task), before - 1);
+    assert_eq!(task.region.file(id).queued.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_unlinked_file_lives_until_its_last_close() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+    let inode = inode_of(task, fd);
+    assert_eq!(write::write(task, fd, [7u8; 5000].as_ptr(), 5000), Ok(5000));
+    unlink(task, "/light/f");
+    for _ in 0..3 {
+        reclaim::run(task);
+    }
+    assert!(!is_free(task, inode));
+    let mut bytes = [0u8; 10];
+    assert_eq!(read::pread(task, fd, bytes.as_mut_ptr(), 10, 4990), Ok(10));
+    assert_eq!(bytes, [7; 10]);
+    let free = page::free_count(task.region);
+    close::close(task, fd).unwrap();
+    assert!(is_free(task, inode));
+    assert!(page::free_count(task.region) >= free + 2);
+}
+
+#[test]
+fn unlinked_files_do_not_pile_up() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    for round in 0..5000 {
+        let path = format!("/light/f{round}");
+        let fd = opened(task, &path, O_RDWR | O_CREAT, 0o600).unwrap();
+        assert_eq!(write::write(task, fd, [7u8; 100].as_ptr(), 100), Ok(100), "{round}");
+        close::close(task, fd).unwrap();
+        unlink(task, &path);
+    }
+    assert!(used::<Inode>(task) < 100, "{}", used::<Inode>(task));
+    reclaim::run(task);
+    assert_eq!(used::<Inode>(task), 1);
+}
+
+#[test]
+fn a_nameless_file_is_freed_at_close() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light", O_TMPFILE | O_RDWR, 0o600).unwrap();
+    let inode = inode_of(task, fd);
+    reclaim::run(task);
+    assert!(!is_free(task, inode));
+    // Opened once more through /proc/self/fd it is still the same file.
+    let Opened::File(id) = open::reopen(task, fd, O_RDONLY).unwrap() else { panic!() };
+    table::install(task, 20, id, 0).unwrap();
+    close::close(task, fd).unwrap();
+    assert!(!is_free(task, inode));
+    assert_eq!(inode_of(task, 20), inode);
+    close::close(task, 20).unwrap();
+    assert!(is_free(task, inode));
+}
+
+#[test]
+fn a_forked_table_keeps_files_until_both_are_done() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+    let inode = inode_of(task, fd);
+    let child = fork::before(task).unwrap();
+    assert_eq!(task.region.fd_table(child)[fd as usize].load(Ordering::Relaxed), table::load(task, fd));
+    unlink(task, "/light/f");
+    close::close(task, fd).unwrap();
+    reclaim::run(task);
+    assert!(!is_free(task, inode));
+    // The child never came to life.
+    fork::failed(task, child);
+    reclaim::run(task);
+    assert!(is_free(task, inode));
+    assert_eq!(used::<OpenFile>(task), 0);
+}
+
+#[test]
+fn a_file_that_is_not_installed_leaves_nothing() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let path = c("/light/f");
+    let before = used::<OpenFile>(task);
+    for _ in 0..100 {
+        let Place::Inside(Opened::File(id)) =
+            open::openat(task, AT_FDCWD, path.as_ptr().cast(), O_RDWR | O_CREAT, 0o600).unwrap()
+        else {
+            panic!()
+        };
+        lp_vfs::file::discard(task, id);
+    }
+    assert_eq!(used::<OpenFile>(task), before);
+}
+
+#[test]
+fn threads_pin_what_they_use() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+    let inode = inode_of(task, fd);
+    unlink(task, "/light/f");
+    lp_vfs::boot::before_thread(task);
+    let held = table::fget(task, fd).unwrap();
+    close::close(task, fd).unwrap();
+    reclaim::run(task);
+    assert!(!is_free(task, inode));
+    assert_eq!(FileId(held.id.0), held.id);
+    drop(held);
+    reclaim::run(task);
+    assert!(is_free(task, inode));
+    assert_eq!(errno(table::fget(task, fd)), Errno::EBADF.number());
+}
+
+#[test]
+fn remount_shuts_writers_out() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+    assert_eq!(writer::remount(task, 0, MS_RDONLY), Err(Errno::EBUSY));
+    close::close(task, fd).unwrap();
+    assert_eq!(writer::remount(task, 0, MS_RDONLY), Ok(()));
+    assert_eq!(opened(task, "/light/f", O_RDWR, 0), Err(Errno::EROFS));
+    assert_eq!(opened(task, "/light/g", O_RDWR | O_CREAT, 0o600), Err(Errno::EROFS));
+    let fd = opened(task, "/light/f", O_RDONLY, 0).unwrap();
+    assert_eq!(task.lane.writing_depth.load(Ordering::Relaxed), 0);
+    assert_eq!(writer::remount(task, 0, 0), Ok(()));
+    close::close(task, fd).unwrap();
+    opened(task, "/light/f", O_RDWR, 0).unwrap();
+}
+
+#[test]
+fn a_dead_process_gives_everything_back() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
+    let inode = inode_of(task, fd);
+    let child = fork::before(task).unwrap();
+    unlink(task, "/light/f");
+    close::close(task, fd).unwrap();
+    assert!(reap::process(task, child));
+    assert!(!reap::process(task, child));
+    assert!(is_free(task, inode));
+    assert_eq!(used::<OpenFile>(task), 0);
+    assert_eq!(used::<Inode>(task), 1);
+    assert_eq!(InodeId(1), fixture.root());
+}
