@@ -5,10 +5,9 @@ use lp_abi::{Errno, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 
-use crate::file;
-use crate::map::{self, Map};
 use crate::table::{self, Held};
 use crate::task::Task;
+use crate::{file, seek};
 
 /// Moves the position of `fd` and gives the new one. No lock while the open file is not shared; SEEK_END is one load.
 ///
