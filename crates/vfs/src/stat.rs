@@ -14,6 +14,7 @@ use lp_region::{InodeId, InodeRef, ucopy};
 
 use crate::inode::{self, Attributes};
 use crate::table;
+use crate::target::{follow, is_empty};
 use crate::task::{Outside, Place, Task, Time};
 use crate::walk::{self, Follow};
 
@@ -86,21 +87,6 @@ pub fn statx(
         }
         Place::Outside(outside) => Ok(Place::Outside(outside)),
     }
-}
-
-/// Whether a path that may be empty is: the kernel takes a null pointer for one (since 6.11).
-///
-/// # Errors
-/// `EFAULT`.
-#[inline]
-pub fn is_empty(path: *const u8) -> Result<bool> {
-    // SAFETY: the program's memory.
-    Ok(path.is_null() || unsafe { ucopy::get(path) }? == 0)
-}
-
-#[inline]
-fn follow(flags: u32) -> Follow {
-    if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link }
 }
 
 /// Attributes of what a descriptor, or `AT_FDCWD`, names.

@@ -3,14 +3,15 @@
 //! Bytes behind the end of the content are zeros in every page there is, outside of a `data_seq` section; so growing a
 //! file is one store, and shrinking zeroes the rest of its last page.
 
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::InodeId;
-use lp_region::records::{Inode, inode_flags};
+use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
 use crate::inode::{self, Touch};
-use crate::task::Task;
-use crate::{map, page};
+use crate::task::{Place, Task};
+use crate::{map, page, permission, target, writer};
 
 /// Whether times change when the size does not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -87,9 +88,69 @@ pub fn may_resize(task: &Task, inode: &Inode, size: u64) -> Result<()> {
     if inode.flags.load(Relaxed) & fixed != 0 {
         return Err(Errno::EPERM);
     }
-    // inode_newsize_ok: growing past the limit is what fails.
+    within_limit(task, inode, size)
+}
+
+/// Growing past `RLIMIT_FSIZE` is what fails, as in `inode_newsize_ok`.
+pub fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> {
+    // Relaxed: the caller holds the lock; the limit changes in its own process only.
     if size > inode.size.load(Relaxed) && size > task.process.fsize_limit.load(Relaxed) {
         return Err(Errno::EFBIG);
     }
     Ok(())
+}
+
+/// Sets the size of the file that a path names. A lone `dirfd` of `AT_FDCWD` is truncate(2).
+///
+/// # Errors
+/// Those of path_resolution(7); `EINVAL` for a size below zero or what is not a regular file; `EISDIR`; `EACCES`; `EROFS`;
+/// those of [`may_resize`].
+pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result<Place<()>> {
+    if length < 0 {
+        return Err(Errno::EINVAL);
+    }
+    target::at(task, dirfd, path, 0, |id, inode| {
+        match inode.mode.load(Relaxed) & S_IFMT {
+            S_IFREG => {}
+            S_IFDIR => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        }
+        let _writing = writer::begin(task, inode)?;
+        permission::check(task, inode, permission::WRITE)?;
+        let _held = inode::lock(task, id);
+        may_resize(task, inode, length as u64)?;
+        resize(task, id, inode, length as u64, Times::WithSize);
+        Ok(())
+    })
+}
+
+/// Sets the size of an open file.
+///
+/// # Errors
+/// `EBADF`; `EINVAL` when it is not a regular file open for writing; those of [`may_resize`].
+pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
+    if length < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let held = target::open(task, fd)?;
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    if held.file.mode.load(Relaxed) & wanted != wanted {
+        return Err(Errno::EINVAL);
+    }
+    let inode = held.inode;
+    let _writing = writer::begin(task, inode)?;
+    let _locked = inode::lock(task, held.inode_id());
+    // An append-only file is refused; an immutable one that was open before is not.
+    if inode.flags.load(Relaxed) & inode_flags::APPEND != 0 {
+        return Err(Errno::EPERM);
+    }
+    within_limit(task, inode, length as u64)?;
+    resize(task, held.inode_id(), inode, length as u64, Times::Always);
+    Ok(())
+}
+
+/// Empties a file that is being opened with `O_TRUNC`. Permission and a writer's mark are the caller's business.
+pub fn to_zero(task: &Task, id: InodeId, inode: &Inode) {
+    let _locked = inode::lock(task, id);
+    resize(task, id, inode, 0, Times::Always);
 }

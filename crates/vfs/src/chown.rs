@@ -1,0 +1,77 @@
+//! chown(2), fchown(2), lchown(2), fchownat(2).
+
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_ISGID, S_ISUID, S_IXGRP};
+use lp_abi::{Errno, Result};
+use lp_region::InodeId;
+use lp_region::process::caps;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::inode::{self, Touch};
+use crate::task::{Place, Task};
+use crate::{permission, target, writer};
+
+/// An id that stays as it is.
+const KEEP: u32 = u32::MAX;
+
+/// Sets owner and group of what a path names; -1 keeps one.
+///
+/// # Errors
+/// Those of path_resolution(7); `EPERM` for who may not, and for an immutable or append-only file; `EROFS`.
+pub fn fchownat(
+    task: &Task,
+    dirfd: i32,
+    path: *const u8,
+    owner: u32,
+    group: u32,
+    flags: u32,
+) -> Result<Place<()>> {
+    target::at(task, dirfd, path, flags, |id, inode| change(task, id, inode, owner, group))
+}
+
+/// Sets owner and group of an open file.
+///
+/// # Errors
+/// `EBADF`; otherwise as [`fchownat`].
+pub fn fchown(task: &Task, fd: i32, owner: u32, group: u32) -> Result<()> {
+    let held = target::open(task, fd)?;
+    change(task, held.inode_id(), held.inode, owner, group)
+}
+
+fn change(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Result<()> {
+    let _writing = writer::begin(task, inode)?;
+    let _locked = inode::lock(task, id);
+    // Relaxed throughout: under the lock; credentials change in their own process only.
+    if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
+        return Err(Errno::EPERM);
+    }
+    let (uid, gid) = (inode.uid.load(Relaxed), inode.gid.load(Relaxed));
+    let owns = task.process.fsuid.load(Relaxed) == uid;
+    let capable = permission::capable(task, caps::CHOWN);
+    // chown_ok, chgrp_ok: an owner may keep the owner, and give the file to a group of its own.
+    let may_own = owner == KEEP || capable || owns && owner == uid;
+    let may_group = group == KEEP || capable || owns && (group == gid || inode::in_group(task, group));
+    if !may_own || !may_group {
+        return Err(Errno::EPERM);
+    }
+    let old = inode.mode.load(Relaxed);
+    let mut mode = old;
+    if mode & S_IFMT != S_IFDIR {
+        mode &= !S_ISUID;
+        if mode & S_IXGRP != 0 || !inode::may_keep_setgid(task, gid) {
+            mode &= !S_ISGID;
+        }
+    }
+    let now = task.now();
+    inode.seq.begin();
+    inode.mode.store(mode, Relaxed);
+    if owner != KEEP {
+        inode.uid.store(owner, Relaxed);
+    }
+    if group != KEEP {
+        inode.gid.store(group, Relaxed);
+    }
+    inode::touch_in_section(inode, Touch::Change, now);
+    inode.seq.end();
+    Ok(())
+}

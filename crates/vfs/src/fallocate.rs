@@ -1,0 +1,142 @@
+//! fallocate(2), the modes that tmpfs has.
+
+use lp_abi::linux::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::InodeId;
+use lp_region::records::{Inode, file_mode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::inode::{self, Touch};
+use crate::map::{self, Map};
+use crate::task::Task;
+use crate::{page, reclaim, target, truncate, write, writer};
+
+/// Makes room for, or a hole of, `length` bytes at `offset`.
+///
+/// # Errors
+/// `EBADF` when the file is not open for writing; `EINVAL` for an empty or negative range; `EOPNOTSUPP` for a mode that
+/// tmpfs has not; `EFBIG`; `ENOSPC`; `EISDIR`, `ENODEV` for what is no regular file; `EPERM` for an append-only or
+/// immutable one.
+pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> Result<()> {
+    let held = target::open(task, fd)?;
+    if offset < 0 || length <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    let what = kind(mode)?;
+    let opened = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if opened & file_mode::WRITE == 0 {
+        return Err(Errno::EBADF);
+    }
+    let (id, inode) = (held.inode_id(), held.inode);
+    let flags = inode.flags.load(Relaxed);
+    let keeps_bytes = matches!(what, What::Room(_));
+    if flags & inode_flags::IMMUTABLE != 0 || flags & inode_flags::APPEND != 0 && !keeps_bytes {
+        return Err(Errno::EPERM);
+    }
+    if opened & file_mode::REGULAR == 0 {
+        return Err(Errno::ENODEV);
+    }
+    let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
+    let _writing = writer::begin(task, inode)?;
+    match what {
+        What::Hole => punch(task, id, inode, offset as u64, end),
+        What::Room(size) => match allocate(task, id, inode, offset as u64, end, size) {
+            Err(Errno::ENOSPC) => {
+                reclaim::run(task);
+                allocate(task, id, inode, offset as u64, end, size)
+            }
+            done => done,
+        },
+    }
+}
+
+/// What the mode asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Room(Size),
+    Hole,
+}
+
+/// Whether room behind the end becomes part of the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Grows,
+    Stays,
+}
+
+fn kind(mode: u32) -> Result<What> {
+    match mode {
+        0 => Ok(What::Room(Size::Grows)),
+        FALLOC_FL_KEEP_SIZE => Ok(What::Room(Size::Stays)),
+        // vfs_fallocate: a hole must keep the size.
+        _ if mode == FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE => Ok(What::Hole),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Result<()> {
+    let _locked = inode::lock(task, id);
+    write::drop_privileges(task, inode);
+    let size = PAGE_SIZE as u64;
+    let (first, last) = (offset.div_ceil(size), end / size);
+    inode.data_seq.begin();
+    if first > last {
+        // Within one page.
+        zero(task, inode, offset / size, (offset % size) as usize, (end - offset) as usize);
+    } else {
+        if offset % size != 0 {
+            zero(task, inode, first - 1, (offset % size) as usize, PAGE_SIZE);
+        }
+        if end % size != 0 {
+            zero(task, inode, last, 0, (end % size) as usize);
+        }
+        truncate::drop_pages(task, id, inode, first, last);
+    }
+    inode.data_seq.end();
+    inode::touch(task, inode, Touch::Modify);
+    Ok(())
+}
+
+fn zero(task: &Task, inode: &Inode, index: u64, from: usize, len: usize) {
+    let page = map::get(task.region, inode, index);
+    if page.is_some() {
+        page::zero(task.region, page, from, len);
+    }
+}
+
+fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size: Size) -> Result<()> {
+    let _locked = inode::lock(task, id);
+    let old = inode.size.load(Relaxed); // Relaxed: under the lock.
+    if size == Size::Grows {
+        truncate::within_limit(task, inode, end)?;
+    }
+    let (first, last) = (offset / PAGE_SIZE as u64, end.div_ceil(PAGE_SIZE as u64));
+    // What cannot be had is refused before a page is taken.
+    if last - first - held_pages(task, inode, first, last) > page::free_count(task.region) {
+        return Err(Errno::ENOSPC);
+    }
+    write::drop_privileges(task, inode);
+    inode.data_seq.begin();
+    let filled = map::fill(task, id, inode, first, last);
+    if filled.is_ok() && size == Size::Grows && end > old {
+        inode.seq.begin();
+        inode.size.store(end, Relaxed); // Relaxed: inside the sections.
+        inode.seq.end();
+    }
+    inode.data_seq.end();
+    filled?;
+    inode::touch(task, inode, Touch::Modify);
+    Ok(())
+}
+
+fn held_pages(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
+    let (mut index, mut held) = (first, 0);
+    while index < end {
+        let piece = map::piece(task.region, Map::of(inode), index, end - index);
+        if piece.page.is_some() {
+            held += piece.len;
+        }
+        index += piece.len;
+    }
+    held
+}

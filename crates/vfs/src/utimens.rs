@@ -1,0 +1,92 @@
+//! utimensat(2), futimens(3) and their older kin.
+
+use lp_abi::linux::{UTIME_NOW, UTIME_OMIT};
+use lp_abi::{Errno, Result};
+use lp_region::InodeId;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::task::{Place, Task, Time};
+use crate::{inode, permission, target, writer};
+
+/// Access and modification time as the calls take them, seconds and nanoseconds each; none is now for both.
+pub type Times = Option<[i64; 4]>;
+
+/// Sets the times of what a path names.
+///
+/// # Errors
+/// Those of path_resolution(7); `EINVAL` for nanoseconds out of range; `EACCES` or `EPERM` for who may not; `EROFS`.
+pub fn utimensat(task: &Task, dirfd: i32, path: *const u8, times: Times, flags: u32) -> Result<Place<()>> {
+    match wanted(times)? {
+        // Nothing is to be set: the path is not even looked at.
+        (Set::Keep, Set::Keep) => Ok(Place::Inside(())),
+        set => target::at(task, dirfd, path, flags, |id, inode| change(task, id, inode, set)),
+    }
+}
+
+/// Sets the times of an open file.
+///
+/// # Errors
+/// `EBADF`; otherwise as [`utimensat`].
+pub fn futimens(task: &Task, fd: i32, times: Times) -> Result<()> {
+    match wanted(times)? {
+        (Set::Keep, Set::Keep) => Ok(()),
+        set => {
+            let held = target::open(task, fd)?;
+            change(task, held.inode_id(), held.inode, set)
+        }
+    }
+}
+
+/// What to do with a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Set {
+    Now,
+    Keep,
+    To(Time),
+}
+
+fn wanted(times: Times) -> Result<(Set, Set)> {
+    let one = |sec: i64, nsec: i64| match nsec {
+        nsec if nsec == i64::from(UTIME_NOW) => Ok(Set::Now),
+        nsec if nsec == i64::from(UTIME_OMIT) => Ok(Set::Keep),
+        0..1_000_000_000 => Ok(Set::To(Time { sec, nsec: nsec as u32 })),
+        _ => Err(Errno::EINVAL),
+    };
+    match times {
+        None => Ok((Set::Now, Set::Now)),
+        Some([asec, ansec, msec, mnsec]) => Ok((one(asec, ansec)?, one(msec, mnsec)?)),
+    }
+}
+
+fn change(task: &Task, id: InodeId, inode: &Inode, set: (Set, Set)) -> Result<()> {
+    let _writing = writer::begin(task, inode)?;
+    may_change(task, inode, set)?;
+    let _locked = inode::lock(task, id);
+    let now = task.now();
+    let time = |set: Set| match set {
+        Set::Now => Some(now),
+        Set::Keep => None,
+        Set::To(time) => Some(time),
+    };
+    inode::set_times(inode, time(set.0), time(set.1), now);
+    Ok(())
+}
+
+/// vfs_utimes and setattr_prepare: now for both is for whoever may write, all else for the owner.
+fn may_change(task: &Task, inode: &Inode, set: (Set, Set)) -> Result<()> {
+    let flags = inode.flags.load(Relaxed); // Relaxed: one word.
+    if flags & inode_flags::IMMUTABLE != 0 {
+        return Err(Errno::EPERM);
+    }
+    if set == (Set::Now, Set::Now) {
+        return match permission::owns(task, inode) {
+            true => Ok(()),
+            false => permission::check(task, inode, permission::WRITE),
+        };
+    }
+    if flags & inode_flags::APPEND != 0 || !permission::owns(task, inode) {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
