@@ -134,7 +134,9 @@ fn leave_image(task: &Task) {
         }
     }
     drop(exclusive);
-    reap::drop_mappings(task, task.process_id);
+    if reap::drop_mappings(task, task.process_id) == reap::Held::Inodes {
+        reclaim::run(task);
+    }
     task.process.waits_for.store(0, Ordering::Relaxed);
 }
 
@@ -226,7 +228,9 @@ pub fn exit(task: &Task) {
     for (fd, _) in table::open_entries(task) {
         let _ = table::remove(task, fd);
     }
-    reap::empty(task, task.process_id);
+    if reap::empty(task, task.process_id) == reap::Held::Inodes {
+        reclaim::run(task);
+    }
     leave_lane(task);
     task.region.release_process(task.process_id);
 }

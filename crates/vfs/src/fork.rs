@@ -92,8 +92,9 @@ pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
 
 /// Gives the child's slot back: the kernel's call has failed.
 pub fn failed(task: &Task, child: ProcessId) {
-    reap::empty(task, child);
+    let _ = reap::empty(task, child);
     task.region.release_process(child);
+    parent(task);
 }
 
 /// After the kernel's call, in the parent: lets go of what only reclaim can free now.

@@ -191,15 +191,14 @@ impl How {
         if flags & O_TRUNC != 0 {
             access |= permission::WRITE;
         }
-        if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
-            flags |= O_NOFOLLOW;
-        }
         Ok(How { flags, mode, access })
     }
 
     #[inline]
     fn follow(&self) -> Follow {
-        if self.flags & O_NOFOLLOW != 0 { Follow::No } else { Follow::Link }
+        // A link in the place of a file to be made is EEXIST, wherever it leads.
+        let exclusive = self.flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
+        if exclusive || self.has(O_NOFOLLOW) { Follow::No } else { Follow::Link }
     }
 
     #[inline]

@@ -10,7 +10,7 @@ use lp_region::process::process_state as state;
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
-use lp_region::{FileId, InodeId, LaneId, MappingId, ProcessId};
+use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId};
 
 use crate::table::entry;
 use crate::task::Task;
@@ -32,7 +32,7 @@ pub fn dead(task: &Task) -> u32 {
 #[cold]
 pub fn process(task: &Task, id: ProcessId) -> bool {
     // Before any burial: a reclaim that holds this lock may have to wait for one.
-    let _exclusive = reclaim::Exclusive::wait(task);
+    let exclusive = reclaim::Exclusive::wait(task);
     if !claim(task, id) {
         return false;
     }
@@ -41,9 +41,22 @@ pub fn process(task: &Task, id: ProcessId) -> bool {
             bury(task, lane);
         }
     }
-    empty(task, id);
+    let held = empty(task, id);
     task.region.release_process(id);
+    drop(exclusive);
+    if held == Held::Inodes {
+        reclaim::run(task);
+    }
     true
+}
+
+/// What a process held when it was emptied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Held {
+    /// Nothing that a reclaim frees.
+    Nothing,
+    /// Names of inodes: a reclaim may free some now.
+    Inodes,
 }
 
 /// Makes the calling thread the one that cleans up after `id`.
@@ -73,8 +86,9 @@ fn claim(task: &Task, id: ProcessId) -> bool {
     }
 }
 
-/// Closes everything that a process has and gives back its mappings. The process is dead, or is the caller's own.
-pub(crate) fn empty(task: &Task, id: ProcessId) {
+/// Closes everything that a process has and gives back its mappings. The process is dead or never lived, or is the
+/// caller's own.
+pub(crate) fn empty(task: &Task, id: ProcessId) -> Held {
     let region = task.region;
     let process = region.process(id);
     // Entries go without a closer's care: a scan under way may have passed the table that still holds a copy.
@@ -94,24 +108,28 @@ pub(crate) fn empty(task: &Task, id: ProcessId) {
         }
     }
     process.fd_limit.store(0, Ordering::Release);
-    orphans |= drop_mappings(task, id);
-    orphans |= (process.cwd.swap(0, Ordering::AcqRel) | process.exe.swap(0, Ordering::AcqRel)) != 0;
-    if orphans {
-        reclaim::run(task);
+    orphans |= drop_mappings(task, id) == Held::Inodes;
+    for word in [&process.cwd, &process.exe] {
+        orphans |= is_orphan(task, InodeRef::from_word(word.swap(0, Ordering::AcqRel)));
     }
+    if orphans { Held::Inodes } else { Held::Nothing }
 }
 
-/// Gives back the mapping records of a process; whether there were any.
-pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
+/// Gives back the mapping records of a process.
+pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> Held {
     let process = task.region.process(id);
-    let first = process.mappings.load(Ordering::Acquire);
+    let mut orphans = false;
     while let mapping @ MappingId(1..) = MappingId(process.mappings.load(Ordering::Acquire)) {
         let record = task.region.mapping(mapping);
         process.mappings.store(record.link.load(Ordering::Relaxed), Ordering::Release);
-        record.inode.store(0, Ordering::Release);
+        orphans |= is_orphan(task, InodeRef::from_word(record.inode.swap(0, Ordering::AcqRel)));
         task.region.give::<Mapping>(task.lane, mapping);
     }
-    first != 0
+    if orphans { Held::Inodes } else { Held::Nothing }
+}
+
+fn is_orphan(task: &Task, inode: InodeRef) -> bool {
+    inode != InodeRef::NONE && task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0
 }
 
 /// Finishes what a dead thread had begun, gives back what it had in hand, and frees its lane. The caller has

@@ -5,7 +5,7 @@ use lp_abi::linux::*;
 use lp_region::records::{Inode, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
-use lp_region::{FileId, InodeId, InodeRef};
+use lp_region::{InodeId, InodeRef};
 use lp_vfs::open::Opened;
 use lp_vfs::table::entry;
 use lp_vfs::{
@@ -28,11 +28,6 @@ fn opened(task: &Task, path: &str, flags: u32, mode: u32) -> Result<i32, Errno> 
     let fd = table::lowest(task, 0, 1024)?;
     table::install(task, fd, id, if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 })?;
     Ok(fd)
-}
-
-/// What open(2) of the kernel gives for the same flags on a path prepared in the same way, in a scratch directory.
-fn errno<T>(result: Result<T, Errno>) -> i32 {
-    result.err().map_or(0, Errno::number)
 }
 
 /// Slots of a slab that are in use: ever handed out, less those on the shared stack and in the lanes.
@@ -99,9 +94,9 @@ fn open_makes_finds_and_refuses() {
         ("/light/f", 3 | O_DIRECT | O_SYNC | O_NOATIME, 0o5_150_003),
         ("/light/f", O_PATH | O_RDWR | O_CREAT, O_PATH),
         ("/light", O_TMPFILE | O_RDWR | O_EXCL, 0o20_300_002),
-        (".", O_RDONLY, 0),
+        ("/light", O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW, 0o700_000),
     ];
-    for (path, given, kept) in flags.into_iter().take(3) {
+    for (path, given, kept) in flags {
         let fd = opened(task, path, given, 0o600).unwrap();
         assert_eq!(fcntl::get_fl(task, fd), Ok(kept), "{path} {given:o}");
     }
@@ -265,11 +260,10 @@ fn threads_pin_what_they_use() {
     close::close(task, fd).unwrap();
     reclaim::run(task);
     assert!(!is_free(task, inode));
-    assert_eq!(FileId(held.id.0), held.id);
     drop(held);
     reclaim::run(task);
     assert!(is_free(task, inode));
-    assert_eq!(errno(table::fget(task, fd)), Errno::EBADF.number());
+    assert!(table::fget(task, fd).is_err());
 }
 
 #[test]
