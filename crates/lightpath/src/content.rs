@@ -1,0 +1,53 @@
+//! Content: read(2), write(2), lseek(2) and their like.
+
+use lp_abi::Result;
+use lp_vfs::{lseek, read, write};
+
+use crate::{Fd, Task};
+
+impl Task<'_> {
+    /// Reads at the file's position and moves it; fewer bytes than asked for at the end of the file: read(2).
+    ///
+    /// # Errors
+    /// Those of read(2).
+    #[inline]
+    pub fn read(&self, fd: Fd, into: &mut [u8]) -> Result<usize> {
+        read::read(self.inner(), fd.0, into.as_mut_ptr(), into.len())
+    }
+
+    /// Reads at `offset`: pread(2).
+    ///
+    /// # Errors
+    /// Those of pread(2).
+    #[inline]
+    pub fn pread(&self, fd: Fd, into: &mut [u8], offset: i64) -> Result<usize> {
+        read::pread(self.inner(), fd.0, into.as_mut_ptr(), into.len(), offset)
+    }
+
+    /// Writes at the file's position and moves it; fewer bytes than given when the file system is full: write(2).
+    ///
+    /// # Errors
+    /// Those of write(2); no signal is sent with `EFBIG`.
+    #[inline]
+    pub fn write(&self, fd: Fd, from: &[u8]) -> Result<usize> {
+        write::write(self.inner(), fd.0, from.as_ptr(), from.len())
+    }
+
+    /// Writes at `offset`: pwrite(2).
+    ///
+    /// # Errors
+    /// Those of pwrite(2).
+    #[inline]
+    pub fn pwrite(&self, fd: Fd, from: &[u8], offset: i64) -> Result<usize> {
+        write::pwrite(self.inner(), fd.0, from.as_ptr(), from.len(), offset)
+    }
+
+    /// Moves the file's position, or finds data and holes: lseek(2).
+    ///
+    /// # Errors
+    /// Those of lseek(2).
+    #[inline]
+    pub fn lseek(&self, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
+        lseek::lseek(self.inner(), fd.0, offset, whence)
+    }
+}

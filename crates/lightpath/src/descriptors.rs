@@ -1,0 +1,109 @@
+//! Descriptors: open(2), close(2), dup(2), fcntl(2).
+
+use std::path::Path;
+
+use lp_abi::linux::{AT_FDCWD, O_CLOEXEC};
+use lp_abi::{Errno, Result};
+use lp_region::FileId;
+use lp_region::layout::FDS;
+use lp_vfs::open::{self, Opened};
+use lp_vfs::table::entry;
+use lp_vfs::{close, dup, fcntl, file, table};
+
+use crate::Task;
+use crate::task::with_path;
+
+/// A descriptor of a [`Task`]. Like the kernel's: a number, the lowest free one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fd(pub i32);
+
+impl Fd {
+    /// In place of a directory's descriptor: the working directory (`AT_FDCWD`).
+    pub const CWD: Fd = Fd(AT_FDCWD);
+}
+
+impl Task<'_> {
+    /// Opens a file, making it with `mode` if `flags` say so: open(2).
+    ///
+    /// # Errors
+    /// Those of open(2); `ENXIO` for FIFOs, sockets and devices, which have no kernel behind them here.
+    pub fn open(&self, path: impl AsRef<Path>, flags: u32, mode: u32) -> Result<Fd> {
+        self.openat(Fd::CWD, path, flags, mode)
+    }
+
+    /// As [`Task::open`], relative to a directory: openat(2).
+    ///
+    /// # Errors
+    /// Those of openat(2).
+    pub fn openat(&self, dir: Fd, path: impl AsRef<Path>, flags: u32, mode: u32) -> Result<Fd> {
+        let opened = with_path(path, |path| open::openat(self.inner(), dir.0, path, flags, mode))?;
+        let id = match opened {
+            Opened::File(id) => id,
+            Opened::HostNode(_) => return Err(Errno::ENXIO),
+        };
+        let installed = self.lowest(0).and_then(|fd| {
+            table::install(self.inner(), fd, id, cloexec(flags))?;
+            Ok(Fd(fd))
+        });
+        installed.inspect_err(|_| file::discard(self.inner(), id))
+    }
+
+    /// Closes a descriptor: close(2).
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn close(&self, fd: Fd) -> Result<()> {
+        close::close(self.inner(), fd.0)
+    }
+
+    /// A second descriptor for an open file: dup(2).
+    ///
+    /// # Errors
+    /// `EBADF`, `EMFILE`.
+    pub fn dup(&self, fd: Fd) -> Result<Fd> {
+        let id = dup::dup(self.inner(), fd.0)?;
+        self.lowest(0).and_then(|to| self.install_dup(Fd(to), id)).inspect_err(|_| dup::abandon(self.inner()))
+    }
+
+    /// Makes `to` a second descriptor for the open file of `fd`, closing what it was before: dup2(2).
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn dup2(&self, fd: Fd, to: Fd) -> Result<Fd> {
+        let id = dup::dup(self.inner(), fd.0)?;
+        if fd == to {
+            dup::abandon(self.inner());
+            return Ok(to);
+        }
+        self.install_dup(to, id).inspect_err(|_| dup::abandon(self.inner()))
+    }
+
+    /// Status flags and access mode of an open file: fcntl(2) with `F_GETFL`.
+    ///
+    /// # Errors
+    /// `EBADF`.
+    pub fn flags(&self, fd: Fd) -> Result<u32> {
+        fcntl::get_fl(self.inner(), fd.0)
+    }
+
+    /// Sets the status flags of an open file: fcntl(2) with `F_SETFL`.
+    ///
+    /// # Errors
+    /// `EBADF`, and those of fcntl(2).
+    pub fn set_flags(&self, fd: Fd, flags: u32) -> Result<()> {
+        fcntl::set_fl(self.inner(), fd.0, flags)
+    }
+
+    fn install_dup(&self, to: Fd, id: FileId) -> Result<Fd> {
+        dup::install(self.inner(), to.0, id, 0)?;
+        Ok(to)
+    }
+
+    fn lowest(&self, from: u32) -> Result<i32> {
+        table::lowest(self.inner(), from, FDS as u32)
+    }
+}
+
+fn cloexec(flags: u32) -> u64 {
+    if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 }
+}

@@ -1,0 +1,57 @@
+//! [`Fs`]: a file system in private memory.
+
+use lp_abi::Result;
+use lp_region::{Geometry, Region, RegionError, RunId};
+use lp_vfs::boot::{self, RunSetup};
+
+use crate::Task;
+use lp_abi::Errno;
+
+/// A file system in this process's memory, empty when it is made, gone when it is dropped.
+///
+/// Like a mount of tmpfs that nobody else sees. It is used through [`Task`]s.
+pub struct Fs {
+    region: Region<'static>,
+    run: RunId,
+}
+
+impl Fs {
+    /// Makes one that holds up to `bytes` of data; memory is taken as files fill it.
+    ///
+    /// # Errors
+    /// `EFBIG` for more than a region can hold; `ENOMEM` when the address space is limited.
+    pub fn new(bytes: u64) -> Result<Fs> {
+        let geometry = Geometry { data_bytes: bytes, inodes: u64::MAX, identity: identity() };
+        let region = Region::create_private(&geometry).map_err(|error| match error {
+            RegionError::System(errno) => errno,
+            _ => Errno::EUCLEAN,
+        })?;
+        // The mount covers everything: "/" is the root of the file system, and no path leads out of it.
+        let setup = RunSetup { mounts: &[b""], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+        let run = boot::claim_run(region, &setup)?;
+        let fs = Fs { region, run };
+        boot::mkfs(fs.task()?.inner(), 0)?;
+        Ok(fs)
+    }
+
+    /// A task with the credentials and the umask of this process, in the root directory.
+    ///
+    /// # Errors
+    /// `EAGAIN` when there are some 4,000 already.
+    pub fn task(&self) -> Result<Task<'_>> {
+        Task::new(self.region, self.run)
+    }
+}
+
+impl Drop for Fs {
+    fn drop(&mut self) {
+        // SAFETY: tasks borrow the file system, so none is left, and nothing else comes from the region.
+        unsafe { self.region.unmap() }
+    }
+}
+
+/// A number that tells file systems of this process apart, for `st_dev`.
+fn identity() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0)
+}

@@ -1,0 +1,35 @@
+//! Lightpath's file system for Rust programs: the one that `lightpath run` shows to other programs, in this process's
+//! own memory and called directly.
+//!
+//! ```
+//! use lightpath::{Fs, linux::{O_CREAT, O_RDWR, SEEK_SET}};
+//!
+//! let fs = Fs::new(64 << 20)?;
+//! let task = fs.task()?;
+//! let file = task.open("/notes", O_CREAT | O_RDWR, 0o644)?;
+//! task.write(file, b"hello")?;
+//! task.lseek(file, 0, SEEK_SET)?;
+//! let mut text = [0; 16];
+//! let length = task.read(file, &mut text)?;
+//! assert_eq!(&text[..length], b"hello");
+//! # Ok::<(), lightpath::Errno>(())
+//! ```
+//!
+//! A [`Task`] is what Linux calls one, as far as files are concerned: credentials, working directory, umask and a table
+//! of descriptors. Each method is the system call of its name: it answers as `tmpfs` does, error for error, and its
+//! manual page describes it. Any number of tasks, on any threads, work on one [`Fs`] at once.
+//!
+//! Constants are the kernel's own, in [`linux`].
+
+mod attributes;
+mod content;
+mod descriptors;
+mod fs;
+mod names;
+mod task;
+
+pub use attributes::Stat;
+pub use descriptors::Fd;
+pub use fs::Fs;
+pub use lp_abi::{Errno, Result, linux};
+pub use task::Task;
