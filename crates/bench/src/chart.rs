@@ -43,10 +43,12 @@ pub(crate) fn speedup_document(report: &Report) -> String {
 /// `style` with each `var(--name)` replaced by the light colour that `scheme` gives it: not every
 /// program that draws SVG knows variables.
 fn without_variables(scheme: &str, style: &str) -> String {
-    let light = scheme.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(light, _)| light);
-    light.split(';').filter_map(|rule| rule.split_once(':')).fold(style.to_owned(), |style, (name, colour)| {
-        style.replace(&format!("var({name})"), colour)
-    })
+    let light =
+        scheme.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(light, _)| light);
+    light
+        .split(';')
+        .filter_map(|rule| rule.split_once(':'))
+        .fold(style.to_owned(), |style, (name, colour)| style.replace(&format!("var({name})"), colour))
 }
 
 /// The same as an element of a page; nothing, if the report has none of those figures.
@@ -69,7 +71,11 @@ fn speedup_drawing(report: &Report) -> Svg {
         figures::verdicts(report).into_iter().filter(|v| is_speedup(v.target.goal)).collect();
     let ratio_of =
         |before: f64, now: f64, unit: &str| Better::of_unit(unit).ratio(now, before).unwrap_or(0.0);
-    let most = verdicts.iter().map(|v| ratio_of(v.baseline, v.lightpath, &v.unit)).fold(2.0, f64::max);
+    let goal_of = |goal| if let Goal::Faster(times) = goal { times } else { 0.0 };
+    let most = verdicts
+        .iter()
+        .map(|v| ratio_of(v.baseline, v.lightpath, &v.unit).max(goal_of(v.target.goal)))
+        .fold(2.0, f64::max);
     let scale = |ratio: f64| LABELS + (ratio / (most * 1.05)).min(1.0) * AREA;
     let bottom = TOP + ROW * verdicts.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + 34.0);
@@ -114,7 +120,7 @@ fn speedup_drawing(report: &Report) -> Svg {
         }
         svg.text("value strong", (end + 7.0, y + 15.0), Anchor::Start, &times(ratio));
         let absolute =
-            format!("{} -> {} {}", number(verdict.baseline), number(verdict.lightpath), verdict.unit);
+            format!("{} → {} {}", number(verdict.baseline), number(verdict.lightpath), verdict.unit);
         svg.text("small", (WIDTH, y + 15.0), Anchor::End, &absolute);
     }
     svg.line("axis", (scale(1.0), TOP - 8.0), (scale(1.0), bottom));
@@ -149,7 +155,8 @@ pub(crate) fn bars(report: &Report, series: &[&Series]) -> String {
         // A disk that is a hundred times slower would leave nothing to see of the others: its bar is cut.
         let known = |place: &str| series.cell(place).map_or(0.0, |cell| cell.max);
         let compared = known(report.baseline()).max(known("lightpath"));
-        let most = series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max).min(compared * 2.5);
+        let most =
+            series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max).min(compared * 2.5);
         let scale = |value: f64| LABELS + (value / most).min(1.0) * AREA;
         let middle = y + (series.cells.len() as f64 * (BAR + 2.0)) / 2.0;
         svg.text("", (LABELS - 10.0, middle + 3.0), Anchor::End, &row_label(series));

@@ -1,0 +1,14 @@
+//! `lp-audit`: counts what file calls execute.
+
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    match lp_audit::run(&lp_audit::Command::parse()) {
+        Ok(status) => status,
+        Err(error) => {
+            eprintln!("lp-audit: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

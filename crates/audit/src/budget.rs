@@ -1,0 +1,120 @@
+//! What each call may cost, in `budgets.toml`.
+
+use crate::decode::Serialising;
+use crate::probe::Audit;
+use anyhow::{Context, Result};
+use serde::Deserialize;
+use std::fmt;
+
+const TEXT: &str = include_str!("../budgets.toml");
+
+/// One call's allowance, through the gate.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Budget {
+    pub call: String,
+    /// Instructions from libc's entry to its return, libc's own and the gate's.
+    pub instructions: usize,
+    /// `lock`-prefixed instructions, `xchg` with memory, fences, `cpuid`.
+    #[serde(default)]
+    pub serialising: usize,
+    #[serde(default)]
+    pub syscalls: usize,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Budgets {
+    call: Vec<Budget>,
+}
+
+/// The budgets of the repository.
+///
+/// # Errors
+/// If the table is not as [`Budget`] says.
+pub fn budgets() -> Result<Vec<Budget>> {
+    let budgets: Budgets = toml::from_str(TEXT).context("cannot read budgets.toml")?;
+    Ok(budgets.call)
+}
+
+/// Something that a call spent beyond its budget.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Excess {
+    Instructions {
+        spent: usize,
+        allowed: usize,
+    },
+    Serialising {
+        spent: Vec<Serialising>,
+        allowed: usize,
+    },
+    Syscalls {
+        spent: Vec<u64>,
+        allowed: usize,
+    },
+    /// Not the same count each time.
+    Unsteady(Vec<usize>),
+}
+
+impl Budget {
+    /// Where `audit` exceeds this.
+    #[must_use]
+    pub fn excesses(&self, audit: &Audit) -> Vec<Excess> {
+        let mut excesses = Vec::new();
+        let count = &audit.count;
+        if count.total() > self.instructions {
+            excesses.push(Excess::Instructions { spent: count.total(), allowed: self.instructions });
+        }
+        if count.serialising.len() > self.serialising {
+            excesses
+                .push(Excess::Serialising { spent: count.serialising.clone(), allowed: self.serialising });
+        }
+        if count.syscalls.len() > self.syscalls {
+            excesses.push(Excess::Syscalls { spent: count.syscalls.clone(), allowed: self.syscalls });
+        }
+        if !audit.is_steady() {
+            excesses.push(Excess::Unsteady(audit.totals.clone()));
+        }
+        excesses
+    }
+}
+
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Instructions { spent, allowed } => write!(f, "{spent} instructions, allowed {allowed}"),
+            Self::Serialising { spent, allowed } => write!(f, "serialising {spent:?}, allowed {allowed}"),
+            Self::Syscalls { spent, allowed } => write!(f, "system calls {spent:?}, allowed {allowed}"),
+            Self::Unsteady(totals) => write!(f, "counts differ: {totals:?}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tracer::Count;
+
+    #[test]
+    fn every_budget_is_of_a_known_call() {
+        let budgets = budgets().unwrap();
+        assert!(!budgets.is_empty());
+        for budget in budgets {
+            assert!(crate::CALLS.contains(&budget.call.as_str()), "{}", budget.call);
+        }
+    }
+
+    #[test]
+    fn each_kind_of_excess_is_found() {
+        let budget = Budget { call: "lseek".to_owned(), instructions: 10, serialising: 0, syscalls: 0 };
+        let mut count = Count::default();
+        count.instructions.insert("libc.so.6".to_owned(), 10);
+        let within = Audit { count: count.clone(), totals: vec![10, 10] };
+        assert_eq!(budget.excesses(&within), []);
+        count.instructions.insert("gate".to_owned(), 1);
+        count.serialising.push(Serialising::Locked);
+        count.syscalls.push(8);
+        let beyond = Audit { count, totals: vec![11, 12] };
+        assert_eq!(budget.excesses(&beyond).len(), 4);
+    }
+}

@@ -1,0 +1,218 @@
+//! The command line of `lp-audit`.
+
+use crate::budget::{Budget, budgets};
+use crate::matrix::Matrix;
+use crate::probe::{Audit, CALLS, Ground, Probe};
+use crate::symbols::Symbols;
+use anyhow::{Context, Result, bail};
+use clap::Parser;
+use comfy_table::{CellAlignment, Table, TableComponent, presets};
+use iced_x86::{Formatter, GasFormatter};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// Count what file calls execute: instructions, serialising instructions, system calls, cache lines
+#[derive(Debug, Parser)]
+#[command(name = "lp-audit", version)]
+pub struct Command {
+    #[command(subcommand)]
+    action: Action,
+
+    /// The `lightpath` command (default: beside this one)
+    #[arg(long, global = true, value_name = "PATH")]
+    lightpath: Option<PathBuf>,
+
+    /// Audit the kernel's own calls in DIR, without Lightpath
+    #[arg(long, global = true, value_name = "DIR", conflicts_with = "lightpath")]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Print a table of counts
+    Show {
+        /// Calls (default: all)
+        #[arg(value_name = "CALL")]
+        calls: Vec<String>,
+    },
+    /// Hold the calls against their budgets; exit status 1 if one is exceeded
+    Check,
+    /// Print each instruction that a call executes
+    Trace {
+        #[arg(value_name = "CALL")]
+        call: String,
+    },
+    /// Print which pairs of commuting calls touch a cache line that one of them writes
+    Matrix {
+        /// Calls (default: all)
+        #[arg(value_name = "CALL")]
+        calls: Vec<String>,
+    },
+}
+
+/// Does what `command` says, printing to standard output.
+///
+/// # Errors
+/// If a call cannot be audited.
+pub fn run(command: &Command) -> Result<ExitCode> {
+    let probe = Probe::new(command.ground()?)?;
+    let mut out = std::io::stdout().lock();
+    match &command.action {
+        Action::Show { calls } => writeln!(out, "{}", counts(&probe, &known(calls)?)?)?,
+        Action::Check => return check(&probe, &mut out),
+        Action::Trace { call } => {
+            let call = known(std::slice::from_ref(call))?;
+            write!(out, "{}", listing(&probe.audit(call[0])?))?;
+        }
+        Action::Matrix { calls } => write!(out, "{}", conflicts(&probe, &known(calls)?)?)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Command {
+    fn ground(&self) -> Result<Ground> {
+        if let Some(dir) = &self.dir {
+            return Ok(Ground::Directory(dir.clone()));
+        }
+        let launcher = match &self.lightpath {
+            Some(path) => path.clone(),
+            None => std::env::current_exe()?.with_file_name("lightpath"),
+        };
+        if !launcher.exists() {
+            bail!("there is no {}; say where it is with --lightpath", launcher.display());
+        }
+        Ok(Ground::Lightpath(launcher))
+    }
+}
+
+/// `names`, all of them calls; all calls, if there are none.
+fn known(names: &[String]) -> Result<Vec<&'static str>> {
+    if names.is_empty() {
+        return Ok(CALLS.to_vec());
+    }
+    let find = |name: &String| CALLS.iter().find(|call| **call == *name).copied();
+    names
+        .iter()
+        .map(|name| find(name).with_context(|| format!("no call '{name}'; there are: {}", CALLS.join(" "))))
+        .collect()
+}
+
+fn counts(probe: &Probe, calls: &[&str]) -> Result<Table> {
+    let mut table = bare_table();
+    table.set_header([
+        "call",
+        "instructions",
+        "serialising",
+        "syscalls",
+        "lines read",
+        "lines written",
+        "by object",
+    ]);
+    for call in calls {
+        let audit = probe.audit(call)?;
+        let count = &audit.count;
+        let objects: Vec<_> = count.instructions.iter().map(|(object, n)| format!("{object} {n}")).collect();
+        table.add_row([
+            (*call).to_owned(),
+            total(&audit),
+            count.serialising.len().to_string(),
+            count.syscalls.len().to_string(),
+            count.lines_read.len().to_string(),
+            count.lines_written.len().to_string(),
+            objects.join(", "),
+        ]);
+    }
+    Ok(table)
+}
+
+fn total(audit: &Audit) -> String {
+    let most = audit.totals.iter().max().copied().unwrap_or(0);
+    match audit.count.total() {
+        least if least == most => least.to_string(),
+        least => format!("{least}..{most}"),
+    }
+}
+
+fn check(probe: &Probe, out: &mut impl Write) -> Result<ExitCode> {
+    let mut table = bare_table();
+    table.set_header(["call", "instructions", "allowed", "serialising", "syscalls", ""]);
+    let mut complaints = Vec::new();
+    for budget in budgets()? {
+        let audit = probe.audit(&budget.call)?;
+        let excesses = budget.excesses(&audit);
+        table.add_row(check_row(&budget, &audit, if excesses.is_empty() { "" } else { "EXCEEDED" }));
+        complaints.extend(excesses.into_iter().map(|excess| format!("{}: {excess}", budget.call)));
+    }
+    writeln!(out, "{table}")?;
+    for complaint in &complaints {
+        writeln!(out, "{complaint}")?;
+    }
+    Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn check_row(budget: &Budget, audit: &Audit, verdict: &str) -> [String; 6] {
+    [
+        budget.call.clone(),
+        total(audit),
+        budget.instructions.to_string(),
+        format!("{} of {}", audit.count.serialising.len(), budget.serialising),
+        format!("{} of {}", audit.count.syscalls.len(), budget.syscalls),
+        verdict.to_owned(),
+    ]
+}
+
+/// The executed instructions in order, a heading whenever the function changes.
+fn listing(audit: &Audit) -> String {
+    let mut formatter = GasFormatter::new();
+    let mut symbols = Symbols::default();
+    let mut text = String::new();
+    let mut heading = String::new();
+    for (index, step) in audit.count.steps.iter().enumerate() {
+        let name = step.origin.as_ref().and_then(|(file, offset)| symbols.name(file, *offset));
+        let function = name.as_deref().and_then(|name| name.split('+').next()).unwrap_or("?");
+        let now = format!("{} {function}", step.object);
+        if now != heading {
+            text += &format!("{now}:\n");
+            heading = now;
+        }
+        let mut line = String::new();
+        formatter.format(&step.instruction, &mut line);
+        let place = step.origin.as_ref().map_or(step.instruction.ip(), |(_, offset)| *offset);
+        text += &format!("{:5}  {place:12x}  {line}\n", index + 1);
+    }
+    text
+}
+
+fn conflicts(probe: &Probe, calls: &[&str]) -> Result<String> {
+    let matrix = Matrix::of(probe, calls, |_| {})?;
+    let mut table = bare_table();
+    table.set_header([""].into_iter().chain(calls.iter().copied()));
+    for first in calls {
+        let cell = |second: &&str| match matrix.conflicts(first, second) {
+            Some(0) => "-".to_owned(),
+            Some(lines) => lines.to_string(),
+            None => "?".to_owned(),
+        };
+        table.add_row([(*first).to_owned()].into_iter().chain(calls.iter().map(cell)));
+    }
+    let share = matrix.conflict_free() * 100.0;
+    let mut text = format!(
+        "{table}\nlines that two processes share and one writes; '-' is none\n{share:.1} % of {} pairs are free of conflict\n",
+        matrix.pairs.len()
+    );
+    for pair in matrix.pairs.iter().filter(|pair| !pair.lines.is_empty()) {
+        let lines: Vec<_> = pair.lines.iter().map(|line| format!("{:#x}", line * 64)).collect();
+        text += &format!("{} and {}: {}\n", pair.first, pair.second, lines.join(" "));
+    }
+    Ok(text)
+}
+
+fn bare_table() -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_style(TableComponent::HeaderLines, '─');
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
