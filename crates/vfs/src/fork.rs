@@ -7,7 +7,7 @@ use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
 use crate::table::{self, entry};
 use crate::task::Task;
-use crate::{file, reap, reclaim};
+use crate::{file, mapping, reap, reclaim};
 
 /// Forks between two looks for dead processes.
 const REAP_EVERY: u32 = 256;
@@ -15,7 +15,7 @@ const REAP_EVERY: u32 = 256;
 /// Claims the child's slot and copies the parent's into it, marking every open file shared; before the kernel's call.
 ///
 /// # Errors
-/// `EAGAIN` when there are as many processes as a region holds.
+/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without mapping records.
 pub fn before(task: &Task) -> Result<ProcessId> {
     let region = task.region;
     let run = RunId(task.process.run.load(Ordering::Relaxed));
@@ -26,12 +26,17 @@ pub fn before(task: &Task) -> Result<ProcessId> {
     copy_process(task.process, region.process(child));
     let locked = table::lock(task);
     copy_table(task, child);
+    let inherited = mapping::inherit(task, child);
     // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
     // PAIRS: the loads around the scan in `reclaim`.
     let moves = region.header().moves.fetch_add(1, Ordering::Release);
     table::unlock(task, locked);
     if (moves as u32).is_multiple_of(REAP_EVERY) {
         reap::dead(task);
+    }
+    if let Err(errno) = inherited {
+        failed(task, child);
+        return Err(errno);
     }
     Ok(child)
 }

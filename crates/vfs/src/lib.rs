@@ -28,6 +28,7 @@ pub mod intent;
 pub mod lock;
 pub mod lseek;
 pub mod map;
+pub mod mapping;
 pub mod mkdir;
 pub mod mknod;
 pub mod mounts;
