@@ -72,8 +72,10 @@ pub struct Process {
     pub reaper: AtomicU32,
     /// Lane of its first thread ([`crate::ids::LaneId`]), taken over by the new image at exec.
     pub first_lane: AtomicU32,
+    /// Real group id.
+    pub rgid: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 23],
+    pub spare: [AtomicU32; 22],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }

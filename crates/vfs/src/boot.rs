@@ -1,9 +1,9 @@
 //! Beginnings and ends: making a file system, claiming a run and its first process, attaching and leaving.
 
 use lp_abi::linux::{
-    __NR_capget, __NR_getgroups, __NR_getresuid, __NR_prlimit64, __NR_setfsgid, __NR_setfsuid, __NR_umask,
-    _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
-    CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_FSIZE, S_ISVTX,
+    __NR_capget, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_prlimit64, __NR_setfsgid, __NR_setfsuid,
+    __NR_umask, _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
+    CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_FSIZE, S_ISVTX,
 };
 use lp_abi::{Errno, Result};
 use lp_region::layout::RUNS;
@@ -241,6 +241,9 @@ pub fn load_credentials(process: &Process) {
     // SAFETY: the kernel writes three words.
     let _ = unsafe { lp_abi::syscall!(__NR_getresuid, &raw mut ids[0], &raw mut ids[1], &raw mut ids[2]) };
     process.ruid.store(ids[0], Ordering::Relaxed);
+    // SAFETY: getgid has no effect.
+    let gid = unsafe { lp_abi::syscall!(__NR_getgid) }.unwrap_or(0);
+    process.rgid.store(gid as u32, Ordering::Relaxed);
     // SAFETY: an invalid id changes nothing; the current one comes back (setfsuid(2)).
     let fsuid = unsafe { lp_abi::syscall!(__NR_setfsuid, u32::MAX) }.unwrap_or(0);
     // SAFETY: as above.

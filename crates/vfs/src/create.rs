@@ -99,9 +99,8 @@ pub fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Re
 
 /// The caller holds the directory's lock, may create in it, and has not found the name.
 fn make(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
-    let mut after = dir::now(task.region, dir.id);
     let is_dir = what.mode & S_IFMT == S_IFDIR;
-    if is_dir && after.nlink == u32::MAX {
+    if is_dir && dir::now(task.region, dir.id).nlink == u32::MAX {
         return Err(Errno::EMLINK);
     }
     dir::reserve(task, dir.id)?;
@@ -113,13 +112,11 @@ fn make(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<
             return Err(errno);
         }
     };
-    task.region.dirent(entry).position.store(after.tail, Ordering::Relaxed); // Relaxed: published with the name.
-    after.entries += 1;
-    after.tail += 1;
+    let mut after = dir::with_entry(task.region, dir.id, entry);
     if is_dir {
         after.nlink += 1;
         let record = task.region.inode(inode.id);
-        record.parent.store(dir.id.0, Ordering::Relaxed); // Relaxed: as above.
+        record.parent.store(dir.id.0, Ordering::Relaxed); // Relaxed: published with the name.
         record.self_dirent.store(entry.0, Ordering::Relaxed);
     }
     let mut change = Change::at(task.now());

@@ -68,6 +68,15 @@ pub fn now(region: Region<'_>, id: InodeId) -> Directory {
     }
 }
 
+/// What the directory is once `entry`, which gets the next position, is in. The caller holds its lock.
+pub fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Directory {
+    let mut after = now(region, id);
+    region.dirent(entry).position.store(after.tail, Ordering::Relaxed); // Relaxed: published with the name.
+    after.entries += 1;
+    after.tail += 1;
+    after
+}
+
 /// Whether an inode is a directory.
 #[inline]
 pub fn is(inode: &Inode) -> bool {

@@ -103,6 +103,19 @@ pub fn settle(region: Region<'_>, lane: &Lane) {
     region.settle::<Dirent>(lane);
 }
 
+/// All entries that were ever handed out, live or not.
+pub fn all(region: Region<'_>) -> impl Iterator<Item = DirentId> {
+    let fresh = region.header().slabs[Dirent::SLAB].fresh.load(Ordering::Relaxed); // Relaxed: a moment's.
+    (1..(fresh as usize + 1).min(Dirent::SLOTS) as u32).map(DirentId)
+}
+
+/// Gives back an entry that [`take`] filled in and nothing names.
+pub fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
+    retire(region, lane, id);
+    give(region, lane, id);
+    settle(region, lane);
+}
+
 /// Ends the life of an entry that neither bucket nor directory names any more: readers that still look at it see that. The
 /// lane names it until [`give`] and [`settle`].
 pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {

@@ -6,9 +6,11 @@
 //! first; other inodes, the lower index first; an open file's position; hash buckets, the lower index first.
 #![no_std]
 
+pub mod access;
 pub mod boot;
 pub mod buffer;
 pub mod change;
+pub mod chdir;
 pub mod chmod;
 pub mod chown;
 pub mod clock;
@@ -22,9 +24,12 @@ pub mod fcntl;
 pub mod file;
 pub mod fork;
 pub mod fsync;
+pub mod getcwd;
+pub mod getdents;
 pub mod hash;
 pub mod inode;
 pub mod intent;
+pub mod link;
 pub mod lock;
 pub mod lseek;
 pub mod map;
@@ -38,8 +43,10 @@ pub mod page;
 pub mod permission;
 pub mod pin;
 pub mod read;
+pub mod readlink;
 pub mod reap;
 pub mod reclaim;
+pub mod rename;
 pub mod seek;
 pub mod stat;
 pub mod statfs;
@@ -48,6 +55,7 @@ pub mod table;
 pub mod target;
 pub mod task;
 pub mod truncate;
+pub mod unlink;
 pub mod utimens;
 pub mod walk;
 pub mod write;

@@ -37,6 +37,14 @@ impl Identity {
             caps: process.caps.load(Ordering::Relaxed),
         }
     }
+
+    /// The one that access(2) uses: the real user and group. Capabilities count for a real root only, as with
+    /// `SECBIT_NO_SETUID_FIXUP` clear.
+    pub fn real(process: &Process) -> Self {
+        let uid = process.ruid.load(Ordering::Relaxed);
+        let caps = if uid == 0 { process.caps.load(Ordering::Relaxed) } else { 0 };
+        Identity { uid, gid: process.rgid.load(Ordering::Relaxed), caps }
+    }
 }
 
 /// Whether the caller may do `want` ([`READ`] | [`WRITE`] | [`EXEC`]) with the inode.

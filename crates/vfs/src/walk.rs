@@ -137,6 +137,22 @@ pub fn copied<'t>(task: &'t Task<'_>, which: Which) -> &'t [u8] {
     &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(PATH_MAX)]
 }
 
+/// Moves a path that a walk left in `scratch.outside` to a buffer of its own, for calls with two paths.
+///
+/// # Errors
+/// `ENAMETOOLONG` when the kernel would not take it either.
+pub fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Outside> {
+    if let Outside::Rewritten(length) = outside {
+        if length >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let from = task.scratch.outside.get().cast::<u8>();
+        // SAFETY: both are the task's buffers, distinct, and hold the path and its NUL.
+        unsafe { buffer(task, which).cast::<u8>().copy_from_nonoverlapping(from, length + 1) };
+    }
+    Ok(outside)
+}
+
 /// Whether a path of the program's is empty, for calls with `AT_EMPTY_PATH`.
 ///
 /// # Errors

@@ -1,0 +1,174 @@
+//! getdents64(2): entries of a directory, in the order in which they were made.
+//!
+//! The cookie of `.` is 0, of `..` 1, of the entry at position p of the array p + 2; a record's `d_off` is the cookie of
+//! what follows. Positions do not change, so a program may go on after any record while names come and go.
+//!
+//! No lock is taken. A handle read from the array may be stale by the time its entry is read, and the page that held it
+//! may be another's: an entry counts if its generation stood still while it was read and it says itself that it belongs
+//! at this position of this directory. One that does not counts as gone; a page is believed empty only if the
+//! directory's `data_seq` stood still, else it is looked at again.
+
+use lp_abi::linux::S_IFDIR;
+use lp_abi::{Errno, NAME_MAX, Result};
+use lp_region::records::{Dirent, Inode, file_mode};
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef, ucopy};
+
+use crate::dir::{self, Leaf, PER_LEAF};
+use crate::map::{self, Map};
+use crate::table::Held;
+use crate::task::Task;
+use crate::{dirent, file, inode, table};
+
+/// Cookies before the first position.
+const DOTS: u64 = 2;
+
+/// Bytes of `struct linux_dirent64` before its name.
+const HEAD: usize = 19;
+
+/// Looks at a page of a directory that changes before what was seen is believed.
+const TRIES: u32 = 100;
+
+/// An entry as readdir shows it.
+struct Entry {
+    /// As `st_ino`: the inode's slot.
+    ino: u64,
+    kind: u8,
+    name: [u8; NAME_MAX],
+    length: usize,
+}
+
+/// Fills the program's buffer with records of the directory `fd`, from its position on, and gives their bytes; 0 at the end.
+///
+/// # Errors
+/// `EBADF`, `ENOTDIR`; `ENOENT` for a removed directory; `EINVAL` when not even one record fits; `EFAULT`.
+pub fn getdents64(task: &Task<'_>, fd: i32, buffer: *mut u8, size: usize) -> Result<usize> {
+    let held = table::fget(task, fd)?;
+    if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    if !dir::is(held.inode) {
+        return Err(Errno::ENOTDIR);
+    }
+    let position = file::position(task, &held);
+    if dir::is_dead(held.inode) {
+        return Err(Errno::ENOENT);
+    }
+    let mut out = Out { to: buffer, size, done: 0 };
+    let mut cookie = position.get();
+    let ended = fill(task, &held, &mut cookie, &mut out);
+    position.set(cookie);
+    inode::accessed(task, held.inode_id(), held.inode);
+    match ended {
+        Err(errno) if out.done == 0 => Err(errno),
+        _ => Ok(out.done),
+    }
+}
+
+fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Result<()> {
+    let id = held.inode_id();
+    while *cookie < DOTS {
+        let up = InodeId(held.inode.parent.load(Ordering::Relaxed)); // Relaxed: one word, as seen.
+        let (of, length) = if *cookie == 0 { (id, 1) } else { (up, 2) };
+        let mut entry =
+            Entry { ino: u64::from(of.0), kind: (S_IFDIR >> 12) as u8, name: [0; NAME_MAX], length };
+        entry.name[..2].copy_from_slice(b"..");
+        out.push(&entry, *cookie + 1)?;
+        *cookie += 1;
+    }
+    let mut position = *cookie - DOTS;
+    loop {
+        // Acquire: the entries below the tail are there.
+        let tail = held.inode.tail.load(Ordering::Acquire);
+        if position >= tail {
+            return Ok(());
+        }
+        position = match look(task, id, held.inode, position, tail) {
+            Seen::Entry(entry) => {
+                out.push(&entry, position + 1 + DOTS)?;
+                position + 1
+            }
+            Seen::Nothing(next) => next,
+        };
+        *cookie = position + DOTS;
+    }
+}
+
+/// What stands at a position.
+enum Seen {
+    /// An entry.
+    Entry(Entry),
+    /// Nothing before this position.
+    Nothing(u64),
+}
+
+fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, tail: u64) -> Seen {
+    let index = position / PER_LEAF;
+    for _ in 0..TRIES {
+        let before = dir.data_seq.read();
+        let piece = map::piece(task.region, Map::of(dir), index, tail / PER_LEAF + 1 - index);
+        let Some(leaf) = Leaf::new(task.region, piece.page) else {
+            if !dir.data_seq.retry(before) {
+                return Seen::Nothing((index + piece.len) * PER_LEAF);
+            }
+            continue;
+        };
+        // PAIRS: the release store in `dir::put`.
+        let handle = DirentId(leaf.entry(position).load(Ordering::Acquire));
+        if handle.is_some()
+            && let Some(entry) = read(task, id, task.region.dirent(handle), position)
+        {
+            return Seen::Entry(entry);
+        }
+        // Nothing stands there, or it has gone since: the word says so if the page is still this directory's.
+        let now = leaf.entry(position).load(Ordering::Acquire);
+        if !dir.data_seq.retry(before) && (now == 0 || now == handle.0) {
+            break;
+        }
+    }
+    Seen::Nothing(position + 1)
+}
+
+/// Copies an entry; none if it does not stand at this position of this directory.
+fn read(task: &Task<'_>, dir: InodeId, record: &Dirent, position: u64) -> Option<Entry> {
+    // PAIRS: the release store in `dirent::retire`.
+    let generation = record.generation.load(Ordering::Acquire);
+    let target: InodeRef = dirent::target(record);
+    let mut entry = Entry { ino: u64::from(target.id.0), kind: 0, name: [0; NAME_MAX], length: 0 };
+    entry.kind = (record.shape.load(Ordering::Relaxed) >> 8) as u8;
+    entry.length = dirent::copy_name(task.region, record, &mut entry.name);
+    let is_here = record.parent.load(Ordering::Acquire) == dir.0
+        && record.position.load(Ordering::Acquire) == position
+        && target.id.is_some();
+    (is_here && record.generation.load(Ordering::Acquire) == generation).then_some(entry)
+}
+
+/// The program's buffer.
+struct Out {
+    to: *mut u8,
+    size: usize,
+    done: usize,
+}
+
+impl Out {
+    /// Appends a record.
+    ///
+    /// # Errors
+    /// `EINVAL` when it does not fit, `EFAULT`.
+    fn push(&mut self, entry: &Entry, next: u64) -> Result<()> {
+        let length = (HEAD + entry.length + 1).next_multiple_of(8);
+        if length > self.size - self.done {
+            return Err(Errno::EINVAL);
+        }
+        let mut record = [0; (HEAD + NAME_MAX + 1).next_multiple_of(8)];
+        record[..8].copy_from_slice(&entry.ino.to_le_bytes());
+        record[8..16].copy_from_slice(&next.to_le_bytes());
+        record[16..18].copy_from_slice(&(length as u16).to_le_bytes());
+        record[18] = entry.kind;
+        record[HEAD..HEAD + entry.length].copy_from_slice(&entry.name[..entry.length]);
+        // SAFETY: bad pointers are the fault handler's.
+        unsafe { ucopy::copy(self.to.add(self.done), record.as_ptr(), length) }?;
+        self.done += length;
+        Ok(())
+    }
+}
