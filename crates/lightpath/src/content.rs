@@ -1,8 +1,11 @@
 //! Content: read(2), write(2), lseek(2) and their like.
 
-use lp_abi::Result;
-use lp_vfs::{lseek, read, write};
+use std::path::Path;
 
+use lp_abi::Result;
+use lp_vfs::{fallocate, fsync, lseek, read, truncate, write};
+
+use crate::task::with_path;
 use crate::{Fd, Task};
 
 impl Task<'_> {
@@ -49,5 +52,37 @@ impl Task<'_> {
     #[inline]
     pub fn lseek(&self, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
         lseek::lseek(self.inner(), fd.0, offset, whence)
+    }
+
+    /// Cuts or extends a file: truncate(2).
+    ///
+    /// # Errors
+    /// Those of truncate(2).
+    pub fn truncate(&self, path: impl AsRef<Path>, length: i64) -> Result<()> {
+        with_path(path, |path| truncate::truncate(self.inner(), Fd::CWD.0, path, length))
+    }
+
+    /// Cuts or extends an open file: ftruncate(2).
+    ///
+    /// # Errors
+    /// Those of ftruncate(2).
+    pub fn ftruncate(&self, fd: Fd, length: i64) -> Result<()> {
+        truncate::ftruncate(self.inner(), fd.0, length)
+    }
+
+    /// Takes or gives back space: fallocate(2).
+    ///
+    /// # Errors
+    /// Those of fallocate(2).
+    pub fn fallocate(&self, fd: Fd, mode: u32, offset: i64, length: i64) -> Result<()> {
+        fallocate::fallocate(self.inner(), fd.0, mode, offset, length)
+    }
+
+    /// Has nothing to do but to look at the descriptor: fsync(2).
+    ///
+    /// # Errors
+    /// Those of fsync(2).
+    pub fn fsync(&self, fd: Fd) -> Result<()> {
+        fsync::fsync(self.inner(), fd.0)
     }
 }

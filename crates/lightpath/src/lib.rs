@@ -28,7 +28,7 @@ mod fs;
 mod names;
 mod task;
 
-pub use attributes::Stat;
+pub use attributes::{Stat, Statfs};
 pub use descriptors::Fd;
 pub use fs::Fs;
 pub use lp_abi::{Errno, Result, linux};

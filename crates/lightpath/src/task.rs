@@ -28,7 +28,12 @@ impl<'fs> Task<'fs> {
         let _one = BEGINNING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let process = boot::claim_process(region, run)?;
         let lane = boot::attach(region, process, std::process::id())?;
-        Ok(Task { inner: Box::new(lp_vfs::Task::new(region, process, lane, clock::now)) })
+        let inner = Box::new(lp_vfs::Task::new(region, process, lane, clock::now));
+        // The task that makes the root directory starts without one.
+        if let Ok(root) = boot::root(&inner, 0) {
+            inner.process.cwd.store(root.to_word(), Ordering::Release);
+        }
+        Ok(Task { inner })
     }
 
     pub(crate) fn inner(&self) -> &lp_vfs::Task<'fs> {

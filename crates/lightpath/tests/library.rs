@@ -1,0 +1,186 @@
+//! The library door: calls answer as the manual pages say, and tasks on several threads share one file system.
+
+use lightpath::linux::{
+    AT_FDCWD, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK,
+    S_IFMT, SEEK_CUR, SEEK_END, SEEK_SET,
+};
+use lightpath::{Errno, Fd, Fs};
+
+fn fs() -> Fs {
+    Fs::new(16 << 20).unwrap()
+}
+
+#[test]
+fn what_is_written_is_read() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    let fd = task.open("/file", O_CREAT | O_EXCL | O_RDWR, 0o600).unwrap();
+    assert_eq!(task.write(fd, b"hello, world"), Ok(12));
+    assert_eq!(task.lseek(fd, 7, SEEK_SET), Ok(7));
+    let mut buffer = [0; 16];
+    assert_eq!(task.read(fd, &mut buffer), Ok(5));
+    assert_eq!(&buffer[..5], b"world");
+    assert_eq!(task.read(fd, &mut buffer), Ok(0));
+    assert_eq!(task.pwrite(fd, b"J", 0), Ok(1));
+    assert_eq!(task.pread(fd, &mut buffer[..5], 0), Ok(5));
+    assert_eq!(&buffer[..5], b"Jello");
+    assert_eq!(task.lseek(fd, 0, SEEK_CUR), Ok(12));
+    assert_eq!(task.lseek(fd, 10, SEEK_END), Ok(22));
+    assert_eq!(task.fstat(fd).unwrap().st_size, 12);
+    assert_eq!(task.close(fd), Ok(()));
+    assert_eq!(task.read(fd, &mut buffer), Err(Errno::EBADF));
+}
+
+#[test]
+fn descriptors_are_the_lowest_free_numbers() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    let open = || task.open("/file", O_CREAT | O_RDWR, 0o600).unwrap();
+    assert_eq!([open(), open(), open()], [Fd(0), Fd(1), Fd(2)]);
+    task.close(Fd(1)).unwrap();
+    assert_eq!(task.dup(Fd(2)), Ok(Fd(1)));
+    assert_eq!(open(), Fd(3));
+    assert_eq!(task.dup2(Fd(0), Fd(9)), Ok(Fd(9)));
+    assert_eq!(task.dup2(Fd(0), Fd(0)), Ok(Fd(0)));
+    assert_eq!(task.dup(Fd(8)), Err(Errno::EBADF));
+    // A duplicate shares the position.
+    task.write(Fd(0), b"abc").unwrap();
+    assert_eq!(task.lseek(Fd(9), 0, SEEK_CUR), Ok(3));
+    assert_eq!(task.lseek(Fd(3), 0, SEEK_CUR), Ok(0));
+}
+
+#[test]
+fn open_has_its_errors_and_flags() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    assert_eq!(task.open("/none", O_RDONLY, 0), Err(Errno::ENOENT));
+    assert_eq!(task.open("/none/file", O_CREAT | O_RDWR, 0o600), Err(Errno::ENOENT));
+    assert_eq!(task.open("", O_RDONLY, 0), Err(Errno::ENOENT));
+    assert_eq!(task.open("nul\0name", O_RDONLY, 0), Err(Errno::ENOENT));
+    assert_eq!(task.open("x".repeat(256), O_CREAT | O_RDWR, 0o600), Err(Errno::ENAMETOOLONG));
+    assert_eq!(task.open("x/".repeat(2048), O_RDONLY, 0), Err(Errno::ENAMETOOLONG));
+    assert_eq!(task.open("/", O_WRONLY, 0), Err(Errno::EISDIR));
+    let fd = task.open("/file", O_CREAT | O_WRONLY, 0o640).unwrap();
+    assert_eq!(task.open("/file", O_CREAT | O_EXCL | O_WRONLY, 0o640), Err(Errno::EEXIST));
+    assert_eq!(task.open("/file", O_RDONLY | O_DIRECTORY, 0), Err(Errno::ENOTDIR));
+    assert_eq!(task.open("/file/", O_RDONLY, 0), Err(Errno::ENOTDIR));
+    assert_eq!(task.read(fd, &mut [0]), Err(Errno::EBADF));
+    task.write(fd, b"one").unwrap();
+    let end = task.open("/file", O_WRONLY | O_APPEND, 0).unwrap();
+    task.write(end, b"two").unwrap();
+    assert_eq!(task.stat("/file").unwrap().st_size, 6);
+    task.close(task.open("/file", O_WRONLY | O_TRUNC, 0).unwrap()).unwrap();
+    assert_eq!(task.stat("/file").unwrap().st_size, 0);
+    assert_eq!(task.flags(end).unwrap() & O_APPEND, O_APPEND);
+    task.set_flags(end, 0).unwrap();
+    assert_eq!(task.flags(end).unwrap() & O_APPEND, 0);
+}
+
+#[test]
+fn directories_and_links_lead_where_they_say() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    task.mkdir("/a", 0o755).unwrap();
+    task.mkdir("a/b", 0o700).unwrap();
+    assert_eq!(task.mkdir("/a", 0o755), Err(Errno::EEXIST));
+    assert_eq!(task.stat("/a/b").unwrap().st_mode & S_IFMT, S_IFDIR);
+    assert_eq!(task.stat("/a").unwrap().st_nlink, 3);
+    task.symlink("b/../../../file", "/a/link").unwrap();
+    task.symlink("/a/link", "/absolute").unwrap();
+    let fd = task.open("/absolute", O_CREAT | O_WRONLY, 0o600).unwrap();
+    task.write(fd, b"12345").unwrap();
+    assert_eq!(task.stat("/file").unwrap().st_size, 5);
+    assert_eq!(task.lstat("/absolute").unwrap().st_mode & S_IFMT, S_IFLNK);
+    // Nothing is above the root.
+    assert_eq!(task.stat("/../../file").unwrap().st_ino, task.stat("file").unwrap().st_ino);
+    let dir = task.open("/a", O_RDONLY | O_DIRECTORY, 0).unwrap();
+    task.mkdirat(dir, "c", 0o755).unwrap();
+    assert_eq!(task.stat("/a/c").unwrap().st_mode & S_IFMT, S_IFDIR);
+    task.symlink("/loop", "/loop").unwrap();
+    assert_eq!(task.stat("/loop").unwrap_err(), Errno::ELOOP);
+}
+
+#[test]
+fn attributes_are_what_was_set() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    task.umask(0o027);
+    assert_eq!(task.umask(0o027), 0o027);
+    let fd = task.open("/file", O_CREAT | O_RDWR, 0o777).unwrap();
+    assert_eq!(task.fstat(fd).unwrap().st_mode & 0o7777, 0o750);
+    task.chmod("/file", 0o604).unwrap();
+    assert_eq!(task.stat("/file").unwrap().st_mode & 0o7777, 0o604);
+    task.fchmod(fd, 0o4711).unwrap();
+    assert_eq!(task.fstat(fd).unwrap().st_mode & 0o7777, 0o4711);
+    task.utimensat("/file", Some([(1, 2), (3, 4)]), 0).unwrap();
+    let stat = task.stat("/file").unwrap();
+    assert_eq!((stat.st_atime, stat.st_atime_nsec, stat.st_mtime, stat.st_mtime_nsec), (1, 2, 3, 4));
+    task.ftruncate(fd, 100_000).unwrap();
+    assert_eq!((task.fstat(fd).unwrap().st_size, task.fstat(fd).unwrap().st_blocks), (100_000, 0));
+    task.fallocate(fd, 0, 0, 8192).unwrap();
+    assert_eq!(task.fstat(fd).unwrap().st_blocks, 16);
+    task.truncate("/file", 10).unwrap();
+    assert_eq!((task.fstat(fd).unwrap().st_size, task.fstat(fd).unwrap().st_blocks), (10, 8));
+    assert_eq!(task.fsync(fd), Ok(()));
+    assert_eq!(task.fsync(Fd(77)), Err(Errno::EBADF));
+}
+
+#[test]
+fn the_limit_is_the_limit() {
+    let fs = Fs::new(1 << 20).unwrap();
+    let task = fs.task().unwrap();
+    let fd = task.open("/file", O_CREAT | O_RDWR, 0o600).unwrap();
+    let mut written = 0;
+    let ended = loop {
+        match task.write(fd, &[7; 10_000]) {
+            Ok(bytes) => written += bytes,
+            Err(errno) => break errno,
+        }
+    };
+    assert_eq!(ended, Errno::ENOSPC);
+    assert!(written > 900_000 && written <= 1 << 20, "{written}");
+    assert_eq!(task.fstat(fd).unwrap().st_size as usize, written);
+    let usage = task.statfs("/").unwrap();
+    assert_eq!((usage.f_blocks, usage.f_bsize), (256, 4096));
+    task.ftruncate(fd, 0).unwrap();
+    assert_eq!(task.pwrite(fd, b"again", 0), Ok(5));
+}
+
+#[test]
+fn tasks_on_threads_see_each_others_files() {
+    let fs = fs();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let fs = &fs;
+            scope.spawn(move || {
+                let task = fs.task().unwrap();
+                for round in 0..200 {
+                    let path = format!("/{thread}-{round}");
+                    let fd = task.open(&path, O_CREAT | O_EXCL | O_WRONLY, 0o644).unwrap();
+                    task.write(fd, path.as_bytes()).unwrap();
+                    task.close(fd).unwrap();
+                }
+            });
+        }
+    });
+    let task = fs.task().unwrap();
+    for thread in 0..4 {
+        for round in 0..200 {
+            let path = format!("/{thread}-{round}");
+            let fd = task.openat(Fd(AT_FDCWD), &path, O_RDONLY, 0).unwrap();
+            let mut text = [0; 16];
+            let length = task.read(fd, &mut text).unwrap();
+            assert_eq!(&text[..length], path.as_bytes());
+            task.close(fd).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_dropped_task_gives_its_place_back() {
+    let fs = fs();
+    for _ in 0..10_000 {
+        let task = fs.task().unwrap();
+        task.open("/file", O_CREAT | O_RDWR, 0o600).unwrap();
+    }
+}
