@@ -1,1 +1,24 @@
+//! Finds the `syscall` instructions of ELF objects, and makes the *site images* by which the gate patches them.
+//!
+//! The way from a file to an entry of the bundle ([`lp_abi::image`]):
+//! 1. [`elf`]: segments, function bounds, unwind tables, addresses taken in data.
+//! 2. [`code`]: disassembly of the functions that contain the bytes `0f 05`, and the branch targets near them.
+//! 3. [`number`]: which system call a site makes, by looking back along all paths for what `eax` was set to.
+//! 4. [`window`]: which instructions before (or around) a site make room for a jump.
+//! 5. [`thunk`]: the code that the jump leads to.
+//! 6. [`bundle`]: the file in which images are kept.
+//!
+//! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched. If it cannot
+//! be, the object is refused: a program never runs half-covered.
 
+pub mod bundle;
+pub mod code;
+pub mod elf;
+pub mod frames;
+pub mod image;
+pub mod number;
+pub mod thunk;
+pub mod window;
+
+pub use bundle::{Bundle, Status};
+pub use image::{Analysis, Patch, Refusal, analyse};

@@ -1,0 +1,244 @@
+//! The bundle: one file with the images of all objects met so far.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::mem::{offset_of, size_of};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::{fmt, ptr, slice};
+
+use lp_abi::gated::GATED_SET;
+use lp_abi::image::{
+    self, ENTRIES, ENTRIES_AT, Entry, Header, MAGIC, PAGES_AT, PROBES, Range, VERSION, first_probe, state,
+};
+
+use crate::elf::Elf;
+use crate::image::{Analysis, Refusal, analyse};
+
+/// What is known of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// It has no site that matters.
+    NoSites,
+    /// It is patched at this many sites.
+    Patched(u32),
+    /// It cannot be covered.
+    Refused(String),
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Status::NoSites => f.write_str("no system calls of its own"),
+            Status::Patched(1) => f.write_str("1 site"),
+            Status::Patched(sites) => write!(f, "{sites} sites"),
+            Status::Refused(why) => write!(f, "cannot be covered: {why}"),
+        }
+    }
+}
+
+/// An open bundle. Several processes may add to one at a time.
+pub struct Bundle {
+    file: File,
+    path: PathBuf,
+}
+
+impl Bundle {
+    /// The name of bundles that this version can use: another version's, or one for another set of gated calls, is another file.
+    pub fn file_name() -> String {
+        format!("sites-{VERSION}-{GATED_SET:08x}")
+    }
+
+    /// Opens or makes the bundle at `path`.
+    ///
+    /// # Errors
+    /// Those of the file system; a file that is no bundle.
+    pub fn open(path: &Path) -> io::Result<Bundle> {
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let bundle = Bundle { file, path: path.to_owned() };
+        let locked = bundle.lock()?;
+        let header = Header { magic: MAGIC, version: VERSION, gated_set: GATED_SET };
+        if bundle.file.metadata()?.len() == 0 {
+            bundle.file.set_len(PAGES_AT as u64)?;
+            bundle.file.write_all_at(bytes_of(&header), 0)?;
+        }
+        let mut found = vec![0; size_of::<Header>()];
+        bundle.file.read_exact_at(&mut found, 0)?;
+        if found != bytes_of(&header) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: not a bundle", path.display())));
+        }
+        drop(locked);
+        Ok(bundle)
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is known of the object at `path`, after finding it out if need be.
+    ///
+    /// # Errors
+    /// Those of the file system, and a full table. That an object cannot be covered is no error but a [`Status`].
+    pub fn add(&self, path: &Path) -> io::Result<Status> {
+        let contents = std::fs::read(path)?;
+        let elf = match Elf::parse(&contents) {
+            Ok(elf) => elf,
+            Err(why) => return Ok(Status::Refused(why.to_string())),
+        };
+        let key = key(&elf, path)?;
+        if let (_, Some(entry)) = self.find(key)? {
+            return Ok(status_of(&entry));
+        }
+        let analysis = analyse(&elf);
+        let _locked = self.lock()?;
+        let (slot, known) = self.find(key)?;
+        if let Some(entry) = known {
+            return Ok(status_of(&entry));
+        }
+        let slot = slot.ok_or_else(|| io::Error::other(format!("{}: full", self.path.display())))?;
+        self.store(slot, key, &elf, analysis)
+    }
+
+    /// What is known of the object at `path`, without finding it out.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn look(&self, path: &Path) -> io::Result<Option<Status>> {
+        let contents = std::fs::read(path)?;
+        let Ok(elf) = Elf::parse(&contents) else { return Ok(None) };
+        Ok(self.find(key(&elf, path)?)?.1.map(|entry| status_of(&entry)))
+    }
+
+    fn lock(&self) -> io::Result<Locked<'_>> {
+        self.file.lock()?;
+        Ok(Locked(&self.file))
+    }
+
+    /// The entry for `key`, or the free slot for it.
+    fn find(&self, key: [u64; 2]) -> io::Result<(Option<usize>, Option<Entry>)> {
+        for probe in 0..PROBES {
+            let slot = (first_probe(key) + probe) % ENTRIES;
+            let mut entry = Entry::EMPTY;
+            self.file.read_exact_at(bytes_of_mut(&mut entry), entry_at(slot))?;
+            if entry.state == state::EMPTY {
+                return Ok((Some(slot), None));
+            }
+            if entry.key == key {
+                return Ok((None, Some(entry)));
+            }
+        }
+        Ok((None, None))
+    }
+
+    fn store(
+        &self,
+        slot: usize,
+        key: [u64; 2],
+        elf: &Elf<'_>,
+        analysis: Result<Analysis, Refusal>,
+    ) -> io::Result<Status> {
+        let text = &elf.text;
+        let mut entry =
+            Entry { key, text_at: text.address, text_bytes: text.bytes.len() as u64, ..Entry::EMPTY };
+        let status = match analysis.and_then(|analysis| self.fill(&mut entry, elf, &analysis)) {
+            Ok(Ok(status)) => status,
+            Ok(Err(error)) => return Err(error),
+            Err(refusal) => Status::Refused(refusal.to_string()),
+        };
+        let final_state = match &status {
+            Status::NoSites => state::NO_SITES,
+            Status::Patched(_) => state::IMAGE,
+            Status::Refused(_) => state::REFUSED,
+        };
+        // The state is written last, in a write of its own: readers take no lock.
+        self.file.write_all_at(bytes_of(&entry), entry_at(slot))?;
+        self.file.write_all_at(&final_state.to_le_bytes(), entry_at(slot) + offset_of!(Entry, state) as u64)?;
+        Ok(status)
+    }
+
+    /// Appends an image's pages and fills its entry in.
+    fn fill(&self, entry: &mut Entry, elf: &Elf<'_>, analysis: &Analysis) -> Result<io::Result<Status>, Refusal> {
+        if let Some(site) = analysis.unpatchable() {
+            return Err(Refusal::Site(site));
+        }
+        if analysis.patches.is_empty() {
+            return Ok(Ok(Status::NoSites));
+        }
+        let pages = analysis.pages(elf)?;
+        Ok(self.append(entry, analysis, &pages))
+    }
+
+    fn append(&self, entry: &mut Entry, analysis: &Analysis, pages: &[(u64, Vec<u8>)]) -> io::Result<Status> {
+        entry.sites = analysis.patches.len() as u32;
+        entry.thunk_delta = analysis.delta;
+        entry.thunk_bytes = analysis.thunks.len() as u64;
+        entry.thunk_at = self.append_pages(&analysis.thunks)?;
+        for ((at, bytes), range) in pages.iter().zip(&mut entry.ranges) {
+            *range = Range { at: *at, from: self.append_pages(bytes)?, bytes: bytes.len() as u64 };
+        }
+        entry.range_count = pages.len() as u32;
+        let fixups: Vec<u8> = analysis.fixups.iter().flat_map(|fixup| fixup.at.to_le_bytes()).collect();
+        entry.fixups = analysis.fixups.len() as u32;
+        entry.fixups_at = self.append_pages(&fixups)?;
+        Ok(Status::Patched(entry.sites))
+    }
+
+    /// Appends `bytes` and gives their offset, a multiple of the page size.
+    fn append_pages(&self, bytes: &[u8]) -> io::Result<u64> {
+        let at = self.file.metadata()?.len().next_multiple_of(4096);
+        self.file.write_all_at(bytes, at)?;
+        self.file.set_len((at + bytes.len() as u64).next_multiple_of(4096))?;
+        (&self.file).flush()?;
+        Ok(at)
+    }
+}
+
+/// The lock on a bundle, given back when dropped.
+struct Locked<'a>(&'a File);
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        // Closing the file gives it back anyway.
+        let _ = self.0.unlock();
+    }
+}
+
+/// The key by which the gate will look the object up.
+fn key(elf: &Elf<'_>, path: &Path) -> io::Result<[u64; 2]> {
+    if let Some(id) = &elf.build_id {
+        return Ok(image::key_of_build_id(id));
+    }
+    let stat = std::fs::metadata(path)?;
+    let modified = ((stat.mtime() as u64) << 30) ^ stat.mtime_nsec() as u64;
+    let first = elf.segments.first().map(|segment| segment.bytes).unwrap_or_default();
+    let page = &first[..first.len().min(4096)];
+    Ok(image::key_of_bytes(page, [stat.dev(), stat.ino(), stat.size(), modified]))
+}
+
+fn status_of(entry: &Entry) -> Status {
+    match entry.state {
+        state::NO_SITES => Status::NoSites,
+        state::IMAGE => Status::Patched(entry.sites),
+        _ => Status::Refused("found out before; `lightpath sites` says why".into()),
+    }
+}
+
+fn entry_at(slot: usize) -> u64 {
+    (ENTRIES_AT + slot * size_of::<Entry>()) as u64
+}
+
+/// A record of integers without padding.
+trait Record: Copy {}
+impl Record for Header {}
+impl Record for Entry {}
+
+fn bytes_of<T: Record>(record: &T) -> &[u8] {
+    // SAFETY: the record has no padding.
+    unsafe { slice::from_raw_parts(ptr::from_ref(record).cast(), size_of::<T>()) }
+}
+
+fn bytes_of_mut<T: Record>(record: &mut T) -> &mut [u8] {
+    // SAFETY: as above, and every bit pattern is a record.
+    unsafe { slice::from_raw_parts_mut(ptr::from_mut(record).cast(), size_of::<T>()) }
+}

@@ -1,0 +1,157 @@
+//! Disassembly.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+
+use crate::elf::{Elf, Known, Region};
+
+/// Bytes of a `syscall` instruction.
+pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
+/// How far from a site a branch target matters, in bytes.
+const NEAR: u64 = 32;
+
+/// A region, disassembled from its start to its end.
+pub struct Listing {
+    /// Where.
+    pub region: Region,
+    /// Its instructions, in order, contiguous (bytes that are none are instructions with `Code::INVALID`).
+    pub instructions: Vec<Instruction>,
+    /// For each target of a branch in the region: the indices of the branches.
+    pub branches: BTreeMap<u64, Vec<usize>>,
+}
+
+impl Listing {
+    /// Disassembles a region.
+    pub fn new(elf: &Elf<'_>, region: Region) -> Self {
+        let mut instructions = Vec::new();
+        let mut branches = BTreeMap::<u64, Vec<usize>>::new();
+        for instruction in decode(elf, region.range.clone()) {
+            if let Some(target) = branch_target(&instruction) {
+                branches.entry(target).or_default().push(instructions.len());
+            }
+            instructions.push(instruction);
+        }
+        Listing { region, instructions, branches }
+    }
+
+    /// The index of the instruction at exactly `address`.
+    pub fn index(&self, address: u64) -> Option<usize> {
+        self.instructions.binary_search_by_key(&address, Instruction::ip).ok()
+    }
+
+    /// Targets of jump tables that the region uses: tables of 32-bit distances from the table's own address, as compilers
+    /// make them for position-independent code. A superset: everything that can be read as such a table counts.
+    fn table_targets(&self, elf: &Elf<'_>, into: &mut BTreeSet<u64>) {
+        for instruction in &self.instructions {
+            if instruction.code() != Code::Lea_r64_m || !instruction.is_ip_rel_memory_operand() {
+                continue;
+            }
+            let table = instruction.ip_rel_memory_address();
+            if elf.is_code(table) {
+                into.insert(table); // The address of a label is taken.
+                continue;
+            }
+            for entry in elf.at(table).unwrap_or_default().chunks_exact(4) {
+                let distance = i32::from_le_bytes(entry.try_into().unwrap_or_default());
+                let target = table.wrapping_add_signed(i64::from(distance));
+                if !self.region.range.contains(&target) {
+                    break;
+                }
+                into.insert(target);
+            }
+        }
+    }
+}
+
+/// Decodes the instructions in `range`.
+fn decode(elf: &Elf<'_>, range: Range<u64>) -> impl Iterator<Item = Instruction> {
+    let bytes = elf.at(range.start).unwrap_or_default();
+    let bytes = &bytes[..bytes.len().min((range.end - range.start) as usize)];
+    let mut decoder = Decoder::with_ip(64, bytes, range.start, DecoderOptions::NONE);
+    std::iter::from_fn(move || decoder.can_decode().then(|| decoder.decode()))
+}
+
+fn branch_target(instruction: &Instruction) -> Option<u64> {
+    matches!(instruction.op0_kind(), OpKind::NearBranch64 | OpKind::NearBranch32 | OpKind::NearBranch16)
+        .then(|| instruction.near_branch_target())
+}
+
+/// The places where the bytes `0f 05` stand in executable sections.
+pub fn candidates(elf: &Elf<'_>) -> Vec<u64> {
+    let mut found = Vec::new();
+    for code in &elf.code {
+        let bytes = elf.at(code.start).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min((code.end - code.start) as usize)];
+        let pairs = bytes.windows(2).enumerate().filter(|(_, pair)| **pair == SYSCALL);
+        found.extend(pairs.map(|(at, _)| code.start + at as u64));
+    }
+    found
+}
+
+/// What the bytes `0f 05` at a place are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A `syscall` instruction.
+    Site,
+    /// Part of another instruction of a known function, or data.
+    Other,
+}
+
+/// Decides what the candidate at `address` is.
+///
+/// In a known function the disassembly decides. In a gap, which may hold data or start in the middle of something, bytes that
+/// read as `mov eax, NUMBER; syscall` are a site too, if the disassembly did not arrive at them.
+pub fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> Meaning {
+    if let Some(index) = listing.index(address) {
+        let is_site = listing.instructions[index].code() == Code::Syscall;
+        return if is_site { Meaning::Site } else { Meaning::Other };
+    }
+    let before = address.checked_sub(5).and_then(|start| elf.at(start)).and_then(|bytes| bytes.get(..5));
+    match (listing.region.known, before) {
+        (Known::Gap, Some([0xb8, low, high, 0, 0])) if u16::from_le_bytes([*low, *high]) < 512 => Meaning::Site,
+        _ => Meaning::Other,
+    }
+}
+
+/// All places near one of the `sites` that are jumped to, or may be, from the `listings` or from data.
+pub fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let mut targets: BTreeSet<u64> =
+        elf.entries.iter().copied().filter(|target| is_near(*target, sites)).collect();
+    for listing in listings {
+        listing.table_targets(elf, &mut targets);
+    }
+    targets
+}
+
+/// All places near one of the `sites` that a branch anywhere in the object jumps to: parts of a function may be far apart.
+pub fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
+    let mut targets = BTreeSet::new();
+    for code in &elf.code {
+        let mut at = code.start;
+        while at < code.end {
+            let region = elf.region(at).map_or(at..code.end, |region| region.range);
+            let end = region.end.clamp(at + 1, code.end);
+            let branches = decode(elf, at..end).filter_map(|instruction| branch_target(&instruction));
+            targets.extend(branches.filter(|target| is_near(*target, sites)));
+            at = end;
+        }
+    }
+    targets
+}
+
+fn is_near(address: u64, sites: &BTreeSet<u64>) -> bool {
+    sites.range(address.saturating_sub(NEAR)..=address.saturating_add(NEAR)).next().is_some()
+}
+
+/// Whether execution goes on behind the instruction.
+pub fn falls_through(instruction: &Instruction) -> bool {
+    !matches!(
+        instruction.flow_control(),
+        FlowControl::UnconditionalBranch
+            | FlowControl::IndirectBranch
+            | FlowControl::Return
+            | FlowControl::Exception
+    ) || instruction.code() == Code::INVALID
+}

@@ -1,0 +1,312 @@
+//! From an object to its image: which sites are patched, the pages that result.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use lp_abi::image::{Fixup, RANGES};
+use lp_abi::linux::{__NR_exit, __NR_munmap};
+
+use crate::code::{self, Listing, Meaning};
+use crate::elf::{Elf, NotAnObject, Region};
+use crate::number::{self, Number};
+use crate::thunk::{self, Entry, Parts};
+use crate::window::{self, JUMP, Window};
+
+const PAGE: u64 = 4096;
+/// Where thunks go, relative to a position-independent object's base, and to a fixed one's.
+const DELTA: i64 = -(1 << 30);
+const DELTA_FIXED: i64 = 1 << 30;
+/// Unpatched pages between two patched ones that are mapped along rather than starting another range: a mapping costs
+/// about as much as faulting this many pages in.
+const BRIDGE: u64 = 24;
+/// Objects whose sites come from a C library's system call macros, which hold nothing in vector registers; checked for each
+/// site all the same.
+const C_LIBRARIES: &[&str] = &["libc.", "ld-linux", "ld-musl", "libpthread.so", "librt.so"];
+/// A text of more bytes than this is not looked through for branches if its sites, seen by themselves, are not needed.
+const LARGE: usize = 16 << 20;
+/// Instructions between munmap and exit in a function that has unmapped its own stack.
+const UNMAP_EXIT: usize = 6;
+
+/// A `syscall` instruction.
+#[derive(Clone, Debug)]
+pub struct Site {
+    /// Its address, relative to the object's base.
+    pub address: u64,
+    /// What it calls.
+    pub number: Number,
+    /// What is to be done about it.
+    pub verdict: Verdict,
+}
+
+/// What becomes of a site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The gate does not need to see the call.
+    NotNeeded,
+    /// It must not be patched: it runs without a stack.
+    NoStack,
+    /// It is patched.
+    Patch,
+    /// It would have to be patched and cannot be.
+    Unpatchable,
+}
+
+/// A patched site.
+#[derive(Clone, Debug)]
+pub struct Patch {
+    /// Address of the first displaced byte.
+    pub start: u64,
+    /// Displaced bytes.
+    pub bytes: u64,
+    /// Address of the thunk.
+    pub thunk: u64,
+}
+
+/// All that is found out about an object.
+pub struct Analysis {
+    /// Its `syscall` instructions, sorted.
+    pub sites: Vec<Site>,
+    /// Those that are patched, sorted.
+    pub patches: Vec<Patch>,
+    /// The thunks' address relative to the object's base.
+    pub delta: i64,
+    /// The thunks, whole pages.
+    pub thunks: Vec<u8>,
+    /// Distances that depend on where the thunks are.
+    pub fixups: Vec<Fixup>,
+}
+
+/// Why an object cannot be covered.
+#[derive(Debug)]
+pub enum Refusal {
+    /// It is no object.
+    NotAnObject(NotAnObject),
+    /// A needed site cannot be patched.
+    Site(u64),
+    /// A displaced instruction cannot be moved.
+    Encoding(u64, String),
+    /// It has sites on more scattered pages than an entry holds.
+    Scattered,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::NotAnObject(why) => why.fmt(f),
+            Refusal::Site(at) => write!(f, "the system call at {at:#x} leaves no room for a jump"),
+            Refusal::Encoding(at, why) => write!(f, "the system call at {at:#x} cannot be moved: {why}"),
+            Refusal::Scattered => f.write_str("its system calls are on too many scattered pages"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+impl From<NotAnObject> for Refusal {
+    fn from(why: NotAnObject) -> Self {
+        Refusal::NotAnObject(why)
+    }
+}
+
+/// Finds the sites of an object and decides about each.
+///
+/// # Errors
+/// See [`Refusal`].
+pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
+    let delta = if elf.fixed { DELTA_FIXED } else { DELTA };
+    let mut analysis =
+        Analysis { sites: Vec::new(), patches: Vec::new(), delta, thunks: Vec::new(), fixups: Vec::new() };
+    let listings = listings(elf);
+    let sites: BTreeSet<u64> = listings.iter().flat_map(|(_, sites)| sites.iter().copied()).collect();
+    if sites.is_empty() {
+        return Ok(analysis);
+    }
+    let all: Vec<Listing> = listings.into_iter().map(|(listing, _)| listing).collect();
+    let mut targets = code::listed_targets(elf, &all, &sites);
+    if elf.text.bytes.len() > LARGE {
+        let judged = judge(&all, &sites, &targets);
+        if judged.iter().all(|(_, _, site)| site.verdict == Verdict::NotNeeded) {
+            analysis.sites = judged.into_iter().map(|(_, _, site)| site).collect();
+            return Ok(analysis);
+        }
+    }
+    targets.extend(code::branch_targets(elf, &sites));
+    let is_libc = C_LIBRARIES.iter().any(|name| elf.soname.starts_with(name));
+    for (listing, index, site) in judge(&all, &sites, &targets) {
+        if site.verdict == Verdict::Patch {
+            let vectors = !is_libc || window::vectors_live(listing, index);
+            let entry = if vectors { Entry::Vector } else { Entry::Plain };
+            analysis.patch(listing, index, &targets, entry)?;
+        }
+        analysis.sites.push(site);
+    }
+    analysis.patches.sort_by_key(|patch| patch.start);
+    analysis.thunks.resize(analysis.thunks.len().next_multiple_of(PAGE as usize), 0xcc);
+    Ok(analysis)
+}
+
+/// The regions with sites, disassembled, and the sites in each.
+fn listings(elf: &Elf<'_>) -> Vec<(Listing, Vec<u64>)> {
+    let mut regions = BTreeMap::<u64, (Region, Vec<u64>)>::new();
+    for candidate in code::candidates(elf) {
+        if let Some(region) = elf.region(candidate) {
+            regions.entry(region.range.start).or_insert((region, Vec::new())).1.push(candidate);
+        }
+    }
+    let mut listings = Vec::new();
+    for (region, candidates) in regions.into_values() {
+        let mut listing = Listing::new(elf, region);
+        let mut sites = Vec::new();
+        for candidate in candidates {
+            if code::meaning(elf, &listing, candidate) == Meaning::Other {
+                continue;
+            }
+            if listing.index(candidate).is_none() {
+                // In a gap, out of step with the disassembly: a listing of its own, from the instruction that sets the number.
+                let mut region = listing.region.clone();
+                region.range.start = candidate - JUMP as u64;
+                listings.push((Listing::new(elf, region), vec![candidate]));
+                continue;
+            }
+            sites.push(candidate);
+        }
+        if !sites.is_empty() {
+            listing.instructions.shrink_to_fit();
+            listings.push((listing, sites));
+        }
+    }
+    listings
+}
+
+/// Decides about every site, given the places that are jumped to.
+fn judge<'a>(
+    listings: &'a [Listing],
+    sites: &BTreeSet<u64>,
+    targets: &BTreeSet<u64>,
+) -> Vec<(&'a Listing, usize, Site)> {
+    let mut all = Vec::new();
+    for listing in listings {
+        for address in sites.range(listing.region.range.clone()) {
+            let Some(index) = listing.index(*address) else { continue };
+            let number = number::at_site(listing, index, targets);
+            let verdict = if !number.is_needed() {
+                Verdict::NotNeeded
+            } else if has_no_stack(listing, index, &number, targets) {
+                Verdict::NoStack
+            } else if window::choose(listing, index, targets).is_some() {
+                Verdict::Patch
+            } else {
+                Verdict::Unpatchable
+            };
+            all.push((listing, index, Site { address: *address, number, verdict }));
+        }
+    }
+    all.sort_by_key(|(_, _, site)| site.address);
+    all.dedup_by_key(|(_, _, site)| site.address);
+    all
+}
+
+/// Whether the site is the munmap or the exit of a thread that unmaps the stack it stands on (musl's `__unmapself`): a thunk
+/// would have nothing to push to.
+fn has_no_stack(listing: &Listing, index: usize, number: &Number, targets: &BTreeSet<u64>) -> bool {
+    let is_syscall = |at: usize| listing.instructions[at].code() == iced_x86::Code::Syscall;
+    let number_at = |at: usize| number::at_site(listing, at, targets);
+    if number.is(__NR_munmap) {
+        let end = (index + 1 + UNMAP_EXIT).min(listing.instructions.len());
+        return (index + 1..end).any(|at| is_syscall(at) && number_at(at).is(__NR_exit));
+    }
+    if number.is(__NR_exit) {
+        let start = index.saturating_sub(UNMAP_EXIT);
+        return (start..index).any(|at| is_syscall(at) && number_at(at).is(__NR_munmap));
+    }
+    false
+}
+
+impl Analysis {
+    fn patch(
+        &mut self,
+        listing: &Listing,
+        index: usize,
+        targets: &BTreeSet<u64>,
+        entry: Entry,
+    ) -> Result<(), Refusal> {
+        let site = listing.instructions[index].ip();
+        let window = window::choose(listing, index, targets).ok_or(Refusal::Site(site))?;
+        let range = window.range();
+        let parts = Parts {
+            before: &listing.instructions[range.start..index],
+            behind: match window {
+                Window::Before(_) => None,
+                Window::Around(_) => Some(&listing.instructions[index + 1..range.end]),
+            },
+            site,
+            entry,
+        };
+        let start = listing.instructions[range.start].ip();
+        let bytes = listing.instructions[range.end - 1].next_ip() - start;
+        let offset = self.thunks.len();
+        let at = (self.delta + offset as i64) as u64;
+        let (code, fixups) = thunk::assemble(&parts, at).map_err(|why| Refusal::Encoding(site, why))?;
+        self.fixups.extend(fixups.iter().map(|fixup| thunk::fixup(offset + *fixup as usize)));
+        self.fixups.push(Fixup { at: start as u32 + 1 });
+        self.thunks.extend(code);
+        self.thunks.resize(self.thunks.len().next_multiple_of(thunk::ALIGN), 0xcc);
+        self.patches.push(Patch { start, bytes, thunk: at });
+        Ok(())
+    }
+
+    /// The first site that must be patched and cannot be.
+    pub fn unpatchable(&self) -> Option<u64> {
+        self.sites.iter().find(|site| site.verdict == Verdict::Unpatchable).map(|site| site.address)
+    }
+
+    /// Ranges of pages with patches: address and contents.
+    ///
+    /// # Errors
+    /// [`Refusal::Scattered`].
+    pub fn pages(&self, elf: &Elf<'_>) -> Result<Vec<(u64, Vec<u8>)>, Refusal> {
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for patch in &self.patches {
+            let (start, end) = (patch.start & !(PAGE - 1), (patch.start + patch.bytes - 1) & !(PAGE - 1));
+            match ranges.last_mut() {
+                Some(last) if start <= last.1 + BRIDGE * PAGE => last.1 = last.1.max(end),
+                _ => ranges.push((start, end)),
+            }
+        }
+        // The closest neighbours are joined until they fit.
+        while ranges.len() > RANGES {
+            let (closest, _) = ranges
+                .windows(2)
+                .enumerate()
+                .min_by_key(|(_, pair)| pair[1].0 - pair[0].1)
+                .ok_or(Refusal::Scattered)?;
+            let joined = ranges.remove(closest + 1);
+            ranges[closest].1 = joined.1;
+        }
+        let mut pages = Vec::new();
+        for (start, end) in ranges {
+            let mut bytes = self.file_pages(elf, start, end + PAGE)?;
+            for patch in self.patches.iter().filter(|patch| (start..end + PAGE).contains(&patch.start)) {
+                let at = (patch.start - start) as usize;
+                let distance = patch.thunk.wrapping_sub(patch.start + JUMP as u64) as i64 as i32;
+                let room = &mut bytes[at..at + patch.bytes as usize];
+                // What is left of the displaced instructions is never executed.
+                room.fill(0xcc);
+                room[0] = 0xe9;
+                room[1..JUMP].copy_from_slice(&distance.to_le_bytes());
+            }
+            pages.push((start, bytes));
+        }
+        Ok(pages)
+    }
+
+    /// Pages of the executable segment as the kernel maps them: whole pages of the file.
+    fn file_pages(&self, elf: &Elf<'_>, start: u64, end: u64) -> Result<Vec<u8>, Refusal> {
+        let offset = (elf.text.offset + start).wrapping_sub(elf.text.address) as usize;
+        let bytes = elf.file.get(offset..).ok_or(Refusal::Scattered)?;
+        let length = (end - start) as usize;
+        let mut pages = bytes[..bytes.len().min(length)].to_vec();
+        pages.resize(length, 0);
+        Ok(pages)
+    }
+}

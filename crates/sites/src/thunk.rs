@@ -1,0 +1,118 @@
+//! The code behind a site's jump; [`lp_abi::image`] says what it does.
+
+use iced_x86::{BlockEncoder, BlockEncoderOptions, Decoder, DecoderOptions, Instruction, InstructionBlock};
+use lp_abi::image::{Fixup, GATE_PAGE, GatePage};
+
+use crate::code::SYSCALL;
+
+/// Bytes between thunks: they start at multiples.
+pub const ALIGN: usize = 16;
+
+/// By which door a thunk enters the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entry {
+    /// No vector register is live at the site.
+    Plain,
+    /// Vector registers are saved.
+    Vector,
+}
+
+impl Entry {
+    fn slot(self) -> u32 {
+        let offset = match self {
+            Entry::Plain => std::mem::offset_of!(GatePage, entry),
+            Entry::Vector => std::mem::offset_of!(GatePage, entry_vector),
+        };
+        (GATE_PAGE + offset) as u32
+    }
+}
+
+/// What a thunk is made of.
+pub struct Parts<'a> {
+    /// Displaced instructions before the site.
+    pub before: &'a [Instruction],
+    /// Displaced instructions behind it; `None` when the site's own `syscall` stays.
+    pub behind: Option<&'a [Instruction]>,
+    /// Address of the site's `syscall`.
+    pub site: u64,
+    /// The door.
+    pub entry: Entry,
+}
+
+/// Code under construction at an address.
+struct Writer {
+    at: u64,
+    bytes: Vec<u8>,
+    fixups: Vec<u32>,
+}
+
+/// Assembles a thunk at `at`: its bytes, and the offsets of distances that lead out of the thunks.
+///
+/// # Errors
+/// What the encoder says about an instruction that does not reach what it refers to.
+pub fn assemble(parts: &Parts<'_>, at: u64) -> Result<(Vec<u8>, Vec<u32>), String> {
+    let mut code = Writer { at, bytes: Vec::new(), fixups: Vec::new() };
+    code.displaced(parts.before)?;
+    code.raw(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]
+    code.raw(&[0xff, 0x14, 0x25]); // call [slot]
+    code.raw(&parts.entry.slot().to_le_bytes());
+    code.raw(&[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]); // lea rsp, [rsp + 128]
+    match parts.behind {
+        None => {
+            code.branch(&[0x0f, 0x80], parts.site)?; // jo
+            code.branch(&[0xe9], parts.site + 2)?; // jmp
+        }
+        Some(behind) => {
+            code.raw(&[0x71, SYSCALL.len() as u8]); // jno over the syscall
+            code.raw(&SYSCALL);
+            code.displaced(behind)?;
+            let next = behind.last().map_or(parts.site + 2, Instruction::next_ip);
+            code.branch(&[0xe9], next)?;
+        }
+    }
+    Ok((code.bytes, code.fixups))
+}
+
+impl Writer {
+    fn here(&self) -> u64 {
+        self.at.wrapping_add(self.bytes.len() as u64)
+    }
+
+    fn raw(&mut self, bytes: &[u8]) {
+        self.bytes.extend_from_slice(bytes);
+    }
+
+    fn branch(&mut self, opcode: &[u8], target: u64) -> Result<(), String> {
+        self.raw(opcode);
+        let distance = target.wrapping_sub(self.here() + 4) as i64;
+        let distance = i32::try_from(distance).map_err(|_| format!("{target:#x} is out of reach"))?;
+        self.fixups.push(self.bytes.len() as u32);
+        self.raw(&distance.to_le_bytes());
+        Ok(())
+    }
+
+    fn displaced(&mut self, instructions: &[Instruction]) -> Result<(), String> {
+        if instructions.is_empty() {
+            return Ok(());
+        }
+        let start = self.here();
+        let block = InstructionBlock::new(instructions, start);
+        let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).map_err(|error| error.to_string())?;
+        let mut decoder = Decoder::with_ip(64, &encoded.code_buffer, start, DecoderOptions::NONE);
+        for _ in instructions {
+            let offset = self.bytes.len() + decoder.position();
+            let instruction = decoder.decode();
+            if instruction.is_ip_rel_memory_operand() {
+                let place = decoder.get_constant_offsets(&instruction).displacement_offset();
+                self.fixups.push((offset + place) as u32);
+            }
+        }
+        self.raw(&encoded.code_buffer);
+        Ok(())
+    }
+}
+
+/// The fixup for an offset in the thunk pages.
+pub fn fixup(offset: usize) -> Fixup {
+    Fixup { at: offset as u32 | Fixup::IN_THUNK }
+}

@@ -1,0 +1,116 @@
+//! Where at a site the jump goes: which instructions make room for it.
+
+use std::collections::BTreeSet;
+use std::ops::Range;
+
+use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpAccess, Register};
+
+use crate::code::Listing;
+
+/// Bytes of `jmp rel32`.
+pub const JUMP: usize = 5;
+
+/// Instructions to displace, as indices in the listing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Window {
+    /// Those before the site: the site's own `syscall` stays and makes the kernel's call.
+    Before(Range<usize>),
+    /// Some around the site, the `syscall` among them: the kernel's call is made in the thunk. Only where there is no room
+    /// before, because an address in a thunk means nothing to unwinders.
+    Around(Range<usize>),
+}
+
+impl Window {
+    /// The indices.
+    pub fn range(&self) -> Range<usize> {
+        match self {
+            Window::Before(range) | Window::Around(range) => range.clone(),
+        }
+    }
+}
+
+/// Chooses the window for the site at `index`; `None` if there is none. `targets` are all places near sites that are jumped to.
+pub fn choose(listing: &Listing, index: usize, targets: &BTreeSet<u64>) -> Option<Window> {
+    let free = |address: u64| !targets.contains(&address) && !listing.branches.contains_key(&address);
+    let all = &listing.instructions;
+    // Backwards: as long as nothing jumps behind the first displaced instruction.
+    let mut first = index;
+    let mut bytes = 0;
+    while bytes < JUMP && first > 0 && free(all[first].ip()) && can_move(&all[first - 1]) {
+        first -= 1;
+        bytes += all[first].len();
+    }
+    if bytes >= JUMP {
+        return Some(Window::Before(first..index));
+    }
+    bytes += all[index].len();
+    let mut end = index + 1;
+    while bytes < JUMP {
+        let next = all.get(end).filter(|next| can_move(next) && free(next.ip()))?;
+        bytes += next.len();
+        end += 1;
+    }
+    Some(Window::Around(first..end))
+}
+
+/// Whether an instruction does the same at another address (after its operand is corrected), and is followed by the next.
+fn can_move(instruction: &Instruction) -> bool {
+    instruction.flow_control() == FlowControl::Next && instruction.code() != Code::INVALID
+}
+
+/// Whether a vector register may hold a value across the site that the code behind it reads: then the gate must save them.
+/// Looks along the listing from the site on, and takes what it cannot follow for the end: vector registers are free at calls
+/// and returns, but for results.
+pub fn vectors_live(listing: &Listing, index: usize) -> bool {
+    let mut factory = InstructionInfoFactory::new();
+    let mut work = vec![(index + 1, 0u32)];
+    let mut seen = std::collections::HashSet::new();
+    while let Some((mut at, mut written)) = work.pop() {
+        while let Some(instruction) = listing.instructions.get(at) {
+            if !seen.insert((at, written)) || seen.len() > 20_000 {
+                break;
+            }
+            match reads_unwritten(instruction, &mut factory, &mut written) {
+                true => return true,
+                false => {}
+            }
+            match instruction.flow_control() {
+                FlowControl::Next => {}
+                FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
+                    let target = listing.index(instruction.near_branch_target());
+                    work.extend(target.map(|target| (target, written)));
+                    if instruction.flow_control() == FlowControl::UnconditionalBranch {
+                        break;
+                    }
+                }
+                _ => break,
+            }
+            at += 1;
+        }
+    }
+    false
+}
+
+/// Whether the instruction reads a vector register that is not in the set `written`, to which it adds what it writes.
+fn reads_unwritten(instruction: &Instruction, factory: &mut InstructionInfoFactory, written: &mut u32) -> bool {
+    // pxor x, x and the like depend on nothing.
+    let zeroes = matches!(
+        instruction.code(),
+        Code::Pxor_xmm_xmmm128 | Code::Xorps_xmm_xmmm128 | Code::Xorpd_xmm_xmmm128
+    ) && instruction.op0_register() == instruction.op1_register();
+    let mut writes = 0;
+    for used in factory.info(instruction).used_registers() {
+        let register = used.register();
+        if !register.is_vector_register() {
+            continue;
+        }
+        let bit = 1u32 << (register.full_register() as u32 - Register::ZMM0 as u32);
+        let reads = !matches!(used.access(), OpAccess::Write | OpAccess::CondWrite | OpAccess::NoMemAccess);
+        if reads && !zeroes && *written & bit == 0 {
+            return true;
+        }
+        writes |= bit;
+    }
+    *written |= writes;
+    false
+}
