@@ -125,7 +125,8 @@ pub fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>
     targets
 }
 
-/// All places near one of the `sites` that a branch anywhere in the object jumps to: parts of a function may be far apart.
+/// All places near one of the `sites` that a branch in another region jumps to: parts of a function may be far apart. Those
+/// from the same region are in its listing.
 pub fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut targets = BTreeSet::new();
     for code in &elf.code {
@@ -134,7 +135,8 @@ pub fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
             let region = elf.region(at).map_or(at..code.end, |region| region.range);
             let end = region.end.clamp(at + 1, code.end);
             let branches = decode(elf, at..end).filter_map(|instruction| branch_target(&instruction));
-            targets.extend(branches.filter(|target| is_near(*target, sites)));
+            let outside = branches.filter(|target| !(at..end).contains(target));
+            targets.extend(outside.filter(|target| is_near(*target, sites)));
             at = end;
         }
     }

@@ -84,6 +84,7 @@ struct Common {
     pointer: Encoding,
     lsda: Encoding,
     has_data: bool,
+    is_signal_frame: bool,
 }
 
 /// Parses `.eh_frame`, mapped at `address`; `read` gives the bytes of the object from an address on.
@@ -130,8 +131,13 @@ fn description(reader: &mut Reader<'_>, all: &[u8], address: u64) -> Option<Desc
     }
     let (start, end) = entry(all, id_at.checked_sub(id as usize)?)?;
     let common = common(&mut Reader { bytes: &all[..end], at: start, address })?;
-    let first = reader.pointer(common.pointer)?;
-    let length = reader.pointer(Encoding(common.pointer.0 & 0x0f))?;
+    let mut first = reader.pointer(common.pointer)?;
+    let mut length = reader.pointer(Encoding(common.pointer.0 & 0x0f))?;
+    if common.is_signal_frame {
+        // It starts a byte before the code that it describes: unwinders look up return addresses minus one.
+        first += 1;
+        length = length.checked_sub(1)?;
+    }
     let mut lsda = None;
     if common.has_data {
         reader.uleb()?;
@@ -151,7 +157,7 @@ fn common(reader: &mut Reader<'_>) -> Option<Common> {
     reader.uleb()?;
     reader.uleb()?;
     if version == 1 { reader.u8().map(u64::from)? } else { reader.uleb()? };
-    let mut common = Common { pointer: Encoding(0), lsda: Encoding(OMIT), has_data: false };
+    let mut common = Common { pointer: Encoding(0), lsda: Encoding(OMIT), has_data: false, is_signal_frame: false };
     let Some((b'z', letters)) = augmentation.split_first() else { return Some(common) };
     common.has_data = true;
     reader.uleb()?;
@@ -163,7 +169,8 @@ fn common(reader: &mut Reader<'_>) -> Option<Common> {
                 let encoding = Encoding(reader.u8()?);
                 reader.pointer(Encoding(encoding.0 & 0x0f))?;
             }
-            b'S' | b'B' => {}
+            b'S' => common.is_signal_frame = true,
+            b'B' => {}
             _ => return None,
         }
     }

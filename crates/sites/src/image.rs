@@ -116,13 +116,12 @@ pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
     let delta = if elf.fixed { DELTA_FIXED } else { DELTA };
     let mut analysis =
         Analysis { sites: Vec::new(), patches: Vec::new(), delta, thunks: Vec::new(), fixups: Vec::new() };
-    let listings = listings(elf);
-    let sites: BTreeSet<u64> = listings.iter().flat_map(|(_, sites)| sites.iter().copied()).collect();
+    let Listings { all, sites, out_of_step } = listings(elf);
     if sites.is_empty() {
         return Ok(analysis);
     }
-    let all: Vec<Listing> = listings.into_iter().map(|(listing, _)| listing).collect();
     let mut targets = code::listed_targets(elf, &all, &sites);
+    targets.extend(out_of_step);
     if elf.text.bytes.len() > LARGE {
         let judged = judge(&all, &sites, &targets);
         if judged.iter().all(|(_, _, site)| site.verdict == Verdict::NotNeeded) {
@@ -145,37 +144,47 @@ pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
     Ok(analysis)
 }
 
-/// The regions with sites, disassembled, and the sites in each.
-fn listings(elf: &Elf<'_>) -> Vec<(Listing, Vec<u64>)> {
+/// Everything about an object's regions with sites.
+struct Listings {
+    /// The regions, disassembled.
+    all: Vec<Listing>,
+    /// All sites.
+    sites: BTreeSet<u64>,
+    /// Targets of branches in regions that are listed in parts only.
+    out_of_step: BTreeSet<u64>,
+}
+
+fn listings(elf: &Elf<'_>) -> Listings {
     let mut regions = BTreeMap::<u64, (Region, Vec<u64>)>::new();
     for candidate in code::candidates(elf) {
         if let Some(region) = elf.region(candidate) {
             regions.entry(region.range.start).or_insert((region, Vec::new())).1.push(candidate);
         }
     }
-    let mut listings = Vec::new();
+    let mut found = Listings { all: Vec::new(), sites: BTreeSet::new(), out_of_step: BTreeSet::new() };
     for (region, candidates) in regions.into_values() {
-        let mut listing = Listing::new(elf, region);
-        let mut sites = Vec::new();
+        let listing = Listing::new(elf, region);
+        let mut has_sites = false;
         for candidate in candidates {
             if code::meaning(elf, &listing, candidate) == Meaning::Other {
                 continue;
             }
-            if listing.index(candidate).is_none() {
-                // In a gap, out of step with the disassembly: a listing of its own, from the instruction that sets the number.
-                let mut region = listing.region.clone();
-                region.range.start = candidate - JUMP as u64;
-                listings.push((Listing::new(elf, region), vec![candidate]));
+            found.sites.insert(candidate);
+            if listing.index(candidate).is_some() {
+                has_sites = true;
                 continue;
             }
-            sites.push(candidate);
+            // In a gap, out of step with the disassembly: a listing of its own, from the instruction that sets the number.
+            let mut region = listing.region.clone();
+            region.range.start = candidate - JUMP as u64;
+            found.all.push(Listing::new(elf, region));
+            found.out_of_step.extend(listing.branches.keys());
         }
-        if !sites.is_empty() {
-            listing.instructions.shrink_to_fit();
-            listings.push((listing, sites));
+        if has_sites {
+            found.all.push(listing);
         }
     }
-    listings
+    found
 }
 
 /// Decides about every site, given the places that are jumped to.
