@@ -13,11 +13,7 @@ use crate::{exec_env, hooks, patch, report, settings, signal, table, thread};
 const UNKNOWN: usize = 64;
 /// Texts up to this size are searched here for `syscall` instructions, rather than disassembled by the builder.
 const SMALL_TEXT: usize = 64 << 10;
-/// The environment variables that tell a gate without a region where the bundle and the builder are.
-const BUNDLE: &[u8] = b"LIGHTPATH_SITES=";
-const BUILDER: &[u8] = b"LIGHTPATH_BUILDER=";
-
-/// The library's initialiser. Under glibc the arguments are those of main; musl passes none, and the stack is searched.
+/// The library's initialiser. Without LIGHTPATH_GATE in the environment the program is left alone. Under glibc the arguments are those of main; musl passes none, and the stack is searched.
 ///
 /// # Safety
 /// Called by the dynamic linker, once.
@@ -48,16 +44,16 @@ unsafe fn start(envp: *mut *mut u8) {
     };
     // SAFETY: one thread, nothing else uses the settings or the environment.
     let gate = unsafe {
+        let Some(found) = exec_env::scrub(envp) else { return };
         let settings = settings::fill();
-        find_settings(envp, settings);
-        let found = exec_env::scrub(envp);
-        settings.preload.set(found.preload.unwrap_or_default());
-        settings.gate.set(found.gate.unwrap_or(b"-"));
-        found.gate.unwrap_or(b"-")
+        settings.preload.set(found.preload);
+        settings.gate.set(found.gate);
+        found.gate
     };
     let thread = thread::start_first();
     signal::attach();
-    let calls = if gate == b"-" {
+    let calls = if gate.starts_with(b"-") {
+        attach_nothing(gate);
         &table::PROCESS
     } else {
         // SAFETY: the first thread's record, just made.
@@ -71,22 +67,13 @@ unsafe fn start(envp: *mut *mut u8) {
     unsafe { cover(auxiliary.objects(), &auxiliary) };
 }
 
-fn find_settings(envp: *mut *mut u8, settings: &mut settings::Settings) {
-    let mut at = envp;
-    // SAFETY: a vector of strings that ends with a null pointer.
-    unsafe {
-        while !(*at).is_null() {
-            if (*at).cast::<[u8; 10]>().read() == *b"LIGHTPATH_" {
-                let text = report::c_bytes(*at);
-                if let Some(path) = text.strip_prefix(BUNDLE) {
-                    settings.bundle.set(path);
-                } else if let Some(path) = text.strip_prefix(BUILDER) {
-                    settings.builder.set(path);
-                }
-            }
-            at = at.add(1);
-        }
-    }
+/// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, and then there is nothing to patch with.
+fn attach_nothing(gate: &[u8]) {
+    let mut parts = gate.split(|byte| *byte == b':').skip(1);
+    // SAFETY: one thread; no reference to the settings is alive.
+    let settings = unsafe { settings::fill() };
+    settings.bundle.set(parts.next().unwrap_or_default());
+    settings.builder.set(parts.next().unwrap_or_default());
 }
 
 fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8]) {

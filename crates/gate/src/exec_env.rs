@@ -198,43 +198,56 @@ fn kind(variable: usize) -> Result<Kind> {
 
 /// What attach found in the environment.
 pub(crate) struct Found {
-    /// LIGHTPATH_GATE's value, if it is set.
-    pub(crate) gate: Option<&'static [u8]>,
-    /// The first path in LD_PRELOAD, if it is set.
-    pub(crate) preload: Option<&'static [u8]>,
+    /// LIGHTPATH_GATE's value.
+    pub(crate) gate: &'static [u8],
+    /// The first path in LD_PRELOAD; empty if that is not set.
+    pub(crate) preload: &'static [u8],
 }
 
-/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and the first path of LD_PRELOAD.
+/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and the first path of LD_PRELOAD. Without the former
+/// nothing is changed.
 ///
 /// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that starts
 /// with 0: AT_NULL. They then do without it or read /proc/self/auxv.
 ///
 /// # Safety
 /// `envp` is the process's own environment as the kernel made it, and nothing else uses it now.
-pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Found {
-    let mut found = Found { gate: None, preload: None };
+pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
+    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where they are as long
+    // as the process.
+    let gate = unsafe {
+        let mut at = envp;
+        loop {
+            if (*at).is_null() {
+                return None;
+            }
+            let text = report::c_bytes::<'static>(*at);
+            if let Some(value) = text.strip_prefix(GATE) {
+                break value;
+            }
+            at = at.add(1);
+        }
+    };
+    let mut found = Found { gate, preload: &[] };
     let (mut from, mut to) = (envp, envp);
-    // SAFETY: the vector ends with a null pointer; `to` never passes `from`. The strings are NUL-terminated, and live and
-    // stay where they are as long as the process.
+    // SAFETY: as above; `to` never passes `from`.
     unsafe {
         while !(*from).is_null() {
             let variable = *from;
             from = from.add(1);
             let text = report::c_bytes::<'static>(variable);
-            if found.gate.is_none() && text.starts_with(GATE) {
-                found.gate = Some(&text[GATE.len()..]);
+            if text.starts_with(GATE) {
                 continue;
             }
-            if found.preload.is_none() && text.starts_with(PRELOAD) {
+            if found.preload.is_empty() && text.starts_with(PRELOAD) {
                 let value = &text[PRELOAD.len()..];
-                let ours =
-                    value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());
+                let ours = value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());
                 if ours == value.len() {
-                    found.preload = Some(value);
+                    found.preload = value;
                     continue;
                 }
                 *to = move_name(variable, ours);
-                found.preload = Some(core::slice::from_raw_parts(variable, ours));
+                found.preload = core::slice::from_raw_parts(variable, ours);
                 to = to.add(1);
                 continue;
             }
@@ -246,7 +259,7 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Found {
             to = to.add(1);
         }
     }
-    found
+    Some(found)
 }
 
 /// Moves `LD_PRELOAD=` up by `ours` and the separator, and what it overwrites to the front: the path of ours then starts

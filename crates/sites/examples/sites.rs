@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use lp_sites::{Bundle, analyse, elf::Elf};
+use lp_sites::{Bundle, Status, analyse, elf::Elf};
 
 fn main() {
-    let mut arguments = std::env::args().skip(1).peekable();
+    let mut arguments = std::env::args().skip(1).filter(|argument| argument != "sites").peekable();
     let bundle = arguments.next_if(|argument| argument == "--bundle").and_then(|_| arguments.next());
-    for path in arguments.filter(|argument| argument != "--build" && argument != "sites") {
+    for path in arguments.filter(|argument| argument != "--build") {
         match &bundle {
             Some(bundle) => match Bundle::open(Path::new(bundle)).and_then(|bundle| bundle.add(Path::new(&path))) {
-                Ok(status) => println!("{path}: {status}"),
-                Err(error) => println!("{path}: {error}"),
+                Ok(Status::Refused(why)) => eprintln!("{path}: {why}"),
+                Ok(_) => {}
+                Err(error) => eprintln!("{path}: {error}"),
             },
             None => list(&path),
         }

@@ -1,0 +1,21 @@
+//! How the preload library is linked: nothing that costs the dynamic linker time, nothing exported, nothing needed.
+
+fn main() {
+    for argument in [
+        "-nostdlib",
+        "-nostartfiles",
+        "-Wl,--hash-style=gnu",
+        "-Wl,--build-id=none",
+        "-Wl,-Bsymbolic",
+        "-Wl,-z,norelro",
+        // Before the initialisers of all other objects: they make file calls.
+        "-Wl,-z,initfirst",
+        "-Wl,-z,nodelete",
+        "-Wl,-init,lp_init",
+        "-Wl,--no-undefined",
+        "-Wl,--no-eh-frame-hdr",
+    ] {
+        println!("cargo::rustc-link-arg-cdylib={argument}");
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+}
