@@ -32,4 +32,5 @@ pub use attributes::{Stat, Statfs};
 pub use descriptors::Fd;
 pub use fs::Fs;
 pub use lp_abi::{Errno, Result, linux};
+pub use names::Entry;
 pub use task::Task;

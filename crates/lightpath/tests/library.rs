@@ -1,8 +1,11 @@
 //! The library door: calls answer as the manual pages say, and tasks on several threads share one file system.
 
+use std::ffi::OsString;
+use std::path::Path;
+
 use lightpath::linux::{
     AT_FDCWD, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK,
-    S_IFMT, SEEK_CUR, SEEK_END, SEEK_SET,
+    S_IFMT, S_IFREG, SEEK_CUR, SEEK_END, SEEK_SET,
 };
 use lightpath::{Errno, Fd, Fs};
 
@@ -83,21 +86,92 @@ fn directories_and_links_lead_where_they_say() {
     task.mkdir("/a", 0o755).unwrap();
     task.mkdir("a/b", 0o700).unwrap();
     assert_eq!(task.mkdir("/a", 0o755), Err(Errno::EEXIST));
-    assert_eq!(task.stat("/a/b").unwrap().st_mode & S_IFMT, S_IFDIR);
+    assert_eq!(task.stat("/a/b").unwrap().st_mode & S_IFMT, S_IFREG, S_IFDIR);
     assert_eq!(task.stat("/a").unwrap().st_nlink, 3);
     task.symlink("b/../../../file", "/a/link").unwrap();
     task.symlink("/a/link", "/absolute").unwrap();
     let fd = task.open("/absolute", O_CREAT | O_WRONLY, 0o600).unwrap();
     task.write(fd, b"12345").unwrap();
     assert_eq!(task.stat("/file").unwrap().st_size, 5);
-    assert_eq!(task.lstat("/absolute").unwrap().st_mode & S_IFMT, S_IFLNK);
+    assert_eq!(task.lstat("/absolute").unwrap().st_mode & S_IFMT, S_IFREG, S_IFLNK);
     // Nothing is above the root.
     assert_eq!(task.stat("/../../file").unwrap().st_ino, task.stat("file").unwrap().st_ino);
     let dir = task.open("/a", O_RDONLY | O_DIRECTORY, 0).unwrap();
     task.mkdirat(dir, "c", 0o755).unwrap();
-    assert_eq!(task.stat("/a/c").unwrap().st_mode & S_IFMT, S_IFDIR);
+    assert_eq!(task.stat("/a/c").unwrap().st_mode & S_IFMT, S_IFREG, S_IFDIR);
     task.symlink("/loop", "/loop").unwrap();
     assert_eq!(task.stat("/loop").unwrap_err(), Errno::ELOOP);
+}
+
+#[test]
+fn names_come_and_go() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    task.mkdir("/dir", 0o755).unwrap();
+    for name in ["one", "two", "three"] {
+        task.close(task.open(format!("/dir/{name}"), O_CREAT | O_WRONLY, 0o600).unwrap()).unwrap();
+    }
+    task.link("/dir/one", "/dir/first").unwrap();
+    assert_eq!(task.stat("/dir/one").unwrap().st_nlink, 2);
+    task.rename("/dir/two", "/dir/second").unwrap();
+    task.rename("/dir/three", "/dir/second").unwrap();
+    task.symlink("second", "/dir/link").unwrap();
+    assert_eq!(task.readlink("/dir/link").unwrap(), Path::new("second"));
+    assert_eq!(task.readlink("/dir/one"), Err(Errno::EINVAL));
+    task.unlink("/dir/one").unwrap();
+    assert_eq!(task.unlink("/dir/one"), Err(Errno::ENOENT));
+    assert_eq!(task.unlink("/dir"), Err(Errno::EISDIR));
+    assert_eq!(task.rmdir("/dir"), Err(Errno::ENOTEMPTY));
+    let dir = task.open("/dir", O_RDONLY | O_DIRECTORY, 0).unwrap();
+    let mut names: Vec<_> =
+        task.entries(dir).unwrap().into_iter().map(|entry| (entry.name, entry.kind)).collect();
+    names.sort();
+    let expected = [(".", 4), ("..", 4), ("first", 8), ("link", 10), ("second", 8)];
+    assert_eq!(names, expected.map(|(name, kind)| (OsString::from(name), kind)));
+    assert_eq!(task.entries(dir), Ok(vec![]));
+    task.lseek(dir, 0, SEEK_SET).unwrap();
+    assert_eq!(task.entries(dir).unwrap().len(), 5);
+    for name in ["first", "link", "second"] {
+        task.unlinkat(dir, name, 0).unwrap();
+    }
+    task.rmdir("/dir").unwrap();
+    assert_eq!(task.entries(dir), Err(Errno::ENOENT));
+}
+
+#[test]
+fn the_working_directory_is_the_tasks_own() {
+    let fs = fs();
+    let (task, other) = (fs.task().unwrap(), fs.task().unwrap());
+    task.mkdir("/a", 0o755).unwrap();
+    task.mkdir("/a/b", 0o755).unwrap();
+    assert_eq!(task.getcwd().unwrap(), Path::new("/"));
+    task.chdir("a/b").unwrap();
+    assert_eq!(task.getcwd().unwrap(), Path::new("/a/b"));
+    assert_eq!(other.getcwd().unwrap(), Path::new("/"));
+    task.access("../b", 7).unwrap();
+    other.rename("/a", "/c").unwrap();
+    assert_eq!(task.getcwd().unwrap(), Path::new("/c/b"));
+    let dir = task.open("..", O_RDONLY | O_DIRECTORY, 0).unwrap();
+    task.fchdir(dir).unwrap();
+    assert_eq!(task.getcwd().unwrap(), Path::new("/c"));
+    assert_eq!(task.chdir("/none"), Err(Errno::ENOENT));
+}
+
+#[test]
+fn an_unlinked_file_lives_while_it_is_open() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    let free = || task.statfs("/").unwrap().f_bfree;
+    // The directory takes a page for its first entry.
+    task.mknod("/other", S_IFREG | 0o600, 0).unwrap();
+    let before = free();
+    let fd = task.open("/file", O_CREAT | O_RDWR, 0o600).unwrap();
+    task.write(fd, &[1; 1 << 20]).unwrap();
+    task.unlink("/file").unwrap();
+    assert_eq!(task.fstat(fd).unwrap().st_nlink, 0);
+    assert_eq!(task.pread(fd, &mut [0; 16], 1000), Ok(16));
+    task.close(fd).unwrap();
+    assert_eq!(free(), before);
 }
 
 #[test]
