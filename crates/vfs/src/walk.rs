@@ -114,6 +114,8 @@ enum Final {
     Place,
     /// Looks it up.
     Look(Follow),
+    /// Looks it up for a call that may make it; with a slash behind it the call refuses, whatever is there.
+    Make(Follow),
 }
 
 /// Copies a path of the program's into one of the task's buffers.
@@ -168,7 +170,8 @@ pub fn is_empty(path: *const u8) -> Result<bool> {
 /// Those of path_resolution(7): `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EFAULT`.
 #[inline]
 pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<Found>> {
-    match end(task, dirfd, path, follow)? {
+    let length = copy_path(task, Which::Path, path)?;
+    match again(task, dirfd, Which::Path, length, Final::Look(follow))? {
         Place::Inside(End { found: Some(found), .. }) => Ok(Place::Inside(found)),
         Place::Inside(_) => Err(Errno::ENOENT),
         Place::Outside(outside) => Ok(Place::Outside(outside)),
@@ -181,7 +184,7 @@ pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Re
 /// As [`inode`], but a missing last component is no error.
 pub fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<End>> {
     let length = copy_path(task, Which::Path, path)?;
-    again(task, dirfd, Which::Path, length, Final::Look(follow))
+    again(task, dirfd, Which::Path, length, Final::Make(follow))
 }
 
 /// The place that a path names, whatever stands there.
@@ -304,7 +307,7 @@ impl<'r> Walk<'_, 'r> {
             return Err(Errno::ENAMETOOLONG);
         }
         let slash = next != after;
-        if is_last && last == Final::Place {
+        if is_last && (last == Final::Place || slash && matches!(last, Final::Make(_))) {
             return Ok(Step::Over(self.place(&name, Last::Name, slash, None)));
         }
         let hit = hash::lookup(self.task.region, self.here.id, &name);
@@ -317,7 +320,7 @@ impl<'r> Walk<'_, 'r> {
             };
         };
         let kind = self.task.region.inode(hit.target.id).mode.load(Ordering::Relaxed) & S_IFMT;
-        if kind == S_IFLNK && (!is_last || slash || last == Final::Look(Follow::Link)) {
+        if kind == S_IFLNK && (!is_last || slash || matches!(last, Final::Look(Follow::Link) | Final::Make(Follow::Link))) {
             return self.follow(hit.target, after);
         }
         if !is_last {
