@@ -87,7 +87,8 @@ impl<'r> Region<'r> {
         let process = self.process(id);
         match process.state.load(Ordering::Acquire) {
             state::FREE => true,
-            state::BORN => monotonic_ns().saturating_sub(process.born.load(Ordering::Relaxed)) > BORN_GRACE,
+            // A birth in the future was on another boot of the machine.
+            state::BORN => monotonic_ns().wrapping_sub(process.born.load(Ordering::Relaxed)) > BORN_GRACE,
             _ => {
                 let mut lock = flock_of(id, F_WRLCK as i16);
                 // SAFETY: the kernel writes the struct.

@@ -34,6 +34,8 @@ pub struct Header {
     pub setup_lock: OwnerLock,
     /// Guards one reclaim scan at a time.
     pub reclaim_lock: OwnerLock,
+    /// Guards the search for a ring of POSIX locks that wait for each other. Innermost.
+    pub deadlock_lock: OwnerLock,
     /// Splitting of hash buckets; taken by try only.
     pub split_lock: OwnerLock,
     /// Linear hashing: level in the low 32 bits, next bucket to split in the high ones. Atomic.
@@ -261,11 +263,11 @@ pub mod file_mode {
 pub struct LockRecord {
     /// First byte.
     pub start: AtomicU64,
-    /// Last byte, inclusive; `u64::MAX` to the end.
+    /// Last byte, inclusive; `i64::MAX` for the end of any file.
     pub end: AtomicU64,
     /// `F_RDLCK` or `F_WRLCK`.
     pub kind: AtomicU32,
-    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file).
+    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 none: an unused record in the list.
     pub family: AtomicU32,
     /// Owner: process or open file.
     pub owner: AtomicU32,
@@ -277,8 +279,10 @@ pub struct LockRecord {
     pub pid: AtomicU32,
     /// Grows when the lock shrinks, weakens or goes away: those that wait for it sleep on it. Atomic.
     pub version: AtomicU32,
+    /// How many wait for it, those that were killed meanwhile included. Lock.
+    pub waiters: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 3],
+    pub spare: [AtomicU32; 2],
 }
 
 /// One process's mapping of an inode: keeps it from reclaim. 64 bytes. Written by its process only.

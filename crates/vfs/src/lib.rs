@@ -7,6 +7,7 @@
 #![no_std]
 
 pub mod access;
+pub mod access;
 pub mod boot;
 pub mod buffer;
 pub mod change;
@@ -22,6 +23,7 @@ pub mod dup;
 pub mod fallocate;
 pub mod fcntl;
 pub mod file;
+pub mod flock;
 pub mod fork;
 pub mod fsync;
 pub mod getcwd;
@@ -46,6 +48,7 @@ pub mod read;
 pub mod readlink;
 pub mod reap;
 pub mod reclaim;
+pub mod record_lock;
 pub mod rename;
 pub mod seek;
 pub mod stat;

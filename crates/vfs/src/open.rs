@@ -428,7 +428,7 @@ fn mode_of(flags: u32, kind: u32) -> u32 {
         S_IFDIR => file_mode::DIR,
         _ => 0,
     };
-    access * file_mode::READ | kind
+    (access * file_mode::READ) | kind
 }
 
 /// The open file to install, with [`table::entry::HOST`], beside the kernel's descriptor of a node that was opened: it

@@ -32,6 +32,9 @@ pub struct Task<'r> {
     pub run: &'r Run,
     /// Reads `CLOCK_REALTIME_COARSE`.
     pub clock: fn() -> Time,
+    /// Whether a signal waits for this thread's call to end: a call that sleeps then ends with `EINTR`. Never, unless the
+    /// door sets it.
+    pub interrupted: fn() -> bool,
     /// Path buffers.
     pub scratch: Scratch,
 }
@@ -118,6 +121,7 @@ impl<'r> Task<'r> {
             table: region.fd_table(process_id),
             run: region.run(RunId(process.run.load(Ordering::Relaxed))), // Relaxed: immutable while claimed.
             clock,
+            interrupted: || false,
             scratch: Scratch::new(),
         }
     }
@@ -126,6 +130,11 @@ impl<'r> Task<'r> {
     #[inline]
     pub fn now(&self) -> Time {
         (self.clock)()
+    }
+
+    /// Whether a call that sleeps should end with `EINTR`.
+    pub fn is_interrupted(&self) -> bool {
+        (self.interrupted)()
     }
 }
 
