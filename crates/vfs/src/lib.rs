@@ -7,7 +7,6 @@
 #![no_std]
 
 pub mod access;
-pub mod access;
 pub mod boot;
 pub mod buffer;
 pub mod change;
