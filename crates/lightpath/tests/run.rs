@@ -297,3 +297,21 @@ fn doctor_has_a_verdict_on_every_line() {
     assert!(verdicts.iter().all(|verdict| ["ok  ", "warn", "FAIL"].contains(verdict)), "{report}");
     assert_eq!(output.status.code(), Some(i32::from(verdicts.contains(&"FAIL"))), "{report}");
 }
+
+#[test]
+fn sites_of_the_c_library_are_found_and_kept() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    let library =
+        maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(|path| path.contains("/libc.so"));
+    let library = library.expect("this test is linked with libc.so");
+    let dir = tempfile::tempdir().unwrap();
+    let bundle = dir.path().join("bundle");
+    for _ in 0..2 {
+        let output =
+            lightpath().args(["sites", "--bundle"]).arg(&bundle).args(["--build", library]).output().unwrap();
+        assert_eq!((output.status.code(), &*text(&output.stderr)), (Some(0), ""));
+    }
+    assert!(std::fs::metadata(&bundle).unwrap().len() > 100_000);
+    let output = lightpath().args(["sites", library]).output().unwrap();
+    assert!(text(&output.stdout).trim_end().ends_with(" patched"), "{}", text(&output.stdout));
+}

@@ -54,7 +54,7 @@ impl Bundle {
     /// # Errors
     /// Those of the file system; a file that is no bundle.
     pub fn open(path: &Path) -> io::Result<Bundle> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)?;
+        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path)?;
         let bundle = Bundle { file, path: path.to_owned() };
         let locked = bundle.lock()?;
         let header = Header { magic: MAGIC, version: VERSION, gated_set: GATED_SET };

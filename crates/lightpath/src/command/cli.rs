@@ -40,6 +40,9 @@ pub(crate) enum Verb {
     Doctor,
     /// Measure Lightpath against the kernel's file systems.
     Bench(lp_bench::Args),
+    /// Find the system calls of ELF objects, as the gate asks for it.
+    #[command(hide = true)]
+    Sites(Sites),
     /// Print a completion script for a shell.
     Completions {
         /// The shell to complete for.
@@ -70,6 +73,20 @@ pub(crate) struct Run {
 pub(crate) struct Shell {
     #[command(flatten)]
     pub(crate) options: Options,
+}
+
+/// `lightpath sites`.
+#[derive(Args)]
+pub(crate) struct Sites {
+    /// Add site images to the bundle; without it, say what there is.
+    #[arg(long)]
+    pub(crate) build: bool,
+    /// The bundle, if it is not the one in the cache directory.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) bundle: Option<PathBuf>,
+    /// Programs and libraries.
+    #[arg(required = true, value_name = "OBJECT")]
+    pub(crate) paths: Vec<PathBuf>,
 }
 
 /// What `run` and `shell` share.

@@ -11,6 +11,7 @@ mod preload;
 mod program;
 mod region;
 mod run;
+mod sites;
 mod size;
 mod stats;
 mod supervise;
@@ -52,6 +53,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
             // An ExitCode does not tell its number, but can be compared.
             Ok((0..=u8::MAX).find(|status| ExitCode::from(*status) == ended).unwrap_or(1))
         }
+        Verb::Sites(arguments) => sites::sites(&arguments),
         Verb::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "lightpath", &mut script);

@@ -6,7 +6,7 @@ use object::Object;
 use object::read::ReadCache;
 
 use super::{Finding, human};
-use crate::command::{cache, preload};
+use crate::command::{cache, preload, sites};
 
 pub(super) fn findings() -> Vec<Finding> {
     vec![preload_library(), object_line("C library", c_library()), object_line("loader", loader())]
@@ -44,12 +44,15 @@ fn object_line(about: &'static str, path: Option<PathBuf>) -> Finding {
         return Finding::warn(about, "not found: this lightpath is statically linked");
     };
     let version = if about == "C library" { version() } else { String::new() };
-    match build_id(&path) {
-        Some(id) => Finding::ok(about, format!("{}{version}, build {id}", path.display())),
-        None => Finding::warn(
-            about,
-            format!("{}{version}: no build-id, its site table is keyed by content", path.display()),
-        ),
+    let found = sites::describe(&path);
+    let id = match build_id(&path) {
+        Some(id) => format!("build {id}"),
+        None => "no build-id".to_owned(),
+    };
+    let line = format!("{}{version}, {id}: {found}", path.display());
+    match found.ends_with("patched") {
+        true => Finding::ok(about, line),
+        false => Finding::fail(about, line),
     }
 }
 
