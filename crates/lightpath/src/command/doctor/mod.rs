@@ -4,6 +4,7 @@ mod kernel;
 mod library;
 mod limits;
 mod programs;
+mod trial;
 
 use std::fmt::Write;
 
@@ -45,6 +46,7 @@ pub(crate) fn doctor() -> (String, u8) {
     findings.extend(kernel::findings());
     findings.extend(library::findings());
     findings.extend(limits::findings());
+    findings.extend(trial::findings());
     findings.extend(programs::findings());
     let failed = findings.iter().filter(|finding| finding.verdict == Verdict::Fail).count();
     let verdict = match failed {
