@@ -41,6 +41,10 @@ pub struct Args {
     #[arg(long)]
     pub kernel_only: bool,
 
+    /// Run one sample of the workload `before` in this process
+    #[arg(long, value_name = "SPEC", hide = true)]
+    pub in_process: Option<String>,
+
     /// The command that starts a run, if it is not this one
     #[arg(long, value_name = "PATH", hide = true)]
     pub lightpath: Option<PathBuf>,

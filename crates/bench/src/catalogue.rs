@@ -8,11 +8,19 @@ pub(crate) struct Workload {
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
     pub(crate) detail: &'static str,
-    /// The C program, without its suffix.
-    pub(crate) program: &'static str,
+    pub(crate) program: Program,
     /// One argument list per invocation; `@dir` and `@scratch` stand for directories.
     pub(crate) full: &'static [&'static [&'static str]],
     pub(crate) quick: &'static [&'static [&'static str]],
+}
+
+/// What runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// This C program (named without its suffix), in each file system.
+    C(&'static str),
+    /// [`crate::before`], in both designs.
+    InProcess,
 }
 
 pub(crate) const WORKLOADS: &[Workload] = &[
@@ -20,7 +28,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "dd",
         title: "dd bs=1 (descriptor lookup, 2003)",
         detail: "dd if=/dev/zero of=foo bs=1 count=1M, the real dd; wall, system and CPU seconds",
-        program: "dd",
+        program: Program::C("dd"),
         full: &[&["@dir", "1048576"]],
         quick: &[&["@dir", "262144"]],
     },
@@ -29,7 +37,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "Random lseeks on one file (lseek without the inode mutex, 2009)",
         detail: "N processes, each opening one 128 MB file and moving about in it at random; seconds from the \
                  first fork to the last exit (1,000,000 lseeks each; 100,000 with --quick)",
-        program: "lseek",
+        program: Program::C("lseek"),
         full: &[&["@dir", "1000000", "1", "2", "4", "8", "16", "32", "64", "100"]],
         quick: &[&["@dir", "100000", "1", "2", "8", "32", "100"]],
     },
@@ -37,7 +45,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "fstime",
         title: "UnixBench fstime 256/2000 (mount-writer counts, 2009)",
         detail: "256-byte writes, 2,000 of them, back to 0 and again until the alarm; KB/s",
-        program: "fstime",
+        program: Program::C("fstime"),
         full: &[&["@dir", "256", "2000", "1000", "write"]],
         quick: &[&["@dir", "256", "2000", "200", "write"]],
     },
@@ -45,7 +53,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "acl",
         title: "stat and open+close, by owner and other (no-ACL check, 2009)",
         detail: "lmbench's loops on a file that the caller owns and on one it does not own; microseconds",
-        program: "acl",
+        program: Program::C("acl"),
         full: &[&["@dir", "10"]],
         quick: &[&["@dir", "3"]],
     },
@@ -53,7 +61,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "fstat",
         title: "fstat, and du of a tree (attributes from the cached inode, 2011)",
         detail: "10,000,000 fstats of an open file, du of 100,000 files (--quick: a tenth of each); seconds",
-        program: "fstat",
+        program: Program::C("fstat"),
         full: &[&["@dir", "10000000", "100000"]],
         quick: &[&["@dir", "1000000", "10000"]],
     },
@@ -61,7 +69,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "lmbench",
         title: "lmbench's table",
         detail: "processor and process figures, microseconds",
-        program: "lmbench",
+        program: Program::C("lmbench"),
         full: &[&["@dir", "10", "200"]],
         quick: &[&["@dir", "3", "50"]],
     },
@@ -69,7 +77,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "unixbench",
         title: "UnixBench's file copy geometries",
         detail: "write, read and copy with buffer/blocks of 256/500, 1024/2000 and 4096/8000; KB/s",
-        program: "fstime",
+        program: Program::C("fstime"),
         full: &[
             &["@dir", "256", "500", "1000", "write", "read", "copy"],
             &["@dir", "1024", "2000", "1000", "write", "read", "copy"],
@@ -85,7 +93,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "calls",
         title: "The call table",
         detail: "nanoseconds per call; \"host\" calls are of descriptors and paths outside the mount",
-        program: "calls",
+        program: Program::C("calls"),
         full: &[&["@dir", "10"]],
         quick: &[&["@dir", "3"]],
     },
@@ -93,7 +101,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "scale",
         title: "Scaling of work that commutes",
         detail: "N processes, then N threads, each bound to a processor; million calls per second together",
-        program: "scale",
+        program: Program::C("scale"),
         full: &[&["@dir", "500", "processes", "1", "2", "4"], &["@dir", "500", "threads", "1", "2", "4"]],
         quick: &[&["@dir", "100", "processes", "1", "2"], &["@dir", "100", "threads", "1", "2"]],
     },
@@ -101,7 +109,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "sqlite",
         title: "SQLite autocommit inserts",
         detail: "20,000 transactions (2,000 with --quick) by the sqlite3 command; seconds",
-        program: "sqlite",
+        program: Program::C("sqlite"),
         full: &[&["@dir", "@scratch", "20000"]],
         quick: &[&["@dir", "@scratch", "2000"]],
     },
@@ -109,7 +117,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "tree",
         title: "A source tree: tar, git, grep, du, find, cp -r, rm -r",
         detail: "10,000 small files (2,000 with --quick); seconds",
-        program: "tree",
+        program: Program::C("tree"),
         full: &[&["@dir", "@scratch", "10000"]],
         quick: &[&["@dir", "@scratch", "2000"]],
     },
@@ -117,7 +125,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "build",
         title: "A small build",
         detail: "30 C files (8 with --quick) compiled one after another, linked and run; seconds",
-        program: "build",
+        program: Program::C("build"),
         full: &[&["@dir", "30"]],
         quick: &[&["@dir", "8"]],
     },
@@ -125,7 +133,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "bulk",
         title: "Bulk I/O: dd bs=1M",
         detail: "1 GiB (256 MiB with --quick) written to a new file, rewritten in place, read; MiB/s",
-        program: "bulk",
+        program: Program::C("bulk"),
         full: &[&["@dir", "1024"]],
         quick: &[&["@dir", "256"]],
     },
@@ -133,9 +141,40 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         name: "spawn",
         title: "posix_spawn(/bin/true)",
         detail: "start a program and wait for it; microseconds",
-        program: "spawn",
+        program: Program::C("spawn"),
         full: &[&["@dir", "60"]],
         quick: &[&["@dir", "15"]],
+    },
+    Workload {
+        name: "before",
+        title: "Each change against the design that it replaced",
+        detail: "the five hot calls through the library door, on the same records with the old lock or count put back, \
+                 and without; million calls per second of N processes, then N threads, together",
+        program: Program::InProcess,
+        full: &[
+            &["lookup,processes,200,1,2,4,16,100"],
+            &["lookup,threads,200,1,2,4,16,100"],
+            &["lseek,processes,200,1,2,4,16,100"],
+            &["lseek,threads,200,1,2,4,16,100"],
+            &["writers,processes,200,1,2,4,16,100"],
+            &["writers,threads,200,1,2,4,16,100"],
+            &["acl,processes,200,1,2,4,16,100"],
+            &["acl,threads,200,1,2,4,16,100"],
+            &["attributes,processes,200,1,2,4,16,100"],
+            &["attributes,threads,200,1,2,4,16,100"],
+        ],
+        quick: &[
+            &["lookup,processes,50,1,2,8"],
+            &["lookup,threads,50,1,2,8"],
+            &["lseek,processes,50,1,2,8"],
+            &["lseek,threads,50,1,2,8"],
+            &["writers,processes,50,1,2,8"],
+            &["writers,threads,50,1,2,8"],
+            &["acl,processes,50,1,2,8"],
+            &["acl,threads,50,1,2,8"],
+            &["attributes,processes,50,1,2,8"],
+            &["attributes,threads,50,1,2,8"],
+        ],
     },
 ];
 
@@ -274,7 +313,9 @@ mod tests {
     #[test]
     fn every_workload_has_its_program() {
         for workload in WORKLOADS {
-            assert!(crate::compile::source_of(workload.program).is_some(), "{}", workload.program);
+            if let Program::C(program) = workload.program {
+                assert!(crate::compile::source_of(program).is_some(), "{program}");
+            }
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The plots: the speed-up over the baseline, bars with their spread, curves against the number of workers.
 
 use crate::figures::{self, Goal};
-use crate::report::{Better, Report, Series};
+use crate::report::{Better, Report, Series, WorkloadReport};
 use crate::svg::{Anchor, Svg};
 use crate::table::{number, row_label, times};
 
@@ -27,7 +27,7 @@ const LABELS: f64 = 250.0;
 pub(crate) fn colour(report: &Report, place: &str) -> &'static str {
     let index = report.places.iter().position(|candidate| candidate.name == place).unwrap_or(0);
     match (place, index) {
-        ("lightpath", _) => "light",
+        ("lightpath" | "now", _) => "light",
         (_, 0) => "base",
         (_, 1) => "c1",
         (_, 2) => "c2",
@@ -143,7 +143,7 @@ fn ticks(most: f64) -> Vec<f64> {
 }
 
 /// Bars with their spread, a group for each figure, each group to a scale of its own.
-pub(crate) fn bars(report: &Report, series: &[&Series]) -> String {
+pub(crate) fn bars(report: &Report, workload: &WorkloadReport, series: &[&Series]) -> String {
     const BAR: f64 = 11.0;
     const GAP: f64 = 12.0;
     const AREA: f64 = WIDTH - LABELS - 150.0;
@@ -154,7 +154,7 @@ pub(crate) fn bars(report: &Report, series: &[&Series]) -> String {
     for series in series {
         // A disk that is a hundred times slower would leave nothing to see of the others: its bar is cut.
         let known = |place: &str| series.cell(place).map_or(0.0, |cell| cell.max);
-        let compared = known(report.baseline()).max(known("lightpath"));
+        let compared = known(workload.baseline()).max(known("lightpath"));
         let most =
             series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max).min(compared * 2.5);
         let scale = |value: f64| LABELS + (value / most).min(1.0) * AREA;
@@ -166,7 +166,7 @@ pub(crate) fn bars(report: &Report, series: &[&Series]) -> String {
             let class = format!("f-{}", colour(report, &cell.place));
             svg.rect(&class, (LABELS, y), (scale(cell.median) - LABELS, BAR), &title);
             svg.line("spread", (scale(cell.min), y + BAR / 2.0), (scale(cell.max), y + BAR / 2.0));
-            let ratio = cell.ratio.filter(|_| cell.place != report.baseline());
+            let ratio = cell.ratio.filter(|_| cell.place != workload.baseline());
             let text = ratio.map_or(shown.clone(), |ratio| format!("{shown}  ({})", times(ratio)));
             let class = if cell.place == "lightpath" { "value strong" } else { "value" };
             svg.text(class, (scale(cell.max) + 7.0, y + BAR - 1.5), Anchor::Start, &text);
@@ -178,7 +178,7 @@ pub(crate) fn bars(report: &Report, series: &[&Series]) -> String {
 }
 
 /// One figure against the number of workers: a curve for each place, points with their spread.
-pub(crate) fn curves(report: &Report, series: &[&Series]) -> String {
+pub(crate) fn curves(report: &Report, workload: &WorkloadReport, series: &[&Series]) -> String {
     const SIZE: (f64, f64) = (440.0, 280.0);
     let (left, right, top, bottom) = (54.0, SIZE.0 - 16.0, 40.0, SIZE.1 - 38.0);
     let mut svg = Svg::new(SIZE.0, SIZE.1);
@@ -203,15 +203,14 @@ pub(crate) fn curves(report: &Report, series: &[&Series]) -> String {
         svg.text("small", (place_x(*x), bottom + 16.0), Anchor::Middle, &x.to_string());
     }
     svg.line("axis", (left, bottom), (right, bottom));
-    for place in &report.places {
-        let colour = colour(report, &place.name);
-        let cells: Vec<_> =
-            series.iter().filter_map(|s| Some((place_x(s.x?), s.cell(&place.name)?))).collect();
+    for place in &workload.places {
+        let colour = colour(report, place);
+        let cells: Vec<_> = series.iter().filter_map(|s| Some((place_x(s.x?), s.cell(place)?))).collect();
         let points: Vec<_> = cells.iter().map(|(x, cell)| (*x, place_y(cell.median))).collect();
         svg.path_through(&format!("l-{colour}"), &points);
         for (x, cell) in cells {
             svg.line("spread", (x, place_y(cell.min)), (x, place_y(cell.max)));
-            let title = format!("{}: {} {}", place.name, number(cell.median), first.unit);
+            let title = format!("{place}: {} {}", number(cell.median), first.unit);
             svg.dot(&format!("f-{colour}"), (x, place_y(cell.median)), &title);
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::chart::{self, SCHEME, STYLE};
 use crate::figures::{self, Goal, Reached};
-use crate::report::{Better, Report, Series, WorkloadReport};
+use crate::report::{Better, Report, WorkloadReport};
 use crate::svg::escape;
 use crate::table::{number, row_label, times};
 use std::fmt::Write;
@@ -23,7 +23,7 @@ summary{cursor:pointer;color:var(--muted);font-size:13.5px}";
 pub(crate) fn page(report: &Report) -> String {
     let mut body = String::new();
     header(&mut body, report);
-    legend(&mut body, report);
+    legend(&mut body, report, report.places.iter().map(|place| place.name.as_str()));
     if let Some(plot) = chart::speedup(report) {
         body += &plot;
         goals(&mut body, report);
@@ -61,11 +61,11 @@ fn header(body: &mut String, report: &Report) {
     );
 }
 
-fn legend(body: &mut String, report: &Report) {
+fn legend<'a>(body: &mut String, report: &Report, places: impl Iterator<Item = &'a str>) {
     body.push_str("<div class=\"legend\">");
-    for place in &report.places {
-        let colour = chart::colour(report, &place.name);
-        let _ = write!(body, "<span><i class=\"b-{colour}\"></i>{}</span>", escape(&place.name));
+    for place in places {
+        let colour = chart::colour(report, place);
+        let _ = write!(body, "<span><i class=\"b-{colour}\"></i>{}</span>", escape(place));
     }
     body.push_str("</div>\n");
 }
@@ -110,6 +110,9 @@ fn section(body: &mut String, report: &Report, workload: &WorkloadReport) {
         escape(&workload.title),
         escape(&workload.detail)
     );
+    if report.places.iter().all(|place| place.name != workload.baseline()) {
+        legend(body, report, workload.places.iter().map(String::as_str));
+    }
     let plain: Vec<_> = workload.series.iter().filter(|series| series.x.is_none()).collect();
     for better in [Better::Less, Better::More] {
         let group: Vec<_> = plain.iter().copied().filter(|series| series.better == better).collect();
@@ -118,7 +121,7 @@ fn section(body: &mut String, report: &Report, workload: &WorkloadReport) {
             let _ = writeln!(
                 body,
                 "<p class=\"note\">{word}; each figure to its own scale.</p>{}",
-                chart::bars(report, &group)
+                chart::bars(report, workload, &group)
             );
         }
     }
@@ -136,7 +139,7 @@ fn section(body: &mut String, report: &Report, workload: &WorkloadReport) {
                 .iter()
                 .filter(|series| series.metric == metric && series.x.is_some())
                 .collect();
-            body.push_str(&chart::curves(report, &curve));
+            body.push_str(&chart::curves(report, workload, &curve));
         }
         body.push_str("</div>\n");
     }
@@ -148,27 +151,27 @@ fn section(body: &mut String, report: &Report, workload: &WorkloadReport) {
             escape(&failure.error)
         );
     }
-    numbers(body, report, &workload.series);
+    numbers(body, workload);
 }
 
-fn numbers(body: &mut String, report: &Report, series: &[Series]) {
-    if series.is_empty() {
+fn numbers(body: &mut String, workload: &WorkloadReport) {
+    if workload.series.is_empty() {
         return;
     }
     body.push_str(
         "<details><summary>Numbers</summary><div class=\"wide\"><table>\n<tr><th></th><th>unit</th>",
     );
-    for place in &report.places {
-        let _ = write!(body, "<th>{}</th><th>spread</th>", escape(&place.name));
-        if place.name != report.baseline() {
+    for place in &workload.places {
+        let _ = write!(body, "<th>{}</th><th>spread</th>", escape(place));
+        if place != workload.baseline() {
             body.push_str("<th>ratio</th>");
         }
     }
     body.push_str("</tr>\n");
-    for series in series {
+    for series in &workload.series {
         let _ = write!(body, "<tr><td>{}</td><td>{}</td>", escape(&row_label(series)), escape(&series.unit));
-        for place in &report.places {
-            match series.cell(&place.name) {
+        for place in &workload.places {
+            match series.cell(place) {
                 Some(cell) => {
                     let _ = write!(
                         body,
@@ -180,8 +183,8 @@ fn numbers(body: &mut String, report: &Report, series: &[Series]) {
                 }
                 None => body.push_str("<td>-</td><td></td>"),
             }
-            if place.name != report.baseline() {
-                let ratio = series.cell(&place.name).and_then(|cell| cell.ratio);
+            if place != workload.baseline() {
+                let ratio = series.cell(place).and_then(|cell| cell.ratio);
                 let _ = write!(body, "<td>{}</td>", ratio.map_or("-".to_owned(), times));
             }
         }

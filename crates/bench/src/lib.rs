@@ -6,6 +6,7 @@
 //! What comes out is one [`report::Report`], shown as tables ([`table`]), JSON, or a page ([`html`]).
 
 mod args;
+mod before;
 mod catalogue;
 mod chart;
 mod compile;
@@ -30,6 +31,10 @@ use std::process::ExitCode;
 ///
 /// Exit status: 0; 1 if a workload failed somewhere; 2 if a NAME is not known.
 pub fn main(args: Args) -> Result<ExitCode> {
+    if let Some(spec) = &args.in_process {
+        print!("{}", before::sample(spec)?);
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.list {
         print!("{}", catalogue::listing());
         return Ok(ExitCode::SUCCESS);

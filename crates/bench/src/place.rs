@@ -1,5 +1,6 @@
 //! Where a workload runs: a directory of a kernel file system, or a Lightpath mount.
 
+use crate::before::Design;
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -24,6 +25,8 @@ enum Kind {
     Kernel(PathBuf),
     /// A run of its own, by this command, for each sample.
     Lightpath(PathBuf),
+    /// No directory: a design of [`crate::before`], in a process of this command.
+    InProcess(Design),
 }
 
 #[derive(Debug, Clone)]
@@ -38,6 +41,14 @@ pub(crate) struct Ground {
     _keep: Option<tempfile::TempDir>,
     pub(crate) dir: PathBuf,
     launcher: Option<PathBuf>,
+}
+
+/// The two designs that [`crate::before`] compares, the baseline first.
+pub(crate) fn designs() -> [Place; 2] {
+    [Design::Before, Design::Now].map(|design| Place {
+        info: PlaceInfo { name: design.name().to_owned(), dir: String::new() },
+        kind: Kind::InProcess(design),
+    })
 }
 
 impl Ground {
@@ -71,6 +82,17 @@ impl Place {
         Ok(Self { info, kind: Kind::Lightpath(launcher) })
     }
 
+    /// The command for one sample of [`crate::before`]: this command again, as it was called.
+    pub(crate) fn in_process(&self, spec: &str) -> Result<Command> {
+        let Kind::InProcess(design) = self.kind else { bail!("{} is a directory", self.info.name) };
+        let mut command =
+            Command::new(std::env::current_exe().context("cannot find this command's own path")?);
+        // Called as `lightpath bench`, it has a subcommand in front.
+        command.args(std::env::args_os().nth(1).filter(|first| first == "bench"));
+        command.arg("--in-process").arg(format!("{},{spec}", design.name())).process_group(0);
+        Ok(command)
+    }
+
     /// Makes the directory for one sample.
     pub(crate) fn prepare(&self) -> Result<Ground> {
         match &self.kind {
@@ -81,6 +103,7 @@ impl Place {
             Kind::Lightpath(launcher) => {
                 Ok(Ground { _keep: None, dir: PathBuf::from(MOUNT), launcher: Some(launcher.clone()) })
             }
+            Kind::InProcess(_) => bail!("{} is no directory", self.info.name),
         }
     }
 }

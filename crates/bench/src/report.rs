@@ -12,7 +12,7 @@ pub(crate) struct Report {
     pub(crate) schema: u32,
     pub(crate) command: Vec<String>,
     pub(crate) machine: Machine,
-    /// In the order in which they are shown; the first is the baseline of every ratio.
+    /// Where files were, in the order in which they are shown; the first is the baseline of the figures to reach.
     pub(crate) places: Vec<PlaceInfo>,
     pub(crate) workloads: Vec<WorkloadReport>,
 }
@@ -22,6 +22,8 @@ pub(crate) struct WorkloadReport {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) detail: String,
+    /// Names of what is compared, in the order in which it is shown; the first is the baseline of the ratios.
+    pub(crate) places: Vec<String>,
     pub(crate) series: Vec<Series>,
     pub(crate) failures: Vec<Failure>,
 }
@@ -111,6 +113,12 @@ impl Series {
     }
 }
 
+impl WorkloadReport {
+    pub(crate) fn baseline(&self) -> &str {
+        &self.places[0]
+    }
+}
+
 impl Report {
     pub(crate) fn series(&self, workload: &str, metric: &str, x: Option<u32>) -> Option<&Series> {
         let workload = self.workloads.iter().find(|candidate| candidate.name == workload)?;
@@ -170,13 +178,13 @@ impl Gatherer {
         }
     }
 
-    /// The series, with ratios to the place called `baseline`, cells in the order of `places`.
-    pub(crate) fn finish(self, places: &[PlaceInfo], label: fn(&str) -> String) -> Vec<Series> {
-        let baseline = &places[0].name;
+    /// The series, with ratios to the first of `places`, cells in the order of `places`.
+    pub(crate) fn finish(self, places: &[String], label: fn(&str) -> String) -> Vec<Series> {
+        let baseline = &places[0];
         self.rows
             .into_iter()
             .map(|Row { figure, samples: mut cells }| {
-                cells.sort_by_key(|(name, _)| places.iter().position(|place| place.name == *name));
+                cells.sort_by_key(|(name, _)| places.iter().position(|place| place == name));
                 let better = Better::of_unit(&figure.unit);
                 let mut cells: Vec<_> =
                     cells.into_iter().map(|(place, samples)| Cell::of(&place, samples)).collect();
@@ -212,8 +220,7 @@ mod tests {
 
     #[test]
     fn ratios_say_how_many_times_better() {
-        let places =
-            ["tmpfs", "lightpath"].map(|name| PlaceInfo { name: name.to_owned(), dir: String::new() });
+        let places = ["tmpfs", "lightpath"].map(str::to_owned);
         let mut gatherer = Gatherer::default();
         for (place, line) in [
             ("lightpath", "lseek\t-\tns\t10"),

@@ -3,7 +3,8 @@
 
 use crate::Workload;
 use crate::args::Args;
-use crate::catalogue::{self, Selection};
+use crate::before;
+use crate::catalogue::{self, Program, Selection};
 use crate::compile;
 use crate::machine::Machine;
 use crate::place::{self, Ground, Place};
@@ -13,8 +14,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::ffi::OsString;
 use std::io::Read;
-use std::path::Path;
-use std::process::{Child, Stdio};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// No workload takes this long on a machine that makes progress.
@@ -25,48 +26,30 @@ pub(crate) fn run(selection: &Selection, args: &Args) -> Result<Report> {
     let places = places(args)?;
     let scratch = tempfile::Builder::new().prefix("lightpath-bench-").tempdir()?;
     let samples = args.samples();
-    let steps = selection.0.len() as u64 * u64::from(samples) * places.len() as u64;
+    let designs = place::designs();
+    let places_of = |workload: &Workload| match workload.program {
+        Program::C(_) => places.as_slice(),
+        Program::InProcess => designs.as_slice(),
+    };
+    let runs: usize = selection.0.iter().map(|workload| places_of(workload).len()).sum();
+    let steps = runs as u64 * u64::from(samples);
     let progress = ProgressBar::new(steps).with_style(
         ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed_precise} (about {eta} left)  {msg}")
             .context("the progress bar's template")?,
     );
     progress.enable_steady_tick(Duration::from_millis(200));
-    let infos: Vec<_> = places.iter().map(|place| place.info.clone()).collect();
     let mut workloads = Vec::new();
     for workload in &selection.0 {
-        let binary = compile::compile(workload.program, scratch.path())?;
-        let mut gatherer = Gatherer::default();
-        let mut failures: Vec<Failure> = Vec::new();
-        for sample in 0..samples as usize {
-            for turn in 0..places.len() {
-                let place = &places[(sample + turn) % places.len()];
-                progress.set_message(format!("{} on {}", workload.name, place.info.name));
-                if failures.iter().all(|failure| failure.place != place.info.name) {
-                    match sample_of(workload, &binary, place, scratch.path(), args) {
-                        Ok(figures) => {
-                            figures.into_iter().for_each(|figure| gatherer.add(&place.info.name, figure))
-                        }
-                        Err(error) => {
-                            failures.push(Failure {
-                                place: place.info.name.clone(),
-                                error: format!("{error:#}"),
-                            });
-                        }
-                    }
-                }
-                progress.inc(1);
-            }
-        }
-        workloads.push(WorkloadReport {
-            name: workload.name.to_owned(),
-            title: workload.title.to_owned(),
-            detail: workload.detail.to_owned(),
-            series: gatherer.finish(&infos, catalogue::label),
-            failures,
-        });
+        let binary = match workload.program {
+            Program::C(program) => Some(compile::compile(program, scratch.path())?),
+            Program::InProcess => None,
+        };
+        let bench = Bench { workload, binary, scratch: scratch.path(), args };
+        workloads.push(bench.run(places_of(workload), &progress));
     }
     progress.finish_and_clear();
-    Ok(Report { schema: SCHEMA, command: std::env::args().collect(), machine, places: infos, workloads })
+    let places = places.into_iter().map(|place| place.info).collect();
+    Ok(Report { schema: SCHEMA, command: std::env::args().collect(), machine, places, workloads })
 }
 
 /// The kernel's file systems, then Lightpath. That Lightpath cannot run is said, once, and the kernel's
@@ -86,34 +69,80 @@ fn places(args: &Args) -> Result<Vec<Place>> {
     Ok(places)
 }
 
-/// All the figures of one run of `workload` in `place`, in a directory of its own.
-fn sample_of(
-    workload: &Workload,
-    binary: &Path,
-    place: &Place,
-    scratch: &Path,
-    args: &Args,
-) -> Result<Vec<Figure>> {
-    let invocations = if args.quick { workload.quick } else { workload.full };
-    let mut figures = Vec::new();
-    for invocation in invocations {
-        let ground = place.prepare()?;
-        let arguments: Vec<OsString> = invocation
-            .iter()
-            .map(|argument| match *argument {
-                "@dir" => ground.dir.clone().into_os_string(),
-                "@scratch" => scratch.as_os_str().to_owned(),
-                other => other.into(),
-            })
-            .collect();
-        figures.extend(figures_of(&ground, binary, &arguments)?);
-    }
-    Ok(figures)
+/// One workload and what it needs.
+struct Bench<'b> {
+    workload: &'b Workload,
+    /// Its program; none, if it runs in a process of this command.
+    binary: Option<PathBuf>,
+    scratch: &'b Path,
+    args: &'b Args,
 }
 
-fn figures_of(ground: &Ground, binary: &Path, arguments: &[OsString]) -> Result<Vec<Figure>> {
-    let mut child = ground
-        .command(binary, arguments)
+impl Bench<'_> {
+    /// All samples in all places; where one fails, the place is left out from then on.
+    fn run(&self, places: &[Place], progress: &ProgressBar) -> WorkloadReport {
+        let mut gatherer = Gatherer::default();
+        let mut failures: Vec<Failure> = Vec::new();
+        for sample in 0..self.args.samples() as usize {
+            for turn in 0..places.len() {
+                let place = &places[(sample + turn) % places.len()];
+                let name = &place.info.name;
+                progress.set_message(format!("{} on {name}", self.workload.name));
+                if failures.iter().all(|failure| failure.place != *name) {
+                    match self.sample(place) {
+                        Ok(figures) => figures.into_iter().for_each(|figure| gatherer.add(name, figure)),
+                        Err(error) => {
+                            failures.push(Failure { place: name.clone(), error: format!("{error:#}") });
+                        }
+                    }
+                }
+                progress.inc(1);
+            }
+        }
+        let names: Vec<_> = places.iter().map(|place| place.info.name.clone()).collect();
+        let label = match self.workload.program {
+            Program::C(_) => catalogue::label,
+            Program::InProcess => before::label,
+        };
+        WorkloadReport {
+            name: self.workload.name.to_owned(),
+            title: self.workload.title.to_owned(),
+            detail: self.workload.detail.to_owned(),
+            series: gatherer.finish(&names, label),
+            places: names,
+            failures,
+        }
+    }
+
+    /// All the figures of one run in `place`, in a directory of its own.
+    fn sample(&self, place: &Place) -> Result<Vec<Figure>> {
+        let invocations = if self.args.quick { self.workload.quick } else { self.workload.full };
+        let mut figures = Vec::new();
+        for invocation in invocations {
+            match &self.binary {
+                Some(binary) => {
+                    let ground = place.prepare()?;
+                    let arguments = self.arguments(invocation, &ground);
+                    figures.extend(figures_of(ground.command(binary, &arguments))?);
+                }
+                None => figures.extend(figures_of(place.in_process(invocation[0])?)?),
+            }
+        }
+        Ok(figures)
+    }
+
+    fn arguments(&self, invocation: &[&str], ground: &Ground) -> Vec<OsString> {
+        let argument = |argument: &&str| match *argument {
+            "@dir" => ground.dir.clone().into_os_string(),
+            "@scratch" => self.scratch.as_os_str().to_owned(),
+            other => other.into(),
+        };
+        invocation.iter().map(argument).collect()
+    }
+}
+
+fn figures_of(mut command: Command) -> Result<Vec<Figure>> {
+    let mut child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

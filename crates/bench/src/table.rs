@@ -18,7 +18,7 @@ pub(crate) fn render(report: &Report) -> String {
     for workload in &report.workloads {
         text += &format!("\n{}\n{}\n", workload.title, workload.detail);
         if !workload.series.is_empty() {
-            text += &format!("{}\n", workload_table(report, workload));
+            text += &format!("{}\n", workload_table(workload));
         }
         for failure in &workload.failures {
             text += &format!("failed on {}: {}\n", failure.place, failure.error);
@@ -27,24 +27,24 @@ pub(crate) fn render(report: &Report) -> String {
     text
 }
 
-fn workload_table(report: &Report, workload: &WorkloadReport) -> Table {
+fn workload_table(workload: &WorkloadReport) -> Table {
     let mut table = bare_table();
     let mut header = vec!["".to_owned(), "unit".to_owned()];
-    for place in &report.places {
-        header.push(place.name.clone());
+    for place in &workload.places {
+        header.push(place.clone());
         header.push("(spread)".to_owned());
-        if place.name != report.baseline() {
+        if place != workload.baseline() {
             header.push("ratio".to_owned());
         }
     }
     table.set_header(header);
     for series in &workload.series {
         let mut row = vec![row_label(series), series.unit.clone()];
-        for place in &report.places {
-            let cell = series.cell(&place.name);
+        for place in &workload.places {
+            let cell = series.cell(place);
             row.push(cell.map_or("-".to_owned(), |cell| number(cell.median)));
             row.push(cell.map_or(String::new(), spread));
-            if place.name != report.baseline() {
+            if place != workload.baseline() {
                 row.push(cell.and_then(|cell| cell.ratio).map_or("-".to_owned(), times));
             }
         }

@@ -1,0 +1,316 @@
+//! A region of its own, and workers in it: processes or threads that all start at once.
+
+use super::calls::{Design, FILE_SIZE, Kind, Old, Worker};
+use anyhow::{Context, Result, anyhow, bail};
+use lp_abi::Errno;
+use lp_abi::linux::{AT_FDCWD, O_CREAT, O_RDONLY, O_RDWR};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering, spin};
+use lp_region::{Geometry, LaneId, ProcessId, Region, RunId};
+use lp_vfs::boot::{self, RunSetup};
+use lp_vfs::open::{self, Opened};
+use lp_vfs::{Place, Task, clock, file, table};
+use rustix::fs::MemfdFlags;
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// As many as the historical figures go to, and some.
+pub(super) const MOST_WORKERS: usize = 128;
+
+/// Calls between two looks at the clock.
+const ROUND: usize = 256;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Workers {
+    /// Each with a table of its own.
+    Processes,
+    /// Sharing one table as it is now; each with its own, and the old lock in common, as it was before.
+    Threads,
+}
+
+/// What workers tell each other, in shared memory; zero at first.
+#[repr(C)]
+struct Board {
+    old: Old,
+    ready: AtomicU32,
+    go: AtomicU32,
+    failed: AtomicU32,
+    /// Calls and nanoseconds of each worker.
+    calls: [AtomicU64; MOST_WORKERS],
+    took: [AtomicU64; MOST_WORKERS],
+}
+
+pub(super) struct Stage {
+    board: *mut Board,
+    region: Region<'static>,
+    run: RunId,
+    workers: Workers,
+    count: usize,
+    _memory: OwnedFd,
+}
+
+/// Shared by the threads of one stage.
+#[derive(Clone, Copy)]
+struct Shared<'s>(&'s Stage);
+
+// SAFETY: what the stage points to is a region and a board, both made of atomics.
+unsafe impl Send for Shared<'_> {}
+
+impl<'s> Shared<'s> {
+    /// A method, so that a closure takes the whole of it and not the reference inside.
+    fn stage(self) -> &'s Stage {
+        self.0
+    }
+}
+
+impl Stage {
+    /// A fresh file system with the directory `/a/b` of another owner, and room for `count` workers.
+    pub(super) fn new(workers: Workers, count: usize) -> Result<Self> {
+        if count == 0 || count > MOST_WORKERS {
+            bail!("from 1 to {MOST_WORKERS} workers, not {count}");
+        }
+        // SAFETY: the address that the kernel gave.
+        unsafe { clock::init(libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
+        let memory = rustix::fs::memfd_create("lightpath-bench", MemfdFlags::CLOEXEC)?;
+        let geometry = Geometry { data_bytes: 512 << 20, inodes: 4096, identity: 1 };
+        let region = Region::create(memory.as_raw_fd(), &geometry).map_err(|error| anyhow!("{error:?}"))?;
+        let setup = RunSetup { mounts: &[b""], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+        let run = boot::claim_run(region, &setup).map_err(failed("claim a run"))?;
+        // SAFETY: a new anonymous mapping, where the kernel likes.
+        let board = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                size_of::<Board>(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+            )
+        }?;
+        let stage = Self { board: board.cast(), region, run, workers, count, _memory: memory };
+        let task = stage.task()?;
+        boot::mkfs(&task, 0).map_err(failed("make the root"))?;
+        make_directory(&task, "/a")?;
+        make_directory(&task, "/a/b")?;
+        fill(&task, open_file(&task, "/a/b/shared", O_RDWR | O_CREAT)?)?;
+        for index in 0..count {
+            fill(&task, open_file(&task, &own_path(index), O_RDWR | O_CREAT)?)?;
+        }
+        boot::exit(&task);
+        Ok(stage)
+    }
+
+    /// Has all workers make calls for `time`, and gives their calls per second together.
+    pub(super) fn perform(&self, design: Design, kind: Kind, time: Duration) -> Result<f64> {
+        match self.workers {
+            Workers::Processes => self.perform_in_processes(design, kind, time)?,
+            Workers::Threads => self.perform_in_threads(design, kind, time)?,
+        }
+        if self.board().failed.load(Ordering::Acquire) != 0 {
+            bail!("a worker failed");
+        }
+        let rate = |index: usize| {
+            let calls = self.board().calls[index].load(Ordering::Acquire) as f64;
+            calls * 1e9 / self.board().took[index].load(Ordering::Acquire) as f64
+        };
+        Ok((0..self.count).map(rate).sum())
+    }
+
+    fn perform_in_processes(&self, design: Design, kind: Kind, time: Duration) -> Result<()> {
+        for index in 0..self.count {
+            // SAFETY: this process has one thread: the child may do all that its parent could.
+            match unsafe { libc::fork() } {
+                -1 => return Err(std::io::Error::last_os_error()).context("cannot fork"),
+                0 => {
+                    let done = self.task().and_then(|task| self.work(task, index, index, design, kind, time));
+                    self.note_failure(&done);
+                    // SAFETY: ends the child without its parent's exit handlers.
+                    unsafe { libc::_exit(i32::from(done.is_err())) };
+                }
+                _ => {}
+            }
+        }
+        self.start_when_ready();
+        for _ in 0..self.count {
+            rustix::process::wait(rustix::process::WaitOptions::empty())?;
+        }
+        Ok(())
+    }
+
+    fn perform_in_threads(&self, design: Design, kind: Kind, time: Duration) -> Result<()> {
+        // Threads of now share one table. Before, the lock stands for the sharing: each has its own table,
+        // so that the pin, which replaced the lock, is not paid for as well.
+        let main = self.task()?;
+        let mut tasks = Vec::new();
+        for _ in 0..self.count {
+            tasks.push(match design {
+                Design::Before => self.task()?,
+                Design::Now => self.thread_of(&main)?,
+            });
+        }
+        let shared = Shared(self);
+        let threads = |task: &Task| task.process.threads.load(Ordering::Relaxed);
+        std::thread::scope(|scope| {
+            for (index, task) in tasks.into_iter().enumerate() {
+                let task = Moved(task);
+                scope.spawn(move || {
+                    let stage = shared.stage();
+                    stage.note_failure(&stage.work(task.into_inner(), index, 0, design, kind, time));
+                });
+            }
+            self.start_when_ready();
+        });
+        debug_assert!(design == Design::Before || threads(&main) == self.count as u32);
+        Ok(())
+    }
+
+    /// One worker: sets up, waits for the start, makes calls until the time is over, writes down how many.
+    fn work(
+        &self,
+        task: Box<Task<'static>>,
+        index: usize,
+        table: usize,
+        design: Design,
+        kind: Kind,
+        time: Duration,
+    ) -> Result<()> {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let processor = index % processors;
+        bind_to(processor);
+        let own = open_file(&task, &own_path(index), O_RDWR)?;
+        let shared = open_file(&task, "/a/b/shared", O_RDONLY)?;
+        let worker = Worker { task, index, table, processor, own, shared };
+        let board = self.board();
+        let mut calls = 0;
+        for turn in 0..ROUND {
+            worker.call(design, kind, &board.old, turn).map_err(failed("make the call"))?;
+        }
+        board.ready.fetch_add(1, Ordering::AcqRel);
+        while board.go.load(Ordering::Acquire) == 0 {
+            std::thread::yield_now();
+        }
+        let start = Instant::now();
+        while start.elapsed() < time {
+            for turn in 0..ROUND {
+                worker.call(design, kind, &board.old, calls + turn).map_err(failed("make the call"))?;
+            }
+            calls += ROUND;
+        }
+        board.calls[index].store(calls as u64, Ordering::Release);
+        board.took[index].store(start.elapsed().as_nanos() as u64, Ordering::Release);
+        Ok(())
+    }
+
+    /// Lets the workers go once all are ready, or one has failed and the others need not wait.
+    fn start_when_ready(&self) {
+        let board = self.board();
+        while board.ready.load(Ordering::Acquire) + board.failed.load(Ordering::Acquire) < self.count as u32 {
+            std::thread::sleep(Duration::from_micros(200));
+            spin();
+        }
+        board.go.store(1, Ordering::Release);
+    }
+
+    fn note_failure(&self, done: &Result<()>) {
+        if let Err(error) = done {
+            eprintln!("{error:#}");
+            self.board().failed.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    fn board(&self) -> &Board {
+        // SAFETY: mapped until the stage is dropped; a board is made of atomics, for which zero is a value.
+        unsafe { &*self.board }
+    }
+
+    /// A process of the region's, whose caller it is from now on.
+    fn task(&self) -> Result<Box<Task<'static>>> {
+        let process = boot::claim_process(self.region, self.run).map_err(failed("claim a process"))?;
+        let lane = boot::attach(self.region, process, std::process::id()).map_err(failed("attach"))?;
+        Ok(self.task_of(process, lane))
+    }
+
+    /// Another thread of `main`'s process, with its table.
+    fn thread_of(&self, main: &Task<'static>) -> Result<Box<Task<'static>>> {
+        boot::before_thread(main);
+        let lane = boot::thread_lane(self.region, main.process_id, std::process::id())
+            .map_err(failed("get a lane"))?;
+        Ok(self.task_of(main.process_id, lane))
+    }
+
+    fn task_of(&self, process: ProcessId, lane: LaneId) -> Box<Task<'static>> {
+        Box::new(Task::new(self.region, process, lane, clock::now))
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // SAFETY: the workers have ended, and nothing else comes from the region or the board.
+        unsafe {
+            self.region.unmap();
+            let _ = munmap(self.board.cast(), size_of::<Board>());
+        }
+    }
+}
+
+/// A task on its way to the thread that will use it.
+struct Moved(Box<Task<'static>>);
+
+// SAFETY: one thread uses a task at a time; its buffers are its own and the rest is the region.
+unsafe impl Send for Moved {}
+
+impl Moved {
+    fn into_inner(self) -> Box<Task<'static>> {
+        self.0
+    }
+}
+
+fn failed(what: &'static str) -> impl Fn(Errno) -> anyhow::Error {
+    move |errno| anyhow!("cannot {what}: {errno:?}")
+}
+
+fn own_path(index: usize) -> String {
+    format!("/a/own{index}")
+}
+
+fn open_file(task: &Task, path: &str, flags: u32) -> Result<i32> {
+    let path = CString::new(path)?;
+    let opened =
+        open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, 0o644).map_err(failed("open a file"))?;
+    let Place::Inside(Opened::File(id)) = opened else { bail!("{path:?} is not a file of the region") };
+    // Threads open one after another only while they do not race for a number, so each takes the lowest
+    // in a range of its own.
+    let first = task.lane_id.0 % MOST_WORKERS as u32 * 4;
+    let fd = table::lowest(task, first, u32::MAX).map_err(failed("find a descriptor"))?;
+    table::install(task, fd, id, 0).map_err(|errno| {
+        file::discard(task, id);
+        failed("install a descriptor")(errno)
+    })?;
+    Ok(fd)
+}
+
+fn make_directory(task: &Task, path: &str) -> Result<()> {
+    /// Neither the caller's user nor its group.
+    const SOMEBODY: u32 = 65533;
+    let path = CString::new(path)?;
+    lp_vfs::mkdir::mkdirat(task, AT_FDCWD, path.as_ptr().cast(), 0o755)
+        .map_err(failed("make a directory"))?;
+    // Only root can give it away; without, the permission check is the owner's and just as short.
+    let _ = lp_vfs::chown::fchownat(task, AT_FDCWD, path.as_ptr().cast(), SOMEBODY, SOMEBODY, 0);
+    Ok(())
+}
+
+fn fill(task: &Task, fd: i32) -> Result<()> {
+    let bytes = vec![b'x'; FILE_SIZE];
+    let wrote = lp_vfs::write::write(task, fd, bytes.as_ptr(), bytes.len()).map_err(failed("write"))?;
+    if wrote != bytes.len() {
+        bail!("wrote {wrote} of {} bytes", bytes.len());
+    }
+    lp_vfs::close::close(task, fd).map_err(failed("close"))
+}
+
+/// Binds the caller to one processor; where that is not allowed, it stays free.
+fn bind_to(processor: usize) {
+    let mut set = rustix::thread::CpuSet::new();
+    set.set(processor);
+    let _ = rustix::thread::sched_setaffinity(None, &set);
+}
