@@ -128,6 +128,7 @@ impl BiasedLock {
             if looks <= LOCK_SPINS {
                 spin();
             } else if undertaker.is_dead(owner) {
+                undertaker.replay(owner);
                 undertaker.repair(owner);
                 break;
             } else {

@@ -3,8 +3,9 @@
 //! States: `owner = 0` free; `owner = lane` held. One compare-and-swap takes it, a plain store gives it back.
 //! A waiter says so in `waiters`, runs the heavy barrier, looks again and sleeps on the owner word; the holder stores
 //! 0, passes a light barrier and looks at `waiters`: one of the two sees the other (store-load on both sides). A
-//! sleep is bounded, and after each the waiter asks whether the owner's process lives. The lock of a dead owner is
-//! taken over by a compare-and-swap of the owner word; whoever wins repairs what the dead lane's intent names.
+//! sleep is bounded, and after each the waiter asks whether the owner's process lives. What a dead owner wrote down is
+//! carried out first, while all its locks still name it, so that a replay can tell them from locks of the living; then the
+//! lock is taken over by a compare-and-swap of the owner word, and whoever wins repairs what the lock guards.
 //! Progress: blocking for writers, invisible to readers. Source: Bar-Yossef et al., robust futexes (set_robust_list(2)).
 
 use crate::ids::LaneId;
@@ -18,7 +19,9 @@ const SLEEP_NS: u64 = 5_000_000;
 pub trait Undertaker {
     /// Whether the process that owns `lane` is gone.
     fn is_dead(&self, lane: LaneId) -> bool;
-    /// Finishes or undoes what `lane` had begun. The caller holds the lock that the dead lane held.
+    /// Carries out what `lane` wrote down before it died. Several waiters may ask at once; it is done once it returns.
+    fn replay(&self, _lane: LaneId) {}
+    /// Repairs what the lock guards. The caller holds the lock, which it took over from `lane`.
     fn repair(&self, lane: LaneId);
     /// The word in which `lane` names the biased lock it is in; see [`crate::bias`].
     fn mark(&self, lane: LaneId) -> &AtomicU32;
@@ -88,11 +91,12 @@ impl OwnerLock {
             }
             // However it ends, the loop looks again.
             let _ = futex_wait(&self.owner, owner, SLEEP_NS);
-            if owner == self.owner.load(Ordering::Relaxed)
-                && undertaker.is_dead(LaneId(owner))
-                // PAIRS: another waiter's attempt at the same takeover; what the dead wrote came before its death.
-                && self.owner.compare_exchange(owner, me.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-            {
+            if owner != self.owner.load(Ordering::Relaxed) || !undertaker.is_dead(LaneId(owner)) {
+                continue;
+            }
+            undertaker.replay(LaneId(owner));
+            // PAIRS: another waiter's attempt at the same takeover; what the dead wrote came before its death.
+            if self.owner.compare_exchange(owner, me.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                 undertaker.repair(LaneId(owner));
                 break;
             }

@@ -169,8 +169,11 @@ impl Undertaker for InodeUndertaker<'_, '_> {
         self.task.is_dead(lane)
     }
 
-    fn repair(&self, lane: LaneId) {
-        self.task.repair(lane);
+    fn replay(&self, lane: LaneId) {
+        self.task.replay(lane);
+    }
+
+    fn repair(&self, _lane: LaneId) {
         mend(self.task, self.id, self.inode);
     }
 

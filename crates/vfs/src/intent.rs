@@ -47,8 +47,8 @@ pub fn lock(task: &Task, lock: &OwnerLock, dead: LaneId) {
 
 /// Finishes or undoes what the dead `lane` had begun, once: whoever comes second finds it done.
 ///
-/// The caller has taken over a lock that the lane held, or is burying the lane. Other locks that the dead lane holds
-/// are still its own, or their next holder waits here before touching anything: a replay may change what they guard.
+/// The caller wants a lock that the lane holds, or is burying the lane. All locks that the dead lane holds are still its
+/// own: nobody takes one over before this is done, so a replay may change what they guard.
 #[cold]
 pub fn repair(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);

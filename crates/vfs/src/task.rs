@@ -143,8 +143,12 @@ impl Undertaker for Task<'_> {
         self.region.lane_is_dead(lane, self.process_id)
     }
 
-    fn repair(&self, lane: LaneId) {
+    fn replay(&self, lane: LaneId) {
         crate::intent::repair(self, lane);
+    }
+
+    fn repair(&self, _lane: LaneId) {
+        // What these locks guard changes in single steps, or under an intent.
     }
 
     fn mark(&self, lane: LaneId) -> &AtomicU32 {
