@@ -159,7 +159,7 @@ lines >a; cp a b; shred a; cmp -s a b; echo $?; stat -c %s a; rm a; shred -u -z 
 mkdir -p d/e; touch d/e/f; ln -s d l; ln -s l/e m; ln -s loop loop; ln -s ../.. d/e/up; ln -s /etc/passwd host; readlink l m host; readlink d; echo $?; r() { realpath "$@" | sed "s:$T:T:"; }; r m/f; r -e m/g; echo $?; r -m m/g/h; r loop; echo $?; r -s m/f; r --relative-to=d m/f; r d/e/up; r d/e/up/..//d/./e; readlink -f m/nosuch | sed "s:$T:T:"; readlink -e m/nosuch; echo $?; r host; r .; cd d/e/up; pwd | sed "s:$T:T:"; pwd -P | sed "s:$T:T:"; cd -P ..; pwd | sed "s:$T:T:;s:$M:M:"; r "$M/t"; r "$M/../$(basename "$M")/t/d"
 
 #:: mkfifo_mknod
-mkfifo p; mkfifo -m 600 q; mkfifo p; echo $?; mknod r p; lines >p & cat p; wait; (cat q; echo done) & echo through >q; wait; mkfifo nodir/p; echo $?; stat -c '%n %F %a' p q r; ls -F; rm p; mknod dev c 1 3 && echo x >dev && stat -c '%F %t %T' dev; timeout 0.2 cat q; echo $?
+mkfifo p; mkfifo -m 600 q; mkfifo p; echo $?; mknod r p; lines >p & cat p; wait; (cat q; echo done) & echo through >q; wait; mkfifo nodir/p; echo $?; stat -c '%n %F %a' p q r; ls -F; rm p; mknod dev c 1 3 && stat -c '%F %t %T' dev; timeout 0.2 cat q; echo $?
 
 #:: mktemp
 f=$(mktemp -p .); test -f "$f" && stat -c '%a %s' "$f"; d=$(mktemp -d -p .); stat -c %a "$d"; mktemp -u -p . XXXX | wc -c; mktemp -p nodir; echo $?; TMPDIR=$T mktemp -t abc.XXXXXX | wc -l; mktemp --suffix=.c ./nXXXX | grep -c '^./n....\.c$'; mktemp ./xx; echo $?; rm -r ./*; ls -A

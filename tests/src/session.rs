@@ -58,7 +58,8 @@ impl Session {
     /// Runs it on the kernel and on the door under test; an error tells the differences.
     pub fn compare(&self) -> Result<()> {
         program::require(&self.needs.iter().map(String::as_str).collect::<Vec<_>>())?;
-        let place = tempfile::Builder::new().prefix("lp-").tempdir_in(door::tmpfs()?)?;
+        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        let place = tempfile::Builder::new().prefix("lp-").permissions(open).tempdir_in(door::tmpfs()?)?;
         let kernel = self.run(Door::Kernel, &place)?;
         self.check(&kernel)?;
         let tested = self.run(Door::tested()?, &place)?;

@@ -12,7 +12,7 @@ use lp_tests::{compile, program, suite};
 /// The modules, slow ones first, and tests to leave out because they end differently on tmpfs from run to run.
 const MODULES: &[(&str, &[&str])] = &[
     ("test_io", &[]),
-    ("test_subprocess", &[]),
+    ("test_subprocess", &["test_run_with_shell_timeout"]),
     ("test_zipfile", &[]),
     ("test_tarfile", &[]),
     ("test_os", &[]),

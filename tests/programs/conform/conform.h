@@ -1,0 +1,70 @@
+/* Conformance of system calls: groups of calls whose results are printed, one line each, to be compared between
+ * file systems. Nothing is expected here; the kernel's tmpfs says what is right.
+ */
+#ifndef CONFORM_H
+#define CONFORM_H
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+/* A group of calls, run alone in an empty current directory. */
+#define GROUP(family, name)                                                            \
+    static void family##_##name(void);                                                 \
+    __attribute__((constructor)) static void add_##family##_##name(void)               \
+    {                                                                                  \
+        add_group(#family "." #name, family##_##name);                                 \
+    }                                                                                  \
+    static void family##_##name(void)
+void add_group(const char *name, void (*run)(void));
+
+/* One call: prints its text, its result, and its errno if it is -1. Gives the result. */
+#define T(call) say_result(#call, ({ errno = 0; (long)(call); }))
+/* The same under a text of one's own, for calls in loops. */
+#define TN(text, call) say_result(text, ({ errno = 0; (long)(call); }))
+/* The same for calls that return a pointer: only whether it is good is printed. */
+#define TP(call) say_pointer(#call, ({ errno = 0; (void *)(call); }))
+long say_result(const char *text, long result);
+void *say_pointer(const char *text, void *result);
+
+/* One line, written at once. */
+__attribute__((format(printf, 1, 2))) void say(const char *format, ...);
+/* Bytes, escaped, with runs shortened. */
+void say_bytes(const char *text, const void *bytes, long length);
+
+/* Attributes of a path (not followed) or a descriptor. */
+void attributes(const char *path);
+void attributes_fd(int fd);
+/* The contents of a file. */
+void contents(const char *path);
+
+/* Makes a file with these contents, or a directory, without a line. */
+void make(const char *path, const char *text);
+void make_dir(const char *path);
+/* An open file with these contents, position 0. */
+int make_open(const char *path, const char *text, int flags);
+
+/* Runs the body in a forked child and says how it ended. */
+#define CHILD for (pid_t child_ = fork(); child_ >= 0; child_ ? (say_wait(child_), child_ = -1) : (_exit(0), 0)) if (!child_)
+void say_wait(pid_t child);
+/* Becomes a user without privileges (when root), for the rest of this process. */
+void become_nobody(void);
+
+/* Longer than the granularity of the clock that stamps files. */
+void nap(void);
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+#endif
