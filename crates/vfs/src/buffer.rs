@@ -22,6 +22,9 @@ pub trait Buffer: Copy {
     /// Moves on by `bytes`, no more than [`Buffer::here`] gave.
     fn advance(&mut self, bytes: usize);
 
+    /// Where all of it lies, if it is one piece.
+    fn whole(&self) -> Option<*mut u8>;
+
     /// Moves on by `bytes`, over the ends of pieces.
     ///
     /// # Errors
@@ -62,6 +65,12 @@ impl Single {
         Ok(Single { at, left: len.min(MAX_RW_COUNT) })
     }
 
+    /// Where it starts.
+    #[inline]
+    pub fn start(&self) -> *mut u8 {
+        self.at
+    }
+
     /// Its length.
     #[inline]
     pub fn len(&self) -> usize {
@@ -76,6 +85,11 @@ impl Single {
 }
 
 impl Buffer for Single {
+    #[inline(always)]
+    fn whole(&self) -> Option<*mut u8> {
+        Some(self.at)
+    }
+
     #[inline(always)]
     fn here(&mut self, most: usize) -> Result<(*mut u8, usize)> {
         Ok((self.at, self.left.min(most)))
@@ -136,6 +150,10 @@ fn entry(at: *const iovec) -> Result<iovec> {
 }
 
 impl Buffer for Vector {
+    fn whole(&self) -> Option<*mut u8> {
+        None
+    }
+
     fn here(&mut self, most: usize) -> Result<(*mut u8, usize)> {
         while self.now.left == 0 && self.count > 0 && self.left > 0 {
             let next = entry(self.entries)?;
@@ -157,7 +175,6 @@ impl Buffer for Vector {
 ///
 /// # Safety
 /// `from` is good for `bytes` bytes.
-#[inline(always)]
 pub unsafe fn copy_out(to: &mut impl Buffer, from: *const u8, bytes: usize, file: (i32, usize)) -> usize {
     let mut done = 0;
     while done < bytes {
@@ -176,7 +193,6 @@ pub unsafe fn copy_out(to: &mut impl Buffer, from: *const u8, bytes: usize, file
     done
 }
 
-#[inline(always)]
 unsafe fn out_piece(to: *mut u8, from: *const u8, bytes: usize, file: (i32, usize)) -> usize {
     if bytes >= BULK && file.0 >= 0 {
         // SAFETY: the kernel checks the program's buffer.
@@ -194,7 +210,6 @@ unsafe fn out_piece(to: *mut u8, from: *const u8, bytes: usize, file: (i32, usiz
 ///
 /// # Safety
 /// `to` is good for `bytes` bytes.
-#[inline(always)]
 pub unsafe fn copy_in(from: &mut impl Buffer, to: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
     let mut done = 0;
     while done < bytes {
@@ -213,7 +228,6 @@ pub unsafe fn copy_in(from: &mut impl Buffer, to: *mut u8, bytes: usize, file: (
     done
 }
 
-#[inline(always)]
 unsafe fn in_piece(to: *mut u8, from: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
     if bytes >= BULK && file.0 >= 0 {
         // SAFETY: the kernel checks the program's buffer.

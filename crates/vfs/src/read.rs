@@ -10,7 +10,7 @@ use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, spin};
-use lp_region::{PageId, Region};
+use lp_region::{PageId, Region, ucopy};
 
 use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
 use crate::map::{self, Map};
@@ -33,7 +33,10 @@ pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
     let to = Single::new(buf, len)?;
     let position = file::position(task, &held);
     let at = position.get();
-    let got = read_at(task, &held, to, to.len(), at)?;
+    let got = match quick(task.region, held.inode, to, at) {
+        Some(got) => note(task, &held, got),
+        None => read_slow(task, &held, to, at)?,
+    };
     position.set(at + got as u64);
     Ok(got)
 }
@@ -49,7 +52,10 @@ pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Res
     }
     let held = readable(task, fd)?;
     let to = Single::new(buf, len)?;
-    read_at(task, &held, to, to.len(), offset as u64)
+    match quick(task.region, held.inode, to, offset as u64) {
+        Some(got) => Ok(note(task, &held, got)),
+        None => read_slow(task, &held, to, offset as u64),
+    }
 }
 
 /// Reads from the position on into several buffers.
@@ -119,10 +125,42 @@ fn not_readable(mode: u32) -> Errno {
     }
 }
 
-/// Reads up to `len` bytes at `offset` of an open file and notes the access.
+/// The read that is most of all: bytes of one page that is there, and nobody writes. None asks for [`read_slow`].
 #[inline(always)]
+fn quick(region: Region, inode: &Inode, to: Single, offset: u64) -> Option<usize> {
+    let before = inode.data_seq.read();
+    let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
+    let len = (to.len() as u64).min(size.saturating_sub(offset)) as usize;
+    let within = offset as usize % PAGE_SIZE;
+    if len == 0 || within + len > PAGE_SIZE {
+        return None;
+    }
+    let page = map::get_low(region, inode, offset / PAGE_SIZE as u64);
+    if page.is_none() {
+        return None;
+    }
+    // SAFETY: within the page; the buffer is the program's.
+    let copied = unsafe { ucopy::copy(to.start(), region.page(page).add(within), len) };
+    if copied.is_err() || inode.data_seq.retry(before) {
+        return None;
+    }
+    Some(len)
+}
+
+#[inline(never)]
+fn read_slow(task: &Task, held: &Held, to: Single, offset: u64) -> Result<usize> {
+    read_at(task, held, to, to.len(), offset)
+}
+
+/// Reads up to `len` bytes at `offset` of an open file and notes the access.
 fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
-    let got = snapshot(task.region, held.inode, to, len, offset);
+    let got = snapshot(task.region, held.inode, to, len, offset)?;
+    Ok(note(task, held, got))
+}
+
+#[inline(always)]
+fn note(task: &Task, held: &Held, got: usize) -> usize {
+    // Relaxed: one word.
     if held.file.flags.load(Relaxed) & O_NOATIME == 0 {
         inode::accessed(task, held.inode_id(), held.inode);
     }
@@ -130,7 +168,6 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
 }
 
 /// Copies content under `data_seq`; `EFAULT` when not one byte could be copied.
-#[inline(always)]
 pub fn snapshot<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
     let before = inode.data_seq.read();
     let got = copy(region, inode, to, len, offset);
@@ -192,7 +229,6 @@ fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, off
     Ok(done)
 }
 
-#[inline(always)]
 fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset: u64) -> Result<usize> {
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
     if offset >= size {

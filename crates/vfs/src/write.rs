@@ -10,7 +10,7 @@ use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::process::caps;
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, PageId};
+use lp_region::{InodeId, PageId, ucopy};
 
 use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
 use crate::inode::{self, Touch};
@@ -237,22 +237,26 @@ fn changed(task: &Task, inode: &Inode, size: u64, old: u64) {
     inode.seq.end();
 }
 
+/// The write that is most of all goes into one page that is there.
 #[inline(always)]
 fn copy<B: Buffer>(
     task: &Task,
     id: InodeId,
     inode: &Inode,
-    mut from: B,
+    from: B,
     len: usize,
     offset: u64,
 ) -> Result<usize> {
     let within = offset as usize % PAGE_SIZE;
-    if within + len <= PAGE_SIZE {
-        let page = map::get(task.region, inode, offset / PAGE_SIZE as u64);
-        if page.is_some() {
-            // SAFETY: within the page.
-            let got = unsafe { buffer::copy_in(&mut from, task.region.page(page).add(within), len, (-1, 0)) };
-            return if got == 0 { Err(Errno::EFAULT) } else { Ok(got) };
+    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    if let Some(at) = from.whole()
+        && within + len <= PAGE_SIZE
+        && page.is_some()
+    {
+        // SAFETY: within the page; the buffer is the program's.
+        let copied = unsafe { ucopy::copy(task.region.page(page).add(within), at, len) };
+        if copied.is_ok() {
+            return Ok(len);
         }
     }
     copy_pages(task, id, inode, from, len, offset)

@@ -10,6 +10,9 @@ use lp_region::{DirentId, Geometry, InodeId, Region};
 use lp_vfs::file::Opening;
 use lp_vfs::{Task, boot, clock, file, inode, page, table, truncate};
 
+/// getauxval(3): where the vDSO lies.
+const AT_SYSINFO_EHDR: u64 = 33;
+
 /// Process slots are claimed with the real process's credentials: one at a time.
 static SETUP: Mutex<()> = Mutex::new(());
 
@@ -30,6 +33,8 @@ impl Fixture {
 
     fn on(region: Region<'static>) -> Fixture {
         let _one = SETUP.lock().unwrap();
+        // SAFETY: the value is the kernel's.
+        unsafe { clock::init(auxiliary(AT_SYSINFO_EHDR)) };
         let setup = boot::RunSetup {
             mounts: &[b"/light"],
             covers: 0,
@@ -88,6 +93,13 @@ impl Fixture {
         let _held = inode::lock(&self.task, id);
         truncate::resize(&self.task, id, self.inode(fd), size, truncate::Times::Always);
     }
+}
+
+/// A value that the kernel gave the process, getauxval(3).
+fn auxiliary(kind: u64) -> usize {
+    let bytes = std::fs::read("/proc/self/auxv").expect("auxv");
+    let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
+    (0..bytes.len()).step_by(16).find(|at| word(*at) == kind).map_or(0, |at| word(at + 8) as usize)
 }
 
 /// A small generator of numbers that look random (xorshift64*).
