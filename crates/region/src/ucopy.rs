@@ -15,12 +15,14 @@ core::arch::global_asm!(
     ".globl lp_ucopy",
     ".globl lp_uzero",
     ".globl lp_ustr",
+    ".globl lp_uwords",
     ".hidden lp_ucopy_start",
     ".hidden lp_ucopy_end",
     ".hidden lp_ucopy_fault",
     ".hidden lp_ucopy",
     ".hidden lp_uzero",
     ".hidden lp_ustr",
+    ".hidden lp_uwords",
     "lp_ucopy_start:",
     // lp_ucopy(rdi to, rsi from, rdx bytes) -> rax 0 or 1.
     "lp_ucopy:",
@@ -100,6 +102,20 @@ core::arch::global_asm!(
     "9:",
     "mov rax, r9",
     "ret",
+    // lp_uwords(rdi to, rsi from, rdx pairs of words, not 0) -> rax 0: eight bytes at a time, as the source was written,
+    // so that each load is forwarded from its store.
+    "lp_uwords:",
+    "12:",
+    "mov rax, qword ptr [rsi]",
+    "mov rcx, qword ptr [rsi + 8]",
+    "mov qword ptr [rdi], rax",
+    "mov qword ptr [rdi + 8], rcx",
+    "add rsi, 16",
+    "add rdi, 16",
+    "dec rdx",
+    "jnz 12b",
+    "xor eax, eax",
+    "ret",
     "lp_ucopy_end:",
     "lp_ucopy_fault:",
     "mov rax, -1",
@@ -111,6 +127,7 @@ unsafe extern "sysv64" {
     fn lp_ucopy(to: *mut u8, from: *const u8, bytes: usize) -> isize;
     fn lp_uzero(to: *mut u8, bytes: usize) -> isize;
     fn lp_ustr(to: *mut u8, from: *const u8, room: usize) -> isize;
+    fn lp_uwords(to: *mut u8, from: *const u8, pairs: usize) -> isize;
     static lp_ucopy_start: u8;
     static lp_ucopy_end: u8;
     static lp_ucopy_fault: u8;
@@ -193,4 +210,19 @@ pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
 pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
     // SAFETY: the caller's promise.
     unsafe { copy(to.cast(), (value as *const T).cast(), size_of::<T>()) }
+}
+
+/// [`put`] of a structure of 8-byte fields that was just filled in: 16-byte loads of it would wait for its stores.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// As [`copy`].
+#[inline]
+pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
+    const { assert!(size_of::<T>().is_multiple_of(16) && size_of::<T>() > 0) };
+    // SAFETY: the caller's promise.
+    let done = unsafe { lp_uwords(to.cast(), (value as *const T).cast(), size_of::<T>() / 16) };
+    if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }

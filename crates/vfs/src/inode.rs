@@ -10,7 +10,7 @@ use lp_region::lock::Undertaker;
 use lp_region::process::caps;
 use lp_region::records::Inode;
 use lp_region::sync::AtomicU32;
-use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{InodeId, InodeRef, LaneId, Region};
 
 use crate::task::{Task, Time};
@@ -53,10 +53,13 @@ pub struct Attributes {
 /// Bytes that tmpfs counts for a directory entry (`BOGO_DIRENT_SIZE`).
 const ENTRY_BYTES: u64 = 20;
 /// Index of each time's nanoseconds in [`Inode::nsec`].
-const ATIME: usize = 0;
-const MTIME: usize = 1;
-const CTIME: usize = 2;
-const BTIME: usize = 3;
+pub const ATIME: usize = 0;
+/// As [`ATIME`].
+pub const MTIME: usize = 1;
+/// As [`ATIME`].
+pub const CTIME: usize = 2;
+/// As [`ATIME`].
+pub const BTIME: usize = 3;
 
 /// The attributes of an inode.
 #[inline]
@@ -64,28 +67,12 @@ pub fn attributes(inode: &Inode) -> Attributes {
     inode.seq.snapshot(|| copy_attributes(inode))
 }
 
-/// The attributes of an inode that may have been freed since it was named.
-///
-/// # Errors
-/// `ESTALE` when it was: the caller resolves the path again.
-#[inline]
-pub fn attributes_of(region: Region, of: InodeRef) -> Result<Attributes> {
-    let inode = region.inode(of.id);
-    let seen = attributes(inode);
-    // The slot's generation grows before anything in it changes, and is looked at last.
-    if inode.generation.load(Acquire) == of.generation { Ok(seen) } else { Err(Errno::ESTALE) }
-}
-
 #[inline(always)]
 fn copy_attributes(inode: &Inode) -> Attributes {
     // Relaxed throughout: ordered and validated by `seq`.
     let mode = inode.mode.load(Relaxed);
     let time = |sec: u64, which: usize| Time { sec: sec as i64, nsec: inode.nsec[which].load(Relaxed) };
-    let (size, blocks) = if mode & S_IFMT == S_IFDIR {
-        ((2 + u64::from(inode.entries.load(Relaxed))) * ENTRY_BYTES, 0)
-    } else {
-        (inode.size.load(Relaxed), inode.pages.load(Relaxed) * 8)
-    };
+    let (size, blocks) = size_and_blocks(inode, mode);
     Attributes {
         mode,
         nlink: inode.nlink.load(Relaxed),
@@ -100,6 +87,15 @@ fn copy_attributes(inode: &Inode) -> Attributes {
         ctime: time(inode.ctime.load(Relaxed), CTIME),
         btime: time(inode.btime.load(Relaxed), BTIME),
     }
+}
+
+/// `st_size` and `st_blocks` as tmpfs gives them.
+#[inline(always)]
+pub fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
+    if mode & S_IFMT == S_IFDIR {
+        return ((2 + u64::from(inode.entries.load(Relaxed))) * ENTRY_BYTES, 0);
+    }
+    (inode.size.load(Relaxed), inode.pages.load(Relaxed) * 8)
 }
 
 /// Device number of root number `root`: `st_dev`, in the kernel's 64-bit encoding.
@@ -287,7 +283,7 @@ pub fn discard(task: &Task, id: InodeId) {
 pub fn free(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     clear(task, id);
-    // PAIRS: the acquire load in `attributes_of` and of walks: who sees anything later sees the new generation.
+    // PAIRS: the acquire loads of walks and of stat: who sees anything later sees the new generation.
     inode.generation.store(inode.generation.load(Relaxed).wrapping_add(1), Release);
     task.region.give::<Inode>(task.lane, id);
 }

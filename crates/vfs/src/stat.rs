@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
+    AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
     STATX_ATTR_APPEND, STATX_ATTR_AUTOMOUNT, STATX_ATTR_DAX, STATX_ATTR_IMMUTABLE, STATX_ATTR_MOUNT_ROOT,
     STATX_ATTR_NODUMP, STATX_BASIC_STATS, STATX_BTIME, stat, statx as Statx, statx_timestamp,
 };
@@ -33,7 +33,7 @@ const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
 #[inline]
 pub fn fstat(task: &Task, fd: i32, to: *mut stat) -> Result<()> {
     let held = table::fget_any(task, fd)?;
-    put_stat(task, held.inode_id(), &inode::attributes(held.inode), to)
+    put_stat(task, held.inode_id(), held.inode, to)
 }
 
 /// Attributes of what a path names.
@@ -46,15 +46,9 @@ pub fn fstatat(task: &Task, dirfd: i32, path: *const u8, to: *mut stat, flags: u
         return Err(Errno::EINVAL);
     }
     if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
-        return match of_descriptor(task, dirfd)? {
-            Place::Inside((id, seen)) => put_stat(task, id, &seen, to).map(Place::Inside),
-            Place::Outside(outside) => Ok(Place::Outside(outside)),
-        };
+        return of_descriptor(task, dirfd, |id, inode| put_stat(task, id, inode, to));
     }
-    match of_path(task, dirfd, path, follow(flags))? {
-        Place::Inside((id, seen)) => put_stat(task, id, &seen, to).map(Place::Inside),
-        Place::Outside(outside) => Ok(Place::Outside(outside)),
-    }
+    of_path(task, dirfd, path, follow(flags), |id, inode| put_stat(task, id, inode, to))
 }
 
 /// Attributes of what a path names, extended.
@@ -74,75 +68,96 @@ pub fn statx(
     if mask & STATX__RESERVED != 0 || sync == AT_STATX_SYNC_TYPE || flags & !known != 0 {
         return Err(Errno::EINVAL);
     }
-    let place = if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
-        of_descriptor(task, dirfd)?
-    } else {
-        of_path(task, dirfd, path, follow(flags))?
+    let put = |id: InodeId, inode: &Inode| {
+        let value = extended(task, id, &inode::attributes(inode));
+        // SAFETY: the program's memory.
+        unsafe { ucopy::put_words(to, &value) }
     };
-    match place {
-        Place::Inside((id, seen)) => {
-            let value = extended(task, id, &seen);
-            // SAFETY: the program's memory.
-            unsafe { ucopy::put(to, &value) }.map(Place::Inside)
-        }
-        Place::Outside(outside) => Ok(Place::Outside(outside)),
+    if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
+        return of_descriptor(task, dirfd, put);
     }
+    of_path(task, dirfd, path, follow(flags), put)
 }
 
-/// Attributes of what a descriptor, or `AT_FDCWD`, names.
-#[inline]
-fn of_descriptor(task: &Task, fd: i32) -> Result<Place<(InodeId, Attributes)>> {
-    if fd == lp_abi::linux::AT_FDCWD {
-        let cwd = InodeRef::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
-        if cwd.id.is_none() {
-            return Ok(Place::Outside(Outside::AsGiven));
-        }
-        return Ok(Place::Inside((cwd.id, inode::attributes(task.region.inode(cwd.id)))));
+/// Calls `put` on what a descriptor, or `AT_FDCWD`, names.
+#[inline(always)]
+fn of_descriptor(task: &Task, fd: i32, put: impl Fn(InodeId, &Inode) -> Result<()>) -> Result<Place<()>> {
+    if table::kind(task, fd) != table::Kind::NotOurs {
+        let held = table::fget_any(task, fd)?;
+        return put(held.inode_id(), held.inode).map(Place::Inside);
     }
-    if table::kind(task, fd) == table::Kind::NotOurs {
+    let cwd = InodeRef::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
+    if fd != AT_FDCWD || cwd.id.is_none() {
         return Ok(Place::Outside(Outside::AsGiven));
     }
-    let held = table::fget_any(task, fd)?;
-    Ok(Place::Inside((held.inode_id(), inode::attributes(held.inode))))
+    put(cwd.id, task.region.inode(cwd.id)).map(Place::Inside)
 }
 
-/// Attributes of what a path names. The inode may be freed while it is looked at: then the path is resolved again.
-#[inline]
-fn of_path(task: &Task, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<(InodeId, Attributes)>> {
+/// Calls `put` on what a path names. The inode may be freed while it is looked at: then the path is resolved again.
+#[inline(always)]
+fn of_path(
+    task: &Task,
+    dirfd: i32,
+    path: *const u8,
+    follow: Follow,
+    put: impl Fn(InodeId, &Inode) -> Result<()>,
+) -> Result<Place<()>> {
     loop {
         let found = match walk::inode(task, dirfd, path, follow)? {
             Place::Inside(found) => found.inode,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        match inode::attributes_of(task.region, found) {
-            Ok(seen) => return Ok(Place::Inside((found.id, seen))),
-            Err(_) => continue,
+        let inode = task.region.inode(found.id);
+        put(found.id, inode)?;
+        // PAIRS: the release store in `inode::free`: the generation grows before anything in the slot changes.
+        if inode.generation.load(Acquire) == found.generation {
+            return Ok(Place::Inside(()));
         }
     }
 }
 
 #[inline(always)]
-fn put_stat(task: &Task, id: InodeId, seen: &Attributes, to: *mut stat) -> Result<()> {
-    // SAFETY: all zeros is a stat.
-    let mut value: stat = unsafe { MaybeUninit::zeroed().assume_init() };
-    value.st_dev = inode::device(task.region, seen.root);
-    value.st_ino = u64::from(id.0);
-    value.st_nlink = u64::from(seen.nlink);
-    value.st_mode = seen.mode;
-    value.st_uid = seen.uid;
-    value.st_gid = seen.gid;
-    value.st_rdev = u64::from(seen.rdev);
-    value.st_size = seen.size as i64;
-    value.st_blksize = PAGE_SIZE as i64;
-    value.st_blocks = seen.blocks as i64;
-    value.st_atime = seen.atime.sec as u64;
-    value.st_atime_nsec = u64::from(seen.atime.nsec);
-    value.st_mtime = seen.mtime.sec as u64;
-    value.st_mtime_nsec = u64::from(seen.mtime.nsec);
-    value.st_ctime = seen.ctime.sec as u64;
-    value.st_ctime_nsec = u64::from(seen.ctime.nsec);
+fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()> {
+    let before = inode.seq.read();
+    let mut value = copy_stat(task, id, inode);
+    if inode.seq.retry(before) {
+        value = copy_stat_slow(task, id, inode);
+    }
     // SAFETY: the program's memory.
-    unsafe { ucopy::put(to, &value) }
+    unsafe { ucopy::put_words(to, &value) }
+}
+
+#[cold]
+fn copy_stat_slow(task: &Task, id: InodeId, inode: &Inode) -> stat {
+    inode.seq.snapshot(|| copy_stat(task, id, inode))
+}
+
+/// Straight from the record, without [`Attributes`] in between.
+#[inline(always)]
+fn copy_stat(task: &Task, id: InodeId, inode: &Inode) -> stat {
+    // Relaxed throughout: ordered and validated by `seq`.
+    let mode = inode.mode.load(Relaxed);
+    let (size, blocks) = inode::size_and_blocks(inode, mode);
+    stat {
+        st_dev: inode::device(task.region, inode.root.load(Relaxed)),
+        st_ino: u64::from(id.0),
+        st_nlink: u64::from(inode.nlink.load(Relaxed)),
+        st_mode: mode,
+        st_uid: inode.uid.load(Relaxed),
+        st_gid: inode.gid.load(Relaxed),
+        __pad0: 0,
+        st_rdev: u64::from(inode.rdev.load(Relaxed)),
+        st_size: size as i64,
+        st_blksize: PAGE_SIZE as i64,
+        st_blocks: blocks as i64,
+        st_atime: inode.atime.load(Relaxed),
+        st_atime_nsec: u64::from(inode.nsec[inode::ATIME].load(Relaxed)),
+        st_mtime: inode.mtime.load(Relaxed),
+        st_mtime_nsec: u64::from(inode.nsec[inode::MTIME].load(Relaxed)),
+        st_ctime: inode.ctime.load(Relaxed),
+        st_ctime_nsec: u64::from(inode.nsec[inode::CTIME].load(Relaxed)),
+        __unused: [0; 3],
+    }
 }
 
 fn extended(task: &Task, id: InodeId, seen: &Attributes) -> Statx {

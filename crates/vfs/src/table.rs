@@ -110,7 +110,7 @@ pub fn fget<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
     }
     // Relaxed: only this thread can have made the second thread.
     if task.process.threads.load(Ordering::Relaxed) != 0 {
-        return pinned(task, fd, pin::slot::FIRST, entry::OPEN | entry::HOST);
+        return shared(task, fd, pin::slot::FIRST, entry::OPEN | entry::HOST);
     }
     Ok(held(task, entry, None))
 }
@@ -126,7 +126,7 @@ pub fn fget_second<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
         return Err(Errno::EBADF);
     }
     if task.process.threads.load(Ordering::Relaxed) != 0 {
-        return pinned(task, fd, pin::slot::SECOND, entry::OPEN | entry::HOST);
+        return shared(task, fd, pin::slot::SECOND, entry::OPEN | entry::HOST);
     }
     Ok(held(task, entry, None))
 }
@@ -142,7 +142,7 @@ pub fn fget_any<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
         return Err(Errno::EBADF);
     }
     if task.process.threads.load(Ordering::Relaxed) != 0 {
-        return pinned(task, fd, pin::slot::FIRST, entry::OPEN);
+        return shared(task, fd, pin::slot::FIRST, entry::OPEN);
     }
     Ok(held(task, entry, None))
 }
@@ -155,17 +155,27 @@ fn held<'r>(task: &Task<'r>, entry: u64, pin: Option<&'r AtomicU64>) -> Held<'r>
     Held { id, file, inode: task.region.inode(inode.id), pin }
 }
 
+/// [`fget`] while threads share the table.
+#[inline(always)]
+fn shared<'r>(task: &Task<'r>, fd: i32, slot: usize, mask: u64) -> Result<Held<'r>> {
+    match pinned(task, fd, slot, mask) {
+        0 => Err(Errno::EBADF),
+        entry => Ok(held(task, entry, Some(&task.lane.pins[slot]))),
+    }
+}
+
+/// Pins what `fd` names and gives its entry; 0 if it names nothing. One word, so that callers keep it in a register.
 #[inline(never)]
-fn pinned<'r>(task: &Task<'r>, fd: i32, slot: usize, mask: u64) -> Result<Held<'r>> {
+fn pinned(task: &Task, fd: i32, slot: usize, mask: u64) -> u64 {
     loop {
         let entry = load(task, fd);
         if entry & mask != entry::OPEN {
             pin::clear(task, slot);
-            return Err(Errno::EBADF);
+            return 0;
         }
         pin::file(task, slot, FileId(entry as u32));
         if load(task, fd) as u32 == entry as u32 {
-            return Ok(held(task, entry, Some(&task.lane.pins[slot])));
+            return entry;
         }
     }
 }

@@ -320,7 +320,9 @@ impl<'r> Walk<'_, 'r> {
             };
         };
         let kind = self.task.region.inode(hit.target.id).mode.load(Ordering::Relaxed) & S_IFMT;
-        if kind == S_IFLNK && (!is_last || slash || matches!(last, Final::Look(Follow::Link) | Final::Make(Follow::Link))) {
+        if kind == S_IFLNK
+            && (!is_last || slash || matches!(last, Final::Look(Follow::Link) | Final::Make(Follow::Link)))
+        {
             return self.follow(hit.target, after);
         }
         if !is_last {

@@ -85,7 +85,8 @@ impl Kernel {
         std::fs::create_dir_all(format!("{path}{DEEP}")).expect("a tmpfs at /dev/shm");
         let text = c(&format!("{path}{DEEP}"));
         // SAFETY: the path is a string.
-        let dir = unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), O_DIRECTORY | O_CLOEXEC) }.unwrap() as i32;
+        let dir =
+            unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), O_DIRECTORY | O_CLOEXEC) }.unwrap() as i32;
         Kernel { dir, path }
     }
 }
@@ -104,12 +105,16 @@ impl World for Kernel {
         unsafe {
             match call {
                 Call::Mkdir(path, mode) => none(lp_abi::syscall!(__NR_mkdirat, d, c(path).as_ptr(), *mode)),
-                Call::Mknod(path, mode) => none(lp_abi::syscall!(__NR_mknodat, d, c(path).as_ptr(), *mode, 0)),
+                Call::Mknod(path, mode) => {
+                    none(lp_abi::syscall!(__NR_mknodat, d, c(path).as_ptr(), *mode, 0))
+                }
                 Call::Create(path, flags) => {
                     let fd = lp_abi::syscall!(__NR_openat, d, c(path).as_ptr(), *flags | O_CLOEXEC, 0o640)?;
                     none(lp_abi::syscall!(__NR_close, fd))
                 }
-                Call::Unlink(path, flags) => none(lp_abi::syscall!(__NR_unlinkat, d, c(path).as_ptr(), *flags)),
+                Call::Unlink(path, flags) => {
+                    none(lp_abi::syscall!(__NR_unlinkat, d, c(path).as_ptr(), *flags))
+                }
                 Call::Link(old, new, flags) => {
                     none(lp_abi::syscall!(__NR_linkat, d, c(old).as_ptr(), d, c(new).as_ptr(), *flags))
                 }
@@ -121,7 +126,8 @@ impl World for Kernel {
                 }
                 Call::Readlink(path) => {
                     let mut buffer = vec![0u8; 100];
-                    let got = lp_abi::syscall!(__NR_readlinkat, d, c(path).as_ptr(), buffer.as_mut_ptr(), 100)?;
+                    let got =
+                        lp_abi::syscall!(__NR_readlinkat, d, c(path).as_ptr(), buffer.as_mut_ptr(), 100)?;
                     buffer.truncate(got);
                     Ok(buffer)
                 }
@@ -272,8 +278,16 @@ fn compare_trees(kernel: &Kernel, light: &Light, dir: &str, trace: &[Call]) {
 }
 
 fn name(random: &mut Random) -> String {
-    const NAMES: [&str; 8] =
-        ["a", "b", "c", "dir", "exactly-24-bytes-long-ab", "a-name-of-more-than-24-bytes-in-all", "x.y", "..."];
+    const NAMES: [&str; 8] = [
+        "a",
+        "b",
+        "c",
+        "dir",
+        "exactly-24-bytes-long-ab",
+        "a-name-of-more-than-24-bytes-in-all",
+        "x.y",
+        "...",
+    ];
     NAMES[random.below(NAMES.len())].to_string()
 }
 
@@ -295,20 +309,26 @@ fn path(random: &mut Random) -> String {
 }
 
 fn random_call(random: &mut Random) -> Call {
-    const LINKS: [&str; 7] = ["a", "../b", "dir/", "c/../a", "nowhere", "a-name-of-more-than-24-bytes-in-all", "."];
+    const LINKS: [&str; 7] =
+        ["a", "../b", "dir/", "c/../a", "nowhere", "a-name-of-more-than-24-bytes-in-all", "."];
     match random.below(20) {
         0..=2 => Call::Mkdir(path(random), [0o777, 0o1750, 0o4711][random.below(3)]),
-        3 => Call::Mknod(path(random), [S_IFREG | 0o600, 0o644, S_IFSOCK | 0o700, S_IFDIR, 0o150000][random.below(5)]),
+        3 => Call::Mknod(
+            path(random),
+            [S_IFREG | 0o600, 0o644, S_IFSOCK | 0o700, S_IFDIR, 0o150000][random.below(5)],
+        ),
         4..=5 => Call::Create(
             path(random),
-            [O_CREAT, O_CREAT | O_EXCL, O_CREAT | O_NOFOLLOW, O_DIRECTORY, O_CREAT | O_WRONLY][random.below(5)],
+            [O_CREAT, O_CREAT | O_EXCL, O_CREAT | O_NOFOLLOW, O_DIRECTORY, O_CREAT | O_WRONLY]
+                [random.below(5)],
         ),
         6..=7 => Call::Unlink(path(random), 0),
         8..=9 => Call::Unlink(path(random), AT_REMOVEDIR),
         10 => Call::Link(path(random), path(random), [0, AT_SYMLINK_FOLLOW][random.below(2)]),
         11..=12 => {
             let long = "long/".repeat(20 + random.below(3));
-            let target = if random.below(6) == 0 { long } else { LINKS[random.below(LINKS.len())].to_string() };
+            let target =
+                if random.below(6) == 0 { long } else { LINKS[random.below(LINKS.len())].to_string() };
             Call::Symlink(target, path(random))
         }
         13..=16 => Call::Rename(
