@@ -165,6 +165,8 @@ pub mod inode_flags {
     pub const APPEND: u32 = 64;
     /// `FS_NODUMP_FL`.
     pub const NODUMP: u32 = 128;
+    /// `FS_NOATIME_FL`: reads leave the access time.
+    pub const NOATIME: u32 = 256;
 }
 
 /// A directory entry, like `struct dentry`. 64 bytes.

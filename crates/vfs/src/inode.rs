@@ -8,7 +8,7 @@ use lp_abi::{Errno, Result};
 use lp_region::bias::Hold;
 use lp_region::lock::Undertaker;
 use lp_region::process::caps;
-use lp_region::records::Inode;
+use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{InodeId, InodeRef, LaneId, Region};
@@ -406,7 +406,8 @@ fn accessed_slow(task: &Task, id: InodeId, inode: &Inode) {
     let root = inode.root.load(Relaxed) & 15;
     let read_only = task.region.header().read_only.load(Relaxed) & 1 << root != 0;
     // A lock that is held may be held by a stopped process: a read does not wait for it, the next one looks again.
-    if due > now.sec as u64 || read_only || inode.lock.holder().is_some() {
+    let fixed = inode.flags.load(Relaxed) & inode_flags::NOATIME != 0;
+    if due > now.sec as u64 || read_only || fixed || inode.lock.holder().is_some() {
         return;
     }
     let _held = lock(task, id);

@@ -151,6 +151,15 @@ fn at_position<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, append:
     Ok(done.bytes)
 }
 
+/// Writes bytes of ours at an offset, whatever the file's flags: what copies and sendfile do.
+///
+/// # Errors
+/// As [`write`].
+pub fn store(task: &Task, held: &Held, from: *const u8, len: usize, offset: u64) -> Result<usize> {
+    let from = Single::new(from.cast_mut(), len)?;
+    write_at(task, held, from, from.len(), Target::At(offset)).map(|done| done.bytes)
+}
+
 /// What a write did.
 #[derive(Clone, Copy)]
 struct Done {
