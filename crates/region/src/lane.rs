@@ -7,6 +7,8 @@ use crate::sync::{AtomicU32, AtomicU64};
 pub const CACHE_SLOTS: usize = 30;
 /// Calls that `--stats` tells apart: the kernel's numbers.
 pub const COUNTED_CALLS: usize = 470;
+/// [`Lane::tid`] of a thread that exec has ended.
+pub const GONE: u32 = u32::MAX;
 /// Words of an intent.
 pub const INTENT_WORDS: usize = 14;
 
@@ -17,7 +19,7 @@ pub const INTENT_WORDS: usize = 14;
 pub struct Lane {
     /// Process that owns it; 0 free. Atomic: claimed by compare-and-swap.
     pub process: AtomicU32,
-    /// Thread id.
+    /// Thread id; [`GONE`] once the thread is known to be gone while its process lives.
     pub tid: AtomicU32,
     /// Root whose files this lane is changing, plus one; 0 none: the mount-writer mark.
     pub writing: AtomicU32,
@@ -41,6 +43,10 @@ pub struct Lane {
     pub passed: [AtomicU32; COUNTED_CALLS],
     /// Bytes read and written by calls answered in process.
     pub bytes: [AtomicU64; 2],
+    /// The lane itself, as its owner: what it writes into the locks that it takes.
+    pub id: AtomicU32,
+    /// Slot on its way between each cache and the slab's shared part; see [`crate::depot`].
+    pub moving: [AtomicU64; 12],
     /// Grows each time the lane is claimed; the high bits of a [`LaneId`](crate::ids::LaneId). Atomic.
     pub generation: AtomicU32,
     /// Guards the burial of the lane: replaying its intent, giving its slots back.

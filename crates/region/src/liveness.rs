@@ -10,6 +10,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Result};
 
 use crate::ids::*;
+use crate::lane::GONE;
 use crate::layout as at;
 use crate::process::process_state as state;
 use crate::region::Region;
@@ -104,6 +105,7 @@ impl<'r> Region<'r> {
         let owner = ProcessId(record.process.load(Ordering::Acquire));
         owner.is_none()
             || record.generation.load(Ordering::Acquire) != lane.0 >> at::LANE_BITS
+            || record.tid.load(Ordering::Acquire) == GONE
             || self.process_is_dead(owner, me)
     }
 
@@ -123,7 +125,9 @@ impl<'r> Region<'r> {
             if claim.is_ok() {
                 self.header().lane_limit.fetch_max(index + 1, Ordering::Relaxed);
                 lane.tid.store(tid, Ordering::Relaxed);
-                return Ok(self.lane_id(index));
+                let id = self.lane_id(index);
+                lane.id.store(id.0, Ordering::Relaxed);
+                return Ok(id);
             }
         }
         Err(Errno::EAGAIN)

@@ -54,7 +54,7 @@ pub struct Header {
     pub lane_limit: AtomicU32,
     /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
     pub read_only: AtomicU32,
-    /// Per slab: head of the shared free list (tag << 32 | index) and the first slot never used.
+    /// Per slab: the free slots that no lane has.
     pub slabs: [SlabHead; 10],
     /// Closed open files that were shared: freed once no table names them. Atomic stack.
     pub closed: AtomicU64,
@@ -68,13 +68,15 @@ pub struct Header {
     pub sweeping: [AtomicU64; 2],
 }
 
-/// Shared part of a slab's allocator; see [`crate::slab`].
+/// Shared part of a slab's allocator; see [`crate::depot`].
 #[repr(C)]
 pub struct SlabHead {
-    /// Free slots given back by lanes: index in the low half, a tag that changes with each push in the high half.
+    /// First free slot; their links lead on. Lock.
     pub free: AtomicU64,
-    /// First slot that was never handed out.
+    /// Last slot that was ever handed out. Lock, read as seen.
     pub fresh: AtomicU64,
+    /// Guards both.
+    pub lock: OwnerLock,
 }
 
 /// An inode, like `struct inode`. 256 bytes: attributes, times, content, small content.
@@ -283,8 +285,10 @@ pub struct LockRecord {
     pub version: AtomicU32,
     /// How many wait for it, those that were killed meanwhile included. Lock.
     pub waiters: AtomicU32,
+    /// Inode whose list it was last linked into.
+    pub inode: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 2],
+    pub spare: AtomicU32,
 }
 
 /// One process's mapping of an inode: keeps it from reclaim. 64 bytes. Written by its process only.

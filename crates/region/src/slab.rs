@@ -1,14 +1,14 @@
 //! Slots: taking and giving back records of the slabs.
 //!
-//! A lane takes from its own cache and gives back to it with plain stores; it goes to the shared part, a stack of
-//! free slots and a mark behind the last slot ever used, once in [`BATCH`] times. A slot that was taken and is not
+//! A lane takes from its own cache and gives back to it with plain stores; it goes to the shared part, [`crate::depot`],
+//! once in [`BATCH`] times. A slot that was taken and is not
 //! linked in yet is named in the lane (`taken`), so a death leaks nothing: the reaper gives back `taken` and the cache.
-//! The shared stack is [`crate::stack`]. Source: Bonwick and Adams, "Magazines and Vmem" (2001).
+//! Source: Bonwick and Adams, "Magazines and Vmem" (2001).
 
-use lp_abi::{Errno, Result};
+use lp_abi::Result;
 
 use crate::ids::*;
-use crate::lane::{CACHE_SLOTS, Lane, LaneCache};
+use crate::lane::{CACHE_SLOTS, Lane};
 use crate::layout as at;
 use crate::records::*;
 use crate::region::Region;
@@ -138,57 +138,11 @@ impl Region<'_> {
         let cache = &lane.caches[T::SLAB];
         let count = cache.count.load(Ordering::Relaxed); // Relaxed: only this lane writes its cache.
         if count as usize == CACHE_SLOTS {
-            self.spill_slow::<T>(cache);
+            self.spill_slow::<T>(lane);
             return self.give::<T>(lane, id);
         }
         cache.slots[count as usize % CACHE_SLOTS].store(id.into(), Ordering::Relaxed);
         cache.count.store(count + 1, Ordering::Release);
-    }
-
-    #[cold]
-    fn refill_slow<T: Slot>(self, lane: &Lane) -> Result<()> {
-        let head = &self.header().slabs[T::SLAB];
-        let cache = &lane.caches[T::SLAB];
-        let mut have = 0;
-        while have < BATCH {
-            let Some(index) = self.pop::<T>(&head.free) else { break };
-            cache.slots[have].store(index, Ordering::Relaxed);
-            have += 1;
-            cache.count.store(have as u32, Ordering::Release);
-        }
-        if have == 0 {
-            // Slot 0 names nothing, so a fresh slab starts at 1.
-            let first = head.fresh.fetch_add(BATCH as u64, Ordering::Relaxed).saturating_add(1);
-            if first as usize >= T::SLOTS {
-                head.fresh.store(T::SLOTS as u64, Ordering::Relaxed); // Keeps the counter from running away.
-                return Err(Errno::ENOSPC);
-            }
-            let end = (first as usize + BATCH).min(T::SLOTS);
-            for (slot, index) in (first as usize..end).rev().enumerate() {
-                cache.slots[slot].store(index as u32, Ordering::Relaxed);
-            }
-            cache.count.store((end - first as usize) as u32, Ordering::Release);
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn spill_slow<T: Slot>(self, cache: &LaneCache) {
-        let head = &self.header().slabs[T::SLAB];
-        // The oldest half goes; the newest, warm in this core's cache, stays.
-        for slot in 0..BATCH {
-            self.push::<T>(&head.free, cache.slots[slot].load(Ordering::Relaxed));
-        }
-        for slot in BATCH..CACHE_SLOTS {
-            let kept = cache.slots[slot].load(Ordering::Relaxed);
-            cache.slots[slot - BATCH].store(kept, Ordering::Relaxed);
-        }
-        cache.count.store((CACHE_SLOTS - BATCH) as u32, Ordering::Release);
-    }
-
-    /// Gives a slot straight to the shared stack: what the reaper does with a dead lane's.
-    pub fn give_shared<T: Slot>(self, id: T::Id) {
-        self.push::<T>(&self.header().slabs[T::SLAB].free, id.into());
     }
 
     /// Puts a slot on a stack threaded through the slots' links.

@@ -6,6 +6,7 @@ use lp_abi::linux::{
     CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_FSIZE, S_ISVTX,
 };
 use lp_abi::{Errno, Result};
+use lp_region::lane::GONE;
 use lp_region::layout::RUNS;
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
@@ -100,8 +101,10 @@ pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
     let process = region.process(id);
     let old = LaneId(process.first_lane.load(Ordering::Relaxed));
-    // The image before exec left its lane: it is taken over as it is, and `arrive` repairs it.
-    if old.is_some() && region.lane(old).process.load(Ordering::Relaxed) == id.0 {
+    // The only thread of the image before exec left its lane, and was in no call but exec. One of several may have held
+    // locks, which still name its lane: `arrive` buries it.
+    let alone = process.threads.load(Ordering::Relaxed) == 0;
+    if alone && old.is_some() && region.lane(old).process.load(Ordering::Relaxed) == id.0 {
         region.lane(old).tid.store(tid, Ordering::Relaxed);
         return Ok(old);
     }
@@ -128,7 +131,9 @@ fn leave_image(task: &Task) {
     if task.process.threads.swap(0, Ordering::Relaxed) != 0 {
         let others = task.region.lanes().filter(|lane| *lane != task.lane_id);
         for lane in others {
-            if task.region.lane(lane).process.load(Ordering::Relaxed) == task.process_id.0 {
+            let record = task.region.lane(lane);
+            if record.process.load(Ordering::Relaxed) == task.process_id.0 {
+                record.tid.store(GONE, Ordering::Release);
                 reap::bury(task, lane);
             }
         }

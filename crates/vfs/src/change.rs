@@ -187,7 +187,7 @@ pub fn replay(task: &Task<'_>, lane: LaneId) {
     forget_taken(task, record, &change);
     record.intent.op.store(op::NONE, Ordering::Release);
     if change.removed.is_some() {
-        dirent::give_shared(task.region, change.removed);
+        dirent::give_shared(task.region, task.lane, change.removed);
     }
 }
 

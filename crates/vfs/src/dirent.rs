@@ -134,15 +134,16 @@ pub fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
     region.give::<Dirent>(lane, id);
 }
 
-/// Ends the life of an entry as [`retire`] and gives it to the shared part of the slab: for a dead lane.
-pub fn give_shared(region: Region<'_>, id: DirentId) {
+/// Ends the life of an entry as [`retire`] and gives it to the shared part of the slab, through the calling
+/// thread's `lane`: for a dead one.
+pub fn give_shared(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
     end(dirent);
     let long = NameId(dirent.long.load(Ordering::Relaxed));
     if long.is_some() {
-        region.give_shared::<LongName>(long);
+        region.give_shared::<LongName>(lane, long);
     }
-    region.give_shared::<Dirent>(id);
+    region.give_shared::<Dirent>(lane, id);
 }
 
 fn end(dirent: &Dirent) {

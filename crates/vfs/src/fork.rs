@@ -12,11 +12,32 @@ use crate::{file, mapping, reap, reclaim};
 /// Forks between two looks for dead processes.
 const REAP_EVERY: u32 = 256;
 
-/// Claims the child's slot and copies the parent's into it, marking every open file shared; before the kernel's call.
+/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork.
 ///
 /// # Errors
-/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without mapping records.
+/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has mapped.
 pub fn before(task: &Task) -> Result<ProcessId> {
+    prepare(task, Memory::Copied)
+}
+
+/// [`before`] for a child that runs in the parent's memory until it execs or exits: vfork, posix_spawn.
+///
+/// # Errors
+/// `EAGAIN`.
+pub fn before_vfork(task: &Task) -> Result<ProcessId> {
+    prepare(task, Memory::Shared)
+}
+
+/// What becomes of the parent's mappings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// The child has them too.
+    Copied,
+    /// The child uses the parent's while the parent waits.
+    Shared,
+}
+
+fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     let region = task.region;
     let run = RunId(task.process.run.load(Ordering::Relaxed));
     let child = region.claim_process(run).or_else(|errno| match reap::dead(task) {
@@ -26,17 +47,17 @@ pub fn before(task: &Task) -> Result<ProcessId> {
     copy_process(task.process, region.process(child));
     let locked = table::lock(task);
     copy_table(task, child);
-    let inherited = mapping::inherit(task, child);
+    let inherited = if memory == Memory::Copied { mapping::inherit(task, child) } else { Ok(()) };
     // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
     // PAIRS: the loads around the scan in `reclaim`.
     let moves = region.header().moves.fetch_add(1, Ordering::Release);
     table::unlock(task, locked);
-    if (moves as u32).is_multiple_of(REAP_EVERY) {
-        reap::dead(task);
-    }
     if let Err(errno) = inherited {
         failed(task, child);
         return Err(errno);
+    }
+    if (moves as u32).is_multiple_of(REAP_EVERY) {
+        reap::dead(task);
     }
     Ok(child)
 }

@@ -8,6 +8,7 @@ use lp_abi::{Errno, Result};
 use lp_region::layout::LOCKS;
 use lp_region::process::process_state;
 use lp_region::records::{Inode, LockRecord, inode_flags};
+use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
 use lp_region::{FileId, InodeId, InodeRef, LockId, ProcessId};
 
@@ -118,7 +119,7 @@ pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> 
     loop {
         let held = inode::lock(task, id);
         let Some(blocker) = blocker(task, record, lock) else {
-            let done = set(task, record, lock.owner, lock.range, Some(lock));
+            let done = set(task, id, lock.owner, lock.range, Some(lock));
             drop(held);
             return done;
         };
@@ -179,7 +180,7 @@ pub fn release(task: &Task, id: InodeId, owner: Owner, range: Range) -> Result<(
         return Ok(()); // No lock was ever made.
     }
     let _held = inode::lock(task, id);
-    set(task, record, owner, range, None)
+    set(task, id, owner, range, None)
 }
 
 /// Whether `owner` has exactly this lock on the whole file.
@@ -209,6 +210,21 @@ pub(crate) fn drop_file_slow(task: &Task, id: FileId) {
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id;
     drop_where(task, inode, |lock| lock.owner.family != family::POSIX && lock.owner.id == id.0);
     file.locked.store(0, Ordering::Relaxed);
+}
+
+/// Drops the POSIX locks of a dead process on an inode that it has open.
+pub(crate) fn drop_dead(task: &Task, id: InodeId, process: ProcessId) {
+    if task.region.inode(id).flags.load(Ordering::Relaxed) & inode_flags::LOCKED != 0 {
+        let owner = owner_of_process(task, process);
+        drop_where(task, id, |lock| lock.owner == owner || lock.owner.family == family::NONE);
+    }
+}
+
+/// Gives back the records of an inode that is being freed: dead owners may have left some.
+pub(crate) fn drop_all(task: &Task, id: InodeId) {
+    if task.region.inode(id).locks.load(Ordering::Relaxed) != 0 {
+        drop_where(task, id, |_| true);
+    }
 }
 
 /// What a record says. The caller holds the inode's lock.
@@ -253,10 +269,11 @@ fn blocker(task: &Task, inode: &Inode, lock: &Lock) -> Option<LockId> {
 
 /// Makes `range` of `owner`'s locks what `lock` says: the part of others on it goes, what touches it and is alike is
 /// merged, as posix_lock_inode does. The caller holds the inode's lock.
-fn set(task: &Task, inode: &Inode, owner: Owner, range: Range, lock: Option<&Lock>) -> Result<()> {
+fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>) -> Result<()> {
+    let inode = task.region.inode(id);
     // A split needs one record and the new lock another; they come first, so that nothing fails half-way.
     let whole = range == Range::WHOLE;
-    hold_ready(task, inode, usize::from(!whole) + usize::from(lock.is_some()))?;
+    hold_ready(task, id, usize::from(!whole) + usize::from(lock.is_some()))?;
     let mut new = range;
     for (id, record) in records(task, inode) {
         let old = read(record);
@@ -327,18 +344,20 @@ fn wake(record: &LockRecord) {
 }
 
 /// Links `count` unused records in. The caller holds the inode's lock.
-fn hold_ready(task: &Task, inode: &Inode, count: usize) -> Result<()> {
+fn hold_ready(task: &Task, id: InodeId, count: usize) -> Result<()> {
+    let inode = task.region.inode(id);
     for _ in 0..count {
         let taken = task.region.take::<LockRecord>(task.lane);
-        let Ok(id) = taken else {
+        let Ok(new) = taken else {
             give_back_unused(task, inode);
             return Err(Errno::ENOLCK);
         };
-        let record = task.region.lock_record(id);
+        let record = task.region.lock_record(new);
         record.family.store(family::NONE, Ordering::Relaxed);
         record.waiters.store(0, Ordering::Relaxed);
         record.link.store(inode.locks.load(Ordering::Relaxed), Ordering::Relaxed);
-        inode.locks.store(id.0, Ordering::Release);
+        record.inode.store(id.0, Ordering::Release);
+        inode.locks.store(new.0, Ordering::Release);
         task.region.settle::<LockRecord>(task.lane);
     }
     Ok(())
@@ -363,12 +382,34 @@ fn unlink_where(task: &Task, inode: &Inode, which: impl Fn(&Lock) -> bool) {
         }
         let record = task.region.lock_record(id);
         if which(&read(record)) {
+            // The lane names it while no list does.
+            task.lane.taken[LockRecord::SLAB].store(id.0, Ordering::Release);
             place.store(record.link.load(Ordering::Relaxed), Ordering::Release);
             wake(record);
             task.region.give::<LockRecord>(task.lane, id);
+            task.region.settle::<LockRecord>(task.lane);
         } else {
             place = &record.link;
         }
+    }
+}
+
+/// Takes a record that a dead thread had in hand out of its list, if it is in one. Nobody else gives it back.
+pub(crate) fn unlink(task: &Task, id: LockId) {
+    let of = InodeId(task.region.lock_record(id).inode.load(Ordering::Relaxed));
+    let _held = inode::lock(task, of);
+    let mut place: &AtomicU32 = &task.region.inode(of).locks;
+    for _ in 0..LOCKS {
+        let next = LockId(place.load(Ordering::Relaxed)); // Relaxed: under the inode's lock.
+        let record = task.region.lock_record(next);
+        if next.is_none() {
+            return;
+        }
+        if next == id {
+            place.store(record.link.load(Ordering::Relaxed), Ordering::Release);
+            return wake(record);
+        }
+        place = &record.link;
     }
 }
 

@@ -5,16 +5,17 @@
 //! Each step may be done again after the reaper itself has died: the slot stays dying and names the reaper's lane.
 //! Called with no inode locked.
 
+use lp_region::depot;
 use lp_region::layout::{FDS, LANE_BITS};
 use lp_region::process::process_state as state;
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
-use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId};
+use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId};
 
 use crate::table::entry;
 use crate::task::Task;
-use crate::{intent, page, pin, reclaim};
+use crate::{intent, lock, page, pin, reclaim};
 
 /// Cleans up after all processes that are dead; gives their number.
 #[cold]
@@ -100,6 +101,10 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> Held {
         if old & entry::OPEN != 0 {
             let file = FileId(old as u32);
             orphans = true;
+            let inode = InodeRef::from_word(region.file(file).inode.load(Ordering::Relaxed)).id;
+            if process.posix_locks.load(Ordering::Relaxed) != 0 {
+                lock::drop_dead(task, inode, id);
+            }
             task.lane.pins[pin::slot::CLOSE].store(u64::from(file.0), Ordering::Release);
             word.store(0, Ordering::Release);
             reclaim::queue(task, file);
@@ -136,6 +141,7 @@ fn is_orphan(task: &Task, inode: InodeRef) -> bool {
 /// [`reclaim::Exclusive`].
 pub(crate) fn bury(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
+    give_back_lock(task, lane);
     record.burial.lock(task.lane_id, task);
     if record.generation.load(Ordering::Acquire) == lane.0 >> LANE_BITS {
         strip(task, lane);
@@ -149,6 +155,8 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     intent::replay(task, lane);
     page::repair(task, lane);
+    task.region.repair_slab::<OpenFile>(task.lane, lane);
+    task.region.repair_slab::<Inode>(task.lane, lane);
     requeue_file(task, lane, FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire)));
     for slot in [pin::slot::OPEN, pin::slot::CLOSE] {
         let word = record.pins[slot].load(Ordering::Acquire);
@@ -160,7 +168,6 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     give_back::<Dirent>(task, lane);
     give_back::<Bucket>(task, lane);
     give_back::<LongName>(task, lane);
-    give_back::<LockRecord>(task, lane);
     give_back::<Mapping>(task, lane);
     for pin in &record.pins {
         pin.store(0, Ordering::Release);
@@ -173,10 +180,22 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
 /// Gives back the slot of a slab that the lane had taken and not linked in. Replays settle what they link in or finish.
 fn give_back<T: Slot>(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
+    task.region.repair_slab::<T>(task.lane, lane);
     let index = record.taken[T::SLAB].swap(0, Ordering::AcqRel);
     if index != 0 && !cached::<T>(task, lane, index) {
-        task.region.give_shared::<T>(T::id(index));
+        task.region.give_shared::<T>(task.lane, T::id(index));
     }
+}
+
+/// A lock record in hand may stand in an inode's list. Before the burial: a thread that holds the inode's lock may wait
+/// for that.
+pub(crate) fn give_back_lock(task: &Task, lane: LaneId) {
+    let id = LockId(task.region.lane(lane).taken[LockRecord::SLAB].load(Ordering::Acquire));
+    task.region.repair_slab::<LockRecord>(task.lane, lane);
+    if id.is_some() && !cached::<LockRecord>(task, lane, id.0) {
+        lock::unlink(task, id);
+    }
+    give_back::<LockRecord>(task, lane);
 }
 
 /// An inode in hand was being made, and then nothing names it, or was being freed by a reclaim.
@@ -206,7 +225,5 @@ fn requeue_file(task: &Task, lane: LaneId, id: FileId) {
 
 /// Whether the slot is back in the lane's cache: it died between giving it back and forgetting it.
 fn cached<T: Slot>(task: &Task, lane: LaneId, index: u32) -> bool {
-    let cache = &task.region.lane(lane).caches[T::SLAB];
-    let count = (cache.count.load(Ordering::Relaxed) as usize).min(cache.slots.len());
-    cache.slots[..count].iter().any(|slot| slot.load(Ordering::Relaxed) == index)
+    depot::cached(&task.region.lane(lane).caches[T::SLAB], index)
 }

@@ -353,6 +353,7 @@ impl<'r> Sweep<'_, 'r> {
                 return;
             }
         } else if wanted && still {
+            lock::drop_all(self.task, id);
             return inode::free(self.task, id);
         }
         self.kept += 1;

@@ -79,6 +79,8 @@ fn make_roots(region: Region<'static>, run: RunId, mounts: usize) -> Result<(), 
         let process = boot::claim_process(region, run)?;
         let lane = boot::attach(region, process, std::process::id())?;
         let task = Task::new(region, process, lane, lp_vfs::clock::now);
+        // A region file may name processes that died with an earlier run.
+        lp_vfs::reap::dead(&task);
         let made = (0..mounts as u32).try_for_each(|root| boot::mkfs(&task, root));
         boot::exit(&task);
         made

@@ -1,0 +1,180 @@
+//! The shared part of a slab: a list of free slots and the mark behind the last slot ever handed out, under a lock.
+//!
+//! Lanes come here once in [`BATCH`] times. Whoever dies inside leaves the slot that was on its way in
+//! `Lane::moving`; the lock's next holder, or whoever buries the lane, sees where it stands and finishes the move.
+//! Nothing but the lock's holder changes the list, so what is seen is certain.
+
+use lp_abi::{Errno, Result};
+
+use crate::ids::LaneId;
+use crate::lane::{CACHE_SLOTS, Lane, LaneCache};
+use crate::lock::Undertaker;
+use crate::records::SlabHead;
+use crate::region::Region;
+use crate::slab::{BATCH, Slot};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
+
+/// Set in `Lane::moving` beside the first of a batch of slots that were never used.
+const FRESH: u64 = 1 << 32;
+
+// Relaxed throughout: the list is guarded by the lock, the cache and `moving` are the lane's own. What the dead have
+// stored is ordered by their death. Release where a later store must not be seen without an earlier one.
+
+impl Region<'_> {
+    /// Fills a lane's empty cache.
+    #[cold]
+    pub(crate) fn refill_slow<T: Slot>(self, lane: &Lane) -> Result<()> {
+        let held = self.depot::<T>(lane);
+        let cache = &lane.caches[T::SLAB];
+        let mut have = 0;
+        while have < BATCH as u32 {
+            let index = held.head.free.load(Ordering::Relaxed);
+            if index == 0 {
+                break;
+            }
+            let next = self.slot::<T>(index as u32).link().load(Ordering::Relaxed);
+            held.moving.store(index, Ordering::Release);
+            held.head.free.store(u64::from(next), Ordering::Release);
+            cache.slots[have as usize].store(index as u32, Ordering::Release);
+            have += 1;
+            cache.count.store(have, Ordering::Release);
+            held.moving.store(0, Ordering::Release);
+        }
+        if have == 0 { held.never_used::<T>(cache) } else { Ok(()) }
+    }
+
+    /// Makes room in a lane's full cache. The oldest go; the newest, warm in this core's cache, stay.
+    #[cold]
+    pub(crate) fn spill_slow<T: Slot>(self, lane: &Lane) {
+        let held = self.depot::<T>(lane);
+        let cache = &lane.caches[T::SLAB];
+        for slot in 0..BATCH {
+            let count = cache.count.load(Ordering::Relaxed) - 1;
+            let index = cache.slots[slot].load(Ordering::Relaxed);
+            let last = cache.slots[count as usize].load(Ordering::Relaxed);
+            held.moving.store(u64::from(index), Ordering::Release);
+            cache.slots[slot].store(last, Ordering::Release);
+            cache.count.store(count, Ordering::Release);
+            self.push_free::<T>(held.head, index);
+            held.moving.store(0, Ordering::Release);
+        }
+    }
+
+    /// Gives a slot straight to the shared part, through the calling thread's `lane`: one of a dead lane's.
+    pub fn give_shared<T: Slot>(self, lane: &Lane, id: T::Id) {
+        let held = self.depot::<T>(lane);
+        held.moving.store(u64::from(id.into()), Ordering::Release);
+        self.push_free::<T>(held.head, id.into());
+        held.moving.store(0, Ordering::Release);
+    }
+
+    /// Finishes the move that the dead `lane` was in the middle of, if any. Called by whoever buries it.
+    pub fn repair_slab<T: Slot>(self, lane: &Lane, dead: LaneId) {
+        let moving = &self.lane(dead).moving[T::SLAB];
+        if moving.load(Ordering::Relaxed) != 0 || self.header().slabs[T::SLAB].lock.holder() == dead {
+            // Taking the lock from the dead repairs; another's takeover has done it.
+            drop(self.depot::<T>(lane));
+        }
+    }
+
+    fn depot<'r, T: Slot>(self, lane: &'r Lane) -> Held<'r>
+    where
+        Self: 'r,
+    {
+        let head: &SlabHead = &self.header().slabs[T::SLAB];
+        // SAFETY: the header lives as long as the lane, in the same mapping.
+        let head: &'r SlabHead = unsafe { &*(&raw const *head) };
+        let me = LaneId(lane.id.load(Ordering::Relaxed));
+        head.lock.lock(me, &SlabUndertaker::<T> { region: self, me, slab: core::marker::PhantomData });
+        Held { head, moving: &lane.moving[T::SLAB] }
+    }
+
+    fn push_free<T: Slot>(self, head: &SlabHead, index: u32) {
+        self.slot::<T>(index).link().store(head.free.load(Ordering::Relaxed) as u32, Ordering::Release);
+        head.free.store(u64::from(index), Ordering::Release);
+    }
+}
+
+/// The shared part of one slab, locked.
+struct Held<'r> {
+    head: &'r SlabHead,
+    moving: &'r AtomicU64,
+}
+
+impl Held<'_> {
+    /// Hands out slots that were never used.
+    fn never_used<T: Slot>(&self, cache: &LaneCache) -> Result<()> {
+        // Slot 0 names nothing, so a fresh slab starts at 1.
+        let first = self.head.fresh.load(Ordering::Relaxed) as usize + 1;
+        let end = (first + BATCH).min(T::SLOTS);
+        if first >= end {
+            return Err(Errno::ENOSPC);
+        }
+        self.moving.store(FRESH | first as u64, Ordering::Release);
+        for (slot, index) in (first..end).rev().enumerate() {
+            cache.slots[slot].store(index as u32, Ordering::Relaxed);
+        }
+        cache.count.store((end - first) as u32, Ordering::Release);
+        self.head.fresh.store(end as u64 - 1, Ordering::Release);
+        self.moving.store(0, Ordering::Release);
+        Ok(())
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.head.lock.unlock();
+    }
+}
+
+/// Takes over a slab's lock from a dead lane.
+struct SlabUndertaker<'r, T> {
+    region: Region<'r>,
+    me: LaneId,
+    slab: core::marker::PhantomData<T>,
+}
+
+impl<T: Slot> Undertaker for SlabUndertaker<'_, T> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        let me = self.region.lane(self.me).process.load(Ordering::Relaxed);
+        self.region.lane_is_dead(lane, crate::ids::ProcessId(me))
+    }
+
+    fn repair(&self, lane: LaneId) {
+        let head = &self.region.header().slabs[T::SLAB];
+        let dead = self.region.lane(lane);
+        let cache = &dead.caches[T::SLAB];
+        let moving = dead.moving[T::SLAB].load(Ordering::Relaxed);
+        let index = moving as u32;
+        forget_twin(cache);
+        if moving & FRESH != 0 {
+            let end = (index as usize + BATCH).min(T::SLOTS);
+            if cached(cache, index) {
+                head.fresh.store(end as u64 - 1, Ordering::Relaxed);
+            }
+        } else if index != 0 && !cached(cache, index) && head.free.load(Ordering::Relaxed) != u64::from(index) {
+            self.region.push_free::<T>(head, index);
+        }
+        dead.moving[T::SLAB].store(0, Ordering::Release);
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        &self.region.lane(lane).holding
+    }
+}
+
+/// Whether a cache holds a slot.
+pub fn cached(cache: &LaneCache, index: u32) -> bool {
+    let count = (cache.count.load(Ordering::Relaxed) as usize).min(CACHE_SLOTS);
+    cache.slots[..count].iter().any(|slot| slot.load(Ordering::Relaxed) == index)
+}
+
+/// A death between the two stores that move the last slot of a cache to another place leaves it in both.
+fn forget_twin(cache: &LaneCache) {
+    let count = (cache.count.load(Ordering::Relaxed) as usize).min(CACHE_SLOTS);
+    let Some(last) = count.checked_sub(1) else { return };
+    let index = cache.slots[last].load(Ordering::Relaxed);
+    if cache.slots[..last].iter().any(|slot| slot.load(Ordering::Relaxed) == index) {
+        cache.count.store(last as u32, Ordering::Release);
+    }
+}

@@ -1,0 +1,312 @@
+//! Processes killed at any instruction: the others go on, nothing is lost, nothing is left behind.
+//!
+//! The only test of its file: children are forks of the test program and may not allocate.
+
+use std::time::{Duration, Instant};
+
+use lp_abi::linux::*;
+use lp_abi::syscall;
+use lp_region::process::process_state;
+use lp_region::records::{Dirent, Inode, LockRecord, LongName, OpenFile};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_region::{Geometry, LaneId, ProcessId, Region};
+use lp_vfs::open::Opened;
+use lp_vfs::{
+    Place, Task, boot, clock, close, dup, fork, getdents, link, map, mkdir, open, page, reap, reclaim,
+    record_lock, rename, stat, symlink, table, truncate, unlink, write,
+};
+
+mod setup;
+use setup::Random;
+
+/// Kills, unless LIGHTPATH_CRASH_ROUNDS says otherwise.
+const ROUNDS: u32 = 300;
+/// A call that takes longer waits for a dead process that nobody buried.
+const PATIENCE: Duration = Duration::from_secs(20);
+const DIRECTORIES: [&str; 3] = ["/light/a", "/light/b", "/light/a/c"];
+
+/// Writes a path out of a few into `to`: a short or a long name in one of the directories.
+fn path(random: &mut Random, to: &mut [u8; 300]) {
+    let dir = DIRECTORIES[random.below(DIRECTORIES.len())].as_bytes();
+    to[..dir.len()].copy_from_slice(dir);
+    to[dir.len()] = b'/';
+    let mut end = dir.len() + 1;
+    let which = random.below(12);
+    let repeats = if which < 3 { 180 } else { 1 };
+    to[end..end + repeats].fill(b'f' + which as u8);
+    end += repeats;
+    to[end] = 0;
+}
+
+/// One call or a few, out of all that change something. Results do not matter.
+fn step(task: &Task, random: &mut Random, buffer: &[u8]) {
+    let (mut first, mut second) = ([0u8; 300], [0u8; 300]);
+    path(random, &mut first);
+    path(random, &mut second);
+    let (one, two) = (first.as_ptr(), second.as_ptr());
+    match random.below(14) {
+        0..=3 => write_file(task, one, random, buffer),
+        4 | 5 => drop(unlink::unlinkat(task, AT_FDCWD, one, 0)),
+        6 | 7 => drop(rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, two, 0)),
+        8 => drop(rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, two, RENAME_EXCHANGE)),
+        9 => drop(link::linkat(task, AT_FDCWD, one, AT_FDCWD, two, 0)),
+        10 => drop(symlink::symlinkat(task, two, AT_FDCWD, one)),
+        11 => drop(mkdir::mkdirat(task, AT_FDCWD, one, 0o755)),
+        12 => drop(unlink::unlinkat(task, AT_FDCWD, one, AT_REMOVEDIR)),
+        _ => drop(truncate::truncate(task, AT_FDCWD, one, random.below(60_000) as i64)),
+    }
+}
+
+fn opened(task: &Task, path: *const u8, flags: u32) -> Option<i32> {
+    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, AT_FDCWD, path, flags, 0o644) else {
+        return None;
+    };
+    let fd = table::lowest(task, 3, 1000).expect("number");
+    table::install(task, fd, id, 0).expect("install");
+    Some(fd)
+}
+
+fn write_file(task: &Task, path: *const u8, random: &mut Random, buffer: &[u8]) {
+    let more = [0, O_TRUNC, O_APPEND, O_EXCL][random.below(4)];
+    let Some(fd) = opened(task, path, O_RDWR | O_CREAT | more) else { return };
+    for _ in 0..random.below(4) {
+        let len = random.below(buffer.len());
+        let _ = write::pwrite(task, fd, buffer.as_ptr(), len, random.below(100_000) as i64);
+    }
+    if random.below(3) == 0
+        && let Ok(id) = dup::dup(task, fd)
+    {
+        let other = table::lowest(task, 3, 1000).expect("number");
+        dup::install(task, other, id, 0).expect("install");
+        let _ = close::close(task, other);
+    }
+    if random.below(4) == 0 {
+        let mut lock = [0u8; 32];
+        lock[0] = F_WRLCK as u8;
+        let _ = record_lock::fcntl(task, fd, F_SETLK, lock.as_mut_ptr());
+    }
+    // Some stay open: they are the reaper's.
+    if random.below(20) != 0 {
+        let _ = close::close(task, fd);
+    }
+}
+
+/// The child: works until it is killed.
+fn work(region: Region<'static>, slot: ProcessId, seed: u64) -> ! {
+    let lane = fork::child(region, slot, 0).expect("lane");
+    let task = Task::new(region, slot, lane, clock::now);
+    let mut random = Random(seed | 1);
+    let buffer = [seed as u8; 9000];
+    loop {
+        step(&task, &mut random, &buffer);
+        if random.below(40) == 0 {
+            // Otherwise the table fills with what stays open.
+            close::close_range(&task, 0, u32::MAX);
+        }
+    }
+}
+
+/// Names in a directory, `.` and `..` included.
+fn names(task: &Task, path: &str) -> Vec<String> {
+    let path = format!("{path}\0");
+    let fd = opened(task, path.as_ptr(), O_RDONLY | O_DIRECTORY).expect("directory");
+    let mut names = Vec::new();
+    let mut buffer = [0u8; 4096];
+    loop {
+        let got = getdents::getdents64(task, fd, buffer.as_mut_ptr(), buffer.len()).expect("getdents64");
+        if got == 0 {
+            break;
+        }
+        let mut at = 0;
+        while at < got {
+            let length = u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
+            let name = buffer[at + 19..].split(|byte| *byte == 0).next().expect("name");
+            names.push(String::from_utf8(name.to_vec()).expect("utf-8"));
+            at += length;
+        }
+    }
+    close::close(task, fd).expect("close");
+    names
+}
+
+fn attributes(task: &Task, path: &str) -> lp_abi::linux::stat {
+    let path = format!("{path}\0");
+    // SAFETY: a structure of integers.
+    let mut to: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
+    let place = stat::fstatat(task, AT_FDCWD, path.as_ptr(), &raw mut to, AT_SYMLINK_NOFOLLOW);
+    assert_eq!(place, Ok(Place::Inside(())), "{path}");
+    to
+}
+
+/// What a tree holds.
+#[derive(Default)]
+struct Census {
+    /// Links found, by inode number, and what `st_nlink` says.
+    links: std::collections::HashMap<u64, (u64, u64)>,
+    entries: usize,
+    long: usize,
+}
+
+impl Census {
+    /// Counts what is below `path` and checks that each name in a directory is found by name, and once.
+    fn count(&mut self, task: &Task, path: &str) {
+        let mut seen = names(task, path);
+        assert!(seen.iter().any(|name| name == ".") && seen.iter().any(|name| name == ".."));
+        seen.retain(|name| name != "." && name != "..");
+        let distinct: std::collections::HashSet<_> = seen.iter().collect();
+        assert_eq!(distinct.len(), seen.len(), "{path}: a name twice");
+        let mut directories = 0;
+        for name in &seen {
+            let child = format!("{path}/{name}");
+            let found = attributes(task, &child);
+            self.entries += 1;
+            self.long += usize::from(name.len() > lp_region::records::SHORT_NAME);
+            let links = self.links.entry(found.st_ino).or_insert((0, found.st_nlink));
+            links.0 += 1;
+            if found.st_mode & S_IFMT == S_IFDIR {
+                directories += 1;
+                assert_eq!(links.0, 1, "{child}: a directory with two names");
+                links.0 = found.st_nlink; // Checked below, where its entries are.
+                self.count(task, &child);
+            }
+        }
+        let me = attributes(task, path);
+        assert_eq!(me.st_nlink, 2 + directories, "{path}: links of a directory");
+        assert_eq!(me.st_size, 40 + 20 * seen.len() as i64, "{path}: size");
+    }
+}
+
+/// Slots of a slab that are in use.
+fn used<T: Slot>(task: &Task) -> usize {
+    let region = task.region;
+    let head = &region.header().slabs[T::SLAB];
+    let mut free = 0;
+    let mut next = head.free.load(Ordering::Relaxed) as u32;
+    while next != 0 {
+        free += 1;
+        assert!(free < T::SLOTS, "ring");
+        next = region.slot::<T>(next).link().load(Ordering::Relaxed);
+    }
+    for lane in 1..region.header().lane_limit.load(Ordering::Relaxed) {
+        free += region.lane(LaneId(lane)).caches[T::SLAB].count.load(Ordering::Relaxed) as usize;
+    }
+    head.fresh.load(Ordering::Relaxed) as usize - free
+}
+
+/// With nobody else about: names, links and slots agree.
+fn check(task: &Task, round: u32) {
+    reap::dead(task);
+    for _ in 0..2 {
+        reclaim::run(task);
+    }
+    let mut census = Census::default();
+    census.count(task, "/light");
+    for (inode, (found, says)) in &census.links {
+        assert_eq!(found, says, "round {round}: links of inode {inode}");
+    }
+    assert_eq!(used::<Inode>(task), census.links.len() + 1, "round {round}: inodes");
+    assert_eq!(used::<Dirent>(task), census.entries, "round {round}: entries");
+    assert_eq!(used::<LongName>(task), census.long, "round {round}: long names");
+    assert_eq!(used::<OpenFile>(task), 0, "round {round}: open files");
+    assert_eq!(used::<LockRecord>(task), 0, "round {round}: locks");
+    assert_eq!(task.region.processes().count(), 1, "round {round}: processes");
+    assert_eq!(task.region.lanes().count(), 1, "round {round}: lanes");
+}
+
+fn remove_all(task: &Task, path: &str) {
+    for name in names(task, path) {
+        if name == "." || name == ".." {
+            continue;
+        }
+        let child = format!("{path}/{name}");
+        let is_dir = attributes(task, &child).st_mode & S_IFMT == S_IFDIR;
+        if is_dir {
+            remove_all(task, &child);
+        }
+        let text = format!("{child}\0");
+        let flags = if is_dir { AT_REMOVEDIR } else { 0 };
+        assert_eq!(unlink::unlinkat(task, AT_FDCWD, text.as_ptr(), flags), Ok(Place::Inside(())), "{child}");
+    }
+}
+
+fn make_directories(task: &Task) {
+    for dir in DIRECTORIES {
+        let text = format!("{dir}\0");
+        let _ = mkdir::mkdirat(task, AT_FDCWD, text.as_ptr(), 0o755);
+    }
+}
+
+fn start(task: &Task<'static>, seed: u64) -> (i32, ProcessId) {
+    let slot = fork::before(task).expect("slot");
+    // SAFETY: the child uses no lock and no memory of the other threads of this process.
+    let pid = unsafe { syscall!(__NR_fork) }.expect("fork");
+    if pid == 0 {
+        work(task.region, slot, seed);
+    }
+    (pid as i32, slot)
+}
+
+fn kill(pid: i32) {
+    let mut status = 0i32;
+    // SAFETY: kill and wait for a child of ours.
+    unsafe {
+        syscall!(__NR_kill, pid, SIGKILL).expect("kill");
+        syscall!(__NR_wait4, pid, &raw mut status, 0, 0).expect("wait4");
+    }
+    assert_eq!(status & 0x7f, SIGKILL as i32, "the child ended by itself: {status:#x}");
+}
+
+#[test]
+fn killed_processes_leave_nothing_behind() {
+    // SAFETY: a new file.
+    let fd = unsafe { syscall!(__NR_memfd_create, c"crash".as_ptr(), 0) }.expect("memfd") as i32;
+    let geometry = Geometry { data_bytes: 8 << 20, inodes: 10_000, identity: 7 };
+    let region = Region::create(fd, &geometry).expect("region");
+    let setup =
+        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let run = boot::claim_run(region, &setup).expect("run");
+    let process = boot::claim_process(region, run).expect("process");
+    let lane = boot::attach(region, process, 1).expect("attach");
+    let task = Task::new(region, process, lane, clock::now);
+    boot::arrive(&task);
+    boot::mkfs(&task, 0).expect("mkfs");
+    let empty = page::free_count(region);
+
+    let rounds = std::env::var("LIGHTPATH_CRASH_ROUNDS").map_or(ROUNDS, |n| n.parse().expect("a number"));
+    let seed = std::env::var("LIGHTPATH_CRASH_SEED").map_or(1, |n| n.parse().expect("a number"));
+    let mut random = Random(seed);
+    let buffer = [9u8; 9000];
+    for round in 0..rounds {
+        make_directories(&task);
+        let children = [start(&task, random.0 ^ 0x5555), start(&task, random.0 ^ 0xaaaa)];
+        for (pid, slot) in children {
+            // One that dies before it has its record lock is given 30 s: too long for a test.
+            while region.process(slot).state.load(Ordering::Acquire) == process_state::BORN {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_micros(100 + random.below(3000) as u64));
+            kill(pid);
+            // The first one is dead and not reaped, the second runs or is dead: calls go on.
+            for _ in 0..20 {
+                let begun = Instant::now();
+                step(&task, &mut random, &buffer);
+                assert!(begun.elapsed() < PATIENCE, "round {round}: a call hung");
+            }
+        }
+        close::close_range(&task, 0, u32::MAX);
+        check(&task, round);
+        if round % 10 == 9 {
+            remove_all(&task, "/light");
+            for _ in 0..2 {
+                reclaim::run(&task);
+            }
+            assert_eq!(used::<Inode>(&task), 1, "round {round}");
+            // An empty directory may keep the page that its next entry goes to.
+            let root = boot::root(&task, 0).expect("root").id;
+            let kept = map::count(region, region.inode(root));
+            assert!(kept <= 1, "round {round}: {kept} pages in an empty directory");
+            assert_eq!(page::free_count(region) + kept, empty, "round {round}: pages");
+        }
+    }
+}
