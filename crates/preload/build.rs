@@ -8,6 +8,9 @@ fn main() {
         "-Wl,--build-id=none",
         "-Wl,-Bsymbolic",
         "-Wl,-z,norelro",
+        // One segment of code and constants, one of data: a mapping less for each.
+        "-Wl,-z,noseparate-code",
+        "-Wl,-z,max-page-size=4096",
         // Before the initialisers of all other objects: they make file calls.
         "-Wl,-z,initfirst",
         "-Wl,-z,nodelete",

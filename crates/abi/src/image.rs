@@ -16,7 +16,7 @@
 /// what a program linked at the usual 0x400000 and its heap are likely to use.
 pub const GATE_PAGE: usize = 0x7ffd_0000;
 
-/// The page at [`GATE_PAGE`], private to the process, read-only once armed.
+/// The start of the page at [`GATE_PAGE`], private to the process.
 #[repr(C)]
 pub struct GatePage {
     /// The gate's entry, for objects that hold nothing in vector registers at their sites (C libraries).

@@ -7,7 +7,7 @@ use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_r
 
 use crate::objects::{Auxiliary, LinkMap, Object};
 use crate::patch::Bundle;
-use crate::{exec_env, hooks, patch, report, settings, signal, table, thread};
+use crate::{exec_env, home, hooks, patch, report, settings, signal, table, thread};
 
 /// Objects that may be unknown at once; more are refused.
 const UNKNOWN: usize = 64;
@@ -45,9 +45,12 @@ unsafe fn start(envp: *mut *mut u8) {
     // SAFETY: one thread, nothing else uses the settings or the environment.
     let gate = unsafe {
         let Some(found) = exec_env::scrub(envp) else { return };
+        if home::map().is_err() {
+            report::refuse(&[b"the program occupies the address that the gate needs"]);
+        }
         let settings = settings::fill();
-        settings.preload.set(found.preload);
-        settings.gate.set(found.gate);
+        settings.preload = settings.keep(found.preload);
+        settings.gate = settings.keep(found.gate);
         found.gate
     };
     let thread = thread::start_first();
@@ -60,9 +63,7 @@ unsafe fn start(envp: *mut *mut u8) {
         attach_region(unsafe { &mut *thread }, gate);
         &crate::calls::CALLS
     };
-    if patch::map_gate_page(calls).is_err() {
-        report::refuse(&[b"the program occupies the address that the gate needs"]);
-    }
+    patch::fill_gate_page(calls);
     // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
     unsafe { cover(auxiliary.objects(), &auxiliary) };
 }
@@ -72,8 +73,8 @@ fn attach_nothing(gate: &[u8]) {
     let mut parts = gate.split(|byte| *byte == b':').skip(1);
     // SAFETY: one thread; no reference to the settings is alive.
     let settings = unsafe { settings::fill() };
-    settings.bundle.set(parts.next().unwrap_or_default());
-    settings.builder.set(parts.next().unwrap_or_default());
+    settings.bundle = settings.keep(parts.next().unwrap_or_default());
+    settings.builder = settings.keep(parts.next().unwrap_or_default());
 }
 
 fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8]) {
@@ -89,8 +90,8 @@ fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8]) {
     };
     // SAFETY: one thread; no reference to the settings is alive.
     let settings = unsafe { settings::fill() };
-    settings.bundle.set(outcome.bundle);
-    settings.builder.set(outcome.builder);
+    settings.bundle = settings.keep(outcome.bundle);
+    settings.builder = settings.keep(outcome.builder);
 }
 
 fn number(text: &[u8]) -> Option<u32> {
@@ -213,7 +214,22 @@ fn name_of(name: &[u8]) -> &[u8] {
 
 /// Whether the bytes of a `syscall` instruction occur, at any place.
 fn has_syscall(text: &[u8]) -> bool {
-    text.windows(2).any(|pair| *pair == [0x0f, 0x05])
+    use core::arch::x86_64::{_mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+    let mut at = 0;
+    while at + 17 <= text.len() {
+        // SAFETY: SSE2 is part of x86-64, and the 17 bytes from `at` are within the text.
+        let hits = unsafe {
+            let first = _mm_loadu_si128(text.as_ptr().add(at).cast());
+            let second = _mm_loadu_si128(text.as_ptr().add(at + 1).cast());
+            let first = _mm_cmpeq_epi8(first, _mm_set1_epi8(0x0f));
+            _mm_movemask_epi8(_mm_and_si128(first, _mm_cmpeq_epi8(second, _mm_set1_epi8(0x05))))
+        };
+        if hits != 0 {
+            return true;
+        }
+        at += 16;
+    }
+    text[at..].windows(2).any(|pair| *pair == [0x0f, 0x05])
 }
 
 /// Runs the builder for the objects with these names (empty: the program itself) and waits for it.

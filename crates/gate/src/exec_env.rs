@@ -102,7 +102,8 @@ pub fn build(thread: &mut Thread, envp: *const usize) -> Result<*const usize> {
     };
     let (count, own) = survey(envp)?;
     let pointers = (count + 3) * size_of::<usize>();
-    let strings = PRELOAD.len() + GATE.len() + gate.len() + settings::PATH + 8;
+    let ours = settings::get().preload.get();
+    let strings = PRELOAD.len() + GATE.len() + gate.len() + ours.len() + 8;
     let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
     let scratch = &thread.scratch[1..];
     let start = match room <= size_of_val(scratch) {
@@ -118,7 +119,7 @@ pub fn build(thread: &mut Thread, envp: *const usize) -> Result<*const usize> {
     };
     let preload = writer.strings as usize;
     writer.text(PRELOAD)?;
-    writer.text(settings::get().preload.get())?;
+    writer.text(ours)?;
     if own != 0 {
         writer.text(b":")?;
         writer.program_text((own + PRELOAD.len()) as *const u8)?;

@@ -29,6 +29,7 @@ pub mod exec;
 pub mod exec_check;
 pub mod exec_env;
 pub mod hooks;
+mod home;
 pub mod mapping;
 pub mod objects;
 pub mod patch;

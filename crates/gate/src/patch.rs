@@ -10,6 +10,8 @@ use lp_abi::linux::{
 };
 use lp_abi::{Result, gated};
 
+use crate::home::home;
+
 const AT_FDCWD: isize = -100;
 const CODE: u32 = PROT_READ | PROT_EXEC;
 
@@ -182,25 +184,13 @@ unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, ent
     Ok(())
 }
 
-/// Maps and fills the page through which thunks find the gate. `table` is the dispatch table.
-///
-/// # Errors
-/// Those of mmap(2): `EEXIST` when the program has something there.
-pub(crate) fn map_gate_page(table: &crate::dispatch::Table) -> Result<()> {
-    use lp_abi::image::{GATE_PAGE, GatePage};
-    use lp_abi::linux::MAP_ANONYMOUS;
-    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE);
-    // SAFETY: a new mapping where nothing is.
-    let at = unsafe { lp_abi::syscall!(__NR_mmap, GATE_PAGE, 4096, protection, flags, usize::MAX, 0) }?;
-    if at != GATE_PAGE {
-        return Err(lp_abi::Errno::EEXIST);
-    }
-    let page = GatePage {
+/// Fills the page through which thunks find the gate. `table` is the dispatch table.
+pub(crate) fn fill_gate_page(table: &crate::dispatch::Table) {
+    let page = lp_abi::image::GatePage {
         entry: &raw const crate::entry::lp_entry as usize,
         entry_vector: &raw const crate::entry::lp_entry_vector as usize,
         table: table.address(),
     };
-    // SAFETY: the page was just mapped.
-    unsafe { (GATE_PAGE as *mut GatePage).write(page) };
-    Ok(())
+    // SAFETY: the home is mapped, and no thunk is in use.
+    unsafe { (*home()).page = page };
 }

@@ -1,13 +1,15 @@
 //! What the process was told in its environment, kept for the images that it will exec.
 
-use core::cell::UnsafeCell;
+use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
+use crate::home::home;
 use crate::report;
 
-/// Longest path in [`Settings`], in bytes, its NUL included.
-pub(crate) const PATH: usize = 1024;
+/// Bytes for strings at hand; longer ones are kept elsewhere.
+const ROOM: usize = 1024;
 
 /// Set by attach, constant afterwards.
+#[repr(C)]
 pub(crate) struct Settings {
     /// The preload library's own path, as LD_PRELOAD named it.
     pub(crate) preload: Text,
@@ -17,61 +19,71 @@ pub(crate) struct Settings {
     pub(crate) bundle: Text,
     /// The program that adds to it: the launcher.
     pub(crate) builder: Text,
+    used: usize,
+    room: [u8; ROOM],
 }
 
-/// A string with room for a path and its NUL.
+/// A string with a NUL behind it.
+#[repr(C)]
 pub(crate) struct Text {
+    start: *const u8,
     length: usize,
-    bytes: [u8; PATH],
 }
-
-struct Global(UnsafeCell<Settings>);
-
-// SAFETY: written by attach, when the process has one thread; only read afterwards.
-unsafe impl Sync for Global {}
-
-static SETTINGS: Global = Global(UnsafeCell::new(Settings {
-    preload: Text::EMPTY,
-    gate: Text::EMPTY,
-    bundle: Text::EMPTY,
-    builder: Text::EMPTY,
-}));
 
 impl Text {
-    const EMPTY: Text = Text { length: 0, bytes: [0; PATH] };
-
-    /// Stores `text`; a longer one than fits ends the process.
-    pub(crate) fn set(&mut self, text: &[u8]) {
-        let Some(room) = self.bytes.get_mut(..text.len() + 1).filter(|room| room.len() <= PATH) else {
-            report::refuse(&[b"path too long: ", text]);
-        };
-        room[..text.len()].copy_from_slice(text);
-        room[text.len()] = 0;
-        self.length = text.len();
-    }
-
     /// The string without its NUL.
     pub(crate) fn get(&self) -> &[u8] {
-        &self.bytes[..self.length.min(PATH)]
+        if self.start.is_null() {
+            return &[];
+        }
+        // SAFETY: set by `Settings::keep` to memory that stays.
+        unsafe { core::slice::from_raw_parts(self.start, self.length) }
     }
 
     /// Its first byte; a NUL ends it.
     pub(crate) fn pointer(&self) -> *const u8 {
-        self.bytes.as_ptr()
+        if self.start.is_null() { c"".as_ptr().cast() } else { self.start }
+    }
+}
+
+impl Settings {
+    /// Keeps a copy of `text`.
+    pub(crate) fn keep(&mut self, text: &[u8]) -> Text {
+        let bytes = text.len() + 1;
+        let start = match self.room.get_mut(self.used..self.used + bytes) {
+            Some(room) => {
+                self.used += bytes;
+                room.as_mut_ptr()
+            }
+            None => {
+                let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+                // SAFETY: a new mapping.
+                match unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) } {
+                    Ok(start) => start as *mut u8,
+                    Err(_) => report::refuse(&[b"no memory at the start of the program"]),
+                }
+            }
+        };
+        // SAFETY: room for the text and its NUL.
+        unsafe {
+            start.copy_from_nonoverlapping(text.as_ptr(), text.len());
+            start.add(text.len()).write(0);
+        }
+        Text { start, length: text.len() }
     }
 }
 
 /// The settings.
 pub(crate) fn get() -> &'static Settings {
-    // SAFETY: see `Global`.
-    unsafe { &*SETTINGS.0.get() }
+    // SAFETY: mapped by attach, which alone changes them, before anything else runs.
+    unsafe { &(*home()).settings }
 }
 
 /// The settings, for attach to fill in.
 ///
 /// # Safety
-/// The process has one thread, and no other reference is alive.
+/// The process has one thread, its home is mapped, and no other reference is alive.
 pub(crate) unsafe fn fill() -> &'static mut Settings {
     // SAFETY: the caller's promise.
-    unsafe { &mut *SETTINGS.0.get() }
+    unsafe { &mut (*home()).settings }
 }

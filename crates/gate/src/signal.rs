@@ -25,6 +25,7 @@ use lp_abi::linux::{
 use lp_region::ucopy;
 
 use crate::dispatch::{AGAIN, NOT_OURS, RESTART, SHARE_MEMORY};
+use crate::home::home;
 use crate::tls;
 
 /// Signals of Linux: 1 to 64.
@@ -67,19 +68,7 @@ pub(crate) struct Deferred {
     signal: u32,
 }
 
-static PROCESS: Actions = Actions::new();
-
 impl Actions {
-    const fn new() -> Self {
-        const NONE: Action = Action {
-            handler: AtomicUsize::new(0),
-            flags: AtomicU64::new(0),
-            restorer: AtomicUsize::new(0),
-            mask: AtomicU64::new(0),
-        };
-        Actions([NONE; SIGNALS])
-    }
-
     fn of(&self, signal: usize) -> Option<&Action> {
         self.0.get(signal.wrapping_sub(1))
     }
@@ -113,13 +102,14 @@ impl Action {
 
 /// The actions of the process itself.
 pub(crate) fn process_actions() -> *const Actions {
-    &raw const PROCESS
+    // SAFETY: an address in the process's home.
+    unsafe { &raw const (*home()).actions }
 }
 
 fn actions() -> &'static Actions {
     let current = tls::current();
-    // SAFETY: a record, once current, stays valid, and so do its actions.
-    if current.is_null() { &PROCESS } else { unsafe { &*(*current).actions } }
+    // SAFETY: a record, once current, stays valid, and so do its actions; the home is mapped and made of atomics.
+    unsafe { if current.is_null() { &*process_actions() } else { &*(*current).actions } }
 }
 
 global_asm!(
@@ -216,7 +206,7 @@ pub(crate) fn attach() {
     for signal in [SIGSEGV, SIGBUS] {
         let mut inherited = KernelAction::default();
         if kernel_action(signal as usize, Some(&fault_action()), Some(&mut inherited)).is_ok()
-            && let Some(action) = PROCESS.of(signal as usize)
+            && let Some(action) = actions().of(signal as usize)
         {
             action.set(&inherited);
         }

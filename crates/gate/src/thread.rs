@@ -11,6 +11,7 @@ use lp_abi::linux::{
 };
 use lp_vfs::task::Task;
 
+use crate::home::home;
 use crate::signal::{Actions, Deferred};
 use crate::{hooks, report, tls};
 
@@ -36,23 +37,21 @@ pub struct Thread {
     pub(crate) actions: *const Actions,
     /// The kernel's thread id.
     pub tid: u32,
+    /// The task by which the thread makes calls on the file system; null until the high half has put one into
+    /// `task_room` (or elsewhere), and always in a process without a region.
+    pub task: *mut Task<'static>,
     /// Signals whose handlers wait for the end of the call.
     pub(crate) deferred: Deferred,
     /// Room for a new environment; see [`crate::exec_env`].
     pub(crate) exec: crate::exec_env::Room,
     /// [`Self::actions`] of a child that shares memory.
     pub(crate) own_actions: Actions,
-    /// The task by which the thread makes calls on the file system; null until the high half has put one into
-    /// `task_room` (or elsewhere), and always in a process without a region.
-    pub task: *mut Task<'static>,
     /// Where [`Self::task`] may live. Not touched by the low half.
     pub task_room: MaybeUninit<Task<'static>>,
     /// Three path buffers for handlers. Not touched by the low half, but for [`crate::exec`].
     pub scratch: [UnsafeCell<[u8; 4096]>; 3],
 }
 
-/// The record of the first thread: no mapping to make at attach.
-static FIRST: FirstThread = FirstThread(UnsafeCell::new(MaybeUninit::zeroed()));
 /// Unused records, a stack.
 static UNUSED: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 /// Guards [`UNUSED`]; held with signals blocked or in the gate, for a few instructions.
@@ -60,14 +59,20 @@ static UNUSED_LOCK: AtomicU32 = AtomicU32::new(0);
 /// Bytes from one record to the next in a mapping.
 const STRIDE: usize = size_of::<Thread>().next_multiple_of(4096);
 
-struct FirstThread(UnsafeCell<MaybeUninit<Thread>>);
+impl Thread {
+    /// Bytes of the fields that every process touches.
+    pub(crate) const HEAD: usize = core::mem::offset_of!(Thread, exec);
+}
 
-// SAFETY: only the first thread uses it.
-unsafe impl Sync for FirstThread {}
+/// The record of the first thread.
+fn first() -> *mut Thread {
+    // SAFETY: an address in the process's home.
+    unsafe { (&raw mut (*home()).first).cast() }
+}
 
 /// Makes the first thread's record `current`. Called once, by attach.
 pub(crate) fn start_first() -> *mut Thread {
-    let thread = FIRST.0.get().cast::<Thread>();
+    let thread = first();
     // SAFETY: zeroed, as `prepare` wants, and not in use.
     unsafe { prepare(thread) };
     tls::set_current(thread);
@@ -123,7 +128,7 @@ pub(crate) fn take() -> Option<*mut Thread> {
 
 /// Gives a record back. The caller does not use it any more.
 pub(crate) fn give_back(thread: *mut Thread) {
-    if core::ptr::eq(thread, FIRST.0.get().cast()) {
+    if core::ptr::eq(thread, first()) {
         return;
     }
     lock();

@@ -16,9 +16,9 @@ const PAGE: u64 = 4096;
 /// Where thunks go, relative to a position-independent object's base, and to a fixed one's.
 const DELTA: i64 = -(1 << 30);
 const DELTA_FIXED: i64 = 1 << 30;
-/// Unpatched pages between two patched ones that are mapped along rather than starting another range: a mapping costs
-/// about as much as faulting this many pages in.
-const BRIDGE: u64 = 24;
+/// Unpatched pages between two patched ones that are mapped along rather than starting another range: another mapping over
+/// the text costs 5 to 7 us, a page more in one costs what it takes to fault it in again, if it is used at all.
+const BRIDGE: u64 = 64;
 /// Objects whose sites come from a C library's system call macros, which hold nothing in vector registers; checked for each
 /// site all the same.
 const C_LIBRARIES: &[&str] = &["libc.", "ld-linux", "ld-musl", "libpthread.so", "librt.so"];
