@@ -10,6 +10,8 @@ fn main() {
         "-Wl,-z,norelro",
         // One segment of code and constants, one of data: a mapping less for each.
         "-Wl,-z,noseparate-code",
+        "-Wl,--no-rosegment",
+        "-Wl,-z,rodynamic",
         "-Wl,-z,max-page-size=4096",
         // Before the initialisers of all other objects: they make file calls.
         "-Wl,-z,initfirst",

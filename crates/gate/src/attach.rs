@@ -11,7 +11,8 @@ use crate::{exec_env, home, hooks, patch, report, settings, signal, table, threa
 
 /// Objects that may be unknown at once; more are refused.
 const UNKNOWN: usize = 64;
-/// Texts up to this size are searched here for `syscall` instructions, rather than disassembled by the builder.
+/// Texts up to this size are searched here for `syscall` instructions, rather than disassembled by the builder: the output of
+/// a compiler is often run once. Not those of the system, which are run again and again and are better looked up.
 const SMALL_TEXT: usize = 64 << 10;
 /// The library's initialiser. Without LIGHTPATH_GATE in the environment the program is left alone. Under glibc the arguments are those of main; musl passes none, and the stack is searched.
 ///
@@ -186,9 +187,12 @@ pub(crate) unsafe fn cover_mapped(
     let key = key.unwrap_or_else(|| unsafe { object.key() });
     let entry = bundle.and_then(|bundle| Some((bundle, bundle.find(key)?)));
     let Some((bundle, entry)) = entry else {
+        if text.file_bytes as usize > SMALL_TEXT || is_system(object.name) {
+            return Outcome::Unknown;
+        }
         // SAFETY: as above.
-        let small = text.file_bytes as usize <= SMALL_TEXT && !has_syscall(unsafe { object.text_bytes() });
-        return if small { Outcome::Covered } else { Outcome::Unknown };
+        let none = !has_syscall(unsafe { object.text_bytes() });
+        return if none { Outcome::Covered } else { Outcome::Unknown };
     };
     match entry.state {
         state::NO_SITES => Outcome::Covered,
@@ -208,13 +212,25 @@ fn fits(entry: &Entry, object: &Object<'_>) -> bool {
     object.text().is_some_and(|text| entry.text_at == text.address && entry.text_bytes == text.file_bytes)
 }
 
+/// Whether a name in the dynamic linker's list is that of a file of the system. The main program is told by its execution's name.
+fn is_system(name: &[u8]) -> bool {
+    let mut path = [0u8; 256];
+    let name = match name {
+        [] => own_path(&mut path).and_then(|length| path.get(..length)).unwrap_or_default(),
+        name => name,
+    };
+    [&b"/usr/"[..], b"/bin/", b"/lib"].iter().any(|root| name.starts_with(root))
+}
+
 fn name_of(name: &[u8]) -> &[u8] {
     if name.is_empty() { b"the program" } else { name }
 }
 
 /// Whether the bytes of a `syscall` instruction occur, at any place.
 fn has_syscall(text: &[u8]) -> bool {
-    use core::arch::x86_64::{_mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8};
+    use core::arch::x86_64::{
+        _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,
+    };
     let mut at = 0;
     while at + 17 <= text.len() {
         // SAFETY: SSE2 is part of x86-64, and the 17 bytes from `at` are within the text.

@@ -242,7 +242,8 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
             }
             if found.preload.is_empty() && text.starts_with(PRELOAD) {
                 let value = &text[PRELOAD.len()..];
-                let ours = value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());
+                let ours =
+                    value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());
                 if ours == value.len() {
                     found.preload = value;
                     continue;

@@ -6,7 +6,9 @@
 use core::mem::{MaybeUninit, offset_of};
 
 use lp_abi::image::{GATE_PAGE, GatePage};
-use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use lp_abi::linux::{
+    __NR_mmap, MAP_ANONYMOUS, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
+};
 use lp_abi::{Errno, Result};
 
 use crate::settings::Settings;
@@ -44,5 +46,11 @@ pub(crate) fn map() -> Result<()> {
     let bytes = size_of::<Home>().next_multiple_of(4096);
     // SAFETY: a new mapping where nothing is.
     let at = unsafe { lp_abi::syscall!(__NR_mmap, GATE_PAGE, bytes, protection, flags, usize::MAX, 0) }?;
-    if at == GATE_PAGE { Ok(()) } else { Err(Errno::EEXIST) }
+    if at != GATE_PAGE {
+        return Err(Errno::EEXIST);
+    }
+    // Written before it is read: a page read first is faulted in twice.
+    // SAFETY: just mapped.
+    unsafe { (*home()).page.entry = 0 };
+    Ok(())
 }

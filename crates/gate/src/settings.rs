@@ -19,6 +19,7 @@ pub(crate) struct Settings {
     pub(crate) bundle: Text,
     /// The program that adds to it: the launcher.
     pub(crate) builder: Text,
+    /// Bytes used in `room`.
     used: usize,
     room: [u8; ROOM],
 }

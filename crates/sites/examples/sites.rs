@@ -10,11 +10,13 @@ fn main() {
     let bundle = arguments.next_if(|argument| argument == "--bundle").and_then(|_| arguments.next());
     for path in arguments.filter(|argument| argument != "--build") {
         match &bundle {
-            Some(bundle) => match Bundle::open(Path::new(bundle)).and_then(|bundle| bundle.add(Path::new(&path))) {
-                Ok(Status::Refused(why)) => eprintln!("{path}: {why}"),
-                Ok(_) => {}
-                Err(error) => eprintln!("{path}: {error}"),
-            },
+            Some(bundle) => {
+                match Bundle::open(Path::new(bundle)).and_then(|bundle| bundle.add(Path::new(&path))) {
+                    Ok(Status::Refused(why)) => eprintln!("{path}: {why}"),
+                    Ok(_) => {}
+                    Err(error) => eprintln!("{path}: {error}"),
+                }
+            }
             None => list(&path),
         }
     }
@@ -33,7 +35,11 @@ fn list(path: &str) {
             let pages = analysis.pages(&elf).map(|pages| {
                 pages.iter().map(|(at, bytes)| format!("{at:#x}+{}", bytes.len() / 4096)).collect::<Vec<_>>()
             });
-            println!("{path}: {} sites {counts:?} thunks {} pages {pages:?}", analysis.sites.len(), analysis.thunks.len());
+            println!(
+                "{path}: {} sites {counts:?} thunks {} pages {pages:?}",
+                analysis.sites.len(),
+                analysis.thunks.len()
+            );
         }
         Err(refusal) => println!("{path}: {refusal}"),
     }

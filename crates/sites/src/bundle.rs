@@ -54,7 +54,8 @@ impl Bundle {
     /// # Errors
     /// Those of the file system; a file that is no bundle.
     pub fn open(path: &Path) -> io::Result<Bundle> {
-        let file = OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path)?;
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path)?;
         let bundle = Bundle { file, path: path.to_owned() };
         let locked = bundle.lock()?;
         let header = Header { magic: MAGIC, version: VERSION, gated_set: GATED_SET };
@@ -65,7 +66,10 @@ impl Bundle {
         let mut found = vec![0; size_of::<Header>()];
         bundle.file.read_exact_at(&mut found, 0)?;
         if found != bytes_of(&header) {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{}: not a bundle", path.display())));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("{}: not a bundle", path.display()),
+            ));
         }
         drop(locked);
         Ok(bundle)
@@ -153,12 +157,18 @@ impl Bundle {
         };
         // The state is written last, in a write of its own: readers take no lock.
         self.file.write_all_at(bytes_of(&entry), entry_at(slot))?;
-        self.file.write_all_at(&final_state.to_le_bytes(), entry_at(slot) + offset_of!(Entry, state) as u64)?;
+        self.file
+            .write_all_at(&final_state.to_le_bytes(), entry_at(slot) + offset_of!(Entry, state) as u64)?;
         Ok(status)
     }
 
     /// Appends an image's pages and fills its entry in.
-    fn fill(&self, entry: &mut Entry, elf: &Elf<'_>, analysis: &Analysis) -> Result<io::Result<Status>, Refusal> {
+    fn fill(
+        &self,
+        entry: &mut Entry,
+        elf: &Elf<'_>,
+        analysis: &Analysis,
+    ) -> Result<io::Result<Status>, Refusal> {
         if let Some(site) = analysis.unpatchable() {
             return Err(Refusal::Site(site));
         }

@@ -20,6 +20,8 @@ pub struct Listing {
     pub instructions: Vec<Instruction>,
     /// For each target of a branch in the region: the indices of the branches.
     pub branches: BTreeMap<u64, Vec<usize>>,
+    /// Indices of calls to functions that do not return.
+    pub last_calls: BTreeSet<usize>,
 }
 
 impl Listing {
@@ -27,13 +29,30 @@ impl Listing {
     pub fn new(elf: &Elf<'_>, region: Region) -> Self {
         let mut instructions = Vec::new();
         let mut branches = BTreeMap::<u64, Vec<usize>>::new();
+        let mut last_calls = BTreeSet::new();
         for instruction in decode(elf, region.range.clone()) {
             if let Some(target) = branch_target(&instruction) {
                 branches.entry(target).or_default().push(instructions.len());
+                if instruction.flow_control() == FlowControl::Call && never_returns(elf, target) {
+                    last_calls.insert(instructions.len());
+                }
             }
             instructions.push(instruction);
         }
-        Listing { region, instructions, branches }
+        Listing { region, instructions, branches, last_calls }
+    }
+
+    /// Whether execution goes on behind the instruction at `index`.
+    pub fn falls_through(&self, index: usize) -> bool {
+        let instruction = &self.instructions[index];
+        let ends = matches!(
+            instruction.flow_control(),
+            FlowControl::UnconditionalBranch
+                | FlowControl::IndirectBranch
+                | FlowControl::Return
+                | FlowControl::Exception
+        );
+        !self.last_calls.contains(&index) && (!ends || instruction.code() == Code::INVALID)
     }
 
     /// The index of the instruction at exactly `address`.
@@ -110,7 +129,9 @@ pub fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> Meaning {
     }
     let before = address.checked_sub(5).and_then(|start| elf.at(start)).and_then(|bytes| bytes.get(..5));
     match (listing.region.known, before) {
-        (Known::Gap, Some([0xb8, low, high, 0, 0])) if u16::from_le_bytes([*low, *high]) < 512 => Meaning::Site,
+        (Known::Gap, Some([0xb8, low, high, 0, 0])) if u16::from_le_bytes([*low, *high]) < 512 => {
+            Meaning::Site
+        }
         _ => Meaning::Other,
     }
 }
@@ -147,13 +168,18 @@ fn is_near(address: u64, sites: &BTreeSet<u64>) -> bool {
     sites.range(address.saturating_sub(NEAR)..=address.saturating_add(NEAR)).next().is_some()
 }
 
-/// Whether execution goes on behind the instruction.
-pub fn falls_through(instruction: &Instruction) -> bool {
-    !matches!(
-        instruction.flow_control(),
-        FlowControl::UnconditionalBranch
-            | FlowControl::IndirectBranch
-            | FlowControl::Return
-            | FlowControl::Exception
-    ) || instruction.code() == Code::INVALID
+/// Whether the function at `start` cannot return: it is known where it ends, and nothing in it leaves it but calls.
+fn never_returns(elf: &Elf<'_>, start: u64) -> bool {
+    let Some(region) =
+        elf.region(start).filter(|region| region.known == Known::Function && region.range.start == start)
+    else {
+        return false;
+    };
+    decode(elf, region.range.clone()).all(|instruction| match instruction.flow_control() {
+        FlowControl::Return | FlowControl::IndirectBranch => false,
+        FlowControl::UnconditionalBranch | FlowControl::ConditionalBranch => {
+            region.range.contains(&instruction.near_branch_target())
+        }
+        _ => instruction.code() != Code::INVALID,
+    })
 }

@@ -91,7 +91,8 @@ impl<'a> Elf<'a> {
                 });
             }
         }
-        let text = segments.iter().filter(|segment| segment.executable).max_by_key(|segment| segment.bytes.len());
+        let text =
+            segments.iter().filter(|segment| segment.executable).max_by_key(|segment| segment.bytes.len());
         let text = *text.ok_or(NotAnObject::NoCode)?;
         let mut this = Elf {
             file,

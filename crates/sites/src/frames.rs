@@ -96,7 +96,8 @@ pub fn parse<'a>(bytes: &[u8], address: u64, read: impl Fn(u64) -> Option<&'a [u
     while let Some((entry, next)) = entry(bytes, at) {
         let mut reader = Reader { bytes: &bytes[..next], at: entry, address };
         if let Some(fde) = description(&mut reader, bytes, address) {
-            if let Some(lsda) = fde.lsda.filter(|lsda| *lsda != 0).and_then(|lsda| Some((lsda, read(lsda)?))) {
+            if let Some(lsda) = fde.lsda.filter(|lsda| *lsda != 0).and_then(|lsda| Some((lsda, read(lsda)?)))
+            {
                 landings(lsda.1, lsda.0, fde.range.start, &mut frames.landings);
             }
             frames.functions.push(fde.range);
@@ -156,8 +157,13 @@ fn common(reader: &mut Reader<'_>) -> Option<Common> {
     let augmentation = reader.bytes.get(start..reader.at - 1)?;
     reader.uleb()?;
     reader.uleb()?;
-    if version == 1 { reader.u8().map(u64::from)? } else { reader.uleb()? };
-    let mut common = Common { pointer: Encoding(0), lsda: Encoding(OMIT), has_data: false, is_signal_frame: false };
+    if version == 1 {
+        reader.u8().map(u64::from)?
+    } else {
+        reader.uleb()?
+    };
+    let mut common =
+        Common { pointer: Encoding(0), lsda: Encoding(OMIT), has_data: false, is_signal_frame: false };
     let Some((b'z', letters)) = augmentation.split_first() else { return Some(common) };
     common.has_data = true;
     reader.uleb()?;

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use lp_abi::image::{Fixup, RANGES};
-use lp_abi::linux::{__NR_exit, __NR_munmap};
+use lp_abi::linux::{
+    __NR_access, __NR_execve, __NR_exit, __NR_munmap, __NR_readlink, __NR_write, __NR_writev,
+};
 
 use crate::code::{self, Listing, Meaning};
 use crate::elf::{Elf, NotAnObject, Region};
@@ -24,6 +26,10 @@ const BRIDGE: u64 = 64;
 const C_LIBRARIES: &[&str] = &["libc.", "ld-linux", "ld-musl", "libpthread.so", "librt.so"];
 /// A text of more bytes than this is not looked through for branches if its sites, seen by themselves, are not needed.
 const LARGE: usize = 16 << 20;
+/// Calls that the dynamic linker makes before the gate is there, or to write a message about the end of the process: it is
+/// mapped anew in every process, and leaving these alone spares most of its pages. (It finds the program's own path by readlink
+/// of /proc/self/exe, at start.)
+const LINKERS_OWN: &[u32] = &[__NR_write, __NR_writev, __NR_access, __NR_execve, __NR_readlink];
 /// Instructions between munmap and exit in a function that has unmapped its own stack.
 const UNMAP_EXIT: usize = 6;
 
@@ -130,8 +136,12 @@ pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
         }
     }
     targets.extend(code::branch_targets(elf, &sites));
+    let is_linker = elf.soname.starts_with("ld-linux");
     let is_libc = C_LIBRARIES.iter().any(|name| elf.soname.starts_with(name));
-    for (listing, index, site) in judge(&all, &sites, &targets) {
+    for (listing, index, mut site) in judge(&all, &sites, &targets) {
+        if is_linker && LINKERS_OWN.iter().any(|nr| site.number.is(*nr)) {
+            site.verdict = Verdict::NotNeeded;
+        }
         if site.verdict == Verdict::Patch {
             let vectors = !is_libc || window::vectors_live(listing, index);
             let entry = if vectors { Entry::Vector } else { Entry::Plain };

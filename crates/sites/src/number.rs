@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use iced_x86::{Code, FlowControl, Instruction, InstructionInfoFactory, OpAccess, OpKind, Register};
 
-use crate::code::{Listing, falls_through};
+use crate::code::Listing;
 
 /// Steps back before a search gives up.
 const STEPS: usize = 4096;
@@ -43,7 +43,12 @@ pub fn at_site(listing: &Listing, index: usize, entered: &BTreeSet<u64>) -> Numb
 }
 
 /// The constants that `register` can hold before the instruction at `index`; `None` if it can be something else.
-fn values(listing: &Listing, index: usize, register: Register, entered: &BTreeSet<u64>) -> Option<BTreeSet<u32>> {
+fn values(
+    listing: &Listing,
+    index: usize,
+    register: Register,
+    entered: &BTreeSet<u64>,
+) -> Option<BTreeSet<u32>> {
     let mut found = BTreeSet::new();
     let mut seen = HashSet::new();
     let mut work = vec![(index, register)];
@@ -76,7 +81,7 @@ fn predecessors(listing: &Listing, index: usize, entered: &BTreeSet<u64>) -> Opt
     let mut all: Vec<usize> = listing.branches.get(&address).cloned().unwrap_or_default();
     match index.checked_sub(1) {
         None => return None,
-        Some(before) if falls_through(&listing.instructions[before]) => all.push(before),
+        Some(before) if listing.falls_through(before) => all.push(before),
         Some(_) => {}
     }
     Some(all)
@@ -97,7 +102,8 @@ fn effect(
     entered: &BTreeSet<u64>,
 ) -> Effect {
     let instruction = &listing.instructions[index];
-    if instruction.code() == Code::INVALID || instruction.code() == Code::Syscall && register == Register::RAX {
+    if instruction.code() == Code::INVALID || instruction.code() == Code::Syscall && register == Register::RAX
+    {
         return Effect::Unknown;
     }
     if is_call(instruction) {
@@ -105,7 +111,8 @@ fn effect(
     }
     let info = factory.info(instruction);
     let writes = info.used_registers().iter().any(|used| {
-        used.register().full_register() == register && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
+        used.register().full_register() == register
+            && !matches!(used.access(), OpAccess::Read | OpAccess::CondRead)
     });
     if !writes {
         return Effect::None;
@@ -116,8 +123,12 @@ fn effect(
         Code::Mov_r32_imm32 | Code::Mov_rm32_imm32 | Code::Mov_r64_imm64 | Code::Mov_rm64_imm32 => {
             one(instruction.immediate(1))
         }
-        Code::Xor_r32_rm32 | Code::Xor_rm32_r32 | Code::Xor_r64_rm64 | Code::Xor_rm64_r64
-        | Code::Sub_r32_rm32 | Code::Sub_rm32_r32
+        Code::Xor_r32_rm32
+        | Code::Xor_rm32_r32
+        | Code::Xor_r64_rm64
+        | Code::Xor_rm64_r64
+        | Code::Sub_r32_rm32
+        | Code::Sub_rm32_r32
             if instruction.op1_kind() == OpKind::Register && instruction.op1_register() == written =>
         {
             one(0)
@@ -135,10 +146,14 @@ fn effect(
                 None => Effect::Unknown,
             }
         }
-        Code::Pop_r64 | Code::Pop_rm64 => match index.checked_sub(1).map(|before| listing.instructions[before]) {
-            Some(push) if matches!(push.code(), Code::Pushq_imm8 | Code::Pushq_imm32) => one(push.immediate(0)),
-            _ => Effect::Unknown,
-        },
+        Code::Pop_r64 | Code::Pop_rm64 => {
+            match index.checked_sub(1).map(|before| listing.instructions[before]) {
+                Some(push) if matches!(push.code(), Code::Pushq_imm8 | Code::Pushq_imm32) => {
+                    one(push.immediate(0))
+                }
+                _ => Effect::Unknown,
+            }
+        }
         _ => Effect::Unknown,
     }
 }

@@ -97,7 +97,8 @@ impl Writer {
         }
         let start = self.here();
         let block = InstructionBlock::new(instructions, start);
-        let encoded = BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).map_err(|error| error.to_string())?;
+        let encoded =
+            BlockEncoder::encode(64, block, BlockEncoderOptions::NONE).map_err(|error| error.to_string())?;
         let mut decoder = Decoder::with_ip(64, &encoded.code_buffer, start, DecoderOptions::NONE);
         for _ in instructions {
             let offset = self.bytes.len() + decoder.position();

@@ -92,7 +92,11 @@ pub fn vectors_live(listing: &Listing, index: usize) -> bool {
 }
 
 /// Whether the instruction reads a vector register that is not in the set `written`, to which it adds what it writes.
-fn reads_unwritten(instruction: &Instruction, factory: &mut InstructionInfoFactory, written: &mut u32) -> bool {
+fn reads_unwritten(
+    instruction: &Instruction,
+    factory: &mut InstructionInfoFactory,
+    written: &mut u32,
+) -> bool {
     // pxor x, x and the like depend on nothing.
     let zeroes = matches!(
         instruction.code(),
