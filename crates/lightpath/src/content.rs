@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lp_abi::Result;
-use lp_vfs::{fallocate, fsync, lseek, read, truncate, write};
+use lp_vfs::{copy, fallocate, fsync, lseek, read, truncate, write};
 
 use crate::task::with_path;
 use crate::{Fd, Task};
@@ -84,5 +84,23 @@ impl Task<'_> {
     /// Those of fsync(2).
     pub fn fsync(&self, fd: Fd) -> Result<()> {
         fsync::fsync(self.inner(), fd.0)
+    }
+
+    /// Copies up to `length` bytes from one file to another, at `from_offset` and `to_offset` or, without them, at the
+    /// files' positions, which it moves then: copy_file_range(2).
+    ///
+    /// # Errors
+    /// Those of copy_file_range(2).
+    pub fn copy_file_range(
+        &self,
+        from: Fd,
+        from_offset: Option<&mut i64>,
+        to: Fd,
+        to_offset: Option<&mut i64>,
+        length: usize,
+    ) -> Result<usize> {
+        let pointer = |offset: Option<&mut i64>| offset.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        let (from_offset, to_offset) = (pointer(from_offset), pointer(to_offset));
+        copy::copy_file_range(self.inner(), from.0, from_offset, to.0, to_offset, length, 0)
     }
 }

@@ -8,7 +8,7 @@ use lp_region::FileId;
 use lp_region::layout::FDS;
 use lp_vfs::open::{self, Opened};
 use lp_vfs::table::entry;
-use lp_vfs::{close, dup, fcntl, file, table};
+use lp_vfs::{close, dup, fcntl, file, flock, table};
 
 use crate::Task;
 use crate::task::with_path;
@@ -92,6 +92,14 @@ impl Task<'_> {
     /// `EBADF`, and those of fcntl(2).
     pub fn set_flags(&self, fd: Fd, flags: u32) -> Result<()> {
         fcntl::set_fl(self.inner(), fd.0, flags)
+    }
+
+    /// Locks or unlocks an open file as a whole: flock(2).
+    ///
+    /// # Errors
+    /// Those of flock(2).
+    pub fn flock(&self, fd: Fd, operation: u32) -> Result<()> {
+        flock::flock(self.inner(), fd.0, operation)
     }
 
     fn install_dup(&self, to: Fd, id: FileId) -> Result<Fd> {

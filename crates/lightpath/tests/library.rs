@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use lightpath::linux::{
-    AT_FDCWD, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK,
-    S_IFMT, S_IFREG, SEEK_CUR, SEEK_END, SEEK_SET,
+    AT_FDCWD, LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR,
+    O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, SEEK_CUR, SEEK_END, SEEK_SET,
 };
 use lightpath::{Errno, Fd, Fs};
 
@@ -32,6 +32,40 @@ fn what_is_written_is_read() {
     assert_eq!(task.fstat(fd).unwrap().st_size, 12);
     assert_eq!(task.close(fd), Ok(()));
     assert_eq!(task.read(fd, &mut buffer), Err(Errno::EBADF));
+}
+
+#[test]
+fn ranges_are_copied() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    let open = |path| task.open(path, O_CREAT | O_RDWR, 0o600).unwrap();
+    let (from, to) = (open("/from"), open("/to"));
+    task.write(from, b"0123456789").unwrap();
+    let (mut at, mut into) = (2, 5);
+    assert_eq!(task.copy_file_range(from, Some(&mut at), to, Some(&mut into), 4), Ok(4));
+    assert_eq!((at, into), (6, 9));
+    assert_eq!(task.lseek(from, 0, SEEK_SET), Ok(0));
+    assert_eq!(task.copy_file_range(from, None, to, None, 100), Ok(10));
+    let mut buffer = [0; 16];
+    assert_eq!(task.pread(to, &mut buffer, 0), Ok(10));
+    assert_eq!(&buffer[..10], b"0123456789");
+}
+
+#[test]
+fn locks_stand_between_open_files() {
+    let fs = fs();
+    let (task, other) = (fs.task().unwrap(), fs.task().unwrap());
+    let mine = task.open("/file", O_CREAT | O_RDWR, 0o600).unwrap();
+    let theirs = other.open("/file", O_RDWR, 0).unwrap();
+    task.flock(mine, LOCK_EX).unwrap();
+    assert_eq!(other.flock(theirs, LOCK_SH | LOCK_NB), Err(Errno::EAGAIN));
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            task.flock(mine, LOCK_UN).unwrap();
+        });
+        assert_eq!(other.flock(theirs, LOCK_EX), Ok(()));
+    });
 }
 
 #[test]
