@@ -57,7 +57,7 @@ impl Case<'_> {
         let (before, after, length) = self.undisturbed();
         assert!(length > 0, "the call does nothing");
         let mut steps = 0;
-        while steps <= length {
+        while steps < length {
             self.kill_at(steps, &before, &after);
             steps += stride;
         }
@@ -73,7 +73,7 @@ impl Case<'_> {
         let sandbox = Sandbox::new();
         (self.world)(&sandbox.task).expect("the world before");
         let before = tree::read(&sandbox.task).expect("the tree before");
-        let End::Finished(length) = victim::run(&sandbox, self.before, self.call, u64::MAX) else {
+        let End::Finished(length) = victim::run(&sandbox, self.before, self.call, victim::WHOLE) else {
             unreachable!("not killed")
         };
         let after = tree::read(&sandbox.task).expect("the tree after");
@@ -109,6 +109,9 @@ impl Case<'_> {
         reclaim::run(task);
         let left = Usage::of(task.region);
         assert_eq!(left, empty, "killed after {steps} instructions: something leaked");
-        assert!(start.elapsed() < PATIENCE, "killed after {steps} instructions: the survivor waited too long");
+        assert!(
+            start.elapsed() < PATIENCE,
+            "killed after {steps} instructions: the survivor waited too long"
+        );
     }
 }

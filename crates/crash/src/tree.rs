@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::mem::MaybeUninit;
 
-use lp_abi::linux::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, stat};
+use lp_abi::linux::{
+    AT_FDCWD, AT_SYMLINK_NOFOLLOW, O_DIRECTORY, O_RDONLY, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, stat,
+};
 use lp_abi::{Errno, Result};
 use lp_vfs::Task;
 
@@ -40,12 +42,8 @@ fn walk(task: &Task, name: &str, tree: &mut Tree) -> Result<()> {
         S_IFLNK => target(task, name)?,
         _ => Vec::new(),
     };
-    let node = Node {
-        mode: attributes.st_mode,
-        links: attributes.st_nlink,
-        size: attributes.st_size,
-        content,
-    };
+    let node =
+        Node { mode: attributes.st_mode, links: attributes.st_nlink, size: attributes.st_size, content };
     assert!(tree.insert(name.to_owned(), node).is_none(), "{name} is listed twice");
     if kind == S_IFDIR {
         for child in names(task, name)? {
@@ -58,7 +56,13 @@ fn walk(task: &Task, name: &str, tree: &mut Tree) -> Result<()> {
 fn attributes(task: &Task, name: &str) -> Result<stat> {
     let mut to = MaybeUninit::<stat>::uninit();
     let name = path(name);
-    inside(lp_vfs::stat::fstatat(task, AT_FDCWD, name.as_ptr().cast(), to.as_mut_ptr(), AT_SYMLINK_NOFOLLOW))?;
+    inside(lp_vfs::stat::fstatat(
+        task,
+        AT_FDCWD,
+        name.as_ptr().cast(),
+        to.as_mut_ptr(),
+        AT_SYMLINK_NOFOLLOW,
+    ))?;
     // SAFETY: a successful call has filled it in.
     Ok(unsafe { to.assume_init() })
 }
@@ -79,7 +83,8 @@ fn content(task: &Task, name: &str, size: usize) -> Result<Vec<u8>> {
 
 fn target(task: &Task, name: &str) -> Result<Vec<u8>> {
     let mut bytes = vec![0; 4096];
-    let got = lp_vfs::readlink::readlinkat(task, AT_FDCWD, path(name).as_ptr().cast(), bytes.as_mut_ptr(), 4096);
+    let got =
+        lp_vfs::readlink::readlinkat(task, AT_FDCWD, path(name).as_ptr().cast(), bytes.as_mut_ptr(), 4096);
     bytes.truncate(inside(got)?);
     Ok(bytes)
 }

@@ -15,10 +15,14 @@ pub enum End {
     Finished(u64),
 }
 
+/// More steps than any call has: the victim lives to finish it.
+pub const WHOLE: u64 = u64::MAX;
+
 /// What the victim does. It is a forked child of a threaded process: it must not allocate.
 pub type Call<'a> = &'a dyn Fn(&Task<'static>) -> Result<()>;
 
-/// Forks a victim that makes `call`, kills it after `steps` instructions of it and waits for its end.
+/// Forks a victim that makes `call`, kills it after `steps` instructions of it ([`WHOLE`]: not at all) and waits for its
+/// end.
 pub fn run(sandbox: &Sandbox, before: Call, call: Call, steps: u64) -> End {
     let task = &sandbox.task;
     let slot = fork::before(task).expect("a process slot for the victim");
@@ -60,18 +64,12 @@ fn breakpoint() {
     unsafe { core::arch::asm!("int3", options(nomem, nostack)) };
 }
 
-/// Steps from the first breakpoint on.
+/// Steps from the first breakpoint on. Only a victim that is to live is looked at between steps: looking costs more than
+/// stepping, and the length of the call is known by the time that it is cut short.
 fn step(pid: i32, steps: u64) -> End {
     assert!(is_trap(wait(pid)), "the victim did not come to its first breakpoint");
     for done in 0..steps {
-        let mut code = 0u64;
-        // SAFETY: the victim is stopped; the words read are its registers' and its code's.
-        unsafe {
-            let mut registers: libc::user_regs_struct = core::mem::zeroed();
-            libc::ptrace(libc::PTRACE_GETREGS, pid, 0, &raw mut registers);
-            code |= libc::ptrace(libc::PTRACE_PEEKTEXT, pid, registers.rip, 0) as u64;
-        }
-        if code as u8 == 0xcc {
+        if steps == WHOLE && at_breakpoint(pid) {
             finish(pid);
             return End::Finished(done);
         }
@@ -81,6 +79,15 @@ fn step(pid: i32, steps: u64) -> End {
         assert!(is_trap(status), "the victim stopped with status {status:#x} at step {done}");
     }
     End::Killed
+}
+
+fn at_breakpoint(pid: i32) -> bool {
+    // SAFETY: the victim is stopped; the words read are its registers' and its code's.
+    unsafe {
+        let mut registers: libc::user_regs_struct = core::mem::zeroed();
+        libc::ptrace(libc::PTRACE_GETREGS, pid, 0, &raw mut registers);
+        libc::ptrace(libc::PTRACE_PEEKTEXT, pid, registers.rip, 0) as u8 == 0xcc
+    }
 }
 
 fn finish(pid: i32) {

@@ -3,8 +3,8 @@
 //! `LIGHTPATH_KILLS=N` sets about how many places each call is killed at; `all` is every instruction.
 
 use lp_abi::linux::{
-    AT_FDCWD, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, LOCK_EX, LOCK_UN, O_APPEND, O_CREAT, O_RDWR, O_TRUNC,
-    O_WRONLY, RENAME_EXCHANGE,
+    AT_FDCWD, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, LOCK_EX, LOCK_UN, O_APPEND, O_CREAT, O_RDWR,
+    O_TRUNC, O_WRONLY, RENAME_EXCHANGE,
 };
 use lp_abi::{Errno, Result};
 use lp_crash::case::{Case, all_or_nothing, content_may_be_torn, nothing};
@@ -18,7 +18,7 @@ fn kill(case: &Case) {
     match std::env::var("LIGHTPATH_KILLS").as_deref() {
         Ok("all") => case.kill_at_every(1),
         Ok(points) => case.kill_at_some(points.parse().expect("a number or `all`")),
-        Err(_) => case.kill_at_some(60),
+        Err(_) => case.kill_at_some(25),
     }
 }
 
