@@ -54,6 +54,8 @@ unsafe fn start(envp: *mut *mut u8) {
         settings.gate = settings.keep(found.gate);
         found.gate
     };
+    // SAFETY: the address that the kernel gave.
+    unsafe { lp_vfs::clock::init(auxiliary.vdso) };
     let thread = thread::start_first();
     signal::attach();
     let calls = if gate.starts_with(b"-") {

@@ -27,7 +27,8 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    fn at_least(&mut self, bytes: usize) -> Result<*mut u8> {
+    /// At least so many bytes; the next call may move them.
+    pub(crate) fn at_least(&mut self, bytes: usize) -> Result<*mut u8> {
         if self.bytes < bytes {
             self.release();
             let bytes = bytes.next_multiple_of(4096);

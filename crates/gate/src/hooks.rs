@@ -3,7 +3,18 @@
 //! Every function runs in the gate (signal handlers wait) and may be called in a process without a region, where it
 //! has nothing to do ([`Thread::task`] is null). The bodies belong to the high half.
 
+use core::cell::UnsafeCell;
+
+use lp_abi::Errno;
+use lp_region::process::Run;
+use lp_region::sync::Ordering;
+use lp_region::{LaneId, ProcessId, Region, RegionError, RunId};
+use lp_vfs::task::Task;
+use lp_vfs::{boot, close, fork};
+
+use crate::text::Writer;
 use crate::thread::Thread;
+use crate::{maps, mounts, placeholder, report};
 
 /// Where the gate finds site images, and the program that makes them: paths without NUL.
 pub struct Attached {
@@ -13,75 +24,217 @@ pub struct Attached {
     pub builder: &'static [u8],
 }
 
+/// The region and the slot of this process, for threads to come. A child that shares its parent's memory has a slot of
+/// its own in its task, and makes no threads.
+struct Home(UnsafeCell<Option<(Region<'static>, ProcessId)>>);
+
+// SAFETY: written at attach and in the child of a fork, when there is one thread.
+unsafe impl Sync for Home {}
+
+static HOME: Home = Home(UnsafeCell::new(None));
+
+/// The path of the bundle, put together from the run's cache directory.
+struct Path(UnsafeCell<[u8; 1024]>);
+
+// SAFETY: written at attach only.
+unsafe impl Sync for Path {}
+
+static BUNDLE: Path = Path(UnsafeCell::new([0; 1024]));
+
+fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
+    // SAFETY: null, or the thread's task, which lives as long as its record.
+    unsafe { thread.task.as_ref() }
+}
+
+/// Fills in the task of `thread` field by field: its buffers stay untouched, and so do their pages.
+fn set_task(thread: &mut Thread, region: Region<'static>, process_id: ProcessId, lane_id: LaneId) {
+    let process = region.process(process_id);
+    let task = thread.task_room.as_mut_ptr();
+    // SAFETY: the room is the thread's own; its buffers are valid as they are, with whatever bytes.
+    unsafe {
+        (&raw mut (*task).region).write(region);
+        (&raw mut (*task).process).write(process);
+        (&raw mut (*task).process_id).write(process_id);
+        (&raw mut (*task).lane).write(region.lane(lane_id));
+        (&raw mut (*task).lane_id).write(lane_id);
+        (&raw mut (*task).table).write(region.fd_table(process_id));
+        // Relaxed: immutable while the slot is claimed.
+        (&raw mut (*task).run).write(region.run(RunId(process.run.load(Ordering::Relaxed))));
+        (&raw mut (*task).clock).write(lp_vfs::clock::now);
+    }
+    thread.task = task;
+}
+
+fn set_home(region: Region<'static>, process: ProcessId) {
+    // SAFETY: one thread: attach, or the child of a fork.
+    unsafe { *HOME.0.get() = Some((region, process)) };
+}
+
 /// Attaches to the region: `fd` and `slot` are what LIGHTPATH_GATE named, `flags` what followed. On success
 /// `thread.task` is set.
 ///
 /// # Errors
 /// One line that says why not; the process is then refused.
 pub fn attach(thread: &mut Thread, fd: i32, slot: u32, flags: &[u8]) -> Result<Attached, &'static [u8]> {
-    let _ = (thread, fd, slot, flags);
-    Err(b"this gate has no file system in it")
+    let region = map_region(fd, flags)?;
+    let process = ProcessId(slot);
+    let lane = boot::attach(region, process, thread.tid).map_err(|errno| match errno {
+        Errno::EAGAIN => &b"the region has no place for another thread"[..],
+        _ => b"the region has no place for this process any more",
+    })?;
+    set_task(thread, region, process, lane);
+    set_home(region, process);
+    let Some(task) = task_of(thread) else { return Err(b"no task") };
+    // SAFETY: attach: one thread.
+    unsafe { mounts::read(task.run) };
+    boot::arrive(task);
+    placeholder::after_exec(task);
+    for fd in boot::cloexec_fds(task) {
+        if close::close(task, fd).is_ok() {
+            placeholder::close_number(fd);
+        }
+    }
+    bundle_of(task.run)
+}
+
+/// Maps the region; its length follows the slot in LIGHTPATH_GATE once a gate has checked it.
+fn map_region(fd: i32, flags: &[u8]) -> Result<Region<'static>, &'static [u8]> {
+    let length = flags.iter().try_fold(0usize, |number, byte| {
+        number.checked_mul(10)?.checked_add(byte.checked_sub(b'0').filter(|digit| *digit < 10)? as usize)
+    });
+    let region = match length {
+        // SAFETY: a gate that had opened it wrote this.
+        Some(length) if length != 0 => unsafe { Region::attach(fd, length) }.map_err(RegionError::from),
+        _ => Region::open(fd),
+    };
+    region.map_err(|error| match error {
+        RegionError::System(Errno::EBADF) => &b"the region's descriptor was closed"[..],
+        RegionError::System(Errno::ENOMEM) => b"no address space for the region",
+        _ => b"the region cannot be mapped",
+    })
+}
+
+fn bundle_of(run: &'static Run) -> Result<Attached, &'static [u8]> {
+    // SAFETY: attach: one thread, and nobody has a reference to it yet.
+    let room = unsafe { &mut *BUNDLE.0.get() };
+    let mut path = Writer::new(room);
+    path.push(run.cache.get());
+    path.push(b"/sites");
+    let length = path.finish().ok_or(&b"the cache directory's path is too long"[..])?;
+    // SAFETY: not written any more.
+    let bundle = unsafe { &(&*BUNDLE.0.get())[..length] };
+    Ok(Attached { bundle, builder: run.launcher.get() })
 }
 
 /// A thread has made its first call: it needs a task.
 pub fn thread_start(thread: &mut Thread) {
-    let _ = thread;
+    // SAFETY: written when there is one thread only.
+    let Some((region, process)) = (unsafe { *HOME.0.get() }) else { return };
+    match boot::thread_lane(region, process, thread.tid) {
+        Ok(lane) => set_task(thread, region, process, lane),
+        Err(_) => report::refuse(&[b"the region has no place for another thread"]),
+    }
 }
 
 /// A thread is about to be made that shares memory, descriptors and all with its maker: the table is shared from now on.
 pub fn before_thread(thread: &mut Thread) {
-    let _ = thread;
+    if let Some(task) = task_of(thread) {
+        boot::before_thread(task);
+    }
 }
 
 /// The thread ends; its record is given back.
 pub fn thread_exit(thread: &mut Thread) {
-    let _ = thread;
+    if let Some(task) = task_of(thread) {
+        boot::leave_lane(task);
+        boot::thread_gone(task.process);
+        thread.task = core::ptr::null_mut();
+    }
 }
 
 /// The process ends by exit_group(2). It may be a child that shares memory with its parent.
 pub fn process_exit(thread: &mut Thread) {
-    let _ = thread;
+    if let Some(task) = task_of(thread) {
+        boot::exit(task);
+    }
 }
 
 /// fork(2) is about to happen: open files become shared, and the child needs a process slot. An error fails the call.
 pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
-    let _ = thread;
+    let Some(task) = task_of(thread) else { return Ok(()) };
+    let child = fork::before(task)?;
+    placeholder::copy_to(task, task.region.process(child));
+    maps::before_fork(task, child);
+    thread.forked = child.0;
     Ok(())
 }
 
 /// fork(2) has happened: `result` is the child's process id, or `-errno`, and then what `before_fork` took goes back.
 pub fn after_fork_parent(thread: &mut Thread, result: isize) {
-    let _ = (thread, result);
+    let Some(task) = task_of(thread) else { return };
+    maps::after_fork_parent();
+    if result < 0 {
+        fork::failed(task, ProcessId(thread.forked));
+    } else {
+        fork::parent(task);
+    }
 }
 
 /// The child of a fork: its memory is a copy of the parent's, `thread` is its only thread.
 pub fn after_fork_child(thread: &mut Thread) {
-    let _ = thread;
+    let Some(task) = task_of(thread) else { return };
+    let (region, child) = (task.region, ProcessId(thread.forked));
+    match fork::child(region, child, thread.tid) {
+        Ok(lane) => {
+            set_task(thread, region, child, lane);
+            set_home(region, child);
+            maps::after_fork_child();
+        }
+        Err(_) => report::refuse(&[b"the region has no place for this process"]),
+    }
 }
 
 /// A child is about to start that shares memory with `thread` but has a descriptor table and directory of its own until
 /// it execs or exits (vfork, posix_spawn). `child` needs a task of its own: a process slot, and a copy of the table. An
 /// error fails the call.
 pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<()> {
-    let _ = (thread, child);
+    let Some(task) = task_of(thread) else { return Ok(()) };
+    let slot = fork::before(task)?;
+    placeholder::copy_to(task, task.region.process(slot));
+    // Its lane comes when it runs.
+    set_task(child, task.region, slot, LaneId::NONE);
     Ok(())
 }
 
 /// That child's first moment, on its own kernel thread: it can take its record lock now.
 pub fn after_vfork_child(child: &mut Thread) {
-    let _ = child;
+    let Some(task) = task_of(child) else { return };
+    let (region, slot) = (task.region, task.process_id);
+    match fork::child(region, slot, child.tid) {
+        Ok(lane) => set_task(child, region, slot, lane),
+        Err(_) => report::refuse(&[b"the region has no place for this process"]),
+    }
 }
 
 /// The child has execed or exited (`result` is its process id) or was not made (`-errno`): what the parent's side keeps
 /// in `child` is not needed any more. The process slot stays with the process that execed.
 pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize) {
-    let _ = (thread, child, result);
+    let (Some(task), Some(started)) = (task_of(thread), task_of(child)) else { return };
+    if result < 0 {
+        fork::failed(task, started.process_id);
+    } else {
+        fork::parent(task);
+    }
+    child.task = core::ptr::null_mut();
 }
 
 /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait for other
 /// threads' calls or to set marks that the new image reads. An error fails the exec.
 pub fn before_exec(thread: &mut Thread) -> lp_abi::Result<()> {
-    let _ = thread;
+    if let Some(task) = task_of(thread) {
+        // The new image must not inherit what is closed.
+        placeholder::flush(task);
+    }
     Ok(())
 }
 
@@ -93,6 +246,12 @@ pub fn exec_failed(thread: &mut Thread, errno: lp_abi::Errno) {
 /// Writes what LIGHTPATH_GATE must be for an image that `thread` execs, without the name, and gives its length; 0 in a
 /// process without a region.
 pub fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize {
-    let _ = (thread, value);
-    0
+    let Some(task) = task_of(thread) else { return 0 };
+    let mut text = Writer::new(value);
+    text.push_decimal(task.region.fd() as u64);
+    text.push(b":");
+    text.push_decimal(u64::from(task.process_id.0));
+    text.push(b":");
+    text.push_decimal(task.region.length() as u64);
+    text.finish().unwrap_or(0)
 }

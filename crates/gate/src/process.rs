@@ -236,6 +236,7 @@ fn after_share(thread: &mut Thread, result: isize) {
     let child = unsafe { &mut *child };
     hooks::after_vfork_parent(thread, child, result);
     child.exec.release();
+    child.arguments.release();
     thread::give_back(child);
 }
 

@@ -44,8 +44,12 @@ pub struct Thread {
     pub(crate) deferred: Deferred,
     /// Room for a new environment; see [`crate::exec_env`].
     pub(crate) exec: crate::exec_env::Room,
+    /// Room for the arguments of a script's interpreter.
+    pub(crate) arguments: crate::exec_env::Room,
     /// [`Self::actions`] of a child that shares memory.
     pub(crate) own_actions: Actions,
+    /// The process slot of the child that a fork under way will make.
+    pub forked: u32,
     /// Where [`Self::task`] may live. Not touched by the low half.
     pub task_room: MaybeUninit<Task<'static>>,
     /// Three path buffers for handlers. Not touched by the low half, but for [`crate::exec`].

@@ -56,12 +56,26 @@ pub fn of_directory<'t>(task: &'t Task<'_>, dir: InodeId) -> Result<&'t [u8]> {
 /// # Errors
 /// `ENAMETOOLONG`.
 pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile) -> Result<&'t [u8]> {
-    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)); // Relaxed: immutable while open.
+    // Relaxed, all three: immutable while open.
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
+    let opened = DirentId(file.dirent.load(Ordering::Relaxed));
+    of_entry(task, inode, opened, InodeId(file.parent.load(Ordering::Relaxed)))
+}
+
+/// [`of_file`] for an inode that was found as `opened` in the directory `found_in`.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn of_entry<'t>(
+    task: &'t Task<'_>,
+    inode: InodeRef,
+    opened: DirentId,
+    found_in: InodeId,
+) -> Result<&'t [u8]> {
     let record = task.region.inode(inode.id);
     if dir::is(record) && !dir::is_dead(record) {
         return of_directory(task, inode.id);
     }
-    let opened = DirentId(file.dirent.load(Ordering::Relaxed));
     for _ in 0..TRIES {
         let named = names(task, opened, inode);
         let entry = if named { opened } else { other_name(task, inode) };
@@ -70,7 +84,7 @@ pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile) -> Result<&'t [u8]> {
             InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed))
         } else {
             text.prepend(DELETED)?;
-            InodeId(file.parent.load(Ordering::Relaxed))
+            found_in
         };
         let shown = if entry.is_some() { entry } else { opened };
         if shown.is_some() {

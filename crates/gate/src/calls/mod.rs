@@ -1,18 +1,176 @@
 //! The file calls: one module per family, each handler decodes its arguments and asks `lp-vfs`.
 
+pub mod access;
+pub mod allocate;
+pub mod chdir;
+pub mod chmod;
+pub mod close;
+pub mod credentials;
+pub mod dup;
+pub mod exec;
+pub mod fcntl;
+pub mod fsync;
+pub mod getdents;
+pub mod handler;
+pub mod link;
+pub mod lseek;
+pub mod mkdir;
+pub mod open;
+pub mod poll;
+pub mod read;
+pub mod rename;
+pub mod stat;
+pub mod statfs;
+pub mod truncate;
+pub mod utimensat;
+pub mod watch;
+pub mod write;
+
 use lp_abi::linux::*;
 
 crate::dispatch_table! {
     /// All calls that the gate answers or passes on changed, in rising order.
     CALLS "lp_table_calls":
+    __NR_read => read::read,
+    __NR_write => write::write,
+    __NR_open => open::open,
+    __NR_close => close::close,
+    __NR_stat => stat::stat,
+    __NR_fstat => stat::fstat,
+    __NR_lstat => stat::lstat,
+    __NR_poll => poll::poll,
+    __NR_lseek => lseek::lseek,
     __NR_mmap => crate::mapping::mmap,
     __NR_rt_sigaction => crate::signal::rt_sigaction,
+    __NR_pread64 => read::pread64,
+    __NR_pwrite64 => write::pwrite64,
+    __NR_readv => read::readv,
+    __NR_writev => write::writev,
+    __NR_access => access::access,
+    __NR_pipe => allocate::makes_descriptor,
+    __NR_select => poll::select,
+    __NR_dup => dup::dup,
+    __NR_dup2 => dup::dup2,
+    __NR_socket => allocate::makes_descriptor,
+    __NR_accept => allocate::makes_descriptor,
+    __NR_recvmsg => allocate::makes_descriptor,
+    __NR_socketpair => allocate::makes_descriptor,
     __NR_clone => crate::process::clone,
     __NR_fork => crate::process::fork,
     __NR_vfork => crate::process::vfork,
-    __NR_execve => crate::exec::execve,
+    __NR_execve => exec::execve,
     __NR_exit => crate::process::exit,
+    __NR_fcntl => fcntl::fcntl,
+    __NR_flock => fcntl::flock,
+    __NR_fsync => fsync::fsync,
+    __NR_fdatasync => fsync::fsync,
+    __NR_truncate => truncate::truncate,
+    __NR_ftruncate => truncate::ftruncate,
+    __NR_getcwd => chdir::getcwd,
+    __NR_chdir => chdir::chdir,
+    __NR_fchdir => chdir::fchdir,
+    __NR_rename => rename::rename,
+    __NR_mkdir => mkdir::mkdir,
+    __NR_rmdir => mkdir::rmdir,
+    __NR_creat => open::creat,
+    __NR_link => link::link,
+    __NR_unlink => mkdir::unlink,
+    __NR_symlink => link::symlink,
+    __NR_readlink => link::readlink,
+    __NR_chmod => chmod::chmod,
+    __NR_fchmod => chmod::fchmod,
+    __NR_chown => chmod::chown,
+    __NR_fchown => chmod::fchown,
+    __NR_lchown => chmod::lchown,
+    __NR_umask => credentials::umask,
+    __NR_setuid => credentials::setuid,
+    __NR_setgid => credentials::setgid,
+    __NR_setreuid => credentials::setreuid,
+    __NR_setregid => credentials::setregid,
+    __NR_setgroups => credentials::setgroups,
+    __NR_setresuid => credentials::setresuid,
+    __NR_setresgid => credentials::setresgid,
+    __NR_setfsuid => credentials::setfsuid,
+    __NR_setfsgid => credentials::setfsgid,
+    __NR_capset => credentials::capset,
+    __NR_utime => utimensat::utime,
+    __NR_mknod => mkdir::mknod,
+    __NR_statfs => statfs::statfs,
+    __NR_fstatfs => statfs::fstatfs,
+    __NR_setrlimit => credentials::setrlimit,
+    __NR_chroot => chdir::chroot,
+    __NR_acct => watch::acct,
+    __NR_mount => watch::mount,
+    __NR_umount2 => watch::umount2,
+    __NR_swapon => watch::swapon,
+    __NR_readahead => fsync::readahead,
+    __NR_epoll_create => allocate::makes_descriptor,
+    __NR_getdents64 => getdents::getdents64,
+    __NR_fadvise64 => fsync::fadvise64,
     __NR_exit_group => crate::process::exit_group,
-    __NR_execveat => crate::exec::execveat,
+    __NR_epoll_ctl => poll::epoll_ctl,
+    __NR_utimes => utimensat::utimes,
+    __NR_mq_open => allocate::makes_descriptor,
+    __NR_inotify_init => allocate::makes_descriptor,
+    __NR_inotify_add_watch => watch::inotify_add_watch,
+    __NR_openat => open::openat,
+    __NR_mkdirat => mkdir::mkdirat,
+    __NR_mknodat => mkdir::mknodat,
+    __NR_fchownat => chmod::fchownat,
+    __NR_futimesat => utimensat::futimesat,
+    __NR_newfstatat => stat::newfstatat,
+    __NR_unlinkat => mkdir::unlinkat,
+    __NR_renameat => rename::renameat,
+    __NR_linkat => link::linkat,
+    __NR_symlinkat => link::symlinkat,
+    __NR_readlinkat => link::readlinkat,
+    __NR_fchmodat => chmod::fchmodat,
+    __NR_faccessat => access::faccessat,
+    __NR_pselect6 => poll::pselect6,
+    __NR_ppoll => poll::ppoll,
+    __NR_sync_file_range => fsync::sync_file_range,
+    __NR_utimensat => utimensat::utimensat,
+    __NR_signalfd => allocate::makes_descriptor,
+    __NR_timerfd_create => allocate::makes_descriptor,
+    __NR_eventfd => allocate::makes_descriptor,
+    __NR_fallocate => truncate::fallocate,
+    __NR_accept4 => allocate::makes_descriptor,
+    __NR_signalfd4 => allocate::makes_descriptor,
+    __NR_eventfd2 => allocate::makes_descriptor,
+    __NR_epoll_create1 => allocate::makes_descriptor,
+    __NR_dup3 => dup::dup3,
+    __NR_pipe2 => allocate::makes_descriptor,
+    __NR_inotify_init1 => allocate::makes_descriptor,
+    __NR_preadv => read::preadv,
+    __NR_pwritev => write::pwritev,
+    __NR_perf_event_open => allocate::makes_descriptor,
+    __NR_recvmmsg => allocate::makes_descriptor,
+    __NR_fanotify_init => allocate::makes_descriptor,
+    __NR_fanotify_mark => watch::fanotify_mark,
+    __NR_prlimit64 => credentials::prlimit64,
+    __NR_name_to_handle_at => watch::name_to_handle_at,
+    __NR_open_by_handle_at => allocate::makes_descriptor,
+    __NR_syncfs => fsync::syncfs,
+    __NR_renameat2 => rename::renameat2,
+    __NR_memfd_create => allocate::makes_descriptor,
+    __NR_bpf => allocate::makes_descriptor,
+    __NR_execveat => exec::execveat,
+    __NR_userfaultfd => allocate::makes_descriptor,
+    __NR_preadv2 => read::preadv2,
+    __NR_pwritev2 => write::pwritev2,
+    __NR_statx => stat::statx,
+    __NR_io_uring_setup => allocate::makes_descriptor,
+    __NR_open_tree => watch::open_tree,
+    __NR_fsopen => allocate::makes_descriptor,
+    __NR_fsmount => allocate::makes_descriptor,
+    __NR_fspick => allocate::makes_descriptor,
+    __NR_pidfd_open => allocate::makes_descriptor,
     __NR_clone3 => crate::process::clone3,
+    __NR_close_range => close::close_range,
+    __NR_openat2 => open::openat2,
+    __NR_pidfd_getfd => allocate::makes_descriptor,
+    __NR_faccessat2 => access::faccessat2,
+    __NR_landlock_create_ruleset => allocate::makes_descriptor,
+    __NR_memfd_secret => allocate::makes_descriptor,
+    __NR_fchmodat2 => chmod::fchmodat2,
 }

@@ -1,0 +1,111 @@
+//! fcntl(2), flock(2).
+
+use lp_abi::linux::*;
+use lp_abi::{Errno, Result};
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::Task;
+use lp_vfs::fcntl;
+
+use super::dup::{dup_other, duplicate};
+use super::handler::{handlers, kernel, ret};
+use crate::descriptor::{self, file_or_return};
+use crate::dispatch::{NOT_OURS, RESTART};
+
+handlers! {
+    /// fcntl(2).
+    fn fcntl(task, fd: i32, command: u32, argument: usize) {
+        if !descriptor::is_file(task, fd) {
+            return fcntl_other(task, fd, command, argument);
+        }
+        match command {
+            F_GETFD => ret(fcntl::get_fd(task, fd)),
+            F_SETFD => ret(fcntl::set_fd(task, fd, argument as u32)),
+            F_GETFL => ret(fcntl::get_fl(task, fd)),
+            F_DUPFD => ret(duplicate(task, fd, argument as u32, 0)),
+            F_DUPFD_CLOEXEC => ret(duplicate(task, fd, argument as u32, entry::CLOEXEC)),
+            F_DUPFD_QUERY => query(task, fd, argument as i32),
+            _ => fcntl_file(task, fd, command, argument),
+        }
+    }
+
+    /// flock(2).
+    fn flock(task, fd: i32, operation: u32) {
+        file_or_return!(task, fd);
+        Errno::ENOSYS.to_ret()
+    }
+}
+
+/// A wait for a lock that a signal ended is made again if the signal's handler says so.
+fn interruptible(done: isize) -> isize {
+    if done == Errno::EINTR.to_ret() { RESTART } else { done }
+}
+
+/// The commands that are refused on an `O_PATH` descriptor.
+fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
+    let is_path = match table::fget_any(task, fd) {
+        Ok(held) => held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0,
+        Err(errno) => return errno.to_ret(),
+    };
+    if is_path {
+        return Errno::EBADF.to_ret();
+    }
+    match command {
+        F_SETFL => ret(fcntl::set_fl(task, fd, argument as u32)),
+        F_GETLK | F_OFD_GETLK => ret(get_lock(task, fd, command, argument as *mut flock)),
+        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => {
+            interruptible(ret(set_lock(task, fd, command, argument as *const flock)))
+        }
+        // No owner is ever signalled: a file of ours has no events.
+        F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX => 0,
+        F_GETLEASE => F_UNLCK as isize,
+        F_SETLEASE if argument as u32 == F_UNLCK => Errno::EAGAIN.to_ret(),
+        F_SETLEASE | F_NOTIFY => Errno::EINVAL.to_ret(),
+        // As tmpfs gives for a file that is no memfd.
+        F_GET_SEALS => F_SEAL_SEAL as isize,
+        F_ADD_SEALS => Errno::EPERM.to_ret(),
+        F_GET_RW_HINT | F_GET_FILE_RW_HINT => {
+            // SAFETY: the copy routine answers bad pointers.
+            ret(unsafe { ucopy::put(argument as *mut u64, &0) })
+        }
+        F_SET_RW_HINT | F_SET_FILE_RW_HINT => 0,
+        F_GETPIPE_SZ | F_SETPIPE_SZ => Errno::EBADF.to_ret(),
+        _ => Errno::EINVAL.to_ret(),
+    }
+}
+
+/// `F_DUPFD_QUERY`: whether two descriptors name one open file.
+fn query(task: &Task, fd: i32, other: i32) -> isize {
+    if !is_open(task, other) {
+        return Errno::EBADF.to_ret();
+    }
+    isize::from(descriptor::is_file(task, other) && table::load(task, fd) as u32 == table::load(task, other) as u32)
+}
+
+fn get_lock(_: &Task, _: i32, _: u32, _: *mut flock) -> Result<()> { Err(Errno::ENOSYS) }
+fn set_lock(_: &Task, _: i32, _: u32, _: *const flock) -> Result<()> { Err(Errno::ENOSYS) }
+fn fcntl_other(task: &'static Task<'static>, fd: i32, command: u32, argument: usize) -> isize {
+    if descriptor::is_hidden(task, fd) {
+        return Errno::EBADF.to_ret();
+    }
+    match command {
+        F_DUPFD => dup_other(task, fd, argument as u32, 0),
+        F_DUPFD_CLOEXEC => dup_other(task, fd, argument as u32, entry::CLOEXEC),
+        F_SETFD if descriptor::is_listed(task, fd) => {
+            let _ = fcntl::set_fd(task, fd, argument as u32);
+            NOT_OURS
+        }
+        F_SETFL if descriptor::is_listed(task, fd) => {
+            let _ = fcntl::set_fl(task, fd, argument as u32);
+            NOT_OURS
+        }
+        _ => NOT_OURS,
+    }
+}
+
+/// Whether `fd` is open at all, whosever it is.
+pub fn is_open(task: &Task, fd: i32) -> bool {
+    descriptor::is_listed(task, fd) || !descriptor::is_hidden(task, fd) && kernel!(__NR_fcntl, fd, F_GETFD) >= 0
+}

@@ -1,0 +1,120 @@
+//! What every handler is made of: decoded arguments, the calling task, results as `rax`.
+
+use lp_abi::{Errno, Result};
+use lp_vfs::task::Task;
+
+use crate::thread::Thread;
+use crate::tls;
+
+/// An argument register as a typed value.
+pub trait Argument {
+    /// Decodes the register as the kernel does: narrow integers take its low bits.
+    fn of(word: usize) -> Self;
+}
+
+macro_rules! integers {
+    ($($type:ty)*) => {$(
+        impl Argument for $type {
+            #[inline(always)]
+            fn of(word: usize) -> Self {
+                word as $type
+            }
+        }
+    )*};
+}
+integers!(i32 u32 i64 u64 usize isize);
+
+impl<T> Argument for *const T {
+    #[inline(always)]
+    fn of(word: usize) -> Self {
+        word as *const T
+    }
+}
+
+impl<T> Argument for *mut T {
+    #[inline(always)]
+    fn of(word: usize) -> Self {
+        word as *mut T
+    }
+}
+
+/// Writes handlers: `fn name(task, fd: i32, buf: *mut u8) { ... }`, each evaluating to `rax`.
+macro_rules! handlers {
+    ($($(#[$doc:meta])* fn $name:ident($task:ident $(, $arg:ident: $type:ty)* $(,)?) $body:block)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// For the dispatch table only: the calling thread has a task, and the arguments are a program's.
+        #[allow(unused_variables, unused_assignments, unused_mut)]
+        pub unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+            let mut words = [a, b, c, d, e, f].into_iter();
+            $(let $arg = <$type as $crate::calls::handler::Argument>::of(words.next().unwrap_or(0));)*
+            let $task = $crate::calls::handler::task();
+            $body
+        }
+    )*};
+}
+pub(crate) use handlers;
+
+/// Makes call `nr` of the kernel from inside the gate; `rax` comes back.
+macro_rules! kernel {
+    ($nr:expr $(, $arg:expr)* $(,)?) => {{
+        // SAFETY: the program asked for this call, with these arguments or with ones that mean the same.
+        let done = unsafe { lp_abi::syscall!($nr $(, $arg)*) };
+        $crate::calls::handler::ret(done)
+    }};
+}
+pub(crate) use kernel;
+
+/// The calling thread's task.
+#[inline(always)]
+pub fn task() -> &'static Task<'static> {
+    // SAFETY: handlers run in threads that have a record and a task, which live as long as the thread does.
+    unsafe { &*(*tls::current()).task }
+}
+
+/// The calling thread's record. Its buffers are the running handler's.
+#[inline(always)]
+pub fn thread() -> &'static Thread {
+    // SAFETY: as in `task`; nothing but its cells is changed through this.
+    unsafe { &*tls::current() }
+}
+
+/// A value that a call returns.
+pub trait Value {
+    /// As `rax`.
+    fn rax(self) -> isize;
+}
+
+impl Value for () {
+    #[inline(always)]
+    fn rax(self) -> isize {
+        0
+    }
+}
+
+macro_rules! values {
+    ($($type:ty)*) => {$(
+        impl Value for $type {
+            #[inline(always)]
+            fn rax(self) -> isize {
+                self as isize
+            }
+        }
+    )*};
+}
+values!(usize isize i32 u32 i64 u64);
+
+/// A result as `rax`.
+#[inline(always)]
+pub fn ret<T: Value>(result: Result<T>) -> isize {
+    match result {
+        Ok(value) => value.rax(),
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// Whether `rax` is this error.
+pub fn failed_with(rax: isize, errno: Errno) -> bool {
+    rax == errno.to_ret()
+}

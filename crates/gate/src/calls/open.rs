@@ -1,0 +1,188 @@
+//! open(2), openat(2), openat2(2), creat(2).
+
+use lp_abi::linux::{
+    __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC, O_WRONLY, open_how,
+};
+use lp_abi::{Errno, Result};
+use lp_region::ucopy;
+use lp_vfs::open::{self, Opened};
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::{Place, Task};
+use lp_vfs::file;
+
+use super::handler::{handlers, ret};
+use crate::dispatch::RESTART;
+use crate::path::{At, Last, Route, Which, leave, may_be_link, route};
+use crate::{hostlink, node, placeholder, signal};
+
+handlers! {
+    /// open(2).
+    fn open(task, path: *const u8, flags: u32, mode: u32) {
+        open_at(task, At::cwd(path), &How::plain(flags, mode))
+    }
+
+    /// openat(2).
+    fn openat(task, dirfd: i32, path: *const u8, flags: u32, mode: u32) {
+        open_at(task, At { dirfd, path }, &How::plain(flags, mode))
+    }
+
+    /// creat(2).
+    fn creat(task, path: *const u8, mode: u32) {
+        open_at(task, At::cwd(path), &How::plain(O_CREAT | O_WRONLY | O_TRUNC, mode))
+    }
+
+    /// openat2(2).
+    fn openat2(task, dirfd: i32, path: *const u8, how: *const open_how, size: usize) {
+        open_at(task, At { dirfd, path }, &How::extended(how, size))
+    }
+}
+
+/// How a file is to be opened.
+struct How {
+    flags: u32,
+    mode: u32,
+    /// openat2's own argument and its size; null for the older calls.
+    given: *const open_how,
+    size: usize,
+}
+
+impl How {
+    #[inline(always)]
+    fn plain(flags: u32, mode: u32) -> How {
+        How { flags, mode, given: core::ptr::null(), size: 0 }
+    }
+
+    /// openat2's argument; whoever makes the call checks it.
+    #[cold]
+    fn extended(given: *const open_how, size: usize) -> How {
+        // SAFETY: the copy routine answers bad pointers; every bit pattern is an `open_how`.
+        let flags = if size < size_of::<open_how>() { 0 } else { unsafe { ucopy::get(given) }.map_or(0, |how| how.flags) };
+        How { flags: flags as u32, mode: 0, given, size }
+    }
+
+    /// Opens `at` in the file system.
+    #[inline(always)]
+    fn open(&self, task: &Task, at: At) -> Result<Place<Opened>> {
+        if self.given.is_null() {
+            return open::openat(task, at.dirfd, at.path, self.flags, self.mode);
+        }
+        open::openat2(task, at.dirfd, at.path, self.given.cast(), self.size)
+    }
+
+    fn last(&self) -> Last {
+        if self.flags & O_NOFOLLOW != 0 { Last::Link } else { Last::Follow }
+    }
+}
+
+#[inline]
+fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
+    match route(task, Which::First, at, how.last()) {
+        Route::Ours(inside) => {
+            // As in the kernel, the number comes first: without one nothing is created.
+            let number = match placeholder::allocate(task, 0) {
+                Ok(number) => number,
+                Err(errno) => return errno.to_ret(),
+            };
+            match how.open(task, inside) {
+                Ok(Place::Inside(Opened::File(file))) => install(task, number, file, how.flags),
+                other => not_a_file(task, at, how, number, other),
+            }
+        }
+        Route::Host => open_host(task, at, how),
+        Route::Nameless(fd) => reopen(task, fd, how),
+        Route::Bad(errno) => errno.to_ret(),
+    }
+}
+
+#[inline(always)]
+fn install(task: &'static Task<'static>, number: i32, opened: lp_region::FileId, flags: u32) -> isize {
+    let cloexec = if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
+    match table::install(task, number, opened, cloexec) {
+        Ok(()) => number as isize,
+        Err(errno) => {
+            file::discard(task, opened);
+            placeholder::release(task, number);
+            errno.to_ret()
+        }
+    }
+}
+
+/// What becomes of an open that gave no file of ours: `number` is not needed.
+#[cold]
+fn not_a_file(
+    task: &'static Task<'static>,
+    at: At,
+    how: &How,
+    number: i32,
+    answer: Result<Place<Opened>>,
+) -> isize {
+    placeholder::release(task, number);
+    match answer {
+        Ok(Place::Inside(Opened::HostNode(found))) => node::open(task, &found),
+        Ok(Place::Outside(outside)) => open_host(task, leave(task, at, outside), how),
+        Err(errno) => errno.to_ret(),
+        Ok(Place::Inside(Opened::File(file))) => {
+            file::discard(task, file);
+            Errno::EIO.to_ret()
+        }
+    }
+}
+
+/// Opens a file of the host. What leads through a link into a mount fails there, and is opened here.
+#[inline(never)]
+fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
+    placeholder::flush(task);
+    let arguments = match how.given.is_null() {
+        true => [at.dirfd as usize, at.path as usize, how.flags as usize, how.mode as usize, 0, 0],
+        false => [at.dirfd as usize, at.path as usize, how.given as usize, how.size, 0, 0],
+    };
+    let nr = if how.given.is_null() { __NR_openat } else { __NR_openat2 };
+    // A FIFO or a terminal may keep it waiting.
+    // SAFETY: the program's own call.
+    let done = ret(unsafe { signal::blocking_syscall(nr, arguments) });
+    if done == Errno::EINTR.to_ret() {
+        return RESTART;
+    }
+    if !may_be_link(done) {
+        return done;
+    }
+    let Some(inside) = hostlink::into_mount(Which::First, at, how.last()) else {
+        return done;
+    };
+    let number = match placeholder::allocate(task, 0) {
+        Ok(number) => number,
+        Err(errno) => return errno.to_ret(),
+    };
+    match how.open(task, inside) {
+        Ok(Place::Inside(Opened::File(file))) => install(task, number, file, how.flags),
+        Ok(Place::Outside(_)) => {
+            placeholder::release(task, number);
+            done
+        }
+        other => not_a_file(task, inside, how, number, other),
+    }
+}
+
+/// Opens anew what descriptor `fd` names, which has no path: through /proc/self/fd.
+#[cold]
+fn reopen(task: &'static Task<'static>, fd: i32, how: &How) -> isize {
+    if how.flags & (O_TMPFILE & !lp_abi::linux::O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {
+        return Errno::ENOTDIR.to_ret();
+    }
+    let number = match placeholder::allocate(task, 0) {
+        Ok(number) => number,
+        Err(errno) => return errno.to_ret(),
+    };
+    match open::reopen(task, fd, how.flags) {
+        Ok(Opened::File(file)) => install(task, number, file, how.flags),
+        Ok(Opened::HostNode(found)) => {
+            placeholder::release(task, number);
+            node::open(task, &found)
+        }
+        Err(errno) => {
+            placeholder::release(task, number);
+            errno.to_ret()
+        }
+    }
+}
+

@@ -1,0 +1,206 @@
+//! poll(2), ppoll(2), select(2), pselect6(2), epoll_ctl(2).
+//!
+//! A file of ours is always readable and writable, as every file on tmpfs is. The kernel is asked for the other
+//! descriptors, without waiting if one of ours answers already.
+
+use lp_abi::linux::{
+    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, pollfd, timespec,
+};
+use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+use lp_vfs::task::Task;
+
+use super::handler::{handlers, ret};
+use crate::descriptor;
+use crate::dispatch::NOT_OURS;
+use crate::path::{Which, buffer, spare_buffer};
+use crate::signal;
+
+/// What a regular file answers (the kernel's DEFAULT_POLLMASK).
+const READY: i16 = (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM) as i16;
+/// More entries than any limit on descriptors allows.
+const MOST: usize = 1 << 20;
+
+handlers! {
+    /// poll(2).
+    fn poll(task, fds: *mut pollfd, count: u32, timeout: i32) {
+        if !any_polled(task, fds, count) {
+            return NOT_OURS;
+        }
+        poll_slow(task, fds, count, [fds as usize, count as usize, timeout as usize, 0, 0, 0], __NR_poll)
+    }
+
+    /// ppoll(2).
+    fn ppoll(task, fds: *mut pollfd, count: u32, timeout: usize, mask: usize, size: usize) {
+        if !any_polled(task, fds, count) {
+            return NOT_OURS;
+        }
+        poll_slow(task, fds, count, [fds as usize, count as usize, timeout, mask, size, 0], __NR_ppoll)
+    }
+
+    /// select(2).
+    fn select(task, count: i32, read: *mut u64, write: *mut u64, except: *mut u64, timeout: usize) {
+        let sets = [read, write, except];
+        if !any_selected(task, count, sets) {
+            return NOT_OURS;
+        }
+        select_slow(task, count, sets, [timeout, 0], __NR_select)
+    }
+
+    /// pselect6(2).
+    fn pselect6(task, count: i32, read: *mut u64, write: *mut u64, except: *mut u64, timeout: usize, mask: usize) {
+        let sets = [read, write, except];
+        if !any_selected(task, count, sets) {
+            return NOT_OURS;
+        }
+        select_slow(task, count, sets, [timeout, mask], __NR_pselect6)
+    }
+
+    /// epoll_ctl(2): files that are always ready cannot be watched.
+    fn epoll_ctl(task, epoll: i32, operation: i32, fd: i32, event: usize) {
+        if !descriptor::is_file(task, fd) {
+            return NOT_OURS;
+        }
+        if !super::fcntl::is_open(task, epoll) { Errno::EBADF.to_ret() } else { Errno::EPERM.to_ret() }
+    }
+}
+
+/// Whether the process ever had a descriptor of ours.
+#[inline(always)]
+fn has_any(task: &Task) -> bool {
+    task.process.fd_limit.load(Ordering::Relaxed) != 0 // Relaxed: the process's own word.
+}
+
+fn any_polled(task: &Task, fds: *mut pollfd, count: u32) -> bool {
+    if !has_any(task) || count as usize > MOST {
+        return false;
+    }
+    (0..count as usize).any(|at| matches!(entry(fds, at), Ok(entry) if descriptor::is_file(task, entry.fd)))
+}
+
+fn entry(fds: *mut pollfd, at: usize) -> Result<pollfd> {
+    // SAFETY: the copy routine answers bad pointers; every bit pattern is an entry.
+    unsafe { ucopy::get(fds.wrapping_add(at)) }
+}
+
+/// Asks the kernel with our entries masked by a negative number, which it skips, and puts them back with an answer.
+#[cold]
+fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6], nr: u32) -> isize {
+    let mut ready = 0;
+    for at in 0..count as usize {
+        let Ok(mut entry) = entry(fds, at) else { return Errno::EFAULT.to_ret() };
+        if descriptor::is_file(task, entry.fd) {
+            ready += usize::from(entry.events & READY != 0);
+            entry.fd = !entry.fd;
+            // SAFETY: as in `entry`.
+            if unsafe { ucopy::put(fds.wrapping_add(at), &entry) }.is_err() {
+                return Errno::EFAULT.to_ret();
+            }
+        }
+    }
+    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+    if ready != 0 {
+        arguments[2] = if nr == __NR_poll { 0 } else { &raw const at_once as usize };
+    }
+    // SAFETY: the program's own call.
+    let done = ret(unsafe { signal::blocking_syscall(nr, arguments) });
+    for at in 0..count as usize {
+        let Ok(mut entry) = entry(fds, at) else { continue };
+        if entry.fd < 0 && descriptor::is_file(task, !entry.fd) {
+            entry.fd = !entry.fd;
+            entry.revents = if done >= 0 { entry.events & READY } else { 0 };
+            // SAFETY: as in `entry`.
+            let _ = unsafe { ucopy::put(fds.wrapping_add(at), &entry) };
+        }
+    }
+    match done {
+        0.. => done + ready as isize,
+        // Something is ready, signal or not.
+        _ if ready != 0 && done == Errno::EINTR.to_ret() => ready as isize,
+        _ => done,
+    }
+}
+
+/// Descriptors that fit the buffers.
+const SET_BITS: usize = 4096 * 8;
+
+fn words(count: i32) -> usize {
+    (count.max(0) as usize).min(SET_BITS).div_ceil(64)
+}
+
+fn any_selected(task: &Task, count: i32, sets: [*mut u64; 3]) -> bool {
+    if !has_any(task) || count < 0 {
+        return false;
+    }
+    sets.into_iter().filter(|set| !set.is_null()).any(|set| {
+        (0..words(count)).any(|at| matches!(word(set, at, count), Ok(bits) if ours(task, at, bits) != 0))
+    })
+}
+
+/// Word `at` of a set, without bits past the count.
+fn word(set: *mut u64, at: usize, count: i32) -> Result<u64> {
+    // SAFETY: the copy routine answers bad pointers.
+    let bits = unsafe { ucopy::get(set.wrapping_add(at)) }?;
+    let left = count as usize - at * 64;
+    Ok(if left < 64 { bits & ((1 << left) - 1) } else { bits })
+}
+
+/// Which of the descriptors in `bits`, word `at` of a set, are ours.
+fn ours(task: &Task, at: usize, mut bits: u64) -> u64 {
+    let mut found = 0;
+    while bits != 0 {
+        let bit = bits.trailing_zeros();
+        if descriptor::is_file(task, (at * 64) as i32 + bit as i32) {
+            found |= 1 << bit;
+        }
+        bits &= bits - 1;
+    }
+    found
+}
+
+#[cold]
+fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], nr: u32) -> isize {
+    // Copies for the kernel: the read, write and exception sets without ours.
+    let copies: [*mut u64; 3] = [
+        buffer(Which::First).as_mut_ptr().cast(),
+        buffer(Which::Second).as_mut_ptr().cast(),
+        spare_buffer().as_mut_ptr().cast(),
+    ];
+    let mut ready = 0;
+    let mut arguments = [count as usize, 0, 0, 0, last[0], last[1]];
+    for (index, (&set, &copy)) in sets.iter().zip(&copies).enumerate() {
+        if set.is_null() {
+            continue;
+        }
+        arguments[1 + index] = copy as usize;
+        for at in 0..words(count) {
+            let Ok(bits) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
+            let mine = ours(task, at, bits);
+            ready += if index < 2 { mine.count_ones() as isize } else { 0 };
+            // SAFETY: the buffers hold SET_BITS bits each.
+            unsafe { copy.add(at).write(bits & !mine) };
+        }
+    }
+    let at_once = [0i64; 2];
+    if ready != 0 {
+        arguments[4] = &raw const at_once as usize;
+    }
+    // SAFETY: the program's own call, with copies of its sets.
+    let done = ret(unsafe { signal::blocking_syscall(nr, arguments) });
+    if done < 0 && !(ready != 0 && done == Errno::EINTR.to_ret()) {
+        return done;
+    }
+    for (index, (&set, &copy)) in sets.iter().zip(&copies).enumerate() {
+        for at in (0..words(count)).filter(|_| !set.is_null()) {
+            let Ok(asked) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
+            let mine = if index < 2 { ours(task, at, asked) } else { 0 };
+            // SAFETY: as above; the copy routine answers bad pointers.
+            let stored = unsafe { ucopy::put(set.wrapping_add(at), &(copy.add(at).read() * u64::from(done >= 0) | mine)) };
+            if stored.is_err() {
+                return Errno::EFAULT.to_ret();
+            }
+        }
+    }
+    done.max(0) + ready
+}

@@ -1,0 +1,35 @@
+//! truncate(2), ftruncate(2), fallocate(2).
+
+use lp_abi::linux::__NR_truncate;
+use lp_vfs::{fallocate, truncate};
+
+use super::handler::{handlers, kernel, ret};
+use crate::descriptor::file_or_return;
+use crate::maps;
+use crate::path::{At, Last, one};
+
+handlers! {
+    /// truncate(2).
+    fn truncate(task, path: *const u8, length: i64) {
+        let ours = |at: At| truncate::truncate(task, at.dirfd, at.path, length);
+        let done = one(task, At::cwd(path), Last::Follow, ours, |at| kernel!(__NR_truncate, at.path, length));
+        maps::resized(task);
+        done
+    }
+
+    /// ftruncate(2).
+    fn ftruncate(task, fd: i32, length: i64) {
+        file_or_return!(task, fd);
+        let done = ret(truncate::ftruncate(task, fd, length));
+        maps::resized(task);
+        done
+    }
+
+    /// fallocate(2).
+    fn fallocate(task, fd: i32, mode: u32, offset: i64, length: i64) {
+        file_or_return!(task, fd);
+        let done = ret(fallocate::fallocate(task, fd, mode, offset, length));
+        maps::resized(task);
+        done
+    }
+}
