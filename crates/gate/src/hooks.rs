@@ -5,7 +5,8 @@
 
 use core::cell::UnsafeCell;
 
-use lp_abi::Errno;
+use lp_abi::gated::GATED_SET;
+use lp_abi::{Errno, image};
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, ProcessId, Region, RegionError, RunId};
@@ -119,7 +120,11 @@ fn bundle_of(run: &'static Run) -> Result<Attached, &'static [u8]> {
     let room = unsafe { &mut *BUNDLE.0.get() };
     let mut path = Writer::new(room);
     path.push(run.cache.get());
-    path.push(b"/sites");
+    // As `lp_sites::Bundle::file_name` has it.
+    path.push(b"/sites-");
+    path.push_decimal(u64::from(image::VERSION));
+    path.push(b"-");
+    path.push_hex(u64::from(GATED_SET), 8);
     let length = path.finish().ok_or(&b"the cache directory's path is too long"[..])?;
     // SAFETY: not written any more.
     let bundle = unsafe { &(&*BUNDLE.0.get())[..length] };

@@ -38,7 +38,7 @@ pub fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<(usize, 
     } else {
         path.push(b"/tmp/lightpath-nodes-");
     }
-    path.push_hex(task.region.header().identity.load(Ordering::Relaxed)); // Relaxed: immutable.
+    path.push_hex(task.region.header().identity.load(Ordering::Relaxed), 16); // Relaxed: immutable.
     let directory = path.length();
     path.push(b"/");
     path.push_decimal(u64::from(inode.id.0));

@@ -62,11 +62,11 @@ impl<'b> Writer<'b> {
         self.push(&digits[..length]);
     }
 
-    /// Appends a number in hexadecimal.
-    pub fn push_hex(&mut self, number: u64) {
-        let digit = |at: u32| b"0123456789abcdef"[(number >> (4 * at) & 15) as usize];
-        let digits: [u8; 16] = core::array::from_fn(|at| digit(15 - at as u32));
-        self.push(&digits);
+    /// Appends the last `width` digits of a number in hexadecimal, at most 16.
+    pub fn push_hex(&mut self, number: u64, width: usize) {
+        let digit = |at: usize| b"0123456789abcdef"[(number >> (4 * at) & 15) as usize];
+        let digits: [u8; 16] = core::array::from_fn(|at| digit(15 - at));
+        self.push(&digits[16 - width.min(16)..]);
     }
 
     /// Bytes so far.
