@@ -169,7 +169,10 @@ pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
     let Some(task) = task_of(thread) else { return Ok(()) };
     let child = fork::before(task)?;
     placeholder::copy_to(task, task.region.process(child));
-    maps::before_fork(task, child);
+    if let Err(errno) = maps::before_fork(task, child) {
+        fork::failed(task, child);
+        return Err(errno);
+    }
     thread.forked = child.0;
     Ok(())
 }
@@ -177,7 +180,7 @@ pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
 /// fork(2) has happened: `result` is the child's process id, or `-errno`, and then what `before_fork` took goes back.
 pub fn after_fork_parent(thread: &mut Thread, result: isize) {
     let Some(task) = task_of(thread) else { return };
-    maps::after_fork_parent();
+    maps::after_fork();
     if result < 0 {
         fork::failed(task, ProcessId(thread.forked));
     } else {
@@ -193,7 +196,7 @@ pub fn after_fork_child(thread: &mut Thread) {
         Ok(lane) => {
             set_task(thread, region, child, lane);
             set_home(region, child);
-            maps::after_fork_child();
+            maps::after_fork();
         }
         Err(_) => report::refuse(&[b"the region has no place for this process"]),
     }

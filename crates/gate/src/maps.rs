@@ -1,7 +1,368 @@
-//! Mappings of files of ours.
-use lp_region::ProcessId;
+//! Where files of ours are mapped in this process: what mmap(2) and its like have to know of them later.
+//!
+//! A mapping of a file of ours is made of the region's own pages, one kernel mapping for each piece of neighbours, so
+//! that it is coherent with read and write and with other processes. Past the file's last page lies a mapping of an
+//! empty memfd: touching it gives SIGBUS, as it should, and when the file has grown meanwhile the pages are mapped in
+//! ([`resized`], and [`fault`] for growth by others).
+//!
+//! The list is private to the process, sorted by address, in memory of its own; a fork's child has a copy. The lock is
+//! held for the length of a call, with signals deferred.
+
+use core::cell::UnsafeCell;
+
+use lp_abi::linux::{
+    __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_mprotect, __NR_munmap, FUTEX_WAIT,
+    FUTEX_WAKE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_READ,
+    PROT_WRITE,
+};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::InodeRef;
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_vfs::mapping;
 use lp_vfs::task::Task;
-pub fn resized(_task: &Task) {}
-pub fn before_fork(_task: &Task, _child: ProcessId) {}
-pub fn after_fork_parent() {}
-pub fn after_fork_child() {}
+
+/// Most mappings of one process: the kernel allows fewer.
+const MOST: usize = 1 << 17;
+
+/// How a mapping shares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub enum Sharing {
+    /// `MAP_SHARED`.
+    Shared,
+    /// `MAP_SHARED` of a descriptor that cannot write: it must not become writable.
+    SharedReadOnly,
+    /// `MAP_PRIVATE`.
+    Private,
+}
+
+/// One mapping, or what is left of it.
+#[derive(Clone, Copy)]
+pub struct Area {
+    /// First address, page-aligned.
+    pub start: usize,
+    /// Address behind the last, page-aligned.
+    pub end: usize,
+    /// The file.
+    pub of: InodeRef,
+    /// Offset in the file of the first address.
+    pub offset: u64,
+    /// `PROT_*` when last set.
+    pub protection: u32,
+    /// How it shares.
+    pub sharing: Sharing,
+    /// Address from which on it is past the file's end; `end` if it is not.
+    pub beyond: usize,
+}
+
+impl Area {
+    /// Bytes.
+    pub fn bytes(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// What of it lies in `start..end`.
+    fn cut(&self, start: usize, end: usize) -> Option<Area> {
+        let (from, to) = (self.start.max(start), self.end.min(end));
+        (from < to).then(|| Area {
+            start: from,
+            end: to,
+            offset: self.offset + (from - self.start) as u64,
+            beyond: self.beyond.clamp(from, to),
+            ..*self
+        })
+    }
+}
+
+struct Areas {
+    at: *mut Area,
+    count: usize,
+}
+
+struct Global {
+    lock: AtomicU32,
+    /// How many there are, for those who need none.
+    count: AtomicU64,
+    areas: UnsafeCell<Areas>,
+}
+
+// SAFETY: the list is touched under the lock only.
+unsafe impl Sync for Global {}
+
+static GLOBAL: Global = Global {
+    lock: AtomicU32::new(0),
+    count: AtomicU64::new(0),
+    areas: UnsafeCell::new(Areas { at: core::ptr::null_mut(), count: 0 }),
+};
+
+/// Whether the process has no mapping of a file of ours.
+#[inline(always)]
+pub fn is_empty() -> bool {
+    GLOBAL.count.load(Ordering::Relaxed) == 0 // Relaxed: a thread that maps and another that asks at once may miss.
+}
+
+/// The list, held.
+pub struct List(());
+
+impl Drop for List {
+    fn drop(&mut self) {
+        // PAIRS: the acquire in `list`.
+        if swap(0, Ordering::Release) == 2 {
+            // SAFETY: the word is a static.
+            let _ = unsafe { lp_abi::syscall!(__NR_futex, &raw const GLOBAL.lock, FUTEX_WAKE, 1) };
+        }
+    }
+}
+
+fn swap(value: u32, order: Ordering) -> u32 {
+    GLOBAL.lock.swap(value, order)
+}
+
+/// Holds the list: states 0 free, 1 held, 2 held and waited for (Drepper, "Futexes are tricky").
+pub fn list() -> List {
+    // PAIRS: the release in `drop`.
+    if GLOBAL.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        while swap(2, Ordering::Acquire) != 0 {
+            // SAFETY: the word is a static.
+            let _ = unsafe { lp_abi::syscall!(__NR_futex, &raw const GLOBAL.lock, FUTEX_WAIT, 2, 0) };
+        }
+    }
+    List(())
+}
+
+/// Holds the list if nobody does: in a signal's handler.
+fn try_list() -> Option<List> {
+    let free = GLOBAL.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+    free.then_some(List(()))
+}
+
+impl List {
+    fn areas(&mut self) -> &mut [Area] {
+        // SAFETY: the lock is held; the memory holds `count` areas.
+        unsafe {
+            let areas = &mut *GLOBAL.areas.get();
+            if areas.at.is_null() { &mut [] } else { core::slice::from_raw_parts_mut(areas.at, areas.count) }
+        }
+    }
+
+    /// Makes room for two more.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn reserve(&mut self) -> Result<()> {
+        // SAFETY: the lock is held.
+        let areas = unsafe { &mut *GLOBAL.areas.get() };
+        if areas.at.is_null() {
+            let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+            let bytes = MOST * size_of::<Area>();
+            // SAFETY: a new mapping; memory comes as it is touched.
+            areas.at = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }? as *mut Area;
+        }
+        if areas.count + 2 > MOST { Err(Errno::ENOMEM) } else { Ok(()) }
+    }
+
+    /// Adds an area; room was reserved, and nothing is there.
+    pub fn insert(&mut self, area: Area) {
+        let index = self.areas().partition_point(|other| other.start < area.start);
+        // SAFETY: the lock is held, and room was reserved.
+        unsafe {
+            let areas = &mut *GLOBAL.areas.get();
+            let place = areas.at.add(index);
+            place.copy_to(place.add(1), areas.count - index);
+            place.write(area);
+            areas.count += 1;
+        }
+        self.publish();
+    }
+
+    fn remove(&mut self, index: usize) {
+        // SAFETY: the lock is held, the index is one of the list's.
+        unsafe {
+            let areas = &mut *GLOBAL.areas.get();
+            let place = areas.at.add(index);
+            place.add(1).copy_to(place, areas.count - index - 1);
+            areas.count -= 1;
+        }
+        self.publish();
+    }
+
+    fn publish(&mut self) {
+        let count = self.areas().len() as u64;
+        GLOBAL.count.store(count, Ordering::Relaxed); // Relaxed: see `is_empty`.
+    }
+
+    /// The first area that reaches into `start..end`.
+    pub fn find(&mut self, start: usize, end: usize) -> Option<&mut Area> {
+        self.areas().iter_mut().find(|area| area.start < end && start < area.end)
+    }
+
+    /// Splits areas so that none reaches over `at`.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn split(&mut self, at: usize) -> Result<()> {
+        let Some(area) = self.find(at, at + 1).filter(|area| area.start < at).map(|area| *area) else {
+            return Ok(());
+        };
+        self.reserve()?;
+        let (Some(low), Some(high)) = (area.cut(area.start, at), area.cut(at, area.end)) else { return Ok(()) };
+        if let Some(found) = self.find(at, at + 1) {
+            *found = low;
+        }
+        self.insert(high);
+        Ok(())
+    }
+
+    /// Forgets what lies in `start..end`; the kernel's mappings there are gone or about to be replaced.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn forget(&mut self, task: &Task, start: usize, end: usize) -> Result<()> {
+        self.split(start)?;
+        self.split(end)?;
+        while let Some(index) = self.areas().iter().position(|area| area.start < end && start < area.end) {
+            let area = self.areas()[index];
+            self.remove(index);
+            mapping::end(task, area.of, area.bytes());
+        }
+        Ok(())
+    }
+
+    /// Calls `work` on every area in `start..end`, which was split at both.
+    pub fn each(&mut self, start: usize, end: usize, work: &mut dyn FnMut(&mut Area)) {
+        for area in self.areas().iter_mut().filter(|area| area.start < end && start < area.end) {
+            work(area);
+        }
+    }
+}
+
+/// Maps the file's pages into `area`, whose addresses are the program's or reserved, and what is past its end as such.
+///
+/// # Errors
+/// `ENOMEM`; those of mmap(2).
+pub fn fill(task: &Task, area: &mut Area) -> Result<()> {
+    let kind = if area.sharing == Sharing::Private { MAP_PRIVATE } else { MAP_SHARED };
+    let region = task.region.fd();
+    let (start, offset, protection) = (area.start, area.offset, area.protection);
+    let limit = area.bytes();
+    let stopped = mapping::pieces(task, area.of, offset, limit, &mut |piece| {
+        let at = start + (piece.offset - offset) as usize;
+        let bytes = piece.bytes.min(start + limit - at);
+        // SAFETY: the addresses are the mapping's own.
+        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, piece.region) }.map(drop)
+    })?;
+    area.beyond = (start + stopped.saturating_sub(offset) as usize).min(area.end);
+    if area.beyond < area.end { past_the_end(area.beyond, area.end, protection) } else { Ok(()) }
+}
+
+/// Maps an empty memfd: whoever touches it gets SIGBUS.
+fn past_the_end(start: usize, end: usize, protection: u32) -> Result<()> {
+    // SAFETY: a new descriptor, closed below.
+    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, c"lightpath-end".as_ptr(), MFD_CLOEXEC) }?;
+    // SAFETY: the addresses are the mapping's own.
+    let mapped = unsafe {
+        lp_abi::syscall!(__NR_mmap, start, end - start, protection, MAP_SHARED | MAP_FIXED, fd, 0)
+    };
+    // SAFETY: the descriptor was made above.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    mapped.map(drop)
+}
+
+/// Files may have changed size: maps in what they have grown by and takes out what they have shrunk by, where this process
+/// maps them.
+#[inline]
+pub fn resized(task: &Task) {
+    if !is_empty() {
+        resized_slow(task);
+    }
+}
+
+#[cold]
+fn resized_slow(task: &Task) {
+    for area in list().areas() {
+        let _ = settle(task, area);
+    }
+}
+
+/// The address at which the file's last page ends in an area.
+fn end_of_file(task: &Task, area: &Area) -> usize {
+    let size = task.region.inode(area.of.id).size.load(Ordering::Relaxed); // Relaxed: one word.
+    let pages = size.next_multiple_of(PAGE_SIZE as u64).saturating_sub(area.offset);
+    area.start + pages.min(area.bytes() as u64) as usize
+}
+
+/// Makes an area fit its file's size.
+fn settle(task: &Task, area: &mut Area) -> Result<()> {
+    let end = end_of_file(task, area);
+    if end < area.beyond {
+        past_the_end(end, area.beyond, area.protection)?;
+        area.beyond = end;
+    } else if end > area.beyond {
+        let Some(mut grown) = area.cut(area.beyond, area.end) else { return Ok(()) };
+        fill(task, &mut grown)?;
+        area.beyond = grown.beyond;
+    }
+    Ok(())
+}
+
+/// A fault at `address` outside the gate: whether the file has grown since, so that the access is good now.
+pub fn fault(task: &Task, address: usize) -> bool {
+    let Some(mut list) = try_list() else { return false };
+    let Some(area) = list.find(address, address + 1) else { return false };
+    if address < area.beyond || end_of_file(task, area) <= address {
+        return false;
+    }
+    settle(task, area).is_ok() && address < area.beyond
+}
+
+/// Reserves `bytes` of addresses, at `hint` if `flags` say so.
+///
+/// # Errors
+/// Those of mmap(2).
+pub fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
+    let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    // SAFETY: where the program asked for it, or where nothing is.
+    unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, 0, flags, -1i32, 0) }
+}
+
+/// Gives addresses back.
+pub fn unmap(start: usize, bytes: usize) {
+    // SAFETY: the addresses are the mapping's own.
+    let _ = unsafe { lp_abi::syscall!(__NR_munmap, start, bytes) };
+}
+
+/// Sets the protection of addresses.
+///
+/// # Errors
+/// Those of mprotect(2).
+pub fn protect(start: usize, bytes: usize, protection: u32) -> Result<()> {
+    // SAFETY: the addresses are the mapping's own.
+    unsafe { lp_abi::syscall!(__NR_mprotect, start, bytes, protection) }.map(drop)
+}
+
+/// Before a fork: nobody changes the list, and the child has records of its own.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn before_fork(task: &Task, child: lp_region::ProcessId) -> Result<()> {
+    if is_empty() {
+        return Ok(());
+    }
+    let held = list();
+    let inherited = mapping::inherit(task, child);
+    match inherited {
+        Ok(()) => core::mem::forget(held), // Until `after_fork`, on both sides.
+        Err(errno) => {
+            drop(held);
+            return Err(errno);
+        }
+    }
+    Ok(())
+}
+
+/// After a fork, on either side: lets the list go.
+pub fn after_fork() {
+    if !is_empty() {
+        drop(List(()));
+    }
+}

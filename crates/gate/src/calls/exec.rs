@@ -211,7 +211,7 @@ fn program(task: &'static Task<'static>, found: &Found, fd: i32, exec: &Exec) ->
 }
 
 /// A memfd with the content of an inode; the kernel closes it once it has executed it.
-fn copy(task: &Task, inode: InodeRef, record: &Inode) -> Result<i32> {
+pub fn copy(task: &Task, inode: InodeRef, record: &Inode) -> Result<i32> {
     let mut name = [0u8; 64];
     let mut text = Writer::new(&mut name);
     text.push(b"lightpath-");

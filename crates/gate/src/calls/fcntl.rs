@@ -1,13 +1,13 @@
 //! fcntl(2), flock(2).
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Result};
+use lp_abi::Errno;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
-use lp_vfs::fcntl;
+use lp_vfs::{fcntl, flock, record_lock};
 
 use super::dup::{dup_other, duplicate};
 use super::handler::{handlers, kernel, ret};
@@ -34,7 +34,7 @@ handlers! {
     /// flock(2).
     fn flock(task, fd: i32, operation: u32) {
         file_or_return!(task, fd);
-        Errno::ENOSYS.to_ret()
+        interruptible(ret(flock::flock(task, fd, operation)))
     }
 }
 
@@ -54,9 +54,8 @@ fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
     }
     match command {
         F_SETFL => ret(fcntl::set_fl(task, fd, argument as u32)),
-        F_GETLK | F_OFD_GETLK => ret(get_lock(task, fd, command, argument as *mut flock)),
-        F_SETLK | F_SETLKW | F_OFD_SETLK | F_OFD_SETLKW => {
-            interruptible(ret(set_lock(task, fd, command, argument as *const flock)))
+        _ if record_lock::is_command(command) => {
+            interruptible(ret(record_lock::fcntl(task, fd, command, argument as *mut u8)))
         }
         // No owner is ever signalled: a file of ours has no events.
         F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX => 0,
@@ -84,8 +83,6 @@ fn query(task: &Task, fd: i32, other: i32) -> isize {
     isize::from(descriptor::is_file(task, other) && table::load(task, fd) as u32 == table::load(task, other) as u32)
 }
 
-fn get_lock(_: &Task, _: i32, _: u32, _: *mut flock) -> Result<()> { Err(Errno::ENOSYS) }
-fn set_lock(_: &Task, _: i32, _: u32, _: *const flock) -> Result<()> { Err(Errno::ENOSYS) }
 fn fcntl_other(task: &'static Task<'static>, fd: i32, command: u32, argument: usize) -> isize {
     if descriptor::is_hidden(task, fd) {
         return Errno::EBADF.to_ret();

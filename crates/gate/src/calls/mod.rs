@@ -12,13 +12,16 @@ pub mod fcntl;
 pub mod fsync;
 pub mod getdents;
 pub mod handler;
+pub mod ioctl;
 pub mod link;
 pub mod lseek;
 pub mod mkdir;
+pub mod mmap;
 pub mod open;
 pub mod poll;
 pub mod read;
 pub mod rename;
+pub mod sendfile;
 pub mod stat;
 pub mod statfs;
 pub mod truncate;
@@ -40,8 +43,11 @@ crate::dispatch_table! {
     __NR_lstat => stat::lstat,
     __NR_poll => poll::poll,
     __NR_lseek => lseek::lseek,
-    __NR_mmap => crate::mapping::mmap,
+    __NR_mmap => mmap::mmap,
+    __NR_mprotect => mmap::mprotect,
+    __NR_munmap => mmap::munmap,
     __NR_rt_sigaction => crate::signal::rt_sigaction,
+    __NR_ioctl => ioctl::ioctl,
     __NR_pread64 => read::pread64,
     __NR_pwrite64 => write::pwrite64,
     __NR_readv => read::readv,
@@ -49,8 +55,10 @@ crate::dispatch_table! {
     __NR_access => access::access,
     __NR_pipe => allocate::makes_descriptor,
     __NR_select => poll::select,
+    __NR_mremap => mmap::mremap,
     __NR_dup => dup::dup,
     __NR_dup2 => dup::dup2,
+    __NR_sendfile => sendfile::sendfile,
     __NR_socket => allocate::makes_descriptor,
     __NR_accept => allocate::makes_descriptor,
     __NR_recvmsg => allocate::makes_descriptor,
@@ -105,6 +113,7 @@ crate::dispatch_table! {
     __NR_swapon => watch::swapon,
     __NR_readahead => fsync::readahead,
     __NR_epoll_create => allocate::makes_descriptor,
+    __NR_remap_file_pages => mmap::remap_file_pages,
     __NR_getdents64 => getdents::getdents64,
     __NR_fadvise64 => fsync::fadvise64,
     __NR_exit_group => crate::process::exit_group,
@@ -128,7 +137,10 @@ crate::dispatch_table! {
     __NR_faccessat => access::faccessat,
     __NR_pselect6 => poll::pselect6,
     __NR_ppoll => poll::ppoll,
+    __NR_splice => sendfile::splice,
+    __NR_tee => sendfile::tee,
     __NR_sync_file_range => fsync::sync_file_range,
+    __NR_vmsplice => sendfile::vmsplice,
     __NR_utimensat => utimensat::utimensat,
     __NR_signalfd => allocate::makes_descriptor,
     __NR_timerfd_create => allocate::makes_descriptor,
@@ -156,6 +168,7 @@ crate::dispatch_table! {
     __NR_bpf => allocate::makes_descriptor,
     __NR_execveat => exec::execveat,
     __NR_userfaultfd => allocate::makes_descriptor,
+    __NR_copy_file_range => sendfile::copy_file_range,
     __NR_preadv2 => read::preadv2,
     __NR_pwritev2 => write::pwritev2,
     __NR_statx => stat::statx,

@@ -1,0 +1,71 @@
+//! sendfile(2), splice(2), tee(2), vmsplice(2), copy_file_range(2).
+
+use lp_abi::Errno;
+use lp_vfs::copy;
+use lp_vfs::task::Task;
+
+use super::fcntl::is_open;
+use super::handler::{handlers, ret};
+use crate::descriptor;
+use crate::dispatch::NOT_OURS;
+
+handlers! {
+    /// sendfile(2).
+    fn sendfile(task, out: i32, input: i32, offset: *mut i64, count: usize) {
+        match either(task, input, out) {
+            Ok(true) => ret(copy::sendfile(task, out, input, offset, count)),
+            Ok(false) => NOT_OURS,
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// splice(2).
+    fn splice(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
+        match either(task, input, out) {
+            Ok(true) => ret(copy::splice(task, input, off_in, out, off_out, count, flags)),
+            Ok(false) => NOT_OURS,
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// copy_file_range(2): from one file system to another the kernel's own in-memory ones give `EXDEV` too.
+    fn copy_file_range(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
+        match either(task, input, out) {
+            Ok(true) if descriptor::is_file(task, input) && descriptor::is_file(task, out) => {
+                ret(copy::copy_file_range(task, input, off_in, out, off_out, count, flags))
+            }
+            Ok(true) => Errno::EXDEV.to_ret(),
+            Ok(false) => NOT_OURS,
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// tee(2): between pipes only.
+    fn tee(task, input: i32, out: i32, count: usize, flags: u32) {
+        refused(task, input, out)
+    }
+
+    /// vmsplice(2): to and from pipes only.
+    fn vmsplice(task, fd: i32, vector: usize, count: usize, flags: u32) {
+        if descriptor::is_file(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
+    }
+}
+
+/// Whether one of two descriptors is ours.
+///
+/// # Errors
+/// `EBADF` when one is and the other is closed.
+fn either(task: &Task, input: i32, out: i32) -> lp_abi::Result<bool> {
+    if !descriptor::is_file(task, input) && !descriptor::is_file(task, out) {
+        return Ok(false);
+    }
+    if is_open(task, input) && is_open(task, out) { Ok(true) } else { Err(Errno::EBADF) }
+}
+
+fn refused(task: &Task, input: i32, out: i32) -> isize {
+    match either(task, input, out) {
+        Ok(true) => Errno::EINVAL.to_ret(),
+        Ok(false) => NOT_OURS,
+        Err(errno) => errno.to_ret(),
+    }
+}
