@@ -33,6 +33,8 @@ pub struct Lane {
     pub intent: Intent,
     /// Slot taken from each cache and not linked in yet.
     pub taken: [AtomicU32; 12],
+    /// Inode ([`crate::ids::InodeRef`]) that it is putting on the list of orphans; 0 none.
+    pub orphaning: AtomicU64,
     /// Caches of free slots, by slab.
     pub caches: [LaneCache; 12],
     /// Page allocation.

@@ -164,6 +164,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
             requeue_file(task, lane, FileId(word as u32));
         }
     }
+    reclaim::resume_orphan(task, record);
     give_back_inode(task, lane);
     give_back::<Dirent>(task, lane);
     give_back::<Bucket>(task, lane);

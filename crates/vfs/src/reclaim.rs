@@ -14,6 +14,7 @@
 //! from there before it is freed. Source: Michael, "Hazard Pointers" (2004), with tables as further hazard pointers.
 
 use lp_abi::{Errno, Result};
+use lp_region::lane::Lane;
 use lp_region::layout as at;
 use lp_region::lock::OwnerLock;
 use lp_region::records::{Inode, OpenFile, inode_flags};
@@ -56,8 +57,26 @@ pub fn orphan(task: &Task, id: InodeId) {
     if flags & inode_flags::ORPHAN != 0 {
         return;
     }
-    record.flags.store(flags | inode_flags::ORPHAN, Ordering::Relaxed);
+    let generation = record.generation.load(Ordering::Relaxed);
+    // Flag and list cannot change at once: a death between them is settled by `resume_orphan`.
+    task.lane.orphaning.store(InodeRef { id, generation }.to_word(), Ordering::Release);
+    record.flags.store(flags | inode_flags::ORPHAN, Ordering::Release);
     push_orphan(task, id);
+    task.lane.orphaning.store(0, Ordering::Release);
+}
+
+/// Finishes an [`orphan`] that the dead `lane` was in. The caller buries the lane and has [`Exclusive`].
+pub(crate) fn resume_orphan(task: &Task, lane: &Lane) {
+    let InodeRef { id, generation } = InodeRef::from_word(lane.orphaning.load(Ordering::Acquire));
+    if id.is_some() {
+        let record = task.region.inode(id);
+        let flagged = record.flags.load(Ordering::Relaxed) & inode_flags::ORPHAN != 0;
+        // Without the flag the replay of the change has done it or will; of another generation it has come and gone.
+        if flagged && record.generation.load(Ordering::Relaxed) == generation && !knows_inode(task, id) {
+            push_orphan(task, id);
+        }
+        lane.orphaning.store(0, Ordering::Release);
+    }
 }
 
 /// Frees what can be freed if enough has gathered, or if `id`, unlinked a moment ago, holds much memory. Called with no
