@@ -96,9 +96,9 @@ pub struct Inode {
     pub gid: AtomicU32,
     /// Bytes of content. Seq, and stored inside a data section too.
     pub size: AtomicU64,
-    /// Page of the access ACL; 0 means none and may be used as seen. Atomic.
+    /// Blob of the access ACL, an inode without a name; 0 means none and may be used as seen. Atomic.
     pub acl: AtomicU32,
-    /// Page of the extended attributes; 0 means none. Lock.
+    /// Blob of the extended attributes; 0 means none. Lock.
     pub xattr: AtomicU32,
     /// Device number of a device node. Immutable.
     pub rdev: AtomicU32,
@@ -131,7 +131,7 @@ pub struct Inode {
     /// Page map: its root page in the low half, its height in the high one, so that both change in one store; 0 is
     /// empty, height 0 a single page. Lock, read under data_seq.
     pub map: AtomicU64,
-    /// Directory: page of the default ACL; 0 means none. Lock.
+    /// Directory: blob of the default ACL; 0 means none. Atomic.
     pub default_acl: AtomicU32,
     /// Orphan: [`Header::moves`] plus one, cut short, of the scan that found it in use. reclaim_lock.
     pub mark: AtomicU32,

@@ -8,7 +8,7 @@ use lp_region::sync::Ordering::Relaxed;
 
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
-use crate::{permission, target, writer};
+use crate::{acl, permission, target, writer};
 
 /// Sets the permission bits of what a path names.
 ///
@@ -46,6 +46,7 @@ fn change(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
     if !inode::may_keep_setgid(task, inode.gid.load(Relaxed)) {
         bits &= !S_ISGID;
     }
+    acl::chmod(task, id, inode, bits)?;
     let now = task.now();
     inode.seq.begin();
     inode.mode.store(old & S_IFMT | bits, Relaxed);

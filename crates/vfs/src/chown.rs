@@ -9,7 +9,7 @@ use lp_region::sync::Ordering::Relaxed;
 
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
-use crate::{permission, target, writer};
+use crate::{permission, target, writer, xattr};
 
 /// An id that stays as it is.
 const KEEP: u32 = u32::MAX;
@@ -54,9 +54,11 @@ fn change(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Re
     if !may_own || !may_group {
         return Err(Errno::EPERM);
     }
-    let old = inode.mode.load(Relaxed);
-    let mut mode = old;
+    let mut mode = inode.mode.load(Relaxed);
     if mode & S_IFMT != S_IFDIR {
+        if inode.xattr.load(Relaxed) != 0 {
+            xattr::drop_capability(task, id, inode);
+        }
         mode &= !S_ISUID;
         if mode & S_IXGRP != 0 || !inode::may_keep_setgid(task, gid) {
             mode &= !S_ISGID;

@@ -76,7 +76,7 @@ fn kind(mode: u32) -> Result<What> {
 
 fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Result<()> {
     let _locked = inode::lock(task, id);
-    write::drop_privileges(task, inode);
+    write::drop_privileges(task, id, inode);
     let size = PAGE_SIZE as u64;
     let (first, last) = (offset.div_ceil(size), end / size);
     inode.data_seq.begin();
@@ -115,7 +115,7 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     if last - first - held_pages(task, inode, first, last) > page::free_count(task.region) {
         return Err(Errno::ENOSPC);
     }
-    write::drop_privileges(task, inode);
+    write::drop_privileges(task, id, inode);
     inode.data_seq.begin();
     let filled = map::fill(task, id, inode, first, last);
     if filled.is_ok() && size == Size::Grows && end > old {

@@ -9,12 +9,15 @@ use lp_region::bias::Hold;
 use lp_region::lock::Undertaker;
 use lp_region::process::caps;
 use lp_region::records::{Inode, inode_flags};
+use lp_region::slab::Slot;
 use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{InodeId, InodeRef, LaneId, Region};
 
+use crate::acl;
+use crate::blob::{self, Which};
+use crate::map;
 use crate::task::{Task, Time};
-use crate::{map, page};
 
 /// How long an access time may stay behind under relatime, in seconds.
 const RELATIME: u64 = 24 * 60 * 60;
@@ -220,6 +223,15 @@ pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<Inode
     }
     let root = parent.root.load(Relaxed);
     let made = make(task, root, mode, rdev, (process.fsuid.load(Relaxed), gid))?;
+    if kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0 {
+        let inherited = acl::inherit(task, parent, task.region.inode(made.id));
+        // The blobs that were made stood in its place.
+        task.lane.taken[Inode::SLAB].store(made.id.0, Release);
+        if let Err(errno) = inherited {
+            discard(task, made.id);
+            return Err(errno);
+        }
+    }
     Ok(made)
 }
 
@@ -229,6 +241,14 @@ pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<Inode
 /// As [`create`].
 pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Result<InodeRef> {
     make(task, root, S_IFDIR | mode & 0o7777, 0, owner)
+}
+
+/// Makes an inode that no name ever leads to: what blobs are. It stays named in the lane as after [`create`].
+///
+/// # Errors
+/// As [`create`].
+pub fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
+    make(task, root, S_IFREG, 0, (0, 0))
 }
 
 fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Result<InodeRef> {
@@ -293,13 +313,8 @@ pub fn clear(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     inode.data_seq.begin();
     map::clear(task, id, inode, 0, map::END);
-    for word in [&inode.xattr, &inode.acl, &inode.default_acl] {
-        let first = lp_region::PageId(word.load(Relaxed)); // Relaxed: nobody else has the inode.
-        if first.is_some() {
-            page::unlinking(task, page::Home { inode: id, index: 0 }, page::Run::one(first));
-            word.store(0, Release);
-            page::give(task, page::Run::one(first));
-        }
+    for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+        blob::drop_of_freed(task, which.word(inode));
     }
     inode.data_seq.end();
 }

@@ -6,7 +6,7 @@ use lp_region::lock::OwnerLock;
 use lp_region::sync::Ordering;
 
 use crate::task::Task;
-use crate::{change, hash, page};
+use crate::{blob, change, hash, page};
 
 /// Operations that leave an intent, [`lp_region::lane::Intent::op`].
 pub mod op {
@@ -16,6 +16,8 @@ pub mod op {
     pub const CHANGE: u64 = 1;
     /// A split of a hash bucket; word 0 is the table's state before it.
     pub const SPLIT: u64 = 2;
+    /// A change of an inode's blob; the words are [`crate::blob::swap`]'s.
+    pub const BLOB: u64 = 3;
 }
 
 /// Writes down what this lane is about to do.
@@ -72,6 +74,7 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
     match intent.op.load(Ordering::Acquire) {
         op::CHANGE => change::replay(task, lane),
         op::SPLIT => hash::replay_split(task, lane),
+        op::BLOB => blob::replay(task, lane),
         _ => intent.op.store(op::NONE, Ordering::Release),
     }
 }

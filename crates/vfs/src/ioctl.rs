@@ -37,14 +37,18 @@ pub fn ioctl(task: &Task, fd: i32, request: u32, argument: usize) -> Result<()> 
     let regular = mode & file_mode::REGULAR != 0;
     match request {
         FIONBIO => set_nonblocking(&held, argument),
-        FIOASYNC => get::<i32>(argument).map(drop),
+        // No file of tmpfs has a fasync operation.
+        FIOASYNC => match get::<i32>(argument)? {
+            0 => Ok(()),
+            _ => Err(Errno::ENOTTY),
+        },
         FIOQSIZE => put(argument, &(inode::attributes(held.inode).blocks as i64 * 512)),
         FIGETBSZ => put(argument, &(PAGE_SIZE as i32)),
         FIONREAD if regular => {
             let left = held.inode.size.load(Relaxed).wrapping_sub(held.file.position.load(Relaxed));
             put(argument, &(left as i32))
         }
-        FIBMAP if regular => Err(privileged(task, Errno::EINVAL)),
+        FIBMAP if regular => Err(no_blocks(task, argument)?),
         FIFREEZE | FITHAW => Err(privileged(task, Errno::EOPNOTSUPP)),
         FS_IOC_FIEMAP => Err(Errno::EOPNOTSUPP),
         FICLONE => Err(clone_error(task, &held, argument as i32)),
@@ -74,6 +78,17 @@ fn put<T: Copy>(argument: usize, value: &T) -> Result<()> {
 
 fn privileged(task: &Task, errno: Errno) -> Errno {
     if permission::capable(task, caps::SYS_ADMIN) { errno } else { Errno::EPERM }
+}
+
+/// ioctl_fibmap: a file without blocks has block 0 everywhere, and is refused.
+fn no_blocks(task: &Task, argument: usize) -> Result<Errno> {
+    if !permission::capable(task, caps::SYS_ADMIN) {
+        return Ok(Errno::EPERM);
+    }
+    if get::<i32>(argument)? >= 0 {
+        put(argument, &0i32)?;
+    }
+    Ok(Errno::EINVAL)
 }
 
 fn set_nonblocking(held: &Held, argument: usize) -> Result<()> {

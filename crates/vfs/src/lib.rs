@@ -7,6 +7,8 @@
 #![no_std]
 
 pub mod access;
+pub mod acl;
+pub mod blob;
 pub mod boot;
 pub mod buffer;
 pub mod change;
@@ -64,5 +66,6 @@ pub mod utimens;
 pub mod walk;
 pub mod write;
 pub mod writer;
+pub mod xattr;
 
 pub use task::{Outside, Place, Task, Time};

@@ -144,13 +144,8 @@ pub fn piece(region: Region, map: Map, index: u64, most: u64) -> Piece {
     Piece { page: PageId(first), len: len as u64 }
 }
 
-/// Whether the inode's map, or one of its attributes, names `page` on the way to `index`.
+/// Whether the inode's map names `page` on the way to `index`.
 pub fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> bool {
-    let attributes = [&inode.acl, &inode.default_acl, &inode.xattr];
-    // Relaxed: the caller holds the inode's lock.
-    if attributes.iter().any(|word| word.load(Relaxed) == page.0) {
-        return true;
-    }
     let map = Map::of(inode);
     let (mut node, mut height) = (map.root, map.height);
     while node.is_some() {

@@ -494,10 +494,8 @@ pub fn repair(task: &Task, lane: LaneId) {
     let region = task.region;
     let marks: &PageMarks = &region.lane(lane).pages;
     let Some((_, run)) = unpack(marks.moving.load(Acquire)) else { return };
-    // Whatever was under way under the chunk's lock is finished by taking that lock.
-    if let Some(chunk) = chunk_of(region, run.first)
-        && chunk.lock.holder() == lane
-    {
+    // Whatever was under way under the chunk's lock is finished by whoever takes that lock first.
+    if let Some(chunk) = chunk_of(region, run.first) {
         lock_chunk(task, chunk);
         chunk.lock.unlock();
     }

@@ -1,11 +1,12 @@
 //! Who may do what, like `inode_permission`: mode first, then owner, ACL, groups, capabilities.
 
-use lp_abi::linux::{S_IFDIR, S_IFMT, S_ISVTX};
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IRWXG, S_ISVTX};
 use lp_abi::{Errno, Result};
 use lp_region::process::{Process, caps};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
 
+use crate::acl;
 use crate::task::Task;
 
 /// `MAY_EXEC`: run a file, search a directory.
@@ -77,7 +78,7 @@ pub fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Res
         return Err(Errno::EPERM);
     }
     let mode = inode.mode.load(Ordering::Relaxed);
-    if want & !granted(task, inode, mode, who) & 7 == 0 || overrides(mode, want, who.caps) {
+    if want & !granted(task, inode, want, mode, who) & 7 == 0 || overrides(mode, want, who.caps) {
         Ok(())
     } else {
         Err(Errno::EACCES)
@@ -85,22 +86,18 @@ pub fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Res
 }
 
 /// Bits of `rwx` that mode and ACL grant.
-fn granted(task: &Task<'_>, inode: &Inode, mode: u32, who: Identity) -> u32 {
+fn granted(task: &Task<'_>, inode: &Inode, want: u32, mode: u32, who: Identity) -> u32 {
     if inode.uid.load(Ordering::Relaxed) == who.uid {
         return mode >> 6;
     }
-    let acl = inode.acl.load(Ordering::Relaxed);
-    if acl != 0
-        && let Some(bits) = acl_grants(task, inode, mode, who)
+    // acl_permission_check: without a bit of the group class, which is the mask, the ACL grants nothing.
+    if inode.acl.load(Ordering::Relaxed) != 0
+        && mode & S_IRWXG != 0
+        && let Some(bits) = acl::grants(task, inode, want, who)
     {
         return bits;
     }
     if in_group(task.process, who, inode.gid.load(Ordering::Relaxed)) { mode >> 3 } else { mode }
-}
-
-/// What the inode's access ACL grants; none when it has gone meanwhile.
-fn acl_grants(_task: &Task<'_>, _inode: &Inode, _mode: u32, _who: Identity) -> Option<u32> {
-    None
 }
 
 /// Whether `gid` is the caller's group or one of its supplementary ones, like `in_group_p`.

@@ -24,7 +24,7 @@ pub enum Times {
 
 /// Gives a regular file another size. The caller holds its lock and has checked that it may.
 pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64, times: Times) {
-    crate::write::drop_privileges(task, inode);
+    crate::write::drop_privileges(task, id, inode);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
     if size != old {
         set_size(inode, size);

@@ -18,7 +18,7 @@ use crate::map::{self, Map};
 use crate::page::{self, Content, Home};
 use crate::table::{self, Held};
 use crate::task::Task;
-use crate::{file, read, reclaim, writer};
+use crate::{file, read, reclaim, writer, xattr};
 
 /// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
 const MAX_SIZE: u64 = i64::MAX as u64;
@@ -212,7 +212,7 @@ fn write_once<B: Buffer>(
         return Ok(Done { bytes: 0, end: offset });
     }
     let len = allowed(task, offset, len)?;
-    drop_privileges(task, inode);
+    drop_privileges(task, id, inode);
     inode.data_seq.begin();
     let copied = copy(task, id, inode, from, len, offset);
     let end = offset + *copied.as_ref().unwrap_or(&0) as u64;
@@ -269,6 +269,32 @@ fn copy<B: Buffer>(
         }
     }
     copy_pages(task, id, inode, from, len, offset)
+}
+
+/// Appends to content that nobody else can reach yet.
+///
+/// # Errors
+/// `ENOSPC`, `EFAULT`; part may have been written.
+pub fn append_private(task: &Task, id: InodeId, from: *const u8, len: usize) -> Result<()> {
+    let inode = task.region.inode(id);
+    let from = Single::new(from.cast_mut(), len)?;
+    if len == 0 {
+        return Ok(());
+    }
+    let size = inode.size.load(Relaxed); // Relaxed: nobody else has the inode.
+    let got = copy_pages(task, id, inode, from, len, size)?;
+    inode.size.store(size + got as u64, Relaxed);
+    match got {
+        got if got == len => Ok(()),
+        got if from_faults(from, got) => Err(Errno::EFAULT),
+        _ => Err(Errno::ENOSPC),
+    }
+}
+
+/// Whether the byte that a short copy stopped at cannot be read.
+fn from_faults(from: Single, at: usize) -> bool {
+    // SAFETY: the program's memory.
+    unsafe { ucopy::get(from.start().wrapping_add(at)) }.is_err()
 }
 
 /// Copies into pages that span or have to be made.
@@ -360,17 +386,21 @@ fn into_hole(
     Ok((bytes, got))
 }
 
-/// Takes set-user-ID and set-group-ID away from a file that is being changed, as `file_remove_privs`. The caller holds
-/// its lock and is not inside a `seq` section.
+/// Takes set-user-ID, set-group-ID and file capabilities away from a file that is being changed, as `file_remove_privs`. The caller
+/// holds its lock and is not inside a `seq` section.
 #[inline]
-pub fn drop_privileges(task: &Task, inode: &Inode) {
-    if inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) != 0 {
-        drop_privileges_slow(task, inode);
+pub fn drop_privileges(task: &Task, id: InodeId, inode: &Inode) {
+    // Relaxed: under the lock.
+    if inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed) != 0 {
+        drop_privileges_slow(task, id, inode);
     }
 }
 
 #[cold]
-fn drop_privileges_slow(task: &Task, inode: &Inode) {
+fn drop_privileges_slow(task: &Task, id: InodeId, inode: &Inode) {
+    if inode.xattr.load(Relaxed) != 0 {
+        xattr::drop_capability(task, id, inode);
+    }
     let mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut kept = mode & !S_ISUID;
     // setattr_should_drop_sgid: without group execution it is kept for members of the group.

@@ -1,0 +1,204 @@
+//! Blobs: what an inode carries besides its content, each the content of an inode without a name.
+//!
+//! A blob does not change once it is linked in: a change makes another one and swaps it in with one store. So readers
+//! need no lock; they look afterwards whether the handle and the blob's generation are still what they were.
+
+use lp_abi::Result;
+use lp_region::records::Inode;
+use lp_region::slab::Slot;
+use lp_region::sync::AtomicU32;
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::{InodeId, LaneId, Region};
+
+use crate::buffer::Single;
+use crate::intent::{self, op};
+use crate::task::Task;
+use crate::{inode, read, write};
+
+/// Which blob of an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Extended attributes.
+    Xattr,
+    /// Access ACL.
+    Acl,
+    /// Default ACL of a directory.
+    DefaultAcl,
+}
+
+impl Which {
+    /// The word that names it.
+    pub fn word(self, inode: &Inode) -> &AtomicU32 {
+        match self {
+            Which::Xattr => &inode.xattr,
+            Which::Acl => &inode.acl,
+            Which::DefaultAcl => &inode.default_acl,
+        }
+    }
+
+    fn from_word(word: u64) -> Which {
+        match word {
+            0 => Which::Xattr,
+            1 => Which::Acl,
+            _ => Which::DefaultAcl,
+        }
+    }
+}
+
+/// A blob that is being made. It is given back if it is dropped before [`swap`].
+pub struct Draft<'t, 'r> {
+    task: &'t Task<'r>,
+    id: InodeId,
+}
+
+impl<'t, 'r> Draft<'t, 'r> {
+    /// An empty one for an inode of root number `root`.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn new(task: &'t Task<'r>, root: u32) -> Result<Self> {
+        Ok(Draft { task, id: inode::create_hidden(task, root)?.id })
+    }
+
+    /// Appends bytes, the program's or the region's.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EFAULT`.
+    pub fn append(&self, from: *const u8, len: usize) -> Result<()> {
+        write::append_private(self.task, self.id, from, len)
+    }
+
+    /// Makes it a blob of an inode that nobody else can reach yet.
+    pub fn attach(self, word: &AtomicU32) {
+        word.store(self.id.0, Release);
+        core::mem::forget(self);
+    }
+
+    /// What it holds so far.
+    pub fn view(&self) -> View<'r> {
+        View { region: self.task.region, id: self.id }
+    }
+}
+
+impl Drop for Draft<'_, '_> {
+    fn drop(&mut self) {
+        inode::discard(self.task, self.id);
+    }
+}
+
+/// The content of a blob.
+#[derive(Clone, Copy)]
+pub struct View<'r> {
+    region: Region<'r>,
+    id: InodeId,
+}
+
+impl<'r> View<'r> {
+    /// Bytes it has.
+    pub fn len(&self) -> u64 {
+        self.region.inode(self.id).size.load(Relaxed) // Relaxed: a blob does not change.
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes out, to the program's memory or to ours.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize> {
+        read::snapshot(self.region, self.region.inode(self.id), Single::new(to, len)?, len, at)
+    }
+
+    /// Copies `N` bytes out; zeros where there are none.
+    pub fn bytes<const N: usize>(&self, at: u64) -> [u8; N] {
+        let mut bytes = [0; N];
+        // A fault is impossible, and a blob that is too short is the damaged region's.
+        let _ = self.read(bytes.as_mut_ptr(), N, at);
+        bytes
+    }
+
+    /// Stores bytes in place. The blob is a draft.
+    pub fn patch(&self, task: &Task, at: u64, bytes: &[u8]) {
+        for (step, byte) in bytes.iter().enumerate() {
+            let at = at + step as u64;
+            let page =
+                crate::map::get(task.region, task.region.inode(self.id), at / lp_abi::PAGE_SIZE as u64);
+            if page.is_some() {
+                // SAFETY: within the page, which nobody else can reach yet.
+                unsafe { *task.region.page(page).add(at as usize % lp_abi::PAGE_SIZE) = *byte };
+            }
+        }
+    }
+}
+
+/// A blob of an inode whose lock the caller holds; none if it has none.
+pub fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> {
+    let id = InodeId(which.word(inode).load(Acquire));
+    id.is_some().then_some(View { region: task.region, id })
+}
+
+/// Calls `look` with a blob of an inode, without a lock, until it saw one that stayed; none if there is no blob.
+pub fn peek<T>(region: Region, inode: &Inode, which: Which, mut look: impl FnMut(View) -> T) -> Option<T> {
+    loop {
+        // PAIRS: the release store in `swap`: the blob is complete.
+        let id = InodeId(which.word(inode).load(Acquire));
+        if id.is_none() {
+            return None;
+        }
+        let generation = region.inode(id).generation.load(Acquire);
+        let seen = look(View { region, id });
+        lp_region::sync::acquire_fence();
+        let same = which.word(inode).load(Relaxed) == id.0
+            && region.inode(id).generation.load(Relaxed) == generation;
+        if same {
+            return Some(seen);
+        }
+    }
+}
+
+/// Makes a draft an inode's blob, or takes the blob away, and gives the former one back. The caller holds the inode's
+/// lock.
+pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>) {
+    let word = which.word(task.region.inode(of));
+    let old = word.load(Relaxed); // Relaxed: under the lock.
+    let new = draft.map_or(0, |draft| {
+        let id = draft.id;
+        core::mem::forget(draft);
+        id.0
+    });
+    let taken = &task.lane.taken[Inode::SLAB];
+    intent::write(task, op::BLOB, &[u64::from(of.0), which as u64, u64::from(new), u64::from(old)]);
+    // From here on the lane answers for the former blob and no longer for the new one.
+    word.store(new, Release);
+    taken.store(old, Release);
+    intent::clear(task);
+    if old != 0 {
+        inode::free(task, InodeId(old));
+    }
+    task.region.settle::<Inode>(task.lane);
+}
+
+/// Finishes a [`swap`] of a dead lane as far as the lane's `taken`: it names the blob that is not linked in, which the
+/// reaper then frees.
+pub fn replay(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let word = |at: usize| record.intent.words[at].load(Relaxed); // Relaxed: published by the op.
+    let (of, which, new, old) =
+        (InodeId(word(0) as u32), Which::from_word(word(1)), word(2) as u32, word(3) as u32);
+    let is_linked = which.word(task.region.inode(of)).load(Acquire) == new;
+    record.taken[Inode::SLAB].store(if is_linked { old } else { new }, Release);
+    record.intent.op.store(op::NONE, Release);
+}
+
+/// Frees a blob of an inode that is being freed itself.
+pub fn drop_of_freed(task: &Task, word: &AtomicU32) {
+    let id = InodeId(word.load(Relaxed)); // Relaxed: nobody else has the inode.
+    if id.is_some() {
+        inode::clear(task, id);
+        word.store(0, Release);
+        inode::free(task, id);
+    }
+}
