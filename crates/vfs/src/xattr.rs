@@ -303,6 +303,10 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: Room) -> Result
     let view = blob::of(task, inode, Which::Xattr).ok_or(Errno::ENODATA)?;
     let record = records(view).find(|record| compare(view, record, name).is_eq()).ok_or(Errno::ENODATA)?;
     let size = record.value_len as usize;
+    // cap_inode_getsecurity.
+    if name == CAPABILITY && size == 0 {
+        return Err(Errno::EINVAL);
+    }
     if to.size == 0 {
         return Ok(size);
     }
@@ -338,7 +342,9 @@ fn list(task: &Task, id: InodeId, inode: &Inode, to: Room) -> Result<usize> {
 
 /// Calls `visit` with the length of each name that the process may see, and with what copies the name out.
 fn each_name(
-    task: &Task, inode: &Inode, mut visit: impl FnMut(usize, &dyn Fn(*mut u8) -> Result<()>) -> Result<()>,
+    task: &Task,
+    inode: &Inode,
+    mut visit: impl FnMut(usize, &dyn Fn(*mut u8) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
     for (which, name) in [(Which::Acl, acl::ACCESS_NAME), (Which::DefaultAcl, acl::DEFAULT_NAME)] {
         if blob::of(task, inode, which).is_some() {

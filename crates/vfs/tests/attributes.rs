@@ -29,19 +29,27 @@ impl Drop for Pair {
 impl Pair {
     fn new(name: &str) -> Pair {
         let path = PathBuf::from(format!("/dev/shm/lightpath-test-{}-{name}", std::process::id()));
-        let host = OpenOptions::new().read(true).write(true).create_new(true).open(&path).expect("a file on tmpfs");
+        let host =
+            OpenOptions::new().read(true).write(true).create_new(true).open(&path).expect("a file on tmpfs");
         let fixture = Fixture::private(16 << 20);
         let ours = fixture.file(O_RDWR);
         let pair = Pair { fixture, ours, host, path };
-        pair.agree("chmod", |pair| chmod::fchmod(&pair.fixture.task, pair.ours, 0o644), |fd| {
-            // SAFETY: a system call on a file of the test's.
-            unsafe { syscall!(__NR_fchmod, fd, 0o644) }.map(drop)
-        });
+        pair.agree(
+            "chmod",
+            |pair| chmod::fchmod(&pair.fixture.task, pair.ours, 0o644),
+            |fd| {
+                // SAFETY: a system call on a file of the test's.
+                unsafe { syscall!(__NR_fchmod, fd, 0o644) }.map(drop)
+            },
+        );
         pair
     }
 
     fn agree<T: PartialEq + std::fmt::Debug>(
-        &self, what: &str, ours: impl FnOnce(&Pair) -> Result<T>, host: impl FnOnce(i32) -> Result<T>,
+        &self,
+        what: &str,
+        ours: impl FnOnce(&Pair) -> Result<T>,
+        host: impl FnOnce(i32) -> Result<T>,
     ) {
         let expected = host(self.host.as_raw_fd());
         assert_eq!(ours(self), expected, "{what}");
@@ -94,37 +102,55 @@ fn changes(name: &str, seeks: bool) {
         // SAFETY: system calls on a file of the test's with buffers that live.
         let call = |nr: u32, a: i64, b: i64, c: i64| move |fd: i32| unsafe { syscall!(nr, fd, a, b, c) };
         match random.below(9) {
-            0..3 => pair.agree("pwrite", |_| write::pwrite(task, ours, from, len, offset), |fd| {
-                call(__NR_pwrite64, from as i64, len as i64, offset)(fd)
-            }),
-            3 => pair.agree("ftruncate", |_| truncate::ftruncate(task, ours, offset).map(|()| 0), |fd| {
-                call(__NR_ftruncate, offset, 0, 0)(fd)
-            }),
+            0..3 => pair.agree(
+                "pwrite",
+                |_| write::pwrite(task, ours, from, len, offset),
+                |fd| call(__NR_pwrite64, from as i64, len as i64, offset)(fd),
+            ),
+            3 => pair.agree(
+                "ftruncate",
+                |_| truncate::ftruncate(task, ours, offset).map(|()| 0),
+                |fd| call(__NR_ftruncate, offset, 0, 0)(fd),
+            ),
             // tmpfs seeks over what was allocated and never written as over a hole; see docs/differences.md.
             4 if !seeks => {
-                let how = [0, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, 64];
+                let how = [
+                    0,
+                    FALLOC_FL_KEEP_SIZE,
+                    FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                    FALLOC_FL_PUNCH_HOLE,
+                    64,
+                ];
                 let how = how[random.below(5)];
                 let len = random.below(50_000) as i64;
-                pair.agree("fallocate", |_| fallocate::fallocate(task, ours, how, offset, len).map(|()| 0), |fd| {
-                    call(__NR_fallocate, how.into(), offset, len)(fd)
-                });
+                pair.agree(
+                    "fallocate",
+                    |_| fallocate::fallocate(task, ours, how, offset, len).map(|()| 0),
+                    |fd| call(__NR_fallocate, how.into(), offset, len)(fd),
+                );
             }
-            5 => pair.agree("fchmod", |_| chmod::fchmod(task, ours, mode).map(|()| 0), |fd| {
-                call(__NR_fchmod, mode.into(), 0, 0)(fd)
-            }),
+            5 => pair.agree(
+                "fchmod",
+                |_| chmod::fchmod(task, ours, mode).map(|()| 0),
+                |fd| call(__NR_fchmod, mode.into(), 0, 0)(fd),
+            ),
             6 => {
                 let (uid, gid) = ([0, 1000, u32::MAX][random.below(3)], [0, 1000, u32::MAX][random.below(3)]);
-                pair.agree("fchown", |_| chown::fchown(task, ours, uid, gid).map(|()| 0), |fd| {
-                    call(__NR_fchown, uid.into(), gid.into(), 0)(fd)
-                });
+                pair.agree(
+                    "fchown",
+                    |_| chown::fchown(task, ours, uid, gid).map(|()| 0),
+                    |fd| call(__NR_fchown, uid.into(), gid.into(), 0)(fd),
+                );
             }
             _ if !seeks => {}
             _ => {
                 let whence = [SEEK_DATA, SEEK_HOLE, SEEK_END, SEEK_SET, 9][random.below(5)];
                 let offset = offset - 10_000;
-                pair.agree("lseek", |_| lseek::lseek(task, ours, offset, whence).map(|at| at as usize), |fd| {
-                    call(__NR_lseek, offset, whence.into(), 0)(fd)
-                });
+                pair.agree(
+                    "lseek",
+                    |_| lseek::lseek(task, ours, offset, whence).map(|at| at as usize),
+                    |fd| call(__NR_lseek, offset, whence.into(), 0)(fd),
+                );
             }
         }
         pair.attributes_agree(&format!("step {step}"));
@@ -153,16 +179,35 @@ fn random_extended_attributes_agree_with_tmpfs() {
     let long = format!("user.{}\0", "n".repeat(250));
     let too_long = format!("user.{}\0", "n".repeat(251));
     let names = [
-        "user.a\0", "user.b\0", "user.\0", "user\0", "trusted.t\0", "security.s\0", "security.capability\0", "\0",
-        "system.posix_acl_access\0", "system.posix_acl_access\0", "system.posix_acl_default\0", "system.x\0", "odd.x\0",
-        &long, &too_long,
+        "user.a\0",
+        "user.b\0",
+        "user.\0",
+        "user\0",
+        "trusted.t\0",
+        "security.s\0",
+        "security.capability\0",
+        "\0",
+        "system.posix_acl_access\0",
+        "system.posix_acl_access\0",
+        "system.posix_acl_default\0",
+        "system.x\0",
+        "odd.x\0",
+        &long,
+        &too_long,
     ];
     let (full, minimal) = (
         acl(&[(1, 7, none), (2, 4, 1000), (4, 5, none), (8, 2, 7), (16, 6, none), (32, 4, none)]),
         acl(&[(1, 6, none), (4, 5, 3), (32, 4, none)]),
     );
     let values: [Vec<u8>; 9] = [
-        vec![], vec![1; 10], vec![2; 5000], vec![3; 65536], vec![4; 65537], full, minimal, acl(&[]),
+        vec![],
+        vec![1; 10],
+        vec![2; 5000],
+        vec![3; 65536],
+        vec![4; 65537],
+        full,
+        minimal,
+        acl(&[]),
         acl(&[(1, 7, none), (2, 4, 1000), (4, 5, none), (32, 4, none)]),
     ];
     let mut random = Random(5);
@@ -177,23 +222,40 @@ fn random_extended_attributes_agree_with_tmpfs() {
             0..3 => {
                 let flags = [0, 0, XATTR_CREATE, XATTR_REPLACE, 3, 4][random.below(6)];
                 let given = Value { at: value.as_ptr(), size: value.len(), flags };
-                pair.agree(&format!("set, step {step}"), |_| xattr::fsetxattr(task, ours, name, given), |fd| {
-                    // SAFETY: the buffers live across the call.
-                    unsafe { syscall!(__NR_fsetxattr, fd, name, value.as_ptr(), value.len(), flags) }.map(drop)
-                });
+                pair.agree(
+                    &format!("set, step {step}"),
+                    |_| xattr::fsetxattr(task, ours, name, given),
+                    |fd| {
+                        // SAFETY: the buffers live across the call.
+                        unsafe { syscall!(__NR_fsetxattr, fd, name, value.as_ptr(), value.len(), flags) }
+                            .map(drop)
+                    },
+                );
             }
-            3 => pair.agree(&format!("get, step {step}"), |_| xattr::fgetxattr(task, ours, name, to), |fd| {
-                // SAFETY: as above.
-                unsafe { syscall!(__NR_fgetxattr, fd, name, host_to, size) }
-            }),
-            4 => pair.agree(&format!("list, step {step}"), |_| xattr::flistxattr(task, ours, to), |fd| {
-                // SAFETY: as above.
-                unsafe { syscall!(__NR_flistxattr, fd, host_to, size) }
-            }),
-            _ => pair.agree(&format!("remove, step {step}"), |_| xattr::fremovexattr(task, ours, name), |fd| {
-                // SAFETY: as above.
-                unsafe { syscall!(__NR_fremovexattr, fd, name) }.map(drop)
-            }),
+            3 => pair.agree(
+                &format!("get, step {step}"),
+                |_| xattr::fgetxattr(task, ours, name, to),
+                |fd| {
+                    // SAFETY: as above.
+                    unsafe { syscall!(__NR_fgetxattr, fd, name, host_to, size) }
+                },
+            ),
+            4 => pair.agree(
+                &format!("list, step {step}"),
+                |_| xattr::flistxattr(task, ours, to),
+                |fd| {
+                    // SAFETY: as above.
+                    unsafe { syscall!(__NR_flistxattr, fd, host_to, size) }
+                },
+            ),
+            _ => pair.agree(
+                &format!("remove, step {step}"),
+                |_| xattr::fremovexattr(task, ours, name),
+                |fd| {
+                    // SAFETY: as above.
+                    unsafe { syscall!(__NR_fremovexattr, fd, name) }.map(drop)
+                },
+            ),
         }
         let differs = room[0].iter().zip(&room[1]).position(|(ours, host)| ours != host);
         let around = |bytes: &[u8]| differs.map(|at| String::from_utf8_lossy(&bytes[..at + 40]).into_owned());
@@ -201,10 +263,14 @@ fn random_extended_attributes_agree_with_tmpfs() {
         pair.attributes_agree(&format!("step {step}"));
         if step % 50 == 0 {
             let mode = [0o640, 0o777, 0o2755][random.below(3)];
-            pair.agree("fchmod", |_| chmod::fchmod(task, ours, mode), |fd| {
-                // SAFETY: as above.
-                unsafe { syscall!(__NR_fchmod, fd, mode) }.map(drop)
-            });
+            pair.agree(
+                "fchmod",
+                |_| chmod::fchmod(task, ours, mode),
+                |fd| {
+                    // SAFETY: as above.
+                    unsafe { syscall!(__NR_fchmod, fd, mode) }.map(drop)
+                },
+            );
         }
     }
 }
@@ -213,14 +279,31 @@ fn random_extended_attributes_agree_with_tmpfs() {
 fn ioctl_requests_agree_with_tmpfs() {
     let pair = Pair::new("ioctls");
     let (task, ours) = (&pair.fixture.task, pair.ours);
-    pair.agree("write", |_| write::write(task, ours, [7u8; 100].as_ptr(), 100), |fd| {
-        // SAFETY: the buffer is as long.
-        unsafe { syscall!(__NR_write, fd, [7u8; 100].as_ptr(), 100) }
-    });
+    pair.agree(
+        "write",
+        |_| write::write(task, ours, [7u8; 100].as_ptr(), 100),
+        |fd| {
+            // SAFETY: the buffer is as long.
+            unsafe { syscall!(__NR_write, fd, [7u8; 100].as_ptr(), 100) }
+        },
+    );
     use lp_abi::ioctl::*;
     let requests = [
-        FIBMAP, FIGETBSZ, FIONREAD, FIONBIO, FIOASYNC, FIOQSIZE, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS, FS_IOC_FSGETXATTR,
-        FS_IOC_FSSETXATTR, FIFREEZE, FS_IOC_FIEMAP, TCGETS, TIOCGWINSZ, 0x1234,
+        FIBMAP,
+        FIGETBSZ,
+        FIONREAD,
+        FIONBIO,
+        FIOASYNC,
+        FIOQSIZE,
+        FS_IOC_GETFLAGS,
+        FS_IOC_SETFLAGS,
+        FS_IOC_FSGETXATTR,
+        FS_IOC_FSSETXATTR,
+        FIFREEZE,
+        FS_IOC_FIEMAP,
+        TCGETS,
+        TIOCGWINSZ,
+        0x1234,
     ];
     for request in requests {
         for fill in [0u8, 64, 1] {
@@ -243,20 +326,32 @@ fn times_are_set_as_on_tmpfs() {
     let (task, ours) = (&pair.fixture.task, pair.ours);
     let (now, omit) = (i64::from(UTIME_NOW), i64::from(UTIME_OMIT));
     let cases = [
-        [5, 6, 7, 8], [-5, 999_999_999, 1 << 40, 0], [0, omit, 9, 9], [9, 9, 0, omit], [0, omit, 0, omit],
-        [1, 1_000_000_000, 1, 1], [1, -1, 1, 1], [0, now, 3, 3],
+        [5, 6, 7, 8],
+        [-5, 999_999_999, 1 << 40, 0],
+        [0, omit, 9, 9],
+        [9, 9, 0, omit],
+        [0, omit, 0, omit],
+        [1, 1_000_000_000, 1, 1],
+        [1, -1, 1, 1],
+        [0, now, 3, 3],
     ];
     for case in cases {
-        pair.agree(&format!("{case:?}"), |_| utimens::futimens(task, ours, Some(case)), |fd| {
-            // SAFETY: the times live across the call.
-            unsafe { syscall!(__NR_utimensat, fd, 0, case.as_ptr(), 0) }.map(drop)
-        });
+        pair.agree(
+            &format!("{case:?}"),
+            |_| utimens::futimens(task, ours, Some(case)),
+            |fd| {
+                // SAFETY: the times live across the call.
+                unsafe { syscall!(__NR_utimensat, fd, 0, case.as_ptr(), 0) }.map(drop)
+            },
+        );
         // SAFETY: all zeros is a stat.
         let mut seen: [lp_abi::linux::stat; 2] = unsafe { std::mem::zeroed() };
         stat::fstat(task, ours, &mut seen[0]).expect("fstat");
         // SAFETY: the kernel writes a stat.
         unsafe { syscall!(__NR_fstat, pair.host.as_raw_fd(), &raw mut seen[1]) }.expect("fstat");
-        let times = |s: &lp_abi::linux::stat| (s.st_atime as i64, s.st_atime_nsec, s.st_mtime as i64, s.st_mtime_nsec);
+        let times = |s: &lp_abi::linux::stat| {
+            (s.st_atime as i64, s.st_atime_nsec, s.st_mtime as i64, s.st_mtime_nsec)
+        };
         let (here, there) = (times(&seen[0]), times(&seen[1]));
         let is_recent = |sec: i64| sec > 1_700_000_000 && sec < 1 << 35;
         if is_recent(here.0) && is_recent(there.0) {
