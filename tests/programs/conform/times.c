@@ -79,6 +79,7 @@ GROUP(times, data)
 GROUP(times, names)
 {
     make("f", "text");
+    nap();
     make("g", "other");
     make_dir("d");
     MOVES(link("f", "d/f"));

@@ -1,0 +1,263 @@
+/* dup, fcntl, close_range, close-on-exec, inheritance, SCM_RIGHTS. */
+#include "conform.h"
+#include <linux/close_range.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <signal.h>
+
+GROUP(descriptor, dup)
+{
+    int fd = make_open("f", "0123456789", O_RDWR);
+    T(dup(fd));
+    T(dup2(fd, 10));
+    T(dup2(fd, fd));
+    T(dup2(99, 99));
+    T(dup2(99, 5));
+    T(dup2(fd, -1));
+    T(dup2(fd, 100000000));
+    T(dup3(fd, 11, O_CLOEXEC));
+    T(dup3(fd, fd, 0));
+    T(dup3(fd, 12, 0x1));
+    T(dup3(fd, 12, O_CLOEXEC | O_NONBLOCK));
+    T(fcntl(11, F_GETFD));
+    T(fcntl(10, F_GETFD));
+    T(fcntl(fd, F_DUPFD, 20));
+    T(fcntl(fd, F_DUPFD, 20));
+    T(fcntl(fd, F_DUPFD_CLOEXEC, 20));
+    T(fcntl(22, F_GETFD));
+    T(fcntl(fd, F_DUPFD, -1));
+    T(fcntl(fd, F_DUPFD, 100000000));
+    T(lseek(10, 5, SEEK_SET));
+    T(lseek(20, 0, SEEK_CUR));
+    int other = make_open("g", "other", O_RDONLY);
+    T(dup2(other, 10));
+    T(lseek(10, 0, SEEK_CUR));
+    T(lseek(20, 0, SEEK_CUR));
+    T(close(fd));
+    T(lseek(20, 0, SEEK_CUR));
+    int null = T(open("/dev/null", O_RDWR));
+    T(dup2(null, 20));
+    T(write(20, "x", 1));
+    T(dup2(other, null));
+    T(lseek(null, 1, SEEK_CUR));
+    T(dup(99));
+    T(dup(-1));
+    T(dup2(other, 1000));
+    T(close(1000));
+    T(syscall(SYS_dup2, other, 7));
+    T(syscall(SYS_dup3, other, 7, O_CLOEXEC));
+}
+
+GROUP(descriptor, fcntl)
+{
+    int fd = make_open("f", "text", O_RDWR), d = T(open(".", O_RDONLY));
+    T(fcntl(fd, F_GETFD));
+    T(fcntl(fd, F_SETFD, FD_CLOEXEC));
+    T(fcntl(fd, F_GETFD));
+    T(fcntl(fd, F_SETFD, 0xff00));
+    T(fcntl(fd, F_GETFD));
+    T(fcntl(fd, F_GETFL));
+    T(fcntl(fd, F_SETFL, O_APPEND));
+    T(fcntl(fd, F_GETFL));
+    T(fcntl(fd, F_SETFL, O_NONBLOCK | O_WRONLY | O_CREAT | O_TRUNC));
+    T(fcntl(fd, F_GETFL));
+    T(fcntl(fd, F_SETFL, O_NOATIME));
+    T(fcntl(fd, F_GETFL));
+    T(fcntl(fd, F_SETFL, O_DIRECT));
+    T(fcntl(fd, F_GETFL));
+    T(fcntl(fd, F_SETFL, O_ASYNC));
+    T(fcntl(fd, F_GETFL));
+    T(fcntl(fd, F_SETFL, -1));
+    T(fcntl(fd, F_GETFL));
+    T(fcntl(d, F_GETFL));
+    T(fcntl(fd, F_GETOWN));
+    T(fcntl(fd, F_SETOWN, getpid()));
+    T(fcntl(fd, F_GETOWN) == getpid());
+    T(fcntl(fd, F_GETSIG));
+    T(fcntl(fd, F_SETSIG, SIGUSR1));
+    T(fcntl(fd, F_GETSIG));
+    T(fcntl(fd, F_GETPIPE_SZ));
+    T(fcntl(fd, F_SETPIPE_SZ, 4096));
+    T(fcntl(fd, F_GETLEASE));
+    T(fcntl(fd, F_SETLEASE, F_RDLCK));
+    T(fcntl(fd, F_SETLEASE, F_UNLCK));
+    T(fcntl(fd, F_GET_SEALS));
+    T(fcntl(fd, F_ADD_SEALS, 1));
+    T(fcntl(d, F_NOTIFY, 0));
+    T(fcntl(fd, 9999));
+    T(fcntl(99, F_GETFD));
+    T(fcntl(99, F_GETFL));
+    T(fcntl(99, F_SETFD, 0));
+    uint64_t hint = 77;
+    T(fcntl(fd, F_GET_RW_HINT, &hint));
+    int e = T(dup(fd));
+    T(fcntl(e, F_SETFL, O_APPEND));
+    T(fcntl(fd, F_GETFL));
+    T(ioctl(fd, 0x5421, &(int){ 1 }));
+    T(fcntl(fd, F_GETFL));
+    T(ioctl(fd, 0x5451));
+    T(fcntl(fd, F_GETFD));
+    T(ioctl(fd, 0x5450));
+    T(fcntl(fd, F_GETFD));
+}
+
+GROUP(descriptor, close_range)
+{
+    for (int i = 0; i < 10; i++)
+        make_open("f", "x", i % 2 ? O_RDONLY : O_RDWR);
+    T(close_range(5, 7, 0));
+    T(fcntl(4, F_GETFD));
+    T(fcntl(5, F_GETFD));
+    T(fcntl(7, F_GETFD));
+    T(fcntl(8, F_GETFD));
+    T(close_range(8, 9, CLOSE_RANGE_CLOEXEC));
+    T(fcntl(8, F_GETFD));
+    T(fcntl(10, F_GETFD));
+    T(close_range(9, 8, 0));
+    T(close_range(9, 9, 0x80));
+    T(close_range(500, 600, 0));
+    T(open("f", O_RDONLY));
+    T(open("f", O_RDONLY));
+    T(close_range(10, 400, CLOSE_RANGE_UNSHARE));
+    T(fcntl(12, F_GETFD));
+    T(close_range(3, ~0U, 0));
+    T(open("f", O_RDONLY));
+    T(open("/dev/null", O_RDONLY));
+    T(access("f", F_OK));
+    CHILD {
+        T(close_range(3, ~0U, CLOSE_RANGE_CLOEXEC));
+        execl("/bin/sh", "sh", "-c", "cat f; echo x <&3; echo $?", NULL);
+    }
+    closefrom(3);
+    T(open("f", O_RDONLY));
+    for (int i = 3; i < 1200; i++)
+        close(i);
+    T(open("f", O_RDONLY));
+}
+
+GROUP(descriptor, over_exec)
+{
+    int keep = make_open("keep", "kept\n", O_RDONLY);
+    int gone = make_open("gone", "gone\n", O_RDONLY | O_CLOEXEC);
+    int later = make_open("later", "later\n", O_RDONLY);
+    T(fcntl(later, F_SETFD, FD_CLOEXEC));
+    int cleared = make_open("cleared", "cleared\n", O_RDONLY | O_CLOEXEC);
+    T(fcntl(cleared, F_SETFD, 0));
+    int dup = T(fcntl(gone, F_DUPFD, 30));
+    T(lseek(keep, 1, SEEK_SET));
+    say("%d %d %d %d %d", keep, gone, later, cleared, dup);
+    CHILD {
+        execl("/bin/sh", "sh", "-c", "cat <&3; cat <&4; cat <&5; cat <&6; cat <&30", NULL);
+    }
+    CHILD {
+        char *argv[] = { "sh", "-c", "cat <&3; cat <&6; ls /proc/self/fd | head -3", NULL }, *envp[] = { NULL };
+        T(lseek(keep, 0, SEEK_SET));
+        T(lseek(cleared, 0, SEEK_SET));
+        execve("/bin/sh", argv, envp);
+    }
+    T(lseek(keep, 0, SEEK_CUR));
+    T(open("next", O_CREAT | O_RDWR, 0600));
+    CHILD {
+        execl("/nosuch", "x", NULL);
+        T(fcntl(gone, F_GETFD));
+        T(lseek(gone, 0, SEEK_CUR));
+    }
+    CHILD {
+        dup2(keep, 0);
+        dup2(cleared, 7);
+        execl("/bin/bash", "bash", "-c", "cat; exec 3<&- 6<&-; exec 3<gone; cat <&3; exec bash -c 'cat <&7; cat <&3; echo end'", NULL);
+    }
+}
+
+static int send_fd(int socket, int *fds, int count)
+{
+    char byte = 'x', control[CMSG_SPACE(8 * sizeof(int))];
+    struct iovec v = { &byte, 1 };
+    struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(count * sizeof(int)) };
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(count * sizeof(int));
+    memcpy(CMSG_DATA(c), fds, count * sizeof(int));
+    return sendmsg(socket, &m, 0);
+}
+
+static int receive_fd(int socket, int *fds, int flags)
+{
+    char byte, control[CMSG_SPACE(8 * sizeof(int))];
+    struct iovec v = { &byte, 1 };
+    struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    if (recvmsg(socket, &m, flags) < 0)
+        return -1;
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    if (!c)
+        return 0;
+    int count = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    memcpy(fds, CMSG_DATA(c), count * sizeof(int));
+    return count;
+}
+
+GROUP(descriptor, passed_and_used)
+{
+    int s[2], fds[8] = { 0 };
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    int fd = make_open("f", "0123456789", O_RDWR), null = T(open("/dev/null", O_RDWR));
+    T(lseek(fd, 4, SEEK_SET));
+    int pair[2] = { fd, null };
+    T(send_fd(s[0], pair, 2));
+    T(send_fd(s[0], &fd, 1));
+    CHILD {
+        T(close(fd));
+        T(receive_fd(s[1], fds, 0));
+        say("got %d %d", fds[0], fds[1]);
+        char b[4] = { 0 };
+        T(read(fds[0], b, 3));
+        say("%s", b);
+        T(write(fds[0], "W", 1));
+        T(write(fds[1], "W", 1));
+        attributes_fd(fds[0]);
+        T(receive_fd(s[1], fds, MSG_CMSG_CLOEXEC));
+        T(fcntl(fds[0], F_GETFD));
+        T(fcntl(fds[0], F_GETFL));
+        int back = make_open("from_child", "child's", O_RDONLY);
+        T(send_fd(s[1], &back, 1));
+    }
+    T(receive_fd(s[0], fds, 0));
+    char b[10] = { 0 };
+    T(read(fds[0], b, 9));
+    say("%s", b);
+    T(lseek(fd, 0, SEEK_CUR));
+    T(unlink("f"));
+    T(send_fd(s[0], &fd, 1));
+    T(close(fd));
+    T(receive_fd(s[1], fds, 0));
+    T(pread(fds[0], b, 9, 0));
+    say("%s", b);
+}
+
+GROUP(descriptor, shared_by_vfork_and_threads)
+{
+    int fd = make_open("f", "0123456789", O_RDWR);
+    pid_t child = vfork();
+    if (!child) {
+        dup2(fd, 20);
+        lseek(20, 3, SEEK_SET);
+        _exit(0);
+    }
+    say_wait(child);
+    T(lseek(fd, 0, SEEK_CUR));
+    T(fcntl(20, F_GETFD));
+    child = vfork();
+    if (!child) {
+        close(fd);
+        _exit(0);
+    }
+    say_wait(child);
+    T(lseek(fd, 0, SEEK_CUR));
+    child = syscall(SYS_clone, 0x400 /* CLONE_FILES */ | SIGCHLD, 0, 0, 0, 0);
+    if (!child) {
+        close(fd);
+        _exit(open("f", O_RDONLY) == fd ? 0 : 1);
+    }
+    say_wait(child);
+    T(lseek(fd, 0, SEEK_CUR));
+    T(fcntl(fd, F_GETFL));
+}

@@ -1,0 +1,243 @@
+/* poll, select, epoll, sendfile, copy_file_range, splice, tee, ioctl on files and what they do with pipes. */
+#include "conform.h"
+#include <linux/fiemap.h>
+#include <linux/fs.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/select.h>
+#include <sys/sendfile.h>
+#include <sys/socket.h>
+#include <termios.h>
+
+GROUP(event, poll)
+{
+    int fd = make_open("f", "x", O_RDWR), ro = T(open("f", O_RDONLY)), d = T(open(".", O_RDONLY)), path = T(open("f", O_PATH));
+    int p[2];
+    T(pipe(p));
+    struct pollfd set[6] = { { fd, POLLIN | POLLOUT | POLLPRI, 0 }, { ro, POLLIN | POLLOUT, 0 }, { d, POLLIN, 0 }, { path, POLLIN, 0 }, { p[0], POLLIN, 0 }, { 99, POLLIN, 0 } };
+    T(poll(set, 6, 0));
+    for (int i = 0; i < 6; i++)
+        say("  %d: %x", set[i].fd, set[i].revents);
+    T(write(p[1], "x", 1));
+    T(poll(set + 4, 1, 1000));
+    say("  %x", set[4].revents);
+    T(poll(set, 1, -1));
+    struct pollfd none = { fd, 0, 0 }, negative = { -1, POLLIN, 0 };
+    T(poll(&none, 1, 0));
+    T(poll(&negative, 1, 0));
+    T(ppoll(set, 2, &(struct timespec){ 0, 0 }, NULL));
+    struct pollfd pipe_only = { p[0], POLLIN, 0 };
+    char c;
+    T(read(p[0], &c, 1));
+    struct pollfd mixed[2] = { { p[0], POLLIN, 0 }, { fd, POLLIN, 0 } };
+    T(poll(mixed, 2, 5000));
+    say("  %x %x", mixed[0].revents, mixed[1].revents);
+    T(poll(&pipe_only, 1, 10));
+}
+
+GROUP(event, select)
+{
+    int fd = make_open("f", "x", O_RDWR), p[2];
+    T(pipe(p));
+    fd_set r, w, e;
+    FD_ZERO(&r); FD_ZERO(&w); FD_ZERO(&e);
+    FD_SET(fd, &r), FD_SET(p[0], &r), FD_SET(fd, &w), FD_SET(p[1], &w), FD_SET(fd, &e);
+    T(select(10, &r, &w, &e, NULL));
+    say("%d %d %d %d %d", FD_ISSET(fd, &r) != 0, FD_ISSET(p[0], &r) != 0, FD_ISSET(fd, &w) != 0, FD_ISSET(p[1], &w) != 0, FD_ISSET(fd, &e) != 0);
+    FD_ZERO(&r); FD_SET(99, &r);
+    T(select(100, &r, NULL, NULL, &(struct timeval){ 0, 0 }));
+    FD_ZERO(&r); FD_SET(p[0], &r);
+    T(select(10, &r, NULL, NULL, &(struct timeval){ 0, 1000 }));
+    FD_ZERO(&r); FD_SET(fd, &r);
+    T(pselect(10, &r, NULL, NULL, &(struct timespec){ 1, 0 }, NULL));
+    T(select(-1, NULL, NULL, NULL, &(struct timeval){ 0, 0 }));
+}
+
+GROUP(event, epoll)
+{
+    int fd = make_open("f", "x", O_RDWR), d = T(open(".", O_RDONLY)), path = T(open("f", O_PATH)), e = T(epoll_create1(0)), p[2];
+    T(pipe(p));
+    struct epoll_event event = { .events = EPOLLIN };
+    T(epoll_ctl(e, EPOLL_CTL_ADD, fd, &event));
+    T(epoll_ctl(e, EPOLL_CTL_ADD, d, &event));
+    T(epoll_ctl(e, EPOLL_CTL_ADD, path, &event));
+    T(epoll_ctl(e, EPOLL_CTL_ADD, 99, &event));
+    T(epoll_ctl(e, EPOLL_CTL_MOD, fd, &event));
+    T(epoll_ctl(e, EPOLL_CTL_DEL, fd, &event));
+    T(epoll_ctl(fd, EPOLL_CTL_ADD, p[0], &event));
+    T(epoll_ctl(e, EPOLL_CTL_ADD, p[0], &event));
+    T(epoll_wait(e, &event, 1, 0));
+    T(epoll_wait(fd, &event, 1, 0));
+    T(mkfifo("p", 0600));
+    int f = T(open("p", O_RDWR));
+    T(epoll_ctl(e, EPOLL_CTL_ADD, f, &event));
+    T(write(f, "x", 1));
+    T(epoll_wait(e, &event, 1, 100));
+}
+
+GROUP(event, sendfile)
+{
+    int in = make_open("in", "0123456789abcdefghij", O_RDWR), out = T(open("out", O_RDWR | O_CREAT, 0644)), ro = T(open("in", O_RDONLY)), wo = T(open("in", O_WRONLY)), app = T(open("out", O_WRONLY | O_APPEND));
+    int p[2], s[2];
+    char b[64] = { 0 };
+    T(pipe(p));
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    off_t at = 5;
+    T(sendfile(out, in, NULL, 4));
+    T(lseek(in, 0, SEEK_CUR));
+    T(sendfile(out, in, &at, 4));
+    say("%ld", (long)at);
+    T(lseek(in, 0, SEEK_CUR));
+    contents("out");
+    T(sendfile(p[1], in, &at, 100));
+    T(read(p[0], b, 64));
+    say("%s", b);
+    T(sendfile(s[0], ro, NULL, 5));
+    memset(b, 0, 64);
+    T(read(s[1], b, 64));
+    say("%s", b);
+    T(sendfile(out, p[0], NULL, 1));
+    T(sendfile(out, wo, NULL, 1));
+    T(sendfile(ro, in, NULL, 1));
+    T(sendfile(app, in, NULL, 1));
+    T(sendfile(99, in, NULL, 1));
+    T(sendfile(out, 99, NULL, 1));
+    T(sendfile(out, in, NULL, 0));
+    at = -1;
+    T(sendfile(out, in, &at, 1));
+    at = 100;
+    T(sendfile(out, in, &at, 1));
+    T(sendfile(in, in, NULL, 5));
+    int d = T(open(".", O_RDONLY));
+    T(sendfile(out, d, NULL, 1));
+    T(sendfile(d, in, NULL, 1));
+    int host = open("/etc/passwd", O_RDONLY);
+    T(sendfile(out, host, NULL, 10));
+    int null = open("/dev/null", O_WRONLY);
+    at = 0;
+    T(sendfile(null, in, &at, 10));
+    contents("in");
+    contents("out");
+}
+
+GROUP(event, copy_file_range)
+{
+    int in = make_open("in", "0123456789abcdefghij", O_RDWR), out = T(open("out", O_RDWR | O_CREAT, 0644)), app = T(open("out", O_WRONLY | O_APPEND)), ro = T(open("in", O_RDONLY)), d = T(open(".", O_RDONLY));
+    loff_t a = 2, b = 10;
+    T(copy_file_range(in, NULL, out, NULL, 5, 0));
+    T(copy_file_range(in, &a, out, &b, 5, 0));
+    say("%ld %ld", (long)a, (long)b);
+    T(copy_file_range(in, NULL, out, NULL, 100, 0));
+    T(copy_file_range(in, NULL, out, NULL, 100, 0));
+    T(copy_file_range(in, NULL, out, NULL, 0, 0));
+    contents("out");
+    a = 0, b = 3;
+    T(copy_file_range(in, &a, in, &b, 5, 0));
+    a = 0, b = 12;
+    T(copy_file_range(in, &a, in, &b, 5, 0));
+    T(copy_file_range(in, NULL, app, NULL, 5, 0));
+    T(copy_file_range(in, NULL, ro, NULL, 5, 0));
+    T(copy_file_range(app, NULL, out, NULL, 5, 0));
+    T(copy_file_range(in, NULL, d, NULL, 5, 0));
+    T(copy_file_range(d, NULL, out, NULL, 5, 0));
+    T(copy_file_range(in, NULL, out, NULL, 5, 1));
+    T(copy_file_range(99, NULL, out, NULL, 5, 0));
+    T(copy_file_range(in, NULL, 99, NULL, 5, 0));
+    int p[2];
+    T(pipe(p));
+    T(copy_file_range(in, NULL, p[1], NULL, 5, 0));
+    T(copy_file_range(p[0], NULL, out, NULL, 5, 0));
+    a = -1;
+    T(copy_file_range(in, &a, out, NULL, 5, 0));
+    contents("in");
+    T(ioctl(out, FICLONE, in));
+    struct file_clone_range clone = { in, 0, 0, 0 };
+    T(ioctl(out, FICLONERANGE, &clone));
+    char *big = malloc(300000);
+    memset(big, 'b', 300000);
+    T(pwrite(in, big, 300000, 0));
+    a = b = 0;
+    T(copy_file_range(in, &a, out, &b, 300000, 0));
+    attributes("out");
+    free(big);
+}
+
+GROUP(event, splice)
+{
+    int fd = make_open("f", "0123456789abcdefghij", O_RDWR), out = T(open("out", O_RDWR | O_CREAT, 0644)), p[2], q[2];
+    char b[64] = { 0 };
+    T(pipe(p));
+    T(pipe(q));
+    loff_t at = 3;
+    T(splice(fd, NULL, p[1], NULL, 5, 0));
+    T(splice(fd, &at, p[1], NULL, 4, 0));
+    say("%ld", (long)at);
+    T(lseek(fd, 0, SEEK_CUR));
+    T(tee(p[0], q[1], 100, 0));
+    T(splice(p[0], NULL, out, NULL, 100, 0));
+    contents("out");
+    T(read(q[0], b, 64));
+    say("%s", b);
+    at = 100;
+    T(splice(fd, &at, p[1], NULL, 5, 0));
+    T(splice(fd, NULL, out, NULL, 5, 0));
+    T(splice(p[0], NULL, out, NULL, 5, SPLICE_F_NONBLOCK));
+    T(splice(p[0], &at, out, NULL, 5, 0));
+    T(splice(99, NULL, p[1], NULL, 5, 0));
+    T(splice(fd, NULL, p[1], NULL, 5, 0x100));
+    T(write(p[1], "from pipe", 9));
+    at = 2;
+    T(splice(p[0], NULL, out, &at, 9, SPLICE_F_MOVE));
+    contents("out");
+    int app = T(open("out", O_WRONLY | O_APPEND)), ro = T(open("out", O_RDONLY));
+    T(write(p[1], "x", 1));
+    T(splice(p[0], NULL, app, NULL, 1, 0));
+    T(splice(p[0], NULL, ro, NULL, 1, 0));
+    T(tee(fd, p[1], 5, 0));
+    T(vmsplice(fd, NULL, 0, 0));
+}
+
+GROUP(event, ioctl)
+{
+    int fd = make_open("f", "0123456789", O_RDWR), d = T(open(".", O_RDONLY)), path = T(open("f", O_PATH)), value = 0;
+    struct termios t;
+    struct winsize w;
+    T(ioctl(fd, FIONREAD, &value));
+    say("%d", value);
+    T(lseek(fd, 4, SEEK_SET));
+    T(ioctl(fd, FIONREAD, &value));
+    say("%d", value);
+    T(ioctl(fd, TCGETS, &t));
+    T(ioctl(fd, TIOCGWINSZ, &w));
+    T(isatty(fd));
+    T(ioctl(d, FIONREAD, &value));
+    T(ioctl(d, TCGETS, &t));
+    long flags = 0;
+    T(ioctl(fd, FS_IOC_GETFLAGS, &flags));
+    say("flags %lx", flags);
+    T(ioctl(d, FS_IOC_GETFLAGS, &flags));
+    flags = 0x20;
+    T(ioctl(fd, FS_IOC_SETFLAGS, &flags) <= 0);
+    flags = 0;
+    T(ioctl(fd, FS_IOC_SETFLAGS, &flags));
+    T(ioctl(fd, FS_IOC_GETVERSION, &value));
+    T(ioctl(fd, FIGETBSZ, &value));
+    say("%d", value);
+    T(ioctl(fd, FIBMAP, &value));
+    T(ioctl(fd, BLKGETSIZE, &flags));
+    T(ioctl(fd, FIOQSIZE, &flags));
+    T(ioctl(fd, FIONBIO, &(int){ 1 }));
+    T(fcntl(fd, F_GETFL));
+    T(ioctl(fd, FIONBIO, &(int){ 0 }));
+    T(fcntl(fd, F_GETFL));
+    T(ioctl(fd, FIOCLEX));
+    T(ioctl(path, FIONREAD, &value));
+    T(ioctl(99, FIONREAD, &value));
+    T(ioctl(fd, 0x12345678, 0));
+    struct fsxattr x = { 0 };
+    T(ioctl(fd, FS_IOC_FSGETXATTR, &x));
+    T(ioctl(fd, FS_IOC_FIEMAP, NULL));
+    T(ioctl(fd, FITRIM, NULL));
+}

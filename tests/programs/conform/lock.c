@@ -1,0 +1,300 @@
+/* flock, POSIX record locks, open file description locks: conflicts, waiting, deadlock, release at close and death. */
+#include "conform.h"
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+
+static struct flock range(short type, long start, long length)
+{
+    return (struct flock){ .l_type = type, .l_whence = SEEK_SET, .l_start = start, .l_len = length };
+}
+
+static long set(int fd, int command, short type, long start, long length)
+{
+    struct flock l = range(type, start, length);
+    return fcntl(fd, command, &l);
+}
+
+static void get(int fd, int command, short type, long start, long length)
+{
+    struct flock l = range(type, start, length);
+    errno = 0;
+    long result = fcntl(fd, command, &l);
+    say("  get %ld+%ld: %ld %s type %d whence %d start %ld length %ld %s", start, length, result, result ? strerrorname_np(errno) : "", l.l_type,
+        l.l_whence, (long)l.l_start, (long)l.l_len, l.l_pid == -1 ? "ofd" : l.l_pid == 0 ? "none" : l.l_pid == getppid() ? "parent" : l.l_pid == getpid() ? "self" : "other");
+}
+
+GROUP(lock, posix)
+{
+    int fd = make_open("f", "0123456789", O_RDWR), ro = T(open("f", O_RDONLY)), wo = T(open("f", O_WRONLY));
+    T(set(fd, F_SETLK, F_WRLCK, 2, 4));
+    get(fd, F_GETLK, F_WRLCK, 0, 0);
+    CHILD {
+        get(fd, F_GETLK, F_WRLCK, 0, 0);
+        get(fd, F_GETLK, F_RDLCK, 3, 1);
+        get(fd, F_GETLK, F_RDLCK, 6, 0);
+        T(set(fd, F_SETLK, F_WRLCK, 0, 2));
+        T(set(fd, F_SETLK, F_WRLCK, 0, 3));
+        T(set(fd, F_SETLK, F_RDLCK, 5, 1));
+        T(set(fd, F_SETLK, F_RDLCK, 6, 0));
+    }
+    T(set(fd, F_SETLK, F_RDLCK, 3, 1));
+    CHILD {
+        get(fd, F_GETLK, F_WRLCK, 3, 1);
+        T(set(fd, F_SETLK, F_RDLCK, 3, 1));
+        T(set(fd, F_SETLK, F_WRLCK, 3, 1));
+        get(fd, F_GETLK, F_WRLCK, 4, 0);
+    }
+    T(set(fd, F_SETLK, F_UNLCK, 0, 3));
+    CHILD {
+        get(fd, F_GETLK, F_WRLCK, 0, 0);
+    }
+    T(set(ro, F_SETLK, F_WRLCK, 100, 1));
+    T(set(ro, F_SETLK, F_RDLCK, 100, 1));
+    T(set(wo, F_SETLK, F_RDLCK, 200, 1));
+    T(set(wo, F_SETLK, F_WRLCK, 200, 1));
+    T(set(fd, F_SETLK, 7, 0, 1));
+    T(set(fd, F_SETLK, F_WRLCK, -1, 1));
+    T(set(fd, F_SETLK, F_WRLCK, 10, -5));
+    T(set(fd, F_SETLK, F_WRLCK, 3, -5));
+    T(set(fd, F_SETLK, F_WRLCK, 0x7fffffffffffffffL, 2));
+    struct flock end = { .l_type = F_WRLCK, .l_whence = SEEK_END, .l_start = -2, .l_len = 5 }, bad = end;
+    T(fcntl(fd, F_SETLK, &end));
+    bad.l_whence = 9;
+    T(fcntl(fd, F_SETLK, &bad));
+    CHILD {
+        get(fd, F_GETLK, F_WRLCK, 7, 100);
+    }
+    T(set(99, F_SETLK, F_WRLCK, 0, 1));
+    int p[2];
+    T(pipe(p));
+    T(set(p[0], F_SETLK, F_RDLCK, 0, 1));
+    T(close(wo));
+    CHILD {
+        get(fd, F_GETLK, F_WRLCK, 0, 0);
+        T(set(fd, F_SETLK, F_WRLCK, 0, 0));
+    }
+    int d = T(dup(fd));
+    T(set(fd, F_SETLK, F_WRLCK, 0, 0));
+    T(close(d));
+    CHILD {
+        T(set(fd, F_SETLK, F_WRLCK, 0, 0));
+    }
+    int dir = T(open(".", O_RDONLY));
+    T(set(dir, F_SETLK, F_RDLCK, 0, 1));
+    T(lockf(fd, F_TLOCK, 5));
+    T(lockf(fd, F_TEST, 0));
+    T(lockf(fd, F_ULOCK, 0));
+}
+
+GROUP(lock, many_ranges)
+{
+    int fd = make_open("f", "", O_RDWR);
+    for (int i = 0; i < 200; i++)
+        if (set(fd, F_SETLK, i % 3 ? F_WRLCK : F_RDLCK, (i * 37) % 200 * 10, 5))
+            say("lock %d: %s", i, strerrorname_np(errno));
+    CHILD {
+        get(fd, F_GETLK, F_WRLCK, 0, 0);
+        get(fd, F_GETLK, F_WRLCK, 555, 10);
+        get(fd, F_GETLK, F_RDLCK, 1000, 0);
+        int free_at = 0;
+        for (int i = 0; i < 2000; i++)
+            free_at += set(fd, F_SETLK, F_WRLCK, i, 1) == 0;
+        say("%d", free_at);
+    }
+    T(set(fd, F_SETLK, F_UNLCK, 100, 1000));
+    CHILD {
+        int free_at = 0;
+        for (int i = 0; i < 2000; i++)
+            free_at += set(fd, F_SETLK, F_WRLCK, i, 1) == 0;
+        say("%d", free_at);
+    }
+    T(set(fd, F_SETLK, F_WRLCK, 0, 0));
+    T(set(fd, F_SETLK, F_UNLCK, 0, 0));
+    CHILD {
+        get(fd, F_GETLK, F_WRLCK, 0, 0);
+    }
+}
+
+GROUP(lock, waiting)
+{
+    int fd = make_open("f", "", O_RDWR);
+    T(set(fd, F_SETLK, F_WRLCK, 0, 10));
+    int p[2];
+    T(pipe(p));
+    pid_t child = fork();
+    if (!child) {
+        char c;
+        close(p[1]);
+        say("child result %ld", set(fd, F_SETLKW, F_WRLCK, 5, 10));
+        if (read(p[0], &c, 1) == 1)
+            say("after the parent's unlock");
+        _exit(0);
+    }
+    close(p[0]);
+    usleep(100000);
+    T(write(p[1], "x", 1));
+    T(set(fd, F_SETLK, F_UNLCK, 0, 10));
+    say_wait(child);
+    T(flock(fd, LOCK_EX));
+    child = fork();
+    if (!child) {
+        int other = open("f", O_RDWR);
+        say("child flock %d", flock(other, LOCK_EX));
+        _exit(0);
+    }
+    usleep(100000);
+    T(flock(fd, LOCK_UN));
+    say_wait(child);
+    T(set(fd, F_SETLK, F_WRLCK, 0, 0));
+    child = fork();
+    if (!child) {
+        signal(SIGALRM, SIG_IGN);
+        struct sigaction a = { .sa_handler = (void (*)(int))nap };
+        sigaction(SIGALRM, &a, NULL);
+        ualarm(100000, 0);
+        T(set(fd, F_SETLKW, F_WRLCK, 0, 0));
+        _exit(0);
+    }
+    say_wait(child);
+}
+
+GROUP(lock, deadlock)
+{
+    int fd = make_open("f", "", O_RDWR);
+    T(set(fd, F_SETLK, F_WRLCK, 0, 1));
+    pid_t child = fork();
+    if (!child) {
+        if (set(fd, F_SETLK, F_WRLCK, 1, 1))
+            say("child cannot lock its own");
+        long r = set(fd, F_SETLKW, F_WRLCK, 0, 1);
+        _exit(r ? 1 : 0);
+    }
+    usleep(150000);
+    T(set(fd, F_SETLKW, F_WRLCK, 1, 1));
+    T(set(fd, F_SETLK, F_UNLCK, 0, 1));
+    say_wait(child);
+}
+
+GROUP(lock, released_at_death)
+{
+    int fd = make_open("f", "", O_RDWR);
+    int p[2];
+    char c;
+    T(pipe(p));
+    for (int kind = 0; kind < 3; kind++) {
+        say("kind %d", kind);
+        pid_t child = fork();
+        if (!child) {
+            int own = open("f", O_RDWR);
+            if (kind == 0)
+                set(own, F_SETLK, F_WRLCK, 0, 0);
+            else if (kind == 1)
+                flock(own, LOCK_EX);
+            else
+                set(own, F_OFD_SETLK, F_WRLCK, 0, 0);
+            if (write(p[1], "x", 1) != 1)
+                _exit(1);
+            pause();
+            _exit(0);
+        }
+        T(read(p[0], &c, 1));
+        T(kind == 1 ? flock(fd, LOCK_EX | LOCK_NB) : set(fd, kind ? F_OFD_SETLK : F_SETLK, F_WRLCK, 0, 0));
+        pid_t waiter = fork();
+        if (!waiter) {
+            int own = open("f", O_RDWR);
+            _exit(kind == 1 ? flock(own, LOCK_EX) != 0 : set(own, kind ? F_OFD_SETLKW : F_SETLKW, F_WRLCK, 0, 0) != 0);
+        }
+        usleep(50000);
+        T(kill(child, SIGKILL));
+        say_wait(child);
+        say_wait(waiter);
+        T(kind == 1 ? flock(fd, LOCK_EX | LOCK_NB) : set(fd, kind ? F_OFD_SETLK : F_SETLK, F_WRLCK, 0, 0));
+        T(kind == 1 ? flock(fd, LOCK_UN) : set(fd, kind ? F_OFD_SETLK : F_SETLK, F_UNLCK, 0, 0));
+    }
+}
+
+GROUP(lock, flock)
+{
+    int fd = make_open("f", "", O_RDWR), other = T(open("f", O_RDONLY)), d = T(dup(fd));
+    T(flock(fd, LOCK_SH));
+    T(flock(other, LOCK_SH | LOCK_NB));
+    T(flock(other, LOCK_EX | LOCK_NB));
+    T(flock(fd, LOCK_UN));
+    T(flock(other, LOCK_EX | LOCK_NB));
+    T(flock(fd, LOCK_SH | LOCK_NB));
+    T(flock(other, LOCK_SH));
+    T(flock(fd, LOCK_SH | LOCK_NB));
+    T(flock(other, LOCK_UN));
+    T(flock(d, LOCK_EX));
+    T(flock(fd, LOCK_EX | LOCK_NB));
+    T(flock(other, LOCK_EX | LOCK_NB));
+    T(close(fd));
+    T(flock(other, LOCK_EX | LOCK_NB));
+    CHILD {
+        T(flock(d, LOCK_EX | LOCK_NB));
+        T(flock(other, LOCK_EX | LOCK_NB));
+        T(flock(d, LOCK_UN));
+    }
+    T(flock(other, LOCK_EX | LOCK_NB));
+    T(set(d, F_SETLK, F_WRLCK, 0, 0));
+    T(flock(99, LOCK_EX));
+    T(flock(d, 0));
+    T(flock(d, LOCK_SH | LOCK_EX));
+    T(flock(d, 77));
+    int dir = T(open(".", O_RDONLY)), path = T(open("f", O_PATH));
+    T(flock(dir, LOCK_EX));
+    T(flock(path, LOCK_EX));
+    T(close(other));
+    T(flock(d, LOCK_EX | LOCK_NB));
+    CHILD {
+        execl("/bin/sh", "sh", "-c", "flock -n f true; echo $?; flock -n 4 && echo inherited", NULL);
+    }
+}
+
+GROUP(lock, open_file_description)
+{
+    int a = make_open("f", "", O_RDWR), b = T(open("f", O_RDWR)), d = T(dup(a));
+    T(set(a, F_OFD_SETLK, F_WRLCK, 0, 10));
+    T(set(b, F_OFD_SETLK, F_WRLCK, 5, 1));
+    T(set(b, F_OFD_SETLK, F_WRLCK, 10, 1));
+    T(set(d, F_OFD_SETLK, F_WRLCK, 5, 1));
+    T(set(b, F_SETLK, F_WRLCK, 5, 1));
+    get(b, F_OFD_GETLK, F_WRLCK, 0, 0);
+    get(b, F_GETLK, F_WRLCK, 0, 0);
+    T(set(a, F_SETLK, F_WRLCK, 100, 10));
+    get(b, F_OFD_GETLK, F_WRLCK, 100, 0);
+    T(set(b, F_OFD_SETLK, F_WRLCK, 100, 1));
+    T(close(a));
+    T(set(b, F_OFD_SETLK, F_WRLCK, 5, 1));
+    CHILD {
+        T(set(d, F_OFD_SETLK, F_UNLCK, 5, 1));
+    }
+    T(set(b, F_OFD_SETLK, F_WRLCK, 5, 1));
+    T(close(d));
+    T(set(b, F_OFD_SETLK, F_WRLCK, 0, 0));
+    struct flock pid = range(F_WRLCK, 0, 1);
+    pid.l_pid = 5;
+    T(fcntl(b, F_OFD_SETLK, &pid));
+    CHILD {
+        T(set(b, F_OFD_SETLK, F_WRLCK, 0, 0));
+        int own = T(open("f", O_RDWR));
+        T(set(own, F_OFD_SETLK, F_RDLCK, 0, 1));
+    }
+}
+
+GROUP(lock, kept_over_exec)
+{
+    int fd = make_open("f", "", O_RDWR);
+    pid_t child = fork();
+    if (!child) {
+        T(set(fd, F_SETLK, F_WRLCK, 0, 0));
+        execl("/bin/sh", "sh", "-c", "echo locked >go; while [ ! -e stop ]; do sleep 0.02; done", NULL);
+    }
+    for (int i = 0; i < 200 && access("go", F_OK); i++)
+        usleep(10000);
+    T(set(fd, F_SETLK, F_RDLCK, 0, 1));
+    make("stop", "");
+    say_wait(child);
+    T(set(fd, F_SETLK, F_WRLCK, 0, 1));
+}
