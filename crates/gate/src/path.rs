@@ -270,3 +270,8 @@ pub fn two(
         Err(errno) => errno.to_ret(),
     }
 }
+
+/// Whether a path needs a closer look than the kernel's: it may be one of ours.
+pub fn may_be_ours(task: &Task, at: At, last: Last) -> bool {
+    !matches!(route(task, Which::First, at, last), Route::Host)
+}

@@ -28,6 +28,7 @@ pub mod truncate;
 pub mod utimensat;
 pub mod watch;
 pub mod write;
+pub mod xattr;
 
 use lp_abi::linux::*;
 
@@ -112,6 +113,18 @@ crate::dispatch_table! {
     __NR_umount2 => watch::umount2,
     __NR_swapon => watch::swapon,
     __NR_readahead => fsync::readahead,
+    __NR_setxattr => xattr::setxattr,
+    __NR_lsetxattr => xattr::lsetxattr,
+    __NR_fsetxattr => xattr::fsetxattr,
+    __NR_getxattr => xattr::getxattr,
+    __NR_lgetxattr => xattr::lgetxattr,
+    __NR_fgetxattr => xattr::fgetxattr,
+    __NR_listxattr => xattr::listxattr,
+    __NR_llistxattr => xattr::llistxattr,
+    __NR_flistxattr => xattr::flistxattr,
+    __NR_removexattr => xattr::removexattr,
+    __NR_lremovexattr => xattr::lremovexattr,
+    __NR_fremovexattr => xattr::fremovexattr,
     __NR_epoll_create => allocate::makes_descriptor,
     __NR_remap_file_pages => mmap::remap_file_pages,
     __NR_getdents64 => getdents::getdents64,
@@ -186,4 +199,8 @@ crate::dispatch_table! {
     __NR_landlock_create_ruleset => allocate::makes_descriptor,
     __NR_memfd_secret => allocate::makes_descriptor,
     __NR_fchmodat2 => chmod::fchmodat2,
+    __NR_setxattrat => xattr::setxattrat,
+    __NR_getxattrat => xattr::getxattrat,
+    __NR_listxattrat => xattr::listxattrat,
+    __NR_removexattrat => xattr::removexattrat,
 }
