@@ -1,19 +1,20 @@
 //! What each call may cost, in `budgets.toml`.
 
 use crate::decode::Serialising;
-use crate::probe::Audit;
+use crate::probe::{Audit, Ground};
 use anyhow::{Context, Result};
 use serde::Deserialize;
 use std::fmt;
 
 const TEXT: &str = include_str!("../budgets.toml");
 
-/// One call's allowance, through the gate.
+/// One call's allowance.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     pub call: String,
-    /// Instructions from libc's entry to its return, libc's own and the gate's.
+    /// Instructions: through the gate from libc's entry to its return, both libc's own and the gate's; through
+    /// the library from call to return.
     pub instructions: usize,
     /// `lock`-prefixed instructions, `xchg` with memory, fences, `cpuid`.
     #[serde(default)]
@@ -22,19 +23,32 @@ pub struct Budget {
     pub syscalls: usize,
 }
 
-#[derive(Deserialize)]
+/// The table, by door.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Budgets {
-    call: Vec<Budget>,
+pub struct Budgets {
+    gate: Vec<Budget>,
+    library: Vec<Budget>,
 }
 
-/// The budgets of the repository.
-///
-/// # Errors
-/// If the table is not as [`Budget`] says.
-pub fn budgets() -> Result<Vec<Budget>> {
-    let budgets: Budgets = toml::from_str(TEXT).context("cannot read budgets.toml")?;
-    Ok(budgets.call)
+impl Budgets {
+    /// The table of the repository.
+    ///
+    /// # Errors
+    /// If it is not as [`Budget`] says.
+    pub fn load() -> Result<Self> {
+        toml::from_str(TEXT).context("cannot read budgets.toml")
+    }
+
+    /// Those of the door that `ground` goes through; the kernel has none.
+    #[must_use]
+    pub fn of(&self, ground: &Ground) -> &[Budget] {
+        match ground {
+            Ground::Directory(_) => &[],
+            Ground::Lightpath(_) => &self.gate,
+            Ground::Library(_) => &self.library,
+        }
+    }
 }
 
 /// Something that a call spent beyond its budget.
@@ -97,10 +111,12 @@ mod tests {
 
     #[test]
     fn every_budget_is_of_a_known_call() {
-        let budgets = budgets().unwrap();
-        assert!(!budgets.is_empty());
-        for budget in budgets {
-            assert!(crate::CALLS.contains(&budget.call.as_str()), "{}", budget.call);
+        let budgets = Budgets::load().unwrap();
+        for ground in [Ground::Lightpath("lightpath".into()), Ground::Library("lp-audit".into())] {
+            assert!(!budgets.of(&ground).is_empty());
+            for budget in budgets.of(&ground) {
+                assert!(ground.calls().contains(&budget.call.as_str()), "{}", budget.call);
+            }
         }
     }
 
@@ -114,7 +130,7 @@ mod tests {
         count.instructions.insert("gate".to_owned(), 1);
         count.serialising.push(Serialising::Locked);
         count.syscalls.push(8);
-        let beyond = Audit { count, totals: vec![11, 12] };
+        let beyond = Audit { count, totals: vec![11, 12, 13] };
         assert_eq!(budget.excesses(&beyond).len(), 4);
     }
 }

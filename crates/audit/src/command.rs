@@ -1,8 +1,9 @@
 //! The command line of `lp-audit`.
 
-use crate::budget::{Budget, budgets};
+use crate::budget::{Budget, Budgets};
+use crate::library;
 use crate::matrix::Matrix;
-use crate::probe::{Audit, CALLS, Ground, Probe};
+use crate::probe::{Audit, Ground, Probe};
 use crate::symbols::Symbols;
 use anyhow::{Context, Result, bail};
 use clap::Parser;
@@ -26,6 +27,10 @@ pub struct Command {
     /// Audit the kernel's own calls in DIR, without Lightpath
     #[arg(long, global = true, value_name = "DIR", conflicts_with = "lightpath")]
     dir: Option<PathBuf>,
+
+    /// Audit the library door, without the gate
+    #[arg(long, global = true, conflicts_with_all = ["lightpath", "dir"])]
+    library: bool,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -49,6 +54,13 @@ enum Action {
         #[arg(value_name = "CALL")]
         calls: Vec<String>,
     },
+    /// Be the audited program of the library door
+    #[command(hide = true)]
+    Perform {
+        repetitions: usize,
+        #[arg(num_args = 1..=2)]
+        calls: Vec<String>,
+    },
 }
 
 /// Does what `command` says, printing to standard output.
@@ -56,22 +68,32 @@ enum Action {
 /// # Errors
 /// If a call cannot be audited.
 pub fn run(command: &Command) -> Result<ExitCode> {
-    let probe = Probe::new(command.ground()?)?;
+    if let Action::Perform { repetitions, calls } = &command.action {
+        library::perform(*repetitions, calls)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let ground = command.ground()?;
+    let known = |names: &[String]| known(&ground, names);
+    let probe = Probe::new(ground.clone())?;
     let mut out = std::io::stdout().lock();
     match &command.action {
         Action::Show { calls } => writeln!(out, "{}", counts(&probe, &known(calls)?)?)?,
-        Action::Check => return check(&probe, &mut out),
+        Action::Check => return check(&probe, Budgets::load()?.of(&ground), &mut out),
         Action::Trace { call } => {
             let call = known(std::slice::from_ref(call))?;
             write!(out, "{}", listing(&probe.audit(call[0])?))?;
         }
         Action::Matrix { calls } => write!(out, "{}", conflicts(&probe, &known(calls)?)?)?,
+        Action::Perform { .. } => {}
     }
     Ok(ExitCode::SUCCESS)
 }
 
 impl Command {
     fn ground(&self) -> Result<Ground> {
+        if self.library {
+            return Ok(Ground::Library(std::env::current_exe()?));
+        }
         if let Some(dir) = &self.dir {
             return Ok(Ground::Directory(dir.clone()));
         }
@@ -87,14 +109,15 @@ impl Command {
 }
 
 /// `names`, all of them calls; all calls, if there are none.
-fn known(names: &[String]) -> Result<Vec<&'static str>> {
+fn known(ground: &Ground, names: &[String]) -> Result<Vec<&'static str>> {
+    let calls = ground.calls();
     if names.is_empty() {
-        return Ok(CALLS.to_vec());
+        return Ok(calls);
     }
-    let find = |name: &String| CALLS.iter().find(|call| **call == *name).copied();
+    let find = |name: &String| calls.iter().find(|call| **call == *name).copied();
     names
         .iter()
-        .map(|name| find(name).with_context(|| format!("no call '{name}'; there are: {}", CALLS.join(" "))))
+        .map(|name| find(name).with_context(|| format!("no call '{name}'; there are: {}", calls.join(" "))))
         .collect()
 }
 
@@ -134,14 +157,14 @@ fn total(audit: &Audit) -> String {
     }
 }
 
-fn check(probe: &Probe, out: &mut impl Write) -> Result<ExitCode> {
+fn check(probe: &Probe, budgets: &[Budget], out: &mut impl Write) -> Result<ExitCode> {
     let mut table = bare_table();
     table.set_header(["call", "instructions", "allowed", "serialising", "syscalls", ""]);
     let mut complaints = Vec::new();
-    for budget in budgets()? {
+    for budget in budgets {
         let audit = probe.audit(&budget.call)?;
         let excesses = budget.excesses(&audit);
-        table.add_row(check_row(&budget, &audit, if excesses.is_empty() { "" } else { "EXCEEDED" }));
+        table.add_row(check_row(budget, &audit, if excesses.is_empty() { "" } else { "EXCEEDED" }));
         complaints.extend(excesses.into_iter().map(|excess| format!("{}: {excess}", budget.call)));
     }
     writeln!(out, "{table}")?;

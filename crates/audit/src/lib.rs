@@ -9,13 +9,14 @@
 mod budget;
 mod command;
 mod decode;
+mod library;
 mod maps;
 mod matrix;
 mod probe;
 mod symbols;
 mod tracer;
 
-pub use budget::{Budget, Excess, budgets};
+pub use budget::{Budget, Budgets, Excess};
 pub use command::{Command, run};
 pub use decode::{Access, Serialising};
 pub use matrix::{Conflict, Matrix};

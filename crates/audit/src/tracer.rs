@@ -77,8 +77,8 @@ impl Tracer {
     }
 
     /// Counts what the process executes from here to its next breakpoint, where it stays. Instructions
-    /// of `probe`, the traced program's own, are not counted.
-    pub(crate) fn count(&mut self, probe: &str) -> Result<Count> {
+    /// of the object `probe`, if there is one, are not counted.
+    pub(crate) fn count(&mut self, probe: Option<&str>) -> Result<Count> {
         let mut maps = Maps::of(self.pid)?;
         let mut count = Count::default();
         let mut previous = 0;
@@ -154,10 +154,16 @@ impl Tracer {
 }
 
 impl Count {
-    fn note(&mut self, maps: &Maps, instruction: &Instruction, registers: &user_regs_struct, probe: &str) {
+    fn note(
+        &mut self,
+        maps: &Maps,
+        instruction: &Instruction,
+        registers: &user_regs_struct,
+        probe: Option<&str>,
+    ) {
         let mapping = maps.at(instruction.ip());
         let object = mapping.map_or("[unmapped]", |mapping| mapping.short_name());
-        if object == probe {
+        if probe == Some(object) {
             return;
         }
         *self.instructions.entry(object.to_owned()).or_default() += 1;

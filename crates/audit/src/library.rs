@@ -1,0 +1,241 @@
+//! The audited program for the library door: what `c/probe.c` is for the gate, with the calls made
+//! directly on a region of its own. It is `lp-audit` itself, started with a hidden subcommand.
+
+use anyhow::{Context, Result, anyhow, bail};
+use lp_abi::linux::{AT_FDCWD, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, SEEK_END, SEEK_SET, stat, statx};
+use lp_abi::{Errno, Result as Answer};
+use lp_region::{Geometry, Region, RunId};
+use lp_vfs::boot::{self, RunSetup};
+use lp_vfs::open::{self, Opened};
+use lp_vfs::{Place, Task, clock, file, table};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use std::ffi::{CStr, CString};
+use std::io::Write;
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+const FILE_SIZE: usize = 1 << 20;
+const WARM_UP: usize = 200;
+const SHARED: &CStr = c"/a/b/f";
+const MISSING: &CStr = c"/a/b/missing";
+
+/// Names of the calls of the C probe that need no C library.
+pub(crate) fn names() -> Vec<&'static str> {
+    CALLS.iter().map(|(name, _)| *name).collect()
+}
+
+/// One of the two processes, with its own and the shared files open.
+struct Actor {
+    task: Box<Task<'static>>,
+    own: CString,
+    renamed: CString,
+    fresh: CString,
+    own_fd: i32,
+    shared_fd: i32,
+    directory_fd: i32,
+    buffer: Vec<u8>,
+}
+
+/// Makes `calls`, one in this process and the second, if there is one, in a child, as `c/probe.c` does.
+///
+/// # Errors
+/// If the region cannot be made or a call fails.
+pub(crate) fn perform(repetitions: usize, calls: &[String]) -> Result<()> {
+    let (region, run) = make_region()?;
+    let setup = attach(region, run)?;
+    boot::mkfs(&setup, 0).map_err(failed("make the root"))?;
+    for path in [c"/a", c"/a/b"] {
+        lp_vfs::mkdir::mkdirat(&setup, AT_FDCWD, path.as_ptr().cast(), 0o755)
+            .map_err(failed("make a directory"))?;
+    }
+    let fd = open_file(&setup, SHARED, O_RDWR | O_CREAT)?;
+    fill(&setup, fd)?;
+    boot::exit(&setup);
+    drop(setup);
+    let [first, rest @ ..] = calls else { bail!("no call") };
+    let mut child = None;
+    if let [second] = rest {
+        // SAFETY: this process has one thread: the child may do all that its parent could.
+        match unsafe { nix::unistd::fork() }? {
+            nix::unistd::ForkResult::Child => {
+                let done = Actor::new(region, run, 1).and_then(|actor| actor.perform(second, repetitions));
+                // SAFETY: ends the child without its parent's exit handlers.
+                unsafe { nix::libc::_exit(i32::from(done.is_err())) };
+            }
+            nix::unistd::ForkResult::Parent { child: pid } => child = Some(pid),
+        }
+    }
+    Actor::new(region, run, 0)?.perform(first, repetitions)?;
+    if let Some(pid) = child {
+        nix::sys::wait::waitpid(pid, None)?;
+    }
+    Ok(())
+}
+
+fn make_region() -> Result<(Region<'static>, RunId)> {
+    // SAFETY: the address that the kernel gave.
+    unsafe { clock::init(nix::libc::getauxval(nix::libc::AT_SYSINFO_EHDR) as usize) };
+    // The tracer knows the region by this name. Leaked: it lives as long as the process.
+    let memory = memfd_create("lightpath-audit", MFdFlags::MFD_CLOEXEC)?;
+    let geometry = Geometry { data_bytes: 64 << 20, inodes: 4096, identity: 1 };
+    let region = Region::create(memory.as_raw_fd(), &geometry).map_err(|error| anyhow!("{error:?}"))?;
+    std::mem::forget(memory);
+    let setup = RunSetup { mounts: &[b""], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    Ok((region, boot::claim_run(region, &setup).map_err(failed("claim a run"))?))
+}
+
+fn attach(region: Region<'static>, run: RunId) -> Result<Box<Task<'static>>> {
+    let process = boot::claim_process(region, run).map_err(failed("claim a process"))?;
+    let lane = boot::attach(region, process, std::process::id()).map_err(failed("attach"))?;
+    Ok(Box::new(Task::new(region, process, lane, clock::now)))
+}
+
+impl Actor {
+    fn new(region: Region<'static>, run: RunId, who: u32) -> Result<Self> {
+        let task = attach(region, run)?;
+        let name = |kind| CString::new(format!("/a/b/{kind}{who}"));
+        let (own, renamed, fresh) = (name("own")?, name("renamed")?, name("fresh")?);
+        let own_fd = open_file(&task, &own, O_RDWR | O_CREAT)?;
+        fill(&task, own_fd)?;
+        let own_fd = open_file(&task, &own, O_RDWR)?;
+        let shared_fd = open_file(&task, SHARED, O_RDONLY)?;
+        let directory_fd = open_file(&task, c"/", O_RDONLY)?;
+        Ok(Self { task, own, renamed, fresh, own_fd, shared_fd, directory_fd, buffer: vec![0; 8192] })
+    }
+
+    fn perform(mut self, call: &str, repetitions: usize) -> Result<()> {
+        let (_, call) = CALLS.iter().find(|(name, _)| *name == call).context("no such call")?;
+        for _ in 0..WARM_UP {
+            call(&mut self).map_err(failed("make the call"))?;
+        }
+        println!("ready {}", std::process::id());
+        std::io::stdout().flush()?;
+        wait_for_tracer()?;
+        for _ in 0..repetitions {
+            call(&mut self).map_err(failed("make the call"))?;
+            breakpoint();
+            let answer = call(&mut self);
+            breakpoint();
+            answer.map_err(failed("make the call"))?;
+        }
+        boot::exit(&self.task);
+        Ok(())
+    }
+}
+
+/// A call that is made on an actor's files.
+type Call = fn(&mut Actor) -> Answer<()>;
+
+/// The calls, by name.
+const CALLS: &[(&str, Call)] = &[
+    ("lseek", |a| lp_vfs::lseek::lseek(&a.task, a.shared_fd, 4096, SEEK_SET).map(drop)),
+    ("lseek_end", |a| lp_vfs::lseek::lseek(&a.task, a.shared_fd, 0, SEEK_END).map(drop)),
+    ("fstat", |a| lp_vfs::stat::fstat(&a.task, a.shared_fd, MaybeUninit::<stat>::uninit().as_mut_ptr())),
+    ("read_1", |a| lp_vfs::read::read(&a.task, a.shared_fd, a.buffer.as_mut_ptr(), 1).map(drop)),
+    ("pread_1", |a| lp_vfs::read::pread(&a.task, a.shared_fd, a.buffer.as_mut_ptr(), 1, 8000).map(drop)),
+    ("pread_4k", |a| lp_vfs::read::pread(&a.task, a.shared_fd, a.buffer.as_mut_ptr(), 4096, 8192).map(drop)),
+    ("write_256", |a| lp_vfs::write::write(&a.task, a.own_fd, a.buffer.as_ptr(), 256).map(drop)),
+    ("pwrite_1", |a| lp_vfs::write::pwrite(&a.task, a.own_fd, a.buffer.as_ptr(), 1, 8000).map(drop)),
+    ("stat", |a| attributes(&a.task, SHARED, 0)),
+    ("lstat", |a| attributes(&a.task, SHARED, lp_abi::linux::AT_SYMLINK_NOFOLLOW)),
+    ("statx", |a| extended_attributes(&a.task, SHARED)),
+    ("stat_missing", |a| match attributes(&a.task, MISSING, 0) {
+        Err(Errno::ENOENT) => Ok(()),
+        _ => Err(Errno::EEXIST),
+    }),
+    ("faccessat", |a| inside(lp_vfs::access::faccessat(&a.task, AT_FDCWD, SHARED.as_ptr().cast(), 4, 0))),
+    ("open_close", |a| open_and_close(&a.task, SHARED, O_RDONLY)),
+    ("create_unlink", |a| {
+        open_and_close(&a.task, &a.fresh, O_WRONLY | O_CREAT | O_EXCL)?;
+        inside(lp_vfs::unlink::unlinkat(&a.task, AT_FDCWD, a.fresh.as_ptr().cast(), 0))
+    }),
+    ("rename", |a| {
+        rename(&a.task, &a.own, &a.renamed)?;
+        rename(&a.task, &a.renamed, &a.own)
+    }),
+    ("getdents", |a| {
+        lp_vfs::lseek::lseek(&a.task, a.directory_fd, 0, SEEK_SET)?;
+        lp_vfs::getdents::getdents64(&a.task, a.directory_fd, a.buffer.as_mut_ptr(), 4096).map(drop)
+    }),
+];
+
+fn extended_attributes(task: &Task, path: &CStr) -> Answer<()> {
+    let mut to = MaybeUninit::<statx>::uninit();
+    let mask = lp_abi::linux::STATX_BASIC_STATS;
+    inside(lp_vfs::stat::statx(task, AT_FDCWD, path.as_ptr().cast(), 0, mask, to.as_mut_ptr()))
+}
+
+fn attributes(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
+    let mut to = MaybeUninit::<stat>::uninit();
+    inside(lp_vfs::stat::fstatat(task, AT_FDCWD, path.as_ptr().cast(), to.as_mut_ptr(), flags))
+}
+
+fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
+    let Place::Inside(Opened::File(id)) = open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, 0o644)?
+    else {
+        return Err(Errno::ENXIO);
+    };
+    let fd = table::lowest(task, 0, u32::MAX)?;
+    table::install(task, fd, id, 0)?;
+    lp_vfs::close::close(task, fd)
+}
+
+fn rename(task: &Task, old: &CStr, new: &CStr) -> Answer<()> {
+    let (old, new) = (old.as_ptr().cast(), new.as_ptr().cast());
+    lp_vfs::rename::renameat2(task, AT_FDCWD, old, AT_FDCWD, new, 0).map(drop)
+}
+
+/// A path that is not in the region is not there.
+fn inside(answer: Answer<Place<()>>) -> Answer<()> {
+    match answer? {
+        Place::Inside(()) => Ok(()),
+        Place::Outside(_) => Err(Errno::ENOENT),
+    }
+}
+
+fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<i32> {
+    let opened =
+        open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, 0o644).map_err(failed("open a file"))?;
+    let Place::Inside(Opened::File(id)) = opened else { bail!("{path:?} is not a file of the region") };
+    let fd = table::lowest(task, 0, u32::MAX).map_err(failed("find a descriptor"))?;
+    table::install(task, fd, id, 0).map_err(|errno| {
+        file::discard(task, id);
+        failed("install a descriptor")(errno)
+    })?;
+    Ok(fd)
+}
+
+/// Writes the file full and closes it.
+fn fill(task: &Task, fd: i32) -> Result<()> {
+    let bytes = vec![b'x'; FILE_SIZE];
+    let wrote = lp_vfs::write::write(task, fd, bytes.as_ptr(), bytes.len()).map_err(failed("write"))?;
+    if wrote != bytes.len() {
+        bail!("wrote {wrote} of {} bytes", bytes.len());
+    }
+    lp_vfs::close::close(task, fd).map_err(failed("close"))
+}
+
+fn failed(what: &'static str) -> impl Fn(Errno) -> anyhow::Error {
+    move |errno| anyhow!("cannot {what}: {errno:?}")
+}
+
+/// The tracer attaches without a word; the kernel says when it has.
+fn wait_for_tracer() -> Result<()> {
+    loop {
+        let status = std::fs::read_to_string("/proc/self/status")?;
+        let tracer =
+            status.lines().find_map(|line| line.strip_prefix("TracerPid:")).context("no TracerPid")?;
+        if tracer.trim() != "0" {
+            return Ok(());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Stops for the tracer.
+#[inline(always)]
+fn breakpoint() {
+    // SAFETY: a traced process stops here and goes on; this one is traced, it has waited for that.
+    unsafe { std::arch::asm!("int3") };
+}
