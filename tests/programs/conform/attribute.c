@@ -1,0 +1,198 @@
+/* Extended attributes and POSIX ACLs, as tmpfs keeps them. */
+#include "conform.h"
+#include <sys/xattr.h>
+
+static int by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static void list(const char *path)
+{
+    char names[4096], *sorted[64];
+    ssize_t length = llistxattr(path, names, sizeof names);
+    int count = 0;
+    for (ssize_t at = 0; at < length; at += strlen(names + at) + 1)
+        sorted[count++] = names + at;
+    qsort(sorted, count, sizeof *sorted, by_text);
+    say("  %s has %zd bytes of names", path, length);
+    for (int i = 0; i < count; i++) {
+        char value[300];
+        ssize_t size = lgetxattr(path, sorted[i], value, sizeof value);
+        say_bytes(sorted[i], value, size < 0 ? 0 : size);
+    }
+}
+
+GROUP(attribute, user)
+{
+    make("f", "x");
+    make_dir("d");
+    T(symlink("f", "l"));
+    T(mkfifo("p", 0600));
+    char v[300];
+    T(getxattr("f", "user.none", v, 10));
+    T(listxattr("f", v, 10));
+    T(setxattr("f", "user.a", "one", 3, 0));
+    T(setxattr("f", "user.a", "two", 3, XATTR_CREATE));
+    T(setxattr("f", "user.b", "two", 3, XATTR_REPLACE));
+    T(setxattr("f", "user.a", "longer value", 12, XATTR_REPLACE));
+    T(setxattr("f", "user.empty", "", 0, 0));
+    T(setxattr("f", "user.b", "x", 1, 7));
+    T(setxattr("f", "user.", "x", 1, 0));
+    T(setxattr("f", "user", "x", 1, 0));
+    T(setxattr("f", "", "x", 1, 0));
+    T(setxattr("f", "other.x", "x", 1, 0));
+    T(setxattr("f", "system.x", "x", 1, 0));
+    T(setxattr("f", "trusted.t", "x", 1, 0));
+    T(setxattr("f", "security.s", "x", 1, 0));
+    list("f");
+    T(getxattr("f", "user.a", v, 0));
+    T(getxattr("f", "user.a", v, 5));
+    T(getxattr("f", "user.a", v, 12));
+    T(listxattr("f", v, 0));
+    T(listxattr("f", v, 3));
+    T(removexattr("f", "user.a"));
+    T(removexattr("f", "user.a"));
+    list("f");
+    T(setxattr("d", "user.dir", "x", 1, 0));
+    T(lsetxattr("l", "user.l", "x", 1, 0));
+    T(lsetxattr("l", "trusted.l", "x", 1, 0));
+    T(setxattr("l", "user.through", "x", 1, 0));
+    T(setxattr("p", "user.p", "x", 1, 0));
+    T(setxattr("p", "trusted.p", "x", 1, 0));
+    list("d"), list("l"), list("p"), list("f");
+    int fd = T(open("f", O_RDONLY)), path = T(open("f", O_PATH));
+    T(fsetxattr(fd, "user.fd", "y", 1, 0));
+    T(fgetxattr(fd, "user.fd", v, 10));
+    T(flistxattr(fd, v, 300));
+    T(fremovexattr(fd, "user.fd"));
+    T(fsetxattr(path, "user.fd", "y", 1, 0));
+    T(fgetxattr(path, "user.fd", v, 1));
+    T(fsetxattr(99, "user.fd", "y", 1, 0));
+    T(setxattr("nosuch", "user.a", "x", 1, 0));
+    char name[400];
+    memset(name, 'n', sizeof name);
+    memcpy(name, "user.", 5);
+    name[255] = 0;
+    TN("255", setxattr("f", name, "x", 1, 0));
+    name[255] = 'n', name[256] = 0;
+    TN("256", setxattr("f", name, "x", 1, 0));
+    TN("get 256", getxattr("f", name, v, 1));
+    char *big = calloc(1, 70000);
+    TN("64k", setxattr("f", "user.big", big, 65536, 0));
+    TN("64k+1", setxattr("f", "user.big", big, 65537, 0));
+    T(getxattr("f", "user.big", NULL, 0));
+    T(removexattr("f", "user.big"));
+    T(link("f", "hard"));
+    T(getxattr("hard", "user.through", v, 10));
+    T(rename("f", "g"));
+    T(getxattr("g", "user.through", v, 10));
+    T(chmod("g", 0444));
+    CHILD {
+        become_nobody();
+        T(setxattr("g", "user.x", "x", 1, 0));
+        T(getxattr("g", "user.through", v, 10));
+        T(getxattr("g", "trusted.t", v, 10));
+        T(setxattr("g", "trusted.t", "x", 1, 0));
+        T(setxattr("g", "security.s", "x", 1, 0));
+        T(listxattr("g", v, 300));
+        T(removexattr("g", "user.through"));
+    }
+    T(chmod("g", 0));
+    CHILD {
+        become_nobody();
+        T(getxattr("g", "user.through", v, 10));
+        T(listxattr("g", v, 300) >= 0);
+    }
+    for (int i = 0; i < 40; i++) {
+        sprintf(name, "user.many%d", i);
+        if (setxattr("d", name, &i, sizeof i, 0))
+            say("many %d: %s", i, strerrorname_np(errno));
+    }
+    list("d");
+}
+
+/* acl(5) in the form of posix_acl_xattr.h */
+struct entry {
+    uint16_t tag, perm;
+    uint32_t id;
+};
+static long set_acl(const char *path, const char *name, const struct entry *entries, int count)
+{
+    char value[4 + 64 * 8] = { 2, 0, 0, 0 };
+    memcpy(value + 4, entries, count * 8);
+    return setxattr(path, name, value, 4 + count * 8, 0);
+}
+#define ACL(path, name, ...) ({ struct entry e_[] = { __VA_ARGS__ }; set_acl(path, name, e_, COUNT(e_)); })
+#define ACCESS "system.posix_acl_access"
+#define DEFAULT "system.posix_acl_default"
+#define NOID 0xffffffff
+
+GROUP(attribute, acl)
+{
+    if (geteuid())
+        return;
+    make("f", "x");
+    make_dir("d");
+    T(chmod("f", 0600));
+    char v[300];
+    T(getxattr("f", ACCESS, v, 300));
+    T(ACL("f", ACCESS, { 1, 6, NOID }, { 4, 0, NOID }, { 32, 0, NOID }));
+    T(getxattr("f", ACCESS, v, 300));
+    attributes("f");
+    T(ACL("f", ACCESS, { 1, 6, NOID }, { 2, 4, 65534 }, { 4, 0, NOID }, { 16, 4, NOID }, { 32, 0, NOID }));
+    attributes("f");
+    list("f");
+    CHILD {
+        become_nobody();
+        T(open("f", O_RDONLY) > 0);
+        T(open("f", O_WRONLY));
+        T(access("f", R_OK));
+        T(ACL("f", ACCESS, { 1, 7, NOID }, { 4, 7, NOID }, { 32, 7, NOID }));
+    }
+    T(chmod("f", 0600));
+    list("f");
+    CHILD {
+        become_nobody();
+        T(open("f", O_RDONLY));
+    }
+    T(ACL("f", ACCESS, { 1, 6, NOID }, { 4, 0, NOID }, { 8, 6, 65534 }, { 16, 6, NOID }, { 32, 0, NOID }));
+    CHILD {
+        become_nobody();
+        T(open("f", O_RDWR) > 0);
+        T(access("f", X_OK));
+    }
+    T(ACL("f", ACCESS, { 1, 6, NOID }, { 2, 4, 1 }, { 4, 0, NOID }, { 32, 0, NOID }));
+    T(ACL("f", ACCESS, { 1, 6, NOID }, { 4, 0, NOID }));
+    T(ACL("f", ACCESS, { 1, 9, NOID }, { 4, 0, NOID }, { 32, 0, NOID }));
+    T(ACL("f", ACCESS, { 4, 0, NOID }, { 1, 6, NOID }, { 32, 0, NOID }));
+    T(setxattr("f", ACCESS, "\1\0\0\0", 4, 0));
+    T(setxattr("f", ACCESS, "x", 1, 0));
+    T(ACL("f", DEFAULT, { 1, 6, NOID }, { 4, 0, NOID }, { 32, 0, NOID }));
+    T(removexattr("f", ACCESS));
+    attributes("f");
+    T(ACL("d", DEFAULT, { 1, 7, NOID }, { 2, 5, 65534 }, { 4, 0, NOID }, { 16, 7, NOID }, { 32, 1, NOID }));
+    list("d");
+    attributes("d");
+    make("d/f", "x");
+    make_dir("d/sub");
+    T(open("d/private", O_CREAT | O_RDWR, 0600) > 0);
+    attributes("d/f"), attributes("d/sub"), attributes("d/private");
+    list("d/f"), list("d/sub"), list("d/private");
+    T(symlink("x", "d/l"));
+    list("d/l");
+    CHILD {
+        become_nobody();
+        T(open("d/f", O_RDONLY) > 0);
+        T(open("d/f", O_WRONLY));
+        T(open("d/private", O_RDONLY));
+    }
+    T(removexattr("d", DEFAULT));
+    T(removexattr("d", DEFAULT));
+    make("d/plain", "x");
+    list("d/plain");
+    T(rename("d/f", "moved"));
+    list("moved");
+    T(chown("moved", 5, 5));
+    list("moved");
+}

@@ -1,0 +1,430 @@
+/* Processes, threads and signals at work on files. */
+#include "conform.h"
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/time.h>
+
+GROUP(process, fork_copies_the_table)
+{
+    int fd = make_open("f", "0123456789", O_RDWR);
+    CHILD {
+        T(close(fd));
+        T(open("g", O_CREAT | O_RDWR, 0600));
+        T(open("g", O_RDONLY));
+        T(chdir("/"));
+        umask(077);
+    }
+    T(fcntl(fd, F_GETFD));
+    T(fcntl(4, F_GETFD));
+    T(access("g", F_OK));
+    T(open("h", O_CREAT | O_RDWR, 0666));
+    attributes("h");
+    for (int i = 0; i < 100; i++) {
+        pid_t child = fork();
+        if (!child) {
+            char b;
+            _exit(pread(fd, &b, 1, i % 10) != 1 || b != '0' + i % 10);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        if (status)
+            say("child %d: %x", i, status);
+    }
+    T(lseek(fd, 0, SEEK_CUR));
+    pid_t grandchild = fork();
+    if (!grandchild) {
+        if (fork() == 0) {
+            usleep(50000);
+            make("orphan", "written");
+            _exit(0);
+        }
+        _exit(0);
+    }
+    say_wait(grandchild);
+    for (int i = 0; i < 300 && access("orphan", F_OK); i++)
+        usleep(10000);
+    usleep(20000);
+    contents("orphan");
+}
+
+GROUP(process, vfork_and_spawn)
+{
+    make("in", "from the file\n");
+    extern char **environ;
+    posix_spawn_file_actions_t a;
+    posix_spawn_file_actions_init(&a);
+    posix_spawn_file_actions_addopen(&a, 0, "in", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&a, 1, "out", O_WRONLY | O_CREAT, 0600);
+    posix_spawn_file_actions_addclose(&a, 2);
+    char *argv[] = { "cat", NULL };
+    pid_t pid;
+    T(posix_spawn(&pid, "/bin/cat", &a, NULL, argv, environ));
+    say_wait(pid);
+    contents("out");
+    T(posix_spawn(&pid, "/nosuch", NULL, NULL, argv, environ));
+    posix_spawn_file_actions_addopen(&a, 5, "nosuch", O_RDONLY, 0);
+    T(posix_spawn(&pid, "/bin/cat", &a, NULL, argv, environ));
+    T(open("in", O_RDONLY));
+    for (int i = 0; i < 20; i++) {
+        pid = vfork();
+        if (!pid) {
+            execl("/bin/true", "true", NULL);
+            _exit(1);
+        }
+        int status;
+        waitpid(pid, &status, 0);
+        if (status)
+            say("vfork %d: %x", i, status);
+    }
+    T(open("in", O_RDONLY));
+    T(system("cat in; exit 3") >> 8);
+    FILE *p = popen("cat in", "r");
+    char b[64] = { 0 };
+    TP(fgets(b, sizeof b, p));
+    say("%s", b);
+    T(pclose(p));
+}
+
+static void *thread_work(void *arg)
+{
+    long n = (long)arg, bad = 0;
+    char name[32], b[64];
+    for (int i = 0; i < 100; i++) {
+        sprintf(name, "t%ld", n);
+        int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        int length = sprintf(b, "%ld %d", n, i);
+        bad += fd < 0 || write(fd, b, length) != length;
+        char back[64] = { 0 };
+        bad += pread(fd, back, 64, 0) != length || strcmp(back, b);
+        int d = dup(fd);
+        bad += d < 0 || lseek(d, 0, SEEK_CUR) != length;
+        bad += close(fd) || close(d);
+    }
+    return (void *)bad;
+}
+
+GROUP(process, threads_64)
+{
+    pthread_t t[64];
+    long bad = 0;
+    for (long i = 0; i < 64; i++)
+        if (pthread_create(&t[i], NULL, thread_work, (void *)i))
+            say("pthread_create failed");
+    for (int i = 0; i < 64; i++) {
+        void *r;
+        pthread_join(t[i], &r);
+        bad += (long)r;
+    }
+    say("bad %ld", bad);
+    T(open("t1", O_RDONLY));
+}
+
+static int shared_fd;
+static void *shared_reader(void *arg)
+{
+    long sum = 0;
+    unsigned char b;
+    while (read(shared_fd, &b, 1) == 1)
+        sum += b + 1000000;
+    return (void *)sum;
+}
+
+GROUP(process, threads_share_the_position)
+{
+    char text[20001];
+    for (int i = 0; i < 20000; i++)
+        text[i] = 'a' + i % 26;
+    text[20000] = 0;
+    shared_fd = make_open("f", text, O_RDONLY);
+    pthread_t t[8];
+    long sum = 0;
+    for (int i = 0; i < 8; i++)
+        pthread_create(&t[i], NULL, shared_reader, NULL);
+    for (int i = 0; i < 8; i++) {
+        void *r;
+        pthread_join(t[i], &r);
+        sum += (long)r;
+    }
+    say("%ld", sum);
+    T(lseek(shared_fd, 0, SEEK_CUR));
+}
+
+static void *closer(void *arg)
+{
+    char name[16];
+    for (int i = 0; i < 2000; i++) {
+        sprintf(name, "c%ld", (long)arg);
+        int fd = open(name, O_CREAT | O_RDWR, 0600);
+        if (fd < 0)
+            return (void *)1;
+        /* Another thread may hold our number a moment later; that must never reach our file. */
+        if (write(fd, name, strlen(name)) < 0)
+            return (void *)2;
+        close(fd);
+    }
+    return NULL;
+}
+
+GROUP(process, threads_reuse_numbers)
+{
+    pthread_t t[8];
+    long bad = 0;
+    for (long i = 0; i < 8; i++)
+        pthread_create(&t[i], NULL, closer, (void *)i);
+    for (int i = 0; i < 8; i++) {
+        void *r;
+        pthread_join(t[i], &r);
+        bad += (long)r;
+    }
+    say("bad %ld", bad);
+    for (int i = 0; i < 8; i++) {
+        char name[16];
+        sprintf(name, "c%d", i);
+        contents(name);
+    }
+    T(open("c0", O_RDONLY));
+}
+
+static void *forker(void *arg)
+{
+    long bad = 0;
+    for (int i = 0; i < 30; i++) {
+        pid_t child = fork();
+        if (!child) {
+            int fd = open("forked", O_RDWR | O_CREAT | O_APPEND, 0600);
+            _exit(write(fd, "x", 1) != 1);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        bad += status != 0;
+    }
+    return (void *)bad;
+}
+
+GROUP(process, threads_that_fork)
+{
+    pthread_t t[4], w[4];
+    long bad = 0;
+    for (long i = 0; i < 4; i++)
+        pthread_create(&t[i], NULL, forker, NULL), pthread_create(&w[i], NULL, thread_work, (void *)i);
+    for (int i = 0; i < 4; i++) {
+        void *r;
+        pthread_join(t[i], &r), bad += (long)r;
+        pthread_join(w[i], &r), bad += (long)r;
+    }
+    say("bad %ld", bad);
+    attributes("forked");
+}
+
+static volatile int handled, handler_bad;
+static void handler(int signal)
+{
+    int saved = errno;
+    char name[16];
+    sprintf(name, "s%d", handled % 4);
+    int fd = open(name, O_CREAT | O_WRONLY | O_APPEND, 0600);
+    if (fd < 0 || write(fd, "!", 1) != 1 || close(fd))
+        handler_bad++;
+    struct stat st;
+    if (stat(name, &st))
+        handler_bad++;
+    handled++;
+    errno = saved;
+}
+
+GROUP(process, handlers_that_make_calls)
+{
+    struct sigaction a = { .sa_handler = handler, .sa_flags = SA_RESTART };
+    sigaction(SIGALRM, &a, NULL);
+    struct itimerval every = { { 0, 500 }, { 0, 500 } }, never = { { 0, 0 }, { 0, 0 } };
+    setitimer(ITIMER_REAL, &every, NULL);
+    char b[5000], name[16];
+    memset(b, 'x', sizeof b);
+    int bad = 0;
+    for (int i = 0; i < 3000 || handled < 20; i++) {
+        sprintf(name, "f%d", i % 7);
+        int fd = open(name, O_CREAT | O_RDWR | O_TRUNC, 0600);
+        bad += fd < 0 || write(fd, b, sizeof b) != sizeof b || pread(fd, b, 100, 10) != 100 || close(fd);
+        if (i % 3 == 0)
+            bad += rename(name, "moved") != 0 || unlink("moved") != 0;
+        if (i > 1000000)
+            break;
+    }
+    setitimer(ITIMER_REAL, &never, NULL);
+    say("bad %d, in the handler %d, enough %d", bad, handler_bad, handled >= 20);
+    for (int i = 0; i < 4; i++) {
+        sprintf(name, "s%d", i);
+        unlink(name);
+    }
+    T(open("f1", O_RDONLY));
+}
+
+GROUP(process, handlers_in_threads)
+{
+    struct sigaction a = { .sa_handler = handler, .sa_flags = SA_RESTART };
+    sigaction(SIGUSR1, &a, NULL);
+    pthread_t t[4];
+    for (long i = 0; i < 4; i++)
+        pthread_create(&t[i], NULL, thread_work, (void *)i);
+    for (int k = 0; k < 200; k++) {
+        pthread_kill(t[k % 4], SIGUSR1);
+        usleep(100);
+        if (k == 199)
+            break;
+        if (k > 150)
+            continue;
+    }
+    long bad = 0;
+    for (int i = 0; i < 4; i++) {
+        void *r;
+        pthread_join(t[i], &r);
+        bad += (long)r;
+    }
+    say("bad %ld %d", bad, handler_bad);
+    char name[16];
+    for (int i = 0; i < 4; i++) {
+        sprintf(name, "s%d", i);
+        unlink(name);
+    }
+}
+
+GROUP(process, killed_at_any_time)
+{
+    for (int round = 0; round < 40; round++) {
+        pid_t child = fork();
+        if (!child) {
+            for (int i = 0;; i++) {
+                char name[16], other[16];
+                sprintf(name, "k%d", i % 5), sprintf(other, "k%d", (i + 1) % 5);
+                int fd = open(name, O_CREAT | O_RDWR, 0600);
+                if (write(fd, "0123456789", 10) != 10)
+                    _exit(1);
+                ftruncate(fd, i % 20);
+                close(fd);
+                rename(name, other);
+                mkdir("dir", 0700);
+                link(other, "dir/hard");
+                symlink("x", "dir/soft");
+                unlink("dir/hard");
+                unlink("dir/soft");
+                rmdir("dir");
+                unlink(other);
+            }
+        }
+        usleep(1000 + round * 137);
+        kill(child, SIGKILL);
+        int status;
+        waitpid(child, &status, 0);
+        if (!WIFSIGNALED(status))
+            say("round %d: %x", round, status);
+        unlink("dir/hard"), unlink("dir/soft"), rmdir("dir");
+        for (int i = 0; i < 5; i++) {
+            char name[16];
+            sprintf(name, "k%d", i);
+            unlink(name);
+        }
+        make("after", "works");
+        mkdir("d", 0755);
+        if (rename("after", "d/after") || unlink("d/after") || rmdir("d"))
+            say("round %d: %s", round, strerrorname_np(errno));
+    }
+    DIR *dir = opendir(".");
+    for (struct dirent *e; (e = readdir(dir));)
+        if (e->d_name[0] != '.')
+            say("left: %s", e->d_name);
+    closedir(dir);
+    attributes(".");
+}
+
+GROUP(process, stopped_process_blocks_no_reader)
+{
+    make("f", "0123456789");
+    pid_t child = fork();
+    if (!child)
+        for (;;) {
+            int fd = open("f", O_RDWR);
+            if (pwrite(fd, "0123456789", 10, 0) != 10)
+                _exit(1);
+            close(fd);
+        }
+    int bad = 0;
+    for (int i = 0; i < 20; i++) {
+        usleep(2000);
+        kill(child, SIGSTOP);
+        char b[16];
+        int fd = open("f", O_RDONLY);
+        bad += fd < 0 || read(fd, b, 10) != 10 || memcmp(b, "0123456789", 10) || access("f", R_OK);
+        close(fd);
+        kill(child, SIGCONT);
+    }
+    say("bad %d", bad);
+    kill(child, SIGKILL);
+    say_wait(child);
+}
+
+GROUP(process, cwd_and_umask_of_threads)
+{
+    make_dir("d");
+    pid_t child = syscall(SYS_clone, 0x200 /* CLONE_FS */ | SIGCHLD, 0, 0, 0, 0);
+    if (!child) {
+        umask(077);
+        _exit(chdir("d") != 0);
+    }
+    say_wait(child);
+    T(open("in_d", O_CREAT | O_RDWR, 0666));
+    T(access("../d/in_d", F_OK));
+    attributes("in_d");
+}
+
+GROUP(process, stdio)
+{
+    FILE *f = fopen("f", "w+");
+    T(fprintf(f, "line %d\n", 1));
+    T(fputs("line 2\n", f) >= 0);
+    T(fflush(f));
+    T(fseek(f, 0, SEEK_SET));
+    char b[64] = { 0 };
+    TP(fgets(b, 64, f));
+    say("%s", b);
+    T(ftell(f));
+    T(fseek(f, -3, SEEK_END));
+    T(fgetc(f));
+    T(ungetc('Z', f));
+    T(fgetc(f));
+    rewind(f);
+    T(fread(b, 1, 64, f));
+    T(feof(f));
+    T(fclose(f));
+    f = fopen("f", "a");
+    T(fputs("appended\n", f) >= 0);
+    T(fclose(f));
+    contents("f");
+    f = fopen("f", "r+");
+    setvbuf(f, NULL, _IONBF, 0);
+    T(fputc('L', f));
+    T(fclose(f));
+    contents("f");
+    TP(fopen("f", "wx"));
+    TP(fopen("nosuch", "r"));
+    TP(fopen("f", "re"));
+    f = tmpfile();
+    T(fputs("temporary", f) >= 0);
+    rewind(f);
+    memset(b, 0, 64);
+    T(fread(b, 1, 64, f));
+    say("%s", b);
+    char template[] = "tmpXXXXXX", directory[] = "dirXXXXXX";
+    T(mkstemp(template) > 2);
+    T(unlink(template));
+    TP(mkdtemp(directory));
+    T(rmdir(directory));
+    char *real = realpath("f", NULL);
+    say("%s", real ? strrchr(real, 0x2f) : "none");
+    f = freopen("g", "w", f);
+    T(fputs("re", f) >= 0);
+    T(fclose(f));
+    contents("g");
+}
