@@ -5,6 +5,8 @@
 use lp_abi::image::{Entry, state};
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_readlink, __NR_wait4};
 
+use lp_region::sync::Ordering;
+
 use crate::objects::{Auxiliary, LinkMap, Object};
 use crate::patch::Bundle;
 use crate::{exec_env, home, hooks, patch, report, settings, signal, table, thread};
@@ -63,8 +65,12 @@ unsafe fn start(envp: *mut *mut u8) {
         &table::PROCESS
     } else {
         // SAFETY: the first thread's record, just made.
-        attach_region(unsafe { &mut *thread }, gate);
-        &crate::calls::CALLS
+        let thread = unsafe { &mut *thread };
+        attach_region(thread, gate);
+        // SAFETY: the task that attaching made, if any, is in the record.
+        let counts =
+            unsafe { thread.task.as_ref() }.is_some_and(|task| task.run.stats.load(Ordering::Relaxed) != 0);
+        if counts { &crate::count::COUNTED } else { &crate::calls::CALLS }
     };
     patch::fill_gate_page(calls);
     // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.

@@ -23,6 +23,7 @@
 
 pub mod attach;
 pub mod calls;
+pub mod count;
 pub mod descriptor;
 pub mod dispatch;
 pub mod entry;

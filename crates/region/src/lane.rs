@@ -1,5 +1,11 @@
 //! [`Lane`]: what one thread alone writes, for others to find.
 
+use lp_abi::linux::{
+    __NR_copy_file_range, __NR_getdents, __NR_getdents64, __NR_pread64, __NR_preadv, __NR_preadv2,
+    __NR_pwrite64, __NR_pwritev, __NR_pwritev2, __NR_read, __NR_readv, __NR_sendfile, __NR_splice, __NR_tee,
+    __NR_write, __NR_writev,
+};
+
 use crate::lock::OwnerLock;
 use crate::sync::{AtomicU32, AtomicU64};
 
@@ -9,6 +15,25 @@ pub const CACHE_SLOTS: usize = 30;
 pub const COUNTED_CALLS: usize = 470;
 /// [`Lane::tid`] of a thread that exec has ended.
 pub const GONE: u32 = u32::MAX;
+/// Calls whose result is a number of bytes, for `--stats`.
+pub const MOVING_CALLS: [u32; 16] = [
+    __NR_read,
+    __NR_write,
+    __NR_pread64,
+    __NR_pwrite64,
+    __NR_readv,
+    __NR_writev,
+    __NR_sendfile,
+    __NR_getdents,
+    __NR_getdents64,
+    __NR_splice,
+    __NR_tee,
+    __NR_preadv,
+    __NR_pwritev,
+    __NR_copy_file_range,
+    __NR_preadv2,
+    __NR_pwritev2,
+];
 /// Words of an intent.
 pub const INTENT_WORDS: usize = 14;
 
@@ -43,8 +68,8 @@ pub struct Lane {
     pub answered: [AtomicU32; COUNTED_CALLS],
     /// Calls passed to the kernel, by number.
     pub passed: [AtomicU32; COUNTED_CALLS],
-    /// Bytes read and written by calls answered in process.
-    pub bytes: [AtomicU64; 2],
+    /// Bytes moved by calls answered in process, by place in [`MOVING_CALLS`].
+    pub bytes: [AtomicU64; MOVING_CALLS.len()],
     /// The lane itself, as its owner: what it writes into the locks that it takes.
     pub id: AtomicU32,
     /// Slot on its way between each cache and the slab's shared part; see [`crate::depot`].
