@@ -12,7 +12,7 @@ use lp_abi::{Errno, Result};
 use crate::ids::*;
 use crate::lane::GONE;
 use crate::layout as at;
-use crate::process::process_state as state;
+use crate::process::{Process, process_state as state};
 use crate::region::Region;
 use crate::sync::Ordering;
 
@@ -42,6 +42,8 @@ impl<'r> Region<'r> {
             if process.state.load(Ordering::Relaxed) != state::FREE {
                 continue;
             }
+            // The time first: a slot that stays in between for long was left by a death.
+            process.born.store(monotonic_ns(), Ordering::Relaxed);
             let claim = process.state.compare_exchange(
                 state::FREE,
                 state::DYING, // Nobody reaps or uses it while it is being filled in.
@@ -51,7 +53,6 @@ impl<'r> Region<'r> {
             if claim.is_ok() {
                 process.clear();
                 process.run.store(run.0, Ordering::Relaxed);
-                process.born.store(monotonic_ns(), Ordering::Relaxed);
                 self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
                 process.state.store(state::BORN, Ordering::Release);
                 return Ok(id);
@@ -88,8 +89,9 @@ impl<'r> Region<'r> {
         let process = self.process(id);
         match process.state.load(Ordering::Acquire) {
             state::FREE => true,
-            // A birth in the future was on another boot of the machine.
-            state::BORN => monotonic_ns().wrapping_sub(process.born.load(Ordering::Relaxed)) > BORN_GRACE,
+            state::BORN => self.is_overdue(process),
+            // Between free and claimed, or between emptied and free.
+            state::DYING if process.reaper.load(Ordering::Acquire) == 0 => self.is_overdue(process),
             _ => {
                 let mut lock = flock_of(id, F_WRLCK as i16);
                 // SAFETY: the kernel writes the struct.
@@ -97,6 +99,11 @@ impl<'r> Region<'r> {
                 asked.is_ok() && lock.kind == F_UNLCK as i16
             }
         }
+    }
+
+    /// A time in the future was on another boot of the machine: overdue as well.
+    fn is_overdue(self, process: &Process) -> bool {
+        monotonic_ns().wrapping_sub(process.born.load(Ordering::Relaxed)) > BORN_GRACE
     }
 
     /// Whether the owner of `lane` is gone.
@@ -165,6 +172,7 @@ impl<'r> Region<'r> {
             // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
             let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) };
         }
+        self.process(id).born.store(monotonic_ns(), Ordering::Relaxed);
         self.process(id).clear();
         // PAIRS: the acquire in `claim_process`.
         self.process(id).state.store(state::FREE, Ordering::Release);

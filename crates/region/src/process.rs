@@ -30,7 +30,7 @@ pub struct Process {
     pub run: AtomicU32,
     /// Generation of the slot. Atomic.
     pub generation: AtomicU32,
-    /// `CLOCK_MONOTONIC` nanoseconds when it was claimed.
+    /// `CLOCK_MONOTONIC` nanoseconds when it was claimed or given back last.
     pub born: AtomicU64,
     /// Descriptors at and past it are not ours: end of the table in use.
     pub fd_limit: AtomicU32,
@@ -81,16 +81,21 @@ pub struct Process {
 }
 
 impl Process {
-    /// Sets everything but `state` and `generation` back to zero. The caller has claimed the slot.
+    /// Sets everything but `state`, `born` and `generation` to zero, and the last to its next value. The caller has
+    /// claimed the slot, or empties it.
     pub fn clear(&self) {
         let generation = self.generation.load(Ordering::Relaxed);
+        self.clear_words(core::mem::offset_of!(Process, pid), core::mem::offset_of!(Process, born));
+        self.clear_words(core::mem::offset_of!(Process, fd_limit), size_of::<Process>());
+        self.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    fn clear_words(&self, from: usize, to: usize) {
         let words: *const Process = self;
-        let first = core::mem::offset_of!(Process, pid) / 4;
-        for word in first..size_of::<Process>() / 4 {
+        for word in from / 4..to / 4 {
             // SAFETY: the record is made of atomics only and is this long.
             unsafe { &*words.cast::<AtomicU32>().add(word) }.store(0, Ordering::Relaxed);
         }
-        self.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
     }
 }
 

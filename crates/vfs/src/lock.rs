@@ -214,7 +214,7 @@ pub(crate) fn drop_file_slow(task: &Task, id: FileId) {
 
 /// Drops the POSIX locks of a dead process on an inode that it has open.
 pub(crate) fn drop_dead(task: &Task, id: InodeId, process: ProcessId) {
-    if task.region.inode(id).flags.load(Ordering::Relaxed) & inode_flags::LOCKED != 0 {
+    if task.region.inode(id).locks.load(Ordering::Relaxed) != 0 {
         let owner = owner_of_process(task, process);
         drop_where(task, id, |lock| lock.owner == owner || lock.owner.family == family::NONE);
     }

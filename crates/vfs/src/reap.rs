@@ -60,31 +60,30 @@ pub(crate) enum Held {
     Inodes,
 }
 
-/// Makes the calling thread the one that cleans up after `id`.
+/// Makes the calling thread the one that cleans up after `id`, which is dead. The caller has [`reclaim::Exclusive`].
 fn claim(task: &Task, id: ProcessId) -> bool {
     let process = task.region.process(id);
-    let seen = process.state.load(Ordering::Acquire);
     let reaper = process.reaper.load(Ordering::Acquire);
-    match seen {
-        state::FREE => false,
-        state::DYING => {
-            // A slot that is being claimed has no reaper and is nobody's to clean up.
-            reaper != 0
-                && task.region.lane_is_dead(LaneId(reaper), task.process_id)
-                && process
-                    .reaper
-                    .compare_exchange(reaper, task.lane_id.0, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-        }
-        _ => {
-            // The reaper is named before the state changes: a slot in state dying always has one.
-            process.reaper.compare_exchange(0, task.lane_id.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
-                && process
-                    .state
-                    .compare_exchange(seen, state::DYING, Ordering::AcqRel, Ordering::Relaxed)
-                    .is_ok()
-        }
+    let left = reaper != 0 && task.region.lane_is_dead(LaneId(reaper), task.process_id);
+    if reaper != 0 && !left
+        || process
+            .reaper
+            .compare_exchange(reaper, task.lane_id.0, Ordering::AcqRel, Ordering::Relaxed)
+            .is_err()
+    {
+        return false;
     }
+    // The reaper is named first: whoever finds the slot dying knows whom to ask for.
+    let seen = process.state.load(Ordering::Acquire);
+    let mine = match seen {
+        state::DYING => true,
+        state::FREE => false,
+        _ => process.state.compare_exchange(seen, state::DYING, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
+    };
+    if !mine {
+        process.reaper.store(0, Ordering::Release);
+    }
+    mine
 }
 
 /// Closes everything that a process has and gives back its mappings. The process is dead or never lived, or is the

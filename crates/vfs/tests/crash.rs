@@ -194,6 +194,28 @@ fn used<T: Slot>(task: &Task) -> usize {
     head.fresh.load(Ordering::Relaxed) as usize - free
 }
 
+/// Inodes in use that no name leads to: number, mode, links, flags.
+fn nameless(task: &Task, census: &Census) -> Vec<(u32, u32, u32, u32)> {
+    let head = &task.region.header().slabs[Inode::SLAB];
+    let mut free = std::collections::HashSet::new();
+    let mut next = head.free.load(Ordering::Relaxed) as u32;
+    while next != 0 {
+        free.insert(next);
+        next = task.region.slot::<Inode>(next).link().load(Ordering::Relaxed);
+    }
+    for lane in 1..task.region.header().lane_limit.load(Ordering::Relaxed) {
+        let cache = &task.region.lane(LaneId(lane)).caches[Inode::SLAB];
+        let count = cache.count.load(Ordering::Relaxed) as usize;
+        free.extend(cache.slots[..count].iter().map(|slot| slot.load(Ordering::Relaxed)));
+    }
+    let word = |word: &lp_region::sync::AtomicU32| word.load(Ordering::Relaxed);
+    (2..=head.fresh.load(Ordering::Relaxed) as u32)
+        .filter(|index| !free.contains(index) && !census.links.contains_key(&u64::from(*index)))
+        .map(|index| (index, task.region.slot::<Inode>(index)))
+        .map(|(index, inode)| (index, word(&inode.mode), word(&inode.nlink), word(&inode.flags)))
+        .collect()
+}
+
 /// With nobody else about: names, links and slots agree.
 fn check(task: &Task, round: u32) {
     reap::dead(task);
@@ -205,7 +227,9 @@ fn check(task: &Task, round: u32) {
     for (inode, (found, says)) in &census.links {
         assert_eq!(found, says, "round {round}: links of inode {inode}");
     }
-    assert_eq!(used::<Inode>(task), census.links.len() + 1, "round {round}: inodes");
+    if used::<Inode>(task) != census.links.len() + 1 {
+        panic!("round {round}: inodes nothing names: {:?}", nameless(task, &census));
+    }
     assert_eq!(used::<Dirent>(task), census.entries, "round {round}: entries");
     assert_eq!(used::<LongName>(task), census.long, "round {round}: long names");
     assert_eq!(used::<OpenFile>(task), 0, "round {round}: open files");
