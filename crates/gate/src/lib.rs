@@ -21,6 +21,7 @@
 //! what the program has in them.
 #![no_std]
 
+pub mod address;
 pub mod attach;
 pub mod calls;
 pub mod count;
@@ -44,6 +45,7 @@ pub mod path;
 pub mod placeholder;
 pub mod process;
 pub mod report;
+pub mod rights;
 pub mod settings;
 pub mod signal;
 pub mod table;

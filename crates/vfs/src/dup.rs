@@ -33,6 +33,15 @@ pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
     done
 }
 
+/// Installs at `fd` an open file that came over a socket: it is marked as in flight until after this call, and shared.
+///
+/// # Errors
+/// `EBADF`.
+pub fn receive(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
+    pin::file(task, pin::slot::OPEN, id);
+    install(task, fd, id, flags)
+}
+
 /// Lets go of what [`dup`] gave.
 pub fn abandon(task: &Task) {
     pin::clear(task, pin::slot::OPEN);

@@ -22,6 +22,7 @@ pub mod poll;
 pub mod read;
 pub mod rename;
 pub mod sendfile;
+pub mod socket;
 pub mod stat;
 pub mod statfs;
 pub mod truncate;
@@ -61,8 +62,15 @@ crate::dispatch_table! {
     __NR_dup2 => dup::dup2,
     __NR_sendfile => sendfile::sendfile,
     __NR_socket => allocate::makes_descriptor,
-    __NR_accept => allocate::makes_descriptor,
-    __NR_recvmsg => allocate::makes_descriptor,
+    __NR_connect => socket::connect,
+    __NR_accept => socket::accept,
+    __NR_sendto => socket::sendto,
+    __NR_recvfrom => socket::recvfrom,
+    __NR_sendmsg => socket::sendmsg,
+    __NR_recvmsg => socket::recvmsg,
+    __NR_bind => socket::bind,
+    __NR_getsockname => socket::getsockname,
+    __NR_getpeername => socket::getpeername,
     __NR_socketpair => allocate::makes_descriptor,
     __NR_clone => crate::process::clone,
     __NR_fork => crate::process::fork,
@@ -159,7 +167,7 @@ crate::dispatch_table! {
     __NR_timerfd_create => allocate::makes_descriptor,
     __NR_eventfd => allocate::makes_descriptor,
     __NR_fallocate => truncate::fallocate,
-    __NR_accept4 => allocate::makes_descriptor,
+    __NR_accept4 => socket::accept4,
     __NR_signalfd4 => allocate::makes_descriptor,
     __NR_eventfd2 => allocate::makes_descriptor,
     __NR_epoll_create1 => allocate::makes_descriptor,
