@@ -1,7 +1,8 @@
 //! Counting calls for `lightpath run --stats`: a dispatch table of its own, so that a run without costs nothing.
 //!
 //! Every entry of [`COUNTED`] is one stub, which calls the handler that [`crate::calls::CALLS`] names and counts what
-//! came of it in the thread's lane.
+//! came of it in the thread's lane. A call whose handler makes the kernel's call, with a path rewritten or a parked
+//! number given back first, counts as the kernel's.
 
 use core::arch::global_asm;
 
@@ -58,17 +59,19 @@ pub static COUNTED: Table = Table(&raw const STUBS);
 
 /// Counts one call by its result.
 extern "sysv64" fn count(number: usize, result: isize) {
-    let thread = tls::current();
-    if thread.is_null() || number >= COUNTED_CALLS || result == AGAIN {
+    // SAFETY: the calling thread's own record.
+    let Some(thread) = (unsafe { tls::current().as_ref() }) else { return };
+    let crossed = thread.crossed.replace(false);
+    if number >= COUNTED_CALLS || result == AGAIN {
         return;
     }
-    // SAFETY: the calling thread's own record; its task, if there is one, lives as long.
-    let Some(task) = (unsafe { (*thread).task.as_ref() }) else { return };
+    // SAFETY: the thread's own task, which lives as long as the thread if there is one.
+    let Some(task) = (unsafe { thread.task.as_ref() }) else { return };
     // Relaxed: a counter that this thread alone writes.
     let more = |counter: &AtomicU32| {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     };
-    if result == NOT_OURS || result == SHARE_MEMORY {
+    if crossed || result == NOT_OURS || result == SHARE_MEMORY {
         more(&task.lane.passed[number]);
         return;
     }

@@ -192,6 +192,10 @@ pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result
         core::arch::asm!("mov {at}, qword ptr [rip + lp_tls@GOTTPOFF]", "add {at}, qword ptr fs:[0]",
             "add {at}, {deferred}", at = out(reg) mark, deferred = const tls::DEFERRED, options(nostack));
     }
+    // SAFETY: the calling thread's own record.
+    if let Some(thread) = unsafe { tls::current().as_ref() } {
+        thread.crossed.set(true);
+    }
     // SAFETY: the caller's promise.
     Errno::from_ret(unsafe { lp_block(nr, &raw const arguments, mark) })
 }

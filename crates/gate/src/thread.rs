@@ -1,6 +1,6 @@
 //! [`Thread`]: what the gate keeps for each thread of the process.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -37,6 +37,8 @@ pub struct Thread {
     pub(crate) actions: *const Actions,
     /// The kernel's thread id.
     pub tid: u32,
+    /// Set when the running handler makes the kernel's call; see [`crate::count`].
+    pub crossed: Cell<bool>,
     /// The task by which the thread makes calls on the file system; null until the high half has put one into
     /// `task_room` (or elsewhere), and always in a process without a region.
     pub task: *mut Task<'static>,

@@ -61,6 +61,7 @@ macro_rules! kernel {
     ($nr:expr $(, $arg:expr)* $(,)?) => {{
         // SAFETY: the program asked for this call, with these arguments or with ones that mean the same.
         let done = unsafe { lp_abi::syscall!($nr $(, $arg)*) };
+        $crate::calls::handler::thread().crossed.set(true);
         $crate::calls::handler::ret(done)
     }};
 }
