@@ -274,15 +274,13 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
         c"--build".as_ptr().cast(),
     ];
     argv[..fixed.len()].copy_from_slice(&fixed);
-    let mut count = fixed.len();
-    for name in names {
+    for (slot, name) in (fixed.len()..).zip(names) {
         let room = &mut paths[used..];
         let length = if name.is_empty() { own_path(room) } else { store(room, name) };
-        let Some(length) = length.filter(|_| count < argv.len() - 1) else {
+        let Some(length) = length.filter(|_| slot < argv.len() - 1) else {
             report::refuse(&[b"path too long: ", name_of(name)]);
         };
-        argv[count] = paths[used..].as_ptr();
-        count += 1;
+        argv[slot] = paths[used..].as_ptr();
         used += length + 1;
     }
     // Without an exit signal, so that the program never hears of it.

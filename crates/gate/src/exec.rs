@@ -85,7 +85,7 @@ pub unsafe fn run(
     envp: usize,
     flags: usize,
 ) -> isize {
-    let environment = match exec_env::build(thread, envp as *const usize) {
+    let environment = match exec_env::build(thread, envp) {
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
     };

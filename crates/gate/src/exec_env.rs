@@ -95,7 +95,8 @@ impl Writer {
 ///
 /// # Errors
 /// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
-pub fn build(thread: &mut Thread, envp: *const usize) -> Result<*const usize> {
+pub fn build(thread: &mut Thread, envp: usize) -> Result<*const usize> {
+    let envp = envp as *const usize;
     let mut gate = [0u8; 64];
     let gate = match hooks::gate_value(thread, &mut gate) {
         0 => settings::get().gate.get(),
@@ -187,9 +188,8 @@ fn kind(variable: usize) -> Result<Kind> {
     }
     let mut head = [0u8; 16];
     // SAFETY: the copy routine answers bad pointers.
-    match unsafe { ucopy::string(&mut head, variable as *const u8) } {
-        Err(Errno::EFAULT) => return Err(Errno::EFAULT),
-        Ok(_) | Err(_) => {}
+    if let Err(Errno::EFAULT) = unsafe { ucopy::string(&mut head, variable as *const u8) } {
+        return Err(Errno::EFAULT);
     }
     Ok(match &head {
         head if head.starts_with(PRELOAD) => Kind::Preload,

@@ -26,7 +26,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
     }
     // SAFETY: the program's own call.
     let result = unsafe { syscall6(__NR_mmap, address, length, protection, flags, fd, offset) };
-    if result >= 0 || result < -4095 {
+    if !(-4095..0).contains(&result) {
         // SAFETY: the kernel has just made this mapping of this file.
         unsafe { mapped(fd, result as usize, offset) };
     }

@@ -70,9 +70,8 @@ pub fn vectors_live(listing: &Listing, index: usize) -> bool {
             if !seen.insert((at, written)) || seen.len() > 20_000 {
                 break;
             }
-            match reads_unwritten(instruction, &mut factory, &mut written) {
-                true => return true,
-                false => {}
+            if reads_unwritten(instruction, &mut factory, &mut written) {
+                return true;
             }
             match instruction.flow_control() {
                 FlowControl::Next => {}
