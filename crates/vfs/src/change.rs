@@ -18,7 +18,7 @@ use crate::hash::{self, Load};
 use crate::inode::{self, Touch};
 use crate::intent::{self, op};
 use crate::task::{Task, Time};
-use crate::{dir, dirent, reclaim};
+use crate::{dir, dirent, pin, reclaim};
 
 /// A directory after a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,6 +97,12 @@ impl Change {
         }
     }
 
+    /// The inode that loses its last link.
+    fn victim(&self) -> InodeId {
+        let gone = self.inodes.iter().find(|links| links.id.is_some() && links.nlink == 0);
+        gone.map_or(InodeId::NONE, |links| links.id)
+    }
+
     fn to_words(self) -> [u64; INTENT_WORDS] {
         let pair = |low: u32, high: u32| low as u64 | (high as u64) << 32;
         let [a, b] = self.dirs;
@@ -149,23 +155,33 @@ impl Change {
 }
 
 /// Carries a change out. The caller holds the locks of all its inodes and has called [`hash::reserve`]; entries and
-/// inodes that it takes in are settled here.
+/// inodes that it takes in are settled here. An inode that loses its last link is pinned until it stands with the orphans:
+/// as long as a replay may change it, nobody else gets its slot.
 pub fn perform(task: &Task<'_>, change: &Change) -> Load {
+    let victim = change.victim();
+    if victim.is_some() {
+        pin::known_inode(task, pin::slot::WALK_OTHER, victim);
+    }
     intent::write(task, op::CHANGE, &change.to_words());
     let load = apply(task, LaneId::NONE, change);
     if change.added.is_some() {
         dirent::settle(task.region, task.lane);
     }
-    task.region.settle::<Inode>(task.lane);
-    if change.removed.is_none() {
-        intent::clear(task);
-        return load;
+    // What goes is named by the intent, then by the lane, then by a cache or the orphans: there is no moment without.
+    task.lane.taken[Inode::SLAB].store(victim.0, Ordering::Release);
+    if change.removed.is_some() {
+        dirent::retire(task.region, task.lane, change.removed);
     }
-    // Named by the intent, then by the lane, then by the lane's cache: there is no moment without.
-    dirent::retire(task.region, task.lane, change.removed);
     intent::clear(task);
-    dirent::give(task.region, task.lane, change.removed);
-    dirent::settle(task.region, task.lane);
+    if change.removed.is_some() {
+        dirent::give(task.region, task.lane, change.removed);
+        dirent::settle(task.region, task.lane);
+    }
+    if victim.is_some() {
+        reclaim::orphan(task, victim);
+        task.region.settle::<Inode>(task.lane);
+        pin::clear(task, pin::slot::WALK_OTHER);
+    }
     load
 }
 
@@ -196,7 +212,8 @@ fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
     if change.added.is_some() {
         dirent::settle(task.region, lane);
     }
-    task.region.settle::<Inode>(lane);
+    // Who buries the lane puts the inode with the orphans; the dead's pin keeps it until then.
+    lane.taken[Inode::SLAB].store(change.victim().0, Ordering::Release);
     let overflow = &lane.taken[Bucket::SLAB];
     let hashes = [change.added, change.removed].map(|id| task.region.dirent(id).hash.load(Ordering::Relaxed));
     if hashes.iter().any(|hash| hash::is_linked(task.region, *hash, overflow.load(Ordering::Relaxed))) {
@@ -269,12 +286,9 @@ fn set_links(task: &Task<'_>, links: &Links, now: Time) {
     inode.nlink.store(links.nlink, Ordering::Relaxed);
     inode::touch_in_section(inode, Touch::Change, now);
     inode.seq.end();
-    if links.nlink == 0 {
-        if dir::is(inode) {
-            // Relaxed: under the directory's lock, read as seen.
-            inode.flags.store(inode.flags.load(Ordering::Relaxed) | inode_flags::DEAD, Ordering::Relaxed);
-        }
-        reclaim::orphan(task, links.id);
+    if links.nlink == 0 && dir::is(inode) {
+        // Relaxed: under the directory's lock, read as seen.
+        inode.flags.store(inode.flags.load(Ordering::Relaxed) | inode_flags::DEAD, Ordering::Relaxed);
     }
 }
 

@@ -2,8 +2,8 @@
 
 use lp_region::LaneId;
 use lp_region::layout::LANE_BITS;
-use lp_region::lock::OwnerLock;
-use lp_region::sync::Ordering;
+use lp_region::lock::{OwnerLock, Undertaker};
+use lp_region::sync::{AtomicU32, Ordering};
 
 use crate::task::Task;
 use crate::{blob, change, hash, page};
@@ -55,16 +55,51 @@ pub fn lock(task: &Task, lock: &OwnerLock, dead: LaneId) {
 pub fn repair(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     // A replay that takes over another lock of the same dead lane comes back here.
-    if record.burial.holder() == task.lane_id {
+    if is_buried(task, lane) || record.burial.holder() == task.lane_id {
         return;
     }
-    record.burial.lock(task.lane_id, task);
-    // Buried meanwhile: the lane may have a new owner.
-    if record.generation.load(Ordering::Acquire) == lane.0 >> LANE_BITS {
-        replay(task, lane);
+    lock_burial(task, lane);
+    if !is_buried(task, lane) {
+        // Pages first: a replay may free the same pages again, and then they may be somebody else's.
         page::repair(task, lane);
+        replay(task, lane);
     }
     record.burial.unlock();
+}
+
+/// Whether a dead lane was cleaned up already: it may have a new owner.
+pub(crate) fn is_buried(task: &Task, lane: LaneId) -> bool {
+    task.region.lane(lane).generation.load(Ordering::Acquire) != lane.0 >> LANE_BITS
+}
+
+/// Takes the lock of a dead lane's burial. If somebody died at it, that one is repaired first, and what it did for this lane
+/// is done again.
+pub(crate) fn lock_burial(task: &Task, lane: LaneId) {
+    task.region.lane(lane).burial.lock(task.lane_id, &Gravedigger { task, grave: lane });
+}
+
+struct Gravedigger<'t, 'r> {
+    task: &'t Task<'r>,
+    grave: LaneId,
+}
+
+impl Undertaker for Gravedigger<'_, '_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.task.is_dead(lane)
+    }
+
+    fn replay(&self, lane: LaneId) {
+        // A lane may die looking after its own former owner, and is then this very lane.
+        if (lane.0 ^ self.grave.0) << (u32::BITS - LANE_BITS) != 0 {
+            repair(self.task, lane);
+        }
+    }
+
+    fn repair(&self, _lane: LaneId) {}
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        self.task.mark(lane)
+    }
 }
 
 /// Replays the intent of a dead lane. The caller holds the lane's `burial`.

@@ -6,7 +6,7 @@
 //! Called with no inode locked.
 
 use lp_region::depot;
-use lp_region::layout::{FDS, LANE_BITS};
+use lp_region::layout::FDS;
 use lp_region::process::process_state as state;
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags};
 use lp_region::slab::Slot;
@@ -141,8 +141,8 @@ fn is_orphan(task: &Task, inode: InodeRef) -> bool {
 pub(crate) fn bury(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     give_back_lock(task, lane);
-    record.burial.lock(task.lane_id, task);
-    if record.generation.load(Ordering::Acquire) == lane.0 >> LANE_BITS {
+    intent::lock_burial(task, lane);
+    if !intent::is_buried(task, lane) {
         strip(task, lane);
         task.region.release_lane(lane);
     }
@@ -152,8 +152,8 @@ pub(crate) fn bury(task: &Task, lane: LaneId) {
 /// Makes a dead thread's lane as good as new, but for its caches: they are the next owner's. The caller holds `burial`.
 pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
-    intent::replay(task, lane);
     page::repair(task, lane);
+    intent::replay(task, lane);
     task.region.repair_slab::<OpenFile>(task.lane, lane);
     task.region.repair_slab::<Inode>(task.lane, lane);
     requeue_file(task, lane, FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire)));

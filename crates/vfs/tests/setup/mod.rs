@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod fsck;
+
 use std::sync::Mutex;
 
 use lp_abi::linux::{O_ACCMODE, O_RDONLY, O_WRONLY, S_IFREG};

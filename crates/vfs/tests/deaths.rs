@@ -1,0 +1,272 @@
+//! A process is killed after each instruction of each call that changes names: the call has then happened or not, nothing
+//! is lost, and others go on.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lp_abi::linux::*;
+use lp_region::{Geometry, InodeId, Region};
+use lp_vfs::{Task, boot, clock, link, mkdir, mknod, page, reap, reclaim, rename, symlink, unlink};
+
+mod setup;
+use setup::fsck::{self, Found};
+
+/// A region in a file, so that its processes are told apart by their record locks.
+fn region() -> Region<'static> {
+    // SAFETY: the name is a string.
+    let fd = unsafe { libc::memfd_create(c"deaths".as_ptr(), libc::MFD_CLOEXEC) };
+    let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 7 };
+    Region::create(fd, &geometry).expect("region")
+}
+
+fn task(region: Region<'static>) -> Task<'static> {
+    let setup =
+        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let run = boot::claim_run(region, &setup).expect("run");
+    let process = boot::claim_process(region, run).expect("process");
+    let lane = boot::attach(region, process, 1).expect("attach");
+    let task = Task::new(region, process, lane, clock::now);
+    boot::arrive(&task);
+    boot::mkfs(&task, 0).expect("mkfs");
+    task
+}
+
+/// One call that is interrupted. Paths are made beforehand: the child of a threaded program allocates nothing.
+struct Scenario {
+    name: &'static str,
+    before: &'static [Make],
+    call: fn(&Task, &CString, &CString),
+    one: &'static str,
+    other: &'static str,
+}
+
+/// What stands there before the call.
+enum Make {
+    Dir(&'static str),
+    File(&'static str),
+    Files(&'static str, u32),
+}
+
+fn c(path: &str) -> CString {
+    CString::new(path).unwrap()
+}
+
+const LONG: &str = "/light/a-name-that-does-not-fit-into-an-entry";
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "mkdir",
+        before: &[],
+        call: |task, one, _| drop(mkdir::mkdirat(task, AT_FDCWD, one.as_ptr().cast(), 0o755)),
+        one: LONG,
+        other: "",
+    },
+    Scenario {
+        name: "mknod in a full bucket",
+        before: &[Make::Files("/light/f", 500)],
+        call: |task, one, _| drop(mknod::mknodat(task, AT_FDCWD, one.as_ptr().cast(), S_IFREG | 0o644, 0)),
+        one: "/light/new",
+        other: "",
+    },
+    Scenario {
+        name: "symlink with a long target",
+        before: &[],
+        call: |task, one, other| {
+            drop(symlink::symlinkat(task, other.as_ptr().cast(), AT_FDCWD, one.as_ptr().cast()));
+        },
+        one: "/light/link",
+        other: "/a/target/of/more/than/sixty-four/bytes/that/takes/a/page/of/its/own/and/some",
+    },
+    Scenario {
+        name: "link",
+        before: &[Make::File("/light/a")],
+        call: |task, one, other| {
+            drop(link::linkat(task, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, other.as_ptr().cast(), 0));
+        },
+        one: "/light/a",
+        other: LONG,
+    },
+    Scenario {
+        name: "unlink",
+        before: &[Make::File(LONG), Make::File("/light/z")],
+        call: |task, one, _| drop(unlink::unlinkat(task, AT_FDCWD, one.as_ptr().cast(), 0)),
+        one: LONG,
+        other: "",
+    },
+    Scenario {
+        name: "unlink of the last in a page",
+        before: &[Make::Files("/light/f", 1023), Make::File("/light/z")],
+        call: |task, one, _| drop(unlink::unlinkat(task, AT_FDCWD, one.as_ptr().cast(), 0)),
+        one: "/light/z",
+        other: "",
+    },
+    Scenario {
+        name: "rmdir",
+        before: &[Make::Dir("/light/d")],
+        call: |task, one, _| drop(unlink::unlinkat(task, AT_FDCWD, one.as_ptr().cast(), AT_REMOVEDIR)),
+        one: "/light/d",
+        other: "",
+    },
+    Scenario {
+        name: "rename to a new name elsewhere",
+        before: &[Make::Dir("/light/d"), Make::Dir("/light/e")],
+        call: |task, one, other| drop(renamed(task, one, other, 0)),
+        one: "/light/d",
+        other: "/light/e/a-name-that-does-not-fit-into-an-entry",
+    },
+    Scenario {
+        name: "rename over a file",
+        before: &[Make::File(LONG), Make::File("/light/b")],
+        call: |task, one, other| drop(renamed(task, one, other, 0)),
+        one: LONG,
+        other: "/light/b",
+    },
+    Scenario {
+        name: "rename over a directory",
+        before: &[Make::Dir("/light/d"), Make::Dir("/light/d/sub"), Make::Dir("/light/e")],
+        call: |task, one, other| drop(renamed(task, one, other, 0)),
+        one: "/light/d/sub",
+        other: "/light/e",
+    },
+    Scenario {
+        name: "exchange",
+        before: &[Make::Dir("/light/d"), Make::Dir("/light/d/sub"), Make::File("/light/f")],
+        call: |task, one, other| drop(renamed(task, one, other, RENAME_EXCHANGE)),
+        one: "/light/d/sub",
+        other: "/light/f",
+    },
+    Scenario {
+        name: "rename with a whiteout",
+        before: &[Make::File("/light/a"), Make::Dir("/light/d")],
+        call: |task, one, other| drop(renamed(task, one, other, RENAME_WHITEOUT)),
+        one: "/light/a",
+        other: "/light/d/b",
+    },
+];
+
+fn renamed(task: &Task, one: &CString, other: &CString, flags: u32) -> lp_abi::Result<link::Two> {
+    rename::renameat2(task, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, other.as_ptr().cast(), flags)
+}
+
+fn make(task: &Task, what: &Make) {
+    let file = |path: &str| {
+        mknod::mknodat(task, AT_FDCWD, c(path).as_ptr().cast(), S_IFREG | 0o644, 0).expect(path);
+    };
+    match what {
+        Make::Dir(path) => {
+            mkdir::mkdirat(task, AT_FDCWD, c(path).as_ptr().cast(), 0o755).expect(path);
+        }
+        Make::File(path) => file(path),
+        Make::Files(path, count) => (0..*count).for_each(|number| file(&format!("{path}{number}"))),
+    }
+}
+
+/// Removes everything below the root.
+fn clean(task: &Task, found: &Found) {
+    for (path, (mode, _)) in found.tree.iter().rev() {
+        let flags = if mode & S_IFMT == S_IFDIR { AT_REMOVEDIR } else { 0 };
+        let path = c(&format!("/light{path}"));
+        unlink::unlinkat(task, AT_FDCWD, path.as_ptr().cast(), flags).expect("everything can be removed");
+    }
+    reclaim::run(task);
+}
+
+/// Runs the scenario's call in a child, which is killed after `steps` instructions; whether it got that far.
+fn interrupt(task: &Task, scenario: &Scenario, steps: u32) -> bool {
+    let (one, other) = (c(scenario.one), c(scenario.other));
+    let run = lp_region::RunId(task.process.run.load(lp_region::sync::Ordering::Relaxed));
+    let id = boot::claim_process(task.region, run).expect("process");
+    // SAFETY: the child calls nothing that the child of a process with threads may not.
+    match unsafe { libc::fork() } {
+        0 => {
+            let region = task.region;
+            let Ok(lane) = boot::attach(region, id, 2) else { std::process::abort() };
+            let child = Task::new(region, id, lane, clock::now);
+            boot::arrive(&child);
+            fsck::warm(&child);
+            die_after(steps);
+            (scenario.call)(&child, &one, &other);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: the child is ours.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            assert!(libc::WIFSIGNALED(status) || status == 0, "the child failed by itself: {status:x}");
+            libc::WIFSIGNALED(status)
+        }
+    }
+}
+
+/// Instructions that this process may still execute.
+static LEFT: AtomicU32 = AtomicU32::new(0);
+
+/// Sets the processor's trap flag: the handler runs after each instruction from here on, and after `steps` kills.
+fn die_after(steps: u32) {
+    extern "C" fn step(_: i32) {
+        if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
+            // SAFETY: ends this process as anybody else would.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+    }
+    LEFT.store(steps, Ordering::Relaxed);
+    // SAFETY: the handler calls only what a handler may; the flag only makes the processor trap.
+    unsafe {
+        libc::signal(libc::SIGTRAP, step as extern "C" fn(i32) as libc::sighandler_t);
+        std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+    }
+}
+
+/// `DEATHS=1` tries every instruction; without it a sample.
+fn stride() -> u32 {
+    // Without optimisation a call takes ten times the instructions.
+    match std::env::var_os("DEATHS") {
+        Some(_) => 1,
+        None if cfg!(debug_assertions) => 1009,
+        None => 37,
+    }
+}
+
+#[test]
+fn a_death_at_any_instruction_loses_nothing() {
+    let task = task(region());
+    let root: InodeId = boot::root(&task, 0).expect("root").id;
+    for scenario in SCENARIOS {
+        // The slots and pages of an empty file system, caches filled.
+        scenario.before.iter().for_each(|what| make(&task, what));
+        let old = fsck::check(&task, root).tree;
+        (scenario.call)(&task, &c(scenario.one), &c(scenario.other));
+        let new = fsck::check(&task, root);
+        assert_ne!(old, new.tree, "{}: the call does nothing", scenario.name);
+        clean(&task, &new);
+        let (slots, pages) = (fsck::slots(&task), page::free_count(task.region));
+        let mut seen = [0, 0];
+        for steps in (1..).step_by(stride() as usize) {
+            scenario.before.iter().for_each(|what| make(&task, what));
+            let before = fsck::check(&task, root).tree;
+            let killed = interrupt(&task, scenario, steps);
+            if steps % 2 == 0 {
+                // Somebody wants the dead one's locks before anybody reaps it.
+                make(&task, &Make::File("/light/later"));
+                unlink::unlink(&task, AT_FDCWD, c("/light/later").as_ptr().cast()).expect("unlink");
+            }
+            reap::dead(&task);
+            let after = fsck::check(&task, root);
+            let outcome = [before, new.tree.clone()].iter().position(|tree| *tree == after.tree);
+            let at = format!("{} killed after {steps} instructions", scenario.name);
+            let outcome = outcome.unwrap_or_else(|| panic!("{at}: half done: {:?}", after.tree));
+            if std::env::var_os("V").is_some() {
+                eprintln!("{at}: {outcome}");
+            }
+            seen[outcome] += 1;
+            clean(&task, &after);
+            assert_eq!(fsck::slots(&task), slots, "{at}: slots of entries, inodes, long names, buckets");
+            assert_eq!(page::free_count(task.region), pages, "{at}: pages");
+            if !killed {
+                break;
+            }
+        }
+        assert!(seen.iter().all(|times| *times > 0), "{}: outcomes {seen:?}", scenario.name);
+    }
+}
