@@ -152,7 +152,8 @@ impl<T: Slot> Undertaker for SlabUndertaker<'_, T> {
             if cached(cache, index) {
                 head.fresh.store(end as u64 - 1, Ordering::Relaxed);
             }
-        } else if index != 0 && !cached(cache, index) && head.free.load(Ordering::Relaxed) != u64::from(index) {
+        } else if index != 0 && !cached(cache, index) && head.free.load(Ordering::Relaxed) != u64::from(index)
+        {
             self.region.push_free::<T>(head, index);
         }
         dead.moving[T::SLAB].store(0, Ordering::Release);

@@ -142,13 +142,18 @@ impl<'r> Region<'r> {
 
     /// Gives a lane back. Its caches stay in it for the next owner; its marks must be clear.
     pub fn release_lane(self, lane: LaneId) {
+        self.retire_lane(lane);
+        // PAIRS: the acquire in `claim_lane`.
+        self.lane(lane).process.store(0, Ordering::Release);
+    }
+
+    /// Tells all who look that the lane's owner is gone; [`Region::release_lane`] follows.
+    pub fn retire_lane(self, lane: LaneId) {
         let record = self.lane(lane);
         // Locks that still name this generation are of the dead. 18 bits of generation: a lock would have to stay
         // unwanted over 2^18 owners of the lane to be taken for a live one's.
         let next = record.generation.load(Ordering::Relaxed).wrapping_add(1) & (u32::MAX >> at::LANE_BITS);
         record.generation.store(next, Ordering::Release);
-        // PAIRS: the acquire in `claim_lane`.
-        record.process.store(0, Ordering::Release);
     }
 
     /// The lane with this index, as its owner of now.

@@ -276,6 +276,12 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
 
 /// Relaxed stores throughout: nobody can reach the inode before it is linked in, which publishes it.
 fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
+    // A lane that died as it freed the slot may have left its sections open.
+    for seq in [&inode.seq, &inode.data_seq] {
+        if seq.read() & 1 != 0 {
+            seq.end();
+        }
+    }
     inode.mode.store(mode, Relaxed);
     inode.nlink.store(if mode & S_IFMT == S_IFDIR { 2 } else { 1 }, Relaxed);
     inode.uid.store(owner.0, Relaxed);

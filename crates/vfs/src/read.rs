@@ -7,6 +7,7 @@
 
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
 use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::lock::Undertaker;
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, spin};
@@ -154,8 +155,20 @@ fn read_slow(task: &Task, held: &Held, to: Single, offset: u64) -> Result<usize>
 
 /// Reads up to `len` bytes at `offset` of an open file and notes the access.
 fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
+    if held.inode.data_seq.read() & 1 != 0 {
+        mend_after_death(task, held);
+    }
     let got = snapshot(task.region, held.inode, to, len, offset)?;
     Ok(note(task, held, got))
+}
+
+/// Lets the change under way be finished if the lane that began it is dead: no writer may come to do it.
+#[cold]
+fn mend_after_death(task: &Task, held: &Held) {
+    let holder = held.inode.lock.holder();
+    if holder.is_some() && task.is_dead(holder) {
+        drop(inode::lock(task, held.inode_id()));
+    }
 }
 
 #[inline(always)]

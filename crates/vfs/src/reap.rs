@@ -6,6 +6,7 @@
 //! Called with no inode locked.
 
 use lp_region::depot;
+use lp_region::lane::Lane;
 use lp_region::layout::FDS;
 use lp_region::process::process_state as state;
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags};
@@ -15,7 +16,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId}
 
 use crate::table::entry;
 use crate::task::Task;
-use crate::{intent, lock, page, pin, reclaim};
+use crate::{inode, intent, lock, page, pin, reclaim};
 
 /// Cleans up after all processes that are dead; gives their number.
 #[cold]
@@ -142,11 +143,26 @@ pub(crate) fn bury(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     give_back_lock(task, lane);
     intent::lock_burial(task, lane);
-    if !intent::is_buried(task, lane) {
+    let first = !intent::is_buried(task, lane);
+    if first {
         strip(task, lane);
-        task.region.release_lane(lane);
+        task.region.retire_lane(lane);
     }
     record.burial.unlock();
+    if first {
+        leave_section(task, record);
+        task.region.release_lane(lane);
+    }
+}
+
+/// Mends the inode that a dead thread was writing through its bias: whoever takes the inode's lock does, now that the lane's
+/// generation tells that its owner is gone. Not inside the burial, for which the next holder of that lock may wait.
+fn leave_section(task: &Task, record: &Lane) {
+    let inside = InodeId(record.holding.load(Ordering::Acquire));
+    if inside.is_some() {
+        drop(inode::lock(task, inside));
+        record.holding.store(0, Ordering::Release);
+    }
 }
 
 /// Makes a dead thread's lane as good as new, but for its caches: they are the next owner's. The caller holds `burial`.
@@ -174,7 +190,6 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     }
     record.writing_depth.store(0, Ordering::Relaxed);
     record.writing.store(0, Ordering::Release);
-    record.holding.store(0, Ordering::Release);
 }
 
 /// Gives back the slot of a slab that the lane had taken and not linked in. Replays settle what they link in or finish.

@@ -27,12 +27,13 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64, times: Times) 
     crate::write::drop_privileges(task, id, inode);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
     if size != old {
+        // The section comes first: should this lane die inside it, what lies behind the new end is cut off by `mend`.
+        inode.data_seq.begin();
         set_size(inode, size);
         if size < old {
-            inode.data_seq.begin();
             cut(task, id, inode, size);
-            inode.data_seq.end();
         }
+        inode.data_seq.end();
     } else if times == Times::WithSize {
         return;
     }
