@@ -1,4 +1,4 @@
-//! The two file systems a session is run on, reached by the same path.
+//! The two file systems a session is run on, reached by paths of the same length.
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
@@ -8,6 +8,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result, bail};
 use rustix::fs::StatFs;
+use tempfile::{Builder, TempDir};
 
 use crate::binary;
 
@@ -57,12 +58,43 @@ impl Door {
     }
 }
 
+/// Where mounts of a test appear: a fresh directory on a tmpfs, and one of the same length where Lightpath may put a
+/// mount, which it refuses to do below `/dev`.
+pub struct Place {
+    kernel: TempDir,
+    lightpath: Option<TempDir>,
+}
+
+impl Place {
+    /// Makes both.
+    pub fn new() -> Result<Place> {
+        let open = std::fs::Permissions::from_mode(0o755);
+        let kernel = Builder::new().prefix("lp-").permissions(open.clone()).tempdir_in(tmpfs()?)?;
+        let lightpath = match tmpfs()?.starts_with("/dev") {
+            true => Some(Builder::new().prefix("lp-").permissions(open).tempdir_in(BESIDE)?),
+            false => None,
+        };
+        Ok(Place { kernel, lightpath })
+    }
+
+    /// The directory in which the door's mount appears.
+    pub fn of(&self, door: Door) -> &Path {
+        match (door, &self.lightpath) {
+            (Door::Lightpath, Some(beside)) => beside.path(),
+            _ => self.kernel.path(),
+        }
+    }
+}
+
+/// As long as `/dev/shm`, so that nothing that counts the bytes of a path can tell them apart.
+const BESIDE: &str = "/var/tmp";
+
 /// A directory on the host's roomiest tmpfs (`$LP_TESTS_TMPFS` or one of the usual ones), for mounts to appear in.
-pub fn tmpfs() -> Result<&'static Path> {
+fn tmpfs() -> Result<&'static Path> {
     static FOUND: OnceLock<Option<PathBuf>> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
         let named = std::env::var_os("LP_TESTS_TMPFS").map(PathBuf::from);
-        let usual = ["/dev/shm", "/tmp", "/run", "/var/tmp"].map(PathBuf::from);
+        let usual = ["/dev/shm", "/tmp", "/run"].map(PathBuf::from);
         let candidates = named.map_or_else(|| usual.to_vec(), |path| vec![path]);
         candidates.into_iter().filter_map(|path| Some((room(&path)?, path))).max().map(|(_, path)| path)
     });

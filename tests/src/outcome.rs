@@ -1,5 +1,8 @@
 //! What a run of a session left behind, and how two of them are compared.
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use similar::{ChangeTag, TextDiff};
 
 /// Everything of a run that can be compared.
@@ -38,6 +41,19 @@ impl Outcome {
         }
         (!report.is_empty()).then_some(report)
     }
+}
+
+/// Writes one directory's name for another of the same length, wherever it stands.
+pub fn rename(mut text: Vec<u8>, from: &Path, to: &Path) -> Vec<u8> {
+    let (from, to) = (from.as_os_str().as_bytes(), to.as_os_str().as_bytes());
+    let mut at = 0;
+    while at + from.len() <= text.len() {
+        if &text[at..at + from.len()] == from {
+            text[at..at + from.len()].copy_from_slice(to);
+        }
+        at += 1;
+    }
+    text
 }
 
 /// A line diff: `-` the kernel, `+` here.

@@ -6,10 +6,9 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use tempfile::TempDir;
 
-use crate::door::{self, Door};
-use crate::outcome::Outcome;
+use crate::door::{Door, Place};
+use crate::outcome::{self, Outcome};
 use crate::{binary, compile, process, program};
 
 /// Enters the session's directory, runs the command (`"$@"`) there and lists what it left. The directory is one below
@@ -58,8 +57,7 @@ impl Session {
     /// Runs it on the kernel and on the door under test; an error tells the differences.
     pub fn compare(&self) -> Result<()> {
         program::require(&self.needs.iter().map(String::as_str).collect::<Vec<_>>())?;
-        let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-        let place = tempfile::Builder::new().prefix("lp-").permissions(open).tempdir_in(door::tmpfs()?)?;
+        let place = Place::new()?;
         let kernel = self.run(Door::Kernel, &place)?;
         self.check(&kernel)?;
         let tested = self.run(Door::tested()?, &place)?;
@@ -69,11 +67,11 @@ impl Session {
         }
     }
 
-    /// One run, in the directory `m/t` of `place`.
-    fn run(&self, door: Door, place: &TempDir) -> Result<Outcome> {
+    /// One run, in the directory `m/t` of the door's place.
+    fn run(&self, door: Door, place: &Place) -> Result<Outcome> {
         let host = tempfile::tempdir()?;
-        let mount = place.path().join("m");
-        let marker = format!("LP_TESTS_SESSION={}", place.path().display());
+        let mount = place.of(door).join("m");
+        let marker = format!("LP_TESTS_SESSION={}", place.of(door).display());
         let mut command = door.command(&mount, &self.size, "/bin/bash")?;
         command.args(["--norc", "--noprofile", "-c", PRELUDE, "session"]).args(&self.command);
         environment(&mut command, &marker, &mount, host.path())?;
@@ -83,7 +81,10 @@ impl Session {
         let status = process::run(&mut command, self.limit);
         let left_running = process::reap(&marker);
         door.close(&mount)?;
-        let part = |name: &str| std::fs::read(host.path().join(name)).unwrap_or_default();
+        let part = |name: &str| {
+            let written = std::fs::read(host.path().join(name)).unwrap_or_default();
+            outcome::rename(written, place.of(door), place.of(Door::Kernel))
+        };
         Ok(Outcome { status: status?, stdout: part("stdout"), stderr: part("stderr"), tree: part("tree"), left_running })
     }
 
