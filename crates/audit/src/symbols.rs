@@ -1,6 +1,6 @@
 //! Names for addresses, from the symbol tables of the files they are mapped from.
 
-use object::{Object, ObjectSegment, ObjectSymbol};
+use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::HashMap;
 
 /// Symbol tables, read once for each file.
@@ -38,7 +38,7 @@ impl Table {
         let mut names: Vec<_> = object
             .symbols()
             .chain(object.dynamic_symbols())
-            .filter(|symbol| symbol.is_definition())
+            .filter(|symbol| symbol.is_definition() && symbol.kind() == SymbolKind::Text)
             .filter_map(|symbol| Some((symbol.address(), symbol.name().ok()?.to_owned())))
             .collect();
         names.sort();

@@ -2,7 +2,7 @@
  * lmbench's table of processor and process figures, microseconds: null call, null I/O, stat, fstat,
  * open/close, select on 100 TCP descriptors, signal install and handle, fork, exec, sh.
  *
- *     lmbench DIR BATCH_MS PROCESSES     PROCESSES: rounds of each process figure
+ *     lmbench DIR BATCH_MS PROCESSES     PROCESSES: in each of five groups, the best of which counts
  */
 #include "bench.h"
 #include <netinet/in.h>
@@ -89,17 +89,22 @@ static void signal_figures(void)
 
 static void fork_and(void (*child_part)(void), const char *metric, long rounds)
 {
-    uint64_t start = now_ns();
-    for (long i = 0; i < rounds; i++) {
-        pid_t child = fork();
-        CHECK(child >= 0);
-        if (child == 0) {
-            child_part();
-            _exit(1);
+    enum { GROUPS = 5 };
+    double group[GROUPS];
+    for (int g = 0; g < GROUPS; g++) {
+        uint64_t start = now_ns();
+        for (long i = 0; i < rounds; i++) {
+            pid_t child = fork();
+            CHECK(child >= 0);
+            if (child == 0) {
+                child_part();
+                _exit(1);
+            }
+            reap(1);
         }
-        reap(1);
+        group[g] = (double)(now_ns() - start) / 1000 / (double)rounds;
     }
-    emit(metric, "us", (double)(now_ns() - start) / 1000 / (double)rounds);
+    emit(metric, "us", least(group, GROUPS));
 }
 
 static void just_exit(void)

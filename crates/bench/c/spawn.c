@@ -25,6 +25,6 @@ int main(int argc, char **argv)
         }
         group[g] = (double)(now_ns() - start) / 1000 / (double)rounds;
     }
-    emit("posix_spawn", "us", median(group, GROUPS));
+    emit("posix_spawn", "us", least(group, GROUPS));
     return 0;
 }

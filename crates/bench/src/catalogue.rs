@@ -70,8 +70,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "lmbench's table",
         detail: "processor and process figures, microseconds",
         program: Program::C("lmbench"),
-        full: &[&["@dir", "10", "200"]],
-        quick: &[&["@dir", "3", "50"]],
+        full: &[&["@dir", "5", "40"]],
+        quick: &[&["@dir", "2", "10"]],
     },
     Workload {
         name: "unixbench",
@@ -94,8 +94,8 @@ pub(crate) const WORKLOADS: &[Workload] = &[
         title: "The call table",
         detail: "nanoseconds per call; \"host\" calls are of descriptors and paths outside the mount",
         program: Program::C("calls"),
-        full: &[&["@dir", "10"]],
-        quick: &[&["@dir", "3"]],
+        full: &[&["@dir", "5"]],
+        quick: &[&["@dir", "2"]],
     },
     Workload {
         name: "scale",
