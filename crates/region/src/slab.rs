@@ -119,7 +119,7 @@ impl Region<'_> {
             self.refill_slow::<T>(lane)?;
             return self.take::<T>(lane);
         }
-        let index = cache.slots[(count as usize - 1) % CACHE_SLOTS].load(Ordering::Relaxed);
+        let index = cache.slots[(count as usize - 1).min(CACHE_SLOTS - 1)].load(Ordering::Relaxed);
         lane.taken[T::SLAB].store(index, Ordering::Relaxed);
         // Release: the reaper that sees the lower count sees the slot named in `taken`.
         cache.count.store(count - 1, Ordering::Release);
@@ -137,11 +137,11 @@ impl Region<'_> {
     pub fn give<T: Slot>(self, lane: &Lane, id: T::Id) {
         let cache = &lane.caches[T::SLAB];
         let count = cache.count.load(Ordering::Relaxed); // Relaxed: only this lane writes its cache.
-        if count as usize == CACHE_SLOTS {
+        if count as usize >= CACHE_SLOTS {
             self.spill_slow::<T>(lane);
             return self.give::<T>(lane, id);
         }
-        cache.slots[count as usize % CACHE_SLOTS].store(id.into(), Ordering::Relaxed);
+        cache.slots[count as usize].store(id.into(), Ordering::Relaxed);
         cache.count.store(count + 1, Ordering::Release);
     }
 

@@ -6,7 +6,7 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
-use lp_region::records::{Inode, OpenFile};
+use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef};
 
@@ -113,6 +113,21 @@ pub fn fget<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
         return shared(task, fd, pin::slot::FIRST, entry::OPEN | entry::HOST);
     }
     Ok(held(task, entry, None))
+}
+
+/// The open file of `fd` if it is open for data here and nobody but this thread can use it or its position until the
+/// thread's next call: its table has no other thread, and no other descriptor names the file.
+#[inline(always)]
+pub fn sole<'r>(task: &Task<'r>, fd: i32) -> Option<&'r OpenFile> {
+    let entry = load(task, fd);
+    if entry & (entry::OPEN | entry::HOST) != entry::OPEN {
+        return None;
+    }
+    let file = task.region.file(FileId(entry as u32));
+    // Relaxed: `threads` is this process's own; `shared` was set by this process or before it was forked.
+    let others = task.process.threads.load(Ordering::Relaxed) | file.shared.load(Ordering::Relaxed);
+    let path = file.mode.load(Ordering::Relaxed) & file_mode::PATH;
+    (others | path == 0).then_some(file)
 }
 
 /// [`fget`] for the second descriptor of a call that has two.

@@ -1,0 +1,143 @@
+//! Threads that share a table: opening, using, duplicating and closing each other's descriptors.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use lp_abi::Errno;
+use lp_abi::linux::*;
+use lp_region::LaneId;
+use lp_region::records::{Inode, OpenFile};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_vfs::open::Opened;
+use lp_vfs::{
+    Place, Task, boot, clock, close, dup, fork, open, page, read, reclaim, seek, table, unlink, write,
+};
+
+mod setup;
+use setup::{Fixture, Random};
+
+const THREADS: usize = 4;
+const STEPS: usize = 20_000;
+/// Descriptors of each thread; any thread uses and closes any.
+const NUMBERS: usize = 6;
+
+struct Mine(Task<'static>);
+// SAFETY: a task is used by one thread at a time.
+unsafe impl Send for Mine {}
+
+fn opened(task: &Task, random: &mut Random) -> Result<lp_region::FileId, Errno> {
+    let path = format!("/light/f{}\0", random.below(3));
+    match open::openat(task, AT_FDCWD, path.as_ptr(), O_RDWR | O_CREAT, 0o600)? {
+        Place::Inside(Opened::File(id)) => Ok(id),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The thread's own numbers are free when it opens, as the kernel hands out no number twice.
+fn step(task: &Task, own: usize, random: &mut Random) {
+    let any = 3 + random.below(THREADS * NUMBERS) as i32;
+    let mine = (3 + own * NUMBERS + random.below(NUMBERS)) as i32;
+    let mut byte = [own as u8; 16];
+    match random.below(10) {
+        0 | 1 => {
+            if let Ok(id) = opened(task, random) {
+                table::install(task, mine, id, 0).expect("install");
+            }
+        }
+        2 | 3 => drop(close::close(task, any)),
+        4 => drop(write::write(task, any, byte.as_ptr(), byte.len())),
+        5 => drop(read::pread(task, any, byte.as_mut_ptr(), byte.len(), 0)),
+        6 => drop(seek::lseek(task, any, 1, SEEK_CUR)),
+        7 => {
+            if let Ok(id) = dup::dup(task, any) {
+                dup::install(task, mine, id, 0).expect("install");
+            }
+        }
+        8 => {
+            let path = format!("/light/f{}\0", random.below(3));
+            let _ = unlink::unlinkat(task, AT_FDCWD, path.as_ptr(), 0);
+        }
+        _ if random.below(20) == 0 => {
+            let child = fork::before(task).expect("slot");
+            fork::failed(task, child);
+        }
+        _ => {
+            if let Ok(held) = table::fget(task, any) {
+                // What is held stays what it was.
+                let before = held.inode_ref();
+                std::hint::spin_loop();
+                assert_eq!(held.inode_ref(), before);
+                assert_ne!(before.id.0, 0);
+            }
+        }
+    }
+}
+
+fn used<T: Slot>(task: &Task) -> usize {
+    let region = task.region;
+    let head = &region.header().slabs[T::SLAB];
+    let mut free = 0;
+    let mut next = head.free.load(Ordering::Relaxed) as u32;
+    while next != 0 {
+        free += 1;
+        next = region.slot::<T>(next).link().load(Ordering::Relaxed);
+    }
+    for lane in 1..region.header().lane_limit.load(Ordering::Relaxed) {
+        free += region.lane(LaneId(lane)).caches[T::SLAB].count.load(Ordering::Relaxed) as usize;
+    }
+    head.fresh.load(Ordering::Relaxed) as usize - free
+}
+
+#[test]
+fn threads_share_descriptors_and_leak_none() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..THREADS)
+            .map(|own| {
+                boot::before_thread(task);
+                let lane = boot::thread_lane(task.region, task.process_id, 10 + own as u32).expect("lane");
+                let mine = Mine(Task::new(task.region, task.process_id, lane, clock::now));
+                scope.spawn(move || {
+                    let mine = mine;
+                    let mut random = Random(own as u64 + 1);
+                    (0..STEPS).for_each(|_| step(&mine.0, own, &mut random));
+                    boot::leave_lane(&mine.0);
+                    boot::thread_gone(mine.0.process);
+                })
+            })
+            .collect();
+        let reclaimer = scope.spawn({
+            boot::before_thread(task);
+            let lane = boot::thread_lane(task.region, task.process_id, 9).expect("lane");
+            let mine = Mine(Task::new(task.region, task.process_id, lane, clock::now));
+            let stop = &stop;
+            move || {
+                let mine = mine;
+                while !stop.load(Relaxed) {
+                    reclaim::run(&mine.0);
+                }
+                boot::leave_lane(&mine.0);
+                boot::thread_gone(mine.0.process);
+            }
+        });
+        for worker in workers {
+            worker.join().expect("worker");
+        }
+        stop.store(true, Relaxed);
+        reclaimer.join().expect("reclaimer");
+    });
+    assert_eq!(task.process.threads.load(Ordering::Relaxed), 0);
+    close::close_range(task, 0, u32::MAX);
+    for name in 0..3 {
+        let path = format!("/light/f{name}\0");
+        let _ = unlink::unlinkat(task, AT_FDCWD, path.as_ptr(), 0);
+    }
+    for _ in 0..3 {
+        reclaim::run(task);
+    }
+    assert_eq!(used::<OpenFile>(task), 0);
+    assert_eq!(used::<Inode>(task), 1);
+    assert!(page::free_count(task.region) + 1 >= fixture.empty);
+}
