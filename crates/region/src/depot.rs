@@ -20,7 +20,7 @@ const FRESH: u64 = 1 << 32;
 // Relaxed throughout: the list is guarded by the lock, the cache and `moving` are the lane's own. What the dead have
 // stored is ordered by their death. Release where a later store must not be seen without an earlier one.
 
-impl Region<'_> {
+impl<'r> Region<'r> {
     /// Fills a lane's empty cache.
     #[cold]
     pub(crate) fn refill_slow<T: Slot>(self, lane: &Lane) -> Result<()> {
@@ -77,13 +77,11 @@ impl Region<'_> {
         }
     }
 
-    fn depot<'r, T: Slot>(self, lane: &'r Lane) -> Held<'r>
+    fn depot<'l, T: Slot>(self, lane: &'l Lane) -> Held<'l>
     where
-        Self: 'r,
+        'r: 'l,
     {
-        let head: &SlabHead = &self.header().slabs[T::SLAB];
-        // SAFETY: the header lives as long as the lane, in the same mapping.
-        let head: &'r SlabHead = unsafe { &*(&raw const *head) };
+        let head = &self.header().slabs[T::SLAB];
         let me = LaneId(lane.id.load(Ordering::Relaxed));
         head.lock.lock(me, &SlabUndertaker::<T> { region: self, me, slab: core::marker::PhantomData });
         Held { head, moving: &lane.moving[T::SLAB] }
