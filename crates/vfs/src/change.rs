@@ -262,7 +262,7 @@ fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
     for after in change.dirs.iter().filter(|after| after.id.is_some()) {
         let removed = task.region.dirent(change.removed);
         if change.removed.is_some() && removed.parent.load(Ordering::Relaxed) == after.id.0 {
-            dir::take_out(task, change.removed, after.tail);
+            dir::take_out(task, change.removed, after);
         }
         set_directory(task, after, change.time);
     }

@@ -54,14 +54,19 @@ fn change(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Re
     if !may_own || !may_group {
         return Err(Errno::EPERM);
     }
-    let mut mode = inode.mode.load(Relaxed);
+    let old = inode.mode.load(Relaxed);
+    let mut mode = old;
     if mode & S_IFMT != S_IFDIR {
-        if inode.xattr.load(Relaxed) != 0 {
-            xattr::drop_capability(task, id, inode);
-        }
         mode &= !S_ISUID;
         if mode & S_IXGRP != 0 || !inode::may_keep_setgid(task, gid) {
             mode &= !S_ISGID;
+        }
+        // notify_change: dropping them is a chmod, and that is the owner's.
+        if mode != old && !permission::owns(task, inode) {
+            return Err(Errno::EPERM);
+        }
+        if inode.xattr.load(Relaxed) != 0 {
+            xattr::drop_capability(task, id, inode);
         }
     }
     let now = task.now();

@@ -116,8 +116,8 @@ pub fn put(task: &Task<'_>, entry: DirentId) {
     }
 }
 
-/// Takes an entry out of its place; `tail` is the directory's afterwards. The caller holds the lock.
-pub fn take_out(task: &Task<'_>, entry: DirentId, tail: u64) {
+/// Takes an entry out of its place; `after` is the directory afterwards. The caller holds the lock.
+pub fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
     let position = task.region.dirent(entry).position.load(Ordering::Relaxed);
     let id = parent(task.region, entry);
     let Some(leaf) = leaf(task.region, id, position) else { return };
@@ -129,17 +129,21 @@ pub fn take_out(task: &Task<'_>, entry: DirentId, tail: u64) {
         leaf.count().store(count, Ordering::Relaxed);
     }
     let index = position / PER_LEAF;
-    if count == 0 && index != tail / PER_LEAF {
-        drop_leaf(task, id, index);
+    let last = task.region.inode(id).tail.load(Ordering::Relaxed) / PER_LEAF;
+    if after.entries == 0 && last != 0 {
+        // Nothing is left of what was large: the first page is enough to go on with.
+        drop_leaves(task, id, 1, last + 1);
+    } else if count == 0 && index != after.tail / PER_LEAF {
+        drop_leaves(task, id, index, index + 1);
     }
 }
 
-/// Frees a page of the array. The caller holds the lock.
+/// Frees pages of the array. The caller holds the lock.
 #[cold]
-fn drop_leaf(task: &Task<'_>, id: InodeId, index: u64) {
+fn drop_leaves(task: &Task<'_>, id: InodeId, first: u64, end: u64) {
     let inode = task.region.inode(id);
     inode.data_seq.begin();
-    map::clear(task, id, inode, index, index + 1);
+    map::clear(task, id, inode, first, end);
     inode.data_seq.end();
 }
 
@@ -147,6 +151,9 @@ fn drop_leaf(task: &Task<'_>, id: InodeId, index: u64) {
 pub fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
     let id = parent(region, entry);
     let tail = region.inode(id).tail.load(Ordering::Relaxed);
+    if region.inode(id).entries.load(Ordering::Relaxed) == 1 {
+        return 0;
+    }
     let position = region.dirent(entry).position.load(Ordering::Relaxed);
     if position + 1 != tail {
         return tail;

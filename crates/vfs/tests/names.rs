@@ -5,11 +5,12 @@ use std::ffi::CString;
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
 use lp_vfs::link::Two;
 use lp_vfs::open::Opened;
 use lp_vfs::{
-    Place, access, close, getdents, link, mkdir, mknod, open, readlink, rename, stat as ours, symlink, table,
-    unlink,
+    Place, access, chmod, chown, close, getdents, link, mkdir, mknod, open, readlink, rename, stat as ours,
+    symlink, table, unlink,
 };
 
 mod setup;
@@ -28,6 +29,8 @@ enum Call {
     Readlink(String),
     Access(String, u32, u32),
     Stat(String, u32),
+    Chmod(String, u32),
+    Chown(String, u32, u32),
 }
 
 /// What a call gave: its error, or what can be compared of its result.
@@ -37,6 +40,8 @@ type Outcome = Result<Vec<u8>>;
 trait World {
     fn call(&self, call: &Call) -> Outcome;
     fn list(&self, dir: &str) -> Result<BTreeMap<Vec<u8>, u8>>;
+    /// From here on calls are made as this user and group, without capabilities, or as root.
+    fn become_user(&self, id: u32);
 }
 
 fn c(text: &str) -> CString {
@@ -67,6 +72,9 @@ fn records(buffer: &[u8], into: &mut BTreeMap<Vec<u8>, u8>) -> i64 {
     }
     next
 }
+
+/// A supplementary group of the caller's.
+const GROUP: u32 = 2000;
 
 /// Where the calls start, so far down that no path climbs out of what is compared.
 const DEEP: &str = "/1/2/3/4/5/6/7/8/9/10";
@@ -139,7 +147,20 @@ impl World for Kernel {
                     lp_abi::syscall!(__NR_newfstatat, d, c(path).as_ptr(), &raw mut value, *flags)?;
                     Ok(shown(&value))
                 }
+                Call::Chmod(path, mode) => none(lp_abi::syscall!(__NR_fchmodat, d, c(path).as_ptr(), *mode)),
+                Call::Chown(path, uid, gid) => {
+                    none(lp_abi::syscall!(__NR_fchownat, d, c(path).as_ptr(), *uid, *gid, 0))
+                }
             }
+        }
+    }
+
+    fn become_user(&self, id: u32) {
+        // SAFETY: changes what file calls of this thread are checked against, and nothing else.
+        unsafe {
+            lp_abi::syscall!(__NR_setgroups, 1, [GROUP].as_ptr()).expect("tests run as root");
+            let _ = lp_abi::syscall!(__NR_setfsgid, id);
+            let _ = lp_abi::syscall!(__NR_setfsuid, id);
         }
     }
 
@@ -166,6 +187,8 @@ impl World for Kernel {
 struct Light {
     fixture: Fixture,
     dir: i32,
+    /// Root's.
+    caps: u32,
 }
 
 impl Light {
@@ -179,7 +202,8 @@ impl Light {
             inside(made.unwrap());
         }
         let dir = open_ours(&fixture, AT_FDCWD, &path, O_DIRECTORY).unwrap();
-        Light { fixture, dir }
+        let caps = fixture.task.process.caps.load(Ordering::Relaxed);
+        Light { fixture, dir, caps }
     }
 }
 
@@ -240,7 +264,20 @@ impl World for Light {
                 inside(ours::fstatat(task, d, c(path).as_ptr().cast(), &raw mut value, *flags)?);
                 Ok(shown(&value))
             }
+            Call::Chmod(path, mode) => chmod::fchmodat(task, d, c(path).as_ptr().cast(), *mode, 0).map(none),
+            Call::Chown(path, uid, gid) => {
+                chown::fchownat(task, d, c(path).as_ptr().cast(), *uid, *gid, 0).map(none)
+            }
         }
+    }
+
+    fn become_user(&self, id: u32) {
+        let process = self.fixture.task.process;
+        process.fsuid.store(id, Ordering::Relaxed);
+        process.fsgid.store(id, Ordering::Relaxed);
+        process.groups[0].store(GROUP, Ordering::Relaxed);
+        process.group_count.store(1, Ordering::Relaxed);
+        process.caps.store(if id == 0 { self.caps } else { 0 }, Ordering::Relaxed);
     }
 
     fn list(&self, dir: &str) -> Result<BTreeMap<Vec<u8>, u8>> {
@@ -369,5 +406,48 @@ fn random_calls_agree_with_tmpfs() {
                 compare_trees(&kernel, &light, TOP, &trace);
             }
         }
+    }
+}
+
+#[test]
+fn permissions_agree_with_tmpfs() {
+    for seed in 1..=20 {
+        let kernel = Kernel::new(&format!("permissions-{seed}"));
+        let light = Light::new();
+        let worlds: [&dyn World; 2] = [&kernel, &light];
+        let mut random = Random(seed * 0x51_7cc1 + 5);
+        let mut trace = Vec::new();
+        let mut id = 0;
+        for step in 0..800 {
+            if step % 20 == 0 {
+                id = [0, 1000, 2000, 3000][random.below(4)];
+                worlds.iter().for_each(|world| world.become_user(id));
+            }
+            let call = match random.below(8) {
+                // Sticky directories that others may write to are what the protected_* sysctls are about.
+                0 => Call::Chmod(
+                    path(&mut random),
+                    random.below(0o10000) as u32 & !0o1022 | random.below(2) as u32 * 0o22,
+                ),
+                1 => {
+                    let id = |random: &mut Random| [0, 1000, 2000, u32::MAX][random.below(4)];
+                    Call::Chown(path(&mut random), id(&mut random), id(&mut random))
+                }
+                2 => Call::Access(path(&mut random), random.below(8) as u32, AT_EACCESS),
+                _ => random_call(&mut random),
+            };
+            // access(2) without a flag asks with the real user, who stays root.
+            let real_user = matches!(call, Call::Access(_, _, flags) if flags & AT_EACCESS == 0);
+            // fs.protected_hardlinks is not ours to follow.
+            let protected = id != 0 && matches!(call, Call::Link(..));
+            if real_user || protected || !comparable(&kernel, &call) {
+                continue;
+            }
+            trace.push(call.clone());
+            let (theirs, mine) = (kernel.call(&call), light.call(&call));
+            assert_eq!(theirs, mine, "seed {seed} step {step}: {call:?}");
+        }
+        worlds.iter().for_each(|world| world.become_user(0));
+        compare_trees(&kernel, &light, TOP, &trace);
     }
 }
