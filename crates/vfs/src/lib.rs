@@ -2,8 +2,9 @@
 //!
 //! Every call takes the [`Task`](task::Task) that makes it and answers as the system call of the same name does.
 //!
-//! Lock order, outermost first: `rename_lock`; directory inodes, ancestors before descendants, else the lower index
-//! first; other inodes, the lower index first; an open file's position; hash buckets, the lower index first.
+//! Lock order, outermost first: `rename_lock`; an open file's position; directory inodes, ancestors before descendants,
+//! else the lower index first; other inodes, the lower index first; the process's table; hash buckets, the lower index
+//! first. `docs/locking.md` has them all, and what happens when a holder dies.
 #![no_std]
 #![allow(clippy::not_unsafe_ptr_arg_deref, reason = "programs' pointers are touched by the copy routines only, whose faults are EFAULT")]
 
