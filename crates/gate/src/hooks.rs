@@ -15,7 +15,7 @@ use lp_vfs::{boot, close, fork};
 
 use crate::text::Writer;
 use crate::thread::Thread;
-use crate::{maps, mounts, placeholder, report};
+use crate::{maps, mounts, placeholder, report, tls};
 
 /// Where the gate finds site images, and the program that makes them: paths without NUL.
 pub struct Attached {
@@ -262,4 +262,13 @@ pub fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize {
     text.push(b":");
     text.push_decimal(task.region.length() as u64);
     text.finish().unwrap_or(0)
+}
+
+/// The program's own access to `address` has faulted, outside the gate. Whether it is good now: a file that is mapped there
+/// has grown since. Signals of the handler's mask are blocked, others may come.
+pub fn fault(address: usize) -> bool {
+    let current = tls::current();
+    // SAFETY: null, or the thread's own record.
+    let task = unsafe { current.as_ref() }.and_then(task_of);
+    task.is_some_and(|task| !maps::is_empty() && maps::fault(task, address))
 }

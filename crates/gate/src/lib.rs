@@ -32,6 +32,7 @@ pub mod exec;
 pub mod exec_check;
 pub mod exec_env;
 mod home;
+pub mod fd_directory;
 pub mod hooks;
 pub mod hostlink;
 pub mod magic;

@@ -26,7 +26,7 @@ use lp_region::ucopy;
 
 use crate::dispatch::{AGAIN, NOT_OURS, RESTART, SHARE_MEMORY};
 use crate::home::home;
-use crate::tls;
+use crate::{hooks, tls};
 
 /// Signals of Linux: 1 to 64.
 const SIGNALS: usize = 64;
@@ -366,6 +366,10 @@ extern "sysv64" fn route(signal: usize, info: *const [u64; 16], context: *mut u8
             context.set(context::RIP, fault);
             return 0;
         }
+    }
+    // SAFETY: as above; si_addr is its third 64-bit word.
+    if by_instruction && tls::in_gate() == 0 && hooks::fault(unsafe { info.cast::<usize>().add(2).read() }) {
+        return 0;
     }
     if tls::in_gate() != 0 && !by_instruction {
         defer(signal, info, &context, at);

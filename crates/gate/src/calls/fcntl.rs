@@ -57,11 +57,16 @@ fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
         _ if record_lock::is_command(command) => {
             interruptible(ret(record_lock::fcntl(task, fd, command, argument as *mut u8)))
         }
-        // No owner is ever signalled: a file of ours has no events.
+        // Nobody is ever signalled: a file of ours has no events.
         F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX => 0,
+        F_GETOWN_EX => {
+            // SAFETY: the copy routine answers bad pointers.
+            ret(unsafe { ucopy::put(argument as *mut [u32; 2], &[F_OWNER_TID, 0]) })
+        }
         F_GETLEASE => F_UNLCK as isize,
-        F_SETLEASE if argument as u32 == F_UNLCK => Errno::EAGAIN.to_ret(),
-        F_SETLEASE | F_NOTIFY => Errno::EINVAL.to_ret(),
+        F_SETLEASE => Errno::EAGAIN.to_ret(),
+        F_NOTIFY if argument == 0 => 0,
+        F_NOTIFY => Errno::EINVAL.to_ret(),
         // As tmpfs gives for a file that is no memfd.
         F_GET_SEALS => F_SEAL_SEAL as isize,
         F_ADD_SEALS => Errno::EPERM.to_ret(),

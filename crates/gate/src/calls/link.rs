@@ -2,7 +2,8 @@
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_linkat, __NR_readlinkat, __NR_symlinkat, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW,
+    __NR_linkat, __NR_newfstatat, __NR_readlinkat, __NR_symlinkat, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW,
+    AT_SYMLINK_NOFOLLOW, stat,
 };
 use lp_region::ucopy;
 use lp_vfs::task::Task;
@@ -58,7 +59,18 @@ fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
     }
     let ours = |a: At, b: At| link::linkat(task, a.dirfd, a.path, b.dirfd, b.path, flags);
     let host = |a: At, b: At| kernel!(__NR_linkat, a.dirfd, a.path, b.dirfd, b.path, flags);
-    two(task, [old, new], last, &ours, &host)
+    let done = two(task, [old, new], last, &ours, &host);
+    if done == Errno::EXDEV.to_ret() && is_there(new) {
+        return Errno::EEXIST.to_ret(); // The kernel looks at the name first.
+    }
+    done
+}
+
+/// Whether the host has something of this name.
+fn is_there(at: At) -> bool {
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    let mut found: stat = unsafe { core::mem::zeroed() };
+    kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, AT_SYMLINK_NOFOLLOW) == 0
 }
 
 fn make_symlink(task: &Task, target: *const u8, at: At) -> isize {

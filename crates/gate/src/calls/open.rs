@@ -13,7 +13,7 @@ use lp_vfs::file;
 use super::handler::{handlers, ret};
 use crate::dispatch::RESTART;
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route};
-use crate::{hostlink, node, placeholder, signal};
+use crate::{fd_directory, hostlink, node, placeholder, signal};
 
 handlers! {
     /// open(2).
@@ -41,15 +41,14 @@ handlers! {
 struct How {
     flags: u32,
     mode: u32,
-    /// openat2's own argument and its size; null for the older calls.
-    given: *const open_how,
-    size: usize,
+    /// openat2's own argument and its size.
+    given: Option<(*const open_how, usize)>,
 }
 
 impl How {
     #[inline(always)]
     fn plain(flags: u32, mode: u32) -> How {
-        How { flags, mode, given: core::ptr::null(), size: 0 }
+        How { flags, mode, given: None }
     }
 
     /// openat2's argument; whoever makes the call checks it.
@@ -57,16 +56,16 @@ impl How {
     fn extended(given: *const open_how, size: usize) -> How {
         // SAFETY: the copy routine answers bad pointers; every bit pattern is an `open_how`.
         let flags = if size < size_of::<open_how>() { 0 } else { unsafe { ucopy::get(given) }.map_or(0, |how| how.flags) };
-        How { flags: flags as u32, mode: 0, given, size }
+        How { flags: flags as u32, mode: 0, given: Some((given, size)) }
     }
 
     /// Opens `at` in the file system.
     #[inline(always)]
     fn open(&self, task: &Task, at: At) -> Result<Place<Opened>> {
-        if self.given.is_null() {
-            return open::openat(task, at.dirfd, at.path, self.flags, self.mode);
+        match self.given {
+            None => open::openat(task, at.dirfd, at.path, self.flags, self.mode),
+            Some((given, size)) => open::openat2(task, at.dirfd, at.path, given.cast(), size),
         }
-        open::openat2(task, at.dirfd, at.path, self.given.cast(), self.size)
     }
 
     fn last(&self) -> Last {
@@ -132,16 +131,19 @@ fn not_a_file(
 #[inline(never)]
 fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     placeholder::flush(task);
-    let arguments = match how.given.is_null() {
-        true => [at.dirfd as usize, at.path as usize, how.flags as usize, how.mode as usize, 0, 0],
-        false => [at.dirfd as usize, at.path as usize, how.given as usize, how.size, 0, 0],
+    let (nr, third, fourth) = match how.given {
+        None => (__NR_openat, how.flags as usize, how.mode as usize),
+        Some((given, size)) => (__NR_openat2, given as usize, size),
     };
-    let nr = if how.given.is_null() { __NR_openat } else { __NR_openat2 };
+    let arguments = [at.dirfd as usize, at.path as usize, third, fourth, 0, 0];
     // A FIFO or a terminal may keep it waiting.
     // SAFETY: the program's own call.
     let done = ret(unsafe { signal::blocking_syscall(nr, arguments) });
     if done == Errno::EINTR.to_ret() {
         return RESTART;
+    }
+    if done >= 0 {
+        fd_directory::opened(done as i32, at);
     }
     if !may_be_link(done) {
         return done;

@@ -4,15 +4,17 @@
 //! descriptors, without waiting if one of ours answers already.
 
 use lp_abi::linux::{
-    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, POLLIN, POLLOUT, POLLRDNORM, POLLWRNORM, pollfd, timespec,
+    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, pollfd, timespec,
 };
 use lp_abi::{Errno, Result};
+use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
+use lp_vfs::table;
 use lp_vfs::task::Task;
 
 use super::handler::{handlers, ret};
-use crate::descriptor;
+use crate::descriptor::{self, file_or_return};
 use crate::dispatch::NOT_OURS;
 use crate::path::{Which, buffer, spare_buffer};
 use crate::signal;
@@ -59,11 +61,31 @@ handlers! {
 
     /// epoll_ctl(2): files that are always ready cannot be watched.
     fn epoll_ctl(task, epoll: i32, operation: i32, fd: i32, event: usize) {
-        if !descriptor::is_file(task, fd) {
+        if !descriptor::is_file(task, fd) && !descriptor::is_file(task, epoll) {
             return NOT_OURS;
         }
-        if !super::fcntl::is_open(task, epoll) { Errno::EBADF.to_ret() } else { Errno::EPERM.to_ret() }
+        ret(watch(task, epoll, fd))
     }
+
+    /// epoll_wait(2), epoll_pwait(2), epoll_pwait2(2).
+    fn epoll_wait(task, epoll: i32) {
+        file_or_return!(task, epoll);
+        if is_path(task, epoll) { Errno::EBADF.to_ret() } else { Errno::EINVAL.to_ret() }
+    }
+}
+
+/// Whether a descriptor of ours was opened with `O_PATH`.
+pub fn is_path(task: &Task, fd: i32) -> bool {
+    table::fget(task, fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
+}
+
+/// Why a file of ours is not watched, or does not watch.
+fn watch(task: &Task, epoll: i32, fd: i32) -> Result<()> {
+    let open = |fd| super::fcntl::is_open(task, fd) && !(descriptor::is_file(task, fd) && is_path(task, fd));
+    if !open(epoll) || !open(fd) {
+        return Err(Errno::EBADF);
+    }
+    Err(if descriptor::is_file(task, fd) { Errno::EPERM } else { Errno::EINVAL })
 }
 
 /// Whether the process ever had a descriptor of ours.
@@ -91,7 +113,7 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
     for at in 0..count as usize {
         let Ok(mut entry) = entry(fds, at) else { return Errno::EFAULT.to_ret() };
         if descriptor::is_file(task, entry.fd) {
-            ready += usize::from(entry.events & READY != 0);
+            ready += usize::from(entry.events & READY != 0 || is_path(task, entry.fd));
             entry.fd = !entry.fd;
             // SAFETY: as in `entry`.
             if unsafe { ucopy::put(fds.wrapping_add(at), &entry) }.is_err() {
@@ -109,7 +131,11 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
         let Ok(mut entry) = entry(fds, at) else { continue };
         if entry.fd < 0 && descriptor::is_file(task, !entry.fd) {
             entry.fd = !entry.fd;
-            entry.revents = if done >= 0 { entry.events & READY } else { 0 };
+            entry.revents = match done {
+                0.. if is_path(task, entry.fd) => POLLNVAL as i16,
+                0.. => entry.events & READY,
+                _ => 0,
+            };
             // SAFETY: as in `entry`.
             let _ = unsafe { ucopy::put(fds.wrapping_add(at), &entry) };
         }

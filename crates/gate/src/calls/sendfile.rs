@@ -1,11 +1,13 @@
 //! sendfile(2), splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use lp_abi::Errno;
+use lp_abi::linux::{__NR_fstat, S_IFDIR, S_IFMT, S_IFREG, stat};
+use lp_abi::{Errno, Result};
 use lp_vfs::copy;
 use lp_vfs::task::Task;
 
 use super::fcntl::is_open;
 use super::handler::{handlers, ret};
+use super::poll::is_path;
 use crate::descriptor;
 use crate::dispatch::NOT_OURS;
 
@@ -34,7 +36,7 @@ handlers! {
             Ok(true) if descriptor::is_file(task, input) && descriptor::is_file(task, out) => {
                 ret(copy::copy_file_range(task, input, off_in, out, off_out, count, flags))
             }
-            Ok(true) => Errno::EXDEV.to_ret(),
+            Ok(true) => ret(crossing(task, input, out)),
             Ok(false) => NOT_OURS,
             Err(errno) => errno.to_ret(),
         }
@@ -47,15 +49,44 @@ handlers! {
 
     /// vmsplice(2): to and from pipes only.
     fn vmsplice(task, fd: i32, vector: usize, count: usize, flags: u32) {
-        if descriptor::is_file(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
+        if !descriptor::is_file(task, fd) {
+            return NOT_OURS;
+        }
+        // The kernel looks for the pipe last.
+        if flags & !SPLICE_FLAGS != 0 {
+            Errno::EINVAL.to_ret()
+        } else if count == 0 && !is_path(task, fd) {
+            0
+        } else {
+            Errno::EBADF.to_ret()
+        }
     }
+}
+
+/// All of `SPLICE_F_*`.
+const SPLICE_FLAGS: u32 = 15;
+
+/// Why a range is not copied between a file of ours and one of the host's.
+fn crossing(task: &Task, input: i32, out: i32) -> Result<()> {
+    let host = if descriptor::is_file(task, input) { out } else { input };
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    let kind = unsafe {
+        let mut found: stat = core::mem::zeroed();
+        lp_abi::syscall!(__NR_fstat, host, &raw mut found)?;
+        found.st_mode & S_IFMT
+    };
+    Err(match kind {
+        S_IFREG => Errno::EXDEV,
+        S_IFDIR => Errno::EISDIR,
+        _ => Errno::EINVAL,
+    })
 }
 
 /// Whether one of two descriptors is ours.
 ///
 /// # Errors
 /// `EBADF` when one is and the other is closed.
-fn either(task: &Task, input: i32, out: i32) -> lp_abi::Result<bool> {
+fn either(task: &Task, input: i32, out: i32) -> Result<bool> {
     if !descriptor::is_file(task, input) && !descriptor::is_file(task, out) {
         return Ok(false);
     }
