@@ -1,0 +1,282 @@
+//! The machine's own objects: every site is found, and every patch is one that can be executed.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
+use lp_abi::image::GATE_PAGE;
+use lp_sites::elf::Elf;
+use lp_sites::image::{Site, Verdict};
+use lp_sites::{Analysis, Bundle, Status, analyse};
+
+const GLIBC: &str = "/lib/x86_64-linux-gnu/libc.so.6";
+const LINKER: &str = "/lib64/ld-linux-x86-64.so.2";
+const MUSL: &str = "/lib/ld-musl-x86_64.so.1";
+
+fn cargo() -> PathBuf {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().expect("rustc runs");
+    Path::new(String::from_utf8_lossy(&sysroot.stdout).trim()).join("bin/cargo")
+}
+
+/// Analyses an object and checks everything that holds for all of them.
+fn analysed(path: impl AsRef<Path>) -> Analysis {
+    let path = path.as_ref();
+    let contents = std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let elf = Elf::parse(&contents).expect("an object");
+    let analysis = analyse(&elf).expect("it can be analysed");
+    assert_eq!(analysis.unpatchable(), None);
+    let patched = analysis.sites.iter().filter(|site| site.verdict == Verdict::Patch).count();
+    assert_eq!(analysis.patches.len(), patched);
+    check_patches(&elf, &analysis);
+    analysis
+}
+
+/// Follows each patch: the jump leads to a thunk, the thunk enters the gate and comes back to the site.
+fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
+    let pages = analysis.pages(elf).expect("pages");
+    let sites: BTreeSet<u64> = analysis.sites.iter().map(|site| site.address).collect();
+    let mut changed = 0;
+    for patch in &analysis.patches {
+        let (start, bytes) = pages
+            .iter()
+            .find(|(start, bytes)| (*start..start + bytes.len() as u64).contains(&patch.start))
+            .expect("a patched page");
+        let at = (patch.start - start) as usize;
+        let jump = Decoder::with_ip(64, &bytes[at..], patch.start, DecoderOptions::NONE).decode();
+        assert_eq!(jump.code(), Code::Jmp_rel32_64, "at {:#x}", patch.start);
+        assert_eq!(jump.near_branch_target(), patch.thunk);
+        assert!(bytes[at + 5..at + patch.bytes as usize].iter().all(|byte| *byte == 0xcc));
+        changed += patch.bytes as usize;
+        let thunk = thunk_at(analysis, patch.thunk);
+        let call =
+            thunk.iter().position(|instruction| instruction.flow_control() == FlowControl::IndirectCall);
+        let call = call.expect("a call of the gate");
+        let slot = thunk[call].memory_displacement64() as usize;
+        assert!((GATE_PAGE..GATE_PAGE + 16).contains(&slot));
+        let back = thunk.last().expect("a jump back").near_branch_target();
+        assert!(elf.is_code(back));
+        let own = sites.contains(&(back - 2));
+        let displaced = thunk[call..].iter().any(|instruction| instruction.code() == Code::Syscall);
+        assert!(own || displaced, "the thunk of {:#x} makes no call", patch.start);
+        if own && !displaced {
+            let not_ours = thunk[thunk.len() - 2];
+            assert_eq!((not_ours.code(), not_ours.near_branch_target()), (Code::Jo_rel32_64, back - 2));
+        }
+    }
+    // Nothing but the patches differs from the file.
+    let mut differing = 0;
+    for (start, bytes) in &pages {
+        let offset = (elf.text.offset + start - elf.text.address) as usize;
+        let original = &elf.file[offset..];
+        differing += bytes.iter().zip(original).filter(|(new, old)| new != old).count();
+    }
+    assert!(differing <= changed && (changed == 0 || differing > 0));
+}
+
+/// The instructions of a thunk, up to its final jump.
+fn thunk_at(analysis: &Analysis, address: u64) -> Vec<Instruction> {
+    let offset = address.wrapping_sub(analysis.delta as u64) as usize;
+    let mut decoder = Decoder::with_ip(64, &analysis.thunks[offset..], address, DecoderOptions::NONE);
+    let mut instructions = Vec::new();
+    loop {
+        let instruction = decoder.decode();
+        instructions.push(instruction);
+        if instruction.code() == Code::Jmp_rel32_64 {
+            return instructions;
+        }
+    }
+}
+
+fn with_number(analysis: &Analysis, nr: u32) -> Vec<&Site> {
+    analysis.sites.iter().filter(|site| site.number.is(nr)).collect()
+}
+
+/// What objdump, which knows no more than we do, counts in the whole object.
+fn syscalls_by_objdump(path: &str) -> usize {
+    let listing =
+        Command::new("objdump").args(["-d", path]).output().expect("objdump runs; install binutils");
+    let listing = String::from_utf8_lossy(&listing.stdout).into_owned();
+    listing
+        .lines()
+        .filter(|line| line.split('\t').next_back().is_some_and(|text| text.trim() == "syscall"))
+        .count()
+}
+
+#[test]
+fn glibc() {
+    let analysis = analysed(GLIBC);
+    let count = analysis.sites.len();
+    // objdump is out of step in front of __restore_rt.
+    assert!(count.abs_diff(syscalls_by_objdump(GLIBC)) <= 1, "{count} sites");
+    assert!(analysis.patches.len() > 200);
+    for nr in [0, 1, 3, 9, 13, 56, 58, 59, 231, 257, 262] {
+        let sites = with_number(&analysis, nr);
+        assert!(!sites.is_empty(), "call {nr} has no site");
+        assert!(sites.iter().all(|site| site.verdict == Verdict::Patch), "call {nr}");
+    }
+    for nr in [15, 202, 228] {
+        assert!(
+            with_number(&analysis, nr).iter().all(|site| site.verdict == Verdict::NotNeeded),
+            "call {nr}"
+        );
+    }
+    // The return from signal handlers, which unwinders know by its bytes, is found and left alone.
+    assert_eq!(with_number(&analysis, 15).len(), 1);
+    let dynamic =
+        analysis.sites.iter().filter(|site| site.number == lp_sites::number::Number::Dynamic).count();
+    assert!((1..12).contains(&dynamic), "{dynamic} numbers are not known beforehand");
+}
+
+#[test]
+fn dynamic_linker() {
+    let analysis = analysed(LINKER);
+    assert!(with_number(&analysis, 257).iter().all(|site| site.verdict == Verdict::Patch));
+    assert!(with_number(&analysis, 9).iter().all(|site| site.verdict == Verdict::Patch));
+    let pages: BTreeSet<u64> = analysis.patches.iter().map(|patch| patch.start / 4096).collect();
+    assert!(pages.len() <= 8, "attaching maps {} pages of it", pages.len());
+}
+
+#[test]
+fn musl() {
+    let analysis = analysed(MUSL);
+    assert_eq!(analysis.sites.len(), syscalls_by_objdump(MUSL));
+    // __unmapself unmaps the stack that it stands on, and exits.
+    let no_stack: Vec<_> = analysis.sites.iter().filter(|site| site.verdict == Verdict::NoStack).collect();
+    assert_eq!(no_stack.len(), 2);
+    assert!(no_stack[0].number.is(11) && no_stack[1].number.is(60));
+    assert!(with_number(&analysis, 56).iter().all(|site| site.verdict == Verdict::Patch));
+    assert!(with_number(&analysis, 15).iter().all(|site| site.verdict == Verdict::NotNeeded));
+}
+
+#[test]
+fn rust_program_with_calls_of_its_own() {
+    let analysis = analysed(cargo());
+    assert!(!analysis.patches.is_empty());
+    // Its vector registers may be in use.
+    for patch in &analysis.patches {
+        let thunk = thunk_at(&analysis, patch.thunk);
+        assert!(
+            thunk.iter().any(|instruction| instruction.memory_displacement64() as usize == GATE_PAGE + 8)
+        );
+    }
+}
+
+#[test]
+fn compiled_corner_cases() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let object = directory.path().join("corner.so");
+    let source = directory.path().join("corner.S");
+    std::fs::write(&source, CORNERS).expect("a file");
+    let status = Command::new("gcc").args(["-shared", "-nostdlib", "-o"]).arg(&object).arg(&source).status();
+    assert!(status.is_ok_and(|status| status.success()), "gcc failed");
+    let contents = std::fs::read(&object).expect("the object");
+    let elf = Elf::parse(&contents).expect("an object");
+    let analysis = analyse(&elf).expect("it can be analysed");
+    let verdicts: Vec<Verdict> = analysis.sites.iter().map(|site| site.verdict.clone()).collect();
+    use Verdict::{NotNeeded, Patch, Unpatchable};
+    assert_eq!(verdicts, [Patch, Patch, Patch, NotNeeded, Unpatchable, Patch]);
+    assert!(analysis.sites[1].number.is(0) && analysis.sites[5].number.is(257));
+}
+
+/// A function each: an ordinary site; one with no room before it, so that what follows is displaced; a retry loop that jumps
+/// to the number's load; a futex with its number in another register; a site that is jumped to from both sides; one whose number
+/// is pushed and popped. The bytes of `syscall` within another instruction are none.
+const CORNERS: &str = "
+.text
+.macro function name
+.globl \\name
+.type \\name, @function
+\\name:
+.endm
+function ordinary
+    mov $1, %eax
+    syscall
+    ret
+.size ordinary, .-ordinary
+function tight
+    xor %eax, %eax
+    syscall
+    cmp $-4096, %rax
+    ja 1f
+    ret
+1:  ret
+.size tight, .-tight
+function retry
+    test %edi, %edi
+1:  mov $3, %eax
+    syscall
+    test %eax, %eax
+    js 1b
+    ret
+.size retry, .-retry
+function indirect
+    mov $202, %r9d
+1:  mov %r9d, %eax
+    syscall
+    test %eax, %eax
+    js 1b
+    ret
+.size indirect, .-indirect
+function cornered
+    test %edi, %edi
+    mov $3, %eax
+    jz 1f
+    nop
+1:  syscall
+2:  nop
+    test %eax, %eax
+    jz 1b
+    js 2b
+    ret
+.size cornered, .-cornered
+function pushed
+    push $257
+    pop %rax
+    nop
+    syscall
+    mov $0x050f, %eax
+    ret
+.size pushed, .-pushed
+";
+
+#[test]
+fn bundle_keeps_what_it_learnt() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join(Bundle::file_name());
+    let bundle = Bundle::open(&path).expect("a bundle");
+    let Status::Patched(sites) = bundle.add(Path::new(GLIBC)).expect("added") else { panic!("not patched") };
+    assert!(sites > 200);
+    let length = std::fs::metadata(&path).expect("the bundle").len();
+    // Again, and through another handle, nothing is added.
+    let again = Bundle::open(&path).expect("the same bundle");
+    assert_eq!(again.add(Path::new(GLIBC)).expect("known"), Status::Patched(sites));
+    assert_eq!(again.look(Path::new(GLIBC)).expect("known"), Some(Status::Patched(sites)));
+    assert_eq!(std::fs::metadata(&path).expect("the bundle").len(), length);
+    assert_eq!(again.add(Path::new("/bin/true")).expect("added"), Status::NoSites);
+    std::fs::write(directory.path().join("text"), "no object").expect("a file");
+    assert!(matches!(again.add(&directory.path().join("text")), Ok(Status::Refused(_))));
+    std::fs::write(&path, "something else, longer than a header").expect("a file");
+    assert!(Bundle::open(&path).is_err(), "a file that is no bundle is taken for one");
+}
+
+#[test]
+fn several_builders_at_once() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join(Bundle::file_name());
+    let objects = [GLIBC, LINKER, "/bin/true", "/bin/ls", "/bin/cat", "/bin/bash"];
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let bundle = Bundle::open(&path).expect("a bundle");
+                for object in objects {
+                    bundle.add(Path::new(object)).expect("added");
+                }
+            });
+        }
+    });
+    let bundle = Bundle::open(&path).expect("a bundle");
+    for object in objects {
+        assert!(bundle.look(Path::new(object)).expect("readable").is_some(), "{object} is missing");
+    }
+}
