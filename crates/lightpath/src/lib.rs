@@ -24,6 +24,7 @@
 mod attributes;
 mod content;
 mod descriptors;
+mod extended;
 mod fs;
 mod names;
 mod task;

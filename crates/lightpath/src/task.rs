@@ -77,6 +77,14 @@ pub(crate) fn with_path<T>(
     inside(call(short.as_ptr().cast())?)
 }
 
+/// A name, not a path, in the form that system calls take.
+///
+/// # Errors
+/// `EINVAL` when it holds a NUL.
+pub(crate) fn c_name(name: &str) -> Result<CString> {
+    CString::new(name).map_err(|_| Errno::EINVAL)
+}
+
 /// What a call came to, in a file system that no path leads out of.
 fn inside<T>(place: Place<T>) -> Result<T> {
     match place {

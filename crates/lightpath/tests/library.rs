@@ -234,6 +234,24 @@ fn attributes_are_what_was_set() {
 }
 
 #[test]
+fn extended_attributes_are_kept() {
+    let fs = fs();
+    let task = fs.task().unwrap();
+    task.mknod("/file", S_IFREG | 0o600, 0).unwrap();
+    assert_eq!(task.getxattr("/file", "user.one"), Err(Errno::ENODATA));
+    task.setxattr("/file", "user.one", b"first", 0).unwrap();
+    task.setxattr("/file", "user.two", &[7; 3000], 0).unwrap();
+    task.setxattr("/file", "user.one", b"second", 0).unwrap();
+    assert_eq!(task.getxattr("/file", "user.one").unwrap(), b"second");
+    assert_eq!(task.getxattr("/file", "user.two").unwrap(), [7; 3000]);
+    let mut names = task.listxattr("/file").unwrap();
+    names.sort();
+    assert_eq!(names, ["user.one", "user.two"]);
+    task.removexattr("/file", "user.one").unwrap();
+    assert_eq!(task.listxattr("/file").unwrap(), ["user.two"]);
+}
+
+#[test]
 fn the_limit_is_the_limit() {
     let fs = Fs::new(1 << 20).unwrap();
     let task = fs.task().unwrap();
