@@ -33,7 +33,8 @@ impl Fixture {
         Self::on(Region::create_private(&geometry).expect("region"))
     }
 
-    fn on(region: Region<'static>) -> Fixture {
+    /// On a region that was just made.
+    pub fn on(region: Region<'static>) -> Fixture {
         let _one = SETUP.lock().unwrap();
         // SAFETY: the value is the kernel's.
         unsafe { clock::init(auxiliary(AT_SYSINFO_EHDR)) };
