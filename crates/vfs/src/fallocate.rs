@@ -84,10 +84,10 @@ fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Resu
         // Within one page.
         zero(task, inode, offset / size, (offset % size) as usize, (end - offset) as usize);
     } else {
-        if offset % size != 0 {
+        if !offset.is_multiple_of(size) {
             zero(task, inode, first - 1, (offset % size) as usize, PAGE_SIZE);
         }
-        if end % size != 0 {
+        if !end.is_multiple_of(size) {
             zero(task, inode, last, 0, (end % size) as usize);
         }
         truncate::drop_pages(task, id, inode, first, last);
