@@ -6,16 +6,17 @@
 use core::cell::UnsafeCell;
 
 use lp_abi::gated::GATED_SET;
+use lp_abi::linux::{__NR_prctl, PR_SET_NAME};
 use lp_abi::{Errno, image};
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
-use lp_region::{LaneId, ProcessId, Region, RegionError, RunId};
+use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId};
 use lp_vfs::task::Task;
-use lp_vfs::{boot, close, fork};
+use lp_vfs::{boot, close, fork, getcwd};
 
 use crate::text::Writer;
 use crate::thread::Thread;
-use crate::{maps, mounts, placeholder, report, tls};
+use crate::{maps, mounts, placeholder, report, signal, tls};
 
 /// Where the gate finds site images, and the program that makes them: paths without NUL.
 pub struct Attached {
@@ -62,6 +63,7 @@ fn set_task(thread: &mut Thread, region: Region<'static>, process_id: ProcessId,
         // Relaxed: immutable while the slot is claimed.
         (&raw mut (*task).run).write(region.run(RunId(process.run.load(Ordering::Relaxed))));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
+        (&raw mut (*task).interrupted).write(signal::interrupted);
     }
     thread.task = task;
 }
@@ -69,6 +71,23 @@ fn set_task(thread: &mut Thread, region: Region<'static>, process_id: ProcessId,
 fn set_home(region: Region<'static>, process: ProcessId) {
     // SAFETY: one thread: attach, or the child of a fork.
     unsafe { *HOME.0.get() = Some((region, process)) };
+}
+
+/// Does nothing; a field that [`set_task`] does not know of would not compile here.
+#[allow(dead_code)]
+fn fields_of(task: Task<'static>) {
+    let Task {
+        region: _,
+        process: _,
+        process_id: _,
+        lane: _,
+        lane_id: _,
+        table: _,
+        run: _,
+        clock: _,
+        interrupted: _,
+        scratch: _,
+    } = task;
 }
 
 /// Attaches to the region: `fd` and `slot` are what LIGHTPATH_GATE named, `flags` what followed. On success
@@ -95,7 +114,26 @@ pub fn attach(thread: &mut Thread, fd: i32, slot: u32, flags: &[u8]) -> Result<A
             placeholder::close_number(fd);
         }
     }
+    if task.process.exe.load(Ordering::Relaxed) != 0 {
+        name_thread(task);
+    }
     bundle_of(task.run)
+}
+
+/// The kernel has named the thread after the memfd that it executed: it gets the program's name.
+#[cold]
+fn name_thread(task: &Task) {
+    // Relaxed, all: the process's own words.
+    let exe = InodeRef::from_word(task.process.exe.load(Ordering::Relaxed));
+    let dirent = DirentId(task.process.exe_dirent.load(Ordering::Relaxed));
+    let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
+    let Ok(path) = getcwd::of_entry(task, exe, dirent, parent) else { return };
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let mut comm = [0u8; 16];
+    let length = name.len().min(comm.len() - 1);
+    comm[..length].copy_from_slice(&name[..length]);
+    // SAFETY: the kernel reads 16 bytes.
+    let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, comm.as_ptr()) };
 }
 
 /// Maps the region; its length follows the slot in LIGHTPATH_GATE once a gate has checked it.

@@ -2,7 +2,8 @@
 //! from a directory of the host.
 
 use lp_abi::linux::{
-    __NR_getcwd, __NR_openat2, __NR_readlink, AT_FDCWD, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_NO_SYMLINKS, open_how,
+    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, AT_FDCWD, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_NO_SYMLINKS, S_IFDIR,
+    S_IFMT, open_how, stat,
 };
 use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX};
 use lp_region::ucopy;
@@ -36,6 +37,16 @@ pub fn route_joined(which: Which, dirfd: i32, length: usize) -> Route {
 pub fn route_covered(task: &Task, which: Which, at: At, last: Last) -> Route {
     let _ = task;
     into_mount(which, at, last).map_or(Route::Host, Route::Ours)
+}
+
+/// The route of an absolute path with empty, `.` or `..` components, which may lead anywhere: it is walked as the kernel
+/// would, to where it enters a mount.
+#[cold]
+pub fn route_crooked(which: Which, at: At, last: Last) -> Route {
+    match Walk::start(which, at).map(|walk| walk.run(last)) {
+        Some(Some(inside)) => Route::Ours(inside),
+        _ => Route::Host,
+    }
 }
 
 /// The path of a directory of the host.
@@ -149,6 +160,10 @@ impl Walk {
         match &self.rest[name.clone()] {
             b"." => return Some(false),
             b".." => {
+                // What the path leaves must be a directory, or the kernel has the error.
+                if self.length != 0 && !self.is_directory() {
+                    return None;
+                }
                 let parent = self.done[..self.length].iter().rposition(|byte| *byte == b'/');
                 self.length = parent.unwrap_or(0);
                 return Some(false);
@@ -164,6 +179,16 @@ impl Walk {
         self.done[end] = 0;
         self.length = end;
         Some(true)
+    }
+
+    fn is_directory(&mut self) -> bool {
+        self.done[self.length] = 0;
+        // SAFETY: all zeros is a valid `stat`; the kernel fills it in.
+        unsafe {
+            let mut found: stat = core::mem::zeroed();
+            let asked = lp_abi::syscall!(__NR_stat, self.done.as_ptr(), &raw mut found);
+            asked.is_ok() && found.st_mode & S_IFMT == S_IFDIR
+        }
     }
 
     /// If what is done is a link, puts its target before what is to come. `None` when there is nothing of that name.

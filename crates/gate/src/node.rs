@@ -102,8 +102,11 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
 /// The inode was unlinked: its object goes too.
 pub fn remove(task: &Task, inode: InodeRef) {
     let path: &mut [u8; PATH_MAX] = spare_buffer();
-    if host_path(task, inode, path).is_ok() {
-        // SAFETY: a NUL-terminated path in a directory of our own.
-        let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
-    }
+    let Ok((length, _)) = host_path(task, inode, path) else { return };
+    // SAFETY: a NUL-terminated path in a directory of our own.
+    let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
+    // A socket's has the address beside it.
+    path[length..length + 3].copy_from_slice(b".a\0");
+    // SAFETY: as above.
+    let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
 }

@@ -113,7 +113,7 @@ fn route_absolute(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last
     };
     let text = &text[..length];
     if is_crooked(text) {
-        return Route::Ours(at);
+        return hostlink::route_crooked(which, at, last);
     }
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") {
         return magic::route(task, which, at, last, length);

@@ -350,6 +350,8 @@ impl<'r> Sweep<'_, 'r> {
             && seen & queued::NAMED != 0
             && file.queued.compare_exchange(seen, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if !dropped {
+            // On its way over a socket, it keeps its inode.
+            self.found_inode(InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id);
             file.queued.store(queued::ASKED, Ordering::Release);
             self.region.push::<OpenFile>(&self.region.header().closed, id.0);
         }

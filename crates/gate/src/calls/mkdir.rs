@@ -1,12 +1,16 @@
 //! mkdir(2), mkdirat(2), rmdir(2), unlink(2), unlinkat(2), mknod(2), mknodat(2).
 
 use lp_abi::linux::{
-    __NR_mkdirat, __NR_mknodat, __NR_unlinkat, AT_REMOVEDIR,
+    __NR_mkdirat, __NR_mknodat, __NR_unlinkat, AT_REMOVEDIR, S_IFIFO, S_IFMT, S_IFSOCK,
 };
-use lp_vfs::task::Task;
-use lp_vfs::{mkdir, mknod, unlink};
+use lp_region::InodeRef;
+use lp_region::sync::Ordering;
+use lp_vfs::task::{Place, Task};
+use lp_vfs::walk::Follow;
+use lp_vfs::{mkdir, mknod, unlink, walk};
 
 use super::handler::{handlers, kernel};
+use crate::node;
 use crate::path::{At, Last, one};
 
 handlers! {
@@ -56,7 +60,24 @@ fn make_directory(task: &Task, at: At, mode: u32) -> isize {
 
 fn remove(task: &Task, at: At, flags: u32) -> isize {
     let host = |at: At| kernel!(__NR_unlinkat, at.dirfd, at.path, flags);
-    one(task, at, Last::Link, |at| unlink::unlinkat(task, at.dirfd, at.path, flags), host)
+    let ours = |at: At| {
+        let node = if node::any(task) { node_at(task, at) } else { None };
+        let done = unlink::unlinkat(task, at.dirfd, at.path, flags)?;
+        if let (Place::Inside(()), Some(inode)) = (done, node) {
+            node::remove(task, inode);
+        }
+        Ok(done)
+    };
+    one(task, at, Last::Link, ours, host)
+}
+
+/// The FIFO or socket of that name, if it has no other.
+fn node_at(task: &Task, at: At) -> Option<InodeRef> {
+    let Ok(Place::Inside(found)) = walk::inode(task, at.dirfd, at.path, Follow::No) else { return None };
+    let inode = task.region.inode(found.inode.id);
+    // Relaxed, both: a hint; an object that is left over harms nobody.
+    let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
+    (matches!(kind, S_IFIFO | S_IFSOCK) && inode.nlink.load(Ordering::Relaxed) == 1).then_some(found.inode)
 }
 
 /// The host's side of a FIFO or a socket is made when it is first opened or bound.
