@@ -161,19 +161,25 @@ unsafe fn map_thunks_elsewhere(bundle: &Bundle, base: usize, wanted: usize, entr
 /// # Safety
 /// As [`apply`]; the entry's pages are mapped writable.
 unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, entry: &Entry) -> Result<()> {
-    for index in 0..entry.fixups as usize {
-        let Some(fixup) = bundle.read::<Fixup>(entry.fixups_at as usize + index * size_of::<Fixup>()) else {
+    const BATCH: usize = 256;
+    let mut done = 0;
+    while done < entry.fixups as usize {
+        let at = entry.fixups_at as usize + done * size_of::<Fixup>();
+        let Some(batch) = bundle.read::<[Fixup; BATCH]>(at) else {
             return Err(lp_abi::Errno::EIO);
         };
-        let (at, change) = match fixup.at & Fixup::IN_THUNK {
-            0 => (base + fixup.at as usize, moved as i32),
-            _ => (thunks + (fixup.at & !Fixup::IN_THUNK) as usize, -(moved as i32)),
-        };
-        // SAFETY: fixups are places in the entry's pages.
-        unsafe {
-            let distance = (at as *mut i32).read_unaligned();
-            (at as *mut i32).write_unaligned(distance.wrapping_add(change));
+        for fixup in &batch[..BATCH.min(entry.fixups as usize - done)] {
+            let (at, change) = match fixup.at & Fixup::IN_THUNK {
+                0 => (base + fixup.at as usize, moved as i32),
+                _ => (thunks + (fixup.at & !Fixup::IN_THUNK) as usize, -(moved as i32)),
+            };
+            // SAFETY: fixups are places in the entry's pages.
+            unsafe {
+                let distance = (at as *mut i32).read_unaligned();
+                (at as *mut i32).write_unaligned(distance.wrapping_add(change));
+            }
         }
+        done += BATCH;
     }
     let ranges = entry.ranges.iter().take(entry.range_count as usize);
     let pages = ranges.map(|range| (base + range.at as usize, range.bytes));

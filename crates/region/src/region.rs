@@ -78,6 +78,10 @@ impl Geometry {
     }
 }
 
+/// Where the region goes if nothing is there. Without a hint it would be right below the libraries, in the way of what the gate
+/// must put at a fixed distance of each, and of libraries loaded later.
+const HINT: usize = 1 << 44;
+
 impl<'r> Region<'r> {
     /// Makes the empty, zero-length file behind `fd` a region and maps it. `vfs::mkfs` makes its first root.
     pub fn create(fd: i32, geometry: &Geometry) -> core::result::Result<Region<'static>, RegionError> {
@@ -139,7 +143,7 @@ impl<'r> Region<'r> {
     fn map(fd: i32, length: usize, kind: u32) -> Result<Region<'static>> {
         // SAFETY: a new mapping, where the kernel likes.
         let base = unsafe {
-            lp_abi::syscall!(__NR_mmap, 0, length, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, fd, 0)
+            lp_abi::syscall!(__NR_mmap, HINT, length, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, fd, 0)
         }?;
         // A core dump reads every page of a shared mapping, and reading a hole of shared memory fills it.
         // SAFETY: changes how the new mapping is dumped only.
