@@ -6,7 +6,7 @@
 use core::cell::UnsafeCell;
 
 use lp_abi::gated::GATED_SET;
-use lp_abi::linux::{__NR_prctl, PR_SET_NAME};
+use lp_abi::linux::__NR_prctl;
 use lp_abi::{Errno, image};
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
@@ -25,6 +25,9 @@ pub struct Attached {
     /// The launcher, run as `LAUNCHER sites --bundle BUNDLE --build OBJECT...`.
     pub builder: &'static [u8],
 }
+
+/// `PR_SET_NAME` of linux/prctl.h.
+const PR_SET_NAME: u32 = 15;
 
 /// The region and the slot of this process, for threads to come. A child that shares its parent's memory has a slot of
 /// its own in its task, and makes no threads.
