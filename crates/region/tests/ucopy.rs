@@ -1,0 +1,59 @@
+//! The string copy, at every distance from the end of its page, which nothing follows.
+
+use lp_abi::Errno;
+use lp_region::ucopy;
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect};
+
+const PAGE: usize = 4096;
+
+/// Two pages, the second of which cannot be touched.
+fn page_with_a_guard() -> *mut u8 {
+    // SAFETY: a new mapping, whose second page is then closed.
+    unsafe {
+        let both = mmap_anonymous(
+            std::ptr::null_mut(),
+            2 * PAGE,
+            ProtFlags::READ | ProtFlags::WRITE,
+            MapFlags::PRIVATE,
+        );
+        let page = both.unwrap().cast::<u8>();
+        mprotect(page.add(PAGE).cast(), PAGE, MprotectFlags::empty()).unwrap();
+        page
+    }
+}
+
+#[test]
+fn a_string_is_copied_whole_wherever_it_ends() {
+    let page = page_with_a_guard();
+    for length in 0..80 {
+        for behind in 0..40 {
+            let text: Vec<u8> = (0..length).map(|i| b'a' + (i % 26) as u8).collect();
+            let start = PAGE - behind - length - 1;
+            let mut to = [0xee; 128];
+            let got = {
+                // SAFETY: within the first page.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(text.as_ptr(), page.add(start), length);
+                    page.add(start + length).write(0);
+                    page.add(start + length + 1).write_bytes(b'z', behind);
+                }
+                // SAFETY: the string and its NUL are there.
+                unsafe { ucopy::string(&mut to, page.add(start)) }
+            };
+            assert_eq!(got, Ok(length), "{behind} bytes before the end");
+            assert_eq!((&to[..length], to[length]), (&text[..], 0));
+        }
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_too_long_and_leaves_the_rest_alone() {
+    let text = [b'x'; 100];
+    for room in 1..64 {
+        let mut to = [0xee; 96];
+        // SAFETY: 100 bytes are there, and no more than `room` are asked for.
+        let got = unsafe { ucopy::string(&mut to[..room], text.as_ptr()) };
+        assert_eq!(got, Err(Errno::ENAMETOOLONG), "{room}");
+        assert!(to[..room].iter().all(|byte| *byte == b'x') && to[room..].iter().all(|byte| *byte == 0xee));
+    }
+}
