@@ -33,6 +33,10 @@ unsafe impl Send for Region<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Region<'_> {}
 
+/// Where a region is mapped if the place is free: far from the program and its libraries. Where the kernel would put it
+/// otherwise, right below the libraries, it would take the room in which the gate's thunks lie at a known distance.
+const HINT: usize = 0x3000_0000_0000;
+
 /// Why a file is not a usable region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegionError {
@@ -141,7 +145,7 @@ impl<'r> Region<'r> {
     }
 
     fn map(fd: i32, length: usize, kind: u32) -> Result<Region<'static>> {
-        // SAFETY: a new mapping, where the kernel likes.
+        // SAFETY: a new mapping, at the hint if nothing is there, else where the kernel likes.
         let base = unsafe {
             lp_abi::syscall!(__NR_mmap, HINT, length, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, fd, 0)
         }?;
