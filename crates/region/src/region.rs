@@ -33,10 +33,6 @@ unsafe impl Send for Region<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Region<'_> {}
 
-/// Where a region is mapped if the place is free: far from the program and its libraries. Where the kernel would put it
-/// otherwise, right below the libraries, it would take the room in which the gate's thunks lie at a known distance.
-const HINT: usize = 0x3000_0000_0000;
-
 /// Why a file is not a usable region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegionError {
@@ -83,8 +79,9 @@ impl Geometry {
 }
 
 /// Where the region goes if nothing is there. Without a hint it would be right below the libraries, in the way of what the gate
-/// must put at a fixed distance of each, and of libraries loaded later.
-const HINT: usize = 1 << 44;
+/// must put at a fixed distance of each, and of libraries loaded later. Up to 16 TiB and a little more is AddressSanitizer's,
+/// which maps its shadow over what is there.
+const HINT: usize = 3 << 44;
 
 impl<'r> Region<'r> {
     /// Makes the empty, zero-length file behind `fd` a region and maps it. `vfs::mkfs` makes its first root.
