@@ -203,6 +203,7 @@ pub(crate) fn share_undone() {
 pub(crate) extern "sysv64" fn share_parent(result: isize) {
     let thread = current();
     after_share(thread, result);
+    thread.switched = 0;
     set_mask(thread.share_mask);
 }
 
@@ -213,6 +214,7 @@ pub(crate) extern "sysv64" fn share_child() {
         let mask = thread.share_mask;
         thread.child = core::ptr::null_mut();
         thread.own_stack = 0;
+        thread.switched = 0;
         thread::after_fork_child();
         hooks::after_fork_child(thread);
         set_mask(mask);

@@ -29,6 +29,8 @@ pub struct Thread {
     pub parent: *mut Thread,
     /// In a child's record: nonzero when it starts on a stack of its own.
     pub(crate) own_stack: u64,
+    /// Nonzero while a child is made from a site on a small stack: both sides use the stack in their record meanwhile.
+    pub(crate) switched: u64,
     /// The signal mask to go back to once `current` is right on both sides.
     pub(crate) share_mask: u64,
     /// Next record in the list of unused ones.
@@ -56,7 +58,16 @@ pub struct Thread {
     pub task_room: MaybeUninit<Task<'static>>,
     /// Three path buffers for handlers. Not touched by the low half, but for [`crate::exec`].
     pub scratch: [UnsafeCell<[u8; 4096]>; 3],
+    /// The stack on which calls of objects with small stacks run.
+    pub(crate) stack: Stack,
 }
+
+/// Bytes of [`Thread::stack`].
+pub(crate) const STACK: usize = 64 << 10;
+
+/// A stack. Touched only where it is used.
+#[repr(C, align(16))]
+pub(crate) struct Stack(UnsafeCell<MaybeUninit<[u8; STACK]>>);
 
 /// Unused records, a stack.
 static UNUSED: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
@@ -160,6 +171,7 @@ unsafe fn prepare(thread: *mut Thread) {
         (*thread).child = null_mut();
         (*thread).parent = null_mut();
         (*thread).own_stack = 0;
+        (*thread).switched = 0;
         (*thread).actions = crate::signal::process_actions();
         (*thread).tid = own_tid();
         (*thread).task = null_mut();
