@@ -8,7 +8,6 @@ use core::cell::UnsafeCell;
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::__NR_prctl;
 use lp_abi::{Errno, image};
-use lp_region::process::Run;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId};
 use lp_vfs::task::Task;
@@ -120,7 +119,7 @@ pub fn attach(thread: &mut Thread, fd: i32, slot: u32, flags: &[u8]) -> Result<A
     if task.process.exe.load(Ordering::Relaxed) != 0 {
         name_thread(task);
     }
-    bundle_of(task.run)
+    bundle_of(task)
 }
 
 /// The kernel has named the thread after the memfd that it executed: it gets the program's name.
@@ -156,11 +155,20 @@ fn map_region(fd: i32, flags: &[u8]) -> Result<Region<'static>, &'static [u8]> {
     })
 }
 
-fn bundle_of(run: &'static Run) -> Result<Attached, &'static [u8]> {
+fn bundle_of(task: &Task<'static>) -> Result<Attached, &'static [u8]> {
+    let run = task.run;
     // SAFETY: attach: one thread, and nobody has a reference to it yet.
     let room = unsafe { &mut *BUNDLE.0.get() };
     let mut path = Writer::new(room);
-    path.push(run.cache.get());
+    // Relaxed: immutable, and the calling process's own.
+    let (user, owner) = (task.process.fsuid.load(Ordering::Relaxed), run.owner.load(Ordering::Relaxed));
+    if user == owner || user == 0 {
+        path.push(run.cache.get());
+    } else {
+        // Root's child that has changed to another user must not add to root's bundle: it has one of its own.
+        path.push(b"/tmp/lightpath-");
+        path.push_decimal(u64::from(user));
+    }
     // As `lp_sites::Bundle::file_name` has it.
     path.push(b"/sites-");
     path.push_decimal(u64::from(image::VERSION));

@@ -5,12 +5,13 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lp_abi::image::{ENTRIES, ENTRIES_AT, Entry, Fixup, Header, MAGIC, PROBES, VERSION, first_probe, state};
 use lp_abi::linux::{
-    __NR_close, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_openat, __NR_pread64, MAP_FIXED,
-    MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ, PROT_WRITE,
+    __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_openat, __NR_pread64, MAP_FIXED,
+    MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ, PROT_WRITE, stat,
 };
 use lp_abi::{Result, gated};
 
 use crate::home::home;
+use crate::report;
 
 const AT_FDCWD: isize = -100;
 const CODE: u32 = PROT_READ | PROT_EXEC;
@@ -34,9 +35,24 @@ impl Bundle {
         // SAFETY: the caller's promise.
         let fd = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) }.ok()?;
         let bundle = Bundle(fd);
+        // SAFETY: the caller's promise.
+        if unsafe { report::c_bytes(path) }.starts_with(b"/tmp/") && !bundle.is_own() {
+            return None;
+        }
         let header = bundle.read::<Header>(0)?;
         let same = header.magic == MAGIC && header.version == VERSION && header.gated_set == gated::GATED_SET;
         same.then_some(bundle)
+    }
+
+    /// Whether it belongs to the user that this process runs as: where all may write, another may have put it.
+    fn is_own(&self) -> bool {
+        let mut found = MaybeUninit::<stat>::uninit();
+        // SAFETY: the kernel writes within `found`, and has written it when the call succeeds.
+        unsafe {
+            let done = lp_abi::syscall!(__NR_fstat, self.0, found.as_mut_ptr());
+            let user = lp_abi::syscall!(__NR_geteuid);
+            done.is_ok() && user == Ok(found.assume_init_ref().st_uid as usize)
+        }
     }
 
     /// What is known of the object with this key.

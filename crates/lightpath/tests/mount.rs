@@ -125,6 +125,19 @@ fn a_program_in_a_mount_is_the_command() {
 }
 
 #[test]
+fn a_process_that_changes_users_stays_covered() {
+    // SAFETY: geteuid has no effect.
+    if unsafe { libc::geteuid() } != 0 {
+        return; // Only root may change users.
+    }
+    let script = "echo mine > $LIGHTPATH/mine; chmod 600 $LIGHTPATH/mine
+        setpriv --reuid 65534 --regid 65534 --clear-groups sh -c '
+            cat $LIGHTPATH/mine || echo denied; echo theirs > $LIGHTPATH/theirs; stat -c %u $LIGHTPATH/theirs
+            perl -e \"open(F, \\\"$LIGHTPATH/theirs\\\") and print <F>\"' 2>/dev/null";
+    assert_eq!(sh(&[], script), said("denied\n65534\ntheirs\n"));
+}
+
+#[test]
 fn stats_tell_answered_calls_from_passed_ones() {
     let (status, output, table) =
         sh(&["--stats"], "dd if=/dev/zero of=$LIGHTPATH/file bs=10 count=1000 2>/dev/null");

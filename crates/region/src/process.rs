@@ -168,8 +168,12 @@ pub struct Run {
     pub stats: AtomicU32,
     /// Bit m set where mount m covers a directory that exists on the host.
     pub covers: AtomicU32,
+    /// Effective user of the launcher, to whom the cache directory belongs.
+    pub owner: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU64; 14],
+    pub reserved: AtomicU32,
+    /// Spare.
+    pub spare: [AtomicU64; 13],
     /// The launcher's own path.
     pub launcher: RunPath,
     /// The cache directory: site images, the preload library.

@@ -1,7 +1,7 @@
 //! Beginnings and ends: making a file system, claiming a run and its first process, attaching and leaving.
 
 use lp_abi::linux::{
-    __NR_capget, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_prlimit64, __NR_setfsgid, __NR_setfsuid,
+    __NR_capget, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_prlimit64, __NR_setfsgid, __NR_setfsuid,
     __NR_umask, _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
     CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_FSIZE, S_ISVTX,
 };
@@ -52,6 +52,9 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     run.mount_count.store(setup.mounts.len() as u32, Ordering::Relaxed);
     run.stats.store(setup.stats, Ordering::Relaxed);
     run.covers.store(setup.covers, Ordering::Relaxed);
+    // SAFETY: geteuid has no effect.
+    let owner = unsafe { lp_abi::syscall!(__NR_geteuid) }?;
+    run.owner.store(owner as u32, Ordering::Relaxed);
     run.launcher.set(setup.launcher)?;
     run.cache.set(setup.cache)?;
     run.preload.set(setup.preload)?;

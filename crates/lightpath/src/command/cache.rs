@@ -38,8 +38,17 @@ fn candidates() -> Vec<PathBuf> {
     all
 }
 
+/// Whether every user can get to `path`.
+pub(crate) fn open_to_all(path: &Path) -> Result<(), &Path> {
+    let enterable = |path: &&Path| std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o001 != 0);
+    match path.ancestors().find(|path| !enterable(path)) {
+        None => Ok(()),
+        Some(closed) => Err(closed),
+    }
+}
+
 /// Makes `directory` and checks that nobody else can change what is in it and that the loader can use it.
-fn prepare(directory: &Path) -> Result<(), String> {
+pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
     // The loader splits LD_PRELOAD at colons and blanks and expands `$ORIGIN` and its like.
     if directory.as_os_str().as_bytes().iter().any(|b| b": \t\n$\"'\\".contains(b)) {
         return Err("its name has a character that LD_PRELOAD cannot carry".to_owned());
@@ -57,8 +66,7 @@ fn prepare(directory: &Path) -> Result<(), String> {
             let wider = std::fs::Permissions::from_mode(found.mode() & 0o7777 | mode);
             std::fs::set_permissions(directory, wider).map_err(|e| reason(&e))?;
         }
-        let open_to_all = |path: &Path| std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o001 != 0);
-        if let Some(closed) = directory.ancestors().find(|path| !open_to_all(path)) {
+        if let Err(closed) = open_to_all(directory) {
             return Err(format!("other users cannot enter {}", closed.display()));
         }
     }

@@ -1,11 +1,12 @@
 //! The launcher's side of a region: making or opening it, the run record, the command's process slot.
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
 use lp_region::layout::{RUNS, VERSION};
@@ -16,6 +17,7 @@ use lp_vfs::boot::{self, RunSetup};
 use rustix::fs::{FlockOperation, MemfdFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
+use super::cache;
 use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
 use super::size::Size;
@@ -50,8 +52,7 @@ pub(crate) struct Paths<'a> {
 
 /// Claims a run record. The caller holds the region's flock.
 fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Result<RunId, Failure> {
-    let launcher =
-        std::env::current_exe().map_err(|e| Failure::new(REGION, format!("own path: {}", reason(&e))))?;
+    let launcher = builder(paths.cache).map_err(|line| Failure::new(REGION, line))?;
     let mounts: Vec<&[u8]> = options.at.iter().map(|mount| bytes(mount.path())).collect();
     let covered = options.at.iter().enumerate().filter(|(_, mount)| mount.path().exists());
     let setup = RunSetup {
@@ -71,6 +72,23 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
             e => format!("the region gives no place to the run: {e:?}"),
         })
         .map_err(|line| Failure::new(REGION, line))
+}
+
+/// The program that builds site images for the gate: this one, where every user of the run can start it.
+fn builder(cache: &Path) -> Result<PathBuf, String> {
+    let own = std::env::current_exe().map_err(|e| format!("own path: {}", reason(&e)))?;
+    // Root's children may change to any user, and root's programs often lie where no other may look.
+    if !rustix::process::geteuid().is_root() || cache::open_to_all(&own).is_ok() {
+        return Ok(own);
+    }
+    let explain = |e: std::io::Error| format!("{}: {}", own.display(), reason(&e));
+    let found = std::fs::metadata(&own).map_err(explain)?;
+    let name = format!("lightpath-{:x}-{:x}", found.len(), found.mtime());
+    let copy = cache.join(&name);
+    if std::fs::metadata(&copy).is_ok_and(|kept| kept.len() == found.len()) {
+        return Ok(copy);
+    }
+    cache::place(cache, OsStr::new(&name), &std::fs::read(&own).map_err(explain)?)
 }
 
 /// Makes the root of each mount unless it is there. This process takes part in the run for that long.

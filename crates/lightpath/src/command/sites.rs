@@ -24,6 +24,11 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     };
     let fail =
         |path: &Path, e: &std::io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(e)));
+    // The gate of a process that has changed to another user names a directory that may not be there yet.
+    if let Some(directory) = place.parent().filter(|directory| !directory.exists()) {
+        cache::prepare(directory)
+            .map_err(|why| Failure::new(REGION, format!("{}: {why}", directory.display())))?;
+    }
     let bundle = Bundle::open(&place).map_err(|e| fail(&place, &e))?;
     let mut refused = None;
     for path in &arguments.paths {
