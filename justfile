@@ -1,0 +1,26 @@
+# The whole local gate: format, lints, layering, tests, audit budgets.
+check: lint test audit
+
+# Format, clippy with warnings denied, dependencies that point down only.
+lint:
+    cargo fmt --all --check
+    cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --manifest-path crates/preload/Cargo.toml -- -D warnings
+    scripts/layering
+
+# Everything that CI runs.
+test:
+    cargo test --workspace --release
+
+# Count what the hot calls execute and hold it against crates/audit/budgets.toml.
+audit:
+    cargo build --release -p lightpath -p lp-audit
+    target/release/lp-audit check
+
+# Kill a process at every instruction of every call that changes something. Takes long.
+crash:
+    LIGHTPATH_KILLS=all cargo test --release -p lp-crash
+
+# All workloads, side by side with the kernel's file systems.
+bench *ARGS:
+    cargo run --release -- bench {{ARGS}}
