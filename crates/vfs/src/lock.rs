@@ -70,6 +70,11 @@ impl Range {
     fn meets(self, other: Range) -> bool {
         self.start <= other.end && other.start <= self.end
     }
+
+    /// Whether the two meet or are neighbours.
+    fn touches(self, other: Range) -> bool {
+        self.start <= other.end.saturating_add(1) && other.start <= self.end.saturating_add(1)
+    }
 }
 
 /// A lock that is asked for, or that stands.
@@ -271,9 +276,11 @@ fn blocker(task: &Task, inode: &Inode, lock: &Lock) -> Option<LockId> {
 /// merged, as posix_lock_inode does. The caller holds the inode's lock.
 fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>) -> Result<()> {
     let inode = task.region.inode(id);
-    // A split needs one record and the new lock another; they come first, so that nothing fails half-way.
-    let whole = range == Range::WHOLE;
-    hold_ready(task, id, usize::from(!whole) + usize::from(lock.is_some()))?;
+    // They come first, so that nothing fails half-way.
+    match records_needed(task, inode, owner, range, lock) {
+        0 => {}
+        count => hold_ready(task, id, count)?,
+    }
     let mut new = range;
     for (id, record) in records(task, inode) {
         let old = read(record);
@@ -281,9 +288,7 @@ fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>
             continue;
         }
         let alike = lock.is_some_and(|lock| lock.kind == old.kind);
-        let touches =
-            old.range.start <= new.end.saturating_add(1) && new.start <= old.range.end.saturating_add(1);
-        if alike && touches {
+        if alike && old.range.touches(new) {
             new = Range { start: new.start.min(old.range.start), end: new.end.max(old.range.end) };
             unset(record);
         } else if old.range.meets(range) {
@@ -297,6 +302,23 @@ fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>
     }
     give_back_unused(task, inode);
     Ok(())
+}
+
+/// Records that [`set`] takes: one for the other half of a lock that is split, one for the new lock unless an old one of
+/// the same owner goes.
+fn records_needed(task: &Task, inode: &Inode, owner: Owner, range: Range, lock: Option<&Lock>) -> usize {
+    let (mut split, mut goes) = (false, false);
+    for (_, record) in records(task, inode) {
+        let old = read(record);
+        if old.owner != owner || !old.range.touches(range) {
+            continue;
+        }
+        let alike = lock.is_some_and(|lock| lock.kind == old.kind);
+        let (before, after) = (old.range.start < range.start, old.range.end > range.end);
+        split |= !alike && before && after;
+        goes |= alike || !before && !after;
+    }
+    usize::from(split) + usize::from(lock.is_some() && !goes)
 }
 
 /// Takes `range` out of the lock in `record`. The caller holds the inode's lock and has a record ready.
