@@ -181,11 +181,13 @@ pub struct Audit {
 }
 
 impl Audit {
-    /// Whether most repetitions executed the least number of instructions: one in many calls may do some upkeep.
+    /// Whether most repetitions executed the least number of instructions, give or take the few by which the
+    /// C library's or the kernel's clock differs: one in many calls may do some upkeep.
     #[must_use]
     pub fn is_steady(&self) -> bool {
-        let least = self.totals.iter().filter(|total| **total == self.count.total()).count();
-        least * 2 > self.totals.len()
+        let least = self.count.total();
+        let near = self.totals.iter().filter(|total| **total <= least + least / 20).count();
+        near * 2 > self.totals.len()
     }
 }
 
