@@ -23,8 +23,8 @@ use crate::sync::{AtomicU64, Ordering};
 #[derive(Clone, Copy)]
 pub struct Region<'r> {
     base: NonNull<u8>,
-    length: usize,
-    fd: i32,
+    /// Pages of data in the high half, the file's descriptor in the low one: two words travel in registers.
+    extent: u64,
     mapped: PhantomData<&'r [AtomicU64]>,
 }
 
@@ -150,7 +150,8 @@ impl<'r> Region<'r> {
         // SAFETY: changes how the new mapping is dumped only.
         unsafe { lp_abi::syscall!(__NR_madvise, base, length, MADV_DONTDUMP) }?;
         let base = NonNull::new(base as *mut u8).ok_or(Errno::ENOMEM)?;
-        Ok(Region { base, length, fd, mapped: PhantomData })
+        let pages = (length - at::DATA_AT) / (at::CHUNK_PAGES * PAGE_SIZE) * at::CHUNK_PAGES;
+        Ok(Region { base, extent: (pages as u64) << 32 | fd as u32 as u64, mapped: PhantomData })
     }
 
     fn format(self, geometry: &Geometry, length: u64) {
@@ -175,24 +176,29 @@ impl<'r> Region<'r> {
     /// Nothing that came from this region is used afterwards.
     pub unsafe fn unmap(self) {
         // SAFETY: the caller's promise.
-        let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.base.as_ptr(), self.length) };
+        let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.base.as_ptr(), self.length()) };
     }
 
     /// The file it is mapped from, -1 in private memory.
     #[inline]
     pub fn fd(self) -> i32 {
-        self.fd
+        self.extent as i32
     }
 
     /// The same region under another descriptor number.
     pub fn with_fd(self, fd: i32) -> Self {
-        Region { fd, ..self }
+        Region { extent: self.extent >> 32 << 32 | fd as u32 as u64, ..self }
     }
 
     /// Bytes mapped.
     #[inline]
     pub fn length(self) -> usize {
-        self.length
+        at::DATA_AT + self.pages() as usize * PAGE_SIZE
+    }
+
+    #[inline(always)]
+    fn pages(self) -> u32 {
+        (self.extent >> 32) as u32
     }
 
     /// Where it is mapped.
@@ -294,7 +300,7 @@ impl<'r> Region<'r> {
     /// Chunks the file has.
     #[inline]
     pub fn chunk_count(self) -> usize {
-        (self.length - at::DATA_AT) / (at::CHUNK_PAGES * PAGE_SIZE)
+        self.pages() as usize / at::CHUNK_PAGES
     }
 
     /// A chunk record; none past the last chunk.
@@ -306,8 +312,7 @@ impl<'r> Region<'r> {
     /// A page's offset in the region's file; none past the last page.
     #[inline]
     pub fn page_offset(self, page: PageId) -> Option<usize> {
-        let offset = at::DATA_AT + page.index() * PAGE_SIZE;
-        (offset < self.length).then_some(offset)
+        (page.0 < self.pages()).then_some(at::DATA_AT + page.index() * PAGE_SIZE)
     }
 
     /// The bytes of a page; a page past the end, which only a damaged region names, becomes page 0.

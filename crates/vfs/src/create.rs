@@ -85,7 +85,7 @@ pub fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Re
     let _writing = writer::begin(task, record)?;
     let locked = dir::lock(task, dir)?;
     if let Some(hit) = hash::lookup(task.region, dir.id, name) {
-        let found = Found { inode: hit.target, dirent: hit.dirent, parent: dir.id };
+        let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id };
         return Ok(Made::Existing(found));
     }
     permission::may_create(task, record)?;

@@ -25,6 +25,12 @@ pub fn length(dirent: &Dirent) -> usize {
     dirent.shape.load(Ordering::Relaxed) as usize & 0xff // Relaxed, here and below: validated by the reader.
 }
 
+/// Type of what the entry names, as `d_type`.
+#[inline]
+pub fn kind(dirent: &Dirent) -> u32 {
+    dirent.shape.load(Ordering::Relaxed) >> 8 & 15
+}
+
 /// What the entry names.
 #[inline]
 pub fn target(dirent: &Dirent) -> InodeRef {

@@ -18,13 +18,15 @@
 //! [`crate::change::replay`] and [`replay_split`].
 //! Source: Litwin, "Linear hashing" (VLDB 1980); the count, `dentry.d_seq` and rename_lock of Linux.
 
+use core::num::{NonZeroU32, NonZeroU64};
+
 use lp_abi::Result;
 use lp_region::lane::Lane;
 use lp_region::layout::{BUCKETS, OVERFLOWS};
 use lp_region::lock::Undertaker;
-use lp_region::records::Bucket;
+use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, OverflowId, Region};
 
 use crate::dirent;
@@ -41,13 +43,39 @@ const MAX_LEVEL: u32 = BUCKETS.trailing_zeros();
 /// Tries before a lookup takes its answer as seen.
 const SPINS: u32 = 2000;
 
-/// What a name stands for.
+/// What a name stands for. Two words, so that it travels in registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hit {
+    target: u64,
+    /// The entry in the low half, the type in the high one. No entry is 0.
+    entry: NonZeroU64,
+}
+
+impl Hit {
+    /// What entry `id` names now.
+    #[inline(always)]
+    fn read(record: &Dirent, id: NonZeroU32) -> Self {
+        let entry = NonZeroU64::from(id) | (dirent::kind(record) as u64) << 32;
+        Hit { target: dirent::target(record).to_word(), entry }
+    }
+
     /// The entry.
-    pub dirent: DirentId,
+    #[inline(always)]
+    pub fn dirent(self) -> DirentId {
+        DirentId(self.entry.get() as u32)
+    }
+
     /// What it named when it was read.
-    pub target: InodeRef,
+    #[inline(always)]
+    pub fn target(self) -> InodeRef {
+        InodeRef::from_word(self.target)
+    }
+
+    /// Type of that, as `d_type`.
+    #[inline(always)]
+    pub fn kind(self) -> u32 {
+        (self.entry.get() >> 32) as u32
+    }
 }
 
 /// Whether a table should grow.
@@ -103,17 +131,25 @@ fn look(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> (Option
 #[inline(always)]
 fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
     for entry in &bucket.entries {
+        if high(entry).load(Ordering::Relaxed) != hash {
+            continue;
+        }
         // PAIRS: the release store in `insert_locked`: the entry is filled in.
-        let word = entry.load(Ordering::Acquire);
-        if (word >> 32) as u32 == hash && word as u32 != 0 {
-            let id = DirentId(word as u32);
-            let record = region.dirent(id);
-            if dirent::is(region, record, dir, name) {
-                return Some(Hit { dirent: id, target: dirent::target(record) });
-            }
+        let Some(id) = NonZeroU32::new(entry.load(Ordering::Acquire) as u32) else { continue };
+        let record = region.dirent(DirentId(id.get()));
+        if dirent::is(region, record, dir, name) {
+            return Some(Hit::read(record, id));
         }
     }
     None
+}
+
+/// The hash in an entry's word.
+#[inline(always)]
+fn high(entry: &AtomicU64) -> &AtomicU32 {
+    // SAFETY: the high half of a little-endian word, which lives as long as the word. A stale half only misleads the
+    // comparison that follows, or is found out by the count.
+    unsafe { &*(&raw const *entry).cast::<AtomicU32>().add(1) }
 }
 
 #[cold]
@@ -140,7 +176,7 @@ fn chain<'r>(region: Region<'r>, first: &'r Bucket) -> impl Iterator<Item = &'r 
 /// Index of the bucket that holds `hash` in this state.
 #[inline(always)]
 fn place(state: u64, hash: u32) -> u32 {
-    let mask = (1u32 << (BASE_LEVEL + (state as u32 & 31)).min(MAX_LEVEL)) - 1;
+    let mask = (1u32 << BASE_LEVEL).wrapping_shl(state as u32).wrapping_sub(1);
     let index = hash & mask;
     if index < (state >> 32) as u32 { hash & (mask << 1 | 1) } else { index }
 }

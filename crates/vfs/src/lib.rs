@@ -6,7 +6,10 @@
 //! else the lower index first; other inodes, the lower index first; the process's table; hash buckets, the lower index
 //! first. `docs/locking.md` has them all, and what happens when a holder dies.
 #![no_std]
-#![allow(clippy::not_unsafe_ptr_arg_deref, reason = "programs' pointers are touched by the copy routines only, whose faults are EFAULT")]
+#![allow(
+    clippy::not_unsafe_ptr_arg_deref,
+    reason = "programs' pointers are touched by the copy routines only, whose faults are EFAULT"
+)]
 
 pub mod access;
 pub mod acl;

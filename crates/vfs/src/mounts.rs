@@ -1,5 +1,6 @@
 //! Where our file systems appear in the host's tree: which absolute paths lead into one, and back out.
 
+use lp_region::process::Run;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
@@ -22,14 +23,59 @@ pub enum Crossing {
 
 /// Finds the mount that an absolute path leads into.
 ///
+/// The path stands in one of the task's buffers, a NUL and [`crate::name::SLACK`] bytes behind it.
+///
 /// The host's part of the path is taken by its letters: `.`, `..` and double slashes are understood, the host's
 /// symbolic links are not.
 #[inline]
 pub fn enter(task: &Task<'_>, path: &[u8]) -> Crossing {
+    match task.prefix.leads(path) {
+        Some(walked) => Crossing::Inside { root: root(task, 0), walked },
+        None => enter_slow(task, path),
+    }
+}
+
+#[inline(never)]
+fn enter_slow(task: &Task<'_>, path: &[u8]) -> Crossing {
     match longest(task, path) {
         Some((mount, walked)) => Crossing::Inside { root: root(task, mount), walked },
         None if is_plain(path) => Crossing::Outside,
-        None => enter_slow(task, path),
+        None => enter_crooked(task, path),
+    }
+}
+
+/// The path of a run's only mount, if it is short, in a form that is compared at once.
+#[derive(Clone, Copy)]
+pub struct Prefix {
+    /// Its bytes, zeros behind them.
+    word: u64,
+    /// Ones where it has bytes.
+    mask: u64,
+    /// How many; 0 if this is not to be used.
+    length: u32,
+}
+
+impl Prefix {
+    /// That of a run whose mounts do not change any more.
+    pub fn of(run: &Run) -> Self {
+        let path = run.mounts[0].get();
+        // Relaxed: immutable while the run lives.
+        let alone = run.mount_count.load(Ordering::Relaxed) == 1;
+        if !alone || path.is_empty() || path.len() >= 8 {
+            return Prefix { word: 0, mask: 0, length: 0 };
+        }
+        let word = path.iter().rev().fold(0, |word, byte| word << 8 | *byte as u64);
+        Prefix { word, mask: (1 << (8 * path.len())) - 1, length: path.len() as u32 }
+    }
+
+    /// The length of the mount's path if `path` starts with it.
+    #[inline(always)]
+    fn leads(&self, path: &[u8]) -> Option<usize> {
+        // SAFETY: paths stand in buffers with SLACK bytes behind their NUL.
+        let word = unsafe { path.as_ptr().cast::<u64>().read_unaligned() };
+        let next = (word >> (8 * self.length)) as u8;
+        let leads = word & self.mask == self.word && (next == 0 || next == b'/') && self.length != 0;
+        leads.then_some(self.length as usize)
     }
 }
 
@@ -48,7 +94,7 @@ fn longest(task: &Task<'_>, path: &[u8]) -> Option<(usize, usize)> {
     best
 }
 
-/// Whether a path has no `.`, no `..` and no empty component: nothing for [`enter_slow`].
+/// Whether a path has no `.`, no `..` and no empty component: nothing for [`enter_crooked`].
 fn is_plain(path: &[u8]) -> bool {
     let mut after_slash = false;
     for (index, byte) in path.iter().enumerate() {
@@ -66,7 +112,7 @@ fn is_plain(path: &[u8]) -> bool {
 
 /// Follows the path by its letters until it stands on a mount.
 #[cold]
-fn enter_slow(task: &Task<'_>, path: &[u8]) -> Crossing {
+fn enter_crooked(task: &Task<'_>, path: &[u8]) -> Crossing {
     // SAFETY: the buffer is the task's; whoever left a path in it has used it by now.
     let normal = unsafe { &mut *task.scratch.outside.get() };
     let mut length = 0;

@@ -50,28 +50,42 @@ impl<'a> Name<'a> {
     ///
     /// # Safety
     /// A NUL follows, with [`SLACK`] bytes behind it, all readable and unchanged for `'a`.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn scan(start: *const u8) -> Self {
-        let mut words = [0; WORDS];
-        let mut length = 0;
-        for slot in &mut words {
+        // SAFETY: the text, its NUL and what follows are readable.
+        let word = unsafe { start.cast::<u64>().read_unaligned() };
+        let ends = ends_in(word);
+        if ends == 0 {
+            // SAFETY: the caller's promise.
+            return unsafe { Self::scan_longer(start, word) };
+        }
+        let length = ends.trailing_zeros() as usize / 8;
+        // SAFETY: just scanned.
+        let bytes = unsafe { slice::from_raw_parts(start, length) };
+        Name { bytes, words: [word & below(ends), 0, 0] }
+    }
+
+    /// [`Name::scan`] of a name whose first word is known.
+    ///
+    /// # Safety
+    /// As [`Name::scan`].
+    #[inline(never)]
+    unsafe fn scan_longer(start: *const u8, first: u64) -> Self {
+        let mut words = [first, 0, 0];
+        for index in 1..WORDS {
             // SAFETY: no NUL was seen before these 8 bytes, so they lie at most SLACK behind it.
-            let word = unsafe { start.add(length).cast::<u64>().read_unaligned() };
+            let word = unsafe { start.add(8 * index).cast::<u64>().read_unaligned() };
             let ends = ends_in(word);
             if ends != 0 {
-                // The lowest mark is exact: a borrow can only raise marks above a true one.
-                let kept = ends.trailing_zeros() / 8;
-                *slot = word & !(u64::MAX << (kept * 8));
-                length += kept as usize;
+                words[index] = word & below(ends);
+                let length = 8 * index + ends.trailing_zeros() as usize / 8;
                 // SAFETY: just scanned.
-                let bytes = unsafe { slice::from_raw_parts(start, length) };
-                return Name { bytes, words };
+                return Name { bytes: unsafe { slice::from_raw_parts(start, length) }, words };
             }
-            *slot = word;
-            length += 8;
+            words[index] = word;
         }
-        // SAFETY: the same promise; the first `length` bytes hold no end.
-        let length = unsafe { scan_rest(start, length) };
+        // SAFETY: the same promise; the first 24 bytes hold no end.
+        let length = unsafe { scan_rest(start, SHORT_NAME) };
         // SAFETY: just scanned.
         Name { bytes: unsafe { slice::from_raw_parts(start, length) }, words }
     }
@@ -80,6 +94,12 @@ impl<'a> Name<'a> {
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
+    }
+
+    /// Where its text goes on.
+    #[inline]
+    pub fn end(&self) -> *const u8 {
+        self.bytes.as_ptr_range().end
     }
 
     /// How many bytes it has.
@@ -98,6 +118,12 @@ impl<'a> Name<'a> {
     #[inline]
     pub fn words(&self) -> &[u64; WORDS] {
         &self.words
+    }
+
+    /// Whether its first byte is a dot.
+    #[inline]
+    pub fn starts_with_dot(&self) -> bool {
+        self.words[0] as u8 == b'.'
     }
 
     /// Whether it is `.`.
@@ -142,6 +168,13 @@ impl<'a> Name<'a> {
 fn ends_in(word: u64) -> u64 {
     let slash = word ^ SLASHES;
     (word.wrapping_sub(LOW) & !word | slash.wrapping_sub(LOW) & !slash) & HIGH
+}
+
+/// Ones in the bytes below the lowest mark. That mark is exact: a borrow can only raise marks above a true one.
+#[inline(always)]
+fn below(ends: u64) -> u64 {
+    // The mark is its byte's high bit.
+    (ends ^ ends.wrapping_sub(1)) >> 8
 }
 
 #[inline(always)]

@@ -104,11 +104,11 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     let rename = Rename { task, old: from.dir.id, new: to.dir.id, source, target, mode, behind };
     rename.check_names(from.trailing_slash, to.trailing_slash)?;
     held.check_ancestors(&rename)?;
-    if target.is_some_and(|target| target.target == source.target) {
+    if target.is_some_and(|target| target.target() == source.target()) {
         return Ok(());
     }
     rename.check_permissions()?;
-    let inodes = lock_inodes(task, source.target.id, target.map_or(InodeId::NONE, |hit| hit.target.id));
+    let inodes = lock_inodes(task, source.target().id, target.map_or(InodeId::NONE, |hit| hit.target().id));
     let load = rename.perform(&names.1)?;
     drop(inodes);
     drop(held);
@@ -116,7 +116,7 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
         hash::split(task);
     }
     if mode != Mode::Exchange {
-        unlink::removed(task, target.map_or(InodeId::NONE, |hit| hit.target.id));
+        unlink::removed(task, target.map_or(InodeId::NONE, |hit| hit.target().id));
     }
     Ok(())
 }
@@ -164,11 +164,11 @@ impl<'t, 'r> Held<'t, 'r> {
             return Ok(());
         }
         let is_above = |hit: InodeRef, dir: InodeId| hit.id == dir || is_ancestor(self.task, hit.id, dir);
-        if is_above(rename.source.target, rename.new) {
+        if is_above(rename.source.target(), rename.new) {
             return Err(Errno::EINVAL);
         }
         match rename.target {
-            Some(hit) if is_above(hit.target, rename.old) => {
+            Some(hit) if is_above(hit.target(), rename.old) => {
                 Err(if rename.mode == Mode::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY })
             }
             _ => Ok(()),
@@ -218,7 +218,7 @@ impl<'r> Rename<'_, 'r> {
     }
 
     fn is_dir(&self, hit: Hit) -> bool {
-        dir::is(self.inode(hit.target.id))
+        dir::is(self.inode(hit.target().id))
     }
 
     fn check_names(&self, old_slash: bool, new_slash: bool) -> Result<()> {
@@ -243,25 +243,25 @@ impl<'r> Rename<'_, 'r> {
         let (old_dir, new_dir) = (self.inode(self.old), self.inode(self.new));
         let victim = |is_dir: bool| if is_dir { Victim::Directory } else { Victim::File };
         let is_dir = self.is_dir(self.source);
-        permission::may_delete(task, old_dir, self.inode(self.source.target.id), victim(is_dir))?;
+        permission::may_delete(task, old_dir, self.inode(self.source.target().id), victim(is_dir))?;
         let new_is_dir = self.target.is_some_and(|target| self.is_dir(target));
         match self.target {
             None => permission::may_create(task, new_dir)?,
             Some(target) => {
                 let expected = if self.mode == Mode::Exchange { new_is_dir } else { is_dir };
-                permission::may_delete(task, new_dir, self.inode(target.target.id), victim(expected))?;
+                permission::may_delete(task, new_dir, self.inode(target.target().id), victim(expected))?;
             }
         }
         if self.old != self.new {
             // `..` of a directory that moves is written.
             if is_dir {
-                permission::check(task, self.inode(self.source.target.id), WRITE)?;
+                permission::check(task, self.inode(self.source.target().id), WRITE)?;
             }
             if let Some(target) = self.target
                 && self.mode == Mode::Exchange
                 && new_is_dir
             {
-                permission::check(task, self.inode(target.target.id), WRITE)?;
+                permission::check(task, self.inode(target.target().id), WRITE)?;
             }
         }
         Ok(())
@@ -284,7 +284,7 @@ impl<'r> Rename<'_, 'r> {
 
     fn same_links(&self, hit: Hit) -> Links {
         // Relaxed: under the inode's lock.
-        Links { id: hit.target.id, nlink: self.inode(hit.target.id).nlink.load(Ordering::Relaxed) }
+        Links { id: hit.target().id, nlink: self.inode(hit.target().id).nlink.load(Ordering::Relaxed) }
     }
 
     /// Both entries swap what they name.
@@ -292,13 +292,13 @@ impl<'r> Rename<'_, 'r> {
         let mut change = Change::at(self.task.now());
         change.dirs = self.dirs();
         change.retargeted = [
-            Retarget { dirent: target.dirent, target: self.source.target },
-            Retarget { dirent: self.source.dirent, target: target.target },
+            Retarget { dirent: target.dirent(), target: self.source.target() },
+            Retarget { dirent: self.source.dirent(), target: target.target() },
         ];
         change.inodes = [self.same_links(self.source), self.same_links(target)];
         for (moved, (hit, to)) in change.moved.iter_mut().zip([(self.source, self.new), (target, self.old)]) {
             if self.is_dir(hit) {
-                *moved = Moved { id: hit.target.id, parent: to };
+                *moved = Moved { id: hit.target().id, parent: to };
             }
         }
         let (source_dir, target_dir) = (self.is_dir(self.source), self.is_dir(target));
@@ -313,7 +313,7 @@ impl<'r> Rename<'_, 'r> {
 
     /// The entry of the new name names the source; what it named loses a link.
     fn replace(&self, target: Hit) -> Result<Load> {
-        let victim = self.inode(target.target.id);
+        let victim = self.inode(target.target().id);
         let is_dir = self.is_dir(self.source);
         // Relaxed: under its lock.
         if is_dir && victim.entries.load(Ordering::Relaxed) != 0 {
@@ -321,11 +321,11 @@ impl<'r> Rename<'_, 'r> {
         }
         let mut change = Change::at(self.task.now());
         change.dirs = self.dirs();
-        change.retargeted[0] = Retarget { dirent: target.dirent, target: self.source.target };
+        change.retargeted[0] = Retarget { dirent: target.dirent(), target: self.source.target() };
         let nlink = if is_dir { 0 } else { unlink::fewer_links(victim) };
-        change.inodes = [self.same_links(self.source), Links { id: target.target.id, nlink }];
+        change.inodes = [self.same_links(self.source), Links { id: target.target().id, nlink }];
         if is_dir {
-            change.moved[0] = Moved { id: self.source.target.id, parent: self.new };
+            change.moved[0] = Moved { id: self.source.target().id, parent: self.new };
             // The directory that goes was counted where the one that comes is.
             change.dirs[0].nlink = change.dirs[0].nlink.saturating_sub(1);
         }
@@ -337,8 +337,8 @@ impl<'r> Rename<'_, 'r> {
     fn move_to(&self, new_name: &Name<'_>) -> Result<Load> {
         let task = self.task;
         dir::reserve(task, self.new)?;
-        let mode = self.inode(self.source.target.id).mode.load(Ordering::Relaxed);
-        let entry = dirent::take(task.region, task.lane, self.new, new_name, self.source.target, mode)?;
+        let mode = self.inode(self.source.target().id).mode.load(Ordering::Relaxed);
+        let entry = dirent::take(task.region, task.lane, self.new, new_name, self.source.target(), mode)?;
         let mut change = Change::at(task.now());
         change.dirs = self.dirs();
         let at = usize::from(self.old != self.new);
@@ -346,7 +346,7 @@ impl<'r> Rename<'_, 'r> {
         change.added = entry;
         change.inodes[0] = self.same_links(self.source);
         if self.is_dir(self.source) {
-            change.moved[0] = Moved { id: self.source.target.id, parent: self.new };
+            change.moved[0] = Moved { id: self.source.target().id, parent: self.new };
             change.dirs[at].nlink += 1;
             change.dirs[0].nlink = change.dirs[0].nlink.saturating_sub(1);
         }
@@ -360,16 +360,16 @@ impl<'r> Rename<'_, 'r> {
     /// Adds to a change what happens to the old name.
     fn leave(&self, change: &mut Change) -> Result<()> {
         if self.behind == Behind::Nothing {
-            change.removed = self.source.dirent;
+            change.removed = self.source.dirent();
             change.dirs[0].entries = change.dirs[0].entries.saturating_sub(1);
             if change.added.is_none() || self.old != self.new {
-                change.dirs[0].tail = dir::tail_without(self.task.region, self.source.dirent);
+                change.dirs[0].tail = dir::tail_without(self.task.region, self.source.dirent());
             }
             return Ok(());
         }
         let whiteout = inode::create(self.task, self.inode(self.old), S_IFCHR, 0)?;
         let at = usize::from(change.retargeted[0].dirent.is_some());
-        change.retargeted[at] = Retarget { dirent: self.source.dirent, target: whiteout };
+        change.retargeted[at] = Retarget { dirent: self.source.dirent(), target: whiteout };
         Ok(())
     }
 }

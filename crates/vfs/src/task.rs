@@ -10,6 +10,7 @@ use lp_region::process::{Process, Run};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
+use crate::mounts::Prefix;
 use crate::name::SLACK;
 
 /// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
@@ -35,6 +36,8 @@ pub struct Task<'r> {
     /// Whether a signal waits for this thread's call to end: a call that sleeps then ends with `EINTR`. Never, unless the
     /// door sets it.
     pub interrupted: fn() -> bool,
+    /// The run's mount, for quick comparison.
+    pub prefix: Prefix,
     /// Path buffers.
     pub scratch: Scratch,
 }
@@ -112,6 +115,8 @@ impl<'r> Task<'r> {
     /// A task for a thread of `process_id` that owns `lane_id`.
     pub fn new(region: Region<'r>, process_id: ProcessId, lane_id: LaneId, clock: fn() -> Time) -> Self {
         let process = region.process(process_id);
+        // Relaxed: immutable while claimed.
+        let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
         Task {
             region,
             process,
@@ -119,7 +124,8 @@ impl<'r> Task<'r> {
             lane: region.lane(lane_id),
             lane_id,
             table: region.fd_table(process_id),
-            run: region.run(RunId(process.run.load(Ordering::Relaxed))), // Relaxed: immutable while claimed.
+            run,
+            prefix: Prefix::of(run),
             clock,
             interrupted: || false,
             scratch: Scratch::new(),

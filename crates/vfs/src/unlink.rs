@@ -66,17 +66,17 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     let _writing = writer::begin(task, dir)?;
     let locked = dir::lock(task, parent.dir)?;
     let hit = hash::lookup(task.region, parent.dir.id, &name).ok_or(Errno::ENOENT)?;
-    let victim = task.region.inode(hit.target.id);
+    let victim = task.region.inode(hit.target().id);
     if expected == Victim::File && parent.trailing_slash {
         return Err(if dir::is(victim) { Errno::EISDIR } else { Errno::ENOTDIR });
     }
     permission::may_delete(task, dir, victim, expected)?;
-    let victim_locked = inode::lock(task, hit.target.id);
-    let nlink = take(task, parent.dir, hit.dirent, hit.target, expected)?;
+    let victim_locked = inode::lock(task, hit.target().id);
+    let nlink = take(task, parent.dir, hit.dirent(), hit.target(), expected)?;
     drop(victim_locked);
     drop(locked);
     if nlink == 0 {
-        reclaim::after_unlink(task, hit.target.id);
+        reclaim::after_unlink(task, hit.target().id);
     }
     Ok(())
 }

@@ -107,15 +107,102 @@ pub struct End {
     pub found: Option<Found>,
 }
 
-/// What a walk does with the last component.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Final {
-    /// Leaves it alone.
-    Place,
-    /// Looks it up.
-    Look(Follow),
-    /// Looks it up for a call that may make it; with a slash behind it the call refuses, whatever is there.
-    Make(Follow),
+/// What a walk is for: what it does with the last component, and what it gives.
+trait Goal: Copy {
+    /// What the walk gives.
+    type End;
+    /// Whether the last component, with a slash behind it or not, is left alone.
+    fn leaves_alone(self, trailing_slash: bool) -> bool;
+    /// Whether a symbolic link at the end is followed.
+    fn follows(self) -> bool;
+    /// The walk ended at a place where nothing stands, or whatever stands there.
+    fn place(self, place: impl FnOnce() -> Parent) -> Result<Self::End>;
+    /// The walk ended at something.
+    fn found(self, place: impl FnOnce() -> Parent, found: Found) -> Self::End;
+}
+
+/// An inode that is there.
+#[derive(Clone, Copy)]
+struct Existing(Follow);
+
+impl Goal for Existing {
+    type End = Found;
+
+    #[inline(always)]
+    fn leaves_alone(self, _trailing_slash: bool) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn follows(self) -> bool {
+        self.0 == Follow::Link
+    }
+
+    #[inline(always)]
+    fn place(self, _place: impl FnOnce() -> Parent) -> Result<Found> {
+        Err(Errno::ENOENT)
+    }
+
+    #[inline(always)]
+    fn found(self, _place: impl FnOnce() -> Parent, found: Found) -> Found {
+        found
+    }
+}
+
+/// An inode that is there or may be made there. With a slash behind the name the call refuses, whatever is there.
+#[derive(Clone, Copy)]
+struct Making(Follow);
+
+impl Goal for Making {
+    type End = End;
+
+    #[inline(always)]
+    fn leaves_alone(self, trailing_slash: bool) -> bool {
+        trailing_slash
+    }
+
+    #[inline(always)]
+    fn follows(self) -> bool {
+        self.0 == Follow::Link
+    }
+
+    #[inline(always)]
+    fn place(self, place: impl FnOnce() -> Parent) -> Result<End> {
+        Ok(End { place: place(), found: None })
+    }
+
+    #[inline(always)]
+    fn found(self, place: impl FnOnce() -> Parent, found: Found) -> End {
+        End { place: place(), found: Some(found) }
+    }
+}
+
+/// A place in a directory.
+#[derive(Clone, Copy)]
+struct Placing;
+
+impl Goal for Placing {
+    type End = Parent;
+
+    #[inline(always)]
+    fn leaves_alone(self, _trailing_slash: bool) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn follows(self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn place(self, place: impl FnOnce() -> Parent) -> Result<Parent> {
+        Ok(place())
+    }
+
+    #[inline(always)]
+    fn found(self, place: impl FnOnce() -> Parent, _found: Found) -> Parent {
+        place()
+    }
 }
 
 /// Copies a path of the program's into one of the task's buffers.
@@ -171,11 +258,7 @@ pub fn is_empty(path: *const u8) -> Result<bool> {
 #[inline]
 pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<Found>> {
     let length = copy_path(task, Which::Path, path)?;
-    match again(task, dirfd, Which::Path, length, Final::Look(follow))? {
-        Place::Inside(End { found: Some(found), .. }) => Ok(Place::Inside(found)),
-        Place::Inside(_) => Err(Errno::ENOENT),
-        Place::Outside(outside) => Ok(Place::Outside(outside)),
-    }
+    again(task, dirfd, Which::Path, length, Existing(follow))
 }
 
 /// Where a path ends and what stands there, nothing included: what an open that may create asks.
@@ -184,7 +267,7 @@ pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Re
 /// As [`inode`], but a missing last component is no error.
 pub fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<End>> {
     let length = copy_path(task, Which::Path, path)?;
-    again(task, dirfd, Which::Path, length, Final::Make(follow))
+    again(task, dirfd, Which::Path, length, Making(follow))
 }
 
 /// The place that a path names, whatever stands there.
@@ -193,7 +276,7 @@ pub fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Resu
 /// As [`inode`], but the last component is not looked at.
 pub fn parent(task: &Task<'_>, dirfd: i32, path: *const u8, which: Which) -> Result<Place<Parent>> {
     let length = copy_path(task, which, path)?;
-    Ok(again(task, dirfd, which, length, Final::Place)?.map(|end| end.place))
+    again(task, dirfd, which, length, Placing)
 }
 
 fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
@@ -203,18 +286,38 @@ fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
     }
 }
 
-#[inline]
-fn again(task: &Task<'_>, dirfd: i32, which: Which, length: usize, last: Final) -> Result<Place<End>> {
+#[inline(always)]
+fn again<G: Goal>(
+    task: &Task<'_>,
+    dirfd: i32,
+    which: Which,
+    length: usize,
+    goal: G,
+) -> Result<Place<G::End>> {
+    match walk(task, dirfd, which, length, goal) {
+        Err(Errno::ESTALE) => again_slow(task, dirfd, which, length, goal),
+        done => done,
+    }
+}
+
+#[cold]
+fn again_slow<G: Goal>(
+    task: &Task<'_>,
+    dirfd: i32,
+    which: Which,
+    length: usize,
+    goal: G,
+) -> Result<Place<G::End>> {
     for _ in 0..TRIES {
-        match walk(task, dirfd, which, length, last) {
-            Err(Errno::ESTALE) => continue,
-            other => return other,
+        match walk(task, dirfd, which, length, goal) {
+            Err(Errno::ESTALE) => {}
+            done => return done,
         }
     }
     Err(Errno::ESTALE)
 }
 
-fn walk(task: &Task<'_>, dirfd: i32, which: Which, length: usize, last: Final) -> Result<Place<End>> {
+fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, which: Which, length: usize, goal: G) -> Result<Place<G::End>> {
     let text = buffer(task, which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds `length` bytes and a NUL.
     let (end, absolute) = unsafe { (text.add(length), *text == b'/') };
@@ -230,7 +333,7 @@ fn walk(task: &Task<'_>, dirfd: i32, which: Which, length: usize, last: Final) -
             None => return Ok(Place::Outside(Outside::AsGiven)),
         }
     }
-    walk.run(last)
+    walk.run(goal)
 }
 
 /// The directory that relative paths start from; none if it is the host's.
@@ -241,6 +344,19 @@ fn base(task: &Task<'_>, dirfd: i32) -> Option<InodeRef> {
         return (cwd != 0).then(|| InodeRef::from_word(cwd));
     }
     table::fget_any(task, dirfd).ok().map(|held| held.inode_ref())
+}
+
+/// Where the text goes on behind slashes.
+#[inline(always)]
+fn past_slashes(text: *const u8) -> *const u8 {
+    let mut text = text;
+    // SAFETY: a NUL ends the text.
+    unsafe {
+        while *text == b'/' {
+            text = text.add(1);
+        }
+    }
+    text
 }
 
 struct Walk<'t, 'r> {
@@ -255,87 +371,92 @@ struct Walk<'t, 'r> {
 }
 
 /// What a step came to.
-enum Step {
+enum Step<E> {
     /// The walk goes on.
     Next,
+    /// It is over.
+    Over(E),
+    /// A symbolic link is to be followed; what stands behind it in the text.
+    Link(InodeRef, *const u8),
+}
+
+/// How a walk goes on after a turn that is not the common one.
+enum Turn {
+    /// From where it stands now.
+    On,
     /// It left for a path of the host's.
     Out(usize),
-    /// It is over.
-    Over(End),
+    /// It is over: at a directory.
+    At(Last, Found),
 }
 
 impl<'r> Walk<'_, 'r> {
-    fn run(&mut self, last: Final) -> Result<Place<End>> {
+    #[inline(always)]
+    fn run<G: Goal>(&mut self, goal: G) -> Result<Place<G::End>> {
         loop {
-            match self.step(last)? {
-                Step::Next => {}
-                Step::Out(length) => return Ok(Place::Outside(Outside::Rewritten(length))),
-                Step::Over(end) => return Ok(Place::Inside(end)),
+            let start = past_slashes(self.text);
+            self.text = start;
+            // SAFETY: a NUL ends the text, SLACK bytes follow it, and nobody changes it while the name lives.
+            let name = unsafe { Name::scan(start) };
+            let turn = if name.is_empty() {
+                self.at_root()?
+            } else if name.starts_with_dot() && (name.is_dot() || name.is_dot_dot()) {
+                self.dots(&name)?
+            } else {
+                match self.step(&name, goal)? {
+                    Step::Next => continue,
+                    Step::Over(end) => return Ok(Place::Inside(end)),
+                    Step::Link(link, after) => self.follow(link, after)?,
+                }
+            };
+            match turn {
+                Turn::On => {}
+                Turn::Out(length) => return Ok(Place::Outside(Outside::Rewritten(length))),
+                Turn::At(last, found) => {
+                    // SAFETY: the text is not at its start: something was walked.
+                    let slash = unsafe { *self.end.sub(1) } == b'/';
+                    let end = goal.found(|| self.place_at(0, 0, last, slash), found);
+                    return Ok(Place::Inside(end));
+                }
             }
         }
     }
 
+    /// Walks one name.
     #[inline(always)]
-    fn step(&mut self, last: Final) -> Result<Step> {
-        // SAFETY: a NUL ends the text.
-        unsafe {
-            while *self.text == b'/' {
-                self.text = self.text.add(1);
-            }
-        }
-        // SAFETY: a NUL ends the text, SLACK bytes follow it, and nobody changes it while the name lives.
-        let name = unsafe { Name::scan(self.text) };
-        if name.is_empty() {
-            return self.at_root();
-        }
-        let here = self.inode();
-        self.may_search(here)?;
-        // SAFETY: within the text.
-        let after = unsafe { self.text.add(name.len()) };
-        let mut next = after;
-        // SAFETY: a NUL ends the text.
-        unsafe {
-            while *next == b'/' {
-                next = next.add(1);
-            }
-        }
-        let is_last = next == self.end;
-        if name.is_dot() || name.is_dot_dot() {
-            return self.dots(&name, after, next);
-        }
+    fn step<G: Goal>(&mut self, name: &Name<'_>, goal: G) -> Result<Step<G::End>> {
+        self.may_search()?;
+        let here = self.here;
+        let after = name.end();
+        let next = past_slashes(after);
+        self.text = next;
+        let (is_last, slash) = (next == self.end, next != after);
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
-        let slash = next != after;
-        if is_last && (last == Final::Place || slash && matches!(last, Final::Make(_))) {
-            return Ok(Step::Over(self.place(&name, Last::Name, slash, None)));
+        if is_last && goal.leaves_alone(slash) {
+            return goal.place(|| self.place(name, slash)).map(Step::Over);
         }
-        let hit = hash::lookup(self.task.region, self.here.id, &name);
-        self.check(self.here)?;
+        let hit = hash::lookup(self.task.region, here.id, name);
+        self.check(here)?;
         let Some(hit) = hit else {
-            return if is_last {
-                Ok(Step::Over(self.place(&name, Last::Name, slash, None)))
-            } else {
-                Err(Errno::ENOENT)
-            };
+            if is_last {
+                return goal.place(|| self.place(name, slash)).map(Step::Over);
+            }
+            return Err(Errno::ENOENT);
         };
-        let kind = self.task.region.inode(hit.target.id).mode.load(Ordering::Relaxed) & S_IFMT;
-        if kind == S_IFLNK
-            && (!is_last || slash || matches!(last, Final::Look(Follow::Link) | Final::Make(Follow::Link)))
-        {
-            return self.follow(hit.target, after);
+        if hit.kind() == S_IFLNK >> 12 && (!is_last || slash || goal.follows()) {
+            return Ok(Step::Link(hit.target(), after));
         }
         if !is_last {
-            self.here = hit.target;
-            self.text = next;
+            self.here = hit.target();
             return Ok(Step::Next);
         }
-        if slash && kind != S_IFDIR {
-            self.check(hit.target)?;
+        if slash && hit.kind() != S_IFDIR >> 12 {
             return Err(Errno::ENOTDIR);
         }
-        let found = Found { inode: hit.target, dirent: hit.dirent, parent: self.here.id };
-        Ok(Step::Over(self.place(&name, Last::Name, slash, Some(found))))
+        let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: here.id };
+        Ok(Step::Over(goal.found(|| self.place(name, slash), found)))
     }
 
     #[inline(always)]
@@ -368,8 +489,19 @@ impl<'r> Walk<'_, 'r> {
         if generation == inode.generation { Ok(()) } else { Err(Errno::ESTALE) }
     }
 
+    /// Whether the walk stands on a directory that the caller may search.
     #[inline(always)]
-    fn may_search(&self, here: &Inode) -> Result<()> {
+    fn may_search(&self) -> Result<()> {
+        let here = self.inode();
+        // Relaxed: each is one word and used as seen; see `permission::check`.
+        let mode = here.mode.load(Ordering::Relaxed);
+        let open = mode & (S_IFMT | 0o111) == S_IFDIR | 0o111;
+        if open && here.acl.load(Ordering::Relaxed) == 0 { Ok(()) } else { self.may_search_slow() }
+    }
+
+    #[inline(never)]
+    fn may_search_slow(&self) -> Result<()> {
+        let here = self.inode();
         let is_dir = here.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
         let allowed = if is_dir { permission::check(self.task, here, EXEC) } else { Err(Errno::ENOTDIR) };
         match allowed {
@@ -380,10 +512,8 @@ impl<'r> Walk<'_, 'r> {
 
     /// The path ended where no component stood: at a root.
     #[cold]
-    fn at_root(&self) -> Result<Step> {
-        let found = self.directory()?;
-        let place = self.place_at(0, 0, Last::Root, false);
-        Ok(Step::Over(End { place, found: Some(found) }))
+    fn at_root(&self) -> Result<Turn> {
+        Ok(Turn::At(Last::Root, self.directory()?))
     }
 
     /// The directory where the walk stands, as something found.
@@ -398,12 +528,15 @@ impl<'r> Walk<'_, 'r> {
 
     /// `.` or `..`.
     #[cold]
-    fn dots(&mut self, name: &Name<'_>, after: *const u8, next: *const u8) -> Result<Step> {
+    fn dots(&mut self, name: &Name<'_>) -> Result<Turn> {
+        self.may_search()?;
+        let after = name.end();
+        self.text = past_slashes(after);
         let last = if name.is_dot() { Last::Dot } else { Last::DotDot };
-        let from = self.here;
         if last == Last::DotDot {
+            let from = self.here;
             let up = self.directory()?;
-            if up.dirent.is_none() && mounts::is_root(self.task, self.here) {
+            if up.dirent.is_none() && mounts::is_root(self.task, from) {
                 return self.leave(after);
             }
             let parent = self.task.region.inode(up.parent);
@@ -417,18 +550,15 @@ impl<'r> Walk<'_, 'r> {
                 return Err(Errno::ENOENT);
             }
         }
-        if next != self.end {
-            self.text = next;
-            return Ok(Step::Next);
+        if self.text != self.end {
+            return Ok(Turn::On);
         }
-        let found = self.directory()?;
-        let place = Parent { dir: from, ..self.place_at(0, 0, last, next != after) };
-        Ok(Step::Over(End { place, found: Some(found) }))
+        Ok(Turn::At(last, self.directory()?))
     }
 
     /// `..` of a root: on to the directory of the host that the mount stands in.
     #[cold]
-    fn leave(&mut self, after: *const u8) -> Result<Step> {
+    fn leave(&mut self, after: *const u8) -> Result<Turn> {
         let above = mounts::above(self.task, self.inode());
         self.prepend(after, above.len() + 1, |to| {
             to[..above.len()].copy_from_slice(above);
@@ -440,7 +570,7 @@ impl<'r> Walk<'_, 'r> {
 
     /// Goes on with the target of a symbolic link; `after` is what follows the link in the text.
     #[cold]
-    fn follow(&mut self, link: InodeRef, after: *const u8) -> Result<Step> {
+    fn follow(&mut self, link: InodeRef, after: *const u8) -> Result<Turn> {
         if self.links == MAX_SYMLINKS {
             return Err(Errno::ELOOP);
         }
@@ -452,15 +582,15 @@ impl<'r> Walk<'_, 'r> {
         self.check(link)?;
         symlink::followed(task, link);
         // SAFETY: the text is not empty: no target is.
-        if unsafe { *self.text } == b'/' { self.absolute() } else { Ok(Step::Next) }
+        if unsafe { *self.text } == b'/' { self.absolute() } else { Ok(Turn::On) }
     }
 
     /// Looks where the text, an absolute path, leads.
-    fn absolute(&mut self) -> Result<Step> {
+    fn absolute(&mut self) -> Result<Turn> {
         match mounts::enter(self.task, self.rest()) {
             Crossing::Inside { root, walked } => {
                 self.start(root, walked);
-                Ok(Step::Next)
+                Ok(Turn::On)
             }
             Crossing::Outside => {
                 let rest = self.rest();
@@ -468,7 +598,7 @@ impl<'r> Walk<'_, 'r> {
                 let to = unsafe { &mut *self.task.scratch.outside.get() };
                 to[..rest.len()].copy_from_slice(rest);
                 to[rest.len()] = 0;
-                Ok(Step::Out(rest.len()))
+                Ok(Turn::Out(rest.len()))
             }
         }
     }
@@ -502,21 +632,19 @@ impl<'r> Walk<'_, 'r> {
         Ok(())
     }
 
-    /// The end of the walk at `name`.
+    /// The place of `name`, the last in the text.
     #[inline]
-    fn place(&self, name: &Name<'_>, last: Last, slash: bool, found: Option<Found>) -> End {
+    fn place(&self, name: &Name<'_>, slash: bool) -> Parent {
         let start = buffer(self.task, self.which).cast::<u8>();
         let from = name.bytes().as_ptr();
         let offset = (from as usize).wrapping_sub(start as usize);
-        let place = if offset < PATH_MAX {
-            self.place_at(offset as u16, name.len() as u16, last, slash)
-        } else {
-            // The name stands in `scratch.walk`, which the next walk uses.
-            // SAFETY: a name fits the buffer, and nobody reads the path any more.
-            unsafe { start.copy_from_nonoverlapping(from, name.len()) };
-            self.place_at(0, name.len() as u16, last, slash)
-        };
-        End { place, found }
+        if offset < PATH_MAX {
+            return self.place_at(offset as u16, name.len() as u16, Last::Name, slash);
+        }
+        // The name stands in `scratch.walk`, which the next walk uses.
+        // SAFETY: a name fits the buffer, and nobody reads the path any more.
+        unsafe { start.copy_from_nonoverlapping(from, name.len()) };
+        self.place_at(0, name.len() as u16, Last::Name, slash)
     }
 
     fn place_at(&self, start: u16, length: u16, last: Last, trailing_slash: bool) -> Parent {

@@ -91,11 +91,11 @@ fn entry_of(
     let path = format!("{path}/{}", String::from_utf8_lossy(&bytes[..length]));
     let hit = hash::lookup(region, dir, &Name::new(&bytes[..length]).unwrap());
     let hit = hit.unwrap_or_else(|| panic!("{path} is listed but not found"));
-    assert_eq!(hit.dirent, entry, "{path}: found another entry");
-    let target = region.inode(hit.target.id);
+    assert_eq!(hit.dirent(), entry, "{path}: found another entry");
+    let target = region.inode(hit.target().id);
     assert_eq!(
         target.generation.load(Ordering::Relaxed),
-        hit.target.generation,
+        hit.target().generation,
         "{path}: names a free inode"
     );
     even(target, &path);
@@ -103,13 +103,13 @@ fn entry_of(
     assert_eq!(record.shape.load(Ordering::Relaxed) >> 8, dirent::type_of(mode), "{path}: type");
     found.tree.insert(path.clone(), (mode, target.nlink.load(Ordering::Relaxed)));
     if mode & S_IFMT != S_IFDIR {
-        *found.names.entry(hit.target.id.0).or_default() += 1;
+        *found.names.entry(hit.target().id.0).or_default() += 1;
         return 0;
     }
     assert_eq!(target.parent.load(Ordering::Relaxed), dir.0, "{path}: parent");
     assert_eq!(target.self_dirent.load(Ordering::Relaxed), entry.0, "{path}: own entry");
     assert_eq!(target.flags.load(Ordering::Relaxed) & inode_flags::DEAD, 0, "{path}: dead");
-    directory(task, hit.target.id, path, found);
+    directory(task, hit.target().id, path, found);
     1
 }
 
