@@ -10,6 +10,7 @@ use lp_abi::linux::__NR_prctl;
 use lp_abi::{Errno, image};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId};
+use lp_vfs::mounts::Prefix;
 use lp_vfs::task::Task;
 use lp_vfs::{boot, close, fork, getcwd};
 
@@ -63,7 +64,9 @@ fn set_task(thread: &mut Thread, region: Region<'static>, process_id: ProcessId,
         (&raw mut (*task).lane_id).write(lane_id);
         (&raw mut (*task).table).write(region.fd_table(process_id));
         // Relaxed: immutable while the slot is claimed.
-        (&raw mut (*task).run).write(region.run(RunId(process.run.load(Ordering::Relaxed))));
+        let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
+        (&raw mut (*task).run).write(run);
+        (&raw mut (*task).prefix).write(Prefix::of(run));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(signal::interrupted);
     }
@@ -86,6 +89,7 @@ fn fields_of(task: Task<'static>) {
         lane_id: _,
         table: _,
         run: _,
+        prefix: _,
         clock: _,
         interrupted: _,
         scratch: _,
