@@ -26,7 +26,7 @@ pub fn faccessat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32, flags:
         return descriptor(task, dirfd, mode, flags);
     }
     let follow = if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
-    loop {
+    for _ in 0..walk::TRIES {
         let found = match walk::inode(task, dirfd, path, follow)? {
             Place::Inside(found) => found.inode,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -37,6 +37,7 @@ pub fn faccessat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32, flags:
             return answer.map(Place::Inside);
         }
     }
+    Err(Errno::ESTALE)
 }
 
 #[cold]

@@ -15,7 +15,7 @@ use crate::{dir, pin, table, walk};
 /// # Errors
 /// Those of path_resolution(7); `ENOTDIR`, `EACCES`.
 pub fn chdir(task: &Task<'_>, path: *const u8) -> Result<Place<()>> {
-    loop {
+    for _ in 0..walk::TRIES {
         let dir = match walk::inode(task, lp_abi::linux::AT_FDCWD, path, Follow::Link)? {
             Place::Inside(found) => found.inode,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -28,6 +28,7 @@ pub fn chdir(task: &Task<'_>, path: *const u8) -> Result<Place<()>> {
         pin::clear(task, pin::slot::WALK);
         return done.map(Place::Inside);
     }
+    Err(Errno::ESTALE)
 }
 
 /// Makes the directory that a descriptor of ours names the working directory.

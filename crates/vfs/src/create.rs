@@ -52,7 +52,7 @@ pub fn at(
     path: *const u8,
     decide: impl Fn(&Parent) -> Result<What>,
 ) -> Result<Place<()>> {
-    loop {
+    for _ in 0..walk::TRIES {
         let parent = match walk::parent(task, dirfd, path, Which::Path)? {
             Place::Inside(parent) => parent,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -73,6 +73,7 @@ pub fn at(
             Ok(Made::New(_)) => Ok(Place::Inside(())),
         };
     }
+    Err(Errno::ESTALE)
 }
 
 /// Makes an inode and its name in `dir`, unless the name is there.

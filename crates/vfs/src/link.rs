@@ -42,7 +42,7 @@ pub fn linkat(
     if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    loop {
+    for _ in 0..walk::TRIES {
         let from = match source(task, old_dirfd, old, flags)? {
             Place::Inside(inode) => Place::Inside(inode),
             Place::Outside(outside) => Place::Outside(walk::keep(task, outside, Which::Path)?),
@@ -60,6 +60,7 @@ pub fn linkat(
             done => return done.map(|()| Two::Done),
         }
     }
+    Err(Errno::ESTALE)
 }
 
 fn source(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Place<InodeRef>> {

@@ -27,7 +27,7 @@ pub fn readlinkat(
         return Err(Errno::EINVAL);
     }
     let empty = walk::is_empty(path)?;
-    loop {
+    for _ in 0..walk::TRIES {
         let found = if empty { itself(task, dirfd) } else { by_path(task, dirfd, path)? };
         let link = match found {
             Place::Inside(link) => link,
@@ -45,6 +45,7 @@ pub fn readlinkat(
         inode::accessed(task, link.id, record);
         return copied.map(Place::Inside);
     }
+    Err(Errno::ESTALE)
 }
 
 fn itself(task: &Task<'_>, dirfd: i32) -> Place<InodeRef> {

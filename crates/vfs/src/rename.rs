@@ -53,7 +53,7 @@ pub fn renameat2(
     flags: u32,
 ) -> Result<Two> {
     let (mode, behind) = what(flags)?;
-    loop {
+    for _ in 0..walk::TRIES {
         let from = match walk::parent(task, old_dirfd, old, Which::Path)? {
             Place::Inside(parent) => Place::Inside(parent),
             Place::Outside(outside) => Place::Outside(walk::keep(task, outside, Which::Path)?),
@@ -71,6 +71,7 @@ pub fn renameat2(
             done => return done.map(|()| Two::Done),
         }
     }
+    Err(Errno::ESTALE)
 }
 
 fn what(flags: u32) -> Result<(Mode, Behind)> {

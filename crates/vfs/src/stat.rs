@@ -102,7 +102,7 @@ fn of_path(
     follow: Follow,
     put: impl Fn(InodeId, &Inode) -> Result<()>,
 ) -> Result<Place<()>> {
-    loop {
+    for _ in 0..walk::TRIES {
         let found = match walk::inode(task, dirfd, path, follow)? {
             Place::Inside(found) => found.inode,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -114,6 +114,7 @@ fn of_path(
             return Ok(Place::Inside(()));
         }
     }
+    Err(Errno::ESTALE)
 }
 
 #[inline(always)]

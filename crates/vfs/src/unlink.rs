@@ -41,7 +41,7 @@ pub fn rmdir(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<()>> 
 }
 
 fn remove(task: &Task<'_>, dirfd: i32, path: *const u8, expected: Victim) -> Result<Place<()>> {
-    loop {
+    for _ in 0..walk::TRIES {
         let parent = match walk::parent(task, dirfd, path, Which::Path)? {
             Place::Inside(parent) => parent,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -51,6 +51,7 @@ fn remove(task: &Task<'_>, dirfd: i32, path: *const u8, expected: Victim) -> Res
             done => return done.map(Place::Inside),
         }
     }
+    Err(Errno::ESTALE)
 }
 
 fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {

@@ -27,8 +27,8 @@ use crate::task::{Outside, Place, Task};
 /// Bytes of `scratch.walk` that text may take, its NUL included.
 const TEXT: usize = 2 * PATH_MAX;
 
-/// Times that a walk starts over before it gives up with `ESTALE`: each means that another process made progress.
-const TRIES: u32 = 1000;
+/// Walks before a name that leads to a freed inode each time is taken for damage: `ESTALE`.
+pub const TRIES: u32 = 1000;
 
 /// Which buffer of the task takes a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
