@@ -35,6 +35,8 @@ impl<'r> Region<'r> {
             let next = self.slot::<T>(index as u32).link().load(Ordering::Relaxed);
             held.moving.store(index, Ordering::Release);
             held.head.free.store(u64::from(next), Ordering::Release);
+            let count = held.head.free_count.load(Ordering::Relaxed);
+            held.head.free_count.store(count.saturating_sub(1), Ordering::Relaxed);
             cache.slots[have as usize].store(index as u32, Ordering::Release);
             have += 1;
             cache.count.store(have, Ordering::Release);
@@ -90,6 +92,27 @@ impl<'r> Region<'r> {
     fn push_free<T: Slot>(self, head: &SlabHead, index: u32) {
         self.slot::<T>(index).link().store(head.free.load(Ordering::Relaxed) as u32, Ordering::Release);
         head.free.store(u64::from(index), Ordering::Release);
+        head.free_count.store(head.free_count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    /// Slots of a slab that are in use now, those that lanes hold ready not counted.
+    pub fn in_use<T: Slot>(self) -> u64 {
+        let head = &self.header().slabs[T::SLAB];
+        let lanes = 1..self.header().lane_limit.load(Ordering::Relaxed);
+        let cached = lanes.map(|lane| self.lane(LaneId(lane)).caches[T::SLAB].count.load(Ordering::Relaxed));
+        let ready = cached.map(u64::from).sum::<u64>() + head.free_count.load(Ordering::Relaxed);
+        head.fresh.load(Ordering::Relaxed).saturating_sub(ready)
+    }
+
+    /// Slots on the list of a slab. The caller holds its lock.
+    fn count_free<T: Slot>(self, head: &SlabHead) -> u64 {
+        let mut next = head.free.load(Ordering::Relaxed) as u32;
+        let mut count = 0;
+        while next != 0 && count < T::SLOTS as u64 {
+            count += 1;
+            next = self.slot::<T>(next).link().load(Ordering::Relaxed);
+        }
+        count
     }
 }
 
@@ -154,6 +177,7 @@ impl<T: Slot> Undertaker for SlabUndertaker<'_, T> {
         {
             self.region.push_free::<T>(head, index);
         }
+        head.free_count.store(self.region.count_free::<T>(head), Ordering::Relaxed);
         dead.moving[T::SLAB].store(0, Ordering::Release);
     }
 

@@ -75,8 +75,10 @@ pub struct SlabHead {
     pub free: AtomicU64,
     /// Last slot that was ever handed out. Lock, read as seen.
     pub fresh: AtomicU64,
-    /// Guards both.
+    /// Guards them.
     pub lock: OwnerLock,
+    /// Slots on the list. Lock, read as seen.
+    pub free_count: AtomicU64,
 }
 
 /// An inode, like `struct inode`. 256 bytes: attributes, times, content, small content.

@@ -11,7 +11,7 @@ use crate::hash::{self, Load};
 use crate::name::Name;
 use crate::task::{Place, Task};
 use crate::walk::{Found, Last, Parent, Which};
-use crate::{dir, dirent, inode, permission, symlink, walk, writer};
+use crate::{dir, dirent, inode, permission, reclaim, symlink, walk, writer};
 
 /// What a new inode is to be.
 #[derive(Clone, Copy)]
@@ -82,6 +82,16 @@ pub fn at(
 /// `ESTALE` when the directory was freed since the walk: walk again. `ENOENT` when it was removed; `EACCES`, `ENOSPC`,
 /// `EROFS`, `EMLINK`.
 pub fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
+    match named_once(task, dir, name, what) {
+        Err(Errno::ENOSPC) => {
+            reclaim::all(task);
+            named_once(task, dir, name, what)
+        }
+        done => done,
+    }
+}
+
+fn named_once(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let _writing = writer::begin(task, record)?;
     let locked = dir::lock(task, dir)?;

@@ -42,7 +42,7 @@ pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> R
         What::Hole => punch(task, id, inode, offset as u64, end),
         What::Room(size) => match allocate(task, id, inode, offset as u64, end, size) {
             Err(Errno::ENOSPC) => {
-                reclaim::run(task);
+                reclaim::all(task);
                 allocate(task, id, inode, offset as u64, end, size)
             }
             done => done,

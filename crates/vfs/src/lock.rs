@@ -439,8 +439,7 @@ pub(crate) fn unlink(task: &Task, id: LockId) {
 fn bury_owner(task: &Task, id: InodeId, owner: Owner) {
     if owner.family != family::POSIX {
         // An open file lives in tables: those of the dead are emptied, then reclaim finds out.
-        reap::dead(task);
-        return reclaim::run(task);
+        return reclaim::all(task);
     }
     let process = task.region.process(ProcessId(owner.id));
     let current = process.generation.load(Ordering::Acquire) == owner.generation

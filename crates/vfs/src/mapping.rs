@@ -129,7 +129,7 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
         filled.map(|()| last)
     };
     let made = make().or_else(|_| {
-        reclaim::run(task);
+        reclaim::all(task);
         make()
     });
     made.map_err(|_| Errno::ENOMEM)

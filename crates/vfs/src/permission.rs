@@ -57,7 +57,7 @@ pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
     // Relaxed, here and below: each field is one word and used as seen, as Linux does. The ACL handle needs no lock:
     // 0 means that there is none.
     let mode = inode.mode.load(Ordering::Relaxed);
-    let everyone = want * 0o111 & !mode == 0 && inode.acl.load(Ordering::Relaxed) == 0;
+    let everyone = (want * 0o111) & !mode == 0 && inode.acl.load(Ordering::Relaxed) == 0;
     if everyone && want & WRITE == 0 {
         return Ok(());
     }

@@ -109,8 +109,7 @@ pub(crate) fn closed_slow(task: &Task, id: FileId) {
 /// `ENFILE`.
 #[cold]
 pub(crate) fn file_slot_slow(task: &Task) -> Result<FileId> {
-    reap::dead(task);
-    run(task);
+    all(task);
     task.region.take::<OpenFile>(task.lane).map_err(|_| Errno::ENFILE)
 }
 
@@ -128,6 +127,14 @@ pub fn run(task: &Task) {
             break;
         }
     }
+}
+
+/// Frees all that can be freed, what only dead processes hold included: when something is short, and before it is said
+/// how much is left. Called with no inode locked.
+#[cold]
+pub fn all(task: &Task) {
+    reap::dead(task);
+    run(task);
 }
 
 /// `Header::reclaim_lock`, held. A thread that has it already may take it again.

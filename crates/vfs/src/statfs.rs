@@ -5,12 +5,11 @@ use core::mem::MaybeUninit;
 use lp_abi::linux::statfs as Statfs;
 use lp_abi::{NAME_MAX, PAGE_SIZE, Result};
 use lp_region::records::Inode;
-use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
 use crate::task::{Place, Task};
-use crate::{page, table, target, writer};
+use crate::{page, reclaim, table, target, writer};
 
 /// `TMPFS_MAGIC`: programs that know file systems by type take us for what we behave like.
 const MAGIC: i64 = 0x0102_1994;
@@ -37,6 +36,8 @@ pub fn fstatfs(task: &Task, fd: i32, to: *mut Statfs) -> Result<()> {
 }
 
 fn put(task: &Task, inode: &Inode, to: *mut Statfs) -> Result<()> {
+    // What the dead hold and what nobody has open any more is free.
+    reclaim::all(task);
     let header = task.region.header();
     // Relaxed throughout: immutable, or a count of a moment.
     let (blocks, free) = (header.data_pages.load(Relaxed), page::free_count(task.region));
@@ -51,18 +52,10 @@ fn put(task: &Task, inode: &Inode, to: *mut Statfs) -> Result<()> {
     value.f_bfree = free as i64;
     value.f_bavail = free as i64;
     value.f_files = inodes as i64;
-    value.f_ffree = inodes.saturating_sub(inodes_in_use(task)) as i64;
+    value.f_ffree = inodes.saturating_sub(task.region.in_use::<Inode>()) as i64;
     value.f_fsid.val = [identity as i32, (identity >> 32) as i32 ^ inode.root.load(Relaxed) as i32];
     value.f_namelen = NAME_MAX as i64;
     value.f_flags = ST_VALID | ST_RELATIME | if writer::is_read_only(task, inode) { ST_RDONLY } else { 0 };
     // SAFETY: the program's memory.
     unsafe { ucopy::put(to, &value) }
-}
-
-/// Inodes ever handed out less those in the lanes' caches: freed ones on the shared stack count as used.
-fn inodes_in_use(task: &Task) -> u64 {
-    let region = task.region;
-    let cached: u64 =
-        region.lanes().map(|lane| u64::from(region.lane(lane).caches[Inode::SLAB].count.load(Relaxed))).sum();
-    region.header().slabs[Inode::SLAB].fresh.load(Relaxed).saturating_sub(cached)
 }

@@ -188,7 +188,7 @@ fn after_reclaim<B: Buffer>(
     len: usize,
     target: Target,
 ) -> Result<Done> {
-    reclaim::run(task);
+    reclaim::all(task);
     write_once(task, id, inode, from, len, target)
 }
 

@@ -47,14 +47,14 @@ fn step(task: &Task, random: &mut Random, buffer: &[u8]) {
     let (one, two) = (first.as_ptr(), second.as_ptr());
     match random.below(14) {
         0..=3 => write_file(task, one, random, buffer),
-        4 | 5 => drop(unlink::unlinkat(task, AT_FDCWD, one, 0)),
-        6 | 7 => drop(rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, two, 0)),
-        8 => drop(rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, two, RENAME_EXCHANGE)),
-        9 => drop(link::linkat(task, AT_FDCWD, one, AT_FDCWD, two, 0)),
-        10 => drop(symlink::symlinkat(task, two, AT_FDCWD, one)),
-        11 => drop(mkdir::mkdirat(task, AT_FDCWD, one, 0o755)),
-        12 => drop(unlink::unlinkat(task, AT_FDCWD, one, AT_REMOVEDIR)),
-        _ => drop(truncate::truncate(task, AT_FDCWD, one, random.below(60_000) as i64)),
+        4 | 5 => _ = unlink::unlinkat(task, AT_FDCWD, one, 0),
+        6 | 7 => _ = rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, two, 0),
+        8 => _ = rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, two, RENAME_EXCHANGE),
+        9 => _ = link::linkat(task, AT_FDCWD, one, AT_FDCWD, two, 0),
+        10 => _ = symlink::symlinkat(task, two, AT_FDCWD, one),
+        11 => _ = mkdir::mkdirat(task, AT_FDCWD, one, 0o755),
+        12 => _ = unlink::unlinkat(task, AT_FDCWD, one, AT_REMOVEDIR),
+        _ => _ = truncate::truncate(task, AT_FDCWD, one, random.below(60_000) as i64),
     }
 }
 
@@ -144,8 +144,8 @@ fn attributes(task: &Task, path: &str) -> lp_abi::linux::stat {
 struct Census {
     /// Links found, by inode number, and what `st_nlink` says.
     links: std::collections::HashMap<u64, (u64, u64)>,
-    entries: usize,
-    long: usize,
+    entries: u64,
+    long: u64,
 }
 
 impl Census {
@@ -161,7 +161,7 @@ impl Census {
             let child = format!("{path}/{name}");
             let found = attributes(task, &child);
             self.entries += 1;
-            self.long += usize::from(name.len() > lp_region::records::SHORT_NAME);
+            self.long += u64::from(name.len() > lp_region::records::SHORT_NAME);
             let links = self.links.entry(found.st_ino).or_insert((0, found.st_nlink));
             links.0 += 1;
             if found.st_mode & S_IFMT == S_IFDIR {
@@ -175,23 +175,6 @@ impl Census {
         assert_eq!(me.st_nlink, 2 + directories, "{path}: links of a directory");
         assert_eq!(me.st_size, 40 + 20 * seen.len() as i64, "{path}: size");
     }
-}
-
-/// Slots of a slab that are in use.
-fn used<T: Slot>(task: &Task) -> usize {
-    let region = task.region;
-    let head = &region.header().slabs[T::SLAB];
-    let mut free = 0;
-    let mut next = head.free.load(Ordering::Relaxed) as u32;
-    while next != 0 {
-        free += 1;
-        assert!(free < T::SLOTS, "ring");
-        next = region.slot::<T>(next).link().load(Ordering::Relaxed);
-    }
-    for lane in 1..region.header().lane_limit.load(Ordering::Relaxed) {
-        free += region.lane(LaneId(lane)).caches[T::SLAB].count.load(Ordering::Relaxed) as usize;
-    }
-    head.fresh.load(Ordering::Relaxed) as usize - free
 }
 
 /// Inodes in use that no name leads to: number, mode, links, flags.
@@ -227,13 +210,13 @@ fn check(task: &Task, round: u32) {
     for (inode, (found, says)) in &census.links {
         assert_eq!(found, says, "round {round}: links of inode {inode}");
     }
-    if used::<Inode>(task) != census.links.len() + 1 {
+    if task.region.in_use::<Inode>() != census.links.len() as u64 + 1 {
         panic!("round {round}: inodes nothing names: {:?}", nameless(task, &census));
     }
-    assert_eq!(used::<Dirent>(task), census.entries, "round {round}: entries");
-    assert_eq!(used::<LongName>(task), census.long, "round {round}: long names");
-    assert_eq!(used::<OpenFile>(task), 0, "round {round}: open files");
-    assert_eq!(used::<LockRecord>(task), 0, "round {round}: locks");
+    assert_eq!(task.region.in_use::<Dirent>(), census.entries, "round {round}: entries");
+    assert_eq!(task.region.in_use::<LongName>(), census.long, "round {round}: long names");
+    assert_eq!(task.region.in_use::<OpenFile>(), 0, "round {round}: open files");
+    assert_eq!(task.region.in_use::<LockRecord>(), 0, "round {round}: locks");
     assert_eq!(task.region.processes().count(), 1, "round {round}: processes");
     assert_eq!(task.region.lanes().count(), 1, "round {round}: lanes");
 }
@@ -325,7 +308,7 @@ fn killed_processes_leave_nothing_behind() {
             for _ in 0..2 {
                 reclaim::run(&task);
             }
-            assert_eq!(used::<Inode>(&task), 1, "round {round}");
+            assert_eq!(task.region.in_use::<Inode>(), 1, "round {round}");
             // An empty directory may keep the page that its next entry goes to.
             let root = boot::root(&task, 0).expect("root").id;
             let kept = map::count(region, region.inode(root));

@@ -30,22 +30,6 @@ fn opened(task: &Task, path: &str, flags: u32, mode: u32) -> Result<i32, Errno> 
     Ok(fd)
 }
 
-/// Slots of a slab that are in use: ever handed out, less those on the shared stack and in the lanes.
-fn used<T: Slot>(task: &Task) -> usize {
-    let region = task.region;
-    let head = &region.header().slabs[T::SLAB];
-    let mut free = 0;
-    let mut next = head.free.load(Ordering::Relaxed) as u32;
-    while next != 0 {
-        free += 1;
-        next = region.slot::<T>(next).link().load(Ordering::Relaxed);
-    }
-    for lane in 1..region.header().lane_limit.load(Ordering::Relaxed) {
-        free += region.lane(lp_region::LaneId(lane)).caches[T::SLAB].count.load(Ordering::Relaxed) as usize;
-    }
-    head.fresh.load(Ordering::Relaxed) as usize - free
-}
-
 fn unlink(task: &Task, path: &str) {
     let path = c(path);
     assert_eq!(lp_vfs::unlink::unlinkat(task, AT_FDCWD, path.as_ptr().cast(), 0), Ok(Place::Inside(())));
@@ -124,13 +108,13 @@ fn truncating_open_empties_the_file() {
 fn an_unshared_file_is_freed_by_its_close() {
     let fixture = Fixture::private(1 << 20);
     let task = &fixture.task;
-    let before = used::<OpenFile>(task);
+    let before = task.region.in_use::<OpenFile>();
     for _ in 0..1000 {
         let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
         close::close(task, fd).unwrap();
         assert_eq!(close::close(task, fd), Err(Errno::EBADF));
     }
-    assert_eq!(used::<OpenFile>(task), before);
+    assert_eq!(task.region.in_use::<OpenFile>(), before);
     assert!(task.region.header().slabs[OpenFile::SLAB].fresh.load(Ordering::Relaxed) < 40);
 }
 
@@ -150,10 +134,10 @@ fn a_duplicate_shares_position_and_life() {
     let mut byte = 0u8;
     assert_eq!(read::read(task, 9, &raw mut byte, 1), Ok(1));
     assert_eq!(byte, b'e');
-    let before = used::<OpenFile>(task);
+    let before = task.region.in_use::<OpenFile>();
     close::close(task, 9).unwrap();
     reclaim::run(task);
-    assert_eq!(used::<OpenFile>(task), before - 1);
+    assert_eq!(task.region.in_use::<OpenFile>(), before - 1);
     assert_eq!(task.region.file(id).queued.load(Ordering::Relaxed), 0);
 }
 
@@ -189,9 +173,9 @@ fn unlinked_files_do_not_pile_up() {
         close::close(task, fd).unwrap();
         unlink(task, &path);
     }
-    assert!(used::<Inode>(task) < 100, "{}", used::<Inode>(task));
+    assert!(task.region.in_use::<Inode>() < 100, "{}", task.region.in_use::<Inode>());
     reclaim::run(task);
-    assert_eq!(used::<Inode>(task), 1);
+    assert_eq!(task.region.in_use::<Inode>(), 1);
 }
 
 #[test]
@@ -228,7 +212,7 @@ fn a_forked_table_keeps_files_until_both_are_done() {
     fork::failed(task, child);
     reclaim::run(task);
     assert!(is_free(task, inode));
-    assert_eq!(used::<OpenFile>(task), 0);
+    assert_eq!(task.region.in_use::<OpenFile>(), 0);
 }
 
 #[test]
@@ -236,7 +220,7 @@ fn a_file_that_is_not_installed_leaves_nothing() {
     let fixture = Fixture::private(1 << 20);
     let task = &fixture.task;
     let path = c("/light/f");
-    let before = used::<OpenFile>(task);
+    let before = task.region.in_use::<OpenFile>();
     for _ in 0..100 {
         let Place::Inside(Opened::File(id)) =
             open::openat(task, AT_FDCWD, path.as_ptr().cast(), O_RDWR | O_CREAT, 0o600).unwrap()
@@ -245,7 +229,7 @@ fn a_file_that_is_not_installed_leaves_nothing() {
         };
         lp_vfs::file::discard(task, id);
     }
-    assert_eq!(used::<OpenFile>(task), before);
+    assert_eq!(task.region.in_use::<OpenFile>(), before);
 }
 
 #[test]
@@ -295,7 +279,7 @@ fn a_dead_process_gives_everything_back() {
     assert!(reap::process(task, child));
     assert!(!reap::process(task, child));
     assert!(is_free(task, inode));
-    assert_eq!(used::<OpenFile>(task), 0);
-    assert_eq!(used::<Inode>(task), 1);
+    assert_eq!(task.region.in_use::<OpenFile>(), 0);
+    assert_eq!(task.region.in_use::<Inode>(), 1);
     assert_eq!(InodeId(1), fixture.root());
 }

@@ -6,7 +6,6 @@ use lp_abi::linux::*;
 use lp_abi::{Errno, syscall};
 use lp_region::ProcessId;
 use lp_region::records::LockRecord;
-use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
 use lp_vfs::{Task, clock, close, flock, fork, open, record_lock, table};
 
@@ -57,19 +56,6 @@ fn our_files(fixture: &Fixture, count: usize) -> Vec<i32> {
     })
 }
 
-/// Records that are not free.
-fn used(task: &Task) -> usize {
-    let head = &task.region.header().slabs[LockRecord::SLAB];
-    let cached = task.lane.caches[LockRecord::SLAB].count.load(Ordering::Relaxed) as usize;
-    let mut free = cached;
-    let mut next = head.free.load(Ordering::Relaxed) as u32;
-    while next != 0 {
-        free += 1;
-        next = task.region.slot::<LockRecord>(next).link().load(Ordering::Relaxed);
-    }
-    head.fresh.load(Ordering::Relaxed) as usize - free
-}
-
 #[test]
 fn ranges_split_and_merge_as_the_kernels() {
     const OWNERS: usize = 3;
@@ -103,7 +89,7 @@ fn ranges_split_and_merge_as_the_kernels() {
     for fd in fds {
         close::close(task, fd).unwrap();
     }
-    assert_eq!(used(task), 0);
+    assert_eq!(task.region.in_use::<LockRecord>(), 0);
 }
 
 #[test]
