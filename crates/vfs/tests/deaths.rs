@@ -2,34 +2,14 @@
 //! is lost, and others go on.
 
 use std::ffi::CString;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 use lp_abi::linux::*;
 use lp_region::{Geometry, InodeId, Region};
 use lp_vfs::{Task, boot, clock, link, mkdir, mknod, page, reap, reclaim, rename, symlink, unlink};
 
 mod setup;
+use setup::death;
 use setup::fsck::{self, Found};
-
-/// A region in a file, so that its processes are told apart by their record locks.
-fn region() -> Region<'static> {
-    // SAFETY: the name is a string.
-    let fd = unsafe { libc::memfd_create(c"deaths".as_ptr(), libc::MFD_CLOEXEC) };
-    let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 7 };
-    Region::create(fd, &geometry).expect("region")
-}
-
-fn task(region: Region<'static>) -> Task<'static> {
-    let setup =
-        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
-    let run = boot::claim_run(region, &setup).expect("run");
-    let process = boot::claim_process(region, run).expect("process");
-    let lane = boot::attach(region, process, 1).expect("attach");
-    let task = Task::new(region, process, lane, clock::now);
-    boot::arrive(&task);
-    boot::mkfs(&task, 0).expect("mkfs");
-    task
-}
 
 /// One call that is interrupted. Paths are made beforehand: the child of a threaded program allocates nothing.
 struct Scenario {
@@ -171,66 +151,9 @@ fn clean(task: &Task, found: &Found) {
     reclaim::run(task);
 }
 
-/// Runs the scenario's call in a child, which is killed after `steps` instructions; whether it got that far.
-fn interrupt(task: &Task, scenario: &Scenario, steps: u32) -> bool {
-    let (one, other) = (c(scenario.one), c(scenario.other));
-    let run = lp_region::RunId(task.process.run.load(lp_region::sync::Ordering::Relaxed));
-    let id = boot::claim_process(task.region, run).expect("process");
-    // SAFETY: the child calls nothing that the child of a process with threads may not.
-    match unsafe { libc::fork() } {
-        0 => {
-            let region = task.region;
-            let Ok(lane) = boot::attach(region, id, 2) else { std::process::abort() };
-            let child = Task::new(region, id, lane, clock::now);
-            boot::arrive(&child);
-            fsck::warm(&child);
-            die_after(steps);
-            (scenario.call)(&child, &one, &other);
-            // SAFETY: ends the child.
-            unsafe { libc::_exit(0) }
-        }
-        pid => {
-            let mut status = 0;
-            // SAFETY: the child is ours.
-            unsafe { libc::waitpid(pid, &raw mut status, 0) };
-            assert!(libc::WIFSIGNALED(status) || status == 0, "the child failed by itself: {status:x}");
-            libc::WIFSIGNALED(status)
-        }
-    }
-}
-
-/// Instructions that this process may still execute.
-static LEFT: AtomicU32 = AtomicU32::new(0);
-
-/// Sets the processor's trap flag: the handler runs after each instruction from here on, and after `steps` kills.
-fn die_after(steps: u32) {
-    extern "C" fn step(_: i32) {
-        if LEFT.fetch_sub(1, Ordering::Relaxed) == 1 {
-            // SAFETY: ends this process as anybody else would.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
-        }
-    }
-    LEFT.store(steps, Ordering::Relaxed);
-    // SAFETY: the handler calls only what a handler may; the flag only makes the processor trap.
-    unsafe {
-        libc::signal(libc::SIGTRAP, step as extern "C" fn(i32) as libc::sighandler_t);
-        std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
-    }
-}
-
-/// `DEATHS=1` tries every instruction; without it a sample.
-fn stride() -> u32 {
-    // Without optimisation a call takes ten times the instructions.
-    match std::env::var_os("DEATHS") {
-        Some(_) => 1,
-        None if cfg!(debug_assertions) => 1499,
-        None => 101,
-    }
-}
-
 #[test]
 fn a_death_at_any_instruction_loses_nothing() {
-    let task = task(region());
+    let task = death::task();
     let root: InodeId = boot::root(&task, 0).expect("root").id;
     for scenario in SCENARIOS {
         // The slots and pages of an empty file system, caches filled.
@@ -242,10 +165,11 @@ fn a_death_at_any_instruction_loses_nothing() {
         clean(&task, &new);
         let (slots, pages) = (fsck::slots(&task), page::free_count(task.region));
         let mut seen = [0, 0];
-        for steps in (1..).step_by(stride() as usize) {
+        for steps in (1..).step_by(death::stride()) {
             scenario.before.iter().for_each(|what| make(&task, what));
             let before = fsck::check(&task, root).tree;
-            let killed = interrupt(&task, scenario, steps);
+            let (one, other) = (c(scenario.one), c(scenario.other));
+            let killed = death::interrupt(&task, steps, &|child| (scenario.call)(child, &one, &other));
             if steps % 2 == 0 {
                 // Somebody wants the dead one's locks before anybody reaps it.
                 make(&task, &Make::File("/light/later"));

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub mod death;
 pub mod fsck;
 
 use std::sync::Mutex;

@@ -1,0 +1,221 @@
+//! A process is killed after each instruction of each call that changes a file: the file can be read and written on, no
+//! byte shows up that was never written, and no page is lost.
+
+use std::ffi::CString;
+
+use lp_abi::PAGE_SIZE;
+use lp_abi::linux::*;
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_vfs::open::Opened;
+use lp_vfs::xattr::Value;
+use lp_vfs::{
+    Place, Task, boot, chmod, close, fallocate, inode, map, open, page, read, reap, reclaim, table, truncate,
+    unlink, write, xattr,
+};
+
+mod setup;
+use setup::{death, fsck};
+
+const PATH: &std::ffi::CStr = c"/light/file";
+/// What the file is made of before the call, what the call writes, and what recycled pages are full of.
+const OLD: u8 = 1;
+const NEW: u8 = 2;
+const STALE: u8 = 3;
+
+/// A call on the open file that is interrupted.
+struct Scenario {
+    name: &'static str,
+    /// Bytes of the file before the call.
+    size: usize,
+    call: fn(&Task, i32, &[u8]),
+}
+
+fn put(task: &Task, fd: i32, from: &[u8], len: usize, at: i64) {
+    let _ = write::pwrite(task, fd, from.as_ptr(), len, at);
+}
+
+fn set(task: &Task, fd: i32, name: &std::ffi::CStr, from: &[u8], size: usize) {
+    let value = Value { at: from.as_ptr(), size, flags: 0 };
+    let _ = xattr::fsetxattr(task, fd, name.as_ptr().cast(), value);
+}
+
+/// An ACL with a named user.
+const ACL: [u8; 44] = {
+    let mut acl = [0xff; 44];
+    let entries = [(1u8, 7), (2, 4), (4, 5), (16, 4), (32, 4)];
+    let mut at = 0;
+    while at < 4 {
+        acl[at] = if at == 0 { 2 } else { 0 };
+        at += 1;
+    }
+    let mut index = 0;
+    while index < entries.len() {
+        let start = 4 + 8 * index;
+        acl[start] = entries[index].0;
+        acl[start + 1] = 0;
+        acl[start + 2] = entries[index].1;
+        acl[start + 3] = 0;
+        if entries[index].0 == 2 {
+            acl[start + 4] = 7;
+        }
+        index += 1;
+    }
+    acl
+};
+
+const SCENARIOS: &[Scenario] = &[
+    Scenario { name: "first page", size: 0, call: |task, fd, from| put(task, fd, from, 100, 0) },
+    Scenario { name: "overwrite", size: 5000, call: |task, fd, from| put(task, fd, from, 300, 4000) },
+    Scenario { name: "append", size: 5000, call: |task, fd, from| put(task, fd, from, 9000, 5000) },
+    Scenario {
+        name: "many pages",
+        size: 100,
+        call: |task, fd, from| put(task, fd, from, 60 * PAGE_SIZE, 50),
+    },
+    Scenario { name: "far away", size: 100, call: |task, fd, from| put(task, fd, from, 100, 5 << 30) },
+    Scenario {
+        name: "empty it",
+        size: 40 * PAGE_SIZE,
+        call: |task, fd, _| {
+            let _ = truncate::ftruncate(task, fd, 0);
+        },
+    },
+    Scenario {
+        name: "cut",
+        size: 9 * PAGE_SIZE,
+        call: |task, fd, _| {
+            let _ = truncate::ftruncate(task, fd, 5000);
+        },
+    },
+    Scenario {
+        name: "lengthen",
+        size: 5000,
+        call: |task, fd, _| {
+            let _ = truncate::ftruncate(task, fd, 90_000);
+        },
+    },
+    Scenario {
+        name: "punch",
+        size: 9 * PAGE_SIZE,
+        call: |task, fd, _| {
+            let mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
+            {
+                let _ = fallocate::fallocate(task, fd, mode, 5000, 20_000);
+            };
+        },
+    },
+    Scenario {
+        name: "allocate",
+        size: 100,
+        call: |task, fd, _| {
+            let _ = fallocate::fallocate(task, fd, 0, 0, 100_000);
+        },
+    },
+    Scenario {
+        name: "attributes",
+        size: 0,
+        call: |task, fd, from| {
+            set(task, fd, c"user.a", from, 10);
+            set(task, fd, c"user.b", from, 6000);
+            set(task, fd, c"user.a", from, 20);
+            let _ = xattr::fremovexattr(task, fd, c"user.b".as_ptr().cast());
+        },
+    },
+    Scenario {
+        name: "access control list",
+        size: 0,
+        call: |task, fd, _| {
+            set(task, fd, c"system.posix_acl_access", &ACL, ACL.len());
+            let _ = chmod::fchmod(task, fd, 0o640);
+        },
+    },
+];
+
+fn opened(task: &Task, flags: u32) -> i32 {
+    let path = PATH.as_ptr().cast();
+    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, AT_FDCWD, path, flags, 0o600) else {
+        std::process::abort()
+    };
+    let fd = table::lowest(task, 3, 100).expect("number");
+    table::install(task, fd, id, 0).expect("install");
+    fd
+}
+
+fn fill(task: &Task, fd: i32, byte: u8, size: usize) {
+    let bytes = vec![byte; size];
+    assert_eq!(write::pwrite(task, fd, bytes.as_ptr(), size, 0), Ok(size));
+}
+
+/// Makes the file, from pages that are full of something else.
+fn make(task: &Task, size: usize) {
+    let fd = opened(task, O_RDWR | O_CREAT | O_EXCL);
+    fill(task, fd, STALE, 70 * PAGE_SIZE);
+    truncate::ftruncate(task, fd, 0).expect("ftruncate");
+    if size > 0 {
+        fill(task, fd, OLD, size);
+    }
+    close::close(task, fd).expect("close");
+}
+
+/// Reads and writes on, and looks at everything there is.
+fn check(task: &Task, at: &str) {
+    let fd = opened(task, O_RDWR);
+    let held = table::fget(task, fd).expect("open");
+    let record: &Inode = held.inode;
+    let mut bytes = vec![9u8; 1 << 20];
+    let room = bytes.as_mut_ptr();
+    let got = read::pread(task, fd, room, 1 << 20, 0).expect("pread");
+    assert!(
+        bytes[..got].iter().all(|byte| [0, OLD, NEW].contains(byte)),
+        "{at}: a byte that was never written"
+    );
+    // A writer finds the dead one's sections and ends them.
+    assert_eq!(write::pwrite(task, fd, [NEW].as_ptr(), 1, 0), Ok(1), "{at}");
+    assert_eq!((record.seq.read() | record.data_seq.read()) & 1, 0, "{at}: left half changed");
+    let pages = map::count(task.region, record);
+    assert_eq!(record.pages.load(Ordering::Relaxed), pages, "{at}: pages");
+    // Behind the end there is nothing, and nothing appears when it moves.
+    let size = inode::attributes(record).size;
+    truncate::ftruncate(task, fd, size as i64 + 500_000).expect("ftruncate");
+    let got = read::pread(task, fd, room, 1 << 20, size as i64).expect("pread");
+    assert!(got > 0 && bytes[..got].iter().all(|byte| *byte == 0), "{at}: bytes behind the end");
+    close::close(task, fd).expect("close");
+}
+
+#[test]
+fn a_writer_killed_at_any_instruction_leaves_a_sound_file() {
+    let task = death::task();
+    let root = boot::root(&task, 0).expect("root").id;
+    let path: &CString = &PATH.to_owned();
+    let clean = |task: &Task| {
+        unlink::unlink(task, AT_FDCWD, path.as_ptr().cast()).expect("unlink");
+        reclaim::run(task);
+    };
+    make(&task, 0);
+    clean(&task);
+    let (slots, pages) = (fsck::slots(&task), page::free_count(task.region));
+    let from = vec![NEW; 60 * PAGE_SIZE];
+    for scenario in SCENARIOS {
+        let call = |child: &Task| (scenario.call)(child, opened(child, O_RDWR), &from);
+        make(&task, scenario.size);
+        let length = death::length(&task, &call);
+        reap::dead(&task);
+        clean(&task);
+        for steps in death::samples(length) {
+            let at = format!("{} killed after {steps} instructions", scenario.name);
+            make(&task, scenario.size);
+            death::interrupt(&task, steps, &call);
+            if steps % 2 == 0 {
+                reap::dead(&task);
+            }
+            check(&task, &at);
+            reap::dead(&task);
+            check(&task, &at);
+            fsck::check(&task, root);
+            clean(&task);
+            assert_eq!(fsck::slots(&task), slots, "{at}: slots");
+            assert_eq!(page::free_count(task.region), pages, "{at}: pages");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Kills a process at a chosen instruction of a call.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use lp_region::{Geometry, Region};
+use lp_vfs::{Task, boot, clock};
+
+use super::fsck;
+
+/// A region in a file, so that its processes are told apart by their record locks.
+fn region() -> Region<'static> {
+    // SAFETY: the name is a string.
+    let fd = unsafe { libc::memfd_create(c"deaths".as_ptr(), libc::MFD_CLOEXEC) };
+    let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 7 };
+    Region::create(fd, &geometry).expect("region")
+}
+
+/// A task on a file system of its own.
+pub fn task() -> Task<'static> {
+    let region = region();
+    let setup =
+        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let run = boot::claim_run(region, &setup).expect("run");
+    let process = boot::claim_process(region, run).expect("process");
+    let lane = boot::attach(region, process, 1).expect("attach");
+    let task = Task::new(region, process, lane, clock::now);
+    boot::arrive(&task);
+    boot::mkfs(&task, 0).expect("mkfs");
+    task
+}
+
+/// Runs `call` in a child, which is killed after `steps` instructions; whether it got that far.
+pub fn interrupt(task: &Task, steps: u32, call: &dyn Fn(&Task)) -> bool {
+    let run = lp_region::RunId(task.process.run.load(lp_region::sync::Ordering::Relaxed));
+    let id = boot::claim_process(task.region, run).expect("process");
+    left(); // Both are to have it.
+    // SAFETY: the child calls nothing that the child of a process with threads may not.
+    match unsafe { libc::fork() } {
+        0 => {
+            let region = task.region;
+            let Ok(lane) = boot::attach(region, id, 2) else { std::process::abort() };
+            let child = Task::new(region, id, lane, clock::now);
+            boot::arrive(&child);
+            fsck::warm(&child);
+            die_after(steps);
+            call(&child);
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) }
+        }
+        pid => {
+            let mut status = 0;
+            // SAFETY: the child is ours.
+            unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            assert!(libc::WIFSIGNALED(status) || status == 0, "the child failed by itself: {status:x}");
+            libc::WIFSIGNALED(status)
+        }
+    }
+}
+
+/// Instructions that the child may still execute: in memory that parent and child share.
+fn left() -> &'static AtomicU32 {
+    static PAGE: OnceLock<usize> = OnceLock::new();
+    let page = PAGE.get_or_init(|| {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping.
+        unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, kind, -1, 0) as usize }
+    });
+    // SAFETY: the mapping stays, and zeros are an atomic.
+    unsafe { &*(*page as *const AtomicU32) }
+}
+
+/// Instructions that a call takes.
+pub fn length(task: &Task, call: &dyn Fn(&Task)) -> u32 {
+    assert!(!interrupt(task, u32::MAX, call), "the call ends");
+    u32::MAX - left().load(Ordering::Relaxed)
+}
+
+/// Where to interrupt a call of `length` instructions: a sample, every instruction with `DEATHS=1`, and behind its end.
+pub fn samples(length: u32) -> impl Iterator<Item = u32> {
+    let wanted = match std::env::var_os("DEATHS") {
+        Some(_) => length,
+        // Without optimisation a call takes ten times the instructions.
+        None if cfg!(debug_assertions) => 5,
+        None => 40,
+    };
+    let step = (length / wanted).max(1);
+    (1..=length).step_by(step as usize).chain([length + 1000])
+}
+
+/// Sets the processor's trap flag: the handler runs after each instruction from here on, and after `steps` kills.
+fn die_after(steps: u32) {
+    extern "C" fn step(_: i32) {
+        if left().fetch_sub(1, Ordering::Relaxed) == 1 {
+            // SAFETY: ends this process as anybody else would.
+            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        }
+    }
+    left().store(steps, Ordering::Relaxed);
+    // SAFETY: the handler calls only what a handler may; the flag only makes the processor trap.
+    unsafe {
+        libc::signal(libc::SIGTRAP, step as extern "C" fn(i32) as libc::sighandler_t);
+        std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+    }
+}
+
+/// `DEATHS=1` tries every instruction; without it a sample.
+pub fn stride() -> usize {
+    // Without optimisation a call takes ten times the instructions.
+    match std::env::var_os("DEATHS") {
+        Some(_) => 1,
+        None if cfg!(debug_assertions) => 1499,
+        None => 101,
+    }
+}
