@@ -1,9 +1,10 @@
 //! Beginnings and ends: making a file system, claiming a run and its first process, attaching and leaving.
 
 use lp_abi::linux::{
-    __NR_capget, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_prlimit64, __NR_setfsgid, __NR_setfsuid,
-    __NR_umask, _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER,
-    CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_FSIZE, S_ISVTX,
+    __NR_capget, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_prlimit64, __NR_setfsgid,
+    __NR_setfsuid, __NR_umask, _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH,
+    CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_FSIZE,
+    S_ISVTX,
 };
 use lp_abi::{Errno, Result};
 use lp_region::lane::GONE;

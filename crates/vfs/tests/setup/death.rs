@@ -76,13 +76,13 @@ pub fn length(task: &Task, call: &dyn Fn(&Task)) -> u32 {
     u32::MAX - left().load(Ordering::Relaxed)
 }
 
-/// Where to interrupt a call of `length` instructions: a sample, every instruction with `DEATHS=1`, and behind its end.
+/// Where to interrupt a call of `length` instructions: `DEATHS` of them, every one with `DEATHS=1`; and behind its end.
 pub fn samples(length: u32) -> impl Iterator<Item = u32> {
-    let wanted = match std::env::var_os("DEATHS") {
-        Some(_) => length,
+    let wanted = match std::env::var("DEATHS") {
+        Ok(count) => count.parse().ok().filter(|count| *count > 1).unwrap_or(length),
         // Without optimisation a call takes ten times the instructions.
-        None if cfg!(debug_assertions) => 5,
-        None => 40,
+        Err(_) if cfg!(debug_assertions) => 3,
+        Err(_) => 15,
     };
     let step = (length / wanted).max(1);
     (1..=length).step_by(step as usize).chain([length + 1000])
