@@ -119,3 +119,64 @@ fn limits_that_leave_no_room_are_one_line() {
     }
     assert_eq!(limited("ulimit -n 64"), (Some(0), String::new()));
 }
+
+/// Makes a small tree of every kind.
+const PLANT: &str =
+    "cd $LIGHTPATH; mkdir -p a/b/c; for i in 1 2 3 4 5 6 7 8 9; do echo hello $i > a/f$i; ln -s f$i a/l$i
+    mkdir a/d$i; done; dd if=/dev/zero of=big bs=1M count=3 2>/dev/null; ln a/f1 hard
+    touch a/a-name-that-is-too-long-for-its-directory-entry";
+/// Looks at everything and changes much of it.
+const GRAZE: &str =
+    "cd $LIGHTPATH; ls -laR .; cat a/f* a/l* hard; wc -c big; du -s .; cp -r a copy; mv a z; rm -rf z copy
+    echo new > n; cat n; find . | wc -l";
+
+/// The parts of a sparse file that hold data.
+fn extents(path: &Path) -> Vec<(u64, u64)> {
+    use rustix::fs::{SeekFrom, seek};
+    let file = std::fs::File::open(path).unwrap();
+    let (mut all, mut at) = (Vec::new(), 0);
+    while let Ok(data) = seek(&file, SeekFrom::Data(at)) {
+        at = seek(&file, SeekFrom::Hole(data)).unwrap();
+        all.push((data, at));
+    }
+    all
+}
+
+#[test]
+fn a_region_with_damaged_records_gives_errors_not_crashes() {
+    use std::os::unix::fs::FileExt;
+    use std::os::unix::process::ExitStatusExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (good, path) = (dir.path().join("good"), dir.path().join("region"));
+    let shell = |region: &Path, script: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["60", env!("CARGO_BIN_EXE_lightpath"), "run", "--size", "16M", "--region"]);
+        command.arg(region).args(["--", "sh", "-c", script]).output().unwrap()
+    };
+    assert!(shell(&good, PLANT).status.success());
+    let extents = extents(&good);
+    assert!(extents.len() > 5, "{extents:?}");
+    // xorshift64: the same damage each time.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut random = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    for round in 0..12 {
+        let copied = Command::new("cp").arg("--sparse=always").args([&good, &path]).status().unwrap();
+        assert!(copied.success());
+        let file = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+        for _ in 0..1 << (round % 5) {
+            let (from, to) = extents[random() as usize % extents.len()];
+            // Records are at the beginning of their slabs; the header is another test's.
+            let at = (from + random() % (to - from).min(65536)).max(4096) & !3;
+            let word = [0, u32::MAX, random() as u32, random() as u8 as u32][random() as usize % 4];
+            file.write_all_at(&word.to_le_bytes(), at).unwrap();
+        }
+        let status = shell(&path, GRAZE).status;
+        let dead = status.signal().is_some() || status.code() == Some(124) || status.code() > Some(128);
+        assert!(!dead, "round {round}: {status}");
+    }
+}
