@@ -158,6 +158,12 @@ pub fn key_of_bytes(first_page: &[u8], stat: [u64; 4]) -> [u64; 2] {
     })
 }
 
+/// The key of an object that has neither a build-id nor a name: of its first page and its executable segment.
+pub fn key_of_content(first_page: &[u8], text: &[u8]) -> [u64; 2] {
+    let [a, b] = hash(text, 3);
+    key_of_bytes(first_page, [a, b, text.len() as u64, 0])
+}
+
 /// Where the search for `key` starts.
 pub fn first_probe(key: [u64; 2]) -> usize {
     key[0] as usize % ENTRIES

@@ -3,13 +3,13 @@
 //! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z initfirst`).
 
 use lp_abi::image::{Entry, state};
-use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_readlink, __NR_wait4};
+use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_wait4};
 
 use lp_region::sync::Ordering;
 
 use crate::objects::{Auxiliary, LinkMap, Object};
 use crate::patch::Bundle;
-use crate::{exec_env, home, hooks, patch, report, settings, signal, table, thread};
+use crate::{exec_env, home, hooks, names, patch, report, settings, signal, table, thread};
 
 /// Objects that may be unknown at once; more are refused.
 const UNKNOWN: usize = 64;
@@ -222,11 +222,8 @@ fn fits(entry: &Entry, object: &Object<'_>) -> bool {
 
 /// Whether a name in the dynamic linker's list is that of a file of the system. The main program is told by its execution's name.
 fn is_system(name: &[u8]) -> bool {
-    let mut path = [0u8; 256];
-    let name = match name {
-        [] => own_path(&mut path).and_then(|length| path.get(..length)).unwrap_or_default(),
-        name => name,
-    };
+    let mut room = [0; names::ROOM];
+    let name = if name.is_empty() { names::of_program(&mut room) } else { name };
     [&b"/usr/"[..], b"/bin/", b"/lib"].iter().any(|root| name.starts_with(root))
 }
 
@@ -276,7 +273,9 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
     argv[..fixed.len()].copy_from_slice(&fixed);
     for (slot, name) in (fixed.len()..).zip(names) {
         let room = &mut paths[used..];
-        let length = if name.is_empty() { own_path(room) } else { store(room, name) };
+        let mut own = [0; names::ROOM];
+        let path = if name.is_empty() { names::of_program(&mut own) } else { name };
+        let length = store(room, path);
         let Some(length) = length.filter(|_| slot < argv.len() - 1) else {
             report::refuse(&[b"path too long: ", name_of(name)]);
         };
@@ -311,14 +310,6 @@ fn store(room: &mut [u8], text: &[u8]) -> Option<usize> {
     room[..text.len()].copy_from_slice(text);
     room[text.len()] = 0;
     Some(text.len())
-}
-
-fn own_path(room: &mut [u8]) -> Option<usize> {
-    let link = c"/proc/self/exe".as_ptr();
-    // SAFETY: the kernel reads the name and writes within `room`.
-    let length = unsafe { lp_abi::syscall!(__NR_readlink, link, room.as_mut_ptr(), room.len()) }.ok()?;
-    *room.get_mut(length)? = 0;
-    Some(length)
 }
 
 /// Finds the environment on the stack, for a dynamic linker that does not pass it: the auxiliary vector lies below the random

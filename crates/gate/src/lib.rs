@@ -40,6 +40,7 @@ pub mod mapping;
 pub mod maps;
 pub mod mounts;
 pub mod node;
+mod names;
 pub mod objects;
 pub mod patch;
 pub mod path;

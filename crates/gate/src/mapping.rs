@@ -1,13 +1,13 @@
 //! Code that is mapped later: dlopen(3), and whatever else maps a file executable.
 
-use lp_abi::linux::{__NR_mmap, __NR_pread64, __NR_readlink, MAP_ANONYMOUS, PROT_EXEC};
+use lp_abi::linux::{__NR_mmap, __NR_pread64, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::sys::syscall6;
 
 use crate::attach::{self, Outcome};
 use crate::dispatch::NOT_OURS;
 use crate::objects::{self, Object, SEGMENTS, Segment};
 use crate::patch::Bundle;
-use crate::{report, settings};
+use crate::{names, report, settings};
 
 /// Longest set of notes that is looked at for a build-id.
 const NOTES: usize = 1024;
@@ -52,8 +52,8 @@ pub unsafe fn mapped(fd: usize, at: usize, offset: usize) {
         let got = read(fd, room, note.offset as usize);
         objects::build_id(&room[..got]).map(lp_abi::image::key_of_build_id)
     });
-    let mut path = [0u8; 1024];
-    let name = path_of(fd, &mut path);
+    let mut room = [0; names::ROOM];
+    let name = names::of_descriptor(fd, &mut room);
     let object = Object { base, segments, name };
     // SAFETY: the settings' strings are NUL-terminated; the object is mapped.
     unsafe {
@@ -100,14 +100,4 @@ impl Head {
 fn read(fd: usize, to: &mut [u8], at: usize) -> usize {
     // SAFETY: the kernel writes within `to`.
     unsafe { lp_abi::syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
-}
-
-fn path_of(fd: usize, room: &mut [u8; 1024]) -> &[u8] {
-    let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    let mut digits = [0u8; 20];
-    let digits = report::decimal(fd as u32 as usize, &mut digits);
-    link[14..14 + digits.len()].copy_from_slice(digits);
-    // SAFETY: the kernel reads the name and writes within `room`.
-    let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), room.len() - 1) };
-    &room[..got.unwrap_or(0)]
 }

@@ -3,7 +3,7 @@
 use lp_abi::image;
 use lp_abi::linux::{__NR_stat, stat};
 
-use crate::report;
+use crate::{names, report};
 
 /// One entry of the dynamic linker's list (`struct link_map`, the public part).
 #[repr(C)]
@@ -206,7 +206,13 @@ impl Object<'_> {
         let start = self.base.wrapping_add(first.address as usize) as *const u8;
         // SAFETY: the first segment is mapped.
         let page = unsafe { core::slice::from_raw_parts(start, (first.file_bytes as usize).min(4096)) };
-        image::key_of_bytes(page, identity(self.name))
+        let mut room = [0; names::ROOM];
+        let name = if self.name.is_empty() { names::of_program(&mut room) } else { self.name };
+        if name.starts_with(names::NAMELESS) {
+            // SAFETY: as above.
+            return image::key_of_content(page, unsafe { self.text_bytes() });
+        }
+        image::key_of_bytes(page, identity(name))
     }
 }
 
@@ -227,7 +233,6 @@ pub(crate) fn build_id(mut bytes: &[u8]) -> Option<&[u8]> {
 /// What tells the file at `name` from others, for objects without a build-id: device, inode, size, time of change.
 pub(crate) fn identity(name: &[u8]) -> [u64; 4] {
     let mut path = [0u8; 1024];
-    let name: &[u8] = if name.is_empty() { b"/proc/self/exe" } else { name };
     let Some(room) = path.get_mut(..name.len()).filter(|room| room.len() < 1024) else { return [0; 4] };
     room.copy_from_slice(name);
     let mut found = core::mem::MaybeUninit::<stat>::zeroed();

@@ -5,8 +5,8 @@ use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lp_abi::image::{ENTRIES, ENTRIES_AT, Entry, Fixup, Header, MAGIC, PROBES, VERSION, first_probe, state};
 use lp_abi::linux::{
-    __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_openat, __NR_pread64, MAP_FIXED,
-    MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ, PROT_WRITE, stat,
+    __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_openat, __NR_pread64,
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ, PROT_WRITE, stat,
 };
 use lp_abi::{Result, gated};
 

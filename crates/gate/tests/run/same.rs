@@ -18,6 +18,8 @@ pub const CASES: &[Case] = &[
     ("script_of_static_interpreter_is_refused", static_script),
     ("linker_as_a_command", linker),
     ("unloaded_and_loaded_again", reload),
+    ("objects_without_a_name", nameless),
+    ("calls_on_small_stacks", small_stack),
 ];
 
 fn processes(gate: &Gate, compiler: &str) {
@@ -144,6 +146,37 @@ print('ok')";
     command.arg("-c").arg(script).arg(gate.directory().join("one.so")).arg(gate.directory().join("two.so"));
     let with = output(&mut command);
     assert_eq!(text(&with.stdout), "ok\n", "{}", text(&with.stderr));
+}
+
+fn nameless(gate: &Gate) {
+    let source = gate.directory().join("inline.c");
+    let code = "#include <stdio.h>\nint main(void){long r;asm volatile(\"syscall\":\"=a\"(r):\"a\"(8),\"D\"(99),\"S\"(0),\"d\"(1):\"rcx\",\"r11\",\"memory\");printf(\"%ld\\n\",r);return 0;}";
+    std::fs::write(&source, code).expect("a file");
+    for build_id in ["sha1", "none"] {
+        let program = gate.directory().join(format!("inline-{build_id}"));
+        let option = format!("-Wl,--build-id={build_id}");
+        let compiled =
+            Command::new("gcc").arg("-O2").arg(option).arg("-o").arg(&program).arg(&source).status();
+        assert!(compiled.is_ok_and(|status| status.success()));
+        let script = "import os, sys
+fd = os.memfd_create('x')
+os.write(fd, open(sys.argv[1], 'rb').read())
+os.execve(fd, ['x'], os.environ)";
+        for _ in 0..2 {
+            let with = output(gate.command("python3").arg("-c").arg(script).arg(&program));
+            assert_eq!(text(&with.stdout), "-9\n", "{build_id}: {}", text(&with.stderr));
+            let with = output(&mut gate.command(&program));
+            assert_eq!(text(&with.stdout), "-9\n", "{build_id}: {}", text(&with.stderr));
+        }
+    }
+}
+
+fn small_stack(gate: &Gate) {
+    let program = gate.compile("gcc", "small_stack.c");
+    let (without, with) = (output(&mut Command::new(&program)), output(&mut gate.command(&program)));
+    assert!(without.status.success());
+    assert_eq!(text(&with.stdout), text(&without.stdout), "{}", text(&with.stderr));
+    assert_eq!(with.status, without.status);
 }
 
 fn text(bytes: &[u8]) -> String {
