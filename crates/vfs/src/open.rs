@@ -2,7 +2,7 @@
 
 use lp_abi::linux::{
     AT_FDCWD, O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOATIME,
-    O_NOCTTY, O_NOFOLLOW, O_PATH, O_RDONLY, O_TRUNC, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
+    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, file_mode, inode_flags};
@@ -26,6 +26,8 @@ const KNOWN: u32 = 0o37_777_703;
 const WITH_PATH: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
 /// What an open file does not keep.
 const FORGOTTEN: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
+/// What a plain open for reading may have beside the access mode: nothing that changes what it does.
+const PLAIN: u32 = O_LARGEFILE | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
 /// Walks before an open gives up on names that go away under it.
 const TRIES: u32 = 1000;
 
@@ -63,6 +65,41 @@ struct How {
 /// Those of open(2).
 #[inline]
 pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -> Result<Place<Opened>> {
+    if flags & KNOWN & !PLAIN != 0 {
+        return openat_slow(task, dirfd, path, flags, mode);
+    }
+    let found = match walk::inode(task, dirfd, path, Follow::Link)? {
+        Place::Inside(found) => found,
+        Place::Outside(outside) => return Ok(Place::Outside(outside)),
+    };
+    let record = task.region.inode(found.inode.id);
+    // Relaxed: the type does not change while the inode is pinned.
+    let plain = pin::inode(task, pin::slot::OPEN, found.inode).is_ok()
+        && record.mode.load(Ordering::Relaxed) & S_IFMT == S_IFREG;
+    if !plain {
+        return openat_slow(task, dirfd, path, flags, mode);
+    }
+    let opened = permission::check(task, record, permission::READ).and_then(|()| {
+        file::create(
+            task,
+            &Opening {
+                inode: found.inode,
+                flags: flags & KNOWN & !FORGOTTEN | O_LARGEFILE,
+                mode: file_mode::READ | file_mode::REGULAR,
+                parent: found.parent,
+                dirent: found.dirent,
+            },
+        )
+    });
+    if opened.is_err() {
+        pin::clear(task, pin::slot::OPEN);
+    }
+    opened.map(|id| Place::Inside(Opened::File(id)))
+}
+
+/// Any other open.
+#[inline(never)]
+fn openat_slow(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -> Result<Place<Opened>> {
     let mut flags = (flags | O_LARGEFILE) & KNOWN;
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
