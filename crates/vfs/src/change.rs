@@ -226,53 +226,61 @@ fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
 }
 
 fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
+    let region = task.region;
+    let [first, second] = change.retargeted;
+    if change.added.is_some() {
+        dir::put(task, change.added);
+    }
+    // A change has one entry or two: at most one comes, at most one goes, and at most two stay.
+    let (one, other) = match (change.added.is_some(), change.removed.is_some()) {
+        (true, false) => (change.added, first.dirent),
+        (false, true) => (change.removed, first.dirent),
+        (true, true) => (change.added, change.removed),
+        (false, false) => (first.dirent, second.dirent),
+    };
+    let hash_of = |id: DirentId| region.dirent(id).hash.load(Ordering::Relaxed); // Relaxed: immutable.
+    let one_hash = hash_of(one);
+    let other_hash = if other.is_some() { hash_of(other) } else { one_hash };
     let mut load = Load::Fits;
-    let mut hashes = [change.added, change.removed, change.retargeted[0].dirent, change.retargeted[1].dirent]
-        .into_iter()
-        .filter(|id| id.is_some())
-        .map(|id| task.region.dirent(id).hash.load(Ordering::Relaxed)); // Relaxed: immutable.
-    if let Some(first) = hashes.next() {
-        let second = hashes.next().unwrap_or(first);
+    hash::change(task, one_hash, other_hash, dead, |table| {
         if change.added.is_some() {
-            dir::put(task, change.added);
+            load = table.insert(one_hash, change.added);
         }
-        hash::change(task, first, second, dead, |table| {
-            if change.added.is_some() {
-                load =
-                    table.insert(task.region.dirent(change.added).hash.load(Ordering::Relaxed), change.added);
+        for entry in [&first, &second] {
+            if entry.dirent.is_some() {
+                let mode = region.inode(entry.target.id).mode.load(Ordering::Relaxed);
+                dirent::set_target(region.dirent(entry.dirent), entry.target, mode);
             }
-            for entry in change.retargeted.iter().filter(|entry| entry.dirent.is_some()) {
-                let mode = task.region.inode(entry.target.id).mode.load(Ordering::Relaxed);
-                dirent::set_target(task.region.dirent(entry.dirent), entry.target, mode);
-            }
-            if change.removed.is_some() {
-                table.remove(task.region.dirent(change.removed).hash.load(Ordering::Relaxed), change.removed);
-            }
-        });
-    }
-    for moved in change.moved.iter().zip([
-        if change.added.is_some() { change.added } else { change.retargeted[0].dirent },
-        change.retargeted[1].dirent,
-    ]) {
-        set_parent(task, moved.0, moved.1);
-    }
-    for links in change.inodes.iter().filter(|links| links.id.is_some()) {
-        set_links(task, links, change.time);
-    }
-    for after in change.dirs.iter().filter(|after| after.id.is_some()) {
-        let removed = task.region.dirent(change.removed);
-        if change.removed.is_some() && removed.parent.load(Ordering::Relaxed) == after.id.0 {
-            dir::take_out(task, change.removed, after);
         }
-        set_directory(task, after, change.time);
+        if change.removed.is_some() {
+            table.remove(hash_of(change.removed), change.removed);
+        }
+    });
+    let [moved, swapped] = &change.moved;
+    if moved.id.is_some() {
+        set_parent(task, moved, if change.added.is_some() { change.added } else { first.dirent });
+    }
+    if swapped.id.is_some() {
+        set_parent(task, swapped, second.dirent);
+    }
+    for links in &change.inodes {
+        if links.id.is_some() {
+            set_links(task, links, change.time);
+        }
+    }
+    for after in &change.dirs {
+        if after.id.is_some() {
+            let removed = region.dirent(change.removed);
+            if change.removed.is_some() && removed.parent.load(Ordering::Relaxed) == after.id.0 {
+                dir::take_out(task, change.removed, after);
+            }
+            set_directory(task, after, change.time);
+        }
     }
     load
 }
 
 fn set_parent(task: &Task<'_>, moved: &Moved, entry: DirentId) {
-    if moved.id.is_none() {
-        return;
-    }
     let inode = task.region.inode(moved.id);
     inode.seq.begin();
     inode.parent.store(moved.parent.0, Ordering::Relaxed); // Relaxed, here and below: inside the section.

@@ -61,13 +61,18 @@ pub fn at(
             return Err(Errno::EEXIST);
         }
         let name = parent.name(task)?;
-        // filename_create: a name that is there is EEXIST before any other refusal.
-        if hash::lookup(task.region, parent.dir.id, &name).is_some() {
-            return Err(Errno::EEXIST);
-        }
-        let what = decide(&parent)?;
+        let what = match decide(&parent) {
+            Ok(what) => what,
+            // filename_create: a name that is there is EEXIST before any other refusal.
+            Err(_) if hash::lookup(task.region, parent.dir.id, &name).is_some() => return Err(Errno::EEXIST),
+            Err(errno) => return Err(errno),
+        };
         return match named(task, parent.dir, &name, &what) {
             Err(Errno::ESTALE) => continue,
+            // The same goes for a read-only file system.
+            Err(Errno::EROFS) if hash::lookup(task.region, parent.dir.id, &name).is_some() => {
+                Err(Errno::EEXIST)
+            }
             Err(errno) => Err(errno),
             Ok(Made::Existing(_)) => Err(Errno::EEXIST),
             Ok(Made::New(_)) => Ok(Place::Inside(())),

@@ -58,7 +58,12 @@ pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
     // 0 means that there is none.
     let mode = inode.mode.load(Ordering::Relaxed);
     let everyone = (want * 0o111) & !mode == 0 && inode.acl.load(Ordering::Relaxed) == 0;
-    if everyone && want & WRITE == 0 {
+    let owner = || {
+        want & !(mode >> 6) == 0
+            && inode.uid.load(Ordering::Relaxed) == task.process.fsuid.load(Ordering::Relaxed)
+    };
+    let fixed = || inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0;
+    if (everyone || owner()) && (want & WRITE == 0 || !fixed()) {
         return Ok(());
     }
     check_slow(task, inode, want)

@@ -93,8 +93,11 @@ impl Parent {
     /// `ENAMETOOLONG`.
     pub fn name<'a>(&self, task: &'a Task<'_>) -> Result<Name<'a>> {
         let buffer = buffer(task, self.which).cast::<u8>();
-        // SAFETY: the walk left the name there; the buffer is the task's, which makes one call at a time.
-        Name::new(unsafe { slice::from_raw_parts(buffer.add(self.start as usize), self.length as usize) })
+        // SAFETY: the walk left the name there, with a NUL or a slash behind it; the buffer is the task's, which makes one
+        // call at a time.
+        let name = unsafe { Name::scan(buffer.add(self.start as usize)) };
+        debug_assert_eq!(name.len(), self.length as usize);
+        if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(name) }
     }
 }
 
@@ -642,8 +645,11 @@ impl<'r> Walk<'_, 'r> {
             return self.place_at(offset as u16, name.len() as u16, Last::Name, slash);
         }
         // The name stands in `scratch.walk`, which the next walk uses.
-        // SAFETY: a name fits the buffer, and nobody reads the path any more.
-        unsafe { start.copy_from_nonoverlapping(from, name.len()) };
+        // SAFETY: a name and a NUL fit the buffer, and nobody reads the path any more.
+        unsafe {
+            start.copy_from_nonoverlapping(from, name.len());
+            *start.add(name.len()) = 0;
+        }
         self.place_at(0, name.len() as u16, Last::Name, slash)
     }
 

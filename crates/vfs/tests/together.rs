@@ -1,0 +1,175 @@
+//! Threads that change and look up names at once: what must always be true is, and all rules hold afterwards.
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use lp_abi::Errno;
+use lp_abi::linux::*;
+use lp_region::{Geometry, Region, RunId};
+use lp_vfs::open::Opened;
+use lp_vfs::walk::{Follow, Found};
+use lp_vfs::{
+    Place, Task, boot, clock, close, getdents, link, mkdir, mknod, open, reclaim, rename, symlink, table,
+    unlink, walk,
+};
+
+mod setup;
+use setup::{Random, fsck};
+
+const TIME: Duration = Duration::from_secs(3);
+
+fn c(path: &str) -> CString {
+    CString::new(path).unwrap()
+}
+
+/// A region and its run, with the first task.
+fn first() -> (Region<'static>, RunId, Task<'static>) {
+    let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 3 };
+    let region = Region::create_private(&geometry).expect("region");
+    let setup =
+        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let run = boot::claim_run(region, &setup).expect("run");
+    let task = another(region, run);
+    boot::mkfs(&task, 0).expect("mkfs");
+    (region, run, task)
+}
+
+/// Another process, as far as the file system can see.
+fn another(region: Region<'static>, run: RunId) -> Task<'static> {
+    let process = boot::claim_process(region, run).expect("process");
+    let lane = boot::attach(region, process, 1).expect("attach");
+    let task = Task::new(region, process, lane, clock::now);
+    boot::arrive(&task);
+    task
+}
+
+fn found(task: &Task, path: &str) -> Result<Found, Errno> {
+    match walk::inode(task, AT_FDCWD, c(path).as_ptr().cast(), Follow::Link)? {
+        Place::Inside(found) => Ok(found),
+        Place::Outside(outside) => panic!("{outside:?}"),
+    }
+}
+
+fn moved(task: &Task, old: &str, new: &str, flags: u32) {
+    let _ =
+        rename::renameat2(task, AT_FDCWD, c(old).as_ptr().cast(), AT_FDCWD, c(new).as_ptr().cast(), flags);
+}
+
+/// One of the calls that change names, on few names, so that they meet.
+fn change(task: &Task, random: &mut Random) {
+    const NAMES: [&str; 7] = ["a", "b", "c", "a/x", "a/a", "b/a", "a/b/a-name-that-does-not-fit-in-an-entry"];
+    let path = |random: &mut Random| c(&format!("/light/w/{}", NAMES[random.below(NAMES.len())]));
+    let (one, other) = (path(random), path(random));
+    let (one, other) = (one.as_ptr().cast(), other.as_ptr().cast());
+    match random.below(10) {
+        0 | 1 => drop(mkdir::mkdirat(task, AT_FDCWD, one, 0o777)),
+        2 => drop(mknod::mknodat(task, AT_FDCWD, one, S_IFREG | 0o644, 0)),
+        3 => drop(symlink::symlinkat(task, c"../a".as_ptr().cast(), AT_FDCWD, one)),
+        4 => drop(link::linkat(task, AT_FDCWD, one, AT_FDCWD, other, 0)),
+        5 => drop(unlink::unlink(task, AT_FDCWD, one)),
+        6 => drop(unlink::rmdir(task, AT_FDCWD, one)),
+        7 => drop(rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)),
+        _ => drop(rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, other, 0)),
+    }
+}
+
+fn list(task: &Task, path: &str, names: &mut Vec<String>) {
+    let Ok(Place::Inside(Opened::File(id))) =
+        open::openat(task, AT_FDCWD, c(path).as_ptr().cast(), O_DIRECTORY, 0)
+    else {
+        return;
+    };
+    table::install(task, 3, id, 0).expect("install");
+    let mut buffer = [0u8; 300];
+    while let Ok(got @ 1..) = getdents::getdents64(task, 3, buffer.as_mut_ptr(), buffer.len()) {
+        let mut at = 0;
+        while at < got {
+            let length = u16::from_le_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
+            let name = buffer[at + 19..at + length].split(|byte| *byte == 0).next().unwrap();
+            names.push(String::from_utf8(name.to_vec()).expect("a name, whole"));
+            at += length;
+        }
+    }
+    close::close(task, 3).expect("close");
+}
+
+#[test]
+fn everybody_changes_the_same_names() {
+    let (region, run, task) = first();
+    for dir in ["/light/w", "/light/still"] {
+        mkdir::mkdirat(&task, AT_FDCWD, c(dir).as_ptr().cast(), 0o777).unwrap();
+    }
+    for number in 0..200 {
+        mknod::mknodat(&task, AT_FDCWD, c(&format!("/light/still/{number}")).as_ptr().cast(), 0o644, 0)
+            .unwrap();
+    }
+    let end = Instant::now() + TIME;
+    std::thread::scope(|scope| {
+        for seed in 1..=4 {
+            let task = another(region, run);
+            scope.spawn(move || {
+                let mut random = Random(seed * 77 + 1);
+                let mut names = Vec::new();
+                while Instant::now() < end {
+                    (0..50).for_each(|_| change(&task, &mut random));
+                    names.clear();
+                    list(&task, "/light/w", &mut names);
+                    // Who adds to the table, so that it splits, must not hide what stands still.
+                    let own = format!("/light/still/{seed}-{}", random.below(3000));
+                    let _ = mknod::mknodat(&task, AT_FDCWD, c(&own).as_ptr().cast(), 0o644, 0);
+                    found(&task, &format!("/light/still/{}", random.below(200))).expect("stands still");
+                    assert_eq!(found(&task, "/light/still/none"), Err(Errno::ENOENT));
+                }
+            });
+        }
+    });
+    let root = boot::root(&task, 0).unwrap().id;
+    reclaim::run(&task);
+    fsck::check(&task, root);
+}
+
+#[test]
+fn a_rename_is_one_event() {
+    let (region, run, task) = first();
+    for name in ["one", "two", "spare"] {
+        mknod::mknodat(&task, AT_FDCWD, c(&format!("/light/{name}")).as_ptr().cast(), 0o644, 0).unwrap();
+    }
+    for dir in ["/light/d", "/light/e"] {
+        mkdir::mkdirat(&task, AT_FDCWD, c(dir).as_ptr().cast(), 0o777).unwrap();
+    }
+    mknod::mknodat(&task, AT_FDCWD, c("/light/d/inside").as_ptr().cast(), 0o644, 0).unwrap();
+    let (one, two) = (found(&task, "/light/one").unwrap().inode, found(&task, "/light/two").unwrap().inode);
+    moved(&task, "/light/spare", "/light/always", 0);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let task = another(region, run);
+            let done = &done;
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    // Replaced again and again, but never absent.
+                    found(&task, "/light/always").expect("a name that is replaced is there");
+                    // Swapped: each name has one of the two, always.
+                    for name in ["/light/one", "/light/two"] {
+                        let inode = found(&task, name).expect("a name that is swapped is there").inode;
+                        assert!(inode == one || inode == two);
+                    }
+                    let up = found(&task, "/light/wander/..");
+                    assert!(matches!(up, Ok(_) | Err(Errno::ENOENT)), "{up:?}");
+                }
+            });
+        }
+        mkdir::mkdirat(&task, AT_FDCWD, c("/light/d/wander").as_ptr().cast(), 0o777).unwrap();
+        let end = Instant::now() + TIME;
+        while Instant::now() < end {
+            mknod::mknodat(&task, AT_FDCWD, c("/light/new").as_ptr().cast(), 0o644, 0).unwrap();
+            moved(&task, "/light/new", "/light/always", 0);
+            moved(&task, "/light/one", "/light/two", RENAME_EXCHANGE);
+            moved(&task, "/light/d/wander", "/light/wander", 0);
+            moved(&task, "/light/wander", "/light/d/wander", 0);
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    fsck::check(&task, boot::root(&task, 0).unwrap().id);
+}
