@@ -228,7 +228,8 @@ pub struct OpenFile {
     pub inode: AtomicU64,
     /// `f_flags`: access mode and status flags. Atomic.
     pub flags: AtomicU32,
-    /// Nonzero once a second descriptor or table may name it (dup, fork, SCM_RIGHTS). Atomic, never cleared while open.
+    /// 1 while a second descriptor of the same table may name it (dup), 2 once another table may (fork, SCM_RIGHTS). Atomic;
+    /// goes from 1 back to 0 only.
     pub shared: AtomicU32,
     /// Guards the position once shared.
     pub lock: OwnerLock,

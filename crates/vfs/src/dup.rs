@@ -15,7 +15,7 @@ use crate::{file, pin, table};
 /// `EBADF` when it is not ours.
 pub fn dup(task: &Task, fd: i32) -> Result<FileId> {
     let held = table::fget_any(task, fd)?;
-    file::share(held.file);
+    file::duplicate(held.file);
     pin::file(task, pin::slot::OPEN, held.id);
     Ok(held.id)
 }

@@ -1,15 +1,15 @@
 //! Open file descriptions, like `struct file`, except that nobody counts who names them.
 //!
-//! One that no dup and no fork has shared is freed by the close of its only descriptor. A shared one, or any while
-//! threads share the table, is put on `Header::closed` by each close; [`crate::reclaim`] frees it once it finds no table
+//! One that no fork has shared is freed by the close of its only descriptor, or of its last in the table where it was
+//! duplicated. A shared one, or any while threads share the table, is put on `Header::closed` by each close; [`crate::reclaim`] frees it once it finds no table
 //! and no pin that names it.
 
 use lp_abi::Result;
 use lp_region::records::OpenFile;
-use lp_region::sync::Ordering;
+use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, FileId, InodeId, InodeRef};
 
-use crate::table::Held;
+use crate::table::{Held, entry};
 use crate::task::Task;
 use crate::{pin, reclaim};
 
@@ -79,9 +79,9 @@ pub(crate) fn leave(task: &Task, id: FileId) {
 pub(crate) fn left(task: &Task, id: FileId) {
     let file = task.region.file(id);
     // Relaxed: `shared` was set by this process or before it was forked.
-    let alone = file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed) == 0;
-    if !alone {
-        return reclaim::closed_slow(task, id);
+    let others = file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
+    if others != 0 && !left_by_duplicate(task, id) {
+        return;
     }
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id;
     if file.locked.load(Ordering::Relaxed) != 0 {
@@ -95,6 +95,36 @@ pub(crate) fn left(task: &Task, id: FileId) {
     }
 }
 
+/// [`left`] for a file that a second descriptor may name: whether none does and it is to be freed at once.
+///
+/// What was only duplicated, as by a redirection that opens, dup2s and closes, is looked for in the process's own table:
+/// with one name left it is as good as new. What other tables may name is left to be looked for.
+#[inline(never)]
+fn left_by_duplicate(task: &Task, id: FileId) -> bool {
+    let file = task.region.file(id);
+    // Relaxed: changes in this process only, until it is shared.
+    let limit = task.process.fd_limit.load(Ordering::Relaxed) as usize;
+    let known = file.shared.load(Ordering::Relaxed) <= sharing::DUPLICATED
+        && task.process.threads.load(Ordering::Relaxed) == 0
+        && file.queued.load(Ordering::Relaxed) == 0
+        && limit <= FEW;
+    if !known {
+        reclaim::closed_slow(task, id);
+        return false;
+    }
+    let names = |word: &&AtomicU64| {
+        let word = word.load(Ordering::Relaxed);
+        word & entry::OPEN != 0 && word as u32 == id.0
+    };
+    match task.table[..limit].iter().filter(names).count() {
+        0 => return true,
+        1 => file.shared.store(sharing::ALONE, Ordering::Relaxed),
+        _ => {}
+    }
+    pin::clear(task, pin::slot::CLOSE);
+    false
+}
+
 /// Gives the slot back. No table names the file.
 #[inline]
 pub(crate) fn free(task: &Task, id: FileId) {
@@ -106,10 +136,31 @@ pub(crate) fn free(task: &Task, id: FileId) {
     task.region.settle::<OpenFile>(task.lane);
 }
 
-/// Marks an open file shared: a second descriptor or table is about to name it.
+/// Values of `OpenFile::shared`.
+mod sharing {
+    /// One descriptor names it.
+    pub(super) const ALONE: u32 = 0;
+    /// Descriptors of one process's table name it.
+    pub(super) const DUPLICATED: u32 = 1;
+    /// Another table may name it.
+    pub(super) const SHARED: u32 = 2;
+}
+
+/// Descriptors of a table that a close looks through rather than leave the file to [`crate::reclaim`].
+const FEW: usize = 256;
+
+/// Marks an open file shared: another table is about to name it.
 #[inline]
 pub fn share(file: &OpenFile) {
-    file.shared.store(1, Ordering::Release);
+    file.shared.store(sharing::SHARED, Ordering::Release);
+}
+
+/// Marks an open file as named by a second descriptor of the same table.
+#[inline]
+pub fn duplicate(file: &OpenFile) {
+    if file.shared.load(Ordering::Relaxed) == sharing::ALONE {
+        file.shared.store(sharing::DUPLICATED, Ordering::Release);
+    }
 }
 
 /// `f_pos` for the length of a call. While the file is shared, or threads share the table, it is held under the file's

@@ -4,7 +4,7 @@ mod setup;
 
 use lp_abi::linux::{O_APPEND, O_RDWR};
 use lp_abi::{Errno, PAGE_SIZE};
-use lp_vfs::{inode, page, read, truncate, write};
+use lp_vfs::{close, dup, inode, page, read, table, truncate, write};
 use setup::{Fixture, Random};
 
 const P: usize = PAGE_SIZE;
@@ -147,4 +147,26 @@ fn recycled_pages_show_no_old_bytes() {
     );
     fixture.resize(fd, 5 * P as u64);
     assert!(get(&fixture, fd, 2 * P, 3 * P).iter().all(|byte| *byte == 0));
+}
+
+#[test]
+fn a_redirected_file_is_as_good_as_unshared() {
+    let fixture = Fixture::private(4 << 20);
+    let task = &fixture.task;
+    let fd = fixture.file(O_RDWR);
+    let file = table::fget(task, fd).expect("open").file;
+    let shared = || file.shared.load(lp_region::sync::Ordering::Relaxed);
+    for other in [7, 8] {
+        let id = dup::dup(task, fd).expect("dup");
+        dup::install(task, other, id, 0).expect("install");
+    }
+    assert_ne!(shared(), 0);
+    close::close(task, fd).expect("close");
+    assert_ne!(shared(), 0, "two descriptors are left");
+    close::close(task, 7).expect("close");
+    assert_eq!(shared(), 0, "one descriptor is left");
+    assert_eq!(write::write(task, 8, b"abc".as_ptr(), 3), Ok(3));
+    let generation = file.generation.load(lp_region::sync::Ordering::Relaxed);
+    close::close(task, 8).expect("close");
+    assert_ne!(file.generation.load(lp_region::sync::Ordering::Relaxed), generation, "the last close frees it");
 }
