@@ -24,3 +24,11 @@ crash:
 # All workloads, side by side with the kernel's file systems.
 bench *ARGS:
     cargo run --release -- bench {{ARGS}}
+
+# The figures to reach, beside tmpfs in one run.
+figures *ARGS:
+    scripts/figures.sh {{ARGS}}
+
+# Lightpath's library beside the other file systems that live in a Rust program's memory.
+bench-peers *ARGS:
+    cargo run --release --manifest-path crates/peers/Cargo.toml -- {{ARGS}}

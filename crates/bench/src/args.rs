@@ -37,6 +37,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
+    /// Measure nothing; show the report that --json wrote to FILE
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "quick", "samples", "dir"])]
+    pub from: Option<PathBuf>,
+
     /// Measure only the kernel's file systems
     #[arg(long)]
     pub kernel_only: bool,

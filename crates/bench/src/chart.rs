@@ -88,7 +88,7 @@ fn speedup_drawing(report: &Report) -> Svg {
     );
     for tick in ticks(most * 1.05) {
         svg.line("grid", (scale(tick), TOP - 8.0), (scale(tick), bottom));
-        svg.text("small", (scale(tick), TOP - 14.0), Anchor::Middle, &format!("{tick}x"));
+        svg.text("small", (scale(tick), TOP - 14.0), Anchor::Middle, &format!("{}x", tick_text(tick)));
     }
     for (index, verdict) in verdicts.iter().enumerate() {
         let y = TOP + ROW * index as f64;
@@ -218,7 +218,11 @@ pub(crate) fn curves(report: &Report, workload: &WorkloadReport, series: &[&Seri
 }
 
 fn tick_text(tick: f64) -> String {
-    if tick >= 1.0 && tick.fract() == 0.0 { number(tick) } else { format!("{tick}") }
+    if tick >= 1000.0 {
+        return number(tick);
+    }
+    let text = format!("{tick:.4}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
 }
 
 /// The scale of a plot's values.
@@ -261,6 +265,14 @@ mod tests {
     fn a_plot_alone_has_no_variables() {
         let style = without_variables(SCHEME, STYLE);
         assert!(!style.contains("var(") && style.contains("#e4570b"), "{style}");
+    }
+
+    #[test]
+    fn tick_labels_show_no_rounding_error() {
+        assert_eq!(
+            [0.0, 0.001, 0.1 + 0.2, 20.0, 2000.0].map(tick_text),
+            ["0", "0.001", "0.3", "20", "2,000"]
+        );
     }
 
     #[test]

@@ -21,8 +21,9 @@ mod table;
 
 pub use args::Args;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use catalogue::{Selection, Workload};
+use report::{Report, SCHEMA};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -50,7 +51,10 @@ pub fn main(args: Args) -> Result<ExitCode> {
     for file in args.json.iter().chain(&args.html).chain(&args.svg) {
         writable(file)?;
     }
-    let report = runner::run(&selection, &args)?;
+    let report = match &args.from {
+        Some(file) => read(file)?,
+        None => runner::run(&selection, &args)?,
+    };
     let mut out = std::io::stdout().lock();
     write!(out, "{}", table::render(&report))?;
     write!(out, "{}", table::render_figures(&report))?;
@@ -65,6 +69,19 @@ pub fn main(args: Args) -> Result<ExitCode> {
     }
     let failed = report.workloads.iter().any(|workload| !workload.failures.is_empty());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn read(file: &Path) -> Result<Report> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let report: Report =
+        serde_json::from_str(&text).with_context(|| format!("{} is not a bench report", file.display()))?;
+    if report.schema != SCHEMA
+        || report.places.is_empty()
+        || report.workloads.iter().any(|w| w.places.is_empty())
+    {
+        bail!("{} is a report of another version", file.display());
+    }
+    Ok(report)
 }
 
 fn writable(file: &Path) -> Result<()> {
