@@ -10,7 +10,7 @@ use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::lock::Undertaker;
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::sync::{acquire_fence, spin};
+use lp_region::sync::{acquire_fence, pause, spin};
 use lp_region::{PageId, Region, ucopy};
 
 use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
@@ -19,8 +19,10 @@ use crate::table::{self, Held};
 use crate::task::Task;
 use crate::{file, inode};
 
-/// Looks at a count that stays odd before a reader takes the change under way for stopped.
+/// Looks at a count that stays odd before a reader goes to sleep between them.
 const SPINS: u32 = 2000;
+/// Sleeps, of 50 us and more each, before it takes the change under way for stopped.
+const PAUSES: u32 = 100;
 /// Snapshots tried before a reader settles for page by page.
 const TRIES: u32 = 64;
 
@@ -201,6 +203,10 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
         // A copy while a change is under way is worth nothing unless that change has stopped.
         if before & 1 != 0 && stuck < SPINS {
             spin();
+            continue;
+        }
+        if before & 1 != 0 && stuck < SPINS + PAUSES {
+            pause();
             continue;
         }
         let got = copy(region, inode, to, len, offset);

@@ -168,5 +168,9 @@ fn a_redirected_file_is_as_good_as_unshared() {
     assert_eq!(write::write(task, 8, b"abc".as_ptr(), 3), Ok(3));
     let generation = file.generation.load(lp_region::sync::Ordering::Relaxed);
     close::close(task, 8).expect("close");
-    assert_ne!(file.generation.load(lp_region::sync::Ordering::Relaxed), generation, "the last close frees it");
+    assert_ne!(
+        file.generation.load(lp_region::sync::Ordering::Relaxed),
+        generation,
+        "the last close frees it"
+    );
 }

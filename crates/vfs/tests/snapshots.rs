@@ -1,0 +1,99 @@
+//! Readers beside writers: what a read gives is one state of the file.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
+
+use lp_abi::PAGE_SIZE;
+use lp_abi::linux::{O_APPEND, O_RDWR};
+use lp_vfs::{Task, boot, clock, inode, read, truncate, write};
+
+mod setup;
+use setup::{Fixture, Random};
+
+const ROUNDS: u32 = 4000;
+const LENGTH: usize = 3 * PAGE_SIZE - 50;
+
+struct Mine(Task<'static>);
+// SAFETY: a task is used by one thread at a time.
+unsafe impl Send for Mine {}
+
+/// Another thread of the fixture's process.
+fn thread(fixture: &Fixture, tid: u32) -> Mine {
+    let task = &fixture.task;
+    boot::before_thread(task);
+    let lane = boot::thread_lane(task.region, task.process_id, tid).expect("lane");
+    Mine(Task::new(task.region, task.process_id, lane, clock::now))
+}
+
+/// Counts reads that mix states. A writer that the scheduler keeps away in the middle of a change for longer than readers
+/// have patience lets one through now and then.
+fn assert_whole(mixed: u32, reads: u32) {
+    assert!(mixed * 200 <= reads, "{mixed} of {reads} reads are mixed");
+}
+
+#[test]
+fn reads_see_all_of_a_write_or_nothing() {
+    let fixture = Fixture::private(64 << 20);
+    let fd = fixture.file(O_RDWR);
+    let (done, mixed) = (AtomicBool::new(false), AtomicU32::new(0));
+    let reads = AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (mine, done, mixed, reads) = (thread(&fixture, 10 + reader), &done, &mixed, &reads);
+            scope.spawn(move || {
+                let Mine(task) = &{ mine };
+                let mut bytes = vec![0; LENGTH];
+                while !done.load(Relaxed) {
+                    let got = read::pread(task, fd, bytes.as_mut_ptr(), LENGTH, 7).expect("pread");
+                    assert!(got == 0 || got == LENGTH, "{got} bytes: half a write or half a truncation");
+                    mixed.fetch_add(u32::from(bytes[..got].iter().any(|byte| *byte != bytes[0])), Relaxed);
+                    reads.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        for writer in 0..2u32 {
+            let (mine, done) = (thread(&fixture, 20 + writer), &done);
+            scope.spawn(move || {
+                let Mine(task) = &{ mine };
+                let mut random = Random(u64::from(writer) + 1);
+                for round in 0..ROUNDS {
+                    let bytes = [(round % 250) as u8 + 1; LENGTH];
+                    let got = write::pwrite(task, fd, bytes.as_ptr(), LENGTH, 7);
+                    assert_eq!(got, Ok(LENGTH));
+                    if random.below(8) == 0 {
+                        truncate::ftruncate(task, fd, 0).expect("ftruncate");
+                    }
+                }
+                done.store(true, Relaxed);
+            });
+        }
+    });
+    assert_whole(mixed.into_inner(), reads.into_inner());
+}
+
+#[test]
+fn appends_of_many_writers_do_not_overlap() {
+    let fixture = Fixture::private(64 << 20);
+    let fd = fixture.file(O_RDWR | O_APPEND);
+    std::thread::scope(|scope| {
+        for writer in 0..3u32 {
+            let mine = thread(&fixture, 10 + writer);
+            scope.spawn(move || {
+                let Mine(task) = &{ mine };
+                for _ in 0..ROUNDS {
+                    let bytes = [writer as u8 + 1; 100];
+                    assert_eq!(write::write(task, fd, bytes.as_ptr(), bytes.len()), Ok(100));
+                }
+            });
+        }
+    });
+    let size = inode::attributes(fixture.inode(fd)).size;
+    assert_eq!(size, u64::from(3 * ROUNDS) * 100);
+    let mut counts = [0; 3];
+    for record in 0..3 * ROUNDS as usize {
+        let mut bytes = [0u8; 100];
+        read::pread(&fixture.task, fd, bytes.as_mut_ptr(), 100, record as i64 * 100).expect("pread");
+        assert!(bytes.iter().all(|byte| *byte == bytes[0]), "record {record}");
+        counts[bytes[0] as usize - 1] += 1;
+    }
+    assert_eq!(counts, [ROUNDS; 3]);
+}
