@@ -223,9 +223,8 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
             if (*at).is_null() {
                 return None;
             }
-            let text = report::c_bytes::<'static>(*at);
-            if let Some(value) = text.strip_prefix(GATE) {
-                break value;
+            if starts_with(*at, GATE) {
+                break &report::c_bytes::<'static>(*at)[GATE.len()..];
             }
             at = at.add(1);
         }
@@ -237,12 +236,11 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
         while !(*from).is_null() {
             let variable = *from;
             from = from.add(1);
-            let text = report::c_bytes::<'static>(variable);
-            if text.starts_with(GATE) {
+            if starts_with(variable, GATE) {
                 continue;
             }
-            if found.preload.is_empty() && text.starts_with(PRELOAD) {
-                let value = &text[PRELOAD.len()..];
+            if found.preload.is_empty() && starts_with(variable, PRELOAD) {
+                let value = &report::c_bytes::<'static>(variable)[PRELOAD.len()..];
                 let ours =
                     value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());
                 if ours == value.len() {
@@ -263,6 +261,15 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
         }
     }
     Some(found)
+}
+
+/// Whether a string starts with `prefix`: looks no further than the first difference.
+///
+/// # Safety
+/// `text` is a NUL-terminated string.
+unsafe fn starts_with(text: *const u8, prefix: &[u8]) -> bool {
+    // SAFETY: the caller's promise; a NUL in the text is a difference.
+    prefix.iter().enumerate().all(|(at, byte)| unsafe { *text.add(at) } == *byte)
 }
 
 /// Moves `LD_PRELOAD=` up by `ours` and the separator, and what it overwrites to the front: the path of ours then starts
