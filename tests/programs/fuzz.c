@@ -137,8 +137,8 @@ static void say_stat(long result, const char *what, const struct stat *st)
     if (result)
         say(-1, "%s", what);
     else
-        say(0, "%s: mode %o links %lu owner %u:%u size %ld blocks %ld", what, st->st_mode, (unsigned long)st->st_nlink, st->st_uid, st->st_gid,
-            (long)st->st_size, (long)st->st_blocks);
+        say(0, "%s: mode %o links %lu owner %u:%u size %ld", what, st->st_mode, (unsigned long)st->st_nlink, st->st_uid, st->st_gid,
+            (long)st->st_size);
 }
 
 static void do_open(void)
@@ -248,6 +248,9 @@ static void on_descriptor(unsigned which)
         break;
     case 4: {
         int whence = roll(6);
+        /* Positions in a directory are the file system's own affair. */
+        if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
+            at = whence = 0;
         DO(lseek(fd, at, whence), "lseek %d %ld %d", fd, at, whence);
         break;
     }

@@ -34,10 +34,10 @@ cp --attributes-only a attr; cp /dev/null null; cp --sparse=always /dev/null s; 
 ls -1
 
 #:: cp_recursive
-sample; cp -r src dst; cp -r src dst; cp -R src/. flat; cp -rL src/sub deref; cp -rP src nofollow; cp -rH src/dirlink head; cp -r src src/sub/into; echo $?
+sample; cp -r src dst; cp -r src dst; cp -R src/. flat; cp -rL src/sub deref; cp -rP src nofollow; cp -rH src/dirlink head; cp -r src src/sub/into; echo $?; rm -r src/sub/into
 
 #:: cp_archive
-sample; cp -a src dst; cp -a src/link copy; cp -al src hard; cp -as "$PWD/src" soft; cp -dR --preserve=links,timestamps src p; cp -ru src dst
+sample; cp -a src dst; cp -a src/link copy; cp -al src hard; rm src/sub/hard; cp -as "$PWD/src" soft; cp -dR --preserve=links,timestamps src p; cp -ru src dst
 cp --parents src/sub/deep/c .; mkdir par; cp --parents src/sub/deep/c par
 stat -c '%n %y %h' dst/a.txt dst/sub/b.txt dst/sub/deep p/a.txt
 
@@ -108,7 +108,7 @@ dd if=a bs=100 iflag=skip_bytes,count_bytes skip=10 count=15 status=none; dd if=
 dd if=/dev/zero of=foo bs=1 count=100000 2>&1 | head -2; stat -c %s foo; dd if=foo of=bar bs=1 2>&1 | head -2; cmp foo bar
 
 #:: du
-sample; mkdir big; head -c 300000 /dev/zero >big/z; du -b src/a.txt; du -ab src | sort; du -sb --apparent-size src/sub; du -k big/z; du -k src/a.txt; du -c -k big/z src/a.txt | tail -1; du -d1 -k . | sort -k2; du -l -k src | sort -k2; du -h big; du -0 big/z | tr '\0' '\n'; du nosuch; echo $?; du --exclude='*.txt' -ak src | sort -k2; du -L -k src/sub; du --inodes src | sort; du -S -k . | sort -k2; du -t 1000 -ab . | sort
+sample; rm src/sub/hard; mkdir big; head -c 300000 /dev/zero >big/z; du -b src/a.txt; du -ab src | sort; du -sb --apparent-size src/sub; du -k big/z; du -k src/a.txt; du -c -k big/z src/a.txt | tail -1; du -d1 -k . | sort -k2; du -l -k src | sort -k2; du -h big; du -0 big/z | tr '\0' '\n'; du nosuch; echo $?; du --exclude='*.txt' -ak src | sort -k2; du -L -k src/sub; du --inodes src | sort; du -S -k . | sort -k2; du -t 1000 -ab . | sort
 
 #:: df
 df --output=fstype,file . | tail -1 | wc -w; df . >/dev/null; echo $?; df nosuch; echo $?; df -i . >/dev/null; echo $?; touch a; df a >/dev/null; echo $?
@@ -165,7 +165,7 @@ mkfifo p; mkfifo -m 600 q; mkfifo p; echo $?; mknod r p; lines >p & cat p; wait;
 f=$(mktemp -p .); test -f "$f" && stat -c '%a %s' "$f"; d=$(mktemp -d -p .); stat -c %a "$d"; mktemp -u -p . XXXX | wc -c; mktemp -p nodir; echo $?; TMPDIR=$T mktemp -t abc.XXXXXX | wc -l; mktemp --suffix=.c ./nXXXX | grep -c '^./n....\.c$'; mktemp ./xx; echo $?; rm -r ./*; ls -A
 
 #:: test_and_bracket
-sample; cd src; for f in a.txt sub link dangling dirlink nosuch sub/deep/c; do for t in -e -f -d -L -h -r -w -x -s -p -S -b -c -u -g -k -O -G -N; do /usr/bin/test $t $f && printf '%s ' "$t"; done; echo $f; done; /usr/bin/test a.txt -ef sub/hard; echo $?; /usr/bin/test a.txt -ot sub/b.txt; echo $?; touch -d 2000-01-01 old; /usr/bin/[ old -ot a.txt ]; echo $?; [ old -nt a.txt ]; echo $?; /usr/bin/test -t 1; echo $?; [ -r a.txt -a -d sub ]; echo $?
+sample; cd src; for f in a.txt sub link dangling dirlink nosuch sub/deep/c; do for t in -e -f -d -L -h -r -w -x -s -p -S -b -c -u -g -k -O -G; do /usr/bin/test $t $f && printf '%s ' "$t"; done; echo $f; done; /usr/bin/test a.txt -ef sub/hard; echo $?; /usr/bin/test a.txt -ot sub/b.txt; echo $?; touch -d 2000-01-01 old; /usr/bin/[ old -ot a.txt ]; echo $?; [ old -nt a.txt ]; echo $?; /usr/bin/test -t 1; echo $?; [ -r a.txt -a -d sub ]; echo $?
 
 #:: sync
 lines >a; sync; sync a; sync -d a; sync -f a; sync nosuch; echo $?; sync .; echo $?

@@ -1,5 +1,7 @@
 //! What a run of a session left behind, and how two of them are compared.
 
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -15,6 +17,19 @@ pub struct Outcome {
     pub tree: Vec<u8>,
     /// Names of processes that were still there and had to be killed.
     pub left_running: Vec<String>,
+}
+
+/// Bytes of a part that are read: a session that goes wild must not fill the memory.
+const READ: u64 = 4 << 20;
+
+/// The beginning of what a session wrote; nothing if it came to write nothing.
+pub fn read_part(path: &Path) -> Vec<u8> {
+    let mut part = Vec::new();
+    if let Ok(file) = File::open(path) {
+        // A part that cannot be read compares as empty, and so differs.
+        let _ = file.take(READ).read_to_end(&mut part);
+    }
+    part
 }
 
 /// Changed lines shown for one part; a count says how many there are in all.

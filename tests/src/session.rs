@@ -82,7 +82,7 @@ impl Session {
         let left_running = process::reap(&marker);
         door.close(&mount)?;
         let part = |name: &str| {
-            let written = std::fs::read(host.path().join(name)).unwrap_or_default();
+            let written = outcome::read_part(&host.path().join(name));
             outcome::rename(written, place.of(door), place.of(Door::Kernel))
         };
         Ok(Outcome { status: status?, stdout: part("stdout"), stderr: part("stderr"), tree: part("tree"), left_running })

@@ -130,6 +130,10 @@ GROUP(directory, tell_and_seek)
     while ((e = readdir(dir)))
         seen += !strcmp(e->d_name, "added");
     say("added seen %d", seen);
+    rewinddir(dir);
+    while ((e = readdir(dir)))
+        if (e->d_name[0] != '.')
+            unlink(e->d_name);
     closedir(dir);
 }
 

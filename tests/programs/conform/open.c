@@ -433,6 +433,8 @@ GROUP(open, permissions)
     make("none", "x");
     make("read", "x");
     make("write", "x");
+    make("both", "x");
+    T(chmod("both", 0666));
     make_dir("closed");
     make("closed/f", "x");
     make_dir("search");
@@ -469,7 +471,8 @@ GROUP(open, permissions)
         T(rename("read", "other"));
         T(mkdir("d", 0700));
         T(symlink("x", "s"));
-        T(link("read", "hard"));
+        /* Of one's own: with fs.protected_hardlinks another's is refused first. */
+        T(link("both", "hard"));
         T(open("full/mine", O_CREAT | O_RDWR, 0600) > 0);
         T(link("full/mine", "full/hard"));
         T(rename("full/mine", "full/moved"));

@@ -255,11 +255,11 @@ GROUP(process, handlers_that_make_calls)
     }
     setitimer(ITIMER_REAL, &never, NULL);
     say("bad %d, in the handler %d, enough %d", bad, handler_bad, handled >= 20);
-    for (int i = 0; i < 4; i++) {
-        sprintf(name, "s%d", i);
-        unlink(name);
+    for (int i = 0; i < 7; i++) {
+        sprintf(name, "s%d", i), unlink(name);
+        sprintf(name, "f%d", i), unlink(name);
     }
-    T(open("f1", O_RDONLY));
+    T(open("after", O_CREAT | O_RDWR, 0600));
 }
 
 GROUP(process, handlers_in_threads)
