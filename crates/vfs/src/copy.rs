@@ -54,11 +54,12 @@ pub fn copy_file_range(
     }
     let len = len.min(MAX_RW_COUNT) as u64;
     let end = |at: u64| at.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW);
-    let (end_in, end_out) = (end(at_in)?, end(at_out)?);
+    let end_in = end(at_in)?;
+    end(at_out)?;
     // generic_copy_file_checks: what counts is what there is to copy.
     let end_in = end_in.min(from.inode.size.load(Relaxed).max(at_in));
     let len = end_in - at_in;
-    if from.inode_id() == to.inode_id() && at_in < end_out && at_out < end_in && len > 0 {
+    if from.inode_id() == to.inode_id() && at_in < at_out + len && at_out < end_in {
         return Err(Errno::EINVAL);
     }
     let done = transfer(task, &from, at_in, len as usize, &mut Sink::File(&to, at_out))?;

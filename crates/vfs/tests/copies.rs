@@ -1,0 +1,195 @@
+//! copy_file_range, sendfile, splice and the pieces of mappings, against tmpfs and against what was written.
+
+mod setup;
+
+use std::io::Read;
+use std::os::fd::{AsRawFd, FromRawFd};
+
+use lp_abi::linux::*;
+use lp_abi::{Errno, PAGE_SIZE, syscall};
+use lp_region::{Geometry, Region};
+use lp_vfs::mapping::{self, Piece, Sharing};
+use lp_vfs::{copy, inode, lseek, page, read, truncate, write};
+use setup::{Fixture, Random};
+
+/// A file on tmpfs without a name.
+fn host_file() -> std::fs::File {
+    // SAFETY: the path is a string; the descriptor is new.
+    unsafe {
+        let fd =
+            syscall!(__NR_open, c"/dev/shm".as_ptr(), O_TMPFILE | O_RDWR, 0o600).expect("a file on tmpfs");
+        std::fs::File::from_raw_fd(fd as i32)
+    }
+}
+
+fn put(fixture: &Fixture, fd: i32, bytes: &[u8], at: i64) {
+    assert_eq!(write::pwrite(&fixture.task, fd, bytes.as_ptr(), bytes.len(), at), Ok(bytes.len()));
+}
+
+fn content(fixture: &Fixture, fd: i32) -> Vec<u8> {
+    let mut bytes = vec![0; inode::attributes(fixture.inode(fd)).size as usize];
+    let got = read::pread(&fixture.task, fd, bytes.as_mut_ptr(), bytes.len(), 0);
+    assert_eq!(got, Ok(bytes.len()));
+    bytes
+}
+
+fn host_content(file: &std::fs::File) -> Vec<u8> {
+    let mut bytes = vec![0; 1 << 21];
+    // SAFETY: the buffer is as long.
+    let got = unsafe { syscall!(__NR_pread64, file.as_raw_fd(), bytes.as_mut_ptr(), bytes.len(), 0) };
+    bytes.truncate(got.expect("pread"));
+    bytes
+}
+
+#[test]
+fn random_copies_agree_with_tmpfs() {
+    let fixture = Fixture::private(32 << 20);
+    let task = &fixture.task;
+    let (ours, host) = ([fixture.file(O_RDWR), fixture.file(O_RDWR)], [host_file(), host_file()]);
+    let mut random = Random(3);
+    let data: Vec<u8> = (1..=251).cycle().take(90_000).collect();
+    for step in 0..800 {
+        let (from, to) = (random.below(2), random.below(2));
+        let (mut off_in, mut off_out) = (random.below(150_000) as i64, random.below(150_000) as i64);
+        let (mut host_in, mut host_out) = (off_in, off_out);
+        let len = random.below(60_000);
+        let (fd_in, fd_out) = (host[from].as_raw_fd(), host[to].as_raw_fd());
+        match random.below(5) {
+            0 => {
+                put(&fixture, ours[to], &data[..len + 1], off_out);
+                // SAFETY: the buffer is as long.
+                unsafe { syscall!(__NR_pwrite64, fd_out, data.as_ptr(), len + 1, off_out) }.expect("pwrite");
+            }
+            1 => {
+                truncate::ftruncate(task, ours[to], off_out).expect("ftruncate");
+                host[to].set_len(off_out as u64).expect("ftruncate");
+            }
+            2 => {
+                // The position of the target moves, that of the source does not.
+                lseek::lseek(task, ours[to], off_out, SEEK_SET).expect("lseek");
+                // SAFETY: moves a position of the test's.
+                unsafe { syscall!(__NR_lseek, fd_out, off_out, SEEK_SET) }.expect("lseek");
+                let got = copy::sendfile(task, ours[to], ours[from], &raw mut off_in, len);
+                // SAFETY: the offset lives.
+                let expected = unsafe { syscall!(__NR_sendfile, fd_out, fd_in, &raw mut host_in, len) };
+                // A file sent into itself overtakes itself, in steps of other sizes.
+                if from != to {
+                    assert_eq!((got, off_in), (expected, host_in), "step {step}");
+                }
+            }
+            _ => {
+                let flags = u32::from(random.below(20) == 0);
+                let (a, b) = (&raw mut off_in, &raw mut off_out);
+                let got = copy::copy_file_range(task, ours[from], a, ours[to], b, len, flags);
+                let (a, b) = (&raw mut host_in, &raw mut host_out);
+                // SAFETY: the offsets live.
+                let expected = unsafe { syscall!(__NR_copy_file_range, fd_in, a, fd_out, b, len, flags) };
+                assert_eq!((got, off_in, off_out), (expected, host_in, host_out), "step {step}");
+            }
+        }
+        if from == to && content(&fixture, ours[to]) != host_content(&host[to]) {
+            let same = host_content(&host[to]);
+            truncate::ftruncate(task, ours[to], 0).expect("ftruncate");
+            put(&fixture, ours[to], &same, 0);
+        }
+        assert!(content(&fixture, ours[to]) == host_content(&host[to]), "step {step}");
+    }
+}
+
+fn pipe() -> (std::fs::File, std::fs::File) {
+    let mut ends = [0i32; 2];
+    // SAFETY: the kernel writes two descriptors, which are new.
+    unsafe {
+        syscall!(__NR_pipe2, ends.as_mut_ptr(), 0).expect("pipe");
+        (std::fs::File::from_raw_fd(ends[0]), std::fs::File::from_raw_fd(ends[1]))
+    }
+}
+
+#[test]
+fn content_goes_through_pipes_and_back() {
+    let fixture = Fixture::private(32 << 20);
+    let task = &fixture.task;
+    let (from, to) = (fixture.file(O_RDWR), fixture.file(O_RDWR));
+    put(&fixture, from, &[7; 10_000], 50_000);
+    let (mut end, start) = pipe();
+    let (input, output) = (end.as_raw_fd(), start.as_raw_fd());
+    let none = std::ptr::null_mut();
+    let mut at = 45_000i64;
+    let fitted = copy::splice(task, from, &raw mut at, output, none, 1 << 20, 0);
+    assert_eq!((fitted, at), (Ok(15_000), 60_000), "what there is");
+    assert_eq!(copy::splice(task, input, none, to, none, 1 << 20, 0), Ok(15_000));
+    assert_eq!(content(&fixture, to), content(&fixture, from)[45_000..]);
+    assert_eq!(lseek::lseek(task, to, 0, SEEK_CUR), Ok(15_000));
+    // Nothing waits, and nobody wants to wait for it.
+    assert_eq!(copy::splice(task, input, none, to, none, 10, SPLICE_F_NONBLOCK), Err(Errno::EAGAIN));
+    put(&fixture, from, &vec![8; 300_000], 0);
+    at = 0;
+    assert_eq!(
+        copy::splice(task, from, &raw mut at, output, none, 1 << 20, 0),
+        Ok(65_536),
+        "what the pipe holds"
+    );
+    assert_eq!(
+        copy::splice(task, from, &raw mut at, output, none, 10, SPLICE_F_NONBLOCK),
+        Err(Errno::EAGAIN)
+    );
+    let mut got = vec![0; 65_536];
+    end.read_exact(&mut got).expect("read");
+    assert!(got.iter().all(|byte| *byte == 8));
+    assert_eq!(copy::sendfile(task, output, from, none, 100), Ok(100), "to a descriptor of the kernel's");
+    assert_eq!(copy::splice(task, from, none, to, none, 10, 0), Err(Errno::EINVAL), "no pipe");
+    assert_eq!(copy::splice(task, from, none, output, &raw mut at, 10, 0), Err(Errno::ESPIPE));
+}
+
+#[test]
+fn files_of_the_host_are_received() {
+    let fixture = Fixture::private(32 << 20);
+    let task = &fixture.task;
+    let (fd, host) = (fixture.file(O_RDWR), host_file());
+    let bytes: Vec<u8> = (0..100_000u32).map(|at| (at / 7) as u8).collect();
+    // SAFETY: the buffer is as long.
+    unsafe { syscall!(__NR_pwrite64, host.as_raw_fd(), bytes.as_ptr(), bytes.len(), 0) }.expect("pwrite");
+    assert_eq!(copy::sendfile(task, fd, host.as_raw_fd(), std::ptr::null_mut(), 1 << 20), Ok(100_000));
+    assert!(content(&fixture, fd) == bytes);
+    let mut at = 99_990;
+    assert_eq!(copy::sendfile(task, fd, host.as_raw_fd(), &raw mut at, 1 << 20), Ok(10));
+    assert_eq!(at, 100_000);
+}
+
+#[test]
+fn mapped_pages_stay_while_they_are_mapped() {
+    // SAFETY: the name is a string.
+    let memory = unsafe { syscall!(__NR_memfd_create, c"copies".as_ptr(), 0) }.expect("memfd") as i32;
+    let geometry = Geometry { data_bytes: 32 << 20, inodes: 1000, identity: 9 };
+    let fixture = Fixture::on(Region::create(memory, &geometry).ok().expect("region"));
+    let (task, fd) = (&fixture.task, fixture.file(O_RDWR));
+    put(&fixture, fd, &[5; 2 * PAGE_SIZE], 10 * PAGE_SIZE as i64);
+    let of = mapping::begin(task, fd, 0, 64 * PAGE_SIZE, Sharing::SharedWrite).expect("mapping");
+    let pieces = || {
+        let mut pieces: Vec<Piece> = Vec::new();
+        let end = mapping::pieces(task, of, 0, 64 * PAGE_SIZE, &mut |piece| {
+            pieces.push(piece);
+            Ok(())
+        });
+        assert_eq!(end, Ok(12 * PAGE_SIZE as u64), "to the end of the file");
+        pieces
+    };
+    let before = pieces();
+    assert_eq!(before.iter().map(|piece| piece.bytes).sum::<usize>(), 12 * PAGE_SIZE);
+    // Cut and grown again, the file is still where it was, and holds zeros.
+    truncate::ftruncate(task, fd, 0).expect("ftruncate");
+    truncate::ftruncate(task, fd, 12 * PAGE_SIZE as i64).expect("ftruncate");
+    assert_eq!(pieces(), before);
+    assert!(content(&fixture, fd).iter().all(|byte| *byte == 0));
+    truncate::ftruncate(task, fd, 100).expect("ftruncate");
+    let held = page::free_count(task.region);
+    mapping::end(task, of, 60 * PAGE_SIZE);
+    assert_eq!(page::free_count(task.region), held, "a part is mapped still");
+    mapping::end(task, of, 4 * PAGE_SIZE);
+    assert_eq!(
+        page::free_count(task.region),
+        held + 11,
+        "what lies behind the end goes with the last mapping"
+    );
+    truncate::ftruncate(task, fd, 0).expect("ftruncate");
+}
