@@ -17,18 +17,25 @@ use crate::text::Writer;
 /// The route of a relative path, `length` bytes in the buffer of `which`, from the host's directory `dirfd`.
 #[cold]
 pub fn route_joined(which: Which, dirfd: i32, length: usize) -> Route {
+    match join_absolute(which, dirfd, length) {
+        Some(_) => Route::Ours(At::cwd(buffer(which).as_ptr())),
+        None => Route::Host,
+    }
+}
+
+/// Makes a relative path, `length` bytes in the buffer of `which`, an absolute one; its length.
+#[cold]
+pub fn join_absolute(which: Which, dirfd: i32, length: usize) -> Option<usize> {
     let text = buffer(which);
     let base = spare_buffer();
-    let Some(base_length) = directory(dirfd, base) else {
-        return Route::Host;
-    };
+    let base_length = directory(dirfd, base)?;
     if base_length + 1 + length >= PATH_MAX {
-        return Route::Host;
+        return None;
     }
     text.copy_within(..=length, base_length + 1);
     text[..base_length].copy_from_slice(&base[..base_length]);
     text[base_length] = b'/';
-    Route::Ours(At::cwd(text.as_ptr()))
+    Some(base_length + 1 + length)
 }
 
 /// The route of an absolute path of the host while a mount hides a directory of the host: what the kernel finds there

@@ -2,15 +2,17 @@
 //!
 //! The kernel's links lead to placeholders, so the paths are answered here when what they name is ours.
 
-use lp_abi::linux::{__NR_getpid, AT_FDCWD};
+use lp_abi::linux::AT_FDCWD;
 use lp_abi::{Errno, PATH_MAX};
+use lp_region::process::process_state;
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId, InodeRef, ucopy};
+use lp_region::{DirentId, FileId, InodeId, InodeRef, ProcessId, ucopy};
+use lp_vfs::getcwd;
+use lp_vfs::table::entry;
 use lp_vfs::task::Task;
-use lp_vfs::{getcwd, table};
 
 use crate::descriptor;
-use crate::path::{At, Last, Route, Which, buffer};
+use crate::path::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::text::parse_decimal;
 
 /// What a magic link names.
@@ -24,15 +26,25 @@ pub enum Link {
     Exe,
 }
 
-/// The magic link that `path` starts with, where the rest of the path starts, and whether the link's own name is the
-/// last component's (in /dev/stdin it is a plain link to the magic one).
-fn parse(path: &[u8]) -> Option<(Link, usize)> {
-    let (link, rest) = if let Some(name) = path.strip_prefix(b"/dev/") {
-        parse_device(name)?
+/// A magic link at the start of a path.
+#[derive(Clone, Copy)]
+struct Magic {
+    /// The process that the link speaks of.
+    process: ProcessId,
+    link: Link,
+    /// Where the rest of the path starts.
+    end: usize,
+}
+
+/// The magic link that `path` starts with.
+fn parse(task: &Task, path: &[u8]) -> Option<Magic> {
+    let (process, link, rest) = if let Some(name) = path.strip_prefix(b"/dev/") {
+        let (link, rest) = parse_device(name)?;
+        (task.process_id, link, rest)
     } else {
-        parse_process(path.strip_prefix(b"/proc/")?)?
+        parse_process(task, path.strip_prefix(b"/proc/")?)?
     };
-    (rest.is_empty() || rest[0] == b'/').then(|| (link, path.len() - rest.len()))
+    (rest.is_empty() || rest[0] == b'/').then(|| Magic { process, link, end: path.len() - rest.len() })
 }
 
 fn parse_device(name: &[u8]) -> Option<(Link, &[u8])> {
@@ -44,95 +56,126 @@ fn parse_device(name: &[u8]) -> Option<(Link, &[u8])> {
     names.iter().find_map(|(text, fd)| Some((Link::Descriptor(*fd), name.strip_prefix(*text)?)))
 }
 
-fn parse_process(name: &[u8]) -> Option<(Link, &[u8])> {
-    let own = |name| own_process(name).and_then(|rest: &[u8]| rest.strip_prefix(b"/"));
-    let mut name = own(name)?;
+fn parse_process<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, Link, &'p [u8])> {
+    let (process, name) = process_of(task, name)?;
+    let mut name = name.strip_prefix(b"/")?;
     if let Some(task) = name.strip_prefix(b"task/") {
         let (_, rest) = parse_decimal(task)?;
         name = rest.strip_prefix(b"/")?;
     }
     if let Some(number) = name.strip_prefix(b"fd/") {
         let (fd, rest) = parse_decimal(number)?;
-        return Some((Link::Descriptor(fd as i32), rest));
+        return Some((process, Link::Descriptor(fd as i32), rest));
     }
-    let rest = name.strip_prefix(b"cwd").map(|rest| (Link::Cwd, rest));
-    rest.or_else(|| name.strip_prefix(b"exe").map(|rest| (Link::Exe, rest)))
+    let rest = name.strip_prefix(b"cwd").map(|rest| (process, Link::Cwd, rest));
+    rest.or_else(|| name.strip_prefix(b"exe").map(|rest| (process, Link::Exe, rest)))
 }
 
-/// What follows the calling process's own directory under /proc.
-fn own_process(name: &[u8]) -> Option<&[u8]> {
-    if let Some(rest) = name.strip_prefix(b"self") {
-        return Some(rest);
-    }
-    if let Some(rest) = name.strip_prefix(b"thread-self") {
-        return Some(rest);
+/// The process of the run whose directory under /proc a path enters, and what follows.
+fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> {
+    for own in [&b"self"[..], b"thread-self"] {
+        if let Some(rest) = name.strip_prefix(own) {
+            return Some((task.process_id, rest));
+        }
     }
     let (pid, rest) = parse_decimal(name)?;
-    // SAFETY: no effect.
-    let own = unsafe { lp_abi::syscall!(__NR_getpid) }.ok()?;
-    (pid as usize == own).then_some(rest)
+    let is = |id: ProcessId| {
+        let process = task.region.process(id);
+        // Relaxed: one word; it stays while the process lives.
+        process.pid.load(Ordering::Relaxed) == pid && process.state.load(Ordering::Acquire) == process_state::LIVE
+    };
+    if is(task.process_id) {
+        return Some((task.process_id, rest));
+    }
+    let found = task.region.processes().find(|id| is(*id))?;
+    (!task.region.process_is_dead(found, task.process_id)).then_some((found, rest))
+}
+
+/// Whether what a link names is ours.
+fn is_ours(task: &Task, magic: Magic) -> bool {
+    let process = task.region.process(magic.process);
+    // Relaxed, all: one word each, looked at again by whoever uses it.
+    match magic.link {
+        Link::Descriptor(fd) => {
+            let table = task.region.fd_table(magic.process);
+            table.get(fd as u32 as usize).is_some_and(|word| word.load(Ordering::Relaxed) & entry::OPEN != 0)
+        }
+        Link::Cwd => process.cwd.load(Ordering::Relaxed) != 0,
+        Link::Exe => process.exe.load(Ordering::Relaxed) != 0,
+    }
 }
 
 /// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
 #[cold]
-pub fn route(task: &Task, which: Which, at: At, last: Last, length: usize) -> Route {
+pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     let text = buffer(which);
-    let Some((link, end)) = parse(&text[..length]) else {
+    let Some(magic) = parse(task, &text[..length]) else {
         return Route::Host;
     };
-    let rest = text[end..length].iter().position(|byte| *byte != b'/').map(|skip| end + skip);
-    let ends_here = end == length;
-    let is_ours = match link {
-        Link::Descriptor(fd) if descriptor::is_hidden(task, fd) => return Route::Bad(Errno::ENOENT),
-        Link::Descriptor(fd) => descriptor::is_listed(task, fd),
-        Link::Cwd => task.process.cwd.load(Ordering::Relaxed) != 0, // Relaxed: the process's own.
-        Link::Exe => task.process.exe.load(Ordering::Relaxed) != 0, // Relaxed: as above.
-    };
-    if !is_ours || ends_here && last == Last::Link {
+    let own = magic.process == task.process_id;
+    if let Link::Descriptor(fd) = magic.link
+        && own
+        && descriptor::is_hidden(task, fd)
+    {
+        return Route::Bad(Errno::ENOENT);
+    }
+    let ends_here = magic.end == length;
+    if !is_ours(task, magic) || ends_here && last == Last::Link {
         return Route::Host;
     }
-    let dirfd = match link {
+    if !own || magic.link == Link::Exe {
+        return route_named(task, which, magic, length);
+    }
+    let dirfd = match magic.link {
         Link::Descriptor(fd) => fd,
         Link::Cwd | Link::Exe => AT_FDCWD,
     };
-    match rest {
-        Some(rest) if link != Link::Exe => Route::Ours(At { dirfd, path: text[rest..].as_ptr() }),
-        _ if link == Link::Cwd || !ends_here => Route::Ours(At { dirfd, path: c".".as_ptr().cast() }),
-        _ => route_named(task, which, link, at),
+    match text[magic.end..length].iter().position(|byte| *byte != b'/') {
+        Some(skip) => Route::Ours(At { dirfd, path: text[magic.end + skip..].as_ptr() }),
+        None if magic.link == Link::Cwd || !ends_here => Route::Ours(At { dirfd, path: c".".as_ptr().cast() }),
+        None => route_named(task, which, magic, length),
     }
 }
 
-/// The route of what a link names, by its own name.
-fn route_named(task: &Task, which: Which, link: Link, at: At) -> Route {
-    let _ = at;
-    match name_of(task, link, buffer(which)) {
-        Some(_) => Route::Ours(At::cwd(buffer(which).as_ptr())),
-        None => match link {
-            Link::Descriptor(fd) => Route::Nameless(fd),
-            Link::Cwd | Link::Exe => Route::Bad(Errno::ENOENT),
-        },
+/// The route of what a link names, by its own name, and of what follows it.
+fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route {
+    let text = buffer(which);
+    let rest = spare_buffer();
+    let rest_length = length - magic.end;
+    rest[..rest_length].copy_from_slice(&text[magic.end..length]);
+    match (name_of(task, magic, text), magic.link) {
+        (Some(named), _) if named + rest_length < PATH_MAX => {
+            text[named..named + rest_length].copy_from_slice(&rest[..rest_length]);
+            text[named + rest_length] = 0;
+            Route::Ours(At::cwd(text.as_ptr()))
+        }
+        (Some(_), _) => Route::Bad(Errno::ENAMETOOLONG),
+        (None, Link::Descriptor(fd)) if magic.process == task.process_id => Route::Nameless(fd),
+        (None, _) => Route::Bad(Errno::ENOENT),
     }
 }
 
 /// The path of what a link of ours names, NUL-terminated in `to`; none when it was unlinked or never had one.
-fn name_of(task: &Task, link: Link, to: &mut [u8; PATH_MAX]) -> Option<usize> {
-    let length = text_of(task, link, to)?;
+fn name_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+    let length = text_of(task, magic, to)?;
     (!to[..length].ends_with(b" (deleted)")).then_some(length)
 }
 
 /// What readlink(2) gives for a link of ours, NUL-terminated in `to`.
-fn text_of(task: &Task, link: Link, to: &mut [u8; PATH_MAX]) -> Option<usize> {
-    let text = match link {
-        Link::Descriptor(fd) => getcwd::of_file(task, table::fget_any(task, fd).ok()?.file),
-        Link::Cwd => {
-            let cwd = InodeRef::from_word(task.process.cwd.load(Ordering::Relaxed)); // Relaxed: the process's own.
-            getcwd::of_directory(task, cwd.id)
+fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+    let process = task.region.process(magic.process);
+    // Relaxed, all: one word each. What another process closes meanwhile gives a name that was right a moment ago.
+    let text = match magic.link {
+        Link::Descriptor(fd) => {
+            let word = task.region.fd_table(magic.process).get(fd as u32 as usize)?.load(Ordering::Relaxed);
+            getcwd::of_file(task, task.region.file(FileId(word as u32)))
         }
+        Link::Cwd => getcwd::of_directory(task, InodeRef::from_word(process.cwd.load(Ordering::Relaxed)).id),
         Link::Exe => {
-            // Relaxed: the process's own.
-            let exe = InodeRef::from_word(task.process.exe.load(Ordering::Relaxed));
-            let dirent = DirentId(task.process.exe_dirent.load(Ordering::Relaxed));
-            getcwd::of_entry(task, exe, dirent, InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed)))
+            let exe = InodeRef::from_word(process.exe.load(Ordering::Relaxed));
+            let dirent = DirentId(process.exe_dirent.load(Ordering::Relaxed));
+            let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
+            getcwd::of_entry(task, exe, dirent, parent)
         }
     };
     let text = text.ok().filter(|text| text.len() < to.len())?;
@@ -150,15 +193,10 @@ pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     if text[..length].starts_with(b"/dev/std") {
         return None;
     }
-    let (link, end) = parse(&text[..length])?;
-    let is_ours = match link {
-        Link::Descriptor(fd) => descriptor::is_listed(task, fd),
-        Link::Cwd => task.process.cwd.load(Ordering::Relaxed) != 0, // Relaxed: the process's own.
-        Link::Exe => task.process.exe.load(Ordering::Relaxed) != 0, // Relaxed: as above.
-    };
-    if !is_ours || end != length {
+    let magic = parse(task, &text[..length])?;
+    if magic.end != length || !is_ours(task, magic) {
         return None;
     }
-    let length = text_of(task, link, text)?;
+    let length = text_of(task, magic, text)?;
     Some(&text[..length])
 }

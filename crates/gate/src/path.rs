@@ -101,7 +101,7 @@ pub fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
         }
         return route_absolute(task, mounts, which, at, last);
     }
-    route_relative(task, mounts, which, at, length)
+    route_relative(task, mounts, which, at, last, length)
 }
 
 /// An absolute path that does not start with a mount's.
@@ -116,7 +116,7 @@ fn route_absolute(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last
         return hostlink::route_crooked(which, at, last);
     }
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") {
-        return magic::route(task, which, at, last, length);
+        return magic::route(task, which, last, length);
     }
     if mounts.cover_any() {
         return hostlink::route_covered(task, which, at, last);
@@ -133,7 +133,7 @@ fn is_crooked(path: &[u8]) -> bool {
     })
 }
 
-fn route_relative(task: &Task, mounts: &Mounts, which: Which, at: At, length: usize) -> Route {
+fn route_relative(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last, length: usize) -> Route {
     let base_is_ours = if at.dirfd == AT_FDCWD {
         task.process.cwd.load(Ordering::Relaxed) != 0 // Relaxed: the thread's own process; races are the program's.
     } else {
@@ -152,6 +152,13 @@ fn route_relative(task: &Task, mounts: &Mounts, which: Which, at: At, length: us
     // SAFETY: as in `route`.
     match unsafe { ucopy::string(text, at.path) } {
         Ok(length) if mounts.names(&text[..length]) => hostlink::route_joined(which, at.dirfd, length),
+        // The working directory may be /proc/self/fd.
+        Ok(length) if text[..length].iter().all(u8::is_ascii_digit) => {
+            match hostlink::join_absolute(which, at.dirfd, length) {
+                Some(length) if buffer(which).starts_with(b"/proc/") => magic::route(task, which, last, length),
+                _ => Route::Host,
+            }
+        }
         _ => Route::Host,
     }
 }

@@ -1,7 +1,7 @@
 //! Placeholders: the kernel descriptors that stand behind descriptors of ours, so that numbers are the kernel's own.
 //!
-//! Each is a duplicate of the *base*, an `O_PATH` descriptor of the region's file kept at a high number: whatever reaches
-//! the kernel with it gets `EBADF`, never data. Closing a descriptor of ours *parks* its placeholder when it can, and the
+//! Each is a duplicate of the *base*, an `O_PATH` descriptor of an empty, sealed memfd kept at a high number: whatever
+//! reaches the kernel with it gets `EBADF`, never data. Closing a descriptor of ours *parks* its placeholder when it can, and the
 //! next open takes it back, so that a loop of the two makes no system call.
 //!
 //! A parked number is free to the program, so it must be the one that the kernel would give. Hence the *watermark*:
@@ -13,7 +13,8 @@
 //! threads share the table.
 
 use lp_abi::linux::{
-    __NR_close, __NR_dup3, __NR_fcntl, __NR_open, F_DUPFD, F_DUPFD_CLOEXEC, O_CLOEXEC, O_PATH,
+    __NR_close, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD, F_DUPFD_CLOEXEC,
+    F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC, O_CLOEXEC, O_PATH,
 };
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
@@ -243,19 +244,28 @@ fn base(task: &Task) -> Result<i32> {
     if word != 0 { Ok(word as i32 - 1) } else { make_base(task) }
 }
 
+/// An empty memfd that nothing can be written to: a name in /proc that leads to a placeholder leads there.
 #[cold]
 fn make_base(task: &Task) -> Result<i32> {
-    let region = task.region.fd();
+    let name = c"lightpath-placeholder".as_ptr();
+    // SAFETY: the name is NUL-terminated; the call makes a descriptor.
+    let memfd = unsafe { lp_abi::syscall!(__NR_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING) }? as i32;
+    let seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    // SAFETY: the descriptor is the gate's own.
+    let _ = unsafe { lp_abi::syscall!(__NR_fcntl, memfd, F_ADD_SEALS, seals) };
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    crate::text::decimal(region as u64, &mut path[14..]);
+    crate::text::decimal(memfd as u64, &mut path[14..]);
     // SAFETY: `path` is NUL-terminated; the call makes a descriptor.
-    let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) }?;
+    let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
+    close_number(memfd);
+    let low = low? as i32;
+    let region = task.region.fd();
     // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
     let high = [region + 1, region - 16, 64, 0].into_iter().find_map(|min| {
         // SAFETY: as above.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
     });
-    close_number(low as i32);
+    close_number(low);
     let base = high.ok_or(Errno::EMFILE)? as i32;
     base_word(task).store(base as u32 + 1, Ordering::Relaxed);
     Ok(base)

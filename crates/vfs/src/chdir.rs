@@ -22,6 +22,10 @@ pub fn chdir(task: &Task<'_>, path: *const u8) -> Result<Place<()>> {
         };
         // From the pin on, until the directory stands in the process's record, it is not freed.
         if pin::inode(task, pin::slot::WALK, dir).is_err() {
+            // Removed; it lives on as the working directory that it is already.
+            if task.process.cwd.load(Ordering::Relaxed) == dir.to_word() {
+                return enter(task, dir).map(Place::Inside);
+            }
             continue;
         }
         let done = enter(task, dir);
