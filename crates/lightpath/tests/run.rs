@@ -38,7 +38,7 @@ fn the_status_is_the_commands_own() {
 #[test]
 fn a_signal_that_ends_the_command_ends_the_run() {
     for options in [&[][..], &["--stats"]] {
-        for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGINT, libc::SIGSEGV] {
+        for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGUSR1, libc::SIGSEGV] {
             let output = run(options, &["sh", "-c", &format!("ulimit -c 0; kill -{signal} $$")]);
             assert_eq!(output.status.signal(), Some(signal), "{options:?}");
         }
