@@ -56,6 +56,10 @@ pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
     let root = rustix::process::geteuid().is_root();
     let mode = if root { 0o755 } else { 0o700 };
     if std::fs::symlink_metadata(directory).is_err() {
+        let above = directory.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));
+        if root && let Err(closed) = open_to_all(above) {
+            return Err(format!("other users cannot enter {}", closed.display()));
+        }
         DirBuilder::new().recursive(true).mode(mode).create(directory).map_err(|e| reason(&e))?;
     }
     let found = std::fs::symlink_metadata(directory).map_err(|e| reason(&e))?;
