@@ -17,9 +17,10 @@ audit:
     cargo build --release -p lightpath -p lp-audit
     target/release/lp-audit check
 
-# Kill a process at every instruction of every call that changes something. Takes long.
+# Kill a process at every instruction of the calls that change something, and at random. Takes long.
 crash:
-    LIGHTPATH_KILLS=all cargo test --release -p lp-crash
+    DEATHS=1 cargo test --release -p lp-vfs --test deaths --test deaths_of_writers
+    LIGHTPATH_CRASH_ROUNDS=2000 cargo test --release -p lp-vfs --test crash
 
 # All workloads, side by side with the kernel's file systems.
 bench *ARGS:
