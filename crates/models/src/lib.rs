@@ -12,6 +12,8 @@ pub mod bias;
 pub mod ids;
 #[path = "../../region/src/lock.rs"]
 pub mod lock;
+#[path = "../../region/src/marks.rs"]
+pub mod marks;
 #[path = "../../region/src/seq.rs"]
 pub mod seq;
 #[path = "../../region/src/stack.rs"]

@@ -85,6 +85,11 @@ macro_rules! atomics {
                 self.0.fetch_add(value, effective(order))
             }
 
+            /// Sets bits.
+            pub fn fetch_or(&self, value: $word, order: Ordering) -> $word {
+                self.0.fetch_or(value, effective(order))
+            }
+
             /// Subtracts.
             pub fn fetch_sub(&self, value: $word, order: Ordering) -> $word {
                 self.0.fetch_sub(value, effective(order))

@@ -10,6 +10,7 @@ pub mod lane;
 pub mod layout;
 pub mod liveness;
 pub mod lock;
+pub mod marks;
 pub mod process;
 pub mod records;
 pub mod region;

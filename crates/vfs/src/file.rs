@@ -5,6 +5,7 @@
 //! and no pin that names it.
 
 use lp_abi::Result;
+use lp_region::marks;
 use lp_region::records::OpenFile;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, FileId, InodeId, InodeRef};
@@ -67,11 +68,10 @@ pub fn discard(task: &Task, id: FileId) {
     pin::clear(task, pin::slot::OPEN);
 }
 
-/// Says that `id` is about to leave a table: from here until [`left`] the lane answers for it.
+/// Puts `instead` in the place of `id` in a table's `entry`: from here until [`left`] the lane answers for it.
 #[inline]
-pub(crate) fn leave(task: &Task, id: FileId) {
-    // PAIRS: the scan of the pins in `reclaim::run`, which comes after that of the tables.
-    task.lane.pins[pin::slot::CLOSE].store(u64::from(id.0), Ordering::Release);
+pub(crate) fn leave(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
+    marks::take_out(entry, &task.lane.pins[pin::slot::CLOSE], u64::from(id.0), instead);
 }
 
 /// Says that `id` has left a table: frees it if that was the only name it had, else leaves it to be looked for.

@@ -1,13 +1,9 @@
-//! Pins: marks in a lane that keep an open file or an inode from being freed while this thread uses it.
-//!
-//! Hazard pointers with the fence on the rare side: the user stores the pin, passes a light barrier and checks that what
-//! it pinned is still named from where it found it; [`crate::reclaim`] takes the name away first, passes a heavy
-//! barrier and then looks at the pins. One of the two sees the other. Linearisation point: the check. Progress:
-//! wait-free for the pinner. Source: Michael, "Hazard Pointers" (2004); Dice et al., "Fast non-intrusive memory
-//! reclamation for highly-concurrent data structures" (2016).
+//! Pins: marks in a lane that keep an open file or an inode from being freed while this thread uses it. How they work is
+//! [`lp_region::marks`]'s; [`crate::reclaim`] looks for them.
 
 use lp_abi::{Errno, Result};
-use lp_region::sync::{Ordering, light_barrier};
+use lp_region::marks;
+use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef};
 
 use crate::task::Task;
@@ -34,9 +30,7 @@ pub const INODE: u64 = 1 << 32;
 /// Pins an open file. The caller checks afterwards that the file is still named from where it found it.
 #[inline]
 pub fn file(task: &Task, slot: usize, id: FileId) {
-    task.lane.pins[slot].store(u64::from(id.0), Ordering::Relaxed); // Relaxed: ordered by the barriers.
-    // PAIRS: the heavy barrier in `reclaim::run`.
-    light_barrier();
+    marks::pin(&task.lane.pins[slot], u64::from(id.0));
 }
 
 /// Pins an inode that was found by name.
@@ -60,14 +54,11 @@ pub fn inode(task: &Task, slot: usize, inode: InodeRef) -> Result<()> {
 /// Pins an inode that something else of this thread's keeps alive: an open file, the working directory.
 #[inline]
 pub fn known_inode(task: &Task, slot: usize, id: InodeId) {
-    task.lane.pins[slot].store(INODE | u64::from(id.0), Ordering::Relaxed); // Relaxed: ordered by the barriers.
-    // PAIRS: the heavy barrier in `reclaim::run`.
-    light_barrier();
+    marks::pin(&task.lane.pins[slot], INODE | u64::from(id.0));
 }
 
 /// Takes a pin away.
 #[inline]
 pub fn clear(task: &Task, slot: usize) {
-    // Release: what was done under the pin is done.
-    task.lane.pins[slot].store(0, Ordering::Release);
+    marks::unpin(&task.lane.pins[slot]);
 }

@@ -16,7 +16,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId}
 
 use crate::table::entry;
 use crate::task::Task;
-use crate::{inode, intent, lock, page, pin, reclaim};
+use crate::{file, inode, intent, lock, page, pin, reclaim};
 
 /// Cleans up after all processes that are dead; gives their number.
 #[cold]
@@ -105,8 +105,7 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> Held {
             if process.posix_locks.load(Ordering::Relaxed) != 0 {
                 lock::drop_dead(task, inode, id);
             }
-            task.lane.pins[pin::slot::CLOSE].store(u64::from(file.0), Ordering::Release);
-            word.store(0, Ordering::Release);
+            file::leave(task, word, file, 0);
             reclaim::queue(task, file);
         } else if old != 0 {
             word.store(0, Ordering::Relaxed);

@@ -11,12 +11,14 @@
 //! then check that it has links: a candidate has none. A closer pins its file before it takes the entry out and queues
 //! it before it takes the pin away; the scan reads tables before pins, so it sees the entry, the pin or the queued mark.
 //! Crash: the stacks taken over are named in `Header::sweeping` before they are emptied, and each element is unlinked
-//! from there before it is freed. Source: Michael, "Hazard Pointers" (2004), with tables as further hazard pointers.
+//! from there before it is freed. The orderings are [`lp_region::marks`]'s. Source: Michael, "Hazard Pointers" (2004), with
+//! tables as further hazard pointers.
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::Lane;
 use lp_region::layout as at;
 use lp_region::lock::OwnerLock;
+use lp_region::marks;
 use lp_region::records::{Inode, OpenFile, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU64, Ordering, heavy_barrier};
@@ -305,8 +307,7 @@ impl<'r> Sweep<'_, 'r> {
     fn look_at_lanes(&mut self) {
         for id in self.region.lanes() {
             for word in &self.region.lane(id).pins {
-                // PAIRS: the release store that takes the pin away: what the closer queued is queued.
-                let word = word.load(Ordering::Acquire);
+                let word = marks::pinned(word);
                 if word & pin::INODE != 0 {
                     self.found_inode(InodeId(word as u32));
                 } else if word != 0 {

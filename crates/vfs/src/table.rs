@@ -6,6 +6,7 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
+use lp_region::marks;
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef};
@@ -66,8 +67,7 @@ impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(pin) = self.pin {
-            // Release: the call is done with the file.
-            pin.store(0, Ordering::Release);
+            marks::unpin(pin);
         }
     }
 }
@@ -76,8 +76,7 @@ impl Drop for Held<'_> {
 #[inline]
 pub fn load(task: &Task, fd: i32) -> u64 {
     match task.table.get(fd as u32 as usize) {
-        // PAIRS: the release store in `store`.
-        Some(entry) => entry.load(Ordering::Acquire),
+        Some(entry) => marks::named(entry),
         None => 0,
     }
 }
@@ -205,13 +204,14 @@ pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
     let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
     let locked = lock(task);
     let old = place.load(Ordering::Relaxed);
-    if old & entry::OPEN != 0 {
-        file::leave(task, FileId(old as u32));
-    }
     if fd as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
         task.process.fd_limit.store(fd as u32 + 1, Ordering::Release);
     }
-    place.store(entry::OPEN | flags | u64::from(id.0), Ordering::Release);
+    let new = entry::OPEN | flags | u64::from(id.0);
+    match old & entry::OPEN {
+        0 => place.store(new, Ordering::Release),
+        _ => file::leave(task, place, FileId(old as u32), new),
+    }
     unlock(task, locked);
     file::arrived(task);
     if old & entry::OPEN != 0 {
@@ -234,8 +234,7 @@ pub fn remove(task: &Task, fd: i32) -> Result<()> {
         return Err(Errno::EBADF);
     }
     let id = FileId(old as u32);
-    file::leave(task, id);
-    place.store(0, Ordering::Release);
+    file::leave(task, place, id, 0);
     unlock(task, locked);
     file::left(task, id);
     Ok(())

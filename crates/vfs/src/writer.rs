@@ -1,14 +1,13 @@
 //! Mount writers: who is changing a file system now, like `mnt_want_write`, without a count that all share.
 //!
-//! A writer marks the root in its own lane, passes a light barrier and looks at `Header::read_only`. A remount to
-//! read-only sets that bit, passes a heavy barrier and waits until no lane carries the mark. One of the two sees the
-//! other. The writer stores to its own line only; the rare remount pays for everybody.
-//! Progress: wait-free for writers. Source: Piggin, "fs: mnt_want_write speedup" (2009), taken to its end.
+//! Each writer stores a mark into its own lane's line; the rare remount pays for everybody. How that excludes is
+//! [`lp_region::marks`]'s.
 
 use lp_abi::linux::MS_RDONLY;
 use lp_abi::{Errno, Result};
+use lp_region::marks;
 use lp_region::records::{Inode, file_mode};
-use lp_region::sync::{Ordering, futex_wait, heavy_barrier, light_barrier};
+use lp_region::sync::{Ordering, futex_wait};
 use lp_region::{FileId, InodeRef};
 
 use crate::table::entry;
@@ -29,8 +28,7 @@ impl Drop for Writing<'_, '_> {
         let depth = lane.writing_depth.load(Ordering::Relaxed) - 1; // Relaxed: only this thread writes it.
         lane.writing_depth.store(depth, Ordering::Relaxed);
         if depth == 0 {
-            // PAIRS: the acquire load in `remount`.
-            lane.writing.store(0, Ordering::Release);
+            marks::leave(&lane.writing);
         }
     }
 }
@@ -45,14 +43,11 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, inode: &Inode) -> Result<Writing<'t, 'r
     let lane = task.lane;
     let depth = lane.writing_depth.load(Ordering::Relaxed); // Relaxed: only this thread writes it.
     lane.writing_depth.store(depth + 1, Ordering::Relaxed);
-    lane.writing.store(root + 1, Ordering::Relaxed); // Relaxed: ordered by the barriers.
     let writing = Writing { task };
-    // PAIRS: the heavy barrier in `remount`.
-    light_barrier();
-    if task.region.header().read_only.load(Ordering::Relaxed) & 1 << (root & 15) != 0 {
-        return Err(Errno::EROFS);
+    match marks::enter(&lane.writing, root + 1, &task.region.header().read_only, 1 << (root & 15)) {
+        true => Ok(writing),
+        false => Err(Errno::EROFS),
     }
-    Ok(writing)
 }
 
 /// Whether a root is read-only: what an open for writing looks at.
@@ -73,9 +68,7 @@ pub fn remount(task: &Task, root: u32, flags: u32) -> Result<()> {
         header.read_only.fetch_and(!bit, Ordering::Release);
         return Ok(());
     }
-    header.read_only.fetch_or(bit, Ordering::Relaxed); // Relaxed: ordered by the heavy barrier.
-    // PAIRS: the light barrier in `begin`.
-    heavy_barrier();
+    marks::shut(&header.read_only, bit);
     let done = wait_for_writers(task, root).and_then(|()| match has_writable_file(task, root) {
         true => Err(Errno::EBUSY),
         false => Ok(()),

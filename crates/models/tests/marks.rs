@@ -1,0 +1,121 @@
+//! Pins and mount writers: nothing is freed under a pin, nothing is written once writing is shut.
+
+use std::sync::Arc;
+
+use lp_models::marks::{enter, inside, leave, named, pin, pinned, shut, take_out, unpin};
+use lp_models::sync::{AtomicU32, AtomicU64, Ordering, Weaken, check, heavy_barrier, weakened};
+
+const NAME: u64 = 5;
+
+/// A table's entry, what it names, and the lanes' pins.
+#[derive(Default)]
+struct Table {
+    entry: AtomicU64,
+    pins: [AtomicU64; 2],
+    freed: AtomicU32,
+}
+
+impl Table {
+    fn with_an_entry() -> Arc<Table> {
+        let table = Arc::new(Table::default());
+        table.entry.store(NAME, Ordering::Relaxed);
+        table
+    }
+
+    /// Touches what the entry names.
+    fn touch(&self) {
+        assert_eq!(self.freed.load(Ordering::Relaxed), 0, "used after it was freed");
+    }
+
+    fn free_if_unused(&self, pins: &[AtomicU64]) {
+        heavy_barrier();
+        if named(&self.entry) != NAME && pins.iter().all(|pin| pinned(pin) != NAME) {
+            self.freed.store(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// `fget` in one thread, close and reclaim in the other.
+fn a_user_against_a_closer() {
+    let table = Table::with_an_entry();
+    let other = Arc::clone(&table);
+    let thread = loom::thread::spawn(move || {
+        other.entry.store(0, Ordering::Release);
+        other.free_if_unused(&other.pins);
+    });
+    let seen = named(&table.entry);
+    if seen == NAME {
+        pin(&table.pins[0], NAME);
+        if named(&table.entry) == NAME {
+            table.touch();
+        }
+        unpin(&table.pins[0]);
+    }
+    thread.join().expect("no panic");
+}
+
+/// Close, which still needs the file, in one thread; reclaim in the other.
+fn a_closer_against_a_scan() {
+    let table = Table::with_an_entry();
+    let other = Arc::clone(&table);
+    let thread = loom::thread::spawn(move || other.free_if_unused(&other.pins));
+    take_out(&table.entry, &table.pins[1], NAME, 0);
+    table.touch();
+    unpin(&table.pins[1]);
+    thread.join().expect("no panic");
+}
+
+#[test]
+fn what_is_pinned_is_not_freed() {
+    check(a_user_against_a_closer);
+    check(a_closer_against_a_scan);
+}
+
+#[test]
+fn a_user_needs_the_barrier() {
+    assert!(weakened(Weaken::LightBarrier, a_user_against_a_closer));
+}
+
+#[test]
+fn a_closer_needs_its_release_and_the_scan_its_acquire() {
+    assert!(weakened(Weaken::Release, a_closer_against_a_scan));
+    assert!(weakened(Weaken::Acquire, a_closer_against_a_scan));
+}
+
+const ROOT: u32 = 1;
+
+/// A writer in one thread, a remount to read-only in the other.
+fn a_writer_against_a_remount() {
+    #[derive(Default)]
+    struct Mount {
+        mark: AtomicU32,
+        closed: AtomicU32,
+        content: AtomicU32,
+    }
+    let mount = Arc::new(Mount::default());
+    let other = Arc::clone(&mount);
+    let thread = loom::thread::spawn(move || {
+        shut(&other.closed, ROOT);
+        // A real remount waits; here it gives up, which is another of its outcomes.
+        (!inside(&other.mark, ROOT)).then(|| other.content.load(Ordering::Relaxed))
+    });
+    if enter(&mount.mark, ROOT, &mount.closed, ROOT) {
+        mount.content.store(1, Ordering::Relaxed);
+    }
+    leave(&mount.mark);
+    if let Some(frozen) = thread.join().expect("no panic") {
+        assert_eq!(mount.content.load(Ordering::Relaxed), frozen, "written after the remount");
+    }
+}
+
+#[test]
+fn nothing_is_written_once_shut() {
+    check(a_writer_against_a_remount);
+}
+
+#[test]
+fn a_writer_needs_its_barrier_and_its_release() {
+    assert!(weakened(Weaken::LightBarrier, a_writer_against_a_remount));
+    assert!(weakened(Weaken::Release, a_writer_against_a_remount));
+    assert!(weakened(Weaken::Acquire, a_writer_against_a_remount));
+}
