@@ -72,7 +72,7 @@ fn check(task: &Task<'_>, inode: &Inode, mode: u32, flags: u32) -> Result<()> {
         return permission::check(task, inode, mode);
     }
     // Relaxed, as `permission::check`: what everybody may, the real user may.
-    let everyone = mode * 0o111 & !inode.mode.load(Ordering::Relaxed) == 0;
+    let everyone = (mode * 0o111) & !inode.mode.load(Ordering::Relaxed) == 0;
     if everyone && mode & WRITE == 0 && inode.acl.load(Ordering::Relaxed) == 0 {
         return Ok(());
     }

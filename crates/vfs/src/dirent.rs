@@ -8,7 +8,7 @@ use lp_abi::{NAME_MAX, Result};
 use lp_region::lane::Lane;
 use lp_region::records::{Dirent, LongName, SHORT_NAME};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU8, AtomicU64, Ordering};
+use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, NameId, Region};
 
 use crate::name::{Name, WORDS};
@@ -56,11 +56,22 @@ pub fn is(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>)
         && (name.len() <= SHORT_NAME || is_long(region, dirent, name))
 }
 
-/// Copies the entry's name into `to` and gives its length.
+/// Copies the entry's name into `to` and gives its length. What stands behind the name in `to` is undefined.
+#[inline]
 pub fn copy_name(region: Region<'_>, dirent: &Dirent, to: &mut [u8; NAME_MAX]) -> usize {
-    let length = length(dirent).min(NAME_MAX);
-    let bytes: &[AtomicU8] = if length <= SHORT_NAME { &dirent.name } else { &long(region, dirent).bytes };
-    for (to, from) in to.iter_mut().zip(&bytes[..length]) {
+    let length = length(dirent);
+    if length > SHORT_NAME {
+        return copy_long(region, dirent, length, to);
+    }
+    for (to, word) in to.chunks_exact_mut(8).zip(words(dirent)) {
+        to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+    length
+}
+
+#[cold]
+fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) -> usize {
+    for (to, from) in to.iter_mut().zip(&long(region, dirent).bytes).take(length) {
         *to = from.load(Ordering::Relaxed);
     }
     length

@@ -8,6 +8,8 @@
 //! at this position of this directory. One that does not counts as gone; a page is believed empty only if the
 //! directory's `data_seq` stood still, else it is looked at again.
 
+use core::ops::Range;
+
 use lp_abi::linux::S_IFDIR;
 use lp_abi::{Errno, NAME_MAX, Result};
 use lp_region::records::{Dirent, Inode, file_mode};
@@ -29,12 +31,24 @@ const HEAD: usize = 19;
 /// Looks at a page of a directory that changes before what was seen is believed.
 const TRIES: u32 = 100;
 
-/// An entry as readdir shows it.
+/// `struct linux_dirent64` with the longest name.
+#[repr(C)]
+struct Record {
+    /// `d_ino`, `d_off`, `d_reclen`, `d_type`.
+    head: [u8; HEAD],
+    name: [u8; NAME_MAX],
+    /// The last name's NUL and padding: always zeros.
+    end: [u8; 6],
+}
+
+const _: () = assert!(size_of::<Record>() == (HEAD + NAME_MAX + 1).next_multiple_of(8));
+
+/// An entry as readdir shows it; its name is in the [`Record`].
+#[derive(Clone, Copy)]
 struct Entry {
     /// As `st_ino`: the inode's slot.
     ino: u64,
     kind: u8,
-    name: [u8; NAME_MAX],
     length: usize,
 }
 
@@ -54,7 +68,12 @@ pub fn getdents64(task: &Task<'_>, fd: i32, buffer: *mut u8, size: usize) -> Res
     if dir::is_dead(held.inode) {
         return Err(Errno::ENOENT);
     }
-    let mut out = Out { to: buffer, size, done: 0 };
+    let mut out = Out {
+        to: buffer,
+        size,
+        done: 0,
+        record: Record { head: [0; HEAD], name: [0; NAME_MAX], end: [0; 6] },
+    };
     let mut cookie = position.get();
     let ended = fill(task, &held, &mut cookie, &mut out);
     position.set(cookie);
@@ -70,10 +89,8 @@ fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Re
     while *cookie < DOTS {
         let up = InodeId(held.inode.parent.load(Ordering::Relaxed)); // Relaxed: one word, as seen.
         let (of, length) = if *cookie == 0 { (id, 1) } else { (up, 2) };
-        let mut entry =
-            Entry { ino: u64::from(of.0), kind: (S_IFDIR >> 12) as u8, name: [0; NAME_MAX], length };
-        entry.name[..2].copy_from_slice(b"..");
-        out.push(&entry, *cookie + 1)?;
+        out.record.name[..2].copy_from_slice(b"..");
+        out.push(&Entry { ino: u64::from(of.0), kind: (S_IFDIR >> 12) as u8, length }, *cookie + 1)?;
         *cookie += 1;
     }
     let mut position = *cookie - DOTS;
@@ -83,7 +100,7 @@ fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Re
         if position >= tail {
             return Ok(());
         }
-        position = match look(task, id, held.inode, position, tail) {
+        position = match look(task, id, held.inode, position..tail, &mut out.record.name) {
             Seen::Entry(entry) => {
                 out.push(&entry, position + 1 + DOTS)?;
                 position + 1
@@ -102,7 +119,8 @@ enum Seen {
     Nothing(u64),
 }
 
-fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, tail: u64) -> Seen {
+fn look(task: &Task<'_>, id: InodeId, dir: &Inode, at: Range<u64>, name: &mut [u8; NAME_MAX]) -> Seen {
+    let (position, tail) = (at.start, at.end);
     let index = position / PER_LEAF;
     for _ in 0..TRIES {
         let before = dir.data_seq.read();
@@ -116,7 +134,7 @@ fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, tail: u64) -> 
         // PAIRS: the release store in `dir::put`.
         let handle = DirentId(leaf.entry(position).load(Ordering::Acquire));
         if handle.is_some()
-            && let Some(entry) = read(task, id, task.region.dirent(handle), position)
+            && let Some(entry) = read(task, id, task.region.dirent(handle), position, name)
         {
             return Seen::Entry(entry);
         }
@@ -129,14 +147,20 @@ fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, tail: u64) -> 
     Seen::Nothing(position + 1)
 }
 
-/// Copies an entry; none if it does not stand at this position of this directory.
-fn read(task: &Task<'_>, dir: InodeId, record: &Dirent, position: u64) -> Option<Entry> {
+/// Copies an entry, its name into `name`; none if it does not stand at this position of this directory.
+fn read(
+    task: &Task<'_>,
+    dir: InodeId,
+    record: &Dirent,
+    position: u64,
+    name: &mut [u8; NAME_MAX],
+) -> Option<Entry> {
     // PAIRS: the release store in `dirent::retire`.
     let generation = record.generation.load(Ordering::Acquire);
     let target: InodeRef = dirent::target(record);
-    let mut entry = Entry { ino: u64::from(target.id.0), kind: 0, name: [0; NAME_MAX], length: 0 };
-    entry.kind = (record.shape.load(Ordering::Relaxed) >> 8) as u8;
-    entry.length = dirent::copy_name(task.region, record, &mut entry.name);
+    let kind = dirent::kind(record) as u8;
+    let length = dirent::copy_name(task.region, record, name);
+    let entry = Entry { ino: u64::from(target.id.0), kind, length };
     let is_here = record.parent.load(Ordering::Acquire) == dir.0
         && record.position.load(Ordering::Acquire) == position
         && target.id.is_some();
@@ -148,10 +172,12 @@ struct Out {
     to: *mut u8,
     size: usize,
     done: usize,
+    /// The record that is being made.
+    record: Record,
 }
 
 impl Out {
-    /// Appends a record.
+    /// Appends the record of an entry whose name is in place.
     ///
     /// # Errors
     /// `EINVAL` when it does not fit, `EFAULT`.
@@ -160,14 +186,14 @@ impl Out {
         if length > self.size - self.done {
             return Err(Errno::EINVAL);
         }
-        let mut record = [0; (HEAD + NAME_MAX + 1).next_multiple_of(8)];
-        record[..8].copy_from_slice(&entry.ino.to_le_bytes());
-        record[8..16].copy_from_slice(&next.to_le_bytes());
-        record[16..18].copy_from_slice(&(length as u16).to_le_bytes());
-        record[18] = entry.kind;
-        record[HEAD..HEAD + entry.length].copy_from_slice(&entry.name[..entry.length]);
-        // SAFETY: bad pointers are the fault handler's.
-        unsafe { ucopy::copy(self.to.add(self.done), record.as_ptr(), length) }?;
+        let Record { head, name, end: _ } = &mut self.record;
+        head[..8].copy_from_slice(&entry.ino.to_le_bytes());
+        head[8..16].copy_from_slice(&next.to_le_bytes());
+        head[16..18].copy_from_slice(&(length as u16).to_le_bytes());
+        head[18] = entry.kind;
+        name.iter_mut().skip(entry.length).take(8).for_each(|byte| *byte = 0);
+        // SAFETY: a record is no longer than `Record`; bad pointers are the fault handler's.
+        unsafe { ucopy::copy(self.to.add(self.done), (&raw const self.record).cast(), length) }?;
         self.done += length;
         Ok(())
     }
