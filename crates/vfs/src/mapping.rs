@@ -75,19 +75,28 @@ pub fn grow(task: &Task, of: InodeRef, len: usize) -> Result<()> {
 pub fn end(task: &Task, of: InodeRef, len: usize) {
     let locked = inode::lock(task, of.id);
     let gone = subtract(task, of, len as u64);
-    if gone && !is_mapped(task, of) {
-        let inode = task.region.inode(of.id);
-        let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
-        inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
-        inode.data_seq.begin();
-        truncate::cut(task, of.id, inode, inode.size.load(Relaxed));
-        inode.data_seq.end();
+    if gone {
+        record_gone(task, of);
     }
     drop(locked);
     // Relaxed: whoever unlinks it from now on looks for mappings itself.
     if gone && task.region.inode(of.id).nlink.load(Relaxed) == 0 {
         reclaim::run(task);
     }
+}
+
+/// A process's record of an inode has gone: if it was the last, truncation may give pages back again, and those that it
+/// kept go. The caller holds the inode's lock.
+pub(crate) fn record_gone(task: &Task, of: InodeRef) {
+    if is_mapped(task, of) {
+        return;
+    }
+    let inode = task.region.inode(of.id);
+    let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
+    inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
+    inode.data_seq.begin();
+    truncate::cut(task, of.id, inode, inode.size.load(Relaxed));
+    inode.data_seq.end();
 }
 
 /// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte, whichever

@@ -16,7 +16,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId}
 
 use crate::table::entry;
 use crate::task::Task;
-use crate::{file, inode, intent, lock, page, pin, reclaim};
+use crate::{file, inode, intent, lock, mapping, page, pin, reclaim};
 
 /// Cleans up after all processes that are dead; gives their number.
 #[cold]
@@ -125,11 +125,32 @@ pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> Held {
     let mut orphans = false;
     while let mapping @ MappingId(1..) = MappingId(process.mappings.load(Ordering::Acquire)) {
         let record = task.region.mapping(mapping);
+        let of = InodeRef::from_word(record.inode.load(Ordering::Relaxed));
+        // The record keeps the inode until it is gone; the lock keeps others from mapping it meanwhile.
+        let locked = inode::lock(task, of.id);
+        task.lane.taken[Mapping::SLAB].store(mapping.0, Ordering::Release);
         process.mappings.store(record.link.load(Ordering::Relaxed), Ordering::Release);
-        orphans |= is_orphan(task, InodeRef::from_word(record.inode.swap(0, Ordering::AcqRel)));
+        record.inode.store(0, Ordering::Release);
         task.region.give::<Mapping>(task.lane, mapping);
+        task.region.settle::<Mapping>(task.lane);
+        if of != InodeRef::NONE {
+            mapping::record_gone(task, of);
+        }
+        drop(locked);
+        orphans |= is_orphan(task, of);
     }
     if orphans { Held::Inodes } else { Held::Nothing }
+}
+
+/// A mapping record in hand may still be the first of a process's, whose reaper takes it again.
+fn give_back_mapping(task: &Task, lane: LaneId) {
+    let taken = &task.region.lane(lane).taken[Mapping::SLAB];
+    let id = taken.load(Ordering::Acquire);
+    let listed = |process: ProcessId| task.region.process(process).mappings.load(Ordering::Acquire) == id;
+    if id != 0 && task.region.processes().any(listed) {
+        taken.store(0, Ordering::Release);
+    }
+    give_back::<Mapping>(task, lane);
 }
 
 fn is_orphan(task: &Task, inode: InodeRef) -> bool {
@@ -183,7 +204,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     give_back::<Dirent>(task, lane);
     give_back::<Bucket>(task, lane);
     give_back::<LongName>(task, lane);
-    give_back::<Mapping>(task, lane);
+    give_back_mapping(task, lane);
     for pin in &record.pins {
         pin.store(0, Ordering::Release);
     }
