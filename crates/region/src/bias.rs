@@ -79,16 +79,26 @@ impl BiasedLock {
     /// one such section at a time.
     #[inline]
     pub fn enter(&self, me: LaneId, mark: &AtomicU32, undertaker: &dyn Undertaker) -> Hold {
-        if self.bias.load(Ordering::Relaxed) == me.0 {
-            mark.store(self.key.load(Ordering::Relaxed), Ordering::Relaxed); // Relaxed: ordered by the barrier.
-            // PAIRS: the heavy barrier in `revoke_slow`.
-            light_barrier();
-            if self.bias.load(Ordering::Relaxed) == me.0 {
-                return Hold::Biased;
-            }
-            mark.store(0, Ordering::Relaxed); // Relaxed: nothing was done under it.
+        if self.enter_biased(me, mark) {
+            return Hold::Biased;
         }
         self.enter_slow(me, undertaker)
+    }
+
+    /// [`BiasedLock::enter`] if `me` has the bias; else nothing.
+    #[inline(always)]
+    pub fn enter_biased(&self, me: LaneId, mark: &AtomicU32) -> bool {
+        if self.bias.load(Ordering::Relaxed) != me.0 {
+            return false;
+        }
+        mark.store(self.key.load(Ordering::Relaxed), Ordering::Relaxed); // Relaxed: ordered by the barrier.
+        // PAIRS: the heavy barrier in `revoke_slow`.
+        light_barrier();
+        if self.bias.load(Ordering::Relaxed) == me.0 {
+            return true;
+        }
+        mark.store(0, Ordering::Relaxed); // Relaxed: nothing was done under it.
+        false
     }
 
     /// Gives back what [`BiasedLock::enter`] took.

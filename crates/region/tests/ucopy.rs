@@ -57,3 +57,20 @@ fn what_does_not_fit_is_too_long_and_leaves_the_rest_alone() {
         assert!(to[..room].iter().all(|byte| *byte == b'x') && to[room..].iter().all(|byte| *byte == 0xee));
     }
 }
+
+#[test]
+fn copies_of_every_length_are_exact() {
+    let from: Vec<u8> = (0..5000u32).map(|at| (at * 7 % 251) as u8).collect();
+    for len in (0..1300).chain([4095, 4096, 4097]) {
+        for shift in [0, 1, 9, 31] {
+            let mut to = vec![0xeeu8; len + shift + 40];
+            // SAFETY: both sides are long enough.
+            unsafe { ucopy::copy(to.as_mut_ptr().add(shift), from.as_ptr().add(3), len) }.expect("copy");
+            assert_eq!(to[shift..shift + len], from[3..3 + len], "{len} bytes to {shift}");
+            assert!(
+                to[..shift].iter().chain(&to[shift + len..]).all(|byte| *byte == 0xee),
+                "{len} bytes to {shift}"
+            );
+        }
+    }
+}

@@ -120,45 +120,20 @@ fn of_path(
 #[inline(always)]
 fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()> {
     let before = inode.seq.read();
-    let mut value = copy_stat(task, id, inode);
-    if inode.seq.retry(before) {
-        value = copy_stat_slow(task, id, inode);
-    }
+    let device = inode::device(task.region, inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the program's memory.
-    unsafe { ucopy::put_words(to, &value) }
-}
-
-#[cold]
-fn copy_stat_slow(task: &Task, id: InodeId, inode: &Inode) -> stat {
-    inode.seq.snapshot(|| copy_stat(task, id, inode))
-}
-
-/// Straight from the record, without [`Attributes`] in between.
-#[inline(always)]
-fn copy_stat(task: &Task, id: InodeId, inode: &Inode) -> stat {
-    // Relaxed throughout: ordered and validated by `seq`.
-    let mode = inode.mode.load(Relaxed);
-    let (size, blocks) = inode::size_and_blocks(inode, mode);
-    stat {
-        st_dev: inode::device(task.region, inode.root.load(Relaxed)),
-        st_ino: u64::from(id.0),
-        st_nlink: u64::from(inode.nlink.load(Relaxed)),
-        st_mode: mode,
-        st_uid: inode.uid.load(Relaxed),
-        st_gid: inode.gid.load(Relaxed),
-        __pad0: 0,
-        st_rdev: u64::from(inode.rdev.load(Relaxed)),
-        st_size: size as i64,
-        st_blksize: PAGE_SIZE as i64,
-        st_blocks: blocks as i64,
-        st_atime: inode.atime.load(Relaxed),
-        st_atime_nsec: u64::from(inode.nsec[inode::ATIME].load(Relaxed)),
-        st_mtime: inode.mtime.load(Relaxed),
-        st_mtime_nsec: u64::from(inode.nsec[inode::MTIME].load(Relaxed)),
-        st_ctime: inode.ctime.load(Relaxed),
-        st_ctime_nsec: u64::from(inode.nsec[inode::CTIME].load(Relaxed)),
-        __unused: [0; 3],
+    unsafe { ucopy::put_stat(to, inode, device, id.0) }?;
+    if inode.seq.retry(before) {
+        return put_stat_slow(id, inode, to, device);
     }
+    Ok(())
+}
+
+/// Writes what it saw until it was of one moment.
+#[cold]
+fn put_stat_slow(id: InodeId, inode: &Inode, to: *mut stat, device: u64) -> Result<()> {
+    // SAFETY: the program's memory.
+    inode.seq.snapshot(|| unsafe { ucopy::put_stat(to, inode, device, id.0) })
 }
 
 fn extended(task: &Task, id: InodeId, seen: &Attributes) -> Statx {

@@ -7,6 +7,7 @@ use lp_abi::linux::{
     O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP, iovec,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::bias::Hold;
 use lp_region::process::caps;
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
@@ -170,6 +171,58 @@ struct Done {
 
 #[inline(always)]
 fn write_at<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Target) -> Result<Done> {
+    if let Some(at) = from.whole()
+        && let Some(done) = quick(task, held.inode, at, len, target)
+    {
+        return Ok(done);
+    }
+    write_slow(task, held, from, len, target)
+}
+
+/// The write that is most of all: into one page that is there, by the only writer, of a file without privileges. None asks
+/// for [`write_slow`], which begins again.
+#[inline(always)]
+fn quick(task: &Task, inode: &Inode, from: *const u8, len: usize, target: Target) -> Option<Done> {
+    if !writer::begin_alone(task, inode) {
+        return None;
+    }
+    let mut done = None;
+    if inode.lock.enter_biased(task.lane_id, &task.lane.holding) {
+        done = quick_locked(task, inode, from, len, target);
+        inode.lock.leave(Hold::Biased, &task.lane.holding);
+    }
+    writer::end_alone(task);
+    done
+}
+
+#[inline(always)]
+fn quick_locked(task: &Task, inode: &Inode, from: *const u8, len: usize, target: Target) -> Option<Done> {
+    // Relaxed throughout: under the lock, or inside the sections.
+    let size = inode.size.load(Relaxed);
+    let offset = match target {
+        Target::At(offset) => offset,
+        Target::End => size,
+    };
+    let end = offset.checked_add(len as u64)?;
+    let privileges = inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed);
+    let within = offset as usize % PAGE_SIZE;
+    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE);
+    if len == 0 || privileges != 0 || within + len > PAGE_SIZE || page.is_none() || end > limit {
+        return None;
+    }
+    inode.data_seq.begin();
+    // SAFETY: within the page; the buffer is the program's.
+    let copied = unsafe { ucopy::copy(task.region.page(page).add(within), from, len) };
+    if copied.is_ok() {
+        changed(task, inode, end.max(size), size);
+    }
+    inode.data_seq.end();
+    copied.ok().map(|()| Done { bytes: len, end })
+}
+
+#[inline(never)]
+fn write_slow<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Target) -> Result<Done> {
     let id = held.inode_id();
     let done = write_once(task, id, held.inode, from, len, target);
     if let Err(Errno::ENOSPC) = done {
@@ -192,7 +245,6 @@ fn after_reclaim<B: Buffer>(
     write_once(task, id, inode, from, len, target)
 }
 
-#[inline(always)]
 fn write_once<B: Buffer>(
     task: &Task,
     id: InodeId,
@@ -214,7 +266,7 @@ fn write_once<B: Buffer>(
     let len = allowed(task, offset, len)?;
     drop_privileges(task, id, inode);
     inode.data_seq.begin();
-    let copied = copy(task, id, inode, from, len, offset);
+    let copied = copy_pages(task, id, inode, from, len, offset);
     let end = offset + *copied.as_ref().unwrap_or(&0) as u64;
     if copied.is_ok() {
         changed(task, inode, end.max(size), size);
@@ -244,31 +296,6 @@ fn changed(task: &Task, inode: &Inode, size: u64, old: u64) {
     inode.size.store(size, Relaxed); // Relaxed: inside the sections.
     inode::touch_in_section(inode, Touch::Modify, now);
     inode.seq.end();
-}
-
-/// The write that is most of all goes into one page that is there.
-#[inline(always)]
-fn copy<B: Buffer>(
-    task: &Task,
-    id: InodeId,
-    inode: &Inode,
-    from: B,
-    len: usize,
-    offset: u64,
-) -> Result<usize> {
-    let within = offset as usize % PAGE_SIZE;
-    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
-    if let Some(at) = from.whole()
-        && within + len <= PAGE_SIZE
-        && page.is_some()
-    {
-        // SAFETY: within the page; the buffer is the program's.
-        let copied = unsafe { ucopy::copy(task.region.page(page).add(within), at, len) };
-        if copied.is_ok() {
-            return Ok(len);
-        }
-    }
-    copy_pages(task, id, inode, from, len, offset)
 }
 
 /// Appends to content that nobody else can reach yet.

@@ -50,6 +50,32 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, inode: &Inode) -> Result<Writing<'t, 'r
     }
 }
 
+/// [`begin`] for a change that contains no other, without a guard: whether it may go on. [`end_alone`] follows if so.
+#[inline(always)]
+pub(crate) fn begin_alone(task: &Task, inode: &Inode) -> bool {
+    let root = inode.root.load(Ordering::Relaxed); // Relaxed: immutable.
+    let lane = task.lane;
+    // Relaxed: only this thread writes it.
+    if lane.writing_depth.load(Ordering::Relaxed) != 0 {
+        return false;
+    }
+    lane.writing.store(root + 1, Ordering::Relaxed); // Relaxed: ordered by the barriers.
+    // PAIRS: the heavy barrier in `remount`.
+    light_barrier();
+    if task.region.header().read_only.load(Ordering::Relaxed) & 1 << (root & 15) == 0 {
+        return true;
+    }
+    end_alone(task);
+    false
+}
+
+/// Ends what [`begin_alone`] began.
+#[inline(always)]
+pub(crate) fn end_alone(task: &Task) {
+    // PAIRS: the acquire load in `remount`.
+    task.lane.writing.store(0, Ordering::Release);
+}
+
 /// Whether a root is read-only: what an open for writing looks at.
 #[inline]
 pub fn is_read_only(task: &Task, inode: &Inode) -> bool {

@@ -2,9 +2,9 @@
 
 mod setup;
 
-use lp_abi::linux::{O_APPEND, O_RDWR};
+use lp_abi::linux::{O_APPEND, O_RDWR, S_IFCHR, S_IFDIR, S_IFREG};
 use lp_abi::{Errno, PAGE_SIZE};
-use lp_vfs::{close, dup, inode, page, read, table, truncate, write};
+use lp_vfs::{close, dup, inode, page, read, stat, table, truncate, write};
 use setup::{Fixture, Random};
 
 const P: usize = PAGE_SIZE;
@@ -173,4 +173,39 @@ fn a_redirected_file_is_as_good_as_unshared() {
         generation,
         "the last close frees it"
     );
+}
+
+#[test]
+fn fstat_gives_every_field_of_the_record() {
+    let fixture = Fixture::private(4 << 20);
+    let (task, fd) = (&fixture.task, fixture.file(O_RDWR));
+    put(&fixture, fd, b"x", 9 * P);
+    let relaxed = lp_region::sync::Ordering::Relaxed;
+    for kind in [S_IFREG, S_IFDIR, S_IFCHR] {
+        let record = fixture.inode(fd);
+        record.mode.store(kind | 0o1751, relaxed);
+        let words = [&record.uid, &record.gid, &record.rdev, &record.nlink, &record.entries];
+        words.iter().enumerate().for_each(|(at, word)| word.store(0xfff0_0000 + at as u32, relaxed));
+        record.nsec.iter().enumerate().for_each(|(at, word)| word.store(999_999_990 + at as u32, relaxed));
+        let times = [&record.atime, &record.mtime, &record.ctime];
+        times.iter().enumerate().for_each(|(at, word)| word.store(u64::MAX - at as u64, relaxed));
+        // SAFETY: all bytes set is a stat.
+        let mut seen: lp_abi::linux::stat = unsafe { std::mem::transmute([0xffu8; 144]) };
+        stat::fstat(task, fd, &mut seen).expect("fstat");
+        let expected = inode::attributes(record);
+        assert_eq!(seen.st_dev, inode::device(task.region, expected.root));
+        assert_eq!(seen.st_ino, u64::from(fixture.inode_id(fd).0));
+        assert_eq!((seen.st_mode, seen.st_nlink), (expected.mode, u64::from(expected.nlink)));
+        assert_eq!(
+            (seen.st_uid, seen.st_gid, seen.st_rdev),
+            (expected.uid, expected.gid, u64::from(expected.rdev))
+        );
+        assert_eq!((seen.st_size as u64, seen.st_blocks as u64), (expected.size, expected.blocks));
+        assert_eq!((seen.st_blksize, seen.__pad0, seen.__unused), (4096, 0, [0; 3]));
+        let time = |time: lp_vfs::Time| (time.sec as u64, u64::from(time.nsec));
+        assert_eq!((seen.st_atime, seen.st_atime_nsec), time(expected.atime));
+        assert_eq!((seen.st_mtime, seen.st_mtime_nsec), time(expected.mtime));
+        assert_eq!((seen.st_ctime, seen.st_ctime_nsec), time(expected.ctime));
+    }
+    fixture.inode(fd).mode.store(S_IFREG | 0o600, relaxed);
 }
