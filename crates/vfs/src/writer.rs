@@ -59,21 +59,17 @@ pub(crate) fn begin_alone(task: &Task, inode: &Inode) -> bool {
     if lane.writing_depth.load(Ordering::Relaxed) != 0 {
         return false;
     }
-    lane.writing.store(root + 1, Ordering::Relaxed); // Relaxed: ordered by the barriers.
-    // PAIRS: the heavy barrier in `remount`.
-    light_barrier();
-    if task.region.header().read_only.load(Ordering::Relaxed) & 1 << (root & 15) == 0 {
-        return true;
+    let done = marks::enter(&lane.writing, root + 1, &task.region.header().read_only, 1 << (root & 15));
+    if !done {
+        end_alone(task);
     }
-    end_alone(task);
-    false
+    done
 }
 
 /// Ends what [`begin_alone`] began.
 #[inline(always)]
 pub(crate) fn end_alone(task: &Task) {
-    // PAIRS: the acquire load in `remount`.
-    task.lane.writing.store(0, Ordering::Release);
+    marks::leave(&task.lane.writing);
 }
 
 /// Whether a root is read-only: what an open for writing looks at.
