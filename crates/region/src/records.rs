@@ -9,7 +9,7 @@ use crate::lock::OwnerLock;
 use crate::seq::Seq;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
-/// Header of a region, at offset 0. Immutable but for the counters at its end.
+/// Header of a region, at offset 0. What hot calls read stands in its first two lines, which hardly ever change.
 #[repr(C, align(64))]
 pub struct Header {
     /// [`crate::layout::MAGIC`]; written last when a region is made.
@@ -26,6 +26,12 @@ pub struct Header {
     pub identity: AtomicU64,
     /// Inodes the file system may use.
     pub inode_limit: AtomicU64,
+    /// Linear hashing: level in the low 32 bits, next bucket to split in the high ones. Atomic.
+    pub hash_state: AtomicU64,
+    /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
+    pub read_only: AtomicU32,
+    /// Lanes behind the highest ever claimed. Atomic, only grows.
+    pub lane_limit: AtomicU32,
     /// Inode of each root, [`InodeId`](crate::ids::InodeId) by root number; 0 where not made yet. Atomic.
     pub roots: [AtomicU32; 16],
     /// Guards a rename that moves a directory to another, as Linux's `s_vfs_rename_mutex`. Taken before any inode lock.
@@ -38,8 +44,6 @@ pub struct Header {
     pub deadlock_lock: OwnerLock,
     /// Splitting of hash buckets; taken by try only.
     pub split_lock: OwnerLock,
-    /// Linear hashing: level in the low 32 bits, next bucket to split in the high ones. Atomic.
-    pub hash_state: AtomicU64,
     /// Head of the list of unlinked inodes that may still be open. Atomic stack, like a slab's free list.
     pub orphans: AtomicU64,
     /// How many inodes stand on it, roughly.
@@ -50,10 +54,6 @@ pub struct Header {
     pub chunk_hint: AtomicU32,
     /// Slots behind the highest process slot ever claimed. Atomic, only grows.
     pub process_limit: AtomicU32,
-    /// Lanes behind the highest ever claimed. Atomic, only grows.
-    pub lane_limit: AtomicU32,
-    /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
-    pub read_only: AtomicU32,
     /// Per slab: the free slots that no lane has.
     pub slabs: [SlabHead; 10],
     /// Closed open files that were shared: freed once no table names them. Atomic stack.
@@ -332,6 +332,7 @@ const _: () = {
     assert!(size_of::<OpenFile>() == 64 && size_of::<LockRecord>() == 64 && size_of::<Mapping>() == 64);
     assert!(size_of::<Chunk>() == 192 && size_of::<LongName>() == 256);
     assert!(size_of::<Header>() <= lp_abi::PAGE_SIZE);
+    assert!(core::mem::offset_of!(Header, roots) == 64 && core::mem::offset_of!(Header, rename_lock) == 128);
     assert!(core::mem::offset_of!(Inode, atime) == 64 && core::mem::offset_of!(Inode, lock) == 128);
     assert!(core::mem::offset_of!(Inode, map) == 152 && core::mem::offset_of!(Inode, inline) == 192);
     assert!(at::DATA_AT.is_multiple_of(2 << 20));
