@@ -218,6 +218,15 @@ pub(crate) fn requeue(task: &Task, id: FileId) {
     }
 }
 
+/// What a scan of all tables is worth.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Scan {
+    /// It saw every reference there was.
+    Complete,
+    /// References moved while it ran: it may have missed some.
+    Disturbed,
+}
+
 struct Sweep<'t, 'r> {
     task: &'t Task<'r>,
     region: Region<'r>,
@@ -248,12 +257,13 @@ impl<'r> Sweep<'_, 'r> {
         heavy_barrier();
         self.look_at_processes();
         self.look_at_lanes();
-        let still = header.moves.load(Ordering::Acquire) == moves;
+        let scan =
+            if header.moves.load(Ordering::Acquire) == moves { Scan::Complete } else { Scan::Disturbed };
         while let Some(id) = self.next::<OpenFile>(files) {
-            self.finish_file(FileId(id), still);
+            self.finish_file(FileId(id), scan);
         }
         while let Some(id) = self.next::<Inode>(inodes) {
-            self.finish_inode(InodeId(id), still);
+            self.finish_inode(InodeId(id), scan);
         }
         self.task.lane.taken[Inode::SLAB].store(0, Ordering::Release);
         pin::clear(self.task, pin::slot::CLOSE);
@@ -337,10 +347,10 @@ impl<'r> Sweep<'_, 'r> {
     }
 
     /// Frees a file that nothing names; queues it again if that is not known, or if it is on its way over a socket.
-    fn finish_file(&mut self, id: FileId, still: bool) {
+    fn finish_file(&mut self, id: FileId, scan: Scan) {
         let file = self.region.file(id);
         let seen = file.queued.load(Ordering::Acquire);
-        if still && seen == queued::SWEPT && file.in_flight.load(Ordering::Relaxed) == 0 {
+        if scan == Scan::Complete && seen == queued::SWEPT && file.in_flight.load(Ordering::Relaxed) == 0 {
             let inode = self.region.inode(InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id);
             if file.locked.load(Ordering::Relaxed) != 0 {
                 lock::drop_file_slow(self.task, id);
@@ -366,7 +376,7 @@ impl<'r> Sweep<'_, 'r> {
     }
 
     /// Frees an inode that nothing names; puts it back on the list if something does.
-    fn finish_inode(&mut self, id: InodeId, still: bool) {
+    fn finish_inode(&mut self, id: InodeId, scan: Scan) {
         let record = self.region.inode(id);
         let wanted = record.mark.load(Ordering::Relaxed) == mark::WANTED;
         record.mark.store(0, Ordering::Relaxed);
@@ -381,7 +391,7 @@ impl<'r> Sweep<'_, 'r> {
             if linked {
                 return;
             }
-        } else if wanted && still {
+        } else if wanted && scan == Scan::Complete {
             lock::drop_all(self.task, id);
             return inode::free(self.task, id);
         }

@@ -294,20 +294,30 @@ pub fn open_entries<'r>(task: &Task<'r>) -> impl Iterator<Item = (i32, u64)> + u
         .filter(|(_, entry)| entry & entry::OPEN != 0)
 }
 
+/// Whether a change of a table is made under its lock.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Locking {
+    /// One thread has the table.
+    NotNeeded,
+    /// The lock is held.
+    Held,
+}
+
 /// Takes the table's lock if threads share it.
 #[inline]
-pub(crate) fn lock(task: &Task) -> bool {
-    let shared = task.process.threads.load(Ordering::Relaxed) != 0;
-    if shared {
-        task.process.table_lock.lock(task.lane_id, task);
+pub(crate) fn lock(task: &Task) -> Locking {
+    // Relaxed: only this thread can have made the second thread.
+    if task.process.threads.load(Ordering::Relaxed) == 0 {
+        return Locking::NotNeeded;
     }
-    shared
+    task.process.table_lock.lock(task.lane_id, task);
+    Locking::Held
 }
 
 /// Gives it back.
 #[inline]
-pub(crate) fn unlock(task: &Task, locked: bool) {
-    if locked {
+pub(crate) fn unlock(task: &Task, locking: Locking) {
+    if locking == Locking::Held {
         task.process.table_lock.unlock();
     }
 }
