@@ -1,6 +1,8 @@
 //! What every handler is made of: decoded arguments, the calling task, results as `rax`.
 
+use lp_abi::linux::{__NR_getpid, __NR_tgkill, SIGXFSZ};
 use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
 
 use crate::thread::Thread;
@@ -112,6 +114,25 @@ pub fn ret<T: Value>(result: Result<T>) -> isize {
     match result {
         Ok(value) => value.rax(),
         Err(errno) => errno.to_ret(),
+    }
+}
+
+/// [`ret`] of a call that may pass `RLIMIT_FSIZE`, which earns the thread a SIGXFSZ (setrlimit(2)).
+#[inline(always)]
+pub fn ret_limited<T: Value>(task: &Task, result: Result<T>) -> isize {
+    if let Err(Errno::EFBIG) = result {
+        exceeded_slow(task);
+    }
+    ret(result)
+}
+
+/// Sends the thread the signal, if there is a limit.
+#[cold]
+pub fn exceeded_slow(task: &Task) {
+    // Relaxed: the process's own word.
+    if task.process.fsize_limit.load(Ordering::Relaxed) != u64::MAX {
+        let pid = kernel!(__NR_getpid);
+        kernel!(__NR_tgkill, pid, thread().tid, SIGXFSZ);
     }
 }
 

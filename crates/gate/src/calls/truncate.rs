@@ -1,9 +1,10 @@
 //! truncate(2), ftruncate(2), fallocate(2).
 
+use lp_abi::Errno;
 use lp_abi::linux::__NR_truncate;
 use lp_vfs::{fallocate, truncate};
 
-use super::handler::{handlers, kernel, ret};
+use super::handler::{exceeded_slow, handlers, kernel, ret_limited};
 use crate::descriptor::file_or_return;
 use crate::maps;
 use crate::path::{At, Last, one};
@@ -11,7 +12,13 @@ use crate::path::{At, Last, one};
 handlers! {
     /// truncate(2).
     fn truncate(task, path: *const u8, length: i64) {
-        let ours = |at: At| truncate::truncate(task, at.dirfd, at.path, length);
+        let ours = |at: At| {
+            truncate::truncate(task, at.dirfd, at.path, length).inspect_err(|errno| {
+                if *errno == Errno::EFBIG {
+                    exceeded_slow(task);
+                }
+            })
+        };
         let done = one(task, At::cwd(path), Last::Follow, ours, |at| kernel!(__NR_truncate, at.path, length));
         maps::resized(task);
         done
@@ -20,7 +27,7 @@ handlers! {
     /// ftruncate(2).
     fn ftruncate(task, fd: i32, length: i64) {
         file_or_return!(task, fd);
-        let done = ret(truncate::ftruncate(task, fd, length));
+        let done = ret_limited(task, truncate::ftruncate(task, fd, length));
         maps::resized(task);
         done
     }
@@ -28,7 +35,7 @@ handlers! {
     /// fallocate(2).
     fn fallocate(task, fd: i32, mode: u32, offset: i64, length: i64) {
         file_or_return!(task, fd);
-        let done = ret(fallocate::fallocate(task, fd, mode, offset, length));
+        let done = ret_limited(task, fallocate::fallocate(task, fd, mode, offset, length));
         maps::resized(task);
         done
     }

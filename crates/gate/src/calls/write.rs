@@ -3,26 +3,26 @@
 use lp_abi::linux::iovec;
 use lp_vfs::write;
 
-use super::handler::{handlers, ret};
+use super::handler::{handlers, ret_limited};
 use crate::descriptor::file_or_return;
 
 handlers! {
     /// write(2).
     fn write(task, fd: i32, buf: *const u8, count: usize) {
         file_or_return!(task, fd);
-        ret(write::write(task, fd, buf, count))
+        ret_limited(task, write::write(task, fd, buf, count))
     }
 
     /// pwrite64(2).
     fn pwrite64(task, fd: i32, buf: *const u8, count: usize, offset: i64) {
         file_or_return!(task, fd);
-        ret(write::pwrite(task, fd, buf, count, offset))
+        ret_limited(task, write::pwrite(task, fd, buf, count, offset))
     }
 
     /// writev(2).
     fn writev(task, fd: i32, iov: *const iovec, count: usize) {
         file_or_return!(task, fd);
-        ret(write::writev(task, fd, iov, count))
+        ret_limited(task, write::writev(task, fd, iov, count))
     }
 
     /// pwritev(2).
@@ -31,7 +31,7 @@ handlers! {
         if offset < 0 {
             return lp_abi::Errno::EINVAL.to_ret();
         }
-        ret(write::pwritev2(task, fd, iov, count, offset, 0))
+        ret_limited(task, write::pwritev2(task, fd, iov, count, offset, 0))
     }
 
     /// pwritev2(2): at offset -1 it is writev with flags.
@@ -40,6 +40,6 @@ handlers! {
         if offset < -1 {
             return lp_abi::Errno::EINVAL.to_ret();
         }
-        ret(write::pwritev2(task, fd, iov, count, offset, flags))
+        ret_limited(task, write::pwritev2(task, fd, iov, count, offset, flags))
     }
 }
