@@ -354,6 +354,9 @@ static void on_path(unsigned which)
         DO(unlink(p), "unlink %s", p);
         break;
     case 8:
+        /* fs.protected_hardlinks forbids links to the files of others, if set. */
+        if (geteuid() && !lstat(p, &st) && st.st_uid != geteuid())
+            break;
         DO(link(p, q), "link %s %s", p, q);
         break;
     case 9:
@@ -426,6 +429,8 @@ static void on_path(unsigned which)
         DO(umask(roll(2) ? 022 : roll(01000)), "umask");
         break;
     default:
+        if (geteuid() && !stat(p, &st) && st.st_uid != geteuid())
+            break;
         DO(linkat(AT_FDCWD, p, AT_FDCWD, q, AT_SYMLINK_FOLLOW), "linkat follow %s %s", p, q);
     }
 }

@@ -21,7 +21,8 @@ pub fn compile(name: &str) -> Result<PathBuf> {
     let _guard = ONE_AT_A_TIME.lock();
     program::require(&["cc"])?;
     let folder = sources().join(name);
-    let mut files = if folder.is_dir() { sorted(&folder)? } else { vec![sources().join(format!("{name}.c"))] };
+    let mut files =
+        if folder.is_dir() { sorted(&folder)? } else { vec![sources().join(format!("{name}.c"))] };
     let mut hasher = DefaultHasher::new();
     for file in &files {
         std::fs::read(file).with_context(|| file.display().to_string())?.hash(&mut hasher);

@@ -85,7 +85,13 @@ impl Session {
             let written = outcome::read_part(&host.path().join(name));
             outcome::rename(written, place.of(door), place.of(Door::Kernel))
         };
-        Ok(Outcome { status: status?, stdout: part("stdout"), stderr: part("stderr"), tree: part("tree"), left_running })
+        Ok(Outcome {
+            status: status?,
+            stdout: part("stdout"),
+            stderr: part("stderr"),
+            tree: part("tree"),
+            left_running,
+        })
     }
 
     /// A session that does not do on the kernel what it is meant to do would compare nothing.
@@ -116,7 +122,9 @@ fn environment(command: &mut Command, marker: &str, mount: &Path, host: &Path) -
             command.env(kept, value);
         }
     }
-    if std::env::var_os("CARGO_HOME").is_none() && let Some(home) = std::env::var_os("HOME") {
+    if std::env::var_os("CARGO_HOME").is_none()
+        && let Some(home) = std::env::var_os("HOME")
+    {
         command.env("CARGO_HOME", Path::new(&home).join(".cargo"));
         command.env("RUSTUP_HOME", Path::new(&home).join(".rustup"));
     }

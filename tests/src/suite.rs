@@ -44,7 +44,8 @@ pub fn shell(name: &str) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
     for part in parts {
         let (head, body) = part.split_once('\n').context("a session without a body")?;
-        let (title, session) = parse(head, common, body).with_context(|| format!("{}: {head}", file.display()))?;
+        let (title, session) =
+            parse(head, common, body).with_context(|| format!("{}: {head}", file.display()))?;
         if !names.insert(title.clone()) {
             bail!("{}: two sessions are called {title}", file.display());
         }
@@ -56,7 +57,8 @@ pub fn shell(name: &str) -> Result<Vec<Trial>> {
 fn parse(head: &str, common: &str, body: &str) -> Result<(String, Session)> {
     let mut words = head.split_whitespace();
     let title = words.next().context("no name")?.to_owned();
-    let mut session = Session::new(["bash", "--norc", "--noprofile", "-c", &format!("{common}\n{body}"), &title]);
+    let mut session =
+        Session::new(["bash", "--norc", "--noprofile", "-c", &format!("{common}\n{body}"), &title]);
     while let Some(word) = words.next() {
         let value = words.next().with_context(|| format!("no value after {word}"))?;
         match word {

@@ -43,7 +43,9 @@ const MODULES: &[(&str, &[&str])] = &[
 fn main() -> ExitCode {
     let trials = MODULES.iter().map(|&(module, skipped)| {
         Trial::test(module, move || {
-            session(module, skipped).and_then(|s| s.compare()).map_err(|error| Failed::from(format!("{error:#}")))
+            session(module, skipped)
+                .and_then(|s| s.compare())
+                .map_err(|error| Failed::from(format!("{error:#}")))
         })
     });
     suite::run(Ok(trials.collect()))
@@ -52,7 +54,8 @@ fn main() -> ExitCode {
 fn session(module: &str, skipped: &[&str]) -> Result<Session> {
     let python = carrier(module)?;
     let script = r#"TMPDIR=$T "$0" -B "$@" 2>/dev/null"#;
-    let mut command = vec!["bash".to_owned(), "-c".to_owned(), script.to_owned(), python.display().to_string()];
+    let mut command =
+        vec!["bash".to_owned(), "-c".to_owned(), script.to_owned(), python.display().to_string()];
     command.push(compile::sources().join("outcomes.py").display().to_string());
     command.push(module.to_owned());
     command.extend(skipped.iter().map(|name| (*name).to_owned()));
@@ -76,10 +79,13 @@ fn carrier(module: &str) -> Result<PathBuf> {
 fn candidates() -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = program::find("python3").into_iter().collect();
     let versions = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".pyenv/versions"));
-    for version in versions.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten() {
+    for version in versions.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten().flatten()
+    {
         found.push(version.path().join("bin/python3"));
     }
-    found.extend(std::env::var("PATH").unwrap_or_default().split(':').map(|dir| PathBuf::from(dir).join("python3")));
+    found.extend(
+        std::env::var("PATH").unwrap_or_default().split(':').map(|dir| PathBuf::from(dir).join("python3")),
+    );
     found.retain(|path| path.is_file());
     found
 }

@@ -1,0 +1,356 @@
+//! The command line: exit statuses, bad input, mounts, region files, terminals, limits.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use lp_tests::{binary, program};
+use tempfile::TempDir;
+
+fn lightpath() -> Command {
+    let mut command = Command::new(binary::lightpath().unwrap());
+    command.env("XDG_CACHE_HOME", binary::scratch_dir().unwrap()).env("LC_ALL", "C");
+    command.env("PATH", program::search_path()).stdin(Stdio::null());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    lightpath().arg("run").args(arguments).output().unwrap()
+}
+
+/// Runs a shell script with `$LP` naming the command.
+fn shell(script: &str) -> Output {
+    let mut command = Command::new("/bin/bash");
+    command.args(["--norc", "-c", script]).env("LP", binary::lightpath().unwrap()).env("LC_ALL", "C");
+    command.env("XDG_CACHE_HOME", binary::scratch_dir().unwrap()).env("PATH", program::search_path());
+    command.stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn said(output: &Output) -> &str {
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "standard error");
+    str::from_utf8(&output.stdout).unwrap()
+}
+
+/// One line on standard error that begins with the command's name, nothing on standard output, this exit status.
+#[track_caller]
+fn refused(output: &Output, status: i32) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{text}");
+    assert_eq!(text.lines().count(), 1, "{text}");
+    assert!(text.starts_with("lightpath: "), "{text}");
+    assert!(output.stdout.is_empty());
+}
+
+fn directory() -> TempDir {
+    tempfile::Builder::new().prefix("lp-command-").tempdir().unwrap()
+}
+
+#[test]
+fn exit_status_is_the_commands() {
+    for status in [0, 1, 7, 126, 127, 255] {
+        assert_eq!(run(&["--", "sh", "-c", &format!("exit {status}")]).status.code(), Some(status));
+    }
+}
+
+#[test]
+fn a_signal_is_the_commands() {
+    for signal in [2, 9, 15, 6] {
+        let status = run(&["--", "sh", "-c", &format!("kill -{signal} $$")]).status;
+        assert!(status.signal() == Some(signal) || status.code() == Some(128 + signal), "{status:?}");
+    }
+}
+
+#[test]
+fn a_command_that_is_not_there() {
+    refused(&run(&["--", "no-such-command-here"]), 127);
+    refused(&run(&["--", "/no/such/command"]), 127);
+}
+
+#[test]
+fn a_command_that_cannot_be_run() {
+    let dir = directory();
+    let file = dir.path().join("file");
+    fs::write(&file, "text").unwrap();
+    refused(&run(&["--", file.to_str().unwrap()]), 126);
+    refused(&run(&["--", dir.path().to_str().unwrap()]), 126);
+}
+
+#[test]
+fn a_static_program_is_refused() {
+    let dir = directory();
+    let source = dir.path().join("s.c");
+    let program = dir.path().join("s");
+    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    assert!(
+        Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status().unwrap().success()
+    );
+    refused(&run(&["--", program.to_str().unwrap()]), 126);
+    let inside = run(&["--", "sh", "-c", &format!("{}; echo $?", program.display())]);
+    assert_eq!(String::from_utf8_lossy(&inside.stdout), "126\n");
+    assert_eq!(String::from_utf8_lossy(&inside.stderr).lines().count(), 1);
+}
+
+#[test]
+fn bad_options() {
+    refused(&run(&["--no-such-option", "--", "true"]), 2);
+    refused(&run(&["--at", "relative", "--", "true"]), 2);
+    refused(&run(&["--at", "", "--", "true"]), 2);
+    refused(&run(&["--size", "many", "--", "true"]), 2);
+    refused(&run(&["--size", "-5", "--", "true"]), 2);
+    refused(&run(&["--size", "99999999999999999999G", "--", "true"]), 2);
+    refused(&run(&["--at"]), 2);
+    refused(&run(&[]), 2);
+    refused(&run(&["--"]), 2);
+    refused(&lightpath().arg("no-such-subcommand").output().unwrap(), 2);
+}
+
+#[test]
+fn help_and_version() {
+    for arguments in
+        [&["--help"][..], &["run", "--help"], &["--version"], &["shell", "--help"], &["doctor", "--help"]]
+    {
+        assert!(!said(&lightpath().args(arguments).output().unwrap()).is_empty());
+    }
+    assert!(!lightpath().arg("doctor").output().unwrap().stdout.is_empty());
+}
+
+#[test]
+fn the_mount_is_named_and_empty() {
+    assert_eq!(said(&run(&["--", "sh", "-c", "echo $LIGHTPATH; ls -A $LIGHTPATH | wc -l"])), "/light\n0\n");
+    assert_eq!(
+        said(&run(&["--at", "/elsewhere/x", "--", "sh", "-c", "echo $LIGHTPATH; ls -A /elsewhere/x"])),
+        "/elsewhere/x\n"
+    );
+    assert!(!Path::new("/elsewhere").exists());
+}
+
+#[test]
+fn several_mounts_are_apart() {
+    let script = "echo 1 >/one/f; echo 2 >/two/f; cat /one/f /two/f; mv /one/f /two/g 2>&1; ls /one /two; \
+                  ln /two/f /one/hard 2>/dev/null || echo apart";
+    let output = run(&["--at", "/one", "--at", "/two", "--", "sh", "-c", script]);
+    assert_eq!(said(&output), "1\n2\n/one:\n\n/two:\nf\ng\napart\n");
+}
+
+#[test]
+fn a_directory_is_covered_and_uncovered() {
+    let dir = directory();
+    fs::write(dir.path().join("beneath"), "host").unwrap();
+    let at = dir.path().to_str().unwrap();
+    assert_eq!(said(&run(&["--at", at, "--", "sh", "-c", "cd $LIGHTPATH; ls -A; echo x >f; ls -A"])), "f\n");
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["beneath"]);
+}
+
+#[test]
+fn a_region_file_is_there_again() {
+    let dir = directory();
+    let file = dir.path().join("region");
+    let region = file.to_str().unwrap();
+    said(&run(&[
+        "--region",
+        region,
+        "--",
+        "sh",
+        "-c",
+        "cd $LIGHTPATH; mkdir d; echo kept >d/f; ln -s d/f l; mkfifo p",
+    ]));
+    assert_eq!(
+        said(&run(&["--region", region, "--", "sh", "-c", "cd $LIGHTPATH; ls -F; cat l; rm -r d"])),
+        "d/\nl@\np|\nkept\n"
+    );
+    assert_eq!(said(&run(&["--region", region, "--", "sh", "-c", "ls $LIGHTPATH"])), "l\np\n");
+}
+
+#[test]
+fn a_region_file_serves_two_runs_at_once() {
+    let dir = directory();
+    let script = format!(
+        r#"cd {dir}
+        "$LP" run --region r -- sh -c 'cd $LIGHTPATH; echo first >a.tmp; mv a.tmp a; while [ ! -e b ]; do sleep 0.01; done; cat b; echo done >c' &
+        "$LP" run --region r -- sh -c 'cd $LIGHTPATH; while [ ! -e a ]; do sleep 0.01; done; cat a; echo second >b.tmp; mv b.tmp b; while [ ! -e c ]; do sleep 0.01; done'
+        wait
+        "$LP" run --region r -- sh -c 'cat $LIGHTPATH/c'"#,
+        dir = dir.path().display()
+    );
+    assert_eq!(
+        said(&shell(&format!("timeout 30 bash -c '{}'", script.replace('\'', r"'\''")))),
+        "first\nsecond\ndone\n"
+    );
+}
+
+#[test]
+fn a_file_that_is_no_region_is_left_alone() {
+    let dir = directory();
+    let file = dir.path().join("region");
+    for content in [&b"not a region"[..], &[0; 100], &[0xff; 8192]] {
+        fs::write(&file, content).unwrap();
+        refused(&run(&["--region", file.to_str().unwrap(), "--", "true"]), 1);
+        assert_eq!(fs::read(&file).unwrap(), content);
+    }
+    refused(&run(&["--region", "/no/such/directory/region", "--", "true"]), 1);
+    refused(&run(&["--region", dir.path().to_str().unwrap(), "--", "true"]), 1);
+}
+
+#[test]
+fn a_damaged_region_file_gives_an_error_and_no_crash() {
+    let dir = directory();
+    let file = dir.path().join("region");
+    let region = file.to_str().unwrap();
+    said(&run(&["--region", region, "--", "sh", "-c", "echo x >$LIGHTPATH/f"]));
+    let length = fs::metadata(&file).unwrap().len();
+    let truncated = dir.path().join("truncated");
+    let mut head = vec![0; 4096];
+    std::io::Read::read_exact(&mut fs::File::open(&file).unwrap(), &mut head).unwrap();
+    fs::write(&truncated, &head).unwrap();
+    refused(&run(&["--region", truncated.to_str().unwrap(), "--", "true"]), 1);
+    for at in [0, 8, 16, 64, 128] {
+        let mut damaged = head.clone();
+        damaged[at..at + 8].fill(0x5a);
+        let path = dir.path().join(format!("damaged{at}"));
+        fs::write(&path, &damaged).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_len(length).unwrap();
+        let output = run(&["--region", path.to_str().unwrap(), "--", "sh", "-c", "ls $LIGHTPATH"]);
+        assert_eq!(output.status.signal(), None, "damage at {at}: {output:?}");
+        assert!(
+            output.status.code() != Some(139) && output.status.code() != Some(135),
+            "damage at {at}: {output:?}"
+        );
+    }
+}
+
+#[test]
+fn a_full_file_system_says_so_and_recovers() {
+    let script = "cd $LIGHTPATH; head -c 20M /dev/zero >big; echo $?; rm big; head -c 1M /dev/zero >small; echo $?; stat -c %s small";
+    let output = run(&["--size", "8M", "--", "bash", "-c", script]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1\n0\n1048576\n");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("No space left on device"), "{output:?}");
+}
+
+#[test]
+fn statistics_go_to_standard_error() {
+    let output = run(&[
+        "--stats",
+        "--",
+        "sh",
+        "-c",
+        "dd if=/dev/zero of=$LIGHTPATH/f bs=1 count=1000 status=none; cat $LIGHTPATH/f | wc -c",
+    ]);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "1000\n");
+    let table = String::from_utf8_lossy(&output.stderr);
+    let write = table.lines().find(|line| line.contains("write")).expect("a line for write");
+    let numbers: Vec<u64> = write
+        .split(|c: char| !c.is_ascii_digit() && c != ',')
+        .filter_map(|w| w.replace(',', "").parse().ok())
+        .collect();
+    assert!(numbers.iter().any(|&n| n >= 1000), "{table}");
+}
+
+#[test]
+fn the_binary_alone_is_enough() {
+    let dir = directory();
+    let copy = dir.path().join("copied");
+    fs::copy(binary::lightpath().unwrap(), &copy).unwrap();
+    fs::set_permissions(&copy, PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(&copy);
+    command.env_clear().env("PATH", program::search_path()).env("XDG_CACHE_HOME", dir.path().join("cache"));
+    command.args(["run", "--", "sh", "-c", "echo works >$LIGHTPATH/f; cat $LIGHTPATH/f"]).current_dir("/");
+    assert_eq!(said(&command.output().unwrap()), "works\n");
+}
+
+#[test]
+fn without_a_home() {
+    let mut command = Command::new(binary::lightpath().unwrap());
+    command.env_clear().args([
+        "run",
+        "--",
+        "/bin/sh",
+        "-c",
+        "/bin/echo works >$LIGHTPATH/f; /bin/cat $LIGHTPATH/f",
+    ]);
+    assert_eq!(said(&command.output().unwrap()), "works\n");
+}
+
+#[test]
+fn few_descriptors() {
+    for limit in [4, 5, 6, 8, 16] {
+        refused(&shell(&format!("ulimit -n {limit}; exec \"$LP\" run -- true")), 1);
+    }
+    let output = shell("ulimit -n 64; \"$LP\" run -- sh -c 'cd $LIGHTPATH; echo x >f; cat f'");
+    assert_eq!(said(&output), "x\n");
+}
+
+#[test]
+fn closed_standard_descriptors_stay_closed() {
+    let output = shell(
+        "\"$LP\" run -- sh -c 'ls -1 /proc/self/fd 2>/dev/null | head -1; [ -e /proc/self/fd/0 ] && echo open || echo closed' <&-",
+    );
+    assert!(String::from_utf8_lossy(&output.stdout).ends_with("closed\n"), "{output:?}");
+}
+
+#[test]
+fn a_broken_pipe_ends_it_quietly() {
+    let output = shell("\"$LP\" run -- yes | head -1; echo ${PIPESTATUS[0]}");
+    assert_eq!(said(&output), "y\n141\n");
+}
+
+#[test]
+fn signals_reach_the_command() {
+    let script = r#"timeout -s TERM 0.5 "$LP" run -- sh -c 'trap "echo trapped; exit 5" TERM; echo up; while :; do :; done'; echo $?"#;
+    assert_eq!(said(&shell(script)), "up\ntrapped\n124\n");
+}
+
+/// What a terminal session prints, with and without Lightpath.
+fn terminal(command: &str) -> (String, String) {
+    program::require(&["script"]).unwrap();
+    let typed = |prefix: &str| {
+        let output =
+            shell(&format!("script -qec {} /dev/null </dev/null", quoted(&format!("{prefix}{command}"))));
+        String::from_utf8_lossy(&output.stdout).replace('\r', "")
+    };
+    (typed(""), typed(&format!("{} run -- ", binary::lightpath().unwrap().display())))
+}
+
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+#[test]
+fn a_terminal_is_a_terminal() {
+    let (without, with) = terminal(
+        "bash --norc -c '[ -t 0 ] && echo in; [ -t 1 ] && echo out; stty size; ps -o tpgid= -o pgid= -p $$ | { read a b; [ $a = $b ] && echo foreground; }'",
+    );
+    assert!(without.contains("in\nout\n"), "{without}");
+    assert_eq!(with, without);
+}
+
+#[test]
+fn job_control_works() {
+    let (without, with) = terminal(
+        "bash --norc -ic 'set -m; { sleep 60 & } 2>/dev/null; kill -STOP %1; sleep 0.3; jobs %1 | tr -s \" \"; bg %1; jobs -r | wc -l; kill %1; wait %1; echo $?; (exit 3); echo $?'",
+    );
+    assert!(without.contains("Stopped") && without.contains("143"), "{without}");
+    assert_eq!(with, without);
+}
+
+#[test]
+fn a_run_inside_a_run_is_apart() {
+    let output = shell(
+        r#""$LP" run -- sh -c 'echo outer >$LIGHTPATH/f; "$LP" run --at /inner -- sh -c "ls \$LIGHTPATH; echo inner >/inner/g; cat /inner/g"; cat $LIGHTPATH/f'"#,
+    );
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.ends_with("outer\n"), "{output:?}");
+}
+
+#[test]
+fn nothing_is_left_behind() {
+    let dir = directory();
+    let mut command = lightpath();
+    command.env("TMPDIR", dir.path()).args(["run", "--", "sh", "-c", "echo x >$LIGHTPATH/f; kill -9 $$"]);
+    assert!(!command.output().unwrap().status.success());
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
