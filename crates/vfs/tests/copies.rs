@@ -161,7 +161,7 @@ fn mapped_pages_stay_while_they_are_mapped() {
     // SAFETY: the name is a string.
     let memory = unsafe { syscall!(__NR_memfd_create, c"copies".as_ptr(), 0) }.expect("memfd") as i32;
     let geometry = Geometry { data_bytes: 32 << 20, inodes: 1000, identity: 9 };
-    let fixture = Fixture::on(Region::create(memory, &geometry).ok().expect("region"));
+    let fixture = Fixture::on(Region::create(memory, &geometry).expect("region"));
     let (task, fd) = (&fixture.task, fixture.file(O_RDWR));
     put(&fixture, fd, &[5; 2 * PAGE_SIZE], 10 * PAGE_SIZE as i64);
     let of = mapping::begin(task, fd, 0, 64 * PAGE_SIZE, Sharing::SharedWrite).expect("mapping");
