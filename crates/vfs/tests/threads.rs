@@ -8,7 +8,8 @@ use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
 use lp_vfs::{
-    Place, Task, boot, clock, close, dup, fork, open, page, read, reclaim, seek, table, unlink, write,
+    Place, Task, boot, clock, close, dup, fork, inode, mkdir, open, page, read, reclaim, seek, table, unlink,
+    write,
 };
 
 mod setup;
@@ -123,4 +124,41 @@ fn threads_share_descriptors_and_leak_none() {
     assert_eq!(task.region.in_use::<OpenFile>(), 0);
     assert_eq!(task.region.in_use::<Inode>(), 1);
     assert!(page::free_count(task.region) + 1 >= fixture.empty);
+}
+
+/// exec ends the other threads wherever they are.
+#[test]
+fn exec_takes_over_what_other_threads_held() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let (region, process) = (task.region, task.process_id);
+    let id = opened(task, &mut Random(1)).expect("open");
+    table::install(task, 3, id, table::entry::CLOEXEC).expect("install");
+    let keep = dup::dup(task, 3).expect("dup");
+    dup::install(task, 4, keep, 0).expect("install");
+
+    boot::before_thread(task);
+    let lane = boot::thread_lane(region, process, 2).expect("lane");
+    let thread = Task::new(region, process, lane, clock::now);
+    let root = fixture.root();
+    std::mem::forget(inode::lock(&thread, root));
+    let _ = table::fget(&thread, 4).map(std::mem::forget);
+    let slot = region.take::<Inode>(thread.lane).expect("a slot in hand");
+    assert_ne!(slot.0, 0);
+
+    let lane = boot::attach(region, process, 3).expect("attach");
+    let image = Task::new(region, process, lane, clock::now);
+    boot::arrive(&image);
+    assert_eq!(image.process.threads.load(Ordering::Relaxed), 0);
+    assert_eq!(region.lanes().collect::<Vec<_>>(), [lane], "the others are buried");
+    assert_eq!(boot::cloexec_fds(&image).collect::<Vec<_>>(), [3]);
+    close::close(&image, 3).expect("close");
+    assert_eq!(seek::lseek(&image, 4, 0, SEEK_CUR), Ok(0));
+    // The directory's lock was the thread's, and is free.
+    let made = mkdir::mkdirat(&image, AT_FDCWD, c"/light/d".as_ptr().cast(), 0o755);
+    assert_eq!(made, Ok(Place::Inside(())));
+    close::close(&image, 4).expect("close");
+    reclaim::all(&image);
+    assert_eq!(region.in_use::<OpenFile>(), 0);
+    assert_eq!(region.in_use::<Inode>(), 3, "root, f, d");
 }
