@@ -40,11 +40,14 @@ pub fn copy_file_range(
 ) -> Result<usize> {
     let from = table::fget(task, fd_in)?;
     let to = table::fget_second(task, fd_out)?;
+    let (mode_in, mode_out) = (from.file.mode.load(Relaxed), to.file.mode.load(Relaxed)); // Relaxed: immutable.
+    if (mode_in | mode_out) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
     let (at_in, at_out) = (offset(&from, off_in)?, offset(&to, off_out)?);
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
-    let (mode_in, mode_out) = (from.file.mode.load(Relaxed), to.file.mode.load(Relaxed)); // Relaxed: immutable.
     if (mode_in | mode_out) & file_mode::DIR != 0 {
         return Err(Errno::EISDIR);
     }
@@ -171,23 +174,27 @@ fn advance(held: &Held, given: *mut i64, end: u64) -> Result<()> {
 }
 
 fn readable(from: &Held) -> Result<()> {
-    match from.file.mode.load(Relaxed) {
-        mode if mode & file_mode::READ == 0 || mode & file_mode::PATH != 0 => Err(Errno::EBADF),
-        mode if mode & file_mode::REGULAR == 0 => Err(Errno::EINVAL),
-        _ => Ok(()),
-    }
+    opened_for(from, file_mode::READ).and_then(|()| regular(from))
 }
 
 fn writable(to: &Held) -> Result<()> {
-    match to.file.mode.load(Relaxed) {
-        mode if mode & file_mode::WRITE == 0 || mode & file_mode::PATH != 0 => Err(Errno::EBADF),
-        mode if mode & file_mode::REGULAR == 0 => Err(Errno::EINVAL),
-        _ => Ok(()),
-    }
+    opened_for(to, file_mode::WRITE).and_then(|()| regular(to))
 }
 
+/// Both are asked for their access before either for its type.
 fn may_copy(from: &Held, to: &Held) -> Result<()> {
-    readable(from).and_then(|()| writable(to))
+    opened_for(from, file_mode::READ)?;
+    opened_for(to, file_mode::WRITE)?;
+    regular(from).and_then(|()| regular(to))
+}
+
+fn opened_for(held: &Held, access: u32) -> Result<()> {
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if mode & access == 0 || mode & file_mode::PATH != 0 { Err(Errno::EBADF) } else { Ok(()) }
+}
+
+fn regular(held: &Held) -> Result<()> {
+    if held.file.mode.load(Relaxed) & file_mode::REGULAR == 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
 fn not_append(to: &Held) -> Result<()> {

@@ -1,6 +1,9 @@
 //! fallocate(2), the modes that tmpfs has.
 
-use lp_abi::linux::{FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE};
+use lp_abi::linux::{
+    FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
+    FALLOC_FL_UNSHARE_RANGE, FALLOC_FL_ZERO_RANGE,
+};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::InodeId;
 use lp_region::records::{Inode, file_mode, inode_flags};
@@ -22,14 +25,14 @@ pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> R
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);
     }
-    let what = kind(mode)?;
+    known(mode)?;
     let opened = held.file.mode.load(Relaxed); // Relaxed: immutable.
     if opened & file_mode::WRITE == 0 {
         return Err(Errno::EBADF);
     }
     let (id, inode) = (held.inode_id(), held.inode);
     let flags = inode.flags.load(Relaxed);
-    let keeps_bytes = matches!(what, What::Room(_));
+    let keeps_bytes = mode & !FALLOC_FL_KEEP_SIZE == 0;
     if flags & inode_flags::IMMUTABLE != 0 || flags & inode_flags::APPEND != 0 && !keeps_bytes {
         return Err(Errno::EPERM);
     }
@@ -37,6 +40,7 @@ pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> R
         return Err(Errno::ENODEV);
     }
     let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
+    let what = kind(mode)?;
     let _writing = writer::begin(task, inode)?;
     match what {
         What::Hole => punch(task, id, inode, offset as u64, end),
@@ -62,6 +66,19 @@ enum What {
 enum Size {
     Grows,
     Stays,
+}
+
+/// vfs_fallocate: one of the modes that some file system has, asked before the descriptor is.
+///
+/// # Errors
+/// `EOPNOTSUPP`.
+fn known(mode: u32) -> Result<()> {
+    match mode & !FALLOC_FL_KEEP_SIZE {
+        0 | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE => Ok(()),
+        FALLOC_FL_PUNCH_HOLE if mode & FALLOC_FL_KEEP_SIZE != 0 => Ok(()),
+        FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE if mode & FALLOC_FL_KEEP_SIZE == 0 => Ok(()),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
 }
 
 fn kind(mode: u32) -> Result<What> {

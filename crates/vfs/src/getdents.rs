@@ -1,14 +1,13 @@
-//! getdents64(2): entries of a directory, in the order in which they were made.
+//! getdents64(2): entries of a directory, newest first, as tmpfs lists them (offset_iterate_dir of fs/libfs.c).
 //!
-//! The cookie of `.` is 0, of `..` 1, of the entry at position p of the array p + 2; a record's `d_off` is the cookie of
-//! what follows. Positions do not change, so a program may go on after any record while names come and go.
+//! The cookie of `.` is 0, of `..` 1; 2 stands for the newest entry there is by then, and [`AFTER`] + p for what stands
+//! below position p of the array; [`END`], which lseek shows as tmpfs does, for nothing more. Positions do not change, so a
+//! program may go on after any record while names come and go, and what is made meanwhile stands above: a listing ends.
 //!
 //! No lock is taken. A handle read from the array may be stale by the time its entry is read, and the page that held it
 //! may be another's: an entry counts if its generation stood still while it was read and it says itself that it belongs
 //! at this position of this directory. One that does not counts as gone; a page is believed empty only if the
 //! directory's `data_seq` stood still, else it is looked at again.
-
-use core::ops::Range;
 
 use lp_abi::linux::S_IFDIR;
 use lp_abi::{Errno, NAME_MAX, Result};
@@ -17,13 +16,33 @@ use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, ucopy};
 
 use crate::dir::{self, Leaf, PER_LEAF};
-use crate::map::{self, Map};
+use crate::map;
 use crate::table::Held;
 use crate::task::Task;
 use crate::{dirent, file, inode, table};
 
-/// Cookies before the first position.
+/// Cookie of the newest entry: the dots come before.
 const DOTS: u64 = 2;
+/// Cookie of what stands below position 0: nothing.
+const AFTER: u64 = 3;
+/// Cookie of the end, tmpfs's `DIR_OFFSET_EOD`.
+const END: u64 = i32::MAX as u64;
+
+/// The cookie of what stands below `position`.
+fn cookie_below(position: u64) -> u64 {
+    let cookie = AFTER + position;
+    if cookie < END { cookie } else { cookie + 1 }
+}
+
+/// The reverse; `tail` for the newest.
+fn bound_of(cookie: u64, tail: u64) -> u64 {
+    match cookie {
+        DOTS => tail,
+        END => 0,
+        cookie if cookie < END => (cookie - AFTER).min(tail),
+        cookie => (cookie - AFTER - 1).min(tail),
+    }
+}
 
 /// Bytes of `struct linux_dirent64` before its name.
 const HEAD: usize = 19;
@@ -93,41 +112,37 @@ fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Re
         out.push(&Entry { ino: u64::from(of.0), kind: (S_IFDIR >> 12) as u8, length }, *cookie + 1)?;
         *cookie += 1;
     }
-    let mut position = *cookie - DOTS;
-    loop {
-        // Acquire: the entries below the tail are there.
-        let tail = held.inode.tail.load(Ordering::Acquire);
-        if position >= tail {
-            return Ok(());
-        }
-        position = match look(task, id, held.inode, position..tail, &mut out.record.name) {
+    // Acquire: the entries below the tail are there.
+    let mut bound = bound_of(*cookie, held.inode.tail.load(Ordering::Acquire));
+    while bound > 0 {
+        match look(task, id, held.inode, bound - 1, &mut out.record.name) {
             Seen::Entry(entry) => {
-                out.push(&entry, position + 1 + DOTS)?;
-                position + 1
+                bound -= 1;
+                out.push(&entry, cookie_below(bound))?;
             }
-            Seen::Nothing(next) => next,
-        };
-        *cookie = position + DOTS;
+            Seen::Nothing(below) => bound = below,
+        }
+        *cookie = cookie_below(bound);
     }
+    *cookie = END;
+    Ok(())
 }
 
 /// What stands at a position.
 enum Seen {
     /// An entry.
     Entry(Entry),
-    /// Nothing before this position.
+    /// Nothing from this position on.
     Nothing(u64),
 }
 
-fn look(task: &Task<'_>, id: InodeId, dir: &Inode, at: Range<u64>, name: &mut [u8; NAME_MAX]) -> Seen {
-    let (position, tail) = (at.start, at.end);
+fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, name: &mut [u8; NAME_MAX]) -> Seen {
     let index = position / PER_LEAF;
     for _ in 0..TRIES {
         let before = dir.data_seq.read();
-        let piece = map::piece(task.region, Map::of(dir), index, tail / PER_LEAF + 1 - index);
-        let Some(leaf) = Leaf::new(task.region, piece.page) else {
+        let Some(leaf) = Leaf::new(task.region, map::get(task.region, dir, index)) else {
             if !dir.data_seq.retry(before) {
-                return Seen::Nothing((index + piece.len) * PER_LEAF);
+                return Seen::Nothing(index * PER_LEAF);
             }
             continue;
         };
@@ -144,7 +159,7 @@ fn look(task: &Task<'_>, id: InodeId, dir: &Inode, at: Range<u64>, name: &mut [u
             break;
         }
     }
-    Seen::Nothing(position + 1)
+    Seen::Nothing(position)
 }
 
 /// Copies an entry, its name into `name`; none if it does not stand at this position of this directory.

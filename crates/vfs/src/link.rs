@@ -1,9 +1,9 @@
 //! link(2), linkat(2).
 
-use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW};
+use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP};
 use lp_abi::{Errno, Result};
 use lp_region::InodeRef;
-use lp_region::records::inode_flags;
+use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
 
 use crate::change::{self, Change, Links};
@@ -74,6 +74,17 @@ fn source(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Pl
     Ok(walk::inode(task, dirfd, path, follow)?.map(|found| found.inode))
 }
 
+/// What fs.protected_hardlinks, which distributions set, asks of who links a file that is not its own (proc_sys_fs(5)).
+///
+/// # Errors
+/// `EPERM`.
+fn may_link(task: &Task<'_>, file: &Inode) -> Result<()> {
+    let mode = file.mode.load(Ordering::Relaxed); // Relaxed: one word, as seen.
+    let gains = mode & S_ISUID != 0 || mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP;
+    let safe = mode & S_IFMT == S_IFREG && !gains && permission::check(task, file, permission::READ | permission::WRITE).is_ok();
+    if safe || permission::owns(task, file) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
 /// Gives the file `target` a name at a place.
 ///
 /// # Errors
@@ -97,6 +108,7 @@ pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()>
     if dir.root.load(Ordering::Relaxed) != file.root.load(Ordering::Relaxed) {
         return Err(Errno::EXDEV);
     }
+    may_link(task, file)?;
     permission::may_create(task, dir)?;
     let flags = file.flags.load(Ordering::Relaxed);
     if flags & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 || dir::is(file) {
