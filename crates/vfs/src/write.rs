@@ -368,10 +368,13 @@ fn into_pages(
     bytes: usize,
 ) -> usize {
     let Some(base) = read::span(task.region, first, len) else { return 0 };
+    // The kernel would hold its own write, far out in the region's file, against the program's limit.
+    let limited = task.process.fsize_limit.load(Relaxed) != u64::MAX;
+    let file = if limited { -1 } else { task.region.fd() };
     // SAFETY: `span` checked that the pages are in the region.
     unsafe {
         let to = task.region.base().add(base + within);
-        buffer::copy_in(from, to, bytes, (task.region.fd(), base + within))
+        buffer::copy_in(from, to, bytes, (file, base + within))
     }
 }
 
