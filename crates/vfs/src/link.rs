@@ -131,6 +131,8 @@ pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()>
     change.added = entry;
     change.inodes[0] = Links { id: target.id, nlink };
     let load = change::perform(task, &change);
+    // vfs_link: having had a name once is enough. Relaxed: under the file's lock.
+    file.flags.store(file.flags.load(Ordering::Relaxed) & !inode_flags::LINKABLE, Ordering::Relaxed);
     drop(file_locked);
     drop(locked);
     if load == Load::Crowded {
