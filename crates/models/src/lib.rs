@@ -14,6 +14,8 @@ pub mod ids;
 pub mod lock;
 #[path = "../../region/src/marks.rs"]
 pub mod marks;
+#[path = "../../region/src/probe.rs"]
+pub mod probe;
 #[path = "../../region/src/seq.rs"]
 pub mod seq;
 #[path = "../../region/src/stack.rs"]

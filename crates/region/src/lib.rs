@@ -11,6 +11,7 @@ pub mod layout;
 pub mod liveness;
 pub mod lock;
 pub mod marks;
+pub mod probe;
 pub mod process;
 pub mod records;
 pub mod region;

@@ -5,18 +5,14 @@
 //! bits; buckets below `next` are split already and take one bit more. An insert that meets a full bucket splits
 //! bucket `next` into itself and a new one at the end; buckets are never joined again.
 //!
-//! Lookup takes no lock and writes nothing. It reads the state, the bucket's count, the chain, and the count again. An
-//! entry found while the count stood still was in the table at that moment: an entry is taken out, under an odd
-//! count, before its slot is given back. A name not found is absent if, in addition, the state read afterwards still
-//! leads to the same bucket: states only grow, so it led there all the while. Linearisation point: the second read of
-//! the count. Progress: delayed only by a writer of the same bucket that runs; after [`SPINS`] tries the answer is
-//! taken as seen, which is right but for a name that is moved within its bucket at that very moment. No single step
-//! of an insert, removal or split makes another name disappear.
+//! Lookup takes no lock and writes nothing; [`probe`] has its order of steps and `crates/models` its model. An entry
+//! found while the bucket's count stood still was in the table at that moment: an entry is taken out, under an odd
+//! count, before its slot is given back. Progress: delayed only by a writer of the same bucket that runs; after
+//! [`SPINS`] tries the answer is taken as seen, which is right but for a name that is moved within its bucket at that
+//! very moment. No single step of an insert, removal or split makes another name disappear.
 //!
-//! Insert and removal change one word under the bucket's lock. A split holds both buckets' locks, copies, publishes
-//! the state and removes, in this order, so that a name is found at every moment. What a dead lane left is done again by
+//! Insert and removal change one word under the bucket's lock. What a dead lane left is done again by
 //! [`crate::change::replay`] and [`replay_split`].
-//! Source: Litwin, "Linear hashing" (VLDB 1980); the count, `dentry.d_seq` and rename_lock of Linux.
 
 use core::num::{NonZeroU32, NonZeroU64};
 
@@ -24,6 +20,7 @@ use lp_abi::Result;
 use lp_region::lane::Lane;
 use lp_region::layout::{BUCKETS, OVERFLOWS};
 use lp_region::lock::Undertaker;
+use lp_region::probe;
 use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
@@ -111,21 +108,16 @@ fn lookup_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> 
 /// One try: the hit, and whether it is certain.
 #[inline(always)]
 fn look(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> (Option<Hit>, bool) {
-    // PAIRS: the release store in `split_locked`.
-    let state = region.header().hash_state.load(Ordering::Acquire);
-    let index = place(state, hash);
-    let bucket = region.bucket(index);
-    let before = bucket.seq.read();
-    let mut hit = scan(region, bucket, dir, name, hash);
-    if hit.is_none() && bucket.next.load(Ordering::Relaxed) != 0 {
-        hit = scan_overflow(region, bucket, dir, name, hash);
-    }
-    if bucket.seq.retry(before) {
-        return (hit, false);
-    }
-    // Relaxed: `retry` has fenced; see the module for why a later state proves the absence.
-    let same = hit.is_some() || place(region.header().hash_state.load(Ordering::Relaxed), hash) == index;
-    (hit, same)
+    let find = |index| {
+        let bucket = region.bucket(index);
+        let hit = scan(region, bucket, dir, name, hash);
+        if hit.is_none() && bucket.next.load(Ordering::Relaxed) != 0 {
+            return scan_overflow(region, bucket, dir, name, hash);
+        }
+        hit
+    };
+    let state = &region.header().hash_state;
+    probe::look(state, |state| place(state, hash), |index| &region.bucket(index).seq, find)
 }
 
 #[inline(always)]
@@ -421,29 +413,23 @@ fn split_locked(task: &Task<'_>, state: u64) {
     let after = next_state(state);
     let old = (state >> 32) as u32;
     let moves = |word: u64| word != 0 && place(after, (word >> 32) as u32) != old;
-    from.seq.begin();
-    to.seq.begin();
-    let copied = chain(region, from)
-        .flat_map(|bucket| bucket.entries.iter())
-        .map(|entry| entry.load(Ordering::Relaxed))
-        .filter(|word| moves(*word))
-        .all(|word| insert_locked(region, lane, to, (word >> 32) as u32, DirentId(word as u32)).is_some());
-    let stale = if copied {
-        // PAIRS: the acquire load in `look`.
-        region.header().hash_state.store(after, Ordering::Release);
-        from
-    } else {
-        // No overflow buckets left: the table stays as it is.
-        to
+    let copy = || {
+        chain(region, from)
+            .flat_map(|bucket| bucket.entries.iter())
+            .map(|entry| entry.load(Ordering::Relaxed))
+            .filter(|word| moves(*word))
+            .all(|word| insert_locked(region, lane, to, (word >> 32) as u32, DirentId(word as u32)).is_some())
     };
-    for entry in chain(region, stale).flat_map(|bucket| bucket.entries.iter()) {
-        if moves(entry.load(Ordering::Relaxed)) {
-            entry.store(0, Ordering::Release);
+    probe::split(&region.header().hash_state, after, [&from.seq, &to.seq], copy, |copied| {
+        // If no overflow buckets were left the table stays as it is.
+        let stale = if copied { from } else { to };
+        for entry in chain(region, stale).flat_map(|bucket| bucket.entries.iter()) {
+            if moves(entry.load(Ordering::Relaxed)) {
+                entry.store(0, Ordering::Release);
+            }
         }
-    }
-    if stale.next.load(Ordering::Relaxed) != 0 {
-        compact(region, lane, stale);
-    }
-    to.seq.end();
-    from.seq.end();
+        if stale.next.load(Ordering::Relaxed) != 0 {
+            compact(region, lane, stale);
+        }
+    });
 }
