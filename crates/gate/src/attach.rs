@@ -190,16 +190,18 @@ pub(crate) unsafe fn cover_mapped(
     object: &Object<'_>,
     key: Option<[u64; 2]>,
 ) -> Outcome {
-    let Some(text) = object.text() else { return Outcome::Covered };
+    if object.code().next().is_none() {
+        return Outcome::Covered;
+    }
     // SAFETY: the caller's promise.
     let key = key.unwrap_or_else(|| unsafe { object.key() });
     let entry = bundle.and_then(|bundle| Some((bundle, bundle.find(key)?)));
     let Some((bundle, entry)) = entry else {
-        if text.file_bytes as usize > SMALL_TEXT || is_system(object.name) {
+        if object.code().any(|code| code.file_bytes as usize > SMALL_TEXT) || is_system(object.name) {
             return Outcome::Unknown;
         }
         // SAFETY: as above.
-        let none = !has_syscall(unsafe { object.text_bytes() });
+        let none = object.code().all(|code| !has_syscall(unsafe { object.bytes_of(code) }));
         return if none { Outcome::Covered } else { Outcome::Unknown };
     };
     match entry.state {

@@ -45,6 +45,13 @@ pub unsafe fn mapped(fd: usize, at: usize, offset: usize) {
         segment.kind == 1 && segment.flags & 1 != 0 && segment.offset as usize & !4095 == offset
     });
     let Some(text) = text else { return };
+    // Of several executable segments the dynamic linker maps the one with the highest address last.
+    let is_last = segments
+        .iter()
+        .all(|segment| segment.kind != 1 || segment.flags & 1 == 0 || segment.address <= text.address);
+    if !is_last {
+        return;
+    }
     let base = at.wrapping_sub(text.address as usize & !4095);
     let mut notes = [0u8; NOTES];
     let build_id = segments.iter().filter(|segment| segment.kind == 4).find_map(|note| {

@@ -157,26 +157,25 @@ impl Object<'static> {
 }
 
 impl Object<'_> {
-    /// Its executable segment (of several, the largest).
-    pub(crate) fn text(&self) -> Option<&Segment> {
-        self.segments
-            .iter()
-            .filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
-            .max_by_key(|segment| segment.file_bytes)
+    /// Its executable segments.
+    pub(crate) fn code(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
     }
 
-    /// The executable segment's bytes.
+    /// The largest of its executable segments.
+    pub(crate) fn text(&self) -> Option<&Segment> {
+        self.code().max_by_key(|segment| segment.file_bytes)
+    }
+
+    /// A segment's bytes, as far as they come from the file.
     ///
     /// # Safety
     /// The object stays mapped.
-    pub(crate) unsafe fn text_bytes(&self) -> &[u8] {
-        match self.text() {
-            // SAFETY: the segment is mapped readable: x86 has no execute-only pages without protection keys.
-            Some(text) => unsafe {
-                let start = self.base.wrapping_add(text.address as usize) as *const u8;
-                core::slice::from_raw_parts(start, text.file_bytes as usize)
-            },
-            None => &[],
+    pub(crate) unsafe fn bytes_of(&self, segment: &Segment) -> &[u8] {
+        // SAFETY: the segment is mapped readable: x86 has no execute-only pages without protection keys.
+        unsafe {
+            let start = self.base.wrapping_add(segment.address as usize) as *const u8;
+            core::slice::from_raw_parts(start, segment.file_bytes as usize)
         }
     }
 
@@ -210,7 +209,8 @@ impl Object<'_> {
         let name = if self.name.is_empty() { names::of_program(&mut room) } else { self.name };
         if name.starts_with(names::NAMELESS) {
             // SAFETY: as above.
-            return image::key_of_content(page, unsafe { self.text_bytes() });
+            let text = self.text().map_or(&[][..], |text| unsafe { self.bytes_of(text) });
+            return image::key_of_content(page, text);
         }
         image::key_of_bytes(page, identity(name))
     }

@@ -100,12 +100,42 @@ pub(crate) unsafe extern "sysv64" fn exit(
         hooks::process_exit(thread);
         return NOT_OURS;
     }
+    leave();
+    NOT_OURS
+}
+
+/// The thread ends with the call that is being handled.
+fn leave() {
+    let thread = current();
     block_signals();
     tls::set_deferred(0); // One that came in between dies with its thread, as one that came a moment later would.
     hooks::thread_exit(thread);
     tls::set_current(core::ptr::null_mut());
     thread::give_back(thread);
+}
+
+/// munmap(2) of what is not a file of ours.
+pub(crate) unsafe extern "sysv64" fn munmap(
+    address: usize,
+    length: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    if unmaps_stack(address, length) {
+        leave();
+    }
     NOT_OURS
+}
+
+/// Whether unmapping this range takes the running thread's stack away. Whoever does that (musl, when a detached thread ends) makes
+/// one more call, exit, at a site that cannot be patched for want of a stack: this is the thread's end as far as the gate can see.
+pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
+    let stack: usize;
+    // SAFETY: reads a register.
+    unsafe { core::arch::asm!("mov {}, rsp", out(reg) stack, options(nomem, nostack, preserves_flags)) };
+    stack.wrapping_sub(address) < length
 }
 
 /// exit_group(2).

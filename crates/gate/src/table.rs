@@ -7,6 +7,7 @@ crate::dispatch_table! {
     /// end in them.
     PROCESS "lp_table_process":
     __NR_mmap => crate::mapping::mmap,
+    __NR_munmap => crate::process::munmap,
     __NR_rt_sigaction => crate::signal::rt_sigaction,
     __NR_clone => crate::process::clone,
     __NR_fork => crate::process::fork,

@@ -57,11 +57,13 @@ pub struct Elf<'a> {
     pub fixed: bool,
     /// DT_SONAME, or empty.
     pub soname: String,
+    /// Whether it is a C library, known by the function that every program starts with; musl's has no DT_SONAME.
+    pub starts_programs: bool,
     /// Its build-id, if it has one.
     pub build_id: Option<Vec<u8>>,
     /// Known functions and parts of functions, sorted, without overlaps.
     pub functions: Vec<Range<u64>>,
-    /// Executable sections (or the executable segment, without section headers), sorted.
+    /// Executable sections (or executable segments, without section headers), sorted.
     pub code: Vec<Range<u64>>,
     /// Addresses of code that something other than a branch may jump to: symbols, landing pads, what data points to.
     pub entries: BTreeSet<u64>,
@@ -100,6 +102,7 @@ impl<'a> Elf<'a> {
             text,
             fixed: header.e_type(endian) == object::elf::ET_EXEC,
             soname: String::new(),
+            starts_programs: false,
             build_id: elf.build_id().ok().flatten().map(<[u8]>::to_vec),
             functions: Vec::new(),
             code: Vec::new(),
@@ -119,9 +122,16 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// Whether `address` is in the executable segment.
+    /// Whether `address` is in an executable segment.
     pub fn is_code(&self, address: u64) -> bool {
-        address.checked_sub(self.text.address).is_some_and(|offset| offset < self.text.bytes.len() as u64)
+        self.executable(address).is_some()
+    }
+
+    /// The executable segment that holds `address`.
+    pub fn executable(&self, address: u64) -> Option<&Segment<'a>> {
+        self.segments.iter().filter(|segment| segment.executable).find(|segment| {
+            address.checked_sub(segment.address).is_some_and(|offset| offset < segment.bytes.len() as u64)
+        })
     }
 
     /// The code between known places around `address`: the function, or the gap between functions.
@@ -156,8 +166,10 @@ impl<'a> Elf<'a> {
         for section in elf.sections() {
             let address = section.address();
             let flags = section.elf_section_header().sh_flags.get(elf.endian());
-            if flags & u64::from(object::elf::SHF_EXECINSTR) != 0 && self.is_code(address) {
-                let end = (address + section.size()).min(self.text.address + self.text.bytes.len() as u64);
+            let executable =
+                self.executable(address).filter(|_| flags & u64::from(object::elf::SHF_EXECINSTR) != 0);
+            if let Some(segment) = executable {
+                let end = (address + section.size()).min(segment.address + segment.bytes.len() as u64);
                 self.code.push(address..end);
             } else if flags & u64::from(object::elf::SHF_ALLOC) != 0 {
                 self.read_pointers(section.data().unwrap_or_default());
@@ -170,7 +182,10 @@ impl<'a> Elf<'a> {
             }
         }
         if self.code.is_empty() {
-            self.code.push(self.text.address..self.text.address + self.text.bytes.len() as u64);
+            let segments = self.segments.iter().filter(|segment| segment.executable);
+            self.code.extend(
+                segments.map(|segment| segment.address..segment.address + segment.bytes.len() as u64),
+            );
         }
         self.code.sort_by_key(|code| code.start);
         self.entries.insert(elf.entry());
@@ -188,6 +203,9 @@ impl<'a> Elf<'a> {
 
     fn read_functions(&mut self, elf: &ElfFile64<'a, Endianness>) {
         let mut functions = Vec::new();
+        self.starts_programs = elf
+            .dynamic_symbols()
+            .any(|symbol| symbol.is_definition() && symbol.name_bytes() == Ok(b"__libc_start_main"));
         for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
             if symbol.kind() == SymbolKind::Text && self.is_code(symbol.address()) {
                 self.entries.insert(symbol.address());

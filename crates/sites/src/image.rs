@@ -23,7 +23,7 @@ const DELTA_FIXED: i64 = 1 << 30;
 const BRIDGE: u64 = 64;
 /// Objects whose sites come from a C library's system call macros, which hold nothing in vector registers; checked for each
 /// site all the same.
-const C_LIBRARIES: &[&str] = &["libc.", "ld-linux", "ld-musl", "libpthread.so", "librt.so"];
+const C_LIBRARIES: &[&str] = &["ld-linux", "libpthread.so", "librt.so"];
 /// A text of more bytes than this is not looked through for branches if its sites, seen by themselves, are not needed.
 const LARGE: usize = 16 << 20;
 /// Calls that the dynamic linker makes before the gate is there, or to write a message about the end of the process: it is
@@ -137,7 +137,7 @@ pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
     }
     targets.extend(code::branch_targets(elf, &sites));
     let is_linker = elf.soname.starts_with("ld-linux");
-    let is_libc = C_LIBRARIES.iter().any(|name| elf.soname.starts_with(name));
+    let is_libc = elf.starts_programs || C_LIBRARIES.iter().any(|name| elf.soname.starts_with(name));
     for (listing, index, mut site) in judge(&all, &sites, &targets) {
         if is_linker && LINKERS_OWN.iter().any(|nr| site.number.is(*nr)) {
             site.verdict = Verdict::NotNeeded;
@@ -197,6 +197,13 @@ fn listings(elf: &Elf<'_>) -> Listings {
     found
 }
 
+/// Whether two pages are in one executable segment.
+fn is_one(elf: &Elf<'_>, first: u64, second: u64) -> bool {
+    let start =
+        |page| elf.executable(page).or(elf.executable(page + PAGE - 1)).map(|segment| segment.address);
+    start(first) == start(second)
+}
+
 /// Decides about every site, given the places that are jumped to.
 fn judge<'a>(
     listings: &'a [Listing],
@@ -225,20 +232,13 @@ fn judge<'a>(
     all
 }
 
-/// Whether the site is the munmap or the exit of a thread that unmaps the stack it stands on (musl's `__unmapself`): a thunk
-/// would have nothing to push to.
+/// Whether the site is the exit of a thread that has unmapped the stack it stood on (musl's `__unmapself`): a thunk would have
+/// nothing to push to. The gate takes that munmap for the thread's end.
 fn has_no_stack(listing: &Listing, index: usize, number: &Number, targets: &BTreeSet<u64>) -> bool {
-    let is_syscall = |at: usize| listing.instructions[at].code() == iced_x86::Code::Syscall;
-    let number_at = |at: usize| number::at_site(listing, at, targets);
-    if number.is(__NR_munmap) {
-        let end = (index + 1 + UNMAP_EXIT).min(listing.instructions.len());
-        return (index + 1..end).any(|at| is_syscall(at) && number_at(at).is(__NR_exit));
-    }
-    if number.is(__NR_exit) {
-        let start = index.saturating_sub(UNMAP_EXIT);
-        return (start..index).any(|at| is_syscall(at) && number_at(at).is(__NR_munmap));
-    }
-    false
+    let is_syscall = |at: &usize| listing.instructions[*at].code() == iced_x86::Code::Syscall;
+    let start = index.saturating_sub(UNMAP_EXIT);
+    number.is(__NR_exit)
+        && (start..index).filter(is_syscall).any(|at| number::at_site(listing, at, targets).is(__NR_munmap))
 }
 
 impl Analysis {
@@ -288,7 +288,9 @@ impl Analysis {
         for patch in &self.patches {
             let (start, end) = (patch.start & !(PAGE - 1), (patch.start + patch.bytes - 1) & !(PAGE - 1));
             match ranges.last_mut() {
-                Some(last) if start <= last.1 + BRIDGE * PAGE => last.1 = last.1.max(end),
+                Some(last) if start <= last.1 + BRIDGE * PAGE && is_one(elf, last.1, start) => {
+                    last.1 = last.1.max(end);
+                }
                 _ => ranges.push((start, end)),
             }
         }
@@ -297,6 +299,7 @@ impl Analysis {
             let (closest, _) = ranges
                 .windows(2)
                 .enumerate()
+                .filter(|(_, pair)| is_one(elf, pair[0].1, pair[1].0))
                 .min_by_key(|(_, pair)| pair[1].0 - pair[0].1)
                 .ok_or(Refusal::Scattered)?;
             let joined = ranges.remove(closest + 1);
@@ -321,7 +324,8 @@ impl Analysis {
 
     /// Pages of the executable segment as the kernel maps them: whole pages of the file.
     fn file_pages(&self, elf: &Elf<'_>, start: u64, end: u64) -> Result<Vec<u8>, Refusal> {
-        let offset = (elf.text.offset + start).wrapping_sub(elf.text.address) as usize;
+        let segment = elf.executable(start).or(elf.executable(end - 1)).ok_or(Refusal::Scattered)?;
+        let offset = (segment.offset + start).wrapping_sub(segment.address) as usize;
         let bytes = elf.file.get(offset..).ok_or(Refusal::Scattered)?;
         let length = (end - start) as usize;
         let mut pages = bytes[..bytes.len().min(length)].to_vec();

@@ -29,6 +29,10 @@ handlers! {
 
     /// munmap(2).
     fn munmap(task, address: usize, length: usize) {
+        if crate::process::unmaps_stack(address, length) {
+            // SAFETY: passed on as it came.
+            return unsafe { crate::process::munmap(address, length, 0, 0, 0, 0) };
+        }
         if maps::is_empty() || length == 0 || !address.is_multiple_of(PAGE_SIZE) {
             return NOT_OURS;
         }

@@ -7,8 +7,8 @@ use crate::gate::{Gate, output};
 use crate::programs::SESSIONS;
 
 pub const CASES: &[Case] = &[
-    ("processes_and_signals_glibc", |gate| processes(gate, "gcc")),
-    ("processes_and_signals_musl", |gate| processes(gate, "musl-gcc")),
+    ("processes_and_signals_glibc", |gate| same(gate, "gcc", "processes.c")),
+    ("processes_and_signals_musl", |gate| same(gate, "musl-gcc", "processes.c")),
     ("real_programs", real_programs),
     ("environment_is_clean", environment),
     ("own_preload_is_kept", own_preload),
@@ -19,11 +19,13 @@ pub const CASES: &[Case] = &[
     ("linker_as_a_command", linker),
     ("unloaded_and_loaded_again", reload),
     ("objects_without_a_name", nameless),
-    ("calls_on_small_stacks", small_stack),
+    ("detached_threads_glibc", |gate| same(gate, "gcc", "detached.c")),
+    ("detached_threads_musl", |gate| same(gate, "musl-gcc", "detached.c")),
+    ("calls_on_small_stacks", |gate| same(gate, "gcc", "small_stack.c")),
 ];
 
-fn processes(gate: &Gate, compiler: &str) {
-    let program = gate.compile(compiler, "processes.c");
+fn same(gate: &Gate, compiler: &str, source: &str) {
+    let program = gate.compile(compiler, source);
     let without = output(&mut Command::new(&program));
     let with = output(&mut gate.command(&program));
     assert!(without.status.success());
@@ -169,14 +171,6 @@ os.execve(fd, ['x'], os.environ)";
             assert_eq!(text(&with.stdout), "-9\n", "{build_id}: {}", text(&with.stderr));
         }
     }
-}
-
-fn small_stack(gate: &Gate) {
-    let program = gate.compile("gcc", "small_stack.c");
-    let (without, with) = (output(&mut Command::new(&program)), output(&mut gate.command(&program)));
-    assert!(without.status.success());
-    assert_eq!(text(&with.stdout), text(&without.stdout), "{}", text(&with.stderr));
-    assert_eq!(with.status, without.status);
 }
 
 fn text(bytes: &[u8]) -> String {
