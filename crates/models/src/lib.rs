@@ -4,6 +4,12 @@
 //! A model that cannot fail proves nothing, so each is run again with orderings weakened ([`sync::weakened`]) and must
 //! then find the fault.
 
+#![allow(
+    clippy::absurd_extreme_comparisons,
+    clippy::reversed_empty_ranges,
+    reason = "models do not spin: LOCK_SPINS is 0"
+)]
+
 pub mod sync;
 
 #[path = "../../region/src/bias.rs"]
