@@ -297,6 +297,9 @@ fn set_links(task: &Task<'_>, links: &Links, now: Time) {
     if links.nlink == 0 && dir::is(inode) {
         // Relaxed: under the directory's lock, read as seen.
         inode.flags.store(inode.flags.load(Ordering::Relaxed) | inode_flags::DEAD, Ordering::Relaxed);
+        // It has no entries any more: from now on `tail` is the generation of the parent that `..` means.
+        let parent = task.region.inode(InodeId(inode.parent.load(Ordering::Relaxed)));
+        inode.tail.store(u64::from(parent.generation.load(Ordering::Relaxed)), Ordering::Release);
     }
 }
 

@@ -44,7 +44,8 @@ pub fn copy_file_range(
     if (mode_in | mode_out) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
-    let (at_in, at_out) = (offset(&from, off_in)?, offset(&to, off_out)?);
+    let at_in = offset(&from, off_in).map_err(unsigned)?;
+    let at_out = offset(&to, off_out).map_err(unsigned)?;
     if flags != 0 {
         return Err(Errno::EINVAL);
     }
@@ -161,6 +162,11 @@ fn offset(held: &Held, given: *const i64) -> Result<u64> {
     // SAFETY: the program's memory.
     let value = unsafe { ucopy::get(given) }?;
     if value < 0 { Err(Errno::EINVAL) } else { Ok(value as u64) }
+}
+
+/// generic_copy_file_checks: an offset below zero overflows, like a sum.
+fn unsigned(errno: Errno) -> Errno {
+    if errno == Errno::EINVAL { Errno::EOVERFLOW } else { errno }
 }
 
 /// Stores where a call ended: in its offset argument or as the position.

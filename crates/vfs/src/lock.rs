@@ -172,7 +172,8 @@ pub fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Option<Lock>
     let _held = inode::lock(task, id);
     records(task, record)
         .map(|(_, lock)| read(lock))
-        .find(|lock| lock.owner == owner && lock.range.meets(range))
+        .filter(|lock| lock.owner == owner && lock.range.meets(range))
+        .min_by_key(|lock| lock.range.start)
 }
 
 /// Gives up what `owner` has on `range`.
@@ -269,7 +270,9 @@ fn blocker(task: &Task, inode: &Inode, lock: &Lock) -> Option<LockId> {
             && other.range.meets(lock.range)
             && (other.kind == Kind::Exclusive || lock.kind == Kind::Exclusive)
     };
-    records(task, inode).find(|(_, record)| blocks(&read(record))).map(|(id, _)| id)
+    // The lowest: posix_test_lock walks an owner's locks in the order of their starts.
+    let in_way = records(task, inode).filter(|(_, record)| blocks(&read(record)));
+    in_way.min_by_key(|(_, record)| record.start.load(Ordering::Relaxed)).map(|(id, _)| id)
 }
 
 /// Makes `range` of `owner`'s locks what `lock` says: the part of others on it goes, what touches it and is alike is

@@ -66,13 +66,27 @@ pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Res
 /// # Errors
 /// As [`read`]; `EINVAL` for a bad vector.
 pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
-    let held = readable(task, fd)?;
-    let to = Vector::new(entries, count)?;
+    let (held, to) = match vector(task, fd, entries, count)? {
+        Some(both) => both,
+        None => return Ok(0),
+    };
     let position = file::position(task, &held);
     let at = position.get();
     let got = read_at(task, &held, to, to.len(), at)?;
     position.set(at + got as u64);
     Ok(got)
+}
+
+/// The file and the buffers of a vector read; none for buffers of no bytes, which even a directory gives (vfs_readv).
+fn vector<'r>(task: &Task<'r>, fd: i32, entries: *const iovec, count: usize) -> Result<Option<(Held<'r>, Vector)>> {
+    let held = readable(task, fd);
+    if let Err(errno) = held
+        && errno != Errno::EISDIR
+    {
+        return Err(errno);
+    }
+    let to = Vector::new(entries, count)?;
+    if to.len() == 0 { Ok(None) } else { held.map(|held| Some((held, to))) }
 }
 
 /// Reads at an offset into several buffers.
@@ -83,8 +97,10 @@ pub fn preadv(task: &Task, fd: i32, entries: *const iovec, count: usize, offset:
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
-    let held = readable(task, fd)?;
-    let to = Vector::new(entries, count)?;
+    let (held, to) = match vector(task, fd, entries, count)? {
+        Some(both) => both,
+        None => return Ok(0),
+    };
     read_at(task, &held, to, to.len(), offset as u64)
 }
 
@@ -159,6 +175,10 @@ fn read_slow(task: &Task, held: &Held, to: Single, offset: u64) -> Result<usize>
 fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
     if held.inode.data_seq.read() & 1 != 0 {
         mend_after_death(task, held);
+    }
+    // rw_verify_area: a sum that no `off_t` holds.
+    if offset.saturating_add(len as u64) > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
     }
     let got = snapshot(task.region, held.inode, to, len, offset)?;
     Ok(note(task, held, got))

@@ -5,7 +5,7 @@ use core::mem::MaybeUninit;
 use lp_abi::linux::{
     AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
     STATX_ATTR_APPEND, STATX_ATTR_AUTOMOUNT, STATX_ATTR_DAX, STATX_ATTR_IMMUTABLE, STATX_ATTR_MOUNT_ROOT,
-    STATX_ATTR_NODUMP, STATX_BASIC_STATS, STATX_BTIME, stat, statx as Statx, statx_timestamp,
+    STATX_ATTR_NODUMP, STATX_BASIC_STATS, STATX_BTIME, STATX_CTIME, STATX_MNT_ID, STATX_MTIME, stat, statx as Statx, statx_timestamp,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::{Inode, inode_flags};
@@ -69,7 +69,7 @@ pub fn statx(
         return Err(Errno::EINVAL);
     }
     let put = |id: InodeId, inode: &Inode| {
-        let value = extended(task, id, &inode::attributes(inode));
+        let value = extended(task, id, &inode::attributes(inode), mask);
         // SAFETY: the program's memory.
         unsafe { ucopy::put_words(to, &value) }
     };
@@ -136,11 +136,20 @@ fn put_stat_slow(id: InodeId, inode: &Inode, to: *mut stat, device: u64) -> Resu
     inode.seq.snapshot(|| unsafe { ucopy::put_stat(to, inode, device, id.0) })
 }
 
-fn extended(task: &Task, id: InodeId, seen: &Attributes) -> Statx {
+/// What tmpfs says it has filled in (vfs_statx, shmem_getattr, fill_mg_cmtime): more than asked, but the times of change
+/// and of birth only if asked.
+fn filled(mask: u32) -> u32 {
+    let changes = STATX_MTIME | STATX_CTIME;
+    let unasked = if mask & changes == 0 { changes } else { 0 };
+    STATX_BASIC_STATS & !unasked | STATX_MNT_ID | mask & STATX_BTIME
+}
+
+fn extended(task: &Task, id: InodeId, seen: &Attributes, mask: u32) -> Statx {
     let record: &Inode = task.region.inode(id);
     // SAFETY: all zeros is a statx.
     let mut value: Statx = unsafe { MaybeUninit::zeroed().assume_init() };
-    value.stx_mask = STATX_BASIC_STATS | STATX_BTIME;
+    value.stx_mask = filled(mask);
+    value.stx_mnt_id = u64::from(seen.root) + 1;
     value.stx_blksize = PAGE_SIZE as u32;
     value.stx_attributes = u64::from(attribute_bits(task, id, record, seen.root));
     value.stx_attributes_mask = u64::from(KNOWN_ATTRIBUTES);
@@ -152,9 +161,13 @@ fn extended(task: &Task, id: InodeId, seen: &Attributes) -> Statx {
     value.stx_size = seen.size;
     value.stx_blocks = seen.blocks;
     value.stx_atime = timestamp(seen.atime);
-    value.stx_btime = timestamp(seen.btime);
-    value.stx_ctime = timestamp(seen.ctime);
-    value.stx_mtime = timestamp(seen.mtime);
+    if value.stx_mask & STATX_BTIME != 0 {
+        value.stx_btime = timestamp(seen.btime);
+    }
+    if value.stx_mask & STATX_MTIME != 0 {
+        value.stx_ctime = timestamp(seen.ctime);
+        value.stx_mtime = timestamp(seen.mtime);
+    }
     (value.stx_rdev_major, value.stx_rdev_minor) = split_device(u64::from(seen.rdev));
     (value.stx_dev_major, value.stx_dev_minor) = split_device(inode::device(task.region, seen.root));
     value

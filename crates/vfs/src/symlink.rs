@@ -15,6 +15,9 @@ use crate::{create, inode, map, walk};
 /// Longest target that stands in the inode.
 const SHORT: usize = 64;
 
+/// Targets shorter than this take no page as tmpfs counts (its `SHORT_SYMLINK_LEN`): `st_blocks` is 0.
+const UNCOUNTED: usize = 128;
+
 /// Makes a symbolic link to `target` at a path.
 ///
 /// # Errors
@@ -69,6 +72,9 @@ pub fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Result<()> {
         let page = map::grow(task, link, record, 0)?;
         // SAFETY: a target is shorter than a page, and the page is this inode's.
         unsafe { ucopy::copy(task.region.page(page), target.as_ptr(), target.len()) }?;
+        if target.len() < UNCOUNTED {
+            record.pages.store(0, Ordering::Relaxed);
+        }
     }
     record.size.store(target.len() as u64, Ordering::Relaxed);
     Ok(())

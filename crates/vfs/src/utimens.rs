@@ -50,6 +50,8 @@ fn wanted(times: Times) -> Result<(Set, Set)> {
     let one = |sec: i64, nsec: i64| match nsec {
         nsec if nsec == i64::from(UTIME_NOW) => Ok(Set::Now),
         nsec if nsec == i64::from(UTIME_OMIT) => Ok(Set::Keep),
+        // timestamp_truncate: the first and the last second have no fraction.
+        0..1_000_000_000 if sec == i64::MAX || sec == i64::MIN => Ok(Set::To(Time { sec, nsec: 0 })),
         0..1_000_000_000 => Ok(Set::To(Time { sec, nsec: nsec as u32 })),
         _ => Err(Errno::EINVAL),
     };

@@ -549,7 +549,9 @@ impl<'r> Walk<'_, 'r> {
                 return Err(Errno::ESTALE);
             }
             self.check(from)?;
-            if mounts::is_gone(self.task, from) {
+            // A removed directory remembers its parent, which may have gone too.
+            let gone = self.task.region.inode(from.id).tail.load(Ordering::Acquire);
+            if mounts::is_gone(self.task, from) && gone != u64::from(self.here.generation) {
                 return Err(Errno::ENOENT);
             }
         }

@@ -280,9 +280,15 @@ fn write_once<B: Buffer>(
 fn allowed(task: &Task, offset: u64, len: usize) -> Result<usize> {
     let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE); // Relaxed: changes in its own process only.
     if offset >= limit {
-        return Err(Errno::EFBIG);
+        return Err(too_far(offset, len));
     }
     Ok((limit - offset).min(len as u64) as usize)
+}
+
+/// rw_verify_area comes before the limits: a sum that no `off_t` holds is `EINVAL`.
+#[cold]
+fn too_far(offset: u64, len: usize) -> Errno {
+    if offset.saturating_add(len as u64) > i64::MAX as u64 { Errno::EINVAL } else { Errno::EFBIG }
 }
 
 /// Stores size and times, if they are not what they were already: the clock ticks every few milliseconds.
