@@ -46,7 +46,14 @@ handlers! {
 
     /// chroot(2): into a mount it cannot be, for the kernel would have to know it.
     fn chroot(task, path: *const u8) {
-        let ours = |_: At| Err::<Place<()>, Errno>(Errno::EPERM);
+        // No directory of ours can be the kernel's root.
+        let ours = |at: At| match walk::inode(task, at.dirfd, at.path, Follow::Link)? {
+            Place::Outside(outside) => Ok::<Place<()>, Errno>(Place::Outside(outside)),
+            Place::Inside(found) => Err(match lp_vfs::dir::is(task.region.inode(found.inode.id)) {
+                true => Errno::EPERM,
+                false => Errno::ENOTDIR,
+            }),
+        };
         one(task, At::cwd(path), Last::Follow, ours, |at| kernel!(__NR_chroot, at.path))
     }
 }
