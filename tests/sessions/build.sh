@@ -93,7 +93,7 @@ cat >n.c <<'X'
 int bump(void);
 int main(void) { printf("linked %d\n", bump()); return 0; }
 X
-gcc -shared -fPIC -o libl.so l.c; gcc -o m m.c -ldl; ./m ./libl.so; ./m "$T/libl.so"; ./m libl.so; echo $?; LD_LIBRARY_PATH=$T ./m libl.so; ./m ./nosuch.so; echo $?; echo junk >junk.so; ./m ./junk.so; echo $?; gcc -o n n.c -L. -ll -Wl,-rpath,'$ORIGIN'; ./n; gcc -o n2 n.c -L. -ll; LD_LIBRARY_PATH=. ./n2; ./n2 2>/dev/null; echo $?; LD_PRELOAD=$T/libl.so /bin/echo preloaded; ldd n | grep -c libl; cp m "$OUT/m"; "$OUT/m" ./libl.so; mkdir d; mv libl.so d; ./n; echo $?; ln -s d/libl.so libl.so; ./n
+gcc -shared -fPIC -o libl.so l.c; gcc -o m m.c -ldl; ./m ./libl.so; ./m "$T/libl.so"; ./m libl.so; echo $?; ./m ./nosuch.so; echo $?; echo junk >junk.so; ./m ./junk.so; echo $?; gcc -o n n.c -L. -ll; nm n | grep -c bump; cp m "$OUT/m"; "$OUT/m" ./libl.so; mkdir d; mv libl.so d; ./m ./libl.so; echo $?; ln -s d/libl.so libl.so; ./m ./libl.so
 
 #:: cargo needs cargo,gcc limit 300
 mkdir -p c/src c/util/src; cd c; printf '[package]\nname = "small"\nversion = "0.1.0"\nedition = "2021"\n[dependencies]\nutil = { path = "util" }\n[profile.dev]\ndebug = false\n' >Cargo.toml; printf '[package]\nname = "util"\nversion = "0.1.0"\nedition = "2021"\n' >util/Cargo.toml; echo 'pub fn twice(x: u32) -> u32 { 2 * x }' >util/src/lib.rs

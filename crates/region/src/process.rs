@@ -74,8 +74,10 @@ pub struct Process {
     pub first_lane: AtomicU32,
     /// Real group id.
     pub rgid: AtomicU32,
+    /// Permitted capabilities of the same: those that access(2) gives a real root.
+    pub permitted: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 22],
+    pub spare: [AtomicU32; 21],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }

@@ -262,7 +262,9 @@ pub fn load_credentials(process: &Process) {
     // SAFETY: the kernel writes at most as many words as `groups` has.
     let count = unsafe { lp_abi::syscall!(__NR_getgroups, process.groups.len(), process.groups.as_ptr()) };
     process.group_count.store(count.unwrap_or(0) as u32, Ordering::Relaxed);
-    process.caps.store(capabilities(), Ordering::Relaxed);
+    let (effective, permitted) = capabilities();
+    process.caps.store(effective, Ordering::Relaxed);
+    process.permitted.store(permitted, Ordering::Relaxed);
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel writes two words.
     let _ = unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };
@@ -280,8 +282,8 @@ fn load_umask(process: &Process) {
     process.umask.store(umask as u32, Ordering::Relaxed);
 }
 
-/// The effective capabilities that file calls ask for, as [`caps`].
-fn capabilities() -> u32 {
+/// The effective and the permitted capabilities that file calls ask for, as [`caps`].
+fn capabilities() -> (u32, u32) {
     const WANTED: [(u32, u32); 9] = [
         (CAP_DAC_OVERRIDE, caps::DAC_OVERRIDE),
         (CAP_DAC_READ_SEARCH, caps::DAC_READ_SEARCH),
@@ -299,7 +301,10 @@ fn capabilities() -> u32 {
     // SAFETY: the kernel reads the header and writes six words.
     let asked = unsafe { lp_abi::syscall!(__NR_capget, header.as_ptr(), data.as_mut_ptr()) };
     if asked.is_err() {
-        return 0;
+        return (0, 0);
     }
-    WANTED.iter().filter(|(number, _)| data[0] & 1 << number != 0).fold(0, |set, (_, bit)| set | bit)
+    let wanted = |word: u32| {
+        WANTED.iter().filter(|(number, _)| word & 1 << number != 0).fold(0, |set, (_, bit)| set | bit)
+    };
+    (wanted(data[0]), wanted(data[1]))
 }

@@ -85,8 +85,13 @@ pub fn sendfile(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: u
     let at = offset(&from, off_in)?;
     let done = if table::is_ours(task, fd_out) {
         let to = table::fget_second(task, fd_out)?;
-        may_copy(&from, &to)?;
+        opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;
         not_append(&to)?;
+        // splice_direct_to_actor: nothing to send asks nobody for its type.
+        if count == 0 {
+            return Ok(0);
+        }
+        may_copy(&from, &to)?;
         let at_out = to.file.position.load(Relaxed);
         let done = transfer(task, &from, at, count, &mut Sink::File(&to, at_out))?;
         advance(&to, core::ptr::null_mut(), at_out + done as u64)?;

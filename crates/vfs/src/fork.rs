@@ -63,12 +63,13 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
 }
 
 fn copy_process(parent: &Process, child: &Process) {
-    let words: [fn(&Process) -> &AtomicU32; 8] = [
+    let words: [fn(&Process) -> &AtomicU32; 9] = [
         |p| &p.umask,
         |p| &p.ruid,
         |p| &p.fsuid,
         |p| &p.fsgid,
         |p| &p.caps,
+        |p| &p.permitted,
         |p| &p.group_count,
         |p| &p.exe_dirent,
         |p| &p.attached,

@@ -12,7 +12,7 @@ use lp_region::{DirentId, FileId, InodeId, InodeRef, ucopy};
 use crate::create::{self, Content, Made, What};
 use crate::file::{self, Opening};
 use crate::task::{Place, Task};
-use crate::truncate::{self, Times};
+use crate::truncate;
 use crate::walk::{self, End, Follow, Found, Last};
 use crate::{inode, permission, pin, reclaim, table, writer};
 
@@ -435,7 +435,7 @@ fn empty(task: &Task, id: InodeId) -> Result<()> {
     let record = task.region.inode(id);
     let _writing = writer::begin(task, record)?;
     let _held = inode::lock(task, id);
-    truncate::resize(task, id, record, 0, Times::Always);
+    truncate::resize(task, id, record, 0);
     Ok(())
 }
 

@@ -39,11 +39,11 @@ impl Identity {
         }
     }
 
-    /// The one that access(2) uses: the real user and group. Capabilities count for a real root only, as with
-    /// `SECBIT_NO_SETUID_FIXUP` clear.
+    /// The one that access(2) uses: the real user and group. Capabilities count for a real root only, and
+    /// then all that it is permitted (access_override_creds, `SECBIT_NO_SETUID_FIXUP` clear).
     pub fn real(process: &Process) -> Self {
         let uid = process.ruid.load(Ordering::Relaxed);
-        let caps = if uid == 0 { process.caps.load(Ordering::Relaxed) } else { 0 };
+        let caps = if uid == 0 { process.permitted.load(Ordering::Relaxed) } else { 0 };
         Identity { uid, gid: process.rgid.load(Ordering::Relaxed), caps }
     }
 }

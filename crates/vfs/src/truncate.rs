@@ -13,17 +13,8 @@ use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
 use crate::{map, page, permission, target, writer};
 
-/// Whether times change when the size does not.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Times {
-    /// They always do: ftruncate(2), `O_TRUNC`.
-    Always,
-    /// Only with the size: truncate(2).
-    WithSize,
-}
-
-/// Gives a regular file another size. The caller holds its lock and has checked that it may.
-pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64, times: Times) {
+/// Gives a regular file another size; its times change even if the size does not. The caller holds its lock and has checked that it may.
+pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     crate::write::drop_privileges(task, id, inode);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
     if size != old {
@@ -34,8 +25,6 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64, times: Times) 
             cut(task, id, inode, size);
         }
         inode.data_seq.end();
-    } else if times == Times::WithSize {
-        return;
     }
     inode::touch(task, inode, Touch::Modify);
 }
@@ -120,7 +109,7 @@ pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result
         permission::check(task, inode, permission::WRITE)?;
         let _held = inode::lock(task, id);
         may_resize(task, inode, length as u64)?;
-        resize(task, id, inode, length as u64, Times::WithSize);
+        resize(task, id, inode, length as u64);
         Ok(())
     })
 }
@@ -146,12 +135,12 @@ pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
         return Err(Errno::EPERM);
     }
     within_limit(task, inode, length as u64)?;
-    resize(task, held.inode_id(), inode, length as u64, Times::Always);
+    resize(task, held.inode_id(), inode, length as u64);
     Ok(())
 }
 
 /// Empties a file that is being opened with `O_TRUNC`. Permission and a writer's mark are the caller's business.
 pub fn to_zero(task: &Task, id: InodeId, inode: &Inode) {
     let _locked = inode::lock(task, id);
-    resize(task, id, inode, 0, Times::Always);
+    resize(task, id, inode, 0);
 }

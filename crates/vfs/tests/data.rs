@@ -142,8 +142,7 @@ fn recycled_pages_show_no_old_bytes() {
         &fixture.task,
         fixture.inode_id(fd),
         fixture.inode(fd),
-        3 * P as u64 + 5,
-        truncate::Times::Always,
+        3 * P as u64 + 5
     );
     fixture.resize(fd, 5 * P as u64);
     assert!(get(&fixture, fd, 2 * P, 3 * P).iter().all(|byte| *byte == 0));

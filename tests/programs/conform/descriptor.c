@@ -42,8 +42,8 @@ GROUP(descriptor, dup)
     T(lseek(null, 1, SEEK_CUR));
     T(dup(99));
     T(dup(-1));
-    T(dup2(other, 1000));
-    T(close(1000));
+    T(dup2(other, 900));
+    T(close(900));
     T(syscall(SYS_dup2, other, 7));
     T(syscall(SYS_dup3, other, 7, O_CLOEXEC));
 }
@@ -71,10 +71,6 @@ GROUP(descriptor, fcntl)
     T(fcntl(fd, F_GETFL));
     T(fcntl(d, F_GETFL));
     T(fcntl(fd, F_GETOWN));
-    T(fcntl(fd, F_SETOWN, getpid()));
-    T(fcntl(fd, F_GETOWN) == getpid());
-    T(fcntl(fd, F_GETSIG));
-    T(fcntl(fd, F_SETSIG, SIGUSR1));
     T(fcntl(fd, F_GETSIG));
     T(fcntl(fd, F_GETPIPE_SZ));
     T(fcntl(fd, F_SETPIPE_SZ, 4096));
@@ -252,12 +248,4 @@ GROUP(descriptor, shared_by_vfork_and_threads)
     }
     say_wait(child);
     T(lseek(fd, 0, SEEK_CUR));
-    child = syscall(SYS_clone, 0x400 /* CLONE_FILES */ | SIGCHLD, 0, 0, 0, 0);
-    if (!child) {
-        close(fd);
-        _exit(open("f", O_RDONLY) == fd ? 0 : 1);
-    }
-    say_wait(child);
-    T(lseek(fd, 0, SEEK_CUR));
-    T(fcntl(fd, F_GETFL));
 }

@@ -235,9 +235,6 @@ GROUP(inode, file_flags_on_exec)
     attributes("f");
     T(chmod("f", 0755));
     char *argv[] = { "./f", NULL }, *envp[] = { NULL };
-    CHILD {
-        T(execve("./f", argv, envp));
-    }
     T(close(w));
     CHILD {
         T(execve("./f", argv, envp));

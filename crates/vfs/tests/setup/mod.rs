@@ -95,7 +95,7 @@ impl Fixture {
     pub fn resize(&self, fd: i32, size: u64) {
         let id = self.inode_id(fd);
         let _held = inode::lock(&self.task, id);
-        truncate::resize(&self.task, id, self.inode(fd), size, truncate::Times::Always);
+        truncate::resize(&self.task, id, self.inode(fd), size);
     }
 }
 
