@@ -284,26 +284,47 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
         argv[slot] = paths[used..].as_ptr();
         used += length + 1;
     }
-    // Without an exit signal, so that the program never hears of it.
-    // SAFETY: a plain fork: the child has a copy of everything.
-    let child = unsafe { lp_abi::syscall!(__NR_clone, 0, 0, 0, 0, 0) };
-    if child == Ok(0) {
-        let environment = [core::ptr::null::<u8>(); 1];
-        // SAFETY: the arguments are strings and a vector of them that ends with null.
-        unsafe {
-            let _ = lp_abi::syscall!(
-                __NR_execve,
-                settings.builder.pointer(),
-                argv.as_ptr(),
-                environment.as_ptr()
-            );
-            let _ = lp_abi::syscall!(__NR_exit_group, 127);
-        }
+    // Without an exit signal, so that the program never hears of it. execve(2) makes it SIGCHLD again, so the builder is
+    // the child of a child that does not exec.
+    match fork_silently() {
+        Ok(0) => {}
+        Ok(between) => return wait_for(between),
+        Err(_) => return,
     }
-    if let Ok(child) = child {
-        const WALL: u32 = lp_abi::linux::__WALL;
-        // SAFETY: waits for our own child; the kernel writes nothing.
-        while unsafe { lp_abi::syscall!(__NR_wait4, child, 0, WALL, 0) } == Err(lp_abi::Errno::EINTR) {}
+    match fork_silently() {
+        Ok(0) => {}
+        Ok(builder) => {
+            wait_for(builder);
+            exit(0);
+        }
+        Err(_) => exit(127),
+    }
+    let environment = [core::ptr::null::<u8>(); 1];
+    // SAFETY: the arguments are strings and a vector of them that ends with null.
+    let _ = unsafe {
+        lp_abi::syscall!(__NR_execve, settings.builder.pointer(), argv.as_ptr(), environment.as_ptr())
+    };
+    exit(127)
+}
+
+/// Forks without an exit signal.
+fn fork_silently() -> lp_abi::Result<usize> {
+    // SAFETY: a plain fork: the child has a copy of everything.
+    unsafe { lp_abi::syscall!(__NR_clone, 0, 0, 0, 0, 0) }
+}
+
+/// Waits for the end of a child of [`fork_silently`].
+fn wait_for(child: usize) {
+    const WALL: u32 = lp_abi::linux::__WALL;
+    // SAFETY: waits for our own child; the kernel writes nothing.
+    while unsafe { lp_abi::syscall!(__NR_wait4, child, 0, WALL, 0) } == Err(lp_abi::Errno::EINTR) {}
+}
+
+/// Ends a child of [`fork_silently`].
+fn exit(status: usize) -> ! {
+    loop {
+        // SAFETY: ends the child only.
+        let _ = unsafe { lp_abi::syscall!(__NR_exit_group, status) };
     }
 }
 
