@@ -128,7 +128,8 @@ pub struct Inode {
     pub version: AtomicU64,
     /// Guards the content, the map and, for a directory, its entries; biased to a sole writer. The inode's lock.
     pub lock: BiasedLock,
-    /// Guards the content against readers; odd while bytes or the map change.
+    /// Guards the content against readers; odd while bytes or the map change. Of a directory also `entries`, `mtime` and
+    /// `ctime` where they change with an entry: line 0, which every walk through it reads, stays as it is.
     pub data_seq: Seq,
     /// Page map: its root page in the low half, its height in the high one, so that both change in one store; 0 is
     /// empty, height 0 a single page. Lock, read under data_seq.

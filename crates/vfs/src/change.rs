@@ -303,14 +303,20 @@ fn set_links(task: &Task<'_>, links: &Links, now: Time) {
     }
 }
 
+/// What changes with every entry is guarded by `data_seq`, away from the line that walks through the directory read; only
+/// its links, when a directory comes or goes, stand there.
 fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
     let inode = task.region.inode(after.id);
-    inode.seq.begin();
+    // Relaxed throughout: under the directory's lock, inside the sections.
+    if inode.nlink.load(Ordering::Relaxed) != after.nlink {
+        inode.seq.begin();
+        inode.nlink.store(after.nlink, Ordering::Relaxed);
+        inode.seq.end();
+    }
+    inode.data_seq.begin();
     inode.entries.store(after.entries, Ordering::Relaxed);
-    inode.nlink.store(after.nlink, Ordering::Relaxed);
     inode::touch_in_section(inode, Touch::Modify, now);
-    inode.seq.end();
-    // Relaxed: under the directory's lock.
+    inode.data_seq.end();
     inode.tail.store(after.tail, Ordering::Relaxed);
     inode.version.store(inode.version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }

@@ -67,7 +67,16 @@ pub const BTIME: usize = 3;
 /// The attributes of an inode.
 #[inline]
 pub fn attributes(inode: &Inode) -> Attributes {
+    if is_dir(inode) {
+        return inode.seq.snapshot(|| inode.data_seq.snapshot(|| copy_attributes(inode)));
+    }
     inode.seq.snapshot(|| copy_attributes(inode))
+}
+
+/// Whether it is a directory: then its entries and their times are guarded by `data_seq` besides.
+#[inline(always)]
+pub fn is_dir(inode: &Inode) -> bool {
+    inode.mode.load(Relaxed) & S_IFMT == S_IFDIR // Relaxed: the type never changes while the inode lives.
 }
 
 #[inline(always)]

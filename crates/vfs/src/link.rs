@@ -81,7 +81,9 @@ fn source(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Pl
 fn may_link(task: &Task<'_>, file: &Inode) -> Result<()> {
     let mode = file.mode.load(Ordering::Relaxed); // Relaxed: one word, as seen.
     let gains = mode & S_ISUID != 0 || mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP;
-    let safe = mode & S_IFMT == S_IFREG && !gains && permission::check(task, file, permission::READ | permission::WRITE).is_ok();
+    let safe = mode & S_IFMT == S_IFREG
+        && !gains
+        && permission::check(task, file, permission::READ | permission::WRITE).is_ok();
     if safe || permission::owns(task, file) { Ok(()) } else { Err(Errno::EPERM) }
 }
 

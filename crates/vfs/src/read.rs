@@ -78,7 +78,12 @@ pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resul
 }
 
 /// The file and the buffers of a vector read; none for buffers of no bytes, which even a directory gives (vfs_readv).
-fn vector<'r>(task: &Task<'r>, fd: i32, entries: *const iovec, count: usize) -> Result<Option<(Held<'r>, Vector)>> {
+fn vector<'r>(
+    task: &Task<'r>,
+    fd: i32,
+    entries: *const iovec,
+    count: usize,
+) -> Result<Option<(Held<'r>, Vector)>> {
     let held = readable(task, fd);
     if let Err(errno) = held
         && errno != Errno::EISDIR

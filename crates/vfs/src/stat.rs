@@ -5,7 +5,8 @@ use core::mem::MaybeUninit;
 use lp_abi::linux::{
     AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
     STATX_ATTR_APPEND, STATX_ATTR_AUTOMOUNT, STATX_ATTR_DAX, STATX_ATTR_IMMUTABLE, STATX_ATTR_MOUNT_ROOT,
-    STATX_ATTR_NODUMP, STATX_BASIC_STATS, STATX_BTIME, STATX_CTIME, STATX_MNT_ID, STATX_MTIME, stat, statx as Statx, statx_timestamp,
+    STATX_ATTR_NODUMP, STATX_BASIC_STATS, STATX_BTIME, STATX_CTIME, STATX_MNT_ID, STATX_MTIME, stat,
+    statx as Statx, statx_timestamp,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::{Inode, inode_flags};
@@ -121,6 +122,9 @@ fn of_path(
 fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()> {
     let before = inode.seq.read();
     let device = inode::device(task.region, inode.root.load(Relaxed)); // Relaxed: immutable.
+    if inode::is_dir(inode) {
+        return put_directory(id, inode, to, device);
+    }
     // SAFETY: the program's memory.
     unsafe { ucopy::put_stat(to, inode, device, id.0) }?;
     if inode.seq.retry(before) {
@@ -129,8 +133,14 @@ fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()
     Ok(())
 }
 
+/// [`put_stat`] of a directory, whose entries have a count of their own.
+#[inline(never)]
+fn put_directory(id: InodeId, inode: &Inode, to: *mut stat, device: u64) -> Result<()> {
+    inode.data_seq.snapshot(|| put_stat_slow(id, inode, to, device))
+}
+
 /// Writes what it saw until it was of one moment.
-#[cold]
+#[inline(never)]
 fn put_stat_slow(id: InodeId, inode: &Inode, to: *mut stat, device: u64) -> Result<()> {
     // SAFETY: the program's memory.
     inode.seq.snapshot(|| unsafe { ucopy::put_stat(to, inode, device, id.0) })
