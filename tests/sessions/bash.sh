@@ -42,7 +42,7 @@ mkdir -p a/b z; cd a/b; mv "$T/a" "$T/n"; /bin/pwd | sed "s:$T:T:"; echo x >f; l
 trap 'echo bye >trace; cat trace' EXIT; trap 'echo usr1 >>log' USR1; for i in 1 2 3 4 5; do kill -USR1 $$; done; trap 'echo err >>log' ERR; false; cat nosuch; trap 'echo ret' RETURN; (trap 'echo sub >>log' EXIT; exit 3); echo $?; trap 'echo chld >>chld' CHLD; sleep 0.01 & wait; trap - CHLD; cat log; sh -c 'trap "echo term >term; exit 7" TERM; kill $$; sleep 5'; echo $?; cat term
 
 #:: background
-for i in 1 2 3 4 5 6 7 8; do (seq $((i*100)) >f$i; echo $i >>done) & done; wait; cat f* | wc; sort done; rm done; sleep 5 >out & p=$!; kill $p; wait $p; echo $?; (sleep 0.1; echo late >late) & wait $!; cat late; jobs; { echo a; exit 4; } >x & wait $!; echo $?
+for i in 1 2 3 4 5 6 7 8; do (seq $((i*100)) >f$i; echo $i >>done) & done; wait; cat f* | wc; sort done; rm done; sleep 5 & p=$!; kill $p; wait $p; echo $?; (sleep 0.1; echo late >late) & wait $!; cat late; jobs; { echo a; exit 4; } >x & wait $!; echo $?
 
 #:: source_and_functions
 cat >lib.sh <<'X'
