@@ -222,7 +222,7 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
             let Ok(asked) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
             let mine = if index < 2 { ours(task, at, asked) } else { 0 };
             // SAFETY: as above; the copy routine answers bad pointers.
-            let stored = unsafe { ucopy::put(set.wrapping_add(at), &(copy.add(at).read() * u64::from(done >= 0) | mine)) };
+            let stored = unsafe { ucopy::put(set.wrapping_add(at), &((copy.add(at).read() * u64::from(done >= 0)) | mine)) };
             if stored.is_err() {
                 return Errno::EFAULT.to_ret();
             }

@@ -57,7 +57,7 @@ handlers! {
 
 /// Whether a path is empty, or NULL, which the calls with `AT_EMPTY_PATH` take for that.
 #[inline(always)]
-pub fn is_empty(path: *const u8) -> bool {
+pub(crate) fn is_empty(path: *const u8) -> bool {
     // SAFETY: the copy routine answers bad pointers.
     path.is_null() || unsafe { ucopy::get(path) } == Ok(0)
 }
