@@ -248,6 +248,9 @@ static void on_descriptor(unsigned which)
         break;
     case 4: {
         int whence = roll(6);
+        /* What fallocate has made room for is a hole to tmpfs only; the conformance suite asks the rest. */
+        if (whence == SEEK_DATA || whence == SEEK_HOLE)
+            whence = SEEK_END;
         /* Positions in a directory are the file system's own affair. */
         if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
             at = whence = 0;
@@ -287,6 +290,10 @@ static void on_descriptor(unsigned which)
     }
     case 13: {
         int other = some_fd();
+        struct stat to;
+        /* From a file to itself, what is read of what was just written is the kernel's affair. */
+        if (!fstat(fd, &to) && !fstat(other, &st) && to.st_ino == st.st_ino)
+            break;
         DO(sendfile(fd, other, NULL, n), "sendfile %d %d %u", fd, other, n);
         break;
     }

@@ -148,7 +148,10 @@ fn not_writable(mode: u32) -> Errno {
 fn at_position<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, append: Append) -> Result<usize> {
     let position = file::position(task, held);
     let done = write_at(task, held, from, len, target(held, position.get(), append))?;
-    position.set(done.end);
+    // generic_write_checks: a write of nothing does not go to the end first.
+    if done.bytes != 0 {
+        position.set(done.end);
+    }
     Ok(done.bytes)
 }
 
