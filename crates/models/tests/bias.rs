@@ -81,6 +81,30 @@ fn excludes() {
     check(the_biased_lane_against_a_revoker);
 }
 
+fn the_biased_lane_against_one_that_does_not_wait() {
+    let shared = Shared::biased_to_lane_1(0);
+    let other = Arc::clone(&shared);
+    let thread = loom::thread::spawn(move || {
+        let me = LaneId(2);
+        let had = other.lock.try_lock(me, &*other);
+        if had {
+            other.add_one();
+            other.lock.unlock();
+        }
+        u32::from(had)
+    });
+    shared.add_one_entering(LaneId(1));
+    shared.add_one_entering(LaneId(1));
+    let added = 2 + thread.join().expect("no panic");
+    assert_eq!(shared.word.load(Ordering::Relaxed), added, "an addition was lost");
+}
+
+#[test]
+fn excludes_without_waiting() {
+    check(the_biased_lane_against_one_that_does_not_wait);
+    assert!(weakened(Weaken::LightBarrier, the_biased_lane_against_one_that_does_not_wait));
+}
+
 #[test]
 fn needs_its_barrier() {
     assert!(weakened(Weaken::LightBarrier, the_biased_lane_against_a_revoker));

@@ -63,6 +63,29 @@ impl BiasedLock {
         }
     }
 
+    /// Takes the lock for `me` if nobody is inside, waiting for nobody: not for a stopped process either.
+    #[cold]
+    pub fn try_lock(&self, me: LaneId, undertaker: &dyn Undertaker) -> bool {
+        if !self.inner.try_lock(me) {
+            return false;
+        }
+        let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.
+        if bias == 0 || bias == me.0 {
+            return true;
+        }
+        self.bias.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
+        // PAIRS: the light barrier in `enter`.
+        heavy_barrier();
+        // PAIRS: the release in `leave`.
+        if undertaker.mark(LaneId(bias)).load(Ordering::Acquire) != self.key.load(Ordering::Relaxed) {
+            return true;
+        }
+        // It is inside: the bias is its own again before anybody else can have the inner lock.
+        self.bias.store(bias, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
+        self.inner.unlock();
+        false
+    }
+
     /// Gives back what [`BiasedLock::lock`] took.
     #[inline]
     pub fn unlock(&self) {

@@ -254,7 +254,7 @@ fn transfer(task: &Task, from: &Held, at: u64, len: usize, to: &mut Sink) -> Res
             Err(_) => break,
         }
     }
-    inode::accessed(task, from.inode_id(), from.inode);
+    inode::accessed(task, from.inode);
     Ok(done)
 }
 

@@ -418,29 +418,29 @@ pub fn set_times(inode: &Inode, atime: Option<Time>, mtime: Option<Time>, now: T
 
 /// Notes a read: sets the access time when relatime asks for it. Costs two loads and a store to the lane otherwise.
 #[inline]
-pub fn accessed(task: &Task, id: InodeId, inode: &Inode) {
+pub fn accessed(task: &Task, inode: &Inode) {
     let marks = &task.lane.pages;
     // Relaxed throughout: the lane's own words, and a hint of the inode's.
     let reads = marks.reads.load(Relaxed).wrapping_add(1);
     marks.reads.store(reads, Relaxed);
     if inode.atime_due.load(Relaxed) <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
-        accessed_slow(task, id, inode);
+        accessed_slow(task, inode);
     }
 }
 
 #[cold]
-fn accessed_slow(task: &Task, id: InodeId, inode: &Inode) {
+fn accessed_slow(task: &Task, inode: &Inode) {
     let now = task.now();
     task.lane.pages.second.store(now.sec as u64, Relaxed);
     let due = inode.atime_due.load(Relaxed); // Relaxed: looked at again below.
     let root = inode.root.load(Relaxed) & 15;
     let read_only = task.region.header().read_only.load(Relaxed) & 1 << root != 0;
-    // A lock that is held may be held by a stopped process: a read does not wait for it, the next one looks again.
+    // A lock that is held may be held by a stopped process: a read does not wait for it below, the next one looks again.
     let fixed = inode.flags.load(Relaxed) & inode_flags::NOATIME != 0;
-    if due > now.sec as u64 || read_only || fixed || inode.lock.holder().is_some() {
+    if due > now.sec as u64 || read_only || fixed || !inode.lock.try_lock(task.lane_id, task) {
         return;
     }
-    let _held = lock(task, id);
+    let _held = Locked { inode };
     let seen = copy_attributes(inode);
     let late = (now.sec - seen.atime.sec) as u64 >= RELATIME && now.sec > seen.atime.sec;
     let mut atime = seen.atime;

@@ -202,7 +202,7 @@ fn mend_after_death(task: &Task, held: &Held) {
 fn note(task: &Task, held: &Held, got: usize) -> usize {
     // Relaxed: one word.
     if held.file.flags.load(Relaxed) & O_NOATIME == 0 {
-        inode::accessed(task, held.inode_id(), held.inode);
+        inode::accessed(task, held.inode);
     }
     got
 }
