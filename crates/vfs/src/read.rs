@@ -91,7 +91,7 @@ fn vector<'r>(
         return Err(errno);
     }
     let to = Vector::new(entries, count)?;
-    if to.len() == 0 { Ok(None) } else { held.map(|held| Some((held, to))) }
+    if to.is_empty() { Ok(None) } else { held.map(|held| Some((held, to))) }
 }
 
 /// Reads at an offset into several buffers.

@@ -151,7 +151,7 @@ fn names_and_paths_have_their_limits() {
     inside(&task, &format!("/light/{longest}"));
     assert_eq!(find(&task, &format!("/light/{longest}n")), Err(Errno::ENAMETOOLONG));
     // 4,095 bytes are a path, 4,096 are not.
-    let path = |length: usize| format!("/light/{}", "./".repeat(length)[..length - 7].to_string());
+    let path = |length: usize| format!("/light/{}", &"./".repeat(length)[..length - 7]);
     inside(&task, &path(4095));
     assert_eq!(find(&task, &path(4096)), Err(Errno::ENAMETOOLONG));
     assert_eq!(find(&task, ""), Err(Errno::ENOENT));
