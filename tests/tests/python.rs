@@ -61,6 +61,8 @@ fn session(module: &str, skipped: &[&str]) -> Result<Session> {
     command.extend(skipped.iter().map(|name| (*name).to_owned()));
     let mut session = Session::new(command);
     session.limit = Duration::from_secs(240);
+    // Sparse files of some gigabytes; as roomy as the host's tmpfs is.
+    session.size = "12G".to_owned();
     Ok(session)
 }
 
