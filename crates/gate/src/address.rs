@@ -193,7 +193,8 @@ fn beside_name(path: &[u8], to: &mut [u8]) -> usize {
 /// The address that a program bound, for one that the kernel gave: `length` bytes of it at `address`, replaced in place; gives
 /// its length.
 pub fn translate(task: &Task, address: &mut [u8; 128], length: usize) -> usize {
-    if length <= FAMILY || length > FAMILY + PATH + 1 || u16::from_ne_bytes([address[0], address[1]]) != UNIX {
+    if length <= FAMILY || length > FAMILY + PATH + 1 || u16::from_ne_bytes([address[0], address[1]]) != UNIX
+    {
         return length;
     }
     let path = &address[FAMILY..length];

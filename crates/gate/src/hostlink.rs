@@ -2,8 +2,8 @@
 //! from a directory of the host.
 
 use lp_abi::linux::{
-    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, AT_FDCWD, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_NO_SYMLINKS, S_IFDIR,
-    S_IFMT, open_how, stat,
+    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, AT_FDCWD, O_CLOEXEC, O_NOFOLLOW, O_PATH,
+    RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFMT, open_how, stat,
 };
 use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX};
 use lp_region::ucopy;
@@ -98,7 +98,8 @@ fn meets_link(at: At, last: Last) -> bool {
         resolve: u64::from(RESOLVE_NO_SYMLINKS),
     };
     // SAFETY: the kernel reads `how` and the path; a descriptor that it makes is closed below.
-    match unsafe { lp_abi::syscall!(__NR_openat2, at.dirfd, at.path, &raw const how, size_of::<open_how>()) } {
+    match unsafe { lp_abi::syscall!(__NR_openat2, at.dirfd, at.path, &raw const how, size_of::<open_how>()) }
+    {
         Ok(fd) => {
             placeholder::close_number(fd as i32);
             false
@@ -202,9 +203,8 @@ impl Walk {
     fn expand(&mut self, parent: usize) -> Option<bool> {
         let room = self.start.checked_sub(1)?;
         // SAFETY: `done` ends with a NUL; the kernel writes at most `room` bytes before what is to come.
-        let got = unsafe {
-            lp_abi::syscall!(__NR_readlink, self.done.as_ptr(), self.rest.as_mut_ptr(), room)
-        };
+        let got =
+            unsafe { lp_abi::syscall!(__NR_readlink, self.done.as_ptr(), self.rest.as_mut_ptr(), room) };
         match got {
             Ok(length) if length < room => {
                 let to = self.start - length;

@@ -82,7 +82,8 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
     let is = |id: ProcessId| {
         let process = task.region.process(id);
         // Relaxed: one word; it stays while the process lives.
-        process.pid.load(Ordering::Relaxed) == pid && process.state.load(Ordering::Acquire) == process_state::LIVE
+        process.pid.load(Ordering::Relaxed) == pid
+            && process.state.load(Ordering::Acquire) == process_state::LIVE
     };
     if is(task.process_id) {
         return Some((task.process_id, rest));
@@ -132,7 +133,9 @@ pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     };
     match text[magic.end..length].iter().position(|byte| *byte != b'/') {
         Some(skip) => Route::Ours(At { dirfd, path: text[magic.end + skip..].as_ptr() }),
-        None if magic.link == Link::Cwd || !ends_here => Route::Ours(At { dirfd, path: c".".as_ptr().cast() }),
+        None if magic.link == Link::Cwd || !ends_here => {
+            Route::Ours(At { dirfd, path: c".".as_ptr().cast() })
+        }
         None => route_named(task, which, magic, length),
     }
 }

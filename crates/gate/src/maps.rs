@@ -11,9 +11,8 @@
 use core::cell::UnsafeCell;
 
 use lp_abi::linux::{
-    __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_mprotect, __NR_munmap, FUTEX_WAIT,
-    FUTEX_WAKE, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_READ,
-    PROT_WRITE,
+    __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_mprotect, __NR_munmap, FUTEX_WAIT, FUTEX_WAKE,
+    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_READ, PROT_WRITE,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::InodeRef;
@@ -156,7 +155,8 @@ impl List {
             let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
             let bytes = MOST * size_of::<Area>();
             // SAFETY: a new mapping; memory comes as it is touched.
-            areas.at = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }? as *mut Area;
+            areas.at =
+                unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }? as *mut Area;
         }
         if areas.count + 2 > MOST { Err(Errno::ENOMEM) } else { Ok(()) }
     }
@@ -205,7 +205,9 @@ impl List {
             return Ok(());
         };
         self.reserve()?;
-        let (Some(low), Some(high)) = (area.cut(area.start, at), area.cut(at, area.end)) else { return Ok(()) };
+        let (Some(low), Some(high)) = (area.cut(area.start, at), area.cut(at, area.end)) else {
+            return Ok(());
+        };
         if let Some(found) = self.find(at, at + 1) {
             *found = low;
         }
@@ -249,7 +251,8 @@ pub fn fill(task: &Task, area: &mut Area) -> Result<()> {
         let at = start + (piece.offset - offset) as usize;
         let bytes = piece.bytes.min(start + limit - at);
         // SAFETY: the addresses are the mapping's own.
-        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, piece.region) }.map(drop)
+        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, piece.region) }
+            .map(drop)
     })?;
     area.beyond = (start + stopped.saturating_sub(offset) as usize).min(area.end);
     if area.beyond < area.end { past_the_end(area.beyond, area.end, protection) } else { Ok(()) }
@@ -260,9 +263,8 @@ fn past_the_end(start: usize, end: usize, protection: u32) -> Result<()> {
     // SAFETY: a new descriptor, closed below.
     let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, c"lightpath-end".as_ptr(), MFD_CLOEXEC) }?;
     // SAFETY: the addresses are the mapping's own.
-    let mapped = unsafe {
-        lp_abi::syscall!(__NR_mmap, start, end - start, protection, MAP_SHARED | MAP_FIXED, fd, 0)
-    };
+    let mapped =
+        unsafe { lp_abi::syscall!(__NR_mmap, start, end - start, protection, MAP_SHARED | MAP_FIXED, fd, 0) };
     // SAFETY: the descriptor was made above.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
     mapped.map(drop)

@@ -19,7 +19,8 @@ struct Cell(UnsafeCell<Mounts>);
 // SAFETY: written once, at attach, before any other thread or handler exists.
 unsafe impl Sync for Cell {}
 
-static MOUNTS: Cell = Cell(UnsafeCell::new(Mounts { count: 0, longest: 0, paths: [&[]; RUN_MOUNTS], covers: 0 }));
+static MOUNTS: Cell =
+    Cell(UnsafeCell::new(Mounts { count: 0, longest: 0, paths: [&[]; RUN_MOUNTS], covers: 0 }));
 
 /// Takes the paths from the run record.
 ///
@@ -71,8 +72,9 @@ impl Mounts {
     /// Whether a component of `path` is the last component of some mount's path: without one, a path relative to a
     /// directory of the host does not lead into a mount, but through symbolic links.
     pub fn names(&self, path: &[u8]) -> bool {
-        path.split(|byte| *byte == b'/')
-            .any(|part| self.paths().iter().any(|mount| mount.rsplit(|byte| *byte == b'/').next() == Some(part)))
+        path.split(|byte| *byte == b'/').any(|part| {
+            self.paths().iter().any(|mount| mount.rsplit(|byte| *byte == b'/').next() == Some(part))
+        })
     }
 }
 

@@ -3,10 +3,10 @@
 //! Objects live in `nodes-IDENTITY` in the run's cache directory, named after slot and generation of their inode, so that
 //! every process of every run on a region finds the same one, and none finds that of an inode that is gone.
 
+use lp_abi::linux::__NR_openat;
 use lp_abi::linux::{
     __NR_mkdir, __NR_mknod, __NR_unlink, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
 };
-use lp_abi::linux::__NR_openat;
 use lp_abi::{Errno, PATH_MAX, Result};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
@@ -90,8 +90,8 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
         errno => return errno,
     };
     let cloexec = if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
-    let installed =
-        lp_vfs::open::node_file(task, node).and_then(|file| table::install(task, fd, file, entry::HOST | cloexec));
+    let installed = lp_vfs::open::node_file(task, node)
+        .and_then(|file| table::install(task, fd, file, entry::HOST | cloexec));
     if let Err(errno) = installed {
         placeholder::close_number(fd);
         return errno.to_ret();

@@ -128,7 +128,9 @@ fn route_absolute(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last
 fn is_crooked(path: &[u8]) -> bool {
     path.windows(2).enumerate().any(|(at, pair)| match pair {
         b"//" => true,
-        b"/." => matches!(path.get(at + 2..).unwrap_or_default(), [] | [b'/', ..] | [b'.'] | [b'.', b'/', ..]),
+        b"/." => {
+            matches!(path.get(at + 2..).unwrap_or_default(), [] | [b'/', ..] | [b'.'] | [b'.', b'/', ..])
+        }
         _ => false,
     })
 }
@@ -155,7 +157,9 @@ fn route_relative(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last
         // The working directory may be /proc/self/fd.
         Ok(length) if text[..length].iter().all(u8::is_ascii_digit) => {
             match hostlink::join_absolute(which, at.dirfd, length) {
-                Some(length) if buffer(which).starts_with(b"/proc/") => magic::route(task, which, last, length),
+                Some(length) if buffer(which).starts_with(b"/proc/") => {
+                    magic::route(task, which, last, length)
+                }
                 _ => Route::Host,
             }
         }

@@ -45,7 +45,9 @@ fn rights(control: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     core::iter::from_fn(move || {
         loop {
             let header = control.get(at..at + HEADER)?;
-            let word = |from: usize| u32::from_ne_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]]);
+            let word = |from: usize| {
+                u32::from_ne_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]])
+            };
             let length = word(0) as usize;
             if length < HEADER || word(4) != 0 || length > control.len() - at {
                 return None;
@@ -191,7 +193,8 @@ fn meant(task: &Task, fd: i32) -> Option<FileId> {
     let mut text = [0u8; 128];
     let path = descriptor_path(fd);
     // SAFETY: the path is NUL-terminated, the kernel writes within `text`.
-    let got = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), text.as_mut_ptr(), text.len()) }.ok()?;
+    let got =
+        unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), text.as_mut_ptr(), text.len()) }.ok()?;
     let rest = text[..got].strip_prefix(b"/memfd:")?.strip_prefix(NAME)?;
     let mut identity = [0u8; 20];
     let mut own = Writer::new(&mut identity);

@@ -1,9 +1,7 @@
 //! chmod(2), fchmod(2), fchmodat(2), fchmodat2(2), chown(2), lchown(2), fchown(2), fchownat(2).
 
 use lp_abi::Errno;
-use lp_abi::linux::{
-    __NR_fchmodat, __NR_fchmodat2, __NR_fchownat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW,
-};
+use lp_abi::linux::{__NR_fchmodat, __NR_fchmodat2, __NR_fchownat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use lp_vfs::task::Task;
 use lp_vfs::{chmod, chown};
 

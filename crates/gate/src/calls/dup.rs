@@ -72,7 +72,8 @@ pub fn dup_other(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) ->
     if number < 0 {
         return number;
     }
-    let done = dup::dup(task, fd).and_then(|file| dup::install(task, number as i32, file, flags | entry::HOST));
+    let done =
+        dup::dup(task, fd).and_then(|file| dup::install(task, number as i32, file, flags | entry::HOST));
     if done.is_err() {
         placeholder::close_number(number as i32);
     }

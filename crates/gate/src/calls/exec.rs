@@ -5,8 +5,8 @@
 //! interpreter lies in a mount.
 
 use lp_abi::linux::{
-    __NR_close, __NR_memfd_create, __NR_openat, __NR_pread64, __NR_write, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW,
-    MFD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
+    __NR_close, __NR_memfd_create, __NR_openat, __NR_pread64, __NR_write, AT_EMPTY_PATH, AT_FDCWD,
+    AT_SYMLINK_NOFOLLOW, MFD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
 use lp_abi::{Errno, Result};
 use lp_region::records::Inode;
@@ -96,7 +96,8 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
 /// A script of the host whose interpreter lies in a mount.
 fn host_script(task: &'static Task<'static>, at: At, exec: &Exec) -> Option<isize> {
     // SAFETY: the kernel reads the path; the descriptor is closed again.
-    let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }.ok()?;
+    let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
+        .ok()?;
     let mut head = [0u8; 256];
     // SAFETY: the kernel writes within `head`.
     let got = unsafe { lp_abi::syscall!(__NR_pread64, fd, head.as_mut_ptr(), head.len(), 0) };
@@ -313,7 +314,9 @@ impl Arguments {
         }
         let argv = exec.argv as *const usize;
         // SAFETY: the copy routine answers bad pointers.
-        let get = |index: usize| if argv.is_null() { Ok(0) } else { unsafe { ucopy::get(argv.wrapping_add(index)) } };
+        let get = |index: usize| {
+            if argv.is_null() { Ok(0) } else { unsafe { ucopy::get(argv.wrapping_add(index)) } }
+        };
         let mut count = 0;
         while get(count)? != 0 {
             count += 1;
@@ -337,7 +340,12 @@ impl Arguments {
 
     /// Puts a script's path in the place of argument 0, and its interpreter with the interpreter's argument before it;
     /// gives the interpreter's path too.
-    fn for_script(mut self, given: At, interpreter: &[u8], argument: &[u8]) -> Result<(Arguments, *const u8)> {
+    fn for_script(
+        mut self,
+        given: At,
+        interpreter: &[u8],
+        argument: &[u8],
+    ) -> Result<(Arguments, *const u8)> {
         let path = self.script_path(given)?;
         // SAFETY: FRONT has room for two pointers for each script.
         unsafe {

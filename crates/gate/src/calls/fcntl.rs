@@ -1,7 +1,7 @@
 //! fcntl(2), flock(2).
 
-use lp_abi::linux::*;
 use lp_abi::Errno;
+use lp_abi::linux::*;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -85,7 +85,9 @@ fn query(task: &Task, fd: i32, other: i32) -> isize {
     if !is_open(task, other) {
         return Errno::EBADF.to_ret();
     }
-    isize::from(descriptor::is_file(task, other) && table::load(task, fd) as u32 == table::load(task, other) as u32)
+    isize::from(
+        descriptor::is_file(task, other) && table::load(task, fd) as u32 == table::load(task, other) as u32,
+    )
 }
 
 fn fcntl_other(task: &'static Task<'static>, fd: i32, command: u32, argument: usize) -> isize {
@@ -109,5 +111,6 @@ fn fcntl_other(task: &'static Task<'static>, fd: i32, command: u32, argument: us
 
 /// Whether `fd` is open at all, whosever it is.
 pub fn is_open(task: &Task, fd: i32) -> bool {
-    descriptor::is_listed(task, fd) || !descriptor::is_hidden(task, fd) && kernel!(__NR_fcntl, fd, F_GETFD) >= 0
+    descriptor::is_listed(task, fd)
+        || !descriptor::is_hidden(task, fd) && kernel!(__NR_fcntl, fd, F_GETFD) >= 0
 }

@@ -2,9 +2,9 @@
 
 use lp_abi::Errno;
 use lp_abi::ioctl::{FIOCLEX, FIONCLEX};
+use lp_vfs::ioctl;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
-use lp_vfs::ioctl;
 
 use super::handler::{handlers, ret};
 use crate::descriptor;

@@ -1,8 +1,6 @@
 //! mkdir(2), mkdirat(2), rmdir(2), unlink(2), unlinkat(2), mknod(2), mknodat(2).
 
-use lp_abi::linux::{
-    __NR_mkdirat, __NR_mknodat, __NR_unlinkat, AT_REMOVEDIR, S_IFIFO, S_IFMT, S_IFSOCK,
-};
+use lp_abi::linux::{__NR_mkdirat, __NR_mknodat, __NR_unlinkat, AT_REMOVEDIR, S_IFIFO, S_IFMT, S_IFSOCK};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
 use lp_vfs::task::{Place, Task};

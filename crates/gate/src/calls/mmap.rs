@@ -201,7 +201,9 @@ fn remap(task: &Task, old: usize, old_length: usize, new_length: usize, flags: u
     let mut list = maps::list();
     let Some(area) = list.find(old, old + 1).map(|area| *area) else {
         // The kernel's mapping may land on one of ours.
-        if flags & MREMAP_FIXED != 0 && let Some(end) = end_of(new, new_length) {
+        if flags & MREMAP_FIXED != 0
+            && let Some(end) = end_of(new, new_length)
+        {
             let _ = list.forget(task, new, end);
         }
         return NOT_OURS;
@@ -223,7 +225,8 @@ fn remap_area(task: &Task, list: &mut maps::List, area: &Area, to: &Move) -> Res
     let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
     let fixed = to.flags & MREMAP_FIXED != 0;
     let may_move = to.flags & MREMAP_MAYMOVE != 0;
-    if to.flags & !known != 0 || fixed && !may_move || to.new_length == 0 || to.flags & MREMAP_DONTUNMAP != 0 {
+    if to.flags & !known != 0 || fixed && !may_move || to.new_length == 0 || to.flags & MREMAP_DONTUNMAP != 0
+    {
         return Err(Errno::EINVAL);
     }
     if fixed && !to.new.is_multiple_of(PAGE_SIZE) {

@@ -5,10 +5,10 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
+use lp_vfs::file;
 use lp_vfs::open::{self, Opened};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::{Place, Task};
-use lp_vfs::file;
 
 use super::handler::{handlers, ret};
 use crate::dispatch::RESTART;
@@ -55,7 +55,11 @@ impl How {
     #[cold]
     fn extended(given: *const open_how, size: usize) -> How {
         // SAFETY: the copy routine answers bad pointers; every bit pattern is an `open_how`.
-        let flags = if size < size_of::<open_how>() { 0 } else { unsafe { ucopy::get(given) }.map_or(0, |how| how.flags) };
+        let flags = if size < size_of::<open_how>() {
+            0
+        } else {
+            unsafe { ucopy::get(given) }.map_or(0, |how| how.flags)
+        };
         How { flags: flags as u32, mode: 0, given: Some((given, size)) }
     }
 
@@ -187,4 +191,3 @@ fn reopen(task: &'static Task<'static>, fd: i32, how: &How) -> isize {
         }
     }
 }
-

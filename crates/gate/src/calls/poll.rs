@@ -4,7 +4,8 @@
 //! descriptors, without waiting if one of ours answers already.
 
 use lp_abi::linux::{
-    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, pollfd, timespec,
+    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM,
+    pollfd, timespec,
 };
 use lp_abi::{Errno, Result};
 use lp_region::records::file_mode;
@@ -222,7 +223,9 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
             let Ok(asked) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
             let mine = if index < 2 { ours(task, at, asked) } else { 0 };
             // SAFETY: as above; the copy routine answers bad pointers.
-            let stored = unsafe { ucopy::put(set.wrapping_add(at), &((copy.add(at).read() * u64::from(done >= 0)) | mine)) };
+            let stored = unsafe {
+                ucopy::put(set.wrapping_add(at), &((copy.add(at).read() * u64::from(done >= 0)) | mine))
+            };
             if stored.is_err() {
                 return Errno::EFAULT.to_ret();
             }

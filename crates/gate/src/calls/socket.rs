@@ -217,4 +217,3 @@ fn receive(
         Err(errno) => errno.to_ret(),
     }
 }
-

@@ -1,9 +1,7 @@
 //! stat(2), lstat(2), fstat(2), newfstatat(2), statx(2).
 
 use lp_abi::Errno;
-use lp_abi::linux::{
-    __NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, stat, statx,
-};
+use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, stat, statx};
 use lp_region::ucopy;
 use lp_vfs::stat as attributes;
 use lp_vfs::task::Task;
@@ -65,7 +63,8 @@ pub(crate) fn is_empty(path: *const u8) -> bool {
 #[inline]
 fn stat_at(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
     let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
-    let done = one(task, at, last_of(flags), ours, |at| kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags));
+    let done =
+        one(task, at, last_of(flags), ours, |at| kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags));
     if done == Errno::ENOENT.to_ret()
         && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
     {
@@ -76,7 +75,8 @@ fn stat_at(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
 
 fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: *mut statx) -> isize {
     let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
-    let done = one(task, at, last_of(flags), ours, |at| kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to));
+    let done =
+        one(task, at, last_of(flags), ours, |at| kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to));
     if done == Errno::ENOENT.to_ret()
         && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
     {

@@ -1,6 +1,8 @@
 //! utimensat(2), utime(2), utimes(2), futimesat(2).
 
-use lp_abi::linux::{__NR_futimesat, __NR_utime, __NR_utimensat, __NR_utimes, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
+use lp_abi::linux::{
+    __NR_futimesat, __NR_utime, __NR_utimensat, __NR_utimes, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW,
+};
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
 use lp_vfs::task::Task;

@@ -191,7 +191,8 @@ fn set(task: &Task, at: At, flags: u32, name: *const u8, value: Value) -> isize 
             kernel!(__NR_setxattrat, at.dirfd, at.path, flags, name, &raw const args, size_of::<Args>())
         }
     };
-    let ours = |at: At| xattr::setxattr(task, at.dirfd, at.path, flags, name, Value { at: from, size, flags: how });
+    let ours =
+        |at: At| xattr::setxattr(task, at.dirfd, at.path, flags, name, Value { at: from, size, flags: how });
     one(task, at, last_of(flags), ours, host)
 }
 
