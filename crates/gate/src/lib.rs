@@ -14,7 +14,7 @@
 //! The low half is this machinery, with the calls that are about processes rather than files: fork, vfork, clone, exec,
 //! exit, sigaction, and mappings of code. The high half, [`calls`], decodes the file calls. The low half calls it
 //! through [`hooks`] only. [`table::PROCESS`] is the low half alone: with it a program runs patched, and everything that
-//! is a file call goes to the kernel; that is what `LIGHTPATH_GATE=-` asks for.
+//! is a file call goes to the kernel; `LIGHTPATH_GATE=-:BUNDLE:BUILDER` asks for that.
 //!
 //! # Rules on every path
 //! No allocation, no panic, no libc, no thread-local but [`tls`]; SSE2 only, so that vector registers beyond xmm keep
