@@ -308,7 +308,8 @@ fn set_links(task: &Task<'_>, links: &Links, now: Time) {
 fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
     let inode = task.region.inode(after.id);
     // Relaxed throughout: under the directory's lock, inside the sections.
-    if inode.nlink.load(Ordering::Relaxed) != after.nlink {
+    // A replay may find the links stored and the section not ended.
+    if inode.nlink.load(Ordering::Relaxed) != after.nlink || inode.seq.read() & 1 != 0 {
         inode.seq.begin();
         inode.nlink.store(after.nlink, Ordering::Relaxed);
         inode.seq.end();
