@@ -10,10 +10,15 @@ use super::chmod::last_of;
 use super::handler::{handlers, kernel, ret};
 use crate::descriptor::{self, listed_or_return};
 use crate::path::{At, Route, Which, one, route};
+use crate::placeholder;
 
 handlers! {
     /// fstat(2).
     fn fstat(task, fd: i32, to: *mut stat) {
+        // Programs find their descriptors by asking for each.
+        if descriptor::word(task, fd) == 0 && placeholder::is_guarded(task, fd) {
+            return Errno::EBADF.to_ret();
+        }
         listed_or_return!(task, fd);
         ret(attributes::fstat(task, fd, to))
     }
