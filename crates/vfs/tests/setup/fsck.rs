@@ -17,6 +17,8 @@ use lp_vfs::{Task, dirent, hash, map};
 /// What a whole file system consists of.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
+    /// Directories still to be looked at, with their paths.
+    pending: Vec<(InodeId, String)>,
     /// Path, type and links of everything.
     pub tree: BTreeMap<String, (u32, u32)>,
     /// Entries.
@@ -28,7 +30,11 @@ pub struct Found {
 /// Checks the file system below a root and gives what is in it.
 pub fn check(task: &Task, root: InodeId) -> Found {
     let mut found = Found::default();
-    directory(task, root, String::new(), &mut found);
+    // Not by recursion: directories may lie thousands deep.
+    found.pending.push((root, String::new()));
+    while let Some((id, path)) = found.pending.pop() {
+        directory(task, id, path, &mut found);
+    }
     for (inode, names) in &found.names {
         let nlink = task.region.inode(InodeId(*inode)).nlink.load(Ordering::Relaxed);
         assert_eq!(nlink, *names, "links of inode {inode}");
@@ -109,7 +115,7 @@ fn entry_of(
     assert_eq!(target.parent.load(Ordering::Relaxed), dir.0, "{path}: parent");
     assert_eq!(target.self_dirent.load(Ordering::Relaxed), entry.0, "{path}: own entry");
     assert_eq!(target.flags.load(Ordering::Relaxed) & inode_flags::DEAD, 0, "{path}: dead");
-    directory(task, hit.target().id, path, found);
+    found.pending.push((hit.target().id, path));
     1
 }
 
