@@ -36,10 +36,7 @@ pub fn is_hidden(task: &Task, fd: i32) -> bool {
 /// What a call that the file system does not answer for `fd` gets: `EBADF` on a hidden one, else the kernel.
 #[cold]
 pub fn other(task: &Task, fd: i32) -> isize {
-    if word(task, fd) & (entry::OPEN | entry::PARKED) == entry::PARKED {
-        return Errno::EBADF.to_ret();
-    }
-    NOT_OURS
+    if is_hidden(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
 }
 
 /// Goes on only with a file of ours; returns from the handler otherwise.
