@@ -1,7 +1,7 @@
 //! A stack of slots threaded through their links: Treiber's.
 //!
 //! The head is a word: index of the top slot in the low half (0: empty), a tag in the high half. Linearisation
-//! points: the successful exchanges. ABA defence: every push and every emptying changes the tag. Reclamation: slots are
+//! points: the successful exchanges. ABA defence: every push changes the tag. Reclamation: slots are
 //! type-stable, so reading the link of a slot that somebody else has just taken is harmless; the exchange then fails.
 //! Progress: lock-free. Source: Treiber, IBM RJ 5118 (1986).
 
@@ -13,7 +13,7 @@ pub fn push<'a>(head: &AtomicU64, index: u32, link: impl Fn(u32) -> &'a AtomicU3
     loop {
         link(index).store(old as u32, Ordering::Relaxed); // Relaxed: published by the exchange.
         let new = next_tag(old) | u64::from(index);
-        // PAIRS: the acquires in `pop` and `pop_all`: who takes the slot sees its link and its contents.
+        // PAIRS: the acquires in `pop`: who takes the slot sees its link and its contents.
         match head.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed) {
             Ok(_) => return,
             Err(seen) => old = seen,
@@ -34,18 +34,6 @@ pub fn pop<'a>(head: &AtomicU64, link: impl Fn(u32) -> &'a AtomicU32) -> Option<
         let new = old & !0xffff_ffff | u64::from(next);
         match head.compare_exchange(old, new, Ordering::Acquire, Ordering::Acquire) {
             Ok(_) => return Some(index),
-            Err(seen) => old = seen,
-        }
-    }
-}
-
-/// Takes the whole stack; the caller follows the links from the slot returned (0: it was empty).
-pub fn pop_all(head: &AtomicU64) -> u32 {
-    let mut old = head.load(Ordering::Relaxed); // Relaxed: the exchange checks it.
-    loop {
-        // PAIRS: the release in `push`.
-        match head.compare_exchange(old, next_tag(old), Ordering::Acquire, Ordering::Relaxed) {
-            Ok(_) => return old as u32,
             Err(seen) => old = seen,
         }
     }
