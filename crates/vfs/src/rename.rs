@@ -99,9 +99,18 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     }
     let names = (from.name(task)?, to.name(task)?);
     let _writing = writer::begin(task, old_dir)?;
-    let held = Held::lock(task, from.dir, to.dir)?;
-    let source = hash::lookup(task.region, from.dir.id, &names.0).ok_or(Errno::ENOENT)?;
-    let target = hash::lookup(task.region, to.dir.id, &names.1);
+    let find = || -> Result<_> {
+        let source = hash::lookup(task.region, from.dir.id, &names.0).ok_or(Errno::ENOENT)?;
+        Ok((source, hash::lookup(task.region, to.dir.id, &names.1)))
+    };
+    let mut held = Held::lock(task, from.dir, to.dir, Tree::AsNeeded)?;
+    let (mut source, mut target) = find()?;
+    let is_dir = |hit: Hit| dir::is(task.region.inode(hit.target().id));
+    if !held.tree && is_dir(source) && target.is_some_and(is_dir) {
+        drop(held);
+        held = Held::lock(task, from.dir, to.dir, Tree::Locked)?;
+        (source, target) = find()?;
+    }
     let rename = Rename { task, old: from.dir.id, new: to.dir.id, source, target, mode, behind };
     rename.check_names(from.trailing_slash, to.trailing_slash)?;
     held.check_ancestors(&rename)?;
@@ -109,7 +118,7 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
         return Ok(());
     }
     rename.check_permissions()?;
-    let inodes = lock_inodes(task, source.target().id, target.map_or(InodeId::NONE, |hit| hit.target().id));
+    let inodes = lock_inodes(task, source.target().id, target.map(|hit| hit.target().id));
     let load = rename.perform(&names.1)?;
     drop(inodes);
     drop(held);
@@ -122,31 +131,46 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     Ok(())
 }
 
-/// Locks what a rename changes besides the directories: the lower index first. None of them is one of the directories.
-fn lock_inodes<'r>(task: &Task<'r>, one: InodeId, other: InodeId) -> [Option<Locked<'r>>; 2] {
-    let lock = |id: InodeId| id.is_some().then(|| inode::lock(task, id));
-    let first = lock(one.min(other));
-    let second = if one == other { None } else { lock(one.max(other)) };
-    [second, first]
+/// Locks what a rename changes besides the directories: directories first, then the lower index. None of them is one of
+/// the directories that are locked already, nor above one.
+fn lock_inodes<'r>(task: &Task<'r>, one: InodeId, other: Option<InodeId>) -> [Option<Locked<'r>>; 2] {
+    let order = |id: InodeId| (!dir::is(task.region.inode(id)), id);
+    let other = other.filter(|other| *other != one);
+    let first = other.filter(|other| order(*other) < order(one)).unwrap_or(one);
+    let second = if first == one { other } else { Some(one) };
+    let first = inode::lock(task, first);
+    [second.map(|id| inode::lock(task, id)), Some(first)]
+}
+
+/// Whether a rename takes `rename_lock` although its names are in one directory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Tree {
+    /// Only if there are two directories.
+    AsNeeded,
+    /// In any case: it locks two directories of which none is above the other.
+    Locked,
 }
 
 /// The locks of the directories of a rename.
 struct Held<'t, 'r> {
     task: &'t Task<'r>,
     locks: [Option<Locked<'r>>; 2],
-    /// Whether there are two, and `rename_lock` is held.
-    two: bool,
+    /// Whether `rename_lock` is held.
+    tree: bool,
 }
 
 impl<'t, 'r> Held<'t, 'r> {
     /// Locks both directories, like `lock_rename`.
-    fn lock(task: &'t Task<'r>, old: InodeRef, new: InodeRef) -> Result<Self> {
-        if old == new {
-            return Ok(Held { task, locks: [Some(dir::lock(task, old)?), None], two: false });
+    fn lock(task: &'t Task<'r>, old: InodeRef, new: InodeRef, tree: Tree) -> Result<Self> {
+        let mut held = Held { task, locks: [None, None], tree: false };
+        if old != new || tree == Tree::Locked {
+            task.region.header().rename_lock.lock(task.lane_id, task);
+            held.tree = true; // From here on it is given back by dropping.
         }
-        task.region.header().rename_lock.lock(task.lane_id, task);
-        // From here on it is given back by dropping.
-        let mut held = Held { task, locks: [None, None], two: true };
+        if old == new {
+            held.locks[0] = Some(dir::lock(task, old)?);
+            return Ok(held);
+        }
         let (first, second) = if is_ancestor(task, old.id, new.id) {
             (old, new)
         } else if is_ancestor(task, new.id, old.id) || new.id < old.id {
@@ -161,7 +185,7 @@ impl<'t, 'r> Held<'t, 'r> {
 
     /// Refuses to put a directory below itself.
     fn check_ancestors(&self, rename: &Rename<'_, '_>) -> Result<()> {
-        if !self.two {
+        if rename.old == rename.new {
             return Ok(());
         }
         let is_above = |hit: InodeRef, dir: InodeId| hit.id == dir || is_ancestor(self.task, hit.id, dir);
@@ -180,7 +204,7 @@ impl<'t, 'r> Held<'t, 'r> {
 impl Drop for Held<'_, '_> {
     fn drop(&mut self) {
         self.locks = [None, None];
-        if self.two {
+        if self.tree {
             self.task.region.header().rename_lock.unlock();
         }
     }

@@ -1,6 +1,7 @@
 //! Threads that change and look up names at once: what must always be true is, and all rules hold afterwards.
 
 use std::ffi::CString;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -94,8 +95,33 @@ fn list(task: &Task, path: &str, names: &mut Vec<String>) {
     close::close(task, 3).expect("close");
 }
 
+/// Ends the tests with a word when they stand still, as they do when two changes wait for each other's locks.
+struct Watchdog(Arc<AtomicBool>);
+
+impl Watchdog {
+    fn start() -> Watchdog {
+        let done = Arc::new(AtomicBool::new(false));
+        let seen = done.clone();
+        std::thread::spawn(move || {
+            std::thread::sleep(20 * TIME);
+            if !seen.load(Ordering::Relaxed) {
+                eprintln!("the changes wait for each other: a ring of locks");
+                std::process::abort();
+            }
+        });
+        Watchdog(done)
+    }
+}
+
+impl Drop for Watchdog {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
 fn everybody_changes_the_same_names() {
+    let _watchdog = Watchdog::start();
     let (region, run, task) = first();
     for dir in ["/light/w", "/light/still"] {
         mkdir::mkdirat(&task, AT_FDCWD, c(dir).as_ptr().cast(), 0o777).unwrap();
@@ -131,6 +157,7 @@ fn everybody_changes_the_same_names() {
 
 #[test]
 fn a_rename_is_one_event() {
+    let _watchdog = Watchdog::start();
     let (region, run, task) = first();
     for name in ["one", "two", "spare"] {
         mknod::mknodat(&task, AT_FDCWD, c(&format!("/light/{name}")).as_ptr().cast(), 0o644, 0).unwrap();
