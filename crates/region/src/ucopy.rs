@@ -22,6 +22,7 @@ core::arch::global_asm!(
     ".globl lp_ustr",
     ".globl lp_uwords",
     ".globl lp_ustat",
+    ".globl lp_ubyte",
     ".hidden lp_ucopy_start",
     ".hidden lp_ucopy_end",
     ".hidden lp_ucopy_fault",
@@ -30,6 +31,7 @@ core::arch::global_asm!(
     ".hidden lp_ustr",
     ".hidden lp_uwords",
     ".hidden lp_ustat",
+    ".hidden lp_ubyte",
     "lp_ucopy_start:",
     // lp_ucopy(rdi to, rsi from, rdx bytes) -> rax 0 or 1.
     "lp_ucopy:",
@@ -70,7 +72,7 @@ core::arch::global_asm!(
     "4:",
     "cmp rdx, 1024",
     "ja 7f",
-    // 17..1024 bytes: 32 at a time, the last 16 overlapping.
+    // 17..1024 bytes: 64 and 32 at a time, the last 16 overlapping.
     "movdqu xmm1, xmmword ptr [rsi + rdx - 16]",
     "lea r8, [rdi + rdx - 16]",
     "mov rcx, rdx",
@@ -79,13 +81,25 @@ core::arch::global_asm!(
     "add rsi, rcx",
     "add rdi, rcx",
     "neg rcx",
-    "13:",
+    "test cl, 32",
+    "jz 16f",
     "movdqu xmm0, xmmword ptr [rsi + rcx]",
     "movdqu xmm2, xmmword ptr [rsi + rcx + 16]",
     "movdqu xmmword ptr [rdi + rcx], xmm0",
     "movdqu xmmword ptr [rdi + rcx + 16], xmm2",
     "add rcx, 32",
-    "jnz 13b",
+    "jz 6f",
+    "16:",
+    "movdqu xmm0, xmmword ptr [rsi + rcx]",
+    "movdqu xmm2, xmmword ptr [rsi + rcx + 16]",
+    "movdqu xmm3, xmmword ptr [rsi + rcx + 32]",
+    "movdqu xmmword ptr [rdi + rcx], xmm0",
+    "movdqu xmm0, xmmword ptr [rsi + rcx + 48]",
+    "movdqu xmmword ptr [rdi + rcx + 16], xmm2",
+    "movdqu xmmword ptr [rdi + rcx + 32], xmm3",
+    "movdqu xmmword ptr [rdi + rcx + 48], xmm0",
+    "add rcx, 64",
+    "jnz 16b",
     "6:",
     "test dl, 16",
     "jz 14f",
@@ -97,6 +111,14 @@ core::arch::global_asm!(
     "ret",
     "7:",
     "mov rcx, rdx",
+    "test dl, 7",
+    "jnz 17f",
+    // Whole words: between aligned addresses it is the faster of the two.
+    "shr rcx, 3",
+    "rep movsq",
+    "xor eax, eax",
+    "ret",
+    "17:",
     "rep movsb",
     "xor eax, eax",
     "ret",
@@ -202,6 +224,10 @@ core::arch::global_asm!(
     "mov qword ptr [rdi + 128], rax",
     "mov qword ptr [rdi + 136], rax",
     "ret",
+    // lp_ubyte(rdi from) -> rax the byte there, or -1.
+    "lp_ubyte:",
+    "movzx eax, byte ptr [rdi]",
+    "ret",
     "lp_ucopy_end:",
     "lp_ucopy_fault:",
     "mov rax, -1",
@@ -238,6 +264,7 @@ unsafe extern "sysv64" {
     fn lp_ustr(to: *mut u8, from: *const u8, room: usize) -> isize;
     fn lp_uwords(to: *mut u8, from: *const u8, pairs: usize) -> isize;
     fn lp_ustat(to: *mut stat, from: *const Inode, device: u64, number: u32) -> isize;
+    fn lp_ubyte(from: *const u8) -> isize;
     static lp_ucopy_start: u8;
     static lp_ucopy_end: u8;
     static lp_ucopy_fault: u8;
@@ -258,8 +285,26 @@ pub fn fault_range() -> (usize, usize, usize) {
 /// may be bad.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller's promise.
-    if unsafe { lp_ucopy(to, from, bytes) } == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+    let fault: usize;
+    // A call from here tells the compiler how few registers the routine uses, so that callers keep theirs.
+    // SAFETY: the caller's promise; these are the registers that the routine uses.
+    unsafe {
+        core::arch::asm!(
+            "call {routine}",
+            routine = sym lp_ucopy,
+            inout("rdi") to => _,
+            inout("rsi") from => _,
+            inout("rdx") bytes => _,
+            out("rax") fault,
+            out("rcx") _,
+            out("r8") _,
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+        );
+    }
+    if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 /// Fills `bytes` bytes of the program's memory with zeros.
@@ -347,6 +392,33 @@ pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 /// As [`copy`].
 #[inline(always)]
 pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) -> Result<()> {
-    // SAFETY: the caller's promise.
-    if unsafe { lp_ustat(to, from, device, number) } == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+    let fault: usize;
+    // SAFETY: the caller's promise; these are the registers that the routine uses.
+    unsafe {
+        core::arch::asm!(
+            "call {routine}",
+            routine = sym lp_ustat,
+            in("rdi") to,
+            in("rsi") from,
+            inout("rdx") device => _,
+            inout("ecx") number => _,
+            out("rax") fault,
+            out("r8") _,
+        );
+    }
+    if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// Whether the program's string is empty. A bad pointer is not: the call that reads on finds it out.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub unsafe fn is_empty(string: *const u8) -> bool {
+    let first: isize;
+    // SAFETY: the caller's promise; this is the register that the routine uses.
+    unsafe {
+        core::arch::asm!("call {routine}", routine = sym lp_ubyte, in("rdi") string, out("rax") first);
+    }
+    first == 0
 }

@@ -15,19 +15,29 @@ use crate::{file, seek};
 /// `EBADF`; `EINVAL` for a bad `whence` or a position below zero; `ENXIO` for SEEK_DATA and SEEK_HOLE past the end.
 #[inline]
 pub fn lseek(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
-    let Some(file) = table::sole(task, fd) else { return lseek_slow(task, fd, offset, whence) };
-    // Relaxed throughout: nobody else has the position.
+    match quick(task, fd, offset, whence) {
+        Some(target) => Ok(target),
+        None => lseek_slow(task, fd, offset, whence),
+    }
+}
+
+/// The common [`lseek`]: of a position that is this thread's alone. None asks for the whole call.
+#[inline(always)]
+pub fn quick(task: &Task, fd: i32, offset: i64, whence: u32) -> Option<u64> {
+    let file = table::sole(task, fd, file_mode::REGULAR)?;
+    // Relaxed throughout: nobody else has the position; the size stands for itself.
     let from = match whence {
         SEEK_SET => 0,
         SEEK_CUR => file.position.load(Ordering::Relaxed) as i64,
-        _ => return lseek_slow(task, fd, offset, whence),
+        SEEK_END => table::inode_of(task, file).size.load(Ordering::Relaxed) as i64,
+        _ => return None,
     };
-    let target = in_range(from.checked_add(offset))?;
+    let target = from.checked_add(offset).filter(|target| *target >= 0)? as u64;
     file.position.store(target, Ordering::Relaxed);
-    Ok(target)
+    Some(target)
 }
 
-/// A position that others may move, one that is told from the end, and errors.
+/// A position that others may move, holes, and errors.
 #[inline(never)]
 fn lseek_slow(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
     let held = table::fget(task, fd)?;
@@ -35,19 +45,15 @@ fn lseek_slow(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
         return Err(Errno::EBADF);
     }
     let position = file::position(task, &held);
-    let target = in_range(match whence {
+    let target = match whence {
         SEEK_SET => Some(offset),
         SEEK_CUR => (position.get() as i64).checked_add(offset),
         _ => elsewhere(task, &held, offset, whence)?,
-    })?;
+    };
+    // generic_file_llseek: a sum that overflows or is negative.
+    let target = target.filter(|target| *target >= 0).ok_or(Errno::EINVAL)? as u64;
     position.set(target);
     Ok(target)
-}
-
-/// generic_file_llseek: a sum that overflows or is negative is `EINVAL`.
-#[inline(always)]
-fn in_range(target: Option<i64>) -> Result<u64> {
-    target.filter(|target| *target >= 0).map(|target| target as u64).ok_or(Errno::EINVAL)
 }
 
 fn elsewhere(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<Option<i64>> {

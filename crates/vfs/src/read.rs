@@ -8,7 +8,7 @@
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::lock::Undertaker;
-use lp_region::records::{Inode, file_mode};
+use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, pause, spin};
 use lp_region::{PageId, Region, ucopy};
@@ -32,13 +32,31 @@ const TRIES: u32 = 64;
 /// `EBADF` when the file is not open for reading; `EISDIR`; `EFAULT`.
 #[inline]
 pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
+    match read_quick(task, fd, buf, len) {
+        Some(got) => Ok(got),
+        None => read_slow(task, fd, buf, len),
+    }
+}
+
+/// The common [`read`]: of a position that is this thread's alone, within a page. None asks for [`read`].
+#[inline(always)]
+pub fn read_quick(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Option<usize> {
+    let file = table::sole(task, fd, file_mode::READ | file_mode::REGULAR)?;
+    let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
+    let got = quick(task, file, buf, len, at)?;
+    file.position.store(at + got as u64, Relaxed);
+    Some(got)
+}
+
+#[inline(never)]
+fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
     let held = readable(task, fd)?;
     let to = Single::new(buf, len)?;
     let position = file::position(task, &held);
     let at = position.get();
-    let got = match quick(task.region, held.inode, to, at) {
-        Some(got) => note(task, &held, got),
-        None => read_slow(task, &held, to, at)?,
+    let got = match quick(task, held.file, buf, len, at) {
+        Some(got) => got,
+        None => read_at(task, &held, to, to.len(), at)?,
     };
     position.set(at + got as u64);
     Ok(got)
@@ -50,14 +68,34 @@ pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
 /// As [`read`]; `EINVAL` for an offset below zero.
 #[inline]
 pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
+    match pread_quick(task, fd, buf, len, offset) {
+        Some(got) => Ok(got),
+        None => pread_slow(task, fd, buf, len, offset),
+    }
+}
+
+/// The common [`pread`]: within a page. None asks for [`pread`].
+#[inline(always)]
+pub fn pread_quick(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Option<usize> {
+    let file = table::own_file(task, fd)?;
+    let wanted = file_mode::READ | file_mode::REGULAR;
+    // Relaxed: immutable.
+    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+        return None;
+    }
+    quick(task, file, buf, len, offset as u64)
+}
+
+#[inline(never)]
+fn pread_slow(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
     let held = readable(task, fd)?;
     let to = Single::new(buf, len)?;
-    match quick(task.region, held.inode, to, offset as u64) {
-        Some(got) => Ok(note(task, &held, got)),
-        None => read_slow(task, &held, to, offset as u64),
+    match quick(task, held.file, buf, len, offset as u64) {
+        Some(got) => Ok(got),
+        None => read_at(task, &held, to, to.len(), offset as u64),
     }
 }
 
@@ -149,31 +187,30 @@ fn not_readable(mode: u32) -> Errno {
     }
 }
 
-/// The read that is most of all: bytes of one page that is there, and nobody writes. None asks for [`read_slow`].
+/// The read that is most of all: bytes of one page that is there, and nobody writes. None asks for [`read_at`].
 #[inline(always)]
-fn quick(region: Region, inode: &Inode, to: Single, offset: u64) -> Option<usize> {
+fn quick(task: &Task, file: &OpenFile, to: *mut u8, len: usize, offset: u64) -> Option<usize> {
+    let inode = table::inode_of(task, file);
     let before = inode.data_seq.read();
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
-    let len = (to.len() as u64).min(size.saturating_sub(offset)) as usize;
+    let end = (to as usize).wrapping_add(len);
+    let len = (len as u64).min(size.saturating_sub(offset)) as usize;
     let within = offset as usize % PAGE_SIZE;
-    if len == 0 || within + len > PAGE_SIZE {
+    // access_ok: neither the buffer nor its end is in the kernel's half.
+    if len == 0 || within + len > PAGE_SIZE || ((to as usize | end) as isize) < 0 || end < to as usize {
         return None;
     }
-    let page = map::get_low(region, inode, offset / PAGE_SIZE as u64);
+    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
     if page.is_none() {
         return None;
     }
     // SAFETY: within the page; the buffer is the program's.
-    let copied = unsafe { ucopy::copy(to.start(), region.page(page).add(within), len) };
+    let copied = unsafe { ucopy::copy(to, task.region.page(page).add(within), len) };
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }
+    note(task, file, inode);
     Some(len)
-}
-
-#[inline(never)]
-fn read_slow(task: &Task, held: &Held, to: Single, offset: u64) -> Result<usize> {
-    read_at(task, held, to, to.len(), offset)
 }
 
 /// Reads up to `len` bytes at `offset` of an open file and notes the access.
@@ -186,7 +223,8 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
         return Err(Errno::EINVAL);
     }
     let got = snapshot(task.region, held.inode, to, len, offset)?;
-    Ok(note(task, held, got))
+    note(task, held.file, held.inode);
+    Ok(got)
 }
 
 /// Lets the change under way be finished if the lane that began it is dead: no writer may come to do it.
@@ -198,13 +236,13 @@ fn mend_after_death(task: &Task, held: &Held) {
     }
 }
 
+/// Notes the access.
 #[inline(always)]
-fn note(task: &Task, held: &Held, got: usize) -> usize {
+fn note(task: &Task, file: &OpenFile, inode: &Inode) {
     // Relaxed: one word.
-    if held.file.flags.load(Relaxed) & O_NOATIME == 0 {
-        inode::accessed(task, held.inode);
+    if file.flags.load(Relaxed) & O_NOATIME == 0 {
+        inode::accessed(task, inode);
     }
-    got
 }
 
 /// Copies content under `data_seq`; `EFAULT` when not one byte could be copied.

@@ -7,7 +7,7 @@
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
 use lp_region::marks;
-use lp_region::records::{Inode, OpenFile, file_mode};
+use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef};
 
@@ -114,19 +114,44 @@ pub fn fget<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
     Ok(held(task, entry, None))
 }
 
-/// The open file of `fd` if it is open for data here and nobody but this thread can use it or its position until the
-/// thread's next call: its table has no other thread, and no other descriptor names the file.
+/// The open file of `fd` if no other thread shares the table: nobody takes it out before this thread's next call, and no
+/// pin is needed. `mask` is [`entry::OPEN`], with [`entry::HOST`] for calls on data.
 #[inline(always)]
-pub fn sole<'r>(task: &Task<'r>, fd: i32) -> Option<&'r OpenFile> {
+fn own<'r>(task: &Task<'r>, fd: i32, mask: u64) -> Option<&'r OpenFile> {
     let entry = load(task, fd);
-    if entry & (entry::OPEN | entry::HOST) != entry::OPEN {
+    // Relaxed: only this thread can have made the second thread.
+    if entry & mask != entry::OPEN || task.process.threads.load(Ordering::Relaxed) != 0 {
         return None;
     }
-    let file = task.region.file(FileId(entry as u32));
-    // Relaxed: `threads` is this process's own; `shared` was set by this process or before it was forked.
-    let others = task.process.threads.load(Ordering::Relaxed) | file.shared.load(Ordering::Relaxed);
-    let path = file.mode.load(Ordering::Relaxed) & file_mode::PATH;
-    (others | path == 0).then_some(file)
+    Some(task.region.file(FileId(entry as u32)))
+}
+
+/// The open file of `fd` for a call on data, where no pin is needed.
+#[inline(always)]
+pub fn own_file<'r>(task: &Task<'r>, fd: i32) -> Option<&'r OpenFile> {
+    own(task, fd, entry::OPEN | entry::HOST)
+}
+
+/// The open file of `fd` for a call on attributes, where no pin is needed.
+#[inline(always)]
+pub fn own_any<'r>(task: &Task<'r>, fd: i32) -> Option<&'r OpenFile> {
+    own(task, fd, entry::OPEN)
+}
+
+/// [`own_file`] if no other descriptor names it either, so that nobody else can use its position, and its mode has `mode`.
+#[inline(always)]
+pub fn sole<'r>(task: &Task<'r>, fd: i32, mode: u32) -> Option<&'r OpenFile> {
+    let file = own_file(task, fd)?;
+    // Relaxed: `shared` was set by this process or before it was forked; `mode` is immutable.
+    let alone = file.shared.load(Ordering::Relaxed) == 0;
+    (alone && file.mode.load(Ordering::Relaxed) & mode == mode).then_some(file)
+}
+
+/// The inode of an open file that is held.
+#[inline(always)]
+pub fn inode_of<'r>(task: &Task<'r>, file: &OpenFile) -> &'r Inode {
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)); // Relaxed: immutable while open.
+    task.region.inode(inode.id)
 }
 
 /// [`fget`] for the second descriptor of a call that has two.

@@ -40,6 +40,26 @@ enum Target {
 /// limit is set) or the largest file; `ENOSPC`; `EFAULT`.
 #[inline]
 pub fn write(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
+    match write_quick(task, fd, buf, len) {
+        Some(done) => Ok(done),
+        None => write_whole(task, fd, buf, len),
+    }
+}
+
+/// The common [`write()`]: at a position that is this thread's alone, into one page. None asks for [`write()`].
+#[inline(always)]
+pub fn write_quick(task: &Task, fd: i32, buf: *const u8, len: usize) -> Option<usize> {
+    let file = table::sole(task, fd, file_mode::WRITE | file_mode::REGULAR)?;
+    // Relaxed: nobody else has the position; the flags are one word.
+    let position = file.position.load(Relaxed);
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
+    let end = quick(task, table::inode_of(task, file), buf, len, position, to_end)?;
+    file.position.store(end, Relaxed);
+    Some(len)
+}
+
+#[inline(never)]
+fn write_whole(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
     let held = writable(task, fd)?;
     let from = Single::new(buf.cast_mut(), len)?;
     at_position(task, &held, from, from.len(), Append::AsOpened)
@@ -48,9 +68,30 @@ pub fn write(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> 
 /// Writes at an offset; at the end with `O_APPEND`, as Linux does (pwrite(2), BUGS).
 ///
 /// # Errors
-/// As [`write`]; `EINVAL` for an offset below zero.
+/// As [`write()`]; `EINVAL` for an offset below zero.
 #[inline]
 pub fn pwrite(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
+    match pwrite_quick(task, fd, buf, len, offset) {
+        Some(done) => Ok(done),
+        None => pwrite_whole(task, fd, buf, len, offset),
+    }
+}
+
+/// The common [`pwrite`]: into one page. None asks for [`pwrite`].
+#[inline(always)]
+pub fn pwrite_quick(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Option<usize> {
+    let file = table::own_file(task, fd)?;
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    // Relaxed: immutable; the flags are one word.
+    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+        return None;
+    }
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
+    quick(task, table::inode_of(task, file), buf, len, offset as u64, to_end).map(|_| len)
+}
+
+#[inline(never)]
+fn pwrite_whole(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
@@ -172,56 +213,66 @@ struct Done {
     end: u64,
 }
 
-#[inline(always)]
 fn write_at<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Target) -> Result<Done> {
-    if let Some(at) = from.whole()
-        && let Some(done) = quick(task, held.inode, at, len, target)
-    {
-        return Ok(done);
+    if let Some(at) = from.whole() {
+        let (offset, to_end) = match target {
+            Target::At(offset) => (offset, false),
+            Target::End => (0, true),
+        };
+        if let Some(end) = quick(task, held.inode, at, len, offset, to_end) {
+            return Ok(Done { bytes: len, end });
+        }
     }
     write_slow(task, held, from, len, target)
 }
 
-/// The write that is most of all: into one page that is there, by the only writer, of a file without privileges. None asks
-/// for [`write_slow`], which begins again.
+/// The write that is most of all: into one page that is there, by the only writer, of a file without privileges. Gives the
+/// offset behind it; none asks for [`write_slow`], which begins again.
 #[inline(always)]
-fn quick(task: &Task, inode: &Inode, from: *const u8, len: usize, target: Target) -> Option<Done> {
+fn quick(task: &Task, inode: &Inode, from: *const u8, len: usize, offset: u64, to_end: bool) -> Option<u64> {
+    let buffer_end = (from as usize).wrapping_add(len);
+    // access_ok: neither the buffer nor its end is in the kernel's half.
+    if ((from as usize | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
+        return None;
+    }
     if !writer::begin_alone(task, inode) {
         return None;
     }
-    let mut done = None;
+    let mut end = None;
     if inode.lock.enter_biased(task.lane_id, &task.lane.holding) {
-        done = quick_locked(task, inode, from, len, target);
+        // Relaxed: under the lock.
+        let offset = if to_end { inode.size.load(Relaxed) } else { offset };
+        end = quick_locked(task, inode, from, len, offset);
         inode.lock.leave(Hold::Biased, &task.lane.holding);
     }
     writer::end_alone(task);
-    done
+    end
 }
 
 #[inline(always)]
-fn quick_locked(task: &Task, inode: &Inode, from: *const u8, len: usize, target: Target) -> Option<Done> {
+fn quick_locked(task: &Task, inode: &Inode, from: *const u8, len: usize, offset: u64) -> Option<u64> {
     // Relaxed throughout: under the lock, or inside the sections.
-    let size = inode.size.load(Relaxed);
-    let offset = match target {
-        Target::At(offset) => offset,
-        Target::End => size,
-    };
-    let end = offset.checked_add(len as u64)?;
+    let end = offset.wrapping_add(len as u64);
     let privileges = inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed);
     let within = offset as usize % PAGE_SIZE;
-    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    // The largest file's end fits an `off_t`: what wraps is past any limit.
     let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE);
-    if len == 0 || privileges != 0 || within + len > PAGE_SIZE || page.is_none() || end > limit {
+    if privileges != 0 || within + len > PAGE_SIZE || end > limit || end < offset {
+        return None;
+    }
+    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    if page.is_none() {
         return None;
     }
     inode.data_seq.begin();
     // SAFETY: within the page; the buffer is the program's.
     let copied = unsafe { ucopy::copy(task.region.page(page).add(within), from, len) };
     if copied.is_ok() {
+        let size = inode.size.load(Relaxed);
         changed(task, inode, end.max(size), size);
     }
     inode.data_seq.end();
-    copied.ok().map(|()| Done { bytes: len, end })
+    copied.ok().map(|()| end)
 }
 
 #[inline(never)]

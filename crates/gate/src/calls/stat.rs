@@ -15,12 +15,7 @@ use crate::placeholder;
 handlers! {
     /// fstat(2).
     fn fstat(task, fd: i32, to: *mut stat) {
-        // Programs find their descriptors by asking for each.
-        if descriptor::word(task, fd) == 0 && placeholder::is_guarded(task, fd) {
-            return Errno::EBADF.to_ret();
-        }
-        listed_or_return!(task, fd);
-        ret(attributes::fstat(task, fd, to))
+        if attributes::fstat_quick(task, fd, to) { 0 } else { fstat_slow(task, fd, to) }
     }
 
     /// stat(2).
@@ -35,15 +30,10 @@ handlers! {
 
     /// newfstatat(2): glibc's fstat is this with an empty path.
     fn newfstatat(task, dirfd: i32, path: *const u8, to: *mut stat, flags: u32) {
-        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
-            if dirfd >= 0 && !descriptor::is_listed(task, dirfd) {
-                return descriptor::other(task, dirfd);
-            }
-            if dirfd >= 0 {
-                return ret(attributes::fstat(task, dirfd, to));
-            }
+        if flags == AT_EMPTY_PATH && is_empty(path) && attributes::fstat_quick(task, dirfd, to) {
+            return 0;
         }
-        stat_at(task, At { dirfd, path }, to, flags)
+        stat_slow(task, At { dirfd, path }, to, flags)
     }
 
     /// statx(2).
@@ -62,7 +52,28 @@ handlers! {
 #[inline(always)]
 pub(crate) fn is_empty(path: *const u8) -> bool {
     // SAFETY: the copy routine answers bad pointers.
-    path.is_null() || unsafe { ucopy::get(path) } == Ok(0)
+    path.is_null() || unsafe { ucopy::is_empty(path) }
+}
+
+#[inline(never)]
+fn fstat_slow(task: &Task, fd: i32, to: *mut stat) -> isize {
+    // Programs find their descriptors by asking for each.
+    if descriptor::word(task, fd) == 0 && placeholder::is_guarded(task, fd) {
+        return Errno::EBADF.to_ret();
+    }
+    listed_or_return!(task, fd);
+    ret(attributes::fstat(task, fd, to))
+}
+
+#[inline(never)]
+fn stat_slow(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
+    if flags & AT_EMPTY_PATH != 0 && at.dirfd >= 0 && is_empty(at.path) {
+        if !descriptor::is_listed(task, at.dirfd) {
+            return descriptor::other(task, at.dirfd);
+        }
+        return ret(attributes::fstat(task, at.dirfd, to));
+    }
+    stat_at(task, at, to, flags)
 }
 
 #[inline]

@@ -1,6 +1,7 @@
 //! write(2), pwrite64(2), writev(2), pwritev(2), pwritev2(2).
 
 use lp_abi::linux::iovec;
+use lp_vfs::task::Task;
 use lp_vfs::write;
 
 use super::handler::{handlers, ret_limited};
@@ -9,14 +10,18 @@ use crate::descriptor::file_or_return;
 handlers! {
     /// write(2).
     fn write(task, fd: i32, buf: *const u8, count: usize) {
-        file_or_return!(task, fd);
-        ret_limited(task, write::write(task, fd, buf, count))
+        match write::write_quick(task, fd, buf, count) {
+            Some(done) => done as isize,
+            None => write_slow(task, fd, buf, count),
+        }
     }
 
     /// pwrite64(2).
     fn pwrite64(task, fd: i32, buf: *const u8, count: usize, offset: i64) {
-        file_or_return!(task, fd);
-        ret_limited(task, write::pwrite(task, fd, buf, count, offset))
+        match write::pwrite_quick(task, fd, buf, count, offset) {
+            Some(done) => done as isize,
+            None => pwrite_slow(task, fd, buf, count, offset),
+        }
     }
 
     /// writev(2).
@@ -42,4 +47,16 @@ handlers! {
         }
         ret_limited(task, write::pwritev2(task, fd, iov, count, offset, flags))
     }
+}
+
+#[inline(never)]
+fn write_slow(task: &Task, fd: i32, buf: *const u8, count: usize) -> isize {
+    file_or_return!(task, fd);
+    ret_limited(task, write::write(task, fd, buf, count))
+}
+
+#[inline(never)]
+fn pwrite_slow(task: &Task, fd: i32, buf: *const u8, count: usize, offset: i64) -> isize {
+    file_or_return!(task, fd);
+    ret_limited(task, write::pwrite(task, fd, buf, count, offset))
 }
