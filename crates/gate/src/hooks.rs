@@ -90,6 +90,7 @@ fn fields_of(task: Task<'static>) {
         table: _,
         run: _,
         prefix: _,
+        prefixes: _,
         clock: _,
         interrupted: _,
         scratch: _,

@@ -85,6 +85,23 @@ pub fn spare_buffer() -> &'static mut [u8; PATH_MAX] {
 /// Whose path `at` is.
 #[inline]
 pub fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
+    if is_plainly_ours(task, at) { Route::Ours(at) } else { route_slow(task, which, at, last) }
+}
+
+/// Whether a look at the first bytes of a path is enough to know that it is ours.
+#[inline(always)]
+fn is_plainly_ours(task: &Task, at: At) -> bool {
+    // SAFETY: the gate's fault handler is in place.
+    let word = unsafe { ucopy::word(at.path) };
+    if word as u8 == b'/' {
+        return task.prefix.starts(word);
+    }
+    // Relaxed: the thread's own process; races are the program's.
+    at.dirfd == AT_FDCWD && task.process.cwd.load(Ordering::Relaxed) != 0 && word != u64::MAX
+}
+
+#[inline(never)]
+fn route_slow(task: &Task, which: Which, at: At, last: Last) -> Route {
     let mounts = mounts();
     let head = buffer(which);
     let room = (mounts.longest() + 1).min(PATH_MAX);
@@ -168,7 +185,7 @@ fn route_relative(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last
 }
 
 /// Makes a call with one path: in the file system with `ours` or in the kernel with `host`, whosever the path is.
-#[inline]
+#[inline(always)]
 pub fn one<T: Value>(
     task: &Task,
     at: At,
@@ -176,13 +193,29 @@ pub fn one<T: Value>(
     ours: impl Fn(At) -> Result<Place<T>>,
     host: impl Fn(At) -> isize,
 ) -> isize {
-    match route(task, Which::First, at, last) {
+    let raw = |at: At| ours(at).map(|place| place.map(Value::rax));
+    if !is_plainly_ours(task, at) {
+        return one_slow(task, at, last, &raw, &host);
+    }
+    match ours(at) {
+        Ok(Place::Inside(value)) => value.rax(),
+        Ok(Place::Outside(outside)) => one_outside(task, at, last, outside, &raw, &host),
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// What a call does in the file system with a path; the value is `rax`.
+type Ours<'a> = &'a dyn Fn(At) -> Result<Place<isize>>;
+
+#[inline(never)]
+fn one_slow(task: &Task, at: At, last: Last, ours: Ours<'_>, host: &dyn Fn(At) -> isize) -> isize {
+    match route_slow(task, Which::First, at, last) {
         Route::Ours(inside) => match ours(inside) {
-            Ok(Place::Inside(value)) => value.rax(),
-            Ok(Place::Outside(outside)) => one_outside(task, at, last, outside, &|at| flat(ours(at)), &host),
+            Ok(Place::Inside(value)) => value,
+            Ok(Place::Outside(outside)) => one_outside(task, at, last, outside, ours, host),
             Err(errno) => errno.to_ret(),
         },
-        Route::Host => one_host(at, last, &|at| flat(ours(at)), &host),
+        Route::Host => one_host(at, last, &|at| flat(ours(at)), host),
         Route::Nameless(_) => Errno::ENOENT.to_ret(),
         Route::Bad(errno) => errno.to_ret(),
     }
@@ -211,10 +244,10 @@ fn one_outside(
     at: At,
     last: Last,
     outside: Outside,
-    ours: &dyn Fn(At) -> Option<isize>,
+    ours: Ours<'_>,
     host: &dyn Fn(At) -> isize,
 ) -> isize {
-    one_host(leave(task, at, outside), last, ours, host)
+    one_host(leave(task, at, outside), last, &|at| flat(ours(at)), host)
 }
 
 /// Makes the call in the kernel; if that fails as it does where a link of the host leads into a mount, looks for one.

@@ -30,8 +30,8 @@ pub struct Header {
     pub hash_state: AtomicU64,
     /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
     pub read_only: AtomicU32,
-    /// Lanes behind the highest ever claimed. Atomic, only grows.
-    pub lane_limit: AtomicU32,
+    /// Odd while a directory moves or becomes one that not everyone may search. rename_lock to change.
+    pub tree: Seq,
     /// Inode of each root, [`InodeId`](crate::ids::InodeId) by root number; 0 where not made yet. Atomic.
     pub roots: [AtomicU32; 16],
     /// Guards a rename that moves a directory to another, as Linux's `s_vfs_rename_mutex`. Taken before any inode lock.
@@ -44,6 +44,8 @@ pub struct Header {
     pub deadlock_lock: OwnerLock,
     /// Splitting of hash buckets; taken by try only.
     pub split_lock: OwnerLock,
+    /// Lanes behind the highest ever claimed. Atomic, only grows.
+    pub lane_limit: AtomicU32,
     /// Head of the list of unlinked inodes that may still be open. Atomic stack, like a slab's free list.
     pub orphans: AtomicU64,
     /// How many inodes stand on it, roughly.

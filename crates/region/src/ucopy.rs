@@ -23,6 +23,7 @@ core::arch::global_asm!(
     ".globl lp_uwords",
     ".globl lp_ustat",
     ".globl lp_ubyte",
+    ".globl lp_uword",
     ".hidden lp_ucopy_start",
     ".hidden lp_ucopy_end",
     ".hidden lp_ucopy_fault",
@@ -32,6 +33,7 @@ core::arch::global_asm!(
     ".hidden lp_uwords",
     ".hidden lp_ustat",
     ".hidden lp_ubyte",
+    ".hidden lp_uword",
     "lp_ucopy_start:",
     // lp_ucopy(rdi to, rsi from, rdx bytes) -> rax 0 or 1.
     "lp_ucopy:",
@@ -128,11 +130,16 @@ core::arch::global_asm!(
     "xor eax, eax",
     "rep stosb",
     "ret",
-    // lp_ustr(rdi to, rsi from, rdx room) -> rax length without NUL, or room when there is no NUL; -1 for a fault.
+    // lp_ustr(rdi to, rsi from, rdx room) -> rax length without NUL, or room when there is no NUL; -1 for a fault. rdx bytes
+    // up to the last slash and with it.
     // 16 at a time where neither the buffer nor the source's page ends within them: the page behind may not be there.
     "lp_ustr:",
     "xor r9d, r9d",
+    "xor r10d, r10d",
     "pxor xmm1, xmm1",
+    "mov eax, 0x2f2f2f2f",
+    "movd xmm2, eax",
+    "pshufd xmm2, xmm2, 0",
     "8:",
     "lea rax, [r9 + 16]",
     "cmp rax, rdx",
@@ -143,13 +150,30 @@ core::arch::global_asm!(
     "ja 20f",
     "movdqu xmm0, xmmword ptr [rsi + r9]",
     "movdqu xmmword ptr [rdi + r9], xmm0",
+    "movdqa xmm3, xmm0",
     "pcmpeqb xmm0, xmm1",
+    "pcmpeqb xmm3, xmm2",
     "pmovmskb eax, xmm0",
-    "add r9, 16",
+    "pmovmskb ecx, xmm3",
     "test eax, eax",
+    "jnz 18f",
+    "add r9, 16",
+    "test ecx, ecx",
     "jz 8b",
+    "bsr ecx, ecx",
+    "lea r10, [r9 + rcx - 15]",
+    "jmp 8b",
+    "18:", // Slashes behind the NUL do not count.
+    "lea r8d, [rax - 1]",
+    "xor r8d, eax",
+    "and ecx, r8d",
+    "jz 19f",
+    "bsr ecx, ecx",
+    "lea r10, [r9 + rcx + 1]",
+    "19:",
     "bsf eax, eax",
-    "lea rax, [r9 + rax - 16]",
+    "add rax, r9",
+    "mov rdx, r10",
     "ret",
     "20:",
     "cmp r9, rdx",
@@ -159,9 +183,12 @@ core::arch::global_asm!(
     "test al, al",
     "jz 9f",
     "inc r9",
+    "cmp al, 0x2f",
+    "cmove r10, r9",
     "jmp 8b",
     "9:",
     "mov rax, r9",
+    "mov rdx, r10",
     "ret",
     // lp_uwords(rdi to, rsi from, rdx pairs of words, not 0) -> rax 0: eight bytes at a time, as the source was written,
     // so that each load is forwarded from its store.
@@ -228,6 +255,10 @@ core::arch::global_asm!(
     "lp_ubyte:",
     "movzx eax, byte ptr [rdi]",
     "ret",
+    // lp_uword(rdi from) -> rax the eight bytes there, or -1.
+    "lp_uword:",
+    "mov rax, qword ptr [rdi]",
+    "ret",
     "lp_ucopy_end:",
     "lp_ucopy_fault:",
     "mov rax, -1",
@@ -265,6 +296,7 @@ unsafe extern "sysv64" {
     fn lp_uwords(to: *mut u8, from: *const u8, pairs: usize) -> isize;
     fn lp_ustat(to: *mut stat, from: *const Inode, device: u64, number: u32) -> isize;
     fn lp_ubyte(from: *const u8) -> isize;
+    fn lp_uword(from: *const u8) -> u64;
     static lp_ucopy_start: u8;
     static lp_ucopy_end: u8;
     static lp_ucopy_fault: u8;
@@ -329,12 +361,58 @@ pub unsafe fn zero(to: *mut u8, bytes: usize) -> Result<()> {
 /// The gate's fault handler is in place if `from` may be bad.
 #[inline]
 pub unsafe fn string(to: &mut [u8], from: *const u8) -> Result<usize> {
-    // SAFETY: `to` is good for its length; the rest is the caller's promise.
-    match unsafe { lp_ustr(to.as_mut_ptr(), from, to.len()) } {
+    // SAFETY: the caller's promise.
+    unsafe { path(to, from) }.map(|(length, _)| length)
+}
+
+/// [`string`], and how many of its bytes stand up to its last slash and with it.
+///
+/// # Errors
+/// As [`string`].
+///
+/// # Safety
+/// As [`string`].
+#[inline(always)]
+pub unsafe fn path(to: &mut [u8], from: *const u8) -> Result<(usize, usize)> {
+    let (length, slash): (isize, usize);
+    // SAFETY: `to` is good for its length; the rest is the caller's promise; these are the registers that the routine uses.
+    unsafe {
+        core::arch::asm!(
+            "call {routine}",
+            routine = sym lp_ustr,
+            in("rdi") to.as_mut_ptr(),
+            in("rsi") from,
+            inout("rdx") to.len() => slash,
+            out("rax") length,
+            out("rcx") _,
+            out("r8") _,
+            out("r9") _,
+            out("r10") _,
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+        );
+    }
+    match length {
         -1 => Err(Errno::EFAULT),
         length if length as usize == to.len() => Err(Errno::ENAMETOOLONG),
-        length => Ok(length as usize),
+        length => Ok((length as usize, slash)),
     }
+}
+
+/// The eight bytes that a string of the program's starts with; all ones where they cannot be read.
+///
+/// # Safety
+/// As [`string`].
+#[inline(always)]
+pub unsafe fn word(from: *const u8) -> u64 {
+    let word: u64;
+    // SAFETY: the caller's promise; this is the register that the routine uses.
+    unsafe {
+        core::arch::asm!("call {routine}", routine = sym lp_uword, in("rdi") from, out("rax") word);
+    }
+    word
 }
 
 /// Reads one value of the program's.

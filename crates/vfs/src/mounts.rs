@@ -73,9 +73,14 @@ impl Prefix {
     fn leads(&self, path: &[u8]) -> Option<usize> {
         // SAFETY: paths stand in buffers with SLACK bytes behind their NUL.
         let word = unsafe { path.as_ptr().cast::<u64>().read_unaligned() };
+        self.starts(word).then_some(self.length as usize)
+    }
+
+    /// Whether a path whose first eight bytes are `word` leads into the mount.
+    #[inline(always)]
+    pub fn starts(&self, word: u64) -> bool {
         let next = (word >> (8 * self.length)) as u8;
-        let leads = word & self.mask == self.word && (next == 0 || next == b'/') && self.length != 0;
-        leads.then_some(self.length as usize)
+        word & self.mask == self.word && (next == 0 || next == b'/') && self.length != 0
     }
 }
 

@@ -13,8 +13,9 @@ use crate::link::Two;
 use crate::name::Name;
 use crate::permission::{self, Victim, WRITE};
 use crate::task::{Place, Task};
+use crate::tree::{Paths, Tree};
 use crate::walk::{Last, Parent, Which};
-use crate::{dir, dirent, inode, unlink, walk, writer};
+use crate::{dir, dirent, inode, tree, unlink, walk, writer};
 
 /// Directories above one another before a damaged region is suspected.
 const DEPTH: u32 = 1 << 20;
@@ -103,12 +104,13 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
         let source = hash::lookup(task.region, from.dir.id, &names.0).ok_or(Errno::ENOENT)?;
         Ok((source, hash::lookup(task.region, to.dir.id, &names.1)))
     };
-    let mut held = Held::lock(task, from.dir, to.dir, Tree::AsNeeded)?;
+    let mut held = Held::lock(task, from.dir, to.dir, Paths::Stay)?;
     let (mut source, mut target) = find()?;
     let is_dir = |hit: Hit| dir::is(task.region.inode(hit.target().id));
-    if !held.tree && is_dir(source) && target.is_some_and(is_dir) {
+    let moves_dir = is_dir(source) || mode == Mode::Exchange && target.is_some_and(is_dir);
+    if moves_dir {
         drop(held);
-        held = Held::lock(task, from.dir, to.dir, Tree::Locked)?;
+        held = Held::lock(task, from.dir, to.dir, Paths::Change)?;
         (source, target) = find()?;
     }
     let rename = Rename { task, old: from.dir.id, new: to.dir.id, source, target, mode, behind };
@@ -142,35 +144,23 @@ fn lock_inodes<'r>(task: &Task<'r>, one: InodeId, other: Option<InodeId>) -> [Op
     [second.map(|id| inode::lock(task, id)), Some(first)]
 }
 
-/// Whether a rename takes `rename_lock` although its names are in one directory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Tree {
-    /// Only if there are two directories.
-    AsNeeded,
-    /// In any case: it locks two directories of which none is above the other.
-    Locked,
-}
-
 /// The locks of the directories of a rename.
 struct Held<'t, 'r> {
     task: &'t Task<'r>,
-    locks: [Option<Locked<'r>>; 2],
-    /// Whether `rename_lock` is held.
-    tree: bool,
+    // Given back in this order.
+    _locks: [Option<Locked<'r>>; 2],
+    _tree: Option<Tree<'t, 'r>>,
 }
 
 impl<'t, 'r> Held<'t, 'r> {
-    /// Locks both directories, like `lock_rename`.
-    fn lock(task: &'t Task<'r>, old: InodeRef, new: InodeRef, tree: Tree) -> Result<Self> {
-        let mut held = Held { task, locks: [None, None], tree: false };
-        if old != new || tree == Tree::Locked {
-            task.region.header().rename_lock.lock(task.lane_id, task);
-            held.tree = true; // From here on it is given back by dropping.
-        }
+    /// Locks both directories, like `lock_rename`, and the tree if there are two or a directory moves: it may be one of two
+    /// that are locked besides.
+    fn lock(task: &'t Task<'r>, old: InodeRef, new: InodeRef, paths: Paths) -> Result<Self> {
         if old == new {
-            held.locks[0] = Some(dir::lock(task, old)?);
-            return Ok(held);
+            let tree = (paths == Paths::Change).then(|| tree::lock(task, paths));
+            return Ok(Held { task, _locks: [Some(dir::lock(task, old)?), None], _tree: tree });
         }
+        let tree = tree::lock(task, paths);
         let (first, second) = if is_ancestor(task, old.id, new.id) {
             (old, new)
         } else if is_ancestor(task, new.id, old.id) || new.id < old.id {
@@ -178,9 +168,8 @@ impl<'t, 'r> Held<'t, 'r> {
         } else {
             (old, new)
         };
-        held.locks[1] = Some(dir::lock(task, first)?);
-        held.locks[0] = Some(dir::lock(task, second)?);
-        Ok(held)
+        let first = dir::lock(task, first)?;
+        Ok(Held { task, _locks: [Some(dir::lock(task, second)?), Some(first)], _tree: Some(tree) })
     }
 
     /// Refuses to put a directory below itself.
@@ -197,15 +186,6 @@ impl<'t, 'r> Held<'t, 'r> {
                 Err(if rename.mode == Mode::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY })
             }
             _ => Ok(()),
-        }
-    }
-}
-
-impl Drop for Held<'_, '_> {
-    fn drop(&mut self) {
-        self.locks = [None, None];
-        if self.tree {
-            self.task.region.header().rename_lock.unlock();
         }
     }
 }

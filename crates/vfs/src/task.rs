@@ -12,6 +12,7 @@ use lp_region::{LaneId, ProcessId, Region, RunId};
 
 use crate::mounts::Prefix;
 use crate::name::SLACK;
+use crate::prefix_cache::PrefixCache;
 
 /// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
 ///
@@ -38,6 +39,8 @@ pub struct Task<'r> {
     pub interrupted: fn() -> bool,
     /// The run's mount, for quick comparison.
     pub prefix: Prefix,
+    /// Directories that paths led to.
+    pub prefixes: PrefixCache,
     /// Path buffers.
     pub scratch: Scratch,
 }
@@ -128,6 +131,7 @@ impl<'r> Task<'r> {
             prefix: Prefix::of(run),
             clock,
             interrupted: || false,
+            prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
         }
     }

@@ -20,6 +20,7 @@ use crate::hash;
 use crate::mounts::{self, Crossing};
 use crate::name::{Name, SLACK};
 use crate::permission::{self, EXEC};
+use crate::prefix_cache::{self, Prefix};
 use crate::symlink;
 use crate::table;
 use crate::task::{Outside, Place, Task};
@@ -208,17 +209,28 @@ impl Goal for Placing {
     }
 }
 
+/// A path in one of the task's buffers.
+#[derive(Clone, Copy)]
+pub(crate) struct Text {
+    which: Which,
+    /// Its bytes, without the NUL.
+    length: usize,
+    /// Those up to its last slash and with it.
+    prefix: usize,
+}
+
 /// Copies a path of the program's into one of the task's buffers.
 ///
 /// # Errors
 /// `EFAULT`, `ENAMETOOLONG`; `ENOENT` when it is empty.
-pub fn copy_path(task: &Task<'_>, which: Which, path: *const u8) -> Result<usize> {
+#[inline]
+pub(crate) fn copy_path(task: &Task<'_>, which: Which, path: *const u8) -> Result<Text> {
     // SAFETY: the buffer is the task's; no other reference to it lives.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer(task, which).cast::<u8>(), PATH_MAX) };
     // SAFETY: bad pointers are the fault handler's.
-    match unsafe { ucopy::string(buffer, path) }? {
-        0 => Err(Errno::ENOENT),
-        length => Ok(length),
+    match unsafe { ucopy::path(buffer, path) }? {
+        (0, _) => Err(Errno::ENOENT),
+        (length, prefix) => Ok(Text { which, length, prefix }),
     }
 }
 
@@ -260,8 +272,53 @@ pub fn is_empty(path: *const u8) -> Result<bool> {
 /// Those of path_resolution(7): `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EFAULT`.
 #[inline]
 pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<Found>> {
-    let length = copy_path(task, Which::Path, path)?;
-    again(task, dirfd, Which::Path, length, Existing(follow))
+    let text = copy_path(task, Which::Path, path)?;
+    match in_known(task, dirfd, text, follow) {
+        Some(found) => found.map(Place::Inside),
+        None => again(task, dirfd, text, Existing(follow)),
+    }
+}
+
+/// What [`inode`] finds for the path that is most of all: a name in a directory whose prefix is known. None asks for a walk.
+#[inline(always)]
+fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<Result<Found>> {
+    let text = buffer(task, given.which).cast::<u8>().cast_const();
+    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
+    let (absolute, name, prefix) = unsafe {
+        let absolute = *text == b'/';
+        let base = if absolute { InodeRef::NONE } else { base(task, dirfd)? };
+        let prefix = Prefix::new(base.to_word(), text, given.prefix);
+        (absolute, Name::scan(text.add(given.prefix)), prefix)
+    };
+    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
+        return None;
+    }
+    let dir = match given.prefix {
+        0 => InodeRef::from_word(prefix.base),
+        _ => prefix_cache::find(task, prefix)?,
+    };
+    let inode = task.region.inode(dir.id);
+    if !may_everyone_search(inode) {
+        return None;
+    }
+    let hit = hash::lookup(task.region, dir.id, &name);
+    // Acquire: an inode's generation grows before its slot is used again.
+    if inode.generation.load(Ordering::Acquire) != dir.generation {
+        return None;
+    }
+    match hit {
+        Some(hit) if hit.kind() == S_IFLNK >> 12 && follow == Follow::Link => None,
+        Some(hit) => Some(Ok(Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id })),
+        None => Some(Err(Errno::ENOENT)),
+    }
+}
+
+/// Whether everyone may search what stands here: a directory whose mode says so and that has no ACL.
+#[inline(always)]
+fn may_everyone_search(inode: &Inode) -> bool {
+    // Relaxed: each is one word and used as seen; see `permission::check`.
+    let mode = inode.mode.load(Ordering::Relaxed);
+    mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Relaxed) == 0
 }
 
 /// Where a path ends and what stands there, nothing included: what an open that may create asks.
@@ -269,8 +326,7 @@ pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Re
 /// # Errors
 /// As [`inode`], but a missing last component is no error.
 pub fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<End>> {
-    let length = copy_path(task, Which::Path, path)?;
-    again(task, dirfd, Which::Path, length, Making(follow))
+    again(task, dirfd, copy_path(task, Which::Path, path)?, Making(follow))
 }
 
 /// The place that a path names, whatever stands there.
@@ -278,8 +334,7 @@ pub fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Resu
 /// # Errors
 /// As [`inode`], but the last component is not looked at.
 pub fn parent(task: &Task<'_>, dirfd: i32, path: *const u8, which: Which) -> Result<Place<Parent>> {
-    let length = copy_path(task, which, path)?;
-    again(task, dirfd, which, length, Placing)
+    again(task, dirfd, copy_path(task, which, path)?, Placing)
 }
 
 fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
@@ -290,29 +345,17 @@ fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
 }
 
 #[inline(always)]
-fn again<G: Goal>(
-    task: &Task<'_>,
-    dirfd: i32,
-    which: Which,
-    length: usize,
-    goal: G,
-) -> Result<Place<G::End>> {
-    match walk(task, dirfd, which, length, goal) {
-        Err(Errno::ESTALE) => again_slow(task, dirfd, which, length, goal),
+fn again<G: Goal>(task: &Task<'_>, dirfd: i32, text: Text, goal: G) -> Result<Place<G::End>> {
+    match walk(task, dirfd, text, goal) {
+        Err(Errno::ESTALE) => again_slow(task, dirfd, text, goal),
         done => done,
     }
 }
 
 #[cold]
-fn again_slow<G: Goal>(
-    task: &Task<'_>,
-    dirfd: i32,
-    which: Which,
-    length: usize,
-    goal: G,
-) -> Result<Place<G::End>> {
+fn again_slow<G: Goal>(task: &Task<'_>, dirfd: i32, text: Text, goal: G) -> Result<Place<G::End>> {
     for _ in 0..TRIES {
-        match walk(task, dirfd, which, length, goal) {
+        match walk(task, dirfd, text, goal) {
             Err(Errno::ESTALE) => {}
             done => return done,
         }
@@ -320,20 +363,28 @@ fn again_slow<G: Goal>(
     Err(Errno::ESTALE)
 }
 
-fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, which: Which, length: usize, goal: G) -> Result<Place<G::End>> {
-    let text = buffer(task, which).cast::<u8>().cast_const();
+fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, given: Text, goal: G) -> Result<Place<G::End>> {
+    let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds `length` bytes and a NUL.
-    let (end, absolute) = unsafe { (text.add(length), *text == b'/') };
-    let mut walk = Walk { task, which, text, end, here: InodeRef::NONE, links: 0 };
+    let (end, absolute) = unsafe { (text.add(given.length), *text == b'/') };
+    let base = if absolute { Some(InodeRef::NONE) } else { base(task, dirfd) };
+    let Some(base) = base else { return Ok(Place::Outside(Outside::AsGiven)) };
+    let mut walk =
+        Walk { task, which: given.which, text, end, here: base, links: 0, base: base.to_word(), tree: ODD };
+    // A slash at the end is not the cache's business.
+    if given.prefix != 0 && given.prefix != given.length {
+        // SAFETY: the text stays in the buffer, which is longer, until the walk is over.
+        let prefix = unsafe { Prefix::new(walk.base, text, given.prefix) };
+        if let Some(dir) = prefix_cache::find(task, prefix) {
+            walk.start(dir, given.prefix);
+            return walk.run(goal);
+        }
+        walk.tree = task.region.header().tree.read();
+    }
     if absolute {
         match mounts::enter(task, walk.rest()) {
             Crossing::Inside { root, walked } => walk.start(root, walked),
             Crossing::Outside => return Ok(Place::Outside(Outside::AsGiven)),
-        }
-    } else {
-        match base(task, dirfd) {
-            Some(base) => walk.here = base,
-            None => return Ok(Place::Outside(Outside::AsGiven)),
         }
     }
     walk.run(goal)
@@ -371,7 +422,14 @@ struct Walk<'t, 'r> {
     /// Where the walk stands.
     here: InodeRef,
     links: u32,
+    /// Where the path starts: a directory, or 0 for `/`.
+    base: u64,
+    /// `Header::tree` before the first step, or [`ODD`].
+    tree: u32,
 }
+
+/// A count that no cache entry has: what the walk came through is not to be noted.
+const ODD: u32 = 1;
 
 /// What a step came to.
 enum Step<E> {
@@ -428,12 +486,15 @@ impl<'r> Walk<'_, 'r> {
     /// Walks one name.
     #[inline(always)]
     fn step<G: Goal>(&mut self, name: &Name<'_>, goal: G) -> Result<Step<G::End>> {
-        self.may_search()?;
+        let everyone = self.may_search()?;
         let here = self.here;
         let after = name.end();
         let next = past_slashes(after);
         self.text = next;
         let (is_last, slash) = (next == self.end, next != after);
+        if self.tree & 1 == 0 {
+            self.note_slow(name, is_last, everyone);
+        }
         if name.len() > NAME_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
@@ -492,23 +553,33 @@ impl<'r> Walk<'_, 'r> {
         if generation == inode.generation { Ok(()) } else { Err(Errno::ESTALE) }
     }
 
-    /// Whether the walk stands on a directory that the caller may search.
+    /// Tells the cache how the walk came here, once only the last name is left, if everyone may come the same way.
+    #[cold]
+    fn note_slow(&mut self, name: &Name<'_>, is_last: bool, everyone: bool) {
+        if !is_last {
+            self.tree |= u32::from(!everyone);
+            return;
+        }
+        let start = buffer(self.task, self.which).cast::<u8>().cast_const();
+        let length = name.bytes().as_ptr() as usize - start as usize;
+        // SAFETY: the text is in its buffer, for a walk that met a link has an odd count.
+        let prefix = unsafe { Prefix::new(self.base, start, length) };
+        prefix_cache::note(self.task, prefix, self.here, self.tree);
+    }
+
+    /// Whether the walk stands on a directory that the caller may search; gives whether everyone may.
     #[inline(always)]
-    fn may_search(&self) -> Result<()> {
-        let here = self.inode();
-        // Relaxed: each is one word and used as seen; see `permission::check`.
-        let mode = here.mode.load(Ordering::Relaxed);
-        let open = mode & (S_IFMT | 0o111) == S_IFDIR | 0o111;
-        if open && here.acl.load(Ordering::Relaxed) == 0 { Ok(()) } else { self.may_search_slow() }
+    fn may_search(&self) -> Result<bool> {
+        if may_everyone_search(self.inode()) { Ok(true) } else { self.may_search_slow() }
     }
 
     #[inline(never)]
-    fn may_search_slow(&self) -> Result<()> {
+    fn may_search_slow(&self) -> Result<bool> {
         let here = self.inode();
         let is_dir = here.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
         let allowed = if is_dir { permission::check(self.task, here, EXEC) } else { Err(Errno::ENOTDIR) };
         match allowed {
-            Ok(()) => Ok(()),
+            Ok(()) => Ok(false),
             Err(errno) => Err(self.check(self.here).err().unwrap_or(errno)),
         }
     }
@@ -532,6 +603,7 @@ impl<'r> Walk<'_, 'r> {
     /// `.` or `..`.
     #[cold]
     fn dots(&mut self, name: &Name<'_>) -> Result<Turn> {
+        self.tree = ODD;
         self.may_search()?;
         let after = name.end();
         self.text = past_slashes(after);
@@ -580,6 +652,7 @@ impl<'r> Walk<'_, 'r> {
             return Err(Errno::ELOOP);
         }
         self.links += 1;
+        self.tree = ODD;
         let (task, inode) = (self.task, self.task.region.inode(link.id));
         let length = symlink::target_length(inode);
         self.check(link)?;

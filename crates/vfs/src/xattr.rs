@@ -14,7 +14,8 @@ use crate::acl;
 use crate::blob::{self, Draft, View, Which};
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
-use crate::{permission, target, writer};
+use crate::tree::Paths;
+use crate::{permission, target, tree, writer};
 
 /// `XATTR_NAME_MAX` and a NUL.
 const NAME_ROOM: usize = 256;
@@ -246,6 +247,8 @@ fn set(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Re
     let _writing = writer::begin(task, inode)?;
     let name = name.get();
     let space = space(name);
+    let limits = space == Space::Acl(Which::Acl) && inode::is_dir(inode);
+    let _tree = limits.then(|| tree::lock(task, Paths::Change));
     let _locked = inode::lock(task, id);
     if let Space::Acl(which) = space {
         return acl::set(task, id, inode, which, value.at, value.size);
