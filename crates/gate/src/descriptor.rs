@@ -39,16 +39,19 @@ pub fn other(task: &Task, fd: i32) -> isize {
     if is_hidden(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
 }
 
-/// Goes on only with a file of ours; returns from the handler otherwise.
+/// Goes on only with a file of ours; returns from the handler otherwise, with `other` for what the table has a word for.
 macro_rules! file_or_return {
     ($task:expr, $fd:expr) => {
+        file_or_return!($task, $fd, $crate::descriptor::other($task, $fd))
+    };
+    ($task:expr, $fd:expr, $other:expr) => {
         let word = $crate::descriptor::word($task, $fd);
         if word & (lp_vfs::table::entry::OPEN | lp_vfs::table::entry::HOST) != lp_vfs::table::entry::OPEN {
             // One test on the way of a call that is not ours.
             if word == 0 {
                 return $crate::dispatch::NOT_OURS;
             }
-            return $crate::descriptor::other($task, $fd);
+            return $other;
         }
     };
 }

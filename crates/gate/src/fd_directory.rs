@@ -6,7 +6,6 @@ use lp_region::ucopy;
 use lp_vfs::task::Task;
 
 use crate::calls::handler::kernel;
-use crate::path::At;
 use crate::placeholder;
 use crate::text::parse_decimal;
 
@@ -17,14 +16,14 @@ static OPEN: AtomicU64 = AtomicU64::new(0);
 /// Bytes before the name in `struct linux_dirent64`.
 const HEAD: usize = 19;
 
-/// The kernel has opened `at` as `fd`.
-pub fn opened(fd: i32, at: At) {
+/// The kernel has opened `path`, of which this is enough, as `fd`.
+pub fn opened(fd: i32, path: &[u8]) {
     if !(0..64).contains(&fd) {
         return;
     }
     // Relaxed, all: a bit of the process's own.
     let before = OPEN.load(Ordering::Relaxed);
-    let now = if is_path(at) { before | 1 << fd } else { before & !(1 << fd) };
+    let now = if is_path(path) { before | 1 << fd } else { before & !(1 << fd) };
     if now != before {
         OPEN.store(now, Ordering::Relaxed);
     }
@@ -37,11 +36,7 @@ pub fn is_one(fd: i32) -> bool {
 }
 
 /// Whether a path, absolute as programs write it, names one.
-fn is_path(at: At) -> bool {
-    let mut text = [0u8; 32];
-    // SAFETY: the copy routine answers bad pointers.
-    let Ok(length) = (unsafe { ucopy::string(&mut text, at.path) }) else { return false };
-    let path = &text[..length];
+fn is_path(path: &[u8]) -> bool {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     if path == b"/dev/fd" {
         return true;

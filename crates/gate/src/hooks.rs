@@ -16,7 +16,7 @@ use lp_vfs::{boot, close, fork, getcwd};
 
 use crate::text::Writer;
 use crate::thread::Thread;
-use crate::{maps, mounts, placeholder, report, signal, tls};
+use crate::{device, maps, mounts, placeholder, report, signal, tls};
 
 /// Where the gate finds site images, and the program that makes them: paths without NUL.
 pub struct Attached {
@@ -116,6 +116,7 @@ pub fn attach(thread: &mut Thread, fd: i32, slot: u32, flags: &[u8]) -> Result<A
     unsafe { mounts::read(task.run) };
     boot::arrive(task);
     placeholder::after_exec(task);
+    device::after_exec(task);
     for fd in boot::cloexec_fds(task) {
         if close::close(task, fd).is_ok() {
             placeholder::close_number(fd);
@@ -222,13 +223,27 @@ pub fn process_exit(thread: &mut Thread) {
 pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
     let Some(task) = task_of(thread) else { return Ok(()) };
     let child = fork::before(task)?;
-    placeholder::copy_to(task, task.region.process(child));
+    table_copied(task, child);
     if let Err(errno) = maps::before_fork(task, child) {
         fork::failed(task, child);
         return Err(errno);
     }
     thread.forked = child.0;
     Ok(())
+}
+
+/// The slot of a child has a copy of the table.
+fn table_copied(task: &Task, child: ProcessId) {
+    let process = task.region.process(child);
+    placeholder::copy_to(task, process);
+    device::copied(task, process, task.region.fd_table(child));
+}
+
+/// A child is about to be made that shares the kernel's table of descriptors, and is not a thread.
+pub fn before_shared_table(thread: &mut Thread) {
+    if let Some(task) = task_of(thread) {
+        device::distrust(task);
+    }
 }
 
 /// fork(2) has happened: `result` is the child's process id, or `-errno`, and then what `before_fork` took goes back.
@@ -262,7 +277,7 @@ pub fn after_fork_child(thread: &mut Thread) {
 pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<()> {
     let Some(task) = task_of(thread) else { return Ok(()) };
     let slot = fork::before(task)?;
-    placeholder::copy_to(task, task.region.process(slot));
+    table_copied(task, slot);
     // Its lane comes when it runs.
     set_task(child, task.region, slot, LaneId::NONE);
     Ok(())

@@ -26,6 +26,7 @@ pub mod attach;
 pub mod calls;
 pub mod count;
 pub mod descriptor;
+pub mod device;
 pub mod dispatch;
 pub mod entry;
 pub mod exec;

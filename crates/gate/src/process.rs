@@ -10,8 +10,8 @@
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_clone, __NR_fork, __NR_rt_sigprocmask, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK, SIG_SETMASK,
-    clone_args,
+    __NR_clone, __NR_fork, __NR_rt_sigprocmask, CLONE_FILES, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK,
+    SIG_SETMASK, clone_args,
 };
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
@@ -159,6 +159,9 @@ enum Stack {
 
 fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
+    if has(CLONE_FILES) && !has(CLONE_THREAD) {
+        hooks::before_shared_table(current());
+    }
     if has(CLONE_VM) {
         if has(CLONE_VFORK) && !has(CLONE_THREAD) {
             return share(stack);

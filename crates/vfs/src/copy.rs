@@ -5,7 +5,7 @@
 use lp_abi::ioctl::FIONREAD;
 use lp_abi::linux::{
     __NR_fcntl, __NR_fstat, __NR_ioctl, __NR_pread64, __NR_read, __NR_write, F_GETPIPE_SZ, O_APPEND, S_IFBLK,
-    S_IFIFO, S_IFMT, S_IFREG, SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
+    S_IFCHR, S_IFIFO, S_IFMT, S_IFREG, SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
 };
 use lp_abi::{Errno, MAX_RW_COUNT, PAGE_SIZE, Result};
 use lp_region::records::{Inode, file_mode};
@@ -22,6 +22,9 @@ const STEP: usize = 1 << 20;
 
 /// What a hole is read from.
 static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+
+/// Devices that sendfile(2) takes: /dev/zero, /dev/full, /dev/random, /dev/urandom.
+const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
 
 /// Copies between two files of ours; a null offset means the position. Between ours and another file system the kernel
 /// answers `EXDEV`, and so does the door.
@@ -279,7 +282,7 @@ fn receive(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize)
     let to = table::fget(task, fd_out)?;
     writable(&to)?;
     not_append(&to)?;
-    if !matches!(host_type(fd_in)?, S_IFREG | S_IFBLK) {
+    if !can_be_sent(fd_in)? {
         return Err(Errno::EINVAL);
     }
     let position = file::position(task, &to);
@@ -369,12 +372,26 @@ fn pipe_room(pipe: i32) -> Result<usize> {
     Ok(size.saturating_sub(used))
 }
 
+/// Whether a file of the host's has a position and content for sendfile(2).
+fn can_be_sent(fd: i32) -> Result<bool> {
+    let attributes = host_attributes(fd)?;
+    Ok(match attributes.st_mode & S_IFMT {
+        S_IFREG | S_IFBLK => true,
+        S_IFCHR => SENT_DEVICES.contains(&attributes.st_rdev),
+        _ => false,
+    })
+}
+
 /// Type of a file of the host's.
 fn host_type(fd: i32) -> Result<u32> {
+    host_attributes(fd).map(|attributes| attributes.st_mode & S_IFMT)
+}
+
+fn host_attributes(fd: i32) -> Result<stat> {
     let mut value = core::mem::MaybeUninit::<stat>::zeroed();
     // SAFETY: the kernel writes a stat; all zeros is one too.
     unsafe {
         lp_abi::syscall!(__NR_fstat, fd, value.as_mut_ptr())?;
-        Ok(value.assume_init().st_mode & S_IFMT)
+        Ok(value.assume_init())
     }
 }

@@ -25,6 +25,12 @@ pub mod entry {
     /// The kernel's descriptor is a real one (a FIFO, a socket) that backs an inode of ours: attributes are ours, data is
     /// the kernel's.
     pub const HOST: u64 = 1 << 35;
+    /// Without [`OPEN`]: a device of the host's whose reads give zeros.
+    pub const ZEROS: u64 = 1 << 36;
+    /// Without [`OPEN`]: a device of the host's whose reads give nothing.
+    pub const EMPTY: u64 = 1 << 37;
+    /// Without [`OPEN`]: a device of the host's that takes any write.
+    pub const DISCARDS: u64 = 1 << 38;
 }
 
 /// What a descriptor is.

@@ -8,7 +8,7 @@ use lp_vfs::task::Task;
 
 use super::handler::{handlers, kernel, ret};
 use crate::dispatch::NOT_OURS;
-use crate::{descriptor, placeholder};
+use crate::{descriptor, device, placeholder};
 
 /// `CLOSE_RANGE_UNSHARE` and `CLOSE_RANGE_CLOEXEC` of linux/close_range.h.
 const CLOSE_RANGE_UNSHARE: u32 = 2;
@@ -47,6 +47,7 @@ fn close_other(task: &'static Task<'static>, fd: i32, word: u64) -> isize {
     } else if descriptor::is_hidden(task, fd) {
         Errno::EBADF.to_ret()
     } else {
+        device::forget(task, fd);
         placeholder::host_closes(task, fd);
         NOT_OURS
     }
@@ -62,6 +63,7 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
             return done;
         }
     }
+    device::forget_range(task, first, last);
     if flags & CLOSE_RANGE_CLOEXEC != 0 {
         close::cloexec_range(task, first, last);
     } else {

@@ -8,9 +8,9 @@ use lp_vfs::{close, dup, table};
 
 use super::close::is_open_in_kernel;
 use super::handler::{handlers, kernel, ret};
-use crate::descriptor;
 use crate::dispatch::NOT_OURS;
 use crate::placeholder;
+use crate::{descriptor, device};
 
 handlers! {
     /// dup(2).
@@ -64,12 +64,18 @@ pub fn dup_other(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) ->
         return Errno::EBADF.to_ret();
     }
     placeholder::flush(task);
-    if !descriptor::is_listed(task, fd) {
+    let device = device::of(task, fd);
+    let is_listed = descriptor::is_listed(task, fd);
+    if !is_listed && device == 0 {
         return NOT_OURS;
     }
     let command = if flags & entry::CLOEXEC == 0 { F_DUPFD } else { F_DUPFD_CLOEXEC };
     let number = kernel!(__NR_fcntl, fd, command, min);
     if number < 0 {
+        return number;
+    }
+    if !is_listed {
+        device::duplicated(task, device, number as i32, flags);
         return number;
     }
     let done =
@@ -96,12 +102,14 @@ fn replace(task: &'static Task<'static>, old: i32, new: i32, flags: Option<u32>)
     if descriptor::is_hidden(task, old) || placeholder::is_guarded(task, new) {
         return Errno::EBADF.to_ret();
     }
+    device::forget(task, new);
     let cloexec = if flags.unwrap_or(0) & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     if descriptor::is_file(task, old) {
         return ret(replace_by_ours(task, old, new, cloexec));
     }
     let old_is_listed = descriptor::is_listed(task, old);
-    if !old_is_listed && descriptor::word(task, new) == 0 {
+    let device = device::of(task, old);
+    if !old_is_listed && device | descriptor::word(task, new) == 0 {
         return NOT_OURS;
     }
     if !old_is_listed && !is_open_in_kernel(old) {
@@ -121,6 +129,7 @@ fn replace(task: &'static Task<'static>, old: i32, new: i32, flags: Option<u32>)
     }
     // The kernel's descriptor stands on the number already; ours goes.
     let _ = close::close(task, new);
+    device::duplicated(task, device, new, cloexec);
     done
 }
 

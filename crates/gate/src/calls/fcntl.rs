@@ -12,6 +12,7 @@ use lp_vfs::{fcntl, flock, record_lock};
 use super::dup::{dup_other, duplicate};
 use super::handler::{handlers, kernel, ret};
 use crate::descriptor::{self, file_or_return};
+use crate::device;
 use crate::dispatch::{NOT_OURS, RESTART};
 
 handlers! {
@@ -103,6 +104,10 @@ fn fcntl_other(task: &'static Task<'static>, fd: i32, command: u32, argument: us
         }
         F_SETFL if descriptor::is_listed(task, fd) => {
             let _ = fcntl::set_fl(task, fd, argument as u32);
+            NOT_OURS
+        }
+        F_SETFD => {
+            device::forget(task, fd);
             NOT_OURS
         }
         _ => NOT_OURS,

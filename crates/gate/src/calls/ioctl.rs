@@ -8,6 +8,7 @@ use lp_vfs::task::Task;
 
 use super::handler::{handlers, ret};
 use crate::descriptor;
+use crate::device;
 use crate::dispatch::NOT_OURS;
 
 handlers! {
@@ -27,6 +28,9 @@ handlers! {
 fn ioctl_other(task: &Task, fd: i32, request: u32) -> isize {
     if descriptor::is_hidden(task, fd) {
         return Errno::EBADF.to_ret();
+    }
+    if request == FIOCLEX || request == FIONCLEX {
+        device::forget(task, fd);
     }
     if descriptor::is_listed(task, fd) {
         let _ = match request {

@@ -196,7 +196,7 @@ crate::dispatch_table! {
     __NR_preadv2 => read::preadv2,
     __NR_pwritev2 => write::pwritev2,
     __NR_statx => stat::statx,
-    __NR_io_uring_setup => allocate::makes_descriptor,
+    __NR_io_uring_setup => allocate::io_uring_setup,
     __NR_open_tree => watch::open_tree,
     __NR_fsopen => allocate::makes_descriptor,
     __NR_fsmount => allocate::makes_descriptor,

@@ -13,7 +13,7 @@ use lp_vfs::task::{Place, Task};
 use super::handler::{handlers, ret};
 use crate::dispatch::RESTART;
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route};
-use crate::{fd_directory, hostlink, node, placeholder, signal};
+use crate::{device, fd_directory, hostlink, node, placeholder, signal};
 
 handlers! {
     /// open(2).
@@ -147,7 +147,7 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
         return RESTART;
     }
     if done >= 0 {
-        fd_directory::opened(done as i32, at);
+        note(task, done as i32, at, how.flags);
     }
     if !may_be_link(done) {
         return done;
@@ -167,6 +167,15 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
         }
         other => not_a_file(task, inside, how, number, other),
     }
+}
+
+/// Keeps of a descriptor of the host's what calls on it must know.
+fn note(task: &Task, fd: i32, at: At, flags: u32) {
+    let mut text = [0u8; 32];
+    // SAFETY: the copy routine answers bad pointers.
+    let length = unsafe { ucopy::string(&mut text, at.path) }.unwrap_or(0);
+    fd_directory::opened(fd, &text[..length]);
+    device::opened(task, fd, &text[..length], flags);
 }
 
 /// Opens anew what descriptor `fd` names, which has no path: through /proc/self/fd.

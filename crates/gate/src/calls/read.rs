@@ -6,6 +6,7 @@ use lp_vfs::task::Task;
 
 use super::handler::{handlers, ret};
 use crate::descriptor::file_or_return;
+use crate::device;
 
 handlers! {
     /// read(2).
@@ -51,12 +52,12 @@ handlers! {
 
 #[inline(never)]
 fn read_slow(task: &Task, fd: i32, buf: *mut u8, count: usize) -> isize {
-    file_or_return!(task, fd);
+    file_or_return!(task, fd, device::read(task, fd, buf, count));
     ret(read::read(task, fd, buf, count))
 }
 
 #[inline(never)]
 fn pread_slow(task: &Task, fd: i32, buf: *mut u8, count: usize, offset: i64) -> isize {
-    file_or_return!(task, fd);
+    file_or_return!(task, fd, device::pread(task, fd, buf, count, offset));
     ret(read::pread(task, fd, buf, count, offset))
 }

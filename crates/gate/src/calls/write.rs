@@ -6,6 +6,7 @@ use lp_vfs::write;
 
 use super::handler::{handlers, ret_limited};
 use crate::descriptor::file_or_return;
+use crate::device;
 
 handlers! {
     /// write(2).
@@ -51,12 +52,12 @@ handlers! {
 
 #[inline(never)]
 fn write_slow(task: &Task, fd: i32, buf: *const u8, count: usize) -> isize {
-    file_or_return!(task, fd);
+    file_or_return!(task, fd, device::write(task, fd, buf, count));
     ret_limited(task, write::write(task, fd, buf, count))
 }
 
 #[inline(never)]
 fn pwrite_slow(task: &Task, fd: i32, buf: *const u8, count: usize, offset: i64) -> isize {
-    file_or_return!(task, fd);
+    file_or_return!(task, fd, device::pwrite(task, fd, buf, count, offset));
     ret_limited(task, write::pwrite(task, fd, buf, count, offset))
 }
