@@ -72,10 +72,7 @@ fn speedup_drawing(report: &Report) -> Svg {
     let ratio_of =
         |before: f64, now: f64, unit: &str| Better::of_unit(unit).ratio(now, before).unwrap_or(0.0);
     let goal_of = |goal| if let Goal::Faster(times) = goal { times } else { 0.0 };
-    let most = verdicts
-        .iter()
-        .map(|v| ratio_of(v.baseline, v.lightpath, &v.unit).max(goal_of(v.target.goal)))
-        .fold(2.0, f64::max);
+    let most = verdicts.iter().map(|v| v.ratio.max(goal_of(v.target.goal))).fold(2.0, f64::max);
     let scale = |ratio: f64| LABELS + (ratio / (most * 1.05)).min(1.0) * AREA;
     let bottom = TOP + ROW * verdicts.len() as f64;
     let mut svg = Svg::new(WIDTH, bottom + 34.0);
@@ -92,7 +89,7 @@ fn speedup_drawing(report: &Report) -> Svg {
     }
     for (index, verdict) in verdicts.iter().enumerate() {
         let y = TOP + ROW * index as f64;
-        let ratio = ratio_of(verdict.baseline, verdict.lightpath, &verdict.unit);
+        let ratio = verdict.ratio;
         let label = match verdict.target.x {
             Some(x) => format!("{}, N = {x}", verdict.label),
             None => verdict.label.clone(),

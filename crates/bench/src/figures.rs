@@ -1,6 +1,6 @@
 //! The figures to reach: what the project promises, held against a report.
 
-use crate::report::Report;
+use crate::report::{Report, paired};
 
 /// What a figure must do.
 #[derive(Debug, Clone, Copy)]
@@ -71,6 +71,7 @@ pub(crate) struct Verdict {
     pub(crate) unit: String,
     pub(crate) baseline: f64,
     pub(crate) lightpath: f64,
+    pub(crate) ratio: f64,
     pub(crate) wanted: String,
     pub(crate) measured: String,
     pub(crate) reached: Reached,
@@ -93,15 +94,16 @@ fn verdict(report: &Report, target: &'static Target) -> Option<Verdict> {
         Goal::Scales(_) => {
             let series = report.series(target.workload, target.metric, Some(2))?;
             let one = report.series(target.workload, target.metric, Some(1))?;
-            (series, one.cell("lightpath")?.median)
+            (series, one.cell("lightpath")?)
         }
         _ => {
             let series = report.series(target.workload, target.metric, target.x)?;
-            (series, series.cell(report.baseline())?.median)
+            (series, series.cell(report.baseline())?)
         }
     };
-    let now = series.cell("lightpath")?.median;
-    let ratio = series.better.ratio(now, before)?;
+    let now = series.cell("lightpath")?;
+    let ratio = paired(series.better, now, before)?;
+    let (now, before) = (now.median, before.median);
     let (wanted, measured, reached) = match target.goal {
         Goal::Faster(times) => (format!(">= {times}x"), format!("{ratio:.2}x"), ratio >= times),
         Goal::Dearer(percent) => {
@@ -119,6 +121,7 @@ fn verdict(report: &Report, target: &'static Target) -> Option<Verdict> {
         unit: series.unit.clone(),
         baseline: before,
         lightpath: now,
+        ratio,
         wanted,
         measured,
         reached: if reached { Reached::Yes } else { Reached::No },

@@ -48,7 +48,7 @@ pub(crate) struct Cell {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// How many times better than the baseline place: above 1 is faster.
+    /// How many times better than the baseline place, above 1 is faster: the median of the rounds' ratios.
     pub(crate) ratio: Option<f64>,
 }
 
@@ -80,6 +80,14 @@ impl Better {
         };
         ratio.is_finite().then_some(ratio)
     }
+}
+
+/// How many times better `now` is than `before`: the median of what the rounds gave. The samples of one round were taken one
+/// after the other, so that a slow minute of the machine slows both down and their ratio stays.
+pub(crate) fn paired(better: Better, now: &Cell, before: &Cell) -> Option<f64> {
+    let rounds = now.samples.iter().zip(&before.samples);
+    let ratios: Option<Vec<_>> = rounds.map(|(now, before)| better.ratio(*now, *before)).collect();
+    ratios.filter(|ratios| !ratios.is_empty()).map(|ratios| median(&ratios))
 }
 
 /// The middle of `samples`; of an even number, the mean of the two in the middle.
@@ -188,9 +196,9 @@ impl Gatherer {
                 let better = Better::of_unit(&figure.unit);
                 let mut cells: Vec<_> =
                     cells.into_iter().map(|(place, samples)| Cell::of(&place, samples)).collect();
-                let reference = cells.iter().find(|cell| cell.place == *baseline).map(|cell| cell.median);
-                for cell in &mut cells {
-                    cell.ratio = reference.and_then(|reference| better.ratio(cell.median, reference));
+                if let Some(at) = cells.iter().position(|cell| cell.place == *baseline) {
+                    let ratios: Vec<_> = cells.iter().map(|cell| paired(better, cell, &cells[at])).collect();
+                    cells.iter_mut().zip(ratios).for_each(|(cell, ratio)| cell.ratio = ratio);
                 }
                 Series {
                     label: label(&figure.metric),
@@ -226,6 +234,7 @@ mod tests {
             ("lightpath", "lseek\t-\tns\t10"),
             ("tmpfs", "lseek\t-\tns\t90"),
             ("tmpfs", "lseek\t-\tns\t110"),
+            ("lightpath", "lseek\t-\tns\t10"),
             ("tmpfs", "rate\t-\tKB/s\t100"),
             ("lightpath", "rate\t-\tKB/s\t300"),
         ] {
