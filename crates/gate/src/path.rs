@@ -96,8 +96,16 @@ fn is_plainly_ours(task: &Task, at: At) -> bool {
     if word as u8 == b'/' {
         return task.prefix.starts(word);
     }
-    // Relaxed: the thread's own process; races are the program's.
-    at.dirfd == AT_FDCWD && task.process.cwd.load(Ordering::Relaxed) != 0 && word != u64::MAX
+    word != u64::MAX && is_base_ours(task, at.dirfd)
+}
+
+/// Whether relative paths start from a directory of ours.
+#[inline(always)]
+fn is_base_ours(task: &Task, dirfd: i32) -> bool {
+    if dirfd == AT_FDCWD {
+        return task.process.cwd.load(Ordering::Relaxed) != 0; // Relaxed: the thread's own process; races are the program's.
+    }
+    descriptor::is_listed(task, dirfd)
 }
 
 #[inline(never)]
@@ -153,12 +161,7 @@ fn is_crooked(path: &[u8]) -> bool {
 }
 
 fn route_relative(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last, length: usize) -> Route {
-    let base_is_ours = if at.dirfd == AT_FDCWD {
-        task.process.cwd.load(Ordering::Relaxed) != 0 // Relaxed: the thread's own process; races are the program's.
-    } else {
-        descriptor::is_listed(task, at.dirfd)
-    };
-    if base_is_ours {
+    if is_base_ours(task, at.dirfd) {
         return Route::Ours(at);
     }
     if descriptor::is_hidden(task, at.dirfd) {
