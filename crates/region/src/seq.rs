@@ -53,6 +53,14 @@ impl Seq {
         before & 1 != 0 || self.0.load(Ordering::Relaxed) != before // Relaxed: ordered by the fence above.
     }
 
+    /// Whether no change has begun since the count was `before`, an even value: what was noted then still holds. Who has seen
+    /// anything of a change finds that it does not.
+    #[inline(always)]
+    pub fn stands_at(&self, before: u32) -> bool {
+        // PAIRS: the fence in `begin`, through whatever the change published.
+        self.read() == before
+    }
+
     /// Reads with `copy` until two even counts agree, or `SPINS` tries have passed.
     #[inline]
     pub fn snapshot<T>(&self, mut copy: impl FnMut() -> T) -> T {

@@ -124,7 +124,7 @@ pub fn find(task: &Task<'_>, prefix: Prefix) -> Option<InodeRef> {
     // An entry's count is even, so that this one is.
     let known = entry.length.get() as usize == prefix.length
         && entry.base.get() == prefix.base
-        && entry.tree.get() == task.region.header().tree.read();
+        && task.region.header().tree.stands_at(entry.tree.get());
     if !known || !prefix.is_text_of(entry) {
         return None;
     }
