@@ -1,6 +1,7 @@
 //! Paths whose prefix is known already still lead where the tree says: after renames, removals, permissions that go.
 
 use std::ffi::CString;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -12,12 +13,16 @@ use lp_vfs::{
     Place, Task, boot, chmod, clock, mkdir, mknod, open, rename, symlink, table, unlink, walk, xattr,
 };
 
+/// Process slots are claimed with the real process's credentials and umask: one at a time.
+static SETUP: Mutex<()> = Mutex::new(());
+
 fn c(path: &str) -> CString {
     CString::new(path).unwrap()
 }
 
 /// A region and some processes on it, as far as the file system can see.
 fn tasks<const N: usize>() -> [Task<'static>; N] {
+    let _one = SETUP.lock().unwrap();
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 3 };
     let region = Region::create_private(&geometry).expect("region");
     let setup =
