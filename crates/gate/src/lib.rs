@@ -26,7 +26,7 @@ pub mod attach;
 pub mod calls;
 pub mod count;
 pub mod descriptor;
-pub mod device;
+mod device;
 pub mod dispatch;
 pub mod entry;
 pub mod exec;

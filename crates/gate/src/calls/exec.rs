@@ -313,9 +313,12 @@ impl Arguments {
             return Ok(vector);
         }
         let argv = exec.argv as *const usize;
-        // SAFETY: the copy routine answers bad pointers.
         let get = |index: usize| {
-            if argv.is_null() { Ok(0) } else { unsafe { ucopy::get(argv.wrapping_add(index)) } }
+            if argv.is_null() {
+                return Ok(0);
+            }
+            // SAFETY: the copy routine answers bad pointers.
+            unsafe { ucopy::get(argv.wrapping_add(index)) }
         };
         let mut count = 0;
         while get(count)? != 0 {

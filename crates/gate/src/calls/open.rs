@@ -54,10 +54,10 @@ impl How {
     /// openat2's argument; whoever makes the call checks it.
     #[cold]
     fn extended(given: *const open_how, size: usize) -> How {
-        // SAFETY: the copy routine answers bad pointers; every bit pattern is an `open_how`.
         let flags = if size < size_of::<open_how>() {
             0
         } else {
+            // SAFETY: the copy routine answers bad pointers; every bit pattern is an `open_how`.
             unsafe { ucopy::get(given) }.map_or(0, |how| how.flags)
         };
         How { flags: flags as u32, mode: 0, given: Some((given, size)) }
