@@ -24,6 +24,8 @@ use lp_vfs::task::Task;
 
 /// Numbers below this can be parked.
 const PARKABLE: i32 = 64;
+/// How far below the region's descriptor the base may lie.
+const BELOW: i32 = 16;
 /// Word of `Process::spare`: the base's number plus one; 0 none yet.
 const BASE: usize = 0;
 /// Word of `Process::spare`: the watermark.
@@ -62,9 +64,15 @@ impl Drop for Guard<'_> {
 }
 
 /// Whether `fd` is one of the gate's own: to the program it is closed.
-#[inline]
+#[inline(always)]
 pub fn is_guarded(task: &Task, fd: i32) -> bool {
-    fd == task.region.fd() || fd + 1 == base_word(task).load(Ordering::Relaxed) as i32 && fd >= 0
+    // One comparison for nearly all.
+    fd >= task.region.fd() - BELOW && is_guarded_slow(task, fd)
+}
+
+#[cold]
+fn is_guarded_slow(task: &Task, fd: i32) -> bool {
+    fd == task.region.fd() || fd >= 0 && fd as u32 + 1 == base_word(task).load(Ordering::Relaxed)
 }
 
 /// The gate's own descriptors, in rising order.
@@ -261,7 +269,7 @@ fn make_base(task: &Task) -> Result<i32> {
     let low = low? as i32;
     let region = task.region.fd();
     // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
-    let high = [region + 1, region - 16, 64, 0].into_iter().find_map(|min| {
+    let high = [region + 1, region - BELOW].into_iter().find_map(|min| {
         // SAFETY: as above.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
     });
