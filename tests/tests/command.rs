@@ -355,3 +355,16 @@ fn nothing_is_left_behind() {
     assert!(!command.output().unwrap().status.success());
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn fifos_and_sockets_leave_nothing_behind() {
+    let cache = directory();
+    let script = "cd $LIGHTPATH; mkfifo p q; cat p & echo text >p; wait; (sleep 0.2; echo late >q) & \
+                  python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"s\")'; exec cat q";
+    let mut command = lightpath();
+    command.env("XDG_CACHE_HOME", cache.path()).args(["run", "--", "bash", "-c", script]);
+    assert_eq!(said(&command.output().unwrap()), "text\nlate\n");
+    let left = fs::read_dir(cache.path().join("lightpath")).unwrap();
+    let names = left.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.starts_with("nodes-")).collect::<Vec<_>>(), [""; 0]);
+}

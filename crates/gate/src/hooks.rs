@@ -16,7 +16,7 @@ use lp_vfs::{boot, close, fork, getcwd};
 
 use crate::text::Writer;
 use crate::thread::Thread;
-use crate::{device, maps, mounts, placeholder, report, signal, tls};
+use crate::{device, maps, mounts, node, placeholder, report, signal, tls};
 
 /// Where the gate finds site images, and the program that makes them: paths without NUL.
 pub struct Attached {
@@ -216,6 +216,7 @@ pub fn thread_exit(thread: &mut Thread) {
 pub fn process_exit(thread: &mut Thread) {
     if let Some(task) = task_of(thread) {
         boot::exit(task);
+        node::left(task);
     }
 }
 

@@ -1,22 +1,24 @@
 //! FIFOs and Unix sockets in a mount: the inode is ours, the object that carries data is the host's, out of sight.
 //!
 //! Objects live in `nodes-IDENTITY` in the run's cache directory, named after slot and generation of their inode, so that
-//! every process of every run on a region finds the same one, and none finds that of an inode that is gone.
+//! every process of every run on a region finds the same one, and none finds that of an inode that is gone. Where no file
+//! keeps the region, the last process that ends by itself removes the directory.
 
 use lp_abi::linux::__NR_openat;
 use lp_abi::linux::{
-    __NR_mkdir, __NR_mknod, __NR_unlink, O_CLOEXEC, O_CREAT, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
+    __NR_fstat, __NR_getdents64, __NR_mkdir, __NR_mknod, __NR_open, __NR_rmdir, __NR_unlink, __NR_unlinkat,
+    O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT, stat,
 };
 use lp_abi::{Errno, PATH_MAX, Result};
-use lp_region::InodeRef;
 use lp_region::sync::Ordering;
+use lp_region::{InodeRef, ProcessId};
 use lp_vfs::open::Node;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use crate::calls::handler::ret;
 use crate::dispatch::RESTART;
-use crate::path::spare_buffer;
+use crate::path::{Which, buffer, spare_buffer};
 use crate::text::Writer;
 use crate::{placeholder, signal};
 
@@ -59,6 +61,60 @@ pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
     // SAFETY: a NUL-terminated path; that it exists already is fine.
     let _ = unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o700) };
     path[directory] = slash;
+}
+
+/// The process has given its slot back and ends: with the last one of a region that no file keeps, the objects go.
+pub fn left(task: &Task) {
+    if any(task) {
+        left_slow(task);
+    }
+}
+
+/// Of two that end at once the later to give its lock back finds none of the other's.
+#[cold]
+fn left_slow(task: &Task) {
+    let is_last = task.region.processes().all(|id| task.region.process_is_dead(id, ProcessId::NONE));
+    if is_last && is_unnamed(task.region.fd()) {
+        remove_all(task);
+    }
+}
+
+/// Whether a file has no name.
+fn is_unnamed(fd: i32) -> bool {
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    unsafe {
+        let mut found: stat = core::mem::zeroed();
+        lp_abi::syscall!(__NR_fstat, fd, &raw mut found).is_ok() && found.st_nlink == 0
+    }
+}
+
+/// Removes the directory of objects.
+fn remove_all(task: &Task) {
+    /// Bytes before the name in `struct linux_dirent64`, and where its length stands.
+    const HEAD: usize = 19;
+    const LENGTH: usize = 16;
+    let path: &mut [u8; PATH_MAX] = spare_buffer();
+    let Ok((_, end)) = host_path(task, InodeRef::NONE, path) else { return };
+    path[end] = 0;
+    let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: a NUL-terminated path.
+    let Ok(directory) = (unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags) }) else { return };
+    let records = buffer(Which::First);
+    loop {
+        let room = records.len();
+        // SAFETY: the kernel writes within the buffer.
+        let got = unsafe { lp_abi::syscall!(__NR_getdents64, directory, records.as_mut_ptr(), room) };
+        let Ok(got @ 1..) = got else { break };
+        let mut at = 0;
+        while at + HEAD < got {
+            // SAFETY: a record of the kernel's, whose name ends with a NUL; `.` and `..` are not removed.
+            let _ = unsafe { lp_abi::syscall!(__NR_unlinkat, directory, records[at + HEAD..].as_ptr(), 0) };
+            at += u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
+        }
+    }
+    placeholder::close_number(directory as i32);
+    // SAFETY: as above.
+    let _ = unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) };
 }
 
 /// Opens a FIFO of ours: the number is the kernel's own, the table names our inode beside it. A device cannot be opened,
