@@ -50,6 +50,58 @@ GROUP(process, fork_copies_the_table)
     contents("orphan");
 }
 
+/* What an exec of `path` gives. */
+static void try_exec(const char *text, const char *path)
+{
+    say("%s", text);
+    CHILD {
+        T(execl(path, path, NULL));
+    }
+}
+
+GROUP(process, exec_of_a_file_that_is_written)
+{
+    system("cp /bin/true program; printf '#!/bin/sh\\nexit 3\\n' >script; chmod 755 program script; cp program locked; chmod 0 locked");
+    static const char *const names[] = { "./program", "./script" };
+    for (unsigned i = 0; i < COUNT(names); i++) {
+        try_exec("closed", names[i]);
+        int fd = T(open(names[i], O_WRONLY));
+        try_exec("open for writing", names[i]);
+        T(dup2(fd, 20));
+        T(close(fd));
+        try_exec("by a duplicate", names[i]);
+        T(close(20));
+        try_exec("closed again", names[i]);
+        fd = T(open(names[i], O_RDONLY));
+        try_exec("open for reading", names[i]);
+        T(close(fd));
+        fd = T(open(names[i], O_PATH | O_RDWR));
+        try_exec("a path", names[i]);
+        T(close(fd));
+        int out[2];
+        pipe(out);
+        pid_t child = fork();
+        if (child == 0) {
+            open(names[i], O_RDWR | O_APPEND);
+            write(out[1], "x", 1);
+            pause();
+        }
+        char byte;
+        read(out[0], &byte, 1);
+        try_exec("open in another process", names[i]);
+        kill(child, SIGKILL);
+        say_wait(child);
+        try_exec("of a process that was killed", names[i]);
+        close(out[0]);
+        close(out[1]);
+        int marked = T(open(names[i], O_RDWR | O_CLOEXEC));
+        try_exec("close on exec", names[i]);
+        T(close(marked));
+    }
+    become_nobody();
+    try_exec("not permitted", "./locked");
+}
+
 GROUP(process, vfork_and_spawn)
 {
     make("in", "from the file\n");

@@ -15,7 +15,7 @@ use lp_region::{InodeRef, ucopy};
 use lp_vfs::buffer::Single;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{permission, pin, read};
+use lp_vfs::{busy, permission, pin, read};
 
 use super::chmod::last_of;
 use super::handler::handlers;
@@ -143,7 +143,11 @@ fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         }
     };
-    match may_execute(task, task.region.inode(found.inode.id)) {
+    let allowed = match may_execute(task, task.region.inode(found.inode.id)) {
+        Ok(()) if busy::is_written(task, found.inode) => Err(Errno::ETXTBSY),
+        allowed => allowed,
+    };
+    match allowed {
         Ok(()) => Ok(Place::Inside(found)),
         Err(errno) => {
             pin::clear(task, pin::slot::FIRST);
