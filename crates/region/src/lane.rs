@@ -11,6 +11,8 @@ use crate::sync::{AtomicU32, AtomicU64};
 
 /// Slots that a lane keeps of one slab.
 pub const CACHE_SLOTS: usize = 30;
+/// Inodes that a lane unlinks before it runs a reclaim.
+pub const UNLINKED: usize = 64;
 /// Calls that `--stats` tells apart: the kernel's numbers.
 pub const COUNTED_CALLS: usize = 470;
 /// [`Lane::tid`] of a thread that exec has ended.
@@ -35,9 +37,9 @@ pub const MOVING_CALLS: [u32; 16] = [
     __NR_pwritev2,
 ];
 /// Words of an intent.
-pub const INTENT_WORDS: usize = 14;
+pub const INTENT_WORDS: usize = 15;
 
-/// A lane. 8 KiB: two lines of marks, the intent, allocation caches, counters.
+/// A lane. 8 KiB: two lines of marks, the intent, what it has unlinked, allocation caches, counters.
 ///
 /// Every field is the owning thread's to write (guard: *lane*); the reaper takes over once the owner is dead.
 #[repr(C, align(64))]
@@ -58,8 +60,8 @@ pub struct Lane {
     pub intent: Intent,
     /// Slot taken from each cache and not linked in yet.
     pub taken: [AtomicU32; 12],
-    /// Inode ([`crate::ids::InodeRef`]) that it is putting on the list of orphans; 0 none.
-    pub orphaning: AtomicU64,
+    /// Inodes whose last link it took. They stay for the lane's next owner.
+    pub unlinked: Unlinked,
     /// Caches of free slots, by slab.
     pub caches: [LaneCache; 12],
     /// Page allocation.
@@ -88,10 +90,20 @@ pub struct Lane {
 pub struct Intent {
     /// Operation; 0 none.
     pub op: AtomicU64,
-    /// How far it has come.
-    pub step: AtomicU64,
     /// Its arguments.
     pub words: [AtomicU64; INTENT_WORDS],
+}
+
+/// Inodes that a lane unlinked, for a reclaim to free. Whoever runs one frees them where they stand, which their
+/// generations tell; only the lane takes them out.
+#[repr(C)]
+pub struct Unlinked {
+    /// How many.
+    pub count: AtomicU32,
+    /// Pages that those had which came since the lane last ran a reclaim.
+    pub pages: AtomicU32,
+    /// Which ([`crate::ids::InodeRef`]).
+    pub inodes: [AtomicU64; UNLINKED],
 }
 
 /// Free slots of one slab in a lane's hands.

@@ -19,7 +19,8 @@ pub fn look<'t, H>(
     find: impl FnOnce(u32) -> Option<H>,
 ) -> (Option<H>, bool) {
     // PAIRS: the release store in `split`: who sees the new state sees the new bucket filled.
-    let index = place(state.load(Ordering::Acquire));
+    let seen = state.load(Ordering::Acquire);
+    let index = place(seen);
     let seq = seq(index);
     let before = seq.read();
     let hit = find(index);
@@ -27,7 +28,8 @@ pub fn look<'t, H>(
         return (hit, false);
     }
     // Relaxed: `retry` has fenced. A split that emptied the bucket before it was read published the state before that.
-    let certain = hit.is_some() || place(state.load(Ordering::Relaxed)) == index;
+    let still = || state.load(Ordering::Relaxed);
+    let certain = hit.is_some() || still() == seen || place(still()) == index;
     (hit, certain)
 }
 

@@ -237,7 +237,8 @@ pub fn exit(task: &Task) {
     for (fd, _) in table::open_entries(task) {
         let _ = table::remove(task, fd);
     }
-    if reap::empty(task, task.process_id) == reap::Held::Inodes {
+    let unlinked = task.lane.unlinked.count.load(Ordering::Relaxed); // Relaxed: the lane's own.
+    if reap::empty(task, task.process_id) == reap::Held::Inodes || unlinked != 0 {
         reclaim::run(task);
     }
     leave_lane(task);

@@ -20,6 +20,9 @@ use crate::intent::{self, op};
 use crate::task::{Task, Time};
 use crate::{dir, dirent, pin, reclaim};
 
+/// Words of a change that [is plain](Change::is_plain).
+const PLAIN: usize = 6;
+
 /// A directory after a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Directory {
@@ -103,55 +106,85 @@ impl Change {
         gone.map_or(InodeId::NONE, |links| links.id)
     }
 
-    fn to_words(self) -> [u64; INTENT_WORDS] {
-        let pair = |low: u32, high: u32| low as u64 | (high as u64) << 32;
-        let [a, b] = self.dirs;
-        let [x, y] = self.inodes;
-        let [first, second] = self.moved;
-        let [old, new] = self.retargeted;
+    /// Whether it is about one directory's entries and at most one inode's links: what most changes are.
+    fn is_plain(&self) -> bool {
+        let more = self.dirs[1].id.0
+            | self.retargeted[0].dirent.0
+            | self.retargeted[1].dirent.0
+            | self.inodes[1].id.0
+            | self.moved[0].id.0
+            | self.moved[1].id.0;
+        more == 0
+    }
+
+    /// The words of a change that [is plain](Change::is_plain).
+    fn to_plain_words(self) -> [u64; PLAIN] {
+        let ([dir, _], [links, _]) = (self.dirs, self.inodes);
         [
-            pair(a.id.0, b.id.0),
-            pair(a.entries, a.nlink),
-            a.tail,
-            pair(b.entries, b.nlink),
-            b.tail,
+            pair(dir.id.0, links.id.0),
+            pair(dir.entries, dir.nlink),
+            dir.tail,
             pair(self.added.0, self.removed.0),
-            pair(old.dirent.0, new.dirent.0),
-            old.target.to_word(),
-            new.target.to_word(),
-            pair(x.id.0, x.nlink),
-            pair(y.id.0, y.nlink),
-            pair(first.id.0, first.parent.0),
-            pair(second.id.0, second.parent.0),
-            (self.time.sec as u64) << 30 | self.time.nsec as u64,
+            pair(links.nlink, self.time.nsec),
+            self.time.sec as u64,
         ]
     }
 
+    fn to_words(self) -> [u64; INTENT_WORDS] {
+        let ([_, dir], [_, links]) = (self.dirs, self.inodes);
+        let ([first, second], [old, new]) = (self.moved, self.retargeted);
+        let [a, b, c, d, e, f] = self.to_plain_words();
+        [
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            pair(dir.id.0, links.id.0),
+            pair(dir.entries, dir.nlink),
+            dir.tail,
+            pair(links.nlink, old.dirent.0),
+            old.target.to_word(),
+            pair(new.dirent.0, first.id.0),
+            new.target.to_word(),
+            pair(first.parent.0, second.id.0),
+            u64::from(second.parent.0),
+        ]
+    }
+
+    /// The change that words say; what stands behind the plain ones is zero if it was plain.
     fn from_words(words: &[u64; INTENT_WORDS]) -> Self {
         let low = |index: usize| words[index] as u32;
         let high = |index: usize| (words[index] >> 32) as u32;
-        let dir = |id: u32, at: usize| Directory {
-            id: InodeId(id),
-            entries: low(at),
-            nlink: high(at),
-            tail: words[at + 1],
+        let dir = |at: usize| Directory {
+            id: InodeId(low(at)),
+            entries: low(at + 1),
+            nlink: high(at + 1),
+            tail: words[at + 2],
         };
         let retarget = |dirent: u32, at: usize| Retarget {
             dirent: DirentId(dirent),
             target: InodeRef::from_word(words[at]),
         };
-        let links = |at: usize| Links { id: InodeId(low(at)), nlink: high(at) };
-        let moved = |at: usize| Moved { id: InodeId(low(at)), parent: InodeId(high(at)) };
+        let moved = |id: u32, parent: u32| Moved { id: InodeId(id), parent: InodeId(parent) };
         Change {
-            dirs: [dir(low(0), 1), dir(high(0), 3)],
-            added: DirentId(low(5)),
-            removed: DirentId(high(5)),
-            retargeted: [retarget(low(6), 7), retarget(high(6), 8)],
-            inodes: [links(9), links(10)],
-            moved: [moved(11), moved(12)],
-            time: Time { sec: (words[13] as i64) >> 30, nsec: words[13] as u32 & ((1 << 30) - 1) },
+            dirs: [dir(0), dir(6)],
+            added: DirentId(low(3)),
+            removed: DirentId(high(3)),
+            retargeted: [retarget(high(9), 10), retarget(low(11), 12)],
+            inodes: [
+                Links { id: InodeId(high(0)), nlink: low(4) },
+                Links { id: InodeId(high(6)), nlink: low(9) },
+            ],
+            moved: [moved(high(11), low(13)), moved(high(13), low(14))],
+            time: Time { sec: words[5] as i64, nsec: high(4) },
         }
     }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
 }
 
 /// Carries a change out. The caller holds the locks of all its inodes and has called [`hash::reserve`]; entries and
@@ -162,7 +195,11 @@ pub fn perform(task: &Task<'_>, change: &Change) -> Load {
     if victim.is_some() {
         pin::known_inode(task, pin::slot::WALK_OTHER, victim);
     }
-    intent::write(task, op::CHANGE, &change.to_words());
+    if change.is_plain() {
+        intent::write(task, op::PLAIN_CHANGE, &change.to_plain_words());
+    } else {
+        intent::write(task, op::CHANGE, &change.to_words());
+    }
     let load = apply(task, LaneId::NONE, change);
     if change.added.is_some() {
         dirent::settle(task.region, task.lane);
@@ -190,7 +227,9 @@ pub fn perform(task: &Task<'_>, change: &Change) -> Load {
 pub fn replay(task: &Task<'_>, lane: LaneId) {
     let record = task.region.lane(lane);
     let mut words = [0; INTENT_WORDS];
-    for (word, from) in words.iter_mut().zip(&record.intent.words) {
+    let plain = record.intent.op.load(Ordering::Relaxed) == op::PLAIN_CHANGE;
+    let count = if plain { PLAIN } else { INTENT_WORDS };
+    for (word, from) in words[..count].iter_mut().zip(&record.intent.words) {
         *word = from.load(Ordering::Relaxed); // Relaxed: the dead write nothing.
     }
     let change = Change::from_words(&words);
@@ -226,37 +265,12 @@ fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
 }
 
 fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
-    let region = task.region;
-    let [first, second] = change.retargeted;
     if change.added.is_some() {
         dir::put(task, change.added);
     }
-    // A change has one entry or two: at most one comes, at most one goes, and at most two stay.
-    let (one, other) = match (change.added.is_some(), change.removed.is_some()) {
-        (true, false) => (change.added, first.dirent),
-        (false, true) => (change.removed, first.dirent),
-        (true, true) => (change.added, change.removed),
-        (false, false) => (first.dirent, second.dirent),
-    };
-    let hash_of = |id: DirentId| region.dirent(id).hash.load(Ordering::Relaxed); // Relaxed: immutable.
-    let one_hash = hash_of(one);
-    let other_hash = if other.is_some() { hash_of(other) } else { one_hash };
-    let mut load = Load::Fits;
-    hash::change(task, one_hash, other_hash, dead, |table| {
-        if change.added.is_some() {
-            load = table.insert(one_hash, change.added);
-        }
-        for entry in [&first, &second] {
-            if entry.dirent.is_some() {
-                let mode = region.inode(entry.target.id).mode.load(Ordering::Relaxed);
-                dirent::set_target(region.dirent(entry.dirent), entry.target, mode);
-            }
-        }
-        if change.removed.is_some() {
-            table.remove(hash_of(change.removed), change.removed);
-        }
-    });
+    let load = in_table(task, dead, change);
     let [moved, swapped] = &change.moved;
+    let [first, second] = &change.retargeted;
     if moved.id.is_some() {
         set_parent(task, moved, if change.added.is_some() { change.added } else { first.dirent });
     }
@@ -270,7 +284,7 @@ fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
     }
     for after in &change.dirs {
         if after.id.is_some() {
-            let removed = region.dirent(change.removed);
+            let removed = task.region.dirent(change.removed);
             if change.removed.is_some() && removed.parent.load(Ordering::Relaxed) == after.id.0 {
                 dir::take_out(task, change.removed, after);
             }
@@ -278,6 +292,46 @@ fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
         }
     }
     load
+}
+
+/// What happens in the hash table.
+#[inline(always)]
+fn in_table(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
+    let region = task.region;
+    let [first, second] = &change.retargeted;
+    // A change has one entry or two: at most one comes, at most one goes, and at most two stay.
+    let (one, other) = match (change.added.is_some(), change.removed.is_some()) {
+        (true, false) => (change.added, first.dirent),
+        (false, true) => (change.removed, first.dirent),
+        (true, true) => (change.added, change.removed),
+        (false, false) => (first.dirent, second.dirent),
+    };
+    let hash_of = |id: DirentId| region.dirent(id).hash.load(Ordering::Relaxed); // Relaxed: immutable.
+    let hash = hash_of(one);
+    if other.is_none() {
+        return hash::change(task, hash, dead, |chain| {
+            if change.added.is_some() {
+                chain.insert(hash, one)
+            } else {
+                chain.remove(hash, one);
+                Load::Fits
+            }
+        });
+    }
+    hash::change_both(task, [hash, hash_of(other)], dead, |here, there| {
+        let load = if change.added.is_some() { here.insert(hash, one) } else { Load::Fits };
+        for entry in [first, second] {
+            if entry.dirent.is_some() {
+                let mode = region.inode(entry.target.id).mode.load(Ordering::Relaxed);
+                dirent::set_target(region.dirent(entry.dirent), entry.target, mode);
+            }
+        }
+        if change.removed.is_some() {
+            let chain = if change.added.is_some() { there } else { here };
+            chain.remove(hash_of(change.removed), change.removed);
+        }
+        load
+    })
 }
 
 fn set_parent(task: &Task<'_>, moved: &Moved, entry: DirentId) {

@@ -2,7 +2,6 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Result};
-use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeRef};
 
@@ -11,7 +10,7 @@ use crate::hash::{self, Load};
 use crate::name::Name;
 use crate::task::{Place, Task};
 use crate::walk::{Found, Last, Parent, Which};
-use crate::{dir, dirent, inode, permission, reclaim, symlink, walk, writer};
+use crate::{dir, dirent, inode, name, permission, reclaim, symlink, walk, writer};
 
 /// What a new inode is to be.
 #[derive(Clone, Copy)]
@@ -60,7 +59,7 @@ pub fn at(
         if parent.last != Last::Name {
             return Err(Errno::EEXIST);
         }
-        let name = parent.name(task)?;
+        let name = parent.name(task);
         let what = match decide(&parent) {
             Ok(what) => what,
             // filename_create: a name that is there is EEXIST before any other refusal.
@@ -99,13 +98,14 @@ pub fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Re
 fn named_once(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let _writing = writer::begin(task, record)?;
-    let locked = dir::lock(task, dir)?;
-    if let Some(hit) = hash::lookup(task.region, dir.id, name) {
+    let locked = dir::enter(task, dir)?;
+    let place = name::Place::new(dir.id, name);
+    if let Some(hit) = hash::lookup_at(task.region, &place) {
         let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id };
         return Ok(Made::Existing(found));
     }
     permission::may_create(task, record)?;
-    let (inode, entry, load) = make(task, dir, name, what)?;
+    let (inode, entry, load) = make(task, &place, what)?;
     drop(locked);
     if load == Load::Crowded {
         hash::split(task);
@@ -114,37 +114,38 @@ fn named_once(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> R
 }
 
 /// The caller holds the directory's lock, may create in it, and has not found the name.
-fn make(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
+fn make(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
+    let dir = task.region.inode(place.dir);
     let is_dir = what.mode & S_IFMT == S_IFDIR;
-    if is_dir && dir::now(task.region, dir.id).nlink == u32::MAX {
+    // Relaxed: under the directory's lock.
+    if is_dir && dir.nlink.load(Ordering::Relaxed) == u32::MAX {
         return Err(Errno::EMLINK);
     }
-    dir::reserve(task, dir.id)?;
-    let inode = inode::create(task, task.region.inode(dir.id), what.mode, what.rdev)?;
-    let entry = match fill(task, dir, name, what, inode) {
+    dir::reserve(task, place.dir)?;
+    let inode = inode::create(task, dir, what.mode, what.rdev)?;
+    let entry = match fill(task, place, what, inode) {
         Ok(entry) => entry,
         Err(errno) => {
             inode::discard(task, inode.id);
             return Err(errno);
         }
     };
-    let mut after = dir::with_entry(task.region, dir.id, entry);
+    let record = task.region.inode(inode.id);
+    let mut after = dir::with_entry(task.region, place.dir, entry);
     if is_dir {
         after.nlink += 1;
-        let record = task.region.inode(inode.id);
-        record.parent.store(dir.id.0, Ordering::Relaxed); // Relaxed: published with the name.
+        record.parent.store(place.dir.0, Ordering::Relaxed); // Relaxed: published with the name.
         record.self_dirent.store(entry.0, Ordering::Relaxed);
     }
-    let mut change = Change::at(task.now());
+    let mut change = Change::at(inode::born(record));
     change.dirs[0] = after;
     change.added = entry;
     Ok((inode, entry, change::perform(task, &change)))
 }
 
-fn fill(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What, inode: InodeRef) -> Result<DirentId> {
-    let record: &Inode = task.region.inode(inode.id);
+fn fill(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What, inode: InodeRef) -> Result<DirentId> {
     if let Content::Target(which) = what.content {
         symlink::set_target(task, inode.id, walk::copied(task, which))?;
     }
-    dirent::take(task.region, task.lane, dir.id, name, inode, record.mode.load(Ordering::Relaxed))
+    dirent::take(task.region, task.lane, place, inode)
 }

@@ -42,18 +42,28 @@ impl<'r> Leaf<'r> {
     }
 }
 
-/// Locks a directory that a walk found. Hold it while names in it change.
+/// Locks a directory that a walk found, as the only one that the call locks. Hold it while names in it change.
 ///
 /// # Errors
 /// `ESTALE` when it was freed meanwhile: walk again.
 #[inline]
+pub fn enter<'r>(task: &Task<'r>, dir: InodeRef) -> Result<Locked<'r>> {
+    same(task, dir, inode::enter(task, dir.id))
+}
+
+/// [`enter`] for a call that locks two.
+///
+/// # Errors
+/// As [`enter`].
 pub fn lock<'r>(task: &Task<'r>, dir: InodeRef) -> Result<Locked<'r>> {
-    let locked = inode::lock(task, dir.id);
-    // Relaxed: the generation grows only once nobody can reach the directory, and then under no lock that matters here.
-    if task.region.inode(dir.id).generation.load(Ordering::Acquire) != dir.generation {
-        return Err(Errno::ESTALE);
-    }
-    Ok(locked)
+    same(task, dir, inode::lock(task, dir.id))
+}
+
+#[inline]
+fn same<'r>(task: &Task<'r>, dir: InodeRef, locked: Locked<'r>) -> Result<Locked<'r>> {
+    // Acquire: the generation grows before the slot is used again.
+    let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
+    if generation == dir.generation { Ok(locked) } else { Err(Errno::ESTALE) }
 }
 
 /// What the directory is now, as the start of a [`crate::change::Change`]. The caller holds its lock.
@@ -159,12 +169,10 @@ pub fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
         return tail;
     }
     let Some(leaf) = leaf(region, id, position) else { return tail };
-    let start = position - position % PER_LEAF;
     // Back over the gap before it, but not out of the page.
-    (start..position)
-        .rev()
-        .find(|before| leaf.entry(*before).load(Ordering::Relaxed) != 0)
-        .map_or(start, |before| before + 1)
+    let place = (position % PER_LEAF) as usize;
+    let before = leaf.0[1..=place].iter().rev();
+    tail - 1 - before.take_while(|word| word.load(Ordering::Relaxed) == 0).count() as u64
 }
 
 /// Counts the live entries of the page that holds `position` again, after a death.

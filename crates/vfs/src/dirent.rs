@@ -11,7 +11,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, NameId, Region};
 
-use crate::name::{Name, WORDS};
+use crate::name::{Name, Place, WORDS};
 
 /// Type of an inode with this mode, as `d_type` has it: `S_IFMT` shifted down.
 #[inline]
@@ -77,18 +77,13 @@ fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; N
     length
 }
 
-/// Takes an entry and fills it in, its position left open. It stays named in `lane.taken` until [`settle`].
+/// Takes an entry that names `target` at a place and fills it in, its position left open. It stays named in `lane.taken`
+/// until [`settle`].
 ///
 /// # Errors
 /// `ENOSPC`.
-pub fn take(
-    region: Region<'_>,
-    lane: &Lane,
-    parent: InodeId,
-    name: &Name<'_>,
-    target: InodeRef,
-    mode: u32,
-) -> Result<DirentId> {
+pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: InodeRef) -> Result<DirentId> {
+    let name = place.name;
     let long = if name.len() > SHORT_NAME { take_long(region, lane, name)? } else { NameId::NONE };
     let id = match region.take::<Dirent>(lane) {
         Ok(id) => id,
@@ -105,10 +100,11 @@ pub fn take(
     for (word, value) in words(dirent).iter().zip(name.words()) {
         word.store(*value, Ordering::Relaxed);
     }
-    dirent.hash.store(name.hash(parent), Ordering::Relaxed);
+    dirent.hash.store(place.hash, Ordering::Relaxed);
     dirent.long.store(long.0, Ordering::Relaxed);
+    let mode = region.inode(target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
     dirent.shape.store(name.len() as u32 | type_of(mode) << 8, Ordering::Relaxed);
-    dirent.parent.store(parent.0, Ordering::Relaxed);
+    dirent.parent.store(place.dir.0, Ordering::Relaxed);
     dirent.target.store(target.to_word(), Ordering::Release);
     Ok(id)
 }

@@ -28,7 +28,7 @@ use lp_region::{DirentId, InodeId, InodeRef, LaneId, OverflowId, Region};
 
 use crate::dirent;
 use crate::intent::{self, op};
-use crate::name::Name;
+use crate::name::{Name, Place};
 use crate::task::Task;
 
 /// Buckets of an empty table, as a power of two: one page.
@@ -87,37 +87,58 @@ pub enum Load {
 /// Finds `name` in directory `dir`.
 #[inline]
 pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> {
-    let hash = name.hash(dir);
-    let (hit, certain) = look(region, dir, name, hash);
-    if certain { hit } else { lookup_slow(region, dir, name, hash) }
+    find(region, dir, name, name.hash(dir))
+}
+
+/// [`lookup`] of a name whose hash is at hand.
+#[inline]
+pub fn lookup_at(region: Region<'_>, place: &Place<'_, '_>) -> Option<Hit> {
+    find(region, place.dir, place.name, place.hash)
+}
+
+#[inline(never)]
+fn find(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    let seq = |index| &region.bucket(index).seq;
+    let state = &region.header().hash_state;
+    let (hit, certain) = probe::look(
+        state,
+        |state| place(state, hash),
+        seq,
+        |index| in_bucket(region, index, dir, name, hash),
+    );
+    if certain { hit } else { find_slow(region, dir, name, hash) }
 }
 
 #[cold]
-fn lookup_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
-    for _ in 0..SPINS {
+fn find_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    let seq = |index| &region.bucket(index).seq;
+    let state = &region.header().hash_state;
+    let mut tries = 0;
+    loop {
         lp_region::sync::spin();
-        let (hit, certain) = look(region, dir, name, hash);
-        if certain {
+        let (hit, certain) = probe::look(
+            state,
+            |state| place(state, hash),
+            seq,
+            |index| in_bucket(region, index, dir, name, hash),
+        );
+        tries += 1;
+        // In the end a writer was stopped in the middle of a change; see the module for what is true then.
+        if certain || tries > SPINS {
             return hit;
         }
     }
-    // A writer was stopped in the middle of a change; see the module for what is true then.
-    look(region, dir, name, hash).0
 }
 
-/// One try: the hit, and whether it is certain.
+/// What a name stands for according to one bucket and its chain.
 #[inline(always)]
-fn look(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> (Option<Hit>, bool) {
-    let find = |index| {
-        let bucket = region.bucket(index);
-        let hit = scan(region, bucket, dir, name, hash);
-        if hit.is_none() && bucket.next.load(Ordering::Relaxed) != 0 {
-            return scan_overflow(region, bucket, dir, name, hash);
-        }
-        hit
-    };
-    let state = &region.header().hash_state;
-    probe::look(state, |state| place(state, hash), |index| &region.bucket(index).seq, find)
+fn in_bucket(region: Region<'_>, index: u32, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    let bucket = region.bucket(index);
+    let hit = scan(region, bucket, dir, name, hash);
+    if hit.is_none() && bucket.next.load(Ordering::Relaxed) != 0 {
+        return scan_overflow(region, bucket, dir, name, hash);
+    }
+    hit
 }
 
 #[inline(always)]
@@ -126,7 +147,7 @@ fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash
         if high(entry).load(Ordering::Relaxed) != hash {
             continue;
         }
-        // PAIRS: the release store in `insert_locked`: the entry is filled in.
+        // PAIRS: the release store in `Chain::insert`: the entry is filled in.
         let Some(id) = NonZeroU32::new(entry.load(Ordering::Acquire) as u32) else { continue };
         let record = region.dirent(DirentId(id.get()));
         if dirent::is(region, record, dir, name) {
@@ -187,75 +208,127 @@ pub fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
     Ok(())
 }
 
-/// Runs `change` while the buckets of both hashes are locked and their counts odd: one event to readers. The caller holds
-/// the locks of the directories concerned and has called [`reserve`]. A bucket that lane `dead` died with counts as
-/// locked; see [`intent::lock`].
-#[inline]
-pub fn change(task: &Task<'_>, one: u32, other: u32, dead: LaneId, change: impl FnOnce(&Pair<'_>)) {
-    let (first, second) = lock(task, one, other, dead);
-    first.seq.begin();
-    if let Some(second) = second {
-        second.seq.begin();
-    }
-    change(&Pair { region: task.region, lane: task.lane });
-    for bucket in second.into_iter().chain([first]) {
-        bucket.seq.end();
-        bucket.lock.unlock();
-    }
-}
-
-/// The table while the buckets of two hashes, which may be the same, are locked.
-pub struct Pair<'r> {
+/// The chain of a hash while its bucket is locked and its count odd.
+#[derive(Clone, Copy)]
+pub struct Chain<'r> {
     region: Region<'r>,
     lane: &'r Lane,
+    first: &'r Bucket,
 }
 
-impl Pair<'_> {
-    /// Links an entry in; `hash` is one of the two.
+impl<'r> Chain<'r> {
+    fn begin(task: &Task<'r>, first: &'r Bucket) -> Self {
+        first.seq.begin();
+        Chain { region: task.region, lane: task.lane, first }
+    }
+
+    fn end(self) {
+        self.first.seq.end();
+        self.first.lock.unlock();
+    }
+
+    /// Links an entry in, unless it is.
+    #[inline]
     pub fn insert(&self, hash: u32, id: DirentId) -> Load {
+        let word = word(hash, id);
+        if self.first.next.load(Ordering::Relaxed) == 0 {
+            let mut room: Option<&AtomicU64> = None;
+            for entry in self.first.entries.iter().rev() {
+                match entry.load(Ordering::Relaxed) {
+                    0 => room = Some(entry),
+                    seen if seen == word => return Load::Fits,
+                    _ => {}
+                }
+            }
+            if let Some(entry) = room {
+                // PAIRS: the acquire load in `scan`.
+                entry.store(word, Ordering::Release);
+                return Load::Fits;
+            }
+        }
         // The caller reserved an overflow bucket; only a damaged region has none, and loses the name.
-        insert_locked(self.region, self.lane, self.bucket(hash), hash, id).unwrap_or(Load::Crowded)
+        insert_locked(self.region, self.lane, self.first, word).unwrap_or(Load::Crowded)
     }
 
-    /// Takes an entry out; `hash` is one of the two.
+    /// Takes an entry out.
+    #[inline]
     pub fn remove(&self, hash: u32, id: DirentId) {
-        remove_locked(self.region, self.lane, self.bucket(hash), hash, id);
-    }
-
-    fn bucket(&self, hash: u32) -> &Bucket {
-        // Relaxed: a locked bucket is not split, so its hashes stay in place.
-        self.region.bucket(place(self.region.header().hash_state.load(Ordering::Relaxed), hash))
+        let word = word(hash, id);
+        if self.first.next.load(Ordering::Relaxed) != 0 {
+            return remove_slow(self.region, self.lane, self.first, word);
+        }
+        if let Some(entry) = self.first.entries.iter().find(|entry| entry.load(Ordering::Relaxed) == word) {
+            entry.store(0, Ordering::Release);
+        }
     }
 }
 
-/// Locks the buckets of both hashes; one bucket if they share it.
+/// What stands in a bucket for an entry.
+#[inline(always)]
+fn word(hash: u32, id: DirentId) -> u64 {
+    (hash as u64) << 32 | id.0 as u64
+}
+
+/// Runs `change` while the chain of a hash may change: one event to readers. The caller holds the lock of the directory
+/// concerned and has called [`reserve`]. A bucket that lane `dead` died with counts as locked; see [`intent::lock`].
 #[inline]
-fn lock<'r>(task: &Task<'r>, one: u32, other: u32, dead: LaneId) -> (&'r Bucket, Option<&'r Bucket>) {
-    let place_both = || {
-        let state = task.region.header().hash_state.load(Ordering::Acquire);
-        let (a, b) = (place(state, one), place(state, other));
-        (a.min(b), a.max(b))
-    };
-    loop {
-        let (low, high) = place_both();
-        let first = task.region.bucket(low);
-        let second = (low != high).then(|| task.region.bucket(high));
+pub fn change<'r, T>(task: &Task<'r>, hash: u32, dead: LaneId, change: impl FnOnce(&Chain<'r>) -> T) -> T {
+    let state = &task.region.header().hash_state;
+    let first = loop {
+        let seen = state.load(Ordering::Acquire);
+        let index = place(seen, hash);
+        let first = task.region.bucket(index);
         intent::lock(task, &first.lock, dead);
-        if let Some(second) = second {
-            intent::lock(task, &second.lock, dead);
+        let now = state.load(Ordering::Acquire);
+        if now == seen || place(now, hash) == index {
+            break first;
         }
-        if place_both() == (low, high) {
-            return (first, second);
+        first.lock.unlock();
+    };
+    let chain = Chain::begin(task, first);
+    let done = change(&chain);
+    chain.end();
+    done
+}
+
+/// [`change`] of the chains of two hashes, which may be one chain.
+pub fn change_both<'r, T>(
+    task: &Task<'r>,
+    [one, other]: [u32; 2],
+    dead: LaneId,
+    change: impl FnOnce(&Chain<'r>, &Chain<'r>) -> T,
+) -> T {
+    let state = &task.region.header().hash_state;
+    let places = |state: u64| (place(state, one), place(state, other));
+    let bucket = |index: u32| task.region.bucket(index);
+    let (a, b) = loop {
+        let seen = state.load(Ordering::Acquire);
+        let (a, b) = places(seen);
+        intent::lock(task, &bucket(a.min(b)).lock, dead);
+        if a != b {
+            intent::lock(task, &bucket(a.max(b)).lock, dead);
         }
-        for bucket in second.into_iter().chain([first]) {
-            bucket.lock.unlock();
+        let now = state.load(Ordering::Acquire);
+        if now == seen || places(now) == (a, b) {
+            break (a, b);
         }
+        if a != b {
+            bucket(a.max(b)).lock.unlock();
+        }
+        bucket(a.min(b)).lock.unlock();
+    };
+    let one = Chain::begin(task, bucket(a));
+    let other = if a == b { one } else { Chain::begin(task, bucket(b)) };
+    let done = change(&one, &other);
+    if a != b {
+        other.end();
     }
+    one.end();
+    done
 }
 
 /// None when an overflow bucket was needed and none was left.
-fn insert_locked(region: Region<'_>, lane: &Lane, first: &Bucket, hash: u32, id: DirentId) -> Option<Load> {
-    let word = (hash as u64) << 32 | id.0 as u64;
+fn insert_locked(region: Region<'_>, lane: &Lane, first: &Bucket, word: u64) -> Option<Load> {
     let mut room: Option<&AtomicU64> = None;
     let mut last = first;
     for bucket in chain(region, first) {
@@ -291,8 +364,9 @@ fn append(region: Region<'_>, lane: &Lane, last: &Bucket, word: u64) -> Option<(
     Some(())
 }
 
-fn remove_locked(region: Region<'_>, lane: &Lane, first: &Bucket, hash: u32, id: DirentId) {
-    let word = (hash as u64) << 32 | id.0 as u64;
+/// Takes an entry out of a chain with overflow buckets, which is locked.
+#[cold]
+fn remove_slow(region: Region<'_>, lane: &Lane, first: &Bucket, word: u64) {
     for bucket in chain(region, first) {
         for entry in &bucket.entries {
             if entry.load(Ordering::Relaxed) == word {
@@ -300,9 +374,7 @@ fn remove_locked(region: Region<'_>, lane: &Lane, first: &Bucket, hash: u32, id:
             }
         }
     }
-    if first.next.load(Ordering::Relaxed) != 0 {
-        compact(region, lane, first);
-    }
+    compact(region, lane, first);
 }
 
 /// Moves entries of overflow buckets into room before them and gives empty overflow buckets back. The bucket is
@@ -418,7 +490,7 @@ fn split_locked(task: &Task<'_>, state: u64) {
             .flat_map(|bucket| bucket.entries.iter())
             .map(|entry| entry.load(Ordering::Relaxed))
             .filter(|word| moves(*word))
-            .all(|word| insert_locked(region, lane, to, (word >> 32) as u32, DirentId(word as u32)).is_some())
+            .all(|word| insert_locked(region, lane, to, word).is_some())
     };
     probe::split(&region.header().hash_state, after, [&from.seq, &to.seq], copy, |copied| {
         // If no overflow buckets were left the table stays as it is.

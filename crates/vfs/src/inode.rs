@@ -122,14 +122,17 @@ pub fn device(region: Region, root: u32) -> u64 {
 }
 
 /// Holds an inode's lock; gives it back when dropped.
-pub struct Locked<'i> {
-    inode: &'i Inode,
+pub struct Locked<'r> {
+    inode: &'r Inode,
+    hold: Hold,
+    /// The holder's mark, for [`Hold::Biased`].
+    mark: &'r AtomicU32,
 }
 
 impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.inode.lock.unlock();
+        self.inode.lock.leave(self.hold, self.mark);
     }
 }
 
@@ -138,31 +141,17 @@ impl Drop for Locked<'_> {
 pub fn lock<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
     let inode = task.region.inode(id);
     inode.lock.lock(task.lane_id, &InodeUndertaker { task, id, inode });
-    Locked { inode }
-}
-
-/// Holds an inode's lock for a write, through the bias if this lane has it; gives it back when dropped.
-pub struct Entered<'t, 'r> {
-    task: &'t Task<'r>,
-    inode: &'r Inode,
-    hold: Hold,
-}
-
-impl Drop for Entered<'_, '_> {
-    #[inline]
-    fn drop(&mut self) {
-        self.inode.lock.leave(self.hold, &self.task.lane.holding);
-    }
+    Locked { inode, hold: Hold::Owned, mark: &task.lane.holding }
 }
 
 /// Takes an inode's lock as [`lock`] does, without an atomic instruction if this lane is its only user. A lane enters
-/// one inode at a time.
+/// one inode at a time: until it leaves it takes the locks of others with [`lock`].
 #[inline]
-pub fn enter<'t, 'r>(task: &'t Task<'r>, id: InodeId) -> Entered<'t, 'r> {
+pub fn enter<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
     let inode = task.region.inode(id);
-    let undertaker = InodeUndertaker { task, id, inode };
-    let hold = inode.lock.enter(task.lane_id, &task.lane.holding, &undertaker);
-    Entered { task, inode, hold }
+    let mark = &task.lane.holding;
+    let hold = inode.lock.enter(task.lane_id, mark, &InodeUndertaker { task, id, inode });
+    Locked { inode, hold, mark }
 }
 
 /// Takes over an inode's lock from a dead lane.
@@ -260,6 +249,7 @@ pub fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
     make(task, root, S_IFREG, 0, (0, 0))
 }
 
+#[inline(always)]
 fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Result<InodeRef> {
     let region = task.region;
     let id = region.take::<Inode>(task.lane)?;
@@ -277,9 +267,7 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
         sec.store(now.sec as u64, Relaxed);
         inode.nsec[which].store(now.nsec, Relaxed);
     }
-    if mode & S_IFMT == S_IFREG {
-        inode.lock.set_key(id.0);
-    }
+    inode.lock.set_key(id.0);
     Ok(InodeRef { id, generation: inode.generation.load(Relaxed) })
 }
 
@@ -306,6 +294,13 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     for word in [&inode.size, &inode.pages, &inode.atime_due, &inode.version, &inode.map, &inode.tail] {
         word.store(0, Relaxed);
     }
+}
+
+/// When an inode was made.
+#[inline]
+pub fn born(inode: &Inode) -> Time {
+    // Relaxed: immutable.
+    Time { sec: inode.btime.load(Relaxed) as i64, nsec: inode.nsec[BTIME].load(Relaxed) }
 }
 
 /// Gives back an inode that [`create`] made and nobody has linked in.
@@ -440,7 +435,7 @@ fn accessed_slow(task: &Task, inode: &Inode) {
     if due > now.sec as u64 || read_only || fixed || !inode.lock.try_lock(task.lane_id, task) {
         return;
     }
-    let _held = Locked { inode };
+    let _held = Locked { inode, hold: Hold::Owned, mark: &task.lane.holding };
     let seen = copy_attributes(inode);
     let late = (now.sec - seen.atime.sec) as u64 >= RELATIME && now.sec > seen.atime.sec;
     let mut atime = seen.atime;

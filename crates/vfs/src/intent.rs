@@ -14,6 +14,8 @@ pub mod op {
     pub const NONE: u64 = 0;
     /// A change of names; the words are [`crate::change::Change`]'s.
     pub const CHANGE: u64 = 1;
+    /// A change of names that takes the first of those words only.
+    pub const PLAIN_CHANGE: u64 = 4;
     /// A split of a hash bucket; word 0 is the table's state before it.
     pub const SPLIT: u64 = 2;
     /// A change of an inode's blob; the words are [`crate::blob::swap`]'s.
@@ -22,7 +24,7 @@ pub mod op {
 
 /// Writes down what this lane is about to do.
 #[inline]
-pub fn write(task: &Task, op: u64, words: &[u64]) {
+pub fn write<const N: usize>(task: &Task, op: u64, words: &[u64; N]) {
     let intent = &task.lane.intent;
     for (to, from) in intent.words.iter().zip(words) {
         to.store(*from, Ordering::Relaxed); // Relaxed: published by `op`.
@@ -107,7 +109,7 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
     let intent = &task.region.lane(lane).intent;
     // PAIRS: the release store in `write`.
     match intent.op.load(Ordering::Acquire) {
-        op::CHANGE => change::replay(task, lane),
+        op::CHANGE | op::PLAIN_CHANGE => change::replay(task, lane),
         op::SPLIT => hash::replay_split(task, lane),
         op::BLOB => blob::replay(task, lane),
         _ => intent.op.store(op::NONE, Ordering::Release),

@@ -10,7 +10,7 @@ use crate::change::{self, Change, Links};
 use crate::hash::{self, Load};
 use crate::task::{Outside, Place, Task};
 use crate::walk::{Follow, Last, Parent, Which};
-use crate::{dir, dirent, inode, permission, table, walk, writer};
+use crate::{dir, dirent, inode, name, permission, table, walk, writer};
 
 /// What a call with two paths came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,11 +95,12 @@ pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()>
     if parent.last != Last::Name {
         return Err(Errno::EEXIST);
     }
-    let name = parent.name(task)?;
+    let name = parent.name(task);
     let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
     let _writing = writer::begin(task, dir)?;
-    let locked = dir::lock(task, parent.dir)?;
-    if hash::lookup(task.region, parent.dir.id, &name).is_some() {
+    let locked = dir::enter(task, parent.dir)?;
+    let place = name::Place::new(parent.dir.id, &name);
+    if hash::lookup_at(task.region, &place).is_some() {
         return Err(Errno::EEXIST);
     }
     // filename_create: no directory will be made here.
@@ -126,8 +127,7 @@ pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()>
     }
     let nlink = nlink.checked_add(1).ok_or(Errno::EMLINK)?;
     dir::reserve(task, parent.dir.id)?;
-    let mode = file.mode.load(Ordering::Relaxed);
-    let entry = dirent::take(task.region, task.lane, parent.dir.id, &name, target, mode)?;
+    let entry = dirent::take(task.region, task.lane, &place, target)?;
     let mut change = Change::at(task.now());
     change.dirs[0] = dir::with_entry(task.region, parent.dir.id, entry);
     change.added = entry;

@@ -163,6 +163,25 @@ impl<'a> Name<'a> {
     }
 }
 
+/// A name in a directory, with its hash there at hand.
+#[derive(Clone, Copy)]
+pub struct Place<'n, 'a> {
+    /// The directory.
+    pub dir: InodeId,
+    /// The name.
+    pub name: &'n Name<'a>,
+    /// [`Name::hash`] of both.
+    pub hash: u32,
+}
+
+impl<'n, 'a> Place<'n, 'a> {
+    /// The place of `name` in `dir`.
+    #[inline]
+    pub fn new(dir: InodeId, name: &'n Name<'a>) -> Self {
+        Place { dir, name, hash: name.hash(dir) }
+    }
+}
+
 /// Marks the bytes of a word that are a NUL or a slash; see Mycroft's null byte test.
 #[inline(always)]
 fn ends_in(word: u64) -> u64 {

@@ -287,7 +287,7 @@ fn open_or_make(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<P
         Some(found) => found,
         None => {
             let what = What { mode: S_IFREG | how.mode, rdev: 0, content: Content::Empty };
-            match create::named(task, place.dir, &place.name(task)?, &what)? {
+            match create::named(task, place.dir, &place.name(task), &what)? {
                 Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
                 Made::Existing(found) => found,

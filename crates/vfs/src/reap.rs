@@ -38,15 +38,18 @@ pub fn process(task: &Task, id: ProcessId) -> bool {
     if !claim(task, id) {
         return false;
     }
+    let mut unlinked = 0;
     for lane in task.region.lanes() {
-        if task.region.lane(lane).process.load(Ordering::Relaxed) == id.0 {
+        let record = task.region.lane(lane);
+        if record.process.load(Ordering::Relaxed) == id.0 {
             bury(task, lane);
+            unlinked += record.unlinked.count.load(Ordering::Relaxed); // Relaxed: a hint.
         }
     }
     let held = empty(task, id);
     task.region.release_process(id);
     drop(exclusive);
-    if held == Held::Inodes {
+    if held == Held::Inodes || unlinked != 0 {
         reclaim::run(task);
     }
     true
@@ -199,7 +202,6 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
             requeue_file(task, lane, FileId(word as u32));
         }
     }
-    reclaim::resume_orphan(task, record);
     give_back_inode(task, lane);
     give_back::<Dirent>(task, lane);
     give_back::<Bucket>(task, lane);
@@ -233,8 +235,9 @@ pub(crate) fn give_back_lock(task: &Task, lane: LaneId) {
     give_back::<LockRecord>(task, lane);
 }
 
-/// An inode in hand was being made, and then nothing names it, or was being freed by a reclaim.
-fn give_back_inode(task: &Task, lane: LaneId) {
+/// An inode in hand was being made, and then nothing names it, or was being freed by a reclaim. The caller has
+/// [`reclaim::Exclusive`].
+pub(crate) fn give_back_inode(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let id = InodeId(record.taken[Inode::SLAB].load(Ordering::Acquire));
     let is_root = task.region.header().roots.iter().any(|root| root.load(Ordering::Relaxed) == id.0);
@@ -243,7 +246,6 @@ fn give_back_inode(task: &Task, lane: LaneId) {
         inode.nlink.store(0, Ordering::Relaxed);
         inode.mark.store(0, Ordering::Relaxed);
         if inode.flags.load(Ordering::Relaxed) & inode_flags::ORPHAN == 0 || !reclaim::knows_inode(task, id) {
-            inode.flags.fetch_or(inode_flags::ORPHAN, Ordering::Relaxed);
             reclaim::push_orphan(task, id);
         }
     }

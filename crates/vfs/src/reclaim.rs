@@ -1,9 +1,14 @@
 //! Reclaim: frees open files and inodes that nothing names any more, by looking instead of counting.
 //!
-//! Candidates stand on two stacks: `Header::closed` (open files that were shared when a descriptor of theirs was closed)
-//! and `Header::orphans` (inodes without links). A run takes both over, passes a heavy barrier, and looks through the
-//! tables of all processes, then the mappings, directories and executed files, then the pins of all lanes. What it did
-//! not find it frees; orphans that it found go back.
+//! Candidates are open files on the stack `Header::closed` (shared when a descriptor of theirs was closed) and inodes
+//! without links: each lane lists those that it unlinked itself, `Lane::unlinked`; those found in use, or left by the dead,
+//! go to the stack `Header::orphans`. A run takes both stacks over, looks at all lists, passes a heavy barrier, and looks
+//! through the tables of all processes, then the mappings, directories and executed files, then the pins of all lanes.
+//! What it did not find it frees; orphans that it found go back.
+//!
+//! An inode may stand in several lists, if it got a name and lost it again: who frees it gives it another generation, which
+//! the lists do not have. On the stack it stands once, which [`inode_flags::ORPHAN`] says; lists do not count for it then.
+//! The list of a lane that died or was given back stays where it is.
 //!
 //! *Why a scan that is not atomic suffices.* A reference that moves while the scan runs could be missed at both ends.
 //! Copies of references (fork, dup) therefore bump `Header::moves` after the copy and before the original can go; a run
@@ -15,14 +20,14 @@
 //! tables as further hazard pointers.
 
 use lp_abi::{Errno, Result};
-use lp_region::lane::Lane;
+use lp_region::lane::{Lane, UNLINKED};
 use lp_region::layout as at;
-use lp_region::lock::OwnerLock;
+use lp_region::lock::{OwnerLock, Undertaker};
 use lp_region::marks;
 use lp_region::records::{Inode, OpenFile, inode_flags};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU64, Ordering, heavy_barrier};
-use lp_region::{FileId, InodeId, InodeRef, MappingId, ProcessId, Region};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering, heavy_barrier};
+use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, Region};
 
 use crate::table::entry;
 use crate::task::Task;
@@ -30,8 +35,8 @@ use crate::{file, inode, lock, pin, reap};
 
 /// New candidates that make a run worth its barrier.
 pub(crate) const BATCH: u32 = 64;
-/// Pages of an orphan that are freed at once.
-const BIG: u64 = 64;
+/// Pages of orphans that make a run worth it.
+const BIG: u32 = 64;
 
 /// Bits of [`OpenFile::queued`].
 mod queued {
@@ -52,44 +57,34 @@ mod mark {
 }
 
 /// Says that the last link of an inode is gone: it is freed once nothing has it open. The caller holds the inode's lock
-/// or is the only one who knows the inode.
+/// or is the only one who knows the inode; the lane has it pinned and named in `taken`.
 pub fn orphan(task: &Task, id: InodeId) {
     let record = task.region.inode(id);
-    let flags = record.flags.load(Ordering::Relaxed); // Relaxed: guarded by the lock.
-    if flags & inode_flags::ORPHAN != 0 {
+    let list = &task.lane.unlinked;
+    // Relaxed throughout: the flag is guarded by the inode's lock, the list is the lane's own.
+    if record.flags.load(Ordering::Relaxed) & inode_flags::ORPHAN != 0 {
         return;
     }
+    let count = list.count.load(Ordering::Relaxed);
+    let Some(place) = list.inodes.get(count as usize) else { return push_orphan(task, id) };
+    // What an earlier run knew of it does not count.
+    record.mark.store(0, Ordering::Relaxed);
     let generation = record.generation.load(Ordering::Relaxed);
-    // Flag and list cannot change at once: a death between them is settled by `resume_orphan`.
-    task.lane.orphaning.store(InodeRef { id, generation }.to_word(), Ordering::Release);
-    record.flags.store(flags | inode_flags::ORPHAN, Ordering::Release);
-    push_orphan(task, id);
-    task.lane.orphaning.store(0, Ordering::Release);
+    place.store(InodeRef { id, generation }.to_word(), Ordering::Relaxed);
+    let pages = list.pages.load(Ordering::Relaxed);
+    list.pages.store(pages.saturating_add(record.pages.load(Ordering::Relaxed) as u32), Ordering::Relaxed);
+    // PAIRS: the acquire load in `listed`: the inode has no links.
+    list.count.store(count + 1, Ordering::Release);
 }
 
-/// Finishes an [`orphan`] that the dead `lane` was in. The caller buries the lane and has [`Exclusive`].
-pub(crate) fn resume_orphan(task: &Task, lane: &Lane) {
-    let InodeRef { id, generation } = InodeRef::from_word(lane.orphaning.load(Ordering::Acquire));
-    if id.is_some() {
-        let record = task.region.inode(id);
-        let flagged = record.flags.load(Ordering::Relaxed) & inode_flags::ORPHAN != 0;
-        // Without the flag the replay of the change has done it or will; of another generation it has come and gone.
-        if flagged && record.generation.load(Ordering::Relaxed) == generation && !knows_inode(task, id) {
-            push_orphan(task, id);
-        }
-        lane.orphaning.store(0, Ordering::Release);
-    }
-}
-
-/// Frees what can be freed if enough has gathered, or if `id`, unlinked a moment ago, holds much memory. Called with no
-/// inode locked.
-pub fn after_unlink(task: &Task, id: InodeId) {
-    let header = task.region.header();
-    let waiting = header.orphan_count.load(Ordering::Relaxed); // Relaxed: a hint.
-    let kept = header.kept.load(Ordering::Relaxed);
-    if waiting >= kept.saturating_mul(2) + BATCH || task.region.inode(id).pages.load(Ordering::Relaxed) >= BIG
-    {
-        run(task);
+/// Frees what can be freed if enough has gathered. Called with no inode locked.
+#[inline]
+pub fn after_unlink(task: &Task) {
+    let list = &task.lane.unlinked;
+    // Relaxed: the lane's own.
+    let full = list.count.load(Ordering::Relaxed) as usize >= UNLINKED;
+    if full || list.pages.load(Ordering::Relaxed) >= BIG {
+        sweep(task, Stack::WhenDue);
     }
 }
 
@@ -117,14 +112,25 @@ pub(crate) fn file_slot_slow(task: &Task) -> Result<FileId> {
 
 /// Looks for candidates and frees those that nothing names. One run at a time; who comes second leaves it to the first.
 /// Called with no inode locked.
-#[inline(never)]
 pub fn run(task: &Task) {
+    sweep(task, Stack::Always);
+}
+
+/// When a run looks at the inodes on the stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stack {
+    Always,
+    /// When it has grown: else those that stay open would be looked at over and over.
+    WhenDue,
+}
+
+#[inline(never)]
+fn sweep(task: &Task, stack: Stack) {
     let Some(_exclusive) = Exclusive::try_take(task) else { return };
     // A process that died holding candidates is reaped, which makes them free; then it is worth a second look.
     for _ in 0..2 {
-        let mut sweep = Sweep { task, region: task.region, dead: ProcessId::NONE, kept: 0 };
-        sweep.sweep();
-        task.region.header().kept.store(sweep.kept, Ordering::Relaxed);
+        let mut sweep = Sweep { task, region: task.region, dead: ProcessId::NONE };
+        sweep.sweep(stack);
         if sweep.dead.is_none() || !reap::process(task, sweep.dead) {
             break;
         }
@@ -155,7 +161,7 @@ impl<'r> Exclusive<'r> {
         if holder == task.lane_id || holder.is_none() || !task.region.lane_is_dead(holder, task.process_id) {
             return None;
         }
-        lock.lock(task.lane_id, task);
+        lock.lock(task.lane_id, &Successor(task));
         Some(Exclusive { lock: Some(lock) })
     }
 
@@ -165,7 +171,7 @@ impl<'r> Exclusive<'r> {
         if lock.holder() == task.lane_id {
             return Exclusive { lock: None };
         }
-        lock.lock(task.lane_id, task);
+        lock.lock(task.lane_id, &Successor(task));
         Exclusive { lock: Some(lock) }
     }
 }
@@ -178,14 +184,38 @@ impl Drop for Exclusive<'_> {
     }
 }
 
-/// Puts an inode on the list of orphans. Its flag says that it is there.
+/// Takes `Header::reclaim_lock` over from a dead lane. The inode that it was freeing is put back before another run may free
+/// it: its slot may be another inode's by the time the lane is buried.
+struct Successor<'t, 'r>(&'t Task<'r>);
+
+impl Undertaker for Successor<'_, '_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.0.is_dead(lane)
+    }
+
+    fn replay(&self, lane: LaneId) {
+        self.0.replay(lane);
+    }
+
+    fn repair(&self, lane: LaneId) {
+        reap::give_back_inode(self.0, lane);
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        self.0.mark(lane)
+    }
+}
+
+/// Puts an inode on the stack of orphans. Until that is done the lane names it in `taken`: flag and stack cannot change at
+/// once.
 pub(crate) fn push_orphan(task: &Task, id: InodeId) {
     let header = task.region.header();
+    task.region.inode(id).flags.fetch_or(inode_flags::ORPHAN, Ordering::Release);
     task.region.push::<Inode>(&header.orphans, id.0);
     header.orphan_count.fetch_add(1, Ordering::Relaxed); // Relaxed: a hint.
 }
 
-/// Whether an inode stands on the list of orphans or on the one under work. The caller has [`Exclusive`].
+/// Whether an inode stands on the stack of orphans or on the one under work. The caller has [`Exclusive`].
 pub(crate) fn knows_inode(task: &Task, id: InodeId) -> bool {
     let header = task.region.header();
     [&header.orphans, &header.sweeping[1]]
@@ -232,24 +262,30 @@ struct Sweep<'t, 'r> {
     region: Region<'r>,
     /// A dead process that holds candidates.
     dead: ProcessId,
-    /// Orphans found in use.
-    kept: u32,
 }
 
 impl<'r> Sweep<'_, 'r> {
-    fn sweep(&mut self) {
+    fn sweep(&mut self, stack: Stack) {
         let header = self.region.header();
         let (files, inodes) = (&header.sweeping[0], &header.sweeping[1]);
         take_over::<OpenFile>(self.region, &header.closed, files);
-        take_over::<Inode>(self.region, &header.orphans, inodes);
         header.closed_count.store(0, Ordering::Relaxed);
-        header.orphan_count.store(0, Ordering::Relaxed);
+        // Relaxed: hints.
+        let due = header.kept.load(Ordering::Relaxed).saturating_mul(2) + BATCH;
+        let deep = stack == Stack::Always || header.orphan_count.load(Ordering::Relaxed) >= due;
+        if deep {
+            take_over::<Inode>(self.region, &header.orphans, inodes);
+            header.orphan_count.store(0, Ordering::Relaxed);
+        }
         for id in chain::<OpenFile>(self.region, files) {
             // PAIRS: the fetch_or in `closed_slow`. Closes from here on ask again.
             self.region.slot::<OpenFile>(id).queued.store(queued::SWEPT, Ordering::Release);
         }
         for id in chain::<Inode>(self.region, inodes) {
-            self.region.slot::<Inode>(id).mark.store(mark::WANTED, Ordering::Relaxed);
+            self.want(InodeId(id));
+        }
+        for lane in self.all_lanes() {
+            listed(self.region, lane).for_each(|id| self.want(id));
         }
         // PAIRS: the increments after a copy, in `dup::install` and `fork`.
         let moves = header.moves.load(Ordering::Acquire);
@@ -262,11 +298,55 @@ impl<'r> Sweep<'_, 'r> {
         while let Some(id) = self.next::<OpenFile>(files) {
             self.finish_file(FileId(id), scan);
         }
+        let mut kept = 0;
         while let Some(id) = self.next::<Inode>(inodes) {
-            self.finish_inode(InodeId(id), scan);
+            kept += self.finish_inode(InodeId(id), scan);
         }
-        self.task.lane.taken[Inode::SLAB].store(0, Ordering::Release);
+        if deep {
+            header.kept.store(kept, Ordering::Relaxed);
+        }
+        for lane in self.all_lanes() {
+            listed(self.region, lane).for_each(|id| self.finish_listed(id, scan));
+        }
+        self.tidy();
+        self.task.region.settle::<Inode>(self.task.lane);
         pin::clear(self.task, pin::slot::CLOSE);
+    }
+
+    /// Every lane that ever had an owner.
+    fn all_lanes(&self) -> impl Iterator<Item = &'r Lane> + use<'r> {
+        let region = self.region;
+        let limit = region.header().lane_limit.load(Ordering::Acquire).min(at::LANES as u32);
+        (1..limit).map(move |index| region.lane(LaneId(index)))
+    }
+
+    /// Makes an inode without links a candidate: one that has some may be opened until it is freed.
+    fn want(&self, id: InodeId) {
+        let record = self.region.inode(id);
+        let wanted = if record.nlink.load(Ordering::Relaxed) == 0 { mark::WANTED } else { 0 };
+        record.mark.store(wanted, Ordering::Relaxed); // Relaxed: guarded by reclaim_lock.
+    }
+
+    /// Takes out of the lane's own list what was freed, and leaves room: what is in use goes to the stack if it is much.
+    fn tidy(&self) {
+        let list = &self.task.lane.unlinked;
+        let mut kept = 0;
+        for id in listed(self.region, self.task.lane) {
+            // Not past the place that it is read from.
+            let generation = self.region.inode(id).generation.load(Ordering::Relaxed);
+            list.inodes[kept].store(InodeRef { id, generation }.to_word(), Ordering::Relaxed);
+            kept += 1;
+        }
+        list.count.store(kept as u32, Ordering::Release);
+        list.pages.store(0, Ordering::Relaxed);
+        if kept > UNLINKED / 2 {
+            for id in listed(self.region, self.task.lane) {
+                let _held = inode::lock(self.task, id);
+                self.task.lane.taken[Inode::SLAB].store(id.0, Ordering::Release);
+                push_orphan(self.task, id);
+            }
+            list.count.store(0, Ordering::Release);
+        }
     }
 
     /// Unlinks the first candidate of a chain; until the next call the lane answers for it.
@@ -351,17 +431,12 @@ impl<'r> Sweep<'_, 'r> {
         let file = self.region.file(id);
         let seen = file.queued.load(Ordering::Acquire);
         if scan == Scan::Complete && seen == queued::SWEPT && file.in_flight.load(Ordering::Relaxed) == 0 {
-            let inode = self.region.inode(InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id);
             if file.locked.load(Ordering::Relaxed) != 0 {
                 lock::drop_file_slow(self.task, id);
             }
             // Its inode, if a candidate, was found through no other name of this file: tables hold none.
             file.queued.store(0, Ordering::Relaxed);
             file::free(self.task, id);
-            if inode.nlink.load(Ordering::Relaxed) == 0 && inode.mark.load(Ordering::Relaxed) == 0 {
-                // An orphan since the run began: the next run looks at it.
-                self.region.header().orphan_count.fetch_add(1, Ordering::Relaxed);
-            }
             return;
         }
         let dropped = seen & queued::ASKED == 0
@@ -375,8 +450,20 @@ impl<'r> Sweep<'_, 'r> {
         }
     }
 
-    /// Frees an inode that nothing names; puts it back on the list if something does.
-    fn finish_inode(&mut self, id: InodeId, scan: Scan) {
+    /// Frees an inode of a list that nothing names.
+    fn finish_listed(&self, id: InodeId, scan: Scan) {
+        let mark = &self.region.inode(id).mark;
+        let wanted = mark.load(Ordering::Relaxed) == mark::WANTED; // Relaxed: guarded by reclaim_lock.
+        mark.store(0, Ordering::Relaxed);
+        if wanted && scan == Scan::Complete {
+            self.task.lane.taken[Inode::SLAB].store(id.0, Ordering::Release);
+            lock::drop_all(self.task, id);
+            inode::free(self.task, id);
+        }
+    }
+
+    /// Frees an inode of the stack that nothing names, or puts it back: the number that went back.
+    fn finish_inode(&self, id: InodeId, scan: Scan) -> u32 {
         let record = self.region.inode(id);
         let wanted = record.mark.load(Ordering::Relaxed) == mark::WANTED;
         record.mark.store(0, Ordering::Relaxed);
@@ -389,15 +476,31 @@ impl<'r> Sweep<'_, 'r> {
                 record.flags.store(flags & !inode_flags::ORPHAN, Ordering::Relaxed);
             }
             if linked {
-                return;
+                return 0;
             }
         } else if wanted && scan == Scan::Complete {
             lock::drop_all(self.task, id);
-            return inode::free(self.task, id);
+            inode::free(self.task, id);
+            return 0;
         }
-        self.kept += 1;
         self.region.push::<Inode>(&self.region.header().orphans, id.0);
+        1
     }
+}
+
+/// The inodes that a lane lists and that are still what they were when it did, without links and not on the stack.
+fn listed<'r>(region: Region<'r>, lane: &'r Lane) -> impl Iterator<Item = InodeId> {
+    // PAIRS: the release store in `orphan`.
+    let count = lane.unlinked.count.load(Ordering::Acquire) as usize;
+    let inodes = lane.unlinked.inodes.iter().take(count);
+    inodes.map(|word| InodeRef::from_word(word.load(Ordering::Relaxed))).filter_map(move |inode| {
+        let record = region.inode(inode.id);
+        // Relaxed: one that gets a name meanwhile is named by whoever gives it.
+        let waits = record.generation.load(Ordering::Relaxed) == inode.generation
+            && record.nlink.load(Ordering::Relaxed) == 0
+            && record.flags.load(Ordering::Relaxed) & inode_flags::ORPHAN == 0;
+        waits.then_some(inode.id)
+    })
 }
 
 /// Moves a stack to `kept`, where the run works on it. What a run that died left there comes first: the stack then waits.

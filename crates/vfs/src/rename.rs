@@ -10,9 +10,9 @@ use crate::change::{self, Change, Directory, Links, Moved, Retarget};
 use crate::hash::{self, Hit, Load};
 use crate::inode::Locked;
 use crate::link::Two;
-use crate::name::Name;
+use crate::name::Place;
 use crate::permission::{self, Victim, WRITE};
-use crate::task::{Place, Task};
+use crate::task::{self, Task};
 use crate::tree::{Paths, Tree};
 use crate::walk::{Last, Parent, Which};
 use crate::{dir, dirent, inode, tree, unlink, walk, writer};
@@ -56,13 +56,13 @@ pub fn renameat2(
     let (mode, behind) = what(flags)?;
     for _ in 0..walk::TRIES {
         let from = match walk::parent(task, old_dirfd, old, Which::Path)? {
-            Place::Inside(parent) => Place::Inside(parent),
-            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, Which::Path)?),
+            task::Place::Inside(parent) => task::Place::Inside(parent),
+            task::Place::Outside(outside) => task::Place::Outside(walk::keep(task, outside, Which::Path)?),
         };
         let to = walk::parent(task, new_dirfd, new, Which::Other)?;
         let (from, to) = match (from, to) {
-            (Place::Inside(from), Place::Inside(to)) => (from, to),
-            (Place::Outside(old), Place::Outside(new)) => {
+            (task::Place::Inside(from), task::Place::Inside(to)) => (from, to),
+            (task::Place::Outside(old), task::Place::Outside(new)) => {
                 return Ok(Two::Outside { old, new: walk::keep(task, new, Which::Other)? });
             }
             _ => return Err(Errno::EXDEV),
@@ -98,11 +98,12 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     if to.last != Last::Name {
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
-    let names = (from.name(task)?, to.name(task)?);
+    let names = (from.name(task), to.name(task));
     let _writing = writer::begin(task, old_dir)?;
+    let place = Place::new(to.dir.id, &names.1);
     let find = || -> Result<_> {
         let source = hash::lookup(task.region, from.dir.id, &names.0).ok_or(Errno::ENOENT)?;
-        Ok((source, hash::lookup(task.region, to.dir.id, &names.1)))
+        Ok((source, hash::lookup_at(task.region, &place)))
     };
     let mut held = Held::lock(task, from.dir, to.dir, Paths::Stay)?;
     let (mut source, mut target) = find()?;
@@ -121,7 +122,7 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     }
     rename.check_permissions()?;
     let inodes = lock_inodes(task, source.target().id, target.map(|hit| hit.target().id));
-    let load = rename.perform(&names.1)?;
+    let load = rename.perform(&place)?;
     drop(inodes);
     drop(held);
     if load == Load::Crowded {
@@ -158,7 +159,7 @@ impl<'t, 'r> Held<'t, 'r> {
     fn lock(task: &'t Task<'r>, old: InodeRef, new: InodeRef, paths: Paths) -> Result<Self> {
         if old == new {
             let tree = (paths == Paths::Change).then(|| tree::lock(task, paths));
-            return Ok(Held { task, _locks: [Some(dir::lock(task, old)?), None], _tree: tree });
+            return Ok(Held { task, _locks: [Some(dir::enter(task, old)?), None], _tree: tree });
         }
         let tree = tree::lock(task, paths);
         let (first, second) = if is_ancestor(task, old.id, new.id) {
@@ -272,11 +273,11 @@ impl<'r> Rename<'_, 'r> {
         Ok(())
     }
 
-    fn perform(&self, new_name: &Name<'_>) -> Result<Load> {
+    fn perform(&self, place: &Place<'_, '_>) -> Result<Load> {
         match self.target {
             Some(target) if self.mode == Mode::Exchange => Ok(self.exchange(target)),
             Some(target) => self.replace(target),
-            None => self.move_to(new_name),
+            None => self.move_to(place),
         }
     }
 
@@ -339,11 +340,10 @@ impl<'r> Rename<'_, 'r> {
     }
 
     /// A new entry names the source.
-    fn move_to(&self, new_name: &Name<'_>) -> Result<Load> {
+    fn move_to(&self, place: &Place<'_, '_>) -> Result<Load> {
         let task = self.task;
         dir::reserve(task, self.new)?;
-        let mode = self.inode(self.source.target().id).mode.load(Ordering::Relaxed);
-        let entry = dirent::take(task.region, task.lane, self.new, new_name, self.source.target(), mode)?;
+        let entry = dirent::take(task.region, task.lane, place, self.source.target())?;
         let mut change = Change::at(task.now());
         change.dirs = self.dirs();
         let at = usize::from(self.old != self.new);

@@ -62,10 +62,10 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
         (Victim::Directory, Last::DotDot) => return Err(Errno::ENOTEMPTY),
         (Victim::Directory, Last::Root) => return Err(Errno::EBUSY),
     }
-    let name = parent.name(task)?;
+    let name = parent.name(task);
     let dir = task.region.inode(parent.dir.id);
     let _writing = writer::begin(task, dir)?;
-    let locked = dir::lock(task, parent.dir)?;
+    let locked = dir::enter(task, parent.dir)?;
     let hit = hash::lookup(task.region, parent.dir.id, &name).ok_or(Errno::ENOENT)?;
     let victim = task.region.inode(hit.target().id);
     if expected == Victim::File && parent.trailing_slash {
@@ -77,7 +77,7 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     drop(victim_locked);
     drop(locked);
     if nlink == 0 {
-        reclaim::after_unlink(task, hit.target().id);
+        reclaim::after_unlink(task);
     }
     Ok(())
 }
@@ -113,6 +113,6 @@ pub fn fewer_links(inode: &Inode) -> u32 {
 pub fn removed(task: &Task<'_>, id: InodeId) {
     // Relaxed: a hint.
     if id.is_some() && task.region.inode(id).nlink.load(Ordering::Relaxed) == 0 {
-        reclaim::after_unlink(task, id);
+        reclaim::after_unlink(task);
     }
 }

@@ -88,17 +88,16 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// The last component. The next walk into the same buffer ends its life.
-    ///
-    /// # Errors
-    /// `ENAMETOOLONG`.
-    pub fn name<'a>(&self, task: &'a Task<'_>) -> Result<Name<'a>> {
+    /// The last component, if it is a name: the walk has found it short enough. The next walk into the same buffer ends its
+    /// life.
+    #[inline]
+    pub fn name<'a>(&self, task: &'a Task<'_>) -> Name<'a> {
         let buffer = buffer(task, self.which).cast::<u8>();
         // SAFETY: the walk left the name there, with a NUL or a slash behind it; the buffer is the task's, which makes one
         // call at a time.
         let name = unsafe { Name::scan(buffer.add(self.start as usize)) };
         debug_assert_eq!(name.len(), self.length as usize);
-        if name.len() > NAME_MAX { Err(Errno::ENAMETOOLONG) } else { Ok(name) }
+        name
     }
 }
 
