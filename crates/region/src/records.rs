@@ -46,7 +46,8 @@ pub struct Header {
     pub split_lock: OwnerLock,
     /// Lanes behind the highest ever claimed. Atomic, only grows.
     pub lane_limit: AtomicU32,
-    /// Head of the list of unlinked inodes that may still be open. Atomic stack, like a slab's free list.
+    /// Unlinked inodes that a reclaim found in use, or that the dead had in hand; the others stand in
+    /// [`crate::lane::Unlinked`]. Atomic stack.
     pub orphans: AtomicU64,
     /// How many inodes stand on it, roughly.
     pub orphan_count: AtomicU32,
@@ -160,7 +161,7 @@ pub mod inode_flags {
     pub const MAPPED: u32 = 1;
     /// A lock record was made since it was created; close has to look.
     pub const LOCKED: u32 = 2;
-    /// It stands on the orphan list.
+    /// It stands on [`Header::orphans`](super::Header::orphans).
     pub const ORPHAN: u32 = 4;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
