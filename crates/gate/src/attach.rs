@@ -7,9 +7,10 @@ use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_w
 
 use lp_region::sync::Ordering;
 
+use crate::entry::QUICK_FDS;
 use crate::objects::{Auxiliary, LinkMap, Object};
-use crate::patch::Bundle;
-use crate::{exec_env, home, hooks, names, patch, report, settings, signal, table, thread};
+use crate::patch::{Bundle, Way};
+use crate::{exec_env, home, hooks, names, patch, placeholder, report, settings, signal, table, thread};
 
 /// Objects that may be unknown at once; more are refused.
 const UNKNOWN: usize = 64;
@@ -60,19 +61,23 @@ unsafe fn start(envp: *mut *mut u8) {
     unsafe { lp_vfs::clock::init(auxiliary.vdso) };
     let thread = thread::start_first();
     signal::attach();
-    let calls = if gate.starts_with(b"-") {
+    let (calls, way) = if gate.starts_with(b"-") {
         attach_nothing(gate);
-        &table::PROCESS
+        (&table::PROCESS, Way::Long)
     } else {
         // SAFETY: the first thread's record, just made.
         let thread = unsafe { &mut *thread };
         attach_region(thread, gate);
         // SAFETY: the task that attaching made, if any, is in the record.
-        let counts =
-            unsafe { thread.task.as_ref() }.is_some_and(|task| task.run.stats.load(Ordering::Relaxed) != 0);
-        if counts { &crate::count::COUNTED } else { &crate::calls::CALLS }
+        let task = unsafe { thread.task.as_ref() };
+        let counts = task.is_some_and(|task| task.run.stats.load(Ordering::Relaxed) != 0);
+        match task {
+            _ if counts => (&crate::count::COUNTED, Way::Long),
+            Some(task) if !placeholder::may_guard(task, QUICK_FDS) => (&crate::calls::CALLS, Way::Short),
+            _ => (&crate::calls::CALLS, Way::Long),
+        }
     };
-    patch::fill_gate_page(calls);
+    patch::fill_gate_page(calls, way);
     // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
     unsafe { cover(auxiliary.objects(), &auxiliary) };
 }

@@ -206,10 +206,22 @@ unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, ent
     Ok(())
 }
 
+/// Whether calls on low descriptors have a short way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// They do: the table is that of all calls, and none of the gate's own descriptors is low.
+    Short,
+    /// All calls go through the table.
+    Long,
+}
+
 /// Fills the page through which thunks find the gate. `table` is the dispatch table.
-pub(crate) fn fill_gate_page(table: &crate::dispatch::Table) {
+pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
     let page = lp_abi::image::GatePage {
-        entry: &raw const crate::entry::lp_entry as usize,
+        entry: match way {
+            Way::Short => &raw const crate::entry::lp_entry_quick as usize,
+            Way::Long => &raw const crate::entry::lp_entry as usize,
+        },
         entry_vector: &raw const crate::entry::lp_entry_vector as usize,
         table: table.address(),
     };

@@ -70,6 +70,11 @@ pub fn is_guarded(task: &Task, fd: i32) -> bool {
     fd >= task.region.fd() - BELOW && is_guarded_slow(task, fd)
 }
 
+/// Whether one of the gate's own may be below `limit`.
+pub fn may_guard(task: &Task, limit: i32) -> bool {
+    task.region.fd() - BELOW < limit
+}
+
 #[cold]
 fn is_guarded_slow(task: &Task, fd: i32) -> bool {
     fd == task.region.fd() || fd >= 0 && fd as u32 + 1 == base_word(task).load(Ordering::Relaxed)

@@ -15,16 +15,16 @@ use crate::{file, seek};
 /// `EBADF`; `EINVAL` for a bad `whence` or a position below zero; `ENXIO` for SEEK_DATA and SEEK_HOLE past the end.
 #[inline]
 pub fn lseek(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
-    match quick(task, fd, offset, whence) {
+    match quick(task, table::load(task, fd), offset, whence) {
         Some(target) => Ok(target),
         None => lseek_slow(task, fd, offset, whence),
     }
 }
 
-/// The common [`lseek`]: of a position that is this thread's alone. None asks for the whole call.
+/// The common [`lseek`], of an entry just read: of a position that is this thread's alone. None asks for the whole call.
 #[inline(always)]
-pub fn quick(task: &Task, fd: i32, offset: i64, whence: u32) -> Option<u64> {
-    let file = table::sole(task, fd, file_mode::REGULAR)?;
+pub fn quick(task: &Task, entry: u64, offset: i64, whence: u32) -> Option<u64> {
+    let file = table::sole(task, entry, file_mode::REGULAR)?;
     // Relaxed throughout: nobody else has the position; the size stands for itself.
     let from = match whence {
         SEEK_SET => 0,

@@ -32,16 +32,16 @@ const TRIES: u32 = 64;
 /// `EBADF` when the file is not open for reading; `EISDIR`; `EFAULT`.
 #[inline]
 pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
-    match read_quick(task, fd, buf, len) {
+    match read_quick(task, table::load(task, fd), buf, len) {
         Some(got) => Ok(got),
         None => read_slow(task, fd, buf, len),
     }
 }
 
-/// The common [`read`]: of a position that is this thread's alone, within a page. None asks for [`read`].
+/// The common [`read`], of an entry just read: of a position that is this thread's alone, within a page. None asks for [`read`].
 #[inline(always)]
-pub fn read_quick(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Option<usize> {
-    let file = table::sole(task, fd, file_mode::READ | file_mode::REGULAR)?;
+pub fn read_quick(task: &Task, entry: u64, buf: *mut u8, len: usize) -> Option<usize> {
+    let file = table::sole(task, entry, file_mode::READ | file_mode::REGULAR)?;
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
     let got = quick(task, file, buf, len, at)?;
     file.position.store(at + got as u64, Relaxed);
@@ -68,16 +68,16 @@ fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
 /// As [`read`]; `EINVAL` for an offset below zero.
 #[inline]
 pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
-    match pread_quick(task, fd, buf, len, offset) {
+    match pread_quick(task, table::load(task, fd), buf, len, offset) {
         Some(got) => Ok(got),
         None => pread_slow(task, fd, buf, len, offset),
     }
 }
 
-/// The common [`pread`]: within a page. None asks for [`pread`].
+/// The common [`pread`], of an entry just read: within a page. None asks for [`pread`].
 #[inline(always)]
-pub fn pread_quick(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Option<usize> {
-    let file = table::own_file(task, fd)?;
+pub fn pread_quick(task: &Task, entry: u64, buf: *mut u8, len: usize, offset: i64) -> Option<usize> {
+    let file = table::own_file(task, entry)?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     // Relaxed: immutable.
     if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {

@@ -33,13 +33,13 @@ const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
 /// `EBADF`, `EFAULT`.
 #[inline]
 pub fn fstat(task: &Task, fd: i32, to: *mut stat) -> Result<()> {
-    if fstat_quick(task, fd, to) { Ok(()) } else { fstat_slow(task, fd, to) }
+    if fstat_quick(task, table::load(task, fd), to) { Ok(()) } else { fstat_slow(task, fd, to) }
 }
 
-/// The common [`fstat`]: of no directory, and nobody changes it. Whether it is done; else [`fstat`] is asked.
+/// The common [`fstat`], of an entry just read: of no directory, and nobody changes it. Whether it is done; else [`fstat`] is asked.
 #[inline(always)]
-pub fn fstat_quick(task: &Task, fd: i32, to: *mut stat) -> bool {
-    let Some(file) = table::own_any(task, fd) else { return false };
+pub fn fstat_quick(task: &Task, entry: u64, to: *mut stat) -> bool {
+    let Some(file) = table::own_any(task, entry) else { return false };
     let id = InodeRef::from_word(file.inode.load(Relaxed)).id; // Relaxed: immutable while open.
     let inode = task.region.inode(id);
     let before = inode.seq.read();

@@ -120,11 +120,10 @@ pub fn fget<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
     Ok(held(task, entry, None))
 }
 
-/// The open file of `fd` if no other thread shares the table: nobody takes it out before this thread's next call, and no
-/// pin is needed. `mask` is [`entry::OPEN`], with [`entry::HOST`] for calls on data.
+/// The open file of an entry just read if no other thread shares the table: nobody takes it out before this thread's next
+/// call, and no pin is needed. `mask` is [`entry::OPEN`], with [`entry::HOST`] for calls on data.
 #[inline(always)]
-fn own<'r>(task: &Task<'r>, fd: i32, mask: u64) -> Option<&'r OpenFile> {
-    let entry = load(task, fd);
+fn own<'r>(task: &Task<'r>, entry: u64, mask: u64) -> Option<&'r OpenFile> {
     // Relaxed: only this thread can have made the second thread.
     if entry & mask != entry::OPEN || task.process.threads.load(Ordering::Relaxed) != 0 {
         return None;
@@ -132,22 +131,22 @@ fn own<'r>(task: &Task<'r>, fd: i32, mask: u64) -> Option<&'r OpenFile> {
     Some(task.region.file(FileId(entry as u32)))
 }
 
-/// The open file of `fd` for a call on data, where no pin is needed.
+/// The open file of an entry for a call on data, where no pin is needed.
 #[inline(always)]
-pub fn own_file<'r>(task: &Task<'r>, fd: i32) -> Option<&'r OpenFile> {
-    own(task, fd, entry::OPEN | entry::HOST)
+pub fn own_file<'r>(task: &Task<'r>, entry: u64) -> Option<&'r OpenFile> {
+    own(task, entry, entry::OPEN | entry::HOST)
 }
 
-/// The open file of `fd` for a call on attributes, where no pin is needed.
+/// The open file of an entry for a call on attributes, where no pin is needed.
 #[inline(always)]
-pub fn own_any<'r>(task: &Task<'r>, fd: i32) -> Option<&'r OpenFile> {
-    own(task, fd, entry::OPEN)
+pub fn own_any<'r>(task: &Task<'r>, entry: u64) -> Option<&'r OpenFile> {
+    own(task, entry, entry::OPEN)
 }
 
 /// [`own_file`] if no other descriptor names it either, so that nobody else can use its position, and its mode has `mode`.
 #[inline(always)]
-pub fn sole<'r>(task: &Task<'r>, fd: i32, mode: u32) -> Option<&'r OpenFile> {
-    let file = own_file(task, fd)?;
+pub fn sole<'r>(task: &Task<'r>, entry: u64, mode: u32) -> Option<&'r OpenFile> {
+    let file = own_file(task, entry)?;
     // Relaxed: `shared` was set by this process or before it was forked; `mode` is immutable.
     let alone = file.shared.load(Ordering::Relaxed) == 0;
     (alone && file.mode.load(Ordering::Relaxed) & mode == mode).then_some(file)

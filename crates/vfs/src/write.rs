@@ -40,16 +40,16 @@ enum Target {
 /// limit is set) or the largest file; `ENOSPC`; `EFAULT`.
 #[inline]
 pub fn write(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
-    match write_quick(task, fd, buf, len) {
+    match write_quick(task, table::load(task, fd), buf, len) {
         Some(done) => Ok(done),
         None => write_whole(task, fd, buf, len),
     }
 }
 
-/// The common [`write()`]: at a position that is this thread's alone, into one page. None asks for [`write()`].
+/// The common [`write()`], of an entry just read: at a position that is this thread's alone, into one page. None asks for [`write()`].
 #[inline(always)]
-pub fn write_quick(task: &Task, fd: i32, buf: *const u8, len: usize) -> Option<usize> {
-    let file = table::sole(task, fd, file_mode::WRITE | file_mode::REGULAR)?;
+pub fn write_quick(task: &Task, entry: u64, buf: *const u8, len: usize) -> Option<usize> {
+    let file = table::sole(task, entry, file_mode::WRITE | file_mode::REGULAR)?;
     // Relaxed: nobody else has the position; the flags are one word.
     let position = file.position.load(Relaxed);
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
@@ -71,16 +71,16 @@ fn write_whole(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize
 /// As [`write()`]; `EINVAL` for an offset below zero.
 #[inline]
 pub fn pwrite(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
-    match pwrite_quick(task, fd, buf, len, offset) {
+    match pwrite_quick(task, table::load(task, fd), buf, len, offset) {
         Some(done) => Ok(done),
         None => pwrite_whole(task, fd, buf, len, offset),
     }
 }
 
-/// The common [`pwrite`]: into one page. None asks for [`pwrite`].
+/// The common [`pwrite`], of an entry just read: into one page. None asks for [`pwrite`].
 #[inline(always)]
-pub fn pwrite_quick(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Option<usize> {
-    let file = table::own_file(task, fd)?;
+pub fn pwrite_quick(task: &Task, entry: u64, buf: *const u8, len: usize, offset: i64) -> Option<usize> {
+    let file = table::own_file(task, entry)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     // Relaxed: immutable; the flags are one word.
     if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {

@@ -2,7 +2,6 @@
 
 use lp_abi::linux::iovec;
 use lp_vfs::read;
-use lp_vfs::task::Task;
 
 use super::handler::{handlers, ret};
 use crate::descriptor::file_or_return;
@@ -11,18 +10,14 @@ use crate::device;
 handlers! {
     /// read(2).
     fn read(task, fd: i32, buf: *mut u8, count: usize) {
-        match read::read_quick(task, fd, buf, count) {
-            Some(got) => got as isize,
-            None => read_slow(task, fd, buf, count),
-        }
+        file_or_return!(task, fd, device::read(task, fd, buf, count));
+        ret(read::read(task, fd, buf, count))
     }
 
     /// pread64(2).
     fn pread64(task, fd: i32, buf: *mut u8, count: usize, offset: i64) {
-        match read::pread_quick(task, fd, buf, count, offset) {
-            Some(got) => got as isize,
-            None => pread_slow(task, fd, buf, count, offset),
-        }
+        file_or_return!(task, fd, device::pread(task, fd, buf, count, offset));
+        ret(read::pread(task, fd, buf, count, offset))
     }
 
     /// readv(2).
@@ -48,16 +43,4 @@ handlers! {
         }
         ret(read::preadv2(task, fd, iov, count, offset, flags))
     }
-}
-
-#[inline(never)]
-fn read_slow(task: &Task, fd: i32, buf: *mut u8, count: usize) -> isize {
-    file_or_return!(task, fd, device::read(task, fd, buf, count));
-    ret(read::read(task, fd, buf, count))
-}
-
-#[inline(never)]
-fn pread_slow(task: &Task, fd: i32, buf: *mut u8, count: usize, offset: i64) -> isize {
-    file_or_return!(task, fd, device::pread(task, fd, buf, count, offset));
-    ret(read::pread(task, fd, buf, count, offset))
 }

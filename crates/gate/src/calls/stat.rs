@@ -15,7 +15,12 @@ use crate::placeholder;
 handlers! {
     /// fstat(2).
     fn fstat(task, fd: i32, to: *mut stat) {
-        if attributes::fstat_quick(task, fd, to) { 0 } else { fstat_slow(task, fd, to) }
+        // Programs find their descriptors by asking for each.
+        if descriptor::word(task, fd) == 0 && placeholder::is_guarded(task, fd) {
+            return Errno::EBADF.to_ret();
+        }
+        listed_or_return!(task, fd);
+        ret(attributes::fstat(task, fd, to))
     }
 
     /// stat(2).
@@ -30,10 +35,13 @@ handlers! {
 
     /// newfstatat(2): glibc's fstat is this with an empty path.
     fn newfstatat(task, dirfd: i32, path: *const u8, to: *mut stat, flags: u32) {
-        if flags == AT_EMPTY_PATH && is_empty(path) && attributes::fstat_quick(task, dirfd, to) {
-            return 0;
+        if flags & AT_EMPTY_PATH != 0 && dirfd >= 0 && is_empty(path) {
+            if !descriptor::is_listed(task, dirfd) {
+                return descriptor::other(task, dirfd);
+            }
+            return ret(attributes::fstat(task, dirfd, to));
         }
-        stat_slow(task, At { dirfd, path }, to, flags)
+        stat_at(task, At { dirfd, path }, to, flags)
     }
 
     /// statx(2).
@@ -53,27 +61,6 @@ handlers! {
 pub(crate) fn is_empty(path: *const u8) -> bool {
     // SAFETY: the copy routine answers bad pointers.
     path.is_null() || unsafe { ucopy::is_empty(path) }
-}
-
-#[inline(never)]
-fn fstat_slow(task: &Task, fd: i32, to: *mut stat) -> isize {
-    // Programs find their descriptors by asking for each.
-    if descriptor::word(task, fd) == 0 && placeholder::is_guarded(task, fd) {
-        return Errno::EBADF.to_ret();
-    }
-    listed_or_return!(task, fd);
-    ret(attributes::fstat(task, fd, to))
-}
-
-#[inline(never)]
-fn stat_slow(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
-    if flags & AT_EMPTY_PATH != 0 && at.dirfd >= 0 && is_empty(at.path) {
-        if !descriptor::is_listed(task, at.dirfd) {
-            return descriptor::other(task, at.dirfd);
-        }
-        return ret(attributes::fstat(task, at.dirfd, to));
-    }
-    stat_at(task, at, to, flags)
 }
 
 #[inline]

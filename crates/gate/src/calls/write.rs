@@ -1,7 +1,6 @@
 //! write(2), pwrite64(2), writev(2), pwritev(2), pwritev2(2).
 
 use lp_abi::linux::iovec;
-use lp_vfs::task::Task;
 use lp_vfs::write;
 
 use super::handler::{handlers, ret_limited};
@@ -11,18 +10,14 @@ use crate::device;
 handlers! {
     /// write(2).
     fn write(task, fd: i32, buf: *const u8, count: usize) {
-        match write::write_quick(task, fd, buf, count) {
-            Some(done) => done as isize,
-            None => write_slow(task, fd, buf, count),
-        }
+        file_or_return!(task, fd, device::write(task, fd, buf, count));
+        ret_limited(task, write::write(task, fd, buf, count))
     }
 
     /// pwrite64(2).
     fn pwrite64(task, fd: i32, buf: *const u8, count: usize, offset: i64) {
-        match write::pwrite_quick(task, fd, buf, count, offset) {
-            Some(done) => done as isize,
-            None => pwrite_slow(task, fd, buf, count, offset),
-        }
+        file_or_return!(task, fd, device::pwrite(task, fd, buf, count, offset));
+        ret_limited(task, write::pwrite(task, fd, buf, count, offset))
     }
 
     /// writev(2).
@@ -48,16 +43,4 @@ handlers! {
         }
         ret_limited(task, write::pwritev2(task, fd, iov, count, offset, flags))
     }
-}
-
-#[inline(never)]
-fn write_slow(task: &Task, fd: i32, buf: *const u8, count: usize) -> isize {
-    file_or_return!(task, fd, device::write(task, fd, buf, count));
-    ret_limited(task, write::write(task, fd, buf, count))
-}
-
-#[inline(never)]
-fn pwrite_slow(task: &Task, fd: i32, buf: *const u8, count: usize, offset: i64) -> isize {
-    file_or_return!(task, fd, device::pwrite(task, fd, buf, count, offset));
-    ret_limited(task, write::pwrite(task, fd, buf, count, offset))
 }
