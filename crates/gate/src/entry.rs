@@ -5,6 +5,11 @@
 //! else. It returns with the overflow flag clear and the result in `rax`, or with it set and every register as it came:
 //! then the thunk goes on at the site's own `syscall`. (`call`, `ret`, `lea`, `mov` and `leave` leave flags alone.)
 //!
+//! # The short way
+//! Calls on low descriptors look at the descriptor's entry before anything is saved. An entry of 0 is the kernel's business,
+//! and what a program does with its own files pays next to nothing; else `calls::quick`'s handlers get the entry, read
+//! once more now that signals wait, and fall back on the call's own.
+//!
 //! # Whose stack
 //! A C library's functions are called on stacks with room for what they call, and the gate uses that. Other objects may
 //! make calls on small stacks (a goroutine's has a few hundred bytes left there): their entry changes to the thread's own
