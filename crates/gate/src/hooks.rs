@@ -15,6 +15,7 @@ use lp_vfs::mounts::Prefix;
 use lp_vfs::task::Task;
 use lp_vfs::{boot, close, fork, getcwd};
 
+use crate::exec_known::Known;
 use crate::text::Writer;
 use crate::thread::Thread;
 use crate::{device, maps, mounts, placeholder, report, signal, tls};
@@ -310,6 +311,11 @@ pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize
         fork::parent(task);
     }
     child.task = core::ptr::null_mut();
+}
+
+/// The programs that processes of the region have looked at before an exec.
+pub fn known_programs(thread: &Thread) -> Option<Known<'static>> {
+    task_of(thread).map(|task| Known(&task.region.header().programs))
 }
 
 /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait for other
