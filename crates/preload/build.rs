@@ -13,6 +13,8 @@ fn main() {
         "-Wl,--no-rosegment",
         "-Wl,-z,rodynamic",
         "-Wl,-z,max-page-size=4096",
+        // The data starts with a page, and all of it fits one: a fault less.
+        "-Wl,-z,separate-loadable-segments",
         // Before the initialisers of all other objects: they make file calls.
         "-Wl,-z,initfirst",
         "-Wl,-z,nodelete",

@@ -6,6 +6,7 @@ use lp_abi::image::{Entry, state};
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_wait4};
 
 use lp_region::sync::Ordering;
+use lp_vfs::boot::ImageIds;
 
 use crate::entry::QUICK_FDS;
 use crate::objects::{Auxiliary, LinkMap, Object};
@@ -67,7 +68,7 @@ unsafe fn start(envp: *mut *mut u8) {
     } else {
         // SAFETY: the first thread's record, just made.
         let thread = unsafe { &mut *thread };
-        attach_region(thread, gate);
+        attach_region(thread, gate, auxiliary.ids);
         // SAFETY: the task that attaching made, if any, is in the record.
         let task = unsafe { thread.task.as_ref() };
         let counts = task.is_some_and(|task| task.run.stats.load(Ordering::Relaxed) != 0);
@@ -91,14 +92,16 @@ fn attach_nothing(gate: &[u8]) {
     settings.builder = settings.keep(parts.next().unwrap_or_default());
 }
 
-fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8]) {
+fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8], ids: ImageIds) {
     let mut parts = gate.split(|byte| *byte == b':');
     let (fd, slot) = (parts.next().and_then(number), parts.next().and_then(number));
     let (Some(fd), Some(slot)) = (fd, slot) else {
         report::refuse(&[b"LIGHTPATH_GATE is malformed: ", gate]);
     };
     let flags = parts.next().unwrap_or_default();
-    let outcome = match hooks::attach(thread, fd as i32, slot, flags) {
+    let mut room = [0; hooks::PATH];
+    let place = hooks::Place { fd: fd as i32, slot, flags };
+    let outcome = match hooks::attach(thread, place, ids, &mut room) {
         Ok(outcome) => outcome,
         Err(line) => report::refuse(&[line]),
     };
@@ -116,12 +119,6 @@ fn number(text: &[u8]) -> Option<u32> {
     text.iter().try_fold(0u32, |number, byte| number.checked_mul(10)?.checked_add(u32::from(digit(byte)?)))
 }
 
-/// Objects that the bundle did not know.
-struct Unknown<'a> {
-    objects: [Option<Object<'a>>; UNKNOWN],
-    count: usize,
-}
-
 /// Patches all loaded objects.
 ///
 /// # Safety
@@ -133,37 +130,47 @@ unsafe fn cover(mut map: *const LinkMap, auxiliary: &Auxiliary) {
     let own = &raw const crate::entry::lp_entry as usize;
     // SAFETY: the settings' strings are NUL-terminated.
     let bundle = unsafe { Bundle::open(settings::get().bundle.pointer()) };
-    let mut unknown = Unknown { objects: [None; UNKNOWN], count: 0 };
+    let (mut unknown, mut count) = ([core::ptr::null(); UNKNOWN], 0);
     while !map.is_null() {
-        // SAFETY: an entry of the list.
-        let object = unsafe { Object::of(&*map, auxiliary) };
-        // SAFETY: as above.
-        map = unsafe { (*map).next };
-        let Some(object) = object.filter(|object| !object.contains(own)) else { continue };
-        // SAFETY: the object is mapped, and its initialisers have not run.
-        match unsafe { cover_one(bundle.as_ref(), &object) } {
-            Outcome::Covered => {}
-            Outcome::Unknown => match unknown.objects.get_mut(unknown.count) {
-                Some(slot) => {
-                    *slot = Some(object);
-                    unknown.count += 1;
-                }
-                None => report::refuse(&[b"too many objects without a site image"]),
-            },
-        }
-    }
-    if unknown.count != 0 {
-        let objects = &unknown.objects[..unknown.count];
-        build(objects.iter().flatten().map(|object| object.name));
-        // SAFETY: as above.
-        let Some(bundle) = (unsafe { Bundle::open(settings::get().bundle.pointer()) }) else {
-            report::refuse(&[b"no site images at ", settings::get().bundle.get()]);
+        // SAFETY: an entry of the list, whose object's initialisers have not run.
+        let outcome = unsafe {
+            let object = Object::of(&*map, auxiliary).filter(|object| !object.contains(own));
+            object.map_or(Outcome::Covered, |object| cover_one(bundle.as_ref(), &object))
         };
-        for object in objects.iter().flatten() {
-            // SAFETY: as above.
-            if matches!(unsafe { cover_one(Some(&bundle), object) }, Outcome::Unknown) {
-                report::refuse(&[b"no site image for ", name_of(object.name)]);
+        if matches!(outcome, Outcome::Unknown) {
+            match unknown.get_mut(count) {
+                Some(slot) => *slot = map,
+                None => report::refuse(&[b"too many objects without a site image"]),
             }
+            count += 1;
+        }
+        // SAFETY: an entry of the list.
+        map = unsafe { (*map).next };
+    }
+    if count != 0 {
+        // SAFETY: the caller's promise.
+        unsafe { cover_unknown(&unknown[..count], auxiliary) };
+    }
+}
+
+/// Has images built for objects that the bundle did not know, and patches them.
+///
+/// # Safety
+/// They are entries of the dynamic linker's list that [`Object::of`] takes.
+#[cold]
+#[inline(never)]
+unsafe fn cover_unknown(maps: &[*const LinkMap], auxiliary: &Auxiliary) {
+    // SAFETY: the caller's promise.
+    let objects = || maps.iter().filter_map(|map| unsafe { Object::of(&**map, auxiliary) });
+    build(objects().map(|object| object.name));
+    // SAFETY: the settings' strings are NUL-terminated.
+    let Some(bundle) = (unsafe { Bundle::open(settings::get().bundle.pointer()) }) else {
+        report::refuse(&[b"no site images at ", settings::get().bundle.get()]);
+    };
+    for object in objects() {
+        // SAFETY: the object is mapped, and its initialisers have not run.
+        if matches!(unsafe { cover_one(Some(&bundle), &object) }, Outcome::Unknown) {
+            report::refuse(&[b"no site image for ", name_of(object.name)]);
         }
     }
 }
@@ -228,6 +235,8 @@ fn fits(entry: &Entry, object: &Object<'_>) -> bool {
 }
 
 /// Whether a name in the dynamic linker's list is that of a file of the system. The main program is told by its execution's name.
+#[cold]
+#[inline(never)]
 fn is_system(name: &[u8]) -> bool {
     let mut room = [0; names::ROOM];
     let name = if name.is_empty() { names::of_program(&mut room) } else { name };
@@ -261,6 +270,8 @@ fn has_syscall(text: &[u8]) -> bool {
 }
 
 /// Runs the builder for the objects with these names (empty: the program itself) and waits for it.
+#[cold]
+#[inline(never)]
 pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
     const PATHS: usize = 8 << 10;
     let settings = settings::get();
@@ -345,6 +356,8 @@ fn store(room: &mut [u8], text: &[u8]) -> Option<usize> {
 ///
 /// # Safety
 /// The process has one thread, on the stack that the kernel made.
+#[cold]
+#[inline(never)]
 unsafe fn search_stack() -> Option<*mut *mut u8> {
     const PR_GET_AUXV: usize = 0x4155_5856;
     const AT_RANDOM: usize = 25;

@@ -62,7 +62,9 @@ pub unsafe fn host(
     flags: usize,
 ) -> isize {
     // SAFETY: the caller's promise.
-    if let Err(refusal) = unsafe { exec_check::host_file(directory, path, flags) } {
+    if let Err(refusal) =
+        unsafe { exec_check::host_file(hooks::known_programs(thread), directory, path, flags) }
+    {
         let mut room = [0u8; 512];
         // SAFETY: the copy routine answers bad pointers.
         let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);

@@ -10,6 +10,7 @@ use lp_abi::linux::{
     __NR_pread64, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_ISGID, S_ISUID, S_IXGRP, stat,
 };
 
+use crate::exec_known::Known;
 use crate::report;
 
 /// Why a file is refused.
@@ -61,13 +62,23 @@ const SCRIPTS: usize = 5;
 const AT_FDCWD: isize = -100;
 
 /// Looks at the host's file `path` (relative to `directory`, as execveat(2) takes it) and at the interpreters of scripts.
+/// What `known` has is not opened.
 ///
 /// # Errors
 /// The refusal. Files that are absent or that the kernel will refuse pass.
 ///
 /// # Safety
 /// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
-pub unsafe fn host_file(directory: isize, path: *const u8, flags: usize) -> Result<(), Refusal> {
+pub unsafe fn host_file(
+    known: Option<Known<'_>>,
+    directory: isize,
+    path: *const u8,
+    flags: usize,
+) -> Result<(), Refusal> {
+    // SAFETY: the caller's promise.
+    if known.is_some_and(|known| unsafe { known.has(directory, path, flags) }) {
+        return Ok(());
+    }
     let mut head = [0u8; HEAD];
     // SAFETY: the caller's promise.
     let mut file = unsafe { File::open(directory, path, flags) }?;
@@ -76,13 +87,7 @@ pub unsafe fn host_file(directory: isize, path: *const u8, flags: usize) -> Resu
         let got = open.read(&mut head, 0);
         let head = &mut head[..got];
         if !head.starts_with(b"#!") {
-            // The name is looked at only to tell the dynamic linker itself, which the gate may well run under.
-            open.privileges()?;
-            return match elf(head, |table, at| open.read(table, at) == table.len()) {
-                Some(Refusal::Static) if open.is_linker() => Ok(()),
-                Some(refusal) => Err(refusal),
-                None => Ok(()),
-            };
+            return program(known, open, head);
         }
         let Some((interpreter, _)) = interpreter_of(head) else { return Ok(()) };
         let end = interpreter.end;
@@ -95,6 +100,23 @@ pub unsafe fn host_file(directory: isize, path: *const u8, flags: usize) -> Resu
         file = unsafe { File::open(AT_FDCWD, head[start..].as_ptr(), 0) }?;
     }
     Ok(())
+}
+
+/// Judges a file that is no script, by its first bytes for one.
+fn program(known: Option<Known<'_>>, open: &File, head: &[u8]) -> Result<(), Refusal> {
+    let Some(stat) = open.stat() else { return Ok(()) };
+    open.privileges(&stat)?;
+    match elf(head, |table, at| open.read(table, at) == table.len()) {
+        // The name is looked at only to tell the dynamic linker itself, which the gate may well run under.
+        Some(Refusal::Static) if open.is_linker() => Ok(()),
+        Some(refusal) => Err(refusal),
+        None => {
+            if let Some(known) = known.filter(|_| head.starts_with(b"\x7fELF") && !open.has_capabilities()) {
+                known.add(&stat, lp_vfs::clock::now().sec);
+            }
+            Ok(())
+        }
+    }
 }
 
 /// The interpreter's path and the argument's in the first line of a `#!` file, as ranges in `head` (the kernel's rules: blanks
@@ -201,8 +223,7 @@ impl File {
         }
     }
 
-    fn privileges(&self) -> Result<(), Refusal> {
-        let Some(stat) = self.stat() else { return Ok(()) };
+    fn privileges(&self, stat: &stat) -> Result<(), Refusal> {
         let refusal = if stat.st_mode & S_ISUID != 0 && stat.st_uid != id(__NR_geteuid) {
             Refusal::SetUser
         } else if stat.st_mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && stat.st_gid != id(__NR_getegid) {

@@ -10,20 +10,35 @@ use lp_abi::linux::__NR_prctl;
 use lp_abi::{Errno, image};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId};
+use lp_vfs::boot::ImageIds;
 use lp_vfs::mounts::Prefix;
 use lp_vfs::task::Task;
 use lp_vfs::{boot, close, fork, getcwd};
 
+use crate::exec_known::Known;
 use crate::text::Writer;
 use crate::thread::Thread;
 use crate::{device, maps, mounts, node, placeholder, report, signal, tls};
 
 /// Where the gate finds site images, and the program that makes them: paths without NUL.
-pub struct Attached {
+pub struct Attached<'a> {
     /// The bundle.
-    pub bundle: &'static [u8],
+    pub bundle: &'a [u8],
     /// The launcher, run as `LAUNCHER sites --bundle BUNDLE --build OBJECT...`.
     pub builder: &'static [u8],
+}
+
+/// Bytes for the path of a bundle.
+pub const PATH: usize = 1024;
+
+/// What LIGHTPATH_GATE says.
+pub struct Place<'a> {
+    /// The region's descriptor.
+    pub fd: i32,
+    /// The process's slot.
+    pub slot: u32,
+    /// What followed.
+    pub flags: &'a [u8],
 }
 
 /// `PR_SET_NAME` of linux/prctl.h.
@@ -37,14 +52,6 @@ struct Home(UnsafeCell<Option<(Region<'static>, ProcessId)>>);
 unsafe impl Sync for Home {}
 
 static HOME: Home = Home(UnsafeCell::new(None));
-
-/// The path of the bundle, put together from the run's cache directory.
-struct Path(UnsafeCell<[u8; 1024]>);
-
-// SAFETY: written at attach only.
-unsafe impl Sync for Path {}
-
-static BUNDLE: Path = Path(UnsafeCell::new([0; 1024]));
 
 fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
     // SAFETY: null, or the thread's task, which lives as long as its record.
@@ -97,12 +104,17 @@ fn fields_of(task: Task<'static>) {
     } = task;
 }
 
-/// Attaches to the region: `fd` and `slot` are what LIGHTPATH_GATE named, `flags` what followed. On success
-/// `thread.task` is set.
+/// Attaches to the region as `place` says, with the ids that the kernel gave the image. On success `thread.task` is set.
+/// The bundle's path is put together in `room`.
 ///
 /// # Errors
 /// One line that says why not; the process is then refused.
-pub fn attach(thread: &mut Thread, fd: i32, slot: u32, flags: &[u8]) -> Result<Attached, &'static [u8]> {
+pub fn attach<'a>(
+    thread: &mut Thread,
+    Place { fd, slot, flags }: Place<'_>,
+    ids: ImageIds,
+    room: &'a mut [u8; PATH],
+) -> Result<Attached<'a>, &'static [u8]> {
     let region = map_region(fd, flags)?;
     let process = ProcessId(slot);
     let lane = boot::attach(region, process, thread.tid).map_err(|errno| match errno {
@@ -114,7 +126,7 @@ pub fn attach(thread: &mut Thread, fd: i32, slot: u32, flags: &[u8]) -> Result<A
     let Some(task) = task_of(thread) else { return Err(b"no task") };
     // SAFETY: attach: one thread.
     unsafe { mounts::read(task.run) };
-    boot::arrive(task);
+    boot::arrive_by_exec(task, ids);
     placeholder::after_exec(task);
     device::after_exec(task);
     for fd in boot::cloexec_fds(task) {
@@ -125,7 +137,7 @@ pub fn attach(thread: &mut Thread, fd: i32, slot: u32, flags: &[u8]) -> Result<A
     if task.process.exe.load(Ordering::Relaxed) != 0 {
         name_thread(task);
     }
-    bundle_of(task)
+    bundle_of(task, room)
 }
 
 /// The kernel has named the thread after the memfd that it executed: it gets the program's name.
@@ -161,11 +173,9 @@ fn map_region(fd: i32, flags: &[u8]) -> Result<Region<'static>, &'static [u8]> {
     })
 }
 
-fn bundle_of(task: &Task<'static>) -> Result<Attached, &'static [u8]> {
+fn bundle_of<'a>(task: &Task<'static>, room: &'a mut [u8; PATH]) -> Result<Attached<'a>, &'static [u8]> {
     let run = task.run;
-    // SAFETY: attach: one thread, and nobody has a reference to it yet.
-    let room = unsafe { &mut *BUNDLE.0.get() };
-    let mut path = Writer::new(room);
+    let mut path = Writer::new(&mut room[..]);
     // Relaxed: immutable, and the calling process's own.
     let (user, owner) = (task.process.fsuid.load(Ordering::Relaxed), run.owner.load(Ordering::Relaxed));
     if user == owner || user == 0 {
@@ -181,9 +191,7 @@ fn bundle_of(task: &Task<'static>) -> Result<Attached, &'static [u8]> {
     path.push(b"-");
     path.push_hex(u64::from(GATED_SET), 8);
     let length = path.finish().ok_or(&b"the cache directory's path is too long"[..])?;
-    // SAFETY: not written any more.
-    let bundle = unsafe { &(&*BUNDLE.0.get())[..length] };
-    Ok(Attached { bundle, builder: run.launcher.get() })
+    Ok(Attached { bundle: &room[..length], builder: run.launcher.get() })
 }
 
 /// A thread has made its first call: it needs a task.
@@ -277,7 +285,7 @@ pub fn after_fork_child(thread: &mut Thread) {
 /// error fails the call.
 pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<()> {
     let Some(task) = task_of(thread) else { return Ok(()) };
-    let slot = fork::before(task)?;
+    let slot = fork::before_vfork(task)?;
     table_copied(task, slot);
     // Its lane comes when it runs.
     set_task(child, task.region, slot, LaneId::NONE);
@@ -288,7 +296,7 @@ pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<(
 pub fn after_vfork_child(child: &mut Thread) {
     let Some(task) = task_of(child) else { return };
     let (region, slot) = (task.region, task.process_id);
-    match fork::child(region, slot, child.tid) {
+    match fork::child_in_parent(region, slot, child.tid) {
         Ok(lane) => set_task(child, region, slot, lane),
         Err(_) => report::refuse(&[b"the region has no place for this process"]),
     }
@@ -304,6 +312,11 @@ pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize
         fork::parent(task);
     }
     child.task = core::ptr::null_mut();
+}
+
+/// The programs that processes of the region have looked at before an exec.
+pub fn known_programs(thread: &Thread) -> Option<Known<'static>> {
+    task_of(thread).map(|task| Known(&task.region.header().programs))
 }
 
 /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait for other

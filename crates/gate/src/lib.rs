@@ -32,6 +32,7 @@ pub mod entry;
 pub mod exec;
 pub mod exec_check;
 pub mod exec_env;
+pub mod exec_known;
 pub mod fd_directory;
 mod home;
 pub mod hooks;

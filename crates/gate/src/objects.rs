@@ -2,6 +2,7 @@
 
 use lp_abi::image;
 use lp_abi::linux::{__NR_stat, stat};
+use lp_vfs::boot::ImageIds;
 
 use crate::{names, report};
 
@@ -53,6 +54,8 @@ pub(crate) struct Auxiliary {
     pub(crate) header_count: usize,
     /// AT_SYSINFO_EHDR.
     pub(crate) vdso: usize,
+    /// AT_UID and the like.
+    pub(crate) ids: ImageIds,
 }
 
 impl Auxiliary {
@@ -67,6 +70,10 @@ impl Auxiliary {
                 0 => return found,
                 3 => found.headers = value,
                 5 => found.header_count = value,
+                11 => found.ids.uid = value as u32,
+                12 => found.ids.euid = value as u32,
+                13 => found.ids.gid = value as u32,
+                14 => found.ids.egid = value as u32,
                 33 => found.vdso = value,
                 _ => {}
             }
@@ -200,6 +207,15 @@ impl Object<'_> {
                 return image::key_of_build_id(id);
             }
         }
+        // SAFETY: the caller's promise.
+        unsafe { self.key_without_build_id() }
+    }
+
+    /// # Safety
+    /// As [`Object::key`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn key_without_build_id(&self) -> [u64; 2] {
         let first = self.segments.iter().find(|segment| segment.kind == PT_LOAD);
         let Some(first) = first else { return [1, 0] };
         let start = self.base.wrapping_add(first.address as usize) as *const u8;

@@ -46,16 +46,16 @@ pub struct Thread {
     pub task: *mut Task<'static>,
     /// Signals whose handlers wait for the end of the call.
     pub(crate) deferred: Deferred,
+    /// The process slot of the child that a fork under way will make.
+    pub forked: u32,
+    /// Where [`Self::task`] may live. Not touched by the low half.
+    pub task_room: MaybeUninit<Task<'static>>,
     /// Room for a new environment; see [`crate::exec_env`].
     pub(crate) exec: crate::exec_env::Room,
     /// Room for the arguments of a script's interpreter.
     pub(crate) arguments: crate::exec_env::Room,
     /// [`Self::actions`] of a child that shares memory.
     pub(crate) own_actions: Actions,
-    /// The process slot of the child that a fork under way will make.
-    pub forked: u32,
-    /// Where [`Self::task`] may live. Not touched by the low half.
-    pub task_room: MaybeUninit<Task<'static>>,
     /// Three path buffers for handlers. Not touched by the low half, but for [`crate::exec`].
     pub scratch: [UnsafeCell<[u8; 4096]>; 3],
     /// The stack on which calls of objects with small stacks run.
@@ -78,7 +78,8 @@ const STRIDE: usize = size_of::<Thread>().next_multiple_of(4096);
 
 impl Thread {
     /// Bytes of the fields that every process touches.
-    pub(crate) const HEAD: usize = core::mem::offset_of!(Thread, exec);
+    pub(crate) const HEAD: usize =
+        core::mem::offset_of!(Thread, task_room) + core::mem::offset_of!(Task<'static>, prefixes);
 }
 
 /// The record of the first thread.

@@ -39,7 +39,8 @@ pub const MOVING_CALLS: [u32; 16] = [
 /// Words of an intent.
 pub const INTENT_WORDS: usize = 15;
 
-/// A lane. 8 KiB: two lines of marks, the intent, what it has unlinked, allocation caches, counters.
+/// A lane. 7 KiB, before a process record: two lines of marks, the intent, what it has unlinked, allocation caches,
+/// counters.
 ///
 /// Every field is the owning thread's to write (guard: *lane*); the reaper takes over once the owner is dead.
 #[repr(C, align(64))]
@@ -138,4 +139,4 @@ pub struct PageMarks {
     pub second: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE);
+const _: () = assert!(size_of::<Lane>() <= crate::layout::LANE_SIZE - crate::layout::PROCESS_SIZE);

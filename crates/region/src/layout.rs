@@ -9,7 +9,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// Runs that use one region at once.
 pub const RUNS: usize = 64;
@@ -55,14 +55,15 @@ pub const HEADER_AT: usize = 0;
 pub const RUNS_AT: usize = PAGE_SIZE;
 /// Bytes of a run record.
 pub const RUN_SIZE: usize = 16384;
-/// Offset of the process records.
-pub const PROCESSES_AT: usize = after(RUNS_AT, RUNS, RUN_SIZE);
+/// Offset of the lanes: the first ones share the 2 MiB, and so the page table, of the header and the runs.
+pub const LANES_AT: usize = (RUNS_AT + RUNS * RUN_SIZE).next_multiple_of(16 * PAGE_SIZE);
+/// Bytes from one lane to the next.
+pub const LANE_SIZE: usize = 8192;
 /// Bytes of a process record.
 pub const PROCESS_SIZE: usize = 1024;
-/// Offset of the lanes.
-pub const LANES_AT: usize = after(PROCESSES_AT, PROCESSES, PROCESS_SIZE);
-/// Bytes of a lane.
-pub const LANE_SIZE: usize = 8192;
+/// Offset of the process records. Each ends the slot of the lane with its number, which is that of its first thread as a
+/// rule: an image that attaches faults both in at once.
+pub const PROCESSES_AT: usize = LANES_AT + LANE_SIZE - PROCESS_SIZE;
 /// Offset of the open file descriptions.
 pub const FILES_AT: usize = after(LANES_AT, LANES, LANE_SIZE);
 /// Offset of the inodes.

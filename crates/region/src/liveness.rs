@@ -61,20 +61,26 @@ impl<'r> Region<'r> {
         Err(Errno::EAGAIN)
     }
 
-    /// Makes the calling process the owner of `id`: takes its record lock and marks it live.
+    /// Makes the calling process the owner of `id`: takes its record lock and marks it live. After exec it is that already,
+    /// and the lock was kept.
     ///
     /// # Errors
     /// `ESRCH` when the slot was reaped meanwhile; errors of fcntl(2).
     pub fn animate(self, id: ProcessId) -> Result<()> {
         let process = self.process(id);
+        // SAFETY: getpid has no effect.
+        let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
+        // Relaxed: its own process's words, if it is this one's.
+        let owned = process.pid.load(Ordering::Relaxed) == pid;
+        if owned && process.state.load(Ordering::Relaxed) == state::LIVE {
+            return Ok(());
+        }
         if self.fd() >= 0 {
             let mut lock = flock_of(id, F_WRLCK as i16);
             // SAFETY: the kernel reads the struct.
             unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) }?;
         }
-        // SAFETY: getpid has no effect.
-        let pid = unsafe { lp_abi::syscall!(__NR_getpid) }?;
-        process.pid.store(pid as u32, Ordering::Relaxed);
+        process.pid.store(pid, Ordering::Relaxed);
         match process.state.compare_exchange(state::BORN, state::LIVE, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) | Err(state::LIVE) => Ok(()),
             Err(_) => Err(Errno::ESRCH),

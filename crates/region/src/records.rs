@@ -9,6 +9,9 @@ use crate::lock::OwnerLock;
 use crate::seq::Seq;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
+/// Programs that the header remembers.
+pub const PROGRAMS: usize = 64;
+
 /// Header of a region, at offset 0. What hot calls read stands in its first two lines, which hardly ever change.
 #[repr(C, align(64))]
 pub struct Header {
@@ -69,6 +72,8 @@ pub struct Header {
     pub moves: AtomicU64,
     /// Stacks that the reclaim under way has taken over, files and inodes: what `closed` and `orphans` were. reclaim_lock.
     pub sweeping: [AtomicU64; 2],
+    /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
+    pub programs: [AtomicU64; PROGRAMS],
 }
 
 /// Shared part of a slab's allocator; see [`crate::depot`].

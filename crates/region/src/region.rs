@@ -276,7 +276,7 @@ impl<'r> Region<'r> {
     /// A process slot.
     #[inline]
     pub fn process(self, id: ProcessId) -> &'r Process {
-        self.at(at::PROCESSES_AT + (id.index() & (at::PROCESSES - 1)) * at::PROCESS_SIZE)
+        self.at(at::PROCESSES_AT + (id.index() & (at::PROCESSES - 1)) * at::LANE_SIZE)
     }
 
     /// A run record.

@@ -10,7 +10,6 @@ fn rows() -> Vec<[String; 4]> {
     };
     vec![
         row("runs", at::RUNS_AT, at::RUNS, at::RUN_SIZE),
-        row("processes", at::PROCESSES_AT, at::PROCESSES, at::PROCESS_SIZE),
         row("lanes", at::LANES_AT, at::LANES, at::LANE_SIZE),
         row("open files", at::FILES_AT, at::FILES, 64),
         row("inodes", at::INODES_AT, at::INODES, 256),
@@ -31,6 +30,17 @@ fn the_document_has_the_table() {
     let table: Vec<String> = rows().iter().map(|row| format!("| {} |", row.join(" | "))).collect();
     let table = table.join("\n");
     assert!(DOCUMENT.contains(&table), "docs/layout.md lacks the table\n{table}");
+}
+
+#[test]
+fn the_document_places_processes() {
+    let place = format!(
+        "{} bytes at {} in each of the first {}",
+        at::PROCESS_SIZE,
+        at::PROCESSES_AT - at::LANES_AT,
+        at::PROCESSES
+    );
+    assert!(DOCUMENT.contains(&place), "docs/layout.md lacks \"{place}\"");
 }
 
 #[test]

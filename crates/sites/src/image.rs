@@ -21,6 +21,9 @@ const DELTA_FIXED: i64 = 1 << 30;
 /// Unpatched pages between two patched ones that are mapped along rather than starting another range: another mapping over
 /// the text costs 5 to 7 us, a page more in one costs what it takes to fault it in again, if it is used at all.
 const BRIDGE: u64 = 64;
+/// Unpatched pages at an edge of the segment that are mapped along, so that no piece of the old mapping is left there: one
+/// less to split off, and to take down at the end.
+const EDGE: u64 = 8;
 /// Objects whose sites come from a C library's system call macros, which hold nothing in vector registers; checked for each
 /// site all the same.
 const C_LIBRARIES: &[&str] = &["ld-linux", "libpthread.so", "librt.so"];
@@ -204,6 +207,15 @@ fn is_one(elf: &Elf<'_>, first: u64, second: u64) -> bool {
     start(first) == start(second)
 }
 
+/// A range of pages, by its first and last, taken to the edges of its segment that are close.
+fn to_edges(elf: &Elf<'_>, start: u64, end: u64) -> (u64, u64) {
+    let Some(segment) = elf.executable(start).or(elf.executable(end + PAGE - 1)) else { return (start, end) };
+    let first = segment.address & !(PAGE - 1);
+    let last = (segment.address + segment.bytes.len() as u64 - 1) & !(PAGE - 1);
+    let close = |from: u64, to: u64| to.saturating_sub(from) <= EDGE * PAGE;
+    (if close(first, start) { first } else { start }, if close(end, last) { last } else { end })
+}
+
 /// Decides about every site, given the places that are jumped to.
 fn judge<'a>(
     listings: &'a [Listing],
@@ -307,6 +319,7 @@ impl Analysis {
         }
         let mut pages = Vec::new();
         for (start, end) in ranges {
+            let (start, end) = to_edges(elf, start, end);
             let mut bytes = self.file_pages(elf, start, end + PAGE)?;
             for patch in self.patches.iter().filter(|patch| (start..end + PAGE).contains(&patch.start)) {
                 let at = (patch.start - start) as usize;

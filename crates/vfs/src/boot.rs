@@ -117,13 +117,43 @@ pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     Ok(lane)
 }
 
-/// Puts the process's slot in order after [`attach`]: credentials as they are now; after exec also the lanes, the
-/// mappings and the close-on-exec descriptors of the former image.
+/// Puts the process's slot in order after [`attach`]: credentials as they are now, and no former image's.
 pub fn arrive(task: &Task) {
+    load_credentials(task.process);
+    load_umask(task.process);
+    enter_image(task);
+}
+
+/// The ids that the kernel tells a new image in its auxiliary vector.
+#[derive(Clone, Copy, Default)]
+pub struct ImageIds {
+    /// `AT_UID`.
+    pub uid: u32,
+    /// `AT_EUID`.
+    pub euid: u32,
+    /// `AT_GID`.
+    pub gid: u32,
+    /// `AT_EGID`.
+    pub egid: u32,
+}
+
+/// [`arrive`] after an exec. Of the credentials that the slot holds, exec may have changed the capabilities, and the ids for
+/// files are the effective ones now (credentials(7)). Groups and umask are what they were.
+pub fn arrive_by_exec(task: &Task, ids: ImageIds) {
     let process = task.process;
-    load_credentials(process);
-    load_umask(process);
-    if process.attached.swap(1, Ordering::AcqRel) != 0 {
+    // Relaxed: the process's own words.
+    process.ruid.store(ids.uid, Ordering::Relaxed);
+    process.rgid.store(ids.gid, Ordering::Relaxed);
+    process.fsuid.store(ids.euid, Ordering::Relaxed);
+    process.fsgid.store(ids.egid, Ordering::Relaxed);
+    load_capabilities(process);
+    load_limit(process);
+    enter_image(task);
+}
+
+/// After exec the lanes, the mappings and the close-on-exec descriptors of the former image are to be left.
+fn enter_image(task: &Task) {
+    if task.process.attached.swap(1, Ordering::AcqRel) != 0 {
         leave_image(task);
     }
 }
@@ -263,9 +293,18 @@ pub fn load_credentials(process: &Process) {
     // SAFETY: the kernel writes at most as many words as `groups` has.
     let count = unsafe { lp_abi::syscall!(__NR_getgroups, process.groups.len(), process.groups.as_ptr()) };
     process.group_count.store(count.unwrap_or(0) as u32, Ordering::Relaxed);
+    load_capabilities(process);
+    load_limit(process);
+}
+
+fn load_capabilities(process: &Process) {
     let (effective, permitted) = capabilities();
     process.caps.store(effective, Ordering::Relaxed);
     process.permitted.store(permitted, Ordering::Relaxed);
+}
+
+/// The file size limit, which another process may change (prlimit(2)).
+fn load_limit(process: &Process) {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel writes two words.
     let _ = unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };

@@ -63,9 +63,10 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
 }
 
 fn copy_process(parent: &Process, child: &Process) {
-    let words: [fn(&Process) -> &AtomicU32; 9] = [
+    let words: [fn(&Process) -> &AtomicU32; 10] = [
         |p| &p.umask,
         |p| &p.ruid,
+        |p| &p.rgid,
         |p| &p.fsuid,
         |p| &p.fsgid,
         |p| &p.caps,
@@ -110,8 +111,16 @@ fn copy_table(task: &Task, child: ProcessId) {
 /// # Errors
 /// As [`crate::boot::attach`]; the child cannot go on.
 pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
-    region.animate(id)?;
     register_barrier()?;
+    child_in_parent(region, id, tid)
+}
+
+/// [`child`] for one that runs in the parent's memory, which the parent has registered for barriers.
+///
+/// # Errors
+/// As [`child`].
+pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    region.animate(id)?;
     let lane = region.claim_lane(id, tid)?;
     region.process(id).first_lane.store(lane.0, Ordering::Relaxed);
     Ok(lane)

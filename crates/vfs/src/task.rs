@@ -16,7 +16,9 @@ use crate::prefix_cache::PrefixCache;
 
 /// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
 ///
-/// Like `current`. One thread uses a task at a time, and a task makes one call at a time: the buffers are its own.
+/// Like `current`. One thread uses a task at a time, and a task makes one call at a time: the buffers are its own. They come
+/// last, so that the rest lies on few pages.
+#[repr(C)]
 pub struct Task<'r> {
     /// The region.
     pub region: Region<'r>,

@@ -1,0 +1,69 @@
+//! Programs that were looked at before an exec and found good, remembered for all processes of the region: by what
+//! stat(2) tells of the file, for one call instead of five.
+//!
+//! Who changes a file, its mode or its attributes changes the time of its last change, which nobody can set. A file
+//! that has just changed is not remembered: a second change could bear the same time.
+
+use lp_abi::linux::{
+    __NR_newfstatat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, stat,
+};
+use lp_region::records::PROGRAMS;
+use lp_region::sync::{AtomicU64, Ordering};
+
+/// Seconds since its last change before a file is remembered.
+const SETTLED: i64 = 2;
+/// Readable by all: whoever executes it could have looked.
+const READABLE: u32 = 0o444;
+
+/// The fingerprints, each in the place that it chooses; the last to come stays.
+#[derive(Clone, Copy)]
+pub struct Known<'r>(pub &'r [AtomicU64; PROGRAMS]);
+
+impl Known<'_> {
+    /// Whether the file was found good as it is now.
+    ///
+    /// # Safety
+    /// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
+    pub unsafe fn has(&self, directory: isize, path: *const u8, flags: usize) -> bool {
+        let mut found = core::mem::MaybeUninit::<stat>::zeroed();
+        let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize;
+        // SAFETY: the caller's promise; the kernel fills the record in, and all zeros are one, too.
+        let found = unsafe {
+            let done = lp_abi::syscall!(__NR_newfstatat, directory, path, found.as_mut_ptr(), flags);
+            if done.is_err() {
+                return false;
+            }
+            found.assume_init()
+        };
+        // Relaxed: a fingerprint stands for itself.
+        is_plain(&found) && self.place(&found).load(Ordering::Relaxed) == fingerprint(&found)
+    }
+
+    /// Remembers a file that was found good and has no capabilities; `now` in seconds.
+    pub fn add(&self, found: &stat, now: i64) {
+        if is_plain(found) && (found.st_ctime as i64) < now - SETTLED {
+            self.place(found).store(fingerprint(found), Ordering::Relaxed); // Relaxed: as above.
+        }
+    }
+
+    fn place(&self, found: &stat) -> &AtomicU64 {
+        &self.0[(fingerprint(found) >> 32) as usize % PROGRAMS]
+    }
+}
+
+/// Whether executing the file changes no ids, and all may look at it.
+fn is_plain(found: &stat) -> bool {
+    found.st_mode & S_IFMT == S_IFREG
+        && found.st_mode & (S_ISUID | S_ISGID) == 0
+        && found.st_mode & READABLE == READABLE
+}
+
+/// Which file, in which state: 64 bits of it, never 0.
+fn fingerprint(found: &stat) -> u64 {
+    const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+    let words = [found.st_dev, found.st_ino, found.st_size as u64, found.st_ctime, found.st_ctime_nsec];
+    words.into_iter().fold(PRIME, |sum, word| {
+        let mixed = (sum ^ word).wrapping_mul(PRIME);
+        mixed ^ mixed >> 29
+    }) | 1
+}
