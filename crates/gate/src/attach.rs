@@ -8,7 +8,6 @@ use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_w
 use lp_region::sync::Ordering;
 use lp_vfs::boot::ImageIds;
 
-use crate::entry::QUICK_FDS;
 use crate::objects::{Auxiliary, LinkMap, Object};
 use crate::patch::{Bundle, Way};
 use crate::{exec_env, home, hooks, names, patch, placeholder, report, settings, signal, table, thread};
@@ -74,7 +73,7 @@ unsafe fn start(envp: *mut *mut u8) {
         let counts = task.is_some_and(|task| task.run.stats.load(Ordering::Relaxed) != 0);
         match task {
             _ if counts => (&crate::count::COUNTED, Way::Long),
-            Some(task) if !placeholder::may_guard(task, QUICK_FDS) => (&crate::calls::CALLS, Way::Short),
+            Some(task) if !placeholder::may_be_quick(task) => (&crate::calls::CALLS, Way::Short),
             _ => (&crate::calls::CALLS, Way::Long),
         }
     };

@@ -61,10 +61,10 @@ pub unsafe fn host(
     envp: usize,
     flags: usize,
 ) -> isize {
+    let known = hooks::known_programs(thread);
     // SAFETY: the caller's promise.
-    if let Err(refusal) =
-        unsafe { exec_check::host_file(hooks::known_programs(thread), directory, path, flags) }
-    {
+    let checked = unsafe { exec_check::host_file(known, directory, path, flags) };
+    if let Err(refusal) = checked {
         let mut room = [0u8; 512];
         // SAFETY: the copy routine answers bad pointers.
         let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);

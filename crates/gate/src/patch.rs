@@ -215,6 +215,12 @@ pub(crate) enum Way {
     Long,
 }
 
+/// Has all calls go through the table from now on: a descriptor of the gate's own is low.
+pub(crate) fn take_long_way() {
+    // SAFETY: the home is mapped; one aligned word changes, which other threads read before or after.
+    unsafe { (&raw mut (*home()).page.entry).write_volatile(&raw const crate::entry::lp_entry as usize) };
+}
+
 /// Fills the page through which thunks find the gate. `table` is the dispatch table.
 pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
     let page = lp_abi::image::GatePage {

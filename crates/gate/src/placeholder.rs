@@ -22,6 +22,8 @@ use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 
+use crate::entry::QUICK_FDS;
+
 /// Numbers below this can be parked.
 const PARKABLE: i32 = 64;
 /// How far below the region's descriptor the base may lie.
@@ -66,18 +68,12 @@ impl Drop for Guard<'_> {
 /// Whether `fd` is one of the gate's own: to the program it is closed.
 #[inline(always)]
 pub fn is_guarded(task: &Task, fd: i32) -> bool {
-    // One comparison for nearly all.
-    fd >= task.region.fd() - BELOW && is_guarded_slow(task, fd)
-}
-
-/// Whether one of the gate's own may be below `limit`.
-pub fn may_guard(task: &Task, limit: i32) -> bool {
-    task.region.fd() - BELOW < limit
-}
-
-#[cold]
-fn is_guarded_slow(task: &Task, fd: i32) -> bool {
     fd == task.region.fd() || fd >= 0 && fd as u32 + 1 == base_word(task).load(Ordering::Relaxed)
+}
+
+/// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::entry`].
+pub fn may_be_quick(task: &Task) -> bool {
+    task.region.fd() - BELOW < QUICK_FDS
 }
 
 /// The gate's own descriptors, in rising order.
@@ -274,12 +270,15 @@ fn make_base(task: &Task) -> Result<i32> {
     let low = low? as i32;
     let region = task.region.fd();
     // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
-    let high = [region + 1, region - BELOW].into_iter().find_map(|min| {
+    let high = [region + 1, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
         // SAFETY: as above.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
     });
     close_number(low);
     let base = high.ok_or(Errno::EMFILE)? as i32;
     base_word(task).store(base as u32 + 1, Ordering::Relaxed);
+    if base < QUICK_FDS {
+        crate::patch::take_long_way();
+    }
     Ok(base)
 }

@@ -19,7 +19,7 @@ pub mod mkdir;
 pub mod mmap;
 pub mod open;
 pub mod poll;
-mod quick;
+pub mod quick;
 pub mod read;
 pub mod rename;
 pub mod sendfile;
