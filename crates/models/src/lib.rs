@@ -26,3 +26,5 @@ pub mod probe;
 pub mod seq;
 #[path = "../../region/src/stack.rs"]
 pub mod stack;
+#[path = "../../region/src/validated.rs"]
+pub mod validated;

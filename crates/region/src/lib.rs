@@ -20,6 +20,7 @@ pub mod slab;
 pub mod stack;
 pub mod sync;
 pub mod ucopy;
+pub mod validated;
 
 pub use ids::*;
 pub use region::{Geometry, Region, RegionError};

@@ -8,7 +8,7 @@ use lp_region::records::Inode;
 use lp_region::slab::Slot;
 use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
-use lp_region::{InodeId, LaneId, Region};
+use lp_region::{InodeId, LaneId, Region, validated};
 
 use crate::buffer::Single;
 use crate::intent::{self, op};
@@ -142,21 +142,9 @@ pub fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> 
 
 /// Calls `look` with a blob of an inode, without a lock, until it saw one that stayed; none if there is no blob.
 pub fn peek<T>(region: Region, inode: &Inode, which: Which, mut look: impl FnMut(View) -> T) -> Option<T> {
-    loop {
-        // PAIRS: the release store in `swap`: the blob is complete.
-        let id = InodeId(which.word(inode).load(Acquire));
-        if id.is_none() {
-            return None;
-        }
-        let generation = region.inode(id).generation.load(Acquire);
-        let seen = look(View { region, id });
-        lp_region::sync::acquire_fence();
-        let same = which.word(inode).load(Relaxed) == id.0
-            && region.inode(id).generation.load(Relaxed) == generation;
-        if same {
-            return Some(seen);
-        }
-    }
+    // PAIRS: the release store in `swap`, and the fence at the start of `inode::clear`'s section.
+    let generation = |id| &region.inode(InodeId(id)).generation;
+    validated::look(which.word(inode), generation, |id| look(View { region, id: InodeId(id) }))
 }
 
 /// Makes a draft an inode's blob, or takes the blob away, and gives the former one back. The caller holds the inode's

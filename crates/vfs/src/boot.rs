@@ -1,10 +1,10 @@
 //! Beginnings and ends: making a file system, claiming a run and its first process, attaching and leaving.
 
 use lp_abi::linux::{
-    __NR_capget, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_prlimit64, __NR_setfsgid,
-    __NR_setfsuid, __NR_umask, _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH,
-    CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, RLIMIT_FSIZE,
-    S_ISVTX,
+    __NR_capget, __NR_close, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_open,
+    __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_umask, _LINUX_CAPABILITY_VERSION_3,
+    CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD,
+    CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_CLOEXEC, O_RDONLY, RLIMIT_FSIZE, S_ISVTX,
 };
 use lp_abi::{Errno, Result};
 use lp_region::lane::GONE;
@@ -311,15 +311,38 @@ fn load_limit(process: &Process) {
     process.fsize_limit.store(limit[0], Ordering::Relaxed);
 }
 
-/// Reads the umask from the kernel, which has no way to ask without setting it: while the process has one thread.
+/// Reads the umask from the kernel.
 fn load_umask(process: &Process) {
+    process.umask.store(umask_of_status().unwrap_or_else(umask_by_setting), Ordering::Relaxed);
+}
+
+/// The umask as /proc says it, in the second line of a status: another thread may be making files.
+fn umask_of_status() -> Option<u32> {
+    const LABEL: &[u8] = b"\nUmask:\t";
+    let mut text = [0u8; 256];
+    // SAFETY: the path is NUL-terminated, the buffer as long as said; the descriptor is closed again.
+    let got = unsafe {
+        let flags = O_RDONLY | O_CLOEXEC;
+        let fd = lp_abi::syscall!(__NR_open, c"/proc/self/status".as_ptr(), flags, 0).ok()?;
+        let got = lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len());
+        let _ = lp_abi::syscall!(__NR_close, fd);
+        got.ok()?
+    };
+    let text = text.get(..got as usize)?;
+    let digits = text.windows(LABEL.len()).position(|window| window == LABEL)? + LABEL.len();
+    let octal = text[digits..].iter().take_while(|byte| (b'0'..=b'7').contains(byte));
+    Some(octal.fold(0, |mask, byte| mask << 3 | u32::from(byte - b'0')))
+}
+
+/// The umask where there is no /proc: the one call that tells it sets it.
+#[cold]
+fn umask_by_setting() -> u32 {
     // SAFETY: umask always succeeds; set back at once.
-    let umask = unsafe {
+    unsafe {
         let old = lp_abi::syscall!(__NR_umask, 0o77).unwrap_or(0o22);
         let _ = lp_abi::syscall!(__NR_umask, old);
-        old
-    };
-    process.umask.store(umask as u32, Ordering::Relaxed);
+        old as u32
+    }
 }
 
 /// The effective and the permitted capabilities that file calls ask for, as [`caps`].
