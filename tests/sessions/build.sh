@@ -118,4 +118,4 @@ X
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=1; cargo build -q --offline && ./target/debug/small; cargo test -q --offline 2>&1 | grep -c 'test result: ok'; touch src/main.rs; cargo build --offline 2>&1 | grep -c Compiling; cargo run -q --offline; echo 'broken' >>src/main.rs; cargo build -q --offline 2>/dev/null; echo $?; cargo clean -q 2>/dev/null; rm -rf target Cargo.lock
 
 #:: tools_of_the_compiler needs gcc,make,perl limit 120
-project; make -s; mkdir -p inst; install -D app inst/bin/app; inst/bin/app; tar czf p.tgz --exclude=p.tgz .; mkdir u; tar xzf p.tgz -C u; make -s -C u; cmp app u/app; gcc -M -Iinclude src/main.c | head -1; make -j4 -s -B; make -q; echo $?; gcov --version >/dev/null; gdb --version >/dev/null 2>&1; rm p.tgz; cd ..; rm -r p
+project; make -s; mkdir -p inst; install -D app inst/bin/app; inst/bin/app; tar czf ../p.tgz .; mv ../p.tgz .; mkdir u; tar xzf p.tgz -C u; make -s -C u; cmp app u/app; gcc -M -Iinclude src/main.c | head -1; make -j4 -s -B; make -q; echo $?; gcov --version >/dev/null; gdb --version >/dev/null 2>&1; rm p.tgz; cd ..; rm -r p

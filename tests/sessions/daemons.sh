@@ -1,16 +1,16 @@
 # Programs that leave their parent, talk through the mount, or are killed.
+wait_for() { for i in $(seq 250); do [ -e "$1" ] && return; sleep 0.02; done; echo "no $1"; }
 
 #:: daemon needs perl
 cat >d.pl <<'X'
 use POSIX; exit if fork; POSIX::setsid(); exit if fork; chdir $ENV{T}; open STDIN, '<', '/dev/null'; open STDOUT, '>>', 'log'; open STDERR, '>&', \*STDOUT; $| = 1; open my $p, '>', 'pid.tmp'; print $p "$$\n"; close $p; rename 'pid.tmp', 'pid';
 $SIG{TERM} = sub { print "term\n"; unlink 'pid'; exit }; $SIG{HUP} = sub { print "hup\n" }; while (1) { if (-e 'request') { open my $r, '<', 'request'; my $l = <$r>; close $r; open my $o, '>', 'answer.tmp'; print $o "answered $l"; close $o; unlink 'request'; rename 'answer.tmp', 'answer' } select undef, undef, undef, 0.02 }
 X
-wait_for() { for i in $(seq 250); do [ -e "$1" ] && return; sleep 0.02; done; echo "no $1"; }
 gone() { for i in $(seq 250); do [ -e "$1" ] || return; sleep 0.02; done; echo "still $1"; }
 perl d.pl; wait_for pid; echo hello >r; mv r request; wait_for answer; cat answer; kill -HUP $(cat pid); sleep 0.2; kill $(cat pid); gone pid; cat log; rm d.pl
 
 #:: orphan_keeps_file
-(sh -c 'exec 3>held; sleep 0.5; echo late >&3; echo done >flag' &) ; sleep 0.1; rm -f held; ls; for i in $(seq 200); do [ -e flag ] && break; sleep 0.02; done; cat flag; setsid sh -c 'sleep 0.2; echo session >s' & wait; cat s; nohup sh -c 'sleep 0.2; echo hup >h' >/dev/null 2>&1 & wait; cat h
+(sh -c 'exec 3>held; sleep 1; echo late >&3; echo done >new; mv new flag' &) ; wait_for held; rm -f held; ls; wait_for flag; cat flag; setsid sh -c 'sleep 0.2; echo session >s' & wait; cat s; nohup sh -c 'sleep 0.2; echo hup >h' >/dev/null 2>&1 & wait; cat h
 
 #:: killed_process_leaves_others
 exec 2>/dev/null # the shell tells process numbers

@@ -13,7 +13,7 @@ sqlite3 db 'create table t(who, n)'; for w in 1 2 3 4; do (for n in $(seq 25); d
 sqlite3 db 'pragma journal_mode=wal; create table t(who, n)' ; for w in 1 2 3 4; do (for n in $(seq 50); do echo "insert into t values($w,$n);"; done | sqlite3 -cmd '.timeout 60000' db) & done; for r in 1 2 3; do sqlite3 -cmd '.timeout 60000' db 'select count(*)>=0 from t'; done; wait; sqlite3 db 'select who, count(*), sum(n) from t group by who; pragma integrity_check'; ls; rm db
 
 #:: busy needs sqlite3
-sqlite3 db 'create table t(a)'; { echo 'begin exclusive;'; sleep 0.5; echo 'insert into t values(1); commit;'; } | sqlite3 db & sleep 0.2; sqlite3 db 'insert into t values(2)'; echo $?; sqlite3 -cmd '.timeout 5000' db 'insert into t values(3)'; echo $?; wait; sqlite3 db 'select * from t order by a'
+sqlite3 db 'create table t(a)'; { echo 'begin exclusive;'; echo '.shell touch held'; sleep 1.5; echo 'insert into t values(1); commit;'; } | sqlite3 db & for i in $(seq 100); do [ -e held ] && break; sleep 0.05; done; sqlite3 db 'insert into t values(2)'; echo $?; sqlite3 -cmd '.timeout 5000' db 'insert into t values(3)'; echo $?; wait; sqlite3 db 'select * from t order by a'
 
 #:: killed_writer needs sqlite3
 exec 2>/dev/null # the shell tells process numbers

@@ -62,7 +62,7 @@ void say_wait(pid_t child);
 /* Becomes a user without privileges (when root), for the rest of this process. */
 void become_nobody(void);
 
-/* Longer than the granularity of the clock that stamps files. */
+/* Until the clock that stamps files has moved on. */
 void nap(void);
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

@@ -150,7 +150,7 @@ GROUP(lock, waiting)
         signal(SIGALRM, SIG_IGN);
         struct sigaction a = { .sa_handler = (void (*)(int))nap };
         sigaction(SIGALRM, &a, NULL);
-        ualarm(100000, 0);
+        ualarm(100000, 100000);
         T(set(fd, F_SETLKW, F_WRLCK, 0, 0));
         _exit(0);
     }
@@ -168,7 +168,7 @@ GROUP(lock, deadlock)
         long r = set(fd, F_SETLKW, F_WRLCK, 0, 1);
         _exit(r ? 1 : 0);
     }
-    usleep(150000);
+    usleep(400000);
     T(set(fd, F_SETLKW, F_WRLCK, 1, 1));
     T(set(fd, F_SETLK, F_UNLCK, 0, 1));
     say_wait(child);

@@ -164,7 +164,12 @@ void become_nobody(void)
 
 void nap(void)
 {
-    usleep(25000);
+    struct timespec from, now;
+    clock_gettime(CLOCK_REALTIME_COARSE, &from);
+    do {
+        usleep(20000);
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    } while (now.tv_sec == from.tv_sec && now.tv_nsec == from.tv_nsec);
 }
 
 static int by_name(const void *a, const void *b)
