@@ -6,6 +6,7 @@ mod memory_fs;
 mod ours;
 mod peer;
 mod rsfs_mem;
+mod virtual_fs_mem;
 
 use anyhow::{Context, Result, bail};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
@@ -47,6 +48,8 @@ fn main() -> Result<()> {
         note(&mut figures, kernel::Kernel::NAME, measure(&kernel::Kernel::new()?, batch)?);
         note(&mut figures, memory_fs::Memory::NAME, measure(&memory_fs::Memory::new(), batch)?);
         note(&mut figures, rsfs_mem::Rsfs::NAME, measure(&rsfs_mem::Rsfs::new(), batch)?);
+        let wasmer = virtual_fs_mem::VirtualFs::new();
+        note(&mut figures, virtual_fs_mem::VirtualFs::NAME, measure(&wasmer, batch)?);
         note(&mut figures, <&ours::Ours as Peer>::NAME, measure_ours(batch)?);
     }
     for figure in &mut figures {
