@@ -5,16 +5,24 @@
 //! before each needed `syscall` are a jump, and *thunk pages*, the targets of those jumps, which belong at a fixed
 //! distance from the object. Attaching is mapping these pages over and beside the object.
 //!
-//! A thunk does, in this order: the displaced instructions; `lea rsp, [rsp - 128]`; a call through the slot of the
+//! A thunk does, in this order: the displaced instructions; `lea rsp, [rsp - 128]`; a call through a slot of the
 //! [`GatePage`]; `lea rsp, [rsp + 128]`; `jo` to the site's own `syscall` (the gate returns with the overflow flag set
 //! for "not ours"); `jmp` to the instruction behind it.
 //!
 //! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle; readers take no
 //! lock. Entries and pages are never changed or removed afterwards.
 
+use crate::linux::{
+    __NR_fstat, __NR_lseek, __NR_newfstatat, __NR_pread64, __NR_pwrite64, __NR_read, __NR_write,
+};
+
 /// Where every process maps its [`GatePage`]: below 2 GiB so that a thunk reaches it by an absolute operand, and above
 /// what a program linked at the usual 0x400000 and its heap are likely to use.
 pub const GATE_PAGE: usize = 0x7ffd_0000;
+
+/// Calls with entries of their own, for sites that make only that one.
+pub const QUICK_CALLS: [u32; 7] =
+    [__NR_read, __NR_write, __NR_fstat, __NR_lseek, __NR_pread64, __NR_pwrite64, __NR_newfstatat];
 
 /// The start of the page at [`GATE_PAGE`], private to the process.
 #[repr(C)]
@@ -25,12 +33,17 @@ pub struct GatePage {
     pub entry_vector: usize,
     /// Base of the dispatch table in use.
     pub table: usize,
+    /// For sites like those of `entry` that make one call of [`QUICK_CALLS`], in its order.
+    pub quick: [usize; QUICK_CALLS.len()],
+    /// The same for sites behind which no argument register is read: unless the call is the kernel's they come back as
+    /// they happen to be.
+    pub quick_scratch: [usize; QUICK_CALLS.len()],
 }
 
 /// First bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"LPsites\n";
 /// Version of the format and of what thunks do.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 /// Entries in the table; a power of two.
 pub const ENTRIES: usize = 4096;
 /// Entries looked at for one key before it is taken to be absent.

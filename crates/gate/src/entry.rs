@@ -5,10 +5,7 @@
 //! else. It returns with the overflow flag clear and the result in `rax`, or with it set and every register as it came:
 //! then the thunk goes on at the site's own `syscall`. (`call`, `ret`, `lea`, `mov` and `leave` leave flags alone.)
 //!
-//! # The short way
-//! Calls on low descriptors look at the descriptor's entry before anything is saved. An entry of 0 is the kernel's business,
-//! and what a program does with its own files pays next to nothing; else `calls::quick`'s handlers get the entry, read
-//! once more now that signals wait, and fall back on the call's own.
+//! Sites that make one of the calls that programs make most enter by [`crate::entry_quick`].
 //!
 //! # Whose stack
 //! A C library's functions are called on stacks with room for what they call, and the gate uses that. Other objects may
@@ -26,22 +23,15 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use lp_abi::image::GATE_PAGE;
-use lp_abi::linux::{
-    __NR_fstat, __NR_lseek, __NR_newfstatat, __NR_pread64, __NR_pwrite64, __NR_read, __NR_write,
-    AT_EMPTY_PATH,
-};
-use lp_region::ucopy;
-use lp_vfs::task::Task;
-
 use crate::dispatch::AGAIN;
 use crate::thread::Thread;
 use crate::{process, signal, thread, tls};
+use lp_abi::image::GATE_PAGE;
 
 global_asm!(
     ".pushsection .text.lp_entry,\"ax\",@progbits",
-    ".globl lp_entry, lp_entry_quick, lp_entry_vector",
-    ".hidden lp_entry, lp_entry_quick, lp_entry_vector",
+    ".globl lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
+    ".hidden lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
     // Vector registers, to and from 256 bytes that are made below an aligned stack pointer.
     ".macro lp_save_vectors",
     "sub rsp, 256",
@@ -155,65 +145,6 @@ global_asm!(
     "ud2", // No memory for a stack: nothing can go on.
     ".purgem lp_save_vectors",
     ".purgem lp_load_vectors",
-    // Calls on descriptors: what is not ours goes back at once, what is most often asked of ours has handlers of its own.
-    ".balign 64",
-    "lp_entry_quick:",
-    "cmp eax, 20",
-    "ja 3f",
-    "mov ecx, {quick}",
-    "bt ecx, eax",
-    "jnc lp_entry",
-    "1:",
-    "cmp rdi, {quick_fds}",
-    "jae lp_entry",
-    "mov r11, [rip + lp_tls@GOTTPOFF]",
-    "mov rcx, fs:[r11 + {current}]",
-    "test rcx, rcx",
-    "jz lp_entry",
-    "mov rcx, [rcx + {task}]",
-    "test rcx, rcx",
-    "jz lp_entry",
-    "mov r11, [rcx + {fds}]",
-    "cmp qword ptr [r11 + 8 * rdi], 0",
-    "jne 2f",
-    "mov ecx, 0x7fffffff",
-    "inc ecx", // Overflows.
-    "ret",
-    "2:",
-    "push rbp",
-    "mov rbp, rsp",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push r10",
-    "push r8",
-    "push r9",
-    "push rax",
-    "and rsp, -16",
-    "mov r8, rcx",
-    "mov rcx, r10",
-    "mov r10, [rip + lp_tls@GOTTPOFF]",
-    "mov dword ptr fs:[r10 + {in_gate}], 1",
-    "mov r9, [r11 + 8 * rdi]", // Again: from here on no handler of a signal closes it.
-    "lea r11, [rip + lp_table_quick]",
-    "mov eax, eax",
-    "movsxd rax, dword ptr [r11 + 4 * rax]",
-    "add rax, r11",
-    "call rax",
-    "jmp 20f",
-    "3:",
-    "cmp eax, {nr_newfstatat}",
-    "jne lp_entry",
-    "cmp r10d, {empty_path}",
-    "jne lp_entry",
-    "test rsi, rsi",
-    "jz lp_entry",
-    "xchg rdi, rsi",
-    "call {ubyte}",
-    "xchg rdi, rsi",
-    "test rax, rax",
-    "mov eax, {nr_newfstatat}",
-    "jz 1b",
     ".balign 64",
     "lp_entry:",
     "push rbp",
@@ -275,11 +206,14 @@ global_asm!(
     "jmp 10b",
     // A signal waits.
     "60:",
+    "lp_entry_deliver:",
     "mov rdi, rax",
     "call {deliver}",
     "mov rcx, {again}",
     "cmp rax, rcx",
     "jne 30b",
+    // The handler, with the arguments in the frame.
+    "lp_entry_again:",
     "mov rdi, [rbp - 8]",
     "mov rsi, [rbp - 16]",
     "mov rdx, [rbp - 24]",
@@ -362,13 +296,6 @@ global_asm!(
     "xor eax, eax",
     "jmp 20b",
     ".popsection",
-    quick = const QUICK_CALLS,
-    quick_fds = const QUICK_FDS,
-    task = const offset_of!(Thread, task),
-    fds = const offset_of!(Task<'static>, table),
-    nr_newfstatat = const __NR_newfstatat,
-    empty_path = const AT_EMPTY_PATH,
-    ubyte = sym ucopy::lp_ubyte,
     nr_clone = const lp_abi::linux::__NR_clone,
     nr_vfork = const lp_abi::linux::__NR_vfork,
     nr_clone3 = const lp_abi::linux::__NR_clone3,
@@ -394,22 +321,9 @@ global_asm!(
     share_child = sym process::share_child,
 );
 
-/// Descriptors that have a short way: none of the gate's own may be among them.
-pub(crate) const QUICK_FDS: i32 = 64;
-
-/// Calls that have it, by number; newfstatat besides.
-const QUICK_CALLS: u32 = 1 << __NR_read
-    | 1 << __NR_write
-    | 1 << __NR_fstat
-    | 1 << __NR_lseek
-    | 1 << __NR_pread64
-    | 1 << __NR_pwrite64;
-
 unsafe extern "C" {
     /// The entry for C libraries. Not callable from Rust.
     pub(crate) static lp_entry: u8;
-    /// [`lp_entry`] with a short way for calls on descriptors below [`QUICK_FDS`]. Not callable from Rust.
-    pub(crate) static lp_entry_quick: u8;
     /// The entry for other objects. Not callable from Rust.
     pub(crate) static lp_entry_vector: u8;
 }

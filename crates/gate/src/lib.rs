@@ -29,6 +29,7 @@ pub mod descriptor;
 mod device;
 pub mod dispatch;
 pub mod entry;
+mod entry_quick;
 pub mod exec;
 pub mod exec_check;
 pub mod exec_env;

@@ -3,7 +3,9 @@
 use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use lp_abi::image::{ENTRIES, ENTRIES_AT, Entry, Fixup, Header, MAGIC, PROBES, VERSION, first_probe, state};
+use lp_abi::image::{
+    ENTRIES, ENTRIES_AT, Entry, Fixup, Header, MAGIC, PROBES, QUICK_CALLS, VERSION, first_probe, state,
+};
 use lp_abi::linux::{
     __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_openat, __NR_pread64,
     MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ, PROT_WRITE, stat,
@@ -217,20 +219,36 @@ pub(crate) enum Way {
 
 /// Has all calls go through the table from now on: a descriptor of the gate's own is low.
 pub(crate) fn take_long_way() {
-    // SAFETY: the home is mapped; one aligned word changes, which other threads read before or after.
-    unsafe { (&raw mut (*home()).page.entry).write_volatile(&raw const crate::entry::lp_entry as usize) };
+    for index in 0..QUICK_CALLS.len() {
+        // SAFETY: the home is mapped; aligned words change, which other threads read before or after.
+        unsafe {
+            (&raw mut (*home()).page.quick[index]).write_volatile(entry());
+            (&raw mut (*home()).page.quick_scratch[index]).write_volatile(entry());
+        }
+    }
 }
 
 /// Fills the page through which thunks find the gate. `table` is the dispatch table.
 pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
+    let [quick, quick_scratch] = quick_entries(way);
     let page = lp_abi::image::GatePage {
-        entry: match way {
-            Way::Short => &raw const crate::entry::lp_entry_quick as usize,
-            Way::Long => &raw const crate::entry::lp_entry as usize,
-        },
+        entry: entry(),
         entry_vector: &raw const crate::entry::lp_entry_vector as usize,
         table: table.address(),
+        quick,
+        quick_scratch,
     };
     // SAFETY: the home is mapped, and no thunk is in use.
     unsafe { (*home()).page = page };
+}
+
+fn entry() -> usize {
+    &raw const crate::entry::lp_entry as usize
+}
+
+fn quick_entries(way: Way) -> [[usize; QUICK_CALLS.len()]; 2] {
+    match way {
+        Way::Short => crate::entry_quick::entries(),
+        Way::Long => [[entry(); QUICK_CALLS.len()]; 2],
+    }
 }

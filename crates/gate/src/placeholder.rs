@@ -22,7 +22,7 @@ use lp_region::sync::{AtomicU32, Ordering};
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 
-use crate::entry::QUICK_FDS;
+use crate::entry_quick::QUICK_FDS;
 
 /// Numbers below this can be parked.
 const PARKABLE: i32 = 64;
@@ -71,7 +71,7 @@ pub fn is_guarded(task: &Task, fd: i32) -> bool {
     fd == task.region.fd() || fd >= 0 && fd as u32 + 1 == base_word(task).load(Ordering::Relaxed)
 }
 
-/// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::entry`].
+/// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::entry_quick`].
 pub fn may_be_quick(task: &Task) -> bool {
     task.region.fd() - BELOW < QUICK_FDS
 }

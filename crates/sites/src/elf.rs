@@ -67,6 +67,8 @@ pub struct Elf<'a> {
     pub code: Vec<Range<u64>>,
     /// Addresses of code that something other than a branch may jump to: symbols, landing pads, what data points to.
     pub entries: BTreeSet<u64>,
+    /// Addresses of the functions that other objects may call.
+    pub exports: BTreeSet<u64>,
 }
 
 impl<'a> Elf<'a> {
@@ -107,6 +109,7 @@ impl<'a> Elf<'a> {
             functions: Vec::new(),
             code: Vec::new(),
             entries: BTreeSet::new(),
+            exports: BTreeSet::new(),
         };
         this.read_dynamic(&elf);
         this.read_sections(&elf);
@@ -206,6 +209,9 @@ impl<'a> Elf<'a> {
         self.starts_programs = elf
             .dynamic_symbols()
             .any(|symbol| symbol.is_definition() && symbol.name_bytes() == Ok(b"__libc_start_main"));
+        let exported = elf.dynamic_symbols().filter(|symbol| symbol.is_definition());
+        let exported = exported.filter(|symbol| symbol.kind() == SymbolKind::Text);
+        self.exports.extend(exported.map(|symbol| symbol.address()));
         for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
             if symbol.kind() == SymbolKind::Text && self.is_code(symbol.address()) {
                 self.entries.insert(symbol.address());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use lp_abi::image::{Fixup, RANGES};
+use lp_abi::image::{Fixup, QUICK_CALLS, RANGES};
 use lp_abi::linux::{
     __NR_access, __NR_execve, __NR_exit, __NR_munmap, __NR_readlink, __NR_write, __NR_writev,
 };
@@ -12,7 +12,7 @@ use crate::code::{self, Listing, Meaning};
 use crate::elf::{Elf, NotAnObject, Region};
 use crate::number::{self, Number};
 use crate::thunk::{self, Entry, Parts};
-use crate::window::{self, JUMP, Window};
+use crate::window::{self, Class, JUMP, Window};
 
 const PAGE: u64 = 4096;
 /// Where thunks go, relative to a position-independent object's base, and to a fixed one's.
@@ -146,8 +146,8 @@ pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
             site.verdict = Verdict::NotNeeded;
         }
         if site.verdict == Verdict::Patch {
-            let vectors = !is_libc || window::vectors_live(listing, index);
-            let entry = if vectors { Entry::Vector } else { Entry::Plain };
+            let vectors = !is_libc || window::live(Class::Vectors, listing, index);
+            let entry = if vectors { Entry::Vector } else { plain_entry(elf, listing, index, &site.number) };
             analysis.patch(listing, index, &targets, entry)?;
         }
         analysis.sites.push(site);
@@ -155,6 +155,20 @@ pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
     analysis.patches.sort_by_key(|patch| patch.start);
     analysis.thunks.resize(analysis.thunks.len().next_multiple_of(PAGE as usize), 0xcc);
     Ok(analysis)
+}
+
+/// The entry for a site in a C library where no vector register is live.
+///
+/// A function that others call by its name is compiled to leave no more registers than the calling convention says; a
+/// static function's callers may know that it leaves more.
+fn plain_entry(elf: &Elf<'_>, listing: &Listing, index: usize, number: &Number) -> Entry {
+    let Some(call) = QUICK_CALLS.iter().position(|nr| number.is(*nr)) else { return Entry::Plain };
+    let exported = elf.exports.contains(&listing.region.range.start);
+    if exported && !window::live(Class::Arguments, listing, index) {
+        Entry::QuickScratch(call)
+    } else {
+        Entry::Quick(call)
+    }
 }
 
 /// Everything about an object's regions with sites.

@@ -15,6 +15,10 @@ pub enum Entry {
     Plain,
     /// Vector registers are saved.
     Vector,
+    /// As `Plain`, for one of [`lp_abi::image::QUICK_CALLS`], by its index.
+    Quick(usize),
+    /// As `Quick`, and no argument register is live behind the site.
+    QuickScratch(usize),
 }
 
 impl Entry {
@@ -22,6 +26,8 @@ impl Entry {
         let offset = match self {
             Entry::Plain => std::mem::offset_of!(GatePage, entry),
             Entry::Vector => std::mem::offset_of!(GatePage, entry_vector),
+            Entry::Quick(index) => std::mem::offset_of!(GatePage, quick) + 8 * index,
+            Entry::QuickScratch(index) => std::mem::offset_of!(GatePage, quick_scratch) + 8 * index,
         };
         (GATE_PAGE + offset) as u32
     }

@@ -58,30 +58,73 @@ fn can_move(instruction: &Instruction) -> bool {
     instruction.flow_control() == FlowControl::Next && instruction.code() != Code::INVALID
 }
 
-/// Whether a vector register may hold a value across the site that the code behind it reads: then the gate must save them.
-/// Looks along the listing from the site on, and takes what it cannot follow for the end: vector registers are free at calls
-/// and returns, but for results.
-pub fn vectors_live(listing: &Listing, index: usize) -> bool {
+/// Registers that a system call does not change and the gate may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// xmm0-15: free at calls and returns, but for results.
+    Vectors,
+    /// Those of a system call's arguments. What a function is called with counts as read by it.
+    Arguments,
+}
+
+/// Registers of arguments, of system calls and of functions.
+const ARGUMENTS: [Register; 7] =
+    [Register::RDI, Register::RSI, Register::RDX, Register::R10, Register::R8, Register::R9, Register::RCX];
+
+impl Class {
+    /// A register's bit in a set; none if it is of another class.
+    fn bit(self, register: Register) -> Option<u32> {
+        let full = register.full_register();
+        let index = match self {
+            Class::Vectors if full.is_vector_register() => full as u32 - Register::ZMM0 as u32,
+            Class::Arguments => ARGUMENTS.iter().position(|argument| *argument == full)? as u32,
+            Class::Vectors => return None,
+        };
+        Some(1 << index)
+    }
+
+    /// What is taken to be written at the site itself: `rcx`, which the kernel changes.
+    fn at_site(self) -> u32 {
+        match self {
+            Class::Vectors => 0,
+            Class::Arguments => self.bit(Register::RCX).unwrap_or(0),
+        }
+    }
+
+    /// Whether a function that is called with only `written` set anew may read what was there at the site.
+    fn is_read_by_call(self, written: u32) -> bool {
+        self == Class::Arguments && written.count_ones() < ARGUMENTS.len() as u32
+    }
+}
+
+/// Whether a register of the class may hold a value across the site that the code behind it reads: then the gate must keep
+/// it. Looks along the listing from the site on, and takes what it cannot follow for the end.
+pub fn live(class: Class, listing: &Listing, index: usize) -> bool {
     let mut factory = InstructionInfoFactory::new();
-    let mut work = vec![(index + 1, 0u32)];
+    let mut work = vec![(index + 1, class.at_site())];
     let mut seen = std::collections::HashSet::new();
     while let Some((mut at, mut written)) = work.pop() {
         while let Some(instruction) = listing.instructions.get(at) {
             if !seen.insert((at, written)) || seen.len() > 20_000 {
                 break;
             }
-            if reads_unwritten(instruction, &mut factory, &mut written) {
+            if reads_unwritten(class, instruction, &mut factory, &mut written) {
                 return true;
             }
             match instruction.flow_control() {
                 FlowControl::Next => {}
                 FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => {
                     let target = listing.index(instruction.near_branch_target());
+                    if target.is_none() && class.is_read_by_call(written) {
+                        return true;
+                    }
                     work.extend(target.map(|target| (target, written)));
                     if instruction.flow_control() == FlowControl::UnconditionalBranch {
                         break;
                     }
                 }
+                FlowControl::Return => break,
+                _ if class.is_read_by_call(written) => return true,
                 _ => break,
             }
             at += 1;
@@ -90,29 +133,32 @@ pub fn vectors_live(listing: &Listing, index: usize) -> bool {
     false
 }
 
-/// Whether the instruction reads a vector register that is not in the set `written`, to which it adds what it writes.
+/// Whether the instruction reads a register of the class that is not in the set `written`, to which it adds what it writes.
 fn reads_unwritten(
+    class: Class,
     instruction: &Instruction,
     factory: &mut InstructionInfoFactory,
     written: &mut u32,
 ) -> bool {
-    // pxor x, x and the like depend on nothing.
+    // A register with itself: these depend on nothing.
     let zeroes = matches!(
         instruction.code(),
-        Code::Pxor_xmm_xmmm128 | Code::Xorps_xmm_xmmm128 | Code::Xorpd_xmm_xmmm128
+        Code::Pxor_xmm_xmmm128
+            | Code::Xorps_xmm_xmmm128
+            | Code::Xorpd_xmm_xmmm128
+            | Code::Xor_r32_rm32
+            | Code::Xor_rm32_r32
     ) && instruction.op0_register() == instruction.op1_register();
     let mut writes = 0;
     for used in factory.info(instruction).used_registers() {
-        let register = used.register();
-        if !register.is_vector_register() {
-            continue;
-        }
-        let bit = 1u32 << (register.full_register() as u32 - Register::ZMM0 as u32);
+        let Some(bit) = class.bit(used.register()) else { continue };
         let reads = !matches!(used.access(), OpAccess::Write | OpAccess::CondWrite | OpAccess::NoMemAccess);
         if reads && !zeroes && *written & bit == 0 {
             return true;
         }
-        writes |= bit;
+        if used.access() != OpAccess::CondWrite {
+            writes |= bit;
+        }
     }
     *written |= writes;
     false

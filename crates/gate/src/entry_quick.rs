@@ -1,0 +1,164 @@
+//! The entries of the calls that programs make most, for sites in C libraries that make only that call.
+//!
+//! They are [`crate::entry`]'s with what is known beforehand left out: the call needs no table, and on a low descriptor one
+//! look at its entry comes before anything is saved. An entry of 0 is the kernel's business, so that what a program does with
+//! its own files pays next to nothing; else [`crate::calls::quick`]'s handler gets the entry, read once more now that signals
+//! wait. What is not the common case goes the ordinary way, from the start or (`AGAIN`) with the frame that is made here.
+//!
+//! Each has two forms: one gives argument registers back, the other is for sites behind which nobody reads them.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use lp_abi::image::QUICK_CALLS;
+use lp_abi::linux::{__NR_newfstatat, AT_EMPTY_PATH};
+use lp_region::ucopy;
+use lp_vfs::task::Task;
+
+use crate::calls::quick;
+use crate::dispatch::AGAIN;
+use crate::thread::Thread;
+use crate::tls;
+
+/// Descriptors that have a short way: none of the gate's own may be among them.
+pub(crate) const QUICK_FDS: i32 = 64;
+
+// A result that is `AGAIN` or less overflows as 3 is taken from it; no other handler's value arrives here.
+const _: () = assert!(AGAIN == isize::MIN + 2);
+
+global_asm!(
+    ".pushsection .text.lp_entry,\"ax\",@progbits",
+    // One entry. A call on a descriptor starts at `begin`.
+    ".macro lp_begin",
+    "cmp rdi, {quick_fds}",
+    "jae lp_entry",
+    "mov r11, [rip + lp_tls@GOTTPOFF]",
+    "mov rcx, fs:[r11 + {current}]",
+    "test rcx, rcx",
+    "jz lp_entry",
+    "mov rcx, [rcx + {task}]",
+    "test rcx, rcx",
+    "jz lp_entry",
+    "mov r11, [rcx + {fds}]",
+    "cmp qword ptr [r11 + 8 * rdi], 0",
+    "je lp_entry_kernel",
+    "push rbp",
+    "mov rbp, rsp",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "push r10",
+    "push r8",
+    "push r9",
+    "push rax",
+    "and rsp, -16",
+    "mov r8, rcx",
+    "mov rcx, r10",
+    "mov r10, [rip + lp_tls@GOTTPOFF]",
+    "mov dword ptr fs:[r10 + {in_gate}], 1",
+    "mov r9, [r11 + 8 * rdi]", // Again: from here on no handler of a signal closes it.
+    ".endm",
+    ".macro lp_end",
+    "cmp rax, 3",
+    "jo lp_entry_again",
+    "mov r11, [rip + lp_tls@GOTTPOFF]",
+    "mov dword ptr fs:[r11 + {in_gate}], 0",
+    "cmp dword ptr fs:[r11 + {deferred}], 0", // No overflow, whatever it is.
+    "jne lp_entry_deliver",
+    ".endm",
+    ".macro lp_give_back",
+    "mov rdi, [rbp - 8]",
+    "mov rsi, [rbp - 16]",
+    "mov rdx, [rbp - 24]",
+    "mov r10, [rbp - 32]",
+    "mov r8, [rbp - 40]",
+    "mov r9, [rbp - 48]",
+    ".endm",
+    // fstat(2) as C libraries make it: newfstatat(2) with an empty path.
+    ".macro lp_empty_path",
+    "cmp r10d, {empty_path}",
+    "jne lp_entry",
+    "test rsi, rsi",
+    "jz lp_entry",
+    "mov rcx, rdi",
+    "mov rdi, rsi",
+    "call {ubyte}",
+    "mov rdi, rcx",
+    "test rax, rax",
+    "mov eax, {nr_newfstatat}",
+    "jnz lp_entry",
+    ".endm",
+    ".macro lp_quick name, handler, before",
+    ".balign 64",
+    ".globl \\name, \\name\\()_scratch",
+    ".hidden \\name, \\name\\()_scratch",
+    "\\name:",
+    "\\before",
+    "lp_begin",
+    "call \\handler",
+    "lp_end",
+    "lp_give_back",
+    "leave",
+    "ret",
+    ".balign 64",
+    "\\name\\()_scratch:",
+    "\\before",
+    "lp_begin",
+    "call \\handler",
+    "lp_end",
+    "leave",
+    "ret",
+    ".endm",
+    ".balign 64",
+    "lp_entry_kernel:",
+    "mov ecx, 0x7fffffff",
+    "inc ecx", // Overflows.
+    "ret",
+    "lp_quick lp_quick_read, {read}",
+    "lp_quick lp_quick_write, {write}",
+    "lp_quick lp_quick_fstat, {fstat}",
+    "lp_quick lp_quick_lseek, {lseek}",
+    "lp_quick lp_quick_pread64, {pread64}",
+    "lp_quick lp_quick_pwrite64, {pwrite64}",
+    "lp_quick lp_quick_newfstatat, {newfstatat}, lp_empty_path",
+    ".purgem lp_quick",
+    ".purgem lp_empty_path",
+    ".purgem lp_give_back",
+    ".purgem lp_end",
+    ".purgem lp_begin",
+    ".popsection",
+    quick_fds = const QUICK_FDS,
+    current = const tls::CURRENT,
+    in_gate = const tls::IN_GATE,
+    deferred = const tls::DEFERRED,
+    task = const offset_of!(Thread, task),
+    fds = const offset_of!(Task<'static>, table),
+    nr_newfstatat = const __NR_newfstatat,
+    empty_path = const AT_EMPTY_PATH,
+    ubyte = sym ucopy::lp_ubyte,
+    read = sym quick::read,
+    write = sym quick::write,
+    fstat = sym quick::fstat,
+    lseek = sym quick::lseek,
+    pread64 = sym quick::pread64,
+    pwrite64 = sym quick::pwrite64,
+    newfstatat = sym quick::newfstatat,
+);
+
+/// The entries, in the order of [`QUICK_CALLS`]: those that give registers back, and those that do not.
+pub(crate) fn entries() -> [[usize; QUICK_CALLS.len()]; 2] {
+    macro_rules! addresses {
+        ($($name:ident)*) => {{
+            unsafe extern "C" {
+                $(static $name: u8;)*
+            }
+            [$(&raw const $name as usize),*]
+        }};
+    }
+    [
+        addresses!(lp_quick_read lp_quick_write lp_quick_fstat lp_quick_lseek lp_quick_pread64 lp_quick_pwrite64
+            lp_quick_newfstatat),
+        addresses!(lp_quick_read_scratch lp_quick_write_scratch lp_quick_fstat_scratch lp_quick_lseek_scratch
+            lp_quick_pread64_scratch lp_quick_pwrite64_scratch lp_quick_newfstatat_scratch),
+    ]
+}
