@@ -59,6 +59,17 @@ pub fn acquire_fence() {
     fence(Ordering::Acquire);
 }
 
+/// Has the first two lines of something fetched into the cache, or nothing; reads and orders nothing.
+#[inline(always)]
+pub fn prefetch<T>(what: &T) {
+    let line = core::ptr::from_ref(what).cast::<i8>();
+    // SAFETY: a hint for whatever address.
+    unsafe {
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line);
+        core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.wrapping_add(64));
+    }
+}
+
 /// Tells the core that this is a waiting loop.
 #[inline(always)]
 pub fn spin() {

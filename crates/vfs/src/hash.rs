@@ -96,6 +96,14 @@ pub fn lookup_at(region: Region<'_>, place: &Place<'_, '_>) -> Option<Hit> {
     find(region, place.dir, place.name, place.hash)
 }
 
+/// Has the bucket of a hash fetched into the cache: a lookup of it comes soon.
+#[inline(always)]
+pub fn prefetch(region: Region<'_>, hash: u32) {
+    // Relaxed: a guess.
+    let state = region.header().hash_state.load(Ordering::Relaxed);
+    lp_region::sync::prefetch(region.bucket(place(state, hash)));
+}
+
 #[inline(never)]
 fn find(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
     let seq = |index| &region.bucket(index).seq;
