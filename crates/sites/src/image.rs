@@ -69,6 +69,8 @@ pub struct Patch {
     pub bytes: u64,
     /// Address of the thunk.
     pub thunk: u64,
+    /// By which door it enters the gate.
+    pub entry: Entry,
 }
 
 /// All that is found out about an object.
@@ -296,7 +298,7 @@ impl Analysis {
         self.fixups.push(Fixup { at: start as u32 + 1 });
         self.thunks.extend(code);
         self.thunks.resize(self.thunks.len().next_multiple_of(thunk::ALIGN), 0xcc);
-        self.patches.push(Patch { start, bytes, thunk: at });
+        self.patches.push(Patch { start, bytes, thunk: at, entry });
         Ok(())
     }
 

@@ -22,7 +22,8 @@ pub enum Entry {
 }
 
 impl Entry {
-    fn slot(self) -> u32 {
+    /// Address of its slot in the [`GatePage`].
+    pub fn slot(self) -> u32 {
         let offset = match self {
             Entry::Plain => std::mem::offset_of!(GatePage, entry),
             Entry::Vector => std::mem::offset_of!(GatePage, entry_vector),
