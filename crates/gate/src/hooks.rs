@@ -73,6 +73,7 @@ fn set_task(thread: &mut Thread, region: Region<'static>, process_id: ProcessId,
         // Relaxed: immutable while the slot is claimed.
         let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
         (&raw mut (*task).run).write(run);
+        (&raw mut (*task).root_device).write(lp_vfs::inode::device(region));
         (&raw mut (*task).prefix).write(Prefix::of(run));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(signal::interrupted);
@@ -96,6 +97,7 @@ fn fields_of(task: Task<'static>) {
         lane_id: _,
         table: _,
         run: _,
+        root_device: _,
         prefix: _,
         prefixes: _,
         clock: _,

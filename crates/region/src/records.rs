@@ -98,12 +98,12 @@ pub struct Inode {
     pub generation: AtomicU32,
     /// Type and permission bits, as `st_mode`. Seq.
     pub mode: AtomicU32,
-    /// Links; 0 once unlinked. Seq.
-    pub nlink: AtomicU32,
-    /// Owner. Seq.
+    /// Owner. Seq. Behind `mode`, as in `struct stat`.
     pub uid: AtomicU32,
     /// Group. Seq.
     pub gid: AtomicU32,
+    /// Links; 0 once unlinked. Seq.
+    pub nlink: AtomicU32,
     /// Bytes of content. Seq, and stored inside a data section too.
     pub size: AtomicU64,
     /// Blob of the access ACL, an inode without a name; 0 means none and may be used as seen. Atomic.
@@ -120,20 +120,18 @@ pub struct Inode {
     pub flags: AtomicU32,
     /// Link of the slab's free list or of the orphan list; nothing else while the inode is linked in.
     pub link: AtomicU32,
-    /// Access time, seconds. Seq.
-    pub atime: AtomicU64,
-    /// Modification time, seconds. Seq.
-    pub mtime: AtomicU64,
-    /// Change time, seconds. Seq.
-    pub ctime: AtomicU64,
+    /// Access time. Seq.
+    pub atime: Stamp,
+    /// Modification time. Seq.
+    pub mtime: Stamp,
+    /// Change time. Seq.
+    pub ctime: Stamp,
     /// Birth time, seconds. Immutable.
     pub btime: AtomicU64,
-    /// Nanoseconds of atime, mtime, ctime, btime, in this order. Guarded like the seconds.
-    pub nsec: [AtomicU32; 4],
-    /// Second at which the next read must look at relatime; 0: at once. Atomic; writers of mtime and ctime store 0.
-    pub atime_due: AtomicU64,
-    /// Grows with each change of a directory's entries. Lock.
-    pub version: AtomicU64,
+    /// Its nanoseconds. Immutable.
+    pub btime_nsec: AtomicU32,
+    /// Second at which the next read must look at relatime, at most; 0: at once. Atomic; writers of mtime and ctime store 0.
+    pub atime_due: AtomicU32,
     /// Guards the content, the map and, for a directory, its entries; biased to a sole writer. The inode's lock.
     pub lock: BiasedLock,
     /// Guards the content against readers; odd while bytes or the map change. Of a directory also `entries`, `mtime` and
@@ -158,6 +156,17 @@ pub struct Inode {
     pub locks: AtomicU32,
     /// Target of a short symbolic link. Immutable.
     pub inline: [AtomicU8; 64],
+}
+
+/// A time as it stands in `struct stat`.
+#[repr(C)]
+pub struct Stamp {
+    /// Seconds since 1970.
+    pub sec: AtomicU64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nsec: AtomicU32,
+    /// Always 0: the upper half of `tv_nsec`.
+    pub zero: AtomicU32,
 }
 
 /// Bits of [`Inode::flags`].
@@ -343,6 +352,7 @@ const _: () = {
     assert!(size_of::<Header>() <= lp_abi::PAGE_SIZE);
     assert!(core::mem::offset_of!(Header, roots) == 64 && core::mem::offset_of!(Header, rename_lock) == 128);
     assert!(core::mem::offset_of!(Inode, atime) == 64 && core::mem::offset_of!(Inode, lock) == 128);
+    assert!(core::mem::offset_of!(Inode, uid) == core::mem::offset_of!(Inode, mode) + 4);
     assert!(core::mem::offset_of!(Inode, map) == 152 && core::mem::offset_of!(Inode, inline) == 192);
     assert!(at::DATA_AT.is_multiple_of(2 << 20));
 };

@@ -373,5 +373,4 @@ fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
     inode::touch_in_section(inode, Touch::Modify, now);
     inode.data_seq.end();
     inode.tail.store(after.tail, Ordering::Relaxed);
-    inode.version.store(inode.version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
 }

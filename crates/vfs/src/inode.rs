@@ -8,7 +8,7 @@ use lp_abi::{Errno, Result};
 use lp_region::bias::Hold;
 use lp_region::lock::Undertaker;
 use lp_region::process::caps;
-use lp_region::records::{Inode, inode_flags};
+use lp_region::records::{Inode, Stamp, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Relaxed, Release};
@@ -55,14 +55,6 @@ pub struct Attributes {
 
 /// Bytes that tmpfs counts for a directory entry (`BOGO_DIRENT_SIZE`).
 const ENTRY_BYTES: u64 = 20;
-/// Index of each time's nanoseconds in [`Inode::nsec`].
-pub const ATIME: usize = 0;
-/// As [`ATIME`].
-pub const MTIME: usize = 1;
-/// As [`ATIME`].
-pub const CTIME: usize = 2;
-/// As [`ATIME`].
-pub const BTIME: usize = 3;
 
 /// The attributes of an inode.
 #[inline]
@@ -83,7 +75,6 @@ pub fn is_dir(inode: &Inode) -> bool {
 fn copy_attributes(inode: &Inode) -> Attributes {
     // Relaxed throughout: ordered and validated by `seq`.
     let mode = inode.mode.load(Relaxed);
-    let time = |sec: u64, which: usize| Time { sec: sec as i64, nsec: inode.nsec[which].load(Relaxed) };
     let (size, blocks) = size_and_blocks(inode, mode);
     Attributes {
         mode,
@@ -94,11 +85,24 @@ fn copy_attributes(inode: &Inode) -> Attributes {
         root: inode.root.load(Relaxed),
         size,
         blocks,
-        atime: time(inode.atime.load(Relaxed), ATIME),
-        mtime: time(inode.mtime.load(Relaxed), MTIME),
-        ctime: time(inode.ctime.load(Relaxed), CTIME),
-        btime: time(inode.btime.load(Relaxed), BTIME),
+        atime: time(&inode.atime),
+        mtime: time(&inode.mtime),
+        ctime: time(&inode.ctime),
+        btime: born(inode),
     }
+}
+
+/// A time of an inode. Relaxed: guarded by `seq`.
+#[inline(always)]
+fn time(stamp: &Stamp) -> Time {
+    Time { sec: stamp.sec.load(Relaxed) as i64, nsec: stamp.nsec.load(Relaxed) }
+}
+
+/// Sets a time of an inode, inside a `seq` section.
+#[inline(always)]
+fn set_time(stamp: &Stamp, time: Time) {
+    stamp.sec.store(time.sec as u64, Relaxed);
+    stamp.nsec.store(time.nsec, Relaxed);
 }
 
 /// `st_size` and `st_blocks` as tmpfs gives them.
@@ -110,14 +114,14 @@ pub fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
     (inode.size.load(Relaxed), inode.pages.load(Relaxed) * 8)
 }
 
-/// Device number of root number `root`: `st_dev`, in the kernel's 64-bit encoding.
+/// Device number of a region's root 0: `st_dev`, in the kernel's 64-bit encoding. The other roots' numbers are ORed in.
 ///
 /// Major 0, as of every file system without a device, and a minor from the upper half, where the kernel, which counts
 /// from 1, does not come.
 #[inline]
-pub fn device(region: Region, root: u32) -> u64 {
+pub fn device(region: Region) -> u64 {
     let identity = region.header().identity.load(Relaxed); // Relaxed: immutable.
-    let minor = 0x8_0000 | (identity as u32 & 0x7ff0) | (root & 0xf);
+    let minor = 0x8_0000 | (identity as u32 & 0x7ff0);
     u64::from(minor & 0xff) | u64::from(minor & !0xff) << 12
 }
 
@@ -261,12 +265,11 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
     let inode = region.inode(id);
     fill(inode, mode, rdev, root, owner);
     let now = task.now();
-    for (sec, which) in
-        [(&inode.atime, ATIME), (&inode.mtime, MTIME), (&inode.ctime, CTIME), (&inode.btime, BTIME)]
-    {
-        sec.store(now.sec as u64, Relaxed);
-        inode.nsec[which].store(now.nsec, Relaxed);
+    for stamp in [&inode.atime, &inode.mtime, &inode.ctime] {
+        set_time(stamp, now);
     }
+    inode.btime.store(now.sec as u64, Relaxed);
+    inode.btime_nsec.store(now.nsec, Relaxed);
     inode.lock.set_key(id.0);
     Ok(InodeRef { id, generation: inode.generation.load(Relaxed) })
 }
@@ -288,10 +291,10 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     for word in [&inode.acl, &inode.default_acl, &inode.xattr, &inode.flags, &inode.link, &inode.mark] {
         word.store(0, Relaxed);
     }
-    for word in [&inode.entries, &inode.parent, &inode.self_dirent, &inode.locks] {
+    for word in [&inode.entries, &inode.parent, &inode.self_dirent, &inode.locks, &inode.atime_due] {
         word.store(0, Relaxed);
     }
-    for word in [&inode.size, &inode.pages, &inode.atime_due, &inode.version, &inode.map, &inode.tail] {
+    for word in [&inode.size, &inode.pages, &inode.map, &inode.tail] {
         word.store(0, Relaxed);
     }
 }
@@ -300,7 +303,7 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
 #[inline]
 pub fn born(inode: &Inode) -> Time {
     // Relaxed: immutable.
-    Time { sec: inode.btime.load(Relaxed) as i64, nsec: inode.nsec[BTIME].load(Relaxed) }
+    Time { sec: inode.btime.load(Relaxed) as i64, nsec: inode.btime_nsec.load(Relaxed) }
 }
 
 /// Gives back an inode that [`create`] made and nobody has linked in.
@@ -375,11 +378,9 @@ pub fn touch(task: &Task, inode: &Inode, what: Touch) {
 pub fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
     // Relaxed throughout: inside the section.
     if what == Touch::Modify {
-        inode.mtime.store(now.sec as u64, Relaxed);
-        inode.nsec[MTIME].store(now.nsec, Relaxed);
+        set_time(&inode.mtime, now);
     }
-    inode.ctime.store(now.sec as u64, Relaxed);
-    inode.nsec[CTIME].store(now.nsec, Relaxed);
+    set_time(&inode.ctime, now);
     inode.atime_due.store(0, Relaxed);
 }
 
@@ -387,12 +388,7 @@ pub fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
 #[inline]
 pub fn is_modified_at(inode: &Inode, now: Time) -> bool {
     // Relaxed: the caller holds the lock.
-    let sec = now.sec as u64;
-    inode.mtime.load(Relaxed) == sec
-        && inode.ctime.load(Relaxed) == sec
-        && inode.nsec[MTIME].load(Relaxed) == now.nsec
-        && inode.nsec[CTIME].load(Relaxed) == now.nsec
-        && inode.atime_due.load(Relaxed) == 0
+    time(&inode.mtime) == now && time(&inode.ctime) == now && inode.atime_due.load(Relaxed) == 0
 }
 
 /// Sets the access and modification times that are given, and `ctime` to `now`. The caller holds the inode's lock.
@@ -400,12 +396,10 @@ pub fn set_times(inode: &Inode, atime: Option<Time>, mtime: Option<Time>, now: T
     inode.seq.begin();
     // Relaxed throughout: inside the section.
     if let Some(time) = atime {
-        inode.atime.store(time.sec as u64, Relaxed);
-        inode.nsec[ATIME].store(time.nsec, Relaxed);
+        set_time(&inode.atime, time);
     }
     if let Some(time) = mtime {
-        inode.mtime.store(time.sec as u64, Relaxed);
-        inode.nsec[MTIME].store(time.nsec, Relaxed);
+        set_time(&inode.mtime, time);
     }
     touch_in_section(inode, Touch::Change, now);
     inode.seq.end();
@@ -418,7 +412,8 @@ pub fn accessed(task: &Task, inode: &Inode) {
     // Relaxed throughout: the lane's own words, and a hint of the inode's.
     let reads = marks.reads.load(Relaxed).wrapping_add(1);
     marks.reads.store(reads, Relaxed);
-    if inode.atime_due.load(Relaxed) <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
+    let due = u64::from(inode.atime_due.load(Relaxed));
+    if due <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
         accessed_slow(task, inode);
     }
 }
@@ -432,7 +427,7 @@ fn accessed_slow(task: &Task, inode: &Inode) {
     let read_only = task.region.header().read_only.load(Relaxed) & 1 << root != 0;
     // A lock that is held may be held by a stopped process: a read does not wait for it below, the next one looks again.
     let fixed = inode.flags.load(Relaxed) & inode_flags::NOATIME != 0;
-    if due > now.sec as u64 || read_only || fixed || !inode.lock.try_lock(task.lane_id, task) {
+    if u64::from(due) > now.sec as u64 || read_only || fixed || !inode.lock.try_lock(task.lane_id, task) {
         return;
     }
     let _held = Locked { inode, hold: Hold::Owned, mark: &task.lane.holding };
@@ -441,13 +436,13 @@ fn accessed_slow(task: &Task, inode: &Inode) {
     let mut atime = seen.atime;
     if seen.atime <= seen.mtime || seen.atime <= seen.ctime || late {
         inode.seq.begin();
-        inode.atime.store(now.sec as u64, Relaxed);
-        inode.nsec[ATIME].store(now.nsec, Relaxed);
+        set_time(&inode.atime, now);
         inode.seq.end();
         atime = now;
     }
     // In the tick of the last change the next read has to look again, as relatime compares with "not later than".
     if atime > seen.mtime && atime > seen.ctime {
-        inode.atime_due.store(atime.sec.max(0) as u64 + RELATIME, Relaxed);
+        let due = atime.sec.max(0) as u64 + RELATIME;
+        inode.atime_due.store(due.try_into().unwrap_or(u32::MAX), Relaxed);
     }
 }

@@ -43,7 +43,7 @@ pub fn fstat_quick(task: &Task, entry: u64, to: *mut stat) -> bool {
     let id = InodeRef::from_word(file.inode.load(Relaxed)).id; // Relaxed: immutable while open.
     let inode = task.region.inode(id);
     let before = inode.seq.read();
-    let device = inode::device(task.region, inode.root.load(Relaxed)); // Relaxed: immutable.
+    let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the program's memory.
     !inode::is_dir(inode)
         && unsafe { ucopy::put_stat(to, inode, device, id.0) }.is_ok()
@@ -140,7 +140,7 @@ fn of_path(
 #[inline(always)]
 fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()> {
     let before = inode.seq.read();
-    let device = inode::device(task.region, inode.root.load(Relaxed)); // Relaxed: immutable.
+    let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     if inode::is_dir(inode) {
         return put_directory(id, inode, to, device);
     }
@@ -198,7 +198,7 @@ fn extended(task: &Task, id: InodeId, seen: &Attributes, mask: u32) -> Statx {
         value.stx_mtime = timestamp(seen.mtime);
     }
     (value.stx_rdev_major, value.stx_rdev_minor) = split_device(u64::from(seen.rdev));
-    (value.stx_dev_major, value.stx_dev_minor) = split_device(inode::device(task.region, seen.root));
+    (value.stx_dev_major, value.stx_dev_minor) = split_device(task.device(seen.root));
     value
 }
 

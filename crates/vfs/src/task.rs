@@ -10,6 +10,7 @@ use lp_region::process::{Process, Run};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
+use crate::inode;
 use crate::mounts::Prefix;
 use crate::name::SLACK;
 use crate::prefix_cache::PrefixCache;
@@ -34,6 +35,8 @@ pub struct Task<'r> {
     pub table: &'r [AtomicU64; FDS],
     /// The run: where mounts appear.
     pub run: &'r Run,
+    /// The region's device number; see [`Task::device`].
+    pub root_device: u64,
     /// Reads `CLOCK_REALTIME_COARSE`.
     pub clock: fn() -> Time,
     /// Whether a signal waits for this thread's call to end: a call that sleeps then ends with `EINTR`. Never, unless the
@@ -130,6 +133,7 @@ impl<'r> Task<'r> {
             lane_id,
             table: region.fd_table(process_id),
             run,
+            root_device: inode::device(region),
             prefix: Prefix::of(run),
             clock,
             interrupted: || false,
@@ -142,6 +146,12 @@ impl<'r> Task<'r> {
     #[inline]
     pub fn now(&self) -> Time {
         (self.clock)()
+    }
+
+    /// `st_dev` of the inodes of root number `root`.
+    #[inline(always)]
+    pub fn device(&self, root: u32) -> u64 {
+        self.root_device | u64::from(root & 0xf)
     }
 
     /// Whether a call that sleeps should end with `EINTR`.

@@ -180,14 +180,15 @@ fn fstat_gives_every_field_of_the_record() {
         record.mode.store(kind | 0o1751, relaxed);
         let words = [&record.uid, &record.gid, &record.rdev, &record.nlink, &record.entries];
         words.iter().enumerate().for_each(|(at, word)| word.store(0xfff0_0000 + at as u32, relaxed));
-        record.nsec.iter().enumerate().for_each(|(at, word)| word.store(999_999_990 + at as u32, relaxed));
-        let times = [&record.atime, &record.mtime, &record.ctime];
-        times.iter().enumerate().for_each(|(at, word)| word.store(u64::MAX - at as u64, relaxed));
+        for (at, stamp) in [&record.atime, &record.mtime, &record.ctime].into_iter().enumerate() {
+            stamp.sec.store(u64::MAX - at as u64, relaxed);
+            stamp.nsec.store(999_999_990 + at as u32, relaxed);
+        }
         // SAFETY: all bytes set is a stat.
         let mut seen: lp_abi::linux::stat = unsafe { std::mem::transmute([0xffu8; 144]) };
         stat::fstat(task, fd, &mut seen).expect("fstat");
         let expected = inode::attributes(record);
-        assert_eq!(seen.st_dev, inode::device(task.region, expected.root));
+        assert_eq!(seen.st_dev, task.device(expected.root));
         assert_eq!(seen.st_ino, u64::from(fixture.inode_id(fd).0));
         assert_eq!((seen.st_mode, seen.st_nlink), (expected.mode, u64::from(expected.nlink)));
         assert_eq!(
