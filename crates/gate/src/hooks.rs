@@ -9,7 +9,7 @@ use lp_abi::gated::GATED_SET;
 use lp_abi::linux::__NR_prctl;
 use lp_abi::{Errno, image};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId};
+use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId, ucopy};
 use lp_vfs::boot::ImageIds;
 use lp_vfs::mounts::Prefix;
 use lp_vfs::task::Task;
@@ -128,6 +128,7 @@ pub fn attach<'a>(
     let Some(task) = task_of(thread) else { return Err(b"no task") };
     // SAFETY: attach: one thread.
     unsafe { mounts::read(task.run) };
+    ucopy::set_wide(task.run.avx2.load(Ordering::Relaxed) != 0); // Relaxed: immutable.
     boot::arrive_by_exec(task, ids);
     placeholder::after_exec(task);
     device::after_exec(task);

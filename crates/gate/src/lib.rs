@@ -18,7 +18,7 @@
 //!
 //! # Rules on every path
 //! No allocation, no panic, no libc, no thread-local but [`tls`]; SSE2 only, so that vector registers beyond xmm keep
-//! what the program has in them.
+//! what the program has in them; but for copies by [`calls::quick`], whose sites hold nothing there.
 #![no_std]
 
 pub mod address;

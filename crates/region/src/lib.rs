@@ -4,6 +4,7 @@
 #![no_std]
 
 pub mod bias;
+pub mod cpu;
 pub mod depot;
 pub mod ids;
 pub mod lane;

@@ -172,8 +172,8 @@ pub struct Run {
     pub covers: AtomicU32,
     /// Effective user of the launcher, to whom the cache directory belongs.
     pub owner: AtomicU32,
-    /// Spare.
-    pub reserved: AtomicU32,
+    /// 1 if processors have AVX2.
+    pub avx2: AtomicU32,
     /// Spare.
     pub spare: [AtomicU64; 13],
     /// The launcher's own path.

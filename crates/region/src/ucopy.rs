@@ -10,6 +10,7 @@ use lp_abi::linux::stat;
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use crate::records::Inode;
+use crate::sync::{AtomicU8, Ordering};
 
 core::arch::global_asm!(
     ".section .text.lp_ucopy,\"ax\",@progbits",
@@ -18,6 +19,7 @@ core::arch::global_asm!(
     ".globl lp_ucopy_end",
     ".globl lp_ucopy_fault",
     ".globl lp_ucopy",
+    ".globl lp_ucopy_wide",
     ".globl lp_uzero",
     ".globl lp_ustr",
     ".globl lp_uwords",
@@ -28,6 +30,7 @@ core::arch::global_asm!(
     ".hidden lp_ucopy_end",
     ".hidden lp_ucopy_fault",
     ".hidden lp_ucopy",
+    ".hidden lp_ucopy_wide",
     ".hidden lp_uzero",
     ".hidden lp_ustr",
     ".hidden lp_uwords",
@@ -35,6 +38,37 @@ core::arch::global_asm!(
     ".hidden lp_ubyte",
     ".hidden lp_uword",
     "lp_ucopy_start:",
+    // lp_ucopy_wide: lp_ucopy, by ymm registers from 128 bytes on if there are any.
+    "lp_ucopy_wide:",
+    "cmp rdx, 128",
+    "jb lp_ucopy",
+    "cmp byte ptr [rip + {wide}], 0",
+    "je lp_ucopy",
+    "sub rdx, 128",
+    "18:",
+    "vmovdqu ymm0, ymmword ptr [rsi]",
+    "vmovdqu ymm1, ymmword ptr [rsi + 32]",
+    "vmovdqu ymm2, ymmword ptr [rsi + 64]",
+    "vmovdqu ymm3, ymmword ptr [rsi + 96]",
+    "vmovdqu ymmword ptr [rdi], ymm0",
+    "vmovdqu ymmword ptr [rdi + 32], ymm1",
+    "vmovdqu ymmword ptr [rdi + 64], ymm2",
+    "vmovdqu ymmword ptr [rdi + 96], ymm3",
+    "add rsi, 128",
+    "add rdi, 128",
+    "sub rdx, 128",
+    "jae 18b",
+    // What is left, with what was copied before it: 128 bytes once more.
+    "add rsi, rdx",
+    "add rdi, rdx",
+    "add rdx, 128",
+    "jz 19f",
+    "xor edx, edx",
+    "jmp 18b",
+    "19:",
+    "vzeroupper",
+    "xor eax, eax",
+    "ret",
     // lp_ucopy(rdi to, rsi from, rdx bytes) -> rax 0 or 1.
     "lp_ucopy:",
     "cmp rdx, 16",
@@ -265,7 +299,16 @@ core::arch::global_asm!(
     entries = const offset_of!(Inode, entries),
     atime = const offset_of!(Inode, atime),
     page = const PAGE_SIZE,
+    wide = sym WIDE,
 );
+
+/// 1 if [`copy_wide`] may use ymm registers.
+static WIDE: AtomicU8 = AtomicU8::new(0);
+
+/// Says whether the processor has AVX2 ([`crate::cpu::has_avx2`]): until then [`copy_wide`] is [`copy`].
+pub fn set_wide(avx2: bool) {
+    WIDE.store(u8::from(avx2), Ordering::Relaxed); // Relaxed: the copy routine's choice, either of which is right.
+}
 
 const _: () = {
     // What lp_ustat writes.
@@ -279,6 +322,7 @@ const _: () = {
 
 unsafe extern "sysv64" {
     fn lp_ucopy(to: *mut u8, from: *const u8, bytes: usize) -> isize;
+    fn lp_ucopy_wide(to: *mut u8, from: *const u8, bytes: usize) -> isize;
     fn lp_uzero(to: *mut u8, bytes: usize) -> isize;
     fn lp_ustr(to: *mut u8, from: *const u8, room: usize) -> isize;
     fn lp_uwords(to: *mut u8, from: *const u8, pairs: usize) -> isize;
@@ -326,6 +370,49 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
         );
     }
     if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// [`copy`], for callers for whom all vector registers are free, whole: half of what it takes from 128 bytes on.
+///
+/// # Errors
+/// As [`copy`].
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub unsafe fn copy_wide(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
+    let fault: usize;
+    // SAFETY: the caller's promise; these are the registers that the routine uses, ymm0-3 by the names of their halves.
+    unsafe {
+        core::arch::asm!(
+            "call {routine}",
+            routine = sym lp_ucopy_wide,
+            inout("rdi") to => _,
+            inout("rsi") from => _,
+            inout("rdx") bytes => _,
+            out("rax") fault,
+            out("rcx") _,
+            out("r8") _,
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+        );
+    }
+    if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// [`copy_wide`] or [`copy`].
+///
+/// # Errors
+/// As [`copy`].
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { if WIDE { copy_wide(to, from, bytes) } else { copy(to, from, bytes) } }
 }
 
 /// Fills `bytes` bytes of the program's memory with zeros.

@@ -60,12 +60,20 @@ fn what_does_not_fit_is_too_long_and_leaves_the_rest_alone() {
 
 #[test]
 fn copies_of_every_length_are_exact() {
+    copies_are_exact::<false>();
+    copies_are_exact::<true>();
+    ucopy::set_wide(lp_region::cpu::has_avx2());
+    copies_are_exact::<true>();
+}
+
+fn copies_are_exact<const WIDE: bool>() {
     let from: Vec<u8> = (0..5000u32).map(|at| (at * 7 % 251) as u8).collect();
     for len in (0..1300).chain([4095, 4096, 4097]) {
         for shift in [0, 1, 9, 31] {
             let mut to = vec![0xeeu8; len + shift + 40];
             // SAFETY: both sides are long enough.
-            unsafe { ucopy::copy(to.as_mut_ptr().add(shift), from.as_ptr().add(3), len) }.expect("copy");
+            unsafe { ucopy::copy_as::<WIDE>(to.as_mut_ptr().add(shift), from.as_ptr().add(3), len) }
+                .expect("copy");
             assert_eq!(to[shift..shift + len], from[3..3 + len], "{len} bytes to {shift}");
             assert!(
                 to[..shift].iter().chain(&to[shift + len..]).all(|byte| *byte == 0xee),

@@ -53,6 +53,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     run.mount_count.store(setup.mounts.len() as u32, Ordering::Relaxed);
     run.stats.store(setup.stats, Ordering::Relaxed);
     run.covers.store(setup.covers, Ordering::Relaxed);
+    run.avx2.store(u32::from(lp_region::cpu::has_avx2()), Ordering::Relaxed);
     // SAFETY: geteuid has no effect.
     let owner = unsafe { lp_abi::syscall!(__NR_geteuid) }?;
     run.owner.store(owner as u32, Ordering::Relaxed);

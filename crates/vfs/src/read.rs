@@ -32,18 +32,19 @@ const TRIES: u32 = 64;
 /// `EBADF` when the file is not open for reading; `EISDIR`; `EFAULT`.
 #[inline]
 pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
-    match read_quick(task, table::load(task, fd), buf, len) {
+    match read_quick::<false>(task, table::load(task, fd), buf, len) {
         Some(got) => Ok(got),
         None => read_slow(task, fd, buf, len),
     }
 }
 
 /// The common [`read`], of an entry just read: of a position that is this thread's alone, within a page. None asks for [`read`].
+/// `WIDE` says that all vector registers are free, whole.
 #[inline(always)]
-pub fn read_quick(task: &Task, entry: u64, buf: *mut u8, len: usize) -> Option<usize> {
+pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: *mut u8, len: usize) -> Option<usize> {
     let file = table::sole(task, entry, file_mode::READ | file_mode::REGULAR)?;
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
-    let got = quick(task, file, buf, len, at)?;
+    let got = quick::<WIDE>(task, file, buf, len, at)?;
     file.position.store(at + got as u64, Relaxed);
     Some(got)
 }
@@ -54,7 +55,7 @@ fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
     let to = Single::new(buf, len)?;
     let position = file::position(task, &held);
     let at = position.get();
-    let got = match quick(task, held.file, buf, len, at) {
+    let got = match quick::<false>(task, held.file, buf, len, at) {
         Some(got) => got,
         None => read_at(task, &held, to, to.len(), at)?,
     };
@@ -68,22 +69,28 @@ fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
 /// As [`read`]; `EINVAL` for an offset below zero.
 #[inline]
 pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
-    match pread_quick(task, table::load(task, fd), buf, len, offset) {
+    match pread_quick::<false>(task, table::load(task, fd), buf, len, offset) {
         Some(got) => Ok(got),
         None => pread_slow(task, fd, buf, len, offset),
     }
 }
 
-/// The common [`pread`], of an entry just read: within a page. None asks for [`pread`].
+/// The common [`pread`], of an entry just read: within a page. None asks for [`pread`]. `WIDE` as for [`read_quick`].
 #[inline(always)]
-pub fn pread_quick(task: &Task, entry: u64, buf: *mut u8, len: usize, offset: i64) -> Option<usize> {
+pub fn pread_quick<const WIDE: bool>(
+    task: &Task,
+    entry: u64,
+    buf: *mut u8,
+    len: usize,
+    offset: i64,
+) -> Option<usize> {
     let file = table::own_file(task, entry)?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     // Relaxed: immutable.
     if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
         return None;
     }
-    quick(task, file, buf, len, offset as u64)
+    quick::<WIDE>(task, file, buf, len, offset as u64)
 }
 
 #[inline(never)]
@@ -93,7 +100,7 @@ fn pread_slow(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Re
     }
     let held = readable(task, fd)?;
     let to = Single::new(buf, len)?;
-    match quick(task, held.file, buf, len, offset as u64) {
+    match quick::<false>(task, held.file, buf, len, offset as u64) {
         Some(got) => Ok(got),
         None => read_at(task, &held, to, to.len(), offset as u64),
     }
@@ -189,7 +196,13 @@ fn not_readable(mode: u32) -> Errno {
 
 /// The read that is most of all: bytes of one page that is there, and nobody writes. None asks for [`read_at`].
 #[inline(always)]
-fn quick(task: &Task, file: &OpenFile, to: *mut u8, len: usize, offset: u64) -> Option<usize> {
+fn quick<const WIDE: bool>(
+    task: &Task,
+    file: &OpenFile,
+    to: *mut u8,
+    len: usize,
+    offset: u64,
+) -> Option<usize> {
     let inode = table::inode_of(task, file);
     let before = inode.data_seq.read();
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
@@ -205,7 +218,7 @@ fn quick(task: &Task, file: &OpenFile, to: *mut u8, len: usize, offset: u64) -> 
         return None;
     }
     // SAFETY: within the page; the buffer is the program's.
-    let copied = unsafe { ucopy::copy(to, task.region.page(page).add(within), len) };
+    let copied = unsafe { ucopy::copy_as::<WIDE>(to, task.region.page(page).add(within), len) };
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }

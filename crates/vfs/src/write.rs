@@ -40,20 +40,21 @@ enum Target {
 /// limit is set) or the largest file; `ENOSPC`; `EFAULT`.
 #[inline]
 pub fn write(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
-    match write_quick(task, table::load(task, fd), buf, len) {
+    match write_quick::<false>(task, table::load(task, fd), buf, len) {
         Some(done) => Ok(done),
         None => write_whole(task, fd, buf, len),
     }
 }
 
 /// The common [`write()`], of an entry just read: at a position that is this thread's alone, into one page. None asks for [`write()`].
+/// `WIDE` says that all vector registers are free, whole.
 #[inline(always)]
-pub fn write_quick(task: &Task, entry: u64, buf: *const u8, len: usize) -> Option<usize> {
+pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: *const u8, len: usize) -> Option<usize> {
     let file = table::sole(task, entry, file_mode::WRITE | file_mode::REGULAR)?;
     // Relaxed: nobody else has the position; the flags are one word.
     let position = file.position.load(Relaxed);
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    let end = quick(task, table::inode_of(task, file), buf, len, position, to_end)?;
+    let end = quick::<WIDE>(task, table::inode_of(task, file), buf, len, position, to_end)?;
     file.position.store(end, Relaxed);
     Some(len)
 }
@@ -71,15 +72,21 @@ fn write_whole(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize
 /// As [`write()`]; `EINVAL` for an offset below zero.
 #[inline]
 pub fn pwrite(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
-    match pwrite_quick(task, table::load(task, fd), buf, len, offset) {
+    match pwrite_quick::<false>(task, table::load(task, fd), buf, len, offset) {
         Some(done) => Ok(done),
         None => pwrite_whole(task, fd, buf, len, offset),
     }
 }
 
-/// The common [`pwrite`], of an entry just read: into one page. None asks for [`pwrite`].
+/// The common [`pwrite`], of an entry just read: into one page. None asks for [`pwrite`]. `WIDE` as for [`write_quick`].
 #[inline(always)]
-pub fn pwrite_quick(task: &Task, entry: u64, buf: *const u8, len: usize, offset: i64) -> Option<usize> {
+pub fn pwrite_quick<const WIDE: bool>(
+    task: &Task,
+    entry: u64,
+    buf: *const u8,
+    len: usize,
+    offset: i64,
+) -> Option<usize> {
     let file = table::own_file(task, entry)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     // Relaxed: immutable; the flags are one word.
@@ -87,7 +94,7 @@ pub fn pwrite_quick(task: &Task, entry: u64, buf: *const u8, len: usize, offset:
         return None;
     }
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    quick(task, table::inode_of(task, file), buf, len, offset as u64, to_end).map(|_| len)
+    quick::<WIDE>(task, table::inode_of(task, file), buf, len, offset as u64, to_end).map(|_| len)
 }
 
 #[inline(never)]
@@ -219,7 +226,7 @@ fn write_at<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Ta
             Target::At(offset) => (offset, false),
             Target::End => (0, true),
         };
-        if let Some(end) = quick(task, held.inode, at, len, offset, to_end) {
+        if let Some(end) = quick::<false>(task, held.inode, at, len, offset, to_end) {
             return Ok(Done { bytes: len, end });
         }
     }
@@ -229,7 +236,14 @@ fn write_at<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Ta
 /// The write that is most of all: into one page that is there, by the only writer, of a file without privileges. Gives the
 /// offset behind it; none asks for [`write_slow`], which begins again.
 #[inline(always)]
-fn quick(task: &Task, inode: &Inode, from: *const u8, len: usize, offset: u64, to_end: bool) -> Option<u64> {
+fn quick<const WIDE: bool>(
+    task: &Task,
+    inode: &Inode,
+    from: *const u8,
+    len: usize,
+    offset: u64,
+    to_end: bool,
+) -> Option<u64> {
     let buffer_end = (from as usize).wrapping_add(len);
     // access_ok: neither the buffer nor its end is in the kernel's half.
     if ((from as usize | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
@@ -242,7 +256,7 @@ fn quick(task: &Task, inode: &Inode, from: *const u8, len: usize, offset: u64, t
     if inode.lock.enter_biased(task.lane_id, &task.lane.holding) {
         // Relaxed: under the lock.
         let offset = if to_end { inode.size.load(Relaxed) } else { offset };
-        end = quick_locked(task, inode, from, len, offset);
+        end = quick_locked::<WIDE>(task, inode, from, len, offset);
         inode.lock.leave(Hold::Biased, &task.lane.holding);
     }
     writer::end_alone(task);
@@ -250,7 +264,13 @@ fn quick(task: &Task, inode: &Inode, from: *const u8, len: usize, offset: u64, t
 }
 
 #[inline(always)]
-fn quick_locked(task: &Task, inode: &Inode, from: *const u8, len: usize, offset: u64) -> Option<u64> {
+fn quick_locked<const WIDE: bool>(
+    task: &Task,
+    inode: &Inode,
+    from: *const u8,
+    len: usize,
+    offset: u64,
+) -> Option<u64> {
     // Relaxed throughout: under the lock, or inside the sections.
     let end = offset.wrapping_add(len as u64);
     let privileges = inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed);
@@ -266,7 +286,7 @@ fn quick_locked(task: &Task, inode: &Inode, from: *const u8, len: usize, offset:
     }
     inode.data_seq.begin();
     // SAFETY: within the page; the buffer is the program's.
-    let copied = unsafe { ucopy::copy(task.region.page(page).add(within), from, len) };
+    let copied = unsafe { ucopy::copy_as::<WIDE>(task.region.page(page).add(within), from, len) };
     if copied.is_ok() {
         let size = inode.size.load(Relaxed);
         changed(task, inode, end.max(size), size);

@@ -153,6 +153,30 @@ GROUP(fault, data)
     contents("f");
 }
 
+GROUP(fault, page)
+{
+    /* A page at once, which is copied in another way than a few bytes. */
+    int fd = T(open("f", O_RDWR | O_CREAT, 0644));
+    char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(p, 'p', 4096);
+    T(write(fd, p, 4096));
+    T(pread(fd, BAD, 4096, 0));
+    T(pwrite(fd, BAD, 4096, 0));
+    T(pread(fd, BAD, 128, 5));
+    T(pwrite(fd, BAD, 1000, 5));
+    T(lseek(fd, 0, SEEK_SET));
+    T(read(fd, BAD, 4096));
+    T(write(fd, BAD, 300));
+    T(lseek(fd, 0, SEEK_CUR));
+    mprotect(p, 4096, PROT_READ);
+    T(pread(fd, p, 4096, 0));
+    T(pwrite(fd, p, 4096, 0));
+    mprotect(p, 4096, PROT_NONE);
+    T(pwrite(fd, p, 4096, 0));
+    attributes_fd(fd);
+    contents("f");
+}
+
 GROUP(fault, partial)
 {
     /* How much of a transfer is done before a fault is the kernel's affair page by page; whole pages are compared. */

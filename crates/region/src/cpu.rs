@@ -1,0 +1,19 @@
+//! What the processor can do.
+
+use core::arch::asm;
+use core::arch::x86_64::{__cpuid, __cpuid_count};
+
+/// Whether AVX2 can be used: the processor has it and the kernel keeps its registers (Intel SDM vol. 1, 14.3). Takes long
+/// in a virtual machine, whose monitor answers `cpuid`.
+pub fn has_avx2() -> bool {
+    const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;
+    const AVX2: u32 = 1 << 5;
+    const XMM_AND_YMM: u32 = 1 << 1 | 1 << 2;
+    if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE_AND_AVX != OSXSAVE_AND_AVX {
+        return false;
+    }
+    let kept: u32;
+    // SAFETY: OSXSAVE says that the instruction is there; it reads a register.
+    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") kept, out("edx") _, options(nomem, nostack)) };
+    kept & XMM_AND_YMM == XMM_AND_YMM && __cpuid_count(7, 0).ebx & AVX2 != 0
+}
