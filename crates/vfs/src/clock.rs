@@ -1,6 +1,8 @@
 //! The clock that stamps files: `CLOCK_REALTIME_COARSE`, as Linux's `ktime_get_coarse_real_ts64`, read through the vDSO
 //! without a C library (vdso(7)).
 
+use core::mem::MaybeUninit;
+
 use lp_abi::linux::{__NR_clock_gettime, CLOCK_REALTIME_COARSE};
 use lp_region::sync::{AtomicU64, Ordering};
 
@@ -28,16 +30,18 @@ pub unsafe fn init(ehdr: usize) {
 /// Now.
 #[inline]
 pub fn now() -> Time {
-    let mut time = [0i64; 2];
+    let mut time = MaybeUninit::<[i64; 2]>::uninit();
     let function = VDSO.load(Ordering::Relaxed); // Relaxed: as above.
     if function != 0 {
         // SAFETY: `init` found it under the name that has this type.
         let function = unsafe { core::mem::transmute::<usize, ClockGettime>(function as usize) };
         // SAFETY: it writes 16 bytes.
-        unsafe { function(CLOCK_REALTIME_COARSE as i32, &raw mut time) };
+        unsafe { function(CLOCK_REALTIME_COARSE as i32, time.as_mut_ptr()) };
     } else {
-        now_slow(&mut time);
+        now_slow(time.write([0; 2]));
     }
+    // SAFETY: written by either.
+    let time = unsafe { time.assume_init() };
     Time { sec: time[0], nsec: time[1] as u32 }
 }
 

@@ -406,7 +406,7 @@ pub fn set_times(inode: &Inode, atime: Option<Time>, mtime: Option<Time>, now: T
 }
 
 /// Notes a read: sets the access time when relatime asks for it. Costs two loads and a store to the lane otherwise.
-#[inline]
+#[inline(always)]
 pub fn accessed(task: &Task, inode: &Inode) {
     let marks = &task.lane.pages;
     // Relaxed throughout: the lane's own words, and a hint of the inode's.
