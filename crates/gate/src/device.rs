@@ -8,7 +8,7 @@
 //! replaces the descriptor. Whatever else may change the kernel's table ([`distrust`]) ends marks for good. A
 //! descriptor that comes in another way (a socket, `/proc/self/fd`) has none.
 //!
-//! Reads in [`BULK`] are left to the kernel: it makes pages that are not there yet cheaper, and ends a read for a signal.
+//! Reads in [`LEAST`] are left to the kernel: it makes pages that are not there yet cheaper, and ends a read for a signal.
 
 use lp_abi::MAX_RW_COUNT;
 use lp_abi::linux::{
@@ -17,7 +17,7 @@ use lp_abi::linux::{
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::ucopy;
-use lp_vfs::buffer::BULK;
+use lp_vfs::bulk::LEAST;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 
@@ -155,7 +155,7 @@ pub fn read(task: &Task, fd: i32, buf: *mut u8, count: usize) -> isize {
     let word = descriptor::word(task, fd);
     // A bad pointer has the kernel say how far it got.
     // SAFETY: the copy routine answers bad pointers.
-    if word & entry::ZEROS != 0 && (1..BULK).contains(&count) && unsafe { ucopy::zero(buf, count) }.is_ok() {
+    if word & entry::ZEROS != 0 && (1..LEAST).contains(&count) && unsafe { ucopy::zero(buf, count) }.is_ok() {
         return count as isize;
     }
     if word & entry::EMPTY != 0 && is_users(buf, count) {

@@ -1,12 +1,10 @@
 //! The program's memory as calls name it: one buffer or a vector of them.
 
-use lp_abi::linux::{__NR_pread64, __NR_pwrite64, UIO_MAXIOV, iovec};
+use lp_abi::linux::{UIO_MAXIOV, iovec};
 use lp_abi::{Errno, MAX_RW_COUNT, Result};
 use lp_region::ucopy;
 
-/// Bytes from which the kernel copies: it touches pages that this process has not mapped without a fault for each, and
-/// copies as it does for tmpfs.
-pub const BULK: usize = 32 * 1024;
+use crate::bulk::{self, Way};
 
 /// `RWF_NOAPPEND`, Linux 6.9, which the headers in use do not have.
 pub const RWF_NOAPPEND: u32 = 0x20;
@@ -183,7 +181,9 @@ pub unsafe fn copy_out(to: &mut impl Buffer, from: *const u8, bytes: usize, file
             break;
         }
         // SAFETY: the caller's promise; the buffer is the program's.
-        let copied = unsafe { out_piece(at, from.add(done), here, (file.0, file.1 + done)) };
+        let pages = unsafe { from.add(done) }.cast_mut();
+        // SAFETY: as above.
+        let copied = unsafe { bulk::copy(Way::Out, pages, at, here, (file.0, file.1 + done)) };
         to.advance(copied);
         done += copied;
         if copied < here {
@@ -191,19 +191,6 @@ pub unsafe fn copy_out(to: &mut impl Buffer, from: *const u8, bytes: usize, file
         }
     }
     done
-}
-
-unsafe fn out_piece(to: *mut u8, from: *const u8, bytes: usize, file: (i32, usize)) -> usize {
-    if bytes >= BULK && file.0 >= 0 {
-        // SAFETY: the kernel checks the program's buffer.
-        return unsafe { by_kernel(__NR_pread64, to, bytes, file) };
-    }
-    // SAFETY: the caller's promise.
-    match unsafe { ucopy::copy(to, from, bytes) } {
-        Ok(()) => bytes,
-        // SAFETY: as above.
-        Err(_) => unsafe { until_fault(to, from, bytes) },
-    }
 }
 
 /// Copies from a buffer into pages; the reverse of [`copy_out`].
@@ -218,7 +205,7 @@ pub unsafe fn copy_in(from: &mut impl Buffer, to: *mut u8, bytes: usize, file: (
             break;
         }
         // SAFETY: the caller's promise; the buffer is the program's.
-        let copied = unsafe { in_piece(to.add(done), at, here, (file.0, file.1 + done)) };
+        let copied = unsafe { bulk::copy(Way::In, to.add(done), at, here, (file.0, file.1 + done)) };
         from.advance(copied);
         done += copied;
         if copied < here {
@@ -226,42 +213,6 @@ pub unsafe fn copy_in(from: &mut impl Buffer, to: *mut u8, bytes: usize, file: (
         }
     }
     done
-}
-
-unsafe fn in_piece(to: *mut u8, from: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
-    if bytes >= BULK && file.0 >= 0 {
-        // SAFETY: the kernel checks the program's buffer.
-        return unsafe { by_kernel(__NR_pwrite64, from, bytes, file) };
-    }
-    // SAFETY: the caller's promise.
-    match unsafe { ucopy::copy(to, from, bytes) } {
-        Ok(()) => bytes,
-        // SAFETY: as above.
-        Err(_) => unsafe { until_fault(to, from, bytes) },
-    }
-}
-
-/// Lets the kernel copy between the program's memory and the region's file.
-#[inline(never)]
-unsafe fn by_kernel(call: u32, at: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
-    let mut done = 0;
-    while done < bytes {
-        // SAFETY: the caller's promise.
-        match unsafe { lp_abi::syscall!(call, file.0, at.wrapping_add(done), bytes - done, file.1 + done) } {
-            Ok(0) | Err(_) => break,
-            Ok(moved) => done += moved,
-        }
-    }
-    done
-}
-
-/// Copies byte by byte up to the fault: how much there is in front of it.
-#[cold]
-unsafe fn until_fault(to: *mut u8, from: *const u8, bytes: usize) -> usize {
-    // SAFETY: as for the copy that faulted.
-    (0..bytes)
-        .take_while(|at| unsafe { ucopy::copy(to.wrapping_add(*at), from.wrapping_add(*at), 1) }.is_ok())
-        .count()
 }
 
 /// Fills `bytes` bytes of a buffer with zeros; gives how many it did.

@@ -16,6 +16,7 @@ pub mod acl;
 pub mod blob;
 pub mod boot;
 pub mod buffer;
+pub mod bulk;
 pub mod busy;
 pub mod change;
 pub mod chdir;
