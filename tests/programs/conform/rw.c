@@ -333,3 +333,32 @@ GROUP(rw, sync_calls)
     T(read(fd, b, 2));
     T(write(fd, "y", 1));
 }
+
+GROUP(rw, much_again)
+{
+    /* The same megabyte over and over: who copies it may change from one round to the next, what arrives may not. */
+    enum { MUCH = 1 << 20 };
+    int fd = T(open("f", O_RDWR | O_CREAT, 0644));
+    unsigned char *from = malloc(MUCH + 100), *to = malloc(MUCH + 100);
+    for (int round = 0; round < 5; round++) {
+        for (long i = 0; i < MUCH; i++)
+            from[i] = (i * 7 + i / 4096 + round) & 0xff;
+        T(pwrite(fd, from, MUCH, round % 2 ? 12345 : 0));
+        memset(to, 0, MUCH);
+        T(pread(fd, to, MUCH, round % 2 ? 12345 : 0));
+        say("same %d", memcmp(from, to, MUCH) == 0);
+        CHILD {
+            memset(to, 0, MUCH);
+            T(pread(fd, to + 3, MUCH / 2, 12345));
+            T(pwrite(fd, to + 3, MUCH / 2, 12345));
+            say("same %d", memcmp(from + (round % 2 ? 0 : 12345), to + 3, MUCH / 2) == 0);
+        }
+    }
+    T(ftruncate(fd, MUCH / 2));
+    T(pread(fd, to, MUCH, 100000));
+    T(ftruncate(fd, MUCH));
+    T(pread(fd, to, MUCH, 0));
+    say("cut %d", to[MUCH / 2 - 1] == from[MUCH / 2 - 1] && !to[MUCH / 2] && !to[MUCH - 1]);
+    T(unlink("f"));
+    T(pread(fd, to, MUCH, 0));
+}
