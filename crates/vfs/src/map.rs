@@ -161,15 +161,17 @@ pub fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> bool {
     false
 }
 
-/// Makes the map tall enough for `index` and its map pages present. The caller holds the inode's lock.
+/// Makes the map tall enough for `index` and its map pages present, before `pages` from there on are linked. An empty map
+/// is made as tall as they need at once: then no map page comes between them. The caller holds the inode's lock.
 ///
 /// # Errors
 /// `ENOSPC`; `EFBIG` for an index no map covers.
-pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<()> {
+pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) -> Result<()> {
     let region = task.region;
     let home = Home { inode: id, index };
     let mut map = Map::of(inode);
-    while index >= map.span() {
+    let last = if map.root.is_none() { index.saturating_add(pages - 1) } else { index };
+    while last >= map.span() {
         if map.height == MAX_HEIGHT {
             return Err(Errno::EFBIG);
         }
@@ -251,7 +253,7 @@ pub fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageI
     if page.is_some() {
         return Ok(page);
     }
-    prepare(task, id, inode, index)?;
+    prepare(task, id, inode, index, 1)?;
     let page = page::take_zeroed(task, Home { inode: id, index })?;
     link(task, inode, index, Run::one(page));
     Ok(page)
@@ -269,7 +271,7 @@ pub fn fill(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) -> Re
             index += piece.len;
             continue;
         }
-        prepare(task, id, inode, index)?;
+        prepare(task, id, inode, index, piece.len)?;
         let want = piece.len.min(u64::from(room(inode, index))) as u32;
         let fresh = page::take_run(task, Home { inode: id, index }, want)?;
         if fresh.content == Content::Old {

@@ -468,7 +468,7 @@ fn into_hole(
     bytes: usize,
 ) -> Result<(usize, usize)> {
     let inode = task.region.inode(home.inode);
-    map::prepare(task, home.inode, inode, home.index)?;
+    map::prepare(task, home.inode, inode, home.index, pages)?;
     let want = pages.min(u64::from(map::room(inode, home.index))) as u32;
     let fresh = page::take_run(task, home, want)?;
     let run = fresh.run;
