@@ -279,6 +279,10 @@ fn chunk(task: &Task, inode: &Inode, at: u64, len: usize) -> (*const u8, usize) 
 
 /// sendfile(2) from a file of the host's into one of ours.
 fn receive(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize) -> Result<usize> {
+    // do_sendfile: an offset of what has none comes before everything about the target.
+    if !off_in.is_null() {
+        host_position(fd_in)?;
+    }
     let to = table::fget(task, fd_out)?;
     writable(&to)?;
     not_append(&to)?;

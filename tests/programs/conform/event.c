@@ -100,6 +100,9 @@ GROUP(event, sendfile)
     T(read(s[1], b, 64));
     say("%s", b);
     T(sendfile(out, p[0], NULL, 1));
+    T(sendfile(out, p[0], &at, 1));
+    T(sendfile(ro, p[0], &at, 1));
+    T(sendfile(out, s[0], &at, 1));
     T(sendfile(out, wo, NULL, 1));
     T(sendfile(ro, in, NULL, 1));
     T(sendfile(app, in, NULL, 1));
