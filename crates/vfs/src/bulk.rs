@@ -97,11 +97,9 @@ unsafe fn mapped_by_process(way: Way, pages: *mut u8, memory: *mut u8, bytes: us
 
 /// Whether all was copied.
 unsafe fn by_process(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize) -> bool {
+    let (to, from) = if way == Way::Out { (memory, pages) } else { (pages, memory) };
     // SAFETY: the caller's promise; the memory is the program's.
-    match way {
-        Way::Out => unsafe { ucopy::copy(memory, pages, bytes) }.is_ok(),
-        Way::In => unsafe { ucopy::copy(pages, memory, bytes) }.is_ok(),
-    }
+    unsafe { ucopy::copy(to, from, bytes) }.is_ok()
 }
 
 /// Lets the kernel copy.
