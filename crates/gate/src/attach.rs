@@ -1,6 +1,7 @@
 //! Attaching: what happens before the program's first own instruction.
 //!
-//! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z initfirst`).
+//! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z initfirst`): when all
+//! objects are loaded, or, where the gate is an auditor ([`crate::rtld_audit`]), when the program alone is.
 
 use lp_abi::image::{Entry, state};
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_wait4};
@@ -8,7 +9,7 @@ use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_w
 use lp_region::sync::Ordering;
 use lp_vfs::boot::ImageIds;
 
-use crate::objects::{Auxiliary, LinkMap, Object};
+use crate::objects::{Auxiliary, Object};
 use crate::patch::{Bundle, Way};
 use crate::{exec_env, home, hooks, names, patch, placeholder, report, settings, signal, table, thread};
 
@@ -47,7 +48,7 @@ unsafe fn start(envp: *mut *mut u8) {
         Auxiliary::read(end.add(1).cast())
     };
     // SAFETY: one thread, nothing else uses the settings or the environment.
-    let gate = unsafe {
+    let (gate, audits) = unsafe {
         let Some(found) = exec_env::scrub(envp) else { return };
         if home::map().is_err() {
             report::refuse(&[b"the program occupies the address that the gate needs"]);
@@ -55,7 +56,7 @@ unsafe fn start(envp: *mut *mut u8) {
         let settings = settings::fill();
         settings.preload = settings.keep(found.preload);
         settings.gate = settings.keep(found.gate);
-        found.gate
+        (found.gate, found.audits)
     };
     // SAFETY: the address that the kernel gave.
     unsafe { lp_vfs::clock::init(auxiliary.vdso) };
@@ -78,8 +79,17 @@ unsafe fn start(envp: *mut *mut u8) {
         }
     };
     patch::fill_gate_page(calls, way);
+    if audits {
+        // SAFETY: the kernel has mapped both; what follows is covered as the dynamic linker maps it.
+        unsafe { cover(auxiliary.first_objects()) };
+        return;
+    }
     // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
-    unsafe { cover(auxiliary.objects(), &auxiliary) };
+    match unsafe { auxiliary.objects() } {
+        // SAFETY: as above.
+        Some(objects) => unsafe { cover(objects) },
+        None => report::refuse(&[b"the dynamic linker's list of objects was not found"]),
+    }
 }
 
 /// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, and then there is nothing to patch with.
@@ -118,57 +128,46 @@ fn number(text: &[u8]) -> Option<u32> {
     text.iter().try_fold(0u32, |number, byte| number.checked_mul(10)?.checked_add(u32::from(digit(byte)?)))
 }
 
-/// Patches all loaded objects.
+/// Patches the loaded objects.
 ///
 /// # Safety
-/// `map` is the dynamic linker's list, or null.
-unsafe fn cover(mut map: *const LinkMap, auxiliary: &Auxiliary) {
-    if map.is_null() {
-        report::refuse(&[b"the dynamic linker's list of objects was not found"]);
-    }
+/// They are mapped, and their initialisers have not run.
+unsafe fn cover(objects: impl Iterator<Item = Object<'static>>) {
     let own = &raw const crate::entry::lp_entry as usize;
     // SAFETY: the settings' strings are NUL-terminated.
     let bundle = unsafe { Bundle::open(settings::get().bundle.pointer()) };
-    let (mut unknown, mut count) = ([core::ptr::null(); UNKNOWN], 0);
-    while !map.is_null() {
-        // SAFETY: an entry of the list, whose object's initialisers have not run.
-        let outcome = unsafe {
-            let object = Object::of(&*map, auxiliary).filter(|object| !object.contains(own));
-            object.map_or(Outcome::Covered, |object| cover_one(bundle.as_ref(), &object))
-        };
-        if matches!(outcome, Outcome::Unknown) {
+    let (mut unknown, mut count) = ([None; UNKNOWN], 0);
+    for object in objects.filter(|object| !object.contains(own)) {
+        // SAFETY: the caller's promise.
+        if matches!(unsafe { cover_one(bundle.as_ref(), &object) }, Outcome::Unknown) {
             match unknown.get_mut(count) {
-                Some(slot) => *slot = map,
+                Some(slot) => *slot = Some(object),
                 None => report::refuse(&[b"too many objects without a site image"]),
             }
             count += 1;
         }
-        // SAFETY: an entry of the list.
-        map = unsafe { (*map).next };
     }
     if count != 0 {
         // SAFETY: the caller's promise.
-        unsafe { cover_unknown(&unknown[..count], auxiliary) };
+        unsafe { cover_unknown(&unknown[..count]) };
     }
 }
 
 /// Has images built for objects that the bundle did not know, and patches them.
 ///
 /// # Safety
-/// They are entries of the dynamic linker's list that [`Object::of`] takes.
+/// As [`cover`].
 #[cold]
 #[inline(never)]
-unsafe fn cover_unknown(maps: &[*const LinkMap], auxiliary: &Auxiliary) {
-    // SAFETY: the caller's promise.
-    let objects = || maps.iter().filter_map(|map| unsafe { Object::of(&**map, auxiliary) });
-    build(objects().map(|object| object.name));
+unsafe fn cover_unknown(objects: &[Option<Object<'static>>]) {
+    build(objects.iter().flatten().map(|object| object.name));
     // SAFETY: the settings' strings are NUL-terminated.
     let Some(bundle) = (unsafe { Bundle::open(settings::get().bundle.pointer()) }) else {
         report::refuse(&[b"no site images at ", settings::get().bundle.get()]);
     };
-    for object in objects() {
-        // SAFETY: the object is mapped, and its initialisers have not run.
-        if matches!(unsafe { cover_one(Some(&bundle), &object) }, Outcome::Unknown) {
+    for object in objects.iter().flatten() {
+        // SAFETY: the caller's promise.
+        if matches!(unsafe { cover_one(Some(&bundle), object) }, Outcome::Unknown) {
             report::refuse(&[b"no site image for ", name_of(object.name)]);
         }
     }

@@ -8,9 +8,10 @@ use lp_abi::linux::__NR_execveat;
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
 
-use crate::exec_check;
+use crate::exec_check::{self, Load};
+use crate::exec_env::Environment;
 use crate::thread::Thread;
-use crate::{exec_env, hooks, signal, tls};
+use crate::{hooks, signal, tls};
 
 const AT_FDCWD: isize = -100;
 
@@ -61,33 +62,38 @@ pub unsafe fn host(
     envp: usize,
     flags: usize,
 ) -> isize {
-    let known = hooks::known_programs(thread);
+    let environment = match Environment::survey(envp) {
+        Ok(environment) => environment,
+        Err(errno) => return errno.to_ret(),
+    };
     // SAFETY: the caller's promise.
-    let checked = unsafe { exec_check::host_file(known, directory, path, flags) };
-    if let Err(refusal) = checked {
-        let mut room = [0u8; 512];
-        // SAFETY: the copy routine answers bad pointers.
-        let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
-        let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
-        return refusal.report(name).to_ret();
+    match unsafe { exec_check::host_file(thread, &environment, directory, path, flags) } {
+        // SAFETY: the caller's promise.
+        Ok(load) => unsafe { run(thread, directory, path, argv, &environment, flags, load) },
+        Err(refusal) => {
+            let mut room = [0u8; 512];
+            // SAFETY: the copy routine answers bad pointers.
+            let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
+            let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
+            refusal.report(name).to_ret()
+        }
     }
-    // SAFETY: the caller's promise.
-    unsafe { run(thread, directory, path, argv, envp, flags) }
 }
 
 /// The exec itself: environment, signals, and the kernel's call. Returns only with an error.
 ///
 /// # Safety
 /// As [`host`].
-pub unsafe fn run(
+pub(crate) unsafe fn run(
     thread: &mut Thread,
     directory: isize,
     path: *const u8,
     argv: usize,
-    envp: usize,
+    environment: &Environment,
     flags: usize,
+    load: Load,
 ) -> isize {
-    let environment = match exec_env::build(thread, envp) {
+    let environment = match environment.build(thread, load) {
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
     };

@@ -10,8 +10,10 @@ use lp_abi::linux::{
     __NR_pread64, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_ISGID, S_ISUID, S_IXGRP, stat,
 };
 
-use crate::exec_known::Known;
-use crate::report;
+use crate::elf::{Elf, Loader, Read};
+use crate::exec_env::Environment;
+use crate::thread::Thread;
+use crate::{hooks, names, report};
 
 /// Why a file is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,62 +63,128 @@ const HEAD: usize = 1024;
 const SCRIPTS: usize = 5;
 const AT_FDCWD: isize = -100;
 
+/// How the loader of the new image loads the gate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Load {
+    /// With the program's libraries, before they are initialised.
+    Preload,
+    /// Before it looks for any library ([`crate::rtld_audit`]): it would look in a mount.
+    Audit {
+        /// Bytes of thread-local storage that libraries which the program needs take.
+        storage: u64,
+    },
+}
+
+/// A program that is looked at.
+pub(crate) struct Program<'p> {
+    pub(crate) elf: &'p Elf<'p>,
+    /// Its directory.
+    pub(crate) origin: &'p [u8],
+}
+
+impl Program<'_> {
+    /// Whether it has the loader look in a mount: in a directory, or for a library that it names by a path.
+    fn leads_into_mount(&self, thread: &Thread) -> bool {
+        let mut leads = |path: &[u8]| hooks::leads_into_mount(thread, self.origin, path);
+        self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
+    }
+
+    /// Bytes of thread-local storage of the libraries that are found in the directories which it names.
+    fn storage(&self, thread: &Thread) -> u64 {
+        let mut sum = 0u64;
+        self.elf.needed(&mut |name| {
+            self.elf.directories(&mut |directory| {
+                let bytes = hooks::storage_of(thread, self.origin, directory, name);
+                sum = sum.saturating_add(bytes.unwrap_or(0));
+                bytes.is_some()
+            });
+            false
+        });
+        sum
+    }
+
+    /// How the gate comes into it, with an environment.
+    pub(crate) fn load(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
+        let audits =
+            loader == Loader::Gnu && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
+        if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
+    }
+}
+
 /// Looks at the host's file `path` (relative to `directory`, as execveat(2) takes it) and at the interpreters of scripts.
-/// What `known` has is not opened.
+/// What processes of the region have found good is not opened. `environment` is that of the new image.
 ///
 /// # Errors
 /// The refusal. Files that are absent or that the kernel will refuse pass.
 ///
 /// # Safety
 /// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
-pub unsafe fn host_file(
-    known: Option<Known<'_>>,
+pub(crate) unsafe fn host_file(
+    thread: &Thread,
+    environment: &Environment,
     directory: isize,
     path: *const u8,
     flags: usize,
-) -> Result<(), Refusal> {
+) -> Result<Load, Refusal> {
     // SAFETY: the caller's promise.
-    if known.is_some_and(|known| unsafe { known.has(directory, path, flags) }) {
-        return Ok(());
+    let known = hooks::known_programs(thread).and_then(|known| unsafe { known.get(directory, path, flags) });
+    if let Some(loader) = known {
+        return Ok(environment.load(thread, loader));
     }
     let mut head = [0u8; HEAD];
     // SAFETY: the caller's promise.
     let mut file = unsafe { File::open(directory, path, flags) }?;
     for _ in 0..SCRIPTS {
-        let Some(open) = &file else { return Ok(()) };
+        let Some(open) = &file else { return Ok(Load::Preload) };
         let got = open.read(&mut head, 0);
         let head = &mut head[..got];
         if !head.starts_with(b"#!") {
-            return program(known, open, head);
+            return program(thread, environment, open, head);
         }
-        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(()) };
+        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Load::Preload) };
         let end = interpreter.end;
         let start = interpreter.start;
         if end >= head.len() {
-            return Ok(());
+            return Ok(Load::Preload);
         }
         head[end] = 0;
         // SAFETY: a string that ends within the buffer.
         file = unsafe { File::open(AT_FDCWD, head[start..].as_ptr(), 0) }?;
     }
-    Ok(())
+    Ok(Load::Preload)
 }
 
 /// Judges a file that is no script, by its first bytes for one.
-fn program(known: Option<Known<'_>>, open: &File, head: &[u8]) -> Result<(), Refusal> {
-    let Some(stat) = open.stat() else { return Ok(()) };
+fn program(thread: &Thread, environment: &Environment, open: &File, head: &[u8]) -> Result<Load, Refusal> {
+    let Some(stat) = open.stat() else { return Ok(Load::Preload) };
     open.privileges(&stat)?;
-    match elf(head, |table, at| open.read(table, at) == table.len()) {
+    let read = |to: &mut [u8], at: u64| open.read(to, at);
+    let loader = match elf(head, &read) {
         // The name is looked at only to tell the dynamic linker itself, which the gate may well run under.
-        Some(Refusal::Static) if open.is_linker() => Ok(()),
-        Some(refusal) => Err(refusal),
-        None => {
-            if let Some(known) = known.filter(|_| head.starts_with(b"\x7fELF") && !open.has_capabilities()) {
-                known.add(&stat, lp_vfs::clock::now().sec);
-            }
-            Ok(())
+        Err(Refusal::Static) if open.is_linker() => return Ok(Load::Preload),
+        Err(refusal) => return Err(refusal),
+        Ok(None) => return Ok(Load::Preload),
+        Ok(Some(loader)) => loader,
+    };
+    let Some(elf) = Elf::new(head, &read) else { return Ok(Load::Preload) };
+    // Where its paths lead depends on the mounts of the run.
+    let has_paths = elf.directories(&mut |_| true) || elf.needed(&mut |name| name.contains(&b'/'));
+    if !has_paths {
+        let known = hooks::known_programs(thread).filter(|_| !open.has_capabilities());
+        if let Some(known) = known {
+            known.add(&stat, loader, lp_vfs::clock::now().sec);
         }
+        return Ok(environment.load(thread, loader));
     }
+    let mut room = [0u8; names::ROOM];
+    let own = names::of_descriptor(open.0, &mut room);
+    let program = Program { elf: &elf, origin: directory_of(own) };
+    Ok(program.load(thread, loader, environment))
+}
+
+/// A path without its last component.
+pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(path, |end| &path[..end])
 }
 
 /// The interpreter's path and the argument's in the first line of a `#!` file, as ranges in `head` (the kernel's rules: blanks
@@ -137,39 +205,25 @@ pub fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops
     Some((2 + start..2 + path_end, 2 + argument..2 + end))
 }
 
-/// Whether an ELF file can be covered, judged by its first bytes; `read` fills a buffer from an offset. `None`: it can, or it
-/// is no ELF file for this kernel.
-pub fn elf(head: &[u8], mut read: impl FnMut(&mut [u8], u64) -> bool) -> Option<Refusal> {
+/// The loader of an ELF file with these first bytes; none if it is no ELF file for this kernel.
+///
+/// # Errors
+/// The refusal, when it cannot be covered.
+pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal> {
     const X86_64: u16 = 62;
     const I386: u16 = 3;
-    const PT_INTERP: u32 = 3;
-    let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
-    if !head.starts_with(b"\x7fELF") {
-        return None;
+    let machine = head.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    match (head.get(4), machine) {
+        _ if !head.starts_with(b"\x7fELF") => return Ok(None),
+        (Some(2), Some(X86_64)) => {}
+        (_, Some(I386)) | (Some(1), Some(X86_64)) => return Err(Refusal::Bits32),
+        _ => return Ok(None),
     }
-    match (half(18)?, head.get(4)?) {
-        (X86_64, 2) => {}
-        (I386, _) | (X86_64, 1) => return Some(Refusal::Bits32),
-        _ => return None,
+    match Elf::new(head, read).map(|elf| elf.loader()) {
+        Some(Ok(None)) => Err(Refusal::Static),
+        Some(Ok(loader)) => Ok(loader),
+        Some(Err(_)) | None => Ok(None),
     }
-    let table_at = u64::from_le_bytes(head.get(32..40)?.try_into().ok()?);
-    let (entry, count) = (half(54)? as usize, half(56)? as usize);
-    if entry != 56 {
-        return None;
-    }
-    for index in 0..count as u64 {
-        let mut kind = [0u8; 4];
-        let at = table_at.wrapping_add(index * 56);
-        match head.get(at as usize..(at as usize).wrapping_add(4)) {
-            Some(bytes) => kind.copy_from_slice(bytes),
-            None if read(&mut kind, at) => {}
-            None => return None,
-        }
-        if u32::from_le_bytes(kind) == PT_INTERP {
-            return None;
-        }
-    }
-    Some(Refusal::Static)
 }
 
 /// An open file, looked at and closed.
@@ -246,16 +300,8 @@ impl File {
 
     /// Whether this is a dynamic linker, which runs programs that it is told of: by its name, after symbolic links.
     fn is_linker(&self) -> bool {
-        use lp_abi::linux::__NR_readlink;
-        let mut link = *b"/proc/self/fd/\0\0\0\0\0\0\0\0";
-        let mut digits = [0u8; 20];
-        let digits = report::decimal(self.0, &mut digits);
-        let Some(room) = link.get_mut(14..14 + digits.len()) else { return false };
-        room.copy_from_slice(digits);
-        let mut path = [0u8; 512];
-        // SAFETY: the kernel reads the name and writes within `path`.
-        let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), path.as_mut_ptr(), path.len()) };
-        let path = &path[..got.unwrap_or(0)];
+        let mut path = [0u8; names::ROOM];
+        let path = names::of_descriptor(self.0, &mut path);
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         name.starts_with(b"ld-") || name.starts_with(b"ld.so")
     }

@@ -1,18 +1,32 @@
 //! The environment of an image to come: what attach took out is put back.
 //!
 //! The program's own LD_PRELOAD, if it sets one, stays where it is and follows ours in the value; else both variables
-//! come last, where attach finds and drops them again.
+//! come last, where attach finds and drops them again. Where the loader is to find libraries in a mount, LD_AUDIT stands
+//! in the place of LD_PRELOAD ([`crate::rtld_audit`]). It and GLIBC_TUNABLES are entries of their own, since the loader
+//! takes all of a name, and stand right before LIGHTPATH_GATE, which says so.
 
 use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
 
+use crate::elf::Loader;
+use crate::exec_check::Load;
+use crate::libraries::List;
 use crate::settings;
 use crate::thread::Thread;
 use crate::{hooks, report};
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
+const AUDIT: &[u8] = b"LD_AUDIT=";
+const LIBRARY_PATH: &[u8] = b"LD_LIBRARY_PATH=";
 const GATE: &[u8] = b"LIGHTPATH_GATE=";
+/// Makes room for thread-local storage. With an auditor the loader lays the storage out before it knows the libraries:
+/// those that want theirs at a fixed place in it share what is set apart here, and some 1,300 bytes more.
+const TUNABLES: &[u8] = b"GLIBC_TUNABLES=glibc.rtld.optional_static_tls=";
+/// Bytes set apart besides those of libraries that are known to be needed. Little: it is part of every thread's stack.
+const STORAGE: u64 = 2048;
+/// How the value of LIGHTPATH_GATE ends when the gate comes as an auditor.
+const AUDITS: &[u8] = b":audit";
 /// Longest value of the program's own LD_PRELOAD that is kept, in bytes; the kernel takes strings up to 128 KiB.
 const OWN_PRELOAD: usize = 64 << 10;
 /// Most variables; more than the kernel takes on any stack limit in use.
@@ -77,6 +91,27 @@ impl Writer {
         Ok(())
     }
 
+    /// Writes a string, and gives its address.
+    fn string(&mut self, parts: &[&[u8]]) -> Result<usize> {
+        let start = self.strings as usize;
+        for part in parts {
+            self.text(part)?;
+        }
+        self.text(b"\0")?;
+        Ok(start)
+    }
+
+    /// The same with the program's string at its end.
+    fn with_program_text(&mut self, parts: &[&[u8]], from: *const u8) -> Result<usize> {
+        let start = self.strings as usize;
+        for part in parts {
+            self.text(part)?;
+        }
+        self.program_text(from)?;
+        self.text(b"\0")?;
+        Ok(start)
+    }
+
     /// Appends the program's string without its NUL.
     fn program_text(&mut self, from: *const u8) -> Result<()> {
         // SAFETY: the buffer is the writer's own, and the copy routine answers bad pointers.
@@ -90,90 +125,128 @@ impl Writer {
     }
 }
 
-/// Builds the environment for an exec by `thread`: the program's `envp` (may be null) and our variables. The result lives
-/// until the next call.
-///
-/// # Errors
-/// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
-pub fn build(thread: &mut Thread, envp: usize) -> Result<*const usize> {
-    let envp = envp as *const usize;
-    let mut gate = [0u8; 64];
-    let gate = match hooks::gate_value(thread, &mut gate) {
-        0 => settings::get().gate.get(),
-        length => &gate[..length.min(64)],
-    };
-    let (count, own) = survey(envp)?;
-    let pointers = (count + 3) * size_of::<usize>();
-    let ours = settings::get().preload.get();
-    let strings = PRELOAD.len() + GATE.len() + gate.len() + ours.len() + 8;
-    let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
-    let scratch = &thread.scratch[1..];
-    let start = match room <= size_of_val(scratch) {
-        true => scratch.as_ptr().cast_mut().cast::<u8>(),
-        false => thread.exec.at_least(room)?,
-    };
-    let mut writer = Writer {
-        pointers: start.cast(),
-        // SAFETY: both are within the room.
-        strings: unsafe { start.add(pointers) },
-        // SAFETY: as above.
-        end: unsafe { start.add(room) },
-    };
-    let preload = writer.strings as usize;
-    writer.text(PRELOAD)?;
-    writer.text(ours)?;
-    if own != 0 {
-        writer.text(b":")?;
-        writer.program_text((own + PRELOAD.len()) as *const u8)?;
-    }
-    writer.text(b"\0")?;
-    let gate_at = writer.strings as usize;
-    writer.text(GATE)?;
-    writer.text(gate)?;
-    writer.text(b"\0")?;
-    let mut placed = false;
-    for index in 0..count {
-        // SAFETY: the copy routine answers bad pointers.
-        let variable = unsafe { ucopy::get(envp.add(index)) }?;
-        match kind(variable)? {
-            Kind::Preload if !placed => {
-                placed = true;
-                writer.pointer(preload);
-            }
-            Kind::Preload | Kind::Gate => {}
-            Kind::Other => writer.pointer(variable),
-        }
-    }
-    if !placed {
-        writer.pointer(preload);
-    }
-    writer.pointer(gate_at);
-    writer.pointer(0);
-    Ok(start.cast())
+/// The environment that a program gives an image to come, with what it has for the loader.
+pub(crate) struct Environment {
+    envp: *const usize,
+    /// The number of variables.
+    count: usize,
+    /// The program's own LD_PRELOAD, or 0. The first: this one getenv(3) finds.
+    preload: usize,
+    /// LD_LIBRARY_PATH, or 0. The last: this one the loader takes.
+    library_path: usize,
 }
 
-/// The number of variables, and the program's own LD_PRELOAD or 0.
-fn survey(envp: *const usize) -> Result<(usize, usize)> {
-    let mut own = 0;
-    if envp.is_null() {
-        return Ok((0, 0));
-    }
-    for index in 0..VARIABLES {
-        // SAFETY: the copy routine answers bad pointers.
-        let variable = unsafe { ucopy::get(envp.add(index)) }?;
-        if variable == 0 {
-            return Ok((index, own));
+impl Environment {
+    /// Looks through the program's `envp`, which may be null.
+    ///
+    /// # Errors
+    /// `EFAULT` for a bad pointer in it; `E2BIG`.
+    pub(crate) fn survey(envp: usize) -> Result<Environment> {
+        let envp = envp as *const usize;
+        let mut found = Environment { envp, count: 0, preload: 0, library_path: 0 };
+        if envp.is_null() {
+            return Ok(found);
         }
-        if own == 0 && kind(variable)? == Kind::Preload {
-            own = variable;
+        for index in 0..VARIABLES {
+            // SAFETY: the copy routine answers bad pointers.
+            let variable = unsafe { ucopy::get(envp.add(index)) }?;
+            if variable == 0 {
+                found.count = index;
+                return Ok(found);
+            }
+            match kind(variable)? {
+                Kind::Preload if found.preload == 0 => found.preload = variable,
+                Kind::LibraryPath => found.library_path = variable,
+                _ => {}
+            }
         }
+        Err(Errno::E2BIG)
     }
-    Err(Errno::E2BIG)
+
+    /// Whether it has the loader look in a mount.
+    pub(crate) fn leads_into_mount(&self, thread: &Thread) -> bool {
+        let leads = |variable: usize, name: &[u8], list| {
+            variable != 0 && hooks::list_leads_into_mount(thread, list, (variable + name.len()) as *const u8)
+        };
+        leads(self.library_path, LIBRARY_PATH, List::Directories)
+            || leads(self.preload, PRELOAD, List::Libraries)
+    }
+
+    /// How the gate comes into a program that names no paths itself.
+    pub(crate) fn load(&self, thread: &Thread, loader: Loader) -> Load {
+        let audits = loader == Loader::Gnu && self.leads_into_mount(thread);
+        if audits { Load::Audit { storage: 0 } } else { Load::Preload }
+    }
+
+    /// Builds the environment for an exec by `thread`: the program's variables and ours. The result lives until the next
+    /// call.
+    ///
+    /// # Errors
+    /// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
+    pub(crate) fn build(&self, thread: &mut Thread, load: Load) -> Result<*const usize> {
+        let mut gate = [0u8; 64];
+        let gate = match hooks::gate_value(thread, &mut gate) {
+            0 => settings::get().gate.get(),
+            length => &gate[..length.min(64)],
+        };
+        let audits = load != Load::Preload;
+        let own = if audits { 0 } else { self.preload };
+        let pointers = (self.count + 4) * size_of::<usize>();
+        let ours = settings::get().preload.get();
+        let names = PRELOAD.len() + GATE.len() + AUDITS.len() + TUNABLES.len();
+        let strings = names + gate.len() + ours.len() + 32;
+        let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
+        let scratch = &thread.scratch[1..];
+        let start = match room <= size_of_val(scratch) {
+            true => scratch.as_ptr().cast_mut().cast::<u8>(),
+            false => thread.exec.at_least(room)?,
+        };
+        let mut writer = Writer {
+            pointers: start.cast(),
+            // SAFETY: both are within the room.
+            strings: unsafe { start.add(pointers) },
+            // SAFETY: as above.
+            end: unsafe { start.add(room) },
+        };
+        let name = if audits { AUDIT } else { PRELOAD };
+        let loads = match own {
+            0 => writer.string(&[name, ours])?,
+            own => writer.with_program_text(&[name, ours, b":"], (own + PRELOAD.len()) as *const u8)?,
+        };
+        let mut placed = false;
+        for index in 0..self.count {
+            // SAFETY: the copy routine answers bad pointers.
+            let variable = unsafe { ucopy::get(self.envp.add(index)) }?;
+            match kind(variable)? {
+                Kind::Preload if audits => writer.pointer(variable),
+                Kind::Preload if !placed => {
+                    placed = true;
+                    writer.pointer(loads);
+                }
+                Kind::Preload | Kind::Gate => {}
+                Kind::LibraryPath | Kind::Other => writer.pointer(variable),
+            }
+        }
+        if !placed {
+            writer.pointer(loads);
+        }
+        if let Load::Audit { storage } = load {
+            let mut digits = [0u8; 20];
+            let digits = report::decimal(storage.saturating_add(STORAGE) as usize, &mut digits);
+            let tunables = writer.string(&[TUNABLES, digits])?;
+            writer.pointer(tunables);
+        }
+        let gate = writer.string(&[GATE, gate, if audits { AUDITS } else { b"" }])?;
+        writer.pointer(gate);
+        writer.pointer(0);
+        Ok(start.cast())
+    }
 }
 
 #[derive(PartialEq)]
 enum Kind {
     Preload,
+    LibraryPath,
     Gate,
     Other,
 }
@@ -182,17 +255,18 @@ fn kind(variable: usize) -> Result<Kind> {
     if variable & 4095 <= 4096 - 8 {
         // SAFETY: the copy routine answers bad pointers; eight bytes on one page.
         let head = unsafe { ucopy::get(variable as *const [u8; 8]) }?;
-        if head[..] != PRELOAD[..8] && head[..] != GATE[..8] {
+        if [PRELOAD, LIBRARY_PATH, GATE].iter().all(|name| head[..] != name[..8]) {
             return Ok(Kind::Other);
         }
     }
-    let mut head = [0u8; 16];
+    let mut head = [0u8; 24];
     // SAFETY: the copy routine answers bad pointers.
     if let Err(Errno::EFAULT) = unsafe { ucopy::string(&mut head, variable as *const u8) } {
         return Err(Errno::EFAULT);
     }
     Ok(match &head {
         head if head.starts_with(PRELOAD) => Kind::Preload,
+        head if head.starts_with(LIBRARY_PATH) => Kind::LibraryPath,
         head if head.starts_with(GATE) => Kind::Gate,
         _ => Kind::Other,
     })
@@ -202,12 +276,14 @@ fn kind(variable: usize) -> Result<Kind> {
 pub(crate) struct Found {
     /// LIGHTPATH_GATE's value.
     pub(crate) gate: &'static [u8],
-    /// The first path in LD_PRELOAD; empty if that is not set.
+    /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if that is not set.
     pub(crate) preload: &'static [u8],
+    /// Whether the gate came as an auditor: the loader has not looked for the program's libraries yet.
+    pub(crate) audits: bool,
 }
 
-/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and the first path of LD_PRELOAD. Without the former
-/// nothing is changed.
+/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and the first path of LD_PRELOAD or our LD_AUDIT. Without
+/// the former nothing is changed.
 ///
 /// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that starts
 /// with 0: AT_NULL. They then do without it or read /proc/self/auxv.
@@ -217,19 +293,19 @@ pub(crate) struct Found {
 pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
     // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where they are as long
     // as the process.
-    let gate = unsafe {
+    let (gate_at, gate) = unsafe {
         let mut at = envp;
         loop {
             if (*at).is_null() {
                 return None;
             }
             if starts_with(*at, GATE) {
-                break &report::c_bytes::<'static>(*at)[GATE.len()..];
+                break (at, &report::c_bytes::<'static>(*at)[GATE.len()..]);
             }
             at = at.add(1);
         }
     };
-    let mut found = Found { gate, preload: &[] };
+    let mut found = Found { gate, preload: &[], audits: gate.ends_with(AUDITS) };
     let (mut from, mut to) = (envp, envp);
     // SAFETY: as above; `to` never passes `from`.
     unsafe {
@@ -239,7 +315,15 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
             if starts_with(variable, GATE) {
                 continue;
             }
-            if found.preload.is_empty() && starts_with(variable, PRELOAD) {
+            match gate_at.offset_from(from) {
+                0 if found.audits => continue,
+                1 if found.audits => {
+                    found.preload = &report::c_bytes::<'static>(variable)[AUDIT.len()..];
+                    continue;
+                }
+                _ => {}
+            }
+            if found.preload.is_empty() && !found.audits && starts_with(variable, PRELOAD) {
                 let value = &report::c_bytes::<'static>(variable)[PRELOAD.len()..];
                 let ours =
                     value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());

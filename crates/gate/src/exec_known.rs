@@ -10,39 +10,50 @@ use lp_abi::linux::{
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
 
+use crate::elf::Loader;
+
 /// Seconds since its last change before a file is remembered.
 const SETTLED: i64 = 2;
 /// Readable by all: whoever executes it could have looked.
 const READABLE: u32 = 0o444;
+
+/// Bit of a fingerprint: the file's loader is [`Loader::Other`].
+const OTHER: u64 = 2;
 
 /// The fingerprints, each in the place that it chooses; the last to come stays.
 #[derive(Clone, Copy)]
 pub struct Known<'r>(pub &'r [AtomicU64; PROGRAMS]);
 
 impl Known<'_> {
-    /// Whether the file was found good as it is now.
+    /// The loader of a file that was found good as it is now.
     ///
     /// # Safety
     /// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
-    pub unsafe fn has(&self, directory: isize, path: *const u8, flags: usize) -> bool {
+    pub(crate) unsafe fn get(&self, directory: isize, path: *const u8, flags: usize) -> Option<Loader> {
         let mut found = core::mem::MaybeUninit::<stat>::zeroed();
         let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize;
         // SAFETY: the caller's promise; the kernel fills the record in, and all zeros are one, too.
         let found = unsafe {
             let done = lp_abi::syscall!(__NR_newfstatat, directory, path, found.as_mut_ptr(), flags);
             if done.is_err() {
-                return false;
+                return None;
             }
             found.assume_init()
         };
         // Relaxed: a fingerprint stands for itself.
-        is_plain(&found) && self.place(&found).load(Ordering::Relaxed) == fingerprint(&found)
+        let kept = is_plain(&found).then(|| self.place(&found).load(Ordering::Relaxed))?;
+        match kept ^ fingerprint(&found) {
+            0 => Some(Loader::Gnu),
+            OTHER => Some(Loader::Other),
+            _ => None,
+        }
     }
 
     /// Remembers a file that was found good and has no capabilities; `now` in seconds.
-    pub fn add(&self, found: &stat, now: i64) {
+    pub(crate) fn add(&self, found: &stat, loader: Loader, now: i64) {
         if is_plain(found) && (found.st_ctime as i64) < now - SETTLED {
-            self.place(found).store(fingerprint(found), Ordering::Relaxed); // Relaxed: as above.
+            let mark = if loader == Loader::Gnu { 0 } else { OTHER };
+            self.place(found).store(fingerprint(found) | mark, Ordering::Relaxed); // Relaxed: as above.
         }
     }
 
@@ -58,12 +69,13 @@ fn is_plain(found: &stat) -> bool {
         && found.st_mode & READABLE == READABLE
 }
 
-/// Which file, in which state: 64 bits of it, never 0.
+/// Which file, in which state: 62 bits of it, and below them `OTHER`'s place, empty, and a 1.
 fn fingerprint(found: &stat) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
     let words = [found.st_dev, found.st_ino, found.st_size as u64, found.st_ctime, found.st_ctime_nsec];
     words.into_iter().fold(PRIME, |sum, word| {
         let mixed = (sum ^ word).wrapping_mul(PRIME);
         mixed ^ mixed >> 29
-    }) | 1
+    }) & !OTHER
+        | 1
 }

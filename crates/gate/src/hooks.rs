@@ -16,6 +16,7 @@ use lp_vfs::task::Task;
 use lp_vfs::{boot, close, fork, getcwd};
 
 use crate::exec_known::Known;
+use crate::libraries::{self, List};
 use crate::text::Writer;
 use crate::thread::Thread;
 use crate::{device, maps, mounts, node, placeholder, report, signal, tls};
@@ -320,6 +321,24 @@ pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize
 /// The programs that processes of the region have looked at before an exec.
 pub fn known_programs(thread: &Thread) -> Option<Known<'static>> {
     task_of(thread).map(|task| Known(&task.region.header().programs))
+}
+
+/// Whether a path that a program in the directory `origin` has for the loader leads into a mount.
+#[cold]
+pub(crate) fn leads_into_mount(thread: &Thread, origin: &[u8], path: &[u8]) -> bool {
+    task_of(thread).is_some_and(|task| libraries::leads_into_mount(task, origin, path))
+}
+
+/// Bytes of thread-local storage for the library `name`, if it lies in a directory that such a program has for the loader.
+#[cold]
+pub(crate) fn storage_of(thread: &Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
+    task_of(thread).and_then(|task| libraries::storage_of(task, origin, directory, name))
+}
+
+/// Whether an entry of a list in an environment, a string of the program's, leads the loader into a mount.
+#[cold]
+pub(crate) fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool {
+    task_of(thread).is_some_and(|task| libraries::list_leads_into_mount(task, list, text))
 }
 
 /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait for other

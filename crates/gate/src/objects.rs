@@ -8,7 +8,7 @@ use crate::{names, report};
 
 /// One entry of the dynamic linker's list (`struct link_map`, the public part).
 #[repr(C)]
-pub(crate) struct LinkMap {
+pub struct LinkMap {
     pub(crate) base: usize,
     pub(crate) name: *const u8,
     pub(crate) dynamic: usize,
@@ -38,7 +38,9 @@ pub(crate) struct Segment {
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
 const PT_NOTE: u32 = 4;
+const PT_PHDR: u32 = 6;
 const PF_X: u32 = 1;
 const DT_DEBUG: usize = 21;
 const NT_GNU_BUILD_ID: u32 = 3;
@@ -52,6 +54,8 @@ pub(crate) struct Auxiliary {
     pub(crate) headers: usize,
     /// AT_PHNUM.
     pub(crate) header_count: usize,
+    /// AT_BASE: where the dynamic linker is.
+    pub(crate) linker: usize,
     /// AT_SYSINFO_EHDR.
     pub(crate) vdso: usize,
     /// AT_UID and the like.
@@ -70,6 +74,7 @@ impl Auxiliary {
                 0 => return found,
                 3 => found.headers = value,
                 5 => found.header_count = value,
+                7 => found.linker = value,
                 11 => found.ids.uid = value as u32,
                 12 => found.ids.euid = value as u32,
                 13 => found.ids.gid = value as u32,
@@ -91,17 +96,53 @@ impl Auxiliary {
         unsafe { core::slice::from_raw_parts(self.headers as *const Segment, self.header_count) }
     }
 
-    /// The first entry of the dynamic linker's list; null if there is none.
+    /// The main program, and the dynamic linker by the name that the program has for it.
+    ///
+    /// # Safety
+    /// The vector was the process's.
+    pub(crate) unsafe fn first_objects(&self) -> impl Iterator<Item = Object<'static>> + Clone {
+        // SAFETY: the caller's promise; the kernel has mapped both objects.
+        let (segments, linker) = unsafe { (self.segments(), segments_at(self.linker)) };
+        let base = self.base();
+        let named = segments.iter().find(|segment| segment.kind == PT_INTERP);
+        // SAFETY: the segment holds a string.
+        let name = named.map_or(&b""[..], |at| unsafe {
+            report::c_bytes(base.wrapping_add(at.address as usize) as *const u8)
+        });
+        let program = Object { base, segments, name: &[] };
+        let linker = linker.map(|segments| Object { base: self.linker, segments, name });
+        [Some(program), linker].into_iter().flatten()
+    }
+
+    /// What the main program's addresses are relative to.
+    fn base(&self) -> usize {
+        // SAFETY: the vector was the process's, or there are no headers.
+        let segments = unsafe { self.segments() };
+        let own = segments.iter().find(|segment| segment.kind == PT_PHDR);
+        own.map_or(0, |segment| self.headers - segment.address as usize)
+    }
+
+    /// The objects of the dynamic linker's list; `None` if there is no list.
     ///
     /// # Safety
     /// The vector was the process's, and the dynamic linker has run.
-    pub(crate) unsafe fn objects(&self) -> *const LinkMap {
+    pub(crate) unsafe fn objects(&self) -> Option<impl Iterator<Item = Object<'static>> + Clone> {
+        // SAFETY: the caller's promise.
+        let first = unsafe { self.list().as_ref() }?;
+        // SAFETY: entries of the list, which ends with null.
+        let maps = core::iter::successors(Some(first), |map| unsafe { map.next.as_ref() });
+        // SAFETY: as above.
+        Some(maps.filter_map(|map| unsafe { Object::of(map, self) }))
+    }
+
+    /// The first entry of the dynamic linker's list; null if there is none.
+    ///
+    /// # Safety
+    /// As [`Auxiliary::objects`].
+    unsafe fn list(&self) -> *const LinkMap {
         // SAFETY: the caller's promise.
         let segments = unsafe { self.segments() };
-        let base = segments
-            .iter()
-            .find(|segment| segment.kind == 6) // PT_PHDR
-            .map_or(0, |segment| self.headers - segment.address as usize);
+        let base = self.base();
         let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else {
             return core::ptr::null();
         };
@@ -149,17 +190,26 @@ impl Object<'static> {
         if is_program {
             return Some(Object { base: map.base, segments: program, name: &[] });
         }
-        let header = map.base as *const u8;
-        // SAFETY: a shared object's first page, its ELF header in it, is mapped at its base.
-        let segments = unsafe {
-            if map.base == 0 || header.cast::<[u8; 4]>().read_unaligned() != *b"\x7fELF" {
-                return None;
-            }
-            let at = header.add(32).cast::<u64>().read_unaligned() as usize;
-            let count = header.add(56).cast::<u16>().read_unaligned() as usize;
-            core::slice::from_raw_parts(header.add(at).cast::<Segment>(), count.min(SEGMENTS))
-        };
+        // SAFETY: a shared object is mapped at its base.
+        let segments = unsafe { segments_at(map.base) }?;
         Some(Object { base: map.base, segments, name })
+    }
+}
+
+/// The segments of the object at `base`; `None` if there is none.
+///
+/// # Safety
+/// `base` is 0 or that of a loaded object, whose first page is mapped there.
+unsafe fn segments_at(base: usize) -> Option<&'static [Segment]> {
+    let header = base as *const u8;
+    // SAFETY: the object's first page has its ELF header in it.
+    unsafe {
+        if base == 0 || header.cast::<[u8; 4]>().read_unaligned() != *b"\x7fELF" {
+            return None;
+        }
+        let at = header.add(32).cast::<u64>().read_unaligned() as usize;
+        let count = header.add(56).cast::<u16>().read_unaligned() as usize;
+        Some(core::slice::from_raw_parts(header.add(at).cast::<Segment>(), count.min(SEGMENTS)))
     }
 }
 

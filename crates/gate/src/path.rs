@@ -17,6 +17,7 @@ use crate::descriptor;
 use crate::hostlink;
 use crate::magic;
 use crate::mounts::{Mounts, mounts};
+use crate::rtld_audit;
 
 /// A path argument: a directory's descriptor and a string of the program's, or one in a buffer of the gate's.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -137,6 +138,9 @@ fn route_absolute(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last
         return Route::Host;
     };
     let text = &text[..length];
+    if let Some(program) = rtld_audit::in_memfd(task, mounts, text) {
+        return Route::Ours(At::cwd(at.path.wrapping_add(length - program.len())));
+    }
     if is_crooked(text) {
         return hostlink::route_crooked(which, at, last);
     }

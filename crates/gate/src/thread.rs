@@ -105,7 +105,7 @@ pub(crate) extern "sysv64" fn start_slow() {
     let all = u64::MAX;
     let mut before = 0u64;
     set_mask(&all, &mut before);
-    if tls::current().is_null() {
+    if tls::current().is_null() && !restore_first() {
         let Some(thread) = take() else {
             report::refuse(&[b"no memory for a thread's record"]);
         };
@@ -114,6 +114,17 @@ pub(crate) extern "sysv64" fn start_slow() {
         hooks::thread_start(unsafe { &mut *thread });
     }
     set_mask(&before, &mut 0);
+}
+
+/// Makes the first thread's record `current` again for that thread: the loader of glibc before 2.35 sets the thread's
+/// storage up anew when auditors have used it already (its bug 28096).
+fn restore_first() -> bool {
+    // SAFETY: the record is that thread's own, and nobody else changes the fields looked at.
+    let is_first = unsafe { !(*first()).task.is_null() && (*first()).tid == own_tid() };
+    if is_first {
+        tls::set_current(first());
+    }
+    is_first
 }
 
 fn set_mask(new: &u64, old: &mut u64) {

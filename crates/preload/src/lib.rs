@@ -1,7 +1,10 @@
-//! The preload library: the gate as a shared object that needs no other and exports nothing.
+//! The preload library: the gate as a shared object that needs no other, and exports what the loader asks of an auditor only.
 #![no_std]
 
 mod memory;
+
+use lp_gate::objects::LinkMap;
+use lp_gate::rtld_audit;
 
 core::arch::global_asm!(
     ".pushsection .text.lp_init,\"ax\",@progbits",
@@ -12,6 +15,22 @@ core::arch::global_asm!(
     ".popsection",
     start = sym lp_gate::attach::lp_gate_start,
 );
+
+/// rtld-audit(7): see [`rtld_audit`].
+#[unsafe(no_mangle)]
+pub extern "C" fn la_version(offered: u32) -> u32 {
+    rtld_audit::version(offered)
+}
+
+/// rtld-audit(7).
+///
+/// # Safety
+/// Called by the loader.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn la_objopen(map: *mut LinkMap, namespace: isize, cookie: *const usize) -> u32 {
+    // SAFETY: the caller's promise.
+    unsafe { rtld_audit::open(map, namespace, cookie) }
+}
 
 /// Nothing in the gate panics; should it, going on would be worse than the end of the process.
 #[panic_handler]

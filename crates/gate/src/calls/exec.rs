@@ -4,6 +4,8 @@
 //! whosever that is, with the arguments that the kernel would give it. A script of the host is the kernel's unless its
 //! interpreter lies in a mount.
 
+use core::ffi::CStr;
+
 use lp_abi::linux::{
     __NR_close, __NR_memfd_create, __NR_openat, __NR_pread64, __NR_write, AT_EMPTY_PATH, AT_FDCWD,
     AT_SYMLINK_NOFOLLOW, MFD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
@@ -11,18 +13,21 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Result};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
-use lp_region::{InodeRef, ucopy};
+use lp_region::ucopy;
 use lp_vfs::buffer::Single;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, permission, pin, read};
+use lp_vfs::{busy, getcwd, permission, pin, read};
 
 use super::chmod::last_of;
 use super::handler::handlers;
 use super::stat::is_empty;
+use crate::elf::Elf;
+use crate::exec_check::{self, Load, Program};
+use crate::exec_env::Environment;
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route, spare_buffer};
 use crate::text::Writer;
-use crate::{descriptor, exec as low, exec_check, hostlink, tls};
+use crate::{descriptor, exec as low, hostlink, tls};
 
 /// Scripts in a row whose interpreters are scripts (the kernel's limit).
 const SCRIPTS: usize = 5;
@@ -179,20 +184,51 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     if !head.starts_with(b"\x7fELF") {
         return Errno::ENOEXEC.to_ret();
     }
-    let refusal = exec_check::elf(head, |to, at| read_at(task, inode, to, at) == Ok(to.len()));
-    if let Some(refusal) = refusal {
-        let mut name = [0u8; 256];
-        // SAFETY: the copy routine answers bad pointers.
-        let length = unsafe { ucopy::string(&mut name, given.path) }.unwrap_or(0);
-        return refusal.report(&name[..length]).to_ret();
-    }
-    match copy(task, found.inode, inode) {
-        Ok(fd) => program(task, found, fd, exec),
+    let read = |to: &mut [u8], at: u64| read_at(task, inode, to, at).unwrap_or(0);
+    let loader = match exec_check::elf(head, &read) {
+        Ok(loader) => loader,
+        Err(refusal) => {
+            let mut name = [0u8; 256];
+            // SAFETY: the copy routine answers bad pointers.
+            let length = unsafe { ucopy::string(&mut name, given.path) }.unwrap_or(0);
+            return refusal.report(&name[..length]).to_ret();
+        }
+    };
+    let environment = match Environment::survey(exec.envp) {
+        Ok(environment) => environment,
+        Err(errno) => return errno.to_ret(),
+    };
+    let mut room = [0u8; MEMFD_NAME + 1];
+    let name = memfd_name(task, found, &mut room);
+    let load = match (loader, Elf::new(head, &read)) {
+        (Some(loader), Some(elf)) => {
+            let program = Program { elf: &elf, origin: exec_check::directory_of(name.to_bytes()) };
+            // SAFETY: the record is the thread's own.
+            program.load(unsafe { &*tls::current() }, loader, &environment)
+        }
+        _ => Load::Preload,
+    };
+    match copy_to_memfd(task, inode, name) {
+        Ok(fd) => program(task, found, fd, exec.argv, &environment, load),
         Err(errno) => errno.to_ret(),
     }
 }
 
-fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usize> {
+/// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
+const MEMFD_NAME: usize = 249;
+
+/// The name for a memfd with a program: its path, for the sake of those who ask the kernel what is executed
+/// ([`crate::rtld_audit`]), if that is short enough.
+fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]) -> &'r CStr {
+    let path = getcwd::of_entry(task, found.inode, found.dirent, found.parent).unwrap_or_default();
+    let mut text = Writer::new(room);
+    text.push(path);
+    text.finish();
+    CStr::from_bytes_until_nul(room).unwrap_or_default()
+}
+
+/// Reads a file of ours.
+pub fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usize> {
     // Content past what the file has is not there to read.
     let left = inode.size.load(Ordering::Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
     let length = (to.len() as u64).min(left) as usize;
@@ -200,7 +236,14 @@ fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usize> 
 }
 
 /// Has the kernel execute the memfd.
-fn program(task: &'static Task<'static>, found: &Found, fd: i32, exec: &Exec) -> isize {
+fn program(
+    task: &'static Task<'static>,
+    found: &Found,
+    fd: i32,
+    argv: usize,
+    environment: &Environment,
+    load: Load,
+) -> isize {
     // Relaxed: the process's own words.
     task.process.exe.store(found.inode.to_word(), Ordering::Relaxed);
     task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
@@ -208,20 +251,15 @@ fn program(task: &'static Task<'static>, found: &Found, fd: i32, exec: &Exec) ->
     let done = unsafe {
         let thread = &mut *tls::current();
         let flags = AT_EMPTY_PATH as usize;
-        low::run(thread, fd as isize, c"".as_ptr().cast(), exec.argv, exec.envp, flags)
+        low::run(thread, fd as isize, c"".as_ptr().cast(), argv, environment, flags, load)
     };
     // SAFETY: the descriptor is the gate's own.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
     done
 }
 
-/// A memfd with the content of an inode; the kernel closes it once it has executed it.
-pub fn copy(task: &Task, inode: InodeRef, record: &Inode) -> Result<i32> {
-    let mut name = [0u8; 64];
-    let mut text = Writer::new(&mut name);
-    text.push(b"lightpath-");
-    text.push_decimal(u64::from(inode.id.0));
-    text.finish().ok_or(Errno::EINVAL)?;
+/// A memfd with the content of an inode, closed on exec.
+pub fn copy_to_memfd(task: &Task, record: &Inode, name: &CStr) -> Result<i32> {
     // SAFETY: `name` is NUL-terminated.
     let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }? as i32;
     let copied = fill(task, record, fd);

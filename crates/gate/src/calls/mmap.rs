@@ -156,7 +156,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
 /// Code of ours is covered as code of the host is: by what a memfd with its content says of it.
 #[cold]
 fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) -> Result<()> {
-    let fd = super::exec::copy(task, of, task.region.inode(of.id))?;
+    let fd = super::exec::copy_to_memfd(task, task.region.inode(of.id), c"lightpath-code")?;
     // SAFETY: the mapping was made just now, and nothing in it runs yet.
     unsafe { crate::mapping::mapped(fd as usize, at, offset as usize) };
     crate::placeholder::close_number(fd);
