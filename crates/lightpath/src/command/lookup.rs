@@ -61,7 +61,8 @@ pub(crate) fn find(name: &OsStr, search: Option<&OsStr>, mounts: &[MountPoint]) 
     })
 }
 
-fn in_mount(path: &Path, mounts: &[MountPoint]) -> bool {
+/// Whether `path`, as it is written, lies in a mount.
+pub(crate) fn in_mount(path: &Path, mounts: &[MountPoint]) -> bool {
     let absolute = match path.is_absolute() {
         true => path.to_owned(),
         false => std::env::current_dir().unwrap_or_default().join(path),

@@ -4,6 +4,7 @@ mod cache;
 mod cli;
 mod doctor;
 mod failure;
+mod libraries;
 mod lookup;
 mod manual;
 mod mountpoint;

@@ -7,11 +7,12 @@ use std::path::Path;
 use super::cli::Options;
 use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, REGION, USAGE, reason};
 use super::lookup::{self, Found};
+use super::mountpoint::MountPoint;
 use super::program::{self, Program};
 use super::region::{Paths, Session, Slot};
-use super::{cache, mountpoint, preload, supervise};
+use super::{cache, libraries, mountpoint, preload, supervise};
 
-/// The shell that runs a script without `#!`, as in execvp(3), and that looks up programs which lie in a mount.
+/// The shell that runs a script without `#!`, as in execvp(3), and that starts what needs a mount to start.
 const SHELL: &str = "/bin/sh";
 
 /// A program with its arguments and environment, as execve(2) takes them.
@@ -71,10 +72,16 @@ impl Launch {
         let name = &command[0];
         let search = std::env::var_os("PATH");
         let (path, arguments) = match lookup::find(name, search.as_deref(), &options.at)? {
-            Found::Mount => through_shell(command),
+            Found::Mount => through_shell(command, &options.at),
             Found::Host(path) => match program::check(&path, &options.at)? {
+                Program::InMount => through_shell(command, &options.at),
+                Program::Dynamic if libraries::needed(&path, &options.at) => {
+                    through_shell(command, &options.at)
+                }
+                _ if libraries::searched(&options.at) || libraries::preloaded(&options.at) => {
+                    through_shell(command, &options.at)
+                }
                 Program::Dynamic | Program::Script => (path.into_os_string(), command.to_vec()),
-                Program::InMount => through_shell(command),
                 Program::Text => {
                     let mut arguments = vec![OsString::from(SHELL), path.into_os_string()];
                     arguments.extend_from_slice(&command[1..]);
@@ -95,7 +102,8 @@ impl Launch {
         let mut preload = OsString::from("LD_PRELOAD=");
         preload.push(library);
         // What the user preloads comes after ours and is all that the command will see.
-        if let Some(own) = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty()) {
+        let own = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty());
+        if let Some(own) = own.filter(|_| !libraries::preloaded(&options.at)) {
             preload.push(":");
             preload.push(own);
         }
@@ -140,9 +148,16 @@ impl Launch {
     }
 }
 
-/// A covered shell that becomes the command: only a covered process finds what lies in a mount.
-fn through_shell(command: &[OsString]) -> (OsString, Vec<OsString>) {
-    let mut arguments: Vec<OsString> = [SHELL, "-c", "exec \"$0\" \"$@\""].map(OsString::from).to_vec();
+/// A covered shell that becomes the command: only a covered process finds what lies in a mount. What is preloaded from
+/// there the shell gets as an argument: its own loader would not find it.
+fn through_shell(command: &[OsString], mounts: &[MountPoint]) -> (OsString, Vec<OsString>) {
+    let preload = std::env::var_os("LD_PRELOAD").filter(|_| libraries::preloaded(mounts));
+    let script = match preload {
+        Some(_) => "export LD_PRELOAD=\"$0\"; exec \"$@\"",
+        None => "exec \"$0\" \"$@\"",
+    };
+    let mut arguments: Vec<OsString> = [SHELL, "-c", script].map(OsString::from).to_vec();
+    arguments.extend(preload);
     arguments.extend_from_slice(command);
     (OsString::from(SHELL), arguments)
 }

@@ -1,0 +1,134 @@
+//! Whether the loader would look for libraries in a mount: then a covered process must start the command, since the
+//! gate is what prepares such a start.
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use object::Endianness;
+use object::ReadRef;
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, DT_STRTAB, FileHeader64, PT_LOAD};
+use object::read::ReadCache;
+use object::read::elf::{Dyn, FileHeader, ProgramHeader};
+
+use super::lookup::in_mount;
+use super::mountpoint::MountPoint;
+
+/// Whether an entry of the environment's LD_LIBRARY_PATH leads into a mount.
+pub(crate) fn searched(mounts: &[MountPoint]) -> bool {
+    let value = std::env::var_os("LD_LIBRARY_PATH").filter(|value| !value.is_empty());
+    value.is_some_and(|list| any(list.as_bytes(), b":;", mounts))
+}
+
+/// Whether a library that the environment's LD_PRELOAD names by a path lies in a mount.
+pub(crate) fn preloaded(mounts: &[MountPoint]) -> bool {
+    std::env::var_os("LD_PRELOAD").is_some_and(|list| {
+        let named = list.as_bytes().split(|b| b": ".contains(b)).filter(|entry| entry.contains(&b'/'));
+        named.into_iter().any(|entry| in_mount(Path::new(OsStr::from_bytes(entry)), mounts))
+    })
+}
+
+/// Whether the program at `path` has the loader look in a mount: by a search path of its own or by a library's path.
+/// What cannot be read does not.
+pub(crate) fn needed(path: &Path, mounts: &[MountPoint]) -> bool {
+    File::open(path).ok().and_then(|file| leads(&file, path, mounts).ok()).unwrap_or(false)
+}
+
+fn leads(file: &File, path: &Path, mounts: &[MountPoint]) -> object::Result<bool> {
+    let cache = ReadCache::new(file);
+    let header = FileHeader64::<Endianness>::parse(&cache)?;
+    let endian = header.endian()?;
+    let segments = header.program_headers(endian, &cache)?;
+    let mut dynamic = &[][..];
+    for segment in segments {
+        dynamic = segment.dynamic(endian, &cache)?.unwrap_or(dynamic);
+    }
+    let value = |tag: u32| move |entry: &&_| Dyn::tag32(*entry, endian) == Some(tag);
+    let Some(strings) = dynamic.iter().find(value(DT_STRTAB)).map(|entry| entry.d_val(endian)) else {
+        return Ok(false);
+    };
+    let holder = segments.iter().find(|segment| {
+        let start = segment.p_vaddr(endian);
+        segment.p_type(endian) == PT_LOAD && (start..start + segment.p_filesz(endian)).contains(&strings)
+    });
+    let Some(holder) = holder else { return Ok(false) };
+    let strings = holder.p_offset(endian) + (strings - holder.p_vaddr(endian));
+    let origin = std::fs::canonicalize(path).unwrap_or_default();
+    let origin = origin.parent().unwrap_or(Path::new("/")).as_os_str().as_bytes();
+    let end = file.metadata().map_or(0, |found| found.len());
+    Ok(dynamic.iter().any(|entry| {
+        let at = strings.saturating_add(entry.d_val(endian));
+        let text = || (&cache).read_bytes_at_until(at..end, 0).unwrap_or_default();
+        match entry.tag32(endian) {
+            Some(DT_RPATH | DT_RUNPATH) => any(&expanded(text(), origin), b":", mounts),
+            Some(DT_NEEDED) if text().contains(&b'/') => any(&expanded(text(), origin), b"", mounts),
+            _ => false,
+        }
+    }))
+}
+
+/// `text` with `$ORIGIN` replaced, as ld.so(8) has it.
+fn expanded(text: &[u8], origin: &[u8]) -> Vec<u8> {
+    let mut all = Vec::new();
+    let mut rest = text;
+    while let Some(first) = rest.first() {
+        let token = [&b"$ORIGIN"[..], b"${ORIGIN}"].into_iter().find_map(|token| rest.strip_prefix(token));
+        match token {
+            Some(after) => {
+                all.extend_from_slice(origin);
+                rest = after;
+            }
+            None => {
+                all.push(*first);
+                rest = &rest[1..];
+            }
+        }
+    }
+    all
+}
+
+/// Whether a part of a list leads into a mount; an empty one is the working directory.
+fn any(list: &[u8], separators: &[u8], mounts: &[MountPoint]) -> bool {
+    list.split(|b| separators.contains(b)).any(|entry| in_mount(Path::new(OsStr::from_bytes(entry)), mounts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_are_taken_apart() {
+        let mounts = [MountPoint::new(Path::new("/light")).unwrap()];
+        assert!(any(b"/usr/lib:/light/lib", b":;", &mounts));
+        assert!(any(b"/usr/lib;/usr/../light", b":;", &mounts));
+        assert!(!any(b"/usr/lib:/lighter:", b":;", &mounts));
+    }
+
+    #[test]
+    fn the_origin_is_put_in() {
+        assert_eq!(expanded(b"$ORIGIN/../lib:${ORIGIN}:$LIB", b"/a"), b"/a/../lib:/a:$LIB");
+        assert_eq!(expanded(b"", b"/a"), b"");
+    }
+
+    #[test]
+    fn what_programs_need_is_read_from_them() {
+        let mounts = [MountPoint::new(Path::new("/light")).unwrap()];
+        assert!(!needed(Path::new("/bin/sh"), &mounts));
+        assert!(!needed(Path::new("/nowhere"), &mounts));
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("m.c"), "int main(void) { return 0; }").unwrap();
+        let program = dir.path().join("m");
+        for (path, leads) in [("/usr/lib:/light/lib", true), ("$ORIGIN/../light", false), ("/lighter", false)]
+        {
+            let built = std::process::Command::new("cc")
+                .arg(dir.path().join("m.c"))
+                .arg("-o")
+                .arg(&program)
+                .arg(format!("-Wl,-rpath,{path}"))
+                .status();
+            assert!(built.unwrap().success());
+            assert_eq!(needed(&program, &mounts), leads, "{path}");
+        }
+    }
+}
