@@ -168,6 +168,27 @@ fn a_region_file_is_there_again() {
 }
 
 #[test]
+fn the_command_may_need_libraries_of_a_region_file() {
+    let dir = directory();
+    let script = format!(
+        r#"cd {dir}
+        echo 'int answer(void) {{ return 42; }}' >l.c
+        echo '#include <stdio.h>
+        int answer(void);
+        int main(void) {{ printf("%d\n", answer()); return 0; }}' >m.c
+        gcc -shared -fPIC -Wl,-soname,libl.so l.c -o libl.so && gcc m.c -L. -ll -o plain
+        gcc m.c -L. -ll -Wl,-rpath,/light -o path
+        "$LP" run --region r -- mv libl.so /light
+        "$LP" run --region r -- ./path
+        LD_LIBRARY_PATH=/light "$LP" run --region r -- ./plain
+        LD_PRELOAD=/light/libl.so "$LP" run --region r -- ./plain 2>/dev/null
+        "$LP" run --region r -- ./plain 2>&1 | grep -c 'libl.so: cannot open'"#,
+        dir = dir.path().display()
+    );
+    assert_eq!(said(&shell(&script)), "42\n42\n42\n1\n");
+}
+
+#[test]
 fn a_region_file_serves_two_runs_at_once() {
     let dir = directory();
     let script = format!(

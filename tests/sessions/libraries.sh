@@ -1,0 +1,192 @@
+# Programs whose libraries lie in the mount: what the loader finds before the program starts.
+
+# A library with one function `who`, that tells its name and what it is linked with.
+library() { # file, text, gcc's further arguments
+    local file=$1 text=$2; shift 2
+    echo "const char *who(void) { return \"$text\"; }" | gcc -x c - -shared -fPIC -o "$file" "$@"
+}
+
+# A program that prints what `who` says, and the path by which the loader knows where that is.
+main() {
+    cat >main.c <<'X'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+const char *who(void);
+int main(void)
+{
+    Dl_info info;
+    dladdr((void *)who, &info);
+    printf("%s %s\n", who(), info.dli_fname);
+    return 0;
+}
+X
+}
+
+#:: library_path needs gcc
+main; mkdir lib other sub; library lib/libfoo.so first; library other/libfoo.so second; gcc main.c -Llib -lfoo -o app; ./app 2>&1; echo $?; LD_LIBRARY_PATH=lib ./app; LD_LIBRARY_PATH=$PWD/lib ./app; LD_LIBRARY_PATH=nosuch:other:lib ./app; LD_LIBRARY_PATH=/usr/lib:$T/lib/../other ./app; (cd lib; LD_LIBRARY_PATH=. ../app; LD_LIBRARY_PATH= ../app 2>&1; echo $?; LD_LIBRARY_PATH=: ../app; LD_LIBRARY_PATH=/nosuch: ../app); (cd sub; LD_LIBRARY_PATH=../lib ../app); LD_LIBRARY_PATH="lib;other" ./app; LD_LIBRARY_PATH='$ORIGIN/other' ./app; LD_LIBRARY_PATH='${ORIGIN}/lib' ./app; export LD_LIBRARY_PATH=$T/other; ./app; sh -c ./app; (cd /; "$T/app"; env -i "$T/app" 2>&1; env LD_LIBRARY_PATH=$T/lib "$T/app"); env | grep LD_; ln -s other link; LD_LIBRARY_PATH=link ./app; chmod 0 other/libfoo.so; rm lib/libfoo.so; echo junk >lib/libfoo.so; LD_LIBRARY_PATH=lib ./app 2>&1; echo $?
+
+#:: run_path needs gcc
+main; mkdir lib bin; library lib/libfoo.so found; for tags in enable disable; do for path in '$ORIGIN/../lib' '${ORIGIN}/../lib' '$ORIGIN:$ORIGIN/../lib' "$T/lib" "/nosuch:$T/lib" lib "$T/./bin//../lib"; do gcc main.c -Llib -lfoo -Wl,--$tags-new-dtags "-Wl,-rpath,$path" -o bin/app; ./bin/app; (cd /; "$T/bin/app" 2>&1; echo $?); done; done; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/../lib' -o bin/app; ln -s bin/app link; ./link; ln bin/app hard; ./hard 2>&1; mkdir bin/lib; library bin/lib/libfoo.so nearer; mv bin/app app; mkdir -p a/b; mv app a/b; mv lib a; ./a/b/app; PATH=$T/a/b app; echo '#!/bin/sh
+exec "$(dirname "$0")/app"' >a/b/wrapper; chmod +x a/b/wrapper; a/b/wrapper; mv a "name with spaces"; "name with spaces/b/app"; rm -r "name with spaces/lib"; "name with spaces/b/app" 2>&1; echo $?
+
+#:: precedence needs gcc
+main; mkdir new old env; library new/libfoo.so runpath; library env/libfoo.so environment; library old/libfoo.so rpath; gcc main.c -Lnew -lfoo -Wl,--enable-new-dtags "-Wl,-rpath,$T/new" -o runs; gcc main.c -Lnew -lfoo -Wl,--disable-new-dtags "-Wl,-rpath,$T/old" -o has; ./runs; ./has; export LD_LIBRARY_PATH=$T/env; ./runs; ./has; rm old/libfoo.so; ./has; rm env/libfoo.so; ./runs; ./has 2>&1; echo $?; rm runs has
+
+#:: needed_by_path needs gcc
+main; mkdir sub; library libfoo.so slash; library sub/libfoo.so below; gcc main.c ./libfoo.so -o app; ./app; (cd sub; ../app); (cd /; "$T/app" 2>&1; echo $?); gcc main.c "$T/libfoo.so" -o absolute; (cd /; "$T/absolute"); mv libfoo.so gone; ./absolute 2>&1; echo $?; LD_LIBRARY_PATH=sub ./absolute 2>&1; echo $?; rm absolute
+
+#:: transitive needs gcc
+main; mkdir -p app one two three; echo 'const char *deep(void) { return "deep"; }' | gcc -x c - -shared -fPIC -o three/libdeep.so; echo 'const char *deep(void); const char *mid(void) { return deep(); }' | gcc -x c - -shared -fPIC -o two/libmid.so -Lthree -ldeep '-Wl,-rpath,$ORIGIN/../three'; echo 'const char *mid(void); const char *who(void) { return mid(); }' | gcc -x c - -shared -fPIC -o one/libfoo.so -Ltwo -lmid '-Wl,-rpath,$ORIGIN/../two'; gcc main.c -Lone -lfoo '-Wl,-rpath,$ORIGIN/../one' -Wl,-rpath-link,two:three -o app/app; ./app/app; (cd /; "$T/app/app"); mkdir tree; mv app one two three tree; tree/app/app; mv tree/two/libmid.so tree/; tree/app/app 2>&1; echo $?; LD_LIBRARY_PATH=tree tree/app/app 2>&1; LD_LIBRARY_PATH=tree:tree/three tree/app/app
+
+#:: sonames needs gcc
+main; mkdir lib; library lib/libfoo.so.1.2 versioned -Wl,-soname,libfoo.so.1; ln -s libfoo.so.1.2 lib/libfoo.so.1; ln -s libfoo.so.1 lib/libfoo.so; gcc main.c -Llib -lfoo -o app; export LD_LIBRARY_PATH=lib; ./app; library lib/libfoo.so.1.3 newer -Wl,-soname,libfoo.so.1; ln -sf libfoo.so.1.3 lib/libfoo.so.1; ./app; rm lib/libfoo.so.1; ./app 2>&1; echo $?; ln -s loop lib/loop; ln -s loop lib/libfoo.so.1; ./app 2>&1; echo $?; rm lib/libfoo.so.1; ln -s "$T/lib/libfoo.so.1.2" lib/libfoo.so.1; ./app
+
+#:: shadow needs gcc,sed
+mkdir lib; cat >z.c <<'X'
+const char *zlibVersion(void) { return "ours"; }
+X
+printf '#include <stdio.h>\nconst char *zlibVersion(void);\nint main(void) { puts(zlibVersion()); return 0; }\n' >main.c; gcc -shared -fPIC -Wl,-soname,libm.so.6 -o lib/libm.so.6 z.c; gcc main.c lib/libm.so.6 -o app; ./app 2>&1 | sed 's/.*symbol lookup error.*/not ours/'; LD_LIBRARY_PATH=lib ./app; LD_LIBRARY_PATH=$T/lib:/lib ./app; gcc main.c lib/libm.so.6 '-Wl,-rpath,$ORIGIN/lib' -o own; ./own
+
+#:: preload needs gcc
+printf '#include <stdio.h>\n#include <unistd.h>\n__attribute__((constructor)) static void up(void) { printf("up %%s", TEXT); fflush(stdout); }\nint getpagesize(void) { return 7; }\n' >l.c; gcc -shared -fPIC '-DTEXT="one\n"' -o one.so l.c; gcc -shared -fPIC '-DTEXT="two\n"' -o two.so l.c; printf '#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\nint main(void) { printf("%%d %%s\\n", getpagesize(), getenv("LD_PRELOAD")); return 0; }\n' >m.c; gcc -o app m.c; ./app; LD_PRELOAD=./one.so ./app; LD_PRELOAD=$T/one.so ./app; LD_PRELOAD="$T/two.so ./one.so" ./app; LD_PRELOAD=./one.so:two.so LD_LIBRARY_PATH=. ./app; LD_PRELOAD=one.so LD_LIBRARY_PATH=$T ./app; LD_PRELOAD=./nosuch.so ./app 2>&1; LD_PRELOAD=./one.so /bin/true; LD_PRELOAD=$T/one.so sh -c 'env | grep PRELOAD; exec /bin/echo end'; cp app "$OUT/app"; LD_PRELOAD=$T/two.so "$OUT/app"; export LD_PRELOAD=$T/one.so; ./app | cat; unset LD_PRELOAD; ./app
+
+#:: host_programs needs gcc,python3 limit 120
+main; mkdir lib; library lib/libfoo.so inside; gcc main.c -Llib -lfoo -o "$OUT/plain"; gcc main.c -Llib -lfoo "-Wl,-rpath,$T/lib" -o "$OUT/path"; gcc main.c "$T/lib/libfoo.so" -o "$OUT/slash"; ln -s "$T/lib" "$OUT/link"; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/link' -o "$OUT/origin"; "$OUT/plain" 2>&1 | sed 's/.*: //'; LD_LIBRARY_PATH=lib "$OUT/plain"; LD_LIBRARY_PATH=$T/lib "$OUT/plain"; "$OUT/path"; (cd /; "$OUT/path"; "$OUT/slash"); "$OUT/slash"; "$OUT/origin" | sed 's/ .*//'; LD_LIBRARY_PATH=$OUT/link "$OUT/plain" | sed 's/ .*//'; cat >use.py <<'X'
+import ctypes, os, subprocess, sys, threading
+lib = ctypes.CDLL("libfoo.so")
+lib.who.restype = ctypes.c_char_p
+print(lib.who(), os.environ.get("LD_LIBRARY_PATH") is not None, "LD_AUDIT" in os.environ, "LD_PRELOAD" in os.environ)
+def work(number):
+    with open(f"f{number}", "w") as f: f.write("x" * number)
+threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+print(subprocess.run([sys.executable, "-c", "import ctypes; ctypes.CDLL('libfoo.so'); print('child')"], capture_output=True).stdout)
+if os.fork() == 0:
+    print(open("f3").read(), flush=True); os._exit(0)
+print(os.wait()[1], sorted(os.listdir(".")))
+X
+LD_LIBRARY_PATH=lib python3 use.py; LD_LIBRARY_PATH=$T/lib python3 use.py; sleep 3; for i in 1 2; do "$OUT/path"; LD_LIBRARY_PATH=lib "$OUT/plain"; done
+
+#:: environment needs gcc,python3
+mkdir lib; cat >e.c <<'X'
+#include <stdio.h>
+extern char **environ;
+int main(void) { for (char **e = environ; *e; e++) if ((*e)[0] != '_') puts(*e); return 0; }
+X
+gcc -o e e.c '-Wl,-rpath,$ORIGIN/lib'; env -i ./e; env -i A=1 LD_LIBRARY_PATH=lib B=2 ./e; env -i LD_LIBRARY_PATH=/usr/lib LD_PRELOAD= ./e; env -i LD_AUDIT=/nosuch A=1 ./e 2>/dev/null; python3 - <<'X'
+import os, ctypes
+libc = ctypes.CDLL(None)
+def run(*env):
+    pid = os.fork()
+    if pid == 0:
+        strings = (ctypes.c_char_p * (len(env) + 1))(*[e.encode() for e in env], None)
+        libc.execve(b"./e", (ctypes.c_char_p * 2)(b"e", None), strings)
+        os._exit(9)
+    print(os.waitpid(pid, 0)[1], flush=True)
+run(); run("A=1", "LD_LIBRARY_PATH=lib", "A=2"); run("LD_LIBRARY_PATH=/nosuch", "LD_LIBRARY_PATH=lib"); run("LD_PRELOAD=", "LD_AUDIT=", "B=3", "LD_AUDIT="); run("LD_LIBRARY_PATH=" + "lib:" * 5000)
+X
+
+#:: threads_and_signals needs gcc limit 120
+mkdir lib; cat >l.c <<'X'
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+__thread int mine __attribute__((tls_model("initial-exec"))) = 5;
+__thread char more[300];
+int work(int number)
+{
+    char name[16];
+    sprintf(name, "w%d", number);
+    int fd = open(name, O_CREAT | O_RDWR, 0600);
+    for (int i = 0; i < 1000; i++) pwrite(fd, name, strlen(name), i * 3);
+    close(fd);
+    more[1] = 1;
+    return mine++ + more[0];
+}
+X
+cat >m.c <<'X'
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int work(int);
+static void *run(void *p) { return (void *)(long)(work((long)p) + work((long)p)); }
+static volatile sig_atomic_t seen;
+static void on(int s) { seen = s; }
+int main(void)
+{
+    pthread_t t[8];
+    long sum = work(100), got;
+    signal(SIGUSR1, on);
+    for (long i = 0; i < 8; i++) pthread_create(&t[i], 0, run, (void *)i);
+    for (int i = 0; i < 8; i++) { pthread_join(t[i], (void **)&got); sum += got; }
+    raise(SIGUSR1);
+    printf("%ld %d\n", sum, seen == SIGUSR1);
+    fflush(stdout);
+    pid_t p = fork();
+    if (!p) _exit(work(50));
+    int status;
+    waitpid(p, &status, 0);
+    printf("%d %d\n", WEXITSTATUS(status), system("ls | wc -l"));
+    return 0;
+}
+X
+gcc -shared -fPIC -o lib/libwork.so l.c; gcc -pthread -o app m.c -Llib -lwork '-Wl,-rpath,$ORIGIN/lib'; ./app; ./app
+
+#:: cpp_library needs g++ limit 120
+mkdir -p build/lib build/bin; cat >shape.cpp <<'X'
+#include <fstream>
+#include <stdexcept>
+#include <string>
+std::string shape(const std::string &path) { std::ifstream f(path); if (!f) throw std::runtime_error("no " + path); std::string s; std::getline(f, s); return s; }
+X
+cat >main.cpp <<'X'
+#include <iostream>
+#include <string>
+std::string shape(const std::string &path);
+int main(int c, char **v) { try { std::cout << shape(v[1]) << std::endl; } catch (std::exception &e) { std::cout << "caught " << e.what() << std::endl; } }
+X
+g++ -shared -fPIC -g0 -o build/lib/libshape.so.2 -Wl,-soname,libshape.so.2 shape.cpp; ln -s libshape.so.2 build/lib/libshape.so; g++ -g0 main.cpp -Lbuild/lib -lshape -Wl,-rpath,$PWD/build/lib -o build/bin/shape; echo circle >c; build/bin/shape c; build/bin/shape nosuch; cp -r build installed; LD_LIBRARY_PATH=$PWD/installed/lib installed/bin/shape c; rm -r build; installed/bin/shape c 2>&1; echo $?; rm installed/bin/shape
+
+#:: asan needs gcc limit 120
+mkdir lib; printf '#include <stdlib.h>\nint first(int n) { int *a = malloc(n * sizeof *a); a[0] = n; int r = a[0]; free(a); return r; }\n' >l.c; printf '#include <stdio.h>\nint first(int);\nint main(void) { printf("%%d\\n", first(9)); return 0; }\n' >m.c; gcc -fsanitize=address,undefined -shared -fPIC -o lib/libfirst.so l.c; gcc -fsanitize=address,undefined -o app m.c -Llib -lfirst '-Wl,-rpath,$ORIGIN/lib'; ASAN_OPTIONS=detect_leaks=0 ./app
+
+#:: openmp needs gcc limit 120
+mkdir lib; printf '#include <omp.h>\nint sum(int n) { int s = 0;\n#pragma omp parallel for reduction(+:s) num_threads(4)\nfor (int i = 0; i < n; i++) s += i;\nreturn s; }\n' >l.c; printf '#include <stdio.h>\nint sum(int);\nint main(void) { printf("%%d\\n", sum(1000)); return 0; }\n' >m.c; gcc -fopenmp -shared -fPIC -o lib/libsum.so l.c; gcc -o app m.c -Llib -lsum '-Wl,-rpath,$ORIGIN/lib'; ./app
+
+#:: static_tls needs gcc
+mkdir lib; printf '__thread char big[24000] __attribute__((tls_model("initial-exec"))) = {7};\nint first(void) { return big[0]++; }\n' >l.c; printf '#include <pthread.h>\n#include <stdio.h>\nint first(void);\nstatic void *run(void *p) { printf("%%d\\n", first()); return p; }\nint main(void) { pthread_t t; run(0); pthread_create(&t, 0, run, 0); pthread_join(t, 0); run(0); return 0; }\n' >m.c; gcc -shared -fPIC -o lib/libbig.so l.c; gcc -pthread -o app m.c -Llib -lbig '-Wl,-rpath,$ORIGIN/lib'; ./app
+
+#:: dlopen needs gcc
+mkdir -p lib plug; library plug/plug.so plugged; library lib/libdep.so dep; echo 'const char *dep(void); const char *who(void) { return dep(); }' >w.c; echo 'const char *dep(void) { return "dependency"; }' | gcc -x c - -shared -fPIC -o lib/libdep.so; gcc -shared -fPIC -o lib/libfoo.so w.c -Llib -ldep '-Wl,-rpath,$ORIGIN'; cat >m.c <<'X'
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <link.h>
+#include <stdio.h>
+#include <string.h>
+const char *who(void);
+static int each(struct dl_phdr_info *i, size_t n, void *p) { if (strstr(i->dlpi_name, "/lib/lib") && strstr(i->dlpi_name, "/t/")) puts(i->dlpi_name); return 0; }
+int main(int c, char **v)
+{
+    puts(who());
+    for (int i = 1; i < c; i++) {
+        void *h = dlopen(v[i], RTLD_NOW | RTLD_LOCAL);
+        if (!h) { puts(dlerror()); continue; }
+        const char *(*f)(void) = dlsym(h, "who");
+        Dl_info info;
+        dladdr(f, &info);
+        printf("%s %s\n", f(), info.dli_fname);
+        dlclose(h);
+    }
+    dl_iterate_phdr(each, 0);
+    return 0;
+}
+X
+gcc -o app m.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib:$ORIGIN/plug' -Wl,-rpath-link,lib; ./app plug.so ./plug/plug.so "$T/plug/plug.so" '$ORIGIN/plug/plug.so' nosuch.so libfoo.so '$ORIGIN/nosuch.so'; cd plug; ../app ./plug.so plug.so; LD_LIBRARY_PATH=. ../app plug.so; ls /proc/self/fd | wc -l
+
+#:: concurrent needs gcc limit 120
+main; mkdir lib; library lib/libfoo.so shared; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib' -o app; for i in 1 2 3 4; do (for j in 1 2 3 4 5 6 7 8 9 10; do ./app; done) & done | sort | uniq -c; wait; ./app & kill -9 $! 2>/dev/null; wait 2>/dev/null; ./app; for i in 1 2 3 4 5 6 7 8; do library "lib/new$i.so" "take $i"; mv -f "lib/new$i.so" lib/libfoo.so; ./app; done

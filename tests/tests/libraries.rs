@@ -1,0 +1,7 @@
+//! Programs whose libraries lie in the mount: search paths, preloading, libraries that need others.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lp_tests::suite::main("libraries")
+}
