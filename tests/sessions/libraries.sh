@@ -190,3 +190,24 @@ gcc -o app m.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib:$ORIGIN/plug' -Wl,-rpath-link
 
 #:: concurrent needs gcc limit 120
 main; mkdir lib; library lib/libfoo.so shared; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib' -o app; for i in 1 2 3 4; do (for j in 1 2 3 4 5 6 7 8 9 10; do ./app; done) & done | sort | uniq -c; wait; ./app & kill -9 $! 2>/dev/null; wait 2>/dev/null; ./app; for i in 1 2 3 4 5 6 7 8; do library "lib/new$i.so" "take $i"; mv -f "lib/new$i.so" lib/libfoo.so; ./app; done
+
+#:: inline_system_calls needs gcc
+mkdir lib; echo text >file; cat >l.c <<'X'
+#include <fcntl.h>
+#include <sys/syscall.h>
+static long call(long n, long a, long b, long c)
+{
+    long r;
+    __asm__ volatile("syscall" : "=a"(r) : "a"(n), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+    return r;
+}
+long take(const char *path, char *to, long n)
+{
+    long fd = call(SYS_open, (long)path, O_RDONLY, 0);
+    if (fd < 0) return fd;
+    long got = call(SYS_read, fd, (long)to, n);
+    call(SYS_close, fd, 0, 0);
+    return got;
+}
+X
+printf '#include <stdio.h>\nlong take(const char *, char *, long);\nint main(void) { char b[9] = ""; long n = take("file", b, 8); printf("%%ld %%s", n, b); printf("%%ld\\n", take("nosuch", b, 8)); return 0; }\n' >m.c; for id in sha1 none; do gcc -shared -fPIC -O1 -Wl,--build-id=$id -o lib/libtake.so l.c; gcc -o app m.c -Llib -ltake '-Wl,-rpath,$ORIGIN/lib'; ./app; ./app; done
