@@ -5,6 +5,7 @@ use lp_abi::sys::syscall6;
 
 use crate::attach::{self, Outcome};
 use crate::dispatch::NOT_OURS;
+use crate::elf::Read;
 use crate::objects::{self, Object, SEGMENTS, Segment};
 use crate::patch::Bundle;
 use crate::{names, report, settings};
@@ -28,19 +29,34 @@ pub(crate) unsafe extern "sysv64" fn mmap(
     let result = unsafe { syscall6(__NR_mmap, address, length, protection, flags, fd, offset) };
     if !(-4095..0).contains(&result) {
         // SAFETY: the kernel has just made this mapping of this file.
-        unsafe { mapped(fd, result as usize, offset) };
+        unsafe {
+            let read = |to: &mut [u8], at: u64| read(fd, to, at);
+            let mut room = [0; names::ROOM];
+            let name = names::of_descriptor(fd, &mut room);
+            let build = || attach::build(core::iter::once(name));
+            mapped(&Source { read: &read, name, build: &build }, result as usize, offset);
+        }
     }
     result
 }
 
-/// Patches the object whose executable segment was just mapped from `fd` at `offset` to `at`. Files that are no ELF objects
+/// A file that is mapped.
+pub(crate) struct Source<'s> {
+    pub(crate) read: Read<'s>,
+    /// Its path, or [`names::NAMELESS`] if the kernel has none.
+    pub(crate) name: &'s [u8],
+    /// Has its site image built.
+    pub(crate) build: &'s dyn Fn(),
+}
+
+/// Patches the object whose executable segment was just mapped from `offset` of a file to `at`. Files that are no ELF objects
 /// are left alone.
 ///
 /// # Safety
 /// The mapping is there, its segment complete, and nothing in it runs yet.
-pub unsafe fn mapped(fd: usize, at: usize, offset: usize) {
+pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
     let mut head = Head::new();
-    let Some(segments) = head.read(fd) else { return };
+    let Some(segments) = head.read(source.read) else { return };
     let text = segments.iter().find(|segment| {
         segment.kind == 1 && segment.flags & 1 != 0 && segment.offset as usize & !4095 == offset
     });
@@ -56,21 +72,19 @@ pub unsafe fn mapped(fd: usize, at: usize, offset: usize) {
     let mut notes = [0u8; NOTES];
     let build_id = segments.iter().filter(|segment| segment.kind == 4).find_map(|note| {
         let room = notes.get_mut(..note.file_bytes as usize)?;
-        let got = read(fd, room, note.offset as usize);
+        let got = (source.read)(room, note.offset);
         objects::build_id(&room[..got]).map(lp_abi::image::key_of_build_id)
     });
-    let mut room = [0; names::ROOM];
-    let name = names::of_descriptor(fd, &mut room);
-    let object = Object { base, segments, name };
+    let object = Object { base, segments, name: source.name };
     // SAFETY: the settings' strings are NUL-terminated; the object is mapped.
     unsafe {
         let bundle = Bundle::open(settings::get().bundle.pointer());
         let Outcome::Unknown = attach::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
         drop(bundle);
-        attach::build(core::iter::once(name));
+        (source.build)();
         let bundle = Bundle::open(settings::get().bundle.pointer());
         if let Outcome::Unknown = attach::cover_mapped(bundle.as_ref(), &object, build_id) {
-            report::refuse(&[b"no site image for ", name]);
+            report::refuse(&[b"no site image for ", source.name]);
         }
     }
 }
@@ -83,12 +97,12 @@ impl Head {
         Head([0; (64 + SEGMENTS * 56) / 8])
     }
 
-    fn read(&mut self, fd: usize) -> Option<&[Segment]> {
+    fn read(&mut self, read: Read<'_>) -> Option<&[Segment]> {
         // SAFETY: the words are the buffer.
         let bytes = unsafe {
             core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast::<u8>(), size_of_val(&self.0))
         };
-        let got = read(fd, bytes, 0);
+        let got = read(bytes, 0);
         let bytes = &bytes[..got];
         if !bytes.starts_with(b"\x7fELF\x02") {
             return None;
@@ -104,7 +118,7 @@ impl Head {
     }
 }
 
-fn read(fd: usize, to: &mut [u8], at: usize) -> usize {
+fn read(fd: usize, to: &mut [u8], at: u64) -> usize {
     // SAFETY: the kernel writes within `to`.
     unsafe { lp_abi::syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
 }

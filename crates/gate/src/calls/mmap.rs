@@ -9,10 +9,12 @@ use lp_vfs::mapping;
 use lp_vfs::table;
 use lp_vfs::task::Task;
 
+use super::exec::{copy_to_memfd, read_at};
 use super::handler::{handlers, kernel, ret};
-use crate::descriptor;
 use crate::dispatch::NOT_OURS;
+use crate::mapping::{Source, mapped};
 use crate::maps::{self, Area, Sharing};
+use crate::{attach, descriptor, names, placeholder};
 
 /// Flags that say where a mapping goes and how it behaves, handed on to the kernel.
 const PLACE: u32 = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT;
@@ -145,22 +147,28 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         Ok(start)
     });
     drop(list);
-    if made.is_err() {
-        mapping::end(task, of, bytes);
-    } else if wanted.protection & PROT_EXEC != 0 {
-        cover(task, of, made?, wanted.offset)?;
+    match made {
+        Ok(start) if wanted.protection & PROT_EXEC != 0 => cover(task, of, start, wanted.offset),
+        Ok(_) => {}
+        Err(_) => mapping::end(task, of, bytes),
     }
     made
 }
 
-/// Code of ours is covered as code of the host is: by what a memfd with its content says of it.
+/// Code of ours is covered as code of the host is; where its sites are not known yet, the builder reads them from a memfd.
 #[cold]
-fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) -> Result<()> {
-    let fd = super::exec::copy_to_memfd(task, task.region.inode(of.id), c"lightpath-code")?;
+fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
+    let record = task.region.inode(of.id);
+    let read = |to: &mut [u8], at: u64| read_at(task, record, to, at).unwrap_or(0);
+    let build = || {
+        let Ok(fd) = copy_to_memfd(task, record, c"lightpath-code") else { return };
+        let mut room = [0; names::ROOM];
+        attach::build(core::iter::once(names::of_descriptor(fd as usize, &mut room)));
+        placeholder::close_number(fd);
+    };
+    let source = Source { read: &read, name: names::NAMELESS, build: &build };
     // SAFETY: the mapping was made just now, and nothing in it runs yet.
-    unsafe { crate::mapping::mapped(fd as usize, at, offset as usize) };
-    crate::placeholder::close_number(fd);
-    Ok(())
+    unsafe { mapped(&source, at, offset as usize) };
 }
 
 /// Addresses for a mapping: what was there is forgotten.
