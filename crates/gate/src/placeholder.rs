@@ -19,7 +19,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_vfs::table::entry;
+use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use crate::entry_quick::QUICK_FDS;
@@ -147,7 +147,7 @@ pub fn place(task: &'static Task<'static>, fd: i32) -> Result<()> {
 pub fn release(task: &'static Task<'static>, fd: i32) {
     let _guard = Guard::take(task);
     if fd < PARKABLE && (fd as u32) < watermark(task).load(Ordering::Relaxed) {
-        task.table[fd as usize].store(entry::PARKED, Ordering::Relaxed);
+        table::park(task, fd);
         let parked = task.process.parked.load(Ordering::Relaxed);
         task.process.parked.store(parked | 1 << fd, Ordering::Relaxed);
     } else {

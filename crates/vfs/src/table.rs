@@ -286,20 +286,14 @@ pub fn change(task: &Task, fd: i32, set: u64, clear: u64) -> Result<()> {
     if ours { Ok(()) } else { Err(Errno::EBADF) }
 }
 
-/// Remembers that the kernel's placeholder `fd` is kept for the next open.
+/// Remembers that the kernel's placeholder `fd` is kept for the next open. It counts as an entry: what ends the process clears it.
+#[inline]
 pub fn park(task: &Task, fd: i32) {
     if let Some(place) = task.table.get(fd as u32 as usize) {
         place.store(entry::PARKED, Ordering::Release);
         if fd as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
             task.process.fd_limit.store(fd as u32 + 1, Ordering::Release);
         }
-    }
-}
-
-/// Forgets a parked placeholder: it is about to be used or closed.
-pub fn unpark(task: &Task, fd: i32) {
-    if load(task, fd) == entry::PARKED {
-        task.table[fd as u32 as usize % FDS].store(0, Ordering::Release);
     }
 }
 

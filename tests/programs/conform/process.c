@@ -484,3 +484,24 @@ GROUP(process, stdio)
     T(fclose(f));
     contents("g");
 }
+
+GROUP(process, descriptors_after_a_failed_open)
+{
+    /* A process that ends with a file open and an open that failed behind it; then one that may get what it left. */
+    make("f", "text");
+    for (int round = 0; round < 3; round++) {
+        CHILD {
+            T(open("f", O_RDONLY));
+            T(open("nosuch", O_RDONLY));
+        }
+        CHILD {
+            int p[2];
+            T(pipe(p));
+            T(fcntl(p[1], F_GETFD));
+            T(dup2(p[1], 9));
+            T(write(9, "x", 1));
+            T(dup(p[0]));
+            T(open("f", O_RDONLY));
+        }
+    }
+}
