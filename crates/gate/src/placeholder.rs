@@ -19,7 +19,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_vfs::table::{self, entry};
+use lp_vfs::table;
 use lp_vfs::task::Task;
 
 use crate::entry_quick::QUICK_FDS;
