@@ -21,6 +21,8 @@ impl Fs {
     /// # Errors
     /// `EFBIG` for more than a region can hold; `ENOMEM` when the address space is limited.
     pub fn new(bytes: u64) -> Result<Fs> {
+        // SAFETY: the address that the kernel gave.
+        unsafe { lp_vfs::clock::init(libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
         let geometry = Geometry { data_bytes: bytes, inodes: u64::MAX, identity: identity() };
         let region = Region::create_private(&geometry).map_err(|error| match error {
             RegionError::System(errno) => errno,
