@@ -302,10 +302,10 @@ core::arch::global_asm!(
     wide = sym WIDE,
 );
 
-/// 1 if [`copy_wide`] may use ymm registers.
+/// 1 if a wide [`copy_as`] may use ymm registers.
 static WIDE: AtomicU8 = AtomicU8::new(0);
 
-/// Says whether the processor has AVX2 ([`crate::cpu::has_avx2`]): until then [`copy_wide`] is [`copy`].
+/// Says whether the processor has AVX2 ([`crate::cpu::has_avx2`]): until then a wide [`copy_as`] is [`copy`].
 pub fn set_wide(avx2: bool) {
     WIDE.store(u8::from(avx2), Ordering::Relaxed); // Relaxed: the copy routine's choice, either of which is right.
 }
@@ -350,59 +350,11 @@ pub fn fault_range() -> (usize, usize, usize) {
 /// may be bad.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-    let fault: usize;
-    // A call from here tells the compiler how few registers the routine uses, so that callers keep theirs.
-    // SAFETY: the caller's promise; these are the registers that the routine uses.
-    unsafe {
-        core::arch::asm!(
-            "call {routine}",
-            routine = sym lp_ucopy,
-            inout("rdi") to => _,
-            inout("rsi") from => _,
-            inout("rdx") bytes => _,
-            out("rax") fault,
-            out("rcx") _,
-            out("r8") _,
-            out("xmm0") _,
-            out("xmm1") _,
-            out("xmm2") _,
-            out("xmm3") _,
-        );
-    }
-    if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+    // SAFETY: the caller's promise.
+    unsafe { copy_as::<false>(to, from, bytes) }
 }
 
-/// [`copy`], for callers for whom all vector registers are free, whole: half of what it takes from 128 bytes on.
-///
-/// # Errors
-/// As [`copy`].
-///
-/// # Safety
-/// As [`copy`].
-#[inline(always)]
-pub unsafe fn copy_wide(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-    let fault: usize;
-    // SAFETY: the caller's promise; these are the registers that the routine uses, ymm0-3 by the names of their halves.
-    unsafe {
-        core::arch::asm!(
-            "call {routine}",
-            routine = sym lp_ucopy_wide,
-            inout("rdi") to => _,
-            inout("rsi") from => _,
-            inout("rdx") bytes => _,
-            out("rax") fault,
-            out("rcx") _,
-            out("r8") _,
-            out("xmm0") _,
-            out("xmm1") _,
-            out("xmm2") _,
-            out("xmm3") _,
-        );
-    }
-    if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
-}
-
-/// [`copy_wide`] or [`copy`].
+/// [`copy`]; `WIDE` is for callers for whom all vector registers are free, whole: half of what it takes from 128 bytes on.
 ///
 /// # Errors
 /// As [`copy`].
@@ -411,8 +363,30 @@ pub unsafe fn copy_wide(to: *mut u8, from: *const u8, bytes: usize) -> Result<()
 /// As [`copy`].
 #[inline(always)]
 pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller's promise.
-    unsafe { if WIDE { copy_wide(to, from, bytes) } else { copy(to, from, bytes) } }
+    let fault: usize;
+    // A call from here tells the compiler how few registers the routine uses, so that callers keep theirs: of ymm0-3 by
+    // the names of their halves.
+    macro_rules! call {
+        ($routine:path) => {
+            core::arch::asm!(
+                "call {routine}",
+                routine = sym $routine,
+                inout("rdi") to => _,
+                inout("rsi") from => _,
+                inout("rdx") bytes => _,
+                out("rax") fault,
+                out("rcx") _,
+                out("r8") _,
+                out("xmm0") _,
+                out("xmm1") _,
+                out("xmm2") _,
+                out("xmm3") _,
+            )
+        };
+    }
+    // SAFETY: the caller's promise; these are the registers that the routines use.
+    unsafe { if WIDE { call!(lp_ucopy_wide) } else { call!(lp_ucopy) } }
+    if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
 /// Fills `bytes` bytes of the program's memory with zeros.
