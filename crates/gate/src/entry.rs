@@ -28,6 +28,20 @@ use crate::thread::Thread;
 use crate::{process, signal, thread, tls};
 use lp_abi::image::GATE_PAGE;
 
+/// Keeps the registers of a call below `rbp`, which was pushed and is the stack pointer: the frame that all entries make.
+macro_rules! push_arguments {
+    () => {
+        "push rdi\npush rsi\npush rdx\npush r10\npush r8\npush r9\npush rax"
+    };
+}
+/// The arguments again, from the frame.
+macro_rules! load_arguments {
+    () => {
+        "mov rdi, [rbp - 8]\nmov rsi, [rbp - 16]\nmov rdx, [rbp - 24]\nmov r10, [rbp - 32]\nmov r8, [rbp - 40]\nmov r9, [rbp - 48]"
+    };
+}
+pub(crate) use {load_arguments, push_arguments};
+
 global_asm!(
     ".pushsection .text.lp_entry,\"ax\",@progbits",
     ".globl lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
@@ -78,13 +92,7 @@ global_asm!(
     "3:",
     "push rbp",
     "mov rbp, rsp",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push r10",
-    "push r8",
-    "push r9",
-    "push rax",
+    push_arguments!(),
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "mov rcx, fs:[r11 + {current}]",
     "test rcx, rcx",
@@ -104,13 +112,7 @@ global_asm!(
     "jmp 8f",
     // The thread's first call: its record is made on a stack for the purpose.
     "4:",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push r10",
-    "push r8",
-    "push r9",
-    "push rax",
+    push_arguments!(),
     "mov eax, {nr_mmap}",
     "xor edi, edi",
     "mov esi, {stack_bytes}",
@@ -149,13 +151,7 @@ global_asm!(
     "lp_entry:",
     "push rbp",
     "mov rbp, rsp",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push r10",
-    "push r8",
-    "push r9",
-    "push rax",
+    push_arguments!(),
     "and rsp, -16",
     "8:",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
@@ -179,12 +175,7 @@ global_asm!(
     "cmp dword ptr fs:[r11 + {deferred}], 0",
     "jne 60f",
     "30:",
-    "mov rdi, [rbp - 8]",
-    "mov rsi, [rbp - 16]",
-    "mov rdx, [rbp - 24]",
-    "mov r10, [rbp - 32]",
-    "mov r8, [rbp - 40]",
-    "mov r9, [rbp - 48]",
+    load_arguments!(),
     "cmp rax, 2", // Overflows for NOT_OURS and SHARE_MEMORY, nothing else that arrives here.
     "jo 70f",
     "leave",
@@ -195,12 +186,7 @@ global_asm!(
     // The thread's first call.
     "50:",
     "call {start_slow}",
-    "mov rdi, [rbp - 8]",
-    "mov rsi, [rbp - 16]",
-    "mov rdx, [rbp - 24]",
-    "mov r10, [rbp - 32]",
-    "mov r8, [rbp - 40]",
-    "mov r9, [rbp - 48]",
+    load_arguments!(),
     "mov rax, [rbp - 56]",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "jmp 10b",
@@ -214,12 +200,7 @@ global_asm!(
     "jne 30b",
     // The handler, with the arguments in the frame.
     "lp_entry_again:",
-    "mov rdi, [rbp - 8]",
-    "mov rsi, [rbp - 16]",
-    "mov rdx, [rbp - 24]",
-    "mov r10, [rbp - 32]",
-    "mov r8, [rbp - 40]",
-    "mov r9, [rbp - 48]",
+    load_arguments!(),
     "mov rax, [rbp - 56]",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "jmp 10b",
@@ -251,13 +232,7 @@ global_asm!(
     "push qword ptr [rcx + {return_to}]",
     "push rbp",
     "mov rbp, rsp",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push r10",
-    "push r8",
-    "push r9",
-    "push rax",
+    push_arguments!(),
     "cmp qword ptr [rcx + {switched}], 0",
     "je 92f",
     "lea rsp, [rcx + {stack} + {stack_bytes}]",
@@ -280,13 +255,7 @@ global_asm!(
     "push qword ptr [rcx + {return_to}]",
     "push rbp",
     "mov rbp, rsp",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push r10",
-    "push r8",
-    "push r9",
-    "push rax",
+    push_arguments!(),
     "cmp qword ptr [rcx + {switched}], 0",
     "je 93f",
     "lea rsp, [r11 + {stack} + {stack_bytes}]",

@@ -17,6 +17,7 @@ use lp_vfs::task::Task;
 
 use crate::calls::quick;
 use crate::dispatch::AGAIN;
+use crate::entry::{load_arguments, push_arguments};
 use crate::thread::Thread;
 use crate::tls;
 
@@ -44,13 +45,7 @@ global_asm!(
     "je lp_entry_kernel",
     "push rbp",
     "mov rbp, rsp",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "push r10",
-    "push r8",
-    "push r9",
-    "push rax",
+    push_arguments!(),
     "and rsp, -16",
     "mov r8, rcx",
     "mov rcx, r10",
@@ -65,14 +60,6 @@ global_asm!(
     "mov dword ptr fs:[r11 + {in_gate}], 0",
     "cmp dword ptr fs:[r11 + {deferred}], 0", // No overflow, whatever it is.
     "jne lp_entry_deliver",
-    ".endm",
-    ".macro lp_give_back",
-    "mov rdi, [rbp - 8]",
-    "mov rsi, [rbp - 16]",
-    "mov rdx, [rbp - 24]",
-    "mov r10, [rbp - 32]",
-    "mov r8, [rbp - 40]",
-    "mov r9, [rbp - 48]",
     ".endm",
     // fstat(2) as C libraries make it: newfstatat(2) with an empty path.
     ".macro lp_empty_path",
@@ -97,7 +84,7 @@ global_asm!(
     "lp_begin",
     "call \\handler",
     "lp_end",
-    "lp_give_back",
+    load_arguments!(),
     "leave",
     "ret",
     ".balign 64",
@@ -123,7 +110,6 @@ global_asm!(
     "lp_quick lp_quick_newfstatat, {newfstatat}, lp_empty_path",
     ".purgem lp_quick",
     ".purgem lp_empty_path",
-    ".purgem lp_give_back",
     ".purgem lp_end",
     ".purgem lp_begin",
     ".popsection",
