@@ -168,45 +168,27 @@ impl Buffer for Vector {
     }
 }
 
-/// Copies out of pages into a buffer: `bytes` at `from`, at `offset` of the region's file (`fd`, -1 if it has none).
+/// Copies between `pages`, at an offset of the region's file (descriptor, -1 if it has none, and offset), and a buffer.
 /// Gives the bytes copied: fewer when the buffer faults.
 ///
 /// # Safety
-/// `from` is good for `bytes` bytes.
-pub unsafe fn copy_out(to: &mut impl Buffer, from: *const u8, bytes: usize, file: (i32, usize)) -> usize {
+/// `pages` is good for `bytes` bytes.
+pub unsafe fn copy(
+    way: Way,
+    pages: *mut u8,
+    buffer: &mut impl Buffer,
+    bytes: usize,
+    file: (i32, usize),
+) -> usize {
     let mut done = 0;
     while done < bytes {
-        let Ok((at, here)) = to.here(bytes - done) else { break };
+        let Ok((at, here)) = buffer.here(bytes - done) else { break };
         if here == 0 {
             break;
         }
         // SAFETY: the caller's promise; the buffer is the program's.
-        let pages = unsafe { from.add(done) }.cast_mut();
-        // SAFETY: as above.
-        let copied = unsafe { bulk::copy(Way::Out, pages, at, here, (file.0, file.1 + done)) };
-        to.advance(copied);
-        done += copied;
-        if copied < here {
-            break;
-        }
-    }
-    done
-}
-
-/// Copies from a buffer into pages; the reverse of [`copy_out`].
-///
-/// # Safety
-/// `to` is good for `bytes` bytes.
-pub unsafe fn copy_in(from: &mut impl Buffer, to: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
-    let mut done = 0;
-    while done < bytes {
-        let Ok((at, here)) = from.here(bytes - done) else { break };
-        if here == 0 {
-            break;
-        }
-        // SAFETY: the caller's promise; the buffer is the program's.
-        let copied = unsafe { bulk::copy(Way::In, to.add(done), at, here, (file.0, file.1 + done)) };
-        from.advance(copied);
+        let copied = unsafe { bulk::copy(way, pages.add(done), at, here, (file.0, file.1 + done)) };
+        buffer.advance(copied);
         done += copied;
         if copied < here {
             break;

@@ -14,6 +14,7 @@ use lp_region::sync::{acquire_fence, pause, spin};
 use lp_region::{PageId, Region, ucopy};
 
 use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
+use crate::bulk::Way;
 use crate::map::{self, Map};
 use crate::table::{self, Held};
 use crate::task::Task;
@@ -337,7 +338,7 @@ fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset:
     let page = map::get(region, inode, offset / PAGE_SIZE as u64);
     let got = if page.is_some() {
         // SAFETY: within the page.
-        unsafe { buffer::copy_out(&mut to, region.page(page).add(within), len, (-1, 0)) }
+        unsafe { buffer::copy(Way::Out, region.page(page).add(within), &mut to, len, (-1, 0)) }
     } else {
         buffer::zero_out(&mut to, len)
     };
@@ -360,7 +361,7 @@ fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, o
                 // SAFETY: `span` checked that the pages are in the region.
                 let from = unsafe { region.base().add(base + within) };
                 // SAFETY: as above.
-                unsafe { buffer::copy_out(&mut to, from, bytes, (region.fd(), base + within)) }
+                unsafe { buffer::copy(Way::Out, from, &mut to, bytes, (region.fd(), base + within)) }
             }
             None => buffer::zero_out(&mut to, bytes),
         };

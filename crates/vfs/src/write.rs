@@ -14,6 +14,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId, ucopy};
 
 use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
+use crate::bulk::Way;
 use crate::inode::{self, Touch};
 use crate::map::{self, Map};
 use crate::page::{self, Content, Home};
@@ -454,7 +455,7 @@ fn into_pages(
     // SAFETY: `span` checked that the pages are in the region.
     unsafe {
         let to = task.region.base().add(base + within);
-        buffer::copy_in(from, to, bytes, (file, base + within))
+        buffer::copy(Way::In, to, from, bytes, (file, base + within))
     }
 }
 
