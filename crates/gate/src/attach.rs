@@ -74,7 +74,7 @@ unsafe fn start(envp: *mut *mut u8) {
         let counts = task.is_some_and(|task| task.run.stats.load(Ordering::Relaxed) != 0);
         match task {
             _ if counts => (&crate::count::COUNTED, Way::Long),
-            Some(task) if !placeholder::may_be_quick(task) => (&crate::calls::CALLS, Way::Short),
+            Some(task) if !placeholder::own_may_be_low(task) => (&crate::calls::CALLS, Way::Short),
             _ => (&crate::calls::CALLS, Way::Long),
         }
     };

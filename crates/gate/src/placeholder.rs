@@ -72,7 +72,7 @@ pub fn is_guarded(task: &Task, fd: i32) -> bool {
 }
 
 /// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::entry_quick`].
-pub fn may_be_quick(task: &Task) -> bool {
+pub fn own_may_be_low(task: &Task) -> bool {
     task.region.fd() - BELOW < QUICK_FDS
 }
 
