@@ -2,10 +2,18 @@
 //!
 //! Source: elf(5), and ld.so(8) for what the loader makes of the dynamic section.
 
+use lp_abi::linux::__NR_pread64;
+
 use crate::objects::Segment;
 
 /// Reads from an offset of the file into a buffer and gives how many bytes there were.
 pub(crate) type Read<'r> = &'r dyn Fn(&mut [u8], u64) -> usize;
+
+/// Reads so from a descriptor of the host's: nothing where it cannot.
+pub(crate) fn read_file(fd: usize, to: &mut [u8], at: u64) -> usize {
+    // SAFETY: the kernel writes within `to`.
+    unsafe { lp_abi::syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
+}
 
 const PT_LOAD: u32 = 1;
 const PT_DYNAMIC: u32 = 2;

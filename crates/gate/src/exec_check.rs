@@ -6,11 +6,11 @@
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_close, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl,
-    __NR_pread64, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_ISGID, S_ISUID, S_IXGRP, stat,
+    __NR_close, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl, O_CLOEXEC,
+    O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_ISGID, S_ISUID, S_IXGRP, stat,
 };
 
-use crate::elf::{Elf, Loader, Read};
+use crate::elf::{Elf, Loader, Read, read_file};
 use crate::exec_env::Environment;
 use crate::thread::Thread;
 use crate::{hooks, names, report};
@@ -264,8 +264,7 @@ impl File {
     }
 
     fn read(&self, to: &mut [u8], at: u64) -> usize {
-        // SAFETY: the kernel writes within `to`.
-        unsafe { lp_abi::syscall!(__NR_pread64, self.0, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
+        read_file(self.0, to, at)
     }
 
     fn stat(&self) -> Option<stat> {

@@ -1,7 +1,7 @@
 //! Where the loader looks for libraries: whether that leads into a mount, so that the gate must be there first.
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_openat, __NR_pread64, O_CLOEXEC, O_NOCTTY, O_NONBLOCK};
+use lp_abi::linux::{__NR_openat, O_CLOEXEC, O_NOCTTY, O_NONBLOCK};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::pin;
@@ -9,7 +9,7 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
 
 use crate::calls::exec::read_at;
-use crate::elf::{Elf, Read};
+use crate::elf::{Elf, Read, read_file};
 use crate::mounts::mounts;
 use crate::path::{At, Last, Route, Which, buffer, route};
 use crate::text::Writer;
@@ -107,10 +107,7 @@ fn storage_on_host(at: At) -> Option<u64> {
     // SAFETY: the kernel reads the path; the descriptor is closed again.
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) };
     let fd = fd.ok()?;
-    let bytes = storage(&|to, at| {
-        // SAFETY: the kernel writes within `to`.
-        unsafe { lp_abi::syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
-    });
+    let bytes = storage(&|to, at| read_file(fd, to, at));
     placeholder::close_number(fd as i32);
     bytes
 }

@@ -1,11 +1,11 @@
 //! Code that is mapped later: dlopen(3), and whatever else maps a file executable.
 
-use lp_abi::linux::{__NR_mmap, __NR_pread64, MAP_ANONYMOUS, PROT_EXEC};
+use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::sys::syscall6;
 
 use crate::attach::{self, Outcome};
 use crate::dispatch::NOT_OURS;
-use crate::elf::Read;
+use crate::elf::{Read, read_file};
 use crate::objects::{self, Object, SEGMENTS, Segment};
 use crate::patch::Bundle;
 use crate::{names, report, settings};
@@ -30,7 +30,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
     if !(-4095..0).contains(&result) {
         // SAFETY: the kernel has just made this mapping of this file.
         unsafe {
-            let read = |to: &mut [u8], at: u64| read(fd, to, at);
+            let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
             let build = || attach::build(core::iter::once(name));
@@ -116,9 +116,4 @@ impl Head {
         // SAFETY: aligned, long enough, and every bit pattern is a header.
         Some(unsafe { core::slice::from_raw_parts(table.as_ptr().cast(), count) })
     }
-}
-
-fn read(fd: usize, to: &mut [u8], at: u64) -> usize {
-    // SAFETY: the kernel writes within `to`.
-    unsafe { lp_abi::syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
 }

@@ -7,8 +7,8 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_memfd_create, __NR_openat, __NR_pread64, __NR_write, AT_EMPTY_PATH, AT_FDCWD,
-    AT_SYMLINK_NOFOLLOW, MFD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
+    __NR_close, __NR_memfd_create, __NR_openat, __NR_write, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW,
+    MFD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
 use lp_abi::{Errno, Result};
 use lp_region::records::Inode;
@@ -22,7 +22,7 @@ use lp_vfs::{busy, getcwd, permission, pin, read};
 use super::chmod::last_of;
 use super::handler::handlers;
 use super::stat::is_empty;
-use crate::elf::Elf;
+use crate::elf::{Elf, read_file};
 use crate::exec_check::{self, Load, Program};
 use crate::exec_env::Environment;
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route, spare_buffer};
@@ -104,11 +104,10 @@ fn host_script(task: &'static Task<'static>, at: At, exec: &Exec) -> Option<isiz
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
         .ok()?;
     let mut head = [0u8; 256];
-    // SAFETY: the kernel writes within `head`.
-    let got = unsafe { lp_abi::syscall!(__NR_pread64, fd, head.as_mut_ptr(), head.len(), 0) };
+    let got = read_file(fd, &mut head, 0);
     // SAFETY: the descriptor was made above.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
-    let head = &head[..got.ok()?];
+    let head = &head[..got];
     if !head.starts_with(b"#!") {
         return None;
     }
