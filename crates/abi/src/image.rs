@@ -24,8 +24,10 @@ pub const GATE_PAGE: usize = 0x7ffd_0000;
 pub const QUICK_CALLS: [u32; 7] =
     [__NR_read, __NR_write, __NR_fstat, __NR_lseek, __NR_pread64, __NR_pwrite64, __NR_newfstatat];
 
-/// The start of the page at [`GATE_PAGE`], private to the process.
+/// The start of the page at [`GATE_PAGE`], private to the process; and the same in the data of a gate that is part of a C
+/// library, for that library's thunks.
 #[repr(C)]
+#[derive(Clone, Copy)]
 pub struct GatePage {
     /// The gate's entry, for objects that hold nothing in vector registers at their sites (C libraries).
     pub entry: usize,

@@ -81,7 +81,7 @@ fn make_region() -> Result<(Region<'static>, RunId)> {
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 4096, identity: 1 };
     let region = Region::create(memory.as_raw_fd(), &geometry).map_err(|error| anyhow!("{error:?}"))?;
     std::mem::forget(memory);
-    let setup = RunSetup { mounts: &[b""], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
     Ok((region, boot::claim_run(region, &setup).map_err(failed("claim a run"))?))
 }
 

@@ -11,6 +11,7 @@ use lp_vfs::boot::ImageIds;
 
 use crate::objects::{Auxiliary, Object};
 use crate::patch::{Bundle, Way};
+use crate::settings::Text;
 use crate::{exec_env, home, hooks, names, patch, placeholder, report, settings, signal, table, thread};
 
 /// Objects that may be unknown at once; more are refused.
@@ -54,8 +55,10 @@ unsafe fn start(envp: *mut *mut u8) {
             report::refuse(&[b"the program occupies the address that the gate needs"]);
         }
         let settings = settings::fill();
-        settings.preload = settings.keep(found.preload);
         settings.gate = settings.keep(found.gate);
+        if found.gate.starts_with(b"-") {
+            settings.preload = settings.keep(found.preload);
+        }
         (found.gate, found.audits)
     };
     // SAFETY: the address that the kernel gave.
@@ -117,7 +120,9 @@ fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8], ids: ImageIds)
     // SAFETY: one thread; no reference to the settings is alive.
     let settings = unsafe { settings::fill() };
     settings.bundle = settings.keep(outcome.bundle);
-    settings.builder = settings.keep(outcome.builder);
+    settings.builder = Text::of(outcome.builder);
+    settings.preload = Text::of(outcome.preload);
+    settings.library = Text::of(outcome.library);
 }
 
 fn number(text: &[u8]) -> Option<u32> {

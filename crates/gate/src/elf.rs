@@ -24,6 +24,12 @@ const DT_NEEDED: u64 = 1;
 const DT_STRTAB: u64 = 5;
 const DT_RPATH: u64 = 15;
 const DT_RUNPATH: u64 = 29;
+const DT_DEPAUDIT: u64 = 0x6fff_fefb;
+const DT_AUDIT: u64 = 0x6fff_fefc;
+/// The dynamic linker of the System V ABI for x86-64.
+const SYSTEM_LOADER: &[u8] = b"/lib64/ld-linux-x86-64.so.2";
+/// The C library's name.
+const LIBRARY: &[u8] = b"libc.so.6";
 /// Bytes of a program header in a 64-bit file.
 const HEADER: usize = size_of::<Segment>();
 /// Entries of a dynamic section that are read at once.
@@ -34,6 +40,8 @@ const PATH: usize = 1024;
 /// The loader (`PT_INTERP`) of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loader {
+    /// The system's, by the path that the psABI gives it: its C library is known.
+    System,
     /// The GNU C library's, which loads auditors before anything else: rtld-audit(7).
     Gnu,
     /// Another, such as musl's.
@@ -44,7 +52,16 @@ impl Loader {
     /// By its path.
     pub(crate) fn of(path: &[u8]) -> Loader {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
-        if name.starts_with(b"ld-linux") { Loader::Gnu } else { Loader::Other }
+        match name.starts_with(b"ld-linux") {
+            _ if path == SYSTEM_LOADER => Loader::System,
+            true => Loader::Gnu,
+            false => Loader::Other,
+        }
+    }
+
+    /// Whether it is the GNU C library's.
+    pub(crate) fn is_gnu(self) -> bool {
+        self != Loader::Other
     }
 }
 
@@ -120,6 +137,19 @@ impl<'r> Elf<'r> {
             let got = (self.read)(&mut room, at);
             each(room[..got].split(|byte| *byte == 0).next().unwrap_or_default())
         })
+    }
+
+    /// Whether it has the loader look elsewhere than the system's configuration says: in directories, for libraries at paths,
+    /// for auditors.
+    pub(crate) fn has_paths(&self) -> bool {
+        self.directories(&mut |_| true)
+            || self.needed(&mut |name| name.contains(&b'/'))
+            || self.strings(&|tag| matches!(tag, DT_AUDIT | DT_DEPAUDIT), &mut |_| true)
+    }
+
+    /// Whether it needs the C library itself, and not by way of another library only.
+    pub(crate) fn needs_c_library(&self) -> bool {
+        self.needed(&mut |name| name == LIBRARY)
     }
 
     /// Calls `each` with the offset of the string of every dynamic entry with a tag that is `wanted`.

@@ -68,6 +68,8 @@ const AT_FDCWD: isize = -100;
 pub(crate) enum Load {
     /// With the program's libraries, before they are initialised.
     Preload,
+    /// As a part of the C library (`lp_sites::merge`), which the loader finds instead of the system's.
+    Within,
     /// Before it looks for any library ([`crate::rtld_audit`]): it would look in a mount.
     Audit {
         /// Bytes of thread-local storage that libraries which the program needs take.
@@ -103,11 +105,31 @@ impl Program<'_> {
         sum
     }
 
-    /// How the gate comes into it, with an environment.
-    pub(crate) fn load(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
+    /// How the gate comes into it, with an environment, when it names paths itself.
+    fn load_with_paths(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
         let audits =
-            loader == Loader::Gnu && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
+            loader.is_gnu() && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
         if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
+    }
+
+    /// How the gate comes into it. A program for which that hangs on its file's loader alone is `remember`ed with it.
+    pub(crate) fn load(
+        &self,
+        thread: &Thread,
+        loader: Loader,
+        environment: &Environment,
+        remember: impl FnOnce(Loader),
+    ) -> Load {
+        // Where its paths lead depends on the mounts of the run.
+        if self.elf.has_paths() {
+            return self.load_with_paths(thread, loader, environment);
+        }
+        let loader = match loader {
+            Loader::System if !self.elf.needs_c_library() => Loader::Gnu,
+            loader => loader,
+        };
+        remember(loader);
+        environment.load(thread, loader)
     }
 }
 
@@ -167,19 +189,15 @@ fn program(thread: &Thread, environment: &Environment, open: &File, head: &[u8])
         Ok(Some(loader)) => loader,
     };
     let Some(elf) = Elf::new(head, &read) else { return Ok(Load::Preload) };
-    // Where its paths lead depends on the mounts of the run.
-    let has_paths = elf.directories(&mut |_| true) || elf.needed(&mut |name| name.contains(&b'/'));
-    if !has_paths {
+    let mut room = [0u8; names::ROOM];
+    let own = names::of_descriptor(open.0, &mut room);
+    let program = Program { elf: &elf, origin: directory_of(own) };
+    Ok(program.load(thread, loader, environment, |loader| {
         let known = hooks::known_programs(thread).filter(|_| !open.has_capabilities());
         if let Some(known) = known {
             known.add(&stat, loader, lp_vfs::clock::now().sec);
         }
-        return Ok(environment.load(thread, loader));
-    }
-    let mut room = [0u8; names::ROOM];
-    let own = names::of_descriptor(open.0, &mut room);
-    let program = Program { elf: &elf, origin: directory_of(own) };
-    Ok(program.load(thread, loader, environment))
+    }))
 }
 
 /// A path without its last component.

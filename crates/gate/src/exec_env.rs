@@ -1,9 +1,12 @@
 //! The environment of an image to come: what attach took out is put back.
 //!
-//! The program's own LD_PRELOAD, if it sets one, stays where it is and follows ours in the value; else both variables
-//! come last, where attach finds and drops them again. Where the loader is to find libraries in a mount, LD_AUDIT stands
-//! in the place of LD_PRELOAD ([`crate::rtld_audit`]). It and GLIBC_TUNABLES are entries of their own, since the loader
-//! takes all of a name, and stand right before LIGHTPATH_GATE, which says so.
+//! | the gate comes ([`Load`]) | variables of ours |
+//! |---|---|
+//! | within the C library | LD_LIBRARY_PATH, which the program does not set, and LIGHTPATH_GATE, which says so, come last |
+//! | preloaded | LD_PRELOAD and LIGHTPATH_GATE come last; if the program sets LD_PRELOAD, that stays where it is, and its value follows ours |
+//! | as an auditor ([`crate::rtld_audit`]) | LD_AUDIT, GLIBC_TUNABLES and LIGHTPATH_GATE, which says so, come last: the loader takes all entries of those names |
+//!
+//! Attach finds and drops them again.
 
 use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use lp_abi::{Errno, Result};
@@ -27,6 +30,8 @@ const TUNABLES: &[u8] = b"GLIBC_TUNABLES=glibc.rtld.optional_static_tls=";
 const STORAGE: u64 = 2048;
 /// How the value of LIGHTPATH_GATE ends when the gate comes as an auditor.
 const AUDITS: &[u8] = b":audit";
+/// How it ends when the gate comes within the C library.
+const WITHIN: &[u8] = b":within";
 /// Longest value of the program's own LD_PRELOAD that is kept, in bytes; the kernel takes strings up to 128 KiB.
 const OWN_PRELOAD: usize = 64 << 10;
 /// Most variables; more than the kernel takes on any stack limit in use.
@@ -134,6 +139,8 @@ pub(crate) struct Environment {
     preload: usize,
     /// LD_LIBRARY_PATH, or 0. The last: this one the loader takes.
     library_path: usize,
+    /// Whether LD_AUDIT is set.
+    audits: bool,
 }
 
 impl Environment {
@@ -143,7 +150,7 @@ impl Environment {
     /// `EFAULT` for a bad pointer in it; `E2BIG`.
     pub(crate) fn survey(envp: usize) -> Result<Environment> {
         let envp = envp as *const usize;
-        let mut found = Environment { envp, count: 0, preload: 0, library_path: 0 };
+        let mut found = Environment { envp, count: 0, preload: 0, library_path: 0, audits: false };
         if envp.is_null() {
             return Ok(found);
         }
@@ -157,6 +164,7 @@ impl Environment {
             match kind(variable)? {
                 Kind::Preload if found.preload == 0 => found.preload = variable,
                 Kind::LibraryPath => found.library_path = variable,
+                Kind::Audit => found.audits = true,
                 _ => {}
             }
         }
@@ -174,8 +182,13 @@ impl Environment {
 
     /// How the gate comes into a program that names no paths itself.
     pub(crate) fn load(&self, thread: &Thread, loader: Loader) -> Load {
-        let audits = loader == Loader::Gnu && self.leads_into_mount(thread);
-        if audits { Load::Audit { storage: 0 } } else { Load::Preload }
+        // What else is to be loaded, or looked for elsewhere, must meet the C library that it would meet without us.
+        let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits;
+        match loader {
+            Loader::System if is_plain && !settings::get().library.get().is_empty() => Load::Within,
+            loader if loader.is_gnu() && self.leads_into_mount(thread) => Load::Audit { storage: 0 },
+            _ => Load::Preload,
+        }
     }
 
     /// Builds the environment for an exec by `thread`: the program's variables and ours. The result lives until the next
@@ -189,11 +202,15 @@ impl Environment {
             0 => settings::get().gate.get(),
             length => &gate[..length.min(64)],
         };
-        let audits = load != Load::Preload;
-        let own = if audits { 0 } else { self.preload };
+        let (name, ours, ending) = match load {
+            Load::Preload => (PRELOAD, &settings::get().preload, &b""[..]),
+            Load::Within => (LIBRARY_PATH, &settings::get().library, WITHIN),
+            Load::Audit { .. } => (AUDIT, &settings::get().preload, AUDITS),
+        };
+        let ours = ours.get();
+        let own = if load == Load::Preload { self.preload } else { 0 };
         let pointers = (self.count + 4) * size_of::<usize>();
-        let ours = settings::get().preload.get();
-        let names = PRELOAD.len() + GATE.len() + AUDITS.len() + TUNABLES.len();
+        let names = name.len() + GATE.len() + ending.len() + TUNABLES.len();
         let strings = names + gate.len() + ours.len() + 32;
         let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
         let scratch = &thread.scratch[1..];
@@ -208,7 +225,6 @@ impl Environment {
             // SAFETY: as above.
             end: unsafe { start.add(room) },
         };
-        let name = if audits { AUDIT } else { PRELOAD };
         let loads = match own {
             0 => writer.string(&[name, ours])?,
             own => writer.with_program_text(&[name, ours, b":"], (own + PRELOAD.len()) as *const u8)?,
@@ -218,13 +234,13 @@ impl Environment {
             // SAFETY: the copy routine answers bad pointers.
             let variable = unsafe { ucopy::get(self.envp.add(index)) }?;
             match kind(variable)? {
-                Kind::Preload if audits => writer.pointer(variable),
+                Kind::Preload if own == 0 => writer.pointer(variable),
                 Kind::Preload if !placed => {
                     placed = true;
                     writer.pointer(loads);
                 }
                 Kind::Preload | Kind::Gate => {}
-                Kind::LibraryPath | Kind::Other => writer.pointer(variable),
+                Kind::LibraryPath | Kind::Audit | Kind::Other => writer.pointer(variable),
             }
         }
         if !placed {
@@ -236,7 +252,7 @@ impl Environment {
             let tunables = writer.string(&[TUNABLES, digits])?;
             writer.pointer(tunables);
         }
-        let gate = writer.string(&[GATE, gate, if audits { AUDITS } else { b"" }])?;
+        let gate = writer.string(&[GATE, gate, ending])?;
         writer.pointer(gate);
         writer.pointer(0);
         Ok(start.cast())
@@ -247,6 +263,7 @@ impl Environment {
 enum Kind {
     Preload,
     LibraryPath,
+    Audit,
     Gate,
     Other,
 }
@@ -255,7 +272,7 @@ fn kind(variable: usize) -> Result<Kind> {
     if variable & 4095 <= 4096 - 8 {
         // SAFETY: the copy routine answers bad pointers; eight bytes on one page.
         let head = unsafe { ucopy::get(variable as *const [u8; 8]) }?;
-        if [PRELOAD, LIBRARY_PATH, GATE].iter().all(|name| head[..] != name[..8]) {
+        if [PRELOAD, LIBRARY_PATH, AUDIT, GATE].iter().all(|name| head[..] != name[..8]) {
             return Ok(Kind::Other);
         }
     }
@@ -267,6 +284,7 @@ fn kind(variable: usize) -> Result<Kind> {
     Ok(match &head {
         head if head.starts_with(PRELOAD) => Kind::Preload,
         head if head.starts_with(LIBRARY_PATH) => Kind::LibraryPath,
+        head if head.starts_with(AUDIT) => Kind::Audit,
         head if head.starts_with(GATE) => Kind::Gate,
         _ => Kind::Other,
     })
@@ -276,14 +294,14 @@ fn kind(variable: usize) -> Result<Kind> {
 pub(crate) struct Found {
     /// LIGHTPATH_GATE's value.
     pub(crate) gate: &'static [u8],
-    /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if that is not set.
+    /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if the gate came within the C library.
     pub(crate) preload: &'static [u8],
     /// Whether the gate came as an auditor: the loader has not looked for the program's libraries yet.
     pub(crate) audits: bool,
 }
 
-/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and the first path of LD_PRELOAD or our LD_AUDIT. Without
-/// the former nothing is changed.
+/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us. Without the former
+/// nothing is changed.
 ///
 /// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that starts
 /// with 0: AT_NULL. They then do without it or read /proc/self/auxv.
@@ -305,7 +323,8 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
             at = at.add(1);
         }
     };
-    let mut found = Found { gate, preload: &[], audits: gate.ends_with(AUDITS) };
+    let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN));
+    let mut found = Found { gate, preload: &[], audits };
     let (mut from, mut to) = (envp, envp);
     // SAFETY: as above; `to` never passes `from`.
     unsafe {
@@ -316,14 +335,14 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
                 continue;
             }
             match gate_at.offset_from(from) {
-                0 if found.audits => continue,
-                1 if found.audits => {
+                0 if audits || within => continue,
+                1 if audits => {
                     found.preload = &report::c_bytes::<'static>(variable)[AUDIT.len()..];
                     continue;
                 }
                 _ => {}
             }
-            if found.preload.is_empty() && !found.audits && starts_with(variable, PRELOAD) {
+            if found.preload.is_empty() && !audits && !within && starts_with(variable, PRELOAD) {
                 let value = &report::c_bytes::<'static>(variable)[PRELOAD.len()..];
                 let ours =
                     value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());

@@ -17,8 +17,8 @@ const SETTLED: i64 = 2;
 /// Readable by all: whoever executes it could have looked.
 const READABLE: u32 = 0o444;
 
-/// Bit of a fingerprint: the file's loader is [`Loader::Other`].
-const OTHER: u64 = 2;
+/// Bits of a fingerprint that say which the file's loader is.
+const LOADER: u64 = 6;
 
 /// The fingerprints, each in the place that it chooses; the last to come stays.
 #[derive(Clone, Copy)]
@@ -42,18 +42,16 @@ impl Known<'_> {
         };
         // Relaxed: a fingerprint stands for itself.
         let kept = is_plain(&found).then(|| self.place(&found).load(Ordering::Relaxed))?;
-        match kept ^ fingerprint(&found) {
-            0 => Some(Loader::Gnu),
-            OTHER => Some(Loader::Other),
-            _ => None,
-        }
+        [Loader::Gnu, Loader::Other, Loader::System]
+            .into_iter()
+            .find(|loader| kept == fingerprint(&found) | mark_of(*loader))
     }
 
     /// Remembers a file that was found good and has no capabilities; `now` in seconds.
     pub(crate) fn add(&self, found: &stat, loader: Loader, now: i64) {
         if is_plain(found) && (found.st_ctime as i64) < now - SETTLED {
-            let mark = if loader == Loader::Gnu { 0 } else { OTHER };
-            self.place(found).store(fingerprint(found) | mark, Ordering::Relaxed); // Relaxed: as above.
+            // Relaxed: as above.
+            self.place(found).store(fingerprint(found) | mark_of(loader), Ordering::Relaxed);
         }
     }
 
@@ -69,13 +67,21 @@ fn is_plain(found: &stat) -> bool {
         && found.st_mode & READABLE == READABLE
 }
 
-/// Which file, in which state: 62 bits of it, and below them `OTHER`'s place, empty, and a 1.
+fn mark_of(loader: Loader) -> u64 {
+    match loader {
+        Loader::Gnu => 0,
+        Loader::Other => 2,
+        Loader::System => 4,
+    }
+}
+
+/// Which file, in which state: 61 bits of it, and below them the place of `LOADER`, empty, and a 1.
 fn fingerprint(found: &stat) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
     let words = [found.st_dev, found.st_ino, found.st_size as u64, found.st_ctime, found.st_ctime_nsec];
     words.into_iter().fold(PRIME, |sum, word| {
         let mixed = (sum ^ word).wrapping_mul(PRIME);
         mixed ^ mixed >> 29
-    }) & !OTHER
+    }) & !LOADER
         | 1
 }

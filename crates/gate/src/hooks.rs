@@ -27,6 +27,10 @@ pub struct Attached<'a> {
     pub bundle: &'a [u8],
     /// The launcher, run as `LAUNCHER sites --bundle BUNDLE --build OBJECT...`.
     pub builder: &'static [u8],
+    /// The preload library.
+    pub preload: &'static [u8],
+    /// The directory of the C library that has the gate in it; empty if there is none.
+    pub library: &'static [u8],
 }
 
 /// Bytes for the path of a bundle.
@@ -195,7 +199,12 @@ fn bundle_of<'a>(task: &Task<'static>, room: &'a mut [u8; PATH]) -> Result<Attac
     path.push(b"-");
     path.push_hex(u64::from(GATED_SET), 8);
     let length = path.finish().ok_or(&b"the cache directory's path is too long"[..])?;
-    Ok(Attached { bundle: &room[..length], builder: run.launcher.get() })
+    Ok(Attached {
+        bundle: &room[..length],
+        builder: run.launcher.get(),
+        preload: run.preload.get(),
+        library: run.library.get(),
+    })
 }
 
 /// A thread has made its first call: it needs a task.

@@ -1,10 +1,12 @@
 //! The bundle of site images, and mapping what it says over and beside an object.
 
+use core::cell::UnsafeCell;
 use core::mem::{MaybeUninit, size_of};
 use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use lp_abi::image::{
-    ENTRIES, ENTRIES_AT, Entry, Fixup, Header, MAGIC, PROBES, QUICK_CALLS, VERSION, first_probe, state,
+    ENTRIES, ENTRIES_AT, Entry, Fixup, GatePage, Header, MAGIC, PROBES, QUICK_CALLS, VERSION, first_probe,
+    state,
 };
 use lp_abi::linux::{
     __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_openat, __NR_pread64,
@@ -219,27 +221,48 @@ pub(crate) enum Way {
 
 /// Has all calls go through the table from now on: a descriptor of the gate's own is low.
 pub(crate) fn take_long_way() {
-    for index in 0..QUICK_CALLS.len() {
-        // SAFETY: the home is mapped; aligned words change, which other threads read before or after.
-        unsafe {
-            (&raw mut (*home()).page.quick[index]).write_volatile(entry());
-            (&raw mut (*home()).page.quick_scratch[index]).write_volatile(entry());
+    // SAFETY: the home is mapped.
+    for page in [lp_slots.0.get().cast::<GatePage>(), unsafe { &raw mut (*home()).page }] {
+        for index in 0..QUICK_CALLS.len() {
+            // SAFETY: aligned words change, which other threads read before or after.
+            unsafe {
+                (&raw mut (*page).quick[index]).write_volatile(entry());
+                (&raw mut (*page).quick_scratch[index]).write_volatile(entry());
+            }
         }
     }
 }
 
+/// The slots of thunks in a C library that the gate is a part of ([`lp_abi::image::GatePage`]). Until the gate is attached
+/// they lead to [`lp_entry_early`](crate::entry): the kernel has the call.
+#[repr(C)]
+pub struct Slots(UnsafeCell<[unsafe extern "C" fn(); SLOTS]>);
+
+/// Words of a gate's page.
+const SLOTS: usize = size_of::<GatePage>() / size_of::<usize>();
+
+// SAFETY: written as the home's page is.
+unsafe impl Sync for Slots {}
+
+/// Found by its name by whoever merges the two.
+#[unsafe(no_mangle)]
+pub static lp_slots: Slots = Slots(UnsafeCell::new([crate::entry::lp_entry_early; SLOTS]));
+
 /// Fills the page through which thunks find the gate. `table` is the dispatch table.
 pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
     let [quick, quick_scratch] = quick_entries(way);
-    let page = lp_abi::image::GatePage {
+    let page = GatePage {
         entry: entry(),
         entry_vector: &raw const crate::entry::lp_entry_vector as usize,
         table: table.address(),
         quick,
         quick_scratch,
     };
-    // SAFETY: the home is mapped, and no thunk is in use.
-    unsafe { (*home()).page = page };
+    // SAFETY: the home is mapped, and no thunk is in use by another thread.
+    unsafe {
+        lp_slots.0.get().cast::<GatePage>().write(page);
+        (*home()).page = page;
+    }
 }
 
 fn entry() -> usize {

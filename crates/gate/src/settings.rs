@@ -13,6 +13,8 @@ const ROOM: usize = 1024;
 pub(crate) struct Settings {
     /// The preload library's own path, as LD_PRELOAD named it.
     pub(crate) preload: Text,
+    /// The directory of the C library that has the gate in it; empty if there is none.
+    pub(crate) library: Text,
     /// What LIGHTPATH_GATE said.
     pub(crate) gate: Text,
     /// The bundle of site images.
@@ -32,6 +34,11 @@ pub(crate) struct Text {
 }
 
 impl Text {
+    /// A string that stays where it is, with a NUL behind it.
+    pub(crate) fn of(text: &'static [u8]) -> Text {
+        Text { start: text.as_ptr(), length: text.len() }
+    }
+
     /// The string without its NUL.
     pub(crate) fn get(&self) -> &[u8] {
         if self.start.is_null() {

@@ -29,7 +29,7 @@ impl Fs {
             _ => Errno::EUCLEAN,
         })?;
         // The mount covers everything: "/" is the root of the file system, and no path leads out of it.
-        let setup = RunSetup { mounts: &[b""], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+        let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
         let run = boot::claim_run(region, &setup)?;
         let fs = Fs { region, run };
         boot::mkfs(fs.task()?.inner(), 0)?;

@@ -150,7 +150,7 @@ pub mod caps {
 /// Mounts of one run.
 pub const RUN_MOUNTS: usize = 15;
 /// Longest path of a mount, of the launcher or of the cache directory.
-pub const RUN_PATH: usize = 895;
+pub const RUN_PATH: usize = 847;
 
 /// A NUL-terminated path in a run record. Immutable.
 #[repr(C)]
@@ -182,6 +182,8 @@ pub struct Run {
     pub cache: RunPath,
     /// The preload library's path.
     pub preload: RunPath,
+    /// The directory of the C library that has the gate in it; empty if there is none.
+    pub library: RunPath,
     /// Where mount m appears: an absolute, normal path without a slash at its end ("/" itself is empty).
     pub mounts: [RunPath; RUN_MOUNTS],
 }

@@ -181,7 +181,7 @@ impl Bundle {
 
     fn append(&self, entry: &mut Entry, analysis: &Analysis, pages: &[(u64, Vec<u8>)]) -> io::Result<Status> {
         entry.sites = analysis.patches.len() as u32;
-        entry.thunk_delta = analysis.delta;
+        entry.thunk_delta = analysis.place.delta;
         entry.thunk_bytes = analysis.thunks.len() as u64;
         entry.thunk_at = self.append_pages(&analysis.thunks)?;
         for ((at, bytes), range) in pages.iter().zip(&mut entry.ranges) {

@@ -11,7 +11,7 @@ use lp_abi::linux::{
 use crate::code::{self, Listing, Meaning};
 use crate::elf::{Elf, NotAnObject, Region};
 use crate::number::{self, Number};
-use crate::thunk::{self, Entry, Parts};
+use crate::thunk::{self, Entry, Parts, Slots};
 use crate::window::{self, Class, JUMP, Window};
 
 const PAGE: u64 = 4096;
@@ -79,8 +79,8 @@ pub struct Analysis {
     pub sites: Vec<Site>,
     /// Those that are patched, sorted.
     pub patches: Vec<Patch>,
-    /// The thunks' address relative to the object's base.
-    pub delta: i64,
+    /// Where the thunks are.
+    pub place: Place,
     /// The thunks, whole pages.
     pub thunks: Vec<u8>,
     /// Distances that depend on where the thunks are.
@@ -119,14 +119,37 @@ impl From<NotAnObject> for Refusal {
     }
 }
 
+/// Where an object's thunks go.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// Their address relative to the object's base.
+    pub delta: i64,
+    /// Where they find the gate.
+    pub slots: Slots,
+}
+
+impl Place {
+    /// Beside the object, in pages that the gate maps.
+    fn beside(elf: &Elf<'_>) -> Place {
+        Place { delta: if elf.fixed { DELTA_FIXED } else { DELTA }, slots: Slots::Process }
+    }
+}
+
 /// Finds the sites of an object and decides about each.
 ///
 /// # Errors
 /// See [`Refusal`].
 pub fn analyse(elf: &Elf<'_>) -> Result<Analysis, Refusal> {
-    let delta = if elf.fixed { DELTA_FIXED } else { DELTA };
+    analyse_for(elf, Place::beside(elf))
+}
+
+/// [`analyse`], for thunks at `place`.
+///
+/// # Errors
+/// See [`Refusal`].
+pub fn analyse_for(elf: &Elf<'_>, place: Place) -> Result<Analysis, Refusal> {
     let mut analysis =
-        Analysis { sites: Vec::new(), patches: Vec::new(), delta, thunks: Vec::new(), fixups: Vec::new() };
+        Analysis { sites: Vec::new(), patches: Vec::new(), place, thunks: Vec::new(), fixups: Vec::new() };
     let Listings { all, sites, out_of_step } = listings(elf);
     if sites.is_empty() {
         return Ok(analysis);
@@ -288,11 +311,12 @@ impl Analysis {
             },
             site,
             entry,
+            slots: self.place.slots,
         };
         let start = listing.instructions[range.start].ip();
         let bytes = listing.instructions[range.end - 1].next_ip() - start;
         let offset = self.thunks.len();
-        let at = (self.delta + offset as i64) as u64;
+        let at = (self.place.delta + offset as i64) as u64;
         let (code, fixups) = thunk::assemble(&parts, at).map_err(|why| Refusal::Encoding(site, why))?;
         self.fixups.extend(fixups.iter().map(|fixup| thunk::fixup(offset + *fixup as usize)));
         self.fixups.push(Fixup { at: start as u32 + 1 });
@@ -337,18 +361,24 @@ impl Analysis {
         for (start, end) in ranges {
             let (start, end) = to_edges(elf, start, end);
             let mut bytes = self.file_pages(elf, start, end + PAGE)?;
-            for patch in self.patches.iter().filter(|patch| (start..end + PAGE).contains(&patch.start)) {
-                let at = (patch.start - start) as usize;
-                let distance = patch.thunk.wrapping_sub(patch.start + JUMP as u64) as i64 as i32;
-                let room = &mut bytes[at..at + patch.bytes as usize];
-                // What is left of the displaced instructions is never executed.
-                room.fill(0xcc);
-                room[0] = 0xe9;
-                room[1..JUMP].copy_from_slice(&distance.to_le_bytes());
-            }
+            self.write_jumps(start, &mut bytes);
             pages.push((start, bytes));
         }
         Ok(pages)
+    }
+
+    /// Writes the jumps into `bytes` of text that start at `start`.
+    pub(crate) fn write_jumps(&self, start: u64, bytes: &mut [u8]) {
+        let range = start..start + bytes.len() as u64;
+        for patch in self.patches.iter().filter(|patch| range.contains(&patch.start)) {
+            let at = (patch.start - start) as usize;
+            let distance = patch.thunk.wrapping_sub(patch.start + JUMP as u64) as i64 as i32;
+            let room = &mut bytes[at..at + patch.bytes as usize];
+            // What is left of the displaced instructions is never executed.
+            room.fill(0xcc);
+            room[0] = 0xe9;
+            room[1..JUMP].copy_from_slice(&distance.to_le_bytes());
+        }
     }
 
     /// Pages of the executable segment as the kernel maps them: whole pages of the file.

@@ -8,6 +8,8 @@
 //! 5. [`thunk`]: the code that the jump leads to.
 //! 6. [`bundle`]: the file in which images are kept.
 //!
+//! [`merge`] makes of the system's C library and the gate one object, whose sites need no patching any more.
+//!
 //! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched. If it cannot
 //! be, the object is refused: a program never runs half-covered.
 
@@ -16,9 +18,11 @@ pub mod code;
 pub mod elf;
 pub mod frames;
 pub mod image;
+pub mod merge;
 pub mod number;
 pub mod thunk;
 pub mod window;
 
 pub use bundle::{Bundle, Status};
 pub use image::{Analysis, Patch, Refusal, analyse};
+pub use merge::merge;

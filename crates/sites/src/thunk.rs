@@ -22,16 +22,24 @@ pub enum Entry {
 }
 
 impl Entry {
-    /// Address of its slot in the [`GatePage`].
-    pub fn slot(self) -> u32 {
-        let offset = match self {
+    /// Offset of its slot in the [`GatePage`].
+    pub fn slot(self) -> usize {
+        match self {
             Entry::Plain => std::mem::offset_of!(GatePage, entry),
             Entry::Vector => std::mem::offset_of!(GatePage, entry_vector),
             Entry::Quick(index) => std::mem::offset_of!(GatePage, quick) + 8 * index,
             Entry::QuickScratch(index) => std::mem::offset_of!(GatePage, quick_scratch) + 8 * index,
-        };
-        (GATE_PAGE + offset) as u32
+        }
     }
+}
+
+/// Where thunks find the gate's addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Slots {
+    /// In the process's [`GatePage`], at its fixed address.
+    Process,
+    /// In the object itself, at this address.
+    Object(u64),
 }
 
 /// What a thunk is made of.
@@ -44,6 +52,8 @@ pub struct Parts<'a> {
     pub site: u64,
     /// The door.
     pub entry: Entry,
+    /// Where it is looked up.
+    pub slots: Slots,
 }
 
 /// Code under construction at an address.
@@ -61,8 +71,7 @@ pub fn assemble(parts: &Parts<'_>, at: u64) -> Result<(Vec<u8>, Vec<u32>), Strin
     let mut code = Writer { at, bytes: Vec::new(), fixups: Vec::new() };
     code.displaced(parts.before)?;
     code.raw(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]
-    code.raw(&[0xff, 0x14, 0x25]); // call [slot]
-    code.raw(&parts.entry.slot().to_le_bytes());
+    code.call(parts.slots, parts.entry)?;
     code.raw(&[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]); // lea rsp, [rsp + 128]
     match parts.behind {
         None => {
@@ -89,10 +98,31 @@ impl Writer {
         self.bytes.extend_from_slice(bytes);
     }
 
+    /// `call [slot]`.
+    fn call(&mut self, slots: Slots, entry: Entry) -> Result<(), String> {
+        match slots {
+            Slots::Process => {
+                self.raw(&[0xff, 0x14, 0x25]);
+                self.raw(&((GATE_PAGE + entry.slot()) as u32).to_le_bytes());
+            }
+            Slots::Object(at) => {
+                self.raw(&[0xff, 0x15]);
+                let distance = self.distance(at + entry.slot() as u64)?;
+                self.raw(&distance.to_le_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// The distance to `target` from behind the four bytes that come next.
+    fn distance(&self, target: u64) -> Result<i32, String> {
+        let distance = target.wrapping_sub(self.here() + 4) as i64;
+        i32::try_from(distance).map_err(|_| format!("{target:#x} is out of reach"))
+    }
+
     fn branch(&mut self, opcode: &[u8], target: u64) -> Result<(), String> {
         self.raw(opcode);
-        let distance = target.wrapping_sub(self.here() + 4) as i64;
-        let distance = i32::try_from(distance).map_err(|_| format!("{target:#x} is out of reach"))?;
+        let distance = self.distance(target)?;
         self.fixups.push(self.bytes.len() as u32);
         self.raw(&distance.to_le_bytes());
         Ok(())

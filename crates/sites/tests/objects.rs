@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction};
-use lp_abi::image::QUICK_CALLS;
+use lp_abi::image::{GATE_PAGE, QUICK_CALLS};
 use lp_sites::elf::Elf;
 use lp_sites::image::{Site, Verdict};
 use lp_sites::thunk::Entry;
@@ -53,7 +53,7 @@ fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
         let call =
             thunk.iter().position(|instruction| instruction.flow_control() == FlowControl::IndirectCall);
         let call = call.expect("a call of the gate");
-        assert_eq!(thunk[call].memory_displacement64(), u64::from(patch.entry.slot()));
+        assert_eq!(thunk[call].memory_displacement64(), (GATE_PAGE + patch.entry.slot()) as u64);
         let back = thunk.last().expect("a jump back").near_branch_target();
         assert!(elf.is_code(back));
         let own = sites.contains(&(back - 2));
@@ -80,7 +80,7 @@ fn check_patches(elf: &Elf<'_>, analysis: &Analysis) {
 
 /// The instructions of a thunk, up to its final jump.
 fn thunk_at(analysis: &Analysis, address: u64) -> Vec<Instruction> {
-    let offset = address.wrapping_sub(analysis.delta as u64) as usize;
+    let offset = address.wrapping_sub(analysis.place.delta as u64) as usize;
     let mut decoder = Decoder::with_ip(64, &analysis.thunks[offset..], address, DecoderOptions::NONE);
     let mut instructions = Vec::new();
     loop {

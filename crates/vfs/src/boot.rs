@@ -25,6 +25,7 @@ mod run_state {
 }
 
 /// What all processes of a run are told.
+#[derive(Default)]
 pub struct RunSetup<'a> {
     /// Where the file systems appear: absolute, normal paths without a slash at the end. Mount m shows root number m.
     pub mounts: &'a [&'a [u8]],
@@ -36,6 +37,8 @@ pub struct RunSetup<'a> {
     pub cache: &'a [u8],
     /// The preload library's path.
     pub preload: &'a [u8],
+    /// The directory of the C library that has the gate in it; empty if there is none.
+    pub library: &'a [u8],
     /// 1 to count calls.
     pub stats: u32,
 }
@@ -60,6 +63,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     run.launcher.set(setup.launcher)?;
     run.cache.set(setup.cache)?;
     run.preload.set(setup.preload)?;
+    run.library.set(setup.library)?;
     for (place, path) in run.mounts.iter().zip(setup.mounts) {
         place.set(path)?;
     }

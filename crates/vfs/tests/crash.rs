@@ -270,8 +270,7 @@ fn killed_processes_leave_nothing_behind() {
     let fd = unsafe { syscall!(__NR_memfd_create, c"crash".as_ptr(), 0) }.expect("memfd") as i32;
     let geometry = Geometry { data_bytes: 8 << 20, inodes: 10_000, identity: 7 };
     let region = Region::create(fd, &geometry).expect("region");
-    let setup =
-        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
     let run = boot::claim_run(region, &setup).expect("run");
     let process = boot::claim_process(region, run).expect("process");
     let lane = boot::attach(region, process, 1).expect("attach");

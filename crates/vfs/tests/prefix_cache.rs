@@ -25,8 +25,7 @@ fn tasks<const N: usize>() -> [Task<'static>; N] {
     let _one = SETUP.lock().unwrap();
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 3 };
     let region = Region::create_private(&geometry).expect("region");
-    let setup =
-        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
     let run = boot::claim_run(region, &setup).expect("run");
     let tasks = std::array::from_fn(|_| {
         let process = boot::claim_process(region, run).expect("process");

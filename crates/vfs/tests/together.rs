@@ -28,8 +28,7 @@ fn c(path: &str) -> CString {
 fn first() -> (Region<'static>, RunId, Task<'static>) {
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 3 };
     let region = Region::create_private(&geometry).expect("region");
-    let setup =
-        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
     let run = boot::claim_run(region, &setup).expect("run");
     let task = another(region, run);
     boot::mkfs(&task, 0).expect("mkfs");

@@ -25,7 +25,7 @@ fn two_mounts() -> Task<'static> {
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 200_000, identity: 9 };
     let region = Region::create_private(&geometry).expect("region");
     let mounts: &[&[u8]] = &[b"/light", b"/mnt/other"];
-    let setup = boot::RunSetup { mounts, covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let setup = boot::RunSetup { mounts, ..boot::RunSetup::default() };
     let run = boot::claim_run(region, &setup).expect("run");
     let process = boot::claim_process(region, run).expect("process");
     let lane = boot::attach(region, process, 1).expect("attach");

@@ -75,7 +75,7 @@ impl Stage {
         let memory = rustix::fs::memfd_create("lightpath-bench", MemfdFlags::CLOEXEC)?;
         let geometry = Geometry { data_bytes: 512 << 20, inodes: 4096, identity: 1 };
         let region = Region::create(memory.as_raw_fd(), &geometry).map_err(|error| anyhow!("{error:?}"))?;
-        let setup = RunSetup { mounts: &[b""], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+        let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
         let run = boot::claim_run(region, &setup).map_err(failed("claim a run"))?;
         // SAFETY: a new anonymous mapping, where the kernel likes.
         let board = unsafe {

@@ -11,7 +11,7 @@ pub(crate) struct MountPoint(PathBuf);
 const KEPT: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// Longest path, in bytes: the space for it in a run record.
-const LONGEST: usize = 895;
+const LONGEST: usize = lp_region::process::RUN_PATH;
 /// Most mount points of one run: the space for them in a run record.
 const MOST: usize = 15;
 

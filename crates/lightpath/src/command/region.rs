@@ -47,7 +47,9 @@ pub(crate) struct Paths<'a> {
     /// The cache directory.
     pub(crate) cache: &'a Path,
     /// The preload library in it.
-    pub(crate) library: &'a Path,
+    pub(crate) preload: &'a Path,
+    /// The directory of the C library with the gate in it, if there is one.
+    pub(crate) library: Option<&'a Path>,
 }
 
 /// Claims a run record. The caller holds the region's flock.
@@ -60,7 +62,8 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
         covers: covered.fold(0, |set, (number, _)| set | 1 << number),
         launcher: bytes(&launcher),
         cache: bytes(paths.cache),
-        preload: bytes(paths.library),
+        preload: bytes(paths.preload),
+        library: paths.library.map(bytes).unwrap_or_default(),
         stats: u32::from(options.stats),
     };
     boot::claim_run(region, &setup)

@@ -30,9 +30,11 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     check_caller()?;
     let mut launch = Launch::new(options, command)?;
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
-    let library = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
-    launch.set_environment(options, &library)?;
-    let session = Session::open(options, &Paths { cache: &cache, library: &library })?;
+    let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
+    let library = preload::merge(&cache).ok();
+    launch.set_environment(options, &preload)?;
+    let session =
+        Session::open(options, &Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
     match options.stats {
         true => supervise::supervise(&mut launch, &session),
         false => {

@@ -19,8 +19,7 @@ fn region() -> Region<'static> {
 /// A task on a file system of its own.
 pub fn task() -> Task<'static> {
     let region = region();
-    let setup =
-        boot::RunSetup { mounts: &[b"/light"], covers: 0, launcher: b"", cache: b"", preload: b"", stats: 0 };
+    let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
     let run = boot::claim_run(region, &setup).expect("run");
     let process = boot::claim_process(region, run).expect("process");
     let lane = boot::attach(region, process, 1).expect("attach");

@@ -39,14 +39,7 @@ impl Fixture {
         let _one = SETUP.lock().unwrap();
         // SAFETY: the value is the kernel's.
         unsafe { clock::init(auxiliary(AT_SYSINFO_EHDR)) };
-        let setup = boot::RunSetup {
-            mounts: &[b"/light"],
-            covers: 0,
-            launcher: b"",
-            cache: b"",
-            preload: b"",
-            stats: 0,
-        };
+        let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
         let run = boot::claim_run(region, &setup).expect("run");
         let process = boot::claim_process(region, run).expect("process");
         let lane = boot::attach(region, process, 1).expect("attach");

@@ -1,0 +1,340 @@
+//! A C library with the gate in it: one file that the loader maps in the library's place.
+//!
+//! A preloaded gate costs the loader a search, four mappings and a scope to look symbols up in, and costs attaching new
+//! mappings over the library's text, all of it for every process. Here the jumps to the thunks are in the text already,
+//! and the gate is two segments more of a library that is mapped anyway.
+//!
+//! ```text
+//! | the library's file, patched | headers, relocations | thunks | the gate's code | the gate's data |
+//!   its own segments              one segment: read, execute                        read, write
+//! ```
+//! Behind the library's file every offset is the address. The program headers move, since there is no room for more of them
+//! where they are; so do the relocations, which the gate's are appended to. The gate's initialiser becomes the library's,
+//! and its thread-local storage the end of the library's.
+
+use std::fmt;
+use std::ops::Range;
+
+use lp_abi::image::GatePage;
+use object::read::elf::{ElfFile64, FileHeader, ProgramHeader};
+use object::{Endianness, Object, ObjectSymbol};
+
+use crate::elf::Elf;
+use crate::image::{Place, Refusal, analyse_for};
+use crate::thunk::Slots;
+
+const PAGE: u64 = 4096;
+/// Room for thunks; those of a C library take 16 KiB.
+const THUNKS: u64 = 64 << 10;
+/// The symbol of the [`GatePage`] in the gate's data.
+const SLOTS: &[u8] = b"lp_slots";
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_PHDR: u32 = 6;
+const PT_TLS: u32 = 7;
+const PF_X: u32 = 1;
+const PF_W: u32 = 2;
+const PF_R: u32 = 4;
+const DT_NULL: u64 = 0;
+const DT_RELA: u64 = 7;
+const DT_RELASZ: u64 = 8;
+const DT_INIT: u64 = 12;
+const DT_JMPREL: u64 = 23;
+const DT_RELR: u64 = 36;
+const R_X86_64_RELATIVE: u64 = 8;
+const R_X86_64_TPOFF64: u64 = 18;
+/// Bytes of a program header, of a relocation.
+const HEADER: usize = 56;
+const RELOCATION: usize = 24;
+/// Fields of the file header: where the program headers are, and how many.
+const E_PHOFF: u64 = 32;
+const E_PHNUM: u64 = 56;
+
+/// Why two objects cannot be merged.
+#[derive(Debug)]
+pub enum Unfit {
+    /// The library cannot be patched.
+    Refused(Refusal),
+    /// It, or the gate, is not laid out as this needs it.
+    Layout(&'static str),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Unfit::Refused(why) => why.fmt(f),
+            Unfit::Layout(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+/// Makes the file: `library` with `gate`, a shared object that needs no other, in it.
+///
+/// # Errors
+/// See [`Unfit`].
+pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
+    let elf = Elf::parse(library).map_err(|why| Unfit::Refused(why.into()))?;
+    let (library, gate) = (Input::read(library)?, Input::read(gate)?);
+    let layout = Layout::new(&library, &gate)?;
+    let slots = Slots::Object(layout.gate + slots_of(&gate)?);
+    let analysis = analyse_for(&elf, Place { delta: layout.thunks as i64, slots }).map_err(Unfit::Refused)?;
+    if let Some(site) = analysis.unpatchable() {
+        return Err(Unfit::Refused(Refusal::Site(site)));
+    }
+    if analysis.thunks.len() as u64 > THUNKS {
+        return Err(Unfit::Layout("the library has more system calls than there is room for"));
+    }
+    let mut file = library.file.to_vec();
+    for segment in elf.segments.iter().filter(|segment| segment.executable) {
+        let start = segment.offset as usize;
+        let text = file.get_mut(start..start + segment.bytes.len()).ok_or(CUT_SHORT)?;
+        analysis.write_jumps(segment.address, text);
+    }
+    file.resize(layout.end as usize, 0);
+    put(&mut file, layout.thunks, &analysis.thunks);
+    for segment in gate.loads() {
+        let bytes = gate.file.get(segment.file()).ok_or(CUT_SHORT)?;
+        put(&mut file, layout.gate + segment.address, bytes);
+    }
+    put(&mut file, layout.relocations, &layout.relocations_of(&library, &gate)?);
+    put(&mut file, library.dynamic_at, &layout.dynamic_of(&library, &gate)?);
+    layout.write_headers(&mut file, &library);
+    Ok(file)
+}
+
+const CUT_SHORT: Unfit = Unfit::Layout("a file ends before what its headers announce");
+
+fn put(file: &mut [u8], at: u64, bytes: &[u8]) {
+    file[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Where the slots lie in the gate.
+fn slots_of(gate: &Input<'_>) -> Result<u64, Unfit> {
+    let elf =
+        ElfFile64::<Endianness>::parse(gate.file).map_err(|_| Unfit::Layout("the gate is no ELF object"))?;
+    let found = elf.dynamic_symbols().find(|symbol| symbol.name_bytes() == Ok(SLOTS));
+    let fits = found.filter(|symbol| symbol.size() as usize == size_of::<GatePage>());
+    fits.map(|symbol| symbol.address()).ok_or(Unfit::Layout("the gate has no slots"))
+}
+
+/// A program header.
+#[derive(Clone, Copy)]
+struct Segment {
+    kind: u32,
+    flags: u32,
+    offset: u64,
+    address: u64,
+    file_bytes: u64,
+    bytes: u64,
+    align: u64,
+}
+
+impl Segment {
+    fn file(&self) -> Range<usize> {
+        self.offset as usize..self.offset.saturating_add(self.file_bytes) as usize
+    }
+
+    /// As it stands in a file.
+    fn written(&self) -> Vec<u8> {
+        let Segment { kind, flags, offset, address, file_bytes, bytes, align } = *self;
+        let words = [offset, address, address, file_bytes, bytes, align];
+        let first = [kind, flags].into_iter().flat_map(u32::to_le_bytes);
+        first.chain(words.into_iter().flat_map(u64::to_le_bytes)).collect()
+    }
+}
+
+/// An object to merge.
+struct Input<'f> {
+    file: &'f [u8],
+    segments: Vec<Segment>,
+    /// Where the dynamic section is in the file.
+    dynamic_at: u64,
+    dynamic: Vec<[u64; 2]>,
+}
+
+impl<'f> Input<'f> {
+    fn read(file: &'f [u8]) -> Result<Input<'f>, Unfit> {
+        let damaged = |_| Unfit::Layout("its headers are damaged");
+        let header = object::elf::FileHeader64::<Endianness>::parse(file).map_err(damaged)?;
+        let endian = header.endian().map_err(damaged)?;
+        let read = |segment: &object::elf::ProgramHeader64<Endianness>| Segment {
+            kind: segment.p_type(endian),
+            flags: segment.p_flags(endian),
+            offset: segment.p_offset(endian),
+            address: segment.p_vaddr(endian),
+            file_bytes: segment.p_filesz(endian),
+            bytes: segment.p_memsz(endian),
+            align: segment.p_align(endian),
+        };
+        let segments: Vec<Segment> =
+            header.program_headers(endian, file).map_err(damaged)?.iter().map(read).collect();
+        let dynamic = segments.iter().find(|segment| segment.kind == PT_DYNAMIC);
+        let dynamic = dynamic.ok_or(Unfit::Layout("it has no dynamic section"))?;
+        let (words, _) = file.get(dynamic.file()).ok_or(CUT_SHORT)?.as_chunks::<8>();
+        let (pairs, _) = words.as_chunks::<2>();
+        let pair = |[tag, value]: &[[u8; 8]; 2]| [u64::from_le_bytes(*tag), u64::from_le_bytes(*value)];
+        let (dynamic_at, dynamic) = (dynamic.offset, pairs.iter().map(pair).collect());
+        Ok(Input { file, segments, dynamic_at, dynamic })
+    }
+
+    fn one(&self, kind: u32) -> Option<&Segment> {
+        self.segments.iter().find(|segment| segment.kind == kind)
+    }
+
+    fn loads(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|segment| segment.kind == PT_LOAD)
+    }
+
+    /// Where the object's memory ends.
+    fn end(&self) -> u64 {
+        self.loads().map(|segment| segment.address + segment.bytes).max().unwrap_or(0)
+    }
+
+    fn tagged(&self, tag: u64) -> Option<u64> {
+        self.dynamic.iter().find(|[found, _]| *found == tag).map(|[_, value]| *value)
+    }
+
+    fn relocations(&self) -> Result<&'f [u8], Unfit> {
+        let (Some(at), Some(bytes)) = (self.tagged(DT_RELA), self.tagged(DT_RELASZ)) else {
+            return Err(Unfit::Layout("it has no relocations"));
+        };
+        let holder =
+            |segment: &&Segment| (segment.address..segment.address + segment.file_bytes).contains(&at);
+        let holder = self.loads().find(holder).ok_or(CUT_SHORT)?;
+        let start = (holder.offset + at - holder.address) as usize;
+        self.file.get(start..start + bytes as usize).ok_or(CUT_SHORT)
+    }
+}
+
+/// Where everything goes: addresses relative to the object's base, which are offsets in the file as well.
+struct Layout {
+    headers: u64,
+    header_count: usize,
+    relocations: u64,
+    thunks: u64,
+    gate: u64,
+    /// Where the gate's data starts.
+    data: u64,
+    /// The end of all segments.
+    end: u64,
+    /// Where the gate's thread-local storage lies in the library's, and the whole's bytes and alignment.
+    storage: u64,
+    storage_bytes: u64,
+    storage_align: u64,
+}
+
+impl Layout {
+    fn new(library: &Input<'_>, gate: &Input<'_>) -> Result<Layout, Unfit> {
+        let layout = |what| Err(Unfit::Layout(what));
+        if library.tagged(DT_INIT).is_some() {
+            return layout("the library has an initialiser of its own");
+        }
+        if gate.tagged(DT_JMPREL).is_some() || gate.tagged(DT_RELR).is_some() {
+            return layout("the gate has relocations of another kind");
+        }
+        let (Some(storage), Some(gate_storage)) = (library.one(PT_TLS), gate.one(PT_TLS)) else {
+            return layout("one of the two has no thread-local storage");
+        };
+        if gate_storage.file_bytes != 0 {
+            return layout("the gate has thread-local storage that is not zero");
+        }
+        let mut segments = gate.loads();
+        let (Some(code), Some(data), None) = (segments.next(), segments.next(), segments.next()) else {
+            return layout("the gate has other segments than one of code and one of data");
+        };
+        if code.address != 0 || code.flags & PF_X == 0 || data.flags & PF_W == 0 || data.address % PAGE != 0 {
+            return layout("the gate's segments are not of code and data");
+        }
+        let header_count = library.segments.len() + 2;
+        let headers = library.end().max(library.file.len() as u64).next_multiple_of(PAGE);
+        let relocations = headers + (header_count * HEADER) as u64;
+        let relocated = library.relocations()?.len() + gate.relocations()?.len();
+        let thunks = (relocations + relocated as u64).next_multiple_of(PAGE);
+        let at = thunks + THUNKS;
+        let storage_at = storage.bytes.next_multiple_of(gate_storage.align.max(1));
+        Ok(Layout {
+            headers,
+            header_count,
+            relocations,
+            thunks,
+            gate: at,
+            data: at + data.address,
+            end: (at + gate.end()).next_multiple_of(PAGE),
+            storage: storage_at,
+            storage_bytes: storage_at + gate_storage.bytes,
+            storage_align: storage.align.max(gate_storage.align),
+        })
+    }
+
+    /// The program headers, moved and two more, and the file header's word of where they are.
+    fn write_headers(&self, file: &mut [u8], library: &Input<'_>) {
+        let last = library.segments.iter().rposition(|segment| segment.kind == PT_LOAD);
+        let load = |range: Range<u64>, flags| {
+            let bytes = range.end - range.start;
+            let (offset, address) = (range.start, range.start);
+            Segment { kind: PT_LOAD, flags, offset, address, file_bytes: bytes, bytes, align: PAGE }
+        };
+        let mut all = Vec::new();
+        for (index, segment) in library.segments.iter().enumerate() {
+            let mut segment = *segment;
+            match segment.kind {
+                PT_PHDR => {
+                    let bytes = (self.header_count * HEADER) as u64;
+                    (segment.offset, segment.address) = (self.headers, self.headers);
+                    (segment.file_bytes, segment.bytes) = (bytes, bytes);
+                }
+                PT_TLS => (segment.bytes, segment.align) = (self.storage_bytes, self.storage_align),
+                _ => {}
+            }
+            all.push(segment);
+            if Some(index) == last {
+                all.push(load(self.headers..self.data, PF_R | PF_X));
+                all.push(load(self.data..self.end, PF_R | PF_W));
+            }
+        }
+        let written: Vec<u8> = all.iter().flat_map(Segment::written).collect();
+        put(file, self.headers, &written);
+        put(file, E_PHOFF, &self.headers.to_le_bytes());
+        put(file, E_PHNUM, &(all.len() as u16).to_le_bytes());
+    }
+
+    /// The relocations of both.
+    fn relocations_of(&self, library: &Input<'_>, gate: &Input<'_>) -> Result<Vec<u8>, Unfit> {
+        let mut all = library.relocations()?.to_vec();
+        let (relocations, _) = gate.relocations()?.as_chunks::<RELOCATION>();
+        for relocation in relocations {
+            let (words, _) = relocation.as_chunks::<8>();
+            let [place, info, addend] = [0, 1, 2].map(|index| u64::from_le_bytes(words[index]));
+            let addend = match info {
+                R_X86_64_RELATIVE => addend + self.gate,
+                R_X86_64_TPOFF64 => addend + self.storage,
+                _ => return Err(Unfit::Layout("the gate has a relocation of another kind")),
+            };
+            all.extend([place + self.gate, info, addend].into_iter().flat_map(u64::to_le_bytes));
+        }
+        Ok(all)
+    }
+
+    /// The library's dynamic section, with the relocations' new place and the gate's initialiser.
+    fn dynamic_of(&self, library: &Input<'_>, gate: &Input<'_>) -> Result<Vec<u8>, Unfit> {
+        let init = gate.tagged(DT_INIT).ok_or(Unfit::Layout("the gate has no initialiser"))?;
+        let bytes = library.relocations()?.len() + gate.relocations()?.len();
+        let mut entries = library.dynamic.clone();
+        for [tag, value] in &mut entries {
+            match *tag {
+                DT_RELA => *value = self.relocations,
+                DT_RELASZ => *value = bytes as u64,
+                _ => {}
+            }
+        }
+        // The section ends with a null entry whatever is added.
+        let spare = entries.iter().position(|[tag, _]| *tag == DT_NULL);
+        let spare = spare.filter(|spare| spare + 1 < entries.len());
+        entries[spare.ok_or(Unfit::Layout("its dynamic section has no spare entry"))?] =
+            [DT_INIT, init + self.gate];
+        Ok(entries.iter().flatten().flat_map(|word| word.to_le_bytes()).collect())
+    }
+}
