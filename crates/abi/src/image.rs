@@ -40,6 +40,8 @@ pub struct GatePage {
     /// The same for sites behind which no argument register is read: unless the call is the kernel's they come back as
     /// they happen to be.
     pub quick_scratch: [usize; QUICK_CALLS.len()],
+    /// Not for thunks: the descriptor that a process which has not met a mount must not use.
+    pub hidden: usize,
 }
 
 /// First bytes of a bundle.

@@ -11,7 +11,7 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
 
 use crate::node;
-use crate::path::{At, Last, Route, Which, leave, route, spare_buffer};
+use crate::path::{At, Last, Route, Which, buffer, leave, route, spare_buffer};
 
 /// `AF_UNIX`.
 const UNIX: u16 = 1;
@@ -73,6 +73,16 @@ impl Address {
     pub fn pointer(&self) -> *const u8 {
         self.bytes.as_ptr()
     }
+}
+
+/// The path that an address of the program's names, NUL-terminated; it lives until the thread's second buffer is used.
+pub(crate) fn path_of(at: *const u8, length: usize) -> Option<&'static [u8]> {
+    let address = Address::of_path(at, length)?;
+    let room = buffer(Which::Second);
+    let path = address.path();
+    room[..path.len()].copy_from_slice(path);
+    room[path.len()] = 0;
+    Some(&room[..path.len()])
 }
 
 /// The socket that an address names, for connect and send.

@@ -8,11 +8,16 @@ use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_w
 
 use lp_region::sync::Ordering;
 use lp_vfs::boot::ImageIds;
+use lp_vfs::task::Task;
+
+use crate::dispatch::Table;
 
 use crate::objects::{Auxiliary, Object};
 use crate::patch::{Bundle, Way};
 use crate::settings::Text;
-use crate::{exec_env, home, hooks, names, patch, placeholder, report, settings, signal, table, thread};
+use crate::{
+    apart, exec_env, home, hooks, names, patch, placeholder, report, settings, signal, table, thread,
+};
 
 /// Objects that may be unknown at once; more are refused.
 const UNKNOWN: usize = 64;
@@ -72,13 +77,15 @@ unsafe fn start(envp: *mut *mut u8) {
         // SAFETY: the first thread's record, just made.
         let thread = unsafe { &mut *thread };
         attach_region(thread, gate, auxiliary.ids);
+        // Its calls are counted, or what it is made of lies in a mount.
+        let is_asked = apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) || audits;
+        if thread.task.is_null() && is_asked {
+            apart::join(thread);
+        }
         // SAFETY: the task that attaching made, if any, is in the record.
-        let task = unsafe { thread.task.as_ref() };
-        let counts = task.is_some_and(|task| task.run.stats.load(Ordering::Relaxed) != 0);
-        match task {
-            _ if counts => (&crate::count::COUNTED, Way::Long),
-            Some(task) if !placeholder::own_may_be_low(task) => (&crate::calls::CALLS, Way::Short),
-            _ => (&crate::calls::CALLS, Way::Long),
+        match unsafe { thread.task.as_ref() } {
+            Some(task) => calls_of(task),
+            None => (&crate::calls::apart::APART, Way::Apart),
         }
     };
     patch::fill_gate_page(calls, way);
@@ -95,6 +102,15 @@ unsafe fn start(envp: *mut *mut u8) {
     }
 }
 
+/// The table for a process that has a task, and whether there are shorter ways than by it.
+pub(crate) fn calls_of(task: &Task) -> (&'static Table, Way) {
+    if task.run.stats.load(Ordering::Relaxed) != 0 {
+        return (&crate::count::COUNTED, Way::Long);
+    }
+    let way = if placeholder::own_may_be_low(task) { Way::Long } else { Way::Short };
+    (&crate::calls::CALLS, way)
+}
+
 /// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, and then there is nothing to patch with.
 fn attach_nothing(gate: &[u8]) {
     let mut parts = gate.split(|byte| *byte == b':').skip(1);
@@ -106,14 +122,22 @@ fn attach_nothing(gate: &[u8]) {
 
 fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8], ids: ImageIds) {
     let mut parts = gate.split(|byte| *byte == b':');
-    let (fd, slot) = (parts.next().and_then(number), parts.next().and_then(number));
-    let (Some(fd), Some(slot)) = (fd, slot) else {
+    let (fd, second) = (parts.next().and_then(number), parts.next().unwrap_or_default());
+    let (is_apart, second) = match second {
+        [apart::RUN, run @ ..] => (true, run),
+        slot => (false, slot),
+    };
+    let (Some(fd), Some(slot)) = (fd, number(second)) else {
         report::refuse(&[b"LIGHTPATH_GATE is malformed: ", gate]);
     };
     let flags = parts.next().unwrap_or_default();
     let mut room = [0; hooks::PATH];
     let place = hooks::Place { fd: fd as i32, slot, flags };
-    let outcome = match hooks::attach(thread, place, ids, &mut room) {
+    let outcome = match is_apart {
+        true => hooks::attach_apart(place, ids, &mut room),
+        false => hooks::attach(thread, place, ids, &mut room),
+    };
+    let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(line) => report::refuse(&[line]),
     };

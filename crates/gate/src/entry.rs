@@ -44,8 +44,8 @@ pub(crate) use {load_arguments, push_arguments};
 
 global_asm!(
     ".pushsection .text.lp_entry,\"ax\",@progbits",
-    ".globl lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again, lp_entry_early",
-    ".hidden lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again, lp_entry_early",
+    ".globl lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
+    ".hidden lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
     // Vector registers, to and from 256 bytes that are made below an aligned stack pointer.
     ".macro lp_save_vectors",
     "sub rsp, 256",
@@ -58,13 +58,6 @@ global_asm!(
     "movaps xmm\\i, [rsp + 16 * \\i]",
     ".endr",
     ".endm",
-    // Before the gate is attached: not ours.
-    "lp_entry_early:",
-    "push rax",
-    "mov al, 127",
-    "add al, 1",
-    "pop rax",
-    "ret",
     // Objects that may hold values in vector registers at their sites.
     ".balign 64",
     "lp_entry_vector:",
@@ -183,7 +176,7 @@ global_asm!(
     "jne 60f",
     "30:",
     load_arguments!(),
-    "cmp rax, 2", // Overflows for NOT_OURS and SHARE_MEMORY, nothing else that arrives here.
+    "cmp rax, 3", // Overflows for NOT_OURS, SHARE_MEMORY and AGAIN, nothing else that arrives here.
     "jo 70f",
     "leave",
     "ret",
@@ -211,8 +204,10 @@ global_asm!(
     "mov rax, [rbp - 56]",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "jmp 10b",
-    // Not ours, or a child that shares memory.
+    // Not ours, a child that shares memory, or the same once more.
     "70:",
+    "test al, 2",
+    "jnz lp_entry_again",
     "mov rcx, rax",
     "test al, 1",
     "mov rax, [rbp - 56]",
@@ -302,6 +297,4 @@ unsafe extern "C" {
     pub(crate) static lp_entry: u8;
     /// The entry for other objects. Not callable from Rust.
     pub(crate) static lp_entry_vector: u8;
-    /// The entry for a C library that the gate is a part of, until it is attached. Not callable from Rust.
-    pub(crate) fn lp_entry_early();
 }

@@ -10,7 +10,7 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
-use lp_abi::image::QUICK_CALLS;
+use lp_abi::image::{GATE_PAGE, GatePage, QUICK_CALLS};
 use lp_abi::linux::{__NR_newfstatat, AT_EMPTY_PATH};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
@@ -96,7 +96,13 @@ global_asm!(
     "leave",
     "ret",
     ".endm",
+    // In a process that has not met a mount.
     ".balign 64",
+    ".globl lp_entry_apart, lp_entry_kernel",
+    ".hidden lp_entry_apart, lp_entry_kernel",
+    "lp_entry_apart:",
+    "cmp edi, dword ptr [{hidden}]",
+    "je lp_entry",
     "lp_entry_kernel:",
     "mov ecx, 0x7fffffff",
     "inc ecx", // Overflows.
@@ -113,6 +119,7 @@ global_asm!(
     ".purgem lp_end",
     ".purgem lp_begin",
     ".popsection",
+    hidden = const GATE_PAGE + offset_of!(GatePage, hidden),
     quick_fds = const QUICK_FDS,
     current = const tls::CURRENT,
     in_gate = const tls::IN_GATE,
@@ -130,6 +137,13 @@ global_asm!(
     pwrite64 = sym quick::pwrite64,
     newfstatat = sym quick::newfstatat,
 );
+
+unsafe extern "C" {
+    /// The entry of calls on a descriptor in a process that is apart. Not callable from Rust.
+    pub(crate) static lp_entry_apart: u8;
+    /// The entry of calls that are the kernel's. Not callable from Rust.
+    pub(crate) fn lp_entry_kernel();
+}
 
 /// The entries, in the order of [`QUICK_CALLS`]: those that give registers back, and those that do not.
 pub(crate) fn entries() -> [[usize; QUICK_CALLS.len()]; 2] {

@@ -86,7 +86,7 @@ pub(crate) struct Program<'p> {
 
 impl Program<'_> {
     /// Whether it has the loader look in a mount: in a directory, or for a library that it names by a path.
-    fn leads_into_mount(&self, thread: &Thread) -> bool {
+    fn leads_into_mount(&self, thread: &mut Thread) -> bool {
         let mut leads = |path: &[u8]| hooks::leads_into_mount(thread, self.origin, path);
         self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
     }
@@ -106,7 +106,7 @@ impl Program<'_> {
     }
 
     /// How the gate comes into it, with an environment, when it names paths itself.
-    fn load_with_paths(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
+    fn load_with_paths(&self, thread: &mut Thread, loader: Loader, environment: &Environment) -> Load {
         let audits =
             loader.is_gnu() && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
         if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
@@ -115,7 +115,7 @@ impl Program<'_> {
     /// How the gate comes into it. A program for which that hangs on its file's loader alone is `remember`ed with it.
     pub(crate) fn load(
         &self,
-        thread: &Thread,
+        thread: &mut Thread,
         loader: Loader,
         environment: &Environment,
         remember: impl FnOnce(Loader),
@@ -142,7 +142,7 @@ impl Program<'_> {
 /// # Safety
 /// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
 pub(crate) unsafe fn host_file(
-    thread: &Thread,
+    thread: &mut Thread,
     environment: &Environment,
     directory: isize,
     path: *const u8,
@@ -177,7 +177,12 @@ pub(crate) unsafe fn host_file(
 }
 
 /// Judges a file that is no script, by its first bytes for one.
-fn program(thread: &Thread, environment: &Environment, open: &File, head: &[u8]) -> Result<Load, Refusal> {
+fn program(
+    thread: &mut Thread,
+    environment: &Environment,
+    open: &File,
+    head: &[u8],
+) -> Result<Load, Refusal> {
     let Some(stat) = open.stat() else { return Ok(Load::Preload) };
     open.privileges(&stat)?;
     let read = |to: &mut [u8], at: u64| open.read(to, at);
@@ -192,9 +197,9 @@ fn program(thread: &Thread, environment: &Environment, open: &File, head: &[u8])
     let mut room = [0u8; names::ROOM];
     let own = names::of_descriptor(open.0, &mut room);
     let program = Program { elf: &elf, origin: directory_of(own) };
+    let known = hooks::known_programs(thread);
     Ok(program.load(thread, loader, environment, |loader| {
-        let known = hooks::known_programs(thread).filter(|_| !open.has_capabilities());
-        if let Some(known) = known {
+        if let Some(known) = known.filter(|_| !open.has_capabilities()) {
             known.add(&stat, loader, lp_vfs::clock::now().sec);
         }
     }))

@@ -36,7 +36,7 @@ pub fn is_one(fd: i32) -> bool {
 }
 
 /// Whether a path, absolute as programs write it, names one.
-fn is_path(path: &[u8]) -> bool {
+pub fn is_path(path: &[u8]) -> bool {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     if path == b"/dev/fd" {
         return true;

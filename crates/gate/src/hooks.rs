@@ -8,6 +8,7 @@ use core::cell::UnsafeCell;
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::__NR_prctl;
 use lp_abi::{Errno, image};
+use lp_region::process::Run;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId, ucopy};
 use lp_vfs::boot::ImageIds;
@@ -19,7 +20,7 @@ use crate::exec_known::Known;
 use crate::libraries::{self, List};
 use crate::text::Writer;
 use crate::thread::Thread;
-use crate::{device, maps, mounts, node, placeholder, report, signal, tls};
+use crate::{apart, device, maps, mounts, node, placeholder, report, signal, tls};
 
 /// Where the gate finds site images, and the program that makes them: paths without NUL.
 pub struct Attached<'a> {
@@ -40,7 +41,7 @@ pub const PATH: usize = 1024;
 pub struct Place<'a> {
     /// The region's descriptor.
     pub fd: i32,
-    /// The process's slot.
+    /// The process's slot; the run's number where the process is to be apart.
     pub slot: u32,
     /// What followed.
     pub flags: &'a [u8],
@@ -64,7 +65,12 @@ fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
 }
 
 /// Fills in the task of `thread` field by field: its buffers stay untouched, and so do their pages.
-fn set_task(thread: &mut Thread, region: Region<'static>, process_id: ProcessId, lane_id: LaneId) {
+pub(crate) fn set_task(
+    thread: &mut Thread,
+    region: Region<'static>,
+    process_id: ProcessId,
+    lane_id: LaneId,
+) -> &'static Task<'static> {
     let process = region.process(process_id);
     let task = thread.task_room.as_mut_ptr();
     // SAFETY: the room is the thread's own; its buffers are valid as they are, with whatever bytes.
@@ -84,9 +90,11 @@ fn set_task(thread: &mut Thread, region: Region<'static>, process_id: ProcessId,
         (&raw mut (*task).interrupted).write(signal::interrupted);
     }
     thread.task = task;
+    // SAFETY: all fields are there, and it lives as long as the record.
+    unsafe { &*task }
 }
 
-fn set_home(region: Region<'static>, process: ProcessId) {
+pub(crate) fn set_home(region: Region<'static>, process: ProcessId) {
     // SAFETY: one thread: attach, or the child of a fork.
     unsafe { *HOME.0.get() = Some((region, process)) };
 }
@@ -128,9 +136,8 @@ pub fn attach<'a>(
         Errno::EAGAIN => &b"the region has no place for another thread"[..],
         _ => b"the region has no place for this process any more",
     })?;
-    set_task(thread, region, process, lane);
+    let task = set_task(thread, region, process, lane);
     set_home(region, process);
-    let Some(task) = task_of(thread) else { return Err(b"no task") };
     // SAFETY: attach: one thread.
     unsafe { mounts::read(task.run) };
     ucopy::set_wide(task.run.avx2.load(Ordering::Relaxed) != 0); // Relaxed: immutable.
@@ -145,7 +152,20 @@ pub fn attach<'a>(
     if task.process.exe.load(Ordering::Relaxed) != 0 {
         name_thread(task);
     }
-    bundle_of(task, room)
+    attached(task.run, task.process.fsuid.load(Ordering::Relaxed), room)
+}
+
+/// The same for a process that is to be [`apart`].
+///
+/// # Errors
+/// As [`attach`].
+pub(crate) fn attach_apart<'a>(
+    Place { fd, slot, flags }: Place<'_>,
+    ids: ImageIds,
+    room: &'a mut [u8; PATH],
+) -> Result<Attached<'a>, &'static [u8]> {
+    let length = decimal(flags).ok_or(&b"LIGHTPATH_GATE says no length"[..])?;
+    attached(apart::start(fd, slot, length)?, ids.euid, room)
 }
 
 /// The kernel has named the thread after the memfd that it executed: it gets the program's name.
@@ -166,10 +186,7 @@ fn name_thread(task: &Task) {
 
 /// Maps the region; its length follows the slot in LIGHTPATH_GATE once a gate has checked it.
 fn map_region(fd: i32, flags: &[u8]) -> Result<Region<'static>, &'static [u8]> {
-    let length = flags.iter().try_fold(0usize, |number, byte| {
-        number.checked_mul(10)?.checked_add(byte.checked_sub(b'0').filter(|digit| *digit < 10)? as usize)
-    });
-    let region = match length {
+    let region = match decimal(flags) {
         // SAFETY: a gate that had opened it wrote this.
         Some(length) if length != 0 => unsafe { Region::attach(fd, length) }.map_err(RegionError::from),
         _ => Region::open(fd),
@@ -181,11 +198,20 @@ fn map_region(fd: i32, flags: &[u8]) -> Result<Region<'static>, &'static [u8]> {
     })
 }
 
-fn bundle_of<'a>(task: &Task<'static>, room: &'a mut [u8; PATH]) -> Result<Attached<'a>, &'static [u8]> {
-    let run = task.run;
+fn decimal(text: &[u8]) -> Option<usize> {
+    text.iter().try_fold(0usize, |number, byte| {
+        number.checked_mul(10)?.checked_add(byte.checked_sub(b'0').filter(|digit| *digit < 10)? as usize)
+    })
+}
+
+/// What a run record tells a process of `user`.
+fn attached<'a>(
+    run: &'static Run,
+    user: u32,
+    room: &'a mut [u8; PATH],
+) -> Result<Attached<'a>, &'static [u8]> {
     let mut path = Writer::new(&mut room[..]);
-    // Relaxed: immutable, and the calling process's own.
-    let (user, owner) = (task.process.fsuid.load(Ordering::Relaxed), run.owner.load(Ordering::Relaxed));
+    let owner = run.owner.load(Ordering::Relaxed); // Relaxed: immutable.
     if user == owner || user == 0 {
         path.push(run.cache.get());
     } else {
@@ -212,13 +238,16 @@ pub fn thread_start(thread: &mut Thread) {
     // SAFETY: written when there is one thread only.
     let Some((region, process)) = (unsafe { *HOME.0.get() }) else { return };
     match boot::thread_lane(region, process, thread.tid) {
-        Ok(lane) => set_task(thread, region, process, lane),
+        Ok(lane) => _ = set_task(thread, region, process, lane),
         Err(_) => report::refuse(&[b"the region has no place for another thread"]),
     }
 }
 
 /// A thread is about to be made that shares memory, descriptors and all with its maker: the table is shared from now on.
 pub fn before_thread(thread: &mut Thread) {
+    if thread.task.is_null() {
+        apart::join(thread);
+    }
     if let Some(task) = task_of(thread) {
         boot::before_thread(task);
     }
@@ -263,6 +292,9 @@ fn table_copied(task: &Task, child: ProcessId) {
 
 /// A child is about to be made that shares the kernel's table of descriptors, and is not a thread.
 pub fn before_shared_table(thread: &mut Thread) {
+    if thread.task.is_null() {
+        apart::join(thread);
+    }
     if let Some(task) = task_of(thread) {
         device::distrust(task);
     }
@@ -310,7 +342,7 @@ pub fn after_vfork_child(child: &mut Thread) {
     let Some(task) = task_of(child) else { return };
     let (region, slot) = (task.region, task.process_id);
     match fork::child_in_parent(region, slot, child.tid) {
-        Ok(lane) => set_task(child, region, slot, lane),
+        Ok(lane) => _ = set_task(child, region, slot, lane),
         Err(_) => report::refuse(&[b"the region has no place for this process"]),
     }
 }
@@ -318,7 +350,11 @@ pub fn after_vfork_child(child: &mut Thread) {
 /// The child has execed or exited (`result` is its process id) or was not made (`-errno`): what the parent's side keeps
 /// in `child` is not needed any more. The process slot stays with the process that execed.
 pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize) {
-    let (Some(task), Some(started)) = (task_of(thread), task_of(child)) else { return };
+    let Some(task) = task_of(thread) else {
+        child.task = core::ptr::null_mut();
+        return apart::follow_child(thread);
+    };
+    let Some(started) = task_of(child) else { return };
     if result < 0 {
         fork::failed(task, started.process_id);
     } else {
@@ -329,13 +365,23 @@ pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize
 
 /// The programs that processes of the region have looked at before an exec.
 pub fn known_programs(thread: &Thread) -> Option<Known<'static>> {
-    task_of(thread).map(|task| Known(&task.region.header().programs))
+    let joined = task_of(thread).map(|task| Known(&task.region.header().programs));
+    joined.or_else(apart::known_programs)
+}
+
+/// The task of a thread, which joins the run for it if need be: none in a process without a region.
+#[cold]
+fn task_or_join(thread: &mut Thread) -> Option<&'static Task<'static>> {
+    if thread.task.is_null() {
+        apart::join(thread);
+    }
+    task_of(thread)
 }
 
 /// Whether a path that a program in the directory `origin` has for the loader leads into a mount.
 #[cold]
-pub(crate) fn leads_into_mount(thread: &Thread, origin: &[u8], path: &[u8]) -> bool {
-    task_of(thread).is_some_and(|task| libraries::leads_into_mount(task, origin, path))
+pub(crate) fn leads_into_mount(thread: &mut Thread, origin: &[u8], path: &[u8]) -> bool {
+    task_or_join(thread).is_some_and(|task| libraries::leads_into_mount(task, origin, path))
 }
 
 /// Bytes of thread-local storage for the library `name`, if it lies in a directory that such a program has for the loader.
@@ -346,8 +392,8 @@ pub(crate) fn storage_of(thread: &Thread, origin: &[u8], directory: &[u8], name:
 
 /// Whether an entry of a list in an environment, a string of the program's, leads the loader into a mount.
 #[cold]
-pub(crate) fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool {
-    task_of(thread).is_some_and(|task| libraries::list_leads_into_mount(task, list, text))
+pub(crate) fn list_leads_into_mount(thread: &mut Thread, list: List, text: *const u8) -> bool {
+    task_or_join(thread).is_some_and(|task| libraries::list_leads_into_mount(task, list, text))
 }
 
 /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait for other
@@ -368,13 +414,17 @@ pub fn exec_failed(thread: &mut Thread, errno: lp_abi::Errno) {
 /// Writes what LIGHTPATH_GATE must be for an image that `thread` execs, without the name, and gives its length; 0 in a
 /// process without a region.
 pub fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize {
-    let Some(task) = task_of(thread) else { return 0 };
     let mut text = Writer::new(value);
-    text.push_decimal(task.region.fd() as u64);
-    text.push(b":");
-    text.push_decimal(u64::from(task.process_id.0));
-    text.push(b":");
-    text.push_decimal(task.region.length() as u64);
+    match task_of(thread) {
+        Some(task) => {
+            text.push_decimal(task.region.fd() as u64);
+            text.push(b":");
+            text.push_decimal(u64::from(task.process_id.0));
+            text.push(b":");
+            text.push_decimal(task.region.length() as u64);
+        }
+        None => apart::write_gate_value(&mut text),
+    }
     text.finish().unwrap_or(0)
 }
 

@@ -7,7 +7,6 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX};
 use lp_region::ucopy;
-use lp_vfs::task::Task;
 
 use crate::mounts::mounts;
 use crate::path::{At, Last, Route, Which, buffer, spare_buffer};
@@ -41,8 +40,7 @@ pub fn join_absolute(which: Which, dirfd: i32, length: usize) -> Option<usize> {
 /// The route of an absolute path of the host while a mount hides a directory of the host: what the kernel finds there
 /// must not be asked.
 #[cold]
-pub fn route_covered(task: &Task, which: Which, at: At, last: Last) -> Route {
-    let _ = task;
+pub fn route_covered(which: Which, at: At, last: Last) -> Route {
     into_mount(which, at, last).map_or(Route::Host, Route::Ours)
 }
 

@@ -22,6 +22,7 @@
 #![no_std]
 
 pub mod address;
+mod apart;
 pub mod attach;
 pub mod calls;
 pub mod count;

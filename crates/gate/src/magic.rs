@@ -11,7 +11,9 @@ use lp_vfs::getcwd;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 
+use crate::apart;
 use crate::descriptor;
+use crate::fd_directory;
 use crate::path::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::text::parse_decimal;
 
@@ -104,6 +106,29 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
         Link::Cwd => process.cwd.load(Ordering::Relaxed) != 0,
         Link::Exe => process.exe.load(Ordering::Relaxed) != 0,
     }
+}
+
+/// Whether a path under /proc or /dev may have to do with a mount, though nothing of the calling process has: it names the
+/// gate's descriptor or the directory that lists it, what another process has open, or a device that is answered here.
+#[cold]
+pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
+    if path == b"/dev/zero" || fd_directory::is_path(path) {
+        return true;
+    }
+    let is_hidden = |fd: u32| apart::is_hidden(fd as i32);
+    if let Some(name) = path.strip_prefix(b"/dev/") {
+        return matches!(parse_device(name), Some((Link::Descriptor(fd), _)) if is_hidden(fd as u32));
+    }
+    let Some(name) = path.strip_prefix(b"/proc/") else { return false };
+    let own = [&b"self"[..], b"thread-self"].into_iter().find_map(|own| name.strip_prefix(own));
+    let Some(mut rest) = own.or_else(|| Some(parse_decimal(name)?.1)) else { return false };
+    if let Some((_, after)) = rest.strip_prefix(b"/task/").and_then(parse_decimal) {
+        rest = after;
+    }
+    if own.is_none() {
+        return [&b"/fd"[..], b"/cwd", b"/exe"].iter().any(|name| rest.starts_with(name));
+    }
+    rest.strip_prefix(b"/fd/").and_then(parse_decimal).is_some_and(|(fd, _)| is_hidden(fd))
 }
 
 /// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.

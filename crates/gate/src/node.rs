@@ -10,6 +10,7 @@ use lp_abi::linux::{
     O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT, stat,
 };
 use lp_abi::{Errno, PATH_MAX, Result};
+use lp_region::process::Run;
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, ProcessId};
 use lp_vfs::open::Node;
@@ -51,7 +52,12 @@ pub fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<(usize, 
 
 /// Whether any inode of the run may have an object on the host.
 pub fn any(task: &Task) -> bool {
-    task.run.spare[0].load(Ordering::Relaxed) & NODES != 0 // Relaxed: whoever made one told us otherwise too.
+    any_of(task.run)
+}
+
+/// [`any`], by the record of the run.
+pub fn any_of(run: &Run) -> bool {
+    run.spare[0].load(Ordering::Relaxed) & NODES != 0 // Relaxed: whoever made one told us otherwise too.
 }
 
 /// Makes the directory of objects, and says that there are some.

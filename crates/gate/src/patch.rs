@@ -9,8 +9,9 @@ use lp_abi::image::{
     state,
 };
 use lp_abi::linux::{
-    __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_openat, __NR_pread64,
-    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC, PROT_READ, PROT_WRITE, stat,
+    __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_newfstatat,
+    __NR_openat, __NR_pread64, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC,
+    PROT_READ, PROT_WRITE, stat,
 };
 use lp_abi::{Result, gated};
 
@@ -217,6 +218,8 @@ pub(crate) enum Way {
     Short,
     /// All calls go through the table.
     Long,
+    /// Calls on a descriptor are the kernel's; the table has those on the gate's own ([`crate::apart`]).
+    Apart,
 }
 
 /// Has all calls go through the table from now on: a descriptor of the gate's own is low.
@@ -234,7 +237,7 @@ pub(crate) fn take_long_way() {
 }
 
 /// The slots of thunks in a C library that the gate is a part of ([`lp_abi::image::GatePage`]). Until the gate is attached
-/// they lead to [`lp_entry_early`](crate::entry): the kernel has the call.
+/// they lead to the kernel.
 #[repr(C)]
 pub struct Slots(UnsafeCell<[unsafe extern "C" fn(); SLOTS]>);
 
@@ -246,7 +249,7 @@ unsafe impl Sync for Slots {}
 
 /// Found by its name by whoever merges the two.
 #[unsafe(no_mangle)]
-pub static lp_slots: Slots = Slots(UnsafeCell::new([crate::entry::lp_entry_early; SLOTS]));
+pub static lp_slots: Slots = Slots(UnsafeCell::new([crate::entry_quick::lp_entry_kernel; SLOTS]));
 
 /// Fills the page through which thunks find the gate. `table` is the dispatch table.
 pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
@@ -257,6 +260,7 @@ pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
         table: table.address(),
         quick,
         quick_scratch,
+        hidden: crate::apart::hidden() as u32 as usize,
     };
     // SAFETY: the home is mapped, and no thunk is in use by another thread.
     unsafe {
@@ -273,5 +277,11 @@ fn quick_entries(way: Way) -> [[usize; QUICK_CALLS.len()]; 2] {
     match way {
         Way::Short => crate::entry_quick::entries(),
         Way::Long => [[entry(); QUICK_CALLS.len()]; 2],
+        Way::Apart => {
+            [QUICK_CALLS.map(|call| match call {
+                __NR_newfstatat => entry(),
+                _ => &raw const crate::entry_quick::lp_entry_apart as usize,
+            }); 2]
+        }
     }
 }

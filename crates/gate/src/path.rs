@@ -12,6 +12,7 @@ use lp_region::ucopy;
 use lp_vfs::link::Two;
 use lp_vfs::task::{Outside, Place, Task};
 
+use crate::apart;
 use crate::calls::handler::{Value, failed_with, thread};
 use crate::descriptor;
 use crate::hostlink;
@@ -86,7 +87,7 @@ pub fn spare_buffer() -> &'static mut [u8; PATH_MAX] {
 /// Whose path `at` is.
 #[inline]
 pub fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
-    if is_plainly_ours(task, at) { Route::Ours(at) } else { route_slow(task, which, at, last) }
+    if is_plainly_ours(task, at) { Route::Ours(at) } else { route_slow(Some(task), which, at, last) }
 }
 
 /// Whether a look at the first bytes of a path is enough to know that it is ours.
@@ -109,8 +110,13 @@ fn is_base_ours(task: &Task, dirfd: i32) -> bool {
     descriptor::is_listed(task, dirfd)
 }
 
+/// The route in a process that is [`apart`], where [`Route::Host`] is sure and everything else a reason to join.
+pub(crate) fn route_apart(which: Which, at: At) -> Route {
+    route_slow(None, which, at, Last::Follow)
+}
+
 #[inline(never)]
-fn route_slow(task: &Task, which: Which, at: At, last: Last) -> Route {
+fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     let mounts = mounts();
     let head = buffer(which);
     let room = (mounts.longest() + 1).min(PATH_MAX);
@@ -131,26 +137,35 @@ fn route_slow(task: &Task, which: Which, at: At, last: Last) -> Route {
 }
 
 /// An absolute path that does not start with a mount's.
-fn route_absolute(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last) -> Route {
+fn route_absolute(task: Option<&Task>, mounts: &Mounts, which: Which, at: At, last: Last) -> Route {
     let text = buffer(which);
     // SAFETY: as in `route`.
     let Ok(length) = (unsafe { ucopy::string(text, at.path) }) else {
         return Route::Host;
     };
     let text = &text[..length];
-    if let Some(program) = rtld_audit::in_memfd(task, mounts, text) {
+    if let Some(program) = task.and_then(|task| rtld_audit::in_memfd(task, mounts, text)) {
         return Route::Ours(At::cwd(at.path.wrapping_add(length - program.len())));
     }
     if is_crooked(text) {
         return hostlink::route_crooked(which, at, last);
     }
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") {
-        return magic::route(task, which, last, length);
+        return route_magic(task, which, last, length);
     }
     if mounts.cover_any() {
-        return hostlink::route_covered(task, which, at, last);
+        return hostlink::route_covered(which, at, last);
     }
     Route::Host
+}
+
+/// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
+fn route_magic(task: Option<&Task>, which: Which, last: Last, length: usize) -> Route {
+    match task {
+        Some(task) => magic::route(task, which, last, length),
+        None if magic::may_concern_mount(&buffer(which)[..length]) => Route::Bad(Errno::ENOENT),
+        None => Route::Host,
+    }
 }
 
 /// Whether an absolute path has empty, `.` or `..` components, so that it may lead elsewhere than it seems.
@@ -164,11 +179,18 @@ fn is_crooked(path: &[u8]) -> bool {
     })
 }
 
-fn route_relative(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last, length: usize) -> Route {
-    if is_base_ours(task, at.dirfd) {
+fn route_relative(
+    task: Option<&Task>,
+    mounts: &Mounts,
+    which: Which,
+    at: At,
+    last: Last,
+    length: usize,
+) -> Route {
+    if task.is_some_and(|task| is_base_ours(task, at.dirfd)) {
         return Route::Ours(at);
     }
-    if descriptor::is_hidden(task, at.dirfd) {
+    if task.map_or_else(|| apart::is_hidden(at.dirfd), |task| descriptor::is_hidden(task, at.dirfd)) {
         return Route::Bad(Errno::EBADF);
     }
     if length == 0 {
@@ -182,7 +204,7 @@ fn route_relative(task: &Task, mounts: &Mounts, which: Which, at: At, last: Last
         Ok(length) if text[..length].iter().all(u8::is_ascii_digit) => {
             match hostlink::join_absolute(which, at.dirfd, length) {
                 Some(length) if buffer(which).starts_with(b"/proc/") => {
-                    magic::route(task, which, last, length)
+                    route_magic(task, which, last, length)
                 }
                 _ => Route::Host,
             }
@@ -216,7 +238,7 @@ type Ours<'a> = &'a dyn Fn(At) -> Result<Place<isize>>;
 
 #[inline(never)]
 fn one_slow(task: &Task, at: At, last: Last, ours: Ours<'_>, host: &dyn Fn(At) -> isize) -> isize {
-    match route_slow(task, Which::First, at, last) {
+    match route_slow(Some(task), Which::First, at, last) {
         Route::Ours(inside) => match ours(inside) {
             Ok(Place::Inside(value)) => value,
             Ok(Place::Outside(outside)) => one_outside(task, at, last, outside, ours, host),

@@ -24,4 +24,4 @@ pub mod ucopy;
 pub mod validated;
 
 pub use ids::*;
-pub use region::{Geometry, Region, RegionError};
+pub use region::{Front, Geometry, Region, RegionError};

@@ -3,9 +3,13 @@
 //! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the region's file. The kernel drops it when the
 //! process dies, keeps it over exec and gives none to a fork's child; F_GETLK asks. In private memory there is one
 //! process, and it lives.
+//!
+//! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
+//! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run`.
 
 use lp_abi::linux::{
-    __NR_clock_gettime, __NR_fcntl, __NR_getpid, CLOCK_MONOTONIC, F_GETLK, F_SETLK, F_UNLCK, F_WRLCK,
+    __NR_clock_gettime, __NR_fcntl, __NR_getpid, CLOCK_MONOTONIC, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK,
+    F_SETLK, F_UNLCK, F_WRLCK,
 };
 use lp_abi::{Errno, Result};
 
@@ -189,12 +193,37 @@ impl<'r> Region<'r> {
         self.process(id).state.store(state::FREE, Ordering::Release);
     }
 
+    /// Holds a run until the last process has closed the region's open file description, which is the caller's.
+    ///
+    /// # Errors
+    /// Those of fcntl(2).
+    pub fn hold_run(self, id: RunId) -> Result<()> {
+        if self.fd() >= 0 {
+            let mut lock = run_lock_of(id, F_RDLCK as i16);
+            // SAFETY: the kernel reads the struct.
+            unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_OFD_SETLK, &raw mut lock) }?;
+        }
+        Ok(())
+    }
+
+    /// Whether a run is held by another launcher's processes.
+    pub fn run_is_held(self, id: RunId) -> bool {
+        let mut lock = run_lock_of(id, F_WRLCK as i16);
+        // SAFETY: the kernel writes the struct.
+        let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_OFD_GETLK, &raw mut lock) };
+        asked.is_ok() && lock.kind != F_UNLCK as i16
+    }
+
     /// Process slots that are not free now.
     pub fn processes(self) -> impl Iterator<Item = ProcessId> + 'r {
         (1..self.header().process_limit.load(Ordering::Acquire).min(at::PROCESSES as u32))
             .map(ProcessId)
             .filter(move |id| self.process(*id).state.load(Ordering::Acquire) != state::FREE)
     }
+}
+
+fn run_lock_of(id: RunId, kind: i16) -> Flock {
+    Flock { kind, whence: 0, start: LIVE_AT + at::PROCESSES as i64 + i64::from(id.0), len: 1, pid: 0 }
 }
 
 fn flock_of(id: ProcessId, kind: i16) -> Flock {

@@ -33,6 +33,10 @@ unsafe impl Send for Region<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for Region<'_> {}
 
+/// The first pages of a region, mapped by themselves: the header and the runs, for a process that does not take part yet.
+#[derive(Clone, Copy)]
+pub struct Front<'r>(Region<'r>);
+
 /// Why a file is not a usable region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegionError {
@@ -328,6 +332,35 @@ impl<'r> Region<'r> {
     pub fn page_words(self, page: PageId) -> &'r [crate::sync::AtomicU32; PAGE_SIZE / 4] {
         // SAFETY: a page is PAGE_SIZE bytes, page-aligned, and is touched as atomics here.
         unsafe { &*self.page(page).cast() }
+    }
+}
+
+impl Front<'_> {
+    /// Maps them.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    ///
+    /// # Safety
+    /// `fd` is a region that one of this process's ancestors has checked.
+    pub unsafe fn attach(fd: i32) -> Result<Front<'static>> {
+        let (protection, length) = (PROT_READ | PROT_WRITE, at::LANES_AT);
+        // SAFETY: a new mapping.
+        let base = unsafe { lp_abi::syscall!(__NR_mmap, 0, length, protection, MAP_SHARED, fd, 0) }?;
+        let base = NonNull::new(base as *mut u8).ok_or(Errno::ENOMEM)?;
+        Ok(Front(Region { base, extent: fd as u32 as u64, mapped: PhantomData }))
+    }
+}
+
+impl<'r> Front<'r> {
+    /// The header.
+    pub fn header(self) -> &'r Header {
+        self.0.header()
+    }
+
+    /// A run record.
+    pub fn run(self, id: RunId) -> &'r Run {
+        self.0.run(id)
     }
 }
 

@@ -43,15 +43,16 @@ pub struct RunSetup<'a> {
     pub stats: u32,
 }
 
-/// Claims a run record, one that no live process names.
+/// Claims a run record, one that no live process names and no launcher's processes hold.
 ///
 /// # Errors
-/// `EINVAL` without mounts or with too many; `ENAMETOOLONG`; `EAGAIN` when all are in use.
+/// `EINVAL` without mounts or with too many; `ENAMETOOLONG`; `EAGAIN` when all are in use; those of fcntl(2).
 pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     if setup.mounts.is_empty() || setup.mounts.len() > RUN_MOUNTS {
         return Err(Errno::EINVAL);
     }
     let id = free_run(region)?;
+    region.hold_run(id)?;
     let run = region.run(id);
     run.mount_count.store(setup.mounts.len() as u32, Ordering::Relaxed);
     run.stats.store(setup.stats, Ordering::Relaxed);
@@ -81,10 +82,11 @@ fn free_run(region: Region) -> Result<RunId> {
         return Ok(id);
     }
     let used = |id: &RunId| {
-        region.processes().any(|process| {
-            region.process(process).run.load(Ordering::Relaxed) == id.0
-                && !region.process_is_dead(process, ProcessId::NONE)
-        })
+        region.run_is_held(*id)
+            || region.processes().any(|process| {
+                region.process(process).run.load(Ordering::Relaxed) == id.0
+                    && !region.process_is_dead(process, ProcessId::NONE)
+            })
     };
     ids().find(|id| !used(id) && claim(id, run_state::CLAIMED)).ok_or(Errno::EAGAIN)
 }
@@ -153,6 +155,13 @@ pub fn arrive_by_exec(task: &Task, ids: ImageIds) {
     process.fsgid.store(ids.egid, Ordering::Relaxed);
     load_capabilities(process);
     load_limit(process);
+    enter_image(task);
+}
+
+/// [`arrive`] of a process that has run without a slot so far. It has one thread.
+pub fn arrive_late(task: &Task) {
+    load_credentials(task.process);
+    task.process.umask.store(umask_by_setting(), Ordering::Relaxed);
     enter_image(task);
 }
 
@@ -339,8 +348,7 @@ fn umask_of_status() -> Option<u32> {
     Some(octal.fold(0, |mask, byte| mask << 3 | u32::from(byte - b'0')))
 }
 
-/// The umask where there is no /proc: the one call that tells it sets it.
-#[cold]
+/// The umask by the one call that tells it, which sets it: where there is no /proc, or where there is one thread.
 fn umask_by_setting() -> u32 {
     // SAFETY: umask always succeeds; set back at once.
     unsafe {

@@ -203,7 +203,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         (Some(loader), Some(elf)) => {
             let program = Program { elf: &elf, origin: exec_check::directory_of(name.to_bytes()) };
             // SAFETY: the record is the thread's own.
-            program.load(unsafe { &*tls::current() }, loader, &environment, |_| ())
+            program.load(unsafe { &mut *tls::current() }, loader, &environment, |_| ())
         }
         _ => Load::Preload,
     };

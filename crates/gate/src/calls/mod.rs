@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod allocate;
+pub(crate) mod apart;
 pub mod chdir;
 pub mod chmod;
 pub mod close;

@@ -157,10 +157,13 @@ impl Session {
         Ok(Slot { process, generation })
     }
 
-    /// Makes this process, which is about to exec the command, the slot's; what the gate has to be told.
-    pub(crate) fn enter(&self, slot: &Slot) -> Result<String, Failure> {
+    /// What the gate of the command, which this process is about to exec, has to be told. With a slot this process becomes
+    /// the slot's; without, the command takes one when it meets a mount.
+    pub(crate) fn enter(&self, slot: Option<&Slot>) -> Result<String, Failure> {
+        let (fd, length) = (self.region.fd(), self.region.length());
+        let Some(slot) = slot else { return Ok(format!("{fd}:@{}:{length}", self.run.0)) };
         self.region.animate(slot.process).map_err(full)?;
-        Ok(format!("{}:{}", self.region.fd(), slot.process.0))
+        Ok(format!("{fd}:{}:{length}", slot.process.0))
     }
 
     /// Whether the command, which has ended, ran without the gate.

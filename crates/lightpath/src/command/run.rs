@@ -37,10 +37,7 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
         Session::open(options, &Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
     match options.stats {
         true => supervise::supervise(&mut launch, &session),
-        false => {
-            let slot = session.claim()?;
-            Err(launch.exec(&session, &slot))
-        }
+        false => Err(launch.exec(&session, None)),
     }
 }
 
@@ -122,8 +119,8 @@ impl Launch {
         Ok(())
     }
 
-    /// Becomes the command, in the process slot `slot`; returns only to say why not.
-    pub(crate) fn exec(&mut self, session: &Session, slot: &Slot) -> Failure {
+    /// Becomes the command, in the process slot `slot` if there is one; returns only to say why not.
+    pub(crate) fn exec(&mut self, session: &Session, slot: Option<&Slot>) -> Failure {
         let gate = session.enter(slot).and_then(|gate| c_string(format!("LIGHTPATH_GATE={gate}")));
         match gate {
             Ok(entry) => self.environment.push(entry),

@@ -30,7 +30,7 @@ pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Fa
         }
         0 => {
             set_mask(&before);
-            let failure = launch.exec(session, &slot);
+            let failure = launch.exec(session, Some(&slot));
             eprintln!("lightpath: {failure}");
             // SAFETY: ends the child without running what the parent has registered for its own exit.
             unsafe { libc::_exit(i32::from(failure.status)) }

@@ -1,0 +1,146 @@
+//! Processes that have not met a mount yet.
+//!
+//! Most programs of a run never touch a mount. Mapping the region, taking a slot and a lane in it and giving them back would
+//! cost such a program more than all else that the gate does. So a process starts *apart*: it has the run's record, its
+//! paths are looked at, and all its calls are the kernel's ([`crate::calls::apart`]). The first that concerns a mount has
+//! the process [`join`] the run, and is then looked up once more, in the table of all calls.
+//!
+//! A process joins as well before it makes a thread, or a child that shares its descriptors: whoever is apart is alone with
+//! its memory. A child of a process that has joined has a slot, and keeps it over exec; one of a process that is apart is
+//! apart, and so is what it executes.
+
+use core::cell::UnsafeCell;
+
+use lp_abi::Errno;
+use lp_region::process::Run;
+use lp_region::sync::Ordering;
+use lp_region::{Front, Region, RunId, ucopy};
+use lp_vfs::{boot, reap};
+
+use crate::exec_known::Known;
+use crate::text::Writer;
+use crate::thread::Thread;
+use crate::{attach, hooks, mounts, patch, report};
+
+/// What stands before the number of a run, where LIGHTPATH_GATE has a slot's otherwise.
+pub(crate) const RUN: u8 = b'@';
+/// Of so many slots that are taken, one has its owner look for dead processes.
+const REAP_EVERY: u32 = 64;
+
+/// What a process that is apart knows of its run.
+struct State {
+    /// The region's descriptor.
+    fd: i32,
+    length: usize,
+    run: RunId,
+    front: Front<'static>,
+    /// The region, once it is mapped.
+    region: Option<Region<'static>>,
+}
+
+struct Cell(UnsafeCell<Option<State>>);
+
+// SAFETY: changed at attach and by `join`, in processes with one thread.
+unsafe impl Sync for Cell {}
+
+static STATE: Cell = Cell(UnsafeCell::new(None));
+
+fn state() -> Option<&'static State> {
+    // SAFETY: one thread, or nothing changes any more.
+    unsafe { (*STATE.0.get()).as_ref() }
+}
+
+/// Makes the process, which is being attached, one that is apart; the record of its run.
+///
+/// # Errors
+/// One line that says why not.
+pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'static [u8]> {
+    // SAFETY: LIGHTPATH_GATE names a region.
+    let front = unsafe { Front::attach(fd) }.map_err(|errno| match errno {
+        Errno::EBADF => &b"the region's descriptor was closed"[..],
+        _ => b"the region cannot be mapped",
+    })?;
+    let state = State { fd, length, run: RunId(run), front, region: None };
+    // SAFETY: attach: one thread.
+    unsafe { *STATE.0.get() = Some(state) };
+    let record = front.run(RunId(run));
+    // SAFETY: as above.
+    unsafe { mounts::read(record) };
+    ucopy::set_wide(record.avx2.load(Ordering::Relaxed) != 0); // Relaxed: immutable.
+    Ok(record)
+}
+
+/// Has the process take part in the run, unless it has no part in any. `thread` is its only one, or the child's in its memory.
+#[cold]
+pub(crate) fn join(thread: &mut Thread) {
+    // SAFETY: whoever is apart has one thread.
+    let Some(state) = (unsafe { &mut *STATE.0.get() }) else { return };
+    if let Err(line) = enter(thread, state) {
+        report::refuse(&[line]);
+    }
+}
+
+fn enter(thread: &mut Thread, state: &mut State) -> Result<(), &'static [u8]> {
+    const FULL: &[u8] = b"the region has no place for this process";
+    let region = match state.region {
+        Some(region) => region,
+        // SAFETY: as in `start`.
+        None => unsafe { Region::attach(state.fd, state.length) }.map_err(|errno| match errno {
+            Errno::EBADF => &b"the region's descriptor was closed"[..],
+            _ => b"no address space for the region",
+        })?,
+    };
+    state.region = Some(region);
+    let process = region.claim_process(state.run).map_err(|_| FULL)?;
+    let lane = boot::attach(region, process, thread.tid).map_err(|_| FULL)?;
+    let task = hooks::set_task(thread, region, process, lane);
+    // A child in its parent's memory makes no threads, and its parent joins for itself.
+    if thread.parent.is_null() {
+        hooks::set_home(region, process);
+    }
+    boot::arrive_late(task);
+    if process.0.is_multiple_of(REAP_EVERY) {
+        reap::dead(task);
+    }
+    let (calls, way) = attach::calls_of(task);
+    patch::fill_gate_page(calls, way);
+    Ok(())
+}
+
+/// After a child in this process's memory is gone: if it has joined, all calls go through the table that wants a task.
+pub(crate) fn follow_child(thread: &mut Thread) {
+    if state().is_some_and(|state| state.region.is_some()) {
+        join(thread);
+    }
+}
+
+/// Whether `fd` is the gate's own.
+pub(crate) fn is_hidden(fd: i32) -> bool {
+    state().is_some_and(|state| state.fd == fd)
+}
+
+/// The gate's own descriptor.
+pub(crate) fn hidden() -> i32 {
+    state().map_or(-1, |state| state.fd)
+}
+
+/// The record of the run.
+pub(crate) fn run() -> Option<&'static Run> {
+    state().map(|state| state.front.run(state.run))
+}
+
+/// The programs that processes of the region have looked at before an exec.
+pub(crate) fn known_programs() -> Option<Known<'static>> {
+    state().map(|state| Known(&state.front.header().programs))
+}
+
+/// Writes what LIGHTPATH_GATE must be for an image that a process which is apart execs, without the name.
+pub(crate) fn write_gate_value(text: &mut Writer<'_>) {
+    let Some(state) = state() else { return };
+    text.push_decimal(state.fd as u64);
+    text.push(b":");
+    text.push(&[RUN]);
+    text.push_decimal(u64::from(state.run.0));
+    text.push(b":");
+    text.push_decimal(state.length as u64);
+}
