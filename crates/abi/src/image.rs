@@ -42,6 +42,8 @@ pub struct GatePage {
     pub quick_scratch: [usize; QUICK_CALLS.len()],
     /// Not for thunks: the descriptor that a process which has not met a mount must not use.
     pub hidden: usize,
+    /// Called before the C library loads an object for the program: dlopen(3).
+    pub before_load: usize,
 }
 
 /// First bytes of a bundle.

@@ -102,6 +102,7 @@ fn enter(thread: &mut Thread, state: &mut State) -> Result<(), &'static [u8]> {
     if process.0.is_multiple_of(REAP_EVERY) {
         reap::dead(task);
     }
+    attach::cover_rest();
     let (calls, way) = attach::calls_of(task);
     patch::fill_gate_page(calls, way);
     Ok(())

@@ -3,6 +3,8 @@
 //! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z initfirst`): when all
 //! objects are loaded, or, where the gate is an auditor ([`crate::rtld_audit`]), when the program alone is.
 
+use core::cell::UnsafeCell;
+
 use lp_abi::image::{Entry, state};
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_wait4};
 
@@ -11,6 +13,7 @@ use lp_vfs::boot::ImageIds;
 use lp_vfs::task::Task;
 
 use crate::dispatch::Table;
+use crate::exec_env::Found;
 
 use crate::objects::{Auxiliary, Object};
 use crate::patch::{Bundle, Way};
@@ -54,7 +57,7 @@ unsafe fn start(envp: *mut *mut u8) {
         Auxiliary::read(end.add(1).cast())
     };
     // SAFETY: one thread, nothing else uses the settings or the environment.
-    let (gate, audits) = unsafe {
+    let found = unsafe {
         let Some(found) = exec_env::scrub(envp) else { return };
         if home::map().is_err() {
             report::refuse(&[b"the program occupies the address that the gate needs"]);
@@ -64,8 +67,9 @@ unsafe fn start(envp: *mut *mut u8) {
         if found.gate.starts_with(b"-") {
             settings.preload = settings.keep(found.preload);
         }
-        (found.gate, found.audits)
+        found
     };
+    let Found { gate, audits, within, .. } = found;
     // SAFETY: the address that the kernel gave.
     unsafe { lp_vfs::clock::init(auxiliary.vdso) };
     let thread = thread::start_first();
@@ -88,6 +92,11 @@ unsafe fn start(envp: *mut *mut u8) {
             None => (&crate::calls::apart::APART, Way::Apart),
         }
     };
+    let waits = within && way == Way::Apart;
+    if waits {
+        // SAFETY: one thread.
+        unsafe { *REST.0.get() = Some(auxiliary) };
+    }
     patch::fill_gate_page(calls, way);
     if audits {
         // SAFETY: the kernel has mapped both; what follows is covered as the dynamic linker maps it.
@@ -95,11 +104,44 @@ unsafe fn start(envp: *mut *mut u8) {
         return;
     }
     // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
-    match unsafe { auxiliary.objects() } {
+    let Some(objects) = (unsafe { auxiliary.objects() }) else {
+        report::refuse(&[b"the dynamic linker's list of objects was not found"]);
+    };
+    // SAFETY: as above.
+    unsafe { cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
+}
+
+/// In a process that has not met a mount nor loaded anything, where the gate is part of the C library: the loader makes
+/// no calls there, and patching it can wait.
+struct Rest(UnsafeCell<Option<Auxiliary>>);
+
+// SAFETY: used by processes with one thread.
+unsafe impl Sync for Rest {}
+
+static REST: Rest = Rest(UnsafeCell::new(None));
+
+/// Whether something waits to be patched.
+pub(crate) fn is_rest() -> bool {
+    // SAFETY: one thread.
+    unsafe { (*REST.0.get()).is_some() }
+}
+
+/// Patches what has waited: the loader, and what it has mapped for the C library's own purposes meanwhile.
+#[cold]
+pub(crate) fn cover_rest() {
+    // SAFETY: one thread.
+    let Some(auxiliary) = (unsafe { (*REST.0.get()).take() }) else { return };
+    // SAFETY: the loader's list is in order between its calls, and while it opens a file.
+    if let Some(objects) = unsafe { auxiliary.objects() } {
         // SAFETY: as above.
-        Some(objects) => unsafe { cover(objects) },
-        None => report::refuse(&[b"the dynamic linker's list of objects was not found"]),
+        unsafe { cover(objects) };
     }
+}
+
+/// Called by the C library before it has the loader load something for the program.
+pub(crate) unsafe extern "C" fn before_load() {
+    cover_rest();
+    patch::load_freely();
 }
 
 /// The table for a process that has a task, and whether there are shorter ways than by it.
@@ -245,6 +287,7 @@ pub(crate) unsafe fn cover_mapped(
     };
     match entry.state {
         state::NO_SITES => Outcome::Covered,
+        state::IMAGE if patch::is_applied(object.base, &entry) => Outcome::Covered,
         state::IMAGE if fits(&entry, object) => {
             // SAFETY: the caller's promise, and the entry is the object's.
             if unsafe { patch::apply(bundle, object.base, &entry) }.is_err() {

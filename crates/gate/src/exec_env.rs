@@ -298,6 +298,8 @@ pub(crate) struct Found {
     pub(crate) preload: &'static [u8],
     /// Whether the gate came as an auditor: the loader has not looked for the program's libraries yet.
     pub(crate) audits: bool,
+    /// Whether it came within the C library.
+    pub(crate) within: bool,
 }
 
 /// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us. Without the former
@@ -324,7 +326,7 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
         }
     };
     let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN));
-    let mut found = Found { gate, preload: &[], audits };
+    let mut found = Found { gate, preload: &[], audits, within };
     let (mut from, mut to) = (envp, envp);
     // SAFETY: as above; `to` never passes `from`.
     unsafe {

@@ -93,6 +93,12 @@ static THUNKS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 /// Sites that are patched in this process.
 pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
 
+/// Whether the object at `base` is patched as `entry` says, with its thunks where they belong.
+pub(crate) fn is_applied(base: usize, entry: &Entry) -> bool {
+    let wanted = base.wrapping_add_signed(entry.thunk_delta as isize);
+    THUNKS.iter().any(|thunks| thunks.load(Ordering::Relaxed) == wanted)
+}
+
 /// Patches the object at `base` as `entry` says.
 ///
 /// # Errors
@@ -261,12 +267,27 @@ pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
         quick,
         quick_scratch,
         hidden: crate::apart::hidden() as u32 as usize,
+        before_load: match crate::attach::is_rest() {
+            true => crate::attach::before_load as *const () as usize,
+            false => nothing(),
+        },
     };
     // SAFETY: the home is mapped, and no thunk is in use by another thread.
     unsafe {
         lp_slots.0.get().cast::<GatePage>().write(page);
         (*home()).page = page;
     }
+}
+
+/// Has the C library load objects without telling the gate, which covers the loader now.
+pub(crate) fn load_freely() {
+    // SAFETY: as in `take_long_way`.
+    unsafe { (&raw mut (*lp_slots.0.get().cast::<GatePage>()).before_load).write_volatile(nothing()) };
+}
+
+/// A function that does nothing.
+fn nothing() -> usize {
+    crate::entry_quick::lp_entry_kernel as *const () as usize
 }
 
 fn entry() -> usize {

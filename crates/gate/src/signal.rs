@@ -277,10 +277,24 @@ pub(crate) unsafe extern "sysv64" fn rt_sigaction(
     if !valid || (fixed && new != 0) {
         return NOT_OURS; // The kernel has the error for it.
     }
+    if stays_unhandled(signal, new as *const KernelAction) {
+        return NOT_OURS;
+    }
     match change(signal, new as *const KernelAction, old as *mut KernelAction) {
         Ok(()) => 0,
         Err(errno) => errno.to_ret(),
     }
+}
+
+/// Whether the program has never handled the signal, and the call leaves it so: then what the kernel knows is what the
+/// program sees. posix_spawn(3) makes a hundred such calls.
+fn stays_unhandled(signal: usize, new: *const KernelAction) -> bool {
+    let Some(action) = actions().of(signal).filter(|_| !is_fault(signal)) else { return false };
+    if action.handler.load(Ordering::Relaxed) != DEFAULT {
+        return false;
+    }
+    // SAFETY: the copy routine answers bad pointers. The handler is the first word.
+    new.is_null() || matches!(unsafe { ucopy::word(new.cast()) } as usize, DEFAULT | IGNORE)
 }
 
 fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp_abi::Result<()> {

@@ -11,8 +11,12 @@
 //! Behind the library's file every offset is the address. The program headers move, since there is no room for more of them
 //! where they are; so do the relocations, which the gate's are appended to. The gate's initialiser becomes the library's,
 //! and its thread-local storage the end of the library's.
+//!
+//! dlopen(3) is given a prologue that calls the gate: until a program loads something, nothing that the loader does is the
+//! gate's business, and the loader's own text is left alone.
 
 use std::fmt;
+use std::mem::offset_of;
 use std::ops::Range;
 
 use lp_abi::image::GatePage;
@@ -23,9 +27,16 @@ use crate::elf::Elf;
 use crate::image::{Place, Refusal, analyse_for};
 use crate::thunk::Slots;
 
+/// Version of what [`merge`] makes of the same two files.
+pub const VERSION: u32 = 1;
 const PAGE: u64 = 4096;
 /// Room for thunks; those of a C library take 16 KiB.
 const THUNKS: u64 = 64 << 10;
+/// Of that, room for prologues, and the bytes of one.
+const PROLOGUES: u64 = 256;
+const PROLOGUE: usize = 32;
+/// Functions that have objects loaded.
+const LOADING: [&[u8]; 2] = [b"dlopen", b"dlmopen"];
 /// The symbol of the [`GatePage`] in the gate's data.
 const SLOTS: &[u8] = b"lp_slots";
 
@@ -37,6 +48,7 @@ const PF_X: u32 = 1;
 const PF_W: u32 = 2;
 const PF_R: u32 = 4;
 const DT_NULL: u64 = 0;
+const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_INIT: u64 = 12;
@@ -79,12 +91,13 @@ pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     let elf = Elf::parse(library).map_err(|why| Unfit::Refused(why.into()))?;
     let (library, gate) = (Input::read(library)?, Input::read(gate)?);
     let layout = Layout::new(&library, &gate)?;
-    let slots = Slots::Object(layout.gate + slots_of(&gate)?);
-    let analysis = analyse_for(&elf, Place { delta: layout.thunks as i64, slots }).map_err(Unfit::Refused)?;
+    let slots = layout.gate + slots_of(&gate)?;
+    let place = Place { delta: layout.thunks as i64, slots: Slots::Object(slots) };
+    let analysis = analyse_for(&elf, place).map_err(Unfit::Refused)?;
     if let Some(site) = analysis.unpatchable() {
         return Err(Unfit::Refused(Refusal::Site(site)));
     }
-    if analysis.thunks.len() as u64 > THUNKS {
+    if analysis.thunks.len() as u64 > THUNKS - PROLOGUES {
         return Err(Unfit::Layout("the library has more system calls than there is room for"));
     }
     let mut file = library.file.to_vec();
@@ -102,6 +115,8 @@ pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     put(&mut file, layout.relocations, &layout.relocations_of(&library, &gate)?);
     put(&mut file, library.dynamic_at, &layout.dynamic_of(&library, &gate)?);
     layout.write_headers(&mut file, &library);
+    let before_load = slots + offset_of!(GatePage, before_load) as u64;
+    write_prologues(&mut file, &library, layout.thunks + THUNKS - PROLOGUES, before_load)?;
     Ok(file)
 }
 
@@ -118,6 +133,39 @@ fn slots_of(gate: &Input<'_>) -> Result<u64, Unfit> {
     let found = elf.dynamic_symbols().find(|symbol| symbol.name_bytes() == Ok(SLOTS));
     let fits = found.filter(|symbol| symbol.size() as usize == size_of::<GatePage>());
     fits.map(|symbol| symbol.address()).ok_or(Unfit::Layout("the gate has no slots"))
+}
+
+/// Has the symbols of [`LOADING`] lead to prologues at `at`, which call what the slot `before_load` says.
+fn write_prologues(file: &mut [u8], library: &Input<'_>, mut at: u64, before_load: u64) -> Result<(), Unfit> {
+    const SYMBOL: u64 = 24;
+    const VALUE: u64 = 8;
+    let table = library.tagged(DT_SYMTAB).and_then(|table| library.offset_of(table)).ok_or(CUT_SHORT)?;
+    let elf =
+        ElfFile64::<Endianness>::parse(library.file).map_err(|_| Unfit::Layout("its symbols are damaged"))?;
+    let end = at + PROLOGUES;
+    let mut written = 0;
+    for symbol in elf.dynamic_symbols().filter(|symbol| symbol.is_definition()) {
+        if !LOADING.iter().any(|name| symbol.name_bytes() == Ok(name)) {
+            continue;
+        }
+        if at + PROLOGUE as u64 > end {
+            return Err(Unfit::Layout("the library has more functions that load than there is room for"));
+        }
+        let distance =
+            |target: u64, from: usize| (target.wrapping_sub(at + from as u64) as i32).to_le_bytes();
+        let mut code = vec![0x57, 0x56, 0x52]; // push rdi; push rsi; push rdx
+        code.extend([0xff, 0x15]); // call [before_load]
+        code.extend(distance(before_load, code.len() + 4));
+        code.extend([0x5a, 0x5e, 0x5f]); // pop rdx; pop rsi; pop rdi
+        code.push(0xe9); // jmp
+        code.extend(distance(symbol.address(), code.len() + 4));
+        put(file, at, &code);
+        put(file, table + symbol.index().0 as u64 * SYMBOL + VALUE, &at.to_le_bytes());
+        at += PROLOGUE as u64;
+        written += 1;
+    }
+    // Before glibc 2.34 they are in a library of their own.
+    if written == 0 { Err(Unfit::Layout("the library does not load objects itself")) } else { Ok(()) }
 }
 
 /// A program header.
@@ -197,14 +245,18 @@ impl<'f> Input<'f> {
         self.dynamic.iter().find(|[found, _]| *found == tag).map(|[_, value]| *value)
     }
 
+    /// Where what is mapped at `address` is in the file.
+    fn offset_of(&self, address: u64) -> Option<u64> {
+        let holds =
+            |segment: &&Segment| (segment.address..segment.address + segment.file_bytes).contains(&address);
+        self.loads().find(holds).map(|holder| holder.offset + address - holder.address)
+    }
+
     fn relocations(&self) -> Result<&'f [u8], Unfit> {
         let (Some(at), Some(bytes)) = (self.tagged(DT_RELA), self.tagged(DT_RELASZ)) else {
             return Err(Unfit::Layout("it has no relocations"));
         };
-        let holder =
-            |segment: &&Segment| (segment.address..segment.address + segment.file_bytes).contains(&at);
-        let holder = self.loads().find(holder).ok_or(CUT_SHORT)?;
-        let start = (holder.offset + at - holder.address) as usize;
+        let start = self.offset_of(at).ok_or(CUT_SHORT)? as usize;
         self.file.get(start..start + bytes as usize).ok_or(CUT_SHORT)
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use lp_sites::merge::VERSION;
 use object::Object;
 use object::read::ReadCache;
 
@@ -39,7 +40,7 @@ pub(crate) fn merge(cache: &Path) -> Result<PathBuf, String> {
     let fail = |e: &std::io::Error| format!("{}: {}", system.display(), reason(e));
     let file = File::open(&system).map_err(|e| fail(&e))?;
     let id = build_id(&file).ok_or_else(|| format!("{}: it has no build-id", system.display()))?;
-    let directory = cache.join(format!("{}-{id}", NAME.trim_end_matches(".so")));
+    let directory = cache.join(format!("{}-{VERSION}-{id}", NAME.trim_end_matches(".so")));
     let best = directory.join("glibc-hwcaps").join(processor());
     if best.join(C_LIBRARY).exists() {
         return Ok(directory);

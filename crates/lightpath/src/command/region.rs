@@ -23,7 +23,9 @@ use super::failure::{Failure, REGION, reason};
 use super::size::Size;
 use super::stats::Counts;
 
-/// Numbers below the descriptor limit, but not below 1024, that are left to what the gate keeps open.
+/// Descriptors that most programs stay below. The kernel's table grows with the highest number, and fork copies it.
+const USUAL: u64 = 256;
+/// Numbers below that, or below the descriptor limit, that are left to what the gate keeps open.
 const HEADROOM: u64 = 24;
 /// Fewest descriptors that a run needs.
 const FEWEST: u64 = 64;
@@ -224,7 +226,7 @@ fn raise(fd: OwnedFd) -> Result<OwnedFd, Failure> {
     if limit < FEWEST {
         return Err(few());
     }
-    let wanted = limit.min(1024) - HEADROOM;
+    let wanted = limit.min(USUAL) - HEADROOM;
     // SAFETY: F_DUPFD takes a number; what it returns is a new descriptor that nobody else owns.
     let high = unsafe {
         match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, wanted as libc::c_int) {
