@@ -25,5 +25,8 @@ fn main() {
     ] {
         println!("cargo::rustc-link-arg-cdylib={argument}");
     }
+    let script = std::path::Path::new(&std::env::var("CARGO_MANIFEST_DIR").unwrap()).join("startup.ld");
+    println!("cargo::rustc-link-arg-cdylib=-Wl,-T,{}", script.display());
+    println!("cargo::rerun-if-changed=startup.ld");
     println!("cargo::rerun-if-changed=build.rs");
 }

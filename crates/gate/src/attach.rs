@@ -3,8 +3,6 @@
 //! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z initfirst`): when all
 //! objects are loaded, or, where the gate is an auditor ([`crate::rtld_audit`]), when the program alone is.
 
-use core::cell::UnsafeCell;
-
 use lp_abi::image::{Entry, state};
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_wait4};
 
@@ -31,6 +29,7 @@ const SMALL_TEXT: usize = 64 << 10;
 ///
 /// # Safety
 /// Called by the dynamic linker, once.
+#[unsafe(link_section = ".text.startup.lp")]
 pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *mut *mut u8) {
     // glibc's arguments fit together; what is left in the registers by musl does not.
     let given = argc < 1 << 20 && envp as usize == (argv as usize).wrapping_add(8 * (argc + 1));
@@ -95,7 +94,7 @@ unsafe fn start(envp: *mut *mut u8) {
     let waits = within && way == Way::Apart;
     if waits {
         // SAFETY: one thread.
-        unsafe { *REST.0.get() = Some(auxiliary) };
+        unsafe { (*home::home()).rest = Some(auxiliary) };
     }
     patch::fill_gate_page(calls, way);
     if audits {
@@ -111,26 +110,18 @@ unsafe fn start(envp: *mut *mut u8) {
     unsafe { cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
 }
 
-/// In a process that has not met a mount nor loaded anything, where the gate is part of the C library: the loader makes
-/// no calls there, and patching it can wait.
-struct Rest(UnsafeCell<Option<Auxiliary>>);
-
-// SAFETY: used by processes with one thread.
-unsafe impl Sync for Rest {}
-
-static REST: Rest = Rest(UnsafeCell::new(None));
-
-/// Whether something waits to be patched.
+/// Whether something waits to be patched: in a process that has not met a mount nor loaded anything, where the gate is part
+/// of the C library, the loader makes no calls that matter.
 pub(crate) fn is_rest() -> bool {
     // SAFETY: one thread.
-    unsafe { (*REST.0.get()).is_some() }
+    unsafe { (*home::home()).rest.is_some() }
 }
 
 /// Patches what has waited: the loader, and what it has mapped for the C library's own purposes meanwhile.
 #[cold]
 pub(crate) fn cover_rest() {
     // SAFETY: one thread.
-    let Some(auxiliary) = (unsafe { (*REST.0.get()).take() }) else { return };
+    let Some(auxiliary) = (unsafe { (*home::home()).rest.take() }) else { return };
     // SAFETY: the loader's list is in order between its calls, and while it opens a file.
     if let Some(objects) = unsafe { auxiliary.objects() } {
         // SAFETY: as above.
@@ -266,6 +257,7 @@ unsafe fn cover_one(bundle: Option<&Bundle>, object: &Object<'_>) -> Outcome {
 ///
 /// # Safety
 /// As [`cover_one`].
+#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) unsafe fn cover_mapped(
     bundle: Option<&Bundle>,
     object: &Object<'_>,

@@ -43,7 +43,7 @@ macro_rules! load_arguments {
 pub(crate) use {load_arguments, push_arguments};
 
 global_asm!(
-    ".pushsection .text.lp_entry,\"ax\",@progbits",
+    ".pushsection .text.startup.lp_entry,\"ax\",@progbits",
     ".globl lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
     ".hidden lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
     // Vector registers, to and from 256 bytes that are made below an aligned stack pointer.

@@ -28,7 +28,7 @@ pub(crate) const QUICK_FDS: i32 = 64;
 const _: () = assert!(AGAIN == isize::MIN + 2);
 
 global_asm!(
-    ".pushsection .text.lp_entry,\"ax\",@progbits",
+    ".pushsection .text.startup.lp_entry,\"ax\",@progbits",
     // One entry. A call on a descriptor starts at `begin`.
     ".macro lp_begin",
     "cmp rdi, {quick_fds}",

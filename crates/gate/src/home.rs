@@ -4,6 +4,7 @@
 //! a microsecond. So it is laid out by use, not by topic.
 
 use core::mem::{MaybeUninit, offset_of};
+use core::sync::atomic::AtomicUsize;
 
 use lp_abi::image::{GATE_PAGE, GatePage};
 use lp_abi::linux::{
@@ -11,6 +12,8 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Result};
 
+use crate::objects::Auxiliary;
+use crate::patch::THUNKS;
 use crate::settings::Settings;
 use crate::signal::Actions;
 use crate::thread::Thread;
@@ -24,8 +27,12 @@ pub(crate) struct Home {
     pub(crate) settings: Settings,
     /// Actions of signals.
     pub(crate) actions: Actions,
+    /// What is still to be patched.
+    pub(crate) rest: Option<Auxiliary>,
     /// The first thread's record.
     pub(crate) first: MaybeUninit<Thread>,
+    /// Where thunks are.
+    pub(crate) thunks: [AtomicUsize; THUNKS],
 }
 
 const _: () = assert!(offset_of!(Home, page) == 0);

@@ -205,6 +205,7 @@ fn decimal(text: &[u8]) -> Option<usize> {
 }
 
 /// What a run record tells a process of `user`.
+#[unsafe(link_section = ".text.startup.lp")]
 fn attached<'a>(
     run: &'static Run,
     user: u32,

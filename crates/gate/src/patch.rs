@@ -36,6 +36,7 @@ impl Bundle {
     ///
     /// # Safety
     /// `path` is a string.
+    #[unsafe(link_section = ".text.startup.lp")]
     pub(crate) unsafe fn open(path: *const u8) -> Option<Bundle> {
         // SAFETY: the caller's promise.
         let fd = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) }.ok()?;
@@ -88,15 +89,22 @@ impl Bundle {
     }
 }
 
+/// Thunk pages that can be remembered.
+pub(crate) const THUNKS: usize = 64;
+
 /// Thunk pages that were mapped beside objects, so that those of an object that is gone can be replaced.
-static THUNKS: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+fn thunk_places() -> &'static [AtomicUsize; THUNKS] {
+    // SAFETY: the home is mapped, and the places are atomics.
+    unsafe { &(*home()).thunks }
+}
+
 /// Sites that are patched in this process.
 pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the object at `base` is patched as `entry` says, with its thunks where they belong.
 pub(crate) fn is_applied(base: usize, entry: &Entry) -> bool {
     let wanted = base.wrapping_add_signed(entry.thunk_delta as isize);
-    THUNKS.iter().any(|thunks| thunks.load(Ordering::Relaxed) == wanted)
+    thunk_places().iter().any(|thunks| thunks.load(Ordering::Relaxed) == wanted)
 }
 
 /// Patches the object at `base` as `entry` says.
@@ -129,7 +137,7 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Resul
         unsafe { correct(bundle, base, wanted.wrapping_add_signed(moved), moved, entry)? };
     }
     let thunks = wanted.wrapping_add_signed(moved);
-    for slot in &THUNKS {
+    for slot in thunk_places() {
         let known = slot.load(Ordering::Relaxed);
         if known == thunks {
             break;
@@ -145,7 +153,7 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Resul
 
 fn map_thunks(bundle: &Bundle, at: usize, entry: &Entry, protection: u32) -> Result<()> {
     // Where an object was unloaded its thunks stay; another at the same place replaces them.
-    let stale = THUNKS.iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);
+    let stale = thunk_places().iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);
     let fixed = if stale { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
     let (bytes, from) = (entry.thunk_bytes, entry.thunk_at);
     // SAFETY: new pages where nothing is, or where thunks of an object are that is gone.
@@ -299,10 +307,8 @@ fn quick_entries(way: Way) -> [[usize; QUICK_CALLS.len()]; 2] {
         Way::Short => crate::entry_quick::entries(),
         Way::Long => [[entry(); QUICK_CALLS.len()]; 2],
         Way::Apart => {
-            [QUICK_CALLS.map(|call| match call {
-                __NR_newfstatat => entry(),
-                _ => &raw const crate::entry_quick::lp_entry_apart as usize,
-            }); 2]
+            let apart = &raw const crate::entry_quick::lp_entry_apart as usize;
+            [QUICK_CALLS.map(|call| if call == __NR_newfstatat { entry() } else { apart }); 2]
         }
     }
 }

@@ -139,6 +139,7 @@ pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
 }
 
 /// exit_group(2).
+#[unsafe(link_section = ".text.startup.lp")]
 pub(crate) unsafe extern "sysv64" fn exit_group(
     _: usize,
     _: usize,

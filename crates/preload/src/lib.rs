@@ -7,7 +7,7 @@ use lp_gate::objects::LinkMap;
 use lp_gate::rtld_audit;
 
 core::arch::global_asm!(
-    ".pushsection .text.lp_init,\"ax\",@progbits",
+    ".pushsection .text.startup.lp_init,\"ax\",@progbits",
     ".globl lp_init",
     ".hidden lp_init",
     "lp_init:",

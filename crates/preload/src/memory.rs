@@ -4,7 +4,7 @@
 //! by lines.
 
 core::arch::global_asm!(
-    ".pushsection .text.lp_memory,\"ax\",@progbits",
+    ".pushsection .text.startup.lp_memory,\"ax\",@progbits",
     ".globl memcpy, memmove, memset, memcmp, bcmp, strlen",
     ".hidden memcpy, memmove, memset, memcmp, bcmp, strlen",
     ".balign 64",

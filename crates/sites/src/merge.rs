@@ -30,9 +30,10 @@ use crate::thunk::Slots;
 /// Version of what [`merge`] makes of the same two files.
 pub const VERSION: u32 = 1;
 const PAGE: u64 = 4096;
-/// Room for thunks; those of a C library take 16 KiB.
-const THUNKS: u64 = 64 << 10;
-/// Of that, room for prologues, and the bytes of one.
+/// Bytes that the kernel maps around a page that is touched first: thunks and what the gate's code starts with are in one
+/// such piece.
+const AROUND: u64 = 64 << 10;
+/// Room for prologues, and the bytes of one.
 const PROLOGUES: u64 = 256;
 const PROLOGUE: usize = 32;
 /// Functions that have objects loaded.
@@ -90,15 +91,15 @@ impl std::error::Error for Unfit {}
 pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     let elf = Elf::parse(library).map_err(|why| Unfit::Refused(why.into()))?;
     let (library, gate) = (Input::read(library)?, Input::read(gate)?);
-    let layout = Layout::new(&library, &gate)?;
+    // Where thunks are changes nothing about their length.
+    let anywhere = Place { delta: library.end() as i64, slots: Slots::Object(library.end()) };
+    let thunks = analyse_for(&elf, anywhere).map_err(Unfit::Refused)?.thunks.len() as u64;
+    let layout = Layout::new(&library, &gate, thunks)?;
     let slots = layout.gate + slots_of(&gate)?;
     let place = Place { delta: layout.thunks as i64, slots: Slots::Object(slots) };
     let analysis = analyse_for(&elf, place).map_err(Unfit::Refused)?;
     if let Some(site) = analysis.unpatchable() {
         return Err(Unfit::Refused(Refusal::Site(site)));
-    }
-    if analysis.thunks.len() as u64 > THUNKS - PROLOGUES {
-        return Err(Unfit::Layout("the library has more system calls than there is room for"));
     }
     let mut file = library.file.to_vec();
     for segment in elf.segments.iter().filter(|segment| segment.executable) {
@@ -116,7 +117,7 @@ pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     put(&mut file, library.dynamic_at, &layout.dynamic_of(&library, &gate)?);
     layout.write_headers(&mut file, &library);
     let before_load = slots + offset_of!(GatePage, before_load) as u64;
-    write_prologues(&mut file, &library, layout.thunks + THUNKS - PROLOGUES, before_load)?;
+    write_prologues(&mut file, &library, layout.thunks + thunks, before_load)?;
     Ok(file)
 }
 
@@ -279,7 +280,7 @@ struct Layout {
 }
 
 impl Layout {
-    fn new(library: &Input<'_>, gate: &Input<'_>) -> Result<Layout, Unfit> {
+    fn new(library: &Input<'_>, gate: &Input<'_>, thunks_bytes: u64) -> Result<Layout, Unfit> {
         let layout = |what| Err(Unfit::Layout(what));
         if library.tagged(DT_INIT).is_some() {
             return layout("the library has an initialiser of its own");
@@ -304,8 +305,8 @@ impl Layout {
         let headers = library.end().max(library.file.len() as u64).next_multiple_of(PAGE);
         let relocations = headers + (header_count * HEADER) as u64;
         let relocated = library.relocations()?.len() + gate.relocations()?.len();
-        let thunks = (relocations + relocated as u64).next_multiple_of(PAGE);
-        let at = thunks + THUNKS;
+        let thunks = (relocations + relocated as u64).next_multiple_of(AROUND);
+        let at = (thunks + thunks_bytes + PROLOGUES).next_multiple_of(PAGE);
         let storage_at = storage.bytes.next_multiple_of(gate_storage.align.max(1));
         Ok(Layout {
             headers,

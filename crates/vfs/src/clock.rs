@@ -18,6 +18,7 @@ type ClockGettime = unsafe extern "C" fn(i32, *mut [i64; 2]) -> i32;
 ///
 /// # Safety
 /// `ehdr` is 0 or the address that the kernel gave.
+#[unsafe(link_section = ".text.startup.lp")]
 pub unsafe fn init(ehdr: usize) {
     if ehdr == 0 {
         return;
