@@ -86,13 +86,13 @@ pub(crate) struct Program<'p> {
 
 impl Program<'_> {
     /// Whether it has the loader look in a mount: in a directory, or for a library that it names by a path.
-    fn leads_into_mount(&self, thread: &mut Thread) -> bool {
+    fn leads_into_mount(&self, thread: &Thread) -> bool {
         let mut leads = |path: &[u8]| hooks::leads_into_mount(thread, self.origin, path);
         self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
     }
 
     /// Bytes of thread-local storage of the libraries that are found in the directories which it names.
-    fn storage(&self, thread: &Thread) -> u64 {
+    fn storage(&self, thread: &mut Thread) -> u64 {
         let mut sum = 0u64;
         self.elf.needed(&mut |name| {
             self.elf.directories(&mut |directory| {

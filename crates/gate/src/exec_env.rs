@@ -172,8 +172,8 @@ impl Environment {
     }
 
     /// Whether it has the loader look in a mount.
-    pub(crate) fn leads_into_mount(&self, thread: &mut Thread) -> bool {
-        let mut leads = |variable: usize, name: &[u8], list| {
+    pub(crate) fn leads_into_mount(&self, thread: &Thread) -> bool {
+        let leads = |variable: usize, name: &[u8], list| {
             variable != 0 && hooks::list_leads_into_mount(thread, list, (variable + name.len()) as *const u8)
         };
         leads(self.library_path, LIBRARY_PATH, List::Directories)
@@ -181,7 +181,7 @@ impl Environment {
     }
 
     /// How the gate comes into a program that names no paths itself.
-    pub(crate) fn load(&self, thread: &mut Thread, loader: Loader) -> Load {
+    pub(crate) fn load(&self, thread: &Thread, loader: Loader) -> Load {
         // What else is to be loaded, or looked for elsewhere, must meet the C library that it would meet without us.
         let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits;
         match loader {

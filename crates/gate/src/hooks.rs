@@ -370,31 +370,30 @@ pub fn known_programs(thread: &Thread) -> Option<Known<'static>> {
     joined.or_else(apart::known_programs)
 }
 
-/// The task of a thread, which joins the run for it if need be: none in a process without a region.
-#[cold]
-fn task_or_join(thread: &mut Thread) -> Option<&'static Task<'static>> {
-    if thread.task.is_null() {
-        apart::join(thread);
-    }
-    task_of(thread)
+/// Whether there are mounts for a thread.
+fn has_mounts(thread: &Thread) -> bool {
+    !thread.task.is_null() || apart::run().is_some()
 }
 
 /// Whether a path that a program in the directory `origin` has for the loader leads into a mount.
 #[cold]
-pub(crate) fn leads_into_mount(thread: &mut Thread, origin: &[u8], path: &[u8]) -> bool {
-    task_or_join(thread).is_some_and(|task| libraries::leads_into_mount(task, origin, path))
+pub(crate) fn leads_into_mount(thread: &Thread, origin: &[u8], path: &[u8]) -> bool {
+    has_mounts(thread) && libraries::leads_into_mount(task_of(thread), origin, path)
 }
 
 /// Bytes of thread-local storage for the library `name`, if it lies in a directory that such a program has for the loader.
 #[cold]
-pub(crate) fn storage_of(thread: &Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
+pub(crate) fn storage_of(thread: &mut Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
+    if thread.task.is_null() {
+        apart::join(thread);
+    }
     task_of(thread).and_then(|task| libraries::storage_of(task, origin, directory, name))
 }
 
 /// Whether an entry of a list in an environment, a string of the program's, leads the loader into a mount.
 #[cold]
-pub(crate) fn list_leads_into_mount(thread: &mut Thread, list: List, text: *const u8) -> bool {
-    task_or_join(thread).is_some_and(|task| libraries::list_leads_into_mount(task, list, text))
+pub(crate) fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool {
+    has_mounts(thread) && libraries::list_leads_into_mount(task_of(thread), list, text)
 }
 
 /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait for other

@@ -193,7 +193,10 @@ impl Walk {
         unsafe {
             let mut found: stat = core::mem::zeroed();
             let asked = lp_abi::syscall!(__NR_stat, self.done.as_ptr(), &raw mut found);
-            asked.is_ok() && found.st_mode & S_IFMT == S_IFDIR
+            match asked {
+                Ok(_) => found.st_mode & S_IFMT == S_IFDIR,
+                Err(_) => mounts().are_below(&self.done[..self.length]),
+            }
         }
     }
 
@@ -212,6 +215,7 @@ impl Walk {
                 Some(true)
             }
             Err(Errno::EINVAL) => Some(false),
+            Err(Errno::ENOENT) if mounts().are_below(&self.done[..self.length]) => Some(false),
             _ => None,
         }
     }

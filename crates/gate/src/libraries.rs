@@ -1,4 +1,5 @@
-//! Where the loader looks for libraries: whether that leads into a mount, so that the gate must be there first.
+//! Where the loader looks for libraries: whether that leads into a mount, so that the gate must be there first. That can be
+//! said without a task, in a process that is apart.
 
 use lp_abi::Errno;
 use lp_abi::linux::{__NR_openat, O_CLOEXEC, O_NOCTTY, O_NONBLOCK};
@@ -11,7 +12,7 @@ use lp_vfs::walk::{self, Follow};
 use crate::calls::exec::read_at;
 use crate::elf::{Elf, Read, read_file};
 use crate::mounts::mounts;
-use crate::path::{At, Last, Route, Which, buffer, route};
+use crate::path::{At, Last, Route, Which, buffer, route, route_apart};
 use crate::text::Writer;
 use crate::{hostlink, placeholder};
 
@@ -37,7 +38,7 @@ impl List {
 
 /// Whether an entry of the program's list at `text` leads into a mount. Entries longer than a path do not.
 #[cold]
-pub fn list_leads_into_mount(task: &Task, list: List, text: *const u8) -> bool {
+pub fn list_leads_into_mount(task: Option<&Task>, list: List, text: *const u8) -> bool {
     let mut at = text;
     let mut whole = true;
     loop {
@@ -64,7 +65,7 @@ pub fn list_leads_into_mount(task: &Task, list: List, text: *const u8) -> bool {
 
 /// Whether a directory or library leads into a mount, by the path that a program in the directory `origin` has for it.
 #[cold]
-pub fn leads_into_mount(task: &Task, origin: &[u8], path: &[u8]) -> bool {
+pub fn leads_into_mount(task: Option<&Task>, origin: &[u8], path: &[u8]) -> bool {
     put(origin, &[path]).is_some_and(|length| second_leads(task, length))
 }
 
@@ -119,14 +120,15 @@ fn storage(read: Read<'_>) -> Option<u64> {
 }
 
 /// [`leads_into_mount`] for the path of `length` bytes in the second buffer.
-fn second_leads(task: &Task, length: usize) -> bool {
+fn second_leads(task: Option<&Task>, length: usize) -> bool {
     let room = buffer(Which::Second);
     let Some(end) = room.get_mut(length) else { return false };
     *end = 0;
     let path = &room[..length];
     if path.is_empty() {
         // The working directory.
-        return task.process.cwd.load(Ordering::Relaxed) != 0; // Relaxed: the process's own word.
+        // Relaxed: the process's own word.
+        return task.is_some_and(|task| task.process.cwd.load(Ordering::Relaxed) != 0);
     }
     // A token in an environment: `$ORIGIN`, most likely, of a program in a mount.
     if path[0] == b'$' || mounts().holds(path) {
@@ -136,7 +138,11 @@ fn second_leads(task: &Task, length: usize) -> bool {
         return false;
     }
     let at = At::cwd(path.as_ptr());
-    match route(task, Which::First, at, Last::Follow) {
+    let routed = match task {
+        Some(task) => route(task, Which::First, at, Last::Follow),
+        None => route_apart(Which::First, at),
+    };
+    match routed {
         Route::Host => hostlink::into_mount(Which::First, at, Last::Follow).is_some(),
         Route::Ours(_) | Route::Nameless(_) => true,
         Route::Bad(_) => false,

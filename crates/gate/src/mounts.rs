@@ -69,6 +69,11 @@ impl Mounts {
         self.paths().iter().any(|mount| leads_into(path, mount))
     }
 
+    /// Whether a mount lies below `path`, an absolute one without a slash at its end: the host need not have what leads there.
+    pub fn are_below(&self, path: &[u8]) -> bool {
+        self.paths().iter().any(|mount| mount.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/")))
+    }
+
     /// Whether a component of `path` is the last component of some mount's path: without one, a path relative to a
     /// directory of the host does not lead into a mount, but through symbolic links.
     pub fn names(&self, path: &[u8]) -> bool {

@@ -16,6 +16,7 @@ mod sites;
 mod size;
 mod stats;
 mod supervise;
+mod within;
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -10,7 +10,7 @@ use super::lookup::{self, Found};
 use super::mountpoint::MountPoint;
 use super::program::{self, Program};
 use super::region::{Paths, Session, Slot};
-use super::{cache, libraries, mountpoint, preload, supervise};
+use super::{cache, libraries, mountpoint, preload, supervise, within};
 
 /// The shell that runs a script without `#!`, as in execvp(3), and that starts what needs a mount to start.
 const SHELL: &str = "/bin/sh";
@@ -31,7 +31,7 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     let mut launch = Launch::new(options, command)?;
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
     let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
-    let library = preload::merge(&cache).ok();
+    let library = within::place(&cache).ok();
     launch.set_environment(options, &preload)?;
     let session =
         Session::open(options, &Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;

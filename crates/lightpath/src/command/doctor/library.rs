@@ -6,10 +6,24 @@ use object::Object;
 use object::read::ReadCache;
 
 use super::{Finding, human};
-use crate::command::{cache, preload, sites};
+use crate::command::{cache, preload, sites, within};
 
 pub(super) fn findings() -> Vec<Finding> {
-    vec![preload_library(), object_line("C library", c_library()), object_line("loader", loader())]
+    vec![
+        preload_library(),
+        object_line("C library", c_library()),
+        object_line("loader", loader()),
+        library_with_gate(),
+    ]
+}
+
+/// Whether programs can have the gate within the C library.
+fn library_with_gate() -> Finding {
+    const WHAT: &str = "both in one";
+    match cache::directory().and_then(|cache| within::place(&cache)) {
+        Ok(path) => Finding::ok(WHAT, format!("{}, for programs that start quickly", path.display())),
+        Err(why) => Finding::warn(WHAT, format!("{why}: the gate is preloaded, programs start more slowly")),
+    }
 }
 
 fn preload_library() -> Finding {

@@ -1,0 +1,88 @@
+//! The system's C library with the gate in it, made once and kept in the cache directory (`lp_sites::merge`).
+
+use std::ffi::OsStr;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use lp_sites::merge::VERSION;
+use object::Object;
+use object::read::ReadCache;
+
+use super::failure::reason;
+use super::{cache, preload};
+
+/// The loader of the System V ABI for x86-64, in whose place the system's C library is.
+const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
+/// Its name, and the file's.
+const C_LIBRARY: &str = "libc.so.6";
+
+/// Puts the system's C library, with the gate in it, into a directory of its own in `cache` unless it is there. The directory,
+/// or why there is none: then the gate is preloaded everywhere.
+pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
+    let system = system_library()?;
+    let fail = |e: &std::io::Error| format!("{}: {}", system.display(), reason(e));
+    let file = File::open(&system).map_err(|e| fail(&e))?;
+    let id = build_id(&file).ok_or_else(|| format!("{}: it has no build-id", system.display()))?;
+    let directory = cache.join(format!("{}-{VERSION}-{id}", preload::NAME.trim_end_matches(".so")));
+    let best = directory.join("glibc-hwcaps").join(processor());
+    if best.join(C_LIBRARY).exists() {
+        return Ok(directory);
+    }
+    let library = std::fs::read(&system).map_err(|e| fail(&e))?;
+    let merged =
+        lp_sites::merge(&library, preload::LIBRARY).map_err(|why| format!("{}: {why}", system.display()))?;
+    for place in [&directory, &best] {
+        cache::prepare(place)?;
+        cache::place(place, OsStr::new(C_LIBRARY), &merged)?;
+    }
+    Ok(directory)
+}
+
+/// What tells a library from others, in sixteen digits.
+fn build_id(file: &File) -> Option<String> {
+    let cache = ReadCache::new(file);
+    let object = object::File::parse(&cache).ok()?;
+    let id = object.build_id().ok()??;
+    Some(id.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// The C library beside the system's loader.
+fn system_library() -> Result<PathBuf, String> {
+    let loader = std::fs::canonicalize(LOADER).map_err(|e| format!("{LOADER}: {}", reason(&e)))?;
+    Ok(loader.with_file_name(C_LIBRARY))
+}
+
+/// The directory that the loader searches first for libraries for this processor (ld.so(8), `glibc-hwcaps`). Another is only
+/// found later.
+fn processor() -> &'static str {
+    if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
+        "x86-64-v4"
+    } else if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("bmi2") {
+        "x86-64-v3"
+    } else {
+        "x86-64-v2"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_c_library_with_the_gate_in_it_is_one_for_programs_outside_of_runs_too() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let cache = tempfile::tempdir().unwrap();
+        std::fs::set_permissions(cache.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        let directory = super::place(cache.path()).unwrap();
+        assert_eq!(super::place(cache.path()).unwrap(), directory);
+        let script = "grep -q $LD_LIBRARY_PATH /proc/self/maps && echo found; echo $((1 + 1)) | (read x; cd /; pwd; echo $x)";
+        let run = std::process::Command::new("/bin/bash")
+            .args(["-c", script])
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin")
+            .env("LD_LIBRARY_PATH", &directory)
+            .output()
+            .unwrap();
+        assert_eq!(String::from_utf8_lossy(&run.stdout), "found\n/\n2\n", "{run:?}");
+        assert!(run.stderr.is_empty() && run.status.success(), "{run:?}");
+    }
+}
