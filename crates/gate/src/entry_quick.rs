@@ -13,12 +13,10 @@ use core::mem::offset_of;
 use lp_abi::image::{GATE_PAGE, GatePage, QUICK_CALLS};
 use lp_abi::linux::{__NR_newfstatat, AT_EMPTY_PATH};
 use lp_region::ucopy;
-use lp_vfs::task::Task;
 
 use crate::calls::quick;
 use crate::dispatch::AGAIN;
 use crate::entry::{load_arguments, push_arguments};
-use crate::thread::Thread;
 use crate::tls;
 
 /// Descriptors that have a short way: none of the gate's own may be among them.
@@ -34,24 +32,19 @@ global_asm!(
     "cmp rdi, {quick_fds}",
     "jae lp_entry",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
-    "mov rcx, fs:[r11 + {current}]",
+    "mov rcx, fs:[r11 + {table}]",
     "test rcx, rcx",
     "jz lp_entry",
-    "mov rcx, [rcx + {task}]",
-    "test rcx, rcx",
-    "jz lp_entry",
-    "mov r11, [rcx + {fds}]",
-    "cmp qword ptr [r11 + 8 * rdi], 0",
+    "cmp qword ptr [rcx + 8 * rdi], 0",
     "je lp_entry_kernel",
     "push rbp",
     "mov rbp, rsp",
     push_arguments!(),
     "and rsp, -16",
-    "mov r8, rcx",
+    "mov r8, fs:[r11 + {task}]",
+    "mov dword ptr fs:[r11 + {in_gate}], 1",
+    "mov r9, [rcx + 8 * rdi]", // Again: from here on no handler of a signal closes it.
     "mov rcx, r10",
-    "mov r10, [rip + lp_tls@GOTTPOFF]",
-    "mov dword ptr fs:[r10 + {in_gate}], 1",
-    "mov r9, [r11 + 8 * rdi]", // Again: from here on no handler of a signal closes it.
     ".endm",
     ".macro lp_end",
     "cmp rax, 3",
@@ -121,11 +114,10 @@ global_asm!(
     ".popsection",
     hidden = const GATE_PAGE + offset_of!(GatePage, hidden),
     quick_fds = const QUICK_FDS,
-    current = const tls::CURRENT,
+    table = const tls::TABLE,
+    task = const tls::TASK,
     in_gate = const tls::IN_GATE,
     deferred = const tls::DEFERRED,
-    task = const offset_of!(Thread, task),
-    fds = const offset_of!(Task<'static>, table),
     nr_newfstatat = const __NR_newfstatat,
     empty_path = const AT_EMPTY_PATH,
     ubyte = sym ucopy::lp_ubyte,

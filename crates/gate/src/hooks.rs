@@ -90,6 +90,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).interrupted).write(signal::interrupted);
     }
     thread.task = task;
+    tls::refresh();
     // SAFETY: all fields are there, and it lives as long as the record.
     unsafe { &*task }
 }

@@ -235,6 +235,7 @@ pub(crate) fn share_undone() {
 
 /// The parent's side, after the child has execed or exited or could not be made.
 pub(crate) extern "sysv64" fn share_parent(result: isize) {
+    tls::refresh();
     let thread = current();
     after_share(thread, result);
     thread.switched = 0;

@@ -1,4 +1,4 @@
-//! The thread-local words of the gate: initial-exec, 16 bytes, reached by one load.
+//! The thread-local words of the gate: initial-exec, 32 bytes, reached by one load.
 
 use core::arch::{asm, global_asm};
 
@@ -10,9 +10,9 @@ global_asm!(
     ".globl lp_tls",
     ".hidden lp_tls",
     ".type lp_tls, @object",
-    ".size lp_tls, 16",
+    ".size lp_tls, 32",
     "lp_tls:",
-    ".zero 16",
+    ".zero 32",
     ".popsection",
 );
 
@@ -22,6 +22,11 @@ pub(crate) const CURRENT: usize = 0;
 pub(crate) const IN_GATE: usize = 8;
 /// Offset of the 32-bit mark that one waits.
 pub(crate) const DEFERRED: usize = 12;
+/// Offset of a copy of the record's pointer to the task, for those who have no time for the record.
+pub(crate) const TASK: usize = 16;
+/// Offset of a copy of the task's pointer to its table of descriptors. Null where there is no task, and then `TASK` means
+/// nothing.
+pub(crate) const TABLE: usize = 24;
 
 macro_rules! tls_read {
     ($name:ident, $offset:expr, $type:ty, $modifier:literal, $size:literal, $what:literal) => {
@@ -59,6 +64,8 @@ macro_rules! tls_write {
 
 tls_read!(pointer, CURRENT, usize, "", "qword", "the address of the thread's record");
 tls_write!(set_pointer, CURRENT, usize, "", "qword", "the address of the thread's record");
+tls_write!(set_task, TASK, usize, "", "qword", "the address of the thread's task");
+tls_write!(set_table, TABLE, usize, "", "qword", "the address of the task's table of descriptors");
 tls_read!(in_gate, IN_GATE, u32, ":e", "dword", "the mark that the thread is in the gate");
 tls_read!(deferred, DEFERRED, u32, ":e", "dword", "the mark that a signal waits");
 tls_write!(set_deferred, DEFERRED, u32, ":e", "dword", "the mark that a signal waits");
@@ -72,4 +79,13 @@ pub fn current() -> *mut Thread {
 
 pub(crate) fn set_current(thread: *mut Thread) {
     set_pointer(thread as usize);
+    refresh();
+}
+
+/// Takes over what the record of the calling thread says: after its task has changed.
+pub(crate) fn refresh() {
+    // SAFETY: null, or the thread's own record; and null or its task, which lives as long as the record.
+    let task = unsafe { current().as_ref().and_then(|thread| thread.task.as_ref()) };
+    set_task(task.map_or(0, |task| core::ptr::from_ref(task) as usize));
+    set_table(task.map_or(0, |task| core::ptr::from_ref(task.table) as usize));
 }
