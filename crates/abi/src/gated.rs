@@ -226,6 +226,7 @@ const GATED: &[u32] = &[
     __NR_capset,
     __NR_prctl,
     __NR_seccomp,
+    __NR_landlock_restrict_self,
 ];
 
 const TABLE: [bool; CALLS] = {

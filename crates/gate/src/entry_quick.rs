@@ -11,8 +11,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 
 use lp_abi::image::{GATE_PAGE, GatePage, QUICK_CALLS};
-use lp_abi::linux::{__NR_newfstatat, AT_EMPTY_PATH};
-use lp_region::ucopy;
+use lp_abi::linux::AT_EMPTY_PATH;
 
 use crate::calls::quick;
 use crate::dispatch::AGAIN;
@@ -55,25 +54,23 @@ global_asm!(
     "jne lp_entry_deliver",
     ".endm",
     // fstat(2) as C libraries make it: newfstatat(2) with an empty path.
-    ".macro lp_empty_path",
+    ".macro lp_empty_path look",
     "cmp r10d, {empty_path}",
     "jne lp_entry",
-    "test rsi, rsi",
-    "jz lp_entry",
-    "mov rcx, rdi",
-    "mov rdi, rsi",
-    "call {ubyte}",
-    "mov rdi, rcx",
-    "test rax, rax",
-    "mov eax, {nr_newfstatat}",
-    "jnz lp_entry",
+    ".globl \\look",
+    ".hidden \\look",
+    "\\look:",
+    "cmp byte ptr [rsi], 0", // A fault here has the call go the ordinary way: see `looks`.
+    "jne lp_entry",
     ".endm",
     ".macro lp_quick name, handler, before",
     ".balign 64",
     ".globl \\name, \\name\\()_scratch",
     ".hidden \\name, \\name\\()_scratch",
     "\\name:",
-    "\\before",
+    ".ifnb \\before",
+    "\\before \\name\\()_look",
+    ".endif",
     "lp_begin",
     "call \\handler",
     "lp_end",
@@ -82,7 +79,9 @@ global_asm!(
     "ret",
     ".balign 64",
     "\\name\\()_scratch:",
-    "\\before",
+    ".ifnb \\before",
+    "\\before \\name\\()_scratch_look",
+    ".endif",
     "lp_begin",
     "call \\handler",
     "lp_end",
@@ -118,9 +117,7 @@ global_asm!(
     task = const tls::TASK,
     in_gate = const tls::IN_GATE,
     deferred = const tls::DEFERRED,
-    nr_newfstatat = const __NR_newfstatat,
     empty_path = const AT_EMPTY_PATH,
-    ubyte = sym ucopy::lp_ubyte,
     read = sym quick::read,
     write = sym quick::write,
     fstat = sym quick::fstat,
@@ -135,6 +132,16 @@ unsafe extern "C" {
     pub(crate) static lp_entry_apart: u8;
     /// The entry of calls that are the kernel's. Not callable from Rust.
     pub(crate) fn lp_entry_kernel();
+}
+
+/// The instructions in the entries that read the program's memory. Whoever faults there goes on at
+/// [`lp_entry`](crate::entry) as if nothing had been read.
+pub(crate) fn looks() -> [usize; 2] {
+    unsafe extern "C" {
+        static lp_quick_newfstatat_look: u8;
+        static lp_quick_newfstatat_scratch_look: u8;
+    }
+    [&raw const lp_quick_newfstatat_look as usize, &raw const lp_quick_newfstatat_scratch_look as usize]
 }
 
 /// The entries, in the order of [`QUICK_CALLS`]: those that give registers back, and those that do not.

@@ -26,7 +26,7 @@ use lp_region::ucopy;
 
 use crate::dispatch::{AGAIN, NOT_OURS, RESTART, SHARE_MEMORY};
 use crate::home::home;
-use crate::{hooks, tls};
+use crate::{entry, entry_quick, hooks, tls};
 
 /// Signals of Linux: 1 to 64.
 const SIGNALS: usize = 64;
@@ -378,6 +378,10 @@ extern "sysv64" fn route(signal: usize, info: *const [u64; 16], context: *mut u8
         let (start, end, fault) = ucopy::fault_range();
         if (start..end).contains(&at) {
             context.set(context::RIP, fault);
+            return 0;
+        }
+        if entry_quick::looks().contains(&at) {
+            context.set(context::RIP, &raw const entry::lp_entry as usize);
             return 0;
         }
     }

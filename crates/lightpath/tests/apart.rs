@@ -110,6 +110,21 @@ fn the_first_call_may_be_any() {
 }
 
 #[test]
+fn a_limit_or_a_filter_does_not_keep_a_process_out() {
+    let limited = "ulimit -v 4000000; echo text > /light/file; read word < /light/file; echo $word";
+    assert_eq!(text(&lightpath(&[], &["sh", "-c", limited]).output().unwrap()), "exit status: 0text\n");
+    // A filter of one instruction, which allows everything: what counts is that the process has joined by then.
+    let filtered = "import ctypes, os, struct
+code = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0x7fff0000))
+program = struct.pack('HxxxxxxQ', 1, ctypes.addressof(code))
+libc = ctypes.CDLL(None)
+print(libc.prctl(38, 1, 0, 0, 0), libc.prctl(22, 2, program, 0, 0))
+print(any('/memfd:lightpath' in line and int(line.split('-')[0], 16) >> 44 == 3 for line in open('/proc/self/maps')))";
+    let output = lightpath(&[], &["/usr/bin/python3", "-c", filtered]).output().unwrap();
+    assert_eq!(text(&output), "exit status: 00 0\nTrue\n");
+}
+
+#[test]
 fn a_run_whose_processes_have_no_slots_keeps_its_record() {
     let dir = tempfile::tempdir().unwrap();
     let region = dir.path().join("region");

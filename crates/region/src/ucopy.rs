@@ -328,7 +328,7 @@ unsafe extern "sysv64" {
     fn lp_uwords(to: *mut u8, from: *const u8, pairs: usize) -> isize;
     fn lp_ustat(to: *mut stat, from: *const Inode, device: u64, number: u32) -> isize;
     /// The byte at `from`, or -1 for a fault; changes no register but `rax`.
-    pub fn lp_ubyte(from: *const u8) -> isize;
+    fn lp_ubyte(from: *const u8) -> isize;
     fn lp_uword(from: *const u8) -> u64;
     static lp_ucopy_start: u8;
     static lp_ucopy_end: u8;

@@ -28,6 +28,9 @@ const AT_SECOND: &[Place] = &[(Some(1), 2)];
 const AT_BOTH: &[Place] = &[(Some(0), 1), (Some(2), 3)];
 const AT_FOURTH: &[Place] = &[(Some(3), 4)];
 
+/// `PR_SET_SECCOMP` of linux/prctl.h.
+const PR_SET_SECCOMP: u32 = 22;
+
 /// Has the process join, and the call made again.
 #[cold]
 fn join() -> isize {
@@ -226,8 +229,23 @@ handlers! {
         gives_address()
     }
 
-    /// io_uring_setup(2): its calls are not seen.
-    fn io_uring_setup(_words) {
+    /// setrlimit(2): there may be no room for the region afterwards.
+    fn setrlimit(words) {
+        if words[0] as u32 == RLIMIT_AS { join() } else { NOT_OURS }
+    }
+
+    /// prlimit64(2), likewise.
+    fn prlimit64(words) {
+        if words[1] as u32 == RLIMIT_AS && words[2] != 0 { join() } else { NOT_OURS }
+    }
+
+    /// prctl(2): a filter might not let the process join afterwards.
+    fn prctl(words) {
+        if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
+    }
+
+    /// seccomp(2), landlock_restrict_self(2), likewise; io_uring_setup(2), whose calls are not seen.
+    fn at_once(_words) {
         join()
     }
 }
@@ -323,6 +341,8 @@ crate::dispatch_table! {
     __NR_mknod => mknod,
     __NR_statfs => statfs,
     __NR_fstatfs => first,
+    __NR_prctl => prctl,
+    __NR_setrlimit => setrlimit,
     __NR_chroot => chroot,
     __NR_acct => acct,
     __NR_mount => mount,
@@ -370,20 +390,23 @@ crate::dispatch_table! {
     __NR_preadv => first,
     __NR_pwritev => first,
     __NR_fanotify_mark => fanotify_mark,
+    __NR_prlimit64 => prlimit64,
     __NR_name_to_handle_at => name_to_handle_at,
     __NR_syncfs => first,
     __NR_renameat2 => renameat2,
+    __NR_seccomp => at_once,
     __NR_execveat => execveat,
     __NR_copy_file_range => first_and_third,
     __NR_preadv2 => first,
     __NR_pwritev2 => first,
     __NR_statx => statx,
-    __NR_io_uring_setup => io_uring_setup,
+    __NR_io_uring_setup => at_once,
     __NR_open_tree => open_tree,
     __NR_clone3 => crate::process::clone3,
     __NR_close_range => close_range,
     __NR_openat2 => openat2,
     __NR_faccessat2 => faccessat2,
+    __NR_landlock_restrict_self => at_once,
     __NR_fchmodat2 => fchmodat2,
     __NR_setxattrat => setxattrat,
     __NR_getxattrat => getxattrat,
