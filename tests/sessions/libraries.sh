@@ -210,4 +210,20 @@ long take(const char *path, char *to, long n)
     return got;
 }
 X
-printf '#include <stdio.h>\nlong take(const char *, char *, long);\nint main(void) { char b[9] = ""; long n = take("file", b, 8); printf("%%ld %%s", n, b); printf("%%ld\\n", take("nosuch", b, 8)); return 0; }\n' >m.c; for id in sha1 none; do gcc -shared -fPIC -O1 -Wl,--build-id=$id -o lib/libtake.so l.c; gcc -o app m.c -Llib -ltake '-Wl,-rpath,$ORIGIN/lib'; ./app; ./app; done
+printf '#include <stdio.h>\nlong take(const char *, char *, long);\nint main(void) { char b[9] = ""; long n = take("file", b, 8); printf("%%ld %%s", n, b); printf("%%ld\\n", take("nosuch", b, 8)); return 0; }\n' >m.c; for id in sha1 none; do gcc -shared -fPIC -O1 -Wl,--build-id=$id -o lib/libtake.so l.c; gcc -o app m.c -Llib -ltake '-Wl,-rpath,$ORIGIN/lib'; ./app; ./app; done; cat >again.c <<'X'
+#include <dlfcn.h>
+#include <stdio.h>
+int main(int c, char **v)
+{
+    for (int i = 0; i < 3; i++) {
+        char b[9] = "";
+        void *h = dlopen(v[1], RTLD_NOW);
+        long (*take)(const char *, char *, long) = dlsym(h, "take");
+        printf("%ld ", take(v[2], b, 8));
+        printf("%s", b);
+        dlclose(h);
+    }
+    return 0;
+}
+X
+gcc -o again again.c; ./again lib/libtake.so file; cd /; "$T/again" "$T/lib/libtake.so" "$T/file"

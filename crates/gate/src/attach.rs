@@ -92,10 +92,6 @@ unsafe fn start(envp: *mut *mut u8) {
         }
     };
     let waits = within && way == Way::Apart;
-    if waits {
-        // SAFETY: one thread.
-        unsafe { (*home::home()).rest = Some(auxiliary) };
-    }
     patch::fill_gate_page(calls, way);
     if audits {
         // SAFETY: the kernel has mapped both; what follows is covered as the dynamic linker maps it.
@@ -106,33 +102,40 @@ unsafe fn start(envp: *mut *mut u8) {
     let Some(objects) = (unsafe { auxiliary.objects() }) else {
         report::refuse(&[b"the dynamic linker's list of objects was not found"]);
     };
+    if waits {
+        let known = objects.clone().count();
+        // SAFETY: one thread.
+        unsafe { (*home::home()).rest = Some(Rest { auxiliary, known }) };
+        patch::tell_of_loads();
+    }
     // SAFETY: as above.
     unsafe { cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
 }
 
-/// Whether something waits to be patched: in a process that has not met a mount nor loaded anything, where the gate is part
-/// of the C library, the loader makes no calls that matter.
-pub(crate) fn is_rest() -> bool {
-    // SAFETY: one thread.
-    unsafe { (*home::home()).rest.is_some() }
+/// What waits to be patched in a process that has not met a mount nor loaded anything, where the gate is part of the C library:
+/// the loader, whose calls do not matter there.
+pub(crate) struct Rest {
+    auxiliary: Auxiliary,
+    /// Objects at the start of the loader's list that are covered; they are never unloaded.
+    known: usize,
 }
 
 /// Patches what has waited: the loader, and what it has mapped for the C library's own purposes meanwhile.
 #[cold]
 pub(crate) fn cover_rest() {
     // SAFETY: one thread.
-    let Some(auxiliary) = (unsafe { (*home::home()).rest.take() }) else { return };
+    let Some(Rest { auxiliary, known }) = (unsafe { (*home::home()).rest.take() }) else { return };
     // SAFETY: the loader's list is in order between its calls, and while it opens a file.
-    if let Some(objects) = unsafe { auxiliary.objects() } {
-        // SAFETY: as above.
-        unsafe { cover(objects) };
-    }
+    let Some(objects) = (unsafe { auxiliary.objects() }) else { return };
+    let waiting = |(index, object): &(usize, Object<'_>)| *index >= known || object.base == auxiliary.linker;
+    // SAFETY: as above.
+    unsafe { cover(objects.enumerate().filter(waiting).map(|(_, object)| object)) };
+    patch::load_freely();
 }
 
 /// Called by the C library before it has the loader load something for the program.
 pub(crate) unsafe extern "C" fn before_load() {
     cover_rest();
-    patch::load_freely();
 }
 
 /// The table for a process that has a task, and whether there are shorter ways than by it.
@@ -279,7 +282,6 @@ pub(crate) unsafe fn cover_mapped(
     };
     match entry.state {
         state::NO_SITES => Outcome::Covered,
-        state::IMAGE if patch::is_applied(object.base, &entry) => Outcome::Covered,
         state::IMAGE if fits(&entry, object) => {
             // SAFETY: the caller's promise, and the entry is the object's.
             if unsafe { patch::apply(bundle, object.base, &entry) }.is_err() {

@@ -12,7 +12,7 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Result};
 
-use crate::objects::Auxiliary;
+use crate::attach::Rest;
 use crate::patch::THUNKS;
 use crate::settings::Settings;
 use crate::signal::Actions;
@@ -28,7 +28,7 @@ pub(crate) struct Home {
     /// Actions of signals.
     pub(crate) actions: Actions,
     /// What is still to be patched.
-    pub(crate) rest: Option<Auxiliary>,
+    pub(crate) rest: Option<Rest>,
     /// The first thread's record.
     pub(crate) first: MaybeUninit<Thread>,
     /// Where thunks are.

@@ -101,12 +101,6 @@ fn thunk_places() -> &'static [AtomicUsize; THUNKS] {
 /// Sites that are patched in this process.
 pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the object at `base` is patched as `entry` says, with its thunks where they belong.
-pub(crate) fn is_applied(base: usize, entry: &Entry) -> bool {
-    let wanted = base.wrapping_add_signed(entry.thunk_delta as isize);
-    thunk_places().iter().any(|thunks| thunks.load(Ordering::Relaxed) == wanted)
-}
-
 /// Patches the object at `base` as `entry` says.
 ///
 /// # Errors
@@ -275,10 +269,7 @@ pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
         quick,
         quick_scratch,
         hidden: crate::apart::hidden() as u32 as usize,
-        before_load: match crate::attach::is_rest() {
-            true => crate::attach::before_load as *const () as usize,
-            false => nothing(),
-        },
+        before_load: nothing(),
     };
     // SAFETY: the home is mapped, and no thunk is in use by another thread.
     unsafe {
@@ -287,10 +278,19 @@ pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
     }
 }
 
-/// Has the C library load objects without telling the gate, which covers the loader now.
+/// Has the C library tell the gate before it loads an object.
+pub(crate) fn tell_of_loads() {
+    set_before_load(crate::attach::before_load as *const () as usize);
+}
+
+/// Has it load objects without telling the gate, which covers the loader now.
 pub(crate) fn load_freely() {
+    set_before_load(nothing());
+}
+
+fn set_before_load(function: usize) {
     // SAFETY: as in `take_long_way`.
-    unsafe { (&raw mut (*lp_slots.0.get().cast::<GatePage>()).before_load).write_volatile(nothing()) };
+    unsafe { (&raw mut (*lp_slots.0.get().cast::<GatePage>()).before_load).write_volatile(function) };
 }
 
 /// A function that does nothing.
