@@ -98,17 +98,23 @@ fn check_owner(found: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts `bytes` at `directory/name` in one step: whoever opens it finds all of it or what was there before.
+/// Puts `bytes` at `directory/name` unless they are there.
 pub(crate) fn place(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
-    use std::io::Write;
-    use std::os::unix::fs::OpenOptionsExt;
-
     let path = directory.join(name);
     // Comparing is as cheap as hashing, and finds a file that a full disk or a crash cut short.
     let kept = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
     if kept && std::fs::read(&path).is_ok_and(|found| found == bytes) {
         return Ok(path);
     }
+    replace(directory, name, bytes)
+}
+
+/// Puts `bytes` at `directory/name` in one step: whoever opens it finds all of it or what was there before.
+pub(crate) fn replace(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+
+    let path = directory.join(name);
     let mut hidden = std::ffi::OsString::from(".");
     hidden.push(name);
     hidden.push(format!(".{}", std::process::id()));
