@@ -11,16 +11,14 @@
 
 use core::cell::UnsafeCell;
 
-use lp_abi::Errno;
 use lp_region::process::Run;
-use lp_region::sync::Ordering;
-use lp_region::{Front, Region, RunId, ucopy};
+use lp_region::{Front, Region, RunId};
 use lp_vfs::{boot, reap};
 
 use crate::exec_known::Known;
 use crate::text::Writer;
 use crate::thread::Thread;
-use crate::{attach, hooks, mounts, patch, report};
+use crate::{attach, hooks, patch, report};
 
 /// What stands before the number of a run, where LIGHTPATH_GATE has a slot's otherwise.
 pub(crate) const RUN: u8 = b'@';
@@ -56,23 +54,22 @@ fn state() -> Option<&'static State> {
 /// One line that says why not.
 pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'static [u8]> {
     // SAFETY: LIGHTPATH_GATE names a region.
-    let front = unsafe { Front::attach(fd) }.map_err(|errno| match errno {
-        Errno::EBADF => &b"the region's descriptor was closed"[..],
-        _ => b"the region cannot be mapped",
-    })?;
+    let front = unsafe { Front::attach(fd) }.map_err(|errno| hooks::no_region(errno.into()))?;
     let state = State { fd, length, run: RunId(run), front, region: None };
     // SAFETY: attach: one thread.
     unsafe { *STATE.0.get() = Some(state) };
     let record = front.run(RunId(run));
-    // SAFETY: as above.
-    unsafe { mounts::read(record) };
-    ucopy::set_wide(record.avx2.load(Ordering::Relaxed) != 0); // Relaxed: immutable.
+    hooks::read_run(record);
     Ok(record)
 }
 
-/// Has the process take part in the run, unless it has no part in any. `thread` is its only one, or the child's in its memory.
+/// Has the process take part in the run, unless it does already or has no part in any. `thread` is its only one then, or that of
+/// a child in its memory.
 #[cold]
 pub(crate) fn join(thread: &mut Thread) {
+    if !thread.task.is_null() {
+        return;
+    }
     // SAFETY: whoever is apart has one thread.
     let Some(state) = (unsafe { &mut *STATE.0.get() }) else { return };
     if let Err(line) = enter(thread, state) {
@@ -84,11 +81,7 @@ fn enter(thread: &mut Thread, state: &mut State) -> Result<(), &'static [u8]> {
     const FULL: &[u8] = b"the region has no place for this process";
     let region = match state.region {
         Some(region) => region,
-        // SAFETY: as in `start`.
-        None => unsafe { Region::attach(state.fd, state.length) }.map_err(|errno| match errno {
-            Errno::EBADF => &b"the region's descriptor was closed"[..],
-            _ => b"no address space for the region",
-        })?,
+        None => hooks::map_region(state.fd, Some(state.length))?,
     };
     state.region = Some(region);
     let process = region.claim_process(state.run).map_err(|_| FULL)?;

@@ -12,12 +12,11 @@ use lp_vfs::task::Task;
 
 use crate::dispatch::Table;
 use crate::exec_env::Found;
-
 use crate::objects::{Auxiliary, Object};
 use crate::patch::{Bundle, Way};
 use crate::settings::Text;
 use crate::{
-    apart, exec_env, home, hooks, names, patch, placeholder, report, settings, signal, table, thread,
+    apart, exec_env, home, hooks, names, patch, placeholder, report, settings, signal, table, text, thread,
 };
 
 /// Objects that may be unknown at once; more are refused.
@@ -82,7 +81,7 @@ unsafe fn start(envp: *mut *mut u8) {
         attach_region(thread, gate, auxiliary.ids);
         // Its calls are counted, or what it is made of lies in a mount.
         let is_asked = apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) || audits;
-        if thread.task.is_null() && is_asked {
+        if is_asked {
             apart::join(thread);
         }
         // SAFETY: the task that attaching made, if any, is in the record.
@@ -120,9 +119,10 @@ pub(crate) struct Rest {
     known: usize,
 }
 
-/// Patches what has waited: the loader, and what it has mapped for the C library's own purposes meanwhile.
+/// Patches what has waited: the loader, and what it has mapped for the C library's own purposes meanwhile. The C library calls it
+/// before it has the loader load something for the program.
 #[cold]
-pub(crate) fn cover_rest() {
+pub(crate) extern "C" fn cover_rest() {
     // SAFETY: one thread.
     let Some(Rest { auxiliary, known }) = (unsafe { (*home::home()).rest.take() }) else { return };
     // SAFETY: the loader's list is in order between its calls, and while it opens a file.
@@ -131,11 +131,6 @@ pub(crate) fn cover_rest() {
     // SAFETY: as above.
     unsafe { cover(objects.enumerate().filter(waiting).map(|(_, object)| object)) };
     patch::load_freely();
-}
-
-/// Called by the C library before it has the loader load something for the program.
-pub(crate) unsafe extern "C" fn before_load() {
-    cover_rest();
 }
 
 /// The table for a process that has a task, and whether there are shorter ways than by it.
@@ -186,11 +181,7 @@ fn attach_region(thread: &mut crate::thread::Thread, gate: &[u8], ids: ImageIds)
 }
 
 fn number(text: &[u8]) -> Option<u32> {
-    let digit = |byte: &u8| byte.checked_sub(b'0').filter(|digit| *digit < 10);
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0u32, |number, byte| number.checked_mul(10)?.checked_add(u32::from(digit(byte)?)))
+    text::number(text).and_then(|number| u32::try_from(number).ok())
 }
 
 /// Patches the loaded objects.

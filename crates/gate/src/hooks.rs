@@ -18,7 +18,7 @@ use lp_vfs::{boot, close, fork, getcwd};
 
 use crate::exec_known::Known;
 use crate::libraries::{self, List};
-use crate::text::Writer;
+use crate::text::{Writer, number};
 use crate::thread::Thread;
 use crate::{apart, device, maps, mounts, node, placeholder, report, signal, tls};
 
@@ -131,7 +131,7 @@ pub fn attach<'a>(
     ids: ImageIds,
     room: &'a mut [u8; PATH],
 ) -> Result<Attached<'a>, &'static [u8]> {
-    let region = map_region(fd, flags)?;
+    let region = map_region(fd, number(flags))?;
     let process = ProcessId(slot);
     let lane = boot::attach(region, process, thread.tid).map_err(|errno| match errno {
         Errno::EAGAIN => &b"the region has no place for another thread"[..],
@@ -139,9 +139,7 @@ pub fn attach<'a>(
     })?;
     let task = set_task(thread, region, process, lane);
     set_home(region, process);
-    // SAFETY: attach: one thread.
-    unsafe { mounts::read(task.run) };
-    ucopy::set_wide(task.run.avx2.load(Ordering::Relaxed) != 0); // Relaxed: immutable.
+    read_run(task.run);
     boot::arrive_by_exec(task, ids);
     placeholder::after_exec(task);
     device::after_exec(task);
@@ -165,7 +163,7 @@ pub(crate) fn attach_apart<'a>(
     ids: ImageIds,
     room: &'a mut [u8; PATH],
 ) -> Result<Attached<'a>, &'static [u8]> {
-    let length = decimal(flags).ok_or(&b"LIGHTPATH_GATE says no length"[..])?;
+    let length = number(flags).ok_or(&b"LIGHTPATH_GATE says no length"[..])?;
     attached(apart::start(fd, slot, length)?, ids.euid, room)
 }
 
@@ -185,24 +183,30 @@ fn name_thread(task: &Task) {
     let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, comm.as_ptr()) };
 }
 
-/// Maps the region; its length follows the slot in LIGHTPATH_GATE once a gate has checked it.
-fn map_region(fd: i32, flags: &[u8]) -> Result<Region<'static>, &'static [u8]> {
-    let region = match decimal(flags) {
-        // SAFETY: a gate that had opened it wrote this.
+/// Takes over what the gate looks at often: where mounts are, how to copy. Called by attach, when there is one thread.
+pub(crate) fn read_run(run: &'static Run) {
+    // SAFETY: one thread.
+    unsafe { mounts::read(run) };
+    ucopy::set_wide(run.avx2.load(Ordering::Relaxed) != 0); // Relaxed: immutable.
+}
+
+/// Maps the region, whose length LIGHTPATH_GATE says once a gate has checked it.
+pub(crate) fn map_region(fd: i32, length: Option<usize>) -> Result<Region<'static>, &'static [u8]> {
+    let region = match length {
+        // SAFETY: a gate that had opened it, or the launcher, wrote this.
         Some(length) if length != 0 => unsafe { Region::attach(fd, length) }.map_err(RegionError::from),
         _ => Region::open(fd),
     };
-    region.map_err(|error| match error {
-        RegionError::System(Errno::EBADF) => &b"the region's descriptor was closed"[..],
-        RegionError::System(Errno::ENOMEM) => b"no address space for the region",
-        _ => b"the region cannot be mapped",
-    })
+    region.map_err(no_region)
 }
 
-fn decimal(text: &[u8]) -> Option<usize> {
-    text.iter().try_fold(0usize, |number, byte| {
-        number.checked_mul(10)?.checked_add(byte.checked_sub(b'0').filter(|digit| *digit < 10)? as usize)
-    })
+/// Why there is no region.
+pub(crate) fn no_region(error: RegionError) -> &'static [u8] {
+    match error {
+        RegionError::System(Errno::EBADF) => b"the region's descriptor was closed",
+        RegionError::System(Errno::ENOMEM) => b"no address space for the region",
+        _ => b"the region cannot be mapped",
+    }
 }
 
 /// What a run record tells a process of `user`.
@@ -247,9 +251,7 @@ pub fn thread_start(thread: &mut Thread) {
 
 /// A thread is about to be made that shares memory, descriptors and all with its maker: the table is shared from now on.
 pub fn before_thread(thread: &mut Thread) {
-    if thread.task.is_null() {
-        apart::join(thread);
-    }
+    apart::join(thread);
     if let Some(task) = task_of(thread) {
         boot::before_thread(task);
     }
@@ -294,9 +296,7 @@ fn table_copied(task: &Task, child: ProcessId) {
 
 /// A child is about to be made that shares the kernel's table of descriptors, and is not a thread.
 pub fn before_shared_table(thread: &mut Thread) {
-    if thread.task.is_null() {
-        apart::join(thread);
-    }
+    apart::join(thread);
     if let Some(task) = task_of(thread) {
         device::distrust(task);
     }
@@ -385,9 +385,7 @@ pub(crate) fn leads_into_mount(thread: &Thread, origin: &[u8], path: &[u8]) -> b
 /// Bytes of thread-local storage for the library `name`, if it lies in a directory that such a program has for the loader.
 #[cold]
 pub(crate) fn storage_of(thread: &mut Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
-    if thread.task.is_null() {
-        apart::join(thread);
-    }
+    apart::join(thread);
     task_of(thread).and_then(|task| libraries::storage_of(task, origin, directory, name))
 }
 

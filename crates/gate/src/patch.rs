@@ -280,7 +280,7 @@ pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
 
 /// Has the C library tell the gate before it loads an object.
 pub(crate) fn tell_of_loads() {
-    set_before_load(crate::attach::before_load as *const () as usize);
+    set_before_load(crate::attach::cover_rest as *const () as usize);
 }
 
 /// Has it load objects without telling the gate, which covers the loader now.

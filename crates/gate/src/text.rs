@@ -21,6 +21,16 @@ pub fn decimal(number: u64, to: &mut [u8]) -> usize {
     length
 }
 
+/// The decimal number that `text` is.
+pub fn number(text: &[u8]) -> Option<usize> {
+    if text.is_empty() {
+        return None;
+    }
+    text.iter().try_fold(0usize, |number, byte| {
+        number.checked_mul(10)?.checked_add(byte.checked_sub(b'0').filter(|digit| *digit < 10)? as usize)
+    })
+}
+
 /// The decimal number that `text` starts with, and what follows it.
 pub fn parse_decimal(text: &[u8]) -> Option<(u32, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();

@@ -223,11 +223,16 @@ impl<'r> Region<'r> {
 }
 
 fn run_lock_of(id: RunId, kind: i16) -> Flock {
-    Flock { kind, whence: 0, start: LIVE_AT + at::PROCESSES as i64 + i64::from(id.0), len: 1, pid: 0 }
+    lock_on(at::PROCESSES as i64 + i64::from(id.0), kind)
 }
 
 fn flock_of(id: ProcessId, kind: i16) -> Flock {
-    Flock { kind, whence: 0, start: LIVE_AT + i64::from(id.0), len: 1, pid: 0 }
+    lock_on(i64::from(id.0), kind)
+}
+
+/// A lock on a byte of the range.
+fn lock_on(byte: i64, kind: i16) -> Flock {
+    Flock { kind, whence: 0, start: LIVE_AT + byte, len: 1, pid: 0 }
 }
 
 /// `CLOCK_MONOTONIC` in nanoseconds, by system call: for rare paths.

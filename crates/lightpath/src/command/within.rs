@@ -22,8 +22,8 @@ const C_LIBRARY: &str = "libc.so.6";
 pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
     let system = system_library()?;
     let fail = |e: &std::io::Error| format!("{}: {}", system.display(), reason(e));
-    let file = File::open(&system).map_err(|e| fail(&e))?;
-    let id = build_id(&file).ok_or_else(|| format!("{}: it has no build-id", system.display()))?;
+    let id = build_id(&system).ok_or_else(|| format!("{}: it has no build-id", system.display()))?;
+    let id = &id[..id.len().min(16)];
     let directory = cache.join(format!("{}-{VERSION}-{id}", preload::NAME.trim_end_matches(".so")));
     let best = directory.join("glibc-hwcaps").join(processor());
     let path = best.join(C_LIBRARY);
@@ -67,12 +67,13 @@ fn is_resident(path: &Path) -> std::io::Result<bool> {
     Ok(pages.iter().all(|page| page & 1 != 0))
 }
 
-/// What tells a library from others, in sixteen digits.
-fn build_id(file: &File) -> Option<String> {
+/// The build-id of the object at `path`, in digits.
+pub(crate) fn build_id(path: &Path) -> Option<String> {
+    let file = File::open(path).ok()?;
     let cache = ReadCache::new(file);
     let object = object::File::parse(&cache).ok()?;
     let id = object.build_id().ok()??;
-    Some(id.iter().take(8).map(|byte| format!("{byte:02x}")).collect())
+    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// The C library beside the system's loader.

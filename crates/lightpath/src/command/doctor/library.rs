@@ -2,9 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use object::Object;
-use object::read::ReadCache;
-
 use super::{Finding, human};
 use crate::command::{cache, preload, sites, within};
 
@@ -59,7 +56,7 @@ fn object_line(about: &'static str, path: Option<PathBuf>) -> Finding {
     };
     let version = if about == "C library" { version() } else { String::new() };
     let found = sites::describe(&path);
-    let id = match build_id(&path) {
+    let id = match within::build_id(&path) {
         Some(id) => format!("build {id}"),
         None => "no build-id".to_owned(),
     };
@@ -80,12 +77,4 @@ fn version() -> String {
     // SAFETY: returns a pointer to a constant string.
     let version = unsafe { std::ffi::CStr::from_ptr(libc::gnu_get_libc_version()) };
     format!(", glibc {}", version.to_string_lossy())
-}
-
-fn build_id(path: &Path) -> Option<String> {
-    let file = std::fs::File::open(path).ok()?;
-    let cache = ReadCache::new(file);
-    let object = object::File::parse(&cache).ok()?;
-    let id = object.build_id().ok()??;
-    Some(id.iter().map(|byte| format!("{byte:02x}")).collect())
 }
