@@ -240,12 +240,19 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
     Ok(got)
 }
 
-/// Lets the change under way be finished if the lane that began it is dead: no writer may come to do it.
+/// Lets the change under way be finished if it does not go on because the lane that began it is dead: no writer may come
+/// to do it.
 #[cold]
 fn mend_after_death(task: &Task, held: &Held) {
-    let holder = held.inode.lock.holder();
-    if holder.is_some() && task.is_dead(holder) {
-        drop(inode::lock(task, held.inode_id()));
+    let stuck = held.inode.data_seq.read();
+    for _ in 0..SPINS {
+        if held.inode.data_seq.read() != stuck {
+            return;
+        }
+        spin();
+    }
+    if held.inode.lock.is_left_by_the_dead(task) {
+        drop(inode::lock_unless_held(task, held.inode_id()));
     }
 }
 
