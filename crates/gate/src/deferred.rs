@@ -157,10 +157,14 @@ pub fn interrupted() -> bool {
     tls::deferred() != 0
 }
 
-/// A call that had a mask of its own while it waited gives up with `EINTR`: what ended it is delivered under that mask.
-pub(crate) fn ended_under(mask: u64) {
+/// A call that had `mask` while it waited, in place of the program's `own`, gives up with `EINTR`: what ended it is delivered
+/// under that mask. The contexts that it interrupted do not tell the program's: the kernel keeps that for the first alone.
+pub(crate) fn ended_under(mask: u64, own: u64) {
     // SAFETY: in the gate current is set, and the record is this thread's own.
-    unsafe { *(*tls::current()).deferred.wait_mask.get() = Some(mask) };
+    let deferred = unsafe { &(*tls::current()).deferred };
+    deferred.mask.store(own, Ordering::Relaxed);
+    // SAFETY: as above; no handler touches it.
+    unsafe { *deferred.wait_mask.get() = Some(mask) };
 }
 
 /// A system call that makes a child with a copy of this memory. In the child, what waited in the parent is forgotten; what

@@ -15,7 +15,7 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use lp_abi::Errno;
 use lp_abi::linux::{
     __NR_rt_sigaction, __NR_rt_sigprocmask, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_RESTORER,
-    SA_SIGINFO, SIG_SETMASK, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP,
+    SA_SIGINFO, SIG_BLOCK, SIG_SETMASK, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP,
 };
 use lp_region::ucopy;
 
@@ -405,6 +405,11 @@ fn reset(signal: usize, action: &Action, program: &KernelAction) {
 /// Whether the program's handler of a signal has SA_RESTART.
 pub(crate) fn restarts(signal: usize) -> bool {
     actions().of(signal).is_some_and(|action| action.get().flags & u64::from(SA_RESTART) != 0)
+}
+
+/// The thread's signal mask.
+pub(crate) fn mask() -> u64 {
+    set_mask(SIG_BLOCK, 0)
 }
 
 /// rt_sigprocmask(2); gives the mask before.

@@ -15,10 +15,10 @@ use lp_vfs::table;
 use lp_vfs::task::Task;
 
 use super::handler::{handlers, ret};
-use crate::deferred;
 use crate::descriptor::{self, file_or_return};
 use crate::dispatch::NOT_OURS;
 use crate::path::{Which, buffer, spare_buffer};
+use crate::{deferred, signal};
 
 /// What a regular file answers (the kernel's DEFAULT_POLLMASK).
 const READY: i16 = (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM) as i16;
@@ -158,10 +158,14 @@ fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
     if is_ready {
         arguments[if nr == __NR_ppoll { 3 } else { 5 }] = 0;
     }
+    let masks = mask.filter(|_| !is_ready).map(|mask| (mask, signal::mask()));
+    if deferred::interrupted() {
+        return Errno::EINTR.to_ret(); // And the mask may not have been the program's.
+    }
     // SAFETY: the program's own call, perhaps with copies of its sets.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
-    if let Some(mask) = mask.filter(|_| done == Errno::EINTR.to_ret() && !is_ready) {
-        deferred::ended_under(mask);
+    if let Some((mask, own)) = masks.filter(|_| done == Errno::EINTR.to_ret()) {
+        deferred::ended_under(mask, own);
     }
     done
 }
