@@ -98,8 +98,8 @@ GROUP(signal, pairs)
             usleep(20);
     }
     shared->stop = 1;
-    say("pairs %d, first %d, second %d", pair, shared->handled, shared->second);
     say_wait(child);
+    say("pairs %d, first %d, second %d", pair, shared->handled, shared->second);
 }
 
 #define BURST 16
@@ -146,8 +146,8 @@ static void bursts(int to_thread, int stopped)
         seen = AWAIT(shared->handled >= sent);
     }
     shared->stop = 1;
-    say("sent %d, handled %d, out of order %d", sent, shared->handled, shared->wrong);
     say_wait(child);
+    say("sent %d, handled %d, out of order %d", sent, shared->handled, shared->wrong);
 }
 
 GROUP(signal, queued_to_the_process)
@@ -203,8 +203,8 @@ GROUP(signal, without_blocking_themselves)
         seen = AWAIT(shared->handled >= sent);
     }
     shared->stop = 1;
-    say("sent %d, handled %d", sent, shared->handled);
     say_wait(child);
+    say("sent %d, handled %d", sent, shared->handled);
 }
 
 static void sent_by_hand(int signal, siginfo_t *info, void *context)
@@ -240,8 +240,8 @@ GROUP(signal, of_faults_that_are_sent)
         seen = AWAIT(shared->handled == all);
     }
     shared->stop = 1;
-    say("rounds %d, wrong %d", rounds, shared->wrong);
     say_wait(child);
+    say("rounds %d, wrong %d", rounds, shared->wrong);
 }
 
 /* Descriptor at which an image of `signal.exec` waits for the end of its pipe. */
@@ -547,8 +547,8 @@ GROUP(signal, to_threads_that_end)
         seen = AWAIT(shared->handled >= sent);
     }
     shared->stop = 1;
-    say("sent %d, handled %d", sent, shared->handled);
     say_wait(child);
+    say("sent %d, handled %d", sent, shared->handled);
 }
 
 /* Touches the pages of a mapping of a file that another process makes grow, under signals whose handler changes the file. */
