@@ -23,7 +23,7 @@ use crate::deferred::{self, Info};
 pub use crate::deferred::{blocking_syscall, interrupted};
 use crate::dispatch::NOT_OURS;
 use crate::home::home;
-use crate::{entry, entry_quick, hooks, tls};
+use crate::{entry, entry_quick, hooks, maps, thread, tls};
 
 /// Signals of Linux: 1 to 64.
 pub(crate) const SIGNALS: usize = 64;
@@ -369,10 +369,15 @@ fn resolve(address: usize, context: &Context) -> bool {
 /// Has a mapping repaired, in the gate as any other call: it takes locks. Signals that come meanwhile are delivered where
 /// the fault was if it is mended, else before its handler runs.
 fn repair(address: usize) -> bool {
-    // SAFETY: null, or the thread's own record, which nothing else uses now.
-    let Some(thread) = (unsafe { tls::current().as_mut() }) else { return false };
+    if maps::is_empty() {
+        return false;
+    }
+    if tls::current().is_null() {
+        thread::start_slow(); // A thread may touch a mapping before it makes its first call.
+    }
     tls::set_in_gate(1);
-    let is_good = hooks::fault(thread, address);
+    // SAFETY: the thread's own record, which nothing else uses now.
+    let is_good = hooks::fault(unsafe { &mut *tls::current() }, address);
     tls::set_in_gate(0);
     if interrupted() {
         let (mask, _) = deferred::release();
