@@ -164,7 +164,7 @@ fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
     }
     // SAFETY: the program's own call, perhaps with copies of its sets.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
-    if let Some((mask, own)) = masks.filter(|_| done == Errno::EINTR.to_ret()) {
+    if let Some((mask, own)) = masks.filter(|_| deferred::interrupted() && done == Errno::EINTR.to_ret()) {
         deferred::ended_under(mask, own);
     }
     done
