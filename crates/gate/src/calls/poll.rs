@@ -172,15 +172,17 @@ fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
 
 /// The mask that the program has the kernel set while it waits.
 fn mask_of(nr: u32, arguments: &[usize; 6]) -> Result<Option<u64>> {
-    let [at, size] = match nr {
-        __NR_ppoll => [arguments[3], arguments[4]],
+    let [at, size] = if nr == __NR_ppoll {
+        [arguments[3], arguments[4]]
+    } else if nr == __NR_pselect6 && arguments[5] != 0 {
         // SAFETY: the copy routine answers bad pointers.
-        __NR_pselect6 if arguments[5] != 0 => unsafe { ucopy::get(arguments[5] as *const [usize; 2]) }?,
-        _ => [0; 2],
+        unsafe { ucopy::get(arguments[5] as *const [usize; 2]) }?
+    } else {
+        [0; 2]
     };
     match (at, size) {
         (0, _) => Ok(None),
-        // SAFETY: as above.
+        // SAFETY: the copy routine answers bad pointers.
         (at, 8) => unsafe { ucopy::get(at as *const u64) }.map(Some),
         _ => Err(Errno::EINVAL),
     }
