@@ -1,20 +1,21 @@
 //! Signals that arrive during a call, and the calls that they end.
 //!
-//! A signal whose handler must wait has left the kernel's queue. [`keep`] notes its siginfo under its number and blocks
-//! all signals in the context that the kernel's frame returns to, so that later ones stay in the kernel's queue. The
-//! kernel may have pushed several frames before the first instruction of any of them: each comes here in turn, and the
-//! mask that the program had is what all their contexts have in common. At the end of the call [`deliver`] sends every
-//! signal to the thread once more and restores that mask, and the kernel delivers them as if they had just come.
+//! A signal whose handler must wait has left the kernel's queue. [`keep`] notes its siginfo under its number
+//! and blocks all signals in the context that the kernel's frame returns to, so that later ones stay in the
+//! kernel's queue. The kernel may have pushed several frames before the first instruction of any of them:
+//! each comes here in turn, and the mask that the program had is what all their contexts have in common. At
+//! the end of the call [`deliver`] sends every signal to the thread once more and restores that mask, and the
+//! kernel delivers them as if they had just come.
 //!
 //! # Order
-//! Signals of one number are delivered in the order in which they were sent. A signal that is sent once more is queued
-//! behind those of its number that have come meanwhile. So what is sent is only a token: the note stays, and
-//! [`take_turn`] gives the oldest siginfo to whichever frame comes first. A real-time signal whose siginfo is not the
-//! token's takes its place in the note, and so on until the token arrives. Of other signals the kernel keeps one of
-//! each number, the first, so there the first frame ends it.
+//! Signals of one number are delivered in the order in which they were sent. A signal that is sent once more
+//! is queued behind those of its number that have come meanwhile. So what is sent is only a token: the note
+//! stays, and [`take_turn`] gives the oldest siginfo to whichever frame comes first. A real-time signal whose
+//! siginfo is not the token's takes its place in the note, and so on until the token arrives. Of other
+//! signals the kernel keeps one of each number, the first, so there the first frame ends it.
 //!
-//! The token is the signal's own siginfo with a mark in bytes that siginfo_t does not use, so that a program that
-//! fetches it with sigwaitinfo(2) sees nothing odd.
+//! The token is the signal's own siginfo with a mark in bytes that siginfo_t does not use, so that a program
+//! that fetches it with sigwaitinfo(2) sees nothing odd.
 
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -71,8 +72,8 @@ global_asm!(
     ".pushsection .text.lp_block,\"ax\",@progbits",
     ".globl lp_block, lp_block_start, lp_block_end, lp_block_interrupted, lp_fork, lp_fork_start, lp_fork_end",
     ".hidden lp_block, lp_block_start, lp_block_end, lp_block_interrupted, lp_fork, lp_fork_start, lp_fork_end",
-    // lp_block(rdi call, rsi its six arguments, rdx the address of the mark): a system call that a signal ends, also
-    // one that arrives between the look at the mark and the kernel's call.
+    // lp_block(rdi call, rsi its six arguments, rdx the address of the mark): a system call that a signal
+    // ends, also one that arrives between the look at the mark and the kernel's call.
     ".balign 16",
     "lp_block:",
     "mov r11, rdx",
@@ -93,8 +94,9 @@ global_asm!(
     "lp_block_interrupted:",
     "mov rax, -4", // EINTR
     "ret",
-    // lp_fork(rdi call, rsi its six arguments, rdx the address of `waiting`, rcx where its value goes): a system call, and
-    // what waited when it was made: a signal that arrives between the look and the kernel's call has both made again.
+    // lp_fork(rdi call, rsi its six arguments, rdx the address of `waiting`, rcx where its value goes): a
+    // system call, and what waited when it was made: a signal that arrives between the look and the kernel's
+    // call has both made again.
     ".balign 16",
     "lp_fork:",
     "push rbx",
@@ -128,9 +130,9 @@ unsafe extern "sysv64" {
     fn lp_fork(nr: u32, arguments: *const [usize; 6], waiting: *const AtomicU64, before: *mut u64) -> isize;
 }
 
-/// A system call that may wait, made in the gate on the program's behalf. A signal that the program handles ends it with
-/// `EINTR`, with or without SA_RESTART: the handler of the dispatch table then returns [`RESTART`], or `EINTR` where
-/// signal(7) says that the call is never restarted.
+/// A system call that may wait, made in the gate on the program's behalf. A signal that the program handles
+/// ends it with `EINTR`, with or without SA_RESTART: the handler of the dispatch table then returns
+/// [`RESTART`], or `EINTR` where signal(7) says that the call is never restarted.
 ///
 /// # Errors
 /// The call's.
@@ -139,7 +141,8 @@ unsafe extern "sysv64" {
 /// As the call itself.
 pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result<usize> {
     let mark: *const u32;
-    // SAFETY: computes an address in this thread's storage; the first word of a thread's block is its own address.
+    // SAFETY: computes an address in this thread's storage; the first word of a thread's block is its own
+    // address.
     unsafe {
         core::arch::asm!("mov {at}, qword ptr [rip + lp_tls@GOTTPOFF]", "add {at}, qword ptr fs:[0]",
             "add {at}, {deferred}", at = out(reg) mark, deferred = const tls::DEFERRED, options(nostack));
@@ -152,13 +155,15 @@ pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result
     Errno::from_ret(unsafe { lp_block(nr, &raw const arguments, mark) })
 }
 
-/// Whether a signal waits for the end of this call: a call that waits without the kernel must give up with [`RESTART`].
+/// Whether a signal waits for the end of this call: a call that waits without the kernel must give up with
+/// [`RESTART`].
 pub fn interrupted() -> bool {
     tls::deferred() != 0
 }
 
-/// A call that had `mask` while it waited, in place of the program's `own`, gives up with `EINTR`: what ended it is delivered
-/// under that mask. The contexts that it interrupted do not tell the program's: the kernel keeps that for the first alone.
+/// A call that had `mask` while it waited, in place of the program's `own`, gives up with `EINTR`: what ended
+/// it is delivered under that mask. The contexts that it interrupted do not tell the program's: the kernel
+/// keeps that for the first alone.
 pub(crate) fn ended_under(mask: u64, own: u64) {
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let deferred = unsafe { &(*tls::current()).deferred };
@@ -167,8 +172,8 @@ pub(crate) fn ended_under(mask: u64, own: u64) {
     unsafe { *deferred.wait_mask.get() = Some(mask) };
 }
 
-/// A system call that makes a child with a copy of this memory. In the child, what waited in the parent is forgotten; what
-/// has come to the child waits for the end of the call, and so does the mask.
+/// A system call that makes a child with a copy of this memory. In the child, what waited in the parent is
+/// forgotten; what has come to the child waits for the end of the call, and so does the mask.
 ///
 /// # Safety
 /// As the call itself; both sides return.
@@ -193,7 +198,8 @@ unsafe extern "C" {
     static lp_fork_end: u8;
 }
 
-/// Where a thread goes on that a signal has interrupted at `at`: elsewhere if it was about to make a system call.
+/// Where a thread goes on that a signal has interrupted at `at`: elsewhere if it was about to make a system
+/// call.
 fn resume_at(at: usize) -> usize {
     if (&raw const lp_block_start as usize..&raw const lp_block_end as usize).contains(&at) {
         return &raw const lp_block_interrupted as usize;
@@ -214,8 +220,8 @@ pub(crate) fn put_off(number: usize, info: &Info, context: &Context) {
     tls::set_deferred(1);
 }
 
-/// Notes a signal's siginfo, unless an older one of its number is noted already. The bits are taken before the note is
-/// written: a frame of the same number may come in between.
+/// Notes a signal's siginfo, unless an older one of its number is noted already. The bits are taken before
+/// the note is written: a frame of the same number may come in between.
 fn keep(current: *mut Thread, number: usize, info: &Info) {
     // SAFETY: the caller's thread's own record.
     let deferred = unsafe { &(*current).deferred };
@@ -265,14 +271,14 @@ pub(crate) fn take_turn(number: usize, info: &mut Info) {
     }
 }
 
-/// The program has a new action for a signal: tokens of it may be gone with what was pending.
+/// What was pending of a signal is discarded, tokens too.
 pub(crate) fn forget(number: usize) {
     // SAFETY: in the gate current is set, and the record is this thread's own.
     unsafe { (*tls::current()).deferred.sent.fetch_and(!bit(number as u32), Ordering::Relaxed) };
 }
 
-/// Sends the thread what waits once more, with all signals blocked from here on. Gives the mask to go back to, and the
-/// signal among them that the kernel delivers first.
+/// Sends the thread what waits once more, with all signals blocked from here on. Gives the mask to go back
+/// to, and the signal among them that the kernel delivers first.
 pub(crate) fn release() -> (u64, usize) {
     signal::set_mask(SIG_BLOCK, u64::MAX);
     let current = tls::current();
@@ -295,7 +301,8 @@ pub(crate) fn release() -> (u64, usize) {
     (mask, first.trailing_zeros() as usize + 1)
 }
 
-/// Sends the calling thread a signal. Without room in its queue (RLIMIT_SIGPENDING) a signal from kill(2) passes all the same.
+/// Sends the calling thread a signal. Without room in its queue (RLIMIT_SIGPENDING) a signal from kill(2)
+/// passes all the same.
 pub(crate) fn send(number: usize, info: &Info) {
     // SAFETY: no effect.
     let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
@@ -305,9 +312,7 @@ pub(crate) fn send(number: usize, info: &Info) {
         lp_abi::syscall!(__NR_rt_tgsigqueueinfo, pid, tid, number, info as *const Info)
     };
     if queue(info).is_err() {
-        let mut plain = [0; 16];
-        plain[1] = u64::from(SI_USER) | TOKEN;
-        let _ = queue(&plain);
+        let _ = queue(&[0; 16]); // SI_USER, of nobody: see `is_token`.
     }
 }
 

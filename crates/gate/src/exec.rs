@@ -82,9 +82,10 @@ pub unsafe fn host(
 
 /// The exec itself: environment, signals, and the kernel's call. Returns only with an error.
 ///
-/// A signal that has arrived by the time of the kernel's call is sent once more and blocked over the exec: whoever waits for
-/// its handler first might wait for ever, because preparing an exec takes longer than some timers. The new image is told
-/// the mask, and its gate sets it: then the signal does what it does to that image.
+/// A signal that has arrived by the time of the kernel's call is sent once more and blocked over the exec:
+/// whoever waits for its handler first might wait for ever, because preparing an exec takes longer than some
+/// timers. The new image is told the mask, and its gate sets it: then the signal does what it does to that
+/// image.
 ///
 /// # Safety
 /// As [`host`].

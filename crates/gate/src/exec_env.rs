@@ -28,7 +28,8 @@ const GATE: &[u8] = b"LIGHTPATH_GATE=";
 const TUNABLES: &[u8] = b"GLIBC_TUNABLES=glibc.rtld.optional_static_tls=";
 /// Bytes set apart besides those of libraries that are known to be needed. Little: it is part of every thread's stack.
 const STORAGE: u64 = 2048;
-/// How it starts when the new image is to set its signal mask, which follows in hexadecimal: see [`crate::exec::run`].
+/// How it starts when the new image is to set its signal mask, which follows in hexadecimal: see
+/// [`crate::exec::run`].
 const MASK: &[u8] = b"m0000000000000000:";
 /// How the value of LIGHTPATH_GATE ends when the gate comes as an auditor.
 const AUDITS: &[u8] = b":audit";
@@ -193,8 +194,8 @@ impl Environment {
         }
     }
 
-    /// Builds the environment for an exec by `thread`: the program's variables and ours. What it points to lives until the
-    /// next call.
+    /// Builds the environment for an exec by `thread`: the program's variables and ours. What it points to
+    /// lives until the next call.
     ///
     /// # Errors
     /// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
@@ -336,7 +337,8 @@ fn kind(variable: usize) -> Result<Kind> {
 pub(crate) struct Found {
     /// LIGHTPATH_GATE's value, but for the mask.
     pub(crate) gate: &'static [u8],
-    /// The signal mask that the image is to have once the gate is attached, if it is not the one that it started with.
+    /// The signal mask that the image is to have once the gate is attached, if it is not the one that it
+    /// started with.
     pub(crate) mask: Option<u64>,
     /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if the gate came within the C library.
     pub(crate) preload: &'static [u8],

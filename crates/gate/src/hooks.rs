@@ -427,8 +427,8 @@ pub fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize {
     text.finish().unwrap_or(0)
 }
 
-/// The program's own access to `address` has faulted. Whether to make it again: a file that is mapped there has grown
-/// since. Where that is unclear it is made again once, and then the fault is the program's.
+/// The program's own access to `address` has faulted. Whether to make it again: a file that is mapped there
+/// has grown since. Where that is unclear it is made again once, and then the fault is the program's.
 pub fn fault(thread: &mut Thread, address: usize) -> bool {
     let Some(task) = task_of(thread) else { return false };
     let before = core::mem::take(&mut thread.unclear_fault);

@@ -307,7 +307,8 @@ pub enum Fault {
     Real,
     /// The file has grown, and its pages are mapped in now.
     Mended,
-    /// Its pages were there when the list was held: another thread may have mended it since the fault, or it is real.
+    /// Its pages were there when the list was held: another thread may have mended it since the fault, or it
+    /// is real.
     Unclear,
 }
 

@@ -103,7 +103,8 @@ pub(crate) unsafe extern "sysv64" fn exit(
     leave()
 }
 
-/// The thread ends with the call that is being handled, after the handlers of signals that it has taken already.
+/// The thread ends with the call that is being handled, after the handlers of signals that it has taken
+/// already.
 fn leave() -> isize {
     let thread = current();
     block_signals();
@@ -116,8 +117,8 @@ fn leave() -> isize {
     NOT_OURS
 }
 
-/// The process ends by call `nr`. The call is made here, so that signals are put off to its end, which never comes: no
-/// handler may run once the process has given its place in the region back.
+/// The process ends by call `nr`. The call is made here, so that signals are put off to its end, which never
+/// comes: no handler may run once the process has given its place in the region back.
 #[unsafe(link_section = ".text.startup.lp")]
 fn end(nr: u32, status: usize) -> isize {
     hooks::process_exit(current());

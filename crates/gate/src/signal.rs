@@ -1,10 +1,10 @@
 //! Signals: handlers of the program never run while their thread is in the gate.
 //!
-//! A handler may make file calls of its own, or leave by longjmp: both must not happen in the middle of a call. So
-//! rt_sigaction(2) is answered here. The kernel is given `lp_signal` as the handler of every signal that the program
-//! handles, with the program's own flags and mask. It jumps to the program's handler with the stack as the kernel made
-//! it, so that unwinders, debuggers and pthread_cancel(3) see what they expect. If the thread is in the gate, the signal
-//! waits for the end of the call instead: see [`crate::deferred`].
+//! A handler may make file calls of its own, or leave by longjmp: both must not happen in the middle of a
+//! call. So rt_sigaction(2) is answered here. The kernel is given `lp_signal` as the handler of every signal
+//! that the program handles, with the program's own flags and mask. It jumps to the program's handler with
+//! the stack as the kernel made it, so that unwinders, debuggers and pthread_cancel(3) see what they expect.
+//! If the thread is in the gate, the signal waits for the end of the call instead: see [`crate::deferred`].
 //!
 //! SIGSEGV and SIGBUS are always `lp_signal`'s: a fault in [`lp_region::ucopy`] is a bad pointer of the program's, and
 //! continues at the routine's exit for faults. The program does not see the difference: [`Actions`] keeps its view.
@@ -15,7 +15,8 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use lp_abi::Errno;
 use lp_abi::linux::{
     __NR_rt_sigaction, __NR_rt_sigprocmask, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_RESTORER,
-    SA_SIGINFO, SIG_BLOCK, SIG_SETMASK, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP,
+    SA_SIGINFO, SIG_BLOCK, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP,
+    SIGSYS, SIGTRAP, SIGURG, SIGWINCH,
 };
 use lp_region::ucopy;
 
@@ -252,7 +253,9 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
             if handled || is_fault(signal) {
                 action.set(&program);
             }
-            deferred::forget(signal);
+            if discards(signal as u32, program.handler) {
+                deferred::forget(signal);
+            }
             match kernel_action(signal, Some(&kernel), Some(&mut was)) {
                 Ok(done) => done,
                 Err(errno) => {
@@ -268,6 +271,12 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
     let seen = if was.handler == lp_signal_address() { before } else { was };
     // SAFETY: the copy routine answers bad pointers.
     unsafe { ucopy::put(old, &seen) }
+}
+
+/// Whether the kernel discards what is pending of a signal that gets this handler.
+fn discards(signal: u32, handler: usize) -> bool {
+    let is_ignored = [SIGCHLD, SIGCONT, SIGURG, SIGWINCH].contains(&signal);
+    handler == IGNORE || handler == DEFAULT && is_ignored
 }
 
 /// Offsets in the kernel's `struct ucontext` on x86-64.
@@ -350,8 +359,8 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     }
 }
 
-/// Whether a fault at `address` is none of the program's: a bad pointer of its that the gate has met, or a page that is
-/// there now.
+/// Whether a fault at `address` is none of the program's: a bad pointer of its that the gate has met, or a
+/// page that is there now.
 fn resolve(address: usize, context: &Context) -> bool {
     let at = context.instruction();
     let (start, end, fault) = ucopy::fault_range();
@@ -366,8 +375,8 @@ fn resolve(address: usize, context: &Context) -> bool {
     tls::in_gate() == 0 && repair(address)
 }
 
-/// Has a mapping repaired, in the gate as any other call: it takes locks. Signals that come meanwhile are delivered where
-/// the fault was if it is mended, else before its handler runs.
+/// Has a mapping repaired, in the gate as any other call: it takes locks. Signals that come meanwhile are
+/// delivered where the fault was if it is mended, else before its handler runs.
 fn repair(address: usize) -> bool {
     if maps::is_empty() {
         return false;

@@ -107,6 +107,9 @@ static volatile int next_of[NUMBERS];
 static void in_order_with_calls(int signal, siginfo_t *info, void *context)
 {
     int error = errno, which = signal - SIGRTMIN;
+    struct sigaction a;
+    sigaction(signal, NULL, &a);
+    sigaction(signal, &a, NULL);
     char b;
     if (info->si_value.sival_int != next_of[which]++)
         BUMP(wrong);
@@ -119,7 +122,8 @@ static void in_order_with_calls(int signal, siginfo_t *info, void *context)
 
 GROUP(signal, queued_to_handlers_that_make_calls)
 {
-    /* Several numbers at once, whose handlers interrupt each other, one of them with the others blocked. */
+    /* Several numbers at once, whose handlers interrupt each other and install themselves again; one has the others
+     * blocked. */
     share();
     make("f", "x");
     pid_t child = fork();

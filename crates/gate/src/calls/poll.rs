@@ -148,8 +148,9 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
     }
 }
 
-/// Makes the kernel's call. What a signal ends that the call's own mask lets through, while the program's does not, must be
-/// delivered under that mask. Where something is ready no signal is looked at, and the mask does not matter.
+/// Makes the kernel's call. What a signal ends that the call's own mask lets through, while the program's
+/// does not, must be delivered under that mask. Where something is ready no signal is looked at, and the mask
+/// does not matter.
 fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
     let mask = match mask_of(nr, &arguments) {
         Ok(mask) => mask,
