@@ -75,6 +75,7 @@ static void write_until_stopped(const char *path, long bytes)
         access(path, F_OK);
     }
     close(fd);
+    unlink(path);
 }
 
 static void count_one(int signal, siginfo_t *info, void *context)
