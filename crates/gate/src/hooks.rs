@@ -430,11 +430,17 @@ pub fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize {
     text.finish().unwrap_or(0)
 }
 
-/// The program's own access to `address` has faulted, outside the gate. Whether it is good now: a file that is mapped there
-/// has grown since. Signals of the handler's mask are blocked, others may come.
-pub fn fault(address: usize) -> bool {
-    let current = tls::current();
-    // SAFETY: null, or the thread's own record.
-    let task = unsafe { current.as_ref() }.and_then(task_of);
-    task.is_some_and(|task| !maps::is_empty() && maps::fault(task, address))
+/// The program's own access to `address` has faulted. Whether to make it again: a file that is mapped there
+/// has grown since. Where that is unclear it is made again once, and then the fault is the program's.
+pub fn fault(thread: &mut Thread, address: usize) -> bool {
+    let Some(task) = task_of(thread) else { return false };
+    let before = core::mem::take(&mut thread.unclear_fault);
+    match maps::fault(task, address) {
+        maps::Fault::Real => false,
+        maps::Fault::Mended => true,
+        maps::Fault::Unclear => {
+            thread.unclear_fault = address;
+            before != address
+        }
+    }
 }
