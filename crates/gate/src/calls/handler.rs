@@ -5,6 +5,7 @@ use lp_abi::{Errno, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
 
+use crate::dispatch::RESTART;
 use crate::thread::Thread;
 use crate::tls;
 
@@ -124,6 +125,11 @@ pub fn ret_limited<T: Value>(task: &Task, result: Result<T>) -> isize {
         exceeded_slow(task);
     }
     ret(result)
+}
+
+/// A wait that a signal ended is made again if the signal's handler says so.
+pub fn interruptible(done: isize) -> isize {
+    if done == Errno::EINTR.to_ret() { RESTART } else { done }
 }
 
 /// Sends the thread the signal, if there is a limit.

@@ -6,7 +6,7 @@ use lp_vfs::copy;
 use lp_vfs::task::Task;
 
 use super::fcntl::is_open;
-use super::handler::{handlers, ret};
+use super::handler::{handlers, interruptible, ret, ret_limited};
 use super::poll::is_path;
 use crate::descriptor;
 use crate::dispatch::NOT_OURS;
@@ -15,7 +15,7 @@ handlers! {
     /// sendfile(2).
     fn sendfile(task, out: i32, input: i32, offset: *mut i64, count: usize) {
         match either(task, input, out) {
-            Ok(true) => ret(copy::sendfile(task, out, input, offset, count)),
+            Ok(true) => moved(task, copy::sendfile(task, out, input, offset, count)),
             Ok(false) => NOT_OURS,
             Err(errno) => errno.to_ret(),
         }
@@ -24,7 +24,7 @@ handlers! {
     /// splice(2).
     fn splice(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
         match either(task, input, out) {
-            Ok(true) => ret(copy::splice(task, input, off_in, out, off_out, count, flags)),
+            Ok(true) => moved(task, copy::splice(task, input, off_in, out, off_out, count, flags)),
             Ok(false) => NOT_OURS,
             Err(errno) => errno.to_ret(),
         }
@@ -34,7 +34,7 @@ handlers! {
     fn copy_file_range(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
         match either(task, input, out) {
             Ok(true) if descriptor::is_file(task, input) && descriptor::is_file(task, out) => {
-                ret(copy::copy_file_range(task, input, off_in, out, off_out, count, flags))
+                moved(task, copy::copy_file_range(task, input, off_in, out, off_out, count, flags))
             }
             Ok(true) => ret(crossing(task, input, out)),
             Ok(false) => NOT_OURS,
@@ -61,6 +61,11 @@ handlers! {
             Errno::EBADF.to_ret()
         }
     }
+}
+
+/// The result of a call that may wait and may pass `RLIMIT_FSIZE`.
+fn moved(task: &Task, done: Result<usize>) -> isize {
+    interruptible(ret_limited(task, done))
 }
 
 /// All of `SPLICE_F_*`.
