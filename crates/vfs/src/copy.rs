@@ -6,8 +6,8 @@
 use core::cell::Cell;
 
 use lp_abi::linux::{
-    __NR_fstat, __NR_pread64, __NR_write, O_APPEND, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG, SPLICE_F_GIFT,
-    SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
+    __NR_fstat, __NR_pread64, __NR_write, O_APPEND, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG,
+    SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
 };
 use lp_abi::{Errno, MAX_RW_COUNT, PAGE_SIZE, Result};
 use lp_region::records::file_mode;
@@ -104,7 +104,9 @@ pub fn sendfile(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: u
         readable(&from)?;
         match host_type(fd_out)? {
             // do_sendfile: into a pipe it is splice(2).
-            S_IFIFO if count != 0 => into_pipe(task, &from, at, Pipe::new(fd_out, End::Write, Wait::Blocks)?, count)?,
+            S_IFIFO if count != 0 => {
+                into_pipe(task, &from, at, Pipe::new(fd_out, End::Write, Wait::Blocks)?, count)?
+            }
             _ => to_host(task, &from, at, fd_out, count)?,
         }
     };

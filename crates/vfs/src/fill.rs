@@ -1,8 +1,8 @@
 //! What a write does with pages: copies into those that an inode has and makes those that it lacks.
 
 use lp_abi::{Errno, PAGE_SIZE, Result};
-use lp_region::PageId;
 use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, PageId};
 
 use crate::map::{self, Map};
 use crate::page::{self, Content, Home};
@@ -24,8 +24,8 @@ pub struct Filled {
 /// Copies `len` bytes, at least one, of a source into the content of `home.inode` at `offset`. Where the source ends is
 /// `EFAULT`. The caller holds the inode's lock, is inside a `data_seq` section if the inode has content that is read,
 /// and publishes size and pages.
-#[inline(never)]
-pub fn copy_pages(task: &Task, id: lp_region::InodeId, from: &mut impl Source, len: usize, offset: u64) -> Filled {
+#[inline(always)]
+pub fn copy_pages(task: &Task, id: InodeId, from: &mut impl Source, len: usize, offset: u64) -> Filled {
     let inode = task.region.inode(id);
     let mut filled = Filled { bytes: 0, pages: 0, stopped: None };
     while filled.bytes < len {
@@ -86,6 +86,7 @@ struct Made {
 }
 
 /// Makes pages for a hole of `pages` and fills them.
+#[inline(never)]
 fn into_hole(
     task: &Task,
     from: &mut impl Source,

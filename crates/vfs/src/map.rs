@@ -263,13 +263,7 @@ pub fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageI
 ///
 /// # Errors
 /// As [`prepare`]; what was filled stays.
-pub fn fill(
-    task: &Task,
-    id: InodeId,
-    inode: &Inode,
-    (first, end): (u64, u64),
-    made: &mut u64,
-) -> Result<()> {
+pub fn fill(task: &Task, id: InodeId, inode: &Inode, (first, end): (u64, u64), made: &mut u64) -> Result<()> {
     let mut index = first;
     while index < end {
         let piece = piece(task.region, Map::of(inode), index, end - index);

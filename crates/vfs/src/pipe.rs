@@ -8,9 +8,9 @@ use core::cell::Cell;
 
 use lp_abi::ioctl::FIONREAD;
 use lp_abi::linux::{
-    __NR_close, __NR_fcntl, __NR_ioctl, __NR_open, __NR_poll, __NR_preadv2, __NR_pwritev2, __NR_read, __NR_write, F_GETFL,
-    F_GETPIPE_SZ, O_ACCMODE, O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_WRONLY, POLLIN, POLLOUT, RWF_NOWAIT, iovec,
-    pollfd,
+    __NR_close, __NR_fcntl, __NR_ioctl, __NR_open, __NR_poll, __NR_preadv2, __NR_pwritev2, __NR_read,
+    __NR_write, F_GETFL, F_GETPIPE_SZ, O_ACCMODE, O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_WRONLY, POLLIN, POLLOUT,
+    RWF_NOWAIT, iovec, pollfd,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
@@ -104,11 +104,22 @@ impl Pipe {
             Err(Errno::EOPNOTSUPP) => {}
             done => return done,
         }
-        // A page fits a pipe that is ready, unless another writer comes first: then the write waits like one.
+        let mut done = 0;
+        while done < bytes {
+            match self.put_page(task, from.wrapping_add(done), (bytes - done).min(PAGE_SIZE)) {
+                Ok(moved) => done += moved,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes a page at most. It fits a pipe that is ready, unless another writer comes first: then the write waits.
+    fn put_page(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
         Pipe { wait: Wait::Never, ..self }.ready(task)?;
-        let arguments = [self.fd as usize, from as usize, bytes.min(PAGE_SIZE), 0, 0, 0];
         // SAFETY: the kernel reads the bytes, which are the caller's.
-        unsafe { (task.blocking)(__NR_write, arguments) }
+        unsafe { (task.blocking)(__NR_write, [self.fd as usize, from as usize, bytes, 0, 0, 0]) }
     }
 }
 

@@ -302,12 +302,10 @@ fn quick_locked<const WIDE: bool>(
 #[inline(never)]
 fn write_slow<S: Source>(task: &Task, held: &Held, mut from: S, len: usize, target: Target) -> Result<Done> {
     let done = write_once(task, held, &mut from, len, target);
-    match done {
-        Err(Errno::ENOSPC) | Ok(Done { full: true, .. }) => {
-            after_reclaim(task, held, &mut from, len, target, done)
-        }
-        done => done,
+    if let Err(Errno::ENOSPC) | Ok(Done { full: true, .. }) = done {
+        return after_reclaim(task, held, &mut from, len, target, done);
     }
+    done
 }
 
 /// Goes on where a write ran out of pages, once what was unlinked and closed has been given back. The locks are free
@@ -333,13 +331,7 @@ fn after_reclaim<S: Source>(
     }
 }
 
-fn write_once<S: Source>(
-    task: &Task,
-    held: &Held,
-    from: &mut S,
-    len: usize,
-    target: Target,
-) -> Result<Done> {
+fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, target: Target) -> Result<Done> {
     let (id, inode) = (held.inode_id(), held.inode);
     let _writing = writer::begin(task, inode)?;
     let _lock = inode::enter(task, id);
