@@ -69,16 +69,14 @@ impl<'r> Content<'r> {
     unsafe fn copy(&self, pages: *mut u8, most: usize, file: (i32, usize)) -> (usize, Piece) {
         let piece = self.piece(most);
         let within = self.at as usize % PAGE_SIZE;
-        let (from, there) = match read::span(self.region, piece.page, piece.len) {
-            Some(base) => {
-                // SAFETY: `span` checked that the pages are in the region.
-                let from = unsafe { self.region.base().add(base + within) };
-                (from, piece.len as usize * PAGE_SIZE - within)
-            }
-            None => (ZEROS.as_ptr().cast_mut(), PAGE_SIZE),
+        let there = (piece.len as usize * PAGE_SIZE - within).min(most);
+        let (from, bytes) = match read::span(self.region, piece.page, piece.len) {
+            // SAFETY: `span` checked that the pages are in the region.
+            Some(base) => (unsafe { self.region.base().add(base + within) }, there),
+            None => (ZEROS.as_ptr().cast_mut(), there.min(PAGE_SIZE)),
         };
         // SAFETY: `pages` is good for `most` bytes, the caller says.
-        (unsafe { bulk::copy(Way::In, pages, from, there.min(most), file) }, piece)
+        (unsafe { bulk::copy(Way::In, pages, from, bytes, file) }, piece)
     }
 
     fn still_has(&self, piece: Piece, most: usize) -> bool {

@@ -168,7 +168,8 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
             let before = reads.load(Relaxed);
             for page in (0..PAGES as u64).rev() {
                 map::clear(task, id, inode, page, page + 1);
-                write::pwrite(task, other, foreign.as_ptr(), PAGE_SIZE, (page * 4096) as i64).expect("pwrite");
+                write::pwrite(task, other, foreign.as_ptr(), PAGE_SIZE, (page * 4096) as i64)
+                    .expect("pwrite");
                 let pause = std::time::Duration::from_micros(50);
                 // Slowly, until a reader has come through.
                 if reads.load(Relaxed) < before + 3 {
