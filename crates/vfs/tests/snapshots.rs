@@ -103,9 +103,9 @@ fn appends_of_many_writers_do_not_overlap() {
 fn attributes_are_of_one_state() {
     let fixture = Fixture::private(64 << 20);
     let fd = fixture.file(O_RDWR);
-    let (done, looks) = (AtomicBool::new(false), AtomicU32::new(0));
+    let (done, looks, mixed) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
-        let (mine, done, looks) = (thread(&fixture, 10), &done, &looks);
+        let (mine, done, looks, mixed) = (thread(&fixture, 10), &done, &looks, &mixed);
         let inode = fixture.inode(fd);
         scope.spawn(move || {
             let Mine(task) = &{ mine };
@@ -119,7 +119,7 @@ fn attributes_are_of_one_state() {
                 {
                     let whole =
                         [(0, 0), (LENGTH as u64, 24), (PAGE_SIZE as u64, 8), (5 * PAGE_SIZE as u64, 40)];
-                    assert!(whole.contains(&(size, blocks)), "size {size} with {blocks} blocks");
+                    mixed.fetch_add(u32::from(!whole.contains(&(size, blocks))), Relaxed);
                 }
                 looks.fetch_add(1, Relaxed);
             }
@@ -137,43 +137,54 @@ fn attributes_are_of_one_state() {
         }
         done.store(true, Relaxed);
     });
+    assert_eq!(mixed.into_inner(), 0, "size and blocks of two states");
 }
 
 /// A truncation that outlasts a reader's patience, while what it gives back becomes another file's.
 #[test]
 fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
-    const PAGES: usize = 512;
+    const PAGES: usize = 2048;
     let fixture = Fixture::private(64 << 20);
     let (fd, other) = (fixture.file(O_RDWR), fixture.file(O_RDWR));
     let (done, reads) = (AtomicBool::new(false), AtomicU32::new(0));
+    let foreign = AtomicU32::new(0);
     let (id, inode) = (fixture.inode_id(fd), fixture.inode(fd));
     std::thread::scope(|scope| {
-        let (mine, done, reads) = (thread(&fixture, 10), &done, &reads);
+        let (mine, done, reads, foreign) = (thread(&fixture, 10), &done, &reads, &foreign);
         scope.spawn(move || {
             let Mine(task) = &{ mine };
             let mut bytes = vec![0; PAGES * PAGE_SIZE];
             while !done.load(Relaxed) {
                 let got = read::pread(task, fd, bytes.as_mut_ptr(), bytes.len(), 0).expect("pread");
-                let foreign = bytes[..got].iter().filter(|byte| ![0, b'A'].contains(byte)).count();
-                assert_eq!(foreign, 0, "bytes of another file");
+                let strange = bytes[..got].iter().filter(|byte| ![0, b'A'].contains(byte)).count();
+                foreign.fetch_add(strange as u32, Relaxed);
                 reads.fetch_add(1, Relaxed);
             }
         });
         let task = &fixture.task;
-        let (whole, foreign) = (vec![b'A'; PAGES * PAGE_SIZE], [b'Z'; PAGE_SIZE]);
-        for _ in 0..20 {
+        let (whole, strange) = (vec![b'A'; PAGES * PAGE_SIZE], [b'Z'; PAGE_SIZE]);
+        for _ in 0..10 {
             assert_eq!(write::pwrite(task, fd, whole.as_ptr(), whole.len(), 0), Ok(whole.len()));
             let held = inode::lock(task, id);
             inode.data_seq.begin();
-            let before = reads.load(Relaxed);
+            // Two reads come through while nothing changes: the second has begun within the section.
+            let first = reads.load(Relaxed);
+            while reads.load(Relaxed) == first {
+                std::thread::yield_now();
+            }
+            let begun = std::time::Instant::now();
+            while reads.load(Relaxed) == first + 1 {
+                std::thread::yield_now();
+            }
+            // The pages go while the next reads lose patience and copy.
+            let patience = begun.elapsed();
             for page in (0..PAGES as u64).rev() {
                 map::clear(task, id, inode, page, page + 1);
-                write::pwrite(task, other, foreign.as_ptr(), PAGE_SIZE, (page * 4096) as i64)
+                write::pwrite(task, other, strange.as_ptr(), PAGE_SIZE, (page * 4096) as i64)
                     .expect("pwrite");
-                let pause = std::time::Duration::from_micros(50);
-                // Slowly, until a reader has come through.
-                if reads.load(Relaxed) < before + 3 {
-                    std::thread::sleep(pause);
+                let begun = std::time::Instant::now();
+                while begun.elapsed() < 2 * patience / PAGES as u32 && reads.load(Relaxed) < first + 4 {
+                    std::hint::spin_loop();
                 }
             }
             inode.seq.begin();
@@ -185,4 +196,5 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
         }
         done.store(true, Relaxed);
     });
+    assert_eq!(foreign.into_inner(), 0, "bytes of another file");
 }
