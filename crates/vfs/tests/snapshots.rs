@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use lp_abi::PAGE_SIZE;
 use lp_abi::linux::{O_APPEND, O_RDWR};
-use lp_vfs::{Task, boot, clock, fallocate, inode, map, read, stat, truncate, write};
+use lp_vfs::{Task, boot, clock, fallocate, inode, map, page, read, stat, truncate, write};
 
 mod setup;
 use setup::{Fixture, Random};
@@ -144,8 +144,13 @@ fn attributes_are_of_one_state() {
 #[test]
 fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
     const PAGES: usize = 2048;
-    let fixture = Fixture::private(64 << 20);
-    let (fd, other) = (fixture.file(O_RDWR), fixture.file(O_RDWR));
+    let fixture = Fixture::private(16 << 20);
+    let (fd, other, ballast) = (fixture.file(O_RDWR), fixture.file(O_RDWR), fixture.file(O_RDWR));
+    // Hardly a page is free, so that the next to ask gets what was just given back.
+    let pages = page::free_count(fixture.task.region) as usize - PAGES - 20;
+    let bytes = vec![0; pages * PAGE_SIZE];
+    let filled = write::pwrite(&fixture.task, ballast, bytes.as_ptr(), bytes.len(), 0);
+    assert_eq!(filled, Ok(bytes.len()));
     let (done, reads) = (AtomicBool::new(false), AtomicU32::new(0));
     let foreign = AtomicU32::new(0);
     let (id, inode) = (fixture.inode_id(fd), fixture.inode(fd));
