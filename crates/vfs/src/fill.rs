@@ -21,9 +21,9 @@ pub struct Filled {
     pub stopped: Option<Errno>,
 }
 
-/// Copies `len` bytes, at least one, of a source into the content of `home.inode` at `offset`. Where the source ends is
-/// `EFAULT`. The caller holds the inode's lock, is inside a `data_seq` section if the inode has content that is read,
-/// and publishes size and pages.
+/// Copies `len` bytes, at least one, of a source into the content of inode `id` at `offset`. Where the
+/// source ends is `EFAULT`. The caller holds the inode's lock, is inside a `data_seq` section if the inode
+/// has content that is read, and publishes size and pages.
 #[inline(always)]
 pub fn copy_pages(task: &Task, id: InodeId, from: &mut impl Source, len: usize, offset: u64) -> Filled {
     let inode = task.region.inode(id);

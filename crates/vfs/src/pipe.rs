@@ -1,8 +1,9 @@
-//! The kernel's pipes as one end of splice(2) and sendfile(2): waiting for them, and moving bytes without waiting.
+//! The kernel's pipes as one end of splice(2) and sendfile(2): waiting for them, and moving bytes without
+//! waiting.
 //!
-//! What waits is one poll(2), interrupted by signals as [`Task::blocking`] says. What moves bytes never waits, because a
-//! pipe's slots run out before its bytes do and because a file's lock may be held meanwhile: `RWF_NOWAIT`, which pipes
-//! have since Linux 6.4 and FIFOs have not.
+//! What waits is one poll(2), interrupted by signals as [`Task::blocking`] says. What moves bytes never
+//! waits, because a pipe's slots run out before its bytes do and because a file's lock may be held meanwhile:
+//! `RWF_NOWAIT`, which pipes have since Linux 6.4 and FIFOs have not.
 
 use core::cell::Cell;
 
@@ -44,7 +45,8 @@ pub struct Pipe {
 }
 
 impl Pipe {
-    /// The pipe that `fd` is, as splice(2) looks at it: `O_NONBLOCK` counts as well as the call's flag (do_splice).
+    /// The pipe that `fd` is, as splice(2) looks at it: `O_NONBLOCK` counts as well as the call's flag
+    /// (do_splice).
     ///
     /// # Errors
     /// `EBADF` when it is not open as this end.
@@ -115,7 +117,8 @@ impl Pipe {
         Ok(done)
     }
 
-    /// Writes a page at most. It fits a pipe that is ready, unless another writer comes first: then the write waits.
+    /// Writes a page at most. It fits a pipe that is ready, unless another writer comes first: then the write
+    /// waits.
     fn put_page(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
         Pipe { wait: Wait::Never, ..self }.ready(task)?;
         // SAFETY: the kernel reads the bytes, which are the caller's.

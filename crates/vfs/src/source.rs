@@ -17,10 +17,11 @@ const TRIES: u32 = 64;
 /// What a hole is copied from.
 static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
-/// A source of bytes that a write moves through. It is asked while the target's lock is held, so it never waits.
+/// A source of bytes that a write moves through. It is asked while the target's lock is held, so it never
+/// waits.
 pub trait Source {
-    /// Copies up to `bytes` bytes to `pages`, which lie at an offset of the region's file (descriptor, -1 if it has
-    /// none, and offset). Returns how many: fewer where the source ends or faults.
+    /// Copies up to `bytes` bytes to `pages`, which lie at an offset of the region's file (descriptor, -1 if
+    /// it has none, and offset). Returns how many: fewer where the source ends or faults.
     ///
     /// # Safety
     /// `pages` is good for `bytes` bytes.
@@ -45,9 +46,10 @@ impl<B: Buffer> Source for B {
 
 /// Content of a file, from an offset on.
 ///
-/// Takes no lock on the file. Each piece is checked after it was copied: the sequence count must stand still and the map
-/// must still name the pages, else they may have been recycled meanwhile and the piece is copied again. The map is asked
-/// even under an odd count that stands still, because a truncation gives pages back within its section.
+/// Takes no lock on the file. Each piece is checked after it was copied: the sequence count must stand still
+/// and the map must still name the pages, else they may have been recycled meanwhile and the piece is copied
+/// again. The map is asked even under an odd count that stands still, because a truncation gives pages back
+/// within its section.
 pub struct Content<'r> {
     region: Region<'r>,
     inode: &'r Inode,

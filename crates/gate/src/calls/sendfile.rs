@@ -75,8 +75,9 @@ handlers! {
     }
 }
 
-/// The result of a call that moves content in steps, as `splice_from_pipe` does: until a step fails. After a short one into
-/// a file under `RLIMIT_FSIZE` it is therefore made once more, and the signal comes with what was moved before it.
+/// The result of a call that moves content in steps, as `splice_from_pipe` does: until a step fails. After a
+/// short one into a file under `RLIMIT_FSIZE` it is therefore made once more, and the signal comes with what
+/// was moved before it.
 fn moved(task: &Task, out: i32, count: usize, mut call: impl FnMut(usize) -> Result<usize>) -> isize {
     let mut done = call(count);
     if let Ok(bytes @ 1..) = done
