@@ -88,6 +88,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).prefix).write(Prefix::of(run));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(signal::interrupted);
+        (&raw mut (*task).blocking).write(signal::blocking_syscall);
     }
     thread.task = task;
     tls::refresh();
@@ -116,6 +117,7 @@ fn fields_of(task: Task<'static>) {
         prefixes: _,
         clock: _,
         interrupted: _,
+        blocking: _,
         scratch: _,
     } = task;
 }

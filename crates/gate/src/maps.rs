@@ -323,6 +323,17 @@ pub fn fault(task: &Task, address: usize) -> Fault {
     if is_mended { Fault::Mended } else { Fault::Real }
 }
 
+/// Maps in what files have grown by, after a call that could not use some of the program's memory; whether that was
+/// anything. The caller holds no lock.
+#[cold]
+pub fn grown(task: &Task) -> bool {
+    !is_empty()
+        && list().areas().iter_mut().fold(false, |grown, area| {
+            let beyond = area.beyond;
+            grown | (settle(task, area).is_ok() && area.beyond > beyond)
+        })
+}
+
 /// Reserves `bytes` of addresses, at `hint` if `flags` say so.
 ///
 /// # Errors

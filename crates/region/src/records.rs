@@ -102,7 +102,8 @@ pub struct Inode {
     pub rdev: AtomicU32,
     /// Number of the root it belongs to. Immutable.
     pub root: AtomicU32,
-    /// Pages that the content and its map take. Lock.
+    /// Pages of content: `st_blocks` is 8 a page. Seq, and stored inside a data section too, together with the size and the
+    /// times of the same change; counted anew from the map after a death.
     pub pages: AtomicU64,
     /// [`inode_flags`]. Lock, read as seen.
     pub flags: AtomicU32,

@@ -202,7 +202,8 @@ pub fn mend(task: &Task, id: InodeId, inode: &Inode) {
     if inode.data_seq.read() & 1 != 0 {
         if inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
             crate::truncate::cut(task, id, inode, inode.size.load(Relaxed));
-            inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: under the lock.
+            inode.seq.begin();
+            inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: inside the section.
         }
         inode.data_seq.end();
     }
@@ -382,6 +383,20 @@ pub fn touch(task: &Task, inode: &Inode, what: Touch) {
     inode.seq.begin();
     touch_in_section(inode, what, now);
     inode.seq.end();
+}
+
+/// Adds pages to the count of an inode, inside a `seq` section. The caller is changing its content, so that the count is
+/// made anew should it die before that is done.
+#[inline]
+pub fn more_in_section(inode: &Inode, pages: u64) {
+    inode.pages.store(inode.pages.load(Relaxed) + pages, Relaxed); // Relaxed: inside the section.
+}
+
+/// Takes pages off the count of an inode, as [`more_in_section`] adds them.
+#[inline]
+pub fn less_in_section(inode: &Inode, pages: u64) {
+    // Relaxed: inside the section.
+    inode.pages.store(inode.pages.load(Relaxed).saturating_sub(pages), Relaxed);
 }
 
 /// Sets times to `now`. The caller is inside a `seq` section of the inode.

@@ -94,8 +94,12 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     let inode = task.region.inode(of.id);
     let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
     inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
+    let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     inode.data_seq.begin();
-    truncate::cut(task, of.id, inode, inode.size.load(Relaxed));
+    inode.seq.begin();
+    inode::less_in_section(inode, truncate::behind(task, inode, size));
+    inode.seq.end();
+    truncate::cut(task, of.id, inode, size);
     inode.data_seq.end();
 }
 
@@ -132,8 +136,13 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
     let make = || {
         let _locked = inode::lock(task, of.id);
         let last = inode.size.load(Relaxed).div_ceil(PAGE_SIZE as u64); // Relaxed: under the lock.
+        let wanted = (index, last.min(end.div_ceil(PAGE_SIZE as u64)));
+        let mut made = 0;
         inode.data_seq.begin();
-        let filled = map::fill(task, of.id, inode, index, last.min(end.div_ceil(PAGE_SIZE as u64)));
+        let filled = map::fill(task, of.id, inode, wanted, &mut made);
+        inode.seq.begin();
+        inode::more_in_section(inode, made);
+        inode.seq.end();
         inode.data_seq.end();
         filled.map(|()| last)
     };

@@ -1,9 +1,9 @@
 //! read(2), pread(2), readv(2), preadv(2), preadv2(2).
 //!
 //! A read is a snapshot: bytes and size are copied under `data_seq` and validated, so it never sees half a write. It
-//! takes no lock and writes nothing that is shared but the position. While a write that does not end (its writer is stopped, or writes
-//! a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it: at such a moment the map does
-//! not change under it unless the writer runs, and then the count shows it.
+//! takes no lock and writes nothing that is shared but the position. While a change that does not end (its writer is
+//! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it: each page
+//! as it was at some moment while the map named it.
 
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
 use lp_abi::{Errno, PAGE_SIZE, Result};
@@ -292,9 +292,12 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
             pause();
             continue;
         }
+        // Its writer has stopped, or is at something long: a truncation may be giving pages back under this very count.
+        if before & 1 != 0 {
+            break;
+        }
         let got = copy(region, inode, to, len, offset);
-        let settled = !inode.data_seq.retry(before);
-        if settled || before & 1 != 0 && inode.data_seq.read() == before {
+        if !inode.data_seq.retry(before) {
             return got;
         }
         tries += 1;
@@ -302,7 +305,7 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
     page_by_page(region, inode, to, len, offset)
 }
 
-/// What Linux gives a reader beside a writer that never rests: each page as it was at some moment. A page counts only if
+/// What Linux gives a reader beside a writer that never rests, or does not finish: each page as it was at some moment. A page counts only if
 /// the map still names it after the copy.
 fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
     let (mut to, mut done) = (to, 0);

@@ -2,7 +2,7 @@
 
 use core::cell::UnsafeCell;
 
-use lp_abi::PATH_MAX;
+use lp_abi::{PAGE_SIZE, PATH_MAX, Result};
 use lp_region::depot::Onlooker;
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
@@ -43,6 +43,9 @@ pub struct Task<'r> {
     /// Whether a signal waits for this thread's call to end: a call that sleeps then ends with `EINTR`. Never, unless the
     /// door sets it.
     pub interrupted: fn() -> bool,
+    /// Makes a system call of the kernel's that may wait. A signal ends it with `EINTR` if the door puts handlers off;
+    /// else the kernel restarts it or not, as the handler's flags say.
+    pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
     /// The run's mount, for quick comparison.
     pub prefix: Prefix,
     /// Directories that paths led to.
@@ -103,6 +106,12 @@ impl<T> Place<T> {
 }
 
 impl Scratch {
+    /// All buffers as one, whole pages of it, for a call that has no paths: where it starts and its length.
+    pub fn whole(&self) -> (*mut u8, usize) {
+        let bytes = size_of::<Scratch>() / PAGE_SIZE * PAGE_SIZE;
+        (core::ptr::from_ref(self).cast_mut().cast(), bytes)
+    }
+
     /// Buffers of zeros.
     pub const fn new() -> Self {
         Scratch {
@@ -138,6 +147,7 @@ impl<'r> Task<'r> {
             prefix: Prefix::of(run),
             clock,
             interrupted: || false,
+            blocking: system_call,
             prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
         }
@@ -159,6 +169,12 @@ impl<'r> Task<'r> {
     pub fn is_interrupted(&self) -> bool {
         (self.interrupted)()
     }
+}
+
+/// The system call itself: [`Task::blocking`] of a door that puts no handler off.
+unsafe fn system_call(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
+    // SAFETY: the caller's promise.
+    unsafe { lp_abi::syscall!(nr, a, b, c, d, e, f) }
 }
 
 impl Task<'_> {
