@@ -1,0 +1,61 @@
+// Whatever killed processes had open, mapped, half written or removed is free again when they have been waited for.
+#include "storm.h"
+
+static count *turns;
+
+static void use_space(long which)
+{
+    static char bytes[1 << 17];
+    char name[32], other[48];
+    for (long i = 0;; i++, ++*turns) {
+        snprintf(name, sizeof name, "leak.%ld.%ld", which, i % 8);
+        snprintf(other, sizeof other, "%s.moved", name);
+        int file = open(name, O_RDWR | O_CREAT, 0600);
+        pwrite(file, bytes, below(sizeof bytes), below(1 << 20));
+        char *mapped = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        unlink(name);
+        ftruncate(file, below(1 << 18));
+        if (below(2))
+            close(file);
+        if (mapped != MAP_FAILED && below(2))
+            munmap(mapped, 8192);
+        mkdir(other, 0700);
+        rename(other, name);
+        rmdir(name);
+        if (i % 64 == 63)
+            execl("/bin/true", "true", NULL);
+    }
+}
+
+static void remove_leftovers(void)
+{
+    DIR *stream = opendir(".");
+    for (struct dirent *entry; (entry = readdir(stream));)
+        if (!strncmp(entry->d_name, "leak.", 5) && unlink(entry->d_name) && rmdir(entry->d_name))
+            bad("%s cannot be removed: %s", entry->d_name, strerror(errno));
+    closedir(stream);
+}
+
+void leaks(void)
+{
+    enum { MOST = 64 };
+    long kills = number("kills", 600), together = number("together", 12);
+    pid_t user[MOST] = {0};
+    turns = shared(sizeof *turns);
+    struct room before = room();
+    for (long i = 0; i < kills; i++) {
+        int which = i % together;
+        if (user[which])
+            finish(user[which]);
+        long turn = *turns;
+        user[which] = start(use_space, which);
+        while (*turns == turn)
+            nap(50);
+        nap(below(2000));
+    }
+    for (int i = 0; i < together; i++)
+        finish(user[i]);
+    remove_leftovers();
+    same_room(before);
+    printf(" kills=%ld turns=%ld", kills, (long)*turns);
+}

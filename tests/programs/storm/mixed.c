@@ -1,0 +1,3 @@
+// stub
+#include "storm.h"
+void mixed(void){}
