@@ -1,12 +1,10 @@
 // Who holds a lock on a file is killed: the lock is gone when waitpid(2) has returned, for good.
 #include "storm.h"
 
-enum { FILES = 4, KINDS = 3 };
-
-static const char *const kinds[KINDS] = {"flock", "fcntl", "OFD"};
+static const char *const kinds[LOCK_KINDS] = {"flock", "fcntl", "OFD"};
 static count *held;
 
-static int lock_file(int file, int kind, int wait)
+int lock_file(int file, int kind, int wait)
 {
     struct flock lock = {F_WRLCK, SEEK_SET, 0, 0, 0};
     switch (kind) {
@@ -19,23 +17,23 @@ static int lock_file(int file, int kind, int wait)
     }
 }
 
-static void unlock_file(int file, int kind)
+void unlock_file(int file, int kind)
 {
     struct flock lock = {F_UNLCK, SEEK_SET, 0, 0, 0};
     kind == 0 ? flock(file, LOCK_UN) : fcntl(file, kind == 1 ? F_SETLK : F_OFD_SETLK, &lock);
 }
 
-static int lock_name(long which)
+int lock_name(long which)
 {
     char name[32];
-    snprintf(name, sizeof name, "held.%ld.%ld", which % FILES, which / FILES % KINDS);
+    snprintf(name, sizeof name, "held.%ld.%ld", which % LOCK_FILES, which / LOCK_FILES % LOCK_KINDS);
     return make(name);
 }
 
 // Takes and gives back the lock, through the file's own descriptor or a copy, until it is killed.
 static void hold(long which)
 {
-    int kind = which / FILES % KINDS;
+    int kind = which / LOCK_FILES % LOCK_KINDS;
     for (;;) {
         int file = lock_name(which), copy = below(2) ? dup(file) : -1;
         if (lock_file(file, kind, 1) == 0)
@@ -52,16 +50,16 @@ static void hold(long which)
 
 static void take(long which)
 {
-    _exit(lock_file(lock_name(which), which / FILES % KINDS, 1) != 0);
+    _exit(lock_file(lock_name(which), which / LOCK_FILES % LOCK_KINDS, 1) != 0);
 }
 
 static void check(long which)
 {
-    int file = lock_name(which), kind = which / FILES % KINDS;
+    int file = lock_name(which), kind = which / LOCK_FILES % LOCK_KINDS;
     if (lock_file(file, kind, 0) == 0) {
         unlock_file(file, kind);
     } else {
-        bad("%s on held.%ld.%d after its only holder was killed and waited for: %s", kinds[kind], which % FILES, kind,
+        bad("%s on held.%ld.%d after its only holder was killed and waited for: %s", kinds[kind], which % LOCK_FILES, kind,
             strerror(errno));
         pid_t taker = start(take, which);
         if (!ended(taker, NULL, "who waits for the lock of a dead process"))
@@ -76,7 +74,7 @@ void holders(void)
     pid_t holder[64];
     held = shared(sizeof *held);
     for (long done = 0; done < kills;) {
-        long which = below(FILES * KINDS);
+        long which = below(LOCK_FILES * LOCK_KINDS);
         for (int i = 0; i < together; i++)
             holder[i] = start(hold, which);
         long before = *held;
@@ -95,11 +93,7 @@ void holders(void)
 // In a run of its own, after the others are over: no lock is left on any file, and nothing else.
 void relock(void)
 {
-    for (long which = 0; which < FILES * KINDS; which++)
+    for (long which = 0; which < LOCK_FILES * LOCK_KINDS; which++)
         check(which);
-    DIR *stream = opendir(".");
-    for (struct dirent *entry; (entry = readdir(stream));)
-        if (entry->d_name[0] != '.' && unlink(entry->d_name))
-            bad("%s was left: %s", entry->d_name, strerror(errno));
-    closedir(stream);
+    clean_up(".", "/");
 }

@@ -27,15 +27,6 @@ static void use_space(long which)
     }
 }
 
-static void remove_leftovers(void)
-{
-    DIR *stream = opendir(".");
-    for (struct dirent *entry; (entry = readdir(stream));)
-        if (!strncmp(entry->d_name, "leak.", 5) && unlink(entry->d_name) && rmdir(entry->d_name))
-            bad("%s cannot be removed: %s", entry->d_name, strerror(errno));
-    closedir(stream);
-}
-
 void leaks(void)
 {
     enum { MOST = 64 };
@@ -55,7 +46,7 @@ void leaks(void)
     }
     for (int i = 0; i < together; i++)
         finish(user[i]);
-    remove_leftovers();
+    clean_up(".", "held.");
     same_room(before);
     printf(" kills=%ld turns=%ld", kills, (long)*turns);
 }

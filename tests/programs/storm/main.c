@@ -6,7 +6,7 @@ char dir[256];
 char *self;
 
 static char **parameters;
-static uint64_t random_state = 88172645463325252ull;
+static _Thread_local uint64_t random_state = 88172645463325252ull;
 
 static const struct {
     const char *name;
@@ -45,6 +45,33 @@ void *shared(size_t size)
         exit(99);
     }
     return memory;
+}
+
+// Where the memory is that goes along over exec.
+#define KEPT_FD 200
+
+static void *map_kept(size_t size)
+{
+    void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, KEPT_FD, 0);
+    if (memory == MAP_FAILED) {
+        perror("storm: no memory to keep over exec");
+        _exit(99);
+    }
+    return memory;
+}
+
+void *kept_over_exec(size_t size)
+{
+    int memory = memfd_create("storm", 0);
+    if (ftruncate(memory, size) || dup2(memory, KEPT_FD) < 0)
+        bad("no memory to keep over exec: %s", strerror(errno));
+    close(memory);
+    return map_kept(size);
+}
+
+void *after_exec(size_t size)
+{
+    return map_kept(size);
 }
 
 void seed(uint64_t value)
@@ -189,23 +216,33 @@ int make(const char *name)
     return file;
 }
 
-long names_in(const char *directory)
+void clean_up(const char *directory, const char *kept)
 {
-    long names = 0;
     DIR *stream = opendir(directory);
-    if (!stream)
-        return -1;
-    for (struct dirent *entry; (entry = readdir(stream));)
-        names += strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..");
-    closedir(stream);
-    return names;
+    for (struct dirent *entry; stream && (entry = readdir(stream));) {
+        char path[600];
+        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
+        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") ||
+            !strncmp(entry->d_name, kept, strlen(kept)) || !unlink(path))
+            continue;
+        int error = errno;
+        if (error != EISDIR) {
+            bad("readdir lists %s, which cannot be removed: %s", path, strerror(error));
+            continue;
+        }
+        clean_up(path, kept);
+        if (rmdir(path))
+            bad("rmdir(%s) after all in it was removed: %s", path, strerror(errno));
+    }
+    if (stream)
+        closedir(stream);
 }
 
 int main(int count, char **arguments)
 {
     self = "/proc/self/exe";
-    if (count > 2 && !strcmp(arguments[1], "again"))
-        return again(arguments + 2);
+    if (count > 3 && !strcmp(arguments[1], "again"))
+        return strcmp(arguments[2], "image") ? worker_again(arguments + 3) : image(arguments + 3);
     if (count < 3) {
         fprintf(stderr, "usage: storm MODE DIR [NAME=NUMBER]...\n");
         return 2;

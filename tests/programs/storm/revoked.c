@@ -160,15 +160,6 @@ static void check_names(const char *prefix, int count)
         lost("of %d files that %s made readdir lists %ld and lookup finds %ld", count, prefix, listed, found);
 }
 
-static void remove_all(void)
-{
-    DIR *stream = opendir(".");
-    for (struct dirent *entry; (entry = readdir(stream));)
-        if (strcmp(entry->d_name, ".") && strcmp(entry->d_name, "..") && unlink(entry->d_name))
-            bad("unlink(%s): %s", entry->d_name, strerror(errno));
-    closedir(stream);
-}
-
 void revoked_directories(void)
 {
     enum { SOME = 40 };
@@ -199,7 +190,7 @@ void revoked_directories(void)
             check_names("third", SOME);
             check_names("owner", state->made);
         }
-        remove_all();
+        clean_up(".", "/");
         chdir("..");
         if (rmdir("revoked"))
             bad("round %ld: rmdir of an emptied directory: %s", round, strerror(errno));

@@ -116,22 +116,6 @@ static void hold_a_file(long unused)
         pause();
 }
 
-// Removes what the changes left behind, names and all.
-static void clean_up(const char *directory)
-{
-    DIR *stream = opendir(directory);
-    for (struct dirent *entry; (entry = readdir(stream));) {
-        char path[600];
-        snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-        if (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, "..") || !unlink(path))
-            continue;
-        clean_up(path);
-        if (rmdir(path))
-            bad("rmdir(%s): %s", path, strerror(errno));
-    }
-    closedir(stream);
-}
-
 void stopped(void)
 {
     enum { COMPANY = 10 };
@@ -175,6 +159,6 @@ void stopped(void)
     }
     for (int i = 0; i < COMPANY; i++)
         finish(company[i]);
-    clean_up(".");
+    clean_up(".", "/");
     printf(" tries=%ld", tries);
 }

@@ -48,6 +48,9 @@ extern char *self;
 long number(const char *name, long otherwise);
 // Memory that children share.
 void *shared(size_t size);
+// The same over exec, and what it was before the exec. One at a time.
+void *kept_over_exec(size_t size);
+void *after_exec(size_t size);
 // Random numbers of the calling process; `seed` says which.
 void seed(uint64_t value);
 uint32_t below(uint32_t limit);
@@ -89,12 +92,21 @@ void same_room(struct room before);
 
 // A file made as small as this, or the process's end.
 int make(const char *name);
-long names_in(const char *directory);
+// Removes all in a directory but names that begin with `kept`; complains of what cannot be removed.
+void clean_up(const char *directory, const char *kept);
 
 // One mode to a line: name, and what it does with the parameters.
 void forks(void), newborn(void), execs(void), revoked_files(void), revoked_directories(void), stopped(void);
 void waiters(void), halves(void), bereaved(void), leaks(void), holders(void), relock(void), families(void);
 void mixed(void);
-// What a program executed again does: `storm again WHAT ...`.
-int again(char **arguments);
+// What the program does when it is executed again: `storm again image|worker ARGUMENTS`.
+int image(char **arguments), worker_again(char **arguments);
+// What threads of such a program do until it executes itself. `wrong` counts.
+void *work_until_exec(void *wrong);
+
+// The files on which locks are taken, by number, and the locks.
+enum { LOCK_FILES = 4, LOCK_KINDS = 3 };
+int lock_name(long which);
+int lock_file(int file, int kind, int wait);
+void unlock_file(int file, int kind);
 #endif
