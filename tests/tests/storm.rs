@@ -92,9 +92,9 @@ impl Mode {
 
     fn parameters(&self, door: Door) -> Vec<String> {
         let full = from_environment("LP_STORM_FULL").is_some();
-        let given = if full { self.full } else { self.short };
-        let mut parameters: Vec<String> = given.split(' ').map(str::to_owned).collect();
         // On the kernel a sample is enough: it shows that the program asks for nothing that Linux does not promise.
+        let given = if full && door != Door::Kernel { self.full } else { self.short };
+        let mut parameters: Vec<String> = given.split(' ').map(str::to_owned).collect();
         let share = if door == Door::Kernel { 10 } else { 1 };
         let seconds = from_environment("LP_STORM_SECONDS").unwrap_or(SECONDS) / share;
         if self.name == "mixed" {

@@ -25,8 +25,8 @@ void unlock_file(int file, int kind)
 
 int lock_name(long which)
 {
-    char name[32];
-    snprintf(name, sizeof name, "held.%ld.%ld", which % LOCK_FILES, which / LOCK_FILES % LOCK_KINDS);
+    char name[300];
+    snprintf(name, sizeof name, "%s/held.%ld.%ld", dir, which % LOCK_FILES, which / LOCK_FILES % LOCK_KINDS);
     return make(name);
 }
 

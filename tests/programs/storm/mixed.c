@@ -99,15 +99,17 @@ static void look_for_ended(void)
 
 static void rage(double seconds, long most_kills)
 {
+    // Of a hundred things that happen to workers.
+    int killing = number("killing", 12), stopping = number("stopping", 15), signalling = number("signalling", 1);
     double began = now();
     long second = 0;
     while (!storm->stop && now() < began + seconds && kills < most_kills) {
         int at = below(storm->workers), what = below(100);
-        if (what < 12)
+        if (what < killing)
             kill_worker(at);
-        else if (what < 27)
+        else if (what < killing + stopping)
             stop_worker(at);
-        else
+        else if (signalling)
             signal_worker(at);
         continue_workers(0);
         look_for_ended();
@@ -170,13 +172,18 @@ void mixed(void)
         close(file);
     }
     struct room before = room();
+    mkdir("work", 0700);
+    chdir("work");
     hold_signals_back();
     for (int at = 0; at < storm->workers; at++)
         put_worker(at);
     rage(number("seconds", 60), number("kills", 1L << 40));
     let_end();
     blocks_end();
-    clean_up(".", "held.");
+    clean_up(".", "/");
+    chdir("..");
+    if (rmdir("work"))
+        bad("rmdir of an emptied directory: %s", strerror(errno));
     same_room(before);
     printf(" workers=%ld seed=%ld forks=%ld kills=%ld stops=%ld execs=%ld signals=%ld checks=%ld torn=%ld",
            storm->workers, number("seed", 1), (long)storm->forks, kills, stops, (long)storm->execs, signals,

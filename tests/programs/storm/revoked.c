@@ -89,7 +89,7 @@ void revoked_files(void)
     long rounds = number("rounds", 20), waited = 0;
     megabytes = number("megabytes", 64);
     state = shared(sizeof *state);
-    for (long round = 0; round < rounds; round++) {
+    for (long round = 0; round < rounds && figures->hung < 3; round++) {
         state->ready = state->done = 0;
         close(make("revoked"));
         pid_t owner = start(write_long, 0);
@@ -165,7 +165,7 @@ void revoked_directories(void)
     enum { SOME = 40 };
     long rounds = number("rounds", 60), waited = 0;
     state = shared(sizeof *state);
-    for (long round = 0; round < rounds; round++) {
+    for (long round = 0; round < rounds && figures->hung < 3; round++) {
         mkdir("revoked", 0700);
         chdir("revoked");
         state->ready = state->stop = 0;
@@ -217,7 +217,7 @@ void bereaved(void)
     long rounds = number("rounds", 5), reads = number("reads", 200), most = 0;
     megabytes = number("megabytes", 256);
     state = shared(sizeof *state);
-    for (long round = 0; round < rounds; round++) {
+    for (long round = 0; round < rounds && figures->hung < 3; round++) {
         state->ready = state->done = 0;
         close(make("revoked"));
         pid_t owner = start(write_long, 0);
