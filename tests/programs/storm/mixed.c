@@ -165,6 +165,7 @@ void mixed(void)
     figures = &storm->figures;
     snprintf(storm->dir, sizeof storm->dir, "%s", dir);
     storm->workers = number("workers", 24);
+    storm->executing = number("executing", 1);
     for (long lock = 0; lock < LOCK_FILES * LOCK_KINDS; lock++) {
         uint64_t zero = 0;
         int file = lock_name(lock);

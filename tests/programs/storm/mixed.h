@@ -22,7 +22,7 @@ struct storm {
     struct figures figures;
     struct worker worker[WORKERS];
     count stop, checks, forks, execs, torn;
-    long workers;
+    long workers, executing;
     // Last finished write of each block.
     count written[BLOCK_FILES * BLOCKS];
     // For each lock: who is inside (place and epoch), and the last update that was finished.

@@ -153,6 +153,8 @@ void worker_run(long at)
     blocks_begin();
     names_begin();
     enum role role = place % ROLES;
+    if (role == EXECUTING && !storm->executing)
+        role = ALL;
     for (long turns = 0; !storm->stop; turns++) {
         turn(role);
         storm->worker[place].turns++;
