@@ -30,11 +30,30 @@ int lock_name(long which)
     return make(name);
 }
 
+static void nothing(long unused)
+{
+}
+
+// What makes others look for open files that nobody names: files removed while open, and descriptors shared by fork.
+static void stir(void)
+{
+    char name[300];
+    snprintf(name, sizeof name, "%s/stir.%d", dir, getpid());
+    int file = make(name);
+    unlink(name);
+    pid_t child = below(2) ? start(nothing, 0) : 0;
+    close(file);
+    if (child > 0)
+        waitpid(child, NULL, 0);
+}
+
 // Takes and gives back the lock, through the file's own descriptor or a copy, until it is killed.
 static void hold(long which)
 {
     int kind = which / LOCK_FILES % LOCK_KINDS;
     for (;;) {
+        if (below(4) == 0)
+            stir();
         int file = lock_name(which), copy = below(2) ? dup(file) : -1;
         if (lock_file(file, kind, 1) == 0)
             ++*held;
@@ -85,6 +104,9 @@ void holders(void)
             kill(holder[i], SIGKILL);
         for (int i = 0; i < together; i++)
             finish(holder[i]);
+        // Their children share the open files, and die with them.
+        while (waitpid(-1, NULL, 0) > 0)
+            ;
         check(which);
     }
     printf(" kills=%ld locks=%ld", kills, (long)*held);

@@ -65,8 +65,10 @@ struct calls traced(void (*work)(long), long argument)
     traced_work = work;
     pid_t child = start(be_traced, argument);
     int status, counting = 0, entering = 1;
-    if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status))
-        return (struct calls){-1, -1};
+    if (waitpid(child, &status, 0) != child || !WIFSTOPPED(status)) {
+        bad("ptrace(2) is not allowed here: system calls cannot be counted");
+        return calls;
+    }
     ptrace(PTRACE_SETOPTIONS, child, 0, PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL);
     long pass = 0;
     while (!ptrace(PTRACE_SYSCALL, child, 0, pass) && waitpid(child, &status, 0) == child && WIFSTOPPED(status)) {

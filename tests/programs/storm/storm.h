@@ -73,7 +73,7 @@ void lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // What the kernel knows of a process that does not go on.
 void show(pid_t pid);
 
-// System calls that `work` makes, by ptrace(2): all, and those with this number. -1 where tracing is not allowed.
+// System calls that `work` makes, by ptrace(2): all, and futex(2)'s.
 struct calls {
     long all, futex;
 };
