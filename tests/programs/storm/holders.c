@@ -2,7 +2,7 @@
 #include "storm.h"
 
 static const char *const kinds[LOCK_KINDS] = {"flock", "fcntl", "OFD"};
-static count *held;
+static count *held, *killed;
 
 int lock_file(int file, int kind, int wait)
 {
@@ -52,18 +52,30 @@ static void hold(long which)
 {
     int kind = which / LOCK_FILES % LOCK_KINDS;
     for (;;) {
-        if (below(4) == 0)
-            stir();
         int file = lock_name(which), copy = below(2) ? dup(file) : -1;
         if (lock_file(file, kind, 1) == 0)
             ++*held;
-        if (below(3) == 0)
+        switch (below(6)) {
+        case 0:
             nap(100);
+            break;
+        case 1:
+            stir();
+        }
         if (below(2))
             unlock_file(file, kind);
         close(file);
         if (copy >= 0)
             close(copy);
+    }
+}
+
+static void stir_on(long unused)
+{
+    for (;;) {
+        struct statfs status;
+        stir();
+        statfs(dir, &status);
     }
 }
 
@@ -87,29 +99,45 @@ static void check(long which)
     close(file);
 }
 
-void holders(void)
+// Kills holders and all their children, which die with them, and looks whether the lock is free.
+static void kill_and_check(long kills)
 {
-    long kills = number("kills", 4000), together = number("together", 4);
-    pid_t holder[64];
-    held = shared(sizeof *held);
-    for (long done = 0; done < kills;) {
-        long which = below(LOCK_FILES * LOCK_KINDS);
-        for (int i = 0; i < together; i++)
+    enum { TOGETHER = 4 };
+    pid_t holder[TOGETHER];
+    prctl(PR_SET_CHILD_SUBREAPER, 1);
+    for (long done = 0; done < kills && !figures->hung; done += TOGETHER) {
+        long which = below(LOCK_FILES * LOCK_KINDS), before = *held;
+        for (int i = 0; i < TOGETHER; i++)
             holder[i] = start(hold, which);
-        long before = *held;
         while (*held == before)
             sched_yield();
         nap(below(300));
-        for (int i = 0; i < together; i++, done++)
+        for (int i = 0; i < TOGETHER; i++)
             kill(holder[i], SIGKILL);
-        for (int i = 0; i < together; i++)
-            finish(holder[i]);
-        // Their children share the open files, and die with them.
         while (waitpid(-1, NULL, 0) > 0)
             ;
         check(which);
+        *killed += TOGETHER;
     }
-    printf(" kills=%ld locks=%ld", kills, (long)*held);
+}
+
+void holders(void)
+{
+    held = shared(sizeof *held);
+    killed = shared(sizeof *killed);
+    // Others look for the dead at the same time, and are not killed.
+    pid_t stirrer = start(stir_on, 0), killer = start(kill_and_check, number("kills", 4000));
+    int done;
+    for (long before = -1; !(done = ends_within(killer, NULL, 2 * PATIENCE)) && before != *killed;)
+        before = *killed;
+    if (!done) {
+        figures->hung++;
+        fprintf(stderr, "hung: who kills holders\n");
+        show(killer);
+        finish(killer);
+    }
+    finish(stirrer);
+    printf(" kills=%ld locks=%ld", (long)*killed, (long)*held);
 }
 
 // In a run of its own, after the others are over: no lock is left on any file, and nothing else.
