@@ -287,6 +287,11 @@ pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
     Ok(())
 }
 
+/// Where the kernel is to write the id of the child for which [`before_fork`] has taken a slot.
+pub(crate) fn announce_child(thread: &Thread) -> Option<*mut u32> {
+    task_of(thread).map(|task| fork::announce(task, ProcessId(thread.forked)))
+}
+
 /// The slot of a child has a copy of the table.
 fn table_copied(task: &Task, child: ProcessId) {
     let process = task.region.process(child);
@@ -308,8 +313,6 @@ pub fn after_fork_parent(thread: &mut Thread, result: isize) {
     maps::after_fork();
     if result < 0 {
         fork::failed(task, ProcessId(thread.forked));
-    } else {
-        fork::parent(task);
     }
 }
 
@@ -360,7 +363,7 @@ pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize
     if result < 0 {
         fork::failed(task, started.process_id);
     } else {
-        fork::parent(task);
+        fork::after_vfork(task, started.process_id);
     }
     child.task = core::ptr::null_mut();
 }

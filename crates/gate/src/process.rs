@@ -10,8 +10,8 @@
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_clone, __NR_fork, __NR_rt_sigprocmask, CLONE_FILES, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK,
-    SIG_SETMASK, clone_args,
+    __NR_clone, __NR_rt_sigprocmask, CLONE_FILES, CLONE_PARENT_SETTID, CLONE_THREAD, CLONE_VFORK, CLONE_VM,
+    SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
 };
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
@@ -35,7 +35,8 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
     _: usize,
 ) -> isize {
-    copy_here(__NR_fork, [0; 6])
+    // The same, in terms that can say where the child's id goes.
+    copy_here(__NR_clone, [SIGCHLD as usize, 0, 0, 0, 0, 0])
 }
 
 /// vfork(2).
@@ -177,10 +178,17 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
 }
 
 /// A child that is a copy and goes on where the parent does.
-fn copy_here(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+fn copy_here(nr: u32, arguments: [usize; 6]) -> isize {
     let thread = current();
     if let Err(errno) = hooks::before_fork(thread) {
         return errno.to_ret();
+    }
+    let [mut a, b, mut c, d, e, f] = arguments;
+    if nr == __NR_clone && a & CLONE_PARENT_SETTID as usize == 0 {
+        if let Some(to) = hooks::announce_child(thread) {
+            a |= CLONE_PARENT_SETTID as usize;
+            c = to as usize;
+        }
     }
     // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
     let result = unsafe { syscall6(nr, a, b, c, d, e, f) };

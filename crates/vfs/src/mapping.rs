@@ -81,7 +81,7 @@ pub fn end(task: &Task, of: InodeRef, len: usize) {
     drop(locked);
     // Relaxed: whoever unlinks it from now on looks for mappings itself.
     if gone && task.region.inode(of.id).nlink.load(Relaxed) == 0 {
-        reclaim::run(task);
+        reclaim::let_go_slow(task, of);
     }
 }
 
@@ -235,6 +235,14 @@ fn unlink(task: &Task, before: MappingId) {
     record.inode.store(0, Release);
     region.give::<Mapping>(task.lane, id);
     region.settle::<Mapping>(task.lane);
+}
+
+/// Whether the process maps an inode without links.
+pub(crate) fn keeps_unlinked(task: &Task) -> bool {
+    list(task, task.process).any(|(_, record)| {
+        let of = InodeRef::from_word(record.inode.load(Relaxed)); // Relaxed: the process's own.
+        of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Relaxed) == 0
+    })
 }
 
 /// Whether any process maps the inode. The caller holds its lock.

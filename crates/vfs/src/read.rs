@@ -7,7 +7,6 @@
 
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
 use lp_abi::{Errno, PAGE_SIZE, Result};
-use lp_region::lock::Undertaker;
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, pause, spin};

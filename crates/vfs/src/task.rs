@@ -3,9 +3,10 @@
 use core::cell::UnsafeCell;
 
 use lp_abi::PATH_MAX;
+use lp_region::depot::Onlooker;
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
-use lp_region::lock::Undertaker;
+use lp_region::lock::{Lanes, OwnerLock, Undertaker};
 use lp_region::process::{Process, Run};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
@@ -160,9 +161,38 @@ impl<'r> Task<'r> {
     }
 }
 
-impl Undertaker for Task<'_> {
-    fn is_dead(&self, lane: LaneId) -> bool {
+impl Task<'_> {
+    /// Whether the thread that owns `lane` is gone.
+    pub fn is_dead(&self, lane: LaneId) -> bool {
         self.region.lane_is_dead(lane, self.process_id)
+    }
+
+    fn onlooker(&self) -> Onlooker<'_> {
+        Onlooker { region: self.region, process: self.process_id }
+    }
+}
+
+impl Lanes for Task<'_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.onlooker().is_dead(lane)
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        &self.region.lane(lane).holding
+    }
+
+    fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>) {
+        self.onlooker().note_wait(me, lock);
+    }
+
+    fn is_awaited(&self, lock: &OwnerLock) -> bool {
+        self.onlooker().is_awaited(lock)
+    }
+}
+
+impl Undertaker for Task<'_> {
+    fn lanes(&self) -> &dyn Lanes {
+        self
     }
 
     fn replay(&self, lane: LaneId) {
@@ -171,9 +201,5 @@ impl Undertaker for Task<'_> {
 
     fn repair(&self, _lane: LaneId) {
         // What these locks guard changes in single steps, or under an intent.
-    }
-
-    fn mark(&self, lane: LaneId) -> &AtomicU32 {
-        &self.region.lane(lane).holding
     }
 }
