@@ -1,0 +1,172 @@
+//! What a stage reports, and whether the kernel could have come to the same.
+
+use anyhow::{Context, Result};
+
+use crate::calls::Part;
+use crate::control::{OTHER, PEER, VICTIM};
+use crate::judge::{COUNTS, LATER};
+use crate::oracle::{Oracle, Seen, Turn, merges};
+use crate::schedule::{Outcome, Schedule, other};
+
+/// Something that must not happen.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// One word.
+    pub kind: String,
+    /// What exactly.
+    pub detail: String,
+}
+
+/// A stage's report, taken apart.
+#[derive(Default)]
+pub struct Report {
+    /// What the stage itself found.
+    pub findings: Vec<Finding>,
+    /// Whether the victim was stopped before its calls were over.
+    pub stopped: bool,
+    /// Whether the peer had to wait.
+    pub waited: bool,
+    /// Calls that victim and peer had made when the one was stopped, the other waited.
+    made: [usize; 2],
+    results: Vec<(usize, Vec<i64>)>,
+    trees: [Vec<String>; 2],
+    counts: Option<Vec<String>>,
+}
+
+impl Report {
+    /// Takes the text apart.
+    ///
+    /// # Errors
+    /// When it is no report.
+    pub fn parse(text: &str) -> Result<Report> {
+        let (mut report, mut part) = (Report::default(), 0);
+        for line in text.lines() {
+            let mut fields = line.splitn(3, '\t');
+            let (kind, one, two) = (fields.next(), fields.next().unwrap_or(""), fields.next().unwrap_or(""));
+            match kind {
+                Some("F") => report.findings.push(Finding { kind: one.into(), detail: two.into() }),
+                Some("S") => {
+                    report.stopped = one == "1";
+                    report.made[0] = two.parse()?;
+                }
+                Some("P") => {
+                    report.waited = one == "1";
+                    report.made[1] = two.parse()?;
+                }
+                Some("R") => {
+                    let numbers = two.trim_matches(['[', ']']).split(", ").map(str::parse);
+                    report.results.push((one.parse()?, numbers.collect::<Result<_, _>>()?));
+                }
+                Some("J") if one == LATER => part = 1,
+                Some("J") if one == COUNTS => {
+                    part = 2;
+                    report.counts = Some(Vec::new());
+                }
+                Some("J") if part == 2 => report.counts.get_or_insert_default().push(one.into()),
+                Some("J") => report.trees[part].push(one.into()),
+                _ => anyhow::bail!("not a report: {line}"),
+            }
+        }
+        Ok(report)
+    }
+
+    /// Holds the report against what the kernel does, and against `clean`, the counts of a region in which nothing happened.
+    ///
+    /// # Errors
+    /// When the kernel cannot be asked.
+    pub fn judge(&self, schedule: &Schedule, oracle: &mut Oracle, clean: &[String]) -> Result<Vec<Finding>> {
+        let mut findings = self.findings.clone();
+        let Some(counts) = &self.counts else { return Ok(findings) };
+        let orders = self.orders(schedule);
+        let third = other(schedule);
+        let with_third = schedule.outcome == Outcome::Waiter && self.waited && self.stopped;
+        let mut parts: Vec<&Part> = vec![&schedule.victim, &schedule.peer];
+        parts.extend(third.as_ref().filter(|_| with_third));
+        let mut allowed: Vec<Seen> = Vec::new();
+        for turns in &orders {
+            allowed.push(oracle.ask(&parts, turns).with_context(|| format!("{turns:?}"))?.clone());
+        }
+        let mut wrong = [None, None];
+        for (place, tree) in wrong.iter_mut().zip(&self.trees) {
+            *place = allowed
+                .iter()
+                .map(|seen| self.differences(seen, tree))
+                .min_by_key(Vec::len)
+                .filter(|differences| !differences.is_empty());
+        }
+        let [at_once, later] = wrong;
+        if let Some(differences) = later {
+            findings.push(Finding { kind: "order".into(), detail: differences.join("; ") });
+        } else if let Some(differences) = at_once {
+            findings.push(Finding { kind: "late".into(), detail: differences.join("; ") });
+        }
+        if !clean.is_empty() && counts != clean {
+            let detail =
+                counts.iter().filter(|line| !clean.contains(line)).cloned().collect::<Vec<_>>().join("; ");
+            findings.push(Finding {
+                kind: "left".into(),
+                detail: format!("{detail} instead of {}", clean.join("; ")),
+            });
+        }
+        Ok(findings)
+    }
+
+    /// What is in use in the end.
+    pub fn counts(&self) -> &[String] {
+        self.counts.as_deref().unwrap_or_default()
+    }
+
+    /// What this schedule shows that one order of the kernel's does not. The bystander's calls have no part in it.
+    fn differences(&self, seen: &Seen, tree: &[String]) -> Vec<String> {
+        let mut found = Vec::new();
+        for (index, results) in &self.results {
+            let Some(Some(expected)) = seen.results.get(*index) else { continue };
+            if results != expected {
+                found.push(format!("actor {index}: {results:?} instead of {expected:?}"));
+            }
+        }
+        let missing =
+            seen.tree.iter().filter(|line| !tree.contains(line)).map(|line| format!("no \"{line}\""));
+        let extra = tree.iter().filter(|line| !seen.tree.contains(line)).map(|line| format!("\"{line}\""));
+        found.extend(missing.chain(extra));
+        found
+    }
+
+    /// Every order in which the calls may seem to have been made. A killed actor's last call may have been made or not.
+    fn orders(&self, schedule: &Schedule) -> Vec<Vec<Turn>> {
+        let calls = |index: usize, count: usize| vec![Turn::Call(index); count];
+        let (victim, peer) = (schedule.victim.calls.len(), schedule.peer.calls.len());
+        let begun = |made: usize, all: usize| made..=(made + 1).min(all);
+        if !self.stopped {
+            return vec![[calls(VICTIM, victim), calls(PEER, peer)].concat()];
+        }
+        let kill = [Turn::Kill(VICTIM)];
+        let mut orders = Vec::new();
+        match schedule.outcome {
+            Outcome::Go | Outcome::Two => return merges(&calls(VICTIM, victim), &calls(PEER, peer)),
+            Outcome::Die | Outcome::Kill | Outcome::Stop => {
+                for count in begun(self.made[0], victim) {
+                    let before = [&calls(VICTIM, count)[..], &kill].concat();
+                    orders.push([before.clone(), calls(PEER, peer)].concat());
+                    if schedule.outcome == Outcome::Die {
+                        continue;
+                    }
+                    if self.waited {
+                        orders.extend(merges(&before, &calls(PEER, peer)));
+                    } else {
+                        let both = merges(&calls(VICTIM, count), &calls(PEER, peer));
+                        orders.extend(both.into_iter().map(|order| [&order[..], &kill].concat()));
+                    }
+                }
+            }
+            Outcome::Waiter if self.waited => {
+                for count in begun(self.made[1], peer) {
+                    let waiter = [calls(PEER, count), vec![Turn::Kill(PEER)], calls(OTHER, peer)].concat();
+                    orders.extend(merges(&calls(VICTIM, victim), &waiter));
+                }
+            }
+            Outcome::Waiter => return merges(&calls(VICTIM, victim), &calls(PEER, peer)),
+        }
+        orders
+    }
+}
