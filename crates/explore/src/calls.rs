@@ -69,6 +69,8 @@ pub struct Call {
     pub before: fn(&dyn Door, &Dir),
     /// Whether a dead process is there to be found.
     pub corpse: bool,
+    /// Whether it changes bytes of `a`: if it is killed, some of them are as they were and some as they were to be.
+    pub bytes: bool,
 }
 
 const fn call(
@@ -76,7 +78,7 @@ const fn call(
     changes: &'static [&'static str],
     make: fn(&dyn Door, &Dir) -> i64,
 ) -> Call {
-    Call { name, changes, make, before: |_, _| (), corpse: false }
+    Call { name, changes, make, before: |_, _| (), corpse: false, bytes: false }
 }
 
 const fn biased(
@@ -85,11 +87,16 @@ const fn biased(
     make: fn(&dyn Door, &Dir) -> i64,
     before: fn(&dyn Door, &Dir),
 ) -> Call {
-    Call { name, changes, make, before, corpse: false }
+    Call { name, changes, make, before, corpse: false, bytes: false }
+}
+
+/// Of a call that changes bytes.
+const fn bytes(of: Call) -> Call {
+    Call { bytes: true, ..of }
 }
 
 const fn with_corpse(name: &'static str, make: fn(&dyn Door, &Dir) -> i64) -> Call {
-    Call { name, changes: &[], make, before: |_, _| (), corpse: true }
+    Call { name, changes: &[], make, before: |_, _| (), corpse: true, bytes: false }
 }
 
 /// Bytes that calls write.
@@ -130,7 +137,9 @@ fn description(kind: i32) -> RangeLock {
 pub static CALLS: &[Call] = &[
     call("create", &["@", "@/n"], |door, dir| door.open(NEW, &dir.n, CREATE, 0o640)),
     biased("create-biased", &["@", "@/n"], |door, dir| door.open(NEW, &dir.n, CREATE, 0o640), create_often),
-    call("open-truncate", &["@/a"], |door, dir| door.open(NEW, &dir.a, libc::O_RDWR | libc::O_TRUNC, 0)),
+    bytes(call("open-truncate", &["@/a"], |door, dir| {
+        door.open(NEW, &dir.a, libc::O_RDWR | libc::O_TRUNC, 0)
+    })),
     call("open", &[], |door, dir| door.open(NEW, &dir.a, libc::O_RDONLY, 0)),
     call("mkdir", &["@", "@/n"], |door, dir| door.mkdir(&dir.n)),
     call("mkfifo", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n)),
@@ -152,16 +161,26 @@ pub static CALLS: &[Call] = &[
         door.rename(&dir.a, &dir.b, libc::RENAME_NOREPLACE)
     }),
     call("exchange", &["@", "@/a", "@/d"], |door, dir| door.rename(&dir.a, &dir.d, libc::RENAME_EXCHANGE)),
-    call("overwrite", &["@/a"], |door, dir| door.pwrite(dir.own, &BYTES[..300], 4000)),
-    biased("overwrite-biased", &["@/a"], |door, dir| door.pwrite(dir.own, &BYTES[..300], 4000), write_often),
-    call("grow", &["@/a"], |door, dir| door.pwrite(dir.own, &BYTES[..9000], 5000)),
-    biased("grow-biased", &["@/a"], |door, dir| door.pwrite(dir.own, &BYTES[..9000], 5000), write_often),
-    call("append", &["@/a", "v/a"], |door, _| door.write(COMMON, &BYTES[..700])),
-    call("empty", &["@/a"], |door, dir| door.ftruncate(dir.own, 0)),
-    call("cut", &["@/a"], |door, dir| door.truncate(&dir.a, 2000)),
-    call("lengthen", &["@/a"], |door, dir| door.ftruncate(dir.own, 90_000)),
-    call("allocate", &["@/a"], |door, dir| door.fallocate(dir.own, 0, 0, 30_000)),
-    call("punch", &["@/a"], |door, dir| door.fallocate(dir.own, 3, 1000, 3000)),
+    bytes(call("overwrite", &["@/a"], |door, dir| door.pwrite(dir.own, &BYTES[..300], 4000))),
+    bytes(biased(
+        "overwrite-biased",
+        &["@/a"],
+        |door, dir| door.pwrite(dir.own, &BYTES[..300], 4000),
+        write_often,
+    )),
+    bytes(call("grow", &["@/a"], |door, dir| door.pwrite(dir.own, &BYTES[..9000], 5000))),
+    bytes(biased(
+        "grow-biased",
+        &["@/a"],
+        |door, dir| door.pwrite(dir.own, &BYTES[..9000], 5000),
+        write_often,
+    )),
+    bytes(call("append", &["@/a", "v/a"], |door, _| door.write(COMMON, &BYTES[..700]))),
+    bytes(call("empty", &["@/a"], |door, dir| door.ftruncate(dir.own, 0))),
+    bytes(call("cut", &["@/a"], |door, dir| door.truncate(&dir.a, 2000))),
+    bytes(call("lengthen", &["@/a"], |door, dir| door.ftruncate(dir.own, 90_000))),
+    bytes(call("allocate", &["@/a"], |door, dir| door.fallocate(dir.own, 0, 0, 30_000))),
+    bytes(call("punch", &["@/a"], |door, dir| door.fallocate(dir.own, 3, 1000, 3000))),
     call("chmod", &["@/a"], |door, dir| door.chmod(&dir.a, 0o600)),
     call("chmod-dir", &["@"], |door, dir| door.chmod(&dir.dir, 0o711)),
     call("chown", &["@/b"], |door, dir| door.chown(&dir.b, 7, 8)),
@@ -257,5 +276,5 @@ impl Part {
 }
 
 /// What somebody does who changes nothing that a victim changes: it waits for nobody.
-pub const BYSTANDER: &str = "create@z+link@z+unlink-long@z+rename-dir@z+rename-away@z+chmod@z+grow@z+empty@z+setxattr@z+flock@z+\
+pub const BYSTANDER: &str = "create@z+link@z+unlink-long@z+rename-dir@z+chmod@z+grow@z+empty@z+setxattr@z+flock@z+\
                              setlk@z+map@z+open+arrive+fork+reclaim+reap+statfs";

@@ -327,15 +327,23 @@ impl Stage<'_> {
 
     /// Lets all go on who are stopped or wait, to their ends.
     fn go_on(&mut self) -> bool {
-        for index in [VICTIM, PEER, OTHER] {
-            if self.alive[index]
-                && self.stopped[index]
-                && self.tell(index, order::GO_ON, "as it goes on").is_none()
-            {
+        loop {
+            let stopped =
+                [VICTIM, PEER, OTHER].into_iter().find(|index| self.alive[*index] && self.stopped[*index]);
+            let Some(index) = stopped else {
+                // One that waited may be stopped only now.
+                if !self.settle("when all go on") {
+                    return false;
+                }
+                if self.stopped.contains(&true) {
+                    continue;
+                }
+                return true;
+            };
+            if self.tell(index, order::GO_ON, "as it goes on").is_none() {
                 return false;
             }
         }
-        self.settle("when all go on")
     }
 
     /// Everybody verifies and leaves; the judge looks.

@@ -2,11 +2,12 @@
 
 use anyhow::{Context, Result};
 
-use crate::calls::Part;
+use crate::calls::{DIRS, Part};
 use crate::control::{OTHER, PEER, VICTIM};
-use crate::judge::{COUNTS, LATER};
+use crate::judge::{COUNTS, LATER, WAKES};
 use crate::oracle::{Oracle, Seen, Turn, merges};
 use crate::schedule::{Outcome, Schedule, other};
+use crate::world::FOREIGN;
 
 /// Something that must not happen.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -86,11 +87,12 @@ impl Report {
         for turns in &orders {
             allowed.push(oracle.ask(&parts, turns).with_context(|| format!("{turns:?}"))?.clone());
         }
+        let torn = self.torn(schedule);
         let mut wrong = [None, None];
         for (place, tree) in wrong.iter_mut().zip(&self.trees) {
             *place = allowed
                 .iter()
-                .map(|seen| self.differences(seen, tree))
+                .map(|seen| self.differences(seen, tree, &torn))
                 .min_by_key(Vec::len)
                 .filter(|differences| !differences.is_empty());
         }
@@ -100,13 +102,15 @@ impl Report {
         } else if let Some(differences) = at_once {
             findings.push(Finding { kind: "late".into(), detail: differences.join("; ") });
         }
-        if !clean.is_empty() && counts != clean {
-            let detail =
-                counts.iter().filter(|line| !clean.contains(line)).cloned().collect::<Vec<_>>().join("; ");
-            findings.push(Finding {
-                kind: "left".into(),
-                detail: format!("{detail} instead of {}", clean.join("; ")),
-            });
+        if !clean.is_empty() {
+            let (wakes, left): (Vec<&String>, Vec<&String>) =
+                counts.iter().filter(|line| !clean.contains(line)).partition(|line| line.starts_with(WAKES));
+            for (kind, lines) in [("wakes", wakes), ("left", left)] {
+                let lines: Vec<&str> = lines.into_iter().map(String::as_str).collect();
+                if !lines.is_empty() {
+                    findings.push(Finding { kind: kind.into(), detail: lines.join("; ") });
+                }
+            }
         }
         Ok(findings)
     }
@@ -117,19 +121,36 @@ impl Report {
     }
 
     /// What this schedule shows that one order of the kernel's does not. The bystander's calls have no part in it.
-    fn differences(&self, seen: &Seen, tree: &[String]) -> Vec<String> {
+    fn differences(&self, seen: &Seen, tree: &[String], torn: &[String]) -> Vec<String> {
         let mut found = Vec::new();
+        let plain = |tree: &[String]| tree.iter().map(|line| without_bytes(line, torn)).collect::<Vec<_>>();
+        let (wanted, tree) = (plain(&seen.tree), plain(tree));
         for (index, results) in &self.results {
             let Some(Some(expected)) = seen.results.get(*index) else { continue };
             if results != expected {
                 found.push(format!("actor {index}: {results:?} instead of {expected:?}"));
             }
         }
-        let missing =
-            seen.tree.iter().filter(|line| !tree.contains(line)).map(|line| format!("no \"{line}\""));
-        let extra = tree.iter().filter(|line| !seen.tree.contains(line)).map(|line| format!("\"{line}\""));
+        let missing = wanted.iter().filter(|line| !tree.contains(line)).map(|line| format!("no \"{line}\""));
+        let extra = tree.iter().filter(|line| !wanted.contains(line)).map(|line| format!("\"{line}\""));
         found.extend(missing.chain(extra));
         found
+    }
+
+    /// Names of the file whose bytes a killed call was changing.
+    fn torn(&self, schedule: &Schedule) -> Vec<String> {
+        let killed = match schedule.outcome {
+            Outcome::Kill | Outcome::Die | Outcome::Stop => (&schedule.victim, self.made[0]),
+            Outcome::Waiter => (&schedule.peer, self.made[1]),
+            Outcome::Go | Outcome::Two => return Vec::new(),
+        };
+        match killed.0.calls.get(killed.1) {
+            // Others may have renamed it.
+            Some(made) if self.stopped && made.call.bytes => {
+                ["a", "b", "n", "d"].map(|name| format!("{}/{name}", DIRS[made.dir])).to_vec()
+            }
+            _ => Vec::new(),
+        }
     }
 
     /// Every order in which the calls may seem to have been made. A killed actor's last call may have been made or not.
@@ -169,4 +190,14 @@ impl Report {
         }
         orders
     }
+}
+
+/// A line of a tree without blocks and bytes if it is one of those `torn`, and holds nothing that nobody wrote.
+fn without_bytes(line: &str, torn: &[String]) -> String {
+    let (path, rest) = line.split_once(": ").unwrap_or((line, ""));
+    if !torn.iter().any(|torn| torn == path) || rest.contains(FOREIGN) {
+        return line.to_owned();
+    }
+    let begin = rest.find(" blocks").unwrap_or(rest.len());
+    format!("{path}: {}", &rest[..begin])
 }

@@ -17,6 +17,9 @@ fn file(door: &dyn Door, path: &str, content: &[u8]) {
     assert_eq!(door.close(NEW), 0, "{path}");
 }
 
+/// Content of a file that holds bytes which nobody wrote into it.
+pub const FOREIGN: &str = "foreign bytes";
+
 /// Makes the tree, and opens what all actors inherit.
 pub fn furnish(door: &dyn Door) {
     for dir in DIRS {
@@ -104,6 +107,9 @@ fn content(door: &dyn Door, path: &CStr, size: i64) -> String {
     }
     let got = door.pread(NEW, &mut bytes, 0);
     door.close(NEW);
+    if bytes.iter().any(|byte| *byte > 2) && bytes.len() > 100 {
+        return FOREIGN.into();
+    }
     if got != bytes.len() as i64 { format!("pread {got}") } else { format!("{:x}", hash(&bytes)) }
 }
 
