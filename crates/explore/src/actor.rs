@@ -51,15 +51,13 @@ fn begin(door: &dyn Door, part: &Part, dirs: &[Dir; 3]) {
     }
 }
 
-/// A child of an actor that serves `slot` from now on: it verifies, and leaves.
+/// A child of an actor that serves `slot` from now on: it is born, it verifies, and leaves.
 pub fn stay(door: &dyn Door, slot: &'static Slot) -> ! {
     step::use_slot(slot);
     step::stand();
-    // SAFETY: getpid has no effect; a group of its own keeps it alive when its parent is killed.
-    unsafe {
-        libc::setpgid(0, 0);
-        slot.pid.store(libc::getpid() as u32, Ordering::Release);
-    }
+    // SAFETY: a group of its own keeps it alive when its parent is killed.
+    unsafe { libc::setpgid(0, 0) };
+    note(slot, door.born());
     loop {
         match slot.report(state::DONE) {
             order::VERIFY => note(slot, door.verify()),

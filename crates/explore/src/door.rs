@@ -8,15 +8,15 @@ use std::ffi::CStr;
 use crate::control::Slot;
 
 /// Descriptors that the family has in common: a file that nobody changes, `v/a` for appending, a file without a name.
-pub const KEEP: i32 = 100;
+pub const KEEP: i32 = 20;
 /// See [`KEEP`].
-pub const COMMON: i32 = 101;
+pub const COMMON: i32 = 21;
 /// See [`KEEP`].
-pub const GONE: i32 = 102;
+pub const GONE: i32 = 22;
 /// An actor's own: `a` of each directory.
-pub const OWN: [i32; 3] = [110, 111, 112];
+pub const OWN: [i32; 3] = [23, 24, 25];
 /// Where calls put what they open.
-pub const NEW: i32 = 120;
+pub const NEW: i32 = 26;
 
 /// What the file behind [`KEEP`] holds.
 pub const KEPT: &[u8] = b"what everybody reads";

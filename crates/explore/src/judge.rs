@@ -95,11 +95,12 @@ fn counts(light: &Light) -> String {
     let names = [fsck::used::<Dirent>(task), fsck::used::<LongName>(task), fsck::used::<Bucket>(task)];
     let [inodes, files] = [fsck::used::<Inode>(task), fsck::used::<OpenFile>(task)];
     let [locks, mappings] = [fsck::used::<LockRecord>(task), fsck::used::<Mapping>(task)];
+    let states: Vec<u32> =
+        region.processes().map(|id| region.process(id).state.load(Ordering::Relaxed)).collect();
     format!(
-        "names {names:?} inodes {inodes} files {files} locks {locks} mappings {mappings} free pages {} processes {} \
+        "names {names:?} inodes {inodes} files {files} locks {locks} mappings {mappings} free pages {} processes {states:?} \
          lanes {}",
         page::free_count(region),
-        region.processes().count(),
         region.lanes().count()
     )
 }

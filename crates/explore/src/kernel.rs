@@ -1,6 +1,7 @@
 //! [`Kernel`]: the calls, answered by the kernel in the working directory.
 
 use std::ffi::{CStr, CString};
+use std::sync::atomic::Ordering;
 
 use crate::actor;
 use crate::control::Slot;
@@ -183,8 +184,9 @@ impl Door for Kernel {
 
     fn fork_to_stay(&self, slot: &'static Slot) -> i64 {
         // SAFETY: as above.
-        if unsafe { libc::fork() } == 0 {
-            actor::stay(self, slot);
+        match unsafe { libc::fork() } {
+            0 => actor::stay(self, slot),
+            pid => slot.pid.store(pid as u32, Ordering::Release),
         }
         0
     }

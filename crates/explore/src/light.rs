@@ -7,7 +7,7 @@ use lp_abi::linux::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
 use lp_abi::{Errno, Result as Answer};
 use lp_region::process::process_state;
 use lp_region::sync::Ordering;
-use lp_region::{ProcessId, Region, RunId};
+use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::link::Two;
 use lp_vfs::mapping::Sharing;
 use lp_vfs::open::Opened;
@@ -101,9 +101,17 @@ impl Light {
     fn attach(&self) -> Answer<()> {
         let id = self.id.get();
         let lane = boot::attach(self.region, id, tid())?;
-        let task = self.task.get_or_init(|| Box::new(Task::new(self.region, id, lane, clock::now)));
+        let task = self.become_task(lane);
         boot::arrive(task);
         chdir::chdir(task, at(MOUNT)).map(drop)
+    }
+
+    /// Not stepped: it clears much memory of the process's own.
+    fn become_task(&self, lane: LaneId) -> &Task<'static> {
+        step::unstepped(|| {
+            let new = || Box::new(Task::new(self.region, self.id.get(), lane, clock::now));
+            self.task.get_or_init(new)
+        })
     }
 
     /// The process's task.
@@ -127,7 +135,13 @@ impl Light {
         Light::new(self.region, self.run, id)
     }
 
-    fn fork_with(&self, before: fn(&Task) -> Answer<ProcessId>, child: &dyn Fn(Light) -> i32) -> i64 {
+    /// `forked` is told the child's process before the caller can be stopped.
+    fn fork_with(
+        &self,
+        before: fn(&Task) -> Answer<ProcessId>,
+        child: &dyn Fn(Light) -> i32,
+        forked: &dyn Fn(u32),
+    ) -> i64 {
         let id = match before(self.task()) {
             Ok(id) => id,
             Err(errno) => return -i64::from(errno.number()),
@@ -139,7 +153,10 @@ impl Light {
                 // SAFETY: ends the child.
                 unsafe { libc::_exit(status) }
             }
-            pid => pid,
+            pid => {
+                forked(pid as u32);
+                pid
+            }
         });
         fork::parent(self.task());
         i64::from(pid)
@@ -282,7 +299,7 @@ impl Door for Light {
     }
 
     fn fork(&self) -> i64 {
-        match self.fork_with(fork::before, &brief) {
+        match self.fork_with(fork::before, &brief, &|_| ()) {
             pid @ 0.. => waited(pid as i32),
             errno => errno,
         }
@@ -290,28 +307,22 @@ impl Door for Light {
 
     fn vfork(&self) -> i64 {
         // The child has memory of its own here, which registers for barriers by itself.
-        match self.fork_with(fork::before_vfork, &brief) {
+        match self.fork_with(fork::before_vfork, &brief, &|_| ()) {
             pid @ 0.. => waited(pid as i32),
             errno => errno,
         }
     }
 
     fn fork_to_stay(&self, slot: &'static Slot) -> i64 {
-        let forked = self.fork_with(fork::before, &|light| {
-            let born = light.born();
-            if born != 0 {
-                return -born as i32;
-            }
-            actor::stay(&light, slot)
-        });
-        forked.min(0)
+        let note = |pid| slot.pid.store(pid, std::sync::atomic::Ordering::Release);
+        self.fork_with(fork::before, &|light| actor::stay(&light, slot), &note).min(0)
     }
 
     fn born(&self) -> i64 {
         let id = self.id.get();
         match fork::child(self.region, id, tid()) {
             Ok(lane) => {
-                self.task.get_or_init(|| Box::new(Task::new(self.region, id, lane, clock::now)));
+                self.become_task(lane);
                 0
             }
             Err(errno) => -i64::from(errno.number()),

@@ -84,8 +84,9 @@ pub fn other(schedule: &Schedule) -> Option<Part> {
 
 /// Carries a schedule out and leaves the report in `page`. Ends the process.
 pub fn perform(schedule: &Schedule, page: &'static Page) -> ! {
-    // SAFETY: both change this process only.
+    // SAFETY: all change this process only.
     unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
         libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
         libc::alarm(LIMIT);
     }
@@ -137,6 +138,8 @@ impl Stage<'_> {
         // SAFETY: the process has one thread.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
+            // SAFETY: changes this process only; it does not outlive the stage, stopped or not.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             play();
         }
         self.pids[index] = pid;
@@ -178,7 +181,21 @@ impl Stage<'_> {
             slot.tell(order::GO_ON);
             event = slot.wait(self.pids[index]);
         }
-        self.ended(index, event, when)
+        let ended = self.ended(index, event, when);
+        self.adopt();
+        ended
+    }
+
+    /// Waits until children that were forked meanwhile are born, or wait for somebody.
+    fn adopt(&mut self) {
+        for index in CHILDREN..JUDGE {
+            let pid = self.page.slots[index].pid.load(Ordering::Acquire) as i32;
+            if self.pids[index] == 0 && pid != 0 {
+                self.pids[index] = pid;
+                let event = self.page.slots[index].wait(pid);
+                self.alive[index] = self.ended(index, event, "being born").is_some();
+            }
+        }
     }
 
     fn start(&mut self, index: usize) {
@@ -379,26 +396,15 @@ impl Stage<'_> {
     /// Children that stayed: they have what their parents had.
     fn children(&mut self) {
         for index in CHILDREN..JUDGE {
-            let slot = &self.page.slots[index];
-            let pid = slot.pid.load(Ordering::Acquire) as i32;
-            if pid == 0 {
+            if !self.alive[index] {
                 continue;
             }
-            self.pids[index] = pid;
-            let event = slot.wait(pid);
-            self.alive[index] = self.ended(index, event, "being born").is_some();
-            if !self.alive[index]
-                || self.tell(index, order::VERIFY, "verifying").is_none()
-                || !self.settle("verifying")
-            {
+            if self.tell(index, order::VERIFY, "verifying").is_none() || !self.settle("verifying") {
                 return;
             }
-            match results_of(&self.page.slots[index]).first() {
-                Some(0) => {}
-                found => {
-                    let found = format!("a child that was born and lives finds {found:?}");
-                    self.find("lost", &found);
-                }
+            let found = results_of(&self.page.slots[index]);
+            if found != [0, 0] {
+                self.find("lost", &format!("being born and verifying, a child that lives finds {found:?}"));
             }
             self.leave(index, "leaving");
         }
