@@ -44,7 +44,10 @@ fn begin(door: &dyn Door, part: &Part, dirs: &[Dir; 3]) {
     assert_eq!(born, 0, "born");
     for (fd, dir) in OWN.iter().zip(DIRS) {
         let path = std::ffi::CString::new(format!("{dir}/a")).unwrap_or_default();
-        assert_eq!(door.open(*fd, &path, libc::O_RDWR, 0), 0, "open {dir}/a");
+        // A thread has its process's.
+        if door.pread(*fd, &mut [0], 0) < 0 {
+            assert_eq!(door.open(*fd, &path, libc::O_RDWR, 0), 0, "open {dir}/a");
+        }
     }
     for made in &part.calls {
         (made.call.before)(door, &dirs[made.dir]);

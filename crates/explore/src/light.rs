@@ -1,6 +1,6 @@
 //! [`Light`]: the calls, answered by Lightpath on a region.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
 use lp_abi::linux::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
@@ -32,7 +32,8 @@ pub struct Light {
     region: Region<'static>,
     run: RunId,
     id: Cell<ProcessId>,
-    task: OnceCell<Box<Task<'static>>>,
+    task: Cell<Option<&'static Task<'static>>>,
+    kind: Kind,
     left: Cell<bool>,
 }
 
@@ -73,11 +74,21 @@ fn tid() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
+/// What a [`Light`] is to the process whose slot it has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It.
+    Process,
+    /// One of its threads. It has an address space of its own all the same: exec kills threads, and a conductor only processes.
+    Thread,
+}
+
 impl Light {
     /// The process that slot `id` was claimed for; [`Door::born`] makes it the calling one. Without a slot,
     /// [`Door::join`] does.
     pub fn new(region: Region<'static>, run: RunId, id: ProcessId) -> Light {
-        Light { region, run, id: Cell::new(id), task: OnceCell::new(), left: Cell::new(false) }
+        let (id, kind) = (Cell::new(id), Kind::Process);
+        Light { region, run, id, task: Cell::new(None), kind, left: Cell::new(false) }
     }
 
     /// A file system of its own in a new region, and its first process.
@@ -91,7 +102,7 @@ impl Light {
         let id = boot::claim_process(region, run).expect("a process");
         let light = Light::new(region, run, id);
         let lane = boot::attach(region, id, tid()).expect("attach");
-        let task = light.task.get_or_init(|| Box::new(Task::new(region, id, lane, clock::now)));
+        let task = light.become_task(lane);
         boot::arrive(task);
         boot::mkfs(task, 0).expect("mkfs");
         assert_eq!(place(chdir::chdir(task, at(MOUNT))), 0, "chdir");
@@ -106,16 +117,30 @@ impl Light {
         chdir::chdir(task, at(MOUNT)).map(drop)
     }
 
-    /// Not stepped: it clears much memory of the process's own.
-    fn become_task(&self, lane: LaneId) -> &Task<'static> {
-        step::unstepped(|| {
-            let new = || Box::new(Task::new(self.region, self.id.get(), lane, clock::now));
-            self.task.get_or_init(new)
-        })
+    /// Another thread of the process with slot `id`.
+    pub fn thread(&self, id: ProcessId) -> Light {
+        Light { kind: Kind::Thread, ..Light::new(self.region, self.run, id) }
+    }
+
+    /// The slot.
+    pub fn id(&self) -> ProcessId {
+        self.id.get()
+    }
+
+    /// Makes the caller the owner of `lane`. Not stepped: it clears much memory of the process's own.
+    fn become_task(&self, lane: LaneId) -> &'static Task<'static> {
+        if let Some(task) = self.task.get().filter(|task| task.lane_id == lane) {
+            return task;
+        }
+        // Not freed: an actor has two at most.
+        let new = || Box::leak(Box::new(Task::new(self.region, self.id.get(), lane, clock::now)));
+        let task: &'static Task<'static> = step::unstepped(new);
+        self.task.set(Some(task));
+        task
     }
 
     /// The process's task.
-    pub fn task(&self) -> &Task<'static> {
+    pub fn task(&self) -> &'static Task<'static> {
         self.task.get().expect("born")
     }
 
@@ -320,9 +345,16 @@ impl Door for Light {
 
     fn born(&self) -> i64 {
         let id = self.id.get();
-        match fork::child(self.region, id, tid()) {
+        let lane = match self.kind {
+            Kind::Process => fork::child(self.region, id, tid()),
+            Kind::Thread => boot::thread_lane(self.region, id, tid()),
+        };
+        match lane {
             Ok(lane) => {
-                self.become_task(lane);
+                let task = self.become_task(lane);
+                if self.kind == Kind::Thread {
+                    boot::before_thread(task);
+                }
                 0
             }
             Err(errno) => -i64::from(errno.number()),
@@ -343,7 +375,7 @@ impl Door for Light {
     }
 
     fn exit(&self) -> i64 {
-        if !self.left.replace(true) {
+        if !self.left.replace(true) && self.kind == Kind::Process {
             boot::exit(self.task());
         }
         0

@@ -40,6 +40,12 @@ pub struct Args {
     /// Try every N-th instruction
     #[arg(long, default_value_t = 1)]
     stride: u32,
+    /// Stop at no instruction behind this one
+    #[arg(long, default_value_t = 400_000)]
+    until: u32,
+    /// Stop at no instruction before this one
+    #[arg(long, default_value_t = 1)]
+    since: u32,
     /// Run this many schedules, drawn evenly from all
     #[arg(long)]
     sample: Option<u32>,

@@ -25,17 +25,20 @@ pub enum Outcome {
     Stop,
     /// If the peer waits for the victim it is killed as it waits; another makes its calls; then the victim goes on.
     Waiter,
+    /// The victim is a thread; its process calls exec(2), which kills it and lets a new image arrive; then the peer runs.
+    Exec,
     /// The peer is stopped as well, half-way; the victim goes on, then the peer.
     Two,
 }
 
 /// All outcomes with their names.
-pub const OUTCOMES: [(Outcome, &str); 6] = [
+pub const OUTCOMES: [(Outcome, &str); 7] = [
     (Outcome::Go, "go"),
     (Outcome::Kill, "kill"),
     (Outcome::Die, "die"),
     (Outcome::Stop, "stop"),
     (Outcome::Waiter, "waiter"),
+    (Outcome::Exec, "exec"),
     (Outcome::Two, "two"),
 ];
 
@@ -77,8 +80,16 @@ pub struct Stage<'s> {
 pub fn other(schedule: &Schedule) -> Option<Part> {
     match schedule.outcome {
         Outcome::Stop => Part::named("bystander"),
-        Outcome::Waiter => Some(schedule.peer.clone()),
+        Outcome::Waiter | Outcome::Exec => Some(schedule.peer.clone()),
         _ => None,
+    }
+}
+
+/// Who meets the victim first: the peer, or the process that the victim is a thread of.
+pub fn first(schedule: &Schedule) -> Part {
+    match schedule.outcome {
+        Outcome::Exec => Part::named("arrive").unwrap_or_else(|| schedule.peer.clone()),
+        _ => schedule.peer.clone(),
     }
 }
 
@@ -118,14 +129,20 @@ impl Stage<'_> {
 
     /// Forks all actors.
     fn cast(&mut self, light: &Light) {
-        let third = other(self.schedule);
-        let parts = [Some(&self.schedule.victim), Some(&self.schedule.peer), third.as_ref()];
-        if parts.iter().flatten().any(|part| part.wants_corpse()) {
+        let (peer, third) = (first(self.schedule), other(self.schedule));
+        let parts = [(PEER, Some(&peer)), (VICTIM, Some(&self.schedule.victim)), (OTHER, third.as_ref())];
+        if parts.iter().filter_map(|(_, part)| *part).any(Part::wants_corpse) {
             corpse(light);
         }
-        for (index, part) in parts.into_iter().enumerate() {
+        let mut process = lp_region::ProcessId::NONE;
+        for (index, part) in parts {
             let Some(part) = part else { continue };
-            let child = if part.is_stranger() { light.stranger() } else { light.child() };
+            let child = match self.schedule.outcome {
+                Outcome::Exec if index == VICTIM => light.thread(process),
+                _ if part.is_stranger() => light.stranger(),
+                _ => light.child(),
+            };
+            process = child.id();
             let page = self.page;
             self.fork(index, || actor::play(&child, page, index, part));
         }
@@ -292,7 +309,7 @@ impl Stage<'_> {
         if !self.settle("alone") {
             return false;
         }
-        if schedule.outcome == Outcome::Die && stopped {
+        if matches!(schedule.outcome, Outcome::Die | Outcome::Exec) {
             self.kill(VICTIM);
         }
         if schedule.outcome == Outcome::Two {
@@ -307,6 +324,11 @@ impl Stage<'_> {
         }
         match schedule.outcome {
             Outcome::Go | Outcome::Die => {}
+            Outcome::Exec => {
+                if !self.settle("after exec") || self.tell(OTHER, order::CALLS, "after exec").is_none() {
+                    return false;
+                }
+            }
             Outcome::Two => {
                 if self.stopped[VICTIM] && self.tell(VICTIM, order::GO_ON, "beside a stopped peer").is_none()
                 {

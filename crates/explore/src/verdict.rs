@@ -6,7 +6,7 @@ use crate::calls::{DIRS, Part};
 use crate::control::{OTHER, PEER, VICTIM};
 use crate::judge::{COUNTS, LATER, WAKES};
 use crate::oracle::{Oracle, Seen, Turn, merges};
-use crate::schedule::{Outcome, Schedule, other};
+use crate::schedule::{Outcome, Schedule, first, other};
 use crate::world::FOREIGN;
 
 /// Something that must not happen.
@@ -80,8 +80,10 @@ impl Report {
         let Some(counts) = &self.counts else { return Ok(findings) };
         let orders = self.orders(schedule);
         let third = other(schedule);
-        let with_third = schedule.outcome == Outcome::Waiter && self.waited && self.stopped;
-        let mut parts: Vec<&Part> = vec![&schedule.victim, &schedule.peer];
+        let exec = schedule.outcome == Outcome::Exec;
+        let with_third = exec || schedule.outcome == Outcome::Waiter && self.waited && self.stopped;
+        let second = first(schedule);
+        let mut parts: Vec<&Part> = vec![&schedule.victim, &second];
         parts.extend(third.as_ref().filter(|_| with_third));
         let mut allowed: Vec<Seen> = Vec::new();
         for turns in &orders {
@@ -140,7 +142,7 @@ impl Report {
     /// Names of the file whose bytes a killed call was changing.
     fn torn(&self, schedule: &Schedule) -> Vec<String> {
         let killed = match schedule.outcome {
-            Outcome::Kill | Outcome::Die | Outcome::Stop => (&schedule.victim, self.made[0]),
+            Outcome::Kill | Outcome::Die | Outcome::Stop | Outcome::Exec => (&schedule.victim, self.made[0]),
             Outcome::Waiter => (&schedule.peer, self.made[1]),
             Outcome::Go | Outcome::Two => return Vec::new(),
         };
@@ -158,6 +160,14 @@ impl Report {
         let calls = |index: usize, count: usize| vec![Turn::Call(index); count];
         let (victim, peer) = (schedule.victim.calls.len(), schedule.peer.calls.len());
         let begun = |made: usize, all: usize| made..=(made + 1).min(all);
+        if schedule.outcome == Outcome::Exec {
+            let order = |count| {
+                let death = [calls(VICTIM, count), vec![Turn::Kill(VICTIM), Turn::Call(PEER)]].concat();
+                [death, calls(OTHER, peer)].concat()
+            };
+            let least = if self.stopped { self.made[0] } else { victim };
+            return begun(least, victim).map(order).collect();
+        }
         if !self.stopped {
             return vec![[calls(VICTIM, victim), calls(PEER, peer)].concat()];
         }
@@ -186,6 +196,7 @@ impl Report {
                     orders.extend(merges(&calls(VICTIM, victim), &waiter));
                 }
             }
+            Outcome::Exec => {}
             Outcome::Waiter => return merges(&calls(VICTIM, victim), &calls(PEER, peer)),
         }
         orders
