@@ -155,8 +155,11 @@ impl Stage<'_> {
         // SAFETY: the process has one thread.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: changes this process only; it does not outlive the stage, stopped or not.
-            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            // SAFETY: both change this process only. It does not outlive the stage, stopped or not; its children end with it.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::setpgid(0, 0);
+            }
             play();
         }
         self.pids[index] = pid;
