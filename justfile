@@ -22,6 +22,12 @@ crash:
     DEATHS=1 cargo test --release -p lp-vfs --test deaths --test deaths_of_writers
     LIGHTPATH_CRASH_ROUNDS=2000 cargo test --release -p lp-vfs --test crash
 
+# Stop a process after each instruction of each call while others go on. Takes hours: see docs/explorer.md.
+explore *ARGS:
+    cargo build --release -p lightpath -p lp-explore
+    target/release/lp-explore {{ARGS}}
+    target/release/lp-explore --gate
+
 # All workloads, side by side with the kernel's file systems.
 bench *ARGS:
     cargo run --release -- bench {{ARGS}}

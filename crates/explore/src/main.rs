@@ -8,6 +8,7 @@ mod door;
 #[path = "../../vfs/tests/setup/fsck.rs"]
 #[allow(dead_code)]
 mod fsck;
+mod gate;
 mod judge;
 mod kernel;
 mod light;
@@ -70,6 +71,12 @@ pub struct Args {
     /// Say what is being explored
     #[arg(long, short)]
     verbose: bool,
+    /// Explore programs under `lightpath run`, which lies beside this program; `--replay` takes victim:child:instruction
+    #[arg(long)]
+    gate: bool,
+    /// Be such a program
+    #[arg(long, hide = true)]
+    inside: Option<String>,
     /// List calls and outcomes
     #[arg(long)]
     list: bool,
@@ -80,6 +87,15 @@ fn main() -> Result<ExitCode> {
     if args.list {
         plan::list();
         return Ok(ExitCode::SUCCESS);
+    }
+    if let Some(case) = &args.inside {
+        gate::inside(case, args.stride)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.gate {
+        let (schedules, bad) = gate::explore(args.stride, args.replay.as_deref())?;
+        println!("{schedules} schedules; {bad} bad");
+        return Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
     plan::Explorer::new(args)?.run()
 }
