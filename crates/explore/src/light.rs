@@ -375,8 +375,9 @@ impl Door for Light {
     }
 
     fn exit(&self) -> i64 {
-        if !self.left.replace(true) && self.kind == Kind::Process {
-            boot::exit(self.task());
+        let task = self.task.get().filter(|_| self.kind == Kind::Process);
+        if let Some(task) = task.filter(|_| !self.left.replace(true)) {
+            boot::exit(task);
         }
         0
     }
@@ -392,10 +393,8 @@ impl Door for Light {
     }
 
     fn verify(&self) -> i64 {
-        if self.left.get() {
-            return 0;
-        }
-        let task = self.task();
+        // One that left, or that was not needed and never born, has nothing.
+        let Some(task) = self.task.get().filter(|_| !self.left.get()) else { return 0 };
         // Relaxed: one party acts at a time.
         let lives = task.process.state.load(Ordering::Relaxed) == process_state::LIVE
             && task.lane.process.load(Ordering::Relaxed) == self.id.get().0;
