@@ -277,4 +277,4 @@ impl Part {
 
 /// What somebody does who changes nothing that a victim changes: it waits for nobody.
 pub const BYSTANDER: &str = "create@z+link@z+unlink-long@z+rename-dir@z+chmod@z+grow@z+empty@z+setxattr@z+flock@z+\
-                             setlk@z+map@z+open+arrive+fork+reclaim+reap+statfs";
+                             setlk@z+map@z+open@z+arrive+fork+reclaim+reap+statfs";
