@@ -10,8 +10,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, bail};
 
+/// A call on a file.
+type Call = fn(i32);
+
 /// What victims and children do, on a file that is open already.
-const CALLS: [(&str, fn(i32)); 5] = [
+const CALLS: [(&str, Call); 5] = [
     ("mmap", |fd| {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         // SAFETY: a new mapping, which nobody uses.
@@ -157,7 +160,7 @@ pub fn inside(case: &str, stride: u32) -> Result<()> {
     Ok(())
 }
 
-fn schedule(at: u32, fd: i32, victim: fn(i32), child: fn(i32)) -> (bool, i32) {
+fn schedule(at: u32, fd: i32, victim: Call, child: Call) -> (bool, i32) {
     LEFT.store(at, Ordering::Relaxed);
     PLACE.store(place::RUNNING, Ordering::Release);
     let thread = std::thread::spawn(move || {
@@ -243,9 +246,9 @@ fn prepare() {
 }
 
 fn call(number: i64, one: usize, two: usize, three: usize, four: usize) -> i64 {
-    type Call = extern "C" fn(i64, usize, usize, usize, usize) -> i64;
+    type Raw = extern "C" fn(i64, usize, usize, usize, usize) -> i64;
     // SAFETY: the page holds code of this type.
-    let call: Call = unsafe { std::mem::transmute(CODE.load(Ordering::Relaxed)) };
+    let call: Raw = unsafe { std::mem::transmute(CODE.load(Ordering::Relaxed)) };
     call(number, one, two, three, four)
 }
 

@@ -328,15 +328,11 @@ impl Stage<'_> {
         match schedule.outcome {
             Outcome::Go | Outcome::Die => {}
             Outcome::Exec => {
-                if !self.settle("after exec") || self.tell(OTHER, order::CALLS, "after exec").is_none() {
-                    return false;
-                }
+                let arrived = self.settle("after exec");
+                return arrived && self.tell(OTHER, order::CALLS, "after exec").is_some() && self.go_on();
             }
-            Outcome::Two => {
-                if self.stopped[VICTIM] && self.tell(VICTIM, order::GO_ON, "beside a stopped peer").is_none()
-                {
-                    return false;
-                }
+            Outcome::Two if self.stopped[VICTIM] => {
+                return self.tell(VICTIM, order::GO_ON, "beside a stopped peer").is_some() && self.go_on();
             }
             Outcome::Kill if stopped => self.kill(VICTIM),
             Outcome::Stop if stopped => {
