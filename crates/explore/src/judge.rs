@@ -1,6 +1,7 @@
 //! The judge: a process that comes to the region when all others have left it or are dead, and looks at everything.
 
 use lp_region::lane::Lane;
+use lp_region::life::State;
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, Region};
@@ -95,8 +96,7 @@ fn counts(light: &Light) -> String {
     let names = [fsck::used::<Dirent>(task), fsck::used::<LongName>(task), fsck::used::<Bucket>(task)];
     let [inodes, files] = [fsck::used::<Inode>(task), fsck::used::<OpenFile>(task)];
     let [locks, mappings] = [fsck::used::<LockRecord>(task), fsck::used::<Mapping>(task)];
-    let states: Vec<u32> =
-        region.processes().map(|id| region.process(id).state.load(Ordering::Relaxed)).collect();
+    let states: Vec<State> = region.processes().map(|id| region.process(id).life.get().state()).collect();
     format!(
         "names {names:?} inodes {inodes} files {files} locks {locks} mappings {mappings} free pages {} processes {states:?} \
          lanes {}",
@@ -111,7 +111,6 @@ fn held(region: Region<'static>) -> Vec<String> {
     let mut locks = vec![
         ("rename", &header.rename_lock),
         ("setup", &header.setup_lock),
-        ("reclaim", &header.reclaim_lock),
         ("deadlock", &header.deadlock_lock),
         ("split", &header.split_lock),
     ];

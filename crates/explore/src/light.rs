@@ -5,7 +5,7 @@ use std::ffi::{CStr, CString};
 
 use lp_abi::linux::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
 use lp_abi::{Errno, Result as Answer};
-use lp_region::process::process_state;
+use lp_region::life::State;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::link::Two;
@@ -183,7 +183,6 @@ impl Light {
                 pid
             }
         });
-        fork::parent(self.task());
         i64::from(pid)
     }
 }
@@ -396,7 +395,7 @@ impl Door for Light {
         // One that left, or that was not needed and never born, has nothing.
         let Some(task) = self.task.get().filter(|_| !self.left.get()) else { return 0 };
         // Relaxed: one party acts at a time.
-        let lives = task.process.state.load(Ordering::Relaxed) == process_state::LIVE
+        let lives = task.process.life.get().state() == State::Live
             && task.lane.process.load(Ordering::Relaxed) == self.id.get().0;
         let mut bytes = [0; KEPT.len()];
         match self.pread(KEEP, &mut bytes, 0) {
