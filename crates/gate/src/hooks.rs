@@ -291,7 +291,14 @@ pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
 
 /// Where the kernel is to write the id of the child for which [`before_fork`] has taken a slot.
 pub(crate) fn announce_child(thread: &Thread) -> Option<*mut u32> {
-    task_of(thread).map(|task| fork::announce(task, ProcessId(thread.forked)))
+    task_of(thread).map(|task| fork::announce_at(task.region, ProcessId(thread.forked)))
+}
+
+/// The kernel writes the id of that child elsewhere, or nowhere.
+pub(crate) fn make_unannounced(thread: &Thread) {
+    if let Some(task) = task_of(thread) {
+        fork::make_unannounced(task, ProcessId(thread.forked));
+    }
 }
 
 /// The slot of a child has a copy of the table.
@@ -339,6 +346,7 @@ pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<(
     let Some(task) = task_of(thread) else { return Ok(()) };
     let slot = fork::before_vfork(task)?;
     table_copied(task, slot);
+    fork::make_unannounced(task, slot);
     // Its lane comes when it runs.
     set_task(child, task.region, slot, LaneId::NONE);
     Ok(())

@@ -10,8 +10,8 @@
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_clone, __NR_exit, __NR_exit_group, CLONE_FILES, CLONE_PARENT_SETTID, CLONE_THREAD, CLONE_VFORK, CLONE_VM,
-    SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
+    __NR_clone, __NR_exit, __NR_exit_group, CLONE_FILES, CLONE_PARENT_SETTID, CLONE_THREAD, CLONE_VFORK,
+    CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
 };
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
@@ -197,6 +197,8 @@ fn copy_here(nr: u32, arguments: [usize; 6]) -> isize {
             arguments[0] |= CLONE_PARENT_SETTID as usize;
             arguments[2] = to as usize;
         }
+    } else {
+        hooks::make_unannounced(thread);
     }
     // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
     let result = unsafe { deferred::fork(nr, arguments) };
@@ -220,6 +222,7 @@ fn copy_elsewhere() -> isize {
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
+    hooks::make_unannounced(thread);
     thread.child = thread;
     thread.own_stack = 1;
     thread.share_mask = mask;

@@ -56,12 +56,49 @@ impl<'r> Region<'r> {
             // Whoever looks at all slots looks at this one from before it is claimed.
             self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
             if process.life.change(life, life.becoming(State::Born, claimer)) {
-                process.pid.store(UNANNOUNCED, Ordering::Relaxed);
+                // No child is made before the claimer asks for one; a slot without a claimer may be anybody's.
+                let pid = if claimer.is_none() { UNANNOUNCED } else { 0 };
+                process.pid.store(pid, Ordering::Relaxed);
                 process.run.store(run.0, Ordering::Relaxed);
                 return Ok(id);
             }
         }
         Err(Errno::EAGAIN)
+    }
+
+    /// Claims a free process slot for the calling process, which has none: at no moment is the slot taken and nobody's.
+    ///
+    /// # Errors
+    /// `EAGAIN` when all are taken; errors of fcntl(2).
+    pub fn claim_own_process(self, run: RunId) -> Result<ProcessId> {
+        // SAFETY: getpid has no effect.
+        let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
+        for index in 1..at::PROCESSES as u32 {
+            let id = ProcessId(index);
+            let process = self.process(id);
+            let life = process.life.get();
+            if life.state() != State::Free || self.lock_slot(id, F_WRLCK as i16).is_err() {
+                continue;
+            }
+            self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
+            if process.life.change(life, life.becoming(State::Live, LaneId::NONE)) {
+                process.pid.store(pid, Ordering::Relaxed);
+                process.run.store(run.0, Ordering::Relaxed);
+                return Ok(id);
+            }
+            self.lock_slot(id, F_UNLCK as i16)?;
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Takes or drops the record lock of a slot.
+    fn lock_slot(self, id: ProcessId, kind: i16) -> Result<()> {
+        if self.fd() < 0 {
+            return Ok(());
+        }
+        let mut lock = flock_of(id, kind);
+        // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
+        unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) }.map(drop)
     }
 
     /// Makes the calling process the owner of `id`: takes its record lock and marks it live. After exec it is that already,
@@ -79,11 +116,7 @@ impl<'r> Region<'r> {
         if owned && life.state() == State::Live {
             return Ok(());
         }
-        if self.fd() >= 0 {
-            let mut lock = flock_of(id, F_WRLCK as i16);
-            // SAFETY: the kernel reads the struct.
-            unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) }?;
-        }
+        self.lock_slot(id, F_WRLCK as i16)?;
         match life.state() == State::Born
             && process.life.change(life, life.becoming(State::Live, LaneId::NONE))
         {
@@ -137,9 +170,11 @@ impl<'r> Region<'r> {
         // Relaxed throughout: the caller acts on the slot's word, which changes when these do.
         let claimer = process.life.get().lane();
         let claimer_is_dead = claimer.is_some() && self.lane_is_dead(claimer, me);
+        // If the claimer was dead above, the kernel has written the id or never will.
+        let pid = process.pid.load(Ordering::Acquire);
         let run = process.run.load(Ordering::Relaxed);
-        if run == 0 {
-            return claimer_is_dead; // Just claimed.
+        if pid == 0 || run == 0 {
+            return claimer_is_dead;
         }
         if me.is_none() || run != asking.run.load(Ordering::Relaxed) {
             return !self.run_is_held(RunId(run));
@@ -148,16 +183,8 @@ impl<'r> Region<'r> {
         if namespace == 0 || namespace != asking.pid_namespace.load(Ordering::Relaxed) {
             return false;
         }
-        // If the claimer was dead above, the kernel has written the id or never will.
-        match process.pid.load(Ordering::Acquire) {
-            0 => claimer_is_dead,
-            UNANNOUNCED => false,
-            pid => {
-                // SAFETY: signal 0 is none.
-                let asked = unsafe { lp_abi::syscall!(__NR_kill, pid, 0) };
-                asked == Err(Errno::ESRCH)
-            }
-        }
+        // SAFETY: signal 0 is none.
+        pid != UNANNOUNCED && unsafe { lp_abi::syscall!(__NR_kill, pid, 0) } == Err(Errno::ESRCH)
     }
 
     /// Whether the owner of `lane` is gone.
@@ -235,11 +262,7 @@ impl<'r> Region<'r> {
     /// be in use any more. `dying` is what [`Region::begin_emptying`] gave.
     pub fn release_process(self, id: ProcessId, dying: Life) {
         self.process(id).clear();
-        if self.fd() >= 0 {
-            let mut lock = flock_of(id, F_UNLCK as i16);
-            // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
-            let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) };
-        }
+        let _ = self.lock_slot(id, F_UNLCK as i16);
         // A process that exits may be taken for dead from here on: who does frees the slot in its place.
         self.process(id).life.change(dying, dying.freed());
     }

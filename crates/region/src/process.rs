@@ -5,7 +5,7 @@ use crate::lock::OwnerLock;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_abi::{Errno, Result};
 
-/// [`Process::pid`] of a child about to be made whose id the kernel will not write there.
+/// [`Process::pid`] of a child that may have been made and whose id the kernel does not write there.
 pub const UNANNOUNCED: u32 = u32::MAX;
 
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.

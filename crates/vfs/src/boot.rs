@@ -99,12 +99,22 @@ fn free_run(region: Region) -> Result<RunId> {
 /// # Errors
 /// `EAGAIN` when there are none.
 pub fn claim_process(region: Region, run: RunId) -> Result<ProcessId> {
-    let id = region.claim_process(run, LaneId::NONE)?;
+    region.claim_process(run, LaneId::NONE).inspect(|id| describe(region, *id))
+}
+
+/// Claims a process slot for the calling process, which has none.
+///
+/// # Errors
+/// As [`claim_process`].
+pub fn claim_own_process(region: Region, run: RunId) -> Result<ProcessId> {
+    region.claim_own_process(run).inspect(|id| describe(region, *id))
+}
+
+fn describe(region: Region, id: ProcessId) {
     let process = region.process(id);
     process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
     load_credentials(process);
     load_umask(process);
-    Ok(id)
 }
 
 /// What tells the caller's pid namespace from others: the number of its inode; 0 without /proc (namespaces(7)).

@@ -2,7 +2,7 @@
 
 use lp_abi::Result;
 use lp_region::life::State;
-use lp_region::process::Process;
+use lp_region::process::{Process, UNANNOUNCED};
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
@@ -127,10 +127,13 @@ pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
 
 /// Where the kernel is to write the id of the child that clone(2) makes, by CLONE_PARENT_SETTID: so that it is known whether
 /// a child was made, whoever dies in between.
-pub fn announce(task: &Task, child: ProcessId) -> *mut u32 {
-    let pid = &task.region.process(child).pid;
-    pid.store(0, Ordering::Release);
-    pid.as_ptr()
+pub fn announce_at(region: Region, child: ProcessId) -> *mut u32 {
+    region.process(child).pid.as_ptr()
+}
+
+/// Says that a child is about to be made whose id the kernel does not write: before the call.
+pub fn make_unannounced(task: &Task, child: ProcessId) {
+    task.region.process(child).pid.store(UNANNOUNCED, Ordering::Release);
 }
 
 /// [`child`] for one that runs in the parent's memory, which the parent has registered for barriers.

@@ -9,9 +9,10 @@ use lp_region::bias::Hold;
 use lp_region::lock::{Lanes, Undertaker};
 use lp_region::process::caps;
 use lp_region::records::{Inode, Stamp, inode_flags};
+use lp_region::seq::Seq;
 use lp_region::slab::Slot;
-use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::sync::{AtomicU32, spin};
 use lp_region::{InodeId, InodeRef, LaneId, Region};
 
 use crate::acl;
@@ -58,11 +59,44 @@ const ENTRY_BYTES: u64 = 20;
 
 /// The attributes of an inode.
 #[inline]
-pub fn attributes(inode: &Inode) -> Attributes {
+pub fn attributes(task: &Task, id: InodeId, inode: &Inode) -> Attributes {
     if is_dir(inode) {
+        mend_if_left(task, id, &inode.data_seq);
         return inode.seq.snapshot(|| inode.data_seq.snapshot(|| copy_attributes(inode)));
     }
+    let before = inode.seq.read();
+    let seen = copy_attributes(inode);
+    if !inode.seq.retry(before) {
+        return seen;
+    }
+    mend_if_left(task, id, &inode.seq);
     inode.seq.snapshot(|| copy_attributes(inode))
+}
+
+/// Looks at a section before a reader gives it up for stopped.
+const SPINS: u32 = 2000;
+
+/// Lets the change under way in a section be finished if it does not go on because the lane that began it is dead: no
+/// writer may come to do it. A reader calls it before it waits.
+#[inline]
+pub fn mend_if_left(task: &Task, id: InodeId, section: &Seq) {
+    if section.read() & 1 != 0 {
+        mend_if_left_slow(task, id, section);
+    }
+}
+
+#[cold]
+fn mend_if_left_slow(task: &Task, id: InodeId, section: &Seq) {
+    let stuck = section.read();
+    for _ in 0..SPINS {
+        if section.read() != stuck {
+            return;
+        }
+        spin();
+    }
+    if task.region.inode(id).lock.is_left_by_the_dead(task) {
+        drop(lock_unless_held(task, id));
+    }
 }
 
 /// Whether it is a directory: then its entries and their times are guarded by `data_seq` besides.

@@ -281,7 +281,7 @@ fn make_directories(task: &Task) {
 
 fn start(task: &Task<'static>, seed: u64) -> (i32, ProcessId) {
     let slot = fork::before(task).expect("slot");
-    let announced = fork::announce(task, slot);
+    let announced = fork::announce_at(task.region, slot);
     let flags = SIGCHLD | CLONE_PARENT_SETTID;
     // SAFETY: the child uses no lock and no memory of the other threads of this process.
     let pid = unsafe { syscall!(__NR_clone, flags, 0, announced, 0, 0) }.expect("clone");

@@ -99,7 +99,7 @@ fn builder(cache: &Path) -> Result<PathBuf, String> {
 /// Makes the root of each mount unless it is there. This process takes part in the run for that long.
 fn make_roots(region: Region<'static>, run: RunId, mounts: usize) -> Result<(), Failure> {
     let made = (|| {
-        let process = boot::claim_process(region, run)?;
+        let process = boot::claim_own_process(region, run)?;
         let lane = boot::attach(region, process, std::process::id())?;
         let task = Task::new(region, process, lane, lp_vfs::clock::now);
         // A region file may name processes that died with an earlier run.
