@@ -277,12 +277,9 @@ pub fn process_exit(thread: &mut Thread) {
 /// fork(2) is about to happen: open files become shared, and the child needs a process slot. An error fails the call.
 pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
     let Some(task) = task_of(thread) else { return Ok(()) };
-    let child = fork::before(task)?;
+    maps::before_fork();
+    let child = fork::before(task).inspect_err(|_| maps::after_fork())?;
     table_copied(task, child);
-    if let Err(errno) = maps::before_fork(task, child) {
-        fork::failed(task, child);
-        return Err(errno);
-    }
     thread.forked = child.0;
     Ok(())
 }
