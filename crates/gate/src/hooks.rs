@@ -257,6 +257,13 @@ pub fn before_thread(thread: &mut Thread) {
     }
 }
 
+/// The thread of [`before_thread`] was not made.
+pub fn thread_not_made(thread: &mut Thread) {
+    if let Some(task) = task_of(thread) {
+        boot::thread_gone(task.process);
+    }
+}
+
 /// The thread ends; its record is given back.
 pub fn thread_exit(thread: &mut Thread) {
     if let Some(task) = task_of(thread) {
@@ -291,14 +298,6 @@ fn table_copied(task: &Task, child: ProcessId) {
     device::copied(task, process, task.region.fd_table(child));
 }
 
-/// A child is about to be made that shares the kernel's table of descriptors, and is not a thread.
-pub fn before_shared_table(thread: &mut Thread) {
-    apart::join(thread);
-    if let Some(task) = task_of(thread) {
-        device::distrust(task);
-    }
-}
-
 /// fork(2) has happened: `result` is the child's process id, or `-errno`, and then what `before_fork` took goes back.
 pub fn after_fork_parent(thread: &mut Thread, result: isize) {
     let Some(task) = task_of(thread) else { return };
@@ -316,9 +315,10 @@ pub fn after_fork_child(thread: &mut Thread) {
     let (region, child) = (task.region, ProcessId(thread.forked));
     match fork::child(region, child, thread.tid) {
         Ok(lane) => {
-            set_task(thread, region, child, lane);
+            let task = set_task(thread, region, child, lane);
             set_home(region, child);
             maps::after_fork();
+            placeholder::after_fork(task);
         }
         Err(_) => report::refuse(&[b"the region has no place for this process"]),
     }
@@ -340,8 +340,12 @@ pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<(
 pub fn after_vfork_child(child: &mut Thread) {
     let Some(task) = task_of(child) else { return };
     let (region, slot) = (task.region, task.process_id);
+    // SAFETY: the parent waits, and its record stays valid.
+    if let Some(parent) = unsafe { child.parent.as_ref() }.and_then(task_of) {
+        fork::copied(parent);
+    }
     match fork::child_in_parent(region, slot, child.tid) {
-        Ok(lane) => _ = set_task(child, region, slot, lane),
+        Ok(lane) => placeholder::after_fork(set_task(child, region, slot, lane)),
         Err(_) => report::refuse(&[b"the region has no place for this process"]),
     }
 }

@@ -24,7 +24,7 @@ use lp_abi::linux::{
 };
 use lp_region::ucopy;
 
-use crate::dispatch::{AGAIN, NOT_OURS, RESTART, SHARE_MEMORY};
+use crate::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, RESTART, SHARE_MEMORY};
 use crate::home::home;
 use crate::{entry, entry_quick, hooks, tls};
 
@@ -469,15 +469,17 @@ pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
     let signal = deferred.signal as usize;
     let restarts = actions().of(signal).is_some_and(|action| action.get().flags & u64::from(SA_RESTART) != 0);
     let mask = deferred.mask;
-    if result == SHARE_MEMORY {
-        crate::process::share_undone();
+    match result {
+        SHARE_MEMORY => crate::process::share_undone(),
+        MAKE_THREAD => crate::process::thread_not_made(),
+        _ => {}
     }
     send_self(signal, deferred.info.as_ptr());
     // SAFETY: the kernel reads the mask. The program's handler runs before this returns.
     let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, SIG_SETMASK, &raw const mask, 0usize, 8) };
     match result {
         RESTART if restarts => AGAIN,
-        SHARE_MEMORY => AGAIN,
+        SHARE_MEMORY | MAKE_THREAD => AGAIN,
         RESTART => Errno::EINTR.to_ret(),
         other => other,
     }

@@ -261,7 +261,7 @@ pub struct OpenFile {
     pub dirent: AtomicU32,
     /// Nonzero while it may hold an flock or OFD lock. Atomic.
     pub locked: AtomicU32,
-    /// Nonzero while a copy is on its way over a socket: keeps it from reclaim. Atomic.
+    /// Runs that have ever sent it over a socket, one bit each: it may be on its way. Atomic, bits are only set.
     pub in_flight: AtomicU32,
     /// [`file_mode`]. Immutable.
     pub mode: AtomicU32,

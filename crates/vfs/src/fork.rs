@@ -12,7 +12,8 @@ use crate::{file, mapping, reap, reclaim};
 /// Forks between two looks for dead processes.
 const REAP_EVERY: u32 = 256;
 
-/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork.
+/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork. If threads
+/// share the table it stays locked until [`copied`], so that the kernel's copy is of the same moment.
 ///
 /// # Errors
 /// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has mapped.
@@ -45,19 +46,19 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
         _ => region.claim_process(run),
     })?;
     copy_process(task.process, region.process(child));
-    let locked = table::lock(task);
+    // Before the table is locked, as it takes locks that come first.
+    if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
+        reap::dead(task);
+    }
+    table::lock(task);
     copy_table(task, child);
     let inherited = if memory == Memory::Copied { mapping::inherit(task, child) } else { Ok(()) };
     // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
     // PAIRS: the loads around the scan in `reclaim`.
-    let moves = region.header().moves.fetch_add(1, Ordering::Release);
-    table::unlock(task, locked);
+    region.header().moves.fetch_add(1, Ordering::Release);
     if let Err(errno) = inherited {
         failed(task, child);
         return Err(errno);
-    }
-    if (moves as u32).is_multiple_of(REAP_EVERY) {
-        reap::dead(task);
     }
     Ok(child)
 }
@@ -126,8 +127,17 @@ pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId
     Ok(lane)
 }
 
+/// The kernel has copied its table of descriptors too: threads may change ours again. `task` is the parent's; a child in its
+/// memory may be faster than the parent itself.
+pub fn copied(task: &Task) {
+    if task.process.table_lock.holder() == task.lane_id {
+        task.process.table_lock.unlock();
+    }
+}
+
 /// Gives the child's slot back: the kernel's call has failed.
 pub fn failed(task: &Task, child: ProcessId) {
+    copied(task);
     let _ = reap::empty(task, child);
     task.region.release_process(child);
     parent(task);
@@ -135,6 +145,7 @@ pub fn failed(task: &Task, child: ProcessId) {
 
 /// After the kernel's call, in the parent: lets go of what only reclaim can free now.
 pub fn parent(task: &Task) {
+    copied(task);
     let header = task.region.header();
     if header.closed_count.load(Ordering::Relaxed) >= reclaim::BATCH {
         reclaim::run(task);

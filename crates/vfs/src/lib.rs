@@ -32,6 +32,7 @@ pub mod dup;
 pub mod fallocate;
 pub mod fcntl;
 pub mod file;
+pub mod flight;
 pub mod flock;
 pub mod fork;
 pub mod fsync;

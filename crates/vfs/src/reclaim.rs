@@ -31,7 +31,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, Region}
 
 use crate::table::entry;
 use crate::task::Task;
-use crate::{file, inode, lock, pin, reap};
+use crate::{file, flight, inode, lock, pin, reap};
 
 /// New candidates that make a run worth its barrier.
 pub(crate) const BATCH: u32 = 64;
@@ -129,7 +129,7 @@ fn sweep(task: &Task, stack: Stack) {
     let Some(_exclusive) = Exclusive::try_take(task) else { return };
     // A process that died holding candidates is reaped, which makes them free; then it is worth a second look.
     for _ in 0..2 {
-        let mut sweep = Sweep { task, region: task.region, dead: ProcessId::NONE };
+        let mut sweep = Sweep { task, region: task.region, dead: ProcessId::NONE, moves: 0 };
         sweep.sweep(stack);
         if sweep.dead.is_none() || !reap::process(task, sweep.dead) {
             break;
@@ -262,6 +262,8 @@ struct Sweep<'t, 'r> {
     region: Region<'r>,
     /// A dead process that holds candidates.
     dead: ProcessId,
+    /// `Header::moves` as the scan began.
+    moves: u64,
 }
 
 impl<'r> Sweep<'_, 'r> {
@@ -288,13 +290,13 @@ impl<'r> Sweep<'_, 'r> {
             listed(self.region, lane).for_each(|id| self.want(id));
         }
         // PAIRS: the increments after a copy, in `dup::install` and `fork`.
-        let moves = header.moves.load(Ordering::Acquire);
+        self.moves = header.moves.load(Ordering::Acquire);
         // PAIRS: the light barriers of `pin`.
         heavy_barrier();
         self.look_at_processes();
         self.look_at_lanes();
         let scan =
-            if header.moves.load(Ordering::Acquire) == moves { Scan::Complete } else { Scan::Disturbed };
+            if header.moves.load(Ordering::Acquire) == self.moves { Scan::Complete } else { Scan::Disturbed };
         while let Some(id) = self.next::<OpenFile>(files) {
             self.finish_file(FileId(id), scan);
         }
@@ -430,7 +432,7 @@ impl<'r> Sweep<'_, 'r> {
     fn finish_file(&mut self, id: FileId, scan: Scan) {
         let file = self.region.file(id);
         let seen = file.queued.load(Ordering::Acquire);
-        if scan == Scan::Complete && seen == queued::SWEPT && file.in_flight.load(Ordering::Relaxed) == 0 {
+        if scan == Scan::Complete && seen == queued::SWEPT && !self.is_in_flight(id) {
             if file.locked.load(Ordering::Relaxed) != 0 {
                 lock::drop_file_slow(self.task, id);
             }
@@ -448,6 +450,13 @@ impl<'r> Sweep<'_, 'r> {
             file.queued.store(queued::ASKED, Ordering::Release);
             self.region.push::<OpenFile>(&self.region.header().closed, id.0);
         }
+    }
+
+    /// Whether a file that the scan did not find is on its way over a socket, or has arrived since.
+    fn is_in_flight(&self, id: FileId) -> bool {
+        self.region.file(id).in_flight.load(Ordering::Relaxed) != 0
+            && (flight::is_in_flight(self.task, id)
+                || self.region.header().moves.load(Ordering::Acquire) != self.moves)
     }
 
     /// Frees an inode of a list that nothing names.
