@@ -35,6 +35,7 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
     _: usize,
 ) -> isize {
+    current().shares_table = false;
     copy_here(__NR_fork, [0; 6])
 }
 
@@ -47,7 +48,9 @@ pub(crate) unsafe extern "sysv64" fn vfork(
     _: usize,
     _: usize,
 ) -> isize {
-    set_first(current(), first, first);
+    let thread = current();
+    set_first(thread, first, first);
+    thread.shares_table = false;
     share(Stack::Parents)
 }
 
@@ -168,7 +171,8 @@ fn make(nr: u32, mut arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
         return MAKE_THREAD;
     }
     let given = arguments[0];
-    if has(CLONE_FILES) {
+    thread.shares_table = has(CLONE_FILES) && hooks::may_share_table(thread);
+    if has(CLONE_FILES) && !thread.shares_table {
         match own_table(thread, nr, &arguments) {
             Ok(first) => arguments[0] = first,
             Err(errno) => return errno.to_ret(),
@@ -182,8 +186,8 @@ fn make(nr: u32, mut arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
     }
 }
 
-/// The first argument of clone(2) or clone3(2) without `CLONE_FILES`: the child's slot has a table of its own, and the kernel's
-/// must not differ from it. With the kernel's shared, the child's record locks would be the parent's, besides.
+/// The first argument of clone(2) or clone3(2) without `CLONE_FILES`: the child's slot has a table of its own, which must agree
+/// with the kernel's about what is ours.
 fn own_table(thread: &mut Thread, nr: u32, arguments: &[usize; 6]) -> lp_abi::Result<usize> {
     let files = u64::from(CLONE_FILES);
     if nr == __NR_clone {

@@ -9,6 +9,7 @@ use lp_abi::linux::{
     __NR_gettid, __NR_mmap, __NR_rt_sigprocmask, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
     PROT_WRITE, SIG_SETMASK,
 };
+use lp_region::process::Process;
 use lp_vfs::task::Task;
 
 use crate::home::home;
@@ -35,6 +36,10 @@ pub struct Thread {
     /// First argument of the call that makes a child: what the kernel gets, and what the program gave.
     pub(crate) share_first: usize,
     pub(crate) share_given: usize,
+    /// Whether the child that is made shares the kernel's table of descriptors.
+    pub(crate) shares_table: bool,
+    /// Credentials of the thread's own, once it has some; the memory stays with the record.
+    pub(crate) credentials: *mut Process,
     /// The record of clone3(2) that the kernel gets in the place of the program's.
     pub(crate) clone_args: [u64; 16],
     /// The signal mask to go back to once `current` is right on both sides.

@@ -318,7 +318,7 @@ fn load_capabilities(process: &Process) {
 }
 
 /// The file size limit, which another process may change (prlimit(2)).
-fn load_limit(process: &Process) {
+pub fn load_limit(process: &Process) {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel writes two words.
     let _ = unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };

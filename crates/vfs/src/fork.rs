@@ -45,7 +45,7 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
         0 => Err(errno),
         _ => region.claim_process(run),
     })?;
-    copy_process(task.process, region.process(child));
+    copy_process(task, region.process(child));
     // Before the table is locked, as it takes locks that come first.
     if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
         reap::dead(task);
@@ -63,9 +63,9 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     Ok(child)
 }
 
-fn copy_process(parent: &Process, child: &Process) {
-    let words: [fn(&Process) -> &AtomicU32; 10] = [
-        |p| &p.umask,
+fn copy_process(task: &Task, child: &Process) {
+    let (parent, credentials) = (task.process, task.credentials.get());
+    let ids: [fn(&Process) -> &AtomicU32; 7] = [
         |p| &p.ruid,
         |p| &p.rgid,
         |p| &p.fsuid,
@@ -73,17 +73,19 @@ fn copy_process(parent: &Process, child: &Process) {
         |p| &p.caps,
         |p| &p.permitted,
         |p| &p.group_count,
-        |p| &p.exe_dirent,
-        |p| &p.attached,
     ];
     // Relaxed throughout: the slot is the child's once the kernel's call has made it.
+    for id in ids {
+        id(child).store(id(credentials).load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let words: [fn(&Process) -> &AtomicU32; 3] = [|p| &p.umask, |p| &p.exe_dirent, |p| &p.attached];
     for word in words {
         word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
     }
     child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
     child.parked.store(parent.parked.load(Ordering::Relaxed), Ordering::Relaxed);
-    let groups = parent.group_count.load(Ordering::Relaxed) as usize;
-    for (to, from) in child.groups.iter().zip(&parent.groups).take(groups) {
+    let groups = credentials.group_count.load(Ordering::Relaxed) as usize;
+    for (to, from) in child.groups.iter().zip(&credentials.groups).take(groups) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     // Directory and executed file keep their inodes: the parent's slot holds them meanwhile.
@@ -116,12 +118,26 @@ pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     child_in_parent(region, id, tid)
 }
 
+/// [`child`] for one that shares the kernel's table of descriptors with its parent. A record lock belongs to that table: the slot
+/// has none, and waits for its process to exec, which gives it a table of its own.
+///
+/// # Errors
+/// As [`child`].
+pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    register_barrier()?;
+    first_lane(region, id, tid)
+}
+
 /// [`child`] for one that runs in the parent's memory, which the parent has registered for barriers.
 ///
 /// # Errors
 /// As [`child`].
 pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     region.animate(id)?;
+    first_lane(region, id, tid)
+}
+
+fn first_lane(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     let lane = region.claim_lane(id, tid)?;
     region.process(id).first_lane.store(lane.0, Ordering::Relaxed);
     Ok(lane)
@@ -145,7 +161,6 @@ pub fn failed(task: &Task, child: ProcessId) {
 
 /// After the kernel's call, in the parent: lets go of what only reclaim can free now.
 pub fn parent(task: &Task) {
-    copied(task);
     let header = task.region.header();
     if header.closed_count.load(Ordering::Relaxed) >= reclaim::BATCH {
         reclaim::run(task);
