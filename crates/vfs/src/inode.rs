@@ -340,11 +340,10 @@ pub fn may_keep_setgid(task: &Task, gid: u32) -> bool {
 
 /// Whether the process is in group `gid`.
 pub fn in_group(task: &Task, gid: u32) -> bool {
-    let process = task.credentials.get();
-    // Relaxed: credentials change only in their own process.
-    let count = (process.group_count.load(Relaxed) as usize).min(process.groups.len());
-    process.fsgid.load(Relaxed) == gid
-        || process.groups[..count].iter().any(|group| group.load(Relaxed) == gid)
+    let own = task.credentials.get();
+    // Relaxed: only the process itself changes them.
+    let count = (own.group_count.load(Relaxed) as usize).min(own.groups.len());
+    own.fsgid.load(Relaxed) == gid || own.groups[..count].iter().any(|group| group.load(Relaxed) == gid)
 }
 
 /// Whether the process has a capability of [`caps`].

@@ -52,23 +52,14 @@ static void replace(int flags)
     }
 }
 
-static void replace_by_host(int unused)
-{
-    dup2(host, target);
-    dup2(one, target);
-}
-
 GROUP(shared, dup2_over_a_descriptor_in_use)
 {
     one = make_open("a", "", O_RDWR | O_APPEND), other = make_open("b", "", O_RDWR | O_APPEND);
-    host = T(open("/dev/zero", O_RDWR));
     target = T(dup(one));
     with_user("dup2", replace, -1);
     with_user("dup3", replace, O_CLOEXEC);
-    with_user("dup2 of the host's", replace_by_host, 0);
     T(dup2(one, 100) == (target = 100));
     with_user("dup2, a high number", replace, -1);
-    with_user("dup2 of the host's, a high number", replace_by_host, 0);
 }
 
 GROUP(shared, dup2_drops_record_locks)
