@@ -38,6 +38,7 @@ handlers! {
 fn close_other(task: &'static Task<'static>, fd: i32, word: u64) -> isize {
     if word & entry::OPEN != 0 {
         // The host's object behind an inode of ours.
+        placeholder::host_closes(task, fd);
         ret(table::take_out(task, fd, |place| placeholder::close_slow(task, fd, place)))
     } else if word == entry::TRANSIT {
         close_in_transit(task, fd)
