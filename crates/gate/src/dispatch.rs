@@ -11,7 +11,8 @@ pub type Handler = unsafe extern "sysv64" fn(usize, usize, usize, usize, usize, 
 pub const NOT_OURS: isize = isize::MIN;
 /// For [`crate::process`] only: like [`NOT_OURS`], for a child that shares memory with its parent until it execs.
 pub(crate) const SHARE_MEMORY: isize = isize::MIN + 1;
-/// For [`crate::signal`] and [`crate::apart`] only: look up and call the handler once more.
+/// For [`crate::deferred`], [`crate::process`] and [`crate::apart`] only: look up and call the handler once
+/// more, after the handlers of signals that wait.
 pub(crate) const AGAIN: isize = isize::MIN + 2;
 /// For [`crate::process`] only: the call makes a thread, or fails; the entry makes it, to learn which.
 pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;

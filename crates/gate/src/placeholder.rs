@@ -151,7 +151,7 @@ pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> 
         return Ok(old);
     }
     // What came over a socket may leave it now.
-    // PAIRS: the last load of `moves` in `reclaim`, after it has asked for tokens.
+    // PAIRS: the last load of `moves` in `sweep`, after it has asked for tokens.
     task.region.header().moves.fetch_add(1, Ordering::Release);
     // SAFETY: the program asked for this number to be replaced.
     let placed = unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) };

@@ -33,7 +33,7 @@ pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
 /// What [`dup`] gave stands in a table.
 pub fn arrived(task: &Task) {
     // A scan under way may have passed the new entry and not reached the old one: what it saw does not count.
-    // PAIRS: the loads around the scan in `reclaim::run`.
+    // PAIRS: the loads around the scan in `sweep`.
     task.region.header().moves.fetch_add(1, Ordering::Release);
     pin::clear(task, pin::slot::OPEN);
 }

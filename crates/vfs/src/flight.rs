@@ -6,14 +6,14 @@
 //! message that nobody received, with a process that was killed. So who wants to know whether an open file is in flight asks
 //! whether its bytes are locked.
 //!
-//! `OpenFile::in_flight` says which runs have ever sent the file. It is set after the lock is taken and never cleared, and spares
-//! all other files the question. Another run's flights cannot be asked: what it has sent stays while it is held.
+//! `OpenFile::in_flight` says which runs have ever sent the file. It is set after the lock is taken and stays until
+//! the file is freed, and spares all other files the question. Another run's flights cannot be asked: what it has sent stays while it is held.
 
 use lp_abi::linux::{__NR_fcntl, F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK};
 use lp_abi::{Errno, Result};
 use lp_region::layout::{FILES, RUNS};
 use lp_region::sync::Ordering;
-use lp_region::{FileId, RunId};
+use lp_region::{FileId, Region, RunId};
 
 use crate::task::Task;
 
@@ -60,9 +60,18 @@ pub fn launch(task: &Task, id: FileId, token: i32) -> Result<()> {
         }
     }
     let run = RunId(task.process.run.load(Ordering::Relaxed)); // Relaxed: immutable while claimed.
+    // PAIRS: the acquire in `sent`, after the one of whoever has seen the sender's pin or entry gone.
+    task.region.header().flown.fetch_max(id.0 + 1, Ordering::Release);
     // PAIRS: the acquire in `is_in_flight`: who sees the bit finds the lock.
     task.region.file(id).in_flight.fetch_or(bit(run), Ordering::Release);
     Ok(())
+}
+
+/// The open files that were ever sent; as a rule there are none.
+pub(crate) fn sent(region: Region<'_>) -> impl Iterator<Item = FileId> + '_ {
+    // PAIRS: the release in `launch`.
+    let behind = region.header().flown.load(Ordering::Acquire).min(FILES as u32);
+    (1..behind).map(FileId).filter(move |id| region.file(*id).in_flight.load(Ordering::Relaxed) != 0)
 }
 
 /// Whether an open file that no table names may still be received. Who received it stored it in a table, and said so in

@@ -1,10 +1,12 @@
 //! fork(2), vfork(2) and clone(2) without `CLONE_FILES`: the child's slot is a copy of the parent's.
 
 use lp_abi::Result;
+use lp_region::life::State;
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
+use crate::boot::own_pid_namespace;
 use crate::table::{self, entry};
 use crate::task::Task;
 use crate::{file, mapping, reap, reclaim};
@@ -41,9 +43,9 @@ enum Memory {
 fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     let region = task.region;
     let run = RunId(task.process.run.load(Ordering::Relaxed));
-    let child = region.claim_process(run).or_else(|errno| match reap::dead(task) {
+    let child = region.claim_process(run, task.lane_id).or_else(|errno| match reap::dead(task) {
         0 => Err(errno),
-        _ => region.claim_process(run),
+        _ => region.claim_process(run, task.lane_id),
     })?;
     copy_process(task, region.process(child));
     // Before the table is locked, as it takes locks that come first.
@@ -54,7 +56,7 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     copy_table(task, child);
     let inherited = if memory == Memory::Copied { mapping::inherit(task, child) } else { Ok(()) };
     // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
-    // PAIRS: the loads around the scan in `reclaim`.
+    // PAIRS: the loads around the scan in `sweep`.
     region.header().moves.fetch_add(1, Ordering::Release);
     if let Err(errno) = inherited {
         failed(task, child);
@@ -78,7 +80,8 @@ fn copy_process(task: &Task, child: &Process) {
     for id in ids {
         id(child).store(id(credentials).load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    let words: [fn(&Process) -> &AtomicU32; 3] = [|p| &p.umask, |p| &p.exe_dirent, |p| &p.attached];
+    let words: [fn(&Process) -> &AtomicU32; 4] =
+        [|p| &p.pid_namespace, |p| &p.umask, |p| &p.exe_dirent, |p| &p.attached];
     for word in words {
         word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -115,16 +118,32 @@ fn copy_table(task: &Task, child: ProcessId) {
 /// As [`crate::boot::attach`]; the child cannot go on.
 pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
-    child_in_parent(region, id, tid)
+    let process = region.process(id);
+    let announced = process.pid.load(Ordering::Relaxed);
+    let lane = child_in_parent(region, id, tid)?;
+    if announced != process.pid.load(Ordering::Relaxed) {
+        // Its parent sees it under another number, or it is not known which.
+        process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
+    }
+    Ok(lane)
+}
+
+/// Where the kernel is to write the id of the child that clone(2) makes, by CLONE_PARENT_SETTID: so that it is known whether
+/// a child was made, whoever dies in between.
+pub fn announce(task: &Task, child: ProcessId) -> *mut u32 {
+    let pid = &task.region.process(child).pid;
+    pid.store(0, Ordering::Release);
+    pid.as_ptr()
 }
 
 /// [`child`] for one that shares the kernel's table of descriptors with its parent. A record lock belongs to that table: the slot
-/// has none, and waits for its process to exec, which gives it a table of its own.
+/// has none, and stays born until its process execs, which gives it a table of its own.
 ///
 /// # Errors
-/// As [`child`].
+/// As [`child`]; `ESRCH` when the slot was given up for dead.
 pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
+    region.introduce(id, own_pid_namespace())?;
     first_lane(region, id, tid)
 }
 
@@ -154,15 +173,20 @@ pub fn copied(task: &Task) {
 /// Gives the child's slot back: the kernel's call has failed.
 pub fn failed(task: &Task, child: ProcessId) {
     copied(task);
-    let _ = reap::empty(task, child);
-    task.region.release_process(child);
-    parent(task);
+    give_back_unborn(task, child);
+    reclaim::run_own(task);
 }
 
-/// After the kernel's call, in the parent: lets go of what only reclaim can free now.
-pub fn parent(task: &Task) {
-    let header = task.region.header();
-    if header.closed_count.load(Ordering::Relaxed) >= reclaim::BATCH {
-        reclaim::run(task);
+/// After a child in the parent's memory has execed or exited: if it was killed before it could take its slot, that is given
+/// back.
+pub fn after_vfork(task: &Task, child: ProcessId) {
+    // Another's by now if it has exited, but then another thread claimed it.
+    let life = task.region.process(child).life.get();
+    if life.state() == State::Born && life.lane() == task.lane_id {
+        give_back_unborn(task, child);
     }
+}
+
+fn give_back_unborn(task: &Task, child: ProcessId) {
+    reap::bury_process(task, child, task.region.process(child).life.get());
 }

@@ -264,7 +264,7 @@ pub fn replace(task: &Task, fd: i32, place: &AtomicU64, new: u64) -> u64 {
 pub fn restore(task: &Task, place: &AtomicU64, old: u64) {
     place.store(old, Ordering::Release);
     // A scan under way may have looked here while the file was out.
-    // PAIRS: the loads around the scan in `reclaim::run`.
+    // PAIRS: the loads around the scan in `sweep`.
     task.region.header().moves.fetch_add(1, Ordering::Release);
     pin::clear(task, pin::slot::CLOSE);
 }
