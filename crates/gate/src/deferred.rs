@@ -27,10 +27,10 @@ use lp_abi::linux::{
     __NR_getpid, __NR_ppoll, __NR_rt_tgsigqueueinfo, SI_USER, SIG_BLOCK, SIG_SETMASK, timespec,
 };
 
-use crate::dispatch::{AGAIN, RESTART};
+use crate::dispatch::{AGAIN, MAKE_THREAD, RESTART};
 use crate::signal::{self, Context, SIGNALS, SYNCHRONOUS, bit};
 use crate::thread::Thread;
-use crate::{thread, tls};
+use crate::{process, thread, tls};
 
 /// The kernel's siginfo.
 pub(crate) type Info = [u64; 16];
@@ -320,6 +320,14 @@ pub(crate) fn send(number: usize, info: &Info) {
 pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let wait_mask = unsafe { (*(*tls::current()).deferred.wait_mask.get()).take() };
+    // Undone first: a handler may leave by longjmp.
+    let result = match result {
+        MAKE_THREAD => {
+            process::thread_not_made();
+            AGAIN
+        }
+        other => other,
+    };
     let (mask, first) = release();
     let restarts = signal::restarts(first);
     // The program's handlers run before this returns.

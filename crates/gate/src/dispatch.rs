@@ -14,6 +14,8 @@ pub(crate) const SHARE_MEMORY: isize = isize::MIN + 1;
 /// For [`crate::deferred`], [`crate::process`] and [`crate::apart`] only: look up and call the handler once
 /// more, after the handlers of signals that wait.
 pub(crate) const AGAIN: isize = isize::MIN + 2;
+/// For [`crate::process`] only: the call makes a thread, or fails; the entry makes it, to learn which.
+pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
 /// The call was interrupted while it waited ([`crate::signal::blocking_syscall`] gave `EINTR`) and has had no effect. It
 /// fails with `EINTR` after the signal's handler has run, or is made once more if that handler has `SA_RESTART`. The
 /// kernel's ERESTARTSYS.

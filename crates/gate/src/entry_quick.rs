@@ -94,7 +94,7 @@ global_asm!(
     ".hidden lp_entry_apart, lp_entry_kernel",
     "lp_entry_apart:",
     "cmp edi, dword ptr [{hidden}]",
-    "je lp_entry",
+    "jae lp_entry",
     "lp_entry_kernel:",
     "mov ecx, 0x7fffffff",
     "inc ecx", // Overflows.

@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use lp_abi::linux::{
     __NR_gettid, __NR_mmap, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, SIG_SETMASK,
 };
+use lp_region::process::Process;
 use lp_vfs::task::Task;
 
 use crate::deferred::{Deferred, Notes};
@@ -27,10 +28,20 @@ pub struct Thread {
     pub(crate) return_to: usize,
     /// In a child's record: its parent's; else null.
     pub parent: *mut Thread,
-    /// In a child's record: nonzero when it starts on a stack of its own.
+    /// Nonzero when the child that is made starts on a stack of its own: in the child's record if it shares memory with its
+    /// parent, else in its maker's.
     pub(crate) own_stack: u64,
     /// Nonzero while a child is made from a site on a small stack: both sides use the stack in their record meanwhile.
     pub(crate) switched: u64,
+    /// First argument of the call that makes a child: what the kernel gets, and what the program gave.
+    pub(crate) share_first: usize,
+    pub(crate) share_given: usize,
+    /// Whether the child that is made shares the kernel's table of descriptors.
+    pub(crate) shares_table: bool,
+    /// Credentials of the thread's own, once it has some; the memory stays with the record.
+    pub(crate) credentials: *mut Process,
+    /// The record of clone3(2) that the kernel gets in the place of the program's.
+    pub(crate) clone_args: [u64; 16],
     /// The signal mask to go back to once `current` is right on both sides.
     pub(crate) share_mask: u64,
     /// Next record in the list of unused ones.

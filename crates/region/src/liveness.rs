@@ -8,8 +8,8 @@
 //! So a slot that says "live" and whose byte nobody has locked is a dead process's, or changes before anybody can act on
 //! that: every act is a compare-and-swap of the very word that the verdict was passed on ([`crate::life`]).
 //!
-//! A child that has not run yet has no lock. It is dead if the process that its parent saw made is gone, or if the parent
-//! died before it made one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
+//! A child that has not run yet has no lock, and neither has one that shares its parent's table of descriptors, to which
+//! record locks belong. It is dead if the process that its parent saw made is gone, or if the parent died before it made one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
 //!
 //! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
 //! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run`.
@@ -124,6 +124,27 @@ impl<'r> Region<'r> {
                 process.pid.store(pid, Ordering::Relaxed);
                 Ok(())
             }
+            false => Err(Errno::ESRCH),
+        }
+    }
+
+    /// Makes the calling process known as the one of slot `id`, which is born and stays so: it cannot take a record lock
+    /// before its exec. Its maker answers for it no longer.
+    ///
+    /// # Errors
+    /// `ESRCH` when the slot was reaped meanwhile.
+    pub fn introduce(self, id: ProcessId, pid_namespace: u32) -> Result<()> {
+        let process = self.process(id);
+        // SAFETY: getpid has no effect.
+        let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
+        process.pid_namespace.store(pid_namespace, Ordering::Relaxed);
+        // PAIRS: the acquire in `unborn_is_dead`.
+        process.pid.store(pid, Ordering::Release);
+        let life = process.life.get();
+        match life.state() == State::Born
+            && process.life.change(life, life.becoming(State::Born, LaneId::NONE))
+        {
+            true => Ok(()),
             false => Err(Errno::ESRCH),
         }
     }

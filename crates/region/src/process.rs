@@ -162,8 +162,13 @@ pub struct Run {
     pub owner: AtomicU32,
     /// 1 if processors have AVX2.
     pub avx2: AtomicU32,
+    /// The descriptor, inherited by every process of the run, that says which open files are on their way over a socket: its
+    /// number plus one; 0 none.
+    pub flights: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU64; 13],
+    pub spare_word: AtomicU32,
+    /// Spare.
+    pub spare: [AtomicU64; 12],
     /// The launcher's own path.
     pub launcher: RunPath,
     /// The cache directory: site images, the preload library.

@@ -260,7 +260,8 @@ pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<Inode
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) == 0 {
         mode &= !(process.umask.load(Relaxed) & 0o777);
     }
-    let mut gid = process.fsgid.load(Relaxed);
+    let credentials = task.credentials.get();
+    let mut gid = credentials.fsgid.load(Relaxed);
     if parent.mode.load(Relaxed) & S_ISGID != 0 {
         gid = parent.gid.load(Relaxed);
         if kind == S_IFDIR {
@@ -270,7 +271,7 @@ pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<Inode
         }
     }
     let root = parent.root.load(Relaxed);
-    let made = make(task, root, mode, rdev, (process.fsuid.load(Relaxed), gid))?;
+    let made = make(task, root, mode, rdev, (credentials.fsuid.load(Relaxed), gid))?;
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0 {
         let inherited = acl::inherit(task, parent, task.region.inode(made.id));
         // The blobs that were made stood in its place.
@@ -385,21 +386,20 @@ pub fn may_keep_setgid(task: &Task, gid: u32) -> bool {
 
 /// Whether the process is in group `gid`.
 pub fn in_group(task: &Task, gid: u32) -> bool {
-    let process = task.process;
-    // Relaxed: credentials change only in their own process.
-    let count = (process.group_count.load(Relaxed) as usize).min(process.groups.len());
-    process.fsgid.load(Relaxed) == gid
-        || process.groups[..count].iter().any(|group| group.load(Relaxed) == gid)
+    let own = task.credentials.get();
+    // Relaxed: only the process itself changes them.
+    let count = (own.group_count.load(Relaxed) as usize).min(own.groups.len());
+    own.fsgid.load(Relaxed) == gid || own.groups[..count].iter().any(|group| group.load(Relaxed) == gid)
 }
 
 /// Whether the process has a capability of [`caps`].
 pub fn has_cap(task: &Task, cap: u32) -> bool {
-    task.process.caps.load(Relaxed) & cap != 0 // Relaxed: changes only in its own process.
+    task.credentials.get().caps.load(Relaxed) & cap != 0 // Relaxed: changes only in its own process.
 }
 
 /// Whether the process owns the inode or may act as if it did (`inode_owner_or_capable`).
 pub fn is_owner(task: &Task, inode: &Inode) -> bool {
-    inode.uid.load(Relaxed) == task.process.fsuid.load(Relaxed) || has_cap(task, caps::FOWNER)
+    inode.uid.load(Relaxed) == task.credentials.get().fsuid.load(Relaxed) || has_cap(task, caps::FOWNER)
 }
 
 /// Which times to set.

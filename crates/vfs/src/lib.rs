@@ -34,6 +34,7 @@ pub mod fallocate;
 pub mod fcntl;
 pub mod file;
 pub mod fill;
+pub mod flight;
 pub mod flock;
 pub mod fork;
 pub mod fsync;

@@ -163,8 +163,8 @@ handlers! {
 
     /// close_range(2).
     fn close_range(words) {
-        let hidden = apart::hidden() as u32;
-        if (words[0] as u32..=words[1] as u32).contains(&hidden) { join() } else { NOT_OURS }
+        let closed = words[0] as u32..=words[1] as u32;
+        if apart::hidden().iter().any(|fd| closed.contains(&(*fd as u32))) { join() } else { NOT_OURS }
     }
 
     /// mmap(2).

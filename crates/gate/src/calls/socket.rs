@@ -122,7 +122,7 @@ handlers! {
         }
         let done = blocking(__NR_sendmsg, [fd as usize, &raw const changed as usize, flags, 0, 0, 0]);
         if let Some(tokens) = tokens {
-            tokens.sent(task, done >= 0);
+            tokens.close();
         }
         done
     }

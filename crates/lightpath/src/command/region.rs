@@ -14,7 +14,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
 use lp_vfs::Task;
 use lp_vfs::boot::{self, RunSetup};
-use rustix::fs::{FlockOperation, MemfdFlags, flock};
+use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
 use super::cache;
@@ -144,6 +144,7 @@ impl Session {
         locked(FlockOperation::LockExclusive)?;
         let region = prepare(&fd, &name, options)?;
         let run = claim_run(region, options, paths)?;
+        inherit_flights(region, run)?;
         make_roots(region, run, options.at.len())?;
         let started = Counts::of(region);
         locked(FlockOperation::Unlock)?;
@@ -191,6 +192,22 @@ pub(crate) fn memory() -> u64 {
 fn open_memory() -> Result<OwnedFd, Failure> {
     rustix::fs::memfd_create("lightpath", MemfdFlags::empty())
         .map_err(|e| Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into()))))
+}
+
+/// Makes what every process of the run inherits to say which open files are on their way over a socket: see [`lp_vfs::flight`].
+/// It stays open for ever.
+fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
+    let fail = |e: rustix::io::Errno| {
+        Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
+    };
+    let name = format!("lightpath-flights:{:016x}:{}:", region.header().identity.load(Relaxed), run.0);
+    let made = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING).map_err(fail)?;
+    // Nobody can leave data there.
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&made, seals).map_err(fail)?;
+    let number = raise(made)?.into_raw_fd();
+    region.run(run).flights.store(number as u32 + 1, Relaxed);
+    Ok(())
 }
 
 /// Opens the region file, making an empty one if there is none.
