@@ -19,13 +19,14 @@ pub(crate) const AGAIN: isize = isize::MIN + 2;
 pub const RESTART: isize = -512;
 
 /// Makes a dispatch table: `dispatch_table!(NAME "symbol": __NR_read => handler, ...)`, in rising order of numbers (the
-/// assembler refuses anything else). Numbers without a handler are [`NOT_OURS`].
+/// assembler refuses anything else). Numbers without a handler are [`NOT_OURS`]; `.. => handler` at the end answers those
+/// from [`lp_abi::gated::UNKNOWN`] on.
 ///
 /// Handlers are stored as distances from the table, not as addresses: a table of addresses would cost the dynamic
 /// linker one relocation per entry, and two copied pages, in every process.
 #[macro_export]
 macro_rules! dispatch_table {
-    ($(#[$doc:meta])* $name:ident $symbol:literal: $($nr:path => $handler:path,)*) => {
+    ($(#[$doc:meta])* $name:ident $symbol:literal: $($nr:path => $handler:path,)* $(.. => $unknown:path,)?) => {
         core::arch::global_asm!(
             ".pushsection .rodata.lp_tables,\"a\",@progbits",
             ".balign 64",
@@ -33,9 +34,11 @@ macro_rules! dispatch_table {
             concat!(".hidden ", $symbol),
             concat!($symbol, ":"),
             $(concat!(".org ", $symbol, " + 4 * {}\n.long {} - ", $symbol, " # ", stringify!($nr)),)*
+            $(concat!(".org ", $symbol, " + 4 * {}\n.rept 512 - {}\n.long {} - ", $symbol, "\n.endr # ", stringify!($unknown)),)?
             concat!(".org ", $symbol, " + 4 * 512"),
             ".popsection",
             $(const $nr, sym $handler,)*
+            $(const lp_abi::gated::UNKNOWN, const lp_abi::gated::UNKNOWN, sym $unknown,)?
         );
         $(#[$doc])*
         pub static $name: $crate::dispatch::Table = {

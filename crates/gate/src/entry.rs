@@ -160,7 +160,7 @@ global_asm!(
     "10:",
     "mov dword ptr fs:[r11 + {in_gate}], 1",
     "cmp eax, 512",
-    "jae 40f",
+    "jae 41f",
     "mov eax, eax",
     "mov rcx, r10",
     "mov r10, [{calls}]",
@@ -182,6 +182,9 @@ global_asm!(
     "ret",
     "40:",
     "mov rax, {not_ours}",
+    "jmp 20b",
+    "41:", // No call, or one of x32's.
+    "mov rax, -{no_call}",
     "jmp 20b",
     // The thread's first call.
     "50:",
@@ -277,6 +280,7 @@ global_asm!(
     calls = const GATE_PAGE + offset_of!(lp_abi::image::GatePage, table),
     table = const tls::TABLE,
     not_ours = const crate::dispatch::NOT_OURS,
+    no_call = const lp_abi::Errno::ENOSYS.number(),
     again = const AGAIN,
     return_to = const offset_of!(Thread, return_to),
     child = const offset_of!(Thread, child),

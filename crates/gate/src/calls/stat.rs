@@ -1,7 +1,9 @@
 //! stat(2), lstat(2), fstat(2), newfstatat(2), statx(2).
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, stat, statx};
+use lp_abi::linux::{
+    __NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, stat, statx,
+};
 use lp_region::ucopy;
 use lp_vfs::stat as attributes;
 use lp_vfs::task::Task;
@@ -9,7 +11,7 @@ use lp_vfs::task::Task;
 use super::chmod::last_of;
 use super::handler::{handlers, kernel, ret};
 use crate::descriptor::{self, listed_or_return};
-use crate::path::{At, Route, Which, one, route};
+use crate::path::{At, Route, Which, is_base_ours, one, route};
 use crate::placeholder;
 
 handlers! {
@@ -50,7 +52,7 @@ handlers! {
             if !descriptor::is_listed(task, dirfd) {
                 return descriptor::other(task, dirfd);
             }
-            return ret(attributes::statx(task, dirfd, c"".as_ptr().cast(), flags, mask, to).map(drop));
+            return ret(attributes::statx(task, dirfd, EMPTY, flags, mask, to).map(drop));
         }
         statx_at(task, At { dirfd, path }, flags, mask, to)
     }
@@ -68,23 +70,44 @@ fn stat_at(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
     let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
     let done =
         one(task, at, last_of(flags), ours, |at| kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags));
+    if done < 0 {
+        let fstat = |fd| ret(attributes::fstat(task, fd, to));
+        return unnamed(task, at, flags, done, &fstat, &|| ret(attributes::fstatat(task, AT_FDCWD, EMPTY, to, flags).map(drop)));
+    }
+    done
+}
+
+/// An empty path.
+const EMPTY: *const u8 = c"".as_ptr().cast();
+
+/// The answer for a path that names nothing by itself, after `done` has failed: a magic link to a file without a name, or NULL
+/// for the working directory.
+#[cold]
+fn unnamed(
+    task: &Task,
+    at: At,
+    flags: u32,
+    done: isize,
+    of_file: &dyn Fn(i32) -> isize,
+    of_directory: &dyn Fn() -> isize,
+) -> isize {
     if done == Errno::ENOENT.to_ret()
         && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
     {
-        return ret(attributes::fstat(task, fd, to));
+        return of_file(fd);
     }
-    done
+    let is_directory = done == Errno::EFAULT.to_ret() && at.path.is_null() && flags & AT_EMPTY_PATH != 0;
+    if is_directory && is_base_ours(task, at.dirfd) { of_directory() } else { done }
 }
 
 fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: *mut statx) -> isize {
     let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
     let done =
         one(task, at, last_of(flags), ours, |at| kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to));
-    if done == Errno::ENOENT.to_ret()
-        && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
-    {
+    if done < 0 {
         let empty = flags | AT_EMPTY_PATH;
-        return ret(attributes::statx(task, fd, c"".as_ptr().cast(), empty, mask, to).map(drop));
+        let statx = |fd| ret(attributes::statx(task, fd, EMPTY, empty, mask, to).map(drop));
+        return unnamed(task, at, flags, done, &statx, &|| statx(AT_FDCWD));
     }
     done
 }

@@ -9,8 +9,8 @@ use lp_vfs::xattr::{self, Room, Value};
 use super::chmod::last_of;
 use super::handler::{handlers, kernel, ret};
 use super::stat::is_empty;
-use crate::descriptor::{self, listed_or_return};
-use crate::path::{At, one};
+use crate::descriptor::listed_or_return;
+use crate::path::{At, is_base_ours, one};
 
 /// `AT_SYMLINK_NOFOLLOW` for the calls whose names start with `l`.
 const LINK: u32 = AT_SYMLINK_NOFOLLOW;
@@ -148,8 +148,12 @@ fn target(task: &Task, at: At, flags: u32) -> Result<Target> {
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let itself = flags & AT_EMPTY_PATH != 0 && is_empty(at.path) && descriptor::is_listed(task, at.dirfd);
-    Ok(if itself { Target::Descriptor } else { Target::Path(at) })
+    if flags & AT_EMPTY_PATH == 0 || !is_empty(at.path) || !is_base_ours(task, at.dirfd) {
+        return Ok(Target::Path(at));
+    }
+    // NULL stands for the empty path.
+    let directory = At::cwd(c"".as_ptr().cast());
+    Ok(if at.dirfd == AT_FDCWD { Target::Path(directory) } else { Target::Descriptor })
 }
 
 /// Makes a call that takes [`Args`]: `host` if the path is the host's, whatever the arguments.
