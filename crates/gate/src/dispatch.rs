@@ -65,7 +65,14 @@ impl Table {
 
     /// Whether call `nr` has a handler.
     pub fn handles(&self, nr: u32) -> bool {
+        self.handler(nr).is_some()
+    }
+
+    /// The handler of call `nr`.
+    pub fn handler(&self, nr: u32) -> Option<Handler> {
         // SAFETY: the table is constant and has 512 entries.
-        unsafe { &*self.0 }.get(nr as usize).is_some_and(|distance| *distance != 0)
+        let distance = *unsafe { &*self.0 }.get(nr as usize)?;
+        // SAFETY: a distance that is not 0 leads to a handler.
+        (distance != 0).then(|| unsafe { core::mem::transmute(self.address().wrapping_add(distance as usize)) })
     }
 }

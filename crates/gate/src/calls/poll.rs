@@ -4,7 +4,7 @@
 //! descriptors, without waiting if one of ours answers already.
 
 use lp_abi::linux::{
-    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM,
+    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM,
     pollfd, timespec,
 };
 use lp_abi::{Errno, Result};
@@ -64,6 +64,10 @@ handlers! {
     fn epoll_ctl(task, epoll: i32, operation: i32, fd: i32, event: usize) {
         if !descriptor::is_file(task, fd) && !descriptor::is_file(task, epoll) {
             return NOT_OURS;
+        }
+        // SAFETY: the copy routine answers bad pointers; an event is packed.
+        if operation as u32 != EPOLL_CTL_DEL && unsafe { ucopy::get(event as *const [u8; 12]) }.is_err() {
+            return Errno::EFAULT.to_ret();
         }
         ret(watch(task, epoll, fd))
     }

@@ -138,7 +138,7 @@ pub struct Args {
 
 /// What the calls with `at` work on.
 enum Target {
-    /// The descriptor itself, which is ours.
+    /// The descriptor itself, which is ours, or the working directory, which only some of the calls take as one.
     Descriptor,
     /// A path.
     Path(At),
@@ -148,12 +148,8 @@ fn target(task: &Task, at: At, flags: u32) -> Result<Target> {
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    if flags & AT_EMPTY_PATH == 0 || !is_empty(at.path) || !is_base_ours(task, at.dirfd) {
-        return Ok(Target::Path(at));
-    }
-    // NULL stands for the empty path.
-    let directory = At::cwd(c"".as_ptr().cast());
-    Ok(if at.dirfd == AT_FDCWD { Target::Path(directory) } else { Target::Descriptor })
+    let itself = flags & AT_EMPTY_PATH != 0 && is_empty(at.path) && is_base_ours(task, at.dirfd);
+    Ok(if itself { Target::Descriptor } else { Target::Path(at) })
 }
 
 /// Makes a call that takes [`Args`]: `host` if the path is the host's, whatever the arguments.
@@ -167,6 +163,7 @@ fn with_args(
     work: &dyn Fn(Target, Args) -> isize,
 ) -> isize {
     let target = match target(task, at, flags) {
+        Ok(Target::Descriptor) if at.dirfd == AT_FDCWD => Target::Path(At::cwd(c".".as_ptr().cast())),
         Ok(target) => target,
         Err(errno) => return errno.to_ret(),
     };
