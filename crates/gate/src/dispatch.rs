@@ -63,6 +63,11 @@ impl Table {
         self.0 as usize
     }
 
+    /// Whether two calls have one handler.
+    pub fn is_same(&self, nr: u32, other: u32) -> bool {
+        self.handler(nr).is_some_and(|handler| self.handler(other).is_some_and(|other| handler as usize == other as usize))
+    }
+
     /// Whether call `nr` has a handler.
     pub fn handles(&self, nr: u32) -> bool {
         self.handler(nr).is_some()

@@ -32,6 +32,10 @@ const BELOW: i32 = 16;
 const BASE: usize = 0;
 /// Word of `Process::spare`: the watermark.
 const WATERMARK: usize = 1;
+/// Word of `Process::spare`: in a limited process, which of the numbers from [`FIRST_READY`] on have a placeholder ready.
+const READY: usize = 2;
+/// The lowest number that is kept ready: above those that programs care about.
+const FIRST_READY: i32 = PARKABLE;
 
 fn base_word<'t>(task: &'t Task) -> &'t AtomicU32 {
     &task.process.spare[BASE]
@@ -106,6 +110,9 @@ pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<i32> {
 
 #[cold]
 fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<i32> {
+    if lp_abi::sys::is_limited() {
+        return take_ready(task, min);
+    }
     let base = base(task)?;
     // SAFETY: a new descriptor of ours.
     let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, min) }?;
@@ -119,6 +126,51 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<i32> {
         watermark(task).store(number as u32 + 1, Ordering::Relaxed);
     }
     Ok(number as i32)
+}
+
+/// Before the process is limited: nothing is parked from here on, and some placeholders are ready.
+#[cold]
+pub(crate) fn keep_ready(task: &'static Task<'static>) {
+    flush(task);
+    let _guard = Guard::take(task);
+    watermark(task).store(0, Ordering::Relaxed);
+    let Ok(base) = base(task) else { return };
+    for _ in 0..u32::BITS {
+        // SAFETY: a new descriptor of ours.
+        let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, FIRST_READY) };
+        let Ok(number) = number else { return };
+        if !put_ready(task, number as i32) {
+            return close_number(number as i32);
+        }
+    }
+}
+
+/// Keeps the placeholder on `fd` for another open, if it is one of those that can be. The caller holds the guard.
+fn put_ready(task: &Task, fd: i32) -> bool {
+    let bit = fd.wrapping_sub(FIRST_READY) as u32;
+    if bit >= u32::BITS {
+        return false;
+    }
+    table::park(task, fd);
+    let ready = &task.process.spare[READY];
+    ready.store(ready.load(Ordering::Relaxed) | 1 << bit, Ordering::Relaxed);
+    true
+}
+
+/// The lowest number that is ready, not below `min`.
+fn take_ready(task: &'static Task<'static>, min: u32) -> Result<i32> {
+    let _guard = Guard::take(task);
+    let ready = &task.process.spare[READY];
+    let all = ready.load(Ordering::Relaxed);
+    let usable = all & u32::MAX.checked_shl(min.saturating_sub(FIRST_READY as u32)).unwrap_or(0);
+    if usable == 0 {
+        return Err(Errno::EMFILE);
+    }
+    let bit = usable.trailing_zeros();
+    ready.store(all & !(1 << bit), Ordering::Relaxed);
+    let number = FIRST_READY + bit as i32;
+    task.table[number as usize].store(0, Ordering::Relaxed);
+    Ok(number)
 }
 
 /// Puts a placeholder on number `fd`, over whatever the kernel has there, as dup2 does.
@@ -150,7 +202,7 @@ pub fn release(task: &'static Task<'static>, fd: i32) {
         table::park(task, fd);
         let parked = task.process.parked.load(Ordering::Relaxed);
         task.process.parked.store(parked | 1 << fd, Ordering::Relaxed);
-    } else {
+    } else if !(lp_abi::sys::is_limited() && put_ready(task, fd)) {
         close_slow(task, fd);
     }
 }

@@ -389,7 +389,8 @@ extern "sysv64" fn route(signal: usize, info: *const [u64; 16], context: *mut u8
     if by_instruction && tls::in_gate() == 0 && hooks::fault(unsafe { info.cast::<usize>().add(2).read() }) {
         return 0;
     }
-    if tls::in_gate() != 0 && !by_instruction {
+    // A thread of a limited process that ends has no record any more, and its signals are not blocked.
+    if tls::in_gate() != 0 && !by_instruction && !tls::current().is_null() {
         defer(signal, info, &context, at);
         return 0;
     }
@@ -457,7 +458,9 @@ fn defer(signal: usize, info: *const [u64; 16], context: &Context, at: usize) {
         deferred.info.write(info.read());
         deferred.signal = signal as u32;
     }
-    context.set(context::MASK, !SYNCHRONOUS as usize);
+    if !lp_abi::sys::is_limited() {
+        context.set(context::MASK, !SYNCHRONOUS as usize);
+    }
     tls::set_deferred(1);
 }
 
@@ -469,12 +472,22 @@ pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
     let signal = deferred.signal as usize;
     let restarts = actions().of(signal).is_some_and(|action| action.get().flags & u64::from(SA_RESTART) != 0);
     let mask = deferred.mask;
+    if lp_abi::sys::is_limited() {
+        // SAFETY: one waits, so its siginfo is there.
+        handle_here(signal, unsafe { deferred.info.assume_init() });
+        return ended(result, restarts);
+    }
     if result == SHARE_MEMORY {
         crate::process::share_undone();
     }
     send_self(signal, deferred.info.as_ptr());
     // SAFETY: the kernel reads the mask. The program's handler runs before this returns.
     let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, SIG_SETMASK, &raw const mask, 0usize, 8) };
+    ended(result, restarts)
+}
+
+/// What becomes of a call's result after a handler has run.
+fn ended(result: isize, restarts: bool) -> isize {
     match result {
         RESTART if restarts => AGAIN,
         SHARE_MEMORY => AGAIN,
@@ -482,6 +495,28 @@ pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
         other => other,
     }
 }
+
+/// Runs the program's handler as a function: a limited process cannot send itself the signal once more. The handler sees the
+/// signal's siginfo and a context of zeros, and only what the program has blocked is blocked.
+#[cold]
+fn handle_here(signal: usize, mut info: [u64; 16]) {
+    let handler = actions().of(signal).map_or(DEFAULT, |action| action.get().handler);
+    if handler == DEFAULT || handler == IGNORE {
+        return;
+    }
+    let mut context = [0u64; CONTEXT / 8];
+    // SAFETY: the program's handler, of the type that SA_SIGINFO asks for; one that takes less ignores the rest.
+    unsafe {
+        core::mem::transmute::<usize, extern "C" fn(i32, *mut u64, *mut u64)>(handler)(
+            signal as i32,
+            info.as_mut_ptr(),
+            context.as_mut_ptr(),
+        );
+    }
+}
+
+/// Bytes of `struct ucontext` with room behind it.
+const CONTEXT: usize = 1024;
 
 /// In a fork's child: a signal that waits is the parent's.
 pub(crate) fn forget_deferred() {

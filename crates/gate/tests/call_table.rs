@@ -28,7 +28,7 @@ const SPECIAL: &[u32] = numbers! {
     __NR_process_madvise __NR_process_mrelease __NR_waitid __NR_kexec_file_load
 };
 
-/// `prctl`, `seccomp`: handled in processes that have not met a mount. mq_unlink: its names are not paths.
+/// mq_unlink: its names are not paths.
 const NEITHER: &[u32] = numbers! {
     __NR_rt_sigprocmask __NR_rt_sigreturn __NR_brk __NR_sched_yield __NR_mincore __NR_madvise __NR_shmget __NR_shmat
     __NR_shmctl __NR_pause __NR_nanosleep __NR_getitimer __NR_alarm __NR_setitimer __NR_getpid __NR_wait4 __NR_kill
@@ -39,7 +39,7 @@ const NEITHER: &[u32] = numbers! {
     __NR_rt_sigqueueinfo __NR_rt_sigsuspend __NR_sigaltstack __NR_personality __NR_ustat __NR_sysfs __NR_getpriority
     __NR_setpriority __NR_sched_setparam __NR_sched_getparam __NR_sched_setscheduler __NR_sched_getscheduler
     __NR_sched_get_priority_max __NR_sched_get_priority_min __NR_sched_rr_get_interval __NR_mlock __NR_munlock
-    __NR_mlockall __NR_munlockall __NR_vhangup __NR_modify_ldt __NR_prctl __NR_arch_prctl __NR_adjtimex __NR_sync
+    __NR_mlockall __NR_munlockall __NR_vhangup __NR_modify_ldt __NR_arch_prctl __NR_adjtimex __NR_sync
     __NR_settimeofday __NR_reboot __NR_sethostname __NR_setdomainname __NR_iopl __NR_ioperm __NR_init_module
     __NR_delete_module __NR_gettid __NR_tkill __NR_time __NR_futex __NR_sched_setaffinity __NR_sched_getaffinity
     __NR_set_thread_area __NR_get_thread_area __NR_set_tid_address __NR_restart_syscall __NR_semtimedop
@@ -48,7 +48,7 @@ const NEITHER: &[u32] = numbers! {
     __NR_set_mempolicy __NR_get_mempolicy __NR_mq_unlink __NR_kexec_load __NR_add_key __NR_request_key __NR_keyctl
     __NR_ioprio_set __NR_ioprio_get __NR_migrate_pages __NR_unshare __NR_set_robust_list __NR_get_robust_list
     __NR_move_pages __NR_rt_tgsigqueueinfo __NR_clock_adjtime __NR_getcpu __NR_process_vm_readv
-    __NR_process_vm_writev __NR_sched_setattr __NR_sched_getattr __NR_seccomp __NR_getrandom __NR_membarrier
+    __NR_process_vm_writev __NR_sched_setattr __NR_sched_getattr __NR_getrandom __NR_membarrier
     __NR_mlock2 __NR_pkey_mprotect __NR_pkey_alloc __NR_pkey_free __NR_rseq __NR_uretprobe __NR_futex_waitv
     __NR_set_mempolicy_home_node __NR_map_shadow_stack __NR_futex_wake __NR_futex_wait __NR_futex_requeue
     __NR_statmount __NR_listmount __NR_lsm_get_self_attr __NR_lsm_set_self_attr __NR_lsm_list_modules __NR_mseal

@@ -121,8 +121,9 @@ pub fn light_barrier() {
 }
 
 /// See [`light_barrier`].
-pub fn heavy_barrier() {
+pub fn heavy_barrier() -> bool {
     fence(Ordering::SeqCst);
+    true
 }
 
 /// A release fence.

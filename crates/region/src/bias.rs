@@ -56,11 +56,23 @@ impl BiasedLock {
     /// Takes the lock for `me` by compare-and-swap, revoking another lane's bias.
     #[inline]
     pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
-        self.inner.lock(me, undertaker);
-        let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.
-        if bias != 0 && bias != me.0 {
-            self.revoke_slow(LaneId(bias), undertaker);
+        loop {
+            self.inner.lock(me, undertaker);
+            let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.
+            if bias == 0 || bias == me.0 || self.revoke_slow(LaneId(bias), undertaker) {
+                return;
+            }
+            // This process cannot revoke. Others can, and none is biased anew (`Undertaker::may_bias`).
+            self.inner.unlock();
+            pause();
         }
+    }
+
+    /// Whether a lane other than `me` has the bias: a hint.
+    #[inline]
+    pub fn is_biased_to_other(&self, me: LaneId) -> bool {
+        let bias = self.bias.load(Ordering::Relaxed); // Relaxed: a hint.
+        bias != 0 && bias != me.0
     }
 
     /// Takes the lock for `me` if nobody is inside, waiting for nobody: not for a stopped process either.
@@ -75,12 +87,13 @@ impl BiasedLock {
         }
         self.bias.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
         // PAIRS: the light barrier in `enter`.
-        heavy_barrier();
+        let passed = heavy_barrier();
         // PAIRS: the release in `leave`.
-        if undertaker.mark(LaneId(bias)).load(Ordering::Acquire) != self.key.load(Ordering::Relaxed) {
+        let mark = undertaker.mark(LaneId(bias)).load(Ordering::Acquire);
+        if passed && mark != self.key.load(Ordering::Relaxed) {
             return true;
         }
-        // It is inside: the bias is its own again before anybody else can have the inner lock.
+        // It is inside, or may be: the bias is its own again before anybody else can have the inner lock.
         self.bias.store(bias, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
         self.inner.unlock();
         false
@@ -143,15 +156,25 @@ impl BiasedLock {
         self.streak.store(join(turns, me.0), Ordering::Relaxed);
         if turns == 0 && self.key.load(Ordering::Relaxed) != 0 {
             self.bias.store(me.0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
+            // PAIRS: the heavy barrier of whoever forbids it and then looks at all locks.
+            light_barrier();
+            if !undertaker.may_bias() {
+                self.bias.store(0, Ordering::Relaxed); // Relaxed: as above.
+            }
         }
         Hold::Owned
     }
 
+    /// Takes the bias from `owner` and waits until it is outside; `false`, with the bias as it was, in a process without
+    /// barriers.
     #[cold]
-    fn revoke_slow(&self, owner: LaneId, undertaker: &dyn Undertaker) {
+    fn revoke_slow(&self, owner: LaneId, undertaker: &dyn Undertaker) -> bool {
         self.bias.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
         // PAIRS: the light barrier in `enter`.
-        heavy_barrier();
+        if !heavy_barrier() {
+            self.bias.store(owner.0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
+            return false;
+        }
         let mark = undertaker.mark(owner);
         let key = self.key.load(Ordering::Relaxed);
         let mut looks = 0;
@@ -169,6 +192,7 @@ impl BiasedLock {
             }
         }
         self.streak.store(join(PENALTY, 0), Ordering::Relaxed); // Relaxed: under the inner lock.
+        true
     }
 }
 

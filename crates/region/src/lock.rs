@@ -23,6 +23,10 @@ pub trait Undertaker {
     fn replay(&self, _lane: LaneId) {}
     /// Repairs what the lock guards. The caller holds the lock, which it took over from `lane`.
     fn repair(&self, lane: LaneId);
+    /// Whether locks may be biased: not while a process that cannot revoke a bias may want one.
+    fn may_bias(&self) -> bool {
+        true
+    }
     /// The word in which `lane` names the biased lock it is in; see [`crate::bias`].
     fn mark(&self, lane: LaneId) -> &AtomicU32;
 }
@@ -82,8 +86,8 @@ impl OwnerLock {
             }
         }
         self.waiters.fetch_add(1, Ordering::Relaxed); // Relaxed: ordered by the heavy barrier.
-        // PAIRS: the light barrier in `unlock`.
-        heavy_barrier();
+        // PAIRS: the light barrier in `unlock`. Where it fails a wake may be missed: sleeps are bounded.
+        let _ = heavy_barrier();
         while !self.try_lock(me) {
             let owner = self.owner.load(Ordering::Relaxed); // Relaxed: checked again by the futex and the exchange.
             if owner == 0 {

@@ -178,6 +178,10 @@ impl Undertaker for InodeUndertaker<'_, '_> {
         mend(self.task, self.id, self.inode);
     }
 
+    fn may_bias(&self) -> bool {
+        self.task.may_bias()
+    }
+
     fn mark(&self, lane: LaneId) -> &AtomicU32 {
         self.task.mark(lane)
     }

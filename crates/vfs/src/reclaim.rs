@@ -253,7 +253,7 @@ pub(crate) fn requeue(task: &Task, id: FileId) {
 enum Scan {
     /// It saw every reference there was.
     Complete,
-    /// References moved while it ran: it may have missed some.
+    /// References moved while it ran, or there was no barrier: it may have missed some.
     Disturbed,
 }
 
@@ -290,11 +290,11 @@ impl<'r> Sweep<'_, 'r> {
         // PAIRS: the increments after a copy, in `dup::install` and `fork`.
         let moves = header.moves.load(Ordering::Acquire);
         // PAIRS: the light barriers of `pin`.
-        heavy_barrier();
+        let passed = heavy_barrier();
         self.look_at_processes();
         self.look_at_lanes();
         let scan =
-            if header.moves.load(Ordering::Acquire) == moves { Scan::Complete } else { Scan::Disturbed };
+            if passed && header.moves.load(Ordering::Acquire) == moves { Scan::Complete } else { Scan::Disturbed };
         while let Some(id) = self.next::<OpenFile>(files) {
             self.finish_file(FileId(id), scan);
         }

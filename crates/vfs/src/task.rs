@@ -173,6 +173,10 @@ impl Undertaker for Task<'_> {
         // What these locks guard changes in single steps, or under an intent.
     }
 
+    fn may_bias(&self) -> bool {
+        !crate::limit::any(self)
+    }
+
     fn mark(&self, lane: LaneId) -> &AtomicU32 {
         &self.region.lane(lane).holding
     }
