@@ -13,7 +13,7 @@
 //! threads share the table.
 
 use lp_abi::linux::{
-    __NR_close, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD, F_DUPFD_CLOEXEC,
+    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD, F_DUPFD_CLOEXEC,
     F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC, O_CLOEXEC, O_PATH,
 };
 use lp_abi::{Errno, Result};
@@ -191,7 +191,13 @@ pub fn place(task: &'static Task<'static>, fd: i32) -> Result<()> {
     }
     let base = base(task)?;
     // SAFETY: the program asked for this number to be replaced.
-    unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) }.map(drop)
+    match unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) } {
+        // A limited process whose own call is the other.
+        // SAFETY: as above.
+        Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_dup2, base, fd) },
+        done => done,
+    }
+    .map(drop)
 }
 
 /// The placeholder on `fd`, whose table word is gone, is not needed: parks or closes it.
