@@ -55,13 +55,13 @@ static void allow(const int *calls, int count)
     install(code, at);
 }
 
-/* Lets everything pass but this call, which gets an errno. */
+/* Lets everything pass but this call, which gets an errno, or kills if that is 0. */
 static void deny(int call, int error)
 {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
-        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+        BPF_STMT(BPF_RET | BPF_K, error ? SECCOMP_RET_ERRNO | error : SECCOMP_RET_KILL_PROCESS),
         BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
     };
     install(code, 4);
@@ -154,6 +154,13 @@ static void dups(void)
     T(write(20, "twenty", 6));
     T(dup2(1, 21));
     say("%d\n", (int)write(21, "out\n", 4));
+    T(dup2(fd, 70));
+    T(write(70, "seventy", 7));
+    T(dup2(1, 71));
+    say("%d\n", (int)write(71, "out\n", 4));
+    T(close(70));
+    T(close(70));
+    T(close(71));
 }
 
 static void strict(void)
@@ -298,9 +305,19 @@ static const struct { const char *name; void (*run)(void); } cases[] = {
     { "forks", forks }, { "denied", denied }, { "together", together },
 };
 
-/* filter deny CALL ERRNO COMMAND...: runs a command under a filter from outside. */
+/* filter deny CALL ERRNO COMMAND...: runs a command under a filter from outside.
+ * filter ring COMMAND...: runs one with an io_uring instance on descriptor 9.
+ */
 int main(int argc, char **argv)
 {
+    if (argc > 2 && !strcmp(argv[1], "ring")) {
+        char parameters[120] = "";
+        int ring = syscall(425, 4, parameters);
+        if (ring < 0 || dup2(ring, 9) != 9)
+            return 9;
+        execvp(argv[2], argv + 2);
+        return 127;
+    }
     if (argc > 4 && !strcmp(argv[1], "deny")) {
         deny(atoi(argv[2]), atoi(argv[3]));
         execvp(argv[4], argv + 4);

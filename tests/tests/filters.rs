@@ -13,8 +13,10 @@ use lp_tests::{binary, compile, process, suite};
 const LIMIT: Duration = Duration::from_secs(60);
 /// `EPERM`.
 const EPERM: &str = "1";
-/// Number of membarrier(2).
-const MEMBARRIER: &str = "324";
+/// For `filter deny`: kill instead of an errno.
+const KILL: &str = "0";
+/// Number of ptrace(2).
+const PTRACE: &str = "101";
 
 fn main() -> ExitCode {
     suite::run(trials())
@@ -28,9 +30,15 @@ fn trials() -> Result<Vec<Trial>> {
         let (name, program) = (case.clone(), program.clone());
         trials.push(trial(&name, move || compare(&program, &case)));
     }
-    let from_outside = program.clone();
-    trials.push(trial("filter_from_outside", move || filter_from_outside(&from_outside)));
-    trials.push(trial("filter_without_barriers", move || filter_without_barriers(&program)));
+    let others: [(&str, fn(&Path) -> Result<()>); 3] = [
+        ("filter_from_outside", filter_from_outside),
+        ("filter_that_denies", filter_that_denies),
+        ("ring_from_outside", ring_from_outside),
+    ];
+    for (name, run) in others {
+        let program = program.clone();
+        trials.push(trial(name, move || run(&program)));
+    }
     Ok(trials)
 }
 
@@ -64,27 +72,41 @@ fn compare(program: &Path, case: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a shell script in a run that is started under a filter which denies `call`.
-fn under_filter(program: &Path, call: &str, script: &str) -> Result<(String, String)> {
+/// Runs a shell script in a run that is started with something that `program` makes first.
+fn started_by(program: &Path, how: &[&str], script: &str) -> Result<(String, String)> {
     let mut command = Command::new(program);
-    command.args(["deny", call, EPERM]).arg(binary::lightpath()?).args(["run", "--", "sh", "-c", script]);
+    command.args(how).arg(binary::lightpath()?).args(["run", "--", "sh", "-c", script]);
     outcome(&mut command)
 }
 
 /// A container's filter that has nothing against the gate's calls.
 fn filter_from_outside(program: &Path) -> Result<()> {
     let script = "echo a > /light/f; for i in 1 2 3; do cat /light/f > /light/$i & done; wait; cat /light/[0-9]";
-    let ptrace = "101";
-    let done = under_filter(program, ptrace, script)?;
+    let done = started_by(program, &["deny", PTRACE, EPERM], script)?;
     ensure!(done == ("exit 0".to_owned(), "a\na\na\n".to_owned()), "{done:?}");
     Ok(())
 }
 
-/// Without barriers a run does not start.
-fn filter_without_barriers(program: &Path) -> Result<()> {
-    let (status, said) = under_filter(program, MEMBARRIER, "echo a > /light/f")?;
-    if status == "exit 0" || said.lines().count() != 1 || !said.contains("membarrier") {
-        bail!("{status}: {said}");
+/// Without what the gate needs a run does not start, and says so; whether the filter gives an errno or kills.
+fn filter_that_denies(program: &Path) -> Result<()> {
+    for (call, name) in [("324", "membarrier"), ("72", "fcntl"), ("28", "madvise"), ("297", "rt_tgsigqueueinfo")] {
+        for action in [EPERM, KILL] {
+            let (status, said) = started_by(program, &["deny", call, action], "echo a > /light/f")?;
+            let clear = said.lines().count() == 1 && said.contains(&format!("denies {name}(2)"));
+            ensure!(status == "exit 126" && clear, "{name}: {status}: {said}");
+        }
     }
+    Ok(())
+}
+
+/// An instance of io_uring does not get into a run.
+fn ring_from_outside(program: &Path) -> Result<()> {
+    let script = "readlink /proc/self/fd/9 || echo none";
+    let without = Command::new(program).args(["ring", "sh", "-c", script]).output()?;
+    if !String::from_utf8_lossy(&without.stdout).contains("io_uring") {
+        bail!("no io_uring on this machine: {without:?}");
+    }
+    let done = started_by(program, &["ring"], script)?;
+    ensure!(done == ("exit 0".to_owned(), "none\n".to_owned()), "{done:?}");
     Ok(())
 }

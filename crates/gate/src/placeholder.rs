@@ -157,19 +157,29 @@ fn put_ready(task: &Task, fd: i32) -> bool {
     true
 }
 
+/// The placeholder on `fd` is not ready any more; whether it was. The caller holds the guard.
+fn unready(task: &Task, fd: i32) -> bool {
+    let bit = fd.wrapping_sub(FIRST_READY) as u32;
+    let ready = &task.process.spare[READY];
+    let all = ready.load(Ordering::Relaxed);
+    let was = bit < u32::BITS && all & 1 << bit != 0;
+    if was {
+        ready.store(all & !(1 << bit), Ordering::Relaxed);
+        task.table[fd as usize].store(0, Ordering::Relaxed);
+    }
+    was
+}
+
 /// The lowest number that is ready, not below `min`.
 fn take_ready(task: &'static Task<'static>, min: u32) -> Result<i32> {
     let _guard = Guard::take(task);
-    let ready = &task.process.spare[READY];
-    let all = ready.load(Ordering::Relaxed);
+    let all = task.process.spare[READY].load(Ordering::Relaxed);
     let usable = all & u32::MAX.checked_shl(min.saturating_sub(FIRST_READY as u32)).unwrap_or(0);
     if usable == 0 {
         return Err(Errno::EMFILE);
     }
-    let bit = usable.trailing_zeros();
-    ready.store(all & !(1 << bit), Ordering::Relaxed);
-    let number = FIRST_READY + bit as i32;
-    task.table[number as usize].store(0, Ordering::Relaxed);
+    let number = FIRST_READY + usable.trailing_zeros() as i32;
+    unready(task, number);
     Ok(number)
 }
 
@@ -187,6 +197,9 @@ pub fn place(task: &'static Task<'static>, fd: i32) -> Result<()> {
     if fd < PARKABLE && parked & 1 << fd != 0 {
         task.process.parked.store(parked & !(1 << fd), Ordering::Relaxed);
         task.table[fd as usize].store(0, Ordering::Relaxed);
+        return Ok(());
+    }
+    if unready(task, fd) {
         return Ok(());
     }
     let base = base(task)?;
@@ -273,10 +286,15 @@ fn flush_from(task: &Task, from: u32) {
 
 /// The parked placeholder on `fd`, if there is one, is really closed: the number is about to be the host's.
 pub fn unpark(task: &'static Task<'static>, fd: i32) {
-    if !(0..PARKABLE).contains(&fd) {
+    if !(0..PARKABLE + u32::BITS as i32).contains(&fd) {
         return;
     }
     let _guard = Guard::take(task);
+    if fd >= PARKABLE {
+        // What is about to take the number closes it.
+        unready(task, fd);
+        return;
+    }
     let parked = task.process.parked.load(Ordering::Relaxed);
     if parked & 1 << fd != 0 {
         task.process.parked.store(parked & !(1 << fd), Ordering::Relaxed);

@@ -112,7 +112,8 @@ fn replace(task: &'static Task<'static>, old: i32, new: i32, flags: Option<u32>)
     if !old_is_listed && device | descriptor::word(task, new) == 0 {
         return NOT_OURS;
     }
-    if !old_is_listed && !is_open_in_kernel(old) {
+    // In a limited process nothing is parked, so that a call which fails changes nothing.
+    if !old_is_listed && !lp_abi::sys::is_limited() && !is_open_in_kernel(old) {
         return Errno::EBADF.to_ret();
     }
     placeholder::unpark(task, new);
