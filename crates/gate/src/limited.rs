@@ -134,6 +134,8 @@ fn of_process(thread: &mut Thread, nr: u32, words: [usize; 6]) -> Option<isize> 
     let [a, b, c, ..] = words;
     Some(match nr {
         __NR_exit_group => NOT_OURS,
+        // SAFETY: the program's own call.
+        __NR_exit => unsafe { crate::process::exit(a, 0, 0, 0, 0, 0) },
         __NR_fork => fork(thread, nr, words, 0, 0),
         __NR_clone => fork(thread, nr, words, a as u64, b),
         __NR_clone3 => {
@@ -211,8 +213,7 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
     let paths = paths(nr);
     let always = matches!(
         nr,
-        __NR_exit
-            | __NR_rt_sigaction
+        __NR_rt_sigaction
             | __NR_munmap
             | __NR_mprotect
             | __NR_mremap
