@@ -37,7 +37,14 @@ fn state(directory: &Path) -> Result<Vec<String>> {
         let path = directory.join(name);
         let m = std::fs::symlink_metadata(&path)?;
         let times = (m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
-        found.push(format!("{name} {:o} {} {} {} {} {times:?}", m.mode(), m.uid(), m.gid(), m.nlink(), m.size()));
+        found.push(format!(
+            "{name} {:o} {} {} {} {} {times:?}",
+            m.mode(),
+            m.uid(),
+            m.gid(),
+            m.nlink(),
+            m.size()
+        ));
     }
     let mut names: Vec<_> =
         std::fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;

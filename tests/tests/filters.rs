@@ -81,7 +81,8 @@ fn started_by(program: &Path, how: &[&str], script: &str) -> Result<(String, Str
 
 /// A container's filter that has nothing against the gate's calls.
 fn filter_from_outside(program: &Path) -> Result<()> {
-    let script = "echo a > /light/f; for i in 1 2 3; do cat /light/f > /light/$i & done; wait; cat /light/[0-9]";
+    let script =
+        "echo a > /light/f; for i in 1 2 3; do cat /light/f > /light/$i & done; wait; cat /light/[0-9]";
     let done = started_by(program, &["deny", PTRACE, EPERM], script)?;
     ensure!(done == ("exit 0".to_owned(), "a\na\na\n".to_owned()), "{done:?}");
     Ok(())
@@ -89,7 +90,9 @@ fn filter_from_outside(program: &Path) -> Result<()> {
 
 /// Without what the gate needs a run does not start, and says so; whether the filter gives an errno or kills.
 fn filter_that_denies(program: &Path) -> Result<()> {
-    for (call, name) in [("324", "membarrier"), ("72", "fcntl"), ("28", "madvise"), ("297", "rt_tgsigqueueinfo")] {
+    for (call, name) in
+        [("324", "membarrier"), ("72", "fcntl"), ("28", "madvise"), ("297", "rt_tgsigqueueinfo")]
+    {
         for action in [EPERM, KILL] {
             let (status, said) = started_by(program, &["deny", call, action], "echo a > /light/f")?;
             let clear = said.lines().count() == 1 && said.contains(&format!("denies {name}(2)"));

@@ -65,7 +65,9 @@ impl Table {
 
     /// Whether two calls have one handler.
     pub fn is_same(&self, nr: u32, other: u32) -> bool {
-        self.handler(nr).is_some_and(|handler| self.handler(other).is_some_and(|other| handler as usize == other as usize))
+        self.handler(nr).is_some_and(|handler| {
+            self.handler(other).is_some_and(|other| handler as usize == other as usize)
+        })
     }
 
     /// Whether call `nr` has a handler.
@@ -78,6 +80,7 @@ impl Table {
         // SAFETY: the table is constant and has 512 entries.
         let distance = *unsafe { &*self.0 }.get(nr as usize)?;
         // SAFETY: a distance that is not 0 leads to a handler.
-        (distance != 0).then(|| unsafe { core::mem::transmute(self.address().wrapping_add(distance as usize)) })
+        (distance != 0)
+            .then(|| unsafe { core::mem::transmute(self.address().wrapping_add(distance as usize)) })
     }
 }

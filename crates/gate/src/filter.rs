@@ -82,7 +82,8 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
 /// Whether a filter, a `struct sock_fprog` of the program's, allows every call of the gate's own.
 fn allows_all(program: usize) -> Result<bool> {
     // SAFETY: the copy routine answers bad pointers.
-    let (length, at) = unsafe { (ucopy::get(program as *const u16)?, ucopy::get((program + 8) as *const usize)?) };
+    let (length, at) =
+        unsafe { (ucopy::get(program as *const u16)?, ucopy::get((program + 8) as *const usize)?) };
     for (nr, arguments) in OWN {
         if run(length as usize, at, *nr, arguments)? & ACTION != ALLOW {
             return Ok(false);

@@ -140,7 +140,9 @@ fn of_process(thread: &mut Thread, nr: u32, words: [usize; 6]) -> Option<isize> 
         __NR_clone => fork(thread, nr, words, a as u64, b),
         __NR_clone3 => {
             // SAFETY: the copy routine answers bad pointers.
-            let Ok(given) = (unsafe { lp_region::ucopy::get(a as *const [u64; 6]) }) else { return Some(NOT_OURS) };
+            let Ok(given) = (unsafe { lp_region::ucopy::get(a as *const [u64; 6]) }) else {
+                return Some(NOT_OURS);
+            };
             fork(thread, nr, words, given[0], given[5] as usize)
         }
         __NR_vfork => Errno::EAGAIN.to_ret(),
@@ -151,7 +153,9 @@ fn of_process(thread: &mut Thread, nr: u32, words: [usize; 6]) -> Option<isize> 
         __NR_prlimit64 if b as u32 == RLIMIT_FSIZE && c != 0 => Errno::EPERM.to_ret(),
         __NR_setrlimit | __NR_prlimit64 => NOT_OURS,
         // Code cannot be covered any more.
-        __NR_mmap if c as u32 & PROT_EXEC != 0 && words[3] as u32 & MAP_ANONYMOUS == 0 => Errno::EACCES.to_ret(),
+        __NR_mmap if c as u32 & PROT_EXEC != 0 && words[3] as u32 & MAP_ANONYMOUS == 0 => {
+            Errno::EACCES.to_ret()
+        }
         _ => return None,
     })
 }
@@ -233,8 +237,9 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
         return true;
     }
     if !paths.is_empty() {
-        let is_host =
-            |place: &Place| matches!(route(task, Which::First, at(&words, *place), Last::Follow), Route::Host);
+        let is_host = |place: &Place| {
+            matches!(route(task, Which::First, at(&words, *place), Last::Follow), Route::Host)
+        };
         return !paths.iter().all(is_host);
     }
     if nr == __NR_mmap && words[3] as u32 & MAP_ANONYMOUS != 0 {
@@ -288,13 +293,32 @@ fn paths(nr: u32) -> &'static [Place] {
         }
         __NR_inotify_add_watch | __NR_quotactl => &[(None, 1)],
         __NR_rename | __NR_link | __NR_mount | __NR_pivot_root | __NR_symlink => &[(None, 0), (None, 1)],
-        __NR_openat | __NR_openat2 | __NR_mkdirat | __NR_mknodat | __NR_fchownat | __NR_futimesat
-        | __NR_newfstatat | __NR_unlinkat | __NR_readlinkat | __NR_fchmodat | __NR_faccessat
-        | __NR_utimensat | __NR_name_to_handle_at | __NR_statx | __NR_open_tree | __NR_open_tree_attr
-        | __NR_faccessat2 | __NR_fchmodat2 | __NR_setxattrat | __NR_getxattrat | __NR_listxattrat
-        | __NR_removexattrat | __NR_file_getattr | __NR_file_setattr | __NR_mount_setattr | __NR_fspick => {
-            &[(Some(0), 1)]
-        }
+        __NR_openat
+        | __NR_openat2
+        | __NR_mkdirat
+        | __NR_mknodat
+        | __NR_fchownat
+        | __NR_futimesat
+        | __NR_newfstatat
+        | __NR_unlinkat
+        | __NR_readlinkat
+        | __NR_fchmodat
+        | __NR_faccessat
+        | __NR_utimensat
+        | __NR_name_to_handle_at
+        | __NR_statx
+        | __NR_open_tree
+        | __NR_open_tree_attr
+        | __NR_faccessat2
+        | __NR_fchmodat2
+        | __NR_setxattrat
+        | __NR_getxattrat
+        | __NR_listxattrat
+        | __NR_removexattrat
+        | __NR_file_getattr
+        | __NR_file_setattr
+        | __NR_mount_setattr
+        | __NR_fspick => &[(Some(0), 1)],
         __NR_symlinkat => &[(Some(1), 2)],
         __NR_renameat | __NR_linkat | __NR_renameat2 | __NR_move_mount => &[(Some(0), 1), (Some(2), 3)],
         __NR_fanotify_mark | __NR_fsconfig => &[(Some(3), 4)],

@@ -13,8 +13,9 @@
 //! threads share the table.
 
 use lp_abi::linux::{
-    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD, F_DUPFD_CLOEXEC,
-    F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC, O_CLOEXEC, O_PATH,
+    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD,
+    F_DUPFD_CLOEXEC, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC,
+    O_CLOEXEC, O_PATH,
 };
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
@@ -221,7 +222,14 @@ pub fn release(task: &'static Task<'static>, fd: i32) {
         table::park(task, fd);
         let parked = task.process.parked.load(Ordering::Relaxed);
         task.process.parked.store(parked | 1 << fd, Ordering::Relaxed);
-    } else if !(lp_abi::sys::is_limited() && put_ready(task, fd)) {
+    } else {
+        release_slow(task, fd);
+    }
+}
+
+#[cold]
+fn release_slow(task: &Task, fd: i32) {
+    if !lp_abi::sys::is_limited() || !put_ready(task, fd) {
         close_slow(task, fd);
     }
 }

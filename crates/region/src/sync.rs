@@ -103,7 +103,8 @@ fn spin_instead(slept: lp_abi::Result<usize>) {
 pub fn futex_wait(word: &AtomicU32, expected: u32, nanoseconds: u64) -> lp_abi::Result<()> {
     let timeout = [0u64, nanoseconds];
     // SAFETY: the word is a live atomic and the timeout lives across the call.
-    let slept = unsafe { lp_abi::syscall!(__NR_futex, word.as_ptr(), FUTEX_WAIT, expected, timeout.as_ptr()) };
+    let slept =
+        unsafe { lp_abi::syscall!(__NR_futex, word.as_ptr(), FUTEX_WAIT, expected, timeout.as_ptr()) };
     spin_instead(slept);
     slept.map(drop)
 }

@@ -293,8 +293,11 @@ impl<'r> Sweep<'_, 'r> {
         let passed = heavy_barrier();
         self.look_at_processes();
         self.look_at_lanes();
-        let scan =
-            if passed && header.moves.load(Ordering::Acquire) == moves { Scan::Complete } else { Scan::Disturbed };
+        let scan = if passed && header.moves.load(Ordering::Acquire) == moves {
+            Scan::Complete
+        } else {
+            Scan::Disturbed
+        };
         while let Some(id) = self.next::<OpenFile>(files) {
             self.finish_file(FileId(id), scan);
         }

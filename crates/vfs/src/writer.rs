@@ -91,10 +91,11 @@ pub fn remount(task: &Task, root: u32, flags: u32) -> Result<()> {
         return Ok(());
     }
     let shut = if marks::shut(&header.read_only, bit) { Ok(()) } else { Err(Errno::EAGAIN) };
-    let done = shut.and_then(|()| wait_for_writers(task, root)).and_then(|()| match has_writable_file(task, root) {
-        true => Err(Errno::EBUSY),
-        false => Ok(()),
-    });
+    let done =
+        shut.and_then(|()| wait_for_writers(task, root)).and_then(|()| match has_writable_file(task, root) {
+            true => Err(Errno::EBUSY),
+            false => Ok(()),
+        });
     if done.is_err() {
         header.read_only.fetch_and(!bit, Ordering::Release);
     }

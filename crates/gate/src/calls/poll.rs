@@ -4,8 +4,8 @@
 //! descriptors, without waiting if one of ours answers already.
 
 use lp_abi::linux::{
-    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM,
-    pollfd, timespec,
+    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM,
+    POLLWRNORM, pollfd, timespec,
 };
 use lp_abi::{Errno, Result};
 use lp_region::records::file_mode;

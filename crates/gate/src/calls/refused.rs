@@ -242,7 +242,8 @@ pub(crate) fn concerns(task: &Task, at: At) -> bool {
     if super::stat::is_empty(at.path) {
         return is_base_ours(task, at.dirfd);
     }
-    may_be_ours(task, at, Last::Follow) || crate::hostlink::into_mount(Which::First, at, Last::Follow).is_some()
+    may_be_ours(task, at, Last::Follow)
+        || crate::hostlink::into_mount(Which::First, at, Last::Follow).is_some()
 }
 
 /// Whether a string of options, as mount(2) takes them, holds an absolute path into a mount.
@@ -260,8 +261,6 @@ fn is_untouchable(fd: i32) -> bool {
     crate::text::decimal(fd as u64, &mut path[14..]);
     let mut target = [0u8; 32];
     // SAFETY: the path is NUL-terminated, the kernel writes within `target`.
-    let got = unsafe {
-        lp_abi::syscall!(__NR_readlink, path.as_ptr(), target.as_mut_ptr(), target.len())
-    };
+    let got = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), target.as_mut_ptr(), target.len()) };
     got.is_ok_and(|got| UNTOUCHABLE.iter().any(|name| target[..got].starts_with(name)))
 }

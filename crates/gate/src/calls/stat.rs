@@ -1,9 +1,7 @@
 //! stat(2), lstat(2), fstat(2), newfstatat(2), statx(2).
 
 use lp_abi::Errno;
-use lp_abi::linux::{
-    __NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, stat, statx,
-};
+use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, stat, statx};
 use lp_region::ucopy;
 use lp_vfs::stat as attributes;
 use lp_vfs::task::Task;
@@ -37,18 +35,18 @@ handlers! {
 
     /// newfstatat(2): glibc's fstat is this with an empty path.
     fn newfstatat(task, dirfd: i32, path: *const u8, to: *mut stat, flags: u32) {
-        if flags & AT_EMPTY_PATH != 0 && dirfd >= 0 && is_empty(path) {
-            if !descriptor::is_listed(task, dirfd) {
-                return descriptor::other(task, dirfd);
-            }
-            return ret(attributes::fstat(task, dirfd, to));
+        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
+            return fstat_by_empty_path(task, dirfd, to, flags);
         }
         stat_at(task, At { dirfd, path }, to, flags)
     }
 
     /// statx(2).
     fn statx(task, dirfd: i32, path: *const u8, flags: u32, mask: u32, to: *mut statx) {
-        if flags & AT_EMPTY_PATH != 0 && dirfd >= 0 && is_empty(path) {
+        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
+            if is_own_directory(task, dirfd) {
+                return ret(attributes::statx(task, AT_FDCWD, EMPTY, flags, mask, to).map(drop));
+            }
             if !descriptor::is_listed(task, dirfd) {
                 return descriptor::other(task, dirfd);
             }
@@ -56,6 +54,26 @@ handlers! {
         }
         statx_at(task, At { dirfd, path }, flags, mask, to)
     }
+}
+
+/// An empty path.
+const EMPTY: *const u8 = c"".as_ptr().cast();
+
+/// Whether `dirfd` stands for the working directory, and that is ours.
+fn is_own_directory(task: &Task, dirfd: i32) -> bool {
+    dirfd == AT_FDCWD && is_base_ours(task, dirfd)
+}
+
+/// newfstatat(2) of `dirfd` itself.
+#[inline(never)]
+fn fstat_by_empty_path(task: &Task, dirfd: i32, to: *mut stat, flags: u32) -> isize {
+    if is_own_directory(task, dirfd) {
+        return ret(attributes::fstatat(task, AT_FDCWD, EMPTY, to, flags).map(drop));
+    }
+    if !descriptor::is_listed(task, dirfd) {
+        return descriptor::other(task, dirfd);
+    }
+    ret(attributes::fstat(task, dirfd, to))
 }
 
 /// Whether a path is empty, or NULL, which the calls with `AT_EMPTY_PATH` take for that.
@@ -70,44 +88,22 @@ fn stat_at(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
     let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
     let done =
         one(task, at, last_of(flags), ours, |at| kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags));
-    if done < 0 {
-        let fstat = |fd| ret(attributes::fstat(task, fd, to));
-        return unnamed(task, at, flags, done, &fstat, &|| ret(attributes::fstatat(task, AT_FDCWD, EMPTY, to, flags).map(drop)));
-    }
-    done
-}
-
-/// An empty path.
-const EMPTY: *const u8 = c"".as_ptr().cast();
-
-/// The answer for a path that names nothing by itself, after `done` has failed: a magic link to a file without a name, or NULL
-/// for the working directory.
-#[cold]
-fn unnamed(
-    task: &Task,
-    at: At,
-    flags: u32,
-    done: isize,
-    of_file: &dyn Fn(i32) -> isize,
-    of_directory: &dyn Fn() -> isize,
-) -> isize {
     if done == Errno::ENOENT.to_ret()
         && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
     {
-        return of_file(fd);
+        return ret(attributes::fstat(task, fd, to));
     }
-    let is_directory = done == Errno::EFAULT.to_ret() && at.path.is_null() && flags & AT_EMPTY_PATH != 0;
-    if is_directory && is_base_ours(task, at.dirfd) { of_directory() } else { done }
+    done
 }
 
 fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: *mut statx) -> isize {
     let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
     let done =
         one(task, at, last_of(flags), ours, |at| kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to));
-    if done < 0 {
-        let empty = flags | AT_EMPTY_PATH;
-        let statx = |fd| ret(attributes::statx(task, fd, EMPTY, empty, mask, to).map(drop));
-        return unnamed(task, at, flags, done, &statx, &|| statx(AT_FDCWD));
+    if done == Errno::ENOENT.to_ret()
+        && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
+    {
+        return ret(attributes::statx(task, fd, EMPTY, flags | AT_EMPTY_PATH, mask, to).map(drop));
     }
     done
 }

@@ -124,7 +124,8 @@ fn denied() -> Option<&'static str> {
             let reached = read.map_or(0, |_| said.len());
             let count = calls().count();
             // One byte before each call, one more after the last.
-            (reached <= count).then(|| calls().nth(reached.saturating_sub(1)).map_or("write", |call| &call.name[4..]))
+            (reached <= count)
+                .then(|| calls().nth(reached.saturating_sub(1)).map_or("write", |call| &call.name[4..]))
         }
     }
 }
@@ -140,7 +141,9 @@ fn try_all(out: RawFd) -> ! {
         // SAFETY: none of the calls has an effect with these arguments.
         let done = unsafe { libc::syscall(call.nr, a, b, c, d, 0, 0) };
         let errno = std::io::Error::last_os_error().raw_os_error();
-        if done == -1 && [Errno::PERM, Errno::NOSYS, Errno::ACCESS].iter().any(|e| errno == Some(e.raw_os_error())) {
+        if done == -1
+            && [Errno::PERM, Errno::NOSYS, Errno::ACCESS].iter().any(|e| errno == Some(e.raw_os_error()))
+        {
             // SAFETY: ends the child.
             unsafe { libc::_exit(1) };
         }
