@@ -16,6 +16,9 @@
 //! | changing ids or `RLIMIT_FSIZE` | `EPERM`: the file system could not follow |
 //! | waiting for a lock | spins; what a dead process holds is found by others |
 
+// Calls stand in patterns under the kernel's names.
+#![allow(non_upper_case_globals)]
+
 use core::arch::global_asm;
 
 use lp_abi::Errno;
@@ -124,6 +127,7 @@ extern "sysv64" fn answer(nr: u32, words: &[usize; 6]) -> isize {
 fn instead(nr: u32) -> isize {
     match nr {
         __NR_open | __NR_openat | __NR_openat2 | __NR_creat | __NR_dup | __NR_fcntl => Errno::EMFILE,
+        __NR_mmap => Errno::ENODEV,
         _ => Errno::ENOSYS,
     }
     .to_ret()
