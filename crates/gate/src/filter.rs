@@ -13,8 +13,8 @@ use lp_region::ucopy;
 use lp_vfs::limit;
 
 use crate::calls::handler::{handlers, ret, task};
-use crate::dispatch::NOT_OURS;
-use crate::{limited, patch, placeholder, thread};
+use crate::dispatch::{AGAIN, NOT_OURS};
+use crate::{deferred, limited, patch, placeholder, thread};
 
 /// linux/prctl.h, linux/seccomp.h, linux/audit.h.
 const PR_SET_SECCOMP: u32 = 22;
@@ -67,6 +67,13 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
     placeholder::keep_ready(task);
     thread::keep_ready();
     limited::begin();
+    // A signal that came before this has its handler run first: it has blocked the thread's signals, which a limited
+    // process cannot undo.
+    if deferred::interrupted() {
+        limited::end();
+        limit::end(task);
+        return AGAIN;
+    }
     // SAFETY: the program's own call.
     let done = ret(Errno::from_ret(unsafe { lp_abi::sys::syscall6(nr, a, b, c, d, e, 0) }));
     if done < 0 {
@@ -213,6 +220,7 @@ const OWN: &[(u32, [u64; 4])] = &[
     plain(__NR_nanosleep),
     plain(__NR_clock_gettime),
     plain(__NR_getpid),
+    plain(__NR_kill),
     plain(__NR_gettid),
     plain(__NR_geteuid),
     plain(__NR_getresuid),

@@ -23,7 +23,6 @@ use core::arch::global_asm;
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
-use lp_abi::sys::syscall6;
 use lp_region::sync::Ordering;
 use lp_vfs::table;
 use lp_vfs::task::Task;
@@ -32,7 +31,7 @@ use crate::calls::{CALLS, refused};
 use crate::dispatch::{NOT_OURS, Table};
 use crate::path::{At, Last, Route, Which, route, route_apart};
 use crate::thread::{self, Thread};
-use crate::{address, descriptor, hooks, maps, tls};
+use crate::{address, deferred, descriptor, hooks, maps, tls};
 
 global_asm!(
     ".pushsection .rodata.lp_tables,\"a\",@progbits",
@@ -183,9 +182,8 @@ fn fork(thread: &mut Thread, nr: u32, words: [usize; 6], flags: u64, stack: usiz
     if has(CLONE_VM) || stack != 0 || holds {
         return Errno::EAGAIN.to_ret();
     }
-    let [a, b, c, d, e, f] = words;
     // SAFETY: the program's own call; both sides return here, each with memory of its own.
-    let result = unsafe { syscall6(nr, a, b, c, d, e, f) };
+    let result = unsafe { deferred::fork(nr, words) };
     if result == 0 {
         hooks::leave_run(thread);
     }

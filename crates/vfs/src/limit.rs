@@ -1,7 +1,7 @@
 //! Processes that have limited themselves (seccomp(2)): they make no system call of the gate's own, barriers included.
 //!
 //! Such a process cannot revoke a bias ([`lp_region::bias`]). So before the filter is in force, while barriers still work,
-//! it says in its slot that it is limited and revokes what biases there are; and nobody is given one while a slot says so.
+//! it says in its slot that it is limited and ends what biases there are, its own too; and nobody is given one while a slot says so.
 //! Store-load on both sides: whoever gives a bias sees the slot's word, or the look at all locks sees the bias.
 
 use lp_abi::{Errno, Result};
@@ -33,8 +33,10 @@ pub fn begin(task: &Task) -> Result<()> {
     }
     let used = task.region.header().slabs[Inode::SLAB].fresh.load(Ordering::Acquire) as u32;
     for id in (1..=used).map(InodeId) {
-        if task.region.inode(id).lock.is_biased_to_other(task.lane_id) {
-            drop(inode::lock(task, id));
+        let lock = &task.region.inode(id).lock;
+        if lock.is_biased() {
+            let _held = inode::lock(task, id);
+            lock.end_bias();
         }
     }
     Ok(())
