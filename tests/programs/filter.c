@@ -202,6 +202,8 @@ static void *worker(void *number)
 static void threads(void)
 {
     shared = open(path, O_RDWR | O_CREAT, 0600);
+    for (int turn = 0; turn < 16; turn++) /* The file's only writer so far. */
+        pwrite(shared, "x", 1, 0);
     ALLOW(SYS_write, SYS_pwrite64, SYS_pread64, SYS_close, SYS_clone, SYS_clone3, SYS_mmap, SYS_munmap, SYS_mprotect,
           SYS_futex, SYS_set_robust_list, SYS_rseq, SYS_rt_sigprocmask, SYS_madvise, SYS_exit, SYS_brk, SYS_rt_sigaction, SYS_getrandom, SYS_exit_group);
     for (int round = 0; round < 150; round++) {

@@ -221,6 +221,7 @@ const OWN: &[(u32, [u64; 4])] = &[
     plain(__NR_clock_gettime),
     plain(__NR_getpid),
     plain(__NR_kill),
+    plain(__NR_tgkill),
     plain(__NR_gettid),
     plain(__NR_geteuid),
     plain(__NR_getresuid),
