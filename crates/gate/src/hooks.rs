@@ -330,6 +330,14 @@ pub fn may_share_table(thread: &mut Thread) -> bool {
     may
 }
 
+/// The child of a limited process, which had nothing of ours: it has no part in the run.
+pub(crate) fn leave_run(thread: &mut Thread) {
+    thread.task = core::ptr::null_mut();
+    tls::refresh();
+    // SAFETY: the child of a fork: one thread.
+    unsafe { *HOME.0.get() = None };
+}
+
 /// fork(2) has happened: `result` is the child's process id, or `-errno`, and then what `before_fork` took goes back.
 pub fn after_fork_parent(thread: &mut Thread, result: isize) {
     let Some(task) = task_of(thread) else { return };

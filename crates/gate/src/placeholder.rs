@@ -13,8 +13,9 @@
 //! threads share the table.
 
 use lp_abi::linux::{
-    __NR_close, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD, F_DUPFD_CLOEXEC,
-    F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC, O_CLOEXEC, O_PATH,
+    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD,
+    F_DUPFD_CLOEXEC, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC,
+    O_CLOEXEC, O_PATH,
 };
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
@@ -35,6 +36,10 @@ const BASE: usize = 0;
 const WATERMARK: usize = 1;
 /// Word of `Process::spare`: nonzero in a child whose table was copied while threads shared it.
 const FROM_THREADS: usize = 3;
+/// Word of `Process::spare`: in a limited process, which of the numbers from [`FIRST_READY`] on have a placeholder ready.
+const READY: usize = 2;
+/// The lowest number that is kept ready: above those that programs care about.
+const FIRST_READY: i32 = PARKABLE;
 
 fn base_word<'t>(task: &'t Task) -> &'t AtomicU32 {
     &task.process.spare[BASE]
@@ -112,6 +117,9 @@ pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<i32> {
 
 #[cold]
 fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<i32> {
+    if lp_abi::sys::is_limited() {
+        return take_ready(task, min);
+    }
     let base = base(task)?;
     // A fork of another thread's copies both tables or none.
     let _guard = Guard::take(task);
@@ -127,6 +135,49 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<i32> {
         watermark(task).store(number as u32 + 1, Ordering::Relaxed);
     }
     Ok(number as i32)
+}
+
+/// Before the process is limited: nothing is parked from here on, and some placeholders are ready.
+#[cold]
+pub(crate) fn keep_ready(task: &'static Task<'static>) {
+    flush(task);
+    let _guard = Guard::take(task);
+    watermark(task).store(0, Ordering::Relaxed);
+    let Ok(base) = base(task) else { return };
+    for _ in 0..u32::BITS {
+        // SAFETY: a new descriptor of ours.
+        let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, FIRST_READY) };
+        let Ok(number) = number else { return };
+        if !put_ready(task, number as i32) {
+            return close_number(number as i32);
+        }
+    }
+}
+
+/// Keeps the placeholder on `fd` for another open, if it is one of those that can be. The caller holds the guard.
+fn put_ready(task: &Task, fd: i32) -> bool {
+    let bit = fd.wrapping_sub(FIRST_READY) as u32;
+    if bit >= u32::BITS {
+        return false;
+    }
+    table::replace(task, fd, &task.table[fd as usize], entry::PARKED);
+    let ready = &task.process.spare[READY];
+    ready.store(ready.load(Ordering::Relaxed) | 1 << bit, Ordering::Relaxed);
+    true
+}
+
+/// The lowest number that is ready, not below `min`.
+fn take_ready(task: &'static Task<'static>, min: u32) -> Result<i32> {
+    let _guard = Guard::take(task);
+    let all = task.process.spare[READY].load(Ordering::Relaxed);
+    let usable = all & u32::MAX.checked_shl(min.saturating_sub(FIRST_READY as u32)).unwrap_or(0);
+    if usable == 0 {
+        return Err(Errno::EMFILE);
+    }
+    let number = FIRST_READY + usable.trailing_zeros() as i32;
+    unmark_parked(task, number);
+    task.table[number as usize].store(entry::TRANSIT, Ordering::Release);
+    Ok(number)
 }
 
 /// Puts `word`, an open file of ours, on number `fd` over whatever is there, as dup2(2) does, and gives what the table had.
@@ -154,7 +205,12 @@ pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> 
     // PAIRS: the last load of `moves` in `sweep`, after it has asked for tokens.
     task.region.header().moves.fetch_add(1, Ordering::Release);
     // SAFETY: the program asked for this number to be replaced.
-    let placed = unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) };
+    let placed = match unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) } {
+        // A limited process whose own call is the other.
+        // SAFETY: as above.
+        Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_dup2, base, fd) },
+        done => done,
+    };
     if let Err(errno) = placed {
         table::restore(task, place, old);
         return Err(errno);
@@ -167,6 +223,11 @@ pub fn unmark_parked(task: &Task, fd: i32) {
     let parked = task.process.parked.load(Ordering::Relaxed);
     if (0..PARKABLE).contains(&fd) && parked & 1 << fd != 0 {
         task.process.parked.store(parked & !(1 << fd), Ordering::Relaxed);
+    }
+    let bit = fd.wrapping_sub(FIRST_READY) as u32;
+    if bit < u32::BITS {
+        let ready = &task.process.spare[READY];
+        ready.store(ready.load(Ordering::Relaxed) & !(1 << bit), Ordering::Relaxed);
     }
 }
 
@@ -184,6 +245,14 @@ pub fn vacate(task: &Task, fd: i32, place: &AtomicU64) {
         let parked = task.process.parked.load(Ordering::Relaxed);
         task.process.parked.store(parked | 1 << fd, Ordering::Relaxed);
     } else {
+        close_or_keep(task, fd, place);
+    }
+}
+
+/// [`close_slow`], but that a limited process keeps what it can use again.
+#[cold]
+fn close_or_keep(task: &Task, fd: i32, place: &AtomicU64) {
+    if !lp_abi::sys::is_limited() || !put_ready(task, fd) {
         close_slow(task, fd, place);
     }
 }

@@ -68,6 +68,24 @@ fn number(control: &[u8], at: usize) -> i32 {
     i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
 }
 
+/// Whether a message carries descriptors of ours.
+pub fn carries_ours(task: &Task, message: &Message) -> bool {
+    let control = spare_buffer();
+    let length = message.control_length;
+    if message.control == 0 || length < HEADER || length > control.len() {
+        return false;
+    }
+    // SAFETY: the copy routine answers bad pointers; the length fits.
+    if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
+        return false;
+    }
+    let control = &control[..length];
+    let mut data = rights(control);
+    data.any(|(data, bytes)| {
+        (data..data + bytes / 4 * 4).step_by(4).any(|at| descriptor::is_file(task, number(control, at)))
+    })
+}
+
 /// Replaces descriptors of ours in a message by tokens; none if it has none.
 ///
 /// # Errors

@@ -151,7 +151,8 @@ impl<'r> Region<'r> {
 
     /// Whether the process of slot `id` is gone. `me` is the asking process, which lives.
     pub fn process_is_dead(self, id: ProcessId, me: ProcessId) -> bool {
-        if id == me || self.fd() < 0 {
+        // A process that has limited itself cannot ask.
+        if id == me || self.fd() < 0 || lp_abi::sys::is_limited() {
             return false;
         }
         let process = self.process(id);

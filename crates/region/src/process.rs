@@ -68,8 +68,10 @@ pub struct Process {
     pub rgid: AtomicU32,
     /// Permitted capabilities of the same: those that access(2) gives a real root.
     pub permitted: AtomicU32,
+    /// Nonzero once it has a filter that lets it make no call of the gate's own, barriers included.
+    pub limited: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 21],
+    pub spare: [AtomicU32; 20],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }

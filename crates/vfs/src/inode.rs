@@ -226,6 +226,10 @@ impl Undertaker for InodeUndertaker<'_, '_> {
     fn repair(&self, _lane: LaneId) {
         mend(self.task, self.id, self.inode);
     }
+
+    fn may_bias(&self) -> bool {
+        !crate::limit::any(self.task)
+    }
 }
 
 /// Ends the sections that a dead lane left open. The caller holds the inode's lock and has replayed the lane's intent.

@@ -44,6 +44,7 @@ pub mod hash;
 pub mod inode;
 pub mod intent;
 pub mod ioctl;
+pub mod limit;
 pub mod link;
 pub mod lock;
 pub mod lseek;

@@ -90,7 +90,7 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
 enum Scan {
     /// It saw every reference there was.
     Complete,
-    /// References moved while it ran: it may have missed some.
+    /// References moved while it ran, or there was no barrier: it may have missed some.
     Disturbed,
 }
 
@@ -194,11 +194,12 @@ impl<'t, 'r> Sweep<'t, 'r> {
         // PAIRS: the increments after a copy, in `dup::install` and `fork`.
         let moves = header.moves.load(Ordering::Acquire);
         // PAIRS: the light barriers of `pin`.
-        heavy_barrier();
+        let passed = heavy_barrier();
         self.look_at_processes();
         self.look_at_pins();
         self.look_at_flights();
-        if header.moves.load(Ordering::Acquire) == moves { Scan::Complete } else { Scan::Disturbed }
+        let is_calm = passed && header.moves.load(Ordering::Acquire) == moves;
+        if is_calm { Scan::Complete } else { Scan::Disturbed }
     }
 
     /// Tables, then what is derived from them.

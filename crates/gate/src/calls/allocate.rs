@@ -3,18 +3,11 @@
 
 use super::handler::handlers;
 use crate::dispatch::NOT_OURS;
-use crate::{device, placeholder};
+use crate::placeholder;
 
 handlers! {
     /// pipe(2), socket(2), epoll_create1(2) and the many like them.
     fn makes_descriptor(task) {
-        placeholder::flush(task);
-        NOT_OURS
-    }
-
-    /// io_uring_setup(2): what a ring does to descriptors is not seen.
-    fn io_uring_setup(task) {
-        device::distrust(task);
         placeholder::flush(task);
         NOT_OURS
     }

@@ -6,8 +6,8 @@
 use core::mem::offset_of;
 
 use lp_abi::linux::{
-    __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, MAP_ANONYMOUS, MAP_PRIVATE,
-    POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE, pollfd, timespec,
+    __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, MAP_ANONYMOUS,
+    MAP_PRIVATE, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE, pollfd, timespec,
 };
 use lp_abi::{Errno, Result};
 use lp_region::records::file_mode;
@@ -69,6 +69,10 @@ handlers! {
     fn epoll_ctl(task, epoll: i32, operation: i32, fd: i32, event: usize) {
         if !descriptor::is_file(task, fd) && !descriptor::is_file(task, epoll) {
             return NOT_OURS;
+        }
+        // SAFETY: the copy routine answers bad pointers; an event is packed.
+        if operation as u32 != EPOLL_CTL_DEL && unsafe { ucopy::get(event as *const [u8; 12]) }.is_err() {
+            return Errno::EFAULT.to_ret();
         }
         ret(watch(task, epoll, fd))
     }

@@ -4,6 +4,7 @@ mod cache;
 mod cli;
 mod doctor;
 mod failure;
+mod inherited;
 mod libraries;
 mod lookup;
 mod manual;
