@@ -1,0 +1,156 @@
+//! The header, lanes and process slots: counts, limits, locks of the region as a whole.
+
+use lp_region::lane::{CACHE_SLOTS, UNLINKED};
+use lp_region::layout as at;
+use lp_region::process::process_state as state;
+use lp_region::records::Inode;
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, LaneId, ProcessId};
+use lp_vfs::hash::{BASE_LEVEL, MAX_LEVEL};
+use lp_vfs::{dir, intent, page};
+
+use crate::Check;
+
+/// Names of the slabs that lanes cache, by number; empty where there is none.
+const SLABS: [&str; 12] =
+    ["open files", "inodes", "entries", "overflow buckets", "locks", "mappings", "long names", "", "", "", "", ""];
+
+impl Check<'_> {
+    /// The header's own words.
+    pub(crate) fn header(&mut self) {
+        let (region, header) = (self.region, self.region.header());
+        let pages = (region.length() - at::DATA_AT) / lp_abi::PAGE_SIZE;
+        if header.length.load(Relaxed) != region.length() as u64
+            || header.data_pages.load(Relaxed) >= pages as u64
+            || header.inode_limit.load(Relaxed) >= at::INODES as u64
+        {
+            self.structure(|| "the header's sizes do not fit the file".to_owned());
+        }
+        if !is_hash_state(header.hash_state.load(Relaxed)) {
+            self.structure(|| "the hash table's size is none that it can have".to_owned());
+        }
+        let limits = [
+            ("lanes", header.lane_limit.load(Relaxed), at::LANES),
+            ("processes", header.process_limit.load(Relaxed), at::PROCESSES),
+            ("chunks", header.chunk_limit.load(Relaxed), region.chunk_count()),
+        ];
+        for (what, limit, most) in limits {
+            if limit as usize > most {
+                self.structure(|| format!("the header counts {limit} {what} of at most {most}"));
+            }
+        }
+        self.lanes = header.lane_limit.load(Relaxed).min(at::LANES as u32);
+        self.processes = header.process_limit.load(Relaxed).min(at::PROCESSES as u32);
+        let last = self.extents.last::<Inode>();
+        for (root, place) in header.roots.iter().enumerate() {
+            let id = place.load(Relaxed);
+            if id != 0 && (id > last || !dir::is(region.inode(InodeId(id)))) {
+                self.structure(|| format!("root {root} is inode {id}, which is no directory"));
+            }
+        }
+        let locks = [
+            (&header.rename_lock, "the rename lock"),
+            (&header.setup_lock, "the setup lock"),
+            (&header.reclaim_lock, "the reclaim lock"),
+            (&header.deadlock_lock, "the deadlock search's lock"),
+            (&header.split_lock, "the split lock"),
+        ];
+        for (lock, name) in locks {
+            self.lock(lock, || name.to_owned());
+        }
+        if header.tree.read() & 1 != 0 {
+            let dead = header.rename_lock.holder();
+            let is_left = dead.is_some() && self.is_dead(dead);
+            let what = || "a change of the tree's shape was left half done".to_owned();
+            if is_left { self.leftover(what) } else { self.inconsistent(what) }
+        }
+    }
+
+    /// Lanes, and the process in the same slot.
+    pub(crate) fn lanes(&mut self) {
+        for index in self.extents.records(at::LANES_AT, at::LANE_SIZE, at::LANES).collect::<Vec<_>>() {
+            self.lane(index);
+            if (index as usize) < at::PROCESSES {
+                self.process(index);
+            }
+        }
+    }
+
+    fn lane(&mut self, index: u32) {
+        let region = self.region;
+        let lane = region.lane(LaneId(index));
+        for (slab, cache) in lane.caches.iter().enumerate() {
+            let count = cache.count.load(Relaxed);
+            if count as usize > CACHE_SLOTS {
+                self.structure(|| {
+                    format!("lane {index} counts {count} {} in a cache of {CACHE_SLOTS}", SLABS[slab])
+                });
+            }
+        }
+        let unlinked = lane.unlinked.count.load(Relaxed);
+        if unlinked as usize > UNLINKED {
+            self.structure(|| format!("lane {index} counts {unlinked} unlinked inodes in a list of {UNLINKED}"));
+        }
+        let chunk = lane.pages.chunk.load(Relaxed);
+        if chunk as usize > region.chunk_count() {
+            self.structure(|| format!("lane {index} allocates from chunk {chunk}, which is not there"));
+        }
+        let owner = lane.process.load(Relaxed);
+        let op = lane.intent.op.load(Relaxed);
+        if owner as usize >= at::PROCESSES || op > intent::op::PLAIN_CHANGE {
+            self.structure(|| format!("lane {index} has an owner or an intent that cannot be"));
+            return;
+        }
+        for page in page::in_hand(lane) {
+            self.moving.insert(page.0);
+        }
+        self.lock(&lane.burial, || format!("the burial of lane {index}"));
+        if owner == 0 {
+            if op != 0 {
+                self.inconsistent(|| format!("lane {index} is free and has an unfinished change"));
+            }
+            return;
+        }
+        let id = LaneId(lane.id.load(Relaxed));
+        if self.is_dead(id) {
+            let unfinished = if op != 0 { ", with an unfinished change" } else { "" };
+            self.leftover(|| format!("lane {index} is a dead thread's{unfinished}"));
+        } else if op != 0 {
+            self.inconsistent(|| format!("lane {index} has an unfinished change and is in no call"));
+        }
+    }
+
+    fn process(&mut self, index: u32) {
+        let process = self.region.process(ProcessId(index));
+        let (seen, limit) = (process.state.load(Relaxed), process.fd_limit.load(Relaxed));
+        if seen > state::DYING
+            || limit as usize > at::FDS
+            || process.run.load(Relaxed) as usize >= at::RUNS
+            || process.group_count.load(Relaxed) as usize > process.groups.len()
+        {
+            self.structure(|| format!("process slot {index} has a state or a count that cannot be"));
+        }
+        if seen != state::FREE && self.region.process_is_dead(ProcessId(index), self.me) {
+            self.leftover(|| format!("process slot {index} is a dead process's"));
+        }
+        self.lock(&process.table_lock, || format!("the descriptor table of process slot {index}"));
+    }
+}
+
+/// Whether the hash table can have this size.
+pub(crate) fn is_hash_state(hash_state: u64) -> bool {
+    let (level, next) = (hash_state as u32, (hash_state >> 32) as u32);
+    let most = MAX_LEVEL - BASE_LEVEL;
+    level <= most && next < 1 << (BASE_LEVEL + level) && (level < most || next == 0)
+}
+
+/// Slots of every slab that a lane names as taken and not linked in, or on their way.
+pub(crate) fn in_hand<T: Slot>(check: &Check) -> impl Iterator<Item = u32> {
+    let region = check.region;
+    (1..check.lanes).flat_map(move |index| {
+        let lane = region.lane(LaneId(index));
+        let (taken, moving) = (lane.taken[T::SLAB].load(Relaxed), lane.moving[T::SLAB].load(Relaxed) as u32);
+        [taken, moving].into_iter().filter(|slot| *slot != 0)
+    })
+}

@@ -1,0 +1,271 @@
+//! What processes hold: open files, locks, mappings; inodes that live without a name; what nothing holds.
+
+use lp_region::layout as at;
+use lp_region::process::process_state;
+use lp_region::records::{Inode, LockRecord, Mapping, OpenFile};
+use lp_region::slab::Slot;
+use lp_region::sync::{AtomicU64, Ordering::Relaxed};
+use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId};
+use lp_vfs::blob::Which;
+use lp_vfs::{pin, table::entry};
+
+use crate::Check;
+use crate::bits::Bits;
+use crate::slabs::Slots;
+
+impl Check<'_> {
+    /// Tables, stacks, lists; then what none of them knows.
+    pub(crate) fn held(&mut self) {
+        let mut files = Bits::default();
+        self.tables(&mut files);
+        self.pins(&mut files);
+        let header = self.region.header();
+        for (head, name) in [(&header.closed, "closed files"), (&header.sweeping[0], "closed files under work")] {
+            let stack = self.stack::<OpenFile>(head, name, |slabs| &slabs.files);
+            stack.iter().for_each(|file| _ = files.insert(file));
+        }
+        self.files(&files);
+        self.locks();
+        let mappings = self.mappings();
+        self.lost(&mappings, |slabs| &slabs.mappings, "mapping record", Mapping::SLAB);
+        self.orphans();
+        self.blobs();
+        let named = core::mem::take(&mut self.named);
+        self.lost(&named, |slabs| &slabs.inodes, "inode", Inode::SLAB);
+    }
+
+    fn live_or_dead(&self) -> impl Iterator<Item = ProcessId> + use<> {
+        let region = self.region;
+        let all = (1..self.processes).map(ProcessId);
+        let used = all.filter(|id| region.process(*id).state.load(Relaxed) != process_state::FREE);
+        used.collect::<Vec<_>>().into_iter()
+    }
+
+    /// Descriptor tables name open files that live; a process's directory and program live.
+    fn tables(&mut self, files: &mut Bits) {
+        let region = self.region;
+        for id in self.live_or_dead() {
+            let process = region.process(id);
+            let limit = (process.fd_limit.load(Relaxed) as usize).min(at::FDS);
+            for (fd, word) in region.fd_table(id).iter().enumerate().take(limit) {
+                let word = word.load(Relaxed);
+                if word & entry::OPEN == 0 {
+                    continue;
+                }
+                let file = word as u32;
+                files.insert(file);
+                if !self.slabs.files.is_used(file) {
+                    self.inconsistent(|| format!("descriptor {fd} of process slot {} is no open file", id.0));
+                }
+            }
+            for word in [&process.cwd, &process.exe] {
+                let named = InodeRef::from_word(word.load(Relaxed));
+                if named != InodeRef::NONE && !self.lives(named) {
+                    self.inconsistent(|| format!("process slot {} stands on inode {}, which is free", id.0, named.id.0));
+                }
+            }
+        }
+    }
+
+    /// Pins of lanes keep open files.
+    fn pins(&mut self, files: &mut Bits) {
+        for lane in 1..self.lanes {
+            for pin in &self.region.lane(LaneId(lane)).pins {
+                let word = pin.load(Relaxed);
+                if word & pin::INODE == 0 {
+                    files.insert(word as u32);
+                } else {
+                    self.named.insert(word as u32);
+                }
+            }
+        }
+    }
+
+    fn lives(&self, inode: InodeRef) -> bool {
+        self.slabs.inodes.is_used(inode.id.0)
+            && self.region.inode(inode.id).generation.load(Relaxed) == inode.generation
+    }
+
+    /// The slots of a stack.
+    fn stack<T: Slot>(
+        &mut self,
+        head: &AtomicU64,
+        name: &str,
+        slots: fn(&crate::slabs::Slabs) -> &Slots,
+    ) -> Bits {
+        let mut found = Bits::default();
+        let mut next = head.load(Relaxed) as u32;
+        while next != 0 {
+            if next > slots(&self.slabs).fresh {
+                self.structure(|| format!("the stack of {name} leads to slot {next}, past the last"));
+                break;
+            }
+            if !found.insert(next) {
+                self.structure(|| format!("the stack of {name} is a ring through slot {next}"));
+                break;
+            }
+            if !slots(&self.slabs).is_used(next) && !slots(&self.slabs).hand.has(next) {
+                self.inconsistent(|| format!("slot {next} on the stack of {name} is free"));
+            }
+            next = self.region.slot::<T>(next).link().load(Relaxed);
+        }
+        found
+    }
+
+    fn files(&mut self, named: &Bits) {
+        for index in 1..=self.slabs.files.fresh {
+            if !self.slabs.files.is_used(index) {
+                continue;
+            }
+            let file = self.region.file(FileId(index));
+            self.lock(&file.lock, || format!("the position of open file {index}"));
+            let inode = InodeRef::from_word(file.inode.load(Relaxed));
+            if self.slabs.files.hand.has(index) {
+                continue;
+            }
+            if !named.has(index) && file.in_flight.load(Relaxed) == 0 {
+                self.leak(|| format!("open file {index} is in no table"));
+            } else if !self.lives(inode) {
+                self.inconsistent(|| format!("open file {index} has inode {}, which is free", inode.id.0));
+            } else {
+                // A file that never had a name lives as long as it is open.
+                self.reach(inode.id.0);
+            }
+        }
+    }
+
+    /// Each inode's list of locks.
+    fn locks(&mut self) {
+        let mut listed = Bits::default();
+        let fresh = self.slabs.inodes.fresh;
+        for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
+            if !self.slabs.inodes.is_used(index) {
+                continue;
+            }
+            let mut next = self.region.inode(InodeId(index)).locks.load(Relaxed);
+            while next != 0 {
+                if next > self.slabs.locks.fresh || !listed.insert(next) {
+                    self.structure(|| format!("the list of locks of inode {index} leads to slot {next}, which is none of its"));
+                    break;
+                }
+                let record = self.region.lock_record(LockId(next));
+                self.lock_record(index, next, record);
+                next = record.link.load(Relaxed);
+            }
+        }
+        self.lost(&listed, |slabs| &slabs.locks, "lock record", LockRecord::SLAB);
+    }
+
+    fn lock_record(&mut self, inode: u32, index: u32, record: &LockRecord) {
+        if !self.slabs.locks.is_used(index) && !self.slabs.locks.hand.has(index) {
+            self.inconsistent(|| format!("lock {index} of inode {inode} is free"));
+        }
+        let family = record.family.load(Relaxed);
+        let owner = record.owner.load(Relaxed);
+        let lives = match family {
+            0 => {
+                let id = ProcessId(owner);
+                owner as usize != 0
+                    && !self.region.process_is_dead(id, self.me)
+                    && self.region.process(id).generation.load(Relaxed) == record.owner_generation.load(Relaxed)
+            }
+            1 | 2 => {
+                self.slabs.files.is_used(owner)
+                    && self.region.file(FileId(owner)).generation.load(Relaxed)
+                        == record.owner_generation.load(Relaxed)
+            }
+            3 => true,
+            _ => return self.structure(|| format!("lock {index} of inode {inode} is of no family")),
+        };
+        if !lives {
+            self.leftover(|| format!("lock {index} of inode {inode} is a dead owner's"));
+        }
+        if record.start.load(Relaxed) > record.end.load(Relaxed) && family != 3 {
+            self.inconsistent(|| format!("lock {index} of inode {inode} ends before it starts"));
+        }
+    }
+
+    /// Each process's list of mappings.
+    fn mappings(&mut self) -> Bits {
+        let mut listed = Bits::default();
+        for id in self.live_or_dead() {
+            let mut next = self.region.process(id).mappings.load(Relaxed);
+            while next != 0 {
+                if next > self.slabs.mappings.fresh || !listed.insert(next) {
+                    self.structure(|| {
+                        format!("the list of mappings of process slot {} leads to slot {next}, which is none of its", id.0)
+                    });
+                    break;
+                }
+                let record = self.region.mapping(MappingId(next));
+                let inode = InodeRef::from_word(record.inode.load(Relaxed));
+                if inode != InodeRef::NONE && !self.lives(inode) {
+                    self.inconsistent(|| format!("mapping {next} is of inode {}, which is free", inode.id.0));
+                }
+                next = record.link.load(Relaxed);
+            }
+        }
+        listed
+    }
+
+    /// Inodes that wait for a reclaim.
+    fn orphans(&mut self) {
+        let header = self.region.header();
+        for (head, name) in [(&header.orphans, "orphans"), (&header.sweeping[1], "orphans under work")] {
+            let stack = self.stack::<Inode>(head, name, |slabs| &slabs.inodes);
+            stack.iter().for_each(|inode| _ = self.named.insert(inode));
+        }
+        for lane in 1..self.lanes {
+            let list = &self.region.lane(LaneId(lane)).unlinked;
+            for word in list.inodes.iter().take(list.count.load(Relaxed) as usize) {
+                // An old one is no longer what it was: its generation says so.
+                let inode = InodeRef::from_word(word.load(Relaxed));
+                if self.lives(inode) {
+                    self.named.insert(inode.id.0);
+                }
+            }
+        }
+    }
+
+    /// Blobs of inodes in use.
+    fn blobs(&mut self) {
+        let fresh = self.slabs.inodes.fresh;
+        let mut owned = Bits::default();
+        for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
+            if !self.slabs.inodes.is_used(index) || self.slabs.inodes.hand.has(index) {
+                continue;
+            }
+            let inode = self.region.inode(InodeId(index));
+            for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+                let blob = which.word(inode).load(Relaxed);
+                if blob == 0 {
+                    continue;
+                }
+                if blob > fresh || blob == index || !owned.insert(blob) {
+                    self.structure(|| format!("inode {index} has blob {blob}, which is not its own"));
+                } else if !self.slabs.inodes.is_used(blob) || self.named.has(blob) {
+                    self.inconsistent(|| format!("inode {index} has blob {blob}, which is no blob"));
+                }
+            }
+        }
+        owned.iter().for_each(|blob| _ = self.named.insert(blob));
+    }
+
+    /// Slots in use that nothing names.
+    fn lost(
+        &mut self,
+        known: &Bits,
+        slots: fn(&crate::slabs::Slabs) -> &Slots,
+        what: &str,
+        slab: usize,
+    ) {
+        let slots = slots(&self.slabs);
+        let lost: Vec<u32> = (1..=slots.fresh)
+            .filter(|index| slots.is_used(*index) && !known.has(*index) && !slots.hand.has(*index))
+            .collect();
+        let Some(first) = lost.first() else { return };
+        self.leak(|| {
+            format!("{} {what} slots (slab {slab}) are in use and nothing names them, the first is {first}", lost.len())
+        });
+    }
+}
