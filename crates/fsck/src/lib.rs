@@ -16,6 +16,7 @@ mod held;
 mod names;
 mod pages;
 mod rebuild;
+mod repair;
 mod report;
 mod slabs;
 
@@ -28,7 +29,7 @@ use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
 pub use names::tree;
-pub use rebuild::repair;
+pub use repair::{Repaired, repair};
 pub use report::{Finding, Report, Severity, Usage};
 
 use bits::Bits;
@@ -161,11 +162,14 @@ impl<'r> Check<'r> {
 
 /// Owner and waiters of a lock.
 fn lock_words(lock: &OwnerLock) -> [u32; 2] {
+    lock_word_refs(lock).each_ref().map(|word| word.load(Relaxed))
+}
+
+fn lock_word_refs(lock: &OwnerLock) -> &[AtomicU32; 2] {
     const { assert!(size_of::<OwnerLock>() == 8) };
     let words: *const OwnerLock = lock;
     // SAFETY: a lock is two atomic words, its owner first.
-    let words = unsafe { &*words.cast::<[AtomicU32; 2]>() };
-    [words[0].load(Relaxed), words[1].load(Relaxed)]
+    unsafe { &*words.cast() }
 }
 
 /// The words of an inode's lock: owner, waiters, bias, streak, key.
