@@ -21,7 +21,7 @@ mod report;
 mod slabs;
 
 use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
-use lp_region::layout::RUNS;
+use lp_region::layout::{LANE_BITS, RUNS};
 use lp_region::lock::OwnerLock;
 use lp_region::process::process_state;
 use lp_region::records::Inode;
@@ -127,7 +127,12 @@ impl<'r> Check<'r> {
     fn lock(&mut self, lock: &OwnerLock, of: impl Fn() -> String) {
         let [owner, waiters] = lock_words(lock);
         if owner != 0 {
-            if self.is_dead(LaneId(owner)) {
+            let lane = self.region.lane(LaneId(owner));
+            let is_free = lane.process.load(Relaxed) == 0;
+            if is_free && lane.generation.load(Relaxed) == owner >> LANE_BITS {
+                // The lane's next owner would wait for itself.
+                self.structure(|| format!("{} is held by lane {owner:#x}, which nobody has", of()));
+            } else if self.is_dead(LaneId(owner)) {
                 self.leftover(|| format!("{} is held by a dead thread (lane {owner:#x})", of()));
             } else {
                 self.inconsistent(|| format!("{} is held by lane {owner:#x}, which is in no call", of()));

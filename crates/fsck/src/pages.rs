@@ -79,8 +79,11 @@ impl Check<'_> {
             let inode = self.region.inode(InodeId(index));
             if self.slabs.inodes.is_used(index) {
                 self.map(index, inode);
-            } else if map_of(inode).0 != 0 && !self.slabs.inodes.hand.has(index) {
-                self.inconsistent(|| format!("inode {index} is free and has content"));
+            } else if !self.slabs.inodes.hand.has(index) {
+                if map_of(inode).0 != 0 {
+                    self.inconsistent(|| format!("inode {index} is free and has content"));
+                }
+                self.times(index, inode);
             }
         }
         for index in 0..self.region.chunk_count() {
@@ -159,10 +162,7 @@ impl Check<'_> {
         if inode.size.load(Relaxed) > i64::MAX as u64 {
             self.structure(|| format!("inode {index} has a size that no file has"));
         }
-        let stamps = [&inode.atime, &inode.mtime, &inode.ctime];
-        if stamps.iter().any(|stamp| stamp.nsec.load(Relaxed) > 999_999_999 || stamp.zero.load(Relaxed) != 0) {
-            self.inconsistent(|| format!("inode {index} has a time that no clock shows"));
-        }
+        self.times(index, inode);
         let words = inode_lock_words(inode).each_ref().map(|word| word.load(Relaxed));
         self.lock(owner_lock(inode), || format!("inode {index}"));
         let [owner, _, bias, _, key] = words;
@@ -174,6 +174,14 @@ impl Check<'_> {
             let left = [owner, bias].into_iter().any(|lane| lane != 0 && self.is_dead(lp_region::LaneId(lane)));
             let what = || format!("inode {index} was left half changed");
             if left { self.leftover(what) } else { self.inconsistent(what) }
+        }
+    }
+
+    /// Times, which have words that nobody writes again: those of a free inode are its next owner's.
+    fn times(&mut self, index: u32, inode: &Inode) {
+        let stamps = [&inode.atime, &inode.mtime, &inode.ctime];
+        if stamps.iter().any(|stamp| stamp.nsec.load(Relaxed) > 999_999_999 || stamp.zero.load(Relaxed) != 0) {
+            self.inconsistent(|| format!("inode {index} has a time that no clock shows"));
         }
     }
 
