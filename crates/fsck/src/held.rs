@@ -113,7 +113,8 @@ impl Check<'_> {
     }
 
     fn files(&mut self, named: &Bits) {
-        for index in 1..=self.slabs.files.fresh {
+        let fresh = self.slabs.files.fresh;
+        for index in self.extents.slots::<OpenFile>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
             if !self.slabs.files.is_used(index) {
                 continue;
             }

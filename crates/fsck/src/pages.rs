@@ -177,6 +177,13 @@ impl Check<'_> {
         }
     }
 
+    /// Whether a page is not all zeros.
+    fn holds_bytes(&self, page: PageId) -> bool {
+        let Some(offset) = self.region.page_offset(page) else { return false };
+        self.extents.has(offset as u64)
+            && self.region.page_words(page).iter().any(|word| word.load(Relaxed) != 0)
+    }
+
     /// Times, which have words that nobody writes again: those of a free inode are its next owner's.
     fn times(&mut self, index: u32, inode: &Inode) {
         let stamps = [&inode.atime, &inode.mtime, &inode.ctime];
@@ -188,7 +195,7 @@ impl Check<'_> {
     fn chunk(&mut self, index: usize) {
         let Some(chunk) = self.region.chunk(index) else { return };
         let data_pages = self.region.header().data_pages.load(Relaxed);
-        let (mut free, mut leaked) = (Vec::new(), Vec::new());
+        let (mut free, mut leaked, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         for (word, used) in chunk.used.iter().enumerate() {
             let used = used.load(Relaxed);
             let place = index * CHUNK_PAGES / 64 + word;
@@ -196,12 +203,20 @@ impl Check<'_> {
             let pages = |bits: u64| {
                 (0..64).filter(move |bit| bits & 1 << bit != 0).map(move |bit| (place * 64 + bit) as u32)
             };
+            // What was never handed out is taken for zeros, by maps too.
+            let clean = page::usable(data_pages, index, word) & !chunk.dirty[word].load(Relaxed) & !moving;
+            stale.extend(pages(clean).filter(|page| self.holds_bytes(PageId(*page))));
             free.extend(pages(claimed & !used));
             leaked.extend(pages(used & !claimed & !moving & page::usable(data_pages, index, word)));
         }
         if let (Some(first), count) = (free.first(), free.len()) {
             self.structure(|| {
                 format!("chunk {index}: {count} pages are marked free and stand in maps, the first is {first}")
+            });
+        }
+        if let (Some(first), count) = (stale.first(), stale.len()) {
+            self.structure(|| {
+                format!("chunk {index}: {count} pages are marked never used and are not zeros, the first is {first}")
             });
         }
         if let (Some(first), count) = (leaked.first(), leaked.len()) {

@@ -1,6 +1,5 @@
 //! Slabs: which slots are free, and that each is free once.
 
-use lp_region::layout::LANES;
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::{BATCH, Slot};
 use lp_region::sync::Ordering::Relaxed;
@@ -60,7 +59,7 @@ impl Check<'_> {
         let head = &self.region.header().slabs[T::SLAB];
         let fresh = head.fresh.load(Relaxed);
         // Lanes hold slots that nobody has touched yet.
-        let most = (self.extents.last::<T>() as usize + LANES * BATCH).min(T::SLOTS - 1);
+        let most = (self.extents.last::<T>() as usize + self.lanes as usize * BATCH).min(T::SLOTS - 1);
         if fresh > most as u64 {
             self.structure(|| format!("the slab of {name} slots says that {fresh} were handed out"));
         }

@@ -15,6 +15,8 @@ use lp_vfs::{
 /// Directories that a listing goes through, and buffers that it reads of each.
 const DIRECTORIES: usize = 40;
 const BUFFERS: usize = 8;
+/// Size of a file that is read and written.
+const WORTH: i64 = 100;
 /// An access ACL: owner, user 7, group, mask, others.
 const ACL: [u8; 44] = [
     2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 6, 0, 7, 0, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16, 0, 7,
@@ -109,6 +111,7 @@ impl Caller {
             let _ = xattr::getxattr(task, AT_FDCWD, at, 0, name.as_ptr().cast(), room);
         }
         if attributes.st_mode & S_IFMT == S_IFREG
+            && attributes.st_size >= WORTH
             && let Some(fd) = self.open(path, O_RDWR)
         {
             self.content(fd);
@@ -179,12 +182,14 @@ impl Caller {
 
 /// Something of everything.
 pub fn populate(region: Region<'static>) {
+    // SAFETY: the value is the kernel's.
+    unsafe { clock::init(libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
     let caller = Caller::new(region).expect("a new region");
     for path in ["/light/a", "/light/a/b", "/light/a/b/c", "/light/empty", "/light/many"] {
         caller.mkdir(path);
     }
     let long = "n".repeat(200);
-    (0..150).for_each(|number| caller.file(&format!("/light/many/f{number}"), number, 0));
+    (0..150).for_each(|number| caller.file(&format!("/light/many/f{number}"), 90 + number / 12, 0));
     (0..20).for_each(|number| caller.file(&format!("/light/a/{long}{number}"), 10, 0));
     caller.file("/light/small", 100, 0);
     caller.file("/light/pages", 50_000, 0);
