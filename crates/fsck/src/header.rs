@@ -102,7 +102,7 @@ impl Check<'_> {
             self.structure(|| format!("lane {index} has an owner or an intent that cannot be"));
             return;
         }
-        for page in page::in_hand(lane) {
+        for page in page::in_hand(lane).filter(|page| region.page_offset(*page).is_some()) {
             self.moving.insert(page.0);
         }
         self.lock(&lane.burial, || format!("the burial of lane {index}"));
@@ -151,6 +151,6 @@ pub(crate) fn in_hand<T: Slot>(check: &Check) -> impl Iterator<Item = u32> {
     (1..check.lanes).flat_map(move |index| {
         let lane = region.lane(LaneId(index));
         let (taken, moving) = (lane.taken[T::SLAB].load(Relaxed), lane.moving[T::SLAB].load(Relaxed) as u32);
-        [taken, moving].into_iter().filter(|slot| *slot != 0)
+        [taken, moving].into_iter().filter(|slot| *slot != 0 && (*slot as usize) < T::SLOTS)
     })
 }

@@ -53,8 +53,9 @@ impl Check<'_> {
                     continue;
                 }
                 let file = word as u32;
-                files.insert(file);
-                if !self.slabs.files.is_used(file) {
+                if self.slabs.files.is_used(file) {
+                    files.insert(file);
+                } else {
                     self.inconsistent(|| format!("descriptor {fd} of process slot {} is no open file", id.0));
                 }
             }
@@ -72,10 +73,11 @@ impl Check<'_> {
         for lane in 1..self.lanes {
             for pin in &self.region.lane(LaneId(lane)).pins {
                 let word = pin.load(Relaxed);
-                if word & pin::INODE == 0 {
-                    files.insert(word as u32);
-                } else {
-                    self.named.insert(word as u32);
+                let index = word as u32;
+                if word & pin::INODE == 0 && self.slabs.files.is_used(index) {
+                    files.insert(index);
+                } else if word & pin::INODE != 0 && self.slabs.inodes.is_used(index) {
+                    self.named.insert(index);
                 }
             }
         }

@@ -299,8 +299,10 @@ impl Check<'_> {
     /// Every directory with a name leads up to a root.
     fn tree_shape(&mut self, pass: &Pass) {
         let mut good = Bits::default();
-        for root in &self.region.header().roots {
-            good.insert(root.load(Relaxed));
+        for root in self.region.header().roots.iter().map(|root| root.load(Relaxed)) {
+            if self.slabs.inodes.is_used(root) {
+                good.insert(root);
+            }
         }
         for directory in pass.of_directory.keys() {
             let mut way = Bits::default();
@@ -314,7 +316,7 @@ impl Check<'_> {
                     self.inconsistent(|| format!("directory {directory} leads up to no root"));
                     break;
                 };
-                at = self.region.dirent(DirentId(*entry)).parent.load(Relaxed);
+                at = self.region.dirent(DirentId(*entry)).parent.load(Relaxed) & (at::INODES as u32 - 1);
             }
             way.iter().for_each(|index| _ = good.insert(index));
         }
