@@ -60,7 +60,7 @@ const ENTRY_BYTES: u64 = 20;
 #[inline]
 pub fn attributes(inode: &Inode) -> Attributes {
     if is_dir(inode) {
-        return inode.seq.snapshot(|| inode.data_seq.snapshot(|| copy_attributes(inode)));
+        return inode.seq.snapshot_both(&inode.data_seq, || copy_attributes(inode));
     }
     inode.seq.snapshot(|| copy_attributes(inode))
 }
