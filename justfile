@@ -22,6 +22,10 @@ crash:
     DEATHS=1 cargo test --release -p lp-vfs --test deaths --test deaths_of_writers
     LIGHTPATH_CRASH_ROUNDS=2000 cargo test --release -p lp-vfs --test crash
 
+# Damage copies of a region at random, COUNT of them, then open, check, use and mend each.
+fuzz-region COUNT="100000" *ARGS:
+    cargo test --release -p lp-fsck --test fuzz -- --count {{COUNT}} {{ARGS}}
+
 # All workloads, side by side with the kernel's file systems.
 bench *ARGS:
     cargo run --release -- bench {{ARGS}}

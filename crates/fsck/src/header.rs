@@ -13,8 +13,20 @@ use lp_vfs::{dir, intent, page};
 use crate::Check;
 
 /// Names of the slabs that lanes cache, by number; empty where there is none.
-const SLABS: [&str; 12] =
-    ["open files", "inodes", "entries", "overflow buckets", "locks", "mappings", "long names", "", "", "", "", ""];
+const SLABS: [&str; 12] = [
+    "open files",
+    "inodes",
+    "entries",
+    "overflow buckets",
+    "locks",
+    "mappings",
+    "long names",
+    "",
+    "",
+    "",
+    "",
+    "",
+];
 
 impl Check<'_> {
     /// The header's own words.
@@ -60,10 +72,8 @@ impl Check<'_> {
             self.lock(lock, || name.to_owned());
         }
         if header.tree.read() & 1 != 0 {
-            let dead = header.rename_lock.holder();
-            let is_left = dead.is_some() && self.is_dead(dead);
-            let what = || "a change of the tree's shape was left half done".to_owned();
-            if is_left { self.leftover(what) } else { self.inconsistent(what) }
+            // Whoever took the lock over leaves it so: walks remember no prefixes until the next directory moves.
+            self.leftover(|| "a change of the tree's shape was cut short by a death".to_owned());
         }
     }
 
@@ -90,7 +100,9 @@ impl Check<'_> {
         }
         let unlinked = lane.unlinked.count.load(Relaxed);
         if unlinked as usize > UNLINKED {
-            self.structure(|| format!("lane {index} counts {unlinked} unlinked inodes in a list of {UNLINKED}"));
+            self.structure(|| {
+                format!("lane {index} counts {unlinked} unlinked inodes in a list of {UNLINKED}")
+            });
         }
         let chunk = lane.pages.chunk.load(Relaxed);
         if chunk as usize > region.chunk_count() {

@@ -18,13 +18,15 @@ impl Check<'_> {
     pub(crate) fn held(&mut self) {
         let mut files = Bits::default();
         self.tables(&mut files);
-        self.pins(&mut files);
+        let pinned = self.pins();
         let header = self.region.header();
-        for (head, name) in [(&header.closed, "closed files"), (&header.sweeping[0], "closed files under work")] {
+        for (head, name) in
+            [(&header.closed, "closed files"), (&header.sweeping[0], "closed files under work")]
+        {
             let stack = self.stack::<OpenFile>(head, name, |slabs| &slabs.files);
             stack.iter().for_each(|file| _ = files.insert(file));
         }
-        self.files(&files);
+        self.files(&files, &pinned);
         self.locks();
         let mappings = self.mappings();
         self.lost(&mappings, |slabs| &slabs.mappings, "mapping record", Mapping::SLAB);
@@ -62,14 +64,17 @@ impl Check<'_> {
             for word in [&process.cwd, &process.exe] {
                 let named = InodeRef::from_word(word.load(Relaxed));
                 if named != InodeRef::NONE && !self.lives(named) {
-                    self.inconsistent(|| format!("process slot {} stands on inode {}, which is free", id.0, named.id.0));
+                    self.inconsistent(|| {
+                        format!("process slot {} stands on inode {}, which is free", id.0, named.id.0)
+                    });
                 }
             }
         }
     }
 
     /// Pins of lanes keep open files.
-    fn pins(&mut self, files: &mut Bits) {
+    fn pins(&mut self) -> Bits {
+        let mut files = Bits::default();
         for lane in 1..self.lanes {
             for pin in &self.region.lane(LaneId(lane)).pins {
                 let word = pin.load(Relaxed);
@@ -81,6 +86,7 @@ impl Check<'_> {
                 }
             }
         }
+        files
     }
 
     fn lives(&self, inode: InodeRef) -> bool {
@@ -114,16 +120,19 @@ impl Check<'_> {
         found
     }
 
-    fn files(&mut self, named: &Bits) {
+    fn files(&mut self, named: &Bits, pinned: &Bits) {
         let fresh = self.slabs.files.fresh;
-        for index in self.extents.slots::<OpenFile>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
+        for index in self.extents.slots::<OpenFile>().take_while(|index| *index <= fresh).collect::<Vec<_>>()
+        {
             if !self.slabs.files.is_used(index) {
                 continue;
             }
             let file = self.region.file(FileId(index));
             self.lock(&file.lock, || format!("the position of open file {index}"));
             let inode = InodeRef::from_word(file.inode.load(Relaxed));
-            if self.slabs.files.hand.has(index) {
+            if self.slabs.files.hand.has(index) || pinned.has(index) {
+                // Whoever died with it may have been freeing it.
+                self.named.insert(if self.lives(inode) { inode.id.0 } else { 0 });
                 continue;
             }
             if !named.has(index) && file.in_flight.load(Relaxed) == 0 {
@@ -148,7 +157,11 @@ impl Check<'_> {
             let mut next = self.region.inode(InodeId(index)).locks.load(Relaxed);
             while next != 0 {
                 if next > self.slabs.locks.fresh || !listed.insert(next) {
-                    self.structure(|| format!("the list of locks of inode {index} leads to slot {next}, which is none of its"));
+                    self.structure(|| {
+                        format!(
+                            "the list of locks of inode {index} leads to slot {next}, which is none of its"
+                        )
+                    });
                     break;
                 }
                 let record = self.region.lock_record(LockId(next));
@@ -170,7 +183,8 @@ impl Check<'_> {
                 let id = ProcessId(owner);
                 owner as usize != 0
                     && !self.region.process_is_dead(id, self.me)
-                    && self.region.process(id).generation.load(Relaxed) == record.owner_generation.load(Relaxed)
+                    && self.region.process(id).generation.load(Relaxed)
+                        == record.owner_generation.load(Relaxed)
             }
             1 | 2 => {
                 self.slabs.files.is_used(owner)
@@ -255,20 +269,17 @@ impl Check<'_> {
     }
 
     /// Slots in use that nothing names.
-    fn lost(
-        &mut self,
-        known: &Bits,
-        slots: fn(&crate::slabs::Slabs) -> &Slots,
-        what: &str,
-        slab: usize,
-    ) {
+    fn lost(&mut self, known: &Bits, slots: fn(&crate::slabs::Slabs) -> &Slots, what: &str, slab: usize) {
         let slots = slots(&self.slabs);
         let lost: Vec<u32> = (1..=slots.fresh)
             .filter(|index| slots.is_used(*index) && !known.has(*index) && !slots.hand.has(*index))
             .collect();
         let Some(first) = lost.first() else { return };
         self.leak(|| {
-            format!("{} {what} slots (slab {slab}) are in use and nothing names them, the first is {first}", lost.len())
+            format!(
+                "{} {what} slots (slab {slab}) are in use and nothing names them, the first is {first}",
+                lost.len()
+            )
         });
     }
 }

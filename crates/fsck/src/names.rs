@@ -87,7 +87,9 @@ impl Check<'_> {
             live += here;
             let said = self.region.page_words(page)[0].load(Relaxed);
             if said != here {
-                self.half(inode, || format!("page {leaf} of directory {index} has {here} entries and counts {said}"));
+                self.half(inode, || {
+                    format!("page {leaf} of directory {index} has {here} entries and counts {said}")
+                });
             }
         }
         let said = inode.entries.load(Relaxed);
@@ -106,7 +108,11 @@ impl Check<'_> {
             let record = self.region.lane(LaneId(lane));
             key != 0 && record.holding.load(Relaxed) == key && is_dead(record.id.load(Relaxed))
         });
-        if is_dead(holder) || is_dead(bias) || is_marked { self.leftover(what) } else { self.inconsistent(what) }
+        if is_dead(holder) || is_dead(bias) || is_marked {
+            self.leftover(what)
+        } else {
+            self.inconsistent(what)
+        }
     }
 
     fn listed(&mut self, index: u32, entry: u32, position: u64, tail: u64, pass: &mut Pass) {
@@ -230,8 +236,11 @@ impl Check<'_> {
         let record = region.dirent(DirentId(index));
         let parent = record.parent.load(Relaxed);
         let (mut bytes, length) = ([0; NAME_MAX], dirent::length(record));
-        if length > SHORT_NAME {
-            let long = record.long.load(Relaxed);
+        let long = record.long.load(Relaxed);
+        if length <= SHORT_NAME && long != 0 {
+            // It is given back with the entry.
+            self.structure(|| format!("entry {index} has a short name and long name {long}"));
+        } else if length > SHORT_NAME {
             if !self.slabs.names.is_used(long) || !pass.long.insert(long) {
                 self.structure(|| format!("entry {index} has long name {long}, which is not its own"));
             }
@@ -251,7 +260,9 @@ impl Check<'_> {
         }
         let mode = inode.mode.load(Relaxed);
         if dirent::kind(record) != dirent::type_of(mode) {
-            self.inconsistent(|| format!("entry {index} of directory {parent} has another type than its inode"));
+            self.inconsistent(|| {
+                format!("entry {index} of directory {parent} has another type than its inode")
+            });
         }
         self.reach(target.id.0);
         pass.inodes[target.id.index()].names += 1;
@@ -328,13 +339,16 @@ impl Check<'_> {
         let lost = |fresh: u32, used: &dyn Fn(u32) -> bool, known: &Bits| {
             (1..=fresh).filter(|index| used(*index) && !known.has(*index)).collect::<Vec<_>>()
         };
-        let is_free = |index: u32, slots: &crate::slabs::Slots| slots.is_used(index) && !slots.hand.has(index);
+        let is_free =
+            |index: u32, slots: &crate::slabs::Slots| slots.is_used(index) && !slots.hand.has(index);
         let names = lost(slabs.names.fresh, &|index| is_free(index, &slabs.names), &pass.long);
         let buckets = lost(slabs.overflows.fresh, &|index| is_free(index, &slabs.overflows), &pass.chained);
         let free_in_chain = pass.chained.iter().find(|index| !slabs.overflows.is_used(*index));
         for (what, lost) in [("long name", names), ("overflow bucket", buckets)] {
             if let Some(first) = lost.first() {
-                self.leak(|| format!("{} {what} slots are in use for nothing, the first is {first}", lost.len()));
+                self.leak(|| {
+                    format!("{} {what} slots are in use for nothing, the first is {first}", lost.len())
+                });
             }
         }
         if let Some(index) = free_in_chain {

@@ -171,7 +171,8 @@ impl Check<'_> {
         }
         let half = inode.seq.read() & 1 != 0 || inode.data_seq.read() & 1 != 0;
         if half {
-            let left = [owner, bias].into_iter().any(|lane| lane != 0 && self.is_dead(lp_region::LaneId(lane)));
+            let left =
+                [owner, bias].into_iter().any(|lane| lane != 0 && self.is_dead(lp_region::LaneId(lane)));
             let what = || format!("inode {index} was left half changed");
             if left { self.leftover(what) } else { self.inconsistent(what) }
         }
@@ -187,7 +188,8 @@ impl Check<'_> {
     /// Times, which have words that nobody writes again: those of a free inode are its next owner's.
     fn times(&mut self, index: u32, inode: &Inode) {
         let stamps = [&inode.atime, &inode.mtime, &inode.ctime];
-        if stamps.iter().any(|stamp| stamp.nsec.load(Relaxed) > 999_999_999 || stamp.zero.load(Relaxed) != 0) {
+        if stamps.iter().any(|stamp| stamp.nsec.load(Relaxed) > 999_999_999 || stamp.zero.load(Relaxed) != 0)
+        {
             self.inconsistent(|| format!("inode {index} has a time that no clock shows"));
         }
     }
@@ -211,7 +213,9 @@ impl Check<'_> {
         }
         if let (Some(first), count) = (free.first(), free.len()) {
             self.structure(|| {
-                format!("chunk {index}: {count} pages are marked free and stand in maps, the first is {first}")
+                format!(
+                    "chunk {index}: {count} pages are marked free and stand in maps, the first is {first}"
+                )
             });
         }
         if let (Some(first), count) = (stale.first(), stale.len()) {
@@ -221,7 +225,9 @@ impl Check<'_> {
         }
         if let (Some(first), count) = (leaked.first(), leaked.len()) {
             self.leak(|| {
-                format!("chunk {index}: {count} pages are marked in use and stand in no map, the first is {first}")
+                format!(
+                    "chunk {index}: {count} pages are marked in use and stand in no map, the first is {first}"
+                )
             });
         }
     }

@@ -7,7 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use lp_abi::{NAME_MAX, PAGE_SIZE, PATH_MAX};
 use lp_region::layout::{self as at, CHUNK_PAGES};
-use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, SHORT_NAME, inode_flags};
+use lp_region::records::{
+    Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, SHORT_NAME, inode_flags,
+};
 use lp_region::seq::Seq;
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
@@ -23,7 +25,8 @@ use crate::pages::{Walk, map_of};
 use crate::{has_type, inode_lock_words};
 
 /// Flags of an inode that outlive all processes.
-const KEPT_FLAGS: u32 = inode_flags::IMMUTABLE | inode_flags::APPEND | inode_flags::NODUMP | inode_flags::NOATIME;
+const KEPT_FLAGS: u32 =
+    inode_flags::IMMUTABLE | inode_flags::APPEND | inode_flags::NODUMP | inode_flags::NOATIME;
 /// Longest target of a symbolic link whose page is not counted.
 const UNCOUNTED: u64 = 128;
 
@@ -130,8 +133,13 @@ impl Rebuild {
         // Of a long name the first bytes stand in the entry too.
         let starts_alike = record.name.iter().zip(name).all(|(here, there)| here.load(Relaxed) == *there);
         let ends = record.name.iter().skip(length).all(|byte| byte.load(Relaxed) == 0);
-        !name.is_empty() && name != b"." && name != b".." && !name.contains(&0) && !name.contains(&b'/')
-            && starts_alike && ends
+        !name.is_empty()
+            && name != b"."
+            && name != b".."
+            && !name.contains(&0)
+            && !name.contains(&b'/')
+            && starts_alike
+            && ends
     }
 
     /// The roots: where the header says, or the directory that is its own parent.
@@ -148,7 +156,9 @@ impl Rebuild {
                 id.is_some() && id.0 <= last && dir::is(inode) && inode.parent.load(Relaxed) == id.0
             };
             let of_number = |id: &InodeId| {
-                is_root(*id) && self.region.inode(*id).root.load(Relaxed) as usize == root && !seen.contains(&id.0)
+                is_root(*id)
+                    && self.region.inode(*id).root.load(Relaxed) as usize == root
+                    && !seen.contains(&id.0)
             };
             let found = match is_root(said) && !seen.contains(&said.0) {
                 true => Some(said),
@@ -264,6 +274,9 @@ impl Rebuild {
             let is_named = self.files.contains_key(&blob) || self.known.has(blob);
             let is_blob = blob <= last && mode == S_IFREG && !is_named;
             if is_blob && self.blobs.insert(blob) {
+                // It has none itself.
+                let own = self.region.inode(InodeId(blob));
+                [&own.xattr, &own.acl, &own.default_acl].iter().for_each(|word| word.store(0, Relaxed));
                 self.content(blob);
             } else {
                 word.store(0, Relaxed);
@@ -303,7 +316,8 @@ impl Rebuild {
         for word in [&header.closed_count, &header.kept, &header.read_only] {
             word.store(0, Relaxed);
         }
-        for word in [&header.orphans, &header.closed, &header.hash_state].into_iter().chain(&header.sweeping) {
+        for word in [&header.orphans, &header.closed, &header.hash_state].into_iter().chain(&header.sweeping)
+        {
             word.store(0, Relaxed);
         }
         header.programs.iter().for_each(|word| word.store(0, Relaxed));
@@ -442,7 +456,11 @@ impl Rebuild {
             let mut below = 0;
             for entry in &directory.entries {
                 match self.link_one(task, directory.id, *entry) {
-                    true => below += u32::from(dir::is(self.region.inode(dirent::target(self.region.dirent(*entry)).id))),
+                    true => {
+                        below += u32::from(dir::is(
+                            self.region.inode(dirent::target(self.region.dirent(*entry)).id),
+                        ))
+                    }
                     false => dropped += 1,
                 }
             }
@@ -468,7 +486,8 @@ impl Rebuild {
         dir::put(task, entry);
         inode.tail.store(tail + 1, Relaxed);
         inode.entries.store(inode.entries.load(Relaxed) + 1, Relaxed);
-        let load = hash::change(task, name.hash(id), LaneId::NONE, |chain| chain.insert(name.hash(id), entry));
+        let load =
+            hash::change(task, name.hash(id), LaneId::NONE, |chain| chain.insert(name.hash(id), entry));
         if load == hash::Load::Crowded {
             hash::split(task);
         }

@@ -1,9 +1,9 @@
 //! Slabs: which slots are free, and that each is free once.
 
+use lp_region::LaneId;
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::{BATCH, Slot};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::LaneId;
 
 use crate::bits::Bits;
 use crate::{Check, header};
@@ -79,7 +79,9 @@ impl Check<'_> {
         let mut next = head.free.load(Relaxed);
         while next != 0 {
             if next > u64::from(slots.fresh) {
-                self.structure(|| format!("the list of free {name} slots leads to slot {next}, past the last"));
+                self.structure(|| {
+                    format!("the list of free {name} slots leads to slot {next}, past the last")
+                });
                 return;
             }
             if !slots.free.insert(next as u32) {
@@ -105,7 +107,9 @@ impl Check<'_> {
                 // A death may come between handing slots to a cache and saying so.
                 let most = (u64::from(slots.fresh) + BATCH as u64).min(T::SLOTS as u64 - 1);
                 if slot == 0 || u64::from(slot) > most {
-                    self.structure(|| format!("lane {index} has {name} slot {slot} in its cache, which is none"));
+                    self.structure(|| {
+                        format!("lane {index} has {name} slot {slot} in its cache, which is none")
+                    });
                 } else if !slots.free.insert(slot) && !slots.hand.has(slot) {
                     self.inconsistent(|| format!("{name} slot {slot} is free twice"));
                 } else if slot > slots.fresh && !slots.hand.has(slot) {

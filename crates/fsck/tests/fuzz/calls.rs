@@ -8,8 +8,9 @@ use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::{Room, Value};
 use lp_vfs::{
-    Place, Task, chdir, clock, close, copy, dup, fallocate, flock, getcwd, getdents, link, lseek, mkdir, open,
-    read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink, table, truncate, unlink, write, xattr,
+    Place, Task, chdir, clock, close, copy, dup, fallocate, flock, getcwd, getdents, link, lseek, mkdir,
+    open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink, table, truncate, unlink,
+    write, xattr,
 };
 
 /// Directories that a listing goes through, and buffers that it reads of each.
@@ -19,8 +20,8 @@ const BUFFERS: usize = 8;
 const WORTH: i64 = 100;
 /// An access ACL: owner, user 7, group, mask, others.
 const ACL: [u8; 44] = [
-    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 6, 0, 7, 0, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16, 0, 7,
-    0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
+    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 6, 0, 7, 0, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16,
+    0, 7, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 
 fn c(path: &str) -> CString {
@@ -77,7 +78,8 @@ impl Caller {
 
     fn rename(&self, one: &str, two: &str, flags: u32) {
         let (one, two) = (c(one), c(two));
-        let _ = rename::renameat2(&self.0, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, two.as_ptr().cast(), flags);
+        let _ =
+            rename::renameat2(&self.0, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, two.as_ptr().cast(), flags);
     }
 
     fn link(&self, one: &str, two: &str) {
@@ -165,7 +167,9 @@ impl Caller {
         let mut names = Vec::new();
         let mut buffer = [0u8; 4096];
         for _ in 0..BUFFERS {
-            let Ok(got @ 1..) = getdents::getdents64(&self.0, fd, buffer.as_mut_ptr(), buffer.len()) else { break };
+            let Ok(got @ 1..) = getdents::getdents64(&self.0, fd, buffer.as_mut_ptr(), buffer.len()) else {
+                break;
+            };
             let mut at = 0;
             while at < got {
                 let length = u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]) as usize;

@@ -143,7 +143,11 @@ fn child(image: &Image, seed: u64, index: u64) -> End {
     );
     calls::all(region);
     let after = lp_fsck::check(region, ProcessId::NONE);
-    assert!(after.is_sound(), "after use of what was mended:\n{after}\nbefore:\n{}{changes}", repaired.before);
+    assert!(
+        after.is_sound(),
+        "after use of what was mended:\n{after}\nbefore:\n{}{changes}",
+        repaired.before
+    );
     end
 }
 

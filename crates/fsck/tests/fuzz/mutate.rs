@@ -123,8 +123,26 @@ fn place(image: &Image, random: &mut Random) -> u64 {
 
 fn one(image: &Image, fd: RawFd, random: &mut Random, said: &mut String) {
     const EDGES: [u64; 20] = [
-        0, 1, 2, 3, 31, 64, 255, 1000, 1023, 1024, 4095, 0xffff, 1 << 20, 1 << 23, 0x7fff_ffff, 0xffff_ffff, 1 << 32,
-        1 << 50, i64::MAX as u64, u64::MAX,
+        0,
+        1,
+        2,
+        3,
+        31,
+        64,
+        255,
+        1000,
+        1023,
+        1024,
+        4095,
+        0xffff,
+        1 << 20,
+        1 << 23,
+        0x7fff_ffff,
+        0xffff_ffff,
+        1 << 32,
+        1 << 50,
+        i64::MAX as u64,
+        u64::MAX,
     ];
     let at = place(image, random);
     let mut word = [0u8; 8];

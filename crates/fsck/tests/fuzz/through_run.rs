@@ -22,7 +22,8 @@ pub fn cases(image: &Image, seed: u64, count: u64) {
     let (mut refused, mut used) = (0, 0);
     for index in 0..count {
         let _ = fs::remove_file(&path);
-        let file = File::options().create(true).truncate(true).read(true).write(true).open(&path).expect("file");
+        let file =
+            File::options().create(true).truncate(true).read(true).write(true).open(&path).expect("file");
         image.put(file.as_raw_fd());
         let changes = mutate::mutate(image, file.as_raw_fd(), &mut Random::new(seed, index));
         drop(file);

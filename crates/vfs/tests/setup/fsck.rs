@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lp_fsck::Severity;
 use lp_region::records::{Bucket, Dirent, Inode, LongName};
 use lp_region::slab::Slot;
 use lp_region::{InodeId, ProcessId};
@@ -19,6 +20,13 @@ pub struct Found {
 pub fn check(task: &Task, root: InodeId) -> Found {
     lp_fsck::check(task.region, task.process_id).expect_sound("between calls");
     Found { tree: lp_fsck::tree(task.region, root) }
+}
+
+/// A death at any instruction leaves a region that may be opened: nothing leads astray, whatever is half done.
+#[track_caller]
+pub fn usable(task: &Task) {
+    let report = lp_fsck::check(task.region, task.process_id);
+    assert!(report.worst() != Some(Severity::Structure), "right after a death: {report}");
 }
 
 /// Slots in use of everything that names are made of.
