@@ -18,15 +18,15 @@ impl Check<'_> {
     pub(crate) fn held(&mut self) {
         let mut files = Bits::default();
         self.tables(&mut files);
-        let pinned = self.pins();
+        let mut waiting = self.pins();
         let header = self.region.header();
         for (head, name) in
             [(&header.closed, "closed files"), (&header.sweeping[0], "closed files under work")]
         {
             let stack = self.stack::<OpenFile>(head, name, |slabs| &slabs.files);
-            stack.iter().for_each(|file| _ = files.insert(file));
+            stack.iter().for_each(|file| _ = waiting.insert(file));
         }
-        self.files(&files, &pinned);
+        self.files(&files, &waiting);
         self.locks();
         let mappings = self.mappings();
         self.lost(&mappings, |slabs| &slabs.mappings, "mapping record", Mapping::SLAB);
@@ -120,7 +120,8 @@ impl Check<'_> {
         found
     }
 
-    fn files(&mut self, named: &Bits, pinned: &Bits) {
+    /// `waiting` are those that a pin or a stack names: whoever died with one may have been freeing it.
+    fn files(&mut self, named: &Bits, waiting: &Bits) {
         let fresh = self.slabs.files.fresh;
         for index in self.extents.slots::<OpenFile>().take_while(|index| *index <= fresh).collect::<Vec<_>>()
         {
@@ -130,12 +131,14 @@ impl Check<'_> {
             let file = self.region.file(FileId(index));
             self.lock(&file.lock, || format!("the position of open file {index}"));
             let inode = InodeRef::from_word(file.inode.load(Relaxed));
-            if self.slabs.files.hand.has(index) || pinned.has(index) {
-                // Whoever died with it may have been freeing it.
-                self.named.insert(if self.lives(inode) { inode.id.0 } else { 0 });
+            let is_held = named.has(index) || file.in_flight.load(Relaxed) != 0;
+            if !is_held && (waiting.has(index) || self.slabs.files.hand.has(index)) {
+                if self.lives(inode) {
+                    self.named.insert(inode.id.0);
+                }
                 continue;
             }
-            if !named.has(index) && file.in_flight.load(Relaxed) == 0 {
+            if !is_held {
                 self.leak(|| format!("open file {index} is in no table"));
             } else if !self.lives(inode) {
                 self.inconsistent(|| format!("open file {index} has inode {}, which is free", inode.id.0));
