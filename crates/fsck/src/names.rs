@@ -240,10 +240,8 @@ impl Check<'_> {
         if length <= SHORT_NAME && long != 0 {
             // It is given back with the entry.
             self.structure(|| format!("entry {index} has a short name and long name {long}"));
-        } else if length > SHORT_NAME {
-            if !self.slabs.names.is_used(long) || !pass.long.insert(long) {
-                self.structure(|| format!("entry {index} has long name {long}, which is not its own"));
-            }
+        } else if length > SHORT_NAME && !(self.slabs.names.is_used(long) && pass.long.insert(long)) {
+            self.structure(|| format!("entry {index} has long name {long}, which is not its own"));
         }
         dirent::copy_name(region, record, &mut bytes);
         let name = &bytes[..length];
