@@ -9,9 +9,9 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId}
 use lp_vfs::blob::Which;
 use lp_vfs::{pin, table::entry};
 
-use crate::Check;
 use crate::bits::Bits;
 use crate::slabs::Slots;
+use crate::{Check, names};
 
 impl Check<'_> {
     /// Tables, stacks, lists; then what none of them knows.
@@ -263,6 +263,8 @@ impl Check<'_> {
                 }
                 if blob > fresh || blob == index || !owned.insert(blob) {
                     self.structure(|| format!("inode {index} has blob {blob}, which is not its own"));
+                } else if !names::is_blob(self.region, InodeId(blob)) {
+                    self.structure(|| format!("blob {blob} of inode {index} has less content than it says"));
                 } else if !self.slabs.inodes.is_used(blob) || self.named.has(blob) {
                     self.inconsistent(|| format!("inode {index} has blob {blob}, which is no blob"));
                 }

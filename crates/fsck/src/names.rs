@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use lp_abi::NAME_MAX;
-use lp_abi::linux::{S_IFDIR, S_IFMT};
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_region::layout as at;
 use lp_region::records::{Bucket, Dirent, Inode, SHORT_NAME, inode_flags};
 use lp_region::slab::Slot;
@@ -373,6 +373,13 @@ pub(crate) fn leaves(region: Region<'_>, inode: &Inode) -> Vec<(u64, PageId)> {
     // Positions beyond this do not fit a word.
     found.retain(|(index, _)| *index < u64::MAX / PER_LEAF - 1);
     found
+}
+
+/// Whether an inode can be a blob: a file that has all the content it says. Who reads one goes on to its end.
+pub(crate) fn is_blob(region: Region<'_>, id: InodeId) -> bool {
+    let inode = region.inode(id);
+    let bytes = leaves(region, inode).len() as u64 * lp_abi::PAGE_SIZE as u64;
+    inode.mode.load(Relaxed) == S_IFREG && inode.size.load(Relaxed) <= bytes
 }
 
 /// Everything below a root: path, mode and links. Ends whatever the region holds.

@@ -22,7 +22,7 @@ use lp_vfs::{Task, dir, dirent, hash};
 use crate::bits::Bits;
 use crate::extents::Extents;
 use crate::pages::{Walk, map_of};
-use crate::{has_type, inode_lock_words};
+use crate::{has_type, inode_lock_words, names};
 
 /// Flags of an inode that outlive all processes.
 const KEPT_FLAGS: u32 =
@@ -270,9 +270,8 @@ impl Rebuild {
             if blob == 0 {
                 continue;
             }
-            let mode = self.region.inode(InodeId(blob)).mode.load(Relaxed);
             let is_named = self.files.contains_key(&blob) || self.known.has(blob);
-            let is_blob = blob <= last && mode == S_IFREG && !is_named;
+            let is_blob = blob <= last && !is_named && names::is_blob(self.region, InodeId(blob));
             if is_blob && self.blobs.insert(blob) {
                 // It has none itself.
                 let own = self.region.inode(InodeId(blob));
