@@ -250,6 +250,11 @@ impl Check<'_> {
             self.inconsistent(|| format!("entry {index} of directory {parent} has a damaged name"));
         }
         let target = dirent::target(record);
+        if target.id.0 > self.slabs.inodes.fresh {
+            return self.structure(|| {
+                format!("entry {index} of directory {parent} names inode {}, which is none", target.id.0)
+            });
+        }
         let inode = region.inode(target.id);
         if !self.slabs.inodes.is_used(target.id.0) || inode.generation.load(Relaxed) != target.generation {
             return self.inconsistent(|| {

@@ -96,7 +96,9 @@ impl Rebuild {
     /// Entries that can be true, by directory, each directory's in order.
     fn children(&mut self) -> BTreeMap<u32, Vec<(u64, DirentId)>> {
         let mut children: BTreeMap<u32, Vec<(u64, DirentId)>> = BTreeMap::new();
-        let last = self.extents.last::<Inode>();
+        // A use of the damaged region may have touched slots that no inode ever had.
+        let limit = self.region.header().inode_limit.load(Relaxed).min(u64::from(u32::MAX)) as u32;
+        let last = self.extents.last::<Inode>().min(limit);
         for index in self.extents.slots::<Dirent>() {
             let record = self.region.dirent(DirentId(index));
             let parent = record.parent.load(Relaxed);
