@@ -2,7 +2,7 @@
 
 use lp_region::lane::{CACHE_SLOTS, UNLINKED};
 use lp_region::layout as at;
-use lp_region::process::process_state as state;
+use lp_region::life::State;
 use lp_region::records::Inode;
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
@@ -10,7 +10,7 @@ use lp_region::{InodeId, LaneId, ProcessId};
 use lp_vfs::hash::{BASE_LEVEL, MAX_LEVEL};
 use lp_vfs::{dir, intent, page};
 
-use crate::Check;
+use crate::{Check, locks};
 
 /// Names of the slabs that lanes cache, by number; empty where there is none.
 const SLABS: [&str; 12] = [
@@ -54,6 +54,7 @@ impl Check<'_> {
         }
         self.lanes = header.lane_limit.load(Relaxed).min(at::LANES as u32);
         self.processes = header.process_limit.load(Relaxed).min(at::PROCESSES as u32);
+        self.awaited = self.region.lanes().map(|id| region.lane(id).waits_for.load(Relaxed)).collect();
         let last = self.extents.last::<Inode>();
         for (root, place) in header.roots.iter().enumerate() {
             let id = place.load(Relaxed);
@@ -64,7 +65,6 @@ impl Check<'_> {
         let locks = [
             (&header.rename_lock, "the rename lock"),
             (&header.setup_lock, "the setup lock"),
-            (&header.reclaim_lock, "the reclaim lock"),
             (&header.deadlock_lock, "the deadlock search's lock"),
             (&header.split_lock, "the split lock"),
         ];
@@ -110,9 +110,19 @@ impl Check<'_> {
         }
         let owner = lane.process.load(Relaxed);
         let op = lane.intent.op.load(Relaxed);
-        if owner as usize >= at::PROCESSES || op > intent::op::PLAIN_CHANGE {
-            self.structure(|| format!("lane {index} has an owner or an intent that cannot be"));
+        let generation = lane.generation.load(Relaxed);
+        if owner as usize >= at::PROCESSES
+            || op > intent::op::PLAIN_CHANGE
+            || generation >= at::LANE_GENERATIONS
+            || !is_own_id(lane.id.load(Relaxed), index)
+        {
+            self.structure(|| format!("lane {index} has an owner, an id or an intent that cannot be"));
             return;
+        }
+        let awaited = lane.waits_for.load(Relaxed);
+        if awaited != 0 && !locks::is_one(awaited) {
+            // Who buries the lane changes it.
+            self.structure(|| format!("lane {index} waits for a lock at {awaited:#x}, where none is"));
         }
         for page in page::in_hand(lane).filter(|page| region.page_offset(*page).is_some()) {
             self.moving.insert(page.0);
@@ -125,7 +135,11 @@ impl Check<'_> {
             return;
         }
         let id = LaneId(lane.id.load(Relaxed));
-        if self.is_dead(id) {
+        let is_dead = self.is_dead(id);
+        if !is_dead && lane.waits_for.load(Relaxed) != 0 {
+            self.inconsistent(|| format!("lane {index} waits for a lock and is in no call"));
+        }
+        if is_dead {
             let unfinished = if op != 0 { ", with an unfinished change" } else { "" };
             self.leftover(|| format!("lane {index} is a dead thread's{unfinished}"));
         } else if op != 0 {
@@ -135,19 +149,23 @@ impl Check<'_> {
 
     fn process(&mut self, index: u32) {
         let process = self.region.process(ProcessId(index));
-        let (seen, limit) = (process.state.load(Relaxed), process.fd_limit.load(Relaxed));
-        if seen > state::DYING
-            || limit as usize > at::FDS
+        if process.fd_limit.load(Relaxed) as usize > at::FDS
             || process.run.load(Relaxed) as usize >= at::RUNS
             || process.group_count.load(Relaxed) as usize > process.groups.len()
         {
-            self.structure(|| format!("process slot {index} has a state or a count that cannot be"));
+            self.structure(|| format!("process slot {index} has a count that cannot be"));
         }
-        if seen != state::FREE && self.region.process_is_dead(ProcessId(index), self.me) {
+        if process.life.get().state() != State::Free && self.region.process_is_dead(ProcessId(index), self.me)
+        {
             self.leftover(|| format!("process slot {index} is a dead process's"));
         }
         self.lock(&process.table_lock, || format!("the descriptor table of process slot {index}"));
     }
+}
+
+/// Whether an id can be that of a lane: it has its index, whichever its generation.
+fn is_own_id(id: u32, index: u32) -> bool {
+    id == 0 || id >> at::LANE_BITS < at::LANE_GENERATIONS && id % at::LANES as u32 == index
 }
 
 /// Whether the hash table can have this size.

@@ -1,10 +1,13 @@
 //! What processes hold: open files, locks, mappings; inodes that live without a name; what nothing holds.
 
+use std::cmp::Ordering;
+
+use lp_region::custody;
 use lp_region::layout as at;
-use lp_region::process::process_state;
+use lp_region::life::State;
 use lp_region::records::{Inode, LockRecord, Mapping, OpenFile};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU64, Ordering::Relaxed};
+use lp_region::sync::Ordering::Relaxed;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId};
 use lp_vfs::blob::Which;
 use lp_vfs::{pin, table::entry};
@@ -14,18 +17,12 @@ use crate::slabs::Slots;
 use crate::{Check, names};
 
 impl Check<'_> {
-    /// Tables, stacks, lists; then what none of them knows.
+    /// Tables, chains, lists; then what none of them knows.
     pub(crate) fn held(&mut self) {
         let mut files = Bits::default();
         self.tables(&mut files);
         let mut waiting = self.pins();
-        let header = self.region.header();
-        for (head, name) in
-            [(&header.closed, "closed files"), (&header.sweeping[0], "closed files under work")]
-        {
-            let stack = self.stack::<OpenFile>(head, name, |slabs| &slabs.files);
-            stack.iter().for_each(|file| _ = waiting.insert(file));
-        }
+        self.kept::<OpenFile>().iter().for_each(|file| _ = waiting.insert(file));
         self.files(&files, &waiting);
         self.locks();
         let mappings = self.mappings();
@@ -39,7 +36,7 @@ impl Check<'_> {
     fn live_or_dead(&self) -> impl Iterator<Item = ProcessId> + use<> {
         let region = self.region;
         let all = (1..self.processes).map(ProcessId);
-        let used = all.filter(|id| region.process(*id).state.load(Relaxed) != process_state::FREE);
+        let used = all.filter(|id| region.process(*id).life.get().state() != State::Free);
         used.collect::<Vec<_>>().into_iter()
     }
 
@@ -94,35 +91,10 @@ impl Check<'_> {
             && self.region.inode(inode.id).generation.load(Relaxed) == inode.generation
     }
 
-    /// The slots of a stack.
-    fn stack<T: Slot>(
-        &mut self,
-        head: &AtomicU64,
-        name: &str,
-        slots: fn(&crate::slabs::Slabs) -> &Slots,
-    ) -> Bits {
-        let mut found = Bits::default();
-        let mut next = head.load(Relaxed) as u32;
-        while next != 0 {
-            if next > slots(&self.slabs).fresh {
-                self.structure(|| format!("the stack of {name} leads to slot {next}, past the last"));
-                break;
-            }
-            if !found.insert(next) {
-                self.structure(|| format!("the stack of {name} is a ring through slot {next}"));
-                break;
-            }
-            if !slots(&self.slabs).is_used(next) && !slots(&self.slabs).hand.has(next) {
-                self.inconsistent(|| format!("slot {next} on the stack of {name} is free"));
-            }
-            next = self.region.slot::<T>(next).link().load(Relaxed);
-        }
-        found
-    }
-
-    /// `waiting` are those that a pin or a stack names: whoever died with one may have been freeing it.
+    /// `waiting` are those that a pin or a chain names: whoever died with one may have been freeing it.
     fn files(&mut self, named: &Bits, waiting: &Bits) {
         let fresh = self.slabs.files.fresh;
+        let mut in_flight = 0u64;
         for index in self.extents.slots::<OpenFile>().take_while(|index| *index <= fresh).collect::<Vec<_>>()
         {
             if !self.slabs.files.is_used(index) {
@@ -131,7 +103,9 @@ impl Check<'_> {
             let file = self.region.file(FileId(index));
             self.lock(&file.lock, || format!("the position of open file {index}"));
             let inode = InodeRef::from_word(file.inode.load(Relaxed));
-            let is_held = named.has(index) || file.in_flight.load(Relaxed) != 0;
+            let copies = file.in_flight.load(Relaxed);
+            in_flight += u64::from(copies);
+            let is_held = named.has(index) || copies != 0;
             if !is_held && (waiting.has(index) || self.slabs.files.hand.has(index)) {
                 if self.lives(inode) {
                     self.named.insert(inode.id.0);
@@ -146,6 +120,14 @@ impl Check<'_> {
                 // A file that never had a name lives as long as it is open.
                 self.reach(inode.id.0);
             }
+        }
+        let said = u64::from(self.region.header().in_flight.load(Relaxed));
+        let what = || format!("{in_flight} copies of open files are in flight, the header counts {said}");
+        match said.cmp(&in_flight) {
+            // A sweep that sees none would look for none.
+            Ordering::Less => self.inconsistent(what),
+            Ordering::Equal => {}
+            Ordering::Greater => self.leftover(what),
         }
     }
 
@@ -186,7 +168,7 @@ impl Check<'_> {
                 let id = ProcessId(owner);
                 owner as usize != 0
                     && !self.region.process_is_dead(id, self.me)
-                    && self.region.process(id).generation.load(Relaxed)
+                    && self.region.process(id).life.get().generation()
                         == record.owner_generation.load(Relaxed)
             }
             1 | 2 => {
@@ -228,13 +210,9 @@ impl Check<'_> {
         listed
     }
 
-    /// Inodes that wait for a reclaim.
+    /// Inodes that wait for a sweep.
     fn orphans(&mut self) {
-        let header = self.region.header();
-        for (head, name) in [(&header.orphans, "orphans"), (&header.sweeping[1], "orphans under work")] {
-            let stack = self.stack::<Inode>(head, name, |slabs| &slabs.inodes);
-            stack.iter().for_each(|inode| _ = self.named.insert(inode));
-        }
+        self.kept::<Inode>().iter().for_each(|inode| _ = self.named.insert(inode));
         for lane in 1..self.lanes {
             let list = &self.region.lane(LaneId(lane)).unlinked;
             for word in list.inodes.iter().take(list.count.load(Relaxed) as usize) {
@@ -265,12 +243,20 @@ impl Check<'_> {
                     self.structure(|| format!("inode {index} has blob {blob}, which is not its own"));
                 } else if !names::is_blob(self.region, InodeId(blob)) {
                     self.structure(|| format!("blob {blob} of inode {index} has less content than it says"));
+                } else if self.is_dropped(inode, blob) {
+                    self.leftover(|| format!("inode {index} died as its blob {blob} was freed"));
                 } else if !self.slabs.inodes.is_used(blob) || self.named.has(blob) {
                     self.inconsistent(|| format!("inode {index} has blob {blob}, which is no blob"));
                 }
             }
         }
         owned.iter().for_each(|blob| _ = self.named.insert(blob));
+    }
+
+    /// Whether a blob of an inode without links waits for a sweep by itself: whoever freed the inode died.
+    fn is_dropped(&self, inode: &Inode, blob: u32) -> bool {
+        let word = self.region.inode(InodeId(blob)).custody.get();
+        inode.nlink.load(Relaxed) == 0 && word & custody::LISTED != 0 && self.named.has(blob)
     }
 
     /// Slots in use that nothing names.

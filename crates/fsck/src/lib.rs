@@ -7,12 +7,14 @@
 //!
 //! Passes, in order: the header and the lanes ([`header`]), the slabs' free slots ([`slabs`]), page maps and the chunks'
 //! bitmaps ([`pages`]), directories, entries and the hash table ([`names`]), tables, open files, locks and mappings
-//! ([`held`]). Each leaves in [`Check`] what the later ones need.
+//! ([`held`]), what waits to be freed ([`chains`]). Each leaves in [`Check`] what the later ones need.
 
 mod bits;
+mod chains;
 mod extents;
 mod header;
 mod held;
+mod locks;
 mod names;
 mod pages;
 mod rebuild;
@@ -21,16 +23,15 @@ mod report;
 mod slabs;
 
 use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
-use lp_region::layout::{LANE_BITS, RUNS};
-use lp_region::lock::OwnerLock;
-use lp_region::process::process_state;
-use lp_region::records::Inode;
-use lp_region::sync::{AtomicU32, Ordering::Relaxed};
+use lp_region::layout::RUNS;
+use lp_region::life::State;
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
 pub use names::tree;
 pub use repair::{Repaired, repair};
 pub use report::{Finding, Report, Severity, Usage};
+
+use std::collections::BTreeSet;
 
 use bits::Bits;
 use extents::Extents;
@@ -57,8 +58,8 @@ pub fn check(region: Region<'_>, me: ProcessId) -> Report {
 pub fn is_in_use(region: Region<'_>) -> bool {
     let lives = |id: &ProcessId| {
         // A slot that waits for its child, or for its claimant, is nobody's sign of life: its run's is.
-        let state = region.process(*id).state.load(Relaxed);
-        state == process_state::LIVE && !region.process_is_dead(*id, ProcessId::NONE)
+        let state = region.process(*id).life.get().state();
+        state == State::Live && !region.process_is_dead(*id, ProcessId::NONE)
     };
     region.fd() >= 0
         && ((1..RUNS as u32).any(|run| region.run_is_held(RunId(run)))
@@ -74,6 +75,8 @@ struct Check<'r> {
     /// Lanes and processes that were ever claimed, by number.
     lanes: u32,
     processes: u32,
+    /// Locks that lanes wait for, by offset.
+    awaited: BTreeSet<u64>,
     slabs: Slabs,
     /// Pages that maps name.
     claimed: Bits,
@@ -94,6 +97,7 @@ impl<'r> Check<'r> {
             report: Report::default(),
             lanes: 0,
             processes: 0,
+            awaited: BTreeSet::new(),
             slabs: Slabs::default(),
             claimed: Bits::default(),
             moving: Bits::default(),
@@ -123,27 +127,6 @@ impl<'r> Check<'r> {
         self.region.lane_is_dead(lane, self.me)
     }
 
-    /// A lock between calls: free, or held by the dead.
-    fn lock(&mut self, lock: &OwnerLock, of: impl Fn() -> String) {
-        let [owner, waiters] = lock_words(lock);
-        if owner != 0 {
-            let lane = self.region.lane(LaneId(owner));
-            let is_free = lane.process.load(Relaxed) == 0;
-            if is_free && lane.generation.load(Relaxed) == owner >> LANE_BITS {
-                // The lane's next owner would wait for itself.
-                self.structure(|| format!("{} is held by lane {owner:#x}, which nobody has", of()));
-            } else if self.is_dead(LaneId(owner)) {
-                self.leftover(|| format!("{} is held by a dead thread (lane {owner:#x})", of()));
-            } else {
-                self.inconsistent(|| format!("{} is held by lane {owner:#x}, which is in no call", of()));
-            }
-        }
-        if waiters != 0 {
-            // Those that were killed as they waited: each unlocking wakes for them in vain.
-            self.leftover(|| format!("{} counts {waiters} waiters and nobody waits", of()));
-        }
-    }
-
     /// Notes that a path or a descriptor leads to an inode.
     fn reach(&mut self, inode: u32) {
         self.named.insert(inode);
@@ -163,31 +146,6 @@ impl<'r> Check<'r> {
             pages: self.claimed.len(),
         };
     }
-}
-
-/// Owner and waiters of a lock.
-fn lock_words(lock: &OwnerLock) -> [u32; 2] {
-    lock_word_refs(lock).each_ref().map(|word| word.load(Relaxed))
-}
-
-fn lock_word_refs(lock: &OwnerLock) -> &[AtomicU32; 2] {
-    const { assert!(size_of::<OwnerLock>() == 8) };
-    let words: *const OwnerLock = lock;
-    // SAFETY: a lock is two atomic words, its owner first.
-    unsafe { &*words.cast() }
-}
-
-/// The words of an inode's lock: owner, waiters, bias, streak, key.
-fn inode_lock_words(inode: &Inode) -> &[AtomicU32; 5] {
-    const { assert!(size_of::<lp_region::bias::BiasedLock>() == 20) };
-    // SAFETY: a biased lock is five atomic words.
-    unsafe { &*(&raw const inode.lock).cast() }
-}
-
-/// The inner lock of an inode's lock.
-fn owner_lock(inode: &Inode) -> &OwnerLock {
-    // SAFETY: a biased lock starts with it.
-    unsafe { &*(&raw const inode.lock).cast() }
 }
 
 /// Whether a mode's type is one of Linux's.

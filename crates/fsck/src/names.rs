@@ -16,7 +16,7 @@ use lp_vfs::{dir, dirent, hash};
 
 use crate::bits::Bits;
 use crate::pages::{Walk, map_of};
-use crate::{Check, has_type, header};
+use crate::{Check, has_type, header, locks};
 
 /// What names say of an inode.
 #[derive(Clone, Copy, Default)]
@@ -100,15 +100,13 @@ impl Check<'_> {
 
     /// Something that a change of a directory leaves half done if it is killed.
     fn half(&mut self, inode: &Inode, what: impl FnOnce() -> String) {
-        let holder = crate::lock_words(crate::owner_lock(inode))[0];
-        let bias = crate::inode_lock_words(inode)[2].load(Relaxed);
-        let key = crate::inode_lock_words(inode)[4].load(Relaxed);
+        let key = locks::inode_words(inode)[4].load(Relaxed);
         let is_dead = |lane: u32| lane != 0 && self.is_dead(LaneId(lane));
         let is_marked = (1..self.lanes).any(|lane| {
             let record = self.region.lane(LaneId(lane));
             key != 0 && record.holding.load(Relaxed) == key && is_dead(record.id.load(Relaxed))
         });
-        if is_dead(holder) || is_dead(bias) || is_marked {
+        if locks::holders(inode).into_iter().any(is_dead) || is_marked {
             self.leftover(what)
         } else {
             self.inconsistent(what)

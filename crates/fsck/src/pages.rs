@@ -10,7 +10,7 @@ use lp_vfs::map::{FANOUT, MAX_HEIGHT};
 use lp_vfs::page;
 
 use crate::bits::Bits;
-use crate::{Check, has_type, inode_lock_words, owner_lock};
+use crate::{Check, has_type, locks};
 
 /// What is wrong with a page that a map names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -132,18 +132,10 @@ impl Check<'_> {
         let said = inode.pages.load(Relaxed);
         // The page of a symbolic link is not counted, as on tmpfs.
         let is_regular = inode.mode.load(Relaxed) & S_IFMT == S_IFREG;
-        let is_half = inode.data_seq.read() & 1 != 0 || self.holds_pages_of(index);
+        let is_half = (inode.data_seq.read() | inode.seq.read()) & 1 != 0;
         if said != content && !is_half && is_regular {
             self.inconsistent(|| format!("inode {index} has {content} pages, its count says {said}"));
         }
-    }
-
-    /// Whether a lane is moving pages of an inode.
-    fn holds_pages_of(&self, index: u32) -> bool {
-        (1..self.lanes).any(|lane| {
-            let marks = &self.region.lane(lp_region::LaneId(lane)).pages;
-            marks.moving.load(Relaxed) != 0 && marks.inode.load(Relaxed) == index
-        })
     }
 
     /// What the inodes say of themselves that a path or a descriptor leads to.
@@ -163,16 +155,15 @@ impl Check<'_> {
             self.structure(|| format!("inode {index} has a size that no file has"));
         }
         self.times(index, inode);
-        let words = inode_lock_words(inode).each_ref().map(|word| word.load(Relaxed));
-        self.lock(owner_lock(inode), || format!("inode {index}"));
-        let [owner, _, bias, _, key] = words;
+        self.lock(locks::of_inode(inode), || format!("inode {index}"));
+        let key = locks::inode_words(inode)[4].load(Relaxed);
         if key != 0 && key != index {
             self.structure(|| format!("inode {index} has the lock key {key}"));
         }
         let half = inode.seq.read() & 1 != 0 || inode.data_seq.read() & 1 != 0;
         if half {
-            let left =
-                [owner, bias].into_iter().any(|lane| lane != 0 && self.is_dead(lp_region::LaneId(lane)));
+            let is_dead = |lane: u32| lane != 0 && self.is_dead(lp_region::LaneId(lane));
+            let left = locks::holders(inode).into_iter().any(is_dead);
             let what = || format!("inode {index} was left half changed");
             if left { self.leftover(what) } else { self.inconsistent(what) }
         }

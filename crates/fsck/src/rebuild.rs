@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use lp_abi::{NAME_MAX, PAGE_SIZE, PATH_MAX};
 use lp_region::layout::{self as at, CHUNK_PAGES};
+use lp_region::life::Life;
 use lp_region::records::{
     Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, SHORT_NAME, inode_flags,
 };
@@ -22,7 +23,7 @@ use lp_vfs::{Task, dir, dirent, hash};
 use crate::bits::Bits;
 use crate::extents::Extents;
 use crate::pages::{Walk, map_of};
-use crate::{has_type, inode_lock_words, names};
+use crate::{has_type, locks, names};
 
 /// Flags of an inode that outlive all processes.
 const KEPT_FLAGS: u32 =
@@ -302,25 +303,16 @@ impl Rebuild {
         directories.chain(others).for_each(|index| _ = inodes.insert(index));
         self.reset_slab::<Inode>(&inodes);
         let header = self.region.header();
-        for lock in [
-            &header.rename_lock,
-            &header.setup_lock,
-            &header.reclaim_lock,
-            &header.deadlock_lock,
-            &header.split_lock,
-        ] {
+        for lock in [&header.rename_lock, &header.setup_lock, &header.deadlock_lock, &header.split_lock] {
             self.zero(core::ptr::from_ref(lock).addr(), size_of_val(lock));
         }
-        for word in [&header.lane_limit, &header.orphan_count, &header.chunk_hint, &header.process_limit] {
+        for word in [&header.lane_limit, &header.chunk_hint, &header.process_limit] {
             word.store(0, Relaxed);
         }
-        for word in [&header.closed_count, &header.kept, &header.read_only] {
+        for word in [&header.in_flight, &header.read_only] {
             word.store(0, Relaxed);
         }
-        for word in [&header.orphans, &header.closed, &header.hash_state].into_iter().chain(&header.sweeping)
-        {
-            word.store(0, Relaxed);
-        }
+        header.hash_state.store(0, Relaxed);
         header.programs.iter().for_each(|word| word.store(0, Relaxed));
         even(&header.tree);
     }
@@ -333,16 +325,20 @@ impl Rebuild {
             }
         };
         let lanes: Vec<u32> = self.extents.records(at::LANES_AT, at::LANE_SIZE, at::LANES).collect();
-        let generations: Vec<u32> = lanes
-            .iter()
-            .map(|index| self.region.lane(LaneId(*index)).generation.load(Relaxed).wrapping_add(1))
-            .collect();
+        let next = |index: &u32| {
+            let generation = self.region.lane(LaneId(*index)).generation.load(Relaxed);
+            let life = self.region.process(ProcessId(*index)).life.get().freed();
+            (generation.wrapping_add(1) % at::LANE_GENERATIONS, life)
+        };
+        let generations: Vec<(u32, Life)> = lanes.iter().map(next).collect();
         clear(at::RUNS_AT, PAGE_SIZE, at::RUNS * at::RUN_SIZE / PAGE_SIZE);
         clear(at::LANES_AT, at::LANE_SIZE, at::LANES);
-        for (index, generation) in lanes.iter().zip(generations) {
-            let generation = generation & (u32::MAX >> at::LANE_BITS);
+        for (index, (generation, life)) in lanes.iter().zip(generations) {
             self.region.lane(LaneId(*index)).generation.store(generation, Relaxed);
-            self.region.process(ProcessId(*index)).generation.store(generation, Relaxed);
+            if (*index as usize) < at::PROCESSES {
+                let word = &self.region.process(ProcessId(*index)).life;
+                word.change(word.get(), life);
+            }
         }
         clear(at::FD_TABLES_AT, PAGE_SIZE, at::PROCESSES * at::FDS * 8 / PAGE_SIZE);
         clear(at::FILES_AT, size_of::<OpenFile>(), at::FILES);
@@ -373,8 +369,7 @@ impl Rebuild {
             let Some(chunk) = self.region.chunk(*index as usize) else { continue };
             chunk.owner.store(0, Relaxed);
             chunk.populated.store(1, Relaxed);
-            let lock = crate::lock_word_refs(&chunk.lock);
-            lock.iter().for_each(|word| word.store(0, Relaxed));
+            locks::words(&chunk.lock).iter().for_each(|word| word.store(0, Relaxed));
             for (word, (used, dirty)) in chunk.used.iter().zip(&chunk.dirty).enumerate() {
                 used.store(self.pages.word(*index as usize * CHUNK_PAGES / 64 + word), Relaxed);
                 dirty.store(u64::MAX, Relaxed);
@@ -397,16 +392,17 @@ impl Rebuild {
             }
             even(&inode.seq);
             even(&inode.data_seq);
-            let words = inode_lock_words(inode);
+            let words = locks::inode_words(inode);
             words.iter().for_each(|word| word.store(0, Relaxed));
             words[4].store(index, Relaxed);
-            for word in [&inode.link, &inode.mark, &inode.locks, &inode.atime_due, &inode.entries] {
+            for word in [&inode.link, &inode.locks, &inode.atime_due, &inode.entries] {
                 word.store(0, Relaxed);
             }
             for stamp in [&inode.atime, &inode.mtime, &inode.ctime] {
                 stamp.nsec.store(stamp.nsec.load(Relaxed).min(999_999_999), Relaxed);
                 stamp.zero.store(0, Relaxed);
             }
+            inode.custody.clear();
             inode.flags.store(inode.flags.load(Relaxed) & KEPT_FLAGS, Relaxed);
             inode.tail.store(0, Relaxed);
             if is_directory {
@@ -435,7 +431,7 @@ impl Rebuild {
         head.free.store(u64::from(first), Relaxed);
         head.fresh.store(u64::from(fresh), Relaxed);
         head.free_count.store(count, Relaxed);
-        crate::lock_word_refs(&head.lock).iter().for_each(|word| word.store(0, Relaxed));
+        locks::words(&head.lock).iter().for_each(|word| word.store(0, Relaxed));
         if T::SLAB == Dirent::SLAB {
             for index in self.extents.slots::<Dirent>().filter(|index| !used.has(*index)) {
                 let record = self.region.dirent(DirentId(index));

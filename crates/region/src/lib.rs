@@ -5,10 +5,12 @@
 
 pub mod bias;
 pub mod cpu;
+pub mod custody;
 pub mod depot;
 pub mod ids;
 pub mod lane;
 pub mod layout;
+pub mod life;
 pub mod liveness;
 pub mod lock;
 pub mod marks;

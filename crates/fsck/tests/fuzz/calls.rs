@@ -3,7 +3,8 @@
 use std::ffi::CString;
 
 use lp_abi::linux::*;
-use lp_region::Region;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{FileId, Region};
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::{Room, Value};
@@ -16,6 +17,8 @@ use lp_vfs::{
 /// Directories that a listing goes through, and buffers that it reads of each.
 const DIRECTORIES: usize = 40;
 const BUFFERS: usize = 8;
+/// Removed files kept open: more than a lane lists without putting them into its chain.
+const KEPT: usize = 70;
 /// Size of a file that is read and written.
 const WORTH: i64 = 100;
 /// An access ACL: owner, user 7, group, mask, others.
@@ -211,9 +214,23 @@ pub fn populate(region: Region<'static>) {
     boot::exit(&caller.0);
 }
 
-/// Dies with files open, locked and removed.
+/// Dies with files open, locked and removed, some of which wait in its lane's chains to be freed.
 pub fn die_busy(region: Region<'static>) -> ! {
     let caller = Caller::new(region).expect("a region");
+    for number in 0..KEPT {
+        let path = format!("/light/kept{number}");
+        let fd = caller.open(&path, O_CREAT | O_RDWR).expect("a new file");
+        caller.unlink(&path, 0);
+        // A table of another process might name it: a sweep finds out.
+        let id = FileId(caller.0.table[fd as usize].load(Relaxed) as u32);
+        region.file(id).shared.store(2, Relaxed);
+        let copy = table::lowest(&caller.0, 3, 1000).expect("a descriptor");
+        let file = dup::dup(&caller.0, fd).expect("an open file");
+        dup::install(&caller.0, copy, file, 0).expect("a copy");
+        if number % 8 == 0 {
+            caller.close(fd);
+        }
+    }
     caller.file("/light/gone", 9000, 0);
     for path in ["/light/gone", "/light/small", "/light/pages", "/light/a/b"] {
         let fd = caller.open(path, if path == "/light/a/b" { O_RDONLY } else { O_RDWR }).expect(path);

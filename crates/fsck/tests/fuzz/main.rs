@@ -12,7 +12,10 @@ use std::io::Write;
 use std::os::fd::RawFd;
 
 use lp_fsck::Severity;
-use lp_region::{Geometry, ProcessId, Region};
+use lp_region::records::{Inode, OpenFile};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{Geometry, LaneId, ProcessId, Region};
 use mutate::{Image, Random};
 
 /// Cases in the common test run, and how many of them go through `lightpath run`.
@@ -182,5 +185,9 @@ fn template() -> RawFd {
     unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
     let report = lp_fsck::check(region, ProcessId::NONE);
     assert!(report.is_sound(), "the template: {report}");
+    for list in [OpenFile::SLAB, Inode::SLAB] {
+        let has_some = |lane: u32| region.lane(LaneId(lane)).chains[list].load(Relaxed) != 0;
+        assert!((1..region.header().lane_limit.load(Relaxed)).any(has_some), "chain {list} of the template");
+    }
     fd
 }
