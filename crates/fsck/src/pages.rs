@@ -77,13 +77,11 @@ impl Check<'_> {
         let inodes: Vec<u32> = self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect();
         for index in inodes {
             let inode = self.region.inode(InodeId(index));
+            self.times(index, inode);
             if self.slabs.inodes.is_used(index) {
                 self.map(index, inode);
-            } else if !self.slabs.inodes.hand.has(index) {
-                if map_of(inode).0 != 0 {
-                    self.inconsistent(|| format!("inode {index} is free and has content"));
-                }
-                self.times(index, inode);
+            } else if !self.slabs.inodes.hand.has(index) && map_of(inode).0 != 0 {
+                self.inconsistent(|| format!("inode {index} is free and has content"));
             }
         }
         for index in 0..self.region.chunk_count() {
@@ -154,7 +152,6 @@ impl Check<'_> {
         if inode.size.load(Relaxed) > i64::MAX as u64 {
             self.structure(|| format!("inode {index} has a size that no file has"));
         }
-        self.times(index, inode);
         self.lock(locks::of_inode(inode), || format!("inode {index}"));
         let key = locks::inode_words(inode)[4].load(Relaxed);
         if key != 0 && key != index {
@@ -176,7 +173,7 @@ impl Check<'_> {
             && self.region.page_words(page).iter().any(|word| word.load(Relaxed) != 0)
     }
 
-    /// Times, which have words that nobody writes again: those of a free inode are its next owner's.
+    /// Times, which have words that nobody writes again: those of a freed inode are its next owner's.
     fn times(&mut self, index: u32, inode: &Inode) {
         let stamps = [&inode.atime, &inode.mtime, &inode.ctime];
         if stamps.iter().any(|stamp| stamp.nsec.load(Relaxed) > 999_999_999 || stamp.zero.load(Relaxed) != 0)

@@ -408,6 +408,7 @@ impl Rebuild {
             if is_directory {
                 inode.map.store(0, Relaxed);
                 inode.pages.store(0, Relaxed);
+                inode.size.store(0, Relaxed);
             }
             match self.files.get(&index) {
                 Some((names, root)) => {
