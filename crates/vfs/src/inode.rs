@@ -61,8 +61,9 @@ const ENTRY_BYTES: u64 = 20;
 #[inline]
 pub fn attributes(task: &Task, id: InodeId, inode: &Inode) -> Attributes {
     if is_dir(inode) {
+        mend_if_left(task, id, &inode.seq);
         mend_if_left(task, id, &inode.data_seq);
-        return inode.seq.snapshot(|| inode.data_seq.snapshot(|| copy_attributes(inode)));
+        return inode.seq.snapshot_both(&inode.data_seq, || copy_attributes(inode));
     }
     let before = inode.seq.read();
     let seen = copy_attributes(inode);

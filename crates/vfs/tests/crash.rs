@@ -254,6 +254,7 @@ fn check(task: &Task, round: u32) {
     assert_eq!(task.region.in_use::<LockRecord>(), 0, "round {round}: locks");
     assert_eq!(task.region.processes().count(), 1, "round {round}: processes");
     assert_eq!(task.region.lanes().count(), 1, "round {round}: lanes");
+    lp_fsck::check(task.region, task.process_id).expect_sound(&format!("round {round}"));
 }
 
 fn remove_all(task: &Task, path: &str) {

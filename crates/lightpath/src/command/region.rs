@@ -9,6 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
+use lp_fsck::Severity;
 use lp_region::layout::{RUNS, VERSION};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
@@ -143,6 +144,7 @@ impl Session {
         };
         locked(FlockOperation::LockExclusive)?;
         let region = prepare(&fd, &name, options)?;
+        check(region, &name)?;
         let run = claim_run(region, options, paths)?;
         inherit_flights(region, run)?;
         make_roots(region, run, options.at.len())?;
@@ -282,6 +284,21 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
     Region::create(fd.as_raw_fd(), &geometry).map_err(explain)
 }
 
+/// Refuses a region that would lead programs astray. While others use it, they have seen to that.
+fn check(region: Region<'static>, name: &str) -> Result<(), Failure> {
+    if lp_fsck::is_in_use(region) {
+        return Ok(());
+    }
+    let report = lp_fsck::check(region, ProcessId::NONE);
+    match report.first_worst() {
+        Some(finding) if finding.severity == Severity::Structure => Err(Failure::new(
+            REGION,
+            format!("{name} is damaged ({}); mend it with: lightpath fsck --repair {name}", finding.what),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Past `ulimit -f` the kernel would kill the launcher instead of answering.
 fn check_file_size(length: u64) -> Result<(), Failure> {
     match getrlimit(Resource::Fsize).current {
@@ -298,7 +315,7 @@ fn system(errno: rustix::io::Errno) -> RegionError {
 }
 
 /// Why `name` is no use as a region, and what to do.
-fn explain(name: &str, error: RegionError) -> String {
+pub(crate) fn explain(name: &str, error: RegionError) -> String {
     match error {
         RegionError::NotARegion => {
             format!("{name} is not a Lightpath region; name another file, or one that is not there")
