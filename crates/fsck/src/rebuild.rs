@@ -309,9 +309,7 @@ impl Rebuild {
         for word in [&header.lane_limit, &header.chunk_hint, &header.process_limit] {
             word.store(0, Relaxed);
         }
-        for word in [&header.in_flight, &header.read_only] {
-            word.store(0, Relaxed);
-        }
+        header.read_only.store(0, Relaxed);
         header.hash_state.store(0, Relaxed);
         header.programs.iter().for_each(|word| word.store(0, Relaxed));
         even(&header.tree);
