@@ -5,6 +5,7 @@
 //! the cases through `lightpath run` instead, as programs meet them.
 
 mod calls;
+mod chains;
 mod mutate;
 mod through_run;
 
@@ -67,6 +68,9 @@ fn main() {
     }
     let options = options();
     let image = Image::of(template());
+    if options.only.is_none() {
+        chains::known(&image);
+    }
     println!("seed {}, {} cases, {} through a run", options.seed, options.count, options.runs);
     let cases = options.only.map_or(0..options.count, |only| only..only + 1);
     let mut ends = [0u64; 3];
