@@ -1,6 +1,5 @@
 //! What processes hold: open files, locks, mappings; inodes that live without a name; what nothing holds.
 
-
 use lp_region::custody;
 use lp_region::layout as at;
 use lp_region::life::State;
