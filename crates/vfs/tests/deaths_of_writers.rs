@@ -10,7 +10,7 @@ use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::Value;
 use lp_vfs::{
-    Place, Task, boot, chmod, close, fallocate, inode, map, open, page, read, reap, reclaim, table, truncate,
+    Place, Task, boot, chmod, close, fallocate, map, open, page, read, reap, reclaim, table, truncate,
     unlink, write, xattr,
 };
 
