@@ -13,6 +13,9 @@ pub const UNKNOWN: u32 = __NR_file_setattr + 1;
 /// A call that makes a descriptor is here even if it has nothing to do with files: a parked placeholder may hold the
 /// number that the kernel must give out next.
 const GATED: &[u32] = &[
+    // Ends of children.
+    __NR_wait4,
+    __NR_waitid,
     // Data.
     __NR_read,
     __NR_write,

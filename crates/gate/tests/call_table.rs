@@ -25,13 +25,13 @@ macro_rules! numbers {
 
 const SPECIAL: &[u32] = numbers! {
     __NR_mq_timedsend __NR_mq_timedreceive __NR_mq_notify __NR_mq_getsetattr __NR_pidfd_send_signal
-    __NR_process_madvise __NR_process_mrelease __NR_waitid __NR_kexec_file_load
+    __NR_process_madvise __NR_process_mrelease __NR_kexec_file_load
 };
 
 /// mq_unlink: its names are not paths.
 const NEITHER: &[u32] = numbers! {
     __NR_rt_sigprocmask __NR_rt_sigreturn __NR_brk __NR_sched_yield __NR_mincore __NR_madvise __NR_shmget __NR_shmat
-    __NR_shmctl __NR_pause __NR_nanosleep __NR_getitimer __NR_alarm __NR_setitimer __NR_getpid __NR_wait4 __NR_kill
+    __NR_shmctl __NR_pause __NR_nanosleep __NR_getitimer __NR_alarm __NR_setitimer __NR_getpid __NR_kill
     __NR_uname __NR_semget __NR_semop __NR_semctl __NR_shmdt __NR_msgget __NR_msgsnd __NR_msgrcv __NR_msgctl
     __NR_gettimeofday __NR_getrlimit __NR_getrusage __NR_sysinfo __NR_times __NR_ptrace __NR_getuid __NR_syslog
     __NR_getgid __NR_geteuid __NR_getegid __NR_setpgid __NR_getppid __NR_getpgrp __NR_setsid __NR_getgroups

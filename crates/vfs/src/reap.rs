@@ -43,6 +43,21 @@ pub fn process(task: &Task, id: ProcessId) -> bool {
     task.region.left_by_the_dead(id, task.process_id).is_some_and(|life| bury_process(task, id, life))
 }
 
+/// Cleans up after the child `pid`, which has ended: one that was killed, or whose threads were in calls as it exited.
+#[cold]
+pub fn child(task: &Task, pid: u32) {
+    // Relaxed: a slot that is another's by now names another process, or lives.
+    let of = |id: &ProcessId| {
+        let process = task.region.process(*id);
+        process.pid.load(Ordering::Relaxed) == pid
+            && process.pid_namespace.load(Ordering::Relaxed) == task.process.pid_namespace.load(Ordering::Relaxed)
+    };
+    let found = task.region.processes().find(of);
+    if found.is_some_and(|id| process(task, id)) {
+        reclaim::run_own(task);
+    }
+}
+
 /// Empties a slot whose word is `life`, which the caller has found dead, and gives it back; whether it could.
 pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
     let Some(dying) = task.region.begin_emptying(id, life, task.lane_id) else { return false };

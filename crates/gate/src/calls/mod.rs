@@ -30,6 +30,7 @@ pub mod stat;
 pub mod statfs;
 pub mod truncate;
 pub mod utimensat;
+pub mod wait;
 pub mod watch;
 pub mod write;
 pub mod xattr;
@@ -84,6 +85,7 @@ crate::dispatch_table! {
     __NR_vfork => crate::process::vfork,
     __NR_execve => exec::execve,
     __NR_exit => crate::process::exit,
+    __NR_wait4 => wait::wait4,
     __NR_fcntl => fcntl::fcntl,
     __NR_flock => fcntl::flock,
     __NR_fsync => fsync::fsync,
@@ -160,6 +162,7 @@ crate::dispatch_table! {
     __NR_epoll_ctl => poll::epoll_ctl,
     __NR_utimes => utimensat::utimes,
     __NR_mq_open => allocate::makes_descriptor,
+    __NR_waitid => wait::waitid,
     __NR_inotify_init => allocate::makes_descriptor,
     __NR_inotify_add_watch => watch::inotify_add_watch,
     __NR_inotify_rm_watch => refused::not_of_kind,
