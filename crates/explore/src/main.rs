@@ -59,6 +59,9 @@ pub struct Args {
     /// Run one schedule, victim:peer:outcome:instruction[:instruction], and say what comes of it
     #[arg(long)]
     replay: Option<String>,
+    /// Kinds of findings that are counted and do not fail the run
+    #[arg(long, value_delimiter = ',')]
+    tolerate: Vec<String>,
     /// Append each new finding to this file
     #[arg(long)]
     findings: Option<PathBuf>,

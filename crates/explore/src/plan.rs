@@ -69,6 +69,8 @@ pub struct Explorer {
     clean: Vec<String>,
     /// How often each was found. The same finding at several instructions of one case is one.
     classes: BTreeMap<String, u32>,
+    /// The same of kinds that are tolerated.
+    tolerated: BTreeMap<String, u32>,
     lengths: BTreeMap<String, u32>,
     schedules: u64,
     stopped: u64,
@@ -91,6 +93,7 @@ impl Explorer {
             base,
             clean: Vec::new(),
             classes: BTreeMap::new(),
+            tolerated: BTreeMap::new(),
             lengths: BTreeMap::new(),
             schedules: 0,
             stopped: 0,
@@ -122,8 +125,9 @@ impl Explorer {
         let (schedules, stopped, waited) = (self.schedules, self.stopped, self.waited);
         println!(
             "{schedules} schedules in {elapsed:.1} s: {stopped} stopped the victim within its call, in {waited} the peer \
-             waited; {} bad",
-            self.classes.len()
+             waited; {} bad, {} tolerated",
+            self.classes.len(),
+            self.tolerated.len()
         );
         Ok(if self.classes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -236,6 +240,10 @@ impl Explorer {
 
     fn note(&mut self, case: &Case, finding: Finding, replay: &str) -> Result<()> {
         let class = format!("{} {} {}", finding.kind, case.name(), shape(&finding.detail));
+        if self.args.tolerate.contains(&finding.kind) {
+            *self.tolerated.entry(class).or_default() += 1;
+            return Ok(());
+        }
         if let Some(known) = self.classes.get_mut(&class) {
             *known += 1;
             return Ok(());

@@ -9,13 +9,13 @@
 //! that: every act is a compare-and-swap of the very word that the verdict was passed on ([`crate::life`]).
 //!
 //! A child that has not run yet has no lock, and neither has one that shares its parent's table of descriptors, to which
-//! record locks belong. It is dead if the process that its parent saw made is gone, or if the parent died before it made one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
+//! record locks belong. It is dead if the process that its parent saw made has ended, or if the parent died before it made one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
 //!
 //! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
 //! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run`.
 
 use lp_abi::linux::{
-    __NR_fcntl, __NR_getpid, __NR_kill, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK,
+    __NR_fcntl, __NR_getpid, __NR_kill, __NR_move_pages, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK,
 };
 use lp_abi::{Errno, Result};
 
@@ -205,8 +205,7 @@ impl<'r> Region<'r> {
         if namespace == 0 || namespace != asking.pid_namespace.load(Ordering::Relaxed) {
             return false;
         }
-        // SAFETY: signal 0 is none.
-        pid != UNANNOUNCED && unsafe { lp_abi::syscall!(__NR_kill, pid, 0) } == Err(Errno::ESRCH)
+        pid != UNANNOUNCED && has_ended(pid)
     }
 
     /// Whether the owner of `lane` is gone.
@@ -320,6 +319,18 @@ impl<'r> Region<'r> {
         (1..self.header().process_limit.load(Ordering::Acquire).min(at::PROCESSES as u32))
             .map(ProcessId)
             .filter(move |id| self.process(*id).life.get().state() != State::Free)
+    }
+}
+
+/// Whether a process of the caller's pid namespace has ended, waited for or not. move_pages(2) of no pages looks whether it
+/// has memory, which one that has ended has not; where that cannot be asked, a zombie counts as alive.
+fn has_ended(pid: u32) -> bool {
+    // SAFETY: no page is named, so nothing is moved.
+    match unsafe { lp_abi::syscall!(__NR_move_pages, pid, 0, 0, 0, 0, 0) } {
+        Err(Errno::EINVAL | Errno::ESRCH) => true,
+        Ok(_) => false,
+        // SAFETY: signal 0 is none.
+        Err(_) => unsafe { lp_abi::syscall!(__NR_kill, pid, 0) } == Err(Errno::ESRCH),
     }
 }
 

@@ -50,7 +50,8 @@ pub fn child(task: &Task, pid: u32) {
     let of = |id: &ProcessId| {
         let process = task.region.process(*id);
         process.pid.load(Ordering::Relaxed) == pid
-            && process.pid_namespace.load(Ordering::Relaxed) == task.process.pid_namespace.load(Ordering::Relaxed)
+            && process.pid_namespace.load(Ordering::Relaxed)
+                == task.process.pid_namespace.load(Ordering::Relaxed)
     };
     let found = task.region.processes().find(of);
     if found.is_some_and(|id| process(task, id)) {
