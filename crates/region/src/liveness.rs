@@ -15,7 +15,8 @@
 //! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run`.
 
 use lp_abi::linux::{
-    __NR_fcntl, __NR_getpid, __NR_kill, __NR_move_pages, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK,
+    __NR_fcntl, __NR_getpid, __NR_kill, __NR_move_pages, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK,
+    F_UNLCK, F_WRLCK,
 };
 use lp_abi::{Errno, Result};
 
@@ -329,8 +330,11 @@ fn has_ended(pid: u32) -> bool {
     match unsafe { lp_abi::syscall!(__NR_move_pages, pid, 0, 0, 0, 0, 0) } {
         Err(Errno::EINVAL | Errno::ESRCH) => true,
         Ok(_) => false,
-        // SAFETY: signal 0 is none.
-        Err(_) => unsafe { lp_abi::syscall!(__NR_kill, pid, 0) } == Err(Errno::ESRCH),
+        Err(_) => {
+            // SAFETY: signal 0 is none.
+            let asked = unsafe { lp_abi::syscall!(__NR_kill, pid, 0) };
+            asked == Err(Errno::ESRCH)
+        }
     }
 }
 
