@@ -18,7 +18,7 @@ use lp_vfs::{boot, reap};
 use crate::exec_known::Known;
 use crate::text::Writer;
 use crate::thread::Thread;
-use crate::{attach, hooks, patch, report};
+use crate::{attach, hooks, patch, placeholder, report};
 
 /// What stands before the number of a run, where LIGHTPATH_GATE has a slot's otherwise.
 pub(crate) const RUN: u8 = b'@';
@@ -110,10 +110,10 @@ pub(crate) fn follow_child(thread: &mut Thread) {
 
 /// Whether `fd` is the gate's own.
 pub(crate) fn is_hidden(fd: i32) -> bool {
-    state().is_some_and(|state| state.fd == fd)
+    state().is_some_and(|state| placeholder::is_regions(state.fd, fd))
 }
 
-/// The gate's own descriptor.
+/// The lower of the gate's own descriptors, of which there are two.
 pub(crate) fn hidden() -> i32 {
     state().map_or(-1, |state| state.fd)
 }

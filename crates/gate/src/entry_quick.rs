@@ -93,8 +93,10 @@ global_asm!(
     ".globl lp_entry_apart, lp_entry_kernel",
     ".hidden lp_entry_apart, lp_entry_kernel",
     "lp_entry_apart:",
-    "cmp edi, dword ptr [{hidden}]",
-    "je lp_entry",
+    "mov ecx, edi",
+    "sub ecx, dword ptr [{hidden}]",
+    "cmp ecx, 1", // Of the gate's own two descriptors one.
+    "jbe lp_entry",
     "lp_entry_kernel:",
     "mov ecx, 0x7fffffff",
     "inc ecx", // Overflows.

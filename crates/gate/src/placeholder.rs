@@ -68,7 +68,13 @@ impl Drop for Guard<'_> {
 /// Whether `fd` is one of the gate's own: to the program it is closed.
 #[inline(always)]
 pub fn is_guarded(task: &Task, fd: i32) -> bool {
-    fd == task.region.fd() || fd >= 0 && fd as u32 + 1 == base_word(task).load(Ordering::Relaxed)
+    is_regions(task.region.fd(), fd) || fd >= 0 && fd as u32 + 1 == base_word(task).load(Ordering::Relaxed)
+}
+
+/// Whether `fd` is that of the region, `region`, or that of the life file beside it.
+#[inline(always)]
+pub fn is_regions(region: i32, fd: i32) -> bool {
+    fd.wrapping_sub(region) as u32 <= 1 && region >= 0
 }
 
 /// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::entry_quick`].
@@ -78,10 +84,11 @@ pub fn own_may_be_low(task: &Task) -> bool {
 
 /// The gate's own descriptors, in rising order.
 pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
-    let region = u32::try_from(task.region.fd()).ok();
+    let region = task.region.fd() as u32..task.region.fd() as u32 + 2;
     let base = base_word(task).load(Ordering::Relaxed).checked_sub(1);
-    let (low, high) = if region < base { (region, base) } else { (base, region) };
-    low.into_iter().chain(high)
+    let is_below = |base: &u32| *base < region.start;
+    let (low, high) = (base.filter(is_below), base.filter(|base| !is_below(base)));
+    low.into_iter().chain(region).chain(high)
 }
 
 /// The lowest free number at or above `min`, with a placeholder on it and nothing in the table yet.
@@ -270,7 +277,7 @@ fn make_base(task: &Task) -> Result<i32> {
     let low = low? as i32;
     let region = task.region.fd();
     // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
-    let high = [region + 1, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
+    let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
         // SAFETY: as above.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
     });

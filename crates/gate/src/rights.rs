@@ -64,6 +64,23 @@ fn rights(control: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     })
 }
 
+/// Whether control messages carry a descriptor that is closed to the program.
+fn names_hidden(task: &Task, control: &[u8]) -> bool {
+    rights(control).any(|(data, bytes)| {
+        (data..data + bytes / 4 * 4).step_by(4).any(|at| descriptor::is_hidden(task, number(control, at)))
+    })
+}
+
+/// [`names_hidden`] for a message of the program's.
+pub fn carries_hidden(task: &Task, message: &Message) -> bool {
+    let control = spare_buffer();
+    let length = message.control_length.min(control.len());
+    // SAFETY: the copy routine answers bad pointers; the length fits.
+    let copied = message.control != 0
+        && unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_ok();
+    copied && names_hidden(task, &control[..length])
+}
+
 /// The descriptor at `at`.
 fn number(control: &[u8], at: usize) -> i32 {
     i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
@@ -72,7 +89,7 @@ fn number(control: &[u8], at: usize) -> i32 {
 /// Replaces descriptors of ours in a message by tokens; none if it has none.
 ///
 /// # Errors
-/// `EFAULT`; those of making a token.
+/// `EFAULT`; `EBADF` for a descriptor that is closed to the program; those of making a token.
 pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> {
     let control = spare_buffer();
     let length = message.control_length;
@@ -82,6 +99,9 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
     // SAFETY: the copy routine answers bad pointers; the length fits.
     unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }?;
     let control = &mut control[..length];
+    if names_hidden(task, control) {
+        return Err(Errno::EBADF);
+    }
     let mut tokens = Tokens { numbers: [(0, 0); MOST], count: 0 };
     let mut places = [0usize; MOST];
     for (data, bytes) in rights(control) {

@@ -1,11 +1,12 @@
 //! Who lives: process slots, their record locks, lanes.
 //!
-//! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the region's file. The kernel drops it when the
-//! process dies, keeps it over exec and gives none to a fork's child; F_GETLK asks. In private memory there is one
-//! process, and it lives.
+//! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the *life file*, whose descriptor every process of a run
+//! inherits beside the region's ([`crate::life`]). The kernel drops the lock when the process dies, keeps it over exec and
+//! gives none to a fork's child; F_GETLK asks. In private memory there is one process, and it lives.
 //!
 //! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
-//! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run`.
+//! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run` of the
+//! region's file.
 
 use lp_abi::linux::{
     __NR_clock_gettime, __NR_fcntl, __NR_getpid, CLOCK_MONOTONIC, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK,
@@ -82,7 +83,7 @@ impl<'r> Region<'r> {
         if self.fd() >= 0 {
             let mut lock = flock_of(id, F_WRLCK as i16);
             // SAFETY: the kernel reads the struct.
-            unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) }?;
+            unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) }?;
         }
         process.pid.store(pid, Ordering::Relaxed);
         match process.state.compare_exchange(state::BORN, state::LIVE, Ordering::AcqRel, Ordering::Acquire) {
@@ -105,7 +106,7 @@ impl<'r> Region<'r> {
             _ => {
                 let mut lock = flock_of(id, F_WRLCK as i16);
                 // SAFETY: the kernel writes the struct.
-                let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_GETLK, &raw mut lock) };
+                let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_GETLK, &raw mut lock) };
                 asked.is_ok() && lock.kind == F_UNLCK as i16
             }
         }
@@ -185,7 +186,7 @@ impl<'r> Region<'r> {
         if self.fd() >= 0 {
             let mut lock = flock_of(id, F_UNLCK as i16);
             // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
-            let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) };
+            let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) };
         }
         self.process(id).born.store(monotonic_ns(), Ordering::Relaxed);
         self.process(id).clear();

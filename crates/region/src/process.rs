@@ -174,8 +174,10 @@ pub struct Run {
     pub owner: AtomicU32,
     /// 1 if processors have AVX2.
     pub avx2: AtomicU32,
+    /// The number of the region's descriptor in its processes.
+    pub descriptor: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU64; 13],
+    pub spare: [AtomicU64; 12],
     /// The launcher's own path.
     pub launcher: RunPath,
     /// The cache directory: site images, the preload library.

@@ -164,7 +164,8 @@ handlers! {
     /// close_range(2).
     fn close_range(words) {
         let hidden = apart::hidden() as u32;
-        if (words[0] as u32..=words[1] as u32).contains(&hidden) { join() } else { NOT_OURS }
+        let meets = words[0] as u32 <= hidden.saturating_add(1) && words[1] as u32 >= hidden;
+        if meets { join() } else { NOT_OURS }
     }
 
     /// mmap(2).
@@ -210,7 +211,8 @@ handlers! {
     fn sendmsg(words) {
         // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
         match unsafe { ucopy::get(words[1] as *const Message) } {
-            Ok(message) => by_address(message.name, message.name_length as usize),
+            Ok(message) if message.control == 0 => by_address(message.name, message.name_length as usize),
+            Ok(_) => join(), // It may carry a descriptor of the gate's own.
             Err(_) => NOT_OURS,
         }
     }
@@ -244,7 +246,8 @@ handlers! {
         if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
     }
 
-    /// seccomp(2), landlock_restrict_self(2), likewise; io_uring_setup(2), whose calls are not seen.
+    /// seccomp(2), landlock_restrict_self(2), likewise; io_uring_setup(2), whose calls are not seen; sendmmsg(2) and
+    /// pidfd_getfd(2), which may name descriptors of the gate's own.
     fn at_once(_words) {
         join()
     }
@@ -393,6 +396,7 @@ crate::dispatch_table! {
     __NR_prlimit64 => prlimit64,
     __NR_name_to_handle_at => name_to_handle_at,
     __NR_syncfs => first,
+    __NR_sendmmsg => at_once,
     __NR_renameat2 => renameat2,
     __NR_seccomp => at_once,
     __NR_execveat => execveat,
@@ -405,6 +409,7 @@ crate::dispatch_table! {
     __NR_clone3 => crate::process::clone3,
     __NR_close_range => close_range,
     __NR_openat2 => openat2,
+    __NR_pidfd_getfd => at_once,
     __NR_faccessat2 => faccessat2,
     __NR_landlock_restrict_self => at_once,
     __NR_fchmodat2 => fchmodat2,

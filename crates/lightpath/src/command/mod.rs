@@ -5,6 +5,7 @@ mod cli;
 mod doctor;
 mod failure;
 mod libraries;
+mod life;
 mod lookup;
 mod manual;
 mod mountpoint;

@@ -20,6 +20,7 @@ use rustix::process::{Resource, getrlimit};
 use super::cache;
 use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
+use super::life;
 use super::size::Size;
 use super::stats::Counts;
 
@@ -132,22 +133,25 @@ impl Session {
     /// Makes the region, or opens `--region FILE`, and claims a run record in it.
     pub(crate) fn open(options: &Options, paths: &Paths) -> Result<Session, Failure> {
         let (fd, name) = match &options.region {
-            Some(path) => (raise(open_file(path)?)?, path.display().to_string()),
-            None => (raise(open_memory()?)?, "region".to_owned()),
+            Some(path) => (open_file(path)?, path.display().to_string()),
+            None => (open_memory()?, "region".to_owned()),
         };
         // Two launchers must not make the same file a region, or take the same run record. Record locks would do
         // only within one process; this one is freed by its descriptor if this process is killed.
-        let locked = |operation| {
-            flock(&fd, operation)
+        let locked = |fd: &OwnedFd, operation| {
+            flock(fd, operation)
                 .map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
         };
-        locked(FlockOperation::LockExclusive)?;
+        locked(&fd, FlockOperation::LockExclusive)?;
         let region = prepare(&fd, &name, options)?;
+        let life = life::of(region, &name)?;
+        let fd = raise(fd, life)?;
+        let region = region.with_fd(fd.as_raw_fd());
         let run = claim_run(region, options, paths)?;
         make_roots(region, run, options.at.len())?;
         let started = Counts::of(region);
-        locked(FlockOperation::Unlock)?;
-        // The descriptor stays open for ever: closing it would drop the record locks of the command.
+        locked(&fd, FlockOperation::Unlock)?;
+        // The descriptors stay open for ever.
         let _ = fd.into_raw_fd();
         Ok(Session { region, run, started })
     }
@@ -214,8 +218,9 @@ fn open_file(path: &Path) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// Moves `fd` out of the program's way: to a high number, inherited over exec.
-fn raise(fd: OwnedFd) -> Result<OwnedFd, Failure> {
+/// Moves the descriptors of the region and its life file out of the program's way: to high, neighbouring numbers, inherited
+/// over exec. The first of them.
+fn raise(region: OwnedFd, life: OwnedFd) -> Result<OwnedFd, Failure> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
     let few = || {
         Failure::new(
@@ -227,14 +232,10 @@ fn raise(fd: OwnedFd) -> Result<OwnedFd, Failure> {
         return Err(few());
     }
     let wanted = limit.min(USUAL) - HEADROOM;
-    // SAFETY: F_DUPFD takes a number; what it returns is a new descriptor that nobody else owns.
-    let high = unsafe {
-        match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, wanted as libc::c_int) {
-            -1 => return Err(few()),
-            high => OwnedFd::from_raw_fd(high),
-        }
-    };
-    Ok(high)
+    let (region, life) = (region.into_raw_fd(), life.into_raw_fd());
+    let low = lp_region::life::pair(region, life, wanted as i32).map_err(|_| few())?;
+    // SAFETY: the region's descriptor, which has moved there.
+    Ok(unsafe { OwnedFd::from_raw_fd(low) })
 }
 
 /// Maps the region behind `fd`, making it one if it is empty.
