@@ -2,7 +2,7 @@
 //!
 //! The kernel's links lead to placeholders, so the paths are answered here when what they name is ours.
 
-use lp_abi::linux::{__NR_open, __NR_read, __NR_readlink, AT_FDCWD, O_CLOEXEC, O_RDONLY};
+use lp_abi::linux::AT_FDCWD;
 use lp_abi::{Errno, PATH_MAX};
 use lp_region::process::process_state;
 use lp_region::sync::Ordering;
@@ -15,11 +15,8 @@ use crate::apart;
 use crate::descriptor;
 use crate::fd_directory;
 use crate::path::{At, Last, Route, Which, buffer, spare_buffer};
-use crate::placeholder::close_number;
-use crate::text::{Writer, parse_decimal};
-
-/// How the target of a magic link to a life file starts.
-const LIFE: [u8; 22] = *b"/memfd:lightpath-life:";
+use crate::own_descriptor;
+use crate::text::parse_decimal;
 
 /// What a magic link names.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,7 +136,7 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
 #[cold]
 pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     let text = buffer(which);
-    if leads_to_life_file(&text[..length]) {
+    if last == Last::Follow && own_descriptor::is_behind(task.region.fd(), At::cwd(text.as_ptr()), &text[..length]) {
         return Route::Bad(Errno::ENOENT);
     }
     let Some(magic) = parse(task, &text[..length]) else {
@@ -170,69 +167,6 @@ pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
         }
         None => route_named(task, which, magic, length),
     }
-}
-
-/// Whether a path names a descriptor of a life file, this process's or another's: who closes one he opened has no sign of
-/// life any more.
-fn leads_to_life_file(path: &[u8]) -> bool {
-    let Some(name) = path.strip_prefix(b"/proc/") else { return false };
-    let Some(rest) = after_descriptor(name) else { return false };
-    let mut link = [0u8; 96];
-    let mut text = Writer::new(&mut link);
-    text.push(&path[..path.len() - rest.len()]);
-    text.finish().is_some() && is_link_to_life_file(&link)
-}
-
-/// Whether descriptor `target` of the process behind `pidfd` is that of a life file.
-pub(crate) fn is_life_file_of(pidfd: i32, target: i32) -> bool {
-    let Some(pid) = process_behind(pidfd) else { return false };
-    let mut link = [0u8; 96];
-    let mut text = Writer::new(&mut link);
-    text.push(b"/proc/");
-    text.push_decimal(u64::from(pid));
-    text.push(b"/fd/");
-    text.push_decimal(target as u32 as u64);
-    text.finish().is_some() && is_link_to_life_file(&link)
-}
-
-/// The process id that /proc gives for a pidfd.
-fn process_behind(pidfd: i32) -> Option<u32> {
-    const LABEL: &[u8] = b"\nPid:\t";
-    let mut path = [0u8; 48];
-    let mut text = Writer::new(&mut path);
-    text.push(b"/proc/self/fdinfo/");
-    text.push_decimal(u64::try_from(pidfd).ok()?);
-    text.finish()?;
-    let mut text = [0u8; 512];
-    // SAFETY: the path is NUL-terminated, the buffer as long as said; the descriptor is closed again.
-    let got = unsafe {
-        let fd = lp_abi::syscall!(__NR_open, path.as_ptr(), O_RDONLY | O_CLOEXEC, 0).ok()?;
-        let got = lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len());
-        close_number(fd as i32);
-        got.ok()?
-    };
-    let text = text.get(..got)?;
-    let at = text.windows(LABEL.len()).position(|window| window == LABEL)? + LABEL.len();
-    Some(parse_decimal(&text[at..])?.0)
-}
-
-/// Whether a magic link, NUL-terminated, leads to a life file.
-fn is_link_to_life_file(link: &[u8; 96]) -> bool {
-    let mut text = [0u8; LIFE.len()];
-    // SAFETY: the path is NUL-terminated, the kernel writes within `text`.
-    let got =
-        unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), text.as_mut_ptr(), text.len()) };
-    got.is_ok() && text == LIFE
-}
-
-/// What follows the magic link of a descriptor in a path under /proc.
-fn after_descriptor(name: &[u8]) -> Option<&[u8]> {
-    let own = [&b"self"[..], b"thread-self"].into_iter().find_map(|own| name.strip_prefix(own));
-    let mut rest = own.or_else(|| Some(parse_decimal(name)?.1))?;
-    if let Some((_, after)) = rest.strip_prefix(b"/task/").and_then(parse_decimal) {
-        rest = after;
-    }
-    Some(parse_decimal(rest.strip_prefix(b"/fd/")?)?.1)
 }
 
 /// The route of what a link names, by its own name, and of what follows it.

@@ -5,7 +5,7 @@ use lp_abi::Errno;
 
 use super::handler::handlers;
 use crate::dispatch::NOT_OURS;
-use crate::{device, magic, placeholder};
+use crate::{device, own_descriptor, placeholder};
 
 handlers! {
     /// pipe(2), socket(2), epoll_create1(2) and the many like them.
@@ -16,7 +16,7 @@ handlers! {
 
     /// pidfd_getfd(2): nobody gets a descriptor of a life file.
     fn pidfd_getfd(task, pidfd: i32, target: i32, flags: u32) {
-        if magic::is_life_file_of(pidfd, target) {
+        if own_descriptor::is_target(task.region, pidfd, target) {
             return Errno::EBADF.to_ret();
         }
         placeholder::flush(task);
