@@ -17,6 +17,7 @@ mod sites;
 mod size;
 mod stats;
 mod supervise;
+mod trusted_path;
 mod within;
 
 use std::ffi::OsString;
