@@ -3,6 +3,7 @@
 //! This crate knows what the records are and how they are guarded; what a directory or a read *means* is `lp-vfs`'s.
 #![no_std]
 
+pub mod backing;
 pub mod bias;
 pub mod cpu;
 pub mod depot;

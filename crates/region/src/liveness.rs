@@ -43,6 +43,7 @@ impl<'r> Region<'r> {
     pub fn claim_process(self, run: RunId) -> Result<ProcessId> {
         for index in 1..at::PROCESSES as u32 {
             let id = ProcessId(index);
+            self.back_process(index).map_err(|_| Errno::EAGAIN)?;
             let process = self.process(id);
             if process.state.load(Ordering::Relaxed) != state::FREE {
                 continue;
@@ -134,6 +135,7 @@ impl<'r> Region<'r> {
     /// `EAGAIN` when all are taken.
     pub fn claim_lane(self, process: ProcessId, tid: u32) -> Result<LaneId> {
         for index in core::iter::once(process.0).chain(1..at::LANES as u32) {
+            self.back_lane(index).map_err(|_| Errno::EAGAIN)?;
             let lane = self.lane(LaneId(index));
             if lane.process.load(Ordering::Relaxed) != 0 {
                 continue;

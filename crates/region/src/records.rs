@@ -75,6 +75,8 @@ pub struct Header {
     /// Which life file the region's processes use ([`crate::life`]): the number in its name. Changed by a launcher under the
     /// file's flock, when no run is held.
     pub life: AtomicU64,
+    /// 1 if the region lies in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
+    pub in_file: AtomicU64,
     /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
     pub programs: [AtomicU64; PROGRAMS],
 }
@@ -335,7 +337,7 @@ pub struct Mapping {
 pub struct Chunk {
     /// Lane that allocates from it by preference. A hint: it counts while that lane's `pages.chunk` names the chunk.
     pub owner: AtomicU32,
-    /// Nonzero once memory was made for its pages and not given back. Lock.
+    /// Which eighths have had memory, or room in a region's file, made for their pages and not given back: a bit each. Lock.
     pub populated: AtomicU32,
     /// Guards the bits below.
     pub lock: OwnerLock,

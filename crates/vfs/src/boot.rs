@@ -16,7 +16,7 @@ use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
 
 use crate::table::{self, entry};
 use crate::task::Task;
-use crate::{close, inode, pin, reap, reclaim};
+use crate::{close, hash, inode, page, pin, reap, reclaim};
 
 /// States of `Run::state`.
 mod run_state {
@@ -41,6 +41,16 @@ pub struct RunSetup<'a> {
     pub library: &'a [u8],
     /// 1 to count calls.
     pub stats: u32,
+}
+
+/// Asks for room in the region's file for all that is in use ([`lp_region::backing`]). Nobody is at work.
+///
+/// # Errors
+/// `ENOSPC`; others of fallocate(2).
+pub fn back(region: Region) -> Result<()> {
+    region.back_records()?;
+    hash::back(region)?;
+    page::back_all(region)
 }
 
 /// Claims a run record, one that no live process names and no launcher's processes hold.

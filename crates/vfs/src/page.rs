@@ -296,7 +296,11 @@ fn take_in(task: &Task, index: usize, want: u32) -> Option<Fresh> {
     let region = task.region;
     let chunk = region.chunk(index)?;
     lock_chunk(task, chunk);
-    let run = find(task, chunk, index, want);
+    let run = find(task, chunk, index, want, u64::MAX).and_then(|run| {
+        let backed = back(region, chunk, run);
+        // The file system below is full: what has room already will do.
+        if backed.is_ok() { Some(run) } else { find(task, chunk, index, want, chunk.populated.load(Relaxed).into()) }
+    });
     let fresh = run.map(|run| {
         let marks = &task.lane.pages;
         marks.moving.store(pack(Phase::Taking, run), Release);
@@ -312,7 +316,6 @@ fn take_in(task: &Task, index: usize, want: u32) -> Option<Fresh> {
                 chunk.dirty[word].store(dirty | mask, Relaxed);
             }
         });
-        chunk.populated.store(1, Relaxed);
         marks.moving.store(pack(Phase::Taken, run), Release);
         marks.next.store(run.first.0 + run.len, Relaxed);
         Fresh { run, content }
@@ -327,13 +330,57 @@ fn take_in(task: &Task, index: usize, want: u32) -> Option<Fresh> {
     fresh
 }
 
-/// Finds free pages: from where the lane stands to the end, then from the start.
-fn find(task: &Task, chunk: &Chunk, index: usize, want: u32) -> Option<Run> {
+/// Makes sure that the pages of a run have room in the region's file, if it has one. The caller holds the chunk's lock.
+fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
+    let populated = chunk.populated.load(Relaxed); // Relaxed: guarded by the chunk's lock.
+    let (mut missing, mut done) = (0u32, Ok(()));
+    words_of(run, |word, _| missing |= 1 << word & !populated);
+    if missing != 0 {
+        let chunk_first = run.first.0 - run.first.0 % CHUNK_PAGES as u32;
+        let (low, high) = (missing.trailing_zeros(), missing.ilog2());
+        done = region
+            .page_offset(PageId(chunk_first + low * 64))
+            .ok_or(Errno::ENOSPC)
+            .and_then(|offset| region.back(offset, (high + 1 - low) as usize * 64 * PAGE_SIZE));
+        if done.is_ok() {
+            chunk.populated.store(populated | missing, Relaxed);
+        }
+    }
+    done
+}
+
+/// Asks for room in the region's file for the pages in use. Nobody is at work.
+///
+/// # Errors
+/// As [`Region::back`].
+pub fn back_all(region: Region) -> Result<()> {
+    let eighths = (0..region.chunk_count()).flat_map(|index| {
+        let populated = region.chunk(index).map_or(0, |chunk| chunk.populated.load(Relaxed));
+        (0..8).filter(move |word| populated & 1 << word != 0).map(move |word| index * 8 + word)
+    });
+    let bytes = 64 * PAGE_SIZE;
+    let mut run = 0..0;
+    for eighth in eighths {
+        if eighth != run.end {
+            region.back(lp_region::layout::DATA_AT + run.start * bytes, run.len() * bytes)?;
+            run.start = eighth;
+        }
+        run.end = eighth + 1;
+    }
+    region.back(lp_region::layout::DATA_AT + run.start * bytes, run.len() * bytes)
+}
+
+/// Finds free pages in the eighths of a chunk that `eighths` has bits for: from where the lane stands to the end, then from
+/// the start.
+fn find(task: &Task, chunk: &Chunk, index: usize, want: u32, eighths: u64) -> Option<Run> {
     let data_pages = task.region.header().data_pages.load(Relaxed); // Relaxed: immutable.
     let base = (index * CHUNK_PAGES) as u32;
     let next = task.lane.pages.next.load(Relaxed); // Relaxed: only this lane writes it.
     let from = if next >= base && next < base + CHUNK_PAGES as u32 { next - base } else { 0 };
-    let free = |word: usize| !chunk.used[word].load(Relaxed) & usable(data_pages, index, word);
+    let free = |word: usize| match eighths >> word & 1 {
+        0 => 0,
+        _ => !chunk.used[word].load(Relaxed) & usable(data_pages, index, word),
+    };
     let first = first_free(from, &free).or_else(|| first_free(0, &free))?;
     let mut len = 0;
     while len < want && first + len < CHUNK_PAGES as u32 {

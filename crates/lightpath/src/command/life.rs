@@ -42,8 +42,8 @@ pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure
     ))
 }
 
-/// The numbers that the life file's descriptor has in runs that are held.
-fn numbers(region: Region<'static>) -> Vec<u32> {
+/// The numbers that the life file's descriptor has in runs that are held: none if nobody uses the region.
+pub(crate) fn numbers(region: Region<'static>) -> Vec<u32> {
     let held = (1..RUNS as u32).map(RunId).filter(|run| region.run_is_held(*run));
     // Relaxed: written by a launcher under the flock.
     held.map(|run| region.run(run).descriptor.load(Relaxed) + 1).collect()

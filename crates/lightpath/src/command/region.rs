@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
-use lp_region::layout::{RUNS, VERSION};
+use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
 use lp_vfs::Task;
@@ -143,7 +143,15 @@ impl Session {
                 .map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
         };
         locked(&fd, FlockOperation::LockExclusive)?;
+        if options.region.is_some() {
+            make_room(&fd).map_err(|e| no_room(&name, e))?;
+        }
         let region = prepare(&fd, &name, options)?;
+        let alone = life::numbers(region).is_empty();
+        if options.region.is_some() && alone {
+            region.set_in_file();
+            boot::back(region).map_err(|e| no_room(&name, e))?;
+        }
         let life = life::of(region, &name)?;
         let fd = raise(fd, life)?;
         let region = region.with_fd(fd.as_raw_fd());
@@ -216,6 +224,30 @@ fn open_file(path: &Path) -> Result<OwnedFd, Failure> {
         Ok(_) => Err(Failure::new(REGION, format!("{} is not a regular file; name another", path.display()))),
         Err(e) => Err(fail("cannot open", &e)),
     }
+}
+
+/// Asks for room for the first pages of a region file, which are touched before anybody looks at them; [`boot::back`] does the
+/// rest.
+fn make_room(fd: &OwnedFd) -> lp_abi::Result<()> {
+    let is_empty = rustix::fs::fstat(fd).is_ok_and(|found| found.st_size == 0);
+    if is_empty && let Ok(flags) = rustix::fs::ioctl_getflags(fd) {
+        // Where each change goes to a new place, room that was promised once is not there for the second. A file system
+        // that does not know the flag has no need of it.
+        let _ = rustix::fs::ioctl_setflags(fd, flags | rustix::fs::IFlags::NOCOW);
+    }
+    let made = rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LANES_AT as u64);
+    match made {
+        Err(e) if e == rustix::io::Errno::NOSPC || e == rustix::io::Errno::DQUOT => Err(Errno::ENOSPC),
+        _ => Ok(()), // A file system that cannot promise room says so.
+    }
+}
+
+fn no_room(name: &str, errno: Errno) -> Failure {
+    let line = match errno {
+        Errno::ENOSPC => "its file system has no room for it".to_owned(),
+        errno => reason(&std::io::Error::from_raw_os_error(errno.number())),
+    };
+    Failure::new(REGION, format!("{name}: {line}"))
 }
 
 /// Moves the descriptors of the region and its life file out of the program's way: to high, neighbouring numbers, inherited
