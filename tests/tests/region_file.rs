@@ -129,3 +129,72 @@ fn a_run_whose_processes_are_out_of_sight_is_not_joined() {
     let refused = "lightpath: r is in use by processes that cannot be seen from here\n";
     assert_eq!(said(&shell(dir.path(), script)), format!("{refused}ended\njoined\n"));
 }
+
+/// Mounts a small tmpfs on `small`, in a mount namespace of its own, and runs the script there.
+fn on_small_disk(directory: &Path, size: &str, script: &str) -> Option<Output> {
+    let able = Command::new("unshare").args(["-Urm", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no mount namespace of one's own here");
+        return None;
+    }
+    let inner = format!("mkdir small; mount -t tmpfs -o size={size} none small && cd small\n{script}");
+    fs::write(directory.join("script"), inner).unwrap();
+    Some(shell(directory, "unshare -Urm /bin/bash --norc script 2>&1"))
+}
+
+#[test]
+fn a_full_host_file_system_is_enospc_and_no_more() {
+    let dir = directory();
+    // Data, names and processes each in turn; then room is made and everything goes on.
+    let script = r#"
+        say() { sed 's/.*: //' | sort -u; }
+        "$LP" run --region r --size 1G -- bash -c '
+            cd /light; mkdir d
+            dd if=/dev/zero of=f bs=4k count=20000 2>&1 | grep -o "No space left on device"
+            head -c 100M /dev/zero 2>&1 >>f | grep -o "No space left on device"
+            for i in $(seq 1 4000); do : > d/a-name-that-does-not-fit-into-an-entry-$i || break; done 2>&1 | grep -o "No space left on device"
+            for i in 1 2 3 4 5 6 7 8; do (sleep 0.1; : <f) & done; wait; echo children
+            ls d >/dev/null; stat -c %F f; cmp -n 30000000 f /dev/zero && echo zeros
+            rm f; head -c 5M /dev/zero >g; stat -c %s g'
+        "$LP" run --region r -- sh -c 'cd /light; stat -c %s g; echo more >h; cat h'
+        head -c 100M /dev/zero 2>/dev/null >filler
+        "$LP" run --region r -- sh -c 'cd /light; cat h; rm g; echo again >i; cat i'
+        "$LP" run --region other -- true
+        echo $?"#;
+    let Some(output) = on_small_disk(dir.path(), "48M", script) else { return };
+    let full = "No space left on device\n";
+    let expected = format!(
+        "{full}{full}{full}children\nregular file\nzeros\n5242880\n5242880\nmore\nmore\nagain\n\
+         lightpath: other: its file system has no room for it\n1\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[test]
+fn a_copy_of_a_region_file_has_its_room_again() {
+    let dir = directory();
+    let script = r#"
+        "$LP" run --region r -- sh -c 'cd /light; head -c 3M /dev/zero >f; echo x >g'
+        cp --sparse=always r copy
+        head -c 100M /dev/zero 2>/dev/null >filler
+        "$LP" run --region copy -- true; echo $?
+        rm filler
+        "$LP" run --region copy -- sh -c 'cd /light; head -c 100M /dev/zero 2>/dev/null >filler; head -c 3M /dev/urandom | dd of=f bs=4k conv=notrunc 2>/dev/null; cat g; stat -c %s f'"#;
+    let Some(output) = on_small_disk(dir.path(), "24M", script) else { return };
+    let expected = "lightpath: copy: its file system has no room for it\n1\nx\n3145728\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[test]
+fn a_file_that_is_cut_short_while_in_use_ends_its_users_with_a_line() {
+    let dir = directory();
+    let script = r#"mkfifo ready done
+        "$LP" run --region r -- bash -c 'echo x >/light/f; exec 9<>'"$PWD"'/done; echo >'"$PWD"'/ready; read <&9; echo y >/light/f; echo survived' &
+        read <ready
+        : >r; echo >done
+        wait $!; echo $?"#;
+    let output = shell(dir.path(), script);
+    let line = "lightpath: somebody cut the region's file short while it was in use: what it held is lost\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), line);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "126\n");
+}

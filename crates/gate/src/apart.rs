@@ -118,6 +118,11 @@ pub(crate) fn hidden() -> i32 {
     state().map_or(-1, |state| state.fd)
 }
 
+/// The region's descriptor and its length.
+pub(crate) fn extent() -> Option<(i32, usize)> {
+    state().map(|state| (state.fd, state.length))
+}
+
 /// The record of the run.
 pub(crate) fn run() -> Option<&'static Run> {
     state().map(|state| state.front.run(state.run))

@@ -374,6 +374,9 @@ extern "sysv64" fn route(signal: usize, info: *const [u64; 16], context: *mut u8
     let at = context.get(context::RIP);
     // SAFETY: the kernel's siginfo is valid during the handler; si_code is its third 32-bit word.
     let by_instruction = unsafe { info.cast::<i32>().add(2).read() } > 0 && is_fault(signal);
+    if by_instruction && signal == SIGBUS as usize {
+        hooks::end_if_cut();
+    }
     if by_instruction {
         let (start, end, fault) = ucopy::fault_range();
         if (start..end).contains(&at) {

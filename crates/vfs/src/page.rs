@@ -193,7 +193,7 @@ pub fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
     let want = want.clamp(1, CHUNK_PAGES as u32);
     let own = marks.chunk.load(Relaxed); // Relaxed: only this lane writes it.
     if own != 0
-        && let Some(fresh) = take_in(task, own as usize - 1, want)
+        && let Some(fresh) = take_in(task, own as usize - 1, want, &mut Room::Unknown)
     {
         return Ok(fresh);
     }
@@ -291,16 +291,30 @@ fn usable(data_pages: u64, chunk: usize, word: usize) -> u64 {
     if first == 0 { exists & !1 } else { exists }
 }
 
+/// What is known of the file system under the region's file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// It may have room.
+    Unknown,
+    /// It was full a moment ago: only what has its room already will do.
+    Gone,
+}
+
 /// Takes pages from one chunk; none if it is full.
-fn take_in(task: &Task, index: usize, want: u32) -> Option<Fresh> {
+fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fresh> {
     let region = task.region;
     let chunk = region.chunk(index)?;
     lock_chunk(task, chunk);
-    let run = find(task, chunk, index, want, u64::MAX).and_then(|run| {
-        let backed = back(region, chunk, run);
-        // The file system below is full: what has room already will do.
-        if backed.is_ok() { Some(run) } else { find(task, chunk, index, want, chunk.populated.load(Relaxed).into()) }
-    });
+    let mut run = None;
+    if *room == Room::Unknown {
+        run = find(task, chunk, index, want, u32::MAX);
+        if run.is_some_and(|run| back(region, chunk, run).is_err()) {
+            *room = Room::Gone;
+        }
+    }
+    if *room == Room::Gone {
+        run = find(task, chunk, index, want, chunk.populated.load(Relaxed));
+    }
     let fresh = run.map(|run| {
         let marks = &task.lane.pages;
         marks.moving.store(pack(Phase::Taking, run), Release);
@@ -372,7 +386,7 @@ pub fn back_all(region: Region) -> Result<()> {
 
 /// Finds free pages in the eighths of a chunk that `eighths` has bits for: from where the lane stands to the end, then from
 /// the start.
-fn find(task: &Task, chunk: &Chunk, index: usize, want: u32, eighths: u64) -> Option<Run> {
+fn find(task: &Task, chunk: &Chunk, index: usize, want: u32, eighths: u32) -> Option<Run> {
     let data_pages = task.region.header().data_pages.load(Relaxed); // Relaxed: immutable.
     let base = (index * CHUNK_PAGES) as u32;
     let next = task.lane.pages.next.load(Relaxed); // Relaxed: only this lane writes it.
@@ -412,8 +426,9 @@ fn first_free(from: u32, free: &dyn Fn(usize) -> u64) -> Option<u32> {
 /// Finds another chunk: one without an owner if there is one, else any with a free page.
 #[cold]
 fn take_slow(task: &Task, want: u32) -> Result<Fresh> {
+    let mut room = Room::Unknown;
     for pass in [Pass::Unowned, Pass::Any] {
-        if let Some(fresh) = search(task, want, pass) {
+        if let Some(fresh) = search(task, want, pass, &mut room) {
             return Ok(fresh);
         }
     }
@@ -426,7 +441,7 @@ enum Pass {
     Any,
 }
 
-fn search(task: &Task, want: u32, pass: Pass) -> Option<Fresh> {
+fn search(task: &Task, want: u32, pass: Pass, room: &mut Room) -> Option<Fresh> {
     let region = task.region;
     let header = region.header();
     let data_pages = header.data_pages.load(Relaxed); // Relaxed: immutable.
@@ -437,10 +452,11 @@ fn search(task: &Task, want: u32, pass: Pass) -> Option<Fresh> {
         let Some(chunk) = region.chunk(index) else { continue };
         let has_room = (0..chunk.used.len())
             .any(|word| !chunk.used[word].load(Relaxed) & usable(data_pages, index, word) != 0);
-        if !has_room || (pass == Pass::Unowned && is_owned(task, chunk, index)) {
+        let is_holed = *room == Room::Gone && chunk.populated.load(Relaxed) == 0; // Relaxed: looked at again inside.
+        if !has_room || is_holed || (pass == Pass::Unowned && is_owned(task, chunk, index)) {
             continue;
         }
-        if let Some(fresh) = take_in(task, index, want) {
+        if let Some(fresh) = take_in(task, index, want, room) {
             if pass == Pass::Unowned {
                 chunk.owner.store(task.lane_id.0, Relaxed); // Relaxed: a hint; two owners share the lock.
                 task.lane.pages.chunk.store(index as u32 + 1, Relaxed);
