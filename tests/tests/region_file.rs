@@ -198,3 +198,18 @@ fn a_file_that_is_cut_short_while_in_use_ends_its_users_with_a_line() {
     assert_eq!(String::from_utf8_lossy(&output.stderr), line);
     assert_eq!(String::from_utf8_lossy(&output.stdout), "126\n");
 }
+
+#[test]
+fn what_is_synced_is_written_out_and_in_memory_costs_no_call() {
+    let dir = directory();
+    let run = |region: &str| {
+        let synced = script("synced.py");
+        shell(dir.path(), &format!(r#""$LP" run {region} -- python3 -S {} /light"#, synced.display()))
+    };
+    let outcomes = |how: &str| {
+        let calls = ["fsync", "fdatasync", "syncfs", "msync"].map(|call| format!("{call} {how}\n"));
+        calls.concat() + "msync of a private mapping done\n"
+    };
+    assert_eq!(said(&run("")), outcomes("done"));
+    assert_eq!(said(&run("--region r")), outcomes("Input/output error"));
+}
