@@ -37,9 +37,8 @@ fn script(name: &str) -> PathBuf {
 /// The descriptors of a process that lead to a target that starts so.
 fn numbers(pid: u32, target: &str) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
-    let leads = entries.filter(|entry| {
-        fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with(target))
-    });
+    let leads = entries
+        .filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with(target)));
     leads.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
@@ -106,10 +105,7 @@ fn runs_of_one_file_see_each_others_life_and_death() {
         echo >done; wait
         "$LP" run --region r -- flock -n /light/alive echo free at last"#;
     let output = shell(dir.path(), script);
-    assert_eq!(
-        said(&output),
-        "alive is held\ndead is free\nlightpath: already inside a ru\nfree at last\n"
-    );
+    assert_eq!(said(&output), "alive is held\ndead is free\nlightpath: already inside a ru\nfree at last\n");
 }
 
 #[test]

@@ -6,11 +6,11 @@
 //! numbers that lead to it. Its descriptor is beside the region's, one number higher, so that who knows the one knows the
 //! other. All runs of a region share one life file.
 
+use lp_abi::Result;
 use lp_abi::linux::{
     __NR_close, __NR_fchmod, __NR_fcntl, __NR_memfd_create, F_ADD_SEALS, F_DUPFD, F_SEAL_GROW, F_SEAL_SEAL,
     F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING,
 };
-use lp_abi::Result;
 
 /// How the name of each life file starts.
 pub const NAME: &[u8] = b"lightpath-life:";

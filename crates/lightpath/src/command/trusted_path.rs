@@ -91,7 +91,8 @@ impl Walk {
     }
 
     fn directory(&self) -> Result<(), String> {
-        let found = symlink_metadata(&self.done).map_err(|e| format!("{}: {}", self.done.display(), reason(&e)))?;
+        let found =
+            symlink_metadata(&self.done).map_err(|e| format!("{}: {}", self.done.display(), reason(&e)))?;
         self.owner(found.uid())?;
         match found.mode() {
             mode if mode & 0o022 != 0 && mode & 0o1000 == 0 => {
