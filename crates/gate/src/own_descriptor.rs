@@ -1,7 +1,7 @@
 //! Ways to the gate's own descriptors that lead past their numbers: paths under /proc, of this process or another of the run,
 //! and pidfd_getfd(2).
 //!
-//! Whoever opens the life file and closes it again has dropped its own sign of life ([`lp_region::life`]), so what a path
+//! Whoever opens the life file and closes it again has dropped its own sign of life ([`lp_region::life_file`]), so what a path
 //! leads to is asked of the kernel, with an `O_PATH` descriptor, whose closing drops nothing.
 
 use lp_abi::linux::{__NR_fstat, __NR_open, __NR_openat, __NR_read, O_CLOEXEC, O_PATH, O_RDONLY, stat};

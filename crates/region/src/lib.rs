@@ -10,7 +10,7 @@ pub mod depot;
 pub mod ids;
 pub mod lane;
 pub mod layout;
-pub mod life;
+pub mod life_file;
 pub mod liveness;
 pub mod lock;
 pub mod marks;

@@ -1,7 +1,7 @@
 //! Who lives: process slots, their record locks, lanes.
 //!
 //! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the *life file*, whose descriptor every process of a run
-//! inherits beside the region's ([`crate::life`]). The kernel drops the lock when the process dies, keeps it over exec and
+//! inherits beside the region's ([`crate::life_file`]). The kernel drops the lock when the process dies, keeps it over exec and
 //! gives none to a fork's child; F_GETLK asks. In private memory there is one process, and it lives.
 //!
 //! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's

@@ -72,7 +72,7 @@ pub struct Header {
     pub moves: AtomicU64,
     /// Stacks that the reclaim under way has taken over, files and inodes: what `closed` and `orphans` were. reclaim_lock.
     pub sweeping: [AtomicU64; 2],
-    /// Which life file the region's processes use ([`crate::life`]): the number in its name. Changed by a launcher under the
+    /// Which life file the region's processes use ([`crate::life_file`]): the number in its name. Changed by a launcher under the
     /// file's flock, when no run is held.
     pub life: AtomicU64,
     /// 1 if the region lies in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.

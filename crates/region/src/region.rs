@@ -189,7 +189,7 @@ impl<'r> Region<'r> {
         self.extent as i32
     }
 
-    /// The life file's descriptor, which is beside the region's: see [`crate::life`]. Only where there is a file.
+    /// The life file's descriptor, which is beside the region's: see [`crate::life_file`]. Only where there is a file.
     #[inline]
     pub fn life_fd(self) -> i32 {
         self.fd() + 1

@@ -1,4 +1,4 @@
-//! The launcher's side of the life file ([`lp_region::life`]): every run of a region must have the same.
+//! The launcher's side of the life file ([`lp_region::life_file`]): every run of a region must have the same.
 //!
 //! While a run is held, somebody has the life file open, at the number after the region's. The launcher of another run opens it
 //! through that process's directory under /proc. When no run is held nobody lives, and it makes a new one. The caller
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use lp_region::layout::RUNS;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{Region, RunId, life};
+use lp_region::{Region, RunId, life_file};
 
 use super::failure::{Failure, REGION, reason};
 
@@ -55,7 +55,7 @@ fn make(region: Region<'static>) -> Result<OwnedFd, Failure> {
         rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;
         let number = u64::from_ne_bytes(number);
         region.header().life.store(number, Relaxed); // Relaxed: the flock orders it for other launchers.
-        life::create(&name(number)).map_err(|e| std::io::Error::from_raw_os_error(e.number()))
+        life_file::create(&name(number)).map_err(|e| std::io::Error::from_raw_os_error(e.number()))
     })();
     match made {
         // SAFETY: a new descriptor that nobody else owns.
@@ -66,7 +66,7 @@ fn make(region: Region<'static>) -> Result<OwnedFd, Failure> {
 
 /// The name that the memfd with a number has.
 fn name(number: u64) -> CString {
-    let name = [life::NAME, format!("{number:016x}").as_bytes()].concat();
+    let name = [life_file::NAME, format!("{number:016x}").as_bytes()].concat();
     CString::new(name).unwrap_or_default()
 }
 

@@ -265,7 +265,7 @@ fn raise(region: OwnedFd, life: OwnedFd) -> Result<OwnedFd, Failure> {
     }
     let wanted = limit.min(USUAL) - HEADROOM;
     let (region, life) = (region.into_raw_fd(), life.into_raw_fd());
-    let low = lp_region::life::pair(region, life, wanted as i32).map_err(|_| few())?;
+    let low = lp_region::life_file::pair(region, life, wanted as i32).map_err(|_| few())?;
     // SAFETY: the region's descriptor, which has moved there.
     Ok(unsafe { OwnedFd::from_raw_fd(low) })
 }
