@@ -22,6 +22,16 @@ crash:
     DEATHS=1 cargo test --release -p lp-vfs --test deaths --test deaths_of_writers
     LIGHTPATH_CRASH_ROUNDS=2000 cargo test --release -p lp-vfs --test crash
 
+# Processes that kill, stop, signal and exec each other on a mount, for so many seconds, and each kind of trouble by itself.
+storm SECONDS="3600" *ARGS:
+    LP_STORM_SECONDS={{SECONDS}} LP_STORM_FULL=1 cargo test --release -p lp-tests --test storm -- --nocapture {{ARGS}}
+
+# Stop a process after each instruction of each call while others go on. Takes hours: see docs/explorer.md.
+explore *ARGS:
+    cargo build --release -p lightpath -p lp-explore
+    target/release/lp-explore {{ARGS}}
+    target/release/lp-explore --gate
+
 # All workloads, side by side with the kernel's file systems.
 bench *ARGS:
     cargo run --release -- bench {{ARGS}}

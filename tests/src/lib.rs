@@ -9,6 +9,7 @@
 //! - [`session`]: one session and its two runs. [`outcome`]: what a run left, and the comparison.
 //! - [`suite`]: reads `tests/sessions/NAME.sh` and hands its sessions to the test runner.
 //! - [`binary`]: the `lightpath` under test. [`compile`]: the C programs of `tests/programs`.
+//! - [`host`]: commands that see the host read-only.
 //! - [`process`]: children with a time limit, and what they left running. [`program`]: what must be installed.
 //!
 //! With `LP_TESTS_DOOR=tmpfs` both runs are made on tmpfs: a session that differs from itself is not a test.
@@ -17,6 +18,7 @@
 pub mod binary;
 pub mod compile;
 pub mod door;
+pub mod host;
 pub mod outcome;
 pub mod process;
 pub mod program;

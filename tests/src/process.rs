@@ -16,7 +16,8 @@ pub fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// Runs `command` in a process group of its own; when the limit passes the group is killed.
+/// Runs `command` in a process group of its own; when the limit passes standard error tells where its processes stand, and
+/// the group is killed.
 pub fn run(command: &mut Command, limit: Duration) -> Result<String> {
     let mut child = command.process_group(0).spawn().with_context(|| format!("cannot start {command:?}"))?;
     let end = Instant::now() + limit;
@@ -26,6 +27,7 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<String> {
             return Ok(describe(status));
         }
         if Instant::now() >= end {
+            eprintln!("after {limit:?} of {command:?}:\n{}", standing(Pid::from_child(&child)));
             // The group is ours: it was made for this child, which has not been waited for.
             let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
             child.wait()?;
@@ -34,6 +36,25 @@ pub fn run(command: &mut Command, limit: Duration) -> Result<String> {
         std::thread::sleep(pause);
         pause = (pause * 2).min(Duration::from_millis(10));
     }
+}
+
+/// Processes of a group shown by [`standing`].
+const SHOWN: usize = 20;
+
+/// A line for each process of a group: its state, what it waits for in the kernel, and its system call.
+fn standing(group: Pid) -> String {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return String::new() };
+    let lines = entries.flatten().filter_map(|entry| {
+        let part = |name: &str| std::fs::read_to_string(entry.path().join(name)).unwrap_or_default();
+        let stat = part("stat");
+        // After the name, which may have any character in it: state, parent, group.
+        let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+        let state = fields.next()?;
+        let of_group = fields.nth(1)?.parse() == Ok(group.as_raw_nonzero().get());
+        let pid = entry.file_name().into_string().ok()?;
+        of_group.then(|| format!("  {pid} {state} {}, call {}\n", part("wchan"), part("syscall").trim_end()))
+    });
+    lines.take(SHOWN).collect()
 }
 
 /// Kills what still runs with `marker` (`NAME=value`) in its environment, a moment after its session is over, and

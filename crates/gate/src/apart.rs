@@ -84,7 +84,7 @@ fn enter(thread: &mut Thread, state: &mut State) -> Result<(), &'static [u8]> {
         None => hooks::map_region(state.fd, Some(state.length))?,
     };
     state.region = Some(region);
-    let process = region.claim_process(state.run).map_err(|_| FULL)?;
+    let process = boot::claim_process(region, state.run).map_err(|_| FULL)?;
     let lane = boot::attach(region, process, thread.tid).map_err(|_| FULL)?;
     let task = hooks::set_task(thread, region, process, lane);
     // A child in its parent's memory makes no threads, and its parent joins for itself.

@@ -4,7 +4,7 @@
 //! objects are loaded, or, where the gate is an auditor ([`crate::rtld_audit`]), when the program alone is.
 
 use lp_abi::image::{Entry, state};
-use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_wait4};
+use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_wait4, SIG_SETMASK};
 
 use lp_region::sync::Ordering;
 use lp_vfs::boot::ImageIds;
@@ -42,10 +42,14 @@ pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *m
         }
     };
     // SAFETY: `envp` is the environment as the kernel made it.
-    unsafe { start(envp) };
+    let mask = unsafe { start(envp) };
+    if let Some(mask) = mask {
+        signal::set_mask(SIG_SETMASK, mask);
+    }
 }
 
-unsafe fn start(envp: *mut *mut u8) {
+/// Gives the signal mask to set, if there is one.
+unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     // SAFETY: the vector ends with a null pointer, and the auxiliary vector follows it.
     let auxiliary = unsafe {
         let mut end = envp;
@@ -56,7 +60,7 @@ unsafe fn start(envp: *mut *mut u8) {
     };
     // SAFETY: one thread, nothing else uses the settings or the environment.
     let found = unsafe {
-        let Some(found) = exec_env::scrub(envp) else { return };
+        let found = exec_env::scrub(envp)?;
         if home::map().is_err() {
             report::refuse(&[b"the program occupies the address that the gate needs"]);
         }
@@ -67,7 +71,7 @@ unsafe fn start(envp: *mut *mut u8) {
         }
         found
     };
-    let Found { gate, audits, within, .. } = found;
+    let Found { gate, mask, audits, within, .. } = found;
     // SAFETY: the address that the kernel gave.
     unsafe { lp_vfs::clock::init(auxiliary.vdso) };
     let thread = thread::start_first();
@@ -95,7 +99,7 @@ unsafe fn start(envp: *mut *mut u8) {
     if audits {
         // SAFETY: the kernel has mapped both; what follows is covered as the dynamic linker maps it.
         unsafe { cover(auxiliary.first_objects()) };
-        return;
+        return mask;
     }
     // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
     let Some(objects) = (unsafe { auxiliary.objects() }) else {
@@ -109,6 +113,7 @@ unsafe fn start(envp: *mut *mut u8) {
     }
     // SAFETY: as above.
     unsafe { cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
+    mask
 }
 
 /// What waits to be patched in a process that has not met a mount nor loaded anything, where the gate is part of the C library:

@@ -11,7 +11,8 @@ pub type Handler = unsafe extern "sysv64" fn(usize, usize, usize, usize, usize, 
 pub const NOT_OURS: isize = isize::MIN;
 /// For [`crate::process`] only: like [`NOT_OURS`], for a child that shares memory with its parent until it execs.
 pub(crate) const SHARE_MEMORY: isize = isize::MIN + 1;
-/// For [`crate::signal`] and [`crate::apart`] only: look up and call the handler once more.
+/// For [`crate::deferred`], [`crate::process`] and [`crate::apart`] only: look up and call the handler once
+/// more, after the handlers of signals that wait.
 pub(crate) const AGAIN: isize = isize::MIN + 2;
 /// The call was interrupted while it waited ([`crate::signal::blocking_syscall`] gave `EINTR`) and has had no effect. It
 /// fails with `EINTR` after the signal's handler has run, or is made once more if that handler has `SA_RESTART`. The

@@ -25,7 +25,7 @@ use core::mem::offset_of;
 
 use crate::dispatch::AGAIN;
 use crate::thread::Thread;
-use crate::{process, signal, thread, tls};
+use crate::{deferred, process, thread, tls};
 use lp_abi::image::GATE_PAGE;
 
 /// Keeps the registers of a call below `rbp`, which was pushed and is the stack pointer: the frame that all entries make.
@@ -289,7 +289,7 @@ global_asm!(
     protection = const lp_abi::linux::PROT_READ | lp_abi::linux::PROT_WRITE,
     flags = const lp_abi::linux::MAP_PRIVATE | lp_abi::linux::MAP_ANONYMOUS | lp_abi::linux::MAP_NORESERVE,
     start_slow = sym thread::start_slow,
-    deliver = sym signal::deliver,
+    deliver = sym deferred::deliver,
     share_parent = sym process::share_parent,
     share_child = sym process::share_child,
 );

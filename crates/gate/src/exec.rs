@@ -4,14 +4,14 @@
 //! and ends in [`run`].
 
 use lp_abi::Errno;
-use lp_abi::linux::__NR_execveat;
+use lp_abi::linux::{__NR_execveat, SIG_SETMASK};
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
 
 use crate::exec_check::{self, Load};
 use crate::exec_env::Environment;
 use crate::thread::Thread;
-use crate::{hooks, signal, tls};
+use crate::{deferred, hooks, signal, tls};
 
 const AT_FDCWD: isize = -100;
 
@@ -82,6 +82,11 @@ pub unsafe fn host(
 
 /// The exec itself: environment, signals, and the kernel's call. Returns only with an error.
 ///
+/// A signal that has arrived by the time of the kernel's call is sent once more and blocked over the exec:
+/// whoever waits for its handler first might wait for ever, because preparing an exec takes longer than some
+/// timers. The new image is told the mask, and its gate sets it: then the signal does what it does to that
+/// image.
+///
 /// # Safety
 /// As [`host`].
 pub(crate) unsafe fn run(
@@ -101,10 +106,20 @@ pub(crate) unsafe fn run(
         return errno.to_ret();
     }
     signal::before_exec();
+    let arguments = [directory as usize, path as usize, argv, environment.vector() as usize, flags, 0];
     // SAFETY: the program's own exec; the environment is ours and good.
-    let result = unsafe {
-        syscall6(__NR_execveat, directory as usize, path as usize, argv, environment as usize, flags, 0)
+    let mut result = match unsafe { deferred::blocking_syscall(__NR_execveat, arguments) } {
+        Ok(_) => 0,
+        Err(errno) => errno.to_ret(),
     };
+    if deferred::interrupted() && result == Errno::EINTR.to_ret() {
+        let (mask, _) = deferred::release();
+        environment.tell_mask(mask);
+        let [a, b, c, d, e, f] = arguments;
+        // SAFETY: as above.
+        result = unsafe { syscall6(__NR_execveat, a, b, c, d, e, f) };
+        signal::set_mask(SIG_SETMASK, mask);
+    }
     signal::exec_failed();
     hooks::exec_failed(thread, Errno::new(-result as i32));
     result

@@ -28,6 +28,9 @@ const GATE: &[u8] = b"LIGHTPATH_GATE=";
 const TUNABLES: &[u8] = b"GLIBC_TUNABLES=glibc.rtld.optional_static_tls=";
 /// Bytes set apart besides those of libraries that are known to be needed. Little: it is part of every thread's stack.
 const STORAGE: u64 = 2048;
+/// How it starts when the new image is to set its signal mask, which follows in hexadecimal: see
+/// [`crate::exec::run`].
+const MASK: &[u8] = b"m0000000000000000:";
 /// How the value of LIGHTPATH_GATE ends when the gate comes as an auditor.
 const AUDITS: &[u8] = b":audit";
 /// How it ends when the gate comes within the C library.
@@ -191,12 +194,12 @@ impl Environment {
         }
     }
 
-    /// Builds the environment for an exec by `thread`: the program's variables and ours. The result lives until the next
-    /// call.
+    /// Builds the environment for an exec by `thread`: the program's variables and ours. What it points to
+    /// lives until the next call.
     ///
     /// # Errors
     /// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
-    pub(crate) fn build(&self, thread: &mut Thread, load: Load) -> Result<*const usize> {
+    pub(crate) fn build(&self, thread: &mut Thread, load: Load) -> Result<Built> {
         let mut gate = [0u8; 64];
         let gate = match hooks::gate_value(thread, &mut gate) {
             0 => settings::get().gate.get(),
@@ -210,8 +213,8 @@ impl Environment {
         let ours = ours.get();
         let own = if load == Load::Preload { self.preload } else { 0 };
         let pointers = (self.count + 4) * size_of::<usize>();
-        let names = name.len() + GATE.len() + ending.len() + TUNABLES.len();
-        let strings = names + gate.len() + ours.len() + 32;
+        let names = name.len() + 2 * (GATE.len() + ending.len()) + MASK.len() + TUNABLES.len();
+        let strings = names + 2 * gate.len() + ours.len() + 33;
         let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
         let scratch = &thread.scratch[1..];
         let start = match room <= size_of_val(scratch) {
@@ -252,11 +255,51 @@ impl Environment {
             let tunables = writer.string(&[TUNABLES, digits])?;
             writer.pointer(tunables);
         }
+        let with_mask = writer.string(&[GATE, MASK, gate, ending])?;
         let gate = writer.string(&[GATE, gate, ending])?;
+        let gate_at = writer.pointers;
         writer.pointer(gate);
         writer.pointer(0);
-        Ok(start.cast())
+        Ok(Built { vector: start.cast(), gate_at, with_mask })
     }
+}
+
+/// An environment for a new image, in the thread's memory.
+pub(crate) struct Built {
+    vector: *const usize,
+    /// Where in it LIGHTPATH_GATE is.
+    gate_at: *mut usize,
+    /// The same variable with room for a mask.
+    with_mask: usize,
+}
+
+impl Built {
+    /// The vector, as execve(2) wants it.
+    pub(crate) fn vector(&self) -> *const usize {
+        self.vector
+    }
+
+    /// Has the new image set its signal mask.
+    pub(crate) fn tell_mask(&self, mask: u64) {
+        let digits = (self.with_mask + GATE.len() + 1) as *mut u8;
+        for index in 0..16 {
+            let digit = (mask >> (60 - 4 * index)) as usize & 15;
+            // SAFETY: the string has room for 16 digits there, and is this thread's own, as the vector is.
+            unsafe { digits.add(index).write(b"0123456789abcdef"[digit]) };
+        }
+        // SAFETY: as above.
+        unsafe { self.gate_at.write(self.with_mask) };
+    }
+}
+
+/// Takes the mask off the front of LIGHTPATH_GATE's value.
+fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
+    if gate.len() < MASK.len() || gate[0] != MASK[0] {
+        return (None, gate);
+    }
+    let (mask, rest) = gate.split_at(MASK.len());
+    let value = |digit: &u8| char::from(*digit).to_digit(16).unwrap_or_default();
+    (Some(mask[1..17].iter().fold(0, |mask, digit| mask << 4 | u64::from(value(digit)))), rest)
 }
 
 #[derive(PartialEq)]
@@ -292,8 +335,11 @@ fn kind(variable: usize) -> Result<Kind> {
 
 /// What attach found in the environment.
 pub(crate) struct Found {
-    /// LIGHTPATH_GATE's value.
+    /// LIGHTPATH_GATE's value, but for the mask.
     pub(crate) gate: &'static [u8],
+    /// The signal mask that the image is to have once the gate is attached, if it is not the one that it
+    /// started with.
+    pub(crate) mask: Option<u64>,
     /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if the gate came within the C library.
     pub(crate) preload: &'static [u8],
     /// Whether the gate came as an auditor: the loader has not looked for the program's libraries yet.
@@ -326,7 +372,8 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
         }
     };
     let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN));
-    let mut found = Found { gate, preload: &[], audits, within };
+    let (mask, gate) = split_mask(gate);
+    let mut found = Found { gate, mask, preload: &[], audits, within };
     let (mut from, mut to) = (envp, envp);
     // SAFETY: as above; `to` never passes `from`.
     unsafe {

@@ -88,6 +88,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).prefix).write(Prefix::of(run));
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(signal::interrupted);
+        (&raw mut (*task).blocking).write(signal::blocking_syscall);
     }
     thread.task = task;
     tls::refresh();
@@ -116,6 +117,7 @@ fn fields_of(task: Task<'static>) {
         prefixes: _,
         clock: _,
         interrupted: _,
+        blocking: _,
         scratch: _,
     } = task;
 }
@@ -287,6 +289,11 @@ pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
     Ok(())
 }
 
+/// Where the kernel is to write the id of the child for which [`before_fork`] has taken a slot.
+pub(crate) fn announce_child(thread: &Thread) -> Option<*mut u32> {
+    task_of(thread).map(|task| fork::announce(task, ProcessId(thread.forked)))
+}
+
 /// The slot of a child has a copy of the table.
 fn table_copied(task: &Task, child: ProcessId) {
     let process = task.region.process(child);
@@ -308,8 +315,6 @@ pub fn after_fork_parent(thread: &mut Thread, result: isize) {
     maps::after_fork();
     if result < 0 {
         fork::failed(task, ProcessId(thread.forked));
-    } else {
-        fork::parent(task);
     }
 }
 
@@ -360,7 +365,7 @@ pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize
     if result < 0 {
         fork::failed(task, started.process_id);
     } else {
-        fork::parent(task);
+        fork::after_vfork(task, started.process_id);
     }
     child.task = core::ptr::null_mut();
 }
@@ -447,11 +452,17 @@ pub fn end_if_cut() {
     }
 }
 
-/// The program's own access to `address` has faulted, outside the gate. Whether it is good now: a file that is mapped there
-/// has grown since. Signals of the handler's mask are blocked, others may come.
-pub fn fault(address: usize) -> bool {
-    let current = tls::current();
-    // SAFETY: null, or the thread's own record.
-    let task = unsafe { current.as_ref() }.and_then(task_of);
-    task.is_some_and(|task| !maps::is_empty() && maps::fault(task, address))
+/// The program's own access to `address` has faulted. Whether to make it again: a file that is mapped there
+/// has grown since. Where that is unclear it is made again once, and then the fault is the program's.
+pub fn fault(thread: &mut Thread, address: usize) -> bool {
+    let Some(task) = task_of(thread) else { return false };
+    let before = core::mem::take(&mut thread.unclear_fault);
+    match maps::fault(task, address) {
+        maps::Fault::Real => false,
+        maps::Fault::Mended => true,
+        maps::Fault::Unclear => {
+            thread.unclear_fault = address;
+            before != address
+        }
+    }
 }

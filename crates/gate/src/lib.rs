@@ -8,7 +8,7 @@
 //!    the dispatch table names for the number in `rax`; see [`dispatch`] for how tables are written.
 //! 3. The handler answers the call, or returns [`dispatch::NOT_OURS`], and the site's own `syscall` runs, at its own
 //!    address and with its own registers.
-//! 4. Signals that came meanwhile had their handlers put off ([`signal`]); they run now.
+//! 4. Signals that came meanwhile had their handlers put off ([`deferred`]); they run now.
 //!
 //! # Two halves
 //! The low half is this machinery, with the calls that are about processes rather than files: fork, vfork, clone, exec,
@@ -26,6 +26,7 @@ mod apart;
 pub mod attach;
 pub mod calls;
 pub mod count;
+mod deferred;
 pub mod descriptor;
 mod device;
 pub mod dispatch;

@@ -4,7 +4,7 @@
 
 use lp_abi::linux::AT_FDCWD;
 use lp_abi::{Errno, PATH_MAX};
-use lp_region::process::process_state;
+use lp_region::life::State;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, InodeRef, ProcessId, ucopy};
 use lp_vfs::getcwd;
@@ -85,8 +85,7 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
     let is = |id: ProcessId| {
         let process = task.region.process(id);
         // Relaxed: one word; it stays while the process lives.
-        process.pid.load(Ordering::Relaxed) == pid
-            && process.state.load(Ordering::Acquire) == process_state::LIVE
+        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == State::Live
     };
     if is(task.process_id) {
         return Some((task.process_id, rest));

@@ -129,12 +129,6 @@ pub fn list() -> List {
     List(())
 }
 
-/// Holds the list if nobody does: in a signal's handler.
-fn try_list() -> Option<List> {
-    let free = GLOBAL.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-    free.then_some(List(()))
-}
-
 impl List {
     fn areas(&mut self) -> &mut [Area] {
         // SAFETY: the lock is held; the memory holds `count` areas.
@@ -307,14 +301,37 @@ fn settle(task: &Task, area: &mut Area) -> Result<()> {
     Ok(())
 }
 
-/// A fault at `address` outside the gate: whether the file has grown since, so that the access is good now.
-pub fn fault(task: &Task, address: usize) -> bool {
-    let Some(mut list) = try_list() else { return false };
-    let Some(area) = list.find(address, address + 1) else { return false };
-    if address < area.beyond || end_of_file(task, area) <= address {
-        return false;
+/// What a fault at an address of the program's is.
+pub enum Fault {
+    /// The program's own affair.
+    Real,
+    /// The file has grown, and its pages are mapped in now.
+    Mended,
+    /// Its pages were there when the list was held: another thread may have mended it since the fault, or it
+    /// is real.
+    Unclear,
+}
+
+/// Looks into a fault at `address`, which has interrupted the program and not the gate.
+pub fn fault(task: &Task, address: usize) -> Fault {
+    let mut list = list();
+    let Some(area) = list.find(address, address + 1) else { return Fault::Real };
+    if address < area.beyond {
+        return Fault::Unclear;
     }
-    settle(task, area).is_ok() && address < area.beyond
+    let is_mended = end_of_file(task, area) > address && settle(task, area).is_ok() && address < area.beyond;
+    if is_mended { Fault::Mended } else { Fault::Real }
+}
+
+/// Maps in what files have grown by, after a call that could not use some of the program's memory; whether that was
+/// anything. The caller holds no lock.
+#[cold]
+pub fn grown(task: &Task) -> bool {
+    !is_empty()
+        && list().areas().iter_mut().fold(false, |grown, area| {
+            let beyond = area.beyond;
+            grown | (settle(task, area).is_ok() && area.beyond > beyond)
+        })
 }
 
 /// Reserves `bytes` of addresses, at `hint` if `flags` say so.

@@ -10,15 +10,16 @@
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_clone, __NR_fork, __NR_rt_sigprocmask, CLONE_FILES, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK,
-    SIG_SETMASK, clone_args,
+    __NR_clone, __NR_exit, __NR_exit_group, CLONE_FILES, CLONE_PARENT_SETTID, CLONE_THREAD, CLONE_VFORK,
+    CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
 };
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
 
-use crate::dispatch::{NOT_OURS, SHARE_MEMORY};
+use crate::dispatch::{AGAIN, NOT_OURS, SHARE_MEMORY};
+use crate::signal::set_mask;
 use crate::thread::{self, Thread};
-use crate::{hooks, tls};
+use crate::{deferred, hooks, tls};
 
 /// The calling thread's record.
 fn current() -> &'static mut Thread {
@@ -35,7 +36,8 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
     _: usize,
 ) -> isize {
-    copy_here(__NR_fork, [0; 6])
+    // The same, in terms that can say where the child's id goes.
+    copy_here(__NR_clone, [SIGCHLD as usize, 0, 0, 0, 0, 0])
 }
 
 /// vfork(2).
@@ -87,7 +89,7 @@ pub(crate) unsafe extern "sysv64" fn clone3(
 
 /// exit(2): the thread's end.
 pub(crate) unsafe extern "sysv64" fn exit(
-    _: usize,
+    status: usize,
     _: usize,
     _: usize,
     _: usize,
@@ -97,21 +99,32 @@ pub(crate) unsafe extern "sysv64" fn exit(
     let thread = current();
     if !thread.parent.is_null() {
         // A child that shares memory ends; its parent takes its record back.
-        hooks::process_exit(thread);
-        return NOT_OURS;
+        return end(__NR_exit, status);
     }
-    leave();
-    NOT_OURS
+    leave()
 }
 
-/// The thread ends with the call that is being handled.
-fn leave() {
+/// The thread ends with the call that is being handled, after the handlers of signals that it has taken
+/// already.
+fn leave() -> isize {
     let thread = current();
     block_signals();
-    tls::set_deferred(0); // One that came in between dies with its thread, as one that came a moment later would.
+    if deferred::interrupted() {
+        return AGAIN;
+    }
     hooks::thread_exit(thread);
     tls::set_current(core::ptr::null_mut());
     thread::give_back(thread);
+    NOT_OURS
+}
+
+/// The process ends by call `nr`. The call is made here, so that signals are put off to its end, which never
+/// comes: no handler may run once the process has given its place in the region back.
+#[unsafe(link_section = ".text.startup.lp")]
+fn end(nr: u32, status: usize) -> isize {
+    hooks::process_exit(current());
+    // SAFETY: the program's own call.
+    unsafe { syscall6(nr, status, 0, 0, 0, 0, 0) }
 }
 
 /// munmap(2) of what is not a file of ours.
@@ -123,10 +136,7 @@ pub(crate) unsafe extern "sysv64" fn munmap(
     _: usize,
     _: usize,
 ) -> isize {
-    if unmaps_stack(address, length) {
-        leave();
-    }
-    NOT_OURS
+    if unmaps_stack(address, length) { leave() } else { NOT_OURS }
 }
 
 /// Whether unmapping this range takes the running thread's stack away. Whoever does that (musl, when a detached thread ends) makes
@@ -141,15 +151,14 @@ pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
 /// exit_group(2).
 #[unsafe(link_section = ".text.startup.lp")]
 pub(crate) unsafe extern "sysv64" fn exit_group(
-    _: usize,
+    status: usize,
     _: usize,
     _: usize,
     _: usize,
     _: usize,
     _: usize,
 ) -> isize {
-    hooks::process_exit(current());
-    NOT_OURS
+    end(__NR_exit_group, status)
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -177,13 +186,20 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
 }
 
 /// A child that is a copy and goes on where the parent does.
-fn copy_here(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> isize {
+fn copy_here(nr: u32, arguments: [usize; 6]) -> isize {
     let thread = current();
     if let Err(errno) = hooks::before_fork(thread) {
         return errno.to_ret();
     }
+    let mut arguments = arguments;
+    if nr == __NR_clone && arguments[0] & CLONE_PARENT_SETTID as usize == 0 {
+        if let Some(to) = hooks::announce_child(thread) {
+            arguments[0] |= CLONE_PARENT_SETTID as usize;
+            arguments[2] = to as usize;
+        }
+    }
     // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
-    let result = unsafe { syscall6(nr, a, b, c, d, e, f) };
+    let result = unsafe { deferred::fork(nr, arguments) };
     if result == 0 {
         thread::after_fork_child();
         hooks::after_fork_child(thread);
@@ -196,19 +212,29 @@ fn copy_here(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> isize {
 /// A child that is a copy and starts on a stack of its own: one record, of which each side has its copy.
 fn copy_elsewhere() -> isize {
     let thread = current();
+    let mask = block_signals();
+    if deferred::interrupted() {
+        return AGAIN;
+    }
     if let Err(errno) = hooks::before_fork(thread) {
+        set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
     thread.child = thread;
     thread.own_stack = 1;
-    thread.share_mask = block_signals();
+    thread.share_mask = mask;
     SHARE_MEMORY
 }
 
 /// A child that shares memory until it execs or exits.
 fn share(stack: Stack) -> isize {
     let thread = current();
+    let mask = block_signals();
+    if deferred::interrupted() {
+        return AGAIN;
+    }
     let Some(child) = thread::take() else {
+        set_mask(SIG_SETMASK, mask);
         return Errno::ENOMEM.to_ret();
     };
     // SAFETY: the new record is nobody else's; the parent's actions are valid.
@@ -221,25 +247,22 @@ fn share(stack: Stack) -> isize {
     };
     if let Err(errno) = hooks::before_vfork(thread, child) {
         thread::give_back(child);
+        set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
     thread.child = child;
-    thread.share_mask = block_signals();
+    thread.share_mask = mask;
     SHARE_MEMORY
-}
-
-/// The kernel's call was not made: a signal's handler comes first, then everything from the start.
-pub(crate) fn share_undone() {
-    after_share(current(), Errno::EINTR.to_ret());
 }
 
 /// The parent's side, after the child has execed or exited or could not be made.
 pub(crate) extern "sysv64" fn share_parent(result: isize) {
     tls::refresh();
+    tls::set_deferred(0); // A child that died in the gate has left its own in the storage that it shared.
     let thread = current();
     after_share(thread, result);
     thread.switched = 0;
-    set_mask(thread.share_mask);
+    set_mask(SIG_SETMASK, thread.share_mask);
 }
 
 /// The child's side, before its first instruction.
@@ -252,13 +275,13 @@ pub(crate) extern "sysv64" fn share_child() {
         thread.switched = 0;
         thread::after_fork_child();
         hooks::after_fork_child(thread);
-        set_mask(mask);
+        set_mask(SIG_SETMASK, mask);
         return;
     }
     thread.tid = thread::own_tid();
     hooks::after_vfork_child(thread);
     // SAFETY: the parent waits, and its record stays valid.
-    set_mask(unsafe { (*thread.parent).share_mask });
+    set_mask(SIG_SETMASK, unsafe { (*thread.parent).share_mask });
 }
 
 fn after_share(thread: &mut Thread, result: isize) {
@@ -279,14 +302,5 @@ fn after_share(thread: &mut Thread, result: isize) {
 
 /// Blocks all signals and gives the mask before.
 fn block_signals() -> u64 {
-    let all = u64::MAX;
-    let mut before = 0u64;
-    // SAFETY: the kernel reads and writes one word each.
-    let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, SIG_BLOCK, &raw const all, &raw mut before, 8) };
-    before
-}
-
-fn set_mask(mask: u64) {
-    // SAFETY: the kernel reads one word.
-    let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, SIG_SETMASK, &raw const mask, 0usize, 8) };
+    set_mask(SIG_BLOCK, u64::MAX)
 }

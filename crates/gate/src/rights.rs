@@ -137,10 +137,10 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
 fn make(task: &Task, fd: i32) -> Result<(i32, u32)> {
     let held = table::fget(task, fd)?;
     file::share(held.file);
-    held.file.in_flight.fetch_add(1, Ordering::Release);
+    file::depart(task, held.id);
     let token = make_memfd(task, held.id, held.file.generation.load(Ordering::Relaxed));
     if token.is_err() {
-        held.file.in_flight.fetch_sub(1, Ordering::Release);
+        file::land(task, held.id);
     }
     token.map(|token| (token, held.id.0))
 }
@@ -181,7 +181,7 @@ impl Tokens {
         for (number, id) in &self.numbers[..self.count] {
             close_number(*number);
             if !sent {
-                task.region.file(FileId(*id)).in_flight.fetch_sub(1, Ordering::Release);
+                file::land(task, FileId(*id));
             }
         }
     }
@@ -234,6 +234,6 @@ fn install(task: &'static Task<'static>, fd: i32, id: FileId, flags: u32) {
     let _ = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_SETFD, 0) };
     let cloexec = if flags & CMSG_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     if dup::receive(task, fd, id, cloexec).is_ok() {
-        task.region.file(id).in_flight.fetch_sub(1, Ordering::Release);
+        file::land(task, id);
     }
 }

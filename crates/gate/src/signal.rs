@@ -1,35 +1,33 @@
 //! Signals: handlers of the program never run while their thread is in the gate.
 //!
-//! A handler may make file calls of its own, or leave by longjmp: both must not happen in the middle of a call. So
-//! rt_sigaction(2) is answered here. The kernel is given `lp_signal` as the handler of every signal that the program
-//! handles, with the program's own flags and mask. It jumps to the program's handler with the stack as the kernel made
-//! it, so that unwinders, debuggers and pthread_cancel(3) see what they expect. If the thread is in the gate, it instead
-//! keeps the siginfo, blocks everything in the context that it returns to, and at the end of the call [`deliver`] sends
-//! the signal to the thread once more and restores the mask: the kernel then delivers it as if it had just come.
-//!
-//! A call that waits does so in [`blocking_syscall`], which a signal ends with `EINTR`.
+//! A handler may make file calls of its own, or leave by longjmp: both must not happen in the middle of a
+//! call. So rt_sigaction(2) is answered here. The kernel is given `lp_signal` as the handler of every signal
+//! that the program handles, with the program's own flags and mask. It jumps to the program's handler with
+//! the stack as the kernel made it, so that unwinders, debuggers and pthread_cancel(3) see what they expect.
+//! If the thread is in the gate, the signal waits for the end of the call instead: see [`crate::deferred`].
 //!
 //! SIGSEGV and SIGBUS are always `lp_signal`'s: a fault in [`lp_region::ucopy`] is a bad pointer of the program's, and
 //! continues at the routine's exit for faults. The program does not see the difference: [`Actions`] keeps its view.
 
 use core::arch::global_asm;
-use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_getpid, __NR_rt_sigaction, __NR_rt_sigprocmask, __NR_rt_tgsigqueueinfo, SA_NODEFER, SA_ONSTACK,
-    SA_RESETHAND, SA_RESTART, SA_RESTORER, SA_SIGINFO, SIG_SETMASK, SIGBUS, SIGFPE, SIGILL, SIGKILL, SIGSEGV,
-    SIGSTOP, SIGSYS, SIGTRAP,
+    __NR_rt_sigaction, __NR_rt_sigprocmask, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_RESTORER,
+    SA_SIGINFO, SIG_BLOCK, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP,
+    SIGSYS, SIGTRAP, SIGURG, SIGWINCH,
 };
 use lp_region::ucopy;
 
-use crate::dispatch::{AGAIN, NOT_OURS, RESTART, SHARE_MEMORY};
+use crate::deferred::{self, Info};
+pub use crate::deferred::{blocking_syscall, interrupted};
+use crate::dispatch::NOT_OURS;
 use crate::home::home;
-use crate::{entry, entry_quick, hooks, tls};
+use crate::{entry, entry_quick, hooks, maps, thread, tls};
 
 /// Signals of Linux: 1 to 64.
-const SIGNALS: usize = 64;
+pub(crate) const SIGNALS: usize = 64;
 const DEFAULT: usize = 0;
 const IGNORE: usize = 1;
 
@@ -56,16 +54,6 @@ struct Action {
     flags: AtomicU64,
     restorer: AtomicUsize,
     mask: AtomicU64,
-}
-
-/// A signal that waits for the end of a call.
-#[repr(C)]
-pub(crate) struct Deferred {
-    /// Its siginfo.
-    info: MaybeUninit<[u64; 16]>,
-    /// The mask to go back to.
-    mask: u64,
-    signal: u32,
 }
 
 impl Actions {
@@ -114,8 +102,8 @@ fn actions() -> &'static Actions {
 
 global_asm!(
     ".pushsection .text.lp_signal,\"ax\",@progbits",
-    ".globl lp_signal, lp_restorer, lp_block, lp_block_start, lp_block_end, lp_block_interrupted",
-    ".hidden lp_signal, lp_restorer, lp_block, lp_block_start, lp_block_end, lp_block_interrupted",
+    ".globl lp_signal, lp_restorer",
+    ".hidden lp_signal, lp_restorer",
     ".balign 16",
     "lp_signal:",
     "push rdi",
@@ -134,75 +122,17 @@ global_asm!(
     "lp_restorer:",
     "mov eax, 15", // rt_sigreturn
     "syscall",
-    // lp_block(rdi call, rsi its six arguments, rdx the address of the mark): a system call that a signal ends, also
-    // one that arrives between the look at the mark and the kernel's call.
-    ".balign 16",
-    "lp_block:",
-    "mov r11, rdx",
-    "mov eax, edi",
-    "mov rcx, rsi",
-    "mov rdi, [rcx]",
-    "mov rsi, [rcx + 8]",
-    "mov rdx, [rcx + 16]",
-    "mov r10, [rcx + 24]",
-    "mov r8, [rcx + 32]",
-    "mov r9, [rcx + 40]",
-    "lp_block_start:",
-    "cmp dword ptr [r11], 0",
-    "jne lp_block_interrupted",
-    "syscall",
-    "lp_block_end:",
-    "ret",
-    "lp_block_interrupted:",
-    "mov rax, -4", // EINTR
-    "ret",
     ".popsection",
     route = sym route,
 );
 
-unsafe extern "sysv64" {
-    fn lp_block(nr: u32, arguments: *const [usize; 6], mark: *const u32) -> isize;
-}
-
 unsafe extern "C" {
     static lp_signal: u8;
     static lp_restorer: u8;
-    static lp_block_start: u8;
-    static lp_block_end: u8;
-    static lp_block_interrupted: u8;
 }
 
 fn lp_signal_address() -> usize {
     &raw const lp_signal as usize
-}
-
-/// A system call that may wait, made in the gate on the program's behalf. A signal that the program handles ends it with
-/// `EINTR`, with or without SA_RESTART: the handler of the dispatch table then returns [`RESTART`], or `EINTR` where
-/// signal(7) says that the call is never restarted.
-///
-/// # Errors
-/// The call's.
-///
-/// # Safety
-/// As the call itself.
-pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result<usize> {
-    let mark: *const u32;
-    // SAFETY: computes an address in this thread's storage; the first word of a thread's block is its own address.
-    unsafe {
-        core::arch::asm!("mov {at}, qword ptr [rip + lp_tls@GOTTPOFF]", "add {at}, qword ptr fs:[0]",
-            "add {at}, {deferred}", at = out(reg) mark, deferred = const tls::DEFERRED, options(nostack));
-    }
-    // SAFETY: the calling thread's own record.
-    if let Some(thread) = unsafe { tls::current().as_ref() } {
-        thread.crossed.set(true);
-    }
-    // SAFETY: the caller's promise.
-    Errno::from_ret(unsafe { lp_block(nr, &raw const arguments, mark) })
-}
-
-/// Whether a signal waits for the end of this call: a call that waits without the kernel must give up with [`RESTART`].
-pub fn interrupted() -> bool {
-    tls::deferred() != 0
 }
 
 /// Installs the handler for faults. Called once, by attach, before the program's own code.
@@ -323,6 +253,9 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
             if handled || is_fault(signal) {
                 action.set(&program);
             }
+            if discards(signal as u32, program.handler) {
+                deferred::forget(signal);
+            }
             match kernel_action(signal, Some(&kernel), Some(&mut was)) {
                 Ok(done) => done,
                 Err(errno) => {
@@ -340,6 +273,12 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
     unsafe { ucopy::put(old, &seen) }
 }
 
+/// Whether the kernel discards what is pending of a signal that gets this handler.
+fn discards(signal: u32, handler: usize) -> bool {
+    let is_ignored = [SIGCHLD, SIGCONT, SIGURG, SIGWINCH].contains(&signal);
+    handler == IGNORE || handler == DEFAULT && is_ignored
+}
+
 /// Offsets in the kernel's `struct ucontext` on x86-64.
 mod context {
     pub(super) const RIP: usize = 40 + 16 * 8;
@@ -347,7 +286,7 @@ mod context {
 }
 
 /// The registers and the mask that a signal interrupted.
-struct Context(*mut u8);
+pub(crate) struct Context(*mut u8);
 
 impl Context {
     fn get(&self, offset: usize) -> usize {
@@ -359,43 +298,49 @@ impl Context {
         // SAFETY: as above.
         unsafe { self.0.add(offset).cast::<usize>().write(value) };
     }
+
+    pub(crate) fn instruction(&self) -> usize {
+        self.get(context::RIP)
+    }
+
+    pub(crate) fn set_instruction(&self, at: usize) {
+        self.set(context::RIP, at);
+    }
+
+    pub(crate) fn mask(&self) -> u64 {
+        self.get(context::MASK) as u64
+    }
+
+    pub(crate) fn set_mask(&self, mask: u64) {
+        self.set(context::MASK, mask as usize);
+    }
 }
 
 /// Signals that an instruction causes: never blocked, because the kernel would then kill the process.
-const SYNCHRONOUS: u64 = bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS);
+pub(crate) const SYNCHRONOUS: u64 =
+    bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS);
 
-const fn bit(signal: u32) -> u64 {
+pub(crate) const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
 /// Decides what becomes of a signal: the handler to jump to, or 0 to return to what was interrupted.
-extern "sysv64" fn route(signal: usize, info: *const [u64; 16], context: *mut u8) -> usize {
+extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> usize {
     let context = Context(context);
-    let at = context.get(context::RIP);
-    // SAFETY: the kernel's siginfo is valid during the handler; si_code is its third 32-bit word.
-    let by_instruction = unsafe { info.cast::<i32>().add(2).read() } > 0 && is_fault(signal);
+    // SAFETY: the kernel's siginfo is valid during the handler, and nobody else's.
+    let info = unsafe { &mut *info };
+    let by_instruction = info[1] as i32 > 0 && is_fault(signal); // si_code
     if by_instruction && signal == SIGBUS as usize {
         hooks::end_if_cut();
     }
-    if by_instruction {
-        let (start, end, fault) = ucopy::fault_range();
-        if (start..end).contains(&at) {
-            context.set(context::RIP, fault);
-            return 0;
-        }
-        if entry_quick::looks().contains(&at) {
-            context.set(context::RIP, &raw const entry::lp_entry as usize);
-            return 0;
-        }
-    }
-    // SAFETY: as above; si_addr is its third 64-bit word.
-    if by_instruction && tls::in_gate() == 0 && hooks::fault(unsafe { info.cast::<usize>().add(2).read() }) {
+    if by_instruction && resolve(info[2] as usize, &context) {
         return 0;
     }
-    if tls::in_gate() != 0 && !by_instruction {
-        defer(signal, info, &context, at);
+    if (tls::in_gate() != 0 || tls::deferred() != 0) && !by_instruction {
+        deferred::put_off(signal, info, &context);
         return 0;
     }
+    deferred::take_turn(signal, info);
     let Some(action) = actions().of(signal) else { return 0 };
     let program = action.get();
     match program.handler {
@@ -417,12 +362,50 @@ extern "sysv64" fn route(signal: usize, info: *const [u64; 16], context: *mut u8
     }
 }
 
+/// Whether a fault at `address` is none of the program's: a bad pointer of its that the gate has met, or a
+/// page that is there now.
+fn resolve(address: usize, context: &Context) -> bool {
+    let at = context.instruction();
+    let (start, end, fault) = ucopy::fault_range();
+    if (start..end).contains(&at) {
+        context.set_instruction(fault);
+        return true;
+    }
+    if entry_quick::looks().contains(&at) {
+        context.set_instruction(&raw const entry::lp_entry as usize);
+        return true;
+    }
+    tls::in_gate() == 0 && repair(address)
+}
+
+/// Has a mapping repaired, in the gate as any other call: it takes locks. Signals that come meanwhile are
+/// delivered where the fault was if it is mended, else before its handler runs.
+fn repair(address: usize) -> bool {
+    if maps::is_empty() {
+        return false;
+    }
+    if tls::current().is_null() {
+        thread::start_slow(); // A thread may touch a mapping before it makes its first call.
+    }
+    tls::set_in_gate(1);
+    // SAFETY: the thread's own record, which nothing else uses now.
+    let is_good = hooks::fault(unsafe { &mut *tls::current() }, address);
+    tls::set_in_gate(0);
+    if interrupted() {
+        let (mask, _) = deferred::release();
+        if !is_good {
+            set_mask(SIG_SETMASK, mask);
+        }
+    }
+    is_good
+}
+
 /// A fault signal whose action is the default: the kernel's own end of the process, with its core dump and status. The
 /// faulting instruction runs again; a signal that was sent is sent once more.
-fn end_by(signal: usize, info: *const [u64; 16], by_instruction: bool) {
+fn end_by(signal: usize, info: &Info, by_instruction: bool) {
     let _ = kernel_action(signal, Some(&KernelAction::default()), None);
     if !by_instruction {
-        send_self(signal, info);
+        deferred::send(signal, info);
     }
 }
 
@@ -436,64 +419,20 @@ fn reset(signal: usize, action: &Action, program: &KernelAction) {
     }
 }
 
-fn send_self(signal: usize, info: *const [u64; 16]) {
-    // SAFETY: no effect.
-    let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
-    // SAFETY: the kernel reads the siginfo; to itself a process may send any.
-    let _ = unsafe { lp_abi::syscall!(__NR_rt_tgsigqueueinfo, pid, crate::thread::own_tid(), signal, info) };
+/// Whether the program's handler of a signal has SA_RESTART.
+pub(crate) fn restarts(signal: usize) -> bool {
+    actions().of(signal).is_some_and(|action| action.get().flags & u64::from(SA_RESTART) != 0)
 }
 
-fn defer(signal: usize, info: *const [u64; 16], context: &Context, at: usize) {
-    let block = &raw const lp_block_start as usize..&raw const lp_block_end as usize;
-    if block.contains(&at) {
-        context.set(context::RIP, &raw const lp_block_interrupted as usize);
-    }
-    let current = tls::current();
-    // SAFETY: in the gate current is set, and the record is this thread's own; the kernel's siginfo is valid.
-    unsafe {
-        let deferred = &mut (*current).deferred;
-        if tls::deferred() == 0 {
-            deferred.mask = context.get(context::MASK) as u64;
-        }
-        // Everything but faults is blocked from here to the end of the call, so that this is the only one, unless
-        // somebody sends a SIGSEGV on top; then the last one counts.
-        deferred.info.write(info.read());
-        deferred.signal = signal as u32;
-    }
-    context.set(context::MASK, !SYNCHRONOUS as usize);
-    tls::set_deferred(1);
+/// The thread's signal mask.
+pub(crate) fn mask() -> u64 {
+    set_mask(SIG_BLOCK, 0)
 }
 
-/// At the end of a call: sends what was put off, and makes a call that it interrupted fail or happen again.
-pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
-    // SAFETY: in the gate current is set, and the record is this thread's own.
-    let deferred = unsafe { &mut (*tls::current()).deferred };
-    tls::set_deferred(0);
-    let signal = deferred.signal as usize;
-    let restarts = actions().of(signal).is_some_and(|action| action.get().flags & u64::from(SA_RESTART) != 0);
-    let mask = deferred.mask;
-    if result == SHARE_MEMORY {
-        crate::process::share_undone();
-    }
-    send_self(signal, deferred.info.as_ptr());
-    // SAFETY: the kernel reads the mask. The program's handler runs before this returns.
-    let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, SIG_SETMASK, &raw const mask, 0usize, 8) };
-    match result {
-        RESTART if restarts => AGAIN,
-        SHARE_MEMORY => AGAIN,
-        RESTART => Errno::EINTR.to_ret(),
-        other => other,
-    }
-}
-
-/// In a fork's child: a signal that waits is the parent's.
-pub(crate) fn forget_deferred() {
-    if tls::deferred() != 0 {
-        tls::set_deferred(0);
-        // SAFETY: in the gate current is set, and the record is this thread's own; the kernel reads the mask.
-        let _ = unsafe {
-            let mask = &raw const (*tls::current()).deferred.mask;
-            lp_abi::syscall!(__NR_rt_sigprocmask, SIG_SETMASK, mask, 0usize, 8)
-        };
-    }
+/// rt_sigprocmask(2); gives the mask before.
+pub(crate) fn set_mask(how: u32, mask: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: the kernel reads and writes one word each.
+    let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, how, &raw const mask, &raw mut before, 8) };
+    before
 }

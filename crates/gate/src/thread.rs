@@ -6,13 +6,13 @@ use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use lp_abi::linux::{
-    __NR_gettid, __NR_mmap, __NR_rt_sigprocmask, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ,
-    PROT_WRITE, SIG_SETMASK,
+    __NR_gettid, __NR_mmap, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, SIG_SETMASK,
 };
 use lp_vfs::task::Task;
 
+use crate::deferred::{Deferred, Notes};
 use crate::home::home;
-use crate::signal::{Actions, Deferred};
+use crate::signal::{self, Actions};
 use crate::{hooks, report, tls};
 
 /// A thread's record: private to the process, like `task_struct`. Made at the thread's first call through the gate.
@@ -46,6 +46,8 @@ pub struct Thread {
     pub task: *mut Task<'static>,
     /// Signals whose handlers wait for the end of the call.
     pub(crate) deferred: Deferred,
+    /// Where a fault was that may have been mended by another thread; see [`hooks::fault`].
+    pub(crate) unclear_fault: usize,
     /// The process slot of the child that a fork under way will make.
     pub forked: u32,
     /// Where [`Self::task`] may live. Not touched by the low half.
@@ -58,6 +60,8 @@ pub struct Thread {
     pub(crate) own_actions: Actions,
     /// Three path buffers for handlers. Not touched by the low half, but for [`crate::exec`].
     pub scratch: [UnsafeCell<[u8; 4096]>; 3],
+    /// What is known of the signals in [`Self::deferred`].
+    pub(crate) notes: Notes,
     /// The stack on which calls of objects with small stacks run.
     pub(crate) stack: Stack,
 }
@@ -102,9 +106,7 @@ pub(crate) fn start_first() -> *mut Thread {
 /// A signal handler may get there first: signals are blocked while it is made.
 #[cold]
 pub(crate) extern "sysv64" fn start_slow() {
-    let all = u64::MAX;
-    let mut before = 0u64;
-    set_mask(&all, &mut before);
+    let before = signal::set_mask(SIG_SETMASK, u64::MAX);
     if tls::current().is_null() && !restore_first() {
         let Some(thread) = take() else {
             report::refuse(&[b"no memory for a thread's record"]);
@@ -113,7 +115,7 @@ pub(crate) extern "sysv64" fn start_slow() {
         // SAFETY: the record is this thread's, and current.
         hooks::thread_start(unsafe { &mut *thread });
     }
-    set_mask(&before, &mut 0);
+    signal::set_mask(SIG_SETMASK, before);
 }
 
 /// Makes the first thread's record `current` again for that thread: the loader of glibc before 2.35 sets the thread's
@@ -125,12 +127,6 @@ fn restore_first() -> bool {
         tls::set_current(first());
     }
     is_first
-}
-
-fn set_mask(new: &u64, old: &mut u64) {
-    // SAFETY: the kernel reads and writes one word each.
-    let _ =
-        unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, SIG_SETMASK, new as *const u64, old as *mut u64, 8) };
 }
 
 /// An unused record, ready for use; `None` without memory. The caller is in the gate or has signals blocked.
@@ -170,7 +166,6 @@ pub(crate) fn give_back(thread: *mut Thread) {
 /// In the child of a fork: the other threads are gone, whatever they held.
 pub(crate) fn after_fork_child() {
     UNUSED_LOCK.store(0, Ordering::Relaxed);
-    crate::signal::forget_deferred();
     // SAFETY: current is this thread's own.
     unsafe { (*tls::current()).tid = own_tid() };
 }
@@ -187,6 +182,8 @@ unsafe fn prepare(thread: *mut Thread) {
         (*thread).actions = crate::signal::process_actions();
         (*thread).tid = own_tid();
         (*thread).task = null_mut();
+        (*thread).deferred.reset();
+        (*thread).unclear_fault = 0;
     }
 }
 

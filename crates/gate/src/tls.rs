@@ -67,6 +67,7 @@ tls_write!(set_pointer, CURRENT, usize, "", "qword", "the address of the thread'
 tls_write!(set_task, TASK, usize, "", "qword", "the address of the thread's task");
 tls_write!(set_table, TABLE, usize, "", "qword", "the address of the task's table of descriptors");
 tls_read!(in_gate, IN_GATE, u32, ":e", "dword", "the mark that the thread is in the gate");
+tls_write!(set_in_gate, IN_GATE, u32, ":e", "dword", "the mark that the thread is in the gate");
 tls_read!(deferred, DEFERRED, u32, ":e", "dword", "the mark that a signal waits");
 tls_write!(set_deferred, DEFERRED, u32, ":e", "dword", "the mark that a signal waits");
 

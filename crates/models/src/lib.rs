@@ -14,8 +14,12 @@ pub mod sync;
 
 #[path = "../../region/src/bias.rs"]
 pub mod bias;
+#[path = "../../region/src/custody.rs"]
+pub mod custody;
 #[path = "../../region/src/ids.rs"]
 pub mod ids;
+#[path = "../../region/src/layout.rs"]
+pub mod layout;
 #[path = "../../region/src/lock.rs"]
 pub mod lock;
 #[path = "../../region/src/marks.rs"]

@@ -4,40 +4,56 @@ use std::sync::Arc;
 
 use lp_models::bias::{BiasedLock, Hold, STREAK};
 use lp_models::ids::LaneId;
-use lp_models::lock::Undertaker;
-use lp_models::sync::{AtomicU32, Ordering, Weaken, check, weakened};
+use lp_models::lock::{Lanes, OwnerLock, Undertaker};
+use lp_models::sync::{AtomicU32, Ordering, Weaken, check, check_bounded, weakened};
 
 const KEY: u32 = 7;
 
 struct Shared {
     lock: BiasedLock,
-    marks: [AtomicU32; 3],
+    marks: [AtomicU32; 4],
+    waits: [AtomicU32; 4],
     word: AtomicU32,
     dead: u32,
     repairs: AtomicU32,
 }
 
-impl Undertaker for Shared {
+impl Lanes for Shared {
     fn is_dead(&self, lane: LaneId) -> bool {
         lane.0 == self.dead
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        &self.marks[lane.index()]
+    }
+
+    fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>) {
+        self.waits[me.index()].store(u32::from(lock.is_some()), Ordering::Relaxed);
+    }
+
+    fn is_awaited(&self, _: &OwnerLock) -> bool {
+        self.waits.iter().any(|waits| waits.load(Ordering::Relaxed) != 0)
+    }
+}
+
+impl Undertaker for Shared {
+    fn lanes(&self) -> &dyn Lanes {
+        self
     }
 
     fn repair(&self, lane: LaneId) {
         assert_eq!(lane.0, self.dead);
         self.repairs.fetch_add(1, Ordering::Relaxed);
     }
-
-    fn mark(&self, lane: LaneId) -> &AtomicU32 {
-        &self.marks[lane.index()]
-    }
 }
 
 impl Shared {
     /// A lock whose bias lane 1 has.
     fn biased_to_lane_1(dead: u32) -> Arc<Shared> {
-        let marks = [AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)];
+        let zeros = || [AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0), AtomicU32::new(0)];
         let (word, repairs) = (AtomicU32::new(0), AtomicU32::new(0));
-        let shared = Arc::new(Shared { lock: BiasedLock::new(), marks, word, dead, repairs });
+        let shared =
+            Arc::new(Shared { lock: BiasedLock::new(), marks: zeros(), waits: zeros(), word, dead, repairs });
         shared.lock.set_key(KEY);
         let me = LaneId(1);
         for _ in 0..=STREAK {
@@ -135,4 +151,62 @@ fn a_lane_that_died_inside_is_repaired_once() {
         assert_eq!(shared.add_one_entering(LaneId(2)), Hold::Owned);
         assert_eq!(shared.repairs.load(Ordering::Relaxed), 1);
     });
+}
+
+/// Lane 3 dies as it waits for lane 1 to leave, whose bias it has begun to revoke; then lane 2 wants the lock.
+fn a_revoker_that_dies() {
+    let shared = Shared::biased_to_lane_1(3);
+    let (me, dead) = (LaneId(1), LaneId(3));
+    let hold = shared.lock.enter(me, shared.mark(me), &*shared);
+    assert_eq!(hold, Hold::Biased);
+    let died = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        shared.lock.lock(dead, &DiesLooking(&shared));
+    }));
+    assert!(died.is_err());
+    let other = Arc::clone(&shared);
+    let thread = loom::thread::spawn(move || {
+        other.lock.lock(LaneId(2), &*other);
+        other.add_one();
+        other.lock.unlock();
+    });
+    shared.add_one();
+    shared.lock.leave(hold, shared.mark(me));
+    thread.join().expect("no panic");
+    assert_eq!(shared.word.load(Ordering::Relaxed), 2, "an addition was lost");
+}
+
+/// What a lane sees that dies at its first look at another's mark.
+struct DiesLooking<'s>(&'s Shared);
+
+impl Lanes for DiesLooking<'_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.0.is_dead(lane)
+    }
+
+    fn mark(&self, _: LaneId) -> &AtomicU32 {
+        std::panic::resume_unwind(Box::new("killed"))
+    }
+
+    fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>) {
+        self.0.note_wait(me, lock);
+    }
+
+    fn is_awaited(&self, lock: &OwnerLock) -> bool {
+        self.0.is_awaited(lock)
+    }
+}
+
+impl Undertaker for DiesLooking<'_> {
+    fn lanes(&self) -> &dyn Lanes {
+        self
+    }
+
+    fn repair(&self, lane: LaneId) {
+        self.0.repair(lane);
+    }
+}
+
+#[test]
+fn a_revocation_outlives_its_revoker() {
+    check_bounded(a_revoker_that_dies);
 }

@@ -2,11 +2,13 @@
 //!
 //! A lane that has taken the lock [`STREAK`] times in a row is given the bias. From then on it enters by a store to its
 //! own mark (the lock's key), a light barrier and a look at the bias; it leaves by clearing the mark. Anybody else takes
-//! the inner lock, and if another lane has the bias revokes it: clears the bias, passes the heavy barrier, waits until the
-//! mark no longer names this lock. Store-load on both sides: either the entering lane sees the bias gone and queues at
-//! the inner lock, or the revoker sees its mark and waits. A lane that died with its mark set is repaired by the
-//! revoker; a stopped one is waited for, as the holder of any lock. After a revocation the streak starts far below zero,
-//! so two writers of one file do not pay for a revocation at every turn.
+//! the inner lock, and if another lane has the bias revokes it: marks the bias [`REVOKED`], passes the heavy barrier, waits
+//! until the mark no longer names this lock, and clears the bias. Store-load on both sides: either the entering lane sees
+//! the bias revoked and queues at the inner lock, or the revoker sees its mark and waits. The bias goes on naming the lane
+//! until the revoker knows that it is outside: if the revoker dies, the inner lock's next holder finds the revocation
+//! begun and waits in its place, and what the dead revoker left is repaired only then. A lane that died with its mark set
+//! is repaired by the revoker; a stopped one is waited for, as the holder of any lock. After a revocation the streak
+//! starts far below zero, so two writers of one file do not pay for a revocation at every turn.
 //!
 //! Linearisation: entering, the second look at the bias; revoking, the load that finds the mark cleared. Progress: blocking.
 //! Source: Dice, Moir, Scherer, "Quickly reacquirable locks" (2003); Linux's membarrier(2) for the asymmetry.
@@ -19,6 +21,10 @@ use crate::sync::{AtomicU32, LOCK_SPINS, Ordering, heavy_barrier, light_barrier,
 pub const STREAK: u32 = 4;
 /// Where the streak starts after a revocation.
 const PENALTY: u32 = 256;
+/// Set in the bias while it is being revoked. No lane's id has this bit ([`crate::layout::LANE_BITS`]).
+pub const REVOKED: u32 = 1 << 31;
+/// Looks at the mark of a lane inside, 50 us apart, between two questions whether it lives.
+const PAUSES: u32 = 20;
 
 /// How a [`BiasedLock`] is held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,10 +62,13 @@ impl BiasedLock {
     /// Takes the lock for `me` by compare-and-swap, revoking another lane's bias.
     #[inline]
     pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
-        self.inner.lock(me, undertaker);
+        let dead = self.inner.lock_unrepaired(me, undertaker);
         let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.
         if bias != 0 && bias != me.0 {
-            self.revoke_slow(LaneId(bias), undertaker);
+            self.revoke_slow(undertaker);
+        }
+        if let Some(dead) = dead {
+            undertaker.repair(dead);
         }
     }
 
@@ -73,15 +82,13 @@ impl BiasedLock {
         if bias == 0 || bias == me.0 {
             return true;
         }
-        self.bias.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
-        // PAIRS: the light barrier in `enter`.
-        heavy_barrier();
-        // PAIRS: the release in `leave`.
-        if undertaker.mark(LaneId(bias)).load(Ordering::Acquire) != self.key.load(Ordering::Relaxed) {
+        let owner = self.begin_revocation(bias);
+        if !self.is_inside(owner, undertaker) {
+            self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
             return true;
         }
-        // It is inside: the bias is its own again before anybody else can have the inner lock.
-        self.bias.store(bias, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
+        // It keeps the bias. Meanwhile it may have queued at the inner lock, which is as well.
+        self.bias.store(owner.0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
         self.inner.unlock();
         false
     }
@@ -96,6 +103,17 @@ impl BiasedLock {
     #[inline]
     pub fn holder(&self) -> LaneId {
         self.inner.holder()
+    }
+
+    /// Whether the dead hold the lock: its inner holder is dead, or it is free inside and the lane in it by its bias is.
+    #[cold]
+    pub fn is_left_by_the_dead(&self, undertaker: &dyn Undertaker) -> bool {
+        let holder = self.inner.holder();
+        if holder.is_some() && !undertaker.lanes().is_dead(holder) {
+            return false;
+        }
+        let owner = LaneId(self.bias.load(Ordering::Relaxed) & !REVOKED); // Relaxed: a hint; `lock` looks again.
+        owner.is_none() || !self.is_inside(owner, undertaker) || undertaker.lanes().is_dead(owner)
     }
 
     /// Takes the lock for `me`, without an atomic instruction if `me` has the bias. `mark` is `me`'s own; a lane is in
@@ -115,7 +133,7 @@ impl BiasedLock {
             return false;
         }
         mark.store(self.key.load(Ordering::Relaxed), Ordering::Relaxed); // Relaxed: ordered by the barrier.
-        // PAIRS: the heavy barrier in `revoke_slow`.
+        // PAIRS: the heavy barrier in `begin_revocation`.
         light_barrier();
         if self.bias.load(Ordering::Relaxed) == me.0 {
             return true;
@@ -128,7 +146,7 @@ impl BiasedLock {
     #[inline]
     pub fn leave(&self, hold: Hold, mark: &AtomicU32) {
         match hold {
-            // PAIRS: the acquire load of the mark in `revoke_slow`.
+            // PAIRS: the acquire load of the mark in `is_inside`.
             Hold::Biased => mark.store(0, Ordering::Release),
             Hold::Owned => self.inner.unlock(),
         }
@@ -147,27 +165,37 @@ impl BiasedLock {
         Hold::Owned
     }
 
-    #[cold]
-    fn revoke_slow(&self, owner: LaneId, undertaker: &dyn Undertaker) {
-        self.bias.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
-        // PAIRS: the light barrier in `enter`.
+    /// Tells the lane that has the bias, which it gives, to enter no more. The caller holds the inner lock.
+    fn begin_revocation(&self, bias: u32) -> LaneId {
+        self.bias.store(bias | REVOKED, Ordering::Relaxed); // Relaxed: ordered by the barrier.
+        // PAIRS: the light barrier in `enter_biased`.
         heavy_barrier();
-        let mark = undertaker.mark(owner);
-        let key = self.key.load(Ordering::Relaxed);
-        let mut looks = 0;
+        LaneId(bias & !REVOKED)
+    }
+
+    /// Whether `owner` is inside by its bias.
+    fn is_inside(&self, owner: LaneId, undertaker: &dyn Undertaker) -> bool {
         // PAIRS: the release in `leave`: what the owner did in its section is seen here.
-        while mark.load(Ordering::Acquire) == key {
-            looks += 1;
+        undertaker.lanes().mark(owner).load(Ordering::Acquire) == self.key.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    fn revoke_slow(&self, undertaker: &dyn Undertaker) {
+        let owner = self.begin_revocation(self.bias.load(Ordering::Relaxed));
+        let mut looks = 0u32;
+        while self.is_inside(owner, undertaker) {
+            looks = looks.wrapping_add(1);
             if looks <= LOCK_SPINS {
                 spin();
-            } else if undertaker.is_dead(owner) {
+            } else if looks % PAUSES != 0 {
+                pause();
+            } else if undertaker.lanes().is_dead(owner) {
                 undertaker.replay(owner);
                 undertaker.repair(owner);
                 break;
-            } else {
-                pause();
             }
         }
+        self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
         self.streak.store(join(PENALTY, 0), Ordering::Relaxed); // Relaxed: under the inner lock.
     }
 }

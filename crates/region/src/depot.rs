@@ -6,9 +6,9 @@
 
 use lp_abi::{Errno, Result};
 
-use crate::ids::LaneId;
+use crate::ids::{LaneId, ProcessId};
 use crate::lane::{CACHE_SLOTS, Lane, LaneCache};
-use crate::lock::Undertaker;
+use crate::lock::{Lanes, OwnerLock, Undertaker};
 use crate::records::SlabHead;
 use crate::region::Region;
 use crate::slab::{BATCH, Slot};
@@ -85,7 +85,9 @@ impl<'r> Region<'r> {
     {
         let head = &self.header().slabs[T::SLAB];
         let me = LaneId(lane.id.load(Ordering::Relaxed));
-        head.lock.lock(me, &SlabUndertaker::<T> { region: self, me, slab: core::marker::PhantomData });
+        let process = ProcessId(lane.process.load(Ordering::Relaxed));
+        let onlooker = Onlooker { region: self, process };
+        head.lock.lock(me, &SlabUndertaker::<T> { onlooker, slab: core::marker::PhantomData });
         Held { head, moving: &lane.moving[T::SLAB] }
     }
 
@@ -149,22 +151,50 @@ impl Drop for Held<'_> {
     }
 }
 
+/// The region's lanes as a process sees them.
+pub struct Onlooker<'r> {
+    /// The region.
+    pub region: Region<'r>,
+    /// The process, which lives.
+    pub process: ProcessId,
+}
+
+impl Lanes for Onlooker<'_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.region.lane_is_dead(lane, self.process)
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        &self.region.lane(lane).holding
+    }
+
+    fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>) {
+        let name = lock.map_or(0, |lock| self.region.offset_of(lock));
+        self.region.lane(me).waits_for.store(name, Ordering::Relaxed); // Relaxed: ordered by the barriers of the lock.
+    }
+
+    fn is_awaited(&self, lock: &OwnerLock) -> bool {
+        let name = self.region.offset_of(lock);
+        // Relaxed: as above.
+        self.region.lanes().any(|lane| self.region.lane(lane).waits_for.load(Ordering::Relaxed) == name)
+    }
+}
+
 /// Takes over a slab's lock from a dead lane.
 struct SlabUndertaker<'r, T> {
-    region: Region<'r>,
-    me: LaneId,
+    onlooker: Onlooker<'r>,
     slab: core::marker::PhantomData<T>,
 }
 
 impl<T: Slot> Undertaker for SlabUndertaker<'_, T> {
-    fn is_dead(&self, lane: LaneId) -> bool {
-        let me = self.region.lane(self.me).process.load(Ordering::Relaxed);
-        self.region.lane_is_dead(lane, crate::ids::ProcessId(me))
+    fn lanes(&self) -> &dyn Lanes {
+        &self.onlooker
     }
 
     fn repair(&self, lane: LaneId) {
-        let head = &self.region.header().slabs[T::SLAB];
-        let dead = self.region.lane(lane);
+        let region = self.onlooker.region;
+        let head = &region.header().slabs[T::SLAB];
+        let dead = region.lane(lane);
         let cache = &dead.caches[T::SLAB];
         let moving = dead.moving[T::SLAB].load(Ordering::Relaxed);
         let index = moving as u32;
@@ -176,14 +206,10 @@ impl<T: Slot> Undertaker for SlabUndertaker<'_, T> {
             }
         } else if index != 0 && !cached(cache, index) && head.free.load(Ordering::Relaxed) != u64::from(index)
         {
-            self.region.push_free::<T>(head, index);
+            region.push_free::<T>(head, index);
         }
-        head.free_count.store(self.region.count_free::<T>(head), Ordering::Relaxed);
+        head.free_count.store(region.count_free::<T>(head), Ordering::Relaxed);
         dead.moving[T::SLAB].store(0, Ordering::Release);
-    }
-
-    fn mark(&self, lane: LaneId) -> &AtomicU32 {
-        &self.region.lane(lane).holding
     }
 }
 

@@ -63,6 +63,21 @@ pub struct Lane {
     pub taken: [AtomicU32; 12],
     /// Inodes whose last link it took. They stay for the lane's next owner.
     pub unlinked: Unlinked,
+    /// Heads of the lane's chains, closed files and inodes without links; see [`crate::custody`]. They stay for the lane's next
+    /// owner. Whoever owns the lane changes them.
+    pub chains: [AtomicU32; 2],
+    /// What of each chain is being unlinked.
+    pub unlisting: [AtomicU32; 2],
+    /// What it claims or frees: index and, in the high half, generation.
+    pub claims: [AtomicU64; 2],
+    /// Files that came to its chain, and inodes, since it last swept the chain.
+    pub arrived: [AtomicU32; 2],
+    /// Inodes that its last sweep left in the chain.
+    pub kept: AtomicU32,
+    /// Spare.
+    pub spare: AtomicU32,
+    /// Lock that it waits for, an offset in the region; 0 none.
+    pub waits_for: AtomicU64,
     /// Caches of free slots, by slab.
     pub caches: [LaneCache; 12],
     /// Page allocation.
@@ -95,7 +110,7 @@ pub struct Intent {
     pub words: [AtomicU64; INTENT_WORDS],
 }
 
-/// Inodes that a lane unlinked, for a reclaim to free. Whoever runs one frees them where they stand, which their
+/// Inodes that a lane unlinked, for a sweep to free. Whoever frees them leaves their references here, which their
 /// generations tell; only the lane takes them out.
 #[repr(C)]
 pub struct Unlinked {

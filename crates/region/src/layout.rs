@@ -9,7 +9,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// Runs that use one region at once.
 pub const RUNS: usize = 64;
@@ -19,6 +19,8 @@ pub const PROCESSES: usize = 4096;
 pub const LANES: usize = 1 << LANE_BITS;
 /// Bits of a lane's index in a [`LaneId`](crate::ids::LaneId); the rest is the lane's generation.
 pub const LANE_BITS: u32 = 14;
+/// Generations of a lane before they repeat. The id's top bit stays free, for [`crate::bias::REVOKED`].
+pub const LANE_GENERATIONS: u32 = 1 << (31 - LANE_BITS);
 /// Open file descriptions.
 pub const FILES: usize = 1 << 20;
 /// Inodes.

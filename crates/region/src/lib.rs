@@ -6,10 +6,12 @@
 pub mod backing;
 pub mod bias;
 pub mod cpu;
+pub mod custody;
 pub mod depot;
 pub mod ids;
 pub mod lane;
 pub mod layout;
+pub mod life;
 pub mod life_file;
 pub mod liveness;
 pub mod lock;

@@ -4,27 +4,32 @@
 //! inherits beside the region's ([`crate::life_file`]). The kernel drops the lock when the process dies, keeps it over exec and
 //! gives none to a fork's child; F_GETLK asks. In private memory there is one process, and it lives.
 //!
+//! A process takes its lock before its slot says that it is live, and gives it back after the slot says that it is not.
+//! So a slot that says "live" and whose byte nobody has locked is a dead process's, or changes before anybody can act on
+//! that: every act is a compare-and-swap of the very word that the verdict was passed on ([`crate::life`]).
+//!
+//! A child that has not run yet has no lock. It is dead if the process that its parent saw made is gone, or if the parent
+//! died before it made one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
+//!
 //! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
 //! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run` of the
 //! region's file.
 
 use lp_abi::linux::{
-    __NR_clock_gettime, __NR_fcntl, __NR_getpid, CLOCK_MONOTONIC, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK,
-    F_SETLK, F_UNLCK, F_WRLCK,
+    __NR_fcntl, __NR_getpid, __NR_kill, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK,
 };
 use lp_abi::{Errno, Result};
 
 use crate::ids::*;
 use crate::lane::GONE;
 use crate::layout as at;
-use crate::process::{Process, process_state as state};
+use crate::life::{Life, State};
+use crate::process::{Process, UNANNOUNCED};
 use crate::region::Region;
 use crate::sync::Ordering;
 
 /// First byte of the range that record locks use: beyond any data.
 const LIVE_AT: i64 = 1 << 60;
-/// How long a slot may wait for its child to appear, in nanoseconds.
-const BORN_GRACE: u64 = 30_000_000_000;
 
 #[repr(C)]
 struct Flock {
@@ -36,31 +41,25 @@ struct Flock {
 }
 
 impl<'r> Region<'r> {
-    /// Claims a free process slot for a child to come. The slot's old contents are cleared.
+    /// Claims a free process slot for a child to come, or for the caller itself. `claimer` is the lane of the thread that
+    /// will make the child, or none: then nobody gives the slot up for dead before its run is over.
     ///
     /// # Errors
-    /// `EAGAIN` when all [`at::PROCESSES`] slots are taken by live processes.
-    pub fn claim_process(self, run: RunId) -> Result<ProcessId> {
+    /// `EAGAIN` when all [`at::PROCESSES`] slots are taken.
+    pub fn claim_process(self, run: RunId, claimer: LaneId) -> Result<ProcessId> {
         for index in 1..at::PROCESSES as u32 {
             let id = ProcessId(index);
             self.back_process(index).map_err(|_| Errno::EAGAIN)?;
             let process = self.process(id);
-            if process.state.load(Ordering::Relaxed) != state::FREE {
+            let life = process.life.get();
+            if life.state() != State::Free {
                 continue;
             }
-            // The time first: a slot that stays in between for long was left by a death.
-            process.born.store(monotonic_ns(), Ordering::Relaxed);
-            let claim = process.state.compare_exchange(
-                state::FREE,
-                state::DYING, // Nobody reaps or uses it while it is being filled in.
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            );
-            if claim.is_ok() {
-                process.clear();
+            // Whoever looks at all slots looks at this one from before it is claimed.
+            self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
+            if process.life.change(life, life.becoming(State::Born, claimer)) {
+                process.pid.store(UNANNOUNCED, Ordering::Relaxed);
                 process.run.store(run.0, Ordering::Relaxed);
-                self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
-                process.state.store(state::BORN, Ordering::Release);
                 return Ok(id);
             }
         }
@@ -78,7 +77,8 @@ impl<'r> Region<'r> {
         let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
         // Relaxed: its own process's words, if it is this one's.
         let owned = process.pid.load(Ordering::Relaxed) == pid;
-        if owned && process.state.load(Ordering::Relaxed) == state::LIVE {
+        let life = process.life.get();
+        if owned && life.state() == State::Live {
             return Ok(());
         }
         if self.fd() >= 0 {
@@ -86,10 +86,14 @@ impl<'r> Region<'r> {
             // SAFETY: the kernel reads the struct.
             unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) }?;
         }
-        process.pid.store(pid, Ordering::Relaxed);
-        match process.state.compare_exchange(state::BORN, state::LIVE, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) | Err(state::LIVE) => Ok(()),
-            Err(_) => Err(Errno::ESRCH),
+        match life.state() == State::Born
+            && process.life.change(life, life.becoming(State::Live, LaneId::NONE))
+        {
+            true => {
+                process.pid.store(pid, Ordering::Relaxed);
+                Ok(())
+            }
+            false => Err(Errno::ESRCH),
         }
     }
 
@@ -99,23 +103,63 @@ impl<'r> Region<'r> {
             return false;
         }
         let process = self.process(id);
-        match process.state.load(Ordering::Acquire) {
-            state::FREE => true,
-            state::BORN => self.is_overdue(process),
-            // Between free and claimed, or between emptied and free.
-            state::DYING if process.reaper.load(Ordering::Acquire) == 0 => self.is_overdue(process),
-            _ => {
-                let mut lock = flock_of(id, F_WRLCK as i16);
-                // SAFETY: the kernel writes the struct.
-                let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_GETLK, &raw mut lock) };
-                asked.is_ok() && lock.kind == F_UNLCK as i16
-            }
+        match process.life.get().state() {
+            State::Free => true,
+            State::Born => self.unborn_is_dead(process, me),
+            State::Live | State::Dying => self.is_unlocked(id),
         }
     }
 
-    /// A time in the future was on another boot of the machine: overdue as well.
-    fn is_overdue(self, process: &Process) -> bool {
-        monotonic_ns().wrapping_sub(process.born.load(Ordering::Relaxed)) > BORN_GRACE
+    /// The word of slot `id` if it is for somebody else to empty: its process is dead, and nobody who lives empties it.
+    pub fn left_by_the_dead(self, id: ProcessId, me: ProcessId) -> Option<Life> {
+        let life = self.process(id).life.get();
+        let left = match life.state() {
+            State::Free => false,
+            State::Born | State::Live => self.process_is_dead(id, me),
+            // Its own process keeps the record lock until it has emptied the slot.
+            State::Dying => {
+                let reaper = life.lane();
+                self.is_unlocked(id) && (reaper.is_none() || self.lane_is_dead(reaper, me))
+            }
+        };
+        left.then_some(life)
+    }
+
+    /// Whether nobody holds the record lock of a slot.
+    fn is_unlocked(self, id: ProcessId) -> bool {
+        let mut lock = flock_of(id, F_WRLCK as i16);
+        // SAFETY: the kernel writes the struct.
+        let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_GETLK, &raw mut lock) };
+        asked.is_ok() && lock.kind == F_UNLCK as i16
+    }
+
+    /// Whether a child that has not taken its lock yet never will.
+    fn unborn_is_dead(self, process: &Process, me: ProcessId) -> bool {
+        let asking = self.process(me);
+        // Relaxed throughout: the caller acts on the slot's word, which changes when these do.
+        let claimer = process.life.get().lane();
+        let claimer_is_dead = claimer.is_some() && self.lane_is_dead(claimer, me);
+        let run = process.run.load(Ordering::Relaxed);
+        if run == 0 {
+            return claimer_is_dead; // Just claimed.
+        }
+        if me.is_none() || run != asking.run.load(Ordering::Relaxed) {
+            return !self.run_is_held(RunId(run));
+        }
+        let namespace = process.pid_namespace.load(Ordering::Relaxed);
+        if namespace == 0 || namespace != asking.pid_namespace.load(Ordering::Relaxed) {
+            return false;
+        }
+        // If the claimer was dead above, the kernel has written the id or never will.
+        match process.pid.load(Ordering::Acquire) {
+            0 => claimer_is_dead,
+            UNANNOUNCED => false,
+            pid => {
+                // SAFETY: signal 0 is none.
+                let asked = unsafe { lp_abi::syscall!(__NR_kill, pid, 0) };
+                asked == Err(Errno::ESRCH)
+            }
+        }
     }
 
     /// Whether the owner of `lane` is gone.
@@ -136,21 +180,27 @@ impl<'r> Region<'r> {
     pub fn claim_lane(self, process: ProcessId, tid: u32) -> Result<LaneId> {
         for index in core::iter::once(process.0).chain(1..at::LANES as u32) {
             self.back_lane(index).map_err(|_| Errno::EAGAIN)?;
-            let lane = self.lane(LaneId(index));
-            if lane.process.load(Ordering::Relaxed) != 0 {
-                continue;
-            }
-            // PAIRS: the release store of whoever gave the lane back.
-            let claim = lane.process.compare_exchange(0, process.0, Ordering::Acquire, Ordering::Relaxed);
-            if claim.is_ok() {
-                self.header().lane_limit.fetch_max(index + 1, Ordering::Relaxed);
-                lane.tid.store(tid, Ordering::Relaxed);
-                let id = self.lane_id(index);
-                lane.id.store(id.0, Ordering::Relaxed);
-                return Ok(id);
+            if let Some(lane) = self.try_claim_lane(LaneId(index), process, tid) {
+                return Ok(lane);
             }
         }
         Err(Errno::EAGAIN)
+    }
+
+    /// Claims one lane for a thread of `process` if nobody owns it. It has room in the region's file.
+    pub fn try_claim_lane(self, id: LaneId, process: ProcessId, tid: u32) -> Option<LaneId> {
+        let lane = self.lane(id);
+        if lane.process.load(Ordering::Relaxed) != 0 {
+            return None;
+        }
+        // Whoever looks at all lanes looks at this one from before it is claimed.
+        self.header().lane_limit.fetch_max(id.0 + 1, Ordering::Relaxed);
+        // PAIRS: the release store of whoever gave the lane back.
+        lane.process.compare_exchange(0, process.0, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        lane.tid.store(tid, Ordering::Relaxed);
+        let id = self.lane_id(id.0);
+        lane.id.store(id.0, Ordering::Relaxed);
+        Some(id)
     }
 
     /// Gives a lane back. Its caches stay in it for the next owner; its marks must be clear.
@@ -163,9 +213,9 @@ impl<'r> Region<'r> {
     /// Tells all who look that the lane's owner is gone; [`Region::release_lane`] follows.
     pub fn retire_lane(self, lane: LaneId) {
         let record = self.lane(lane);
-        // Locks that still name this generation are of the dead. 18 bits of generation: a lock would have to stay
-        // unwanted over 2^18 owners of the lane to be taken for a live one's.
-        let next = record.generation.load(Ordering::Relaxed).wrapping_add(1) & (u32::MAX >> at::LANE_BITS);
+        // Locks that still name this generation are of the dead. A lock would have to stay unwanted over 2^17 owners of
+        // the lane to be taken for a live one's.
+        let next = record.generation.load(Ordering::Relaxed).wrapping_add(1) % at::LANE_GENERATIONS;
         record.generation.store(next, Ordering::Release);
     }
 
@@ -182,18 +232,28 @@ impl<'r> Region<'r> {
             .map(move |index| self.lane_id(index))
     }
 
-    /// Gives the slot of a process back to be claimed again: its record lock first, if it is the caller's own. Nothing
-    /// of it may be in use any more.
-    pub fn release_process(self, id: ProcessId) {
+    /// Makes a slot whose word is `life` one that `reaper` empties; gives its word now, unless the slot has changed.
+    pub fn begin_emptying(self, id: ProcessId, life: Life, reaper: LaneId) -> Option<Life> {
+        let dying = life.becoming(State::Dying, reaper);
+        self.process(id).life.change(life, dying).then_some(dying)
+    }
+
+    /// Gives an emptied slot back to be claimed again: its record lock first, if it is the caller's own. Nothing of it may
+    /// be in use any more. `dying` is what [`Region::begin_emptying`] gave.
+    pub fn release_process(self, id: ProcessId, dying: Life) {
+        self.process(id).clear();
         if self.fd() >= 0 {
             let mut lock = flock_of(id, F_UNLCK as i16);
             // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
             let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) };
         }
-        self.process(id).born.store(monotonic_ns(), Ordering::Relaxed);
-        self.process(id).clear();
-        // PAIRS: the acquire in `claim_process`.
-        self.process(id).state.store(state::FREE, Ordering::Release);
+        // A process that exits may be taken for dead from here on: who does frees the slot in its place.
+        self.process(id).life.change(dying, dying.freed());
+    }
+
+    /// Leaves a slot that could not be emptied to whoever looks next.
+    pub fn abandon_emptying(self, id: ProcessId, dying: Life) {
+        self.process(id).life.change(dying, dying.becoming(State::Dying, LaneId::NONE));
     }
 
     /// Holds a run until the last process has closed the region's open file description, which is the caller's.
@@ -221,7 +281,7 @@ impl<'r> Region<'r> {
     pub fn processes(self) -> impl Iterator<Item = ProcessId> + 'r {
         (1..self.header().process_limit.load(Ordering::Acquire).min(at::PROCESSES as u32))
             .map(ProcessId)
-            .filter(move |id| self.process(*id).state.load(Ordering::Acquire) != state::FREE)
+            .filter(move |id| self.process(*id).life.get().state() != State::Free)
     }
 }
 
@@ -236,12 +296,4 @@ fn flock_of(id: ProcessId, kind: i16) -> Flock {
 /// A lock on a byte of the range.
 fn lock_on(byte: i64, kind: i16) -> Flock {
     Flock { kind, whence: 0, start: LIVE_AT + byte, len: 1, pid: 0 }
-}
-
-/// `CLOCK_MONOTONIC` in nanoseconds, by system call: for rare paths.
-pub fn monotonic_ns() -> u64 {
-    let mut now = [0u64; 2];
-    // SAFETY: the kernel writes 16 bytes.
-    let _ = unsafe { lp_abi::syscall!(__NR_clock_gettime, CLOCK_MONOTONIC, now.as_mut_ptr()) };
-    now[0].wrapping_mul(1_000_000_000).wrapping_add(now[1])
 }

@@ -1,11 +1,16 @@
 //! [`OwnerLock`]: a lock whose word names the lane that holds it, so that a dead holder is found and repaired.
 //!
 //! States: `owner = 0` free; `owner = lane` held. One compare-and-swap takes it, a plain store gives it back.
-//! A waiter says so in `waiters`, runs the heavy barrier, looks again and sleeps on the owner word; the holder stores
-//! 0, passes a light barrier and looks at `waiters`: one of the two sees the other (store-load on both sides). A
-//! sleep is bounded, and after each the waiter asks whether the owner's process lives. What a dead owner wrote down is
-//! carried out first, while all its locks still name it, so that a replay can tell them from locks of the living; then the
-//! lock is taken over by a compare-and-swap of the owner word, and whoever wins repairs what the lock guards.
+//! A waiter names the lock in its own lane, sets `contended`, runs the heavy barrier, looks again and sleeps on the owner
+//! word; the holder stores 0, passes a light barrier and looks at `contended`: one of the two sees the other (store-load
+//! on both sides). A sleep is bounded, and after each the waiter asks whether the owner's process lives. What a dead
+//! owner wrote down is carried out first, while all its locks still name it, so that a replay can tell them from locks of
+//! the living; then the lock is taken over by a compare-and-swap of the owner word, and whoever wins repairs what the lock
+//! guards.
+//!
+//! `contended` is a hint, not a count: waiters are found in their lanes. A waiter that gets the lock clears the hint and
+//! sets it again if another lane names the lock; nobody can unlock in between, because it holds the lock. Whoever buries
+//! a dead waiter does the same and wakes a sleeper in case the holder unlocked in between ([`OwnerLock::forget_waiter`]).
 //! Progress: blocking for writers, invisible to readers. Source: Bar-Yossef et al., robust futexes (set_robust_list(2)).
 
 use crate::ids::LaneId;
@@ -15,29 +20,39 @@ use crate::sync::{
 
 const SLEEP_NS: u64 = 5_000_000;
 
+/// What a lock has to know of the region's lanes.
+pub trait Lanes {
+    /// Whether the thread that owns `lane` is gone.
+    fn is_dead(&self, lane: LaneId) -> bool;
+    /// The word in which `lane` names the biased lock it is in; see [`crate::bias`].
+    fn mark(&self, lane: LaneId) -> &AtomicU32;
+    /// Names the lock that `me` waits for in its lane; `None` when it waits no more.
+    fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>);
+    /// Whether a lane names `lock` as the one it waits for.
+    fn is_awaited(&self, lock: &OwnerLock) -> bool;
+}
+
 /// What a lock asks of the region when its holder does not come back.
 pub trait Undertaker {
-    /// Whether the process that owns `lane` is gone.
-    fn is_dead(&self, lane: LaneId) -> bool;
+    /// The region's lanes.
+    fn lanes(&self) -> &dyn Lanes;
     /// Carries out what `lane` wrote down before it died. Several waiters may ask at once; it is done once it returns.
     fn replay(&self, _lane: LaneId) {}
     /// Repairs what the lock guards. The caller holds the lock, which it took over from `lane`.
     fn repair(&self, lane: LaneId);
-    /// The word in which `lane` names the biased lock it is in; see [`crate::bias`].
-    fn mark(&self, lane: LaneId) -> &AtomicU32;
 }
 
 /// A lock in the region; see the module.
 #[repr(C)]
 pub struct OwnerLock {
     owner: AtomicU32,
-    waiters: AtomicU32,
+    contended: AtomicU32,
 }
 
 impl OwnerLock {
     /// A free lock.
     pub fn new() -> Self {
-        OwnerLock { owner: AtomicU32::new(0), waiters: AtomicU32::new(0) }
+        OwnerLock { owner: AtomicU32::new(0), contended: AtomicU32::new(0) }
     }
 
     /// Takes the lock for `me`, waiting if it must.
@@ -60,9 +75,9 @@ impl OwnerLock {
     pub fn unlock(&self) {
         // PAIRS: the acquire in `try_lock`.
         self.owner.store(0, Ordering::Release);
-        // PAIRS: the heavy barrier in `lock_slow`.
+        // PAIRS: the heavy barrier in `wait_slow`.
         light_barrier();
-        if self.waiters.load(Ordering::Relaxed) != 0 {
+        if self.is_contended() {
             futex_wake(&self.owner, 1);
         }
     }
@@ -73,35 +88,96 @@ impl OwnerLock {
         LaneId(self.owner.load(Ordering::Relaxed)) // Relaxed: a hint for repair and for assertions.
     }
 
+    /// Whether unlocking asks the kernel to wake somebody.
+    #[inline]
+    pub fn is_contended(&self) -> bool {
+        self.contended.load(Ordering::Relaxed) != 0 // Relaxed: a hint.
+    }
+
+    /// Says that somebody may wait.
+    fn expect_waiters(&self) {
+        self.contended.store(1, Ordering::Relaxed); // Relaxed: ordered by the barriers around it.
+    }
+
+    /// Takes the lock like [`OwnerLock::lock`] but leaves the repair of what a dead holder left to the caller: gives that
+    /// holder, if there was one.
+    #[inline]
+    pub(crate) fn lock_unrepaired(&self, me: LaneId, undertaker: &dyn Undertaker) -> Option<LaneId> {
+        if self.try_lock(me) {
+            return None;
+        }
+        self.wait_slow(me, undertaker)
+    }
+
+    /// A waiter of this lock has died and its lane names the lock no more: withdraws the hint that somebody waits if
+    /// nobody else does.
+    #[cold]
+    pub fn forget_waiter(&self, lanes: &dyn Lanes) {
+        self.withdraw_hint(lanes);
+        if self.is_contended() {
+            // The holder may have unlocked while the hint was withdrawn.
+            futex_wake(&self.owner, 1);
+        }
+    }
+
     #[cold]
     fn lock_slow(&self, me: LaneId, undertaker: &dyn Undertaker) {
+        if let Some(dead) = self.wait_slow(me, undertaker) {
+            undertaker.repair(dead);
+        }
+    }
+
+    /// Waits until the lock is `me`'s; gives the dead holder that it was taken over from.
+    #[cold]
+    fn wait_slow(&self, me: LaneId, undertaker: &dyn Undertaker) -> Option<LaneId> {
         for _ in 0..LOCK_SPINS {
             spin();
             if self.try_lock(me) {
-                return;
+                return None;
             }
         }
-        self.waiters.fetch_add(1, Ordering::Relaxed); // Relaxed: ordered by the heavy barrier.
-        // PAIRS: the light barrier in `unlock`.
-        heavy_barrier();
-        while !self.try_lock(me) {
-            let owner = self.owner.load(Ordering::Relaxed); // Relaxed: checked again by the futex and the exchange.
-            if owner == 0 {
-                continue;
-            }
-            // However it ends, the loop looks again.
-            let _ = futex_wait(&self.owner, owner, SLEEP_NS);
-            if owner != self.owner.load(Ordering::Relaxed) || !undertaker.is_dead(LaneId(owner)) {
-                continue;
-            }
-            undertaker.replay(LaneId(owner));
-            // PAIRS: another waiter's attempt at the same takeover; what the dead wrote came before its death.
-            if self.owner.compare_exchange(owner, me.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                undertaker.repair(LaneId(owner));
+        let lanes = undertaker.lanes();
+        lanes.note_wait(me, Some(self));
+        let mut dead = None;
+        while dead.is_none() {
+            self.expect_waiters();
+            // PAIRS: the light barrier in `unlock`.
+            heavy_barrier();
+            if self.try_lock(me) {
                 break;
             }
+            dead = self.sleep_or_take_over(me, undertaker);
         }
-        self.waiters.fetch_sub(1, Ordering::Relaxed); // Relaxed: a count that only asks for wakes.
+        lanes.note_wait(me, None);
+        self.withdraw_hint(lanes);
+        dead
+    }
+
+    /// Sleeps once; then takes the lock over if its holder is dead, and gives that holder.
+    fn sleep_or_take_over(&self, me: LaneId, undertaker: &dyn Undertaker) -> Option<LaneId> {
+        let owner = self.owner.load(Ordering::Relaxed); // Relaxed: checked again by the futex and the exchange.
+        if owner == 0 {
+            return None;
+        }
+        // However it ends, the loop looks again.
+        let _ = futex_wait(&self.owner, owner, SLEEP_NS);
+        if owner != self.owner.load(Ordering::Relaxed) || !undertaker.lanes().is_dead(LaneId(owner)) {
+            return None;
+        }
+        undertaker.replay(LaneId(owner));
+        // PAIRS: another waiter's attempt at the same takeover; what the dead wrote came before its death.
+        let taken = self.owner.compare_exchange(owner, me.0, Ordering::AcqRel, Ordering::Relaxed);
+        taken.is_ok().then_some(LaneId(owner))
+    }
+
+    /// Clears `contended` unless a lane waits. A waiter names the lock first and sets the hint then: either it is found
+    /// here, or its store of the hint comes after this one.
+    fn withdraw_hint(&self, lanes: &dyn Lanes) {
+        self.contended.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
+        heavy_barrier();
+        if lanes.is_awaited(self) {
+            self.expect_waiters();
+        }
     }
 }
 

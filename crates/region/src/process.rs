@@ -1,37 +1,29 @@
 //! Process slots and run records.
 
+use crate::life::LifeWord;
 use crate::lock::OwnerLock;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_abi::{Errno, Result};
 
-/// States of [`Process::state`].
-pub mod process_state {
-    /// The slot is free.
-    pub const FREE: u32 = 0;
-    /// Claimed for a child that has not taken its record lock yet; dead once [`super::Process::born`] is 30 s old.
-    pub const BORN: u32 = 1;
-    /// Its process holds the record lock on its byte.
-    pub const LIVE: u32 = 2;
-    /// Being cleaned up by the reaper.
-    pub const DYING: u32 = 3;
-}
+/// [`Process::pid`] of a child about to be made whose id the kernel will not write there.
+pub const UNANNOUNCED: u32 = u32::MAX;
 
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
 ///
-/// Only its own process writes it, but for `state`, which the reaper changes once the process is dead. It is kept over
-/// exec; fork copies it.
+/// Only its own process writes it, and whoever `life` names. It is kept over exec; fork copies it.
 #[repr(C, align(64))]
 pub struct Process {
-    /// [`process_state`]. Atomic.
-    pub state: AtomicU32,
-    /// Process id, in the process's own pid namespace.
+    /// State, generation, and the lane that answers for it. Atomic.
+    pub life: LifeWord,
+    /// Process id, in the process's own pid namespace. While it is born, the id that its parent sees: 0 until the kernel
+    /// has written it as it makes the child (CLONE_PARENT_SETTID), [`UNANNOUNCED`] if it will not.
     pub pid: AtomicU32,
     /// [`crate::ids::RunId`]. Immutable while claimed.
     pub run: AtomicU32,
-    /// Generation of the slot. Atomic.
-    pub generation: AtomicU32,
-    /// `CLOCK_MONOTONIC` nanoseconds when it was claimed or given back last.
-    pub born: AtomicU64,
+    /// Tells the pid namespace of the process from others of the run, or 0: not known. While it is born, its parent's.
+    pub pid_namespace: AtomicU32,
+    /// Spare.
+    pub spare_word: [AtomicU32; 3],
     /// Descriptors at and past it are not ours: end of the table in use.
     pub fd_limit: AtomicU32,
     /// Nonzero while several threads share the table.
@@ -68,8 +60,8 @@ pub struct Process {
     pub posix_locks: AtomicU32,
     /// Entry of the executed file, for its path.
     pub exe_dirent: AtomicU32,
-    /// Lane that cleans up after it, while `state` is dying.
-    pub reaper: AtomicU32,
+    /// Spare.
+    pub spare_too: AtomicU32,
     /// Lane of its first thread ([`crate::ids::LaneId`]), taken over by the new image at exec.
     pub first_lane: AtomicU32,
     /// Real group id.
@@ -83,13 +75,9 @@ pub struct Process {
 }
 
 impl Process {
-    /// Sets everything but `state`, `born` and `generation` to zero, and the last to its next value. The caller has
-    /// claimed the slot, or empties it.
+    /// Sets everything but `life` to zero. The caller empties the slot.
     pub fn clear(&self) {
-        let generation = self.generation.load(Ordering::Relaxed);
-        self.clear_words(core::mem::offset_of!(Process, pid), core::mem::offset_of!(Process, born));
-        self.clear_words(core::mem::offset_of!(Process, fd_limit), size_of::<Process>());
-        self.generation.store(generation.wrapping_add(1), Ordering::Relaxed);
+        self.clear_words(core::mem::offset_of!(Process, pid), size_of::<Process>());
     }
 
     fn clear_words(&self, from: usize, to: usize) {

@@ -5,6 +5,7 @@
 //! *lane* (only the owning lane writes it). Repair is by [`crate::lane::Intent`] unless said otherwise.
 
 use crate::bias::BiasedLock;
+use crate::custody::Custody;
 use crate::lock::OwnerLock;
 use crate::seq::Seq;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
@@ -41,19 +42,12 @@ pub struct Header {
     pub rename_lock: OwnerLock,
     /// Guards making of roots and runs.
     pub setup_lock: OwnerLock,
-    /// Guards one reclaim scan at a time.
-    pub reclaim_lock: OwnerLock,
     /// Guards the search for a ring of POSIX locks that wait for each other. Innermost.
     pub deadlock_lock: OwnerLock,
     /// Splitting of hash buckets; taken by try only.
     pub split_lock: OwnerLock,
     /// Lanes behind the highest ever claimed. Atomic, only grows.
     pub lane_limit: AtomicU32,
-    /// Unlinked inodes that a reclaim found in use, or that the dead had in hand; the others stand in
-    /// [`crate::lane::Unlinked`]. Atomic stack.
-    pub orphans: AtomicU64,
-    /// How many inodes stand on it, roughly.
-    pub orphan_count: AtomicU32,
     /// Chunks ever touched: those at and past it have never been used. Atomic.
     pub chunk_limit: AtomicU32,
     /// Where the next search for a chunk starts. A hint.
@@ -62,21 +56,15 @@ pub struct Header {
     pub process_limit: AtomicU32,
     /// Per slab: the free slots that no lane has.
     pub slabs: [SlabHead; 10],
-    /// Closed open files that were shared: freed once no table names them. Atomic stack.
-    pub closed: AtomicU64,
-    /// How many stand on it, roughly.
-    pub closed_count: AtomicU32,
-    /// Closed files and orphans that the last reclaim found in use. reclaim_lock.
-    pub kept: AtomicU32,
     /// Grows after each copy of a reference from one table to another: what a scan saw meanwhile does not count. Atomic.
     pub moves: AtomicU64,
-    /// Stacks that the reclaim under way has taken over, files and inodes: what `closed` and `orphans` were. reclaim_lock.
-    pub sweeping: [AtomicU64; 2],
     /// Which life file the region's processes use ([`crate::life_file`]): the number in its name. Changed by a launcher under the
     /// file's flock, when no run is held.
     pub life: AtomicU64,
     /// 1 if the region lies in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
     pub in_file: AtomicU64,
+    /// Copies of open files on their way over sockets, in all: the sum of [`OpenFile::in_flight`]. Atomic.
+    pub in_flight: AtomicU32,
     /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
     pub programs: [AtomicU64; PROGRAMS],
 }
@@ -119,11 +107,12 @@ pub struct Inode {
     pub rdev: AtomicU32,
     /// Number of the root it belongs to. Immutable.
     pub root: AtomicU32,
-    /// Pages that the content and its map take. Lock.
+    /// Pages of content: `st_blocks` is 8 a page. Seq, and stored inside a data section too, together with the size and the
+    /// times of the same change; counted anew from the map after a death.
     pub pages: AtomicU64,
     /// [`inode_flags`]. Lock, read as seen.
     pub flags: AtomicU32,
-    /// Link of the slab's free list or of the orphan list; nothing else while the inode is linked in.
+    /// Link of the slab's free list, or of a lane's chain of inodes without links.
     pub link: AtomicU32,
     /// Access time. Seq.
     pub atime: Stamp,
@@ -147,8 +136,8 @@ pub struct Inode {
     pub map: AtomicU64,
     /// Directory: blob of the default ACL; 0 means none. Atomic.
     pub default_acl: AtomicU32,
-    /// Orphan: [`Header::moves`] plus one, cut short, of the scan that found it in use. reclaim_lock.
-    pub mark: AtomicU32,
+    /// Without links: which lane keeps it, which frees it. Atomic.
+    pub custody: Custody,
     /// Directory: position that the next entry gets. Lock.
     pub tail: AtomicU64,
     /// Directory: live entries. Lock.
@@ -180,8 +169,6 @@ pub mod inode_flags {
     pub const MAPPED: u32 = 1;
     /// A lock record was made since it was created; close has to look.
     pub const LOCKED: u32 = 2;
-    /// It stands on [`Header::orphans`](super::Header::orphans).
-    pub const ORPHAN: u32 = 4;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
     /// Directory removed: nothing may be created in it.
@@ -258,7 +245,7 @@ pub struct OpenFile {
     pub lock: OwnerLock,
     /// Generation of the slot. Atomic.
     pub generation: AtomicU32,
-    /// Link of the slab's free list.
+    /// Link of the slab's free list, or of a lane's chain of closed files.
     pub link: AtomicU32,
     /// Directory through which it was opened and the entry found there: for its path. Immutable.
     pub parent: AtomicU32,
@@ -270,8 +257,8 @@ pub struct OpenFile {
     pub in_flight: AtomicU32,
     /// [`file_mode`]. Immutable.
     pub mode: AtomicU32,
-    /// 1 while it stands on [`Header::closed`]. Atomic.
-    pub queued: AtomicU32,
+    /// Closed while others might name it: which lane keeps it, which frees it. Atomic.
+    pub custody: Custody,
 }
 
 /// Bits of [`OpenFile::mode`].

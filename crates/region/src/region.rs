@@ -12,6 +12,7 @@ use lp_abi::{Errno, PAGE_SIZE, Result};
 use crate::ids::*;
 use crate::lane::Lane;
 use crate::layout as at;
+use crate::lock::OwnerLock;
 use crate::process::{Process, Run};
 use crate::records::*;
 use crate::slab::Slot;
@@ -299,6 +300,17 @@ impl<'r> Region<'r> {
     #[inline]
     pub fn lane(self, id: LaneId) -> &'r Lane {
         self.at(at::LANES_AT + (id.index() & (at::LANES - 1)) * at::LANE_SIZE)
+    }
+
+    /// Where a record of the region, or a part of one, lies in it.
+    pub fn offset_of<T>(self, record: &T) -> u64 {
+        (core::ptr::from_ref(record) as usize).wrapping_sub(self.base.as_ptr() as usize) as u64
+    }
+
+    /// The lock at an offset that [`Region::offset_of`] gave; none for one that no record can be at.
+    pub fn lock_at(self, offset: u64) -> Option<&'r OwnerLock> {
+        let fits = offset.is_multiple_of(align_of::<OwnerLock>() as u64) && offset < at::DATA_AT as u64;
+        fits.then(|| self.at(offset as usize))
     }
 
     /// The descriptor table of a process.

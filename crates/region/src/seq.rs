@@ -2,14 +2,16 @@
 //! copies and checks that it saw one even value before and after.
 //!
 //! Linearisation point of a read: any moment between its two loads of the count. Readers write nothing. Progress:
-//! a reader is delayed only by writers that run; after `SPINS` tries the caller takes what it has read, field by
-//! field, as Linux would give it, so a stopped writer blocks nobody. Source: Lameter, "Effective synchronization on
+//! a reader is delayed by writers that run, also one that the scheduler keeps off its core; after `SPINS` tries and
+//! `PAUSES` sleeps it takes what it has read, field by field, as Linux would give it, so a stopped writer blocks nobody. Source: Lameter, "Effective synchronization on
 //! Linux/NUMA systems" (2005); Boehm, "Can seqlocks get along with programming language memory models?" (2012).
 
-use crate::sync::{AtomicU32, Ordering, acquire_fence, release_fence, spin};
+use crate::sync::{AtomicU32, Ordering, acquire_fence, pause, release_fence, spin};
 
-/// Tries before a reader settles for unvalidated fields.
+/// Tries of a reader before it sleeps between them.
 const SPINS: u32 = 2000;
+/// Sleeps, of 50 us and more each, before it settles for unvalidated fields.
+const PAUSES: u32 = 100;
 
 /// The count.
 #[repr(transparent)]
@@ -61,7 +63,7 @@ impl Seq {
         self.read() == before
     }
 
-    /// Reads with `copy` until two even counts agree, or `SPINS` tries have passed.
+    /// Reads with `copy` until two even counts agree, or `SPINS` tries and `PAUSES` sleeps have passed.
     #[inline]
     pub fn snapshot<T>(&self, mut copy: impl FnMut() -> T) -> T {
         let before = self.read();
@@ -74,13 +76,13 @@ impl Seq {
 
     #[cold]
     fn snapshot_slow<T>(&self, copy: &mut dyn FnMut() -> T) -> T {
-        for _ in 0..SPINS {
+        for tried in 0..SPINS + PAUSES {
             let before = self.read();
             let seen = copy();
             if !self.retry(before) {
                 return seen;
             }
-            spin();
+            if tried < SPINS { spin() } else { pause() }
         }
         copy()
     }

@@ -7,6 +7,7 @@
 
 use lp_abi::Result;
 
+use crate::custody::Custody;
 use crate::ids::*;
 use crate::lane::{CACHE_SLOTS, Lane};
 use crate::layout as at;
@@ -65,6 +66,32 @@ slots! {
     LockRecord LockId 4 LOCKS_AT LOCKS;
     Mapping MappingId 5 MAPPINGS_AT MAPPINGS;
 }
+
+/// A record that is retired to a lane's chain before it is freed.
+pub trait Retired: Slot {
+    /// Who keeps it.
+    fn custody(&self) -> &Custody;
+    /// Its generation: grows when it is freed.
+    fn generation(&self) -> &AtomicU32;
+}
+
+macro_rules! retired {
+    ($($record:ident)*) => {$(
+        impl Retired for $record {
+            fn custody(&self) -> &Custody {
+                &self.custody
+            }
+            fn generation(&self) -> &AtomicU32 {
+                &self.generation
+            }
+        }
+    )*};
+}
+
+retired! { OpenFile Inode }
+
+// They index the arrays of a lane that have a word for each of the two.
+const _: () = assert!(OpenFile::SLAB < 2 && Inode::SLAB < 2);
 
 impl From<OverflowId> for u32 {
     fn from(id: OverflowId) -> u32 {

@@ -4,6 +4,7 @@
 //! need no lock; they look afterwards whether the handle and the blob's generation are still what they were.
 
 use lp_abi::Result;
+use lp_region::custody::LISTED;
 use lp_region::records::Inode;
 use lp_region::slab::Slot;
 use lp_region::sync::AtomicU32;
@@ -184,9 +185,17 @@ pub fn replay(task: &Task, lane: LaneId) {
 /// Frees a blob of an inode that is being freed itself.
 pub fn drop_of_freed(task: &Task, word: &AtomicU32) {
     let id = InodeId(word.load(Relaxed)); // Relaxed: nobody else has the inode.
-    if id.is_some() {
+    // One that died freeing the inode may have left the blob to a sweep.
+    if id.is_some() && task.region.inode(id).custody.get() & LISTED != 0 {
+        word.store(0, Release);
+    } else if id.is_some() {
+        let taken = &task.lane.taken[Inode::SLAB];
+        let former = taken.load(Relaxed); // Relaxed: the lane's own.
         inode::clear(task, id);
+        // The lane answers for the blob while neither its owner nor a cache does.
+        taken.store(id.0, Release);
         word.store(0, Release);
         inode::free(task, id);
+        taken.store(former, Release);
     }
 }

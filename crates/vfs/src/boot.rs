@@ -1,11 +1,14 @@
 //! Beginnings and ends: making a file system, claiming a run and its first process, attaching and leaving.
 
+use core::mem::MaybeUninit;
 use lp_abi::linux::{
     __NR_capget, __NR_close, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_open,
-    __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_umask, _LINUX_CAPABILITY_VERSION_3,
-    CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID, CAP_LINUX_IMMUTABLE, CAP_MKNOD,
-    CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_CLOEXEC, O_RDONLY, RLIMIT_FSIZE, S_ISVTX,
+    __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_stat, __NR_umask,
+    _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
+    CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_CLOEXEC, O_RDONLY, RLIMIT_FSIZE,
+    S_ISVTX, stat,
 };
+
 use lp_abi::{Errno, Result};
 use lp_region::lane::GONE;
 use lp_region::layout::RUNS;
@@ -16,7 +19,7 @@ use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
 
 use crate::table::{self, entry};
 use crate::task::Task;
-use crate::{close, hash, inode, page, pin, reap, reclaim};
+use crate::{close, hash, inode, mapping, page, pin, reap, reclaim};
 
 /// States of `Run::state`.
 mod run_state {
@@ -107,10 +110,24 @@ fn free_run(region: Region) -> Result<RunId> {
 /// # Errors
 /// `EAGAIN` when there are none.
 pub fn claim_process(region: Region, run: RunId) -> Result<ProcessId> {
-    let id = region.claim_process(run)?;
-    load_credentials(region.process(id));
-    load_umask(region.process(id));
+    let id = region.claim_process(run, LaneId::NONE)?;
+    let process = region.process(id);
+    process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
+    load_credentials(process);
+    load_umask(process);
     Ok(id)
+}
+
+/// What tells the caller's pid namespace from others: the number of its inode; 0 without /proc (namespaces(7)).
+pub(crate) fn own_pid_namespace() -> u32 {
+    let mut found = MaybeUninit::<stat>::zeroed();
+    // SAFETY: the path is NUL-terminated, the kernel writes the struct.
+    unsafe {
+        match lp_abi::syscall!(__NR_stat, c"/proc/self/ns/pid".as_ptr(), found.as_mut_ptr()) {
+            Ok(_) => found.assume_init().st_ino as u32,
+            Err(_) => 0,
+        }
+    }
 }
 
 /// Makes the calling thread one of process `id`, which is its own: after the launcher's claim, after exec, or as the
@@ -185,23 +202,29 @@ fn enter_image(task: &Task) {
 
 /// What exec takes away. The kernel has closed no placeholder: [`cloexec_fds`] says which are left to close.
 fn leave_image(task: &Task) {
-    let exclusive = reclaim::Exclusive::wait(task);
-    reap::strip(task, task.lane_id);
     if task.process.threads.swap(0, Ordering::Relaxed) != 0 {
-        let others = task.region.lanes().filter(|lane| *lane != task.lane_id);
-        for lane in others {
+        // All of them first: a burial may want what another of them holds.
+        for lane in task.region.lanes().filter(|lane| *lane != task.lane_id) {
             let record = task.region.lane(lane);
             if record.process.load(Ordering::Relaxed) == task.process_id.0 {
                 record.tid.store(GONE, Ordering::Release);
-                reap::bury(task, lane);
             }
         }
+        // One that has to wait for somebody who lives is buried as the process ends.
+        reap::bury_lanes(task, task.process_id, task.lane_id);
     }
-    drop(exclusive);
-    if reap::drop_mappings(task, task.process_id) == reap::Held::Inodes {
+    reap::strip(task, task.lane_id);
+    if drop_mappings(task) {
         reclaim::run(task);
     }
     task.process.waits_for.store(0, Ordering::Relaxed);
+}
+
+/// Gives back the mapping records of the caller's own process; whether they kept inodes without links.
+fn drop_mappings(task: &Task) -> bool {
+    let kept = mapping::keeps_unlinked(task);
+    reap::drop_mappings(task, task.process_id);
+    kept
 }
 
 /// Descriptors that exec closes: the door closes each with [`close::close`], and its placeholder.
@@ -289,15 +312,27 @@ pub fn exit(task: &Task) {
             let _ = close::close(task, fd);
         }
     }
+    let life = task.process.life.get();
+    let Some(dying) = task.region.begin_emptying(task.process_id, life, task.lane_id) else { return };
     for (fd, _) in table::open_entries(task) {
         let _ = table::remove(task, fd);
     }
-    let unlinked = task.lane.unlinked.count.load(Ordering::Relaxed); // Relaxed: the lane's own.
-    if reap::empty(task, task.process_id) == reap::Held::Inodes || unlinked != 0 {
-        reclaim::run(task);
+    let named =
+        [&task.process.cwd, &task.process.exe].map(|word| InodeRef::from_word(word.load(Ordering::Relaxed)));
+    let is_unlinked =
+        |of: InodeRef| of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Ordering::Relaxed) == 0;
+    let kept = named.into_iter().any(is_unlinked) || mapping::keeps_unlinked(task);
+    let done = reap::bury_lanes(task, task.process_id, task.lane_id) && reap::empty(task, task.process_id);
+    match kept {
+        true => reclaim::run(task),
+        false => reclaim::run_own(task),
     }
     leave_lane(task);
-    task.region.release_process(task.process_id);
+    // What could not be given back is left to whoever finds the process gone.
+    match done {
+        true => task.region.release_process(task.process_id, dying),
+        false => task.region.abandon_emptying(task.process_id, dying),
+    }
 }
 
 /// Reads user, group, capabilities and file size limit from the kernel: after any call that changes them.

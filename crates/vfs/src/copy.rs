@@ -1,27 +1,28 @@
 //! copy_file_range(2), sendfile(2), splice(2): content moves without passing through the program.
 //!
-//! What leaves for the kernel is copied into it: a page handed over by reference could be recycled before it is read.
+//! What leaves for the kernel is a validated copy: a call that waits with the file's pages in its hands could deliver
+//! what they hold once they are another file's.
 
-use lp_abi::ioctl::FIONREAD;
+use core::cell::Cell;
+
 use lp_abi::linux::{
-    __NR_fcntl, __NR_fstat, __NR_ioctl, __NR_pread64, __NR_read, __NR_write, F_GETPIPE_SZ, O_APPEND, S_IFBLK,
-    S_IFCHR, S_IFIFO, S_IFMT, S_IFREG, SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
+    __NR_fstat, __NR_pread64, __NR_write, O_APPEND, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG,
+    SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
 };
 use lp_abi::{Errno, MAX_RW_COUNT, PAGE_SIZE, Result};
-use lp_region::records::{Inode, file_mode};
+use lp_region::records::file_mode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
-use crate::map::{self, Map};
+use crate::buffer::Single;
+use crate::pipe::{Drain, End, Pipe, Wait};
+use crate::source::Content;
 use crate::table::{self, Held};
 use crate::task::Task;
 use crate::{file, inode, read, write};
 
-/// Most bytes that move in one step.
+/// Most bytes that move between two files in one section of the target.
 const STEP: usize = 1 << 20;
-
-/// What a hole is read from.
-static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
 /// Devices that sendfile(2) takes: /dev/zero, /dev/full, /dev/random, /dev/urandom.
 const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
@@ -69,7 +70,7 @@ pub fn copy_file_range(
     if from.inode_id() == to.inode_id() && at_in < at_out + len && at_out < end_in {
         return Err(Errno::EINVAL);
     }
-    let done = transfer(task, &from, at_in, len as usize, &mut Sink::File(&to, at_out))?;
+    let done = between(task, (&from, at_in), (&to, at_out), len as usize)?;
     advance(&from, off_in, at_in + done as u64)?;
     advance(&to, off_out, at_out + done as u64)?;
     Ok(done)
@@ -96,12 +97,18 @@ pub fn sendfile(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: u
         }
         may_copy(&from, &to)?;
         let at_out = to.file.position.load(Relaxed);
-        let done = transfer(task, &from, at, count, &mut Sink::File(&to, at_out))?;
+        let done = between(task, (&from, at), (&to, at_out), count)?;
         advance(&to, core::ptr::null_mut(), at_out + done as u64)?;
         done
     } else {
         readable(&from)?;
-        transfer(task, &from, at, count, &mut Sink::Host(fd_out))?
+        match host_type(fd_out)? {
+            // do_sendfile: into a pipe it is splice(2).
+            S_IFIFO if count != 0 => {
+                into_pipe(task, &from, at, Pipe::new(fd_out, End::Write, Wait::Blocks)?, count)?
+            }
+            _ => to_host(task, &from, at, fd_out, count)?,
+        }
     };
     advance(&from, off_in, at + done as u64)?;
     Ok(done)
@@ -135,29 +142,22 @@ pub fn splice(
     if !its_offset.is_null() {
         return Err(Errno::ESPIPE);
     }
-    let nonblocking = flags & SPLICE_F_NONBLOCK != 0;
+    let wait = if flags & SPLICE_F_NONBLOCK != 0 { Wait::Never } else { Wait::Blocks };
     if ours.0 {
         let from = table::fget(task, fd_in)?;
+        let pipe = Pipe::new(pipe, End::Write, wait);
         readable(&from)?;
         let at = offset(&from, off_in)?;
-        let len = match pipe_room(pipe)? {
-            0 if nonblocking => return Err(Errno::EAGAIN),
-            // A write of this size waits for room and then does not stop half-way.
-            0 => len.min(PAGE_SIZE),
-            room => len.min(room),
-        };
-        let done = transfer(task, &from, at, len, &mut Sink::Host(pipe))?;
+        let done = into_pipe(task, &from, at, pipe?, len)?;
         advance(&from, off_in, at + done as u64)?;
         return Ok(done);
     }
     let to = table::fget(task, fd_out)?;
+    let pipe = Pipe::new(pipe, End::Read, wait)?;
     writable(&to)?;
-    not_append(&to)?;
     let at = offset(&to, off_out)?;
-    if nonblocking && waiting(pipe)? == 0 {
-        return Err(Errno::EAGAIN);
-    }
-    let done = drain(task, &to, at, pipe, len)?;
+    not_append(&to)?;
+    let done = out_of_pipe(task, &to, at, pipe, len)?;
     advance(&to, off_out, at + done as u64)?;
     Ok(done)
 }
@@ -215,41 +215,97 @@ fn not_append(to: &Held) -> Result<()> {
     if to.file.flags.load(Relaxed) & O_APPEND != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// Where content goes.
-enum Sink<'h, 'r> {
-    /// Into a file of ours, at this offset.
-    File(&'h Held<'r>, u64),
-    /// To a descriptor of the kernel's.
-    Host(i32),
+/// Copies up to `len` bytes from one file of ours to another.
+fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len: usize) -> Result<usize> {
+    in_steps(task, from, len, STEP, |done, most| {
+        let start = start + done as u64;
+        // Asked for no more than there is, the target's limits do not fail a call at the source's end.
+        let there = from.inode.size.load(Relaxed).saturating_sub(start); // Relaxed: the copy looks again.
+        let most = (most as u64).min(there) as usize;
+        if most == 0 {
+            return Ok(0);
+        }
+        let content = Content::new(task.region, from.inode, start);
+        match write::store(task, to, content, most, at + done as u64) {
+            // The source was cut short meanwhile.
+            Err(Errno::EFAULT) => Ok(0),
+            stored => stored,
+        }
+    })
 }
 
-impl Sink<'_, '_> {
-    /// Takes bytes; gives how many.
-    fn put(&mut self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
-        match self {
-            Sink::File(to, at) => {
-                let done = write::store(task, to, from, bytes, *at)?;
-                *at += done as u64;
-                Ok(done)
+/// Writes up to `len` bytes from `at` on to a descriptor of the kernel's that is no pipe.
+fn to_host(task: &Task, from: &Held, at: u64, fd: i32, len: usize) -> Result<usize> {
+    let (room, bytes) = task.scratch.whole();
+    in_steps(task, from, len, bytes, |done, most| {
+        let got = read::snapshot(task.region, from.inode, Single::new(room, most)?, most, at + done as u64)?;
+        if got == 0 {
+            return Ok(0);
+        }
+        // SAFETY: the kernel reads within the buffer, which is the task's.
+        unsafe { (task.blocking)(__NR_write, [fd as usize, room as usize, got, 0, 0, 0]) }
+    })
+}
+
+/// Moves up to `len` bytes from `at` on into a pipe: waits for room, then takes what there is.
+fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+    let (room, bytes) = task.scratch.whole();
+    loop {
+        pipe.ready(task)?;
+        let fits = pipe.room(at)?.min(len);
+        let moved = in_steps(task, from, fits, bytes, |done, most| {
+            let to = Single::new(room, most)?;
+            match read::snapshot(task.region, from.inode, to, most, at + done as u64)? {
+                0 => Ok(0),
+                got => pipe.put(task, room, got),
             }
-            // SAFETY: the bytes are the region's or zeros.
-            Sink::Host(fd) => unsafe { lp_abi::syscall!(__NR_write, *fd, from, bytes) },
+        });
+        // Another writer was faster.
+        if moved != Err(Errno::EAGAIN) || !pipe.waits() {
+            return moved;
         }
     }
 }
 
-/// Moves `len` bytes from `at` on, or to the end of the file, straight from its pages.
-fn transfer(task: &Task, from: &Held, at: u64, len: usize, to: &mut Sink) -> Result<usize> {
+/// Moves what a pipe holds, at least a byte, into a file. What the file does not take stays in the pipe.
+fn out_of_pipe(task: &Task, to: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+    let last = Cell::new(Ok(0));
+    while pipe.ready(task)? {
+        last.set(Ok(0));
+        let stored = write::store(task, to, Drain::new(pipe, &last)?, len, at);
+        match (stored, last.get()) {
+            // Another reader was faster.
+            (Err(Errno::EFAULT), Err(Errno::EAGAIN)) if pipe.waits() => {}
+            (Err(Errno::EFAULT), done) => return done,
+            (stored, _) => return stored,
+        }
+    }
+    Ok(0)
+}
+
+/// Calls `step`, with the bytes done and the most that it may do, until `len` bytes are done, it does less, or a signal
+/// waits. What was done comes before an error.
+fn in_steps(
+    task: &Task,
+    from: &Held,
+    len: usize,
+    most: usize,
+    mut step: impl FnMut(usize, usize) -> Result<usize>,
+) -> Result<usize> {
     let mut done = 0;
     while done < len {
-        let (start, bytes) = chunk(task, from.inode, at + done as u64, len - done);
-        if bytes == 0 {
+        // splice_from_pipe_next: a signal counts even where nothing has to be waited for.
+        if task.is_interrupted() {
+            if done == 0 {
+                return Err(Errno::EINTR);
+            }
             break;
         }
-        match to.put(task, start, bytes) {
+        let wanted = most.min(len - done);
+        match step(done, wanted) {
             Ok(moved) => {
                 done += moved;
-                if moved < bytes {
+                if moved < wanted {
                     break;
                 }
             }
@@ -259,22 +315,6 @@ fn transfer(task: &Task, from: &Held, at: u64, len: usize, to: &mut Sink) -> Res
     }
     inode::accessed(task, from.inode);
     Ok(done)
-}
-
-/// Bytes of content at `at` that lie in one piece; none at the end.
-fn chunk(task: &Task, inode: &Inode, at: u64, len: usize) -> (*const u8, usize) {
-    let size = inode.size.load(Relaxed); // Relaxed: a moment's.
-    let len = (len as u64).min(size.saturating_sub(at)).min(STEP as u64) as usize;
-    let within = at as usize % PAGE_SIZE;
-    let pages = (within + len).div_ceil(PAGE_SIZE) as u64;
-    let piece = map::piece(task.region, Map::of(inode), at / PAGE_SIZE as u64, pages);
-    match read::span(task.region, piece.page, piece.len) {
-        // SAFETY: `span` checked that the pages are in the region.
-        Some(base) => unsafe {
-            (task.region.base().add(base + within), len.min(piece.len as usize * PAGE_SIZE - within))
-        },
-        None => (ZEROS.as_ptr(), len.min(PAGE_SIZE - within)),
-    }
 }
 
 /// sendfile(2) from a file of the host's into one of ours.
@@ -293,6 +333,12 @@ fn receive(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize)
     let at = position.get();
     let mut done = 0;
     while done < count {
+        if task.is_interrupted() {
+            if done == 0 {
+                return Err(Errno::EINTR);
+            }
+            break;
+        }
         let room = task.scratch.walk.get();
         let most = (count - done).min(PAGE_SIZE);
         // The offset moves only as far as bytes were stored: a failed store leaves them to be read again.
@@ -301,7 +347,7 @@ fn receive(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize)
         let got = unsafe { lp_abi::syscall!(__NR_pread64, fd_in, room, most, start) };
         let stored = match got {
             Ok(0) => break,
-            Ok(got) => write::store(task, &to, room.cast(), got, at + done as u64),
+            Ok(got) => write::store(task, &to, Single::new(room.cast(), got)?, got, at + done as u64),
             Err(errno) => Err(errno),
         };
         match stored {
@@ -336,44 +382,6 @@ fn set_host_offset(fd: i32, given: *mut i64, at: i64) -> Result<()> {
     }
     // SAFETY: the program's memory.
     unsafe { ucopy::put(given, &at) }
-}
-
-/// Moves what a pipe holds, at least a byte, into a file.
-fn drain(task: &Task, to: &Held, at: u64, pipe: i32, len: usize) -> Result<usize> {
-    let mut done = 0;
-    while done < len && (done == 0 || waiting(pipe)? > 0) {
-        let room = task.scratch.walk.get();
-        let most = (len - done).min(PAGE_SIZE);
-        // SAFETY: the kernel writes within the buffer, which is the task's.
-        let got = match unsafe { lp_abi::syscall!(__NR_read, pipe, room, most) } {
-            Ok(0) => break,
-            Ok(got) => got,
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-        };
-        let stored = write::store(task, to, room.cast(), got, at + done as u64)?;
-        done += stored;
-        if stored < got {
-            break;
-        }
-    }
-    Ok(done)
-}
-
-/// Bytes that a pipe holds.
-fn waiting(pipe: i32) -> Result<usize> {
-    let mut bytes = 0i32;
-    // SAFETY: the kernel writes four bytes.
-    unsafe { lp_abi::syscall!(__NR_ioctl, pipe, FIONREAD, &raw mut bytes) }?;
-    Ok(bytes as usize)
-}
-
-/// Bytes that a pipe has room for: whole pages, as it keeps them.
-fn pipe_room(pipe: i32) -> Result<usize> {
-    // SAFETY: asks for the size.
-    let size = unsafe { lp_abi::syscall!(__NR_fcntl, pipe, F_GETPIPE_SZ) }?;
-    let used = waiting(pipe)?.next_multiple_of(PAGE_SIZE);
-    Ok(size.saturating_sub(used))
 }
 
 /// Whether a file of the host's has a position and content for sendfile(2).

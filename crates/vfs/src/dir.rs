@@ -152,6 +152,8 @@ pub fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
 #[cold]
 fn drop_leaves(task: &Task<'_>, id: InodeId, first: u64, end: u64) {
     let inode = task.region.inode(id);
+    // Only reclaim looks at a directory's count of pages.
+    inode::less_in_section(inode, map::held(task.region, inode, first, end));
     inode.data_seq.begin();
     map::clear(task, id, inode, first, end);
     inode.data_seq.end();

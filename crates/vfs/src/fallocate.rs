@@ -10,7 +10,7 @@ use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
 use crate::inode::{self, Touch};
-use crate::map::{self, Map};
+use crate::map;
 use crate::task::Task;
 use crate::{page, reclaim, target, truncate, write, writer};
 
@@ -96,7 +96,12 @@ fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Resu
     write::drop_privileges(task, id, inode);
     let size = PAGE_SIZE as u64;
     let (first, last) = (offset.div_ceil(size), end / size);
+    let now = task.now();
     inode.data_seq.begin();
+    inode.seq.begin();
+    inode::less_in_section(inode, truncate::going(task, inode, first, last));
+    inode::touch_in_section(inode, Touch::Modify, now);
+    inode.seq.end();
     if first > last {
         // Within one page.
         zero(task, inode, offset / size, (offset % size) as usize, (end - offset) as usize);
@@ -110,7 +115,6 @@ fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Resu
         truncate::drop_pages(task, id, inode, first, last);
     }
     inode.data_seq.end();
-    inode::touch(task, inode, Touch::Modify);
     Ok(())
 }
 
@@ -129,31 +133,23 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
     }
     let (first, last) = (offset / PAGE_SIZE as u64, end.div_ceil(PAGE_SIZE as u64));
     // What cannot be had is refused before a page is taken.
-    if last - first - held_pages(task, inode, first, last) > page::free_count(task.region) {
+    if last - first - map::held(task.region, inode, first, last) > page::free_count(task.region) {
         return Err(Errno::ENOSPC);
     }
     write::drop_privileges(task, id, inode);
     inode.data_seq.begin();
-    let filled = map::fill(task, id, inode, first, last);
-    if filled.is_ok() && size == Size::Grows && end > old {
-        inode.seq.begin();
-        inode.size.store(end, Relaxed); // Relaxed: inside the sections.
-        inode.seq.end();
-    }
-    inode.data_seq.end();
-    filled?;
-    inode::touch(task, inode, Touch::Modify);
-    Ok(())
-}
-
-fn held_pages(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
-    let (mut index, mut held) = (first, 0);
-    while index < end {
-        let piece = map::piece(task.region, Map::of(inode), index, end - index);
-        if piece.page.is_some() {
-            held += piece.len;
+    let mut made = 0;
+    let filled = map::fill(task, id, inode, (first, last), &mut made);
+    let now = task.now();
+    inode.seq.begin();
+    inode::more_in_section(inode, made);
+    if filled.is_ok() {
+        if size == Size::Grows && end > old {
+            inode.size.store(end, Relaxed); // Relaxed: inside the sections.
         }
-        index += piece.len;
+        inode::touch_in_section(inode, Touch::Modify, now);
     }
-    held
+    inode.seq.end();
+    inode.data_seq.end();
+    filled
 }

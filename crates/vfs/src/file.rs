@@ -1,8 +1,8 @@
 //! Open file descriptions, like `struct file`, except that nobody counts who names them.
 //!
 //! One that no fork has shared is freed by the close of its only descriptor, or of its last in the table where it was
-//! duplicated. A shared one, or any while threads share the table, is put on `Header::closed` by each close; [`crate::reclaim`] frees it once it finds no table
-//! and no pin that names it.
+//! duplicated. A shared one, or any while threads share the table, is kept by the lane that closes it ([`crate::reclaim`])
+//! until a sweep finds no table and no pin that names it.
 
 use lp_abi::Result;
 use lp_region::marks;
@@ -83,15 +83,15 @@ pub(crate) fn left(task: &Task, id: FileId) {
     if others != 0 && !left_by_duplicate(task, id) {
         return;
     }
-    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id;
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
     if file.locked.load(Ordering::Relaxed) != 0 {
         crate::lock::drop_file_slow(task, id);
     }
     free(task, id);
     pin::clear(task, pin::slot::CLOSE);
     // Relaxed: whoever unlinks it from now on looks for open files itself.
-    if task.region.inode(inode).nlink.load(Ordering::Relaxed) == 0 {
-        reclaim::run(task);
+    if task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0 {
+        reclaim::let_go_slow(task, inode);
     }
 }
 
@@ -106,7 +106,7 @@ fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     let limit = task.process.fd_limit.load(Ordering::Relaxed) as usize;
     let known = file.shared.load(Ordering::Relaxed) <= sharing::DUPLICATED
         && task.process.threads.load(Ordering::Relaxed) == 0
-        && file.queued.load(Ordering::Relaxed) == 0
+        && file.custody.get() == 0
         && limit <= FEW;
     if !known {
         reclaim::closed_slow(task, id);
@@ -123,6 +123,19 @@ fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     }
     pin::clear(task, pin::slot::CLOSE);
     false
+}
+
+/// A copy of the file is on its way over a socket from now on: no sweep frees it.
+pub fn depart(task: &Task, id: FileId) {
+    // The sum first: a sweep that sees it 0 looks at no file.
+    task.region.header().in_flight.fetch_add(1, Ordering::AcqRel);
+    task.region.file(id).in_flight.fetch_add(1, Ordering::AcqRel);
+}
+
+/// The copy has arrived in a table, or will not.
+pub fn land(task: &Task, id: FileId) {
+    task.region.file(id).in_flight.fetch_sub(1, Ordering::AcqRel);
+    task.region.header().in_flight.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Gives the slot back. No table names the file.

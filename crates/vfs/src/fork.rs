@@ -1,10 +1,12 @@
 //! fork(2), vfork(2) and clone(2) without `CLONE_FILES`: the child's slot is a copy of the parent's.
 
 use lp_abi::Result;
+use lp_region::life::State;
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
+use crate::boot::own_pid_namespace;
 use crate::table::{self, entry};
 use crate::task::Task;
 use crate::{file, mapping, reap, reclaim};
@@ -40,9 +42,9 @@ enum Memory {
 fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     let region = task.region;
     let run = RunId(task.process.run.load(Ordering::Relaxed));
-    let child = region.claim_process(run).or_else(|errno| match reap::dead(task) {
+    let child = region.claim_process(run, task.lane_id).or_else(|errno| match reap::dead(task) {
         0 => Err(errno),
-        _ => region.claim_process(run),
+        _ => region.claim_process(run, task.lane_id),
     })?;
     copy_process(task.process, region.process(child));
     let locked = table::lock(task);
@@ -63,7 +65,8 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
 }
 
 fn copy_process(parent: &Process, child: &Process) {
-    let words: [fn(&Process) -> &AtomicU32; 10] = [
+    let words: [fn(&Process) -> &AtomicU32; 11] = [
+        |p| &p.pid_namespace,
         |p| &p.umask,
         |p| &p.ruid,
         |p| &p.rgid,
@@ -112,7 +115,22 @@ fn copy_table(task: &Task, child: ProcessId) {
 /// As [`crate::boot::attach`]; the child cannot go on.
 pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
-    child_in_parent(region, id, tid)
+    let process = region.process(id);
+    let announced = process.pid.load(Ordering::Relaxed);
+    let lane = child_in_parent(region, id, tid)?;
+    if announced != process.pid.load(Ordering::Relaxed) {
+        // Its parent sees it under another number, or it is not known which.
+        process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
+    }
+    Ok(lane)
+}
+
+/// Where the kernel is to write the id of the child that clone(2) makes, by CLONE_PARENT_SETTID: so that it is known whether
+/// a child was made, whoever dies in between.
+pub fn announce(task: &Task, child: ProcessId) -> *mut u32 {
+    let pid = &task.region.process(child).pid;
+    pid.store(0, Ordering::Release);
+    pid.as_ptr()
 }
 
 /// [`child`] for one that runs in the parent's memory, which the parent has registered for barriers.
@@ -128,15 +146,20 @@ pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId
 
 /// Gives the child's slot back: the kernel's call has failed.
 pub fn failed(task: &Task, child: ProcessId) {
-    let _ = reap::empty(task, child);
-    task.region.release_process(child);
-    parent(task);
+    give_back_unborn(task, child);
+    reclaim::run_own(task);
 }
 
-/// After the kernel's call, in the parent: lets go of what only reclaim can free now.
-pub fn parent(task: &Task) {
-    let header = task.region.header();
-    if header.closed_count.load(Ordering::Relaxed) >= reclaim::BATCH {
-        reclaim::run(task);
+/// After a child in the parent's memory has execed or exited: if it was killed before it could take its slot, that is given
+/// back.
+pub fn after_vfork(task: &Task, child: ProcessId) {
+    // Another's by now if it has exited, but then another thread claimed it.
+    let life = task.region.process(child).life.get();
+    if life.state() == State::Born && life.lane() == task.lane_id {
+        give_back_unborn(task, child);
     }
+}
+
+fn give_back_unborn(task: &Task, child: ProcessId) {
+    reap::bury_process(task, child, task.region.process(child).life.get());
 }

@@ -19,7 +19,6 @@ use core::num::{NonZeroU32, NonZeroU64};
 use lp_abi::Result;
 use lp_region::lane::Lane;
 use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
-use lp_region::lock::Undertaker;
 use lp_region::probe;
 use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;

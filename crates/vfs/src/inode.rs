@@ -6,7 +6,7 @@
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_ISGID, S_IXGRP};
 use lp_abi::{Errno, Result};
 use lp_region::bias::Hold;
-use lp_region::lock::Undertaker;
+use lp_region::lock::{Lanes, Undertaker};
 use lp_region::process::caps;
 use lp_region::records::{Inode, Stamp, inode_flags};
 use lp_region::slab::Slot;
@@ -148,6 +148,21 @@ pub fn lock<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
     Locked { inode, hold: Hold::Owned, mark: &task.lane.holding }
 }
 
+/// Takes an inode's lock as [`lock`] does unless a living thread has it, which may be stopped: for those who have no
+/// business with the inode.
+#[cold]
+pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
+    let inode = task.region.inode(id);
+    let undertaker = InodeUndertaker { task, id, inode };
+    if !inode.lock.try_lock(task.lane_id, &undertaker) {
+        if !inode.lock.is_left_by_the_dead(&undertaker) {
+            return None;
+        }
+        inode.lock.lock(task.lane_id, &undertaker);
+    }
+    Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding })
+}
+
 /// Takes an inode's lock as [`lock`] does, without an atomic instruction if this lane is its only user. A lane enters
 /// one inode at a time: until it leaves it takes the locks of others with [`lock`].
 #[inline]
@@ -166,8 +181,8 @@ struct InodeUndertaker<'t, 'r> {
 }
 
 impl Undertaker for InodeUndertaker<'_, '_> {
-    fn is_dead(&self, lane: LaneId) -> bool {
-        self.task.is_dead(lane)
+    fn lanes(&self) -> &dyn Lanes {
+        self.task
     }
 
     fn replay(&self, lane: LaneId) {
@@ -176,10 +191,6 @@ impl Undertaker for InodeUndertaker<'_, '_> {
 
     fn repair(&self, _lane: LaneId) {
         mend(self.task, self.id, self.inode);
-    }
-
-    fn mark(&self, lane: LaneId) -> &AtomicU32 {
-        self.task.mark(lane)
     }
 }
 
@@ -191,7 +202,8 @@ pub fn mend(task: &Task, id: InodeId, inode: &Inode) {
     if inode.data_seq.read() & 1 != 0 {
         if inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
             crate::truncate::cut(task, id, inode, inode.size.load(Relaxed));
-            inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: under the lock.
+            inode.seq.begin();
+            inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: inside the section.
         }
         inode.data_seq.end();
     }
@@ -288,7 +300,7 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     inode.gid.store(owner.1, Relaxed);
     inode.rdev.store(rdev, Relaxed);
     inode.root.store(root, Relaxed);
-    for word in [&inode.acl, &inode.default_acl, &inode.xattr, &inode.flags, &inode.link, &inode.mark] {
+    for word in [&inode.acl, &inode.default_acl, &inode.xattr, &inode.flags, &inode.link] {
         word.store(0, Relaxed);
     }
     for word in [&inode.entries, &inode.parent, &inode.self_dirent, &inode.locks, &inode.atime_due] {
@@ -371,6 +383,20 @@ pub fn touch(task: &Task, inode: &Inode, what: Touch) {
     inode.seq.begin();
     touch_in_section(inode, what, now);
     inode.seq.end();
+}
+
+/// Adds pages to the count of an inode, inside a `seq` section. The caller is changing its content, so that the count is
+/// made anew should it die before that is done.
+#[inline]
+pub fn more_in_section(inode: &Inode, pages: u64) {
+    inode.pages.store(inode.pages.load(Relaxed) + pages, Relaxed); // Relaxed: inside the section.
+}
+
+/// Takes pages off the count of an inode, as [`more_in_section`] adds them.
+#[inline]
+pub fn less_in_section(inode: &Inode, pages: u64) {
+    // Relaxed: inside the section.
+    inode.pages.store(inode.pages.load(Relaxed).saturating_sub(pages), Relaxed);
 }
 
 /// Sets times to `now`. The caller is inside a `seq` section of the inode.

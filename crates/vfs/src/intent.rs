@@ -2,8 +2,8 @@
 
 use lp_region::LaneId;
 use lp_region::layout::LANE_BITS;
-use lp_region::lock::{OwnerLock, Undertaker};
-use lp_region::sync::{AtomicU32, Ordering};
+use lp_region::lock::{Lanes, OwnerLock, Undertaker};
+use lp_region::sync::Ordering;
 
 use crate::task::Task;
 use crate::{blob, change, hash, page};
@@ -74,6 +74,20 @@ pub(crate) fn is_buried(task: &Task, lane: LaneId) -> bool {
     task.region.lane(lane).generation.load(Ordering::Acquire) != lane.0 >> LANE_BITS
 }
 
+/// Takes the lock of a dead lane's burial as [`lock_burial`] does, unless a living thread has it; whether it did.
+pub(crate) fn lock_burial_unless_held(task: &Task, lane: LaneId) -> bool {
+    let burial = &task.region.lane(lane).burial;
+    if burial.try_lock(task.lane_id) {
+        return true;
+    }
+    let holder = burial.holder();
+    if holder.is_some() && !task.is_dead(holder) {
+        return false;
+    }
+    lock_burial(task, lane);
+    true
+}
+
 /// Takes the lock of a dead lane's burial. If somebody died at it, that one is repaired first, and what it did for this lane
 /// is done again.
 pub(crate) fn lock_burial(task: &Task, lane: LaneId) {
@@ -86,8 +100,8 @@ struct Gravedigger<'t, 'r> {
 }
 
 impl Undertaker for Gravedigger<'_, '_> {
-    fn is_dead(&self, lane: LaneId) -> bool {
-        self.task.is_dead(lane)
+    fn lanes(&self) -> &dyn Lanes {
+        self.task
     }
 
     fn replay(&self, lane: LaneId) {
@@ -98,10 +112,6 @@ impl Undertaker for Gravedigger<'_, '_> {
     }
 
     fn repair(&self, _lane: LaneId) {}
-
-    fn mark(&self, lane: LaneId) -> &AtomicU32 {
-        self.task.mark(lane)
-    }
 }
 
 /// Replays the intent of a dead lane. The caller holds the lane's `burial`.

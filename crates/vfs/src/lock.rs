@@ -6,7 +6,7 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::LOCKS;
-use lp_region::process::process_state;
+use lp_region::life::State;
 use lp_region::records::{Inode, LockRecord, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
@@ -105,7 +105,7 @@ pub fn process_owner(task: &Task) -> Owner {
 }
 
 fn owner_of_process(task: &Task, id: ProcessId) -> Owner {
-    let generation = task.region.process(id).generation.load(Ordering::Relaxed);
+    let generation = task.region.process(id).life.get().generation();
     Owner { family: family::POSIX, id: id.0, generation }
 }
 
@@ -212,25 +212,52 @@ pub fn drop_posix(task: &Task, id: InodeId) {
 /// Drops the flock and OFD locks of an open file that is going away.
 #[cold]
 pub(crate) fn drop_file_slow(task: &Task, id: FileId) {
-    let file = task.region.file(id);
-    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id;
-    drop_where(task, inode, |lock| lock.owner.family != family::POSIX && lock.owner.id == id.0);
-    file.locked.store(0, Ordering::Relaxed);
+    let _held = inode::lock(task, inode_of(task, id));
+    drop_file_locked(task, id);
 }
 
-/// Drops the POSIX locks of a dead process on an inode that it has open.
-pub(crate) fn drop_dead(task: &Task, id: InodeId, process: ProcessId) {
-    if task.region.inode(id).locks.load(Ordering::Relaxed) != 0 {
-        let owner = owner_of_process(task, process);
-        drop_where(task, id, |lock| lock.owner == owner || lock.owner.family == family::NONE);
+/// [`drop_file_slow`] unless a living thread has the inode's lock; whether it did.
+pub(crate) fn try_drop_file(task: &Task, id: FileId) -> bool {
+    let held = inode::lock_unless_held(task, inode_of(task, id));
+    if held.is_some() {
+        drop_file_locked(task, id);
     }
+    held.is_some()
 }
 
-/// Gives back the records of an inode that is being freed: dead owners may have left some.
-pub(crate) fn drop_all(task: &Task, id: InodeId) {
-    if task.region.inode(id).locks.load(Ordering::Relaxed) != 0 {
-        drop_where(task, id, |_| true);
+fn inode_of(task: &Task, id: FileId) -> InodeId {
+    InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id
+}
+
+/// The caller holds the inode's lock.
+fn drop_file_locked(task: &Task, id: FileId) {
+    let inode = task.region.inode(inode_of(task, id));
+    unlink_where(task, inode, |lock| lock.owner.family != family::POSIX && lock.owner.id == id.0);
+    task.region.file(id).locked.store(0, Ordering::Relaxed);
+}
+
+/// Drops the POSIX locks of a dead process on an inode that it has open, unless a living thread has the inode's lock;
+/// whether none is left.
+pub(crate) fn try_drop_dead(task: &Task, id: InodeId, process: ProcessId) -> bool {
+    let owner = owner_of_process(task, process);
+    try_drop_where(task, id, |lock| lock.owner == owner || lock.owner.family == family::NONE)
+}
+
+/// Gives back the records of an inode that is being freed: dead owners may have left some. Whether none is left.
+pub(crate) fn try_drop_all(task: &Task, id: InodeId) -> bool {
+    try_drop_where(task, id, |_| true)
+}
+
+fn try_drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) -> bool {
+    let inode = task.region.inode(id);
+    if inode.locks.load(Ordering::Relaxed) == 0 {
+        return true;
     }
+    let held = inode::lock_unless_held(task, id);
+    if held.is_some() {
+        unlink_where(task, inode, which);
+    }
+    held.is_some()
 }
 
 /// What a record says. The caller holds the inode's lock.
@@ -419,23 +446,26 @@ fn unlink_where(task: &Task, inode: &Inode, which: impl Fn(&Lock) -> bool) {
     }
 }
 
-/// Takes a record that a dead thread had in hand out of its list, if it is in one. Nobody else gives it back.
-pub(crate) fn unlink(task: &Task, id: LockId) {
+/// Takes a record that a dead thread had in hand out of its list, if it is in one; false if a living thread has the inode's
+/// lock. Nobody else gives the record back.
+pub(crate) fn try_unlink(task: &Task, id: LockId) -> bool {
     let of = InodeId(task.region.lock_record(id).inode.load(Ordering::Relaxed));
-    let _held = inode::lock(task, of);
+    let Some(_held) = inode::lock_unless_held(task, of) else { return false };
     let mut place: &AtomicU32 = &task.region.inode(of).locks;
     for _ in 0..LOCKS {
         let next = LockId(place.load(Ordering::Relaxed)); // Relaxed: under the inode's lock.
         let record = task.region.lock_record(next);
         if next.is_none() {
-            return;
+            return true;
         }
         if next == id {
             place.store(record.link.load(Ordering::Relaxed), Ordering::Release);
-            return wake(record);
+            wake(record);
+            return true;
         }
         place = &record.link;
     }
+    true
 }
 
 /// Drops the locks of an owner that turns out to be dead. Called with no inode locked.
@@ -444,9 +474,8 @@ fn bury_owner(task: &Task, id: InodeId, owner: Owner) {
         // An open file lives in tables: those of the dead are emptied, then reclaim finds out.
         return reclaim::all(task);
     }
-    let process = task.region.process(ProcessId(owner.id));
-    let current = process.generation.load(Ordering::Acquire) == owner.generation
-        && process.state.load(Ordering::Acquire) != process_state::FREE;
+    let life = task.region.process(ProcessId(owner.id)).life.get();
+    let current = life.generation() == owner.generation && life.state() != State::Free;
     if current && task.region.process_is_dead(ProcessId(owner.id), task.process_id) {
         reap::process(task, ProcessId(owner.id));
     } else if current {

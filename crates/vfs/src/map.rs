@@ -208,7 +208,7 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
 }
 
 /// Links a run that was taken into a map that [`prepare`] made ready for `index`; the run ends within one map page.
-/// The caller holds the inode's lock.
+/// The caller holds the inode's lock and counts the pages, together with whatever else its change sets.
 pub fn link(task: &Task, inode: &Inode, index: u64, run: Run) {
     let region = task.region;
     let map = Map::of(inode);
@@ -222,8 +222,6 @@ pub fn link(task: &Task, inode: &Inode, index: u64, run: Run) {
             slot.store(page.0, Release);
         }
     }
-    // Relaxed: guarded by the inode's lock.
-    inode.pages.store(inode.pages.load(Relaxed) + u64::from(run.len), Relaxed);
     page::settle(task);
 }
 
@@ -256,14 +254,16 @@ pub fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageI
     prepare(task, id, inode, index, 1)?;
     let page = page::take_zeroed(task, Home { inode: id, index })?;
     link(task, inode, index, Run::one(page));
+    // Relaxed: of a directory only reclaim looks at the count, of a symbolic link nobody yet.
+    inode.pages.store(inode.pages.load(Relaxed) + 1, Relaxed);
     Ok(page)
 }
 
-/// Fills the holes of `first..end` with pages of zeros. The caller holds the inode's lock.
+/// Fills the holes of `first..end` with pages of zeros and adds to `made` how many. The caller holds the inode's lock.
 ///
 /// # Errors
 /// As [`prepare`]; what was filled stays.
-pub fn fill(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) -> Result<()> {
+pub fn fill(task: &Task, id: InodeId, inode: &Inode, (first, end): (u64, u64), made: &mut u64) -> Result<()> {
     let mut index = first;
     while index < end {
         let piece = piece(task.region, Map::of(inode), index, end - index);
@@ -278,13 +278,15 @@ pub fn fill(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) -> Re
             fresh.run.pages().for_each(|page| page::zero(task.region, page, 0, lp_abi::PAGE_SIZE));
         }
         link(task, inode, index, fresh.run);
+        *made += u64::from(fresh.run.len);
         index += u64::from(fresh.run.len);
     }
     Ok(())
 }
 
 /// Unlinks the pages of `first..end` and gives them back, and the map pages that cover nothing else. The caller holds
-/// the inode's lock and is inside a `data_seq` section if the inode has content that is read.
+/// the inode's lock, is inside a `data_seq` section if the inode has content that is read, and has taken the pages
+/// ([`held`]) off the inode's count.
 pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     let map = Map::of(inode);
     let end = end.min(map.span());
@@ -292,15 +294,12 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
         return;
     }
     if map.height > 0 {
-        let walk = Clear { task, id, inode, first, end };
+        let walk = Clear { task, id, first, end };
         walk.node(map.root, map.height, 0);
     }
     if first == 0 && end == map.span() {
         page::unlinking(task, Home { inode: id, index: 0 }, Run::one(map.root));
         Map { root: PageId::NONE, height: 0 }.store(inode);
-        if map.height == 0 {
-            inode.pages.store(inode.pages.load(Relaxed).saturating_sub(1), Relaxed); // Relaxed: under the lock.
-        }
         page::give(task, Run::one(map.root));
     }
 }
@@ -308,7 +307,6 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
 struct Clear<'t, 'r> {
     task: &'t Task<'r>,
     id: InodeId,
-    inode: &'t Inode,
     first: u64,
     end: u64,
 }
@@ -360,9 +358,6 @@ impl Clear<'_, '_> {
             let run = Run { first: PageId(first), len };
             page::unlinking(self.task, Home { inode: self.id, index: base + at }, run);
             (at..at + u64::from(len)).for_each(|step| words[step as usize].store(0, Release));
-            // Relaxed: guarded by the inode's lock.
-            let pages = self.inode.pages.load(Relaxed).saturating_sub(u64::from(len));
-            self.inode.pages.store(pages, Relaxed);
             page::give(self.task, run);
             at += u64::from(len);
         }
@@ -371,10 +366,16 @@ impl Clear<'_, '_> {
 
 /// Counts the pages of content: what [`Inode::pages`] is set to after a death.
 pub fn count(region: Region, inode: &Inode) -> u64 {
+    held(region, inode, 0, END)
+}
+
+/// Pages of content in `first..end`.
+pub fn held(region: Region, inode: &Inode, first: u64, end: u64) -> u64 {
     let map = Map::of(inode);
-    let (mut index, mut pages) = (0, 0);
-    while index < map.span() {
-        let piece = piece(region, map, index, map.span() - index);
+    let end = end.min(map.span());
+    let (mut index, mut pages) = (first, 0);
+    while index < end {
+        let piece = piece(region, map, index, end - index);
         if piece.page.is_some() {
             pages += piece.len;
         }

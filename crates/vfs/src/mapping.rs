@@ -81,7 +81,7 @@ pub fn end(task: &Task, of: InodeRef, len: usize) {
     drop(locked);
     // Relaxed: whoever unlinks it from now on looks for mappings itself.
     if gone && task.region.inode(of.id).nlink.load(Relaxed) == 0 {
-        reclaim::run(task);
+        reclaim::let_go_slow(task, of);
     }
 }
 
@@ -94,8 +94,12 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     let inode = task.region.inode(of.id);
     let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
     inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
+    let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     inode.data_seq.begin();
-    truncate::cut(task, of.id, inode, inode.size.load(Relaxed));
+    inode.seq.begin();
+    inode::less_in_section(inode, truncate::behind(task, inode, size));
+    inode.seq.end();
+    truncate::cut(task, of.id, inode, size);
     inode.data_seq.end();
 }
 
@@ -132,8 +136,13 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
     let make = || {
         let _locked = inode::lock(task, of.id);
         let last = inode.size.load(Relaxed).div_ceil(PAGE_SIZE as u64); // Relaxed: under the lock.
+        let wanted = (index, last.min(end.div_ceil(PAGE_SIZE as u64)));
+        let mut made = 0;
         inode.data_seq.begin();
-        let filled = map::fill(task, of.id, inode, index, last.min(end.div_ceil(PAGE_SIZE as u64)));
+        let filled = map::fill(task, of.id, inode, wanted, &mut made);
+        inode.seq.begin();
+        inode::more_in_section(inode, made);
+        inode.seq.end();
         inode.data_seq.end();
         filled.map(|()| last)
     };
@@ -235,6 +244,14 @@ fn unlink(task: &Task, before: MappingId) {
     record.inode.store(0, Release);
     region.give::<Mapping>(task.lane, id);
     region.settle::<Mapping>(task.lane);
+}
+
+/// Whether the process maps an inode without links.
+pub(crate) fn keeps_unlinked(task: &Task) -> bool {
+    list(task, task.process).any(|(_, record)| {
+        let of = InodeRef::from_word(record.inode.load(Relaxed)); // Relaxed: the process's own.
+        of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Relaxed) == 0
+    })
 }
 
 /// Whether any process maps the inode. The caller holds its lock.

@@ -20,9 +20,8 @@ use lp_abi::linux::{
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::lane::PageMarks;
 use lp_region::layout::CHUNK_PAGES;
-use lp_region::lock::Undertaker;
+use lp_region::lock::{Lanes, Undertaker};
 use lp_region::records::{Chunk, Inode};
-use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeId, LaneId, PageId, Region};
 
@@ -99,8 +98,8 @@ fn unpack(word: u64) -> Option<(Phase, Run)> {
 struct ChunkUndertaker<'t, 'r>(&'t Task<'r>);
 
 impl Undertaker for ChunkUndertaker<'_, '_> {
-    fn is_dead(&self, lane: LaneId) -> bool {
-        self.0.region.lane_is_dead(lane, self.0.process_id)
+    fn lanes(&self) -> &dyn Lanes {
+        self.0
     }
 
     fn repair(&self, lane: LaneId) {
@@ -127,10 +126,6 @@ impl Undertaker for ChunkUndertaker<'_, '_> {
                 marks.moving.store(pack(phase, Run { len, ..run }), Release);
             }
         }
-    }
-
-    fn mark(&self, lane: LaneId) -> &AtomicU32 {
-        self.0.mark(lane)
     }
 }
 

@@ -1,13 +1,12 @@
 //! read(2), pread(2), readv(2), preadv(2), preadv2(2).
 //!
 //! A read is a snapshot: bytes and size are copied under `data_seq` and validated, so it never sees half a write. It
-//! takes no lock and writes nothing that is shared but the position. While a write that does not end (its writer is stopped, or writes
-//! a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it: at such a moment the map does
-//! not change under it unless the writer runs, and then the count shows it.
+//! takes no lock and writes nothing that is shared but the position. While a change that does not end (its writer is
+//! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it: each page
+//! as it was at some moment while the map named it.
 
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
 use lp_abi::{Errno, PAGE_SIZE, Result};
-use lp_region::lock::Undertaker;
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, pause, spin};
@@ -241,12 +240,19 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
     Ok(got)
 }
 
-/// Lets the change under way be finished if the lane that began it is dead: no writer may come to do it.
+/// Lets the change under way be finished if it does not go on because the lane that began it is dead: no writer may come
+/// to do it.
 #[cold]
 fn mend_after_death(task: &Task, held: &Held) {
-    let holder = held.inode.lock.holder();
-    if holder.is_some() && task.is_dead(holder) {
-        drop(inode::lock(task, held.inode_id()));
+    let stuck = held.inode.data_seq.read();
+    for _ in 0..SPINS {
+        if held.inode.data_seq.read() != stuck {
+            return;
+        }
+        spin();
+    }
+    if held.inode.lock.is_left_by_the_dead(task) {
+        drop(inode::lock_unless_held(task, held.inode_id()));
     }
 }
 
@@ -286,9 +292,12 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
             pause();
             continue;
         }
+        // Its writer has stopped, or is at something long: a truncation may be giving pages back under this very count.
+        if before & 1 != 0 {
+            break;
+        }
         let got = copy(region, inode, to, len, offset);
-        let settled = !inode.data_seq.retry(before);
-        if settled || before & 1 != 0 && inode.data_seq.read() == before {
+        if !inode.data_seq.retry(before) {
             return got;
         }
         tries += 1;
@@ -296,7 +305,7 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
     page_by_page(region, inode, to, len, offset)
 }
 
-/// What Linux gives a reader beside a writer that never rests: each page as it was at some moment. A page counts only if
+/// What Linux gives a reader beside a writer that never rests, or does not finish: each page as it was at some moment. A page counts only if
 /// the map still names it after the copy.
 fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
     let (mut to, mut done) = (to, 0);

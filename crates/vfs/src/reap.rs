@@ -1,136 +1,110 @@
 //! The reaper: gives back what dead processes and threads held.
 //!
 //! Nobody waits for it: a dead process's descriptors keep nothing from working, its locks are taken over by whoever wants
-//! them. It runs when slots are short, when a dead process is found to hold an orphan, and once in a while at fork.
-//! Each step may be done again after the reaper itself has died: the slot stays dying and names the reaper's lane.
-//! Called with no inode locked.
+//! them. It runs when slots are short, when a dead process is found to hold a candidate of a sweep, when its parent has
+//! waited for it, and once in a while at fork. It waits for nobody who lives: what a living thread has locked, which may be
+//! stopped, is left for the next reaper, and the slot with it.
+//!
+//! A slot is emptied by whoever made its word say so ([`lp_region::life`]), by compare-and-swap of the very word that was
+//! found dead. Each step may be done again after the reaper itself has died. Called with no inode locked.
 
+use lp_region::custody;
 use lp_region::depot;
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
-use lp_region::process::process_state as state;
-use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags};
+use lp_region::life::Life;
+use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId};
 
+use crate::reclaim::{self, Listed};
 use crate::table::entry;
 use crate::task::Task;
-use crate::{file, inode, intent, lock, mapping, page, pin, reclaim};
+use crate::{file, inode, intent, lock, mapping, page, pin, sweep};
 
 /// Cleans up after all processes that are dead; gives their number.
 #[cold]
 pub fn dead(task: &Task) -> u32 {
     let mut reaped = 0;
     for id in task.region.processes() {
-        if task.region.process_is_dead(id, task.process_id) && process(task, id) {
-            reaped += 1;
-        }
+        reaped += u32::from(process(task, id));
+    }
+    if reaped != 0 {
+        reclaim::run(task);
     }
     reaped
 }
 
-/// Cleans up after a dead process; whether this call did it and not somebody else.
+/// Cleans up after the process of a slot if it is dead and nobody who lives does; whether this call did. What it held is
+/// then for a sweep to free.
 #[cold]
 pub fn process(task: &Task, id: ProcessId) -> bool {
-    // Before any burial: a reclaim that holds this lock may have to wait for one.
-    let exclusive = reclaim::Exclusive::wait(task);
-    if !claim(task, id) {
-        return false;
-    }
-    let mut unlinked = 0;
-    for lane in task.region.lanes() {
-        let record = task.region.lane(lane);
-        if record.process.load(Ordering::Relaxed) == id.0 {
-            bury(task, lane);
-            unlinked += record.unlinked.count.load(Ordering::Relaxed); // Relaxed: a hint.
-        }
-    }
-    let held = empty(task, id);
-    task.region.release_process(id);
-    drop(exclusive);
-    if held == Held::Inodes || unlinked != 0 {
-        reclaim::run(task);
-    }
-    true
+    task.region.left_by_the_dead(id, task.process_id).is_some_and(|life| bury_process(task, id, life))
 }
 
-/// What a process held when it was emptied.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Held {
-    /// Nothing that a reclaim frees.
-    Nothing,
-    /// Names of inodes: a reclaim may free some now.
-    Inodes,
+/// Empties a slot whose word is `life`, which the caller has found dead, and gives it back; whether it could.
+pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
+    let Some(dying) = task.region.begin_emptying(id, life, task.lane_id) else { return false };
+    if bury_lanes(task, id, LaneId::NONE) && empty(task, id) {
+        task.region.release_process(id, dying);
+        return true;
+    }
+    task.region.abandon_emptying(id, dying);
+    false
 }
 
-/// Makes the calling thread the one that cleans up after `id`, which is dead. The caller has [`reclaim::Exclusive`].
-fn claim(task: &Task, id: ProcessId) -> bool {
-    let process = task.region.process(id);
-    let reaper = process.reaper.load(Ordering::Acquire);
-    let left = reaper != 0 && task.region.lane_is_dead(LaneId(reaper), task.process_id);
-    if reaper != 0 && !left
-        || process
-            .reaper
-            .compare_exchange(reaper, task.lane_id.0, Ordering::AcqRel, Ordering::Relaxed)
-            .is_err()
-    {
-        return false;
-    }
-    // The reaper is named first: whoever finds the slot dying knows whom to ask for.
-    let seen = process.state.load(Ordering::Acquire);
-    let mine = match seen {
-        state::DYING => true,
-        state::FREE => false,
-        _ => process.state.compare_exchange(seen, state::DYING, Ordering::AcqRel, Ordering::Relaxed).is_ok(),
-    };
-    if !mine {
-        process.reaper.store(0, Ordering::Release);
-    }
-    mine
+/// Buries the lanes of a process but for `spared`; false if one has to wait for somebody who lives.
+pub(crate) fn bury_lanes(task: &Task, id: ProcessId, spared: LaneId) -> bool {
+    let of_process =
+        |lane: &LaneId| *lane != spared && task.region.lane(*lane).process.load(Ordering::Acquire) == id.0;
+    // Each is tried, so that what can be given back is.
+    task.region.lanes().filter(of_process).fold(true, |done, lane| bury(task, lane) && done)
 }
 
-/// Closes everything that a process has and gives back its mappings. The process is dead or never lived, or is the
-/// caller's own.
-pub(crate) fn empty(task: &Task, id: ProcessId) -> Held {
+/// Closes everything that a process has and gives back its mappings; false if something has to wait for a living thread.
+/// The caller empties the slot.
+pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     let region = task.region;
     let process = region.process(id);
     // Entries go without a closer's care: a scan under way may have passed the table that still holds a copy.
     region.header().moves.fetch_add(1, Ordering::Release);
     let limit = process.fd_limit.load(Ordering::Acquire) as usize;
-    let mut orphans = false;
+    let mut done = true;
     for word in region.fd_table(id).iter().take(limit.min(FDS)) {
         let old = word.load(Ordering::Relaxed);
-        if old & entry::OPEN != 0 {
-            let file = FileId(old as u32);
-            orphans = true;
-            let inode = InodeRef::from_word(region.file(file).inode.load(Ordering::Relaxed)).id;
-            if process.posix_locks.load(Ordering::Relaxed) != 0 {
-                lock::drop_dead(task, inode, id);
+        if old & entry::OPEN == 0 {
+            if old != 0 {
+                word.store(0, Ordering::Relaxed);
             }
-            file::leave(task, word, file, 0);
-            reclaim::queue(task, file);
-        } else if old != 0 {
-            word.store(0, Ordering::Relaxed);
+            continue;
         }
+        let file = FileId(old as u32);
+        let inode = InodeRef::from_word(region.file(file).inode.load(Ordering::Relaxed)).id;
+        if process.posix_locks.load(Ordering::Relaxed) != 0 && !lock::try_drop_dead(task, inode, id) {
+            done = false;
+            continue;
+        }
+        file::leave(task, word, file, 0);
+        reclaim::queue(task, file);
     }
-    process.fd_limit.store(0, Ordering::Release);
-    orphans |= drop_mappings(task, id) == Held::Inodes;
+    if done {
+        process.fd_limit.store(0, Ordering::Release);
+    }
     for word in [&process.cwd, &process.exe] {
-        orphans |= is_orphan(task, InodeRef::from_word(word.swap(0, Ordering::AcqRel)));
+        word.store(0, Ordering::Release);
     }
-    if orphans { Held::Inodes } else { Held::Nothing }
+    drop_mappings(task, id) && done
 }
 
-/// Gives back the mapping records of a process.
-pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> Held {
+/// Gives back the mapping records of a process; false if an inode's lock has to be waited for.
+pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
     let process = task.region.process(id);
-    let mut orphans = false;
     while let mapping @ MappingId(1..) = MappingId(process.mappings.load(Ordering::Acquire)) {
         let record = task.region.mapping(mapping);
         let of = InodeRef::from_word(record.inode.load(Ordering::Relaxed));
         // The record keeps the inode until it is gone; the lock keeps others from mapping it meanwhile.
-        let locked = inode::lock(task, of.id);
+        let Some(locked) = inode::lock_unless_held(task, of.id) else { return false };
         task.lane.taken[Mapping::SLAB].store(mapping.0, Ordering::Release);
         process.mappings.store(record.link.load(Ordering::Relaxed), Ordering::Release);
         record.inode.store(0, Ordering::Release);
@@ -140,9 +114,8 @@ pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> Held {
             mapping::record_gone(task, of);
         }
         drop(locked);
-        orphans |= is_orphan(task, of);
     }
-    if orphans { Held::Inodes } else { Held::Nothing }
+    true
 }
 
 /// A mapping record in hand may still be the first of a process's, whose reaper takes it again.
@@ -156,53 +129,63 @@ fn give_back_mapping(task: &Task, lane: LaneId) {
     give_back::<Mapping>(task, lane);
 }
 
-fn is_orphan(task: &Task, inode: InodeRef) -> bool {
-    inode != InodeRef::NONE && task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0
-}
-
-/// Finishes what a dead thread had begun, gives back what it had in hand, and frees its lane. The caller has
-/// [`reclaim::Exclusive`].
-pub(crate) fn bury(task: &Task, lane: LaneId) {
+/// Finishes what a dead thread had begun, gives back what it had in hand, and frees its lane; false if that has to wait for
+/// somebody who lives. Of several at once the first does.
+pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     let record = task.region.lane(lane);
-    give_back_lock(task, lane);
-    intent::lock_burial(task, lane);
+    if !give_back_lock(task, lane) || !intent::lock_burial_unless_held(task, lane) {
+        return false;
+    }
     let first = !intent::is_buried(task, lane);
     if first {
         strip(task, lane);
         task.region.retire_lane(lane);
     }
     record.burial.unlock();
-    if first {
-        leave_section(task, record);
+    if first && leave_section(task, record) {
         task.region.release_lane(lane);
+        return true;
     }
+    false
 }
 
 /// Mends the inode that a dead thread was writing through its bias: whoever takes the inode's lock does, now that the lane's
-/// generation tells that its owner is gone. Not inside the burial, for which the next holder of that lock may wait.
-fn leave_section(task: &Task, record: &Lane) {
+/// generation tells that its owner is gone. Not inside the burial, for which the next holder of that lock may wait. False if
+/// somebody who lives has the lock; the mark stays, by which he finds out.
+fn leave_section(task: &Task, record: &Lane) -> bool {
     let inside = InodeId(record.holding.load(Ordering::Acquire));
-    if inside.is_some() {
-        drop(inode::lock(task, inside));
-        record.holding.store(0, Ordering::Release);
+    if inside.is_none() {
+        return true;
     }
+    let held = inode::lock_unless_held(task, inside);
+    if held.is_some() {
+        drop(held);
+        record.holding.store(0, Ordering::Release);
+        return true;
+    }
+    false
 }
 
-/// Makes a dead thread's lane as good as new, but for its caches: they are the next owner's. The caller holds `burial`.
+/// Makes a dead thread's lane as good as new, but for its caches and lists: they are the next owner's. The caller holds
+/// `burial`, or the lane is its own.
 pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     page::repair(task, lane);
     intent::replay(task, lane);
     task.region.repair_slab::<OpenFile>(task.lane, lane);
     task.region.repair_slab::<Inode>(task.lane, lane);
-    requeue_file(task, lane, FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire)));
+    settle_list::<OpenFile>(task, record);
+    settle_list::<Inode>(task, record);
+    // A blob in hand first: the inode that is being freed may still name it.
+    give_back_inode(task, lane);
+    settle_claims(task, lane);
+    give_back_file(task, lane);
     for slot in [pin::slot::OPEN, pin::slot::CLOSE] {
         let word = record.pins[slot].load(Ordering::Acquire);
-        if word & pin::INODE == 0 {
-            requeue_file(task, lane, FileId(word as u32));
+        if word & pin::INODE == 0 && word != 0 {
+            keep_again::<OpenFile>(task, record, word as u32);
         }
     }
-    give_back_inode(task, lane);
     give_back::<Dirent>(task, lane);
     give_back::<Bucket>(task, lane);
     give_back::<LongName>(task, lane);
@@ -212,6 +195,90 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     }
     record.writing_depth.store(0, Ordering::Relaxed);
     record.writing.store(0, Ordering::Release);
+    forget_wait(task, record);
+}
+
+/// The lock that a dead thread waited for must not take it for a waiter any more.
+fn forget_wait(task: &Task, record: &Lane) {
+    let name = record.waits_for.load(Ordering::Relaxed);
+    if name != 0 {
+        record.waits_for.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier in `forget_waiter`.
+        if let Some(lock) = task.region.lock_at(name) {
+            lock.forget_waiter(task);
+        }
+    }
+}
+
+/// Finishes the freeing of what a dead lane had claimed, or lets go of it.
+fn settle_claims(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let word = record.claims[OpenFile::LIST].load(Ordering::Acquire);
+    let file = task.region.file(FileId(word as u32));
+    if word != 0 && custody::is_claimed_by(file.custody.get(), lane.0) {
+        sweep::empty_file(task, FileId(word as u32), (word >> 32) as u32);
+    }
+    record.claims[OpenFile::LIST].store(0, Ordering::Release);
+
+    let inode = InodeRef::from_word(record.claims[Inode::LIST].load(Ordering::Acquire));
+    let claimed = task.region.inode(inode.id);
+    if inode != InodeRef::NONE && custody::is_claimed_by(claimed.custody.get(), lane.0) {
+        settle_claimed_inode(task, record, inode);
+    }
+    record.claims[Inode::LIST].store(0, Ordering::Release);
+}
+
+/// An inode that a dead lane was freeing becomes a husk in that lane's chain. Nothing goes straight to the slab: whoever
+/// comes second could not tell that it is there.
+fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
+    let claimed = task.region.inode(inode.id);
+    // In hand it has its next generation already.
+    let in_hand = record.taken[Inode::SLAB].load(Ordering::Acquire) == inode.id.0;
+    let is_same = sweep::is_unlinked(task, inode);
+    if !in_hand && !(is_same && lock::try_drop_all(task, inode.id)) {
+        return claimed.custody.unclaim();
+    }
+    if is_same {
+        inode::clear(task, inode.id);
+        claimed.generation.store(inode.generation.wrapping_add(1), Ordering::Release);
+    }
+    // Until it stands in the chain.
+    record.unlisting[Inode::LIST].store(inode.id.0, Ordering::Release);
+    claimed.custody.keep_husk(record.id.load(Ordering::Relaxed));
+    settle_list::<Inode>(task, record);
+    if in_hand {
+        record.taken[Inode::SLAB].store(0, Ordering::Release);
+    }
+}
+
+/// Puts back what a dead lane was taking out of its chain, and links in what it was putting there.
+fn settle_list<T: Listed>(task: &Task, record: &Lane) {
+    let unlisting = record.unlisting[T::LIST].load(Ordering::Acquire);
+    if unlisting != 0 {
+        let custody = task.region.slot::<T>(unlisting).custody();
+        let frees = record.claims[T::LIST].load(Ordering::Acquire) as u32 == unlisting;
+        if !frees && custody::is_claimed_by(custody.get(), record.id.load(Ordering::Relaxed)) {
+            custody.unclaim();
+        }
+        link_in_again::<T>(task, record, unlisting);
+    }
+    record.unlisting[T::LIST].store(0, Ordering::Release);
+}
+
+/// Links a record in that a dead lane keeps, if it is not in its chain.
+fn link_in_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
+    let own = record.id.load(Ordering::Relaxed);
+    let kept = custody::is_kept_by(task.region.slot::<T>(index).custody().get(), own);
+    if kept && !reclaim::chain::<T>(task.region, record).any(|listed| listed == index) {
+        reclaim::link_in::<T>(task.region, record, index);
+    }
+}
+
+/// Has a record that was in a dead lane's hand looked at, wherever that had come to with it.
+fn keep_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
+    if !cached::<T>(record, index) {
+        link_in_again::<T>(task, record, index);
+        reclaim::keep::<T>(task, record, index);
+    }
 }
 
 /// Gives back the slot of a slab that the lane had taken and not linked in. Replays settle what they link in or finish.
@@ -219,48 +286,64 @@ fn give_back<T: Slot>(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     task.region.repair_slab::<T>(task.lane, lane);
     let index = record.taken[T::SLAB].swap(0, Ordering::AcqRel);
-    if index != 0 && !cached::<T>(task, lane, index) {
+    if index != 0 && !cached::<T>(record, index) {
         task.region.give_shared::<T>(task.lane, T::id(index));
     }
 }
 
 /// A lock record in hand may stand in an inode's list. Before the burial: a thread that holds the inode's lock may wait
-/// for that.
-pub(crate) fn give_back_lock(task: &Task, lane: LaneId) {
-    let id = LockId(task.region.lane(lane).taken[LockRecord::SLAB].load(Ordering::Acquire));
+/// for that. False if a living thread has the inode's lock.
+fn give_back_lock(task: &Task, lane: LaneId) -> bool {
+    let record = task.region.lane(lane);
+    let id = LockId(record.taken[LockRecord::SLAB].load(Ordering::Acquire));
     task.region.repair_slab::<LockRecord>(task.lane, lane);
-    if id.is_some() && !cached::<LockRecord>(task, lane, id.0) {
-        lock::unlink(task, id);
+    if id.is_some() && !cached::<LockRecord>(record, id.0) && !lock::try_unlink(task, id) {
+        return false;
     }
     give_back::<LockRecord>(task, lane);
+    true
 }
 
-/// An inode in hand was being made, and then nothing names it, or was being freed by a reclaim. The caller has
-/// [`reclaim::Exclusive`].
-pub(crate) fn give_back_inode(task: &Task, lane: LaneId) {
+/// An inode in hand was being made, and then nothing names it, or had just lost its last link, or was being freed.
+fn give_back_inode(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let id = InodeId(record.taken[Inode::SLAB].load(Ordering::Acquire));
+    let custody = task.region.inode(id).custody.get();
+    if id.is_some() && custody::is_claimed_by(custody, lane.0) {
+        return; // `settle_claims` has what else there is to know of it.
+    }
     let is_root = task.region.header().roots.iter().any(|root| root.load(Ordering::Relaxed) == id.0);
-    if id.is_some() && !is_root && !cached::<Inode>(task, lane, id.0) {
-        let inode = task.region.inode(id);
-        inode.nlink.store(0, Ordering::Relaxed);
-        inode.mark.store(0, Ordering::Relaxed);
-        if inode.flags.load(Ordering::Relaxed) & inode_flags::ORPHAN == 0 || !reclaim::knows_inode(task, id) {
-            reclaim::push_orphan(task, id);
-        }
+    if id.is_some()
+        && !is_root
+        && !put_back_husk::<Inode>(task, record, id.0)
+        && !cached::<Inode>(record, id.0)
+    {
+        task.region.inode(id).nlink.store(0, Ordering::Relaxed);
+        keep_again::<Inode>(task, record, id.0);
     }
     record.taken[Inode::SLAB].store(0, Ordering::Release);
 }
 
-/// An open file in hand may have a name or not: a reclaim finds out.
-fn requeue_file(task: &Task, lane: LaneId, id: FileId) {
-    if id.is_some() && !cached::<OpenFile>(task, lane, id.0) {
-        reclaim::requeue(task, id);
+/// An open file in hand may have a name or not: a sweep finds out.
+fn give_back_file(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let id = record.taken[OpenFile::SLAB].load(Ordering::Acquire);
+    if id != 0 && !put_back_husk::<OpenFile>(task, record, id) {
+        keep_again::<OpenFile>(task, record, id);
     }
-    task.region.lane(lane).taken[OpenFile::SLAB].store(0, Ordering::Release);
+    record.taken[OpenFile::SLAB].store(0, Ordering::Release);
+}
+
+/// A husk in hand goes back into the lane's chain if it was taken out: whether it is one.
+fn put_back_husk<T: Listed>(task: &Task, record: &Lane, index: u32) -> bool {
+    let is_husk = task.region.slot::<T>(index).custody().get() & custody::HUSK != 0;
+    if is_husk {
+        link_in_again::<T>(task, record, index);
+    }
+    is_husk
 }
 
 /// Whether the slot is back in the lane's cache: it died between giving it back and forgetting it.
-fn cached<T: Slot>(task: &Task, lane: LaneId, index: u32) -> bool {
-    depot::cached(&task.region.lane(lane).caches[T::SLAB], index)
+fn cached<T: Slot>(record: &Lane, index: u32) -> bool {
+    depot::cached(&record.caches[T::SLAB], index)
 }

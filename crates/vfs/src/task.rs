@@ -2,10 +2,11 @@
 
 use core::cell::UnsafeCell;
 
-use lp_abi::PATH_MAX;
+use lp_abi::{PAGE_SIZE, PATH_MAX, Result};
+use lp_region::depot::Onlooker;
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
-use lp_region::lock::Undertaker;
+use lp_region::lock::{Lanes, OwnerLock, Undertaker};
 use lp_region::process::{Process, Run};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
@@ -42,6 +43,9 @@ pub struct Task<'r> {
     /// Whether a signal waits for this thread's call to end: a call that sleeps then ends with `EINTR`. Never, unless the
     /// door sets it.
     pub interrupted: fn() -> bool,
+    /// Makes a system call of the kernel's that may wait. A signal ends it with `EINTR` if the door puts handlers off;
+    /// else the kernel restarts it or not, as the handler's flags say.
+    pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
     /// The run's mount, for quick comparison.
     pub prefix: Prefix,
     /// Directories that paths led to.
@@ -102,6 +106,12 @@ impl<T> Place<T> {
 }
 
 impl Scratch {
+    /// All buffers as one, whole pages of it, for a call that has no paths: where it starts and its length.
+    pub fn whole(&self) -> (*mut u8, usize) {
+        let bytes = size_of::<Scratch>() / PAGE_SIZE * PAGE_SIZE;
+        (core::ptr::from_ref(self).cast_mut().cast(), bytes)
+    }
+
     /// Buffers of zeros.
     pub const fn new() -> Self {
         Scratch {
@@ -137,6 +147,7 @@ impl<'r> Task<'r> {
             prefix: Prefix::of(run),
             clock,
             interrupted: || false,
+            blocking: system_call,
             prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
         }
@@ -160,9 +171,44 @@ impl<'r> Task<'r> {
     }
 }
 
-impl Undertaker for Task<'_> {
-    fn is_dead(&self, lane: LaneId) -> bool {
+/// The system call itself: [`Task::blocking`] of a door that puts no handler off.
+unsafe fn system_call(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
+    // SAFETY: the caller's promise.
+    unsafe { lp_abi::syscall!(nr, a, b, c, d, e, f) }
+}
+
+impl Task<'_> {
+    /// Whether the thread that owns `lane` is gone.
+    pub fn is_dead(&self, lane: LaneId) -> bool {
         self.region.lane_is_dead(lane, self.process_id)
+    }
+
+    fn onlooker(&self) -> Onlooker<'_> {
+        Onlooker { region: self.region, process: self.process_id }
+    }
+}
+
+impl Lanes for Task<'_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.onlooker().is_dead(lane)
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        &self.region.lane(lane).holding
+    }
+
+    fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>) {
+        self.onlooker().note_wait(me, lock);
+    }
+
+    fn is_awaited(&self, lock: &OwnerLock) -> bool {
+        self.onlooker().is_awaited(lock)
+    }
+}
+
+impl Undertaker for Task<'_> {
+    fn lanes(&self) -> &dyn Lanes {
+        self
     }
 
     fn replay(&self, lane: LaneId) {
@@ -171,9 +217,5 @@ impl Undertaker for Task<'_> {
 
     fn repair(&self, _lane: LaneId) {
         // What these locks guard changes in single steps, or under an intent.
-    }
-
-    fn mark(&self, lane: LaneId) -> &AtomicU32 {
-        &self.region.lane(lane).holding
     }
 }

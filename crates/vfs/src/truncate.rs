@@ -17,26 +17,39 @@ use crate::{map, page, permission, target, writer};
 pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     crate::write::drop_privileges(task, id, inode);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
-    if size != old {
-        // The section comes first: should this lane die inside it, what lies behind the new end is cut off by `mend`.
-        inode.data_seq.begin();
-        set_size(inode, size);
-        if size < old {
-            cut(task, id, inode, size);
-        }
-        inode.data_seq.end();
+    if size == old {
+        return inode::touch(task, inode, Touch::Modify);
     }
-    inode::touch(task, inode, Touch::Modify);
-}
-
-/// Stores the size where readers of attributes and of data both see one state. The caller holds the lock.
-fn set_size(inode: &Inode, size: u64) {
+    // The section comes first: should this lane die inside it, what lies behind the new end is cut off by `mend`.
+    inode.data_seq.begin();
+    let gone = if size < old { behind(task, inode, size) } else { 0 };
+    let now = task.now();
     inode.seq.begin();
     inode.size.store(size, Relaxed); // Relaxed: inside the section.
+    inode::less_in_section(inode, gone);
+    inode::touch_in_section(inode, Touch::Modify, now);
     inode.seq.end();
+    if size < old {
+        cut(task, id, inode, size);
+    }
+    inode.data_seq.end();
 }
 
-/// Takes away what lies behind `size`. The caller holds the lock and is inside a `data_seq` section.
+/// Pages that [`cut`] will give back.
+pub fn behind(task: &Task, inode: &Inode, size: u64) -> u64 {
+    going(task, inode, size.div_ceil(PAGE_SIZE as u64), map::END)
+}
+
+/// Pages that [`drop_pages`] will give back.
+pub fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
+    match inode.flags.load(Relaxed) & inode_flags::MAPPED {
+        0 => map::held(task.region, inode, first, end),
+        _ => 0,
+    }
+}
+
+/// Takes away what lies behind `size`. The caller holds the lock, is inside a `data_seq` section and has taken
+/// [`behind`] off the inode's count of pages.
 pub fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     let tail = (size % PAGE_SIZE as u64) as usize;
     let first = size.div_ceil(PAGE_SIZE as u64);
@@ -50,7 +63,7 @@ pub fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
 }
 
 /// Makes the pages of `first..end` read as zeros: gives them back, or, while they may be mapped, zeroes them.
-/// The caller holds the lock and is inside a `data_seq` section.
+/// The caller holds the lock, is inside a `data_seq` section and has taken [`going`] off the inode's count of pages.
 pub fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
         return map::clear(task, id, inode, first, end);

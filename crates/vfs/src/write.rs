@@ -11,16 +11,16 @@ use lp_region::bias::Hold;
 use lp_region::process::caps;
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, PageId, ucopy};
+use lp_region::{InodeId, ucopy};
 
-use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
-use crate::bulk::Way;
+use crate::buffer::{RWF_NOAPPEND, Single, Vector};
+use crate::fill::copy_pages;
 use crate::inode::{self, Touch};
-use crate::map::{self, Map};
-use crate::page::{self, Content, Home};
+use crate::map;
+use crate::source::Source;
 use crate::table::{self, Held};
 use crate::task::Task;
-use crate::{file, read, reclaim, writer, xattr};
+use crate::{file, reclaim, writer, xattr};
 
 /// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
 const MAX_SIZE: u64 = i64::MAX as u64;
@@ -32,6 +32,8 @@ enum Target {
     At(u64),
     /// To the end.
     End,
+    /// To the end if it is still there.
+    StillEnd(u64),
 }
 
 /// Writes at the position and moves it, or at the end with `O_APPEND`.
@@ -194,7 +196,7 @@ fn not_writable(mode: u32) -> Errno {
 }
 
 #[inline(always)]
-fn at_position<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, append: Append) -> Result<usize> {
+fn at_position<S: Source>(task: &Task, held: &Held, from: S, len: usize, append: Append) -> Result<usize> {
     let position = file::position(task, held);
     let done = write_at(task, held, from, len, target(held, position.get(), append))?;
     // generic_write_checks: a write of nothing does not go to the end first.
@@ -204,13 +206,12 @@ fn at_position<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, append:
     Ok(done.bytes)
 }
 
-/// Writes bytes of ours at an offset, whatever the file's flags: what copies and sendfile do.
+/// Writes bytes of a source at an offset, whatever the file's flags: what copies, sendfile and splice do.
 ///
 /// # Errors
-/// As [`write`].
-pub fn store(task: &Task, held: &Held, from: *const u8, len: usize, offset: u64) -> Result<usize> {
-    let from = Single::new(from.cast_mut(), len)?;
-    write_at(task, held, from, from.len(), Target::At(offset)).map(|done| done.bytes)
+/// As [`write()`]; `EFAULT` when the source has not a byte.
+pub fn store(task: &Task, held: &Held, from: impl Source, len: usize, offset: u64) -> Result<usize> {
+    write_at(task, held, from, len, Target::At(offset)).map(|done| done.bytes)
 }
 
 /// What a write did.
@@ -219,16 +220,18 @@ struct Done {
     bytes: usize,
     /// Offset behind the last byte written.
     end: u64,
+    /// Whether it stopped for want of pages.
+    full: bool,
 }
 
-fn write_at<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Target) -> Result<Done> {
+fn write_at<S: Source>(task: &Task, held: &Held, from: S, len: usize, target: Target) -> Result<Done> {
     if let Some(at) = from.whole() {
         let (offset, to_end) = match target {
             Target::At(offset) => (offset, false),
-            Target::End => (0, true),
+            Target::End | Target::StillEnd(_) => (0, true),
         };
         if let Some(end) = quick::<false>(task, held.inode, at, len, offset, to_end) {
-            return Ok(Done { bytes: len, end });
+            return Ok(Done { bytes: len, end, full: false });
         }
     }
     write_slow(task, held, from, len, target)
@@ -290,64 +293,70 @@ fn quick_locked<const WIDE: bool>(
     let copied = unsafe { ucopy::copy_as::<WIDE>(task.region.page(page).add(within), from, len) };
     if copied.is_ok() {
         let size = inode.size.load(Relaxed);
-        changed(task, inode, end.max(size), size);
+        changed(task, inode, end.max(size), size, 0);
     }
     inode.data_seq.end();
     copied.ok().map(|()| end)
 }
 
 #[inline(never)]
-fn write_slow<B: Buffer>(task: &Task, held: &Held, from: B, len: usize, target: Target) -> Result<Done> {
-    let id = held.inode_id();
-    let done = write_once(task, id, held.inode, from, len, target);
-    if let Err(Errno::ENOSPC) = done {
-        return after_reclaim(task, id, held.inode, from, len, target);
+fn write_slow<S: Source>(task: &Task, held: &Held, mut from: S, len: usize, target: Target) -> Result<Done> {
+    let done = write_once(task, held, &mut from, len, target);
+    if let Err(Errno::ENOSPC) | Ok(Done { full: true, .. }) = done {
+        return after_reclaim(task, held, &mut from, len, target, done);
     }
     done
 }
 
-/// Tries again once what was unlinked and closed has been given back.
+/// Goes on where a write ran out of pages, once what was unlinked and closed has been given back. The locks are free
+/// meanwhile, so an append goes on only if nobody else has appended.
 #[cold]
-fn after_reclaim<B: Buffer>(
+fn after_reclaim<S: Source>(
     task: &Task,
-    id: InodeId,
-    inode: &Inode,
-    from: B,
+    held: &Held,
+    from: &mut S,
     len: usize,
     target: Target,
+    done: Result<Done>,
 ) -> Result<Done> {
     reclaim::all(task);
-    write_once(task, id, inode, from, len, target)
+    let Ok(first) = done else { return write_once(task, held, from, len, target) };
+    let target = match target {
+        Target::At(_) => Target::At(first.end),
+        Target::End | Target::StillEnd(_) => Target::StillEnd(first.end),
+    };
+    match write_once(task, held, from, len - first.bytes, target) {
+        Ok(second) => Ok(Done { bytes: first.bytes + second.bytes, ..second }),
+        Err(_) => Ok(first),
+    }
 }
 
-fn write_once<B: Buffer>(
-    task: &Task,
-    id: InodeId,
-    inode: &Inode,
-    from: B,
-    len: usize,
-    target: Target,
-) -> Result<Done> {
+fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, target: Target) -> Result<Done> {
+    let (id, inode) = (held.inode_id(), held.inode);
     let _writing = writer::begin(task, inode)?;
     let _lock = inode::enter(task, id);
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     let offset = match target {
         Target::At(offset) => offset,
-        Target::End => size,
+        Target::StillEnd(end) if end != size => return Err(Errno::ENOSPC),
+        Target::End | Target::StillEnd(_) => size,
     };
     if len == 0 {
-        return Ok(Done { bytes: 0, end: offset });
+        return Ok(Done { bytes: 0, end: offset, full: false });
     }
     let len = allowed(task, offset, len)?;
     drop_privileges(task, id, inode);
     inode.data_seq.begin();
-    let copied = copy_pages(task, id, inode, from, len, offset);
-    let end = offset + *copied.as_ref().unwrap_or(&0) as u64;
-    if copied.is_ok() {
-        changed(task, inode, end.max(size), size);
+    let filled = copy_pages(task, id, from, len, offset);
+    let end = offset + filled.bytes as u64;
+    if filled.bytes != 0 {
+        changed(task, inode, end.max(size), size, filled.pages);
     }
     inode.data_seq.end();
-    copied.map(|bytes| Done { bytes, end })
+    match filled.stopped {
+        Some(errno) if filled.bytes == 0 => Err(errno),
+        stopped => Ok(Done { bytes: filled.bytes, end, full: stopped == Some(Errno::ENOSPC) }),
+    }
 }
 
 /// How many bytes of a write at `offset` the limits let through, as `generic_write_checks`.
@@ -366,15 +375,19 @@ fn too_far(offset: u64, len: usize) -> Errno {
     if offset.saturating_add(len as u64) > i64::MAX as u64 { Errno::EINVAL } else { Errno::EFBIG }
 }
 
-/// Stores size and times, if they are not what they were already: the clock ticks every few milliseconds.
+/// Publishes size, `made` more pages and times in one section, if they are not what they were already: the clock ticks
+/// every few milliseconds.
 #[inline(always)]
-fn changed(task: &Task, inode: &Inode, size: u64, old: u64) {
+fn changed(task: &Task, inode: &Inode, size: u64, old: u64, made: u64) {
     let now = task.now();
-    if size == old && inode::is_modified_at(inode, now) {
+    if size == old && made == 0 && inode::is_modified_at(inode, now) {
         return;
     }
     inode.seq.begin();
     inode.size.store(size, Relaxed); // Relaxed: inside the sections.
+    if made != 0 {
+        inode::more_in_section(inode, made);
+    }
     inode::touch_in_section(inode, Touch::Modify, now);
     inode.seq.end();
 }
@@ -385,116 +398,16 @@ fn changed(task: &Task, inode: &Inode, size: u64, old: u64) {
 /// `ENOSPC`, `EFAULT`; part may have been written.
 pub fn append_private(task: &Task, id: InodeId, from: *const u8, len: usize) -> Result<()> {
     let inode = task.region.inode(id);
-    let from = Single::new(from.cast_mut(), len)?;
+    let mut from = Single::new(from.cast_mut(), len)?;
     if len == 0 {
         return Ok(());
     }
     let size = inode.size.load(Relaxed); // Relaxed: nobody else has the inode.
-    let got = copy_pages(task, id, inode, from, len, size)?;
-    inode.size.store(size + got as u64, Relaxed);
-    match got {
-        got if got == len => Ok(()),
-        got if from_faults(from, got) => Err(Errno::EFAULT),
-        _ => Err(Errno::ENOSPC),
-    }
-}
-
-/// Whether the byte that a short copy stopped at cannot be read.
-fn from_faults(from: Single, at: usize) -> bool {
-    // SAFETY: the program's memory.
-    unsafe { ucopy::get(from.start().wrapping_add(at)) }.is_err()
-}
-
-/// Copies into pages that span or have to be made.
-#[inline(never)]
-fn copy_pages<B: Buffer>(
-    task: &Task,
-    id: InodeId,
-    inode: &Inode,
-    mut from: B,
-    len: usize,
-    offset: u64,
-) -> Result<usize> {
-    let mut done = 0;
-    while done < len {
-        let at = offset + done as u64;
-        let index = at / PAGE_SIZE as u64;
-        let within = at as usize % PAGE_SIZE;
-        let pages = (within + len - done).div_ceil(PAGE_SIZE) as u64;
-        let piece = map::piece(task.region, Map::of(inode), index, pages);
-        let step = if piece.page.is_some() {
-            let bytes = (piece.len as usize * PAGE_SIZE - within).min(len - done);
-            Ok((bytes, into_pages(task, &mut from, piece.page, piece.len, within, bytes)))
-        } else {
-            let bytes = len - done;
-            into_hole(task, &mut from, Home { inode: id, index }, piece.len, within, bytes)
-        };
-        match step {
-            Ok((wanted, got)) if got == wanted => done += got,
-            Ok((_, got)) if done + got == 0 => return Err(Errno::EFAULT),
-            Ok((_, got)) => return Ok(done + got),
-            Err(errno) if done == 0 => return Err(errno),
-            Err(_) => break,
-        }
-    }
-    Ok(done)
-}
-
-fn into_pages(
-    task: &Task,
-    from: &mut impl Buffer,
-    first: PageId,
-    len: u64,
-    within: usize,
-    bytes: usize,
-) -> usize {
-    let Some(base) = read::span(task.region, first, len) else { return 0 };
-    // The kernel would hold its own write, far out in the region's file, against the program's limit.
-    let limited = task.process.fsize_limit.load(Relaxed) != u64::MAX;
-    let file = if limited { -1 } else { task.region.fd() };
-    // SAFETY: `span` checked that the pages are in the region.
-    unsafe {
-        let to = task.region.base().add(base + within);
-        buffer::copy(Way::In, to, from, bytes, (file, base + within))
-    }
-}
-
-/// Makes pages for a hole of `pages` and fills them: gives how many bytes it wanted to write there and did.
-fn into_hole(
-    task: &Task,
-    from: &mut impl Buffer,
-    home: Home,
-    pages: u64,
-    within: usize,
-    bytes: usize,
-) -> Result<(usize, usize)> {
-    let inode = task.region.inode(home.inode);
-    map::prepare(task, home.inode, inode, home.index, pages)?;
-    let want = pages.min(u64::from(map::room(inode, home.index))) as u32;
-    let fresh = page::take_run(task, home, want)?;
-    let run = fresh.run;
-    let room = run.len as usize * PAGE_SIZE;
-    let bytes = (room - within).min(bytes);
-    let got = into_pages(task, from, run.first, u64::from(run.len), within, bytes);
-    if got == 0 {
-        page::give_unused(task);
-        return Ok((bytes, 0));
-    }
-    // Pages that the fault left without a byte are not the file's.
-    let kept = (within + got).div_ceil(PAGE_SIZE);
-    if fresh.content == Content::Old || got < bytes {
-        page::zero(task.region, run.first, 0, within);
-        let end = within + got;
-        page::zero(
-            task.region,
-            PageId(run.first.0 + kept as u32 - 1),
-            end - (kept - 1) * PAGE_SIZE,
-            PAGE_SIZE,
-        );
-    }
-    page::keep(task, kept as u32);
-    map::link(task, inode, home.index, page::Run { first: run.first, len: kept as u32 });
-    Ok((bytes, got))
+    let filled = copy_pages(task, id, &mut from, len, size);
+    // Relaxed: as above.
+    inode.size.store(size + filled.bytes as u64, Relaxed);
+    inode::more_in_section(inode, filled.pages);
+    filled.stopped.map_or(Ok(()), Err)
 }
 
 /// Takes set-user-ID, set-group-ID and file capabilities away from a file that is being changed, as `file_remove_privs`. The caller

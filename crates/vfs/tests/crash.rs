@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use lp_abi::linux::*;
 use lp_abi::syscall;
-use lp_region::process::process_state;
 use lp_region::records::{Dirent, Inode, LockRecord, LongName, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
@@ -199,6 +198,36 @@ fn nameless(task: &Task, census: &Census) -> Vec<(u32, u32, u32, u32)> {
         .collect()
 }
 
+/// Inodes that stand on the free list and in caches more than once.
+fn twice(task: &Task) -> Vec<(u32, usize, u32, u32)> {
+    let head = &task.region.header().slabs[Inode::SLAB];
+    let mut all = Vec::new();
+    let mut next = head.free.load(Ordering::Relaxed) as u32;
+    while next != 0 && all.len() < 1 << 20 {
+        all.push((next, 0));
+        next = task.region.slot::<Inode>(next).link().load(Ordering::Relaxed);
+    }
+    for lane in 1..task.region.header().lane_limit.load(Ordering::Relaxed) as usize {
+        let cache = &task.region.lane(LaneId(lane as u32)).caches[Inode::SLAB];
+        let count = cache.count.load(Ordering::Relaxed) as usize;
+        all.extend(cache.slots[..count].iter().map(|slot| (slot.load(Ordering::Relaxed), lane)));
+    }
+    all.sort_unstable();
+    let mut found = Vec::new();
+    for pair in all.windows(2) {
+        if pair[0].0 == pair[1].0 {
+            let record = task.region.slot::<Inode>(pair[0].0);
+            found.push((
+                pair[0].0,
+                pair[0].1 * 10000 + pair[1].1,
+                record.custody.get(),
+                record.generation.load(Ordering::Relaxed),
+            ));
+        }
+    }
+    found
+}
+
 /// With nobody else about: names, links and slots agree.
 fn check(task: &Task, round: u32) {
     reap::dead(task);
@@ -211,7 +240,13 @@ fn check(task: &Task, round: u32) {
         assert_eq!(found, says, "round {round}: links of inode {inode}");
     }
     if task.region.in_use::<Inode>() != census.links.len() as u64 + 1 {
-        panic!("round {round}: inodes nothing names: {:?}", nameless(task, &census));
+        panic!(
+            "round {round}: {} inodes in use, {} named; nothing names {:?}; free twice: {:?}",
+            task.region.in_use::<Inode>(),
+            census.links.len() + 1,
+            nameless(task, &census),
+            twice(task)
+        );
     }
     assert_eq!(task.region.in_use::<Dirent>(), census.entries, "round {round}: entries");
     assert_eq!(task.region.in_use::<LongName>(), census.long, "round {round}: long names");
@@ -246,8 +281,10 @@ fn make_directories(task: &Task) {
 
 fn start(task: &Task<'static>, seed: u64) -> (i32, ProcessId) {
     let slot = fork::before(task).expect("slot");
+    let announced = fork::announce(task, slot);
+    let flags = SIGCHLD | CLONE_PARENT_SETTID;
     // SAFETY: the child uses no lock and no memory of the other threads of this process.
-    let pid = unsafe { syscall!(__NR_fork) }.expect("fork");
+    let pid = unsafe { syscall!(__NR_clone, flags, 0, announced, 0, 0) }.expect("clone");
     if pid == 0 {
         work(task.region, slot, seed);
     }
@@ -287,11 +324,7 @@ fn killed_processes_leave_nothing_behind() {
     for round in 0..rounds {
         make_directories(&task);
         let children = [start(&task, random.0 ^ 0x5555), start(&task, random.0 ^ 0xaaaa)];
-        for (pid, slot) in children {
-            // One that dies before it has its record lock is given 30 s: too long for a test.
-            while region.process(slot).state.load(Ordering::Acquire) == process_state::BORN {
-                std::thread::yield_now();
-            }
+        for (pid, _) in children {
             std::thread::sleep(Duration::from_micros(100 + random.below(3000) as u64));
             kill(pid);
             // The first one is dead and not reaped, the second runs or is dead: calls go on.

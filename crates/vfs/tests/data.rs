@@ -2,9 +2,10 @@
 
 mod setup;
 
-use lp_abi::linux::{O_APPEND, O_RDWR, S_IFCHR, S_IFDIR, S_IFREG};
+use lp_abi::linux::{AT_FDCWD, O_APPEND, O_CREAT, O_RDWR, S_IFCHR, S_IFDIR, S_IFREG};
 use lp_abi::{Errno, PAGE_SIZE};
-use lp_vfs::{close, dup, inode, page, read, stat, table, truncate, write};
+use lp_vfs::open::Opened;
+use lp_vfs::{Place, close, dup, inode, map, open, page, read, stat, table, truncate, unlink, write};
 use setup::{Fixture, Random};
 
 const P: usize = PAGE_SIZE;
@@ -203,4 +204,40 @@ fn fstat_gives_every_field_of_the_record() {
         assert_eq!((seen.st_ctime, seen.st_ctime_nsec), time(expected.ctime));
     }
     fixture.inode(fd).mode.store(S_IFREG | 0o600, relaxed);
+}
+
+/// A file of `pages` that has a name and is open nowhere, unlinked: too small for a reclaim to come by itself.
+fn forgotten(fixture: &Fixture, pages: usize) {
+    let task = &fixture.task;
+    let path = c"/light/forgotten".as_ptr().cast();
+    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, AT_FDCWD, path, O_RDWR | O_CREAT, 0o644)
+    else {
+        panic!("open");
+    };
+    let fd = table::lowest(task, 0, 1024).expect("descriptor");
+    table::install(task, fd, id, 0).expect("install");
+    assert_eq!(put(fixture, fd, &vec![1; pages * P], 0), pages * P);
+    close::close(task, fd).expect("close");
+    unlink::unlink(task, AT_FDCWD, path).expect("unlink");
+}
+
+#[test]
+fn a_write_that_runs_out_of_pages_goes_on_after_a_reclaim() {
+    for flags in [O_RDWR, O_RDWR | O_APPEND] {
+        let fixture = Fixture::private(8 << 20);
+        let (task, fd) = (&fixture.task, fixture.file(flags));
+        put(&fixture, fd, b"first", 0);
+        forgotten(&fixture, 50);
+        let free = page::free_count(task.region) as usize;
+        let bytes: Vec<u8> = (0..(free + 30) * P).map(|at| (at / 7) as u8).collect();
+        let done = write::pwrite(task, fd, bytes.as_ptr(), bytes.len(), 5);
+        assert_eq!(done, Ok(bytes.len()), "with flags {flags:x}");
+        assert!(get(&fixture, fd, bytes.len(), 5) == bytes, "what was written");
+        let seen = inode::attributes(fixture.inode(fd));
+        assert_eq!(seen.size as usize, 5 + bytes.len());
+        assert_eq!(seen.blocks, map::count(task.region, fixture.inode(fd)) * 8);
+        // Where there is nothing to reclaim the write is short.
+        let more = write::pwrite(task, fd, bytes.as_ptr(), bytes.len(), seen.size as i64);
+        assert!(more.is_ok_and(|done| done < bytes.len()));
+    }
 }

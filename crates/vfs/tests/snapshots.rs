@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
 use lp_abi::PAGE_SIZE;
 use lp_abi::linux::{O_APPEND, O_RDWR};
-use lp_vfs::{Task, boot, clock, inode, read, truncate, write};
+use lp_vfs::{Task, boot, clock, fallocate, inode, map, page, read, stat, truncate, write};
 
 mod setup;
 use setup::{Fixture, Random};
@@ -96,4 +96,110 @@ fn appends_of_many_writers_do_not_overlap() {
         counts[bytes[0] as usize - 1] += 1;
     }
     assert_eq!(counts, [ROUNDS; 3]);
+}
+
+/// Attributes of one change appear together: the sizes that a writer makes have their own blocks.
+#[test]
+fn attributes_are_of_one_state() {
+    let fixture = Fixture::private(64 << 20);
+    let fd = fixture.file(O_RDWR);
+    let (done, looks, mixed) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
+    std::thread::scope(|scope| {
+        let (mine, done, looks, mixed) = (thread(&fixture, 10), &done, &looks, &mixed);
+        let inode = fixture.inode(fd);
+        scope.spawn(move || {
+            let Mine(task) = &{ mine };
+            // SAFETY: all zeros is a stat.
+            let mut seen: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
+            while !done.load(Relaxed) {
+                stat::fstat(task, fd, &raw mut seen).expect("fstat");
+                let extended = inode::attributes(inode);
+                for (size, blocks) in
+                    [(seen.st_size as u64, seen.st_blocks as u64), (extended.size, extended.blocks)]
+                {
+                    let whole =
+                        [(0, 0), (LENGTH as u64, 24), (PAGE_SIZE as u64, 8), (5 * PAGE_SIZE as u64, 40)];
+                    mixed.fetch_add(u32::from(!whole.contains(&(size, blocks))), Relaxed);
+                }
+                looks.fetch_add(1, Relaxed);
+            }
+        });
+        let bytes = [7; LENGTH];
+        let mut round = 0;
+        // Until there were enough looks beside changes, on one core too.
+        while round < ROUNDS || looks.load(Relaxed) < ROUNDS {
+            let task = &fixture.task;
+            assert_eq!(write::pwrite(task, fd, bytes.as_ptr(), LENGTH, 0), Ok(LENGTH));
+            truncate::ftruncate(task, fd, PAGE_SIZE as i64).expect("ftruncate");
+            fallocate::fallocate(task, fd, 0, 0, 5 * PAGE_SIZE as i64).expect("fallocate");
+            truncate::ftruncate(task, fd, 0).expect("ftruncate");
+            round += 1;
+        }
+        done.store(true, Relaxed);
+    });
+    assert_eq!(mixed.into_inner(), 0, "size and blocks of two states");
+}
+
+/// A truncation that outlasts a reader's patience, while what it gives back becomes another file's.
+#[test]
+fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
+    const PAGES: usize = 2048;
+    let fixture = Fixture::private(16 << 20);
+    let (fd, other, ballast) = (fixture.file(O_RDWR), fixture.file(O_RDWR), fixture.file(O_RDWR));
+    // Hardly a page is free, so that the next to ask gets what was just given back.
+    let pages = page::free_count(fixture.task.region) as usize - PAGES - 20;
+    let bytes = vec![0; pages * PAGE_SIZE];
+    let filled = write::pwrite(&fixture.task, ballast, bytes.as_ptr(), bytes.len(), 0);
+    assert_eq!(filled, Ok(bytes.len()));
+    let (done, reads) = (AtomicBool::new(false), AtomicU32::new(0));
+    let foreign = AtomicU32::new(0);
+    let (id, inode) = (fixture.inode_id(fd), fixture.inode(fd));
+    std::thread::scope(|scope| {
+        let (mine, done, reads, foreign) = (thread(&fixture, 10), &done, &reads, &foreign);
+        scope.spawn(move || {
+            let Mine(task) = &{ mine };
+            let mut bytes = vec![0; PAGES * PAGE_SIZE];
+            while !done.load(Relaxed) {
+                let got = read::pread(task, fd, bytes.as_mut_ptr(), bytes.len(), 0).expect("pread");
+                let strange = bytes[..got].iter().filter(|byte| ![0, b'A'].contains(byte)).count();
+                foreign.fetch_add(strange as u32, Relaxed);
+                reads.fetch_add(1, Relaxed);
+            }
+        });
+        let task = &fixture.task;
+        let (whole, strange) = (vec![b'A'; PAGES * PAGE_SIZE], [b'Z'; PAGE_SIZE]);
+        for _ in 0..10 {
+            assert_eq!(write::pwrite(task, fd, whole.as_ptr(), whole.len(), 0), Ok(whole.len()));
+            let held = inode::lock(task, id);
+            inode.data_seq.begin();
+            // Two reads come through while nothing changes: the second has begun within the section.
+            let first = reads.load(Relaxed);
+            while reads.load(Relaxed) == first {
+                std::thread::yield_now();
+            }
+            let begun = std::time::Instant::now();
+            while reads.load(Relaxed) == first + 1 {
+                std::thread::yield_now();
+            }
+            // The pages go while the next reads lose patience and copy.
+            let patience = begun.elapsed();
+            for page in (0..PAGES as u64).rev() {
+                map::clear(task, id, inode, page, page + 1);
+                write::pwrite(task, other, strange.as_ptr(), PAGE_SIZE, (page * 4096) as i64)
+                    .expect("pwrite");
+                let begun = std::time::Instant::now();
+                while begun.elapsed() < 2 * patience / PAGES as u32 && reads.load(Relaxed) < first + 4 {
+                    std::hint::spin_loop();
+                }
+            }
+            inode.seq.begin();
+            inode.pages.store(0, lp_region::sync::Ordering::Relaxed);
+            inode.seq.end();
+            inode.data_seq.end();
+            drop(held);
+            truncate::ftruncate(task, other, 0).expect("ftruncate");
+        }
+        done.store(true, Relaxed);
+    });
+    assert_eq!(foreign.into_inner(), 0, "bytes of another file");
 }

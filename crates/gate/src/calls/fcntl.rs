@@ -10,10 +10,10 @@ use lp_vfs::task::Task;
 use lp_vfs::{fcntl, flock, record_lock};
 
 use super::dup::{dup_other, duplicate};
-use super::handler::{handlers, kernel, ret};
+use super::handler::{handlers, interruptible, kernel, ret};
 use crate::descriptor::{self, file_or_return};
 use crate::device;
-use crate::dispatch::{NOT_OURS, RESTART};
+use crate::dispatch::NOT_OURS;
 
 handlers! {
     /// fcntl(2).
@@ -37,11 +37,6 @@ handlers! {
         file_or_return!(task, fd);
         interruptible(ret(flock::flock(task, fd, operation)))
     }
-}
-
-/// A wait for a lock that a signal ended is made again if the signal's handler says so.
-fn interruptible(done: isize) -> isize {
-    if done == Errno::EINTR.to_ret() { RESTART } else { done }
 }
 
 /// The commands that are refused on an `O_PATH` descriptor.

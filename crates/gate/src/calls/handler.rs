@@ -5,8 +5,9 @@ use lp_abi::{Errno, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
 
+use crate::dispatch::{AGAIN, RESTART};
 use crate::thread::Thread;
-use crate::tls;
+use crate::{maps, tls};
 
 /// An argument register as a typed value.
 pub trait Argument {
@@ -117,6 +118,28 @@ pub fn ret<T: Value>(result: Result<T>) -> isize {
     }
 }
 
+/// [`ret`] of a call that moves bytes between a file of ours and the program's memory.
+#[inline(always)]
+pub fn ret_moved(result: Result<usize>) -> isize {
+    match result {
+        Ok(bytes) => bytes as isize,
+        Err(errno) => not_moved(errno),
+    }
+}
+
+/// Memory of a mapping whose file another process has grown is good after all: the call is made again. Passing
+/// `RLIMIT_FSIZE` earns a signal.
+#[cold]
+#[inline(never)]
+fn not_moved(errno: Errno) -> isize {
+    match errno {
+        Errno::EFAULT if maps::grown(task()) => return AGAIN,
+        Errno::EFBIG => exceeded_slow(task()),
+        _ => {}
+    }
+    errno.to_ret()
+}
+
 /// [`ret`] of a call that may pass `RLIMIT_FSIZE`, which earns the thread a SIGXFSZ (setrlimit(2)).
 #[inline(always)]
 pub fn ret_limited<T: Value>(task: &Task, result: Result<T>) -> isize {
@@ -124,6 +147,11 @@ pub fn ret_limited<T: Value>(task: &Task, result: Result<T>) -> isize {
         exceeded_slow(task);
     }
     ret(result)
+}
+
+/// A wait that a signal ended is made again if the signal's handler says so.
+pub fn interruptible(done: isize) -> isize {
+    if done == Errno::EINTR.to_ret() { RESTART } else { done }
 }
 
 /// Sends the thread the signal, if there is a limit.

@@ -18,7 +18,7 @@ use super::handler::{handlers, ret};
 use crate::descriptor::{self, file_or_return};
 use crate::dispatch::NOT_OURS;
 use crate::path::{Which, buffer, spare_buffer};
-use crate::signal;
+use crate::{deferred, signal};
 
 /// What a regular file answers (the kernel's DEFAULT_POLLMASK).
 const READY: i16 = (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM) as i16;
@@ -126,8 +126,7 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
     if ready != 0 {
         arguments[2] = if nr == __NR_poll { 0 } else { &raw const at_once as usize };
     }
-    // SAFETY: the program's own call.
-    let done = ret(unsafe { signal::blocking_syscall(nr, arguments) });
+    let done = wait(nr, arguments, ready != 0);
     for at in 0..count as usize {
         let Ok(mut entry) = entry(fds, at) else { continue };
         if entry.fd < 0 && descriptor::is_file(task, !entry.fd) {
@@ -146,6 +145,47 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
         // Something is ready, signal or not.
         _ if ready != 0 && done == Errno::EINTR.to_ret() => ready as isize,
         _ => done,
+    }
+}
+
+/// Makes the kernel's call. What a signal ends that the call's own mask lets through, while the program's
+/// does not, must be delivered under that mask. Where something is ready no signal is looked at, and the mask
+/// does not matter.
+fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
+    let mask = match mask_of(nr, &arguments) {
+        Ok(mask) => mask,
+        Err(errno) => return errno.to_ret(),
+    };
+    if is_ready {
+        arguments[if nr == __NR_ppoll { 3 } else { 5 }] = 0;
+    }
+    let masks = mask.filter(|_| !is_ready).map(|mask| (mask, signal::mask()));
+    if deferred::interrupted() {
+        return Errno::EINTR.to_ret(); // And the mask may not have been the program's.
+    }
+    // SAFETY: the program's own call, perhaps with copies of its sets.
+    let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
+    if let Some((mask, own)) = masks.filter(|_| deferred::interrupted() && done == Errno::EINTR.to_ret()) {
+        deferred::ended_under(mask, own);
+    }
+    done
+}
+
+/// The mask that the program has the kernel set while it waits.
+fn mask_of(nr: u32, arguments: &[usize; 6]) -> Result<Option<u64>> {
+    let [at, size] = if nr == __NR_ppoll {
+        [arguments[3], arguments[4]]
+    } else if nr == __NR_pselect6 && arguments[5] != 0 {
+        // SAFETY: the copy routine answers bad pointers.
+        unsafe { ucopy::get(arguments[5] as *const [usize; 2]) }?
+    } else {
+        [0; 2]
+    };
+    match (at, size) {
+        (0, _) => Ok(None),
+        // SAFETY: the copy routine answers bad pointers.
+        (at, 8) => unsafe { ucopy::get(at as *const u64) }.map(Some),
+        _ => Err(Errno::EINVAL),
     }
 }
 
@@ -213,8 +253,7 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
     if ready != 0 {
         arguments[4] = &raw const at_once as usize;
     }
-    // SAFETY: the program's own call, with copies of its sets.
-    let done = ret(unsafe { signal::blocking_syscall(nr, arguments) });
+    let done = wait(nr, arguments, ready != 0);
     if done < 0 && !(ready != 0 && done == Errno::EINTR.to_ret()) {
         return done;
     }

@@ -3,7 +3,7 @@
 use lp_abi::linux::iovec;
 use lp_vfs::read;
 
-use super::handler::{handlers, ret};
+use super::handler::{handlers, ret_moved};
 use crate::descriptor::file_or_return;
 use crate::device;
 
@@ -11,19 +11,19 @@ handlers! {
     /// read(2).
     fn read(task, fd: i32, buf: *mut u8, count: usize) {
         file_or_return!(task, fd, device::read(task, fd, buf, count));
-        ret(read::read(task, fd, buf, count))
+        ret_moved(read::read(task, fd, buf, count))
     }
 
     /// pread64(2).
     fn pread64(task, fd: i32, buf: *mut u8, count: usize, offset: i64) {
         file_or_return!(task, fd, device::pread(task, fd, buf, count, offset));
-        ret(read::pread(task, fd, buf, count, offset))
+        ret_moved(read::pread(task, fd, buf, count, offset))
     }
 
     /// readv(2).
     fn readv(task, fd: i32, iov: *const iovec, count: usize) {
         file_or_return!(task, fd);
-        ret(read::readv(task, fd, iov, count))
+        ret_moved(read::readv(task, fd, iov, count))
     }
 
     /// preadv(2).
@@ -32,7 +32,7 @@ handlers! {
         if offset < 0 {
             return lp_abi::Errno::EINVAL.to_ret();
         }
-        ret(read::preadv2(task, fd, iov, count, offset, 0))
+        ret_moved(read::preadv2(task, fd, iov, count, offset, 0))
     }
 
     /// preadv2(2): at offset -1 it is readv with flags.
@@ -41,6 +41,6 @@ handlers! {
         if offset < -1 {
             return lp_abi::Errno::EINVAL.to_ret();
         }
-        ret(read::preadv2(task, fd, iov, count, offset, flags))
+        ret_moved(read::preadv2(task, fd, iov, count, offset, flags))
     }
 }

@@ -1,12 +1,13 @@
 //! sendfile(2), splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
-use lp_abi::linux::{__NR_fstat, S_IFDIR, S_IFMT, S_IFREG, stat};
+use lp_abi::linux::{__NR_fstat, S_IFDIR, S_IFMT, S_IFREG, SPLICE_F_NONBLOCK, stat};
 use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
 use lp_vfs::copy;
 use lp_vfs::task::Task;
 
 use super::fcntl::is_open;
-use super::handler::{handlers, ret};
+use super::handler::{exceeded_slow, handlers, interruptible, ret, ret_limited};
 use super::poll::is_path;
 use crate::descriptor;
 use crate::dispatch::NOT_OURS;
@@ -15,7 +16,7 @@ handlers! {
     /// sendfile(2).
     fn sendfile(task, out: i32, input: i32, offset: *mut i64, count: usize) {
         match either(task, input, out) {
-            Ok(true) => ret(copy::sendfile(task, out, input, offset, count)),
+            Ok(true) => moved(task, out, count, |count| copy::sendfile(task, out, input, offset, count)),
             Ok(false) => NOT_OURS,
             Err(errno) => errno.to_ret(),
         }
@@ -24,7 +25,15 @@ handlers! {
     /// splice(2).
     fn splice(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
         match either(task, input, out) {
-            Ok(true) => ret(copy::splice(task, input, off_in, out, off_out, count, flags)),
+            Ok(true) => {
+                let mut flags = flags;
+                moved(task, out, count, |count| {
+                    let done = copy::splice(task, input, off_in, out, off_out, count, flags);
+                    // A pipe is waited for once.
+                    flags |= SPLICE_F_NONBLOCK;
+                    done
+                })
+            }
             Ok(false) => NOT_OURS,
             Err(errno) => errno.to_ret(),
         }
@@ -34,7 +43,10 @@ handlers! {
     fn copy_file_range(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
         match either(task, input, out) {
             Ok(true) if descriptor::is_file(task, input) && descriptor::is_file(task, out) => {
-                ret(copy::copy_file_range(task, input, off_in, out, off_out, count, flags))
+                interruptible(ret_limited(
+                    task,
+                    copy::copy_file_range(task, input, off_in, out, off_out, count, flags),
+                ))
             }
             Ok(true) => ret(crossing(task, input, out)),
             Ok(false) => NOT_OURS,
@@ -61,6 +73,26 @@ handlers! {
             Errno::EBADF.to_ret()
         }
     }
+}
+
+/// The result of a call that moves content in steps, as `splice_from_pipe` does: until a step fails. After a
+/// short one into a file under `RLIMIT_FSIZE` it is therefore made once more, and the signal comes with what
+/// was moved before it.
+fn moved(task: &Task, out: i32, count: usize, mut call: impl FnMut(usize) -> Result<usize>) -> isize {
+    let mut done = call(count);
+    if let Ok(bytes @ 1..) = done
+        && bytes < count
+        // Relaxed: the process's own word.
+        && task.process.fsize_limit.load(Ordering::Relaxed) != u64::MAX
+        && descriptor::is_file(task, out)
+    {
+        match call(count - bytes) {
+            Ok(more) => done = Ok(bytes + more),
+            Err(Errno::EFBIG) => exceeded_slow(task),
+            Err(_) => {}
+        }
+    }
+    interruptible(ret_limited(task, done))
 }
 
 /// All of `SPLICE_F_*`.

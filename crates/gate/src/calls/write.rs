@@ -3,7 +3,7 @@
 use lp_abi::linux::iovec;
 use lp_vfs::write;
 
-use super::handler::{handlers, ret_limited};
+use super::handler::{handlers, ret_moved};
 use crate::descriptor::file_or_return;
 use crate::device;
 
@@ -11,19 +11,19 @@ handlers! {
     /// write(2).
     fn write(task, fd: i32, buf: *const u8, count: usize) {
         file_or_return!(task, fd, device::write(task, fd, buf, count));
-        ret_limited(task, write::write(task, fd, buf, count))
+        ret_moved(write::write(task, fd, buf, count))
     }
 
     /// pwrite64(2).
     fn pwrite64(task, fd: i32, buf: *const u8, count: usize, offset: i64) {
         file_or_return!(task, fd, device::pwrite(task, fd, buf, count, offset));
-        ret_limited(task, write::pwrite(task, fd, buf, count, offset))
+        ret_moved(write::pwrite(task, fd, buf, count, offset))
     }
 
     /// writev(2).
     fn writev(task, fd: i32, iov: *const iovec, count: usize) {
         file_or_return!(task, fd);
-        ret_limited(task, write::writev(task, fd, iov, count))
+        ret_moved(write::writev(task, fd, iov, count))
     }
 
     /// pwritev(2).
@@ -32,7 +32,7 @@ handlers! {
         if offset < 0 {
             return lp_abi::Errno::EINVAL.to_ret();
         }
-        ret_limited(task, write::pwritev2(task, fd, iov, count, offset, 0))
+        ret_moved(write::pwritev2(task, fd, iov, count, offset, 0))
     }
 
     /// pwritev2(2): at offset -1 it is writev with flags.
@@ -41,6 +41,6 @@ handlers! {
         if offset < -1 {
             return lp_abi::Errno::EINVAL.to_ret();
         }
-        ret_limited(task, write::pwritev2(task, fd, iov, count, offset, flags))
+        ret_moved(write::pwritev2(task, fd, iov, count, offset, flags))
     }
 }

@@ -167,7 +167,7 @@ impl Session {
     /// Claims a process slot for the command.
     pub(crate) fn claim(&self) -> Result<Slot, Failure> {
         let process = boot::claim_process(self.region, self.run).map_err(full)?;
-        let generation = self.region.process(process).generation.load(Relaxed);
+        let generation = self.region.process(process).life.get().generation();
         Ok(Slot { process, generation })
     }
 
@@ -184,7 +184,7 @@ impl Session {
     pub(crate) fn missed(&self, slot: &Slot) -> bool {
         let process = self.region.process(slot.process);
         // One that attached gave its slot back, or left its mark in it.
-        process.generation.load(Acquire) == slot.generation && process.attached.load(Acquire) == 0
+        process.life.get().generation() == slot.generation && process.attached.load(Acquire) == 0
     }
 
     /// The calls since the run began.

@@ -1,0 +1,280 @@
+//! The calls that victims and peers make, by name, and what each changes.
+
+use std::ffi::{CStr, CString};
+
+use crate::control::{CHILDREN, Page, Slot};
+use crate::door::{COMMON, Door, KEEP, NEW, OWN, RangeLock};
+
+/// What a call is made with: paths made beforehand, because the call itself is counted in instructions.
+pub struct Dir {
+    /// The actor's own descriptor of its `a`.
+    pub own: i32,
+    dir: CString,
+    a: CString,
+    b: CString,
+    /// An empty directory.
+    d: CString,
+    /// A directory with a file in it.
+    e: CString,
+    /// A name that does not fit into an entry.
+    long: CString,
+    /// A file with an attribute.
+    x: CString,
+    /// A name that is free.
+    n: CString,
+    /// A name in `e` that is free.
+    en: CString,
+    /// A name that is free in the other directory.
+    other: CString,
+    /// For the child that stays.
+    child: &'static Slot,
+}
+
+/// The directories: the victim's, another, and the bystander's, which no comparison looks at.
+pub const DIRS: [&str; 3] = ["v", "w", "z"];
+/// A name of 60 bytes.
+pub const LONG: &str = "a-name-that-is-too-long-for-the-entry-and-takes-a-slot-more-";
+
+impl Dir {
+    /// The paths of directory `index`, for an actor.
+    pub fn new(index: usize, page: &'static Page, actor: usize) -> Dir {
+        let name = DIRS[index];
+        let path = |rest: &str| CString::new(format!("{name}/{rest}")).unwrap_or_default();
+        Dir {
+            own: OWN[index],
+            dir: CString::new(name).unwrap_or_default(),
+            a: path("a"),
+            b: path("b"),
+            d: path("d"),
+            e: path("e"),
+            long: path(LONG),
+            x: path("x"),
+            n: path("n"),
+            en: path("e/n"),
+            other: CString::new(format!("{}/o", DIRS[usize::from(index == 0)])).unwrap_or_default(),
+            child: &page.slots[CHILDREN + actor],
+        }
+    }
+}
+
+/// A call by its name.
+pub struct Call {
+    /// What the command line calls it.
+    pub name: &'static str,
+    /// What it changes: `@` is its directory, `%` the other one.
+    pub changes: &'static [&'static str],
+    /// Makes it.
+    pub make: fn(&dyn Door, &Dir) -> i64,
+    /// Made before the victim is stopped, at full speed.
+    pub before: fn(&dyn Door, &Dir),
+    /// Whether a dead process is there to be found.
+    pub corpse: bool,
+    /// Whether it changes bytes of `a`: if it is killed, some of them are as they were and some as they were to be.
+    pub bytes: bool,
+}
+
+const fn call(
+    name: &'static str,
+    changes: &'static [&'static str],
+    make: fn(&dyn Door, &Dir) -> i64,
+) -> Call {
+    Call { name, changes, make, before: |_, _| (), corpse: false, bytes: false }
+}
+
+const fn biased(
+    name: &'static str,
+    changes: &'static [&'static str],
+    make: fn(&dyn Door, &Dir) -> i64,
+    before: fn(&dyn Door, &Dir),
+) -> Call {
+    Call { name, changes, make, before, corpse: false, bytes: false }
+}
+
+/// Of a call that changes bytes.
+const fn bytes(of: Call) -> Call {
+    Call { bytes: true, ..of }
+}
+
+const fn with_corpse(name: &'static str, make: fn(&dyn Door, &Dir) -> i64) -> Call {
+    Call { name, changes: &[], make, before: |_, _| (), corpse: true, bytes: false }
+}
+
+/// Bytes that calls write.
+static BYTES: [u8; 20_000] = [2; 20_000];
+/// An ACL with a named user, as setxattr(2) takes it.
+static ACL: [u8; 44] = [
+    2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 4, 0, 7, 0, 0, 0, 4, 0, 5, 0, 255, 255, 255, 255, 16,
+    0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
+];
+const TARGET: &CStr = c"/a/target/of/more/than/sixty-four/bytes/that/takes/a/page/of/its/own/and/some/more";
+const CREATE: i32 = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
+
+/// Makes the caller the only one that has used a file, so that it has the lock's bias.
+fn write_often(door: &dyn Door, dir: &Dir) {
+    for _ in 0..300 {
+        door.pwrite(dir.own, &[1], 0);
+    }
+}
+
+/// The same of a directory.
+fn create_often(door: &dyn Door, dir: &Dir) {
+    for _ in 0..150 {
+        door.mkfifo(&dir.n);
+        door.unlink(&dir.n);
+    }
+    door.reclaim();
+}
+
+fn range(kind: i32) -> RangeLock {
+    RangeLock { command: libc::F_SETLK, kind, start: 10, len: 20 }
+}
+
+fn description(kind: i32) -> RangeLock {
+    RangeLock { command: libc::F_OFD_SETLK, kind, start: 15, len: 20 }
+}
+
+/// All calls.
+pub static CALLS: &[Call] = &[
+    call("create", &["@", "@/n"], |door, dir| door.open(NEW, &dir.n, CREATE, 0o640)),
+    biased("create-biased", &["@", "@/n"], |door, dir| door.open(NEW, &dir.n, CREATE, 0o640), create_often),
+    bytes(call("open-truncate", &["@/a"], |door, dir| {
+        door.open(NEW, &dir.a, libc::O_RDWR | libc::O_TRUNC, 0)
+    })),
+    call("open", &[], |door, dir| door.open(NEW, &dir.a, libc::O_RDONLY, 0)),
+    call("mkdir", &["@", "@/n"], |door, dir| door.mkdir(&dir.n)),
+    call("mkfifo", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n)),
+    call("symlink", &["@", "@/n"], |door, dir| door.symlink(c"target", &dir.n)),
+    call("symlink-long", &["@", "@/n"], |door, dir| door.symlink(TARGET, &dir.n)),
+    call("link", &["@", "@/n", "@/a"], |door, dir| door.link(&dir.a, &dir.n)),
+    call("unlink", &["@", "@/a"], |door, dir| door.unlink(&dir.a)),
+    call("unlink-long", &["@", "@/long"], |door, dir| door.unlink(&dir.long)),
+    biased("unlink-biased", &["@", "@/long"], |door, dir| door.unlink(&dir.long), create_often),
+    call("rmdir", &["@", "@/d"], |door, dir| door.rmdir(&dir.d)),
+    call("rmdir-full", &["@", "@/e"], |door, dir| door.rmdir(&dir.e)),
+    call("rename", &["@", "@/a", "@/n"], |door, dir| door.rename(&dir.a, &dir.n, 0)),
+    call("rename-over", &["@", "@/a", "@/b"], |door, dir| door.rename(&dir.a, &dir.b, 0)),
+    call("rename-long", &["@", "@/long", "@/n"], |door, dir| door.rename(&dir.long, &dir.n, 0)),
+    call("rename-dir", &["@", "@/d", "@/e", "@/n"], |door, dir| door.rename(&dir.d, &dir.en, 0)),
+    call("rename-away", &["@", "%", "@/b", "%/o"], |door, dir| door.rename(&dir.b, &dir.other, 0)),
+    call("rename-dir-away", &["@", "%", "@/e", "%/o"], |door, dir| door.rename(&dir.e, &dir.other, 0)),
+    call("rename-noreplace", &["@", "@/a", "@/b"], |door, dir| {
+        door.rename(&dir.a, &dir.b, libc::RENAME_NOREPLACE)
+    }),
+    call("exchange", &["@", "@/a", "@/d"], |door, dir| door.rename(&dir.a, &dir.d, libc::RENAME_EXCHANGE)),
+    bytes(call("overwrite", &["@/a"], |door, dir| door.pwrite(dir.own, &BYTES[..300], 4000))),
+    bytes(biased(
+        "overwrite-biased",
+        &["@/a"],
+        |door, dir| door.pwrite(dir.own, &BYTES[..300], 4000),
+        write_often,
+    )),
+    bytes(call("grow", &["@/a"], |door, dir| door.pwrite(dir.own, &BYTES[..3500], 4500))),
+    bytes(biased(
+        "grow-biased",
+        &["@/a"],
+        |door, dir| door.pwrite(dir.own, &BYTES[..3500], 4500),
+        write_often,
+    )),
+    bytes(call("append", &["@/a", "v/a"], |door, _| door.write(COMMON, &BYTES[..300]))),
+    bytes(call("empty", &["@/a"], |door, dir| door.ftruncate(dir.own, 0))),
+    bytes(call("cut", &["@/a"], |door, dir| door.truncate(&dir.a, 2000))),
+    bytes(call("lengthen", &["@/a"], |door, dir| door.ftruncate(dir.own, 90_000))),
+    bytes(call("allocate", &["@/a"], |door, dir| door.fallocate(dir.own, 0, 0, 30_000))),
+    bytes(call("punch", &["@/a"], |door, dir| door.fallocate(dir.own, 3, 1000, 3000))),
+    call("chmod", &["@/a"], |door, dir| door.chmod(&dir.a, 0o600)),
+    call("chmod-dir", &["@"], |door, dir| door.chmod(&dir.dir, 0o711)),
+    call("chown", &["@/b"], |door, dir| door.chown(&dir.b, 7, 8)),
+    call("utimens", &["@/a"], |door, dir| door.utimens(&dir.a, 1_000_000)),
+    call("setxattr", &["@/x"], |door, dir| door.setxattr(&dir.x, c"user.b", &BYTES[..50])),
+    call("setxattr-long", &["@/x"], |door, dir| door.setxattr(&dir.x, c"user.a", &BYTES[..4200])),
+    call("removexattr", &["@/x"], |door, dir| door.removexattr(&dir.x, c"user.a")),
+    call("acl", &["@/b"], |door, dir| door.setxattr(&dir.b, c"system.posix_acl_access", &ACL)),
+    call("dup", &[], |door, _| door.dup(KEEP, NEW)),
+    call("close", &[], |door, dir| door.close(dir.own)),
+    call("close-common", &["@/a"], |door, _| door.close(COMMON)),
+    call("flock", &["@/a"], |door, dir| door.flock(dir.own, libc::LOCK_EX | libc::LOCK_NB)),
+    call("flock-common", &["v/a"], |door, _| door.flock(COMMON, libc::LOCK_EX | libc::LOCK_NB)),
+    call("setlk", &["@/a"], |door, dir| door.lock(dir.own, range(libc::F_WRLCK))),
+    call("ofd-setlk", &["@/a"], |door, dir| door.lock(dir.own, description(libc::F_WRLCK))),
+    call("unlk", &["@/a"], |door, dir| door.lock(dir.own, range(libc::F_UNLCK))),
+    call("map", &["@/a"], |door, dir| door.map(dir.own)),
+    with_corpse("statfs", |door, _| door.statfs()),
+    call("born", &[], |door, _| door.born()),
+    call("join", &[], |door, _| door.join()),
+    call("fork", &[], |door, _| door.fork()),
+    call("vfork", &[], |door, _| door.vfork()),
+    call("fork-stay", &[], |door, dir| door.fork_to_stay(dir.child)),
+    call("arrive", &[], |door, _| door.arrive()),
+    call("exit", &[], |door, _| door.exit()),
+    with_corpse("reap", |door, _| door.reap()),
+    call("reclaim", &[], |door, _| door.reclaim()),
+    call("tidy", &["@", "@/n"], |door, dir| {
+        door.close(NEW);
+        door.unlink(&dir.n)
+    }),
+];
+
+/// A call with the directory that it is made in.
+#[derive(Clone, Copy)]
+pub struct Made {
+    /// The call.
+    pub call: &'static Call,
+    /// Index in [`DIRS`].
+    pub dir: usize,
+}
+
+impl Made {
+    /// What it changes.
+    pub fn changes(&self) -> impl Iterator<Item = String> + use<> {
+        let (here, there) = (DIRS[self.dir], DIRS[usize::from(self.dir == 0)]);
+        self.call.changes.iter().map(move |what| what.replace('@', here).replace('%', there))
+    }
+
+    /// Whether both change something in common.
+    pub fn meets(&self, other: &Made) -> bool {
+        self.changes().any(|what| other.changes().any(|that| that == what))
+    }
+}
+
+/// What an actor does: calls, one after another.
+#[derive(Clone)]
+pub struct Part {
+    /// `call`, `call@w`, or several with `+` between.
+    pub name: String,
+    /// The calls.
+    pub calls: Vec<Made>,
+}
+
+impl Part {
+    /// The part of this name.
+    pub fn named(name: &str) -> Option<Part> {
+        let one = |name: &str| {
+            let (call, dir) = name.split_once('@').unwrap_or((name, DIRS[0]));
+            let dir = DIRS.iter().position(|known| *known == dir)?;
+            let call = CALLS.iter().find(|known| known.name == call)?;
+            Some(Made { call, dir })
+        };
+        let whole = if name == "bystander" { BYSTANDER } else { name };
+        let calls: Option<Vec<Made>> = whole.split('+').map(one).collect();
+        Some(Part { name: name.to_owned(), calls: calls? })
+    }
+
+    /// Whether the actor takes part from its first call on only.
+    pub fn begins_unborn(&self) -> bool {
+        self.calls.first().is_some_and(|made| matches!(made.call.name, "born" | "join"))
+    }
+
+    /// Whether it is a process that none of the run's has forked.
+    pub fn is_stranger(&self) -> bool {
+        self.calls.first().is_some_and(|made| made.call.name == "join")
+    }
+
+    /// Whether a dead process is to be there.
+    pub fn wants_corpse(&self) -> bool {
+        self.calls.iter().any(|made| made.call.corpse)
+    }
+}
+
+/// What somebody does who changes nothing that a victim changes: it waits for nobody.
+pub const BYSTANDER: &str = "create@z+link@z+unlink-long@z+rename-dir@z+chmod@z+grow@z+empty@z+setxattr@z+flock@z+\
+                             setlk@z+map@z+open@z+arrive+fork+reclaim+reap+statfs";

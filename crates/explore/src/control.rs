@@ -1,0 +1,213 @@
+//! [`Page`]: memory that the conductor and all actors of a schedule share, and the orders that pass through it.
+//!
+//! One party acts at a time: the conductor gives an actor an order and waits until the actor says how it ended.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+/// Actors of a schedule: victim, peer, second peer, a child of each that stays, the judge.
+pub const ACTORS: usize = 7;
+/// The victim.
+pub const VICTIM: usize = 0;
+/// Its peer.
+pub const PEER: usize = 1;
+/// A second peer, or a bystander.
+pub const OTHER: usize = 2;
+/// The child of actor n that stays is actor `CHILDREN + n`.
+pub const CHILDREN: usize = 3;
+/// The judge.
+pub const JUDGE: usize = 6;
+/// Results that an actor can leave.
+pub const RESULTS: usize = 32;
+/// Bytes of a judge's report.
+pub const TEXT: usize = 60_000;
+/// Sixth argument of the futex calls that the explorer itself makes: those that a filter lets pass.
+pub const OWN: usize = 0x6c70_6578;
+
+/// What an actor says of itself.
+pub mod state {
+    /// It acts on an order.
+    pub const RUNNING: u32 = 0;
+    /// It has carried out its order.
+    pub const DONE: u32 = 1;
+    /// It stands between two instructions, stopped.
+    pub const STOPPED: u32 = 2;
+    /// It is about to wait for somebody: the next order ends the wait as its timeout would.
+    pub const BLOCKED: u32 = 3;
+    /// It has left and ends.
+    pub const GONE: u32 = 4;
+    /// It has panicked; the text says how.
+    pub const PANICKED: u32 = 5;
+}
+
+/// What an actor is told to do.
+pub mod order {
+    /// Make its calls.
+    pub const CALLS: u32 = 1;
+    /// Look whether what it had open is what it was.
+    pub const VERIFY: u32 = 2;
+    /// Leave and end.
+    pub const LEAVE: u32 = 3;
+    /// Go on from where it stopped or waits.
+    pub const GO_ON: u32 = 4;
+    /// Make the next call.
+    pub const NEXT: u32 = 5;
+}
+
+/// What one actor and the conductor tell each other.
+#[repr(C, align(64))]
+pub struct Slot {
+    /// Grows with each order.
+    pub orders: AtomicU32,
+    /// The last order.
+    pub order: AtomicU32,
+    /// [`state`].
+    pub state: AtomicU32,
+    /// Its process.
+    pub pid: AtomicU32,
+    /// Instructions until it stops; 0 for never.
+    pub left: AtomicU32,
+    /// Instructions of its calls so far.
+    pub steps: AtomicU32,
+    /// Waits so far.
+    pub waits: AtomicU32,
+    /// Wakes of others so far.
+    pub wakes: AtomicU32,
+    /// Calls made.
+    pub made: AtomicU32,
+    /// What they returned, and then what [`order::VERIFY`] found.
+    pub results: [AtomicI64; RESULTS],
+}
+
+/// The shared memory.
+#[repr(C)]
+pub struct Page {
+    /// By actor.
+    pub slots: [Slot; ACTORS],
+    /// Bytes of `text` in use.
+    pub length: AtomicUsize,
+    /// What the judge found, or what a panic said.
+    pub text: [AtomicU8; TEXT],
+}
+
+/// How an order ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// As the actor says: a [`state`].
+    State(u32),
+    /// It died: the status of waitpid(2).
+    Died(i32),
+    /// Nothing happened for so long that it cannot be going on.
+    Silence,
+}
+
+/// Longest time that an order may take: it is far beyond what any needs, and only ends what would never end.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Page {
+    /// New memory, shared with children.
+    pub fn new() -> &'static Page {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, which stays; zeros are a Page.
+        unsafe {
+            let at = libc::mmap(std::ptr::null_mut(), size_of::<Page>(), access, kind, -1, 0);
+            assert!(at != libc::MAP_FAILED, "mmap");
+            &*at.cast()
+        }
+    }
+
+    /// Makes it as good as new. No actor lives.
+    pub fn clear(&self) {
+        for slot in &self.slots {
+            for word in [&slot.orders, &slot.order, &slot.state, &slot.pid, &slot.left, &slot.steps] {
+                word.store(0, Ordering::Relaxed);
+            }
+            for word in [&slot.waits, &slot.wakes, &slot.made] {
+                word.store(0, Ordering::Relaxed);
+            }
+            slot.results.iter().for_each(|result| result.store(0, Ordering::Relaxed));
+        }
+        self.length.store(0, Ordering::Relaxed);
+    }
+
+    /// Leaves a text for the conductor.
+    pub fn say(&self, text: &str) {
+        let bytes = &text.as_bytes()[..text.len().min(TEXT)];
+        self.text.iter().zip(bytes).for_each(|(to, from)| to.store(*from, Ordering::Relaxed));
+        self.length.store(bytes.len(), Ordering::Release);
+    }
+
+    /// The text that was left.
+    pub fn said(&self) -> String {
+        let length = self.length.load(Ordering::Acquire).min(TEXT);
+        let bytes: Vec<u8> = self.text[..length].iter().map(|byte| byte.load(Ordering::Relaxed)).collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}
+
+impl Slot {
+    /// The actor's side: says how the order ended and waits for the next. Calls nothing that a signal handler may not.
+    pub fn report(&self, state: u32) -> u32 {
+        let seen = self.orders.load(Ordering::Acquire);
+        self.say(state);
+        while self.orders.load(Ordering::Acquire) == seen {
+            futex(&self.orders, libc::FUTEX_WAIT, seen, Some(Duration::from_secs(1)));
+            // SAFETY: no conductor will give orders any more: it has died, and the process goes to init.
+            unsafe {
+                if libc::getppid() == 1 {
+                    libc::_exit(1);
+                }
+            }
+        }
+        self.order.load(Ordering::Acquire)
+    }
+
+    /// The actor's side: says how the order ended.
+    pub fn say(&self, state: u32) {
+        self.state.store(state, Ordering::Release);
+        futex(&self.state, libc::FUTEX_WAKE, 1, None);
+    }
+
+    /// The conductor's side: gives an order.
+    pub fn tell(&self, order: u32) {
+        self.state.store(state::RUNNING, Ordering::Release);
+        self.order.store(order, Ordering::Release);
+        self.orders.fetch_add(1, Ordering::AcqRel);
+        futex(&self.orders, libc::FUTEX_WAKE, 1, None);
+    }
+
+    /// The conductor's side: waits until the actor, which is its child `pid`, says how the order ended, or is dead.
+    pub fn wait(&self, pid: i32) -> Event {
+        let begin = Instant::now();
+        loop {
+            let now = self.state.load(Ordering::Acquire);
+            if now != state::RUNNING {
+                return Event::State(now);
+            }
+            futex(&self.state, libc::FUTEX_WAIT, state::RUNNING, Some(Duration::from_millis(50)));
+            if self.state.load(Ordering::Acquire) != state::RUNNING {
+                continue;
+            }
+            let mut status = 0;
+            // SAFETY: asks about a child.
+            let got = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+            if got == pid {
+                return Event::Died(status);
+            }
+            if begin.elapsed() > PATIENCE {
+                return Event::Silence;
+            }
+        }
+    }
+}
+
+/// futex(2), marked as the explorer's own.
+pub fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<Duration>) {
+    let time = timeout.map(|time| libc::timespec {
+        tv_sec: time.as_secs() as i64,
+        tv_nsec: i64::from(time.subsec_nanos()),
+    });
+    let time = time.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the word and the time live across the call.
+    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, time, 0usize, OWN) };
+}

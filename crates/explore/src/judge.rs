@@ -1,0 +1,123 @@
+//! The judge: a process that comes to the region when all others have left it or are dead, and looks at everything.
+
+use lp_region::lane::Lane;
+use lp_region::life::State;
+use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
+use lp_region::sync::Ordering;
+use lp_region::{LaneId, Region};
+use lp_vfs::{boot, page};
+
+use crate::control::{JUDGE, Page, state};
+use crate::door::Door;
+use crate::light::Light;
+use crate::step::{self, Role};
+use crate::{actor, fsck, world};
+
+/// Before this line the tree as it was found, behind it as it was after all were buried and every object was touched.
+pub const LATER: &str = "== later";
+/// Behind this line what is in use when everything was removed.
+pub const COUNTS: &str = "== counts";
+
+/// A lock thinks that somebody waits for it.
+pub const WAKES: &str = "wakes for nobody";
+
+/// Looks, says what it found, and ends.
+pub fn judge(light: &Light, page: &'static Page) -> ! {
+    let slot = &page.slots[JUDGE];
+    step::become_actor(slot, Role::Judge);
+    actor::report_panics(page);
+    slot.report(state::DONE);
+    let joined = light.join();
+    assert_eq!(joined, 0, "the judge cannot join");
+    light.close(crate::door::KEEP);
+    let mut lines = world::tree(light);
+    lines.push(LATER.into());
+    light.reap();
+    light.reclaim();
+    touch(light);
+    lines.extend(world::tree(light));
+    let task = light.task();
+    let root = boot::root(task, 0).expect("root").id;
+    fsck::check(task, root);
+    lines.push(COUNTS.into());
+    lines.extend(world::clear(light));
+    take_all(light);
+    light.reclaim();
+    light.reclaim();
+    fsck::check(task, root);
+    lines.push(counts(light));
+    let wakes = slot.wakes.load(std::sync::atomic::Ordering::Relaxed);
+    if wakes != 0 {
+        lines.push(format!("{WAKES}: {wakes}"));
+    }
+    lines.extend(held(light.region()));
+    page.say(&lines.join("\n"));
+    light.exit();
+    slot.say(state::GONE);
+    // SAFETY: ends the judge.
+    unsafe { libc::_exit(0) }
+}
+
+/// Takes the lock of every object once: whoever finds a dead holder mends what it left.
+fn touch(light: &Light) {
+    let mut pending = vec![".".to_owned()];
+    while let Some(dir) = pending.pop() {
+        for name in light.names(&path(&dir)).unwrap_or_default() {
+            let child = format!("{dir}/{name}");
+            let Ok(facts) = light.facts(&path(&child)) else { continue };
+            match facts.mode & libc::S_IFMT {
+                libc::S_IFLNK => continue,
+                libc::S_IFDIR => pending.push(child.clone()),
+                _ => {}
+            }
+            light.chmod(&path(&child), facts.mode & 0o7777);
+        }
+    }
+}
+
+/// Takes every lock that no object has, for the same reason.
+fn take_all(light: &Light) {
+    for dir in [c"p", c"q"] {
+        light.mkdir(dir);
+    }
+    light.rename(c"p", c"q/p", 0);
+    light.rmdir(c"q/p");
+    light.rmdir(c"q");
+    let _ = boot::mkfs(light.task(), 0);
+}
+
+fn path(text: &str) -> std::ffi::CString {
+    std::ffi::CString::new(text).unwrap_or_default()
+}
+
+/// What is in use, as one line.
+fn counts(light: &Light) -> String {
+    let (task, region) = (light.task(), light.region());
+    let names = [fsck::used::<Dirent>(task), fsck::used::<LongName>(task), fsck::used::<Bucket>(task)];
+    let [inodes, files] = [fsck::used::<Inode>(task), fsck::used::<OpenFile>(task)];
+    let [locks, mappings] = [fsck::used::<LockRecord>(task), fsck::used::<Mapping>(task)];
+    let states: Vec<State> = region.processes().map(|id| region.process(id).life.get().state()).collect();
+    format!(
+        "names {names:?} inodes {inodes} files {files} locks {locks} mappings {mappings} free pages {} processes {states:?} \
+         lanes {}",
+        page::free_count(region),
+        region.lanes().count()
+    )
+}
+
+/// Locks of the region as a whole that name a holder.
+fn held(region: Region<'static>) -> Vec<String> {
+    let header = region.header();
+    let mut locks = vec![
+        ("rename", &header.rename_lock),
+        ("setup", &header.setup_lock),
+        ("deadlock", &header.deadlock_lock),
+        ("split", &header.split_lock),
+    ];
+    locks.extend(header.slabs.iter().map(|slab| ("slab", &slab.lock)));
+    let lanes = 1..header.lane_limit.load(Ordering::Relaxed);
+    let lanes: Vec<&Lane> = lanes.map(|index| region.lane(LaneId(index))).collect();
+    locks.extend(lanes.iter().map(|lane| ("burial", &lane.burial)));
+    let named = locks.into_iter().filter(|(_, lock)| lock.holder().is_some());
+    named.map(|(name, _)| format!("the {name} lock is held")).collect()
+}

@@ -1,0 +1,282 @@
+//! [`Kernel`]: the calls, answered by the kernel in the working directory.
+
+use std::ffi::{CStr, CString};
+use std::sync::atomic::Ordering;
+
+use crate::actor;
+use crate::control::Slot;
+use crate::door::{CHANGED, Door, Facts, KEEP, KEPT, RangeLock};
+
+/// The kernel's own file system, at the working directory.
+pub struct Kernel;
+
+fn answer(value: i64) -> i64 {
+    if value >= 0 { value } else { -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)) }
+}
+
+/// What a child's exit status says of its [`Door::verify`].
+pub fn waited(pid: i32) -> i64 {
+    let mut status = 0;
+    // SAFETY: waits for a child of this process.
+    while unsafe { libc::waitpid(pid, &raw mut status, 0) } != pid {}
+    if libc::WIFEXITED(status) { -i64::from(libc::WEXITSTATUS(status)) } else { -20_000 - i64::from(status) }
+}
+
+// SAFETY, of every block below: paths end in NUL, buffers are as long as said, and the calls keep none of them.
+impl Door for Kernel {
+    fn open(&self, fd: i32, path: &CStr, flags: i32, mode: u32) -> i64 {
+        // SAFETY: above.
+        let opened = answer(i64::from(unsafe { libc::open(path.as_ptr(), flags, mode) }));
+        if opened < 0 {
+            return opened;
+        }
+        // SAFETY: above.
+        unsafe {
+            libc::dup2(opened as i32, fd);
+            libc::close(opened as i32);
+        }
+        0
+    }
+
+    fn close(&self, fd: i32) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::close(fd) }))
+    }
+
+    fn pwrite(&self, fd: i32, from: &[u8], at: i64) -> i64 {
+        // SAFETY: above.
+        answer(unsafe { libc::pwrite(fd, from.as_ptr().cast(), from.len(), at) } as i64)
+    }
+
+    fn write(&self, fd: i32, from: &[u8]) -> i64 {
+        // SAFETY: above.
+        answer(unsafe { libc::write(fd, from.as_ptr().cast(), from.len()) } as i64)
+    }
+
+    fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64 {
+        // SAFETY: above.
+        answer(unsafe { libc::pread(fd, to.as_mut_ptr().cast(), to.len(), at) } as i64)
+    }
+
+    fn mkdir(&self, path: &CStr) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::mkdir(path.as_ptr(), 0o755) }))
+    }
+
+    fn mkfifo(&self, path: &CStr) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::mkfifo(path.as_ptr(), 0o644) }))
+    }
+
+    fn symlink(&self, target: &CStr, path: &CStr) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::symlink(target.as_ptr(), path.as_ptr()) }))
+    }
+
+    fn link(&self, old: &CStr, new: &CStr) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::link(old.as_ptr(), new.as_ptr()) }))
+    }
+
+    fn unlink(&self, path: &CStr) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::unlink(path.as_ptr()) }))
+    }
+
+    fn rmdir(&self, path: &CStr) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::rmdir(path.as_ptr()) }))
+    }
+
+    fn rename(&self, old: &CStr, new: &CStr, flags: u32) -> i64 {
+        let at = libc::AT_FDCWD;
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::renameat2(at, old.as_ptr(), at, new.as_ptr(), flags) }))
+    }
+
+    fn truncate(&self, path: &CStr, length: i64) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::truncate(path.as_ptr(), length) }))
+    }
+
+    fn ftruncate(&self, fd: i32, length: i64) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::ftruncate(fd, length) }))
+    }
+
+    fn fallocate(&self, fd: i32, mode: u32, at: i64, length: i64) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::fallocate(fd, mode as i32, at, length) }))
+    }
+
+    fn chmod(&self, path: &CStr, mode: u32) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::chmod(path.as_ptr(), mode) }))
+    }
+
+    fn chown(&self, path: &CStr, owner: u32, group: u32) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::chown(path.as_ptr(), owner, group) }))
+    }
+
+    fn utimens(&self, path: &CStr, second: i64) -> i64 {
+        let times = [libc::timespec { tv_sec: second, tv_nsec: 0 }; 2];
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::utimensat(libc::AT_FDCWD, path.as_ptr(), times.as_ptr(), 0) }))
+    }
+
+    fn setxattr(&self, path: &CStr, name: &CStr, value: &[u8]) -> i64 {
+        let (from, size) = (value.as_ptr().cast(), value.len());
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::setxattr(path.as_ptr(), name.as_ptr(), from, size, 0) }))
+    }
+
+    fn removexattr(&self, path: &CStr, name: &CStr) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::removexattr(path.as_ptr(), name.as_ptr()) }))
+    }
+
+    fn dup(&self, fd: i32, to: i32) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::dup2(fd, to) })).min(0)
+    }
+
+    fn flock(&self, fd: i32, operation: i32) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::flock(fd, operation) }))
+    }
+
+    fn lock(&self, fd: i32, lock: RangeLock) -> i64 {
+        let asked = libc::flock {
+            l_type: lock.kind as i16,
+            l_whence: 0,
+            l_start: lock.start,
+            l_len: lock.len,
+            l_pid: 0,
+        };
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::fcntl(fd, lock.command, &raw const asked) }))
+    }
+
+    fn statfs(&self) -> i64 {
+        0
+    }
+
+    fn map(&self, _: i32) -> i64 {
+        0
+    }
+
+    fn fork(&self) -> i64 {
+        // SAFETY: the process has one thread.
+        match unsafe { libc::fork() } {
+            0 => {
+                let found = self.verify();
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(-found as i32) }
+            }
+            pid => waited(pid),
+        }
+    }
+
+    fn vfork(&self) -> i64 {
+        self.fork()
+    }
+
+    fn fork_to_stay(&self, slot: &'static Slot) -> i64 {
+        // SAFETY: as above.
+        match unsafe { libc::fork() } {
+            0 => actor::stay(self, slot),
+            pid => slot.pid.store(pid as u32, Ordering::Release),
+        }
+        0
+    }
+
+    fn born(&self) -> i64 {
+        0
+    }
+
+    fn join(&self) -> i64 {
+        0
+    }
+
+    fn arrive(&self) -> i64 {
+        0
+    }
+
+    fn exit(&self) -> i64 {
+        0
+    }
+
+    fn reap(&self) -> i64 {
+        0
+    }
+
+    fn reclaim(&self) -> i64 {
+        0
+    }
+
+    fn verify(&self) -> i64 {
+        let mut bytes = [0; KEPT.len()];
+        match self.pread(KEEP, &mut bytes, 0) {
+            got if got < 0 => got,
+            _ if bytes == *KEPT => 0,
+            _ => CHANGED,
+        }
+    }
+
+    fn facts(&self, path: &CStr) -> Result<Facts, i64> {
+        // SAFETY: a structure of integers.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: above.
+        let done = answer(i64::from(unsafe { libc::lstat(path.as_ptr(), &raw mut stat) }));
+        if done < 0 {
+            return Err(done);
+        }
+        Ok(Facts {
+            mode: stat.st_mode,
+            nlink: stat.st_nlink,
+            owner: (stat.st_uid, stat.st_gid),
+            size: stat.st_size,
+            blocks: stat.st_blocks,
+            mtime: stat.st_mtime,
+        })
+    }
+
+    fn names(&self, path: &CStr) -> Result<Vec<String>, i64> {
+        let failed = |error: std::io::Error| -i64::from(error.raw_os_error().unwrap_or(0));
+        let listed = std::fs::read_dir(path.to_str().unwrap_or_default()).map_err(failed)?;
+        listed.map(|entry| Ok(entry.map_err(failed)?.file_name().to_string_lossy().into_owned())).collect()
+    }
+
+    fn readlink(&self, path: &CStr) -> Result<Vec<u8>, i64> {
+        let mut bytes = vec![0; 4096];
+        // SAFETY: above.
+        let got =
+            answer(unsafe { libc::readlink(path.as_ptr(), bytes.as_mut_ptr().cast(), bytes.len()) } as i64);
+        if got < 0 {
+            return Err(got);
+        }
+        bytes.truncate(got as usize);
+        Ok(bytes)
+    }
+
+    fn xattrs(&self, path: &CStr) -> Result<Vec<(String, Vec<u8>)>, i64> {
+        let mut list = vec![0u8; 4096];
+        // SAFETY: above.
+        let got =
+            answer(unsafe { libc::llistxattr(path.as_ptr(), list.as_mut_ptr().cast(), list.len()) } as i64);
+        if got < 0 {
+            return Err(got);
+        }
+        list.truncate(got as usize);
+        let value_of = |name: &[u8]| {
+            let (mut value, cname) = (vec![0u8; 65_536], CString::new(name).unwrap_or_default());
+            let (to, size) = (value.as_mut_ptr().cast(), value.len());
+            // SAFETY: above.
+            let got = answer(unsafe { libc::lgetxattr(path.as_ptr(), cname.as_ptr(), to, size) } as i64);
+            value.truncate(got.max(0) as usize);
+            if got < 0 { Err(got) } else { Ok((String::from_utf8_lossy(name).into_owned(), value)) }
+        };
+        list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(value_of).collect()
+    }
+}

@@ -1,0 +1,470 @@
+//! [`Light`]: the calls, answered by Lightpath on a region.
+
+use std::cell::Cell;
+use std::ffi::{CStr, CString};
+
+use lp_abi::linux::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
+use lp_abi::{Errno, Result as Answer};
+use lp_region::life::State;
+use lp_region::sync::Ordering;
+use lp_region::{LaneId, ProcessId, Region, RunId};
+use lp_vfs::link::Two;
+use lp_vfs::mapping::Sharing;
+use lp_vfs::open::Opened;
+use lp_vfs::xattr::{Room, Value};
+use lp_vfs::{
+    Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
+    mapping, mkdir, mknod, open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink,
+    table, truncate, unlink, utimens, write, xattr,
+};
+
+use crate::actor;
+use crate::control::Slot;
+use crate::door::{CHANGED, Door, Facts, KEEP, KEPT, LOST, RangeLock};
+use crate::kernel::waited;
+use crate::step;
+
+/// Where the file system appears.
+const MOUNT: &CStr = c"/light";
+
+/// A process of a run.
+pub struct Light {
+    region: Region<'static>,
+    run: RunId,
+    id: Cell<ProcessId>,
+    task: Cell<Option<&'static Task<'static>>>,
+    kind: Kind,
+    left: Cell<bool>,
+}
+
+fn done<T>(answer: Answer<T>) -> i64 {
+    answer.map_or_else(|errno| -i64::from(errno.number()), |_| 0)
+}
+
+fn size(answer: Answer<usize>) -> i64 {
+    answer.map_or_else(|errno| -i64::from(errno.number()), |size| size as i64)
+}
+
+fn placed<T>(answer: Answer<Place<T>>) -> Result<T, i64> {
+    match answer {
+        Ok(Place::Inside(value)) => Ok(value),
+        Ok(Place::Outside(_)) => Err(-i64::from(Errno::EXDEV.number())),
+        Err(errno) => Err(-i64::from(errno.number())),
+    }
+}
+
+fn place<T>(answer: Answer<Place<T>>) -> i64 {
+    placed(answer).map_or_else(|error| error, |_| 0)
+}
+
+fn two(answer: Answer<Two>) -> i64 {
+    match answer {
+        Ok(Two::Done) => 0,
+        Ok(_) => -i64::from(Errno::EXDEV.number()),
+        Err(errno) => -i64::from(errno.number()),
+    }
+}
+
+fn at(path: &CStr) -> *const u8 {
+    path.as_ptr().cast()
+}
+
+fn tid() -> u32 {
+    // SAFETY: gettid has no effect.
+    unsafe { libc::gettid() as u32 }
+}
+
+/// What a [`Light`] is to the process whose slot it has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// It.
+    Process,
+    /// One of its threads. It has an address space of its own all the same: exec kills threads, and a conductor only processes.
+    Thread,
+}
+
+impl Light {
+    /// The process that slot `id` was claimed for; [`Door::born`] makes it the calling one. Without a slot,
+    /// [`Door::join`] does.
+    pub fn new(region: Region<'static>, run: RunId, id: ProcessId) -> Light {
+        let (id, kind) = (Cell::new(id), Kind::Process);
+        Light { region, run, id, task: Cell::new(None), kind, left: Cell::new(false) }
+    }
+
+    /// A file system of its own in a new region, and its first process.
+    pub fn found() -> Light {
+        // SAFETY: the name is a string.
+        let fd = unsafe { libc::memfd_create(c"explore".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = lp_region::life_file::beside(fd).expect("a life file");
+        let geometry = lp_region::Geometry { data_bytes: 16 << 20, inodes: 1000, identity: 7 };
+        let region = Region::create(fd, &geometry).expect("a region");
+        let setup = boot::RunSetup { mounts: &[MOUNT.to_bytes()], ..boot::RunSetup::default() };
+        let run = boot::claim_run(region, &setup).expect("a run");
+        let id = boot::claim_process(region, run).expect("a process");
+        let light = Light::new(region, run, id);
+        let lane = boot::attach(region, id, tid()).expect("attach");
+        let task = light.become_task(lane);
+        boot::arrive(task);
+        boot::mkfs(task, 0).expect("mkfs");
+        assert_eq!(place(chdir::chdir(task, at(MOUNT))), 0, "chdir");
+        light
+    }
+
+    fn attach(&self) -> Answer<()> {
+        let id = self.id.get();
+        let lane = boot::attach(self.region, id, tid())?;
+        let task = self.become_task(lane);
+        boot::arrive(task);
+        chdir::chdir(task, at(MOUNT)).map(drop)
+    }
+
+    /// Another thread of the process with slot `id`.
+    pub fn thread(&self, id: ProcessId) -> Light {
+        Light { kind: Kind::Thread, ..Light::new(self.region, self.run, id) }
+    }
+
+    /// The slot.
+    pub fn id(&self) -> ProcessId {
+        self.id.get()
+    }
+
+    /// Makes the caller the owner of `lane`. Not stepped: it clears much memory of the process's own.
+    fn become_task(&self, lane: LaneId) -> &'static Task<'static> {
+        if let Some(task) = self.task.get().filter(|task| task.lane_id == lane) {
+            return task;
+        }
+        // Not freed: an actor has two at most.
+        let new = || Box::leak(Box::new(Task::new(self.region, self.id.get(), lane, clock::now)));
+        let task: &'static Task<'static> = step::unstepped(new);
+        self.task.set(Some(task));
+        task
+    }
+
+    /// The process's task.
+    pub fn task(&self) -> &'static Task<'static> {
+        self.task.get().expect("born")
+    }
+
+    /// The region.
+    pub fn region(&self) -> Region<'static> {
+        self.region
+    }
+
+    /// A process of the run that has no slot yet.
+    pub fn stranger(&self) -> Light {
+        Light::new(self.region, self.run, ProcessId::NONE)
+    }
+
+    /// What a child that is about to be forked will be: a slot is claimed for it.
+    pub fn child(&self) -> Light {
+        let id = fork::before(self.task()).expect("a slot for an actor");
+        Light::new(self.region, self.run, id)
+    }
+
+    /// `forked` is told the child's process before the caller can be stopped.
+    fn fork_with(
+        &self,
+        before: fn(&Task) -> Answer<ProcessId>,
+        child: &dyn Fn(Light) -> i32,
+        forked: &dyn Fn(u32),
+    ) -> i64 {
+        let id = match before(self.task()) {
+            Ok(id) => id,
+            Err(errno) => return -i64::from(errno.number()),
+        };
+        // SAFETY: the process has one thread.
+        let pid = step::unstepped(|| match unsafe { libc::fork() } {
+            0 => {
+                let status = child(Light::new(self.region, self.run, id));
+                // SAFETY: ends the child.
+                unsafe { libc::_exit(status) }
+            }
+            pid => {
+                forked(pid as u32);
+                pid
+            }
+        });
+        i64::from(pid)
+    }
+}
+
+/// A child that verifies and ends.
+fn brief(light: Light) -> i32 {
+    let born = light.born();
+    if born != 0 {
+        return -born as i32;
+    }
+    let found = light.verify();
+    light.exit();
+    (-found).min(255) as i32
+}
+
+impl Door for Light {
+    fn open(&self, fd: i32, path: &CStr, flags: i32, mode: u32) -> i64 {
+        let task = self.task();
+        match open::openat(task, AT_FDCWD, at(path), flags as u32, mode) {
+            Ok(Place::Inside(Opened::File(id))) => done(table::install(task, fd, id, 0)),
+            Ok(_) => -i64::from(Errno::EXDEV.number()),
+            Err(errno) => -i64::from(errno.number()),
+        }
+    }
+
+    fn close(&self, fd: i32) -> i64 {
+        done(close::close(self.task(), fd))
+    }
+
+    fn pwrite(&self, fd: i32, from: &[u8], at: i64) -> i64 {
+        size(write::pwrite(self.task(), fd, from.as_ptr(), from.len(), at))
+    }
+
+    fn write(&self, fd: i32, from: &[u8]) -> i64 {
+        size(write::write(self.task(), fd, from.as_ptr(), from.len()))
+    }
+
+    fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64 {
+        size(read::pread(self.task(), fd, to.as_mut_ptr(), to.len(), at))
+    }
+
+    fn mkdir(&self, path: &CStr) -> i64 {
+        place(mkdir::mkdirat(self.task(), AT_FDCWD, at(path), 0o755))
+    }
+
+    fn mkfifo(&self, path: &CStr) -> i64 {
+        place(mknod::mknodat(self.task(), AT_FDCWD, at(path), S_IFIFO | 0o644, 0))
+    }
+
+    fn symlink(&self, target: &CStr, path: &CStr) -> i64 {
+        place(symlink::symlinkat(self.task(), at(target), AT_FDCWD, at(path)))
+    }
+
+    fn link(&self, old: &CStr, new: &CStr) -> i64 {
+        two(link::linkat(self.task(), AT_FDCWD, at(old), AT_FDCWD, at(new), 0))
+    }
+
+    fn unlink(&self, path: &CStr) -> i64 {
+        place(unlink::unlinkat(self.task(), AT_FDCWD, at(path), 0))
+    }
+
+    fn rmdir(&self, path: &CStr) -> i64 {
+        place(unlink::unlinkat(self.task(), AT_FDCWD, at(path), AT_REMOVEDIR))
+    }
+
+    fn rename(&self, old: &CStr, new: &CStr, flags: u32) -> i64 {
+        two(rename::renameat2(self.task(), AT_FDCWD, at(old), AT_FDCWD, at(new), flags))
+    }
+
+    fn truncate(&self, path: &CStr, length: i64) -> i64 {
+        place(truncate::truncate(self.task(), AT_FDCWD, at(path), length))
+    }
+
+    fn ftruncate(&self, fd: i32, length: i64) -> i64 {
+        done(truncate::ftruncate(self.task(), fd, length))
+    }
+
+    fn fallocate(&self, fd: i32, mode: u32, at: i64, length: i64) -> i64 {
+        done(fallocate::fallocate(self.task(), fd, mode, at, length))
+    }
+
+    fn chmod(&self, path: &CStr, mode: u32) -> i64 {
+        place(chmod::fchmodat(self.task(), AT_FDCWD, at(path), mode, 0))
+    }
+
+    fn chown(&self, path: &CStr, owner: u32, group: u32) -> i64 {
+        place(chown::fchownat(self.task(), AT_FDCWD, at(path), owner, group, 0))
+    }
+
+    fn utimens(&self, path: &CStr, second: i64) -> i64 {
+        place(utimens::utimensat(self.task(), AT_FDCWD, at(path), Some([second, 0, second, 0]), 0))
+    }
+
+    fn setxattr(&self, path: &CStr, name: &CStr, value: &[u8]) -> i64 {
+        let value = Value { at: value.as_ptr(), size: value.len(), flags: 0 };
+        place(xattr::setxattr(self.task(), AT_FDCWD, at(path), 0, at(name), value))
+    }
+
+    fn removexattr(&self, path: &CStr, name: &CStr) -> i64 {
+        place(xattr::removexattr(self.task(), AT_FDCWD, at(path), 0, at(name)))
+    }
+
+    fn dup(&self, fd: i32, to: i32) -> i64 {
+        let task = self.task();
+        done(dup::dup(task, fd).and_then(|id| dup::install(task, to, id, 0)))
+    }
+
+    fn flock(&self, fd: i32, operation: i32) -> i64 {
+        done(flock::flock(self.task(), fd, operation as u32))
+    }
+
+    fn lock(&self, fd: i32, lock: RangeLock) -> i64 {
+        let mut asked = libc::flock {
+            l_type: lock.kind as i16,
+            l_whence: 0,
+            l_start: lock.start,
+            l_len: lock.len,
+            l_pid: 0,
+        };
+        let argument = (&raw mut asked).cast();
+        done(record_lock::fcntl(self.task(), fd, lock.command as u32, argument))
+    }
+
+    fn statfs(&self) -> i64 {
+        // SAFETY: a structure of integers.
+        let mut to: lp_abi::linux::statfs = unsafe { std::mem::zeroed() };
+        place(statfs::statfs(self.task(), AT_FDCWD, at(MOUNT), &raw mut to))
+    }
+
+    fn map(&self, fd: i32) -> i64 {
+        match mapping::begin(self.task(), fd, 0, 4096, Sharing::SharedWrite) {
+            Ok(of) => {
+                mapping::end(self.task(), of, 4096);
+                0
+            }
+            Err(errno) => -i64::from(errno.number()),
+        }
+    }
+
+    fn fork(&self) -> i64 {
+        match self.fork_with(fork::before, &brief, &|_| ()) {
+            pid @ 0.. => waited(pid as i32),
+            errno => errno,
+        }
+    }
+
+    fn vfork(&self) -> i64 {
+        // The child has memory of its own here, which registers for barriers by itself.
+        match self.fork_with(fork::before_vfork, &brief, &|_| ()) {
+            pid @ 0.. => waited(pid as i32),
+            errno => errno,
+        }
+    }
+
+    fn fork_to_stay(&self, slot: &'static Slot) -> i64 {
+        let note = |pid| slot.pid.store(pid, std::sync::atomic::Ordering::Release);
+        self.fork_with(fork::before, &|light| actor::stay(&light, slot), &note).min(0)
+    }
+
+    fn born(&self) -> i64 {
+        let id = self.id.get();
+        let lane = match self.kind {
+            Kind::Process => fork::child(self.region, id, tid()),
+            Kind::Thread => boot::thread_lane(self.region, id, tid()),
+        };
+        match lane {
+            Ok(lane) => {
+                let task = self.become_task(lane);
+                if self.kind == Kind::Thread {
+                    boot::before_thread(task);
+                }
+                0
+            }
+            Err(errno) => -i64::from(errno.number()),
+        }
+    }
+
+    fn join(&self) -> i64 {
+        match boot::claim_process(self.region, self.run) {
+            Ok(id) => self.id.set(id),
+            Err(errno) => return -i64::from(errno.number()),
+        }
+        let joined = done(self.attach());
+        if joined == 0 { self.open(KEEP, c"keep", libc::O_RDONLY, 0) } else { joined }
+    }
+
+    fn arrive(&self) -> i64 {
+        done(self.attach())
+    }
+
+    fn exit(&self) -> i64 {
+        let task = self.task.get().filter(|_| self.kind == Kind::Process);
+        if let Some(task) = task.filter(|_| !self.left.replace(true)) {
+            boot::exit(task);
+        }
+        0
+    }
+
+    fn reap(&self) -> i64 {
+        reap::dead(self.task());
+        0
+    }
+
+    fn reclaim(&self) -> i64 {
+        reclaim::all(self.task());
+        0
+    }
+
+    fn verify(&self) -> i64 {
+        // One that left, or that was not needed and never born, has nothing.
+        let Some(task) = self.task.get().filter(|_| !self.left.get()) else { return 0 };
+        // Relaxed: one party acts at a time.
+        let lives = task.process.life.get().state() == State::Live
+            && task.lane.process.load(Ordering::Relaxed) == self.id.get().0;
+        let mut bytes = [0; KEPT.len()];
+        match self.pread(KEEP, &mut bytes, 0) {
+            _ if !lives => LOST,
+            got if got < 0 => got,
+            _ if bytes == *KEPT => 0,
+            _ => CHANGED,
+        }
+    }
+
+    fn facts(&self, path: &CStr) -> Result<Facts, i64> {
+        // SAFETY: a structure of integers.
+        let mut to: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
+        placed(stat::fstatat(self.task(), AT_FDCWD, at(path), &raw mut to, AT_SYMLINK_NOFOLLOW))?;
+        Ok(Facts {
+            mode: to.st_mode,
+            nlink: to.st_nlink as u64,
+            owner: (to.st_uid, to.st_gid),
+            size: to.st_size as i64,
+            blocks: to.st_blocks as i64,
+            mtime: to.st_mtime as i64,
+        })
+    }
+
+    fn names(&self, path: &CStr) -> Result<Vec<String>, i64> {
+        let opened = self.open(crate::door::NEW + 1, path, libc::O_RDONLY | libc::O_DIRECTORY, 0);
+        if opened < 0 {
+            return Err(opened);
+        }
+        let (mut names, mut buffer) = (Vec::new(), [0u8; 8192]);
+        loop {
+            let fd = crate::door::NEW + 1;
+            let got = size(getdents::getdents64(self.task(), fd, buffer.as_mut_ptr(), buffer.len()));
+            if got <= 0 {
+                self.close(fd);
+                return if got < 0 { Err(got) } else { Ok(names) };
+            }
+            let mut from = 0;
+            while from < got as usize {
+                let length = u16::from_ne_bytes([buffer[from + 16], buffer[from + 17]]) as usize;
+                let name = buffer[from + 19..].split(|byte| *byte == 0).next().unwrap_or_default();
+                names.push(String::from_utf8_lossy(name).into_owned());
+                from += length;
+            }
+            names.retain(|name| name != "." && name != "..");
+        }
+    }
+
+    fn readlink(&self, path: &CStr) -> Result<Vec<u8>, i64> {
+        let mut bytes = vec![0u8; 4096];
+        let got = readlink::readlinkat(self.task(), AT_FDCWD, at(path), bytes.as_mut_ptr(), 4096);
+        bytes.truncate(placed(got)?);
+        Ok(bytes)
+    }
+
+    fn xattrs(&self, path: &CStr) -> Result<Vec<(String, Vec<u8>)>, i64> {
+        let mut list = vec![0u8; 4096];
+        let room = Room { at: list.as_mut_ptr(), size: list.len() };
+        let got = placed(xattr::listxattr(self.task(), AT_FDCWD, at(path), AT_SYMLINK_NOFOLLOW, room))?;
+        list.truncate(got);
+        let value_of = |name: &[u8]| {
+            let (mut value, cname) = (vec![0u8; 65_536], CString::new(name).unwrap_or_default());
+            let room = Room { at: value.as_mut_ptr(), size: value.len() };
+            let flags = AT_SYMLINK_NOFOLLOW;
+            let got = xattr::getxattr(self.task(), AT_FDCWD, at(path), flags, at(&cname), room);
+            value.truncate(placed(got)?);
+            Ok((String::from_utf8_lossy(name).into_owned(), value))
+        };
+        list.split(|byte| *byte == 0).filter(|name| !name.is_empty()).map(value_of).collect()
+    }
+}

@@ -1,0 +1,482 @@
+//! One schedule: who is stopped where, who runs meanwhile, what becomes of the one who was stopped.
+//!
+//! It is carried out by a process of its own, the stage, which is the parent of all actors: whatever goes wrong in a
+//! region goes wrong there. It leaves a report, line by line, for [`crate::verdict`].
+
+use std::sync::atomic::Ordering;
+
+use crate::calls::{Made, Part};
+use crate::control::{ACTORS, CHILDREN, Event, JUDGE, OTHER, PEER, Page, VICTIM, order, state};
+use crate::door::Door;
+use crate::light::Light;
+use crate::oracle::results_of;
+use crate::{actor, judge, world};
+
+/// What becomes of a stopped victim.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The peer runs, then the victim goes on.
+    Go,
+    /// The peer runs, then the victim is killed.
+    Kill,
+    /// The victim is killed, then the peer runs.
+    Die,
+    /// The peer runs, a bystander runs, and the victim stays stopped until the end.
+    Stop,
+    /// If the peer waits for the victim it is killed as it waits; another makes its calls; then the victim goes on.
+    Waiter,
+    /// The victim is a thread; its process calls exec(2), which kills it and lets a new image arrive; then the peer runs.
+    Exec,
+    /// The peer is stopped as well, half-way; the victim goes on, then the peer.
+    Two,
+}
+
+/// All outcomes with their names.
+pub const OUTCOMES: [(Outcome, &str); 7] = [
+    (Outcome::Go, "go"),
+    (Outcome::Kill, "kill"),
+    (Outcome::Die, "die"),
+    (Outcome::Stop, "stop"),
+    (Outcome::Waiter, "waiter"),
+    (Outcome::Exec, "exec"),
+    (Outcome::Two, "two"),
+];
+
+/// A schedule.
+#[derive(Clone)]
+pub struct Schedule {
+    /// The victim.
+    pub victim: Part,
+    /// Its peer.
+    pub peer: Part,
+    /// What becomes of the victim.
+    pub outcome: Outcome,
+    /// Instructions of its calls that the victim makes before it is stopped.
+    pub at: u32,
+    /// The same of the peer, for [`Outcome::Two`].
+    pub then: u32,
+}
+
+/// Waits that an actor is allowed before it counts as blocked: it may find out in several steps that it need not wait.
+const TRIES: u32 = 8;
+/// Rounds of waits, with nobody stopped, after which nobody will go on any more.
+const ROUNDS: u32 = 60;
+/// Seconds after which a stage that is stuck outside an actor is given up.
+const LIMIT: u32 = 60;
+
+/// The stage.
+pub struct Stage<'s> {
+    page: &'static Page,
+    schedule: &'s Schedule,
+    pids: [i32; ACTORS],
+    /// Actors that live and have not left.
+    alive: [bool; ACTORS],
+    /// Actors that stand between two instructions.
+    stopped: [bool; ACTORS],
+    report: Vec<String>,
+}
+
+/// The bystander of [`Outcome::Stop`], or the second peer of [`Outcome::Waiter`].
+pub fn other(schedule: &Schedule) -> Option<Part> {
+    match schedule.outcome {
+        Outcome::Stop => Part::named("bystander"),
+        Outcome::Waiter | Outcome::Exec => Some(schedule.peer.clone()),
+        _ => None,
+    }
+}
+
+/// Who meets the victim first: the peer, or the process that the victim is a thread of.
+pub fn first(schedule: &Schedule) -> Part {
+    match schedule.outcome {
+        Outcome::Exec => Part::named("arrive").unwrap_or_else(|| schedule.peer.clone()),
+        _ => schedule.peer.clone(),
+    }
+}
+
+/// Carries a schedule out and leaves the report in `page`. Ends the process.
+pub fn perform(schedule: &Schedule, page: &'static Page) -> ! {
+    // SAFETY: all change this process only.
+    unsafe {
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+        libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+        libc::alarm(LIMIT);
+    }
+    let mut stage = Stage {
+        page,
+        schedule,
+        pids: [0; ACTORS],
+        alive: [false; ACTORS],
+        stopped: [false; ACTORS],
+        report: Vec::new(),
+    };
+    let light = Light::found();
+    world::furnish(&light);
+    stage.cast(&light);
+    let ready = (0..ACTORS).all(|index| stage.pids[index] == 0 || stage.alive[index]);
+    if ready && stage.act() {
+        stage.close(&light);
+    }
+    stage.sweep();
+    page.say(&stage.report.join("\n"));
+    // SAFETY: ends the stage.
+    unsafe { libc::_exit(0) }
+}
+
+impl Stage<'_> {
+    fn find(&mut self, kind: &str, detail: &str) {
+        self.report.push(format!("F\t{kind}\t{}", detail.replace(['\n', '\t'], " ")));
+    }
+
+    /// Forks all actors.
+    fn cast(&mut self, light: &Light) {
+        let (peer, third) = (first(self.schedule), other(self.schedule));
+        let parts = [(PEER, Some(&peer)), (VICTIM, Some(&self.schedule.victim)), (OTHER, third.as_ref())];
+        if parts.iter().filter_map(|(_, part)| *part).any(Part::wants_corpse) {
+            corpse(light);
+        }
+        let mut process = lp_region::ProcessId::NONE;
+        for (index, part) in parts {
+            let Some(part) = part else { continue };
+            let child = match self.schedule.outcome {
+                Outcome::Exec if index == VICTIM => light.thread(process),
+                _ if part.is_stranger() => light.stranger(),
+                _ => light.child(),
+            };
+            process = child.id();
+            let page = self.page;
+            self.fork(index, || actor::play(&child, page, index, part));
+        }
+        let stranger = light.stranger();
+        let page = self.page;
+        self.fork(JUDGE, || judge::judge(&stranger, page));
+    }
+
+    fn fork(&mut self, index: usize, play: impl FnOnce()) {
+        // SAFETY: the process has one thread.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: both change this process only. It does not outlive the stage, stopped or not; its children end with it.
+            unsafe {
+                libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                libc::setpgid(0, 0);
+            }
+            play();
+        }
+        self.pids[index] = pid;
+        let event = self.page.slots[index].wait(pid);
+        self.alive[index] = self.expect(index, event, "as it begins");
+    }
+
+    fn name(&self, index: usize) -> &'static str {
+        ["the victim", "the peer", "the other", "a child", "a child", "a child", "the judge"][index]
+    }
+
+    /// Notes what should not have happened; whether the actor can go on.
+    fn expect(&mut self, index: usize, event: Event, when: &str) -> bool {
+        let name = self.name(index);
+        match event {
+            Event::State(state::PANICKED) => {
+                let said = self.page.said();
+                self.find("panic", &format!("{name} panics {when}: {said}"));
+            }
+            Event::State(_) => return true,
+            Event::Died(status) => self.find("death", &format!("{name} dies {when}: status {status:x}")),
+            Event::Silence => self.find("loop", &format!("{name} neither ends nor waits {when}")),
+        }
+        false
+    }
+
+    /// Gives an order and follows it for as long as the actor only tries.
+    fn tell(&mut self, index: usize, what: u32, when: &str) -> Option<u32> {
+        let slot = &self.page.slots[index];
+        let mut event = {
+            slot.tell(what);
+            self.start(index);
+            slot.wait(self.pids[index])
+        };
+        for _ in 0..TRIES {
+            if event != Event::State(state::BLOCKED) {
+                break;
+            }
+            slot.tell(order::GO_ON);
+            event = slot.wait(self.pids[index]);
+        }
+        let ended = self.ended(index, event, when);
+        self.adopt();
+        ended
+    }
+
+    /// Waits until children that were forked meanwhile are born, or wait for somebody.
+    fn adopt(&mut self) {
+        for index in CHILDREN..JUDGE {
+            let pid = self.page.slots[index].pid.load(Ordering::Acquire) as i32;
+            if self.pids[index] == 0 && pid != 0 {
+                self.pids[index] = pid;
+                let event = self.page.slots[index].wait(pid);
+                self.alive[index] = self.ended(index, event, "being born").is_some();
+            }
+        }
+    }
+
+    fn start(&mut self, index: usize) {
+        if std::mem::take(&mut self.stopped[index]) {
+            // SAFETY: a child of ours.
+            unsafe { libc::kill(self.pids[index], libc::SIGCONT) };
+        }
+    }
+
+    fn ended(&mut self, index: usize, event: Event, when: &str) -> Option<u32> {
+        if !self.expect(index, event, when) {
+            self.alive[index] = false;
+            return None;
+        }
+        let Event::State(now) = event else { return None };
+        if now == state::STOPPED && index < CHILDREN {
+            let mut status = 0;
+            // SAFETY: waits for a child.
+            unsafe { libc::waitpid(self.pids[index], &raw mut status, libc::WUNTRACED) };
+            self.stopped[index] = true;
+        }
+        Some(now)
+    }
+
+    /// Ends waits in turn until nobody waits; whether that worked.
+    fn settle(&mut self, when: &str) -> bool {
+        for _ in 0..ROUNDS {
+            let waits = |index: &usize| {
+                self.alive[*index] && self.page.slots[*index].state.load(Ordering::Acquire) == state::BLOCKED
+            };
+            let waiting: Vec<usize> = (0..ACTORS).filter(waits).collect();
+            if waiting.is_empty() {
+                return true;
+            }
+            for index in waiting {
+                self.page.slots[index].tell(order::GO_ON);
+                let event = self.page.slots[index].wait(self.pids[index]);
+                if self.ended(index, event, when).is_none() {
+                    return false;
+                }
+            }
+        }
+        let hung: Vec<&str> = (0..ACTORS)
+            .filter(|index| {
+                self.alive[*index] && self.page.slots[*index].state.load(Ordering::Acquire) == state::BLOCKED
+            })
+            .map(|index| self.name(index))
+            .collect();
+        self.find("hang", &format!("{} waits for ever {when}", hung.join(" and ")));
+        false
+    }
+
+    fn kill(&mut self, index: usize) {
+        let pid = self.pids[index];
+        // SAFETY: a child of ours, and those it forked.
+        unsafe {
+            libc::kill(-pid, libc::SIGKILL);
+            libc::kill(pid, libc::SIGKILL);
+            libc::waitpid(pid, std::ptr::null_mut(), 0);
+        }
+        self.alive[index] = false;
+        self.stopped[index] = false;
+    }
+
+    /// The call that an actor is in, or would make next.
+    fn current(&self, index: usize, part: &Part) -> Option<Made> {
+        part.calls.get(self.page.slots[index].made.load(Ordering::Acquire) as usize).copied()
+    }
+
+    /// A peer that waits for a stopped victim must change what the victim changes.
+    fn may_wait(&mut self, index: usize, part: &Part) {
+        let (Some(mine), Some(its)) =
+            (self.current(index, part), self.current(VICTIM, &self.schedule.victim))
+        else {
+            return;
+        };
+        if !mine.meets(&its) {
+            let name = self.name(index);
+            let detail = format!("{name}, in {}, waits for a stopped {}", mine.call.name, its.call.name);
+            self.find("waits", &detail);
+        }
+    }
+
+    /// Everything up to the point where all calls are made. False when something went so wrong that nothing can follow.
+    fn act(&mut self) -> bool {
+        let schedule = self.schedule;
+        self.page.slots[VICTIM].left.store(schedule.at, Ordering::Relaxed);
+        let Some(now) = self.tell(VICTIM, order::CALLS, "alone") else { return false };
+        let stopped = now == state::STOPPED;
+        self.report.push(format!("S\t{}\t{}", u32::from(stopped), self.made(VICTIM)));
+        if !stopped && schedule.at != u32::MAX {
+            self.page.slots[VICTIM].left.store(0, Ordering::Relaxed);
+        }
+        if !self.settle("alone") {
+            return false;
+        }
+        if matches!(schedule.outcome, Outcome::Die | Outcome::Exec) {
+            self.kill(VICTIM);
+        }
+        if schedule.outcome == Outcome::Two {
+            self.page.slots[PEER].left.store(schedule.then, Ordering::Relaxed);
+        }
+        let when = if self.alive[VICTIM] { "beside the victim" } else { "after the victim's death" };
+        let Some(peer) = self.tell(PEER, order::CALLS, when) else { return false };
+        let waits = peer == state::BLOCKED;
+        self.report.push(format!("P\t{}\t{}", u32::from(waits), self.made(PEER)));
+        if waits && stopped && self.alive[VICTIM] {
+            self.may_wait(PEER, &schedule.peer);
+        }
+        match schedule.outcome {
+            Outcome::Go | Outcome::Die => {}
+            Outcome::Exec => {
+                let arrived = self.settle("after exec");
+                return arrived && self.tell(OTHER, order::CALLS, "after exec").is_some() && self.go_on();
+            }
+            Outcome::Two if self.stopped[VICTIM] => {
+                return self.tell(VICTIM, order::GO_ON, "beside a stopped peer").is_some() && self.go_on();
+            }
+            Outcome::Kill if stopped => self.kill(VICTIM),
+            Outcome::Stop if stopped => {
+                let Some(now) = self.tell(OTHER, order::CALLS, "as a bystander") else { return false };
+                if now == state::BLOCKED
+                    && let Some(part) = other(schedule)
+                    && let Some(call) = self.current(OTHER, &part)
+                {
+                    let peer = if waits { " and its waiting peer" } else { "" };
+                    let detail =
+                        format!("a bystander, in {}, waits for a stopped victim{peer}", call.call.name);
+                    self.find("waits", &detail);
+                }
+                self.kill(VICTIM);
+            }
+            Outcome::Waiter if stopped && waits => {
+                self.kill(PEER);
+                if self.tell(OTHER, order::CALLS, "after a waiter's death").is_none() {
+                    return false;
+                }
+            }
+            _ => {}
+        }
+        self.go_on()
+    }
+
+    fn made(&self, index: usize) -> u32 {
+        self.page.slots[index].made.load(Ordering::Acquire)
+    }
+
+    /// Lets all go on who are stopped or wait, to their ends.
+    fn go_on(&mut self) -> bool {
+        loop {
+            let stopped =
+                [VICTIM, PEER, OTHER].into_iter().find(|index| self.alive[*index] && self.stopped[*index]);
+            let Some(index) = stopped else {
+                // One that waited may be stopped only now.
+                if !self.settle("when all go on") {
+                    return false;
+                }
+                if self.stopped.contains(&true) {
+                    continue;
+                }
+                return true;
+            };
+            if self.tell(index, order::GO_ON, "as it goes on").is_none() {
+                return false;
+            }
+        }
+    }
+
+    /// Everybody verifies and leaves; the judge looks.
+    fn close(&mut self, light: &Light) {
+        for index in [VICTIM, PEER, OTHER] {
+            // The bystander of a schedule in which nobody was stopped has not been needed.
+            if self.alive[index]
+                && (self.tell(index, order::VERIFY, "verifying").is_none() || !self.settle("verifying"))
+            {
+                return;
+            }
+        }
+        self.children();
+        for index in [VICTIM, PEER, OTHER].into_iter().filter(|index| self.pids[*index] != 0) {
+            if self.alive[index] {
+                let results = results_of(&self.page.slots[index]);
+                self.report.push(format!("R\t{index}\t{results:?}"));
+            }
+        }
+        for index in [VICTIM, PEER, OTHER] {
+            if self.alive[index] && !self.leave(index, "leaving") {
+                return;
+            }
+        }
+        light.exit();
+        if !self.leave_as(JUDGE, order::CALLS, "looking") {
+            return;
+        }
+        let said = self.page.said();
+        self.report.extend(said.lines().map(|line| format!("J\t{line}")));
+    }
+
+    /// Children that stayed: they have what their parents had.
+    fn children(&mut self) {
+        for index in CHILDREN..JUDGE {
+            if !self.alive[index] {
+                continue;
+            }
+            if self.tell(index, order::VERIFY, "verifying").is_none() || !self.settle("verifying") {
+                return;
+            }
+            let found = results_of(&self.page.slots[index]);
+            if found != [0, 0] {
+                self.find("lost", &format!("being born and verifying, a child that lives finds {found:?}"));
+            }
+            self.leave(index, "leaving");
+        }
+    }
+
+    fn leave(&mut self, index: usize, when: &str) -> bool {
+        self.leave_as(index, order::LEAVE, when)
+    }
+
+    fn leave_as(&mut self, index: usize, what: u32, when: &str) -> bool {
+        if self.tell(index, what, when).is_none() || !self.settle(when) {
+            return false;
+        }
+        // SAFETY: waits for a child, which is about to end.
+        unsafe { libc::waitpid(self.pids[index], std::ptr::null_mut(), 0) };
+        self.alive[index] = false;
+        true
+    }
+
+    /// Ends whoever is left.
+    fn sweep(&mut self) {
+        for index in 0..ACTORS {
+            let pid = self.page.slots[index].pid.load(Ordering::Acquire) as i32;
+            for pid in [pid, self.pids[index]] {
+                // SAFETY: actors of this stage, if they are not waited for yet.
+                if pid > 0 && unsafe { libc::getpgid(pid) } == pid {
+                    // SAFETY: as above.
+                    unsafe { libc::kill(-pid, libc::SIGKILL) };
+                }
+            }
+        }
+        // SAFETY: waits for children; none is left to live.
+        while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
+    }
+}
+
+/// A process that dies with a file without a name open, and a lock on another.
+fn corpse(light: &Light) {
+    let child = light.child();
+    // SAFETY: the process has one thread.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let new = crate::door::NEW;
+        assert_eq!(child.born(), 0, "born");
+        assert_eq!(child.open(new, c"corpse", libc::O_RDWR | libc::O_CREAT, 0o600), 0, "open");
+        child.pwrite(new, &[3; 9000], 0);
+        child.unlink(c"corpse");
+        child.flock(crate::door::KEEP, libc::LOCK_SH);
+        // SAFETY: ends this process as anybody else would.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+    // SAFETY: waits for the child.
+    unsafe { libc::waitpid(pid, std::ptr::null_mut(), 0) };
+}

@@ -1,0 +1,114 @@
+//! [`Set`]: the candidates of one sweep, on its stack, and what was found of them.
+
+/// Most candidates of one kind.
+const CAPACITY: usize = 128;
+/// Places of the hash table: twice as many, so that searches are short.
+const PLACES: usize = 2 * CAPACITY;
+
+/// What names a candidate.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
+pub(crate) enum Found {
+    /// Nothing.
+    Not = 0,
+    /// A call under way.
+    Pinned = 1,
+    /// A table.
+    Named = 2,
+}
+
+/// How a candidate was come by.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// It stands in a list of a lane's, or was named by the caller.
+    Listed,
+    /// It is the inode of a candidate.
+    Derived,
+}
+
+/// Slots by index, with the generation they had when they became candidates.
+pub(crate) struct Set {
+    slots: [(u32, u32); CAPACITY],
+    found: [Found; CAPACITY],
+    origin: [Origin; CAPACITY],
+    count: usize,
+    /// Position in `slots` plus one, by hash of the index; 0 none.
+    places: [u8; PLACES],
+}
+
+impl Set {
+    pub(crate) const fn new() -> Self {
+        Set {
+            slots: [(0, 0); CAPACITY],
+            found: [Found::Not; CAPACITY],
+            origin: [Origin::Listed; CAPACITY],
+            count: 0,
+            places: [0; PLACES],
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.count == CAPACITY
+    }
+
+    pub(crate) fn contains(&self, index: u32) -> bool {
+        self.position(index).is_some()
+    }
+
+    /// Adds a slot that the set does not contain; false if it is full.
+    pub(crate) fn add(&mut self, index: u32, generation: u32, origin: Origin) -> bool {
+        if self.is_full() {
+            return false;
+        }
+        let mut place = Self::hash(index);
+        while self.places[place] != 0 {
+            place = (place + 1) % PLACES;
+        }
+        self.slots[self.count] = (index, generation);
+        self.found[self.count] = Found::Not;
+        self.origin[self.count] = origin;
+        self.count += 1;
+        self.places[place] = self.count as u8;
+        true
+    }
+
+    /// Notes that something names a slot; whether the set contains it.
+    pub(crate) fn find(&mut self, index: u32, how: Found) -> bool {
+        let Some(position) = self.position(index) else { return false };
+        if self.found[position] < how {
+            self.found[position] = how;
+        }
+        true
+    }
+
+    /// What was found of a slot, if the set contains it.
+    pub(crate) fn state(&self, index: u32) -> Option<Found> {
+        self.position(index).map(|position| self.found[position])
+    }
+
+    /// Index, generation, what was found, how it was come by.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32, Found, Origin)> + '_ {
+        let known = self.slots[..self.count].iter().zip(&self.found).zip(&self.origin);
+        known.map(|(((index, generation), found), origin)| (*index, *generation, *found, *origin))
+    }
+
+    #[inline]
+    fn position(&self, index: u32) -> Option<usize> {
+        let mut place = Self::hash(index);
+        loop {
+            let position = (self.places[place] as usize).checked_sub(1)?;
+            if self.slots[position].0 == index {
+                return Some(position);
+            }
+            place = (place + 1) % PLACES;
+        }
+    }
+
+    fn hash(index: u32) -> usize {
+        // Fibonacci hashing (Knuth, TAOCP vol. 3, section 6.4); neighbours in a slab spread.
+        (index.wrapping_mul(0x9e37_79b9) >> 24) as usize % PLACES
+    }
+}

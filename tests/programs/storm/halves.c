@@ -1,0 +1,134 @@
+// A call of a killed process was made or not made once waitpid(2) has returned: whatever is asked, and whoever writes
+// something else meanwhile.
+#include "storm.h"
+
+enum { NAMES = 6 };
+
+static void name_of(int which, char *name)
+{
+    // Short names stand in the entry, long ones apart from it.
+    sprintf(name, "%s%d", which % 2 ? "a-name-that-is-too-long-for-an-entry-" : "n", which);
+}
+
+static void change(long unused)
+{
+    char one[64], two[64];
+    if (chdir("halves"))
+        _exit(1);
+    for (;;) {
+        name_of(below(NAMES), one);
+        name_of(below(NAMES), two);
+        switch (below(6)) {
+        case 0:
+            close(open(one, O_RDWR | O_CREAT, 0600));
+            break;
+        case 1:
+            link(one, two);
+            break;
+        case 2:
+            rename(one, two);
+            break;
+        case 3:
+            mkdir("d", 0700);
+            rmdir("d");
+            break;
+        default:
+            unlink(one);
+        }
+    }
+}
+
+// What can be asked about the directory.
+struct view {
+    long inode[NAMES], links[NAMES], listed[NAMES], directory_links, entries;
+    int is_directory;
+};
+
+static void look(struct view *view)
+{
+    char name[64];
+    struct stat status;
+    memset(view, 0, sizeof *view);
+    for (int i = 0; i < NAMES; i++) {
+        name_of(i, name);
+        if (!lstat(name, &status))
+            view->inode[i] = status.st_ino, view->links[i] = status.st_nlink;
+    }
+    view->is_directory = !lstat("d", &status);
+    DIR *stream = opendir(".");
+    for (struct dirent *entry; (entry = readdir(stream)); view->entries++)
+        for (int i = 0; i < NAMES; i++) {
+            name_of(i, name);
+            if (!strcmp(entry->d_name, name))
+                view->listed[i] = entry->d_ino;
+        }
+    closedir(stream);
+    stat(".", &status);
+    view->directory_links = status.st_nlink;
+}
+
+static void check(const struct view *view, const char *when)
+{
+    long present = 2;
+    for (int i = 0; i < NAMES; i++) {
+        long names = 0;
+        for (int j = 0; j < NAMES; j++)
+            names += view->inode[i] && view->inode[j] == view->inode[i];
+        if (view->inode[i] != view->listed[i])
+            bad("%s: lstat of name %d gives inode %ld, readdir %ld", when, i, view->inode[i], view->listed[i]);
+        if (view->links[i] != names)
+            bad("%s: inode %ld has %ld links and %ld names", when, view->inode[i], view->links[i], names);
+        present += view->inode[i] != 0;
+    }
+    if (view->entries != present + view->is_directory)
+        bad("%s: %ld entries, %ld names", when, view->entries, present + view->is_directory);
+    if (view->directory_links != 2 + view->is_directory)
+        bad("%s: the directory has %ld links, and %d directories in it", when, view->directory_links,
+            view->is_directory);
+}
+
+void halves(void)
+{
+    long kills = number("kills", 2000), changed = 0;
+    mkdir("halves", 0700);
+    int inside = open("halves", O_RDONLY | O_DIRECTORY);
+    for (long i = 0; i < kills; i++) {
+        pid_t victim = start(change, i);
+        nap(300 + below(700));
+        finish(victim);
+        struct view before, after;
+        fchdir(inside);
+        look(&before);
+        check(&before, "after a kill");
+        // Somebody who changes something else.
+        close(make("else"));
+        unlink("else");
+        look(&after);
+        check(&after, "after a kill and a change by another");
+        if (memcmp(&before, &after, sizeof before)) {
+            changed++;
+            bad("kill %ld: names changed after their changer was gone", i);
+        }
+        for (int name = 0; name < NAMES; name++) {
+            char text[64];
+            name_of(name, text);
+            if ((symlink("nowhere", text) == 0) != !after.inode[name])
+                bad("kill %ld: lstat and symlink do not agree on name %d", i, name);
+            if (!after.inode[name])
+                unlink(text);
+        }
+        chdir("..");
+    }
+    fchdir(inside);
+    for (int name = 0; name < NAMES; name++) {
+        char text[64];
+        name_of(name, text);
+        unlink(text);
+    }
+    rmdir("d");
+    chdir("..");
+    close(inside);
+    if (rmdir("halves"))
+        bad("rmdir of an emptied directory: %s", strerror(errno));
+    printf(" kills=%ld changed_later=%ld", kills, changed);
+}

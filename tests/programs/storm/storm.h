@@ -1,0 +1,112 @@
+// Storms: processes that kill, stop, signal and exec each other while they use a file system, and check what they see.
+//
+// `storm MODE DIR [NAME=NUMBER]...` prints one line of figures. Status 0: everything was as Linux promises. What it
+// finds wrong goes to standard error and into the figures:
+//   bad   something was not what a call had promised;
+//   lost  something done was undone: an update, a signal, a name;
+//   hung  somebody who waits for nobody stopped made no progress for PATIENCE seconds.
+#ifndef STORM_H
+#define STORM_H
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PATIENCE 20
+
+typedef atomic_long count;
+
+// What every process of a storm shares.
+struct figures {
+    count bad, lost, hung, said;
+};
+extern struct figures *figures;
+
+// The directory of the storm: the mode's own, made and removed by main.
+extern char dir[];
+// The program, for those who execute it again.
+extern char *self;
+
+// A parameter of the command line.
+long number(const char *name, long otherwise);
+// Memory that children share.
+void *shared(size_t size);
+// The same over exec, and what it was before the exec. One at a time.
+void *kept_over_exec(size_t size);
+void *after_exec(size_t size);
+// Random numbers of the calling process; `seed` says which.
+void seed(uint64_t value);
+uint32_t below(uint32_t limit);
+void nap(long microseconds);
+double now(void);
+
+// A child that runs `work(argument)`, dies with its parent and never returns.
+pid_t start(void (*work)(long), long argument);
+// Waits for a child for PATIENCE seconds at most. 0: it hangs, which is counted and told; it lives on.
+int ended(pid_t child, int *status, const char *who);
+// The same for `seconds`, without counting.
+int ends_within(pid_t child, int *status, double seconds);
+void finish(pid_t child);
+// Waits until a thread sleeps or stops, as the kernel shows it; not longer than a second, for it may have ended.
+void settle(pid_t thread);
+
+// Something wrong: counted, and told for the first few.
+void bad(const char *format, ...) __attribute__((format(printf, 1, 2)));
+void lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
+// What the kernel knows of a process that does not go on.
+void show(pid_t pid);
+
+// System calls that `work` makes, by ptrace(2): all, and futex(2)'s.
+struct calls {
+    long all, futex;
+};
+struct calls traced(void (*work)(long), long argument);
+// Brackets what is counted, in the work of `traced`.
+void count_from_here(void);
+void count_to_here(void);
+
+// Free space and inodes of the file system.
+struct room {
+    long blocks, files;
+};
+struct room room(void);
+// Complains unless the room is what it was.
+void same_room(struct room before);
+
+// A file made as small as this, or the process's end.
+int make(const char *name);
+// Removes all in a directory but names that begin with `kept`; complains of what cannot be removed.
+void clean_up(const char *directory, const char *kept);
+
+// One mode to a line: name, and what it does with the parameters.
+void forks(void), newborn(void), execs(void), revoked_files(void), revoked_directories(void), stopped(void);
+void waiters(void), halves(void), bereaved(void), leaks(void), holders(void), relock(void), families(void);
+void mixed(void);
+// What the program does when it is executed again: `storm again image|worker ARGUMENTS`.
+int image(char **arguments), worker_again(char **arguments);
+// What threads of such a program do until it executes itself. `wrong` counts.
+void *work_until_exec(void *wrong);
+
+// The files on which locks are taken, by number, and the locks.
+enum { LOCK_FILES = 4, LOCK_KINDS = 3 };
+int lock_name(long which);
+int lock_file(int file, int kind, int wait);
+void unlock_file(int file, int kind);
+#endif
