@@ -187,7 +187,7 @@ impl BiasedLock {
             looks = looks.wrapping_add(1);
             if looks <= LOCK_SPINS {
                 spin();
-            } else if looks % PAUSES != 0 {
+            } else if !looks.is_multiple_of(PAUSES) {
                 pause();
             } else if undertaker.lanes().is_dead(owner) {
                 undertaker.replay(owner);
