@@ -22,6 +22,10 @@ crash:
     DEATHS=1 cargo test --release -p lp-vfs --test deaths --test deaths_of_writers
     LIGHTPATH_CRASH_ROUNDS=2000 cargo test --release -p lp-vfs --test crash
 
+# Damage copies of a region at random, COUNT of them, then open, check, use and mend each.
+fuzz-region COUNT="100000" *ARGS:
+    cargo test --release -p lp-fsck --test fuzz -- --count {{COUNT}} {{ARGS}}
+
 # Processes that kill, stop, signal and exec each other on a mount, for so many seconds, and each kind of trouble by itself.
 storm SECONDS="3600" *ARGS:
     LP_STORM_SECONDS={{SECONDS}} LP_STORM_FULL=1 cargo test --release -p lp-tests --test storm -- --nocapture {{ARGS}}

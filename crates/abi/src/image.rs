@@ -40,7 +40,7 @@ pub struct GatePage {
     /// The same for sites behind which no argument register is read: unless the call is the kernel's they come back as
     /// they happen to be.
     pub quick_scratch: [usize; QUICK_CALLS.len()],
-    /// Not for thunks: the lower of the two neighbouring descriptors that a process which has not met a mount must not use.
+    /// Not for thunks: descriptors from this one on are looked at in a process which has not met a mount.
     pub hidden: usize,
     /// Called before the C library loads an object for the program: dlopen(3).
     pub before_load: usize,

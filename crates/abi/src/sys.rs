@@ -1,6 +1,7 @@
 //! Raw system calls: no libc, no errno variable, nothing but the instruction.
 
 use core::arch::asm;
+use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::Errno;
 use crate::errno::Result;
@@ -21,6 +22,47 @@ pub unsafe fn syscall6(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize
     ret
 }
 
+/// What [`limit`] was given; 0 while there is no limit.
+pub static LIMIT: AtomicUsize = AtomicUsize::new(0);
+
+/// From here on [`syscall!`] makes only those calls for whose numbers `permits` holds; all others fail with `ENOSYS`. For
+/// a process with a filter (seccomp(2)) that kills it for calls that are not the program's own.
+pub fn limit(permits: fn(u32) -> bool) {
+    LIMIT.store(permits as usize, Ordering::Relaxed); // Relaxed: the address stands for itself.
+}
+
+/// Takes the limit away again.
+pub fn unlimit() {
+    LIMIT.store(0, Ordering::Relaxed); // Relaxed: as in `limit`.
+}
+
+/// Whether there is a limit.
+#[inline]
+pub fn is_limited() -> bool {
+    LIMIT.load(Ordering::Relaxed) != 0 // Relaxed: as in `limit`.
+}
+
+#[cold]
+fn permits(nr: u32) -> bool {
+    let limit = LIMIT.load(Ordering::Relaxed); // Relaxed: as in `limit`.
+    // SAFETY: `limit` stored a function of this type, or nothing.
+    limit == 0 || unsafe { core::mem::transmute::<usize, fn(u32) -> bool>(limit) }(nr)
+}
+
+/// [`syscall6`] for [`syscall!`]: nothing happens past the limit.
+///
+/// # Safety
+/// As [`syscall6`].
+#[doc(hidden)]
+#[inline(always)]
+pub unsafe fn own(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+    if is_limited() && !permits(nr) {
+        return Errno::ENOSYS.to_ret();
+    }
+    // SAFETY: the caller's promise.
+    unsafe { syscall6(nr, a, b, c, d, e, f) }
+}
+
 /// [`syscall6`] with its result split; up to six arguments, the rest zero.
 ///
 /// Must stand in an `unsafe` block, for the reasons that [`syscall6`] gives.
@@ -36,7 +78,7 @@ macro_rules! syscall {
         $crate::syscall!(@ $nr, $a, $b, $c, $d, $e, $f)
     };
     (@ $nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
-        $crate::sys::split($crate::sys::syscall6(
+        $crate::sys::split($crate::sys::own(
             $nr as u32, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize,
         ))
     };

@@ -161,6 +161,15 @@ impl Light {
         Light::new(self.region, self.run, id)
     }
 
+    /// Forks the process that this is to be, which has a slot: the kernel writes its id there, as it does for the gate's children.
+    pub fn fork_into(&self) -> libc::c_long {
+        let has_slot = self.id().is_some() && self.kind == Kind::Process;
+        let to = if has_slot { fork::announce_at(self.region, self.id()) } else { std::ptr::null_mut() };
+        let flags = libc::SIGCHLD | if to.is_null() { 0 } else { libc::CLONE_PARENT_SETTID };
+        // SAFETY: the process has one thread, so the child may go on as after fork(2).
+        unsafe { libc::syscall(libc::SYS_clone, flags, 0, to, 0, 0) }
+    }
+
     /// `forked` is told the child's process before the caller can be stopped.
     fn fork_with(
         &self,
@@ -172,8 +181,8 @@ impl Light {
             Ok(id) => id,
             Err(errno) => return -i64::from(errno.number()),
         };
-        // SAFETY: the process has one thread.
-        let pid = step::unstepped(|| match unsafe { libc::fork() } {
+        let born = Light::new(self.region, self.run, id);
+        let pid = step::unstepped(|| match born.fork_into() {
             0 => {
                 let status = child(Light::new(self.region, self.run, id));
                 // SAFETY: ends the child.
@@ -184,7 +193,7 @@ impl Light {
                 pid
             }
         });
-        i64::from(pid)
+        pid
     }
 }
 
@@ -362,7 +371,7 @@ impl Door for Light {
     }
 
     fn join(&self) -> i64 {
-        match boot::claim_process(self.region, self.run) {
+        match boot::claim_own_process(self.region, self.run) {
             Ok(id) => self.id.set(id),
             Err(errno) => return -i64::from(errno.number()),
         }

@@ -144,16 +144,15 @@ impl Stage<'_> {
             };
             process = child.id();
             let page = self.page;
-            self.fork(index, || actor::play(&child, page, index, part));
+            self.fork(index, &child, || actor::play(&child, page, index, part));
         }
         let stranger = light.stranger();
         let page = self.page;
-        self.fork(JUDGE, || judge::judge(&stranger, page));
+        self.fork(JUDGE, &stranger, || judge::judge(&stranger, page));
     }
 
-    fn fork(&mut self, index: usize, play: impl FnOnce()) {
-        // SAFETY: the process has one thread.
-        let pid = unsafe { libc::fork() };
+    fn fork(&mut self, index: usize, what: &Light, play: impl FnOnce()) {
+        let pid = what.fork_into() as i32;
         if pid == 0 {
             // SAFETY: both change this process only. It does not outlive the stage, stopped or not; its children end with it.
             unsafe {
@@ -465,8 +464,7 @@ impl Stage<'_> {
 /// A process that dies with a file without a name open, and a lock on another.
 fn corpse(light: &Light) {
     let child = light.child();
-    // SAFETY: the process has one thread.
-    let pid = unsafe { libc::fork() };
+    let pid = child.fork_into() as i32;
     if pid == 0 {
         let new = crate::door::NEW;
         assert_eq!(child.born(), 0, "born");

@@ -5,13 +5,13 @@
 //! paths are looked at, and all its calls are the kernel's ([`crate::calls::apart`]). The first that concerns a mount has
 //! the process [`join`] the run, and is then looked up once more, in the table of all calls.
 //!
-//! A process joins as well before it makes a thread, or a child that shares its descriptors: whoever is apart is alone with
-//! its memory. A child of a process that has joined has a slot, and keeps it over exec; one of a process that is apart is
+//! A process joins as well before it makes a thread: whoever is apart is alone with its memory. A child of a process that has joined has a slot, and keeps it over exec; one of a process that is apart is
 //! apart, and so is what it executes.
 
 use core::cell::UnsafeCell;
 
 use lp_region::process::Run;
+use lp_region::sync::Ordering;
 use lp_region::{Front, Region, RunId};
 use lp_vfs::{boot, reap};
 
@@ -29,6 +29,10 @@ const REAP_EVERY: u32 = 64;
 struct State {
     /// The region's descriptor.
     fd: i32,
+    /// The run's flights; see [`lp_vfs::flight`].
+    flights: i32,
+    /// The lowest of the gate's own descriptors: the life file's is above the region's.
+    lowest: i32,
     length: usize,
     run: RunId,
     front: Front<'static>,
@@ -55,10 +59,12 @@ fn state() -> Option<&'static State> {
 pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'static [u8]> {
     // SAFETY: LIGHTPATH_GATE names a region.
     let front = unsafe { Front::attach(fd) }.map_err(|errno| hooks::no_region(errno.into()))?;
-    let state = State { fd, length, run: RunId(run), front, region: None };
+    let record = front.run(RunId(run));
+    let flights = record.flights.load(Ordering::Relaxed) as i32 - 1; // Relaxed: immutable.
+    let lowest = if flights < 0 { fd } else { fd.min(flights) };
+    let state = State { fd, flights, lowest, length, run: RunId(run), front, region: None };
     // SAFETY: attach: one thread.
     unsafe { *STATE.0.get() = Some(state) };
-    let record = front.run(RunId(run));
     hooks::read_run(record);
     Ok(record)
 }
@@ -84,7 +90,7 @@ fn enter(thread: &mut Thread, state: &mut State) -> Result<(), &'static [u8]> {
         None => hooks::map_region(state.fd, Some(state.length))?,
     };
     state.region = Some(region);
-    let process = boot::claim_process(region, state.run).map_err(|_| FULL)?;
+    let process = boot::claim_own_process(region, state.run).map_err(|_| FULL)?;
     let lane = boot::attach(region, process, thread.tid).map_err(|_| FULL)?;
     let task = hooks::set_task(thread, region, process, lane);
     // A child in its parent's memory makes no threads, and its parent joins for itself.
@@ -110,12 +116,19 @@ pub(crate) fn follow_child(thread: &mut Thread) {
 
 /// Whether `fd` is the gate's own.
 pub(crate) fn is_hidden(fd: i32) -> bool {
-    state().is_some_and(|state| placeholder::is_regions(state.fd, fd))
+    state().is_some_and(|state| {
+        fd >= state.lowest && (placeholder::is_regions(state.fd, fd) || fd == state.flights)
+    })
 }
 
-/// The lower of the gate's own descriptors, of which there are two.
-pub(crate) fn hidden() -> i32 {
-    state().map_or(-1, |state| state.fd)
+/// The lowest of the gate's own descriptors.
+pub(crate) fn lowest() -> i32 {
+    state().map_or(-1, |state| state.lowest)
+}
+
+/// The gate's own descriptors.
+pub(crate) fn hidden() -> [i32; 3] {
+    state().map_or([-1; 3], |state| [state.fd, state.fd + 1, state.flights])
 }
 
 /// The region's descriptor and its length.

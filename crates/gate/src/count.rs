@@ -9,7 +9,7 @@ use core::arch::global_asm;
 use lp_region::lane::{COUNTED_CALLS, MOVING_CALLS};
 use lp_region::sync::{AtomicU32, Ordering};
 
-use crate::dispatch::{AGAIN, NOT_OURS, SHARE_MEMORY, Table};
+use crate::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, Table};
 use crate::tls;
 
 global_asm!(
@@ -71,7 +71,7 @@ extern "sysv64" fn count(number: usize, result: isize) {
     let more = |counter: &AtomicU32| {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     };
-    if crossed || result == NOT_OURS || result == SHARE_MEMORY {
+    if crossed || [NOT_OURS, SHARE_MEMORY, MAKE_THREAD].contains(&result) {
         more(&task.lane.passed[number]);
         return;
     }

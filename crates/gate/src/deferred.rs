@@ -16,6 +16,11 @@
 //!
 //! The token is the signal's own siginfo with a mark in bytes that siginfo_t does not use, so that a program
 //! that fetches it with sigwaitinfo(2) sees nothing odd.
+//!
+//! # Limited processes
+//! A process that has limited itself ([`crate::filter`]) can neither restore a mask nor send itself a signal.
+//! There the mask stays as it is, one siginfo of each number is kept, and the end of the call runs the
+//! program's handlers as functions ([`handle_here`]).
 
 use core::arch::global_asm;
 use core::cell::UnsafeCell;
@@ -27,10 +32,10 @@ use lp_abi::linux::{
     __NR_getpid, __NR_ppoll, __NR_rt_tgsigqueueinfo, SI_USER, SIG_BLOCK, SIG_SETMASK, timespec,
 };
 
-use crate::dispatch::{AGAIN, RESTART};
+use crate::dispatch::{AGAIN, MAKE_THREAD, RESTART};
 use crate::signal::{self, Context, SIGNALS, SYNCHRONOUS, bit};
 use crate::thread::Thread;
-use crate::{thread, tls};
+use crate::{process, thread, tls};
 
 /// The kernel's siginfo.
 pub(crate) type Info = [u64; 16];
@@ -215,7 +220,9 @@ pub(crate) fn put_off(number: usize, info: &Info, context: &Context) {
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let deferred = unsafe { &(*current).deferred };
     deferred.mask.fetch_and(context.mask(), Ordering::Relaxed);
-    context.set_mask(context.mask() | !SYNCHRONOUS);
+    if !lp_abi::sys::is_limited() {
+        context.set_mask(context.mask() | !SYNCHRONOUS);
+    }
     keep(current, number, info);
     tls::set_deferred(1);
 }
@@ -234,7 +241,7 @@ fn keep(current: *mut Thread, number: usize, info: &Info) {
     } else if !sent && deferred.waiting.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
         // SAFETY: the bit says that the note is ours to write.
         unsafe { (*note(current, number)).write(*info) };
-    } else if is_queued {
+    } else if is_queued && !lp_abi::sys::is_limited() {
         // Blocked first: it would come back at once.
         signal::set_mask(SIG_BLOCK, u64::MAX);
         send(number, info);
@@ -318,8 +325,19 @@ pub(crate) fn send(number: usize, info: &Info) {
 
 /// At the end of a call: sends what was put off, and makes a call that it interrupted fail or happen again.
 pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
+    if lp_abi::sys::is_limited() {
+        return ended(result, handle_waiting());
+    }
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let wait_mask = unsafe { (*(*tls::current()).deferred.wait_mask.get()).take() };
+    // Undone first: a handler may leave by longjmp.
+    let result = match result {
+        MAKE_THREAD => {
+            process::thread_not_made();
+            AGAIN
+        }
+        other => other,
+    };
     let (mask, first) = release();
     let restarts = signal::restarts(first);
     // The program's handlers run before this returns.
@@ -327,12 +345,61 @@ pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
     if let Some(mask) = wait_mask {
         wait_under(mask);
     }
+    ended(result, restarts)
+}
+
+/// What becomes of a call's result after a handler has run.
+fn ended(result: isize, restarts: bool) -> isize {
     match result {
         RESTART if restarts => AGAIN,
         RESTART => Errno::EINTR.to_ret(),
         other => other,
     }
 }
+
+/// In a limited process: runs the handlers of what waits, in the kernel's order. Whether the first restarts a call.
+#[cold]
+pub(crate) fn handle_waiting() -> bool {
+    tls::set_deferred(0);
+    let current = tls::current();
+    // SAFETY: null at the thread's end, or this thread's own record.
+    let Some(deferred) = (unsafe { current.as_ref() }).map(|thread| &thread.deferred) else { return false };
+    deferred.mask.store(u64::MAX, Ordering::Relaxed);
+    // SAFETY: as above; no handler touches it.
+    unsafe { *deferred.wait_mask.get() = None };
+    let mut restarts = None;
+    loop {
+        let waiting = deferred.waiting.load(Ordering::Relaxed);
+        let first = if waiting & SYNCHRONOUS != 0 { waiting & SYNCHRONOUS } else { waiting };
+        if first == 0 {
+            return restarts.unwrap_or(false);
+        }
+        let number = first.trailing_zeros() as usize + 1;
+        restarts.get_or_insert(signal::restarts(number));
+        // SAFETY: the bit in `waiting` says that the note is written, and keeps it until it is cleared.
+        let info = unsafe { (*note(current, number)).assume_init() };
+        deferred.waiting.fetch_and(!bit(number as u32), Ordering::Relaxed);
+        handle_here(number, info);
+    }
+}
+
+/// Runs the program's handler as a function. It sees the signal's siginfo and a context of zeros, and only
+/// what the program has blocked is blocked.
+fn handle_here(number: usize, mut info: Info) {
+    let Some(handler) = signal::handler(number) else { return };
+    let mut context = [0u64; CONTEXT / 8];
+    // SAFETY: the program's handler, of the type that SA_SIGINFO asks for; one that takes less ignores the rest.
+    unsafe {
+        core::mem::transmute::<usize, extern "C" fn(i32, *mut u64, *mut u64)>(handler)(
+            number as i32,
+            info.as_mut_ptr(),
+            context.as_mut_ptr(),
+        );
+    }
+}
+
+/// Bytes of `struct ucontext` with room behind it.
+const CONTEXT: usize = 1024;
 
 /// Has the kernel deliver what `mask` leaves open, as a wait with that mask does.
 fn wait_under(mask: u64) {

@@ -144,7 +144,7 @@ pub fn copied(task: &Task, child: &Process, table: &[AtomicU64]) {
     }
 }
 
-/// From now on the kernel's table changes behind the gate: by io_uring, or by a child that shares it and not the memory.
+/// From now on the kernel's table changes behind the gate: by io_uring.
 pub fn distrust(task: &Task) {
     distrusted(task.process).store(1, Ordering::Relaxed);
     forget_those(task, task.table, |_, _| true);

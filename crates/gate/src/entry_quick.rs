@@ -93,10 +93,8 @@ global_asm!(
     ".globl lp_entry_apart, lp_entry_kernel",
     ".hidden lp_entry_apart, lp_entry_kernel",
     "lp_entry_apart:",
-    "mov ecx, edi",
-    "sub ecx, dword ptr [{hidden}]",
-    "cmp ecx, 1", // Of the gate's own two descriptors one.
-    "jbe lp_entry",
+    "cmp edi, dword ptr [{hidden}]",
+    "jae lp_entry",
     "lp_entry_kernel:",
     "mov ecx, 0x7fffffff",
     "inc ecx", // Overflows.

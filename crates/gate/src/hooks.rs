@@ -3,7 +3,7 @@
 //! Every function runs in the gate (signal handlers wait) and may be called in a process without a region, where it
 //! has nothing to do ([`Thread::task`] is null). The bodies belong to the high half.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
@@ -13,9 +13,11 @@ use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId, ucopy};
 use lp_vfs::boot::ImageIds;
 use lp_vfs::mounts::Prefix;
+use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 use lp_vfs::{boot, close, fork, getcwd};
 
+use crate::calls::credentials;
 use crate::exec_known::Known;
 use crate::libraries::{self, List};
 use crate::text::{Writer, number};
@@ -78,6 +80,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).region).write(region);
         (&raw mut (*task).process).write(process);
         (&raw mut (*task).process_id).write(process_id);
+        (&raw mut (*task).credentials).write(Cell::new(process));
         (&raw mut (*task).lane).write(region.lane(lane_id));
         (&raw mut (*task).lane_id).write(lane_id);
         (&raw mut (*task).table).write(region.fd_table(process_id));
@@ -108,6 +111,7 @@ fn fields_of(task: Task<'static>) {
         region: _,
         process: _,
         process_id: _,
+        credentials: _,
         lane: _,
         lane_id: _,
         table: _,
@@ -143,6 +147,7 @@ pub fn attach<'a>(
     set_home(region, process);
     read_run(task.run);
     boot::arrive_by_exec(task, ids);
+    credentials::after_exec(task);
     placeholder::after_exec(task);
     device::after_exec(task);
     for fd in boot::cloexec_fds(task) {
@@ -246,7 +251,7 @@ pub fn thread_start(thread: &mut Thread) {
     // SAFETY: written when there is one thread only.
     let Some((region, process)) = (unsafe { *HOME.0.get() }) else { return };
     match boot::thread_lane(region, process, thread.tid) {
-        Ok(lane) => _ = set_task(thread, region, process, lane),
+        Ok(lane) => credentials::of_new_thread(set_task(thread, region, process, lane)),
         Err(_) => report::refuse(&[b"the region has no place for another thread"]),
     }
 }
@@ -256,6 +261,13 @@ pub fn before_thread(thread: &mut Thread) {
     apart::join(thread);
     if let Some(task) = task_of(thread) {
         boot::before_thread(task);
+    }
+}
+
+/// The thread of [`before_thread`] was not made.
+pub fn thread_not_made(thread: &mut Thread) {
+    if let Some(task) = task_of(thread) {
+        boot::thread_gone(task.process);
     }
 }
 
@@ -279,19 +291,23 @@ pub fn process_exit(thread: &mut Thread) {
 /// fork(2) is about to happen: open files become shared, and the child needs a process slot. An error fails the call.
 pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
     let Some(task) = task_of(thread) else { return Ok(()) };
-    let child = fork::before(task)?;
+    maps::before_fork();
+    let child = fork::before(task).inspect_err(|_| maps::after_fork())?;
     table_copied(task, child);
-    if let Err(errno) = maps::before_fork(task, child) {
-        fork::failed(task, child);
-        return Err(errno);
-    }
     thread.forked = child.0;
     Ok(())
 }
 
 /// Where the kernel is to write the id of the child for which [`before_fork`] has taken a slot.
 pub(crate) fn announce_child(thread: &Thread) -> Option<*mut u32> {
-    task_of(thread).map(|task| fork::announce(task, ProcessId(thread.forked)))
+    task_of(thread).map(|task| fork::announce_at(task.region, ProcessId(thread.forked)))
+}
+
+/// The kernel writes the id of that child elsewhere, or nowhere.
+pub(crate) fn make_unannounced(thread: &Thread) {
+    if let Some(task) = task_of(thread) {
+        fork::make_unannounced(task, ProcessId(thread.forked));
+    }
 }
 
 /// The slot of a child has a copy of the table.
@@ -301,18 +317,32 @@ fn table_copied(task: &Task, child: ProcessId) {
     device::copied(task, process, task.region.fd_table(child));
 }
 
-/// A child is about to be made that shares the kernel's table of descriptors, and is not a thread.
-pub fn before_shared_table(thread: &mut Thread) {
+/// A child is about to be made that is to share the kernel's table of descriptors, and is not a thread. It may while no file of
+/// ours is open: each has a table of ours of its own.
+pub fn may_share_table(thread: &mut Thread) -> bool {
     apart::join(thread);
-    if let Some(task) = task_of(thread) {
+    let Some(task) = task_of(thread) else { return true };
+    placeholder::flush(task);
+    let may = !table::open_entries(task).any(|(_, word)| word & entry::HOST == 0);
+    if may {
         device::distrust(task);
     }
+    may
+}
+
+/// The child of a limited process, which had nothing of ours: it has no part in the run.
+pub(crate) fn leave_run(thread: &mut Thread) {
+    thread.task = core::ptr::null_mut();
+    tls::refresh();
+    // SAFETY: the child of a fork: one thread.
+    unsafe { *HOME.0.get() = None };
 }
 
 /// fork(2) has happened: `result` is the child's process id, or `-errno`, and then what `before_fork` took goes back.
 pub fn after_fork_parent(thread: &mut Thread, result: isize) {
     let Some(task) = task_of(thread) else { return };
     maps::after_fork();
+    fork::copied(task);
     if result < 0 {
         fork::failed(task, ProcessId(thread.forked));
     }
@@ -322,11 +352,16 @@ pub fn after_fork_parent(thread: &mut Thread, result: isize) {
 pub fn after_fork_child(thread: &mut Thread) {
     let Some(task) = task_of(thread) else { return };
     let (region, child) = (task.region, ProcessId(thread.forked));
-    match fork::child(region, child, thread.tid) {
+    let started = match thread.shares_table {
+        true => fork::child_that_shares(region, child, thread.tid),
+        false => fork::child(region, child, thread.tid),
+    };
+    match started {
         Ok(lane) => {
-            set_task(thread, region, child, lane);
+            let task = set_task(thread, region, child, lane);
             set_home(region, child);
             maps::after_fork();
+            placeholder::after_fork(task);
         }
         Err(_) => report::refuse(&[b"the region has no place for this process"]),
     }
@@ -339,6 +374,7 @@ pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<(
     let Some(task) = task_of(thread) else { return Ok(()) };
     let slot = fork::before_vfork(task)?;
     table_copied(task, slot);
+    fork::make_unannounced(task, slot);
     // Its lane comes when it runs.
     set_task(child, task.region, slot, LaneId::NONE);
     Ok(())
@@ -348,8 +384,17 @@ pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<(
 pub fn after_vfork_child(child: &mut Thread) {
     let Some(task) = task_of(child) else { return };
     let (region, slot) = (task.region, task.process_id);
-    match fork::child_in_parent(region, slot, child.tid) {
-        Ok(lane) => _ = set_task(child, region, slot, lane),
+    // SAFETY: the parent waits, and its record stays valid.
+    let parent = unsafe { child.parent.as_ref() };
+    if let Some(parent) = parent.and_then(task_of) {
+        fork::copied(parent);
+    }
+    let started = match parent.is_some_and(|parent| parent.shares_table) {
+        true => fork::child_that_shares(region, slot, child.tid),
+        false => fork::child_in_parent(region, slot, child.tid),
+    };
+    match started {
+        Ok(lane) => placeholder::after_fork(set_task(child, region, slot, lane)),
         Err(_) => report::refuse(&[b"the region has no place for this process"]),
     }
 }
@@ -362,6 +407,7 @@ pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize
         return apart::follow_child(thread);
     };
     let Some(started) = task_of(child) else { return };
+    fork::copied(task);
     if result < 0 {
         fork::failed(task, started.process_id);
     } else {
@@ -404,6 +450,7 @@ pub(crate) fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8
 /// threads' calls or to set marks that the new image reads. An error fails the exec.
 pub fn before_exec(thread: &mut Thread) -> lp_abi::Result<()> {
     if let Some(task) = task_of(thread) {
+        credentials::before_exec(task);
         // The new image must not inherit what is closed.
         placeholder::flush(task);
     }
@@ -412,7 +459,10 @@ pub fn before_exec(thread: &mut Thread) -> lp_abi::Result<()> {
 
 /// The exec failed with `errno` after all; the old image goes on.
 pub fn exec_failed(thread: &mut Thread, errno: lp_abi::Errno) {
-    let _ = (thread, errno);
+    let _ = errno;
+    if let Some(task) = task_of(thread) {
+        credentials::exec_failed(task);
+    }
 }
 
 /// Writes what LIGHTPATH_GATE must be for an image that `thread` execs, without the name, and gives its length; 0 in a

@@ -138,7 +138,7 @@ impl List {
         }
     }
 
-    /// Makes room for two more.
+    /// Makes room for all that one call can add: two areas split, and a new one.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -152,7 +152,7 @@ impl List {
             areas.at =
                 unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }? as *mut Area;
         }
-        if areas.count + 2 > MOST { Err(Errno::ENOMEM) } else { Ok(()) }
+        if areas.count + 5 > MOST { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
     /// Adds an area; room was reserved, and nothing is there.
@@ -180,6 +180,13 @@ impl List {
         self.publish();
     }
 
+    /// Takes the area that starts at `start` out of the list; its record is the caller's to end.
+    pub fn drop_area(&mut self, start: usize) {
+        if let Some(index) = self.areas().iter().position(|area| area.start == start) {
+            self.remove(index);
+        }
+    }
+
     fn publish(&mut self) {
         let count = self.areas().len() as u64;
         GLOBAL.count.store(count, Ordering::Relaxed); // Relaxed: see `is_empty`.
@@ -190,38 +197,31 @@ impl List {
         self.areas().iter_mut().find(|area| area.start < end && start < area.end)
     }
 
-    /// Splits areas so that none reaches over `at`.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    pub fn split(&mut self, at: usize) -> Result<()> {
-        let Some(area) = self.find(at, at + 1).filter(|area| area.start < at).map(|area| *area) else {
-            return Ok(());
-        };
-        self.reserve()?;
-        let (Some(low), Some(high)) = (area.cut(area.start, at), area.cut(at, area.end)) else {
-            return Ok(());
-        };
-        if let Some(found) = self.find(at, at + 1) {
-            *found = low;
+    /// Splits areas so that none reaches over `start` or `end`. The caller has reserved room.
+    pub fn split(&mut self, start: usize, end: usize) {
+        for at in [start, end] {
+            let Some(area) = self.find(at, at + 1).filter(|area| area.start < at).map(|area| *area) else {
+                continue;
+            };
+            let (Some(low), Some(high)) = (area.cut(area.start, at), area.cut(at, area.end)) else {
+                continue;
+            };
+            if let Some(found) = self.find(at, at + 1) {
+                *found = low;
+            }
+            self.insert(high);
         }
-        self.insert(high);
-        Ok(())
     }
 
-    /// Forgets what lies in `start..end`; the kernel's mappings there are gone or about to be replaced.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
-    pub fn forget(&mut self, task: &Task, start: usize, end: usize) -> Result<()> {
-        self.split(start)?;
-        self.split(end)?;
+    /// Forgets what lies in `start..end`, where the kernel has unmapped or replaced it. The caller reserved room before
+    /// the kernel's call, so that the list follows whatever the kernel has done.
+    pub fn forget(&mut self, task: &Task, start: usize, end: usize) {
+        self.split(start, end);
         while let Some(index) = self.areas().iter().position(|area| area.start < end && start < area.end) {
             let area = self.areas()[index];
             self.remove(index);
             mapping::end(task, area.of, area.bytes());
         }
-        Ok(())
     }
 
     /// Calls `work` on every area in `start..end`, which was split at both.
@@ -250,6 +250,14 @@ pub fn fill(task: &Task, area: &mut Area) -> Result<()> {
     })?;
     area.beyond = (start + stopped.saturating_sub(offset) as usize).min(area.end);
     if area.beyond < area.end { past_the_end(area.beyond, area.end, protection) } else { Ok(()) }
+}
+
+/// Gives `area` all the pages that [`fill`] will map, so that it does not fail for want of them.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn populate(task: &Task, area: &Area) -> Result<()> {
+    mapping::pieces(task, area.of, area.offset, area.bytes(), &mut |_| Ok(())).map(drop)
 }
 
 /// Maps an empty memfd: whoever touches it gets SIGBUS.
@@ -345,9 +353,12 @@ pub fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
 }
 
 /// Gives addresses back.
-pub fn unmap(start: usize, bytes: usize) {
+///
+/// # Errors
+/// `ENOMEM` when it would leave the kernel with too many mappings.
+pub fn unmap(start: usize, bytes: usize) -> Result<()> {
     // SAFETY: the addresses are the mapping's own.
-    let _ = unsafe { lp_abi::syscall!(__NR_munmap, start, bytes) };
+    unsafe { lp_abi::syscall!(__NR_munmap, start, bytes) }.map(drop)
 }
 
 /// Sets the protection of addresses.
@@ -359,29 +370,13 @@ pub fn protect(start: usize, bytes: usize, protection: u32) -> Result<()> {
     unsafe { lp_abi::syscall!(__NR_mprotect, start, bytes, protection) }.map(drop)
 }
 
-/// Before a fork: nobody changes the list, and the child has records of its own.
-///
-/// # Errors
-/// `ENOMEM`.
-pub fn before_fork(task: &Task, child: lp_region::ProcessId) -> Result<()> {
-    if is_empty() {
-        return Ok(());
-    }
-    let held = list();
-    let inherited = mapping::inherit(task, child);
-    match inherited {
-        Ok(()) => core::mem::forget(held), // Until `after_fork`, on both sides.
-        Err(errno) => {
-            drop(held);
-            return Err(errno);
-        }
-    }
-    Ok(())
+/// Before a fork: holds the list until [`after_fork`], on both sides, so that the child's copy is whole, free to be
+/// taken, and agrees with the records that the child inherits.
+pub fn before_fork() {
+    core::mem::forget(list());
 }
 
 /// After a fork, on either side: lets the list go.
 pub fn after_fork() {
-    if !is_empty() {
-        drop(List(()));
-    }
+    drop(List(()));
 }

@@ -268,7 +268,7 @@ pub(crate) fn fill_gate_page(table: &crate::dispatch::Table, way: Way) {
         table: table.address(),
         quick,
         quick_scratch,
-        hidden: crate::apart::hidden() as u32 as usize,
+        hidden: crate::apart::lowest() as u32 as usize,
         before_load: nothing(),
     };
     // SAFETY: the home is mapped, and no thunk is in use by another thread.

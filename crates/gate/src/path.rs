@@ -103,7 +103,7 @@ fn is_plainly_ours(task: &Task, at: At) -> bool {
 
 /// Whether relative paths start from a directory of ours.
 #[inline(always)]
-fn is_base_ours(task: &Task, dirfd: i32) -> bool {
+pub(crate) fn is_base_ours(task: &Task, dirfd: i32) -> bool {
     if dirfd == AT_FDCWD {
         return task.process.cwd.load(Ordering::Relaxed) != 0; // Relaxed: the thread's own process; races are the program's.
     }
@@ -125,6 +125,10 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     let length = match unsafe { ucopy::string(&mut head[..room], at.path) } {
         Ok(length) => length,
         Err(Errno::ENAMETOOLONG) => room,
+        // To some calls NULL is the directory itself, which the kernel does not know.
+        Err(_) if at.path.is_null() && task.is_some_and(|task| is_base_ours(task, at.dirfd)) => {
+            return Route::Bad(Errno::EFAULT);
+        }
         Err(_) => return Route::Host, // The kernel says EFAULT where the call does, and takes NULL where it may be.
     };
     if head[0] == b'/' {

@@ -2,7 +2,7 @@
 //!
 //! | the child | how |
 //! |---|---|
-//! | a thread (CLONE_THREAD) | the kernel's call at the site; its record is made at its first call |
+//! | a thread (CLONE_THREAD) | the kernel's call is made by [`crate::entry`], which learns whether it failed; its record is made at its first call |
 //! | a copy, on the same stack (fork) | the kernel's call is made here, and returns here twice |
 //! | a copy, on a stack of its own | [`crate::entry`]'s way, with one record on both sides |
 //! | shares memory, parent waits (vfork, posix_spawn) | [`crate::entry`]'s way, with a record for the child |
@@ -16,7 +16,7 @@ use lp_abi::linux::{
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
 
-use crate::dispatch::{AGAIN, NOT_OURS, SHARE_MEMORY};
+use crate::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
 use crate::signal::set_mask;
 use crate::thread::{self, Thread};
 use crate::{deferred, hooks, tls};
@@ -36,19 +36,23 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
     _: usize,
 ) -> isize {
+    current().shares_table = false;
     // The same, in terms that can say where the child's id goes.
     copy_here(__NR_clone, [SIGCHLD as usize, 0, 0, 0, 0, 0])
 }
 
 /// vfork(2).
 pub(crate) unsafe extern "sysv64" fn vfork(
-    _: usize,
+    first: usize,
     _: usize,
     _: usize,
     _: usize,
     _: usize,
     _: usize,
 ) -> isize {
+    let thread = current();
+    set_first(thread, first, first);
+    thread.shares_table = false;
     share(Stack::Parents)
 }
 
@@ -167,22 +171,55 @@ enum Stack {
     Own,
 }
 
-fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
+fn make(nr: u32, mut arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
-    if has(CLONE_FILES) && !has(CLONE_THREAD) {
-        hooks::before_shared_table(current());
+    let thread = current();
+    if has(CLONE_VM) && (!has(CLONE_VFORK) || has(CLONE_THREAD)) {
+        hooks::before_thread(thread);
+        thread.own_stack = u64::from(stack == Stack::Own);
+        return MAKE_THREAD;
     }
-    if has(CLONE_VM) {
-        if has(CLONE_VFORK) && !has(CLONE_THREAD) {
-            return share(stack);
+    let given = arguments[0];
+    thread.shares_table = has(CLONE_FILES) && hooks::may_share_table(thread);
+    if has(CLONE_FILES) && !thread.shares_table {
+        match own_table(thread, nr, &arguments) {
+            Ok(first) => arguments[0] = first,
+            Err(errno) => return errno.to_ret(),
         }
-        hooks::before_thread(current());
-        return NOT_OURS;
     }
+    set_first(thread, arguments[0], given);
     match stack {
+        _ if has(CLONE_VM) => share(stack),
         Stack::Parents => copy_here(nr, arguments),
         Stack::Own => copy_elsewhere(),
     }
+}
+
+/// The first argument of clone(2) or clone3(2) without `CLONE_FILES`: the child's slot has a table of its own, which must agree
+/// with the kernel's about what is ours.
+fn own_table(thread: &mut Thread, nr: u32, arguments: &[usize; 6]) -> lp_abi::Result<usize> {
+    let files = u64::from(CLONE_FILES);
+    if nr == __NR_clone {
+        return Ok(arguments[0] & !(files as usize));
+    }
+    let (given, size) = (arguments[0], arguments[1]);
+    if size > size_of_val(&thread.clone_args) {
+        return Err(Errno::E2BIG); // The kernel's word for a record with what it does not know.
+    }
+    // SAFETY: the copy routine answers bad pointers; the size fits.
+    unsafe { ucopy::copy(thread.clone_args.as_mut_ptr().cast(), given as *const u8, size) }?;
+    thread.clone_args[core::mem::offset_of!(clone_args, flags) / 8] &= !files;
+    Ok(thread.clone_args.as_ptr() as usize)
+}
+
+fn set_first(thread: &mut Thread, first: usize, given: usize) {
+    thread.share_first = first;
+    thread.share_given = given;
+}
+
+/// The kernel made no thread, or was not asked: a signal's handler comes first, then everything from the start.
+pub(crate) extern "sysv64" fn thread_not_made() {
+    hooks::thread_not_made(current());
 }
 
 /// A child that is a copy and goes on where the parent does.
@@ -197,6 +234,8 @@ fn copy_here(nr: u32, arguments: [usize; 6]) -> isize {
             arguments[0] |= CLONE_PARENT_SETTID as usize;
             arguments[2] = to as usize;
         }
+    } else {
+        hooks::make_unannounced(thread);
     }
     // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
     let result = unsafe { deferred::fork(nr, arguments) };
@@ -220,6 +259,7 @@ fn copy_elsewhere() -> isize {
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
+    hooks::make_unannounced(thread);
     thread.child = thread;
     thread.own_stack = 1;
     thread.share_mask = mask;

@@ -1,25 +1,24 @@
 //! Descriptors of ours on their way over a socket (`SCM_RIGHTS`).
 //!
-//! What is sent is a *token*: an `O_PATH` descriptor of an empty memfd whose name says which open file of which region is
-//! meant. A receiver in the same region puts the open file on the number that the kernel gave; to anybody else the token is
-//! a descriptor on which every call fails with `EBADF`. While a token is on its way the open file is marked as being in
-//! flight, so that it lives on when the sender closes it.
+//! What is sent is a *token* ([`lp_vfs::flight`]): a description of the run's flights, an empty, sealed memfd, opened for writing
+//! only and at a position that says which open file is meant. A receiver in the same region puts the open file on the number
+//! that the kernel gave; to anybody else the token is a descriptor on which reads and writes fail. The open file lives on
+//! while there are tokens for it, when the sender closes it and when nobody receives the message.
 
-use lp_abi::linux::{
-    __NR_fcntl, __NR_memfd_create, __NR_open, __NR_readlink, F_SETFD, MFD_CLOEXEC, O_CLOEXEC, O_PATH,
-};
+use lp_abi::linux::{__NR_lseek, __NR_open, __NR_readlink, O_CLOEXEC, O_WRONLY, SEEK_CUR, SEEK_SET};
 use lp_abi::{Errno, Result};
-use lp_region::FileId;
+use lp_region::layout::FILES;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
+use lp_region::{FileId, RunId};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
-use lp_vfs::{dup, file};
+use lp_vfs::{dup, file, flight, pin};
 
 use crate::calls::socket::Message;
 use crate::descriptor;
 use crate::path::spare_buffer;
-use crate::placeholder::close_number;
+use crate::placeholder::{self, close_number};
 use crate::text::{Writer, parse_decimal};
 
 /// `SOL_SOCKET` and `SCM_RIGHTS`.
@@ -30,12 +29,12 @@ const CMSG_CLOEXEC: u32 = 0x4000_0000;
 const HEADER: usize = 16;
 /// Descriptors in one message (`SCM_MAX_FD`).
 const MOST: usize = 253;
-/// How a token's name begins.
-const NAME: &[u8] = b"lightpath-fd:";
+/// How the name of a run's flights begins; the region's identity and the run follow.
+const NAME: &[u8] = b"/memfd:lightpath-flights:";
 
 /// Tokens that stand in a message in the place of descriptors of ours.
 pub struct Tokens {
-    numbers: [(i32, u32); MOST],
+    numbers: [i32; MOST],
     count: usize,
 }
 
@@ -64,26 +63,29 @@ fn rights(control: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     })
 }
 
-/// Whether control messages carry a descriptor that is closed to the program.
-fn names_hidden(task: &Task, control: &[u8]) -> bool {
-    rights(control).any(|(data, bytes)| {
-        (data..data + bytes / 4 * 4).step_by(4).any(|at| descriptor::is_hidden(task, number(control, at)))
-    })
-}
-
-/// [`names_hidden`] for a message of the program's.
-pub fn carries_hidden(task: &Task, message: &Message) -> bool {
-    let control = spare_buffer();
-    let length = message.control_length.min(control.len());
-    // SAFETY: the copy routine answers bad pointers; the length fits.
-    let copied = message.control != 0
-        && unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_ok();
-    copied && names_hidden(task, &control[..length])
+/// Whether one of the descriptors that control messages carry is of a kind.
+fn carries(control: &[u8], kind: impl Fn(i32) -> bool) -> bool {
+    let mut data = rights(control);
+    data.any(|(data, bytes)| (data..data + bytes / 4 * 4).step_by(4).any(|at| kind(number(control, at))))
 }
 
 /// The descriptor at `at`.
 fn number(control: &[u8], at: usize) -> i32 {
     i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
+}
+
+/// Whether a message carries descriptors of ours, or such as are closed to the program.
+pub fn carries_ours(task: &Task, message: &Message) -> bool {
+    let control = spare_buffer();
+    let length = message.control_length;
+    if message.control == 0 || length < HEADER || length > control.len() {
+        return false;
+    }
+    // SAFETY: the copy routine answers bad pointers; the length fits.
+    if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
+        return false;
+    }
+    carries(&control[..length], |fd| descriptor::is_file(task, fd) || descriptor::is_hidden(task, fd))
 }
 
 /// Replaces descriptors of ours in a message by tokens; none if it has none.
@@ -99,10 +101,10 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
     // SAFETY: the copy routine answers bad pointers; the length fits.
     unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }?;
     let control = &mut control[..length];
-    if names_hidden(task, control) {
+    if carries(control, |fd| descriptor::is_hidden(task, fd)) {
         return Err(Errno::EBADF);
     }
-    let mut tokens = Tokens { numbers: [(0, 0); MOST], count: 0 };
+    let mut tokens = Tokens { numbers: [0; MOST], count: 0 };
     let mut places = [0usize; MOST];
     for (data, bytes) in rights(control) {
         for at in (data..data + bytes / 4 * 4).step_by(4) {
@@ -119,12 +121,12 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
     for at in &places[..wanted] {
         match make(task, number(control, *at)) {
             Ok(token) => {
-                control[*at..*at + 4].copy_from_slice(&token.0.to_ne_bytes());
+                control[*at..*at + 4].copy_from_slice(&token.to_ne_bytes());
                 tokens.numbers[tokens.count] = token;
                 tokens.count += 1;
             }
             Err(errno) => {
-                tokens.sent(task, false);
+                tokens.close();
                 return Err(errno);
             }
         }
@@ -133,36 +135,28 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
     Ok(Some(tokens))
 }
 
-/// A token for `fd`, and the open file that it stands for, which is in flight from now on.
-fn make(task: &Task, fd: i32) -> Result<(i32, u32)> {
+/// A token for `fd`.
+fn make(task: &Task, fd: i32) -> Result<i32> {
     let held = table::fget(task, fd)?;
     file::share(held.file);
-    file::depart(task, held.id);
-    let token = make_memfd(task, held.id, held.file.generation.load(Ordering::Relaxed));
-    if token.is_err() {
-        file::land(task, held.id);
-    }
-    token.map(|token| (token, held.id.0))
+    let generation = held.file.generation.load(Ordering::Relaxed); // Relaxed: immutable while held.
+    make_token(task, held.id, generation)
 }
 
-fn make_memfd(task: &Task, id: FileId, generation: u32) -> Result<i32> {
-    let mut name = [0u8; 96];
-    let mut text = Writer::new(&mut name);
-    text.push(NAME);
-    text.push_hex(task.region.header().identity.load(Ordering::Relaxed), 16); // Relaxed: immutable.
-    text.push(b":");
-    text.push_decimal(u64::from(id.0));
-    text.push(b":");
-    text.push_decimal(u64::from(generation));
-    text.push(b":");
-    text.finish().ok_or(Errno::EINVAL)?;
-    // SAFETY: the name is NUL-terminated.
-    let memfd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }? as i32;
-    let path = descriptor_path(memfd);
+/// A token for an open file, which the caller holds.
+fn make_token(task: &Task, id: FileId, generation: u32) -> Result<i32> {
+    let path = descriptor_path(flight::descriptor(task).ok_or(Errno::EBADF)?);
     // SAFETY: the path is NUL-terminated.
-    let token = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
-    close_number(memfd);
-    token.map(|token| token as i32)
+    let token = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_WRONLY | O_CLOEXEC) }? as i32;
+    let place = u64::from(generation) * FILES as u64 + u64::from(id.0);
+    // SAFETY: no memory is concerned.
+    let done = unsafe { lp_abi::syscall!(__NR_lseek, token, place, SEEK_SET) }
+        .and_then(|_| flight::launch(task, id, token));
+    if let Err(errno) = done {
+        close_number(token);
+        return Err(errno);
+    }
+    Ok(token)
 }
 
 /// `/proc/self/fd/N`, NUL-terminated.
@@ -176,13 +170,10 @@ fn descriptor_path(fd: i32) -> [u8; 32] {
 }
 
 impl Tokens {
-    /// The message was sent, or was not: the sender's tokens are closed, and in the second case nothing is in flight.
-    pub fn sent(&self, task: &Task, sent: bool) {
-        for (number, id) in &self.numbers[..self.count] {
+    /// The message was sent, or was not: the sender's own references go.
+    pub fn close(&self) {
+        for number in &self.numbers[..self.count] {
             close_number(*number);
-            if !sent {
-                file::land(task, FileId(*id));
-            }
         }
     }
 }
@@ -201,39 +192,60 @@ pub fn take_tokens(task: &'static Task<'static>, message: &Message, flags: u32) 
     for (data, bytes) in rights(&control[..length]) {
         for at in (data..data + bytes / 4 * 4).step_by(4) {
             let fd = number(control, at);
-            if let Some(id) = meant(task, fd) {
-                install(task, fd, id, flags);
+            if let Some(meant) = meant(task, fd) {
+                let _ = receive(task, fd, &meant, flags);
             }
         }
     }
 }
 
+/// What a token says.
+struct Meant {
+    id: FileId,
+    generation: u32,
+    /// The run that it comes from.
+    run: RunId,
+}
+
 /// The open file that a received descriptor stands for, if it is a token of this region's.
-fn meant(task: &Task, fd: i32) -> Option<FileId> {
+fn meant(task: &Task, fd: i32) -> Option<Meant> {
     let mut text = [0u8; 128];
     let path = descriptor_path(fd);
     // SAFETY: the path is NUL-terminated, the kernel writes within `text`.
     let got =
         unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), text.as_mut_ptr(), text.len()) }.ok()?;
-    let rest = text[..got].strip_prefix(b"/memfd:")?.strip_prefix(NAME)?;
+    let rest = text[..got].strip_prefix(NAME)?;
     let mut identity = [0u8; 20];
     let mut own = Writer::new(&mut identity);
     own.push_hex(task.region.header().identity.load(Ordering::Relaxed), 16); // Relaxed: immutable.
     own.push(b":");
     let length = own.finish()?;
-    let (id, rest) = parse_decimal(rest.strip_prefix(&identity[..length])?)?;
-    let (generation, _) = parse_decimal(rest.strip_prefix(b":")?)?;
-    let file = task.region.file(FileId(id));
-    let lives = file.in_flight.load(Ordering::Acquire) != 0;
-    (lives && file.generation.load(Ordering::Relaxed) == generation).then_some(FileId(id))
+    let (run, _) = parse_decimal(rest.strip_prefix(&identity[..length])?)?;
+    // SAFETY: no memory is concerned.
+    let place = unsafe { lp_abi::syscall!(__NR_lseek, fd, 0, SEEK_CUR) }.ok()?;
+    Some(Meant { id: FileId((place % FILES) as u32), generation: (place / FILES) as u32, run: RunId(run) })
 }
 
-fn install(task: &'static Task<'static>, fd: i32, id: FileId, flags: u32) {
-    // The kernel's mark must not close what is ours to close.
-    // SAFETY: the descriptor was just received.
-    let _ = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_SETFD, 0) };
-    let cloexec = if flags & CMSG_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
-    if dup::receive(task, fd, id, cloexec).is_ok() {
-        file::land(task, id);
+/// Puts the open file on the number of its token. The token, or one of this run's own, is there until that is done: the open file
+/// stays what it was when it was sent.
+fn receive(task: &'static Task<'static>, fd: i32, meant: &Meant, flags: u32) -> Result<()> {
+    let foreign = meant.run.0 != task.process.run.load(Ordering::Relaxed); // Relaxed: immutable while claimed.
+    let bridge = foreign.then(|| make_token(task, meant.id, meant.generation)).transpose()?;
+    let file = task.region.file(meant.id);
+    let lives = file.generation.load(Ordering::Acquire) == meant.generation
+        && (!foreign || task.region.run_is_held(meant.run));
+    let done = if lives { install(task, fd, meant.id, flags) } else { Err(Errno::EBADF) };
+    if let Some(bridge) = bridge {
+        close_number(bridge);
     }
+    done
+}
+
+fn install(task: &'static Task<'static>, fd: i32, id: FileId, flags: u32) -> Result<()> {
+    let cloexec = if flags & CMSG_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
+    pin::file(task, pin::slot::OPEN, id);
+    let replaced = placeholder::replace(task, fd, entry::OPEN | cloexec | u64::from(id.0));
+    dup::arrived(task);
+    table::let_go(task, replaced?);
+    Ok(())
 }

@@ -336,7 +336,9 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     if by_instruction && resolve(info[2] as usize, &context) {
         return 0;
     }
-    if (tls::in_gate() != 0 || tls::deferred() != 0) && !by_instruction {
+    // A thread of a limited process that ends has no record any more, and its signals are not blocked.
+    let is_put_off = (tls::in_gate() != 0 || tls::deferred() != 0) && !tls::current().is_null();
+    if is_put_off && !by_instruction {
         deferred::put_off(signal, info, &context);
         return 0;
     }
@@ -391,7 +393,9 @@ fn repair(address: usize) -> bool {
     // SAFETY: the thread's own record, which nothing else uses now.
     let is_good = hooks::fault(unsafe { &mut *tls::current() }, address);
     tls::set_in_gate(0);
-    if interrupted() {
+    if interrupted() && lp_abi::sys::is_limited() {
+        deferred::handle_waiting();
+    } else if interrupted() {
         let (mask, _) = deferred::release();
         if !is_good {
             set_mask(SIG_SETMASK, mask);
@@ -417,6 +421,12 @@ fn reset(signal: usize, action: &Action, program: &KernelAction) {
     } else {
         let _ = kernel_action(signal, Some(&default), None);
     }
+}
+
+/// The program's handler of a signal, if it has one.
+pub(crate) fn handler(signal: usize) -> Option<usize> {
+    let handler = actions().of(signal)?.get().handler;
+    (handler != DEFAULT && handler != IGNORE).then_some(handler)
 }
 
 /// Whether the program's handler of a signal has SA_RESTART.

@@ -3,11 +3,12 @@
 use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
 use core::ptr::null_mut;
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use lp_abi::linux::{
     __NR_gettid, __NR_mmap, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, SIG_SETMASK,
 };
+use lp_region::process::Process;
 use lp_vfs::task::Task;
 
 use crate::deferred::{Deferred, Notes};
@@ -27,10 +28,20 @@ pub struct Thread {
     pub(crate) return_to: usize,
     /// In a child's record: its parent's; else null.
     pub parent: *mut Thread,
-    /// In a child's record: nonzero when it starts on a stack of its own.
+    /// Nonzero when the child that is made starts on a stack of its own: in the child's record if it shares memory with its
+    /// parent, else in its maker's.
     pub(crate) own_stack: u64,
     /// Nonzero while a child is made from a site on a small stack: both sides use the stack in their record meanwhile.
     pub(crate) switched: u64,
+    /// First argument of the call that makes a child: what the kernel gets, and what the program gave.
+    pub(crate) share_first: usize,
+    pub(crate) share_given: usize,
+    /// Whether the child that is made shares the kernel's table of descriptors.
+    pub(crate) shares_table: bool,
+    /// Credentials of the thread's own, once it has some; the memory stays with the record.
+    pub(crate) credentials: *mut Process,
+    /// The record of clone3(2) that the kernel gets in the place of the program's.
+    pub(crate) clone_args: [u64; 16],
     /// The signal mask to go back to once `current` is right on both sides.
     pub(crate) share_mask: u64,
     /// Next record in the list of unused ones.
@@ -39,6 +50,8 @@ pub struct Thread {
     pub(crate) actions: *const Actions,
     /// The kernel's thread id.
     pub tid: u32,
+    /// In a limited process, the number of the call that is being answered; see [`crate::limited`].
+    pub(crate) limited_to: u32,
     /// Set when the running handler makes the kernel's call; see [`crate::count`].
     pub crossed: Cell<bool>,
     /// The task by which the thread makes calls on the file system; null until the high half has put one into
@@ -75,8 +88,10 @@ pub(crate) struct Stack(UnsafeCell<MaybeUninit<[u8; STACK]>>);
 
 /// Unused records, a stack.
 static UNUSED: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
-/// Guards [`UNUSED`]; held with signals blocked or in the gate, for a few instructions.
-static UNUSED_LOCK: AtomicU32 = AtomicU32::new(0);
+/// Records of a limited process that were never used: the first, and where the last one ends.
+static READY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+/// How many it has.
+const READY_RECORDS: usize = 256;
 /// Bytes from one record to the next in a mapping.
 const STRIDE: usize = size_of::<Thread>().next_multiple_of(4096);
 
@@ -111,6 +126,10 @@ pub(crate) extern "sysv64" fn start_slow() {
         let Some(thread) = take() else {
             report::refuse(&[b"no memory for a thread's record"]);
         };
+        // In a limited process no signal is blocked, and a handler may have been here meanwhile.
+        if !tls::current().is_null() {
+            return give_back(thread);
+        }
         tls::set_current(thread);
         // SAFETY: the record is this thread's, and current.
         hooks::thread_start(unsafe { &mut *thread });
@@ -129,26 +148,62 @@ fn restore_first() -> bool {
     is_first
 }
 
-/// An unused record, ready for use; `None` without memory. The caller is in the gate or has signals blocked.
+/// An unused record, ready for use; `None` without memory.
+///
+/// A handler that interrupts this finds the list empty or whole: the list is taken as one, and put back but for its first.
 pub(crate) fn take() -> Option<*mut Thread> {
-    lock();
-    let mut thread = UNUSED.load(Ordering::Relaxed); // Relaxed: guarded by the lock.
-    if !thread.is_null() {
-        // SAFETY: records in the list are valid and nobody else's.
-        UNUSED.store(unsafe { (*thread).next }, Ordering::Relaxed);
-    }
-    unlock();
-    if thread.is_null() {
-        let protection = PROT_READ | PROT_WRITE;
-        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        // SAFETY: a new mapping.
-        let address =
-            unsafe { lp_abi::syscall!(__NR_mmap, 0, STRIDE, protection, flags, usize::MAX, 0) }.ok()?;
-        thread = address as *mut Thread;
-    }
+    // PAIRS: the release in `push`.
+    let first = UNUSED.swap(null_mut(), Ordering::Acquire);
+    let thread = if first.is_null() {
+        take_ready().or_else(make)?
+    } else {
+        // SAFETY: records in the list are valid and nobody else's once taken.
+        push(unsafe { (*first).next });
+        first
+    };
     // SAFETY: it is zeroed or was in use before, and is nobody else's.
     unsafe { prepare(thread) };
     Some(thread)
+}
+
+/// A new record.
+fn make() -> Option<*mut Thread> {
+    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    // SAFETY: a new mapping, of zeros.
+    let address = unsafe { lp_abi::syscall!(__NR_mmap, 0, STRIDE, protection, flags, usize::MAX, 0) }.ok()?;
+    Some(address as *mut Thread)
+}
+
+/// One of those that [`keep_ready`] has made.
+fn take_ready() -> Option<*mut Thread> {
+    // Relaxed, both: set while there was one thread that could limit the process.
+    let end = READY[1].load(Ordering::Relaxed);
+    let next = |at: usize| (at < end).then_some(at + STRIDE);
+    READY[0].fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(|at| at as *mut Thread)
+}
+
+/// Makes addresses for records of threads to come: the process will not get any more.
+pub(crate) fn keep_ready() {
+    // Relaxed, all: as in `take_ready`.
+    if READY[0].load(Ordering::Relaxed) < READY[1].load(Ordering::Relaxed) {
+        return;
+    }
+    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    for count in [READY_RECORDS, READY_RECORDS / 16] {
+        let bytes = count * STRIDE;
+        // SAFETY: a new mapping, of zeros; memory comes as it is touched.
+        if let Ok(at) = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) } {
+            READY[0].store(at, Ordering::Relaxed);
+            READY[1].store(at + bytes, Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+/// Whether another thread would find a record in a limited process.
+pub(crate) fn are_ready() -> bool {
+    !UNUSED.load(Ordering::Relaxed).is_null()
+        || READY[0].load(Ordering::Relaxed) < READY[1].load(Ordering::Relaxed)
 }
 
 /// Gives a record back. The caller does not use it any more.
@@ -156,16 +211,36 @@ pub(crate) fn give_back(thread: *mut Thread) {
     if core::ptr::eq(thread, first()) {
         return;
     }
-    lock();
     // SAFETY: the record is the caller's to give.
-    unsafe { (*thread).next = UNUSED.load(Ordering::Relaxed) };
-    UNUSED.store(thread, Ordering::Relaxed);
-    unlock();
+    unsafe { (*thread).next = null_mut() };
+    push(thread);
+}
+
+/// Puts a list of records in front of the unused ones.
+fn push(list: *mut Thread) {
+    if list.is_null() {
+        return;
+    }
+    let mut last = list;
+    // SAFETY: the records are the caller's.
+    unsafe {
+        while !(*last).next.is_null() {
+            last = (*last).next;
+        }
+        let mut head = UNUSED.load(Ordering::Relaxed);
+        loop {
+            (*last).next = head;
+            // PAIRS: the acquire in `take`.
+            match UNUSED.compare_exchange_weak(head, list, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
 }
 
 /// In the child of a fork: the other threads are gone, whatever they held.
 pub(crate) fn after_fork_child() {
-    UNUSED_LOCK.store(0, Ordering::Relaxed);
     // SAFETY: current is this thread's own.
     unsafe { (*tls::current()).tid = own_tid() };
 }
@@ -181,6 +256,7 @@ unsafe fn prepare(thread: *mut Thread) {
         (*thread).switched = 0;
         (*thread).actions = crate::signal::process_actions();
         (*thread).tid = own_tid();
+        (*thread).limited_to = 0;
         (*thread).task = null_mut();
         (*thread).deferred.reset();
         (*thread).unclear_fault = 0;
@@ -190,16 +266,4 @@ unsafe fn prepare(thread: *mut Thread) {
 pub(crate) fn own_tid() -> u32 {
     // SAFETY: no effect.
     unsafe { lp_abi::syscall!(__NR_gettid) }.unwrap_or(0) as u32
-}
-
-fn lock() {
-    // PAIRS: the release in `unlock`.
-    while UNUSED_LOCK.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        core::hint::spin_loop();
-    }
-}
-
-fn unlock() {
-    // PAIRS: the acquire in `lock`.
-    UNUSED_LOCK.store(0, Ordering::Release);
 }

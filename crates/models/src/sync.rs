@@ -120,9 +120,22 @@ pub fn light_barrier() {
     }
 }
 
+loom::thread_local! {
+    static DENIED: Cell<bool> = Cell::new(false);
+}
+
+/// From here on the calling thread is one of a process that a filter denies membarrier(2).
+pub fn deny_barriers() {
+    DENIED.with(|denied| denied.set(true));
+}
+
 /// See [`light_barrier`].
-pub fn heavy_barrier() {
-    fence(Ordering::SeqCst);
+pub fn heavy_barrier() -> bool {
+    let passes = !DENIED.with(Cell::get);
+    if passes {
+        fence(Ordering::SeqCst);
+    }
+    passes
 }
 
 /// A release fence.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lp_models::bias::{BiasedLock, Hold, STREAK};
 use lp_models::ids::LaneId;
 use lp_models::lock::{Lanes, OwnerLock, Undertaker};
-use lp_models::sync::{AtomicU32, Ordering, Weaken, check, check_bounded, weakened};
+use lp_models::sync::{AtomicU32, Ordering, Weaken, check, check_bounded, deny_barriers, weakened};
 
 const KEY: u32 = 7;
 
@@ -119,6 +119,46 @@ fn the_biased_lane_against_one_that_does_not_wait() {
 fn excludes_without_waiting() {
     check(the_biased_lane_against_one_that_does_not_wait);
     assert!(weakened(Weaken::LightBarrier, the_biased_lane_against_one_that_does_not_wait));
+}
+
+/// Lane 2 cannot revoke: it gets the lock once lane 1 has given its bias up.
+fn the_biased_lane_against_one_without_barriers() {
+    let shared = Shared::biased_to_lane_1(0);
+    let other = Arc::clone(&shared);
+    let thread = loom::thread::spawn(move || {
+        deny_barriers();
+        let me = LaneId(2);
+        other.lock.lock(me, &*other);
+        other.add_one();
+        other.lock.unlock();
+    });
+    let me = LaneId(1);
+    shared.add_one_entering(me);
+    shared.lock.lock(me, &*shared);
+    shared.lock.end_bias();
+    shared.lock.unlock();
+    thread.join().expect("no panic");
+    assert_eq!(shared.word.load(Ordering::Relaxed), 2, "an addition was lost");
+}
+
+#[test]
+fn excludes_one_without_barriers() {
+    check_bounded(the_biased_lane_against_one_without_barriers);
+}
+
+#[test]
+fn one_without_barriers_that_does_not_wait_leaves_the_bias() {
+    check(|| {
+        let shared = Shared::biased_to_lane_1(0);
+        let other = Arc::clone(&shared);
+        let thread = loom::thread::spawn(move || {
+            deny_barriers();
+            assert!(!other.lock.try_lock(LaneId(2), &*other));
+        });
+        shared.add_one_entering(LaneId(1));
+        thread.join().expect("no panic");
+        assert!(shared.lock.is_biased());
+    });
 }
 
 #[test]

@@ -62,14 +62,32 @@ impl BiasedLock {
     /// Takes the lock for `me` by compare-and-swap, revoking another lane's bias.
     #[inline]
     pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
-        let dead = self.inner.lock_unrepaired(me, undertaker);
-        let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.
-        if bias != 0 && bias != me.0 {
-            self.revoke_slow(undertaker);
+        let mut dead = self.inner.lock_unrepaired(me, undertaker);
+        while !self.is_settled_for(me) && !self.revoke_slow(me, undertaker) {
+            // This process has no barriers. Others have and revoke the bias if they get the lock; none is given meanwhile
+            // (`Undertaker::may_bias`). What a dead holder left is this lane's to repair, so it keeps that lock.
+            if dead.is_none() {
+                self.inner.unlock();
+            }
+            pause();
+            if dead.is_none() {
+                dead = self.inner.lock_unrepaired(me, undertaker);
+            }
         }
         if let Some(dead) = dead {
             undertaker.repair(dead);
         }
+    }
+
+    /// Whether a lane has the bias: a hint.
+    #[inline]
+    pub fn is_biased(&self) -> bool {
+        self.bias.load(Ordering::Relaxed) != 0 // Relaxed: a hint.
+    }
+
+    /// Gives the caller's own bias up. The caller got the lock by [`BiasedLock::lock`].
+    pub fn end_bias(&self) {
+        self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
     }
 
     /// Takes the lock for `me` if nobody is inside, waiting for nobody: not for a stopped process either.
@@ -82,13 +100,14 @@ impl BiasedLock {
         if bias == 0 || bias == me.0 {
             return true;
         }
-        let owner = self.begin_revocation(bias);
-        if !self.is_inside(owner, undertaker) {
+        if let Some(owner) = self.begin_revocation(bias, me)
+            && !self.is_inside(owner, undertaker)
+        {
             self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
             return true;
         }
-        // It keeps the bias. Meanwhile it may have queued at the inner lock, which is as well.
-        self.bias.store(owner.0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
+        // It is inside, or may be, and keeps the bias. Meanwhile it may have queued at the inner lock, which is as well.
+        self.bias.store(bias & !REVOKED, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
         self.inner.unlock();
         false
     }
@@ -161,16 +180,29 @@ impl BiasedLock {
         self.streak.store(join(turns, me.0), Ordering::Relaxed);
         if turns == 0 && self.key.load(Ordering::Relaxed) != 0 {
             self.bias.store(me.0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
+            // PAIRS: the heavy barrier of whoever forbids it and then looks at all locks.
+            light_barrier();
+            if !undertaker.may_bias() {
+                self.bias.store(0, Ordering::Relaxed); // Relaxed: as above.
+            }
         }
         Hold::Owned
     }
 
-    /// Tells the lane that has the bias, which it gives, to enter no more. The caller holds the inner lock.
-    fn begin_revocation(&self, bias: u32) -> LaneId {
+    /// Whether no lane but `me` has the bias. The caller holds the inner lock.
+    #[inline]
+    fn is_settled_for(&self, me: LaneId) -> bool {
+        let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock.
+        bias == 0 || bias == me.0
+    }
+
+    /// Tells the lane that has the bias, which it gives, to enter no more; `None` if that is not sure, for want of a
+    /// barrier. The caller, `me`, holds the inner lock; it is outside if the bias is its own.
+    fn begin_revocation(&self, bias: u32, me: LaneId) -> Option<LaneId> {
+        let owner = LaneId(bias & !REVOKED);
         self.bias.store(bias | REVOKED, Ordering::Relaxed); // Relaxed: ordered by the barrier.
         // PAIRS: the light barrier in `enter_biased`.
-        heavy_barrier();
-        LaneId(bias & !REVOKED)
+        (owner == me || heavy_barrier()).then_some(owner)
     }
 
     /// Whether `owner` is inside by its bias.
@@ -179,9 +211,12 @@ impl BiasedLock {
         undertaker.lanes().mark(owner).load(Ordering::Acquire) == self.key.load(Ordering::Relaxed)
     }
 
+    /// Takes the bias from its lane and waits until that is outside; `false` in a process without barriers. The bias then
+    /// stays revoked: its lane gives it up when it comes again.
     #[cold]
-    fn revoke_slow(&self, undertaker: &dyn Undertaker) {
-        let owner = self.begin_revocation(self.bias.load(Ordering::Relaxed));
+    fn revoke_slow(&self, me: LaneId, undertaker: &dyn Undertaker) -> bool {
+        let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.
+        let Some(owner) = self.begin_revocation(bias, me) else { return false };
         let mut looks = 0u32;
         while self.is_inside(owner, undertaker) {
             looks = looks.wrapping_add(1);
@@ -197,6 +232,7 @@ impl BiasedLock {
         }
         self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
         self.streak.store(join(PENALTY, 0), Ordering::Relaxed); // Relaxed: under the inner lock.
+        true
     }
 }
 

@@ -132,10 +132,20 @@ impl Default for Custody {
 
 /// Whether a word says that lane number `lane` keeps the record.
 pub fn is_kept_by(word: u32, lane: u32) -> bool {
-    word & LISTED != 0 && word >> KEEPER & INDEX == lane & INDEX
+    word & LISTED != 0 && keeper(word) == lane & INDEX
+}
+
+/// The number of the lane that a word names as the keeper; it counts with [`LISTED`] only.
+pub fn keeper(word: u32) -> u32 {
+    word >> KEEPER & INDEX
+}
+
+/// The number of the lane that a word names as the claimer; 0 without [`CLAIMED`].
+pub fn claimer(word: u32) -> u32 {
+    word >> CLAIMER & INDEX
 }
 
 /// Whether a word says that lane number `lane` has claimed the record.
 pub fn is_claimed_by(word: u32, lane: u32) -> bool {
-    word & CLAIMED != 0 && word >> CLAIMER & INDEX == lane & INDEX
+    word & CLAIMED != 0 && claimer(word) == lane & INDEX
 }

@@ -51,7 +51,8 @@ impl<'r> Region<'r> {
         let held = self.depot::<T>(lane);
         let cache = &lane.caches[T::SLAB];
         for slot in 0..BATCH {
-            let count = cache.count.load(Ordering::Relaxed) - 1;
+            // A damaged region's may say more than there are.
+            let count = cache.count.load(Ordering::Relaxed).clamp(1, CACHE_SLOTS as u32) - 1;
             let index = cache.slots[slot].load(Ordering::Relaxed);
             let last = cache.slots[count as usize].load(Ordering::Relaxed);
             held.moving.store(u64::from(index), Ordering::Release);

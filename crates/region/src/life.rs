@@ -6,7 +6,7 @@
 //! | state | lane | means |
 //! |---|---|---|
 //! | free | none | anybody may claim it |
-//! | born | the claimer's, or none | claimed for a child that has not taken its record lock yet |
+//! | born | the claimer's, or none | claimed for a child that has not taken its record lock yet, or cannot before its exec |
 //! | live | none | its process holds the record lock on its byte |
 //! | dying | the reaper's, or none | being emptied, by its own process as it exits or by a reaper |
 //!

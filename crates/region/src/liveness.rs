@@ -8,8 +8,9 @@
 //! So a slot that says "live" and whose byte nobody has locked is a dead process's, or changes before anybody can act on
 //! that: every act is a compare-and-swap of the very word that the verdict was passed on ([`crate::life`]).
 //!
-//! A child that has not run yet has no lock. It is dead if the process that its parent saw made is gone, or if the parent
-//! died before it made one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
+//! A child that has not run yet has no lock, and neither has one that shares its parent's table of descriptors, to which
+//! record locks belong. It is dead if the process that its parent saw made is gone, or if the parent died before it made
+//! one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
 //!
 //! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
 //! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run` of the
@@ -58,12 +59,50 @@ impl<'r> Region<'r> {
             // Whoever looks at all slots looks at this one from before it is claimed.
             self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
             if process.life.change(life, life.becoming(State::Born, claimer)) {
-                process.pid.store(UNANNOUNCED, Ordering::Relaxed);
+                // No child is made before the claimer asks for one; a slot without a claimer may be anybody's.
+                let pid = if claimer.is_none() { UNANNOUNCED } else { 0 };
+                process.pid.store(pid, Ordering::Relaxed);
                 process.run.store(run.0, Ordering::Relaxed);
                 return Ok(id);
             }
         }
         Err(Errno::EAGAIN)
+    }
+
+    /// Claims a free process slot for the calling process, which has none: at no moment is the slot taken and nobody's.
+    ///
+    /// # Errors
+    /// `EAGAIN` when all are taken; errors of fcntl(2).
+    pub fn claim_own_process(self, run: RunId) -> Result<ProcessId> {
+        // SAFETY: getpid has no effect.
+        let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
+        for index in 1..at::PROCESSES as u32 {
+            let id = ProcessId(index);
+            self.back_process(index).map_err(|_| Errno::EAGAIN)?;
+            let process = self.process(id);
+            let life = process.life.get();
+            if life.state() != State::Free || self.lock_slot(id, F_WRLCK as i16).is_err() {
+                continue;
+            }
+            self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
+            if process.life.change(life, life.becoming(State::Live, LaneId::NONE)) {
+                process.pid.store(pid, Ordering::Relaxed);
+                process.run.store(run.0, Ordering::Relaxed);
+                return Ok(id);
+            }
+            self.lock_slot(id, F_UNLCK as i16)?;
+        }
+        Err(Errno::EAGAIN)
+    }
+
+    /// Takes or drops the record lock of a slot.
+    fn lock_slot(self, id: ProcessId, kind: i16) -> Result<()> {
+        if self.fd() < 0 {
+            return Ok(());
+        }
+        let mut lock = flock_of(id, kind);
+        // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
+        unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) }.map(drop)
     }
 
     /// Makes the calling process the owner of `id`: takes its record lock and marks it live. After exec it is that already,
@@ -81,11 +120,7 @@ impl<'r> Region<'r> {
         if owned && life.state() == State::Live {
             return Ok(());
         }
-        if self.fd() >= 0 {
-            let mut lock = flock_of(id, F_WRLCK as i16);
-            // SAFETY: the kernel reads the struct.
-            unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) }?;
-        }
+        self.lock_slot(id, F_WRLCK as i16)?;
         match life.state() == State::Born
             && process.life.change(life, life.becoming(State::Live, LaneId::NONE))
         {
@@ -97,9 +132,31 @@ impl<'r> Region<'r> {
         }
     }
 
+    /// Makes the calling process known as the one of slot `id`, which is born and stays so: it cannot take a record lock
+    /// before its exec. Its maker answers for it no longer.
+    ///
+    /// # Errors
+    /// `ESRCH` when the slot was reaped meanwhile.
+    pub fn introduce(self, id: ProcessId, pid_namespace: u32) -> Result<()> {
+        let process = self.process(id);
+        // SAFETY: getpid has no effect.
+        let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
+        process.pid_namespace.store(pid_namespace, Ordering::Relaxed);
+        // PAIRS: the acquire in `unborn_is_dead`.
+        process.pid.store(pid, Ordering::Release);
+        let life = process.life.get();
+        match life.state() == State::Born
+            && process.life.change(life, life.becoming(State::Born, LaneId::NONE))
+        {
+            true => Ok(()),
+            false => Err(Errno::ESRCH),
+        }
+    }
+
     /// Whether the process of slot `id` is gone. `me` is the asking process, which lives.
     pub fn process_is_dead(self, id: ProcessId, me: ProcessId) -> bool {
-        if id == me || self.fd() < 0 {
+        // A process that has limited itself cannot ask.
+        if id == me || self.fd() < 0 || lp_abi::sys::is_limited() {
             return false;
         }
         let process = self.process(id);
@@ -139,9 +196,11 @@ impl<'r> Region<'r> {
         // Relaxed throughout: the caller acts on the slot's word, which changes when these do.
         let claimer = process.life.get().lane();
         let claimer_is_dead = claimer.is_some() && self.lane_is_dead(claimer, me);
+        // If the claimer was dead above, the kernel has written the id or never will.
+        let pid = process.pid.load(Ordering::Acquire);
         let run = process.run.load(Ordering::Relaxed);
-        if run == 0 {
-            return claimer_is_dead; // Just claimed.
+        if pid == 0 || run == 0 {
+            return claimer_is_dead;
         }
         if me.is_none() || run != asking.run.load(Ordering::Relaxed) {
             return !self.run_is_held(RunId(run));
@@ -150,16 +209,8 @@ impl<'r> Region<'r> {
         if namespace == 0 || namespace != asking.pid_namespace.load(Ordering::Relaxed) {
             return false;
         }
-        // If the claimer was dead above, the kernel has written the id or never will.
-        match process.pid.load(Ordering::Acquire) {
-            0 => claimer_is_dead,
-            UNANNOUNCED => false,
-            pid => {
-                // SAFETY: signal 0 is none.
-                let asked = unsafe { lp_abi::syscall!(__NR_kill, pid, 0) };
-                asked == Err(Errno::ESRCH)
-            }
-        }
+        // SAFETY: signal 0 is none.
+        pid != UNANNOUNCED && unsafe { lp_abi::syscall!(__NR_kill, pid, 0) } == Err(Errno::ESRCH)
     }
 
     /// Whether the owner of `lane` is gone.
@@ -242,11 +293,7 @@ impl<'r> Region<'r> {
     /// be in use any more. `dying` is what [`Region::begin_emptying`] gave.
     pub fn release_process(self, id: ProcessId, dying: Life) {
         self.process(id).clear();
-        if self.fd() >= 0 {
-            let mut lock = flock_of(id, F_UNLCK as i16);
-            // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
-            let _ = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) };
-        }
+        let _ = self.lock_slot(id, F_UNLCK as i16);
         // A process that exits may be taken for dead from here on: who does frees the slot in its place.
         self.process(id).life.change(dying, dying.freed());
     }

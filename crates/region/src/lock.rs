@@ -40,6 +40,10 @@ pub trait Undertaker {
     fn replay(&self, _lane: LaneId) {}
     /// Repairs what the lock guards. The caller holds the lock, which it took over from `lane`.
     fn repair(&self, lane: LaneId);
+    /// Whether locks may be biased: not while a process that cannot revoke a bias may want one.
+    fn may_bias(&self) -> bool {
+        true
+    }
 }
 
 /// A lock in the region; see the module.
@@ -141,8 +145,8 @@ impl OwnerLock {
         let mut dead = None;
         while dead.is_none() {
             self.expect_waiters();
-            // PAIRS: the light barrier in `unlock`.
-            heavy_barrier();
+            // PAIRS: the light barrier in `unlock`. Without it a wake may be missed: sleeps are bounded.
+            let _ = heavy_barrier();
             if self.try_lock(me) {
                 break;
             }
@@ -171,11 +175,10 @@ impl OwnerLock {
     }
 
     /// Clears `contended` unless a lane waits. A waiter names the lock first and sets the hint then: either it is found
-    /// here, or its store of the hint comes after this one.
+    /// here, or its store of the hint comes after this one. Without a barrier the hint stays.
     fn withdraw_hint(&self, lanes: &dyn Lanes) {
         self.contended.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
-        heavy_barrier();
-        if lanes.is_awaited(self) {
+        if !heavy_barrier() || lanes.is_awaited(self) {
             self.expect_waiters();
         }
     }

@@ -69,12 +69,14 @@ pub fn leave(mark: &AtomicU32) {
     mark.store(0, Ordering::Release);
 }
 
-/// Sets `bits` of `closed`. From here on [`enter`] refuses, but to those that carry the mark already.
+/// Sets `bits` of `closed`. From here on [`enter`] refuses, but to those that carry the mark already; `false` if that is
+/// not sure, for want of a barrier.
 #[cold]
-pub fn shut(closed: &AtomicU32, bits: u32) {
+#[must_use]
+pub fn shut(closed: &AtomicU32, bits: u32) -> bool {
     closed.fetch_or(bits, Ordering::Relaxed); // Relaxed: ordered by the heavy barrier.
     // PAIRS: the light barrier in `enter`.
-    heavy_barrier();
+    heavy_barrier()
 }
 
 /// Whether a lane with this mark is changing what `value` names.

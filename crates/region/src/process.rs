@@ -5,7 +5,7 @@ use crate::lock::OwnerLock;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_abi::{Errno, Result};
 
-/// [`Process::pid`] of a child about to be made whose id the kernel will not write there.
+/// [`Process::pid`] of a child that may have been made and whose id the kernel does not write there.
 pub const UNANNOUNCED: u32 = u32::MAX;
 
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
@@ -68,8 +68,10 @@ pub struct Process {
     pub rgid: AtomicU32,
     /// Permitted capabilities of the same: those that access(2) gives a real root.
     pub permitted: AtomicU32,
+    /// Nonzero once it has a filter that lets it make no call of the gate's own, barriers included.
+    pub limited: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 21],
+    pub spare: [AtomicU32; 20],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }
@@ -164,6 +166,9 @@ pub struct Run {
     pub avx2: AtomicU32,
     /// The number of the region's descriptor in its processes.
     pub descriptor: AtomicU32,
+    /// The descriptor, inherited by every process of the run, that says which open files are on their way over a socket: its
+    /// number plus one; 0 none.
+    pub flights: AtomicU32,
     /// Spare.
     pub spare: [AtomicU64; 12],
     /// The launcher's own path.

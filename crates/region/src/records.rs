@@ -63,8 +63,8 @@ pub struct Header {
     pub life: AtomicU64,
     /// 1 if the region lies in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
     pub in_file: AtomicU64,
-    /// Copies of open files on their way over sockets, in all: the sum of [`OpenFile::in_flight`]. Atomic.
-    pub in_flight: AtomicU32,
+    /// Open files behind the highest that was ever sent over a socket. Atomic, only grows.
+    pub flown: AtomicU32,
     /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
     pub programs: [AtomicU64; PROGRAMS],
 }
@@ -253,7 +253,7 @@ pub struct OpenFile {
     pub dirent: AtomicU32,
     /// Nonzero while it may hold an flock or OFD lock. Atomic.
     pub locked: AtomicU32,
-    /// Nonzero while a copy is on its way over a socket: keeps it from reclaim. Atomic.
+    /// Runs that have ever sent it over a socket, one bit each: it may be on its way. Atomic, bits are only set.
     pub in_flight: AtomicU32,
     /// [`file_mode`]. Immutable.
     pub mode: AtomicU32,

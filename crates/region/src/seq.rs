@@ -74,6 +74,30 @@ impl Seq {
         self.snapshot_slow(&mut copy)
     }
 
+    /// [`Seq::snapshot`] of what this count and another guard. One inside the other would try `SPINS` times `SPINS`.
+    #[inline]
+    pub fn snapshot_both<T>(&self, other: &Seq, mut copy: impl FnMut() -> T) -> T {
+        let before = (self.read(), other.read());
+        let seen = copy();
+        if !self.retry(before.0) && !other.retry(before.1) {
+            return seen;
+        }
+        self.snapshot_both_slow(other, &mut copy)
+    }
+
+    #[cold]
+    fn snapshot_both_slow<T>(&self, other: &Seq, copy: &mut dyn FnMut() -> T) -> T {
+        for _ in 0..SPINS {
+            let before = (self.read(), other.read());
+            let seen = copy();
+            if !self.retry(before.0) && !other.retry(before.1) {
+                return seen;
+            }
+            spin();
+        }
+        copy()
+    }
+
     #[cold]
     fn snapshot_slow<T>(&self, copy: &mut dyn FnMut() -> T) -> T {
         for tried in 0..SPINS + PAUSES {

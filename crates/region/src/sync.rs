@@ -24,17 +24,20 @@ pub fn light_barrier() {
 
 /// The rare side of an asymmetric fence: about 0.2-0.7 us.
 ///
-/// PAIRS: [`light_barrier`]. Falls back to the slow global command where the expedited one is not registered.
+/// PAIRS: [`light_barrier`]. Falls back to the slow global command where the expedited one is not registered. `false`
+/// where a filter leaves neither: then no light barrier has been paired with, and the caller must not act on what it sees.
 #[cold]
-pub fn heavy_barrier() {
+#[must_use]
+pub fn heavy_barrier() -> bool {
     fence(Ordering::SeqCst);
     let expedited = membarrier_cmd::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u32;
     // SAFETY: membarrier touches no memory of ours.
-    if unsafe { lp_abi::syscall!(__NR_membarrier, expedited, 0, 0) }.is_err() {
-        let global = membarrier_cmd::MEMBARRIER_CMD_GLOBAL as u32;
-        // SAFETY: as above.
-        let _ = unsafe { lp_abi::syscall!(__NR_membarrier, global, 0, 0) };
+    if unsafe { lp_abi::syscall!(__NR_membarrier, expedited, 0, 0) }.is_ok() {
+        return true;
     }
+    let global = membarrier_cmd::MEMBARRIER_CMD_GLOBAL as u32;
+    // SAFETY: as above.
+    unsafe { lp_abi::syscall!(__NR_membarrier, global, 0, 0) }.is_ok()
 }
 
 /// Registers the process for [`heavy_barrier`] of others. exec clears it, so every attach calls this.
@@ -81,7 +84,15 @@ pub fn spin() {
 pub fn pause() {
     let time = [0u64, 50_000];
     // SAFETY: the kernel reads the time.
-    let _ = unsafe { lp_abi::syscall!(__NR_nanosleep, time.as_ptr(), 0) };
+    let slept = unsafe { lp_abi::syscall!(__NR_nanosleep, time.as_ptr(), 0) };
+    spin_instead(slept);
+}
+
+/// What a process does whose filter does not let it sleep.
+fn spin_instead(slept: lp_abi::Result<usize>) {
+    if slept == Err(lp_abi::Errno::ENOSYS) {
+        (0..LOCK_SPINS).for_each(|_| spin());
+    }
 }
 
 /// Sleeps while `word` is `expected`, for at most `nanoseconds` (below one second); may wake for no reason.
@@ -92,7 +103,10 @@ pub fn pause() {
 pub fn futex_wait(word: &AtomicU32, expected: u32, nanoseconds: u64) -> lp_abi::Result<()> {
     let timeout = [0u64, nanoseconds];
     // SAFETY: the word is a live atomic and the timeout lives across the call.
-    unsafe { lp_abi::syscall!(__NR_futex, word.as_ptr(), FUTEX_WAIT, expected, timeout.as_ptr()) }.map(drop)
+    let slept =
+        unsafe { lp_abi::syscall!(__NR_futex, word.as_ptr(), FUTEX_WAIT, expected, timeout.as_ptr()) };
+    spin_instead(slept);
+    slept.map(drop)
 }
 
 /// Wakes up to `count` sleepers of `word`.

@@ -12,6 +12,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Result};
 use lp_region::lane::GONE;
 use lp_region::layout::RUNS;
+use lp_region::life::State;
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
@@ -110,12 +111,22 @@ fn free_run(region: Region) -> Result<RunId> {
 /// # Errors
 /// `EAGAIN` when there are none.
 pub fn claim_process(region: Region, run: RunId) -> Result<ProcessId> {
-    let id = region.claim_process(run, LaneId::NONE)?;
+    region.claim_process(run, LaneId::NONE).inspect(|id| describe(region, *id))
+}
+
+/// Claims a process slot for the calling process, which has none.
+///
+/// # Errors
+/// As [`claim_process`].
+pub fn claim_own_process(region: Region, run: RunId) -> Result<ProcessId> {
+    region.claim_own_process(run).inspect(|id| describe(region, *id))
+}
+
+fn describe(region: Region, id: ProcessId) {
     let process = region.process(id);
     process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
     load_credentials(process);
     load_umask(process);
-    Ok(id)
 }
 
 /// What tells the caller's pid namespace from others: the number of its inode; 0 without /proc (namespaces(7)).
@@ -313,6 +324,9 @@ pub fn exit(task: &Task) {
         }
     }
     let life = task.process.life.get();
+    if life.state() == State::Born {
+        return leave_unlocked(task);
+    }
     let Some(dying) = task.region.begin_emptying(task.process_id, life, task.lane_id) else { return };
     for (fd, _) in table::open_entries(task) {
         let _ = table::remove(task, fd);
@@ -333,6 +347,17 @@ pub fn exit(task: &Task) {
         true => task.region.release_process(task.process_id, dying),
         false => task.region.abandon_emptying(task.process_id, dying),
     }
+}
+
+/// [`exit`] of a process that never took its record lock: nobody could tell that it still empties its slot, which is left to
+/// whoever finds it gone.
+#[cold]
+fn leave_unlocked(task: &Task) {
+    for (fd, _) in table::open_entries(task) {
+        let _ = table::remove(task, fd);
+    }
+    reclaim::run_own(task);
+    leave_lane(task);
 }
 
 /// Reads user, group, capabilities and file size limit from the kernel: after any call that changes them.
@@ -364,7 +389,7 @@ fn load_capabilities(process: &Process) {
 }
 
 /// The file size limit, which another process may change (prlimit(2)).
-fn load_limit(process: &Process) {
+pub fn load_limit(process: &Process) {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel writes two words.
     let _ = unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };

@@ -38,7 +38,7 @@ pub enum Way {
 /// # Safety
 /// `pages` is good for `bytes` bytes.
 pub unsafe fn copy(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
-    if bytes < LEAST || file.0 < 0 {
+    if bytes < LEAST || file.0 < 0 || lp_abi::sys::is_limited() {
         // SAFETY: the caller's promise.
         return match unsafe { by_process(way, pages, memory, bytes) } {
             true => bytes,

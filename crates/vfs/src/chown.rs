@@ -46,7 +46,7 @@ fn change(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Re
         return Err(Errno::EPERM);
     }
     let (uid, gid) = (inode.uid.load(Relaxed), inode.gid.load(Relaxed));
-    let owns = task.process.fsuid.load(Relaxed) == uid;
+    let owns = task.credentials.get().fsuid.load(Relaxed) == uid;
     let capable = permission::capable(task, caps::CHOWN);
     // chown_ok, chgrp_ok: an owner may keep the owner, and give the file to a group of its own.
     let may_own = owner == KEEP || capable || owns && owner == uid;

@@ -26,20 +26,16 @@ pub fn dup(task: &Task, fd: i32) -> Result<FileId> {
 /// `EBADF`.
 pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
     let done = table::install(task, fd, id, flags);
-    // A scan under way may have passed the new entry and not reached the old one: what it saw does not count.
-    // PAIRS: the loads around the scan in `reclaim::run`.
-    task.region.header().moves.fetch_add(1, Ordering::Release);
-    pin::clear(task, pin::slot::OPEN);
+    arrived(task);
     done
 }
 
-/// Installs at `fd` an open file that came over a socket: it is marked as in flight until after this call, and shared.
-///
-/// # Errors
-/// `EBADF`.
-pub fn receive(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
-    pin::file(task, pin::slot::OPEN, id);
-    install(task, fd, id, flags)
+/// What [`dup`] gave stands in a table.
+pub fn arrived(task: &Task) {
+    // A scan under way may have passed the new entry and not reached the old one: what it saw does not count.
+    // PAIRS: the loads around the scan in `sweep`.
+    task.region.header().moves.fetch_add(1, Ordering::Release);
+    pin::clear(task, pin::slot::OPEN);
 }
 
 /// Lets go of what [`dup`] gave.

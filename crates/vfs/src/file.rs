@@ -125,19 +125,6 @@ fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     false
 }
 
-/// A copy of the file is on its way over a socket from now on: no sweep frees it.
-pub fn depart(task: &Task, id: FileId) {
-    // The sum first: a sweep that sees it 0 looks at no file.
-    task.region.header().in_flight.fetch_add(1, Ordering::AcqRel);
-    task.region.file(id).in_flight.fetch_add(1, Ordering::AcqRel);
-}
-
-/// The copy has arrived in a table, or will not.
-pub fn land(task: &Task, id: FileId) {
-    task.region.file(id).in_flight.fetch_sub(1, Ordering::AcqRel);
-    task.region.header().in_flight.fetch_sub(1, Ordering::AcqRel);
-}
-
 /// Gives the slot back. No table names the file.
 #[inline]
 pub(crate) fn free(task: &Task, id: FileId) {

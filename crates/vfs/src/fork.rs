@@ -2,7 +2,7 @@
 
 use lp_abi::Result;
 use lp_region::life::State;
-use lp_region::process::Process;
+use lp_region::process::{Process, UNANNOUNCED};
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
@@ -14,7 +14,8 @@ use crate::{file, mapping, reap, reclaim};
 /// Forks between two looks for dead processes.
 const REAP_EVERY: u32 = 256;
 
-/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork.
+/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork. If threads
+/// share the table it stays locked until [`copied`], so that the kernel's copy is of the same moment.
 ///
 /// # Errors
 /// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has mapped.
@@ -46,28 +47,27 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
         0 => Err(errno),
         _ => region.claim_process(run, task.lane_id),
     })?;
-    copy_process(task.process, region.process(child));
-    let locked = table::lock(task);
+    copy_process(task, region.process(child));
+    // Before the table is locked, as it takes locks that come first.
+    if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
+        reap::dead(task);
+    }
+    table::lock(task);
     copy_table(task, child);
     let inherited = if memory == Memory::Copied { mapping::inherit(task, child) } else { Ok(()) };
     // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
-    // PAIRS: the loads around the scan in `reclaim`.
-    let moves = region.header().moves.fetch_add(1, Ordering::Release);
-    table::unlock(task, locked);
+    // PAIRS: the loads around the scan in `sweep`.
+    region.header().moves.fetch_add(1, Ordering::Release);
     if let Err(errno) = inherited {
         failed(task, child);
         return Err(errno);
     }
-    if (moves as u32).is_multiple_of(REAP_EVERY) {
-        reap::dead(task);
-    }
     Ok(child)
 }
 
-fn copy_process(parent: &Process, child: &Process) {
-    let words: [fn(&Process) -> &AtomicU32; 11] = [
-        |p| &p.pid_namespace,
-        |p| &p.umask,
+fn copy_process(task: &Task, child: &Process) {
+    let (parent, credentials) = (task.process, task.credentials.get());
+    let ids: [fn(&Process) -> &AtomicU32; 7] = [
         |p| &p.ruid,
         |p| &p.rgid,
         |p| &p.fsuid,
@@ -75,17 +75,20 @@ fn copy_process(parent: &Process, child: &Process) {
         |p| &p.caps,
         |p| &p.permitted,
         |p| &p.group_count,
-        |p| &p.exe_dirent,
-        |p| &p.attached,
     ];
     // Relaxed throughout: the slot is the child's once the kernel's call has made it.
+    for id in ids {
+        id(child).store(id(credentials).load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let words: [fn(&Process) -> &AtomicU32; 4] =
+        [|p| &p.pid_namespace, |p| &p.umask, |p| &p.exe_dirent, |p| &p.attached];
     for word in words {
         word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
     }
     child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
     child.parked.store(parent.parked.load(Ordering::Relaxed), Ordering::Relaxed);
-    let groups = parent.group_count.load(Ordering::Relaxed) as usize;
-    for (to, from) in child.groups.iter().zip(&parent.groups).take(groups) {
+    let groups = credentials.group_count.load(Ordering::Relaxed) as usize;
+    for (to, from) in child.groups.iter().zip(&credentials.groups).take(groups) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
     // Directory and executed file keep their inodes: the parent's slot holds them meanwhile.
@@ -127,10 +130,24 @@ pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
 
 /// Where the kernel is to write the id of the child that clone(2) makes, by CLONE_PARENT_SETTID: so that it is known whether
 /// a child was made, whoever dies in between.
-pub fn announce(task: &Task, child: ProcessId) -> *mut u32 {
-    let pid = &task.region.process(child).pid;
-    pid.store(0, Ordering::Release);
-    pid.as_ptr()
+pub fn announce_at(region: Region, child: ProcessId) -> *mut u32 {
+    region.process(child).pid.as_ptr()
+}
+
+/// Says that a child is about to be made whose id the kernel does not write: before the call.
+pub fn make_unannounced(task: &Task, child: ProcessId) {
+    task.region.process(child).pid.store(UNANNOUNCED, Ordering::Release);
+}
+
+/// [`child`] for one that shares the kernel's table of descriptors with its parent. A record lock belongs to that table: the slot
+/// has none, and stays born until its process execs, which gives it a table of its own.
+///
+/// # Errors
+/// As [`child`]; `ESRCH` when the slot was given up for dead.
+pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    register_barrier()?;
+    region.introduce(id, own_pid_namespace())?;
+    first_lane(region, id, tid)
 }
 
 /// [`child`] for one that runs in the parent's memory, which the parent has registered for barriers.
@@ -139,13 +156,26 @@ pub fn announce(task: &Task, child: ProcessId) -> *mut u32 {
 /// As [`child`].
 pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     region.animate(id)?;
+    first_lane(region, id, tid)
+}
+
+fn first_lane(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     let lane = region.claim_lane(id, tid)?;
     region.process(id).first_lane.store(lane.0, Ordering::Relaxed);
     Ok(lane)
 }
 
+/// The kernel has copied its table of descriptors too: threads may change ours again. `task` is the parent's; a child in its
+/// memory may be faster than the parent itself.
+pub fn copied(task: &Task) {
+    if task.process.table_lock.holder() == task.lane_id {
+        task.process.table_lock.unlock();
+    }
+}
+
 /// Gives the child's slot back: the kernel's call has failed.
 pub fn failed(task: &Task, child: ProcessId) {
+    copied(task);
     give_back_unborn(task, child);
     reclaim::run_own(task);
 }

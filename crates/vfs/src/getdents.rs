@@ -113,7 +113,10 @@ fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Re
         *cookie += 1;
     }
     // Acquire: the entries below the tail are there.
-    let mut bound = bound_of(*cookie, held.inode.tail.load(Ordering::Acquire));
+    let tail = held.inode.tail.load(Ordering::Acquire);
+    // No position is behind the map's last; a damaged tail may be.
+    let places = map::Map::of(held.inode).span().saturating_mul(PER_LEAF);
+    let mut bound = bound_of(*cookie, tail.min(places));
     while bound > 0 {
         match look(task, id, held.inode, bound - 1, &mut out.record.name) {
             Seen::Entry(entry) => {

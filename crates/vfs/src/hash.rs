@@ -31,10 +31,10 @@ use crate::name::{Name, Place};
 use crate::task::Task;
 
 /// Buckets of an empty table, as a power of two: one page.
-const BASE_LEVEL: u32 = 6;
+pub const BASE_LEVEL: u32 = 6;
 
 /// Bits of a hash that the largest table uses.
-const MAX_LEVEL: u32 = BUCKETS.trailing_zeros();
+pub const MAX_LEVEL: u32 = BUCKETS.trailing_zeros();
 
 /// Tries before a lookup takes its answer as seen.
 const SPINS: u32 = 2000;
@@ -195,7 +195,7 @@ fn chain<'r>(region: Region<'r>, first: &'r Bucket) -> impl Iterator<Item = &'r 
 
 /// Index of the bucket that holds `hash` in this state.
 #[inline(always)]
-fn place(state: u64, hash: u32) -> u32 {
+pub fn place(state: u64, hash: u32) -> u32 {
     let mask = (1u32 << BASE_LEVEL).wrapping_shl(state as u32).wrapping_sub(1);
     let index = hash & mask;
     if index < (state >> 32) as u32 { hash & (mask << 1 | 1) } else { index }

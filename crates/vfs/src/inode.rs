@@ -9,9 +9,10 @@ use lp_region::bias::Hold;
 use lp_region::lock::{Lanes, Undertaker};
 use lp_region::process::caps;
 use lp_region::records::{Inode, Stamp, inode_flags};
+use lp_region::seq::Seq;
 use lp_region::slab::Slot;
-use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::sync::{AtomicU32, spin};
 use lp_region::{InodeId, InodeRef, LaneId, Region};
 
 use crate::acl;
@@ -58,11 +59,45 @@ const ENTRY_BYTES: u64 = 20;
 
 /// The attributes of an inode.
 #[inline]
-pub fn attributes(inode: &Inode) -> Attributes {
+pub fn attributes(task: &Task, id: InodeId, inode: &Inode) -> Attributes {
     if is_dir(inode) {
-        return inode.seq.snapshot(|| inode.data_seq.snapshot(|| copy_attributes(inode)));
+        mend_if_left(task, id, &inode.seq);
+        mend_if_left(task, id, &inode.data_seq);
+        return inode.seq.snapshot_both(&inode.data_seq, || copy_attributes(inode));
     }
+    let before = inode.seq.read();
+    let seen = copy_attributes(inode);
+    if !inode.seq.retry(before) {
+        return seen;
+    }
+    mend_if_left(task, id, &inode.seq);
     inode.seq.snapshot(|| copy_attributes(inode))
+}
+
+/// Looks at a section before a reader gives it up for stopped.
+const SPINS: u32 = 2000;
+
+/// Lets the change under way in a section be finished if it does not go on because the lane that began it is dead: no
+/// writer may come to do it. A reader calls it before it waits.
+#[inline]
+pub fn mend_if_left(task: &Task, id: InodeId, section: &Seq) {
+    if section.read() & 1 != 0 {
+        mend_if_left_slow(task, id, section);
+    }
+}
+
+#[cold]
+fn mend_if_left_slow(task: &Task, id: InodeId, section: &Seq) {
+    let stuck = section.read();
+    for _ in 0..SPINS {
+        if section.read() != stuck {
+            return;
+        }
+        spin();
+    }
+    if task.region.inode(id).lock.is_left_by_the_dead(task) {
+        drop(lock_unless_held(task, id));
+    }
 }
 
 /// Whether it is a directory: then its entries and their times are guarded by `data_seq` besides.
@@ -192,6 +227,10 @@ impl Undertaker for InodeUndertaker<'_, '_> {
     fn repair(&self, _lane: LaneId) {
         mend(self.task, self.id, self.inode);
     }
+
+    fn may_bias(&self) -> bool {
+        !crate::limit::any(self.task)
+    }
 }
 
 /// Ends the sections that a dead lane left open. The caller holds the inode's lock and has replayed the lane's intent.
@@ -226,7 +265,8 @@ pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<Inode
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) == 0 {
         mode &= !(process.umask.load(Relaxed) & 0o777);
     }
-    let mut gid = process.fsgid.load(Relaxed);
+    let credentials = task.credentials.get();
+    let mut gid = credentials.fsgid.load(Relaxed);
     if parent.mode.load(Relaxed) & S_ISGID != 0 {
         gid = parent.gid.load(Relaxed);
         if kind == S_IFDIR {
@@ -236,7 +276,7 @@ pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<Inode
         }
     }
     let root = parent.root.load(Relaxed);
-    let made = make(task, root, mode, rdev, (process.fsuid.load(Relaxed), gid))?;
+    let made = make(task, root, mode, rdev, (credentials.fsuid.load(Relaxed), gid))?;
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0 {
         let inherited = acl::inherit(task, parent, task.region.inode(made.id));
         // The blobs that were made stood in its place.
@@ -351,21 +391,20 @@ pub fn may_keep_setgid(task: &Task, gid: u32) -> bool {
 
 /// Whether the process is in group `gid`.
 pub fn in_group(task: &Task, gid: u32) -> bool {
-    let process = task.process;
-    // Relaxed: credentials change only in their own process.
-    let count = (process.group_count.load(Relaxed) as usize).min(process.groups.len());
-    process.fsgid.load(Relaxed) == gid
-        || process.groups[..count].iter().any(|group| group.load(Relaxed) == gid)
+    let own = task.credentials.get();
+    // Relaxed: only the process itself changes them.
+    let count = (own.group_count.load(Relaxed) as usize).min(own.groups.len());
+    own.fsgid.load(Relaxed) == gid || own.groups[..count].iter().any(|group| group.load(Relaxed) == gid)
 }
 
 /// Whether the process has a capability of [`caps`].
 pub fn has_cap(task: &Task, cap: u32) -> bool {
-    task.process.caps.load(Relaxed) & cap != 0 // Relaxed: changes only in its own process.
+    task.credentials.get().caps.load(Relaxed) & cap != 0 // Relaxed: changes only in its own process.
 }
 
 /// Whether the process owns the inode or may act as if it did (`inode_owner_or_capable`).
 pub fn is_owner(task: &Task, inode: &Inode) -> bool {
-    inode.uid.load(Relaxed) == task.process.fsuid.load(Relaxed) || has_cap(task, caps::FOWNER)
+    inode.uid.load(Relaxed) == task.credentials.get().fsuid.load(Relaxed) || has_cap(task, caps::FOWNER)
 }
 
 /// Which times to set.

@@ -42,7 +42,9 @@ pub fn ioctl(task: &Task, fd: i32, request: u32, argument: usize) -> Result<()> 
             0 => Ok(()),
             _ => Err(Errno::ENOTTY),
         },
-        FIOQSIZE => put(argument, &(inode::attributes(held.inode).blocks as i64 * 512)),
+        FIOQSIZE => {
+            put(argument, &(inode::attributes(task, held.inode_id(), held.inode).blocks as i64 * 512))
+        }
         FIGETBSZ => put(argument, &(PAGE_SIZE as i32)),
         FIONREAD if regular => {
             let left = held.inode.size.load(Relaxed).wrapping_sub(held.file.position.load(Relaxed));

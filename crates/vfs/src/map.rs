@@ -6,6 +6,8 @@
 //! that every state between two stores is a map that readers can use; they validate with `data_seq` afterwards.
 //! Writers hold the inode's lock. Pages on their way in or out are named in the lane, see [`crate::page`].
 
+use core::cell::Cell;
+
 use lp_abi::{Errno, Result};
 use lp_region::layout::CHUNK_PAGES;
 use lp_region::records::Inode;
@@ -294,7 +296,9 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
         return;
     }
     if map.height > 0 {
-        let walk = Clear { task, id, first, end };
+        // A page stands in one place of one map: a walk of a sound one ends before the pages do.
+        let left = Cell::new(task.region.chunk_count() as u64 * CHUNK_PAGES as u64);
+        let walk = Clear { task, id, first, end, left };
         walk.node(map.root, map.height, 0);
     }
     if first == 0 && end == map.span() {
@@ -309,6 +313,8 @@ struct Clear<'t, 'r> {
     id: InodeId,
     first: u64,
     end: u64,
+    /// Map pages that the walk may still visit; a damaged map may lead to itself.
+    left: Cell<u64>,
 }
 
 impl Clear<'_, '_> {
@@ -323,9 +329,10 @@ impl Clear<'_, '_> {
         for at in from..to {
             let slot = &self.task.region.page_words(node)[at as usize];
             let child = PageId(slot.load(Relaxed)); // Relaxed: the inode's lock is held.
-            if child.is_none() {
+            if child.is_none() || self.left.get() == 0 {
                 continue;
             }
+            self.left.set(self.left.get() - 1);
             let start = base + at * below;
             self.node(child, height - 1, start);
             if self.first <= start && start + below <= self.end {
@@ -372,9 +379,10 @@ pub fn count(region: Region, inode: &Inode) -> u64 {
 /// Pages of content in `first..end`.
 pub fn held(region: Region, inode: &Inode, first: u64, end: u64) -> u64 {
     let map = Map::of(inode);
-    let end = end.min(map.span());
     let (mut index, mut pages) = (first, 0);
-    while index < end {
+    let end = end.min(map.span());
+    // More than the region has are a damaged map's, which may lead to itself.
+    while index < end && pages < region.chunk_count() as u64 * CHUNK_PAGES as u64 {
         let piece = piece(region, map, index, end - index);
         if piece.page.is_some() {
             pages += piece.len;

@@ -94,6 +94,12 @@ fn unpack(word: u64) -> Option<(Phase, Run)> {
     Some((phase, Run { first: PageId(word as u32), len: len.min(CHUNK_PAGES as u32) }))
 }
 
+/// The pages that a lane names as on their way: in use or not, linked in or not.
+pub fn in_hand(lane: &lp_region::lane::Lane) -> impl Iterator<Item = PageId> {
+    let run = unpack(lane.pages.moving.load(Acquire)).map(|(_, run)| run);
+    run.into_iter().flat_map(Run::pages)
+}
+
 /// Takes over a chunk's lock from a dead lane.
 struct ChunkUndertaker<'t, 'r>(&'t Task<'r>);
 
@@ -279,7 +285,7 @@ pub fn give_unused(task: &Task) {
 }
 
 /// The pages of a chunk's bitmap word that exist: page 0 names nothing, the last chunk may be cut short.
-fn usable(data_pages: u64, chunk: usize, word: usize) -> u64 {
+pub fn usable(data_pages: u64, chunk: usize, word: usize) -> u64 {
     let first = (chunk * CHUNK_PAGES + word * 64) as u64;
     let end = data_pages + 1; // Pages 1 to data_pages.
     let exists = if end <= first { 0 } else { mask(0, (end - first).min(64) as u32) };

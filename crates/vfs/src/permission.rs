@@ -60,7 +60,7 @@ pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
     let everyone = (want * 0o111) & !mode == 0 && inode.acl.load(Ordering::Relaxed) == 0;
     let owner = || {
         want & !(mode >> 6) == 0
-            && inode.uid.load(Ordering::Relaxed) == task.process.fsuid.load(Ordering::Relaxed)
+            && inode.uid.load(Ordering::Relaxed) == task.credentials.get().fsuid.load(Ordering::Relaxed)
     };
     let fixed = || inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0;
     if (everyone || owner()) && (want & WRITE == 0 || !fixed()) {
@@ -71,7 +71,7 @@ pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
 
 #[inline(never)]
 fn check_slow(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
-    check_as(task, inode, want, Identity::of(task.process))
+    check_as(task, inode, want, Identity::of(task.credentials.get()))
 }
 
 /// [`check`] for another identity: access(2) asks with the real user.
@@ -123,12 +123,12 @@ fn overrides(mode: u32, want: u32, held: u32) -> bool {
 /// Whether the caller has a capability.
 #[inline]
 pub fn capable(task: &Task<'_>, cap: u32) -> bool {
-    task.process.caps.load(Ordering::Relaxed) & cap != 0
+    task.credentials.get().caps.load(Ordering::Relaxed) & cap != 0
 }
 
 /// Whether the caller owns the inode or may act as if it did, like `inode_owner_or_capable`.
 pub fn owns(task: &Task<'_>, inode: &Inode) -> bool {
-    inode.uid.load(Ordering::Relaxed) == task.process.fsuid.load(Ordering::Relaxed)
+    inode.uid.load(Ordering::Relaxed) == task.credentials.get().fsuid.load(Ordering::Relaxed)
         || capable(task, caps::FOWNER)
 }
 
@@ -180,7 +180,7 @@ pub fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: Victim)
 
 /// Whether the restricted deletion flag keeps the caller from removing `inode`; `S_ISVTX` in inode(7).
 fn is_sticky(task: &Task<'_>, dir: &Inode, inode: &Inode) -> bool {
-    let user = task.process.fsuid.load(Ordering::Relaxed);
+    let user = task.credentials.get().fsuid.load(Ordering::Relaxed);
     dir.mode.load(Ordering::Relaxed) & S_ISVTX != 0
         && inode.uid.load(Ordering::Relaxed) != user
         && dir.uid.load(Ordering::Relaxed) != user

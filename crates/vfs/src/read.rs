@@ -228,9 +228,7 @@ fn quick<const WIDE: bool>(
 
 /// Reads up to `len` bytes at `offset` of an open file and notes the access.
 fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
-    if held.inode.data_seq.read() & 1 != 0 {
-        mend_after_death(task, held);
-    }
+    inode::mend_if_left(task, held.inode_id(), &held.inode.data_seq);
     // rw_verify_area: a sum that no `off_t` holds.
     if offset.saturating_add(len as u64) > i64::MAX as u64 {
         return Err(Errno::EINVAL);
@@ -238,22 +236,6 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
     let got = snapshot(task.region, held.inode, to, len, offset)?;
     note(task, held.file, held.inode);
     Ok(got)
-}
-
-/// Lets the change under way be finished if it does not go on because the lane that began it is dead: no writer may come
-/// to do it.
-#[cold]
-fn mend_after_death(task: &Task, held: &Held) {
-    let stuck = held.inode.data_seq.read();
-    for _ in 0..SPINS {
-        if held.inode.data_seq.read() != stuck {
-            return;
-        }
-        spin();
-    }
-    if held.inode.lock.is_left_by_the_dead(task) {
-        drop(inode::lock_unless_held(task, held.inode_id()));
-    }
 }
 
 /// Notes the access.

@@ -58,8 +58,12 @@ pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
 pub(crate) fn bury_lanes(task: &Task, id: ProcessId, spared: LaneId) -> bool {
     let of_process =
         |lane: &LaneId| *lane != spared && task.region.lane(*lane).process.load(Ordering::Acquire) == id.0;
+    let mut done = true;
     // Each is tried, so that what can be given back is.
-    task.region.lanes().filter(of_process).fold(true, |done, lane| bury(task, lane) && done)
+    for lane in task.region.lanes().filter(of_process) {
+        done &= bury(task, lane);
+    }
+    done
 }
 
 /// Closes everything that a process has and gives back its mappings; false if something has to wait for a living thread.
@@ -234,7 +238,7 @@ fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
     // In hand it has its next generation already.
     let in_hand = record.taken[Inode::SLAB].load(Ordering::Acquire) == inode.id.0;
     let is_same = sweep::is_unlinked(task, inode);
-    if !in_hand && !(is_same && lock::try_drop_all(task, inode.id)) {
+    if !(in_hand || is_same && lock::try_drop_all(task, inode.id)) {
         return claimed.custody.unclaim();
     }
     if is_same {

@@ -89,7 +89,7 @@ pub fn statx(
         return Err(Errno::EINVAL);
     }
     let put = |id: InodeId, inode: &Inode| {
-        let value = extended(task, id, &inode::attributes(inode), mask);
+        let value = extended(task, id, &inode::attributes(task, id, inode), mask);
         // SAFETY: the program's memory.
         unsafe { ucopy::put_words(to, &value) }
     };
@@ -142,11 +142,12 @@ fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()
     let before = inode.seq.read();
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     if inode::is_dir(inode) {
-        return put_directory(id, inode, to, device);
+        return put_directory(task, id, inode, to, device);
     }
     // SAFETY: the program's memory.
     unsafe { ucopy::put_stat(to, inode, device, id.0) }?;
     if inode.seq.retry(before) {
+        inode::mend_if_left(task, id, &inode.seq);
         return put_stat_slow(id, inode, to, device);
     }
     Ok(())
@@ -154,8 +155,11 @@ fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()
 
 /// [`put_stat`] of a directory, whose entries have a count of their own.
 #[inline(never)]
-fn put_directory(id: InodeId, inode: &Inode, to: *mut stat, device: u64) -> Result<()> {
-    inode.data_seq.snapshot(|| put_stat_slow(id, inode, to, device))
+fn put_directory(task: &Task, id: InodeId, inode: &Inode, to: *mut stat, device: u64) -> Result<()> {
+    inode::mend_if_left(task, id, &inode.seq);
+    inode::mend_if_left(task, id, &inode.data_seq);
+    // SAFETY: the program's memory.
+    inode.data_seq.snapshot_both(&inode.seq, || unsafe { ucopy::put_stat(to, inode, device, id.0) })
 }
 
 /// Writes what it saw until it was of one moment.

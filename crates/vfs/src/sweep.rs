@@ -1,7 +1,7 @@
 //! A sweep: finds which closed files and unlinked inodes nothing names any more, and frees those.
 //!
 //! A sweep gathers candidates, passes a heavy barrier, and looks through the tables of all processes, their mappings,
-//! directories and executed files, then at the files in flight, then at the pins of all lanes. What it did not find it
+//! directories and executed files, then at the pins of all lanes, then at the files in flight. What it did not find it
 //! claims and frees ([`lp_region::custody`]). Candidates and what was found of them stand on the sweeper's own stack: any
 //! number of sweeps run side by side.
 //!
@@ -10,7 +10,8 @@
 //! original can go; a sweep that sees the count change frees nothing. References that are made from none (open by name)
 //! pin the inode first and then check that it has links: a candidate has none. A closer pins its file before it takes the
 //! entry out and asks for a look before it takes the pin away; the scan reads tables before pins, so it sees the entry,
-//! the pin or the question. What a complete scan has not found stays unnamed for good: nobody can name it again.
+//! the pin or the question. A sender keeps its file pinned or named until it is in flight ([`crate::flight`]), so the scan
+//! asks for flights last. What a complete scan has not found stays unnamed for good: nobody can name it again.
 //!
 //! An inode may stand in several lists, if it got a name and lost it again: only one claim succeeds, and who frees it
 //! gives it another generation, which the lists do not have. The orderings are [`lp_region::marks`]'s. Source: Michael,
@@ -29,7 +30,7 @@ use crate::candidates::{Found, Origin, Set};
 use crate::reclaim::{Listed, all_lanes, chain, link_in, listed};
 use crate::table::entry;
 use crate::task::Task;
-use crate::{inode, lock, pin, reap};
+use crate::{flight, inode, lock, pin, reap};
 
 /// New inodes in a chain that make a look at it worth while, at least.
 const DUE: u32 = 64;
@@ -89,7 +90,7 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
 enum Scan {
     /// It saw every reference there was.
     Complete,
-    /// References moved while it ran: it may have missed some.
+    /// References moved while it ran, or there was no barrier: it may have missed some.
     Disturbed,
 }
 
@@ -193,11 +194,12 @@ impl<'t, 'r> Sweep<'t, 'r> {
         // PAIRS: the increments after a copy, in `dup::install` and `fork`.
         let moves = header.moves.load(Ordering::Acquire);
         // PAIRS: the light barriers of `pin`.
-        heavy_barrier();
+        let passed = heavy_barrier();
         self.look_at_processes();
-        self.look_at_flights();
         self.look_at_pins();
-        if header.moves.load(Ordering::Acquire) == moves { Scan::Complete } else { Scan::Disturbed }
+        self.look_at_flights();
+        let is_calm = passed && header.moves.load(Ordering::Acquire) == moves;
+        if is_calm { Scan::Complete } else { Scan::Disturbed }
     }
 
     /// Tables, then what is derived from them.
@@ -230,20 +232,6 @@ impl<'t, 'r> Sweep<'t, 'r> {
         }
     }
 
-    /// Files on their way over sockets. As a rule there are none.
-    fn look_at_flights(&mut self) {
-        let header = self.region.header();
-        if header.in_flight.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let last = header.slabs[OpenFile::SLAB].fresh.load(Ordering::Acquire) as u32;
-        for id in (1..=last).map(FileId) {
-            if self.region.file(id).in_flight.load(Ordering::Acquire) != 0 {
-                self.found_file(id, Found::Pinned);
-            }
-        }
-    }
-
     fn look_at_pins(&mut self) {
         for id in self.region.lanes() {
             for word in &self.region.lane(id).pins {
@@ -253,6 +241,17 @@ impl<'t, 'r> Sweep<'t, 'r> {
                 } else if word != 0 {
                     self.found_file(FileId(word as u32), Found::Pinned);
                 }
+            }
+        }
+    }
+
+    /// Files on their way over sockets, of those that matter. After the pins: a sender has its file pinned until it is in flight.
+    fn look_at_flights(&mut self) {
+        for id in flight::sent(self.region) {
+            let inode = InodeRef::from_word(self.region.file(id).inode.load(Ordering::Relaxed)).id;
+            let matters = self.files.contains(id.0) || self.inodes.contains(inode.0);
+            if matters && flight::is_in_flight(self.task, id) {
+                self.found_file(id, Found::Pinned);
             }
         }
     }
@@ -311,6 +310,7 @@ pub(crate) fn empty_file(task: &Task, id: FileId, generation: u32) {
         return file.custody.unclaim();
     }
     file.inode.store(0, Ordering::Relaxed);
+    file.in_flight.store(0, Ordering::Relaxed);
     file.generation.store(generation.wrapping_add(1), Ordering::Release);
     file.custody.make_husk();
 }

@@ -7,7 +7,7 @@
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
 use lp_region::marks;
-use lp_region::records::{Inode, OpenFile};
+use lp_region::records::{Inode, OpenFile, inode_flags};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef};
 
@@ -18,6 +18,9 @@ use crate::{file, pin};
 pub mod entry {
     /// It names an open file.
     pub const OPEN: u64 = 1 << 32;
+    /// The whole word: the kernel's descriptor is the gate's, and an open or a close of the number is under way. As far as
+    /// the program can see it is closed. Not a file's number: those are below `layout::FILES`.
+    pub const TRANSIT: u64 = 1 << 30;
     /// Close on exec.
     pub const CLOEXEC: u64 = 1 << 33;
     /// A placeholder of the kernel's that is kept for the next open; closed as far as the program can see.
@@ -233,29 +236,80 @@ fn pinned(task: &Task, fd: i32, slot: usize, mask: u64) -> u64 {
 pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
     let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
     let locked = lock(task);
-    let old = place.load(Ordering::Relaxed);
+    let old = replace(task, fd, place, entry::OPEN | flags | u64::from(id.0));
+    unlock(task, locked);
+    file::arrived(task);
+    let_go(task, old);
+    Ok(())
+}
+
+/// Stores `new` at `fd`, over what was there, and gives that: it goes from the old file to the new one in one store, so
+/// that other threads find `fd` open all the while. The caller holds the table's lock if threads share it, and calls
+/// [`let_go`] when it does not any more.
+#[inline]
+pub fn replace(task: &Task, fd: i32, place: &AtomicU64, new: u64) -> u64 {
+    let old = place.load(Ordering::Relaxed); // Relaxed: guarded by the lock.
     if fd as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
         task.process.fd_limit.store(fd as u32 + 1, Ordering::Release);
     }
-    let new = entry::OPEN | flags | u64::from(id.0);
     match old & entry::OPEN {
         0 => place.store(new, Ordering::Release),
         _ => file::leave(task, place, FileId(old as u32), new),
     }
-    unlock(task, locked);
-    file::arrived(task);
-    if old & entry::OPEN != 0 {
-        file::left(task, FileId(old as u32));
-    }
-    Ok(())
+    old
 }
 
-/// Takes `fd` out of the table and lets go of what it named: the rest of close(2), without its POSIX locks.
+/// Takes back a [`replace`] that gave `old`. The caller still holds the lock.
+#[cold]
+pub fn restore(task: &Task, place: &AtomicU64, old: u64) {
+    place.store(old, Ordering::Release);
+    // A scan under way may have looked here while the file was out.
+    // PAIRS: the loads around the scan in `sweep`.
+    task.region.header().moves.fetch_add(1, Ordering::Release);
+    pin::clear(task, pin::slot::CLOSE);
+}
+
+/// Lets go of what an entry named that this thread has taken out: the rest of close(2).
+#[inline]
+pub fn let_go(task: &Task, old: u64) {
+    if old & entry::OPEN == 0 {
+        return;
+    }
+    let id = FileId(old as u32);
+    // Relaxed: only this process makes it nonzero.
+    if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
+        drop_locks_slow(task, id);
+    }
+    file::left(task, id);
+}
+
+/// close(2), and dup2(2) onto a descriptor, drop the process's POSIX locks on the file, whichever descriptor they were
+/// taken through.
+#[cold]
+fn drop_locks_slow(task: &Task, id: FileId) {
+    let inode = InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id;
+    if task.region.inode(inode).flags.load(Ordering::Relaxed) & inode_flags::LOCKED != 0 {
+        crate::lock::drop_posix(task, inode);
+    }
+}
+
+/// Takes `fd` out of the table and lets go of what it named: close(2) where no kernel's descriptor stands behind it.
 ///
 /// # Errors
 /// `EBADF` when it is not ours.
 #[inline]
 pub fn remove(task: &Task, fd: i32) -> Result<()> {
+    take_out(task, fd, |place| place.store(0, Ordering::Release))
+}
+
+/// Takes `fd` out of the table, has `vacate` do what the kernel's descriptor behind it needs and store what is left, and
+/// lets go of what `fd` named. The entry is [`entry::TRANSIT`] meanwhile, and other threads that change the table wait: of
+/// two that close one number one gets `EBADF`, and nobody is given the number too early.
+///
+/// # Errors
+/// `EBADF` when it is not ours.
+#[inline]
+pub fn take_out(task: &Task, fd: i32, vacate: impl FnOnce(&AtomicU64)) -> Result<()> {
     let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
     let locked = lock(task);
     let old = place.load(Ordering::Relaxed);
@@ -263,10 +317,10 @@ pub fn remove(task: &Task, fd: i32) -> Result<()> {
         unlock(task, locked);
         return Err(Errno::EBADF);
     }
-    let id = FileId(old as u32);
-    file::leave(task, place, id, 0);
+    file::leave(task, place, FileId(old as u32), entry::TRANSIT);
+    vacate(place);
     unlock(task, locked);
-    file::left(task, id);
+    let_go(task, old);
     Ok(())
 }
 
@@ -284,17 +338,6 @@ pub fn change(task: &Task, fd: i32, set: u64, clear: u64) -> Result<()> {
     }
     unlock(task, locked);
     if ours { Ok(()) } else { Err(Errno::EBADF) }
-}
-
-/// Remembers that the kernel's placeholder `fd` is kept for the next open. It counts as an entry: what ends the process clears it.
-#[inline]
-pub fn park(task: &Task, fd: i32) {
-    if let Some(place) = task.table.get(fd as u32 as usize) {
-        place.store(entry::PARKED, Ordering::Release);
-        if fd as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
-            task.process.fd_limit.store(fd as u32 + 1, Ordering::Release);
-        }
-    }
 }
 
 /// The lowest number at or past `from` and below `limit` that names nothing: what the kernel would choose, for doors

@@ -1,6 +1,6 @@
 //! [`Task`]: who makes a call.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 
 use lp_abi::{PAGE_SIZE, PATH_MAX, Result};
 use lp_region::depot::Onlooker;
@@ -28,6 +28,9 @@ pub struct Task<'r> {
     pub process: &'r Process,
     /// Which slot that is.
     pub process_id: ProcessId,
+    /// Where the thread's ids, groups and capabilities stand: in the process's slot, or in a record of the thread's own once it has
+    /// changed them beside others, as credentials are a thread's in Linux. Nothing else in that record has a meaning.
+    pub credentials: Cell<&'r Process>,
     /// The thread's lane.
     pub lane: &'r Lane,
     /// Which lane that is.
@@ -139,6 +142,7 @@ impl<'r> Task<'r> {
             region,
             process,
             process_id,
+            credentials: Cell::new(process),
             lane: region.lane(lane_id),
             lane_id,
             table: region.fd_table(process_id),

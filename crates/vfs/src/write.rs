@@ -431,7 +431,10 @@ fn drop_privileges_slow(task: &Task, id: InodeId, inode: &Inode) {
     if mode & S_IXGRP != 0 || !inode::in_group(task, inode.gid.load(Relaxed)) {
         kept &= !S_ISGID;
     }
-    if kept == mode || mode & S_IFMT != S_IFREG || task.process.caps.load(Relaxed) & caps::FSETID != 0 {
+    if kept == mode
+        || mode & S_IFMT != S_IFREG
+        || task.credentials.get().caps.load(Relaxed) & caps::FSETID != 0
+    {
         return;
     }
     inode.seq.begin();

@@ -82,7 +82,7 @@ pub fn is_read_only(task: &Task, inode: &Inode) -> bool {
 /// Makes a root read-only or writable again, as `mount -o remount`; of `flags` only `MS_RDONLY` counts.
 ///
 /// # Errors
-/// `EBUSY` when a file of it is open for writing; `EAGAIN` when a writer does not finish.
+/// `EBUSY` when a file of it is open for writing; `EAGAIN` when a writer does not finish, or in a process without barriers.
 pub fn remount(task: &Task, root: u32, flags: u32) -> Result<()> {
     let header = task.region.header();
     let bit = 1 << (root & 15);
@@ -90,11 +90,12 @@ pub fn remount(task: &Task, root: u32, flags: u32) -> Result<()> {
         header.read_only.fetch_and(!bit, Ordering::Release);
         return Ok(());
     }
-    marks::shut(&header.read_only, bit);
-    let done = wait_for_writers(task, root).and_then(|()| match has_writable_file(task, root) {
-        true => Err(Errno::EBUSY),
-        false => Ok(()),
-    });
+    let shut = if marks::shut(&header.read_only, bit) { Ok(()) } else { Err(Errno::EAGAIN) };
+    let done =
+        shut.and_then(|()| wait_for_writers(task, root)).and_then(|()| match has_writable_file(task, root) {
+            true => Err(Errno::EBUSY),
+            false => Ok(()),
+        });
     if done.is_err() {
         header.read_only.fetch_and(!bit, Ordering::Release);
     }

@@ -254,6 +254,7 @@ fn check(task: &Task, round: u32) {
     assert_eq!(task.region.in_use::<LockRecord>(), 0, "round {round}: locks");
     assert_eq!(task.region.processes().count(), 1, "round {round}: processes");
     assert_eq!(task.region.lanes().count(), 1, "round {round}: lanes");
+    lp_fsck::check(task.region, task.process_id).expect_sound(&format!("round {round}"));
 }
 
 fn remove_all(task: &Task, path: &str) {
@@ -281,7 +282,7 @@ fn make_directories(task: &Task) {
 
 fn start(task: &Task<'static>, seed: u64) -> (i32, ProcessId) {
     let slot = fork::before(task).expect("slot");
-    let announced = fork::announce(task, slot);
+    let announced = fork::announce_at(task.region, slot);
     let flags = SIGCHLD | CLONE_PARENT_SETTID;
     // SAFETY: the child uses no lock and no memory of the other threads of this process.
     let pid = unsafe { syscall!(__NR_clone, flags, 0, announced, 0, 0) }.expect("clone");

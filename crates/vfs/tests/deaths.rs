@@ -173,6 +173,7 @@ fn a_death_at_any_instruction_loses_nothing() {
             let before = fsck::check(&task, root).tree;
             let (one, other) = (c(scenario.one), c(scenario.other));
             let killed = death::interrupt(&task, steps, &|child| (scenario.call)(child, &one, &other));
+            fsck::usable(&task);
             if steps % 2 == 0 {
                 // Somebody wants the dead one's locks before anybody reaps it.
                 make(&task, &Make::File("/light/later"));

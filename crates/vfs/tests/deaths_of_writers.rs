@@ -206,6 +206,7 @@ fn a_writer_killed_at_any_instruction_leaves_a_sound_file() {
             let at = format!("{} killed after {steps} instructions", scenario.name);
             make(&task, scenario.size);
             death::interrupt(&task, steps, &call);
+            fsck::usable(&task);
             if steps % 2 == 0 {
                 reap::dead(&task);
             }

@@ -48,6 +48,19 @@ GROUP(descriptor, dup)
     T(syscall(SYS_dup3, other, 7, O_CLOEXEC));
 }
 
+GROUP(descriptor, lowest_beside_a_fifo)
+{
+    make("f", "text");
+    T(open("f", O_RDONLY));
+    T(mkfifo("fifo", 0600));
+    int fifo = T(open("fifo", O_RDWR)), last = T(open("f", O_RDONLY));
+    T(close(last));
+    T(close(fifo));
+    T(open("f", O_RDONLY));
+    T(open("f", O_RDONLY));
+    T(open("f", O_RDONLY));
+}
+
 GROUP(descriptor, fcntl)
 {
     int fd = make_open("f", "text", O_RDWR), d = T(open(".", O_RDONLY));

@@ -24,6 +24,18 @@ GROUP(event, poll)
     T(poll(set + 4, 1, 1000));
     say("  %x", set[4].revents);
     T(poll(set, 1, -1));
+    T(dup2(fd, 0));
+    struct pollfd ignored[4] = { { fd, POLLIN, 0 }, { -1, POLLIN, 7 }, { ~fd, POLLIN, 7 }, { INT_MIN, POLLIN, 7 } };
+    T(poll(ignored, 4, 0));
+    for (int i = 0; i < 4; i++)
+        say("  %d: %x", ignored[i].fd, ignored[i].revents);
+    static struct pollfd many[1000];
+    for (int i = 0; i < 1000; i++)
+        many[i] = (struct pollfd){ i % 3 ? -i : fd, POLLIN, 7 };
+    T(poll(many, 1000, 0));
+    for (int i = 0; i < 1000; i++)
+        if (many[i].fd != (i % 3 ? -i : fd) || many[i].revents != (i % 3 ? 0 : POLLIN))
+            say("  entry %d: %d %x", i, many[i].fd, many[i].revents);
     struct pollfd none = { fd, 0, 0 }, negative = { -1, POLLIN, 0 };
     T(poll(&none, 1, 0));
     T(poll(&negative, 1, 0));

@@ -1,9 +1,11 @@
 /* mmap of files: shared and private, coherence with read and write and between processes, mremap, msync, errors. */
 #include "conform.h"
+#include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/statfs.h>
 
 #define PAGE 4096L
 
@@ -312,4 +314,136 @@ GROUP(map, many)
     int g = T(open("g", O_RDWR | O_CREAT, 0644));
     T(write(g, big, 64 * PAGE));
     T(pwrite(fd, big, 10 * PAGE, 5 * PAGE) == 10 * PAGE);
+}
+
+/* Sixteen other files get pages now; a store through a mapping whose pages were given away would reach one of them. */
+static void store_and_look(const char *text, char *at, long size)
+{
+    char other[2 * PAGE];
+    int fd = open("others", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    memset(other, 'o', sizeof other);
+    for (long i = 0; i < 16 * size; i += sizeof other)
+        if (write(fd, other, sizeof other) != sizeof other)
+            say("short");
+    memset(at, 'm', size);
+    long bad = 0;
+    for (long i = 0; i < 16 * size; i += sizeof other) {
+        if (pread(fd, other, sizeof other, i) != sizeof other)
+            say("short");
+        for (unsigned j = 0; j < sizeof other; j++)
+            bad += other[j] != 'o';
+    }
+    say("%s: %ld bytes of another file changed", text, bad);
+    close(fd);
+    unlink("others");
+}
+
+GROUP(map, what_fails_leaves_the_mapping)
+{
+    long size = 64 * PAGE;
+    int fd = filled("f", size), ro = T(open("f", O_RDONLY)), wo = T(open("f", O_WRONLY));
+    char *m = TP(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    char *n = TP(mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    T(close(fd));
+    T(unlink("f"));
+    TP(mmap(m, size, PROT_READ, MAP_SHARED | MAP_FIXED, 999, 0));
+    store_and_look("descriptor that is not open", m, size);
+    TP(mmap(m, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, ro, 0));
+    TP(mmap(m, size, PROT_READ, MAP_SHARED | MAP_FIXED, wo, 0));
+    TP(mmap(m, size, PROT_READ, MAP_SHARED | MAP_FIXED, ro, 100));
+    store_and_look("file that may not be mapped", m, size);
+    TP(mremap(n, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, m + 1));
+    TP(mremap(n, size, size, MREMAP_FIXED, m));
+    TP(mremap(n + 1, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, m));
+    store_and_look("mremap onto it", m, size);
+    TP(mremap(m, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, m + size / 2));
+    TP(mremap(m, size, 2 * size, MREMAP_MAYMOVE | MREMAP_FIXED, m - size));
+    TP(mremap(m, size, 2 * size, MREMAP_MAYMOVE | MREMAP_FIXED, (char *)0 - 2 * PAGE));
+    T(munmap(m, 0));
+    store_and_look("mremap of it", m, size);
+    say("%d", TP(mremap(n, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, m)) == m);
+    touch("replaced", m, 0);
+    T(munmap(m, size));
+    T(close(ro));
+    T(close(wo));
+}
+
+GROUP(map, mremap_across_neighbours)
+{
+    int fd = filled("f", 4 * PAGE);
+    char *m = TP(mmap(NULL, 4 * PAGE, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    TP(mmap(m + 2 * PAGE, 2 * PAGE, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0));
+    T(mremap(m, 4 * PAGE, 6 * PAGE, MREMAP_MAYMOVE) == MAP_FAILED);
+    touch("in place", m + 3 * PAGE, 0);
+    T(mremap(m, 4 * PAGE, 3 * PAGE, 0) == m);
+    touch("kept", m + 2 * PAGE, 0);
+    touch("cut", m + 3 * PAGE, 0);
+    T(munmap(m, 3 * PAGE));
+}
+
+static void *maps_and_unmaps(void *fd)
+{
+    long bad = 0;
+    for (int i = 0; i < 20000; i++) {
+        void *m = mmap(NULL, 16 * PAGE, PROT_READ, MAP_SHARED, (long)fd, 0);
+        bad += m == MAP_FAILED || munmap(m, 16 * PAGE);
+    }
+    return (void *)bad;
+}
+
+GROUP(map, fork_beside_a_thread_that_maps)
+{
+    long fd = filled("f", 16 * PAGE);
+    pthread_t thread;
+    void *bad;
+    pthread_create(&thread, NULL, maps_and_unmaps, (void *)fd);
+    int hung = 0, wrong = 0;
+    for (int i = 0; i < 200 && !hung; i++) {
+        pid_t child = fork();
+        if (!child) {
+            alarm(10);
+            void *m = mmap(NULL, PAGE, PROT_READ, MAP_SHARED, fd, 0);
+            _exit(m == MAP_FAILED || munmap(m, PAGE));
+        }
+        int status;
+        waitpid(child, &status, 0);
+        hung += WIFSIGNALED(status);
+        wrong += status != 0;
+    }
+    pthread_join(thread, &bad);
+    say("hung %d, wrong %d, failed %ld", hung, wrong, (long)bad);
+}
+
+/* Bytes in use now, roughly: whether they are about those of a file that should be gone. */
+static long in_use(void)
+{
+    struct statfs s;
+    return statfs(".", &s) ? -1 : (long)(s.f_blocks - s.f_bfree) * s.f_bsize;
+}
+
+GROUP(map, space_of_an_inherited_mapping)
+{
+    long size = 64 << 20, before = in_use();
+    int fd = T(open("f", O_RDWR | O_CREAT, 0600)), ready[2], end[2];
+    char c;
+    T(posix_fallocate(fd, 0, size));
+    char *m = TP(mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
+    T(pipe(ready));
+    T(pipe(end));
+    CHILD {
+        if (fork() == 0) {
+            close(end[1]);
+            munmap(m, size);
+            close(fd);
+            write(ready[1], "x", 1);
+            read(end[0], &c, 1);
+            _exit(0);
+        }
+    }
+    T(read(ready[0], &c, 1));
+    T(munmap(m, size));
+    T(unlink("f"));
+    T(close(fd));
+    say("given back while the child lives: %d", in_use() - before < size / 2);
+    T(close(end[1]));
 }

@@ -118,7 +118,7 @@ path_handlers! {
         llistxattr __NR_llistxattr removexattr __NR_removexattr lremovexattr __NR_lremovexattr
         utimes __NR_utimes;
     SECOND: symlink __NR_symlink inotify_add_watch __NR_inotify_add_watch;
-    BOTH: rename __NR_rename link __NR_link mount __NR_mount;
+    BOTH: rename __NR_rename link __NR_link;
     AT: mkdirat __NR_mkdirat mknodat __NR_mknodat fchownat __NR_fchownat futimesat __NR_futimesat
         unlinkat __NR_unlinkat readlinkat __NR_readlinkat fchmodat __NR_fchmodat faccessat __NR_faccessat
         utimensat __NR_utimensat name_to_handle_at __NR_name_to_handle_at statx __NR_statx
@@ -163,9 +163,8 @@ handlers! {
 
     /// close_range(2).
     fn close_range(words) {
-        let hidden = apart::hidden() as u32;
-        let meets = words[0] as u32 <= hidden.saturating_add(1) && words[1] as u32 >= hidden;
-        if meets { join() } else { NOT_OURS }
+        let closed = words[0] as u32..=words[1] as u32;
+        if apart::hidden().iter().any(|fd| closed.contains(&(*fd as u32))) { join() } else { NOT_OURS }
     }
 
     /// mmap(2).
@@ -210,10 +209,16 @@ handlers! {
     /// sendmsg(2).
     fn sendmsg(words) {
         // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
-        match unsafe { ucopy::get(words[1] as *const Message) } {
-            Ok(message) if message.control == 0 => by_address(message.name, message.name_length as usize),
-            Ok(_) => join(), // It may carry a descriptor of the gate's own.
-            Err(_) => NOT_OURS,
+        unsafe { ucopy::get(words[1] as *const Message) }.map_or(NOT_OURS, |message| by_message(&message))
+    }
+
+    /// sendmmsg(2).
+    fn sendmmsg(words) {
+        let [_, vector, count, ..] = words;
+        let concerns = |message: Message| by_message(&message) != NOT_OURS;
+        match super::socket::messages(vector, count as u32).any(concerns) {
+            true => AGAIN,
+            false => NOT_OURS,
         }
     }
 
@@ -246,8 +251,8 @@ handlers! {
         if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
     }
 
-    /// seccomp(2), landlock_restrict_self(2), likewise; io_uring_setup(2), whose calls are not seen; sendmmsg(2) and
-    /// pidfd_getfd(2), which may name descriptors of the gate's own.
+    /// seccomp(2), landlock_restrict_self(2), likewise; pidfd_getfd(2), which may name a descriptor of the gate's own; and calls so
+    /// rare that a look at their paths is not worth its code.
     fn at_once(_words) {
         join()
     }
@@ -274,6 +279,11 @@ fn by_address(at: usize, length: usize) -> isize {
         true => join(),
         false => NOT_OURS,
     }
+}
+
+/// The same for a message, which may also carry a descriptor of the gate's own.
+fn by_message(message: &Message) -> isize {
+    if message.control != 0 { join() } else { by_address(message.name, message.name_length as usize) }
 }
 
 /// A call that gives the address of a socket.
@@ -342,15 +352,19 @@ crate::dispatch_table! {
     __NR_lchown => lchown,
     __NR_utime => utime,
     __NR_mknod => mknod,
+    __NR_uselib => at_once,
     __NR_statfs => statfs,
     __NR_fstatfs => first,
+    __NR_pivot_root => at_once,
     __NR_prctl => prctl,
     __NR_setrlimit => setrlimit,
     __NR_chroot => chroot,
     __NR_acct => acct,
-    __NR_mount => mount,
+    __NR_mount => at_once,
     __NR_umount2 => umount2,
     __NR_swapon => swapon,
+    __NR_swapoff => at_once,
+    __NR_quotactl => at_once,
     __NR_readahead => first,
     __NR_setxattr => setxattr,
     __NR_lsetxattr => lsetxattr,
@@ -364,6 +378,11 @@ crate::dispatch_table! {
     __NR_removexattr => removexattr,
     __NR_lremovexattr => lremovexattr,
     __NR_fremovexattr => first,
+    __NR_io_setup => super::refused::absent,
+    __NR_io_destroy => super::refused::absent,
+    __NR_io_getevents => super::refused::absent,
+    __NR_io_submit => super::refused::absent,
+    __NR_io_cancel => super::refused::absent,
     __NR_getdents64 => getdents,
     __NR_fadvise64 => first,
     __NR_exit_group => crate::process::exit_group,
@@ -396,25 +415,37 @@ crate::dispatch_table! {
     __NR_prlimit64 => prlimit64,
     __NR_name_to_handle_at => name_to_handle_at,
     __NR_syncfs => first,
-    __NR_sendmmsg => at_once,
+    __NR_sendmmsg => sendmmsg,
     __NR_renameat2 => renameat2,
     __NR_seccomp => at_once,
+    __NR_bpf => at_once,
     __NR_execveat => execveat,
     __NR_copy_file_range => first_and_third,
     __NR_preadv2 => first,
     __NR_pwritev2 => first,
     __NR_statx => statx,
-    __NR_io_uring_setup => at_once,
+    __NR_io_pgetevents => super::refused::absent,
+    __NR_io_uring_setup => super::refused::absent,
+    __NR_io_uring_enter => super::refused::absent,
+    __NR_io_uring_register => super::refused::absent,
     __NR_open_tree => open_tree,
+    __NR_move_mount => at_once,
+    __NR_fsconfig => at_once,
+    __NR_fspick => at_once,
     __NR_clone3 => crate::process::clone3,
     __NR_close_range => close_range,
     __NR_openat2 => openat2,
     __NR_pidfd_getfd => at_once,
     __NR_faccessat2 => faccessat2,
+    __NR_mount_setattr => at_once,
     __NR_landlock_restrict_self => at_once,
     __NR_fchmodat2 => fchmodat2,
     __NR_setxattrat => setxattrat,
     __NR_getxattrat => getxattrat,
     __NR_listxattrat => listxattrat,
     __NR_removexattrat => removexattrat,
+    __NR_open_tree_attr => at_once,
+    __NR_file_getattr => at_once,
+    __NR_file_setattr => at_once,
+    .. => super::refused::absent,
 }

@@ -1,9 +1,10 @@
 //! close(2), close_range(2).
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_close, __NR_close_range, __NR_fcntl, F_GETFD};
+use lp_abi::linux::__NR_close_range;
+use lp_region::sync::Ordering;
 use lp_vfs::close;
-use lp_vfs::table::entry;
+use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use super::handler::{handlers, kernel, ret};
@@ -21,13 +22,7 @@ handlers! {
         if word & (entry::OPEN | entry::HOST) != entry::OPEN {
             return close_other(task, fd, word);
         }
-        match close::close(task, fd) {
-            Ok(()) => {
-                placeholder::release(task, fd);
-                0
-            }
-            Err(errno) => errno.to_ret(),
-        }
+        ret(table::take_out(task, fd, |place| placeholder::vacate(task, fd, place)))
     }
 
     /// close_range(2).
@@ -43,13 +38,30 @@ handlers! {
 fn close_other(task: &'static Task<'static>, fd: i32, word: u64) -> isize {
     if word & entry::OPEN != 0 {
         // The host's object behind an inode of ours.
-        ret(close::close(task, fd)) | kernel!(__NR_close, fd)
+        placeholder::host_closes(task, fd);
+        ret(table::take_out(task, fd, |place| placeholder::close_slow(task, fd, place)))
+    } else if word == entry::TRANSIT {
+        close_in_transit(task, fd)
     } else if descriptor::is_hidden(task, fd) {
         Errno::EBADF.to_ret()
     } else {
         device::forget(task, fd);
         placeholder::host_closes(task, fd);
         NOT_OURS
+    }
+}
+
+/// close(2) of a number that another thread is opening or closing. Once that holds the table no longer, the number is still
+/// being opened, or is whoever's it is now.
+#[cold]
+fn close_in_transit(task: &'static Task<'static>, fd: i32) -> isize {
+    drop(placeholder::Guard::take(task));
+    match descriptor::word(task, fd) {
+        entry::TRANSIT => Errno::EBADF.to_ret(),
+        word if word & (entry::OPEN | entry::HOST) == entry::OPEN => {
+            ret(table::take_out(task, fd, |place| placeholder::vacate(task, fd, place)))
+        }
+        word => close_other(task, fd, word),
     }
 }
 
@@ -68,7 +80,10 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
         close::cloexec_range(task, first, last);
     } else {
         placeholder::flush(task);
-        close::close_range(task, first, last);
+        for (fd, _) in table::open_entries(task).filter(|(fd, _)| (first..=last).contains(&(*fd as u32))) {
+            // Another thread may have closed it meanwhile.
+            let _ = table::take_out(task, fd, |place| placeholder::close_slow(task, fd, place));
+        }
         placeholder::host_closes(task, first.min(i32::MAX as u32) as i32);
     }
     let mut from = first;
@@ -87,25 +102,23 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
     if from > last { 0 } else { kernel_close_range(task, from, last, flags) }
 }
 
-/// The kernel's half. Placeholders are never marked close-on-exec: with that flag, ours are stepped over.
+/// The kernel's half, which steps over numbers in the table: placeholders are never marked close-on-exec, and what is left of
+/// ours when they are closed is being opened by another thread.
 fn kernel_close_range(task: &Task, first: u32, last: u32, flags: u32) -> isize {
-    if flags & CLOSE_RANGE_CLOEXEC == 0 {
-        return kernel!(__NR_close_range, first, last, 0);
-    }
-    let limit = (task.table.len() as u32).min(last.saturating_add(1));
+    let flags = flags & CLOSE_RANGE_CLOEXEC;
+    let limit = task.process.fd_limit.load(Ordering::Relaxed).min(last.saturating_add(1));
     let mut from = first;
     for fd in first..limit {
-        if descriptor::is_file(task, fd as i32) || descriptor::is_hidden(task, fd as i32) {
+        let word = descriptor::word(task, fd as i32);
+        if word == entry::TRANSIT
+            || word & entry::OPEN != 0 && word & entry::HOST == 0
+            || word & entry::PARKED != 0
+        {
             if fd > from {
-                kernel!(__NR_close_range, from, fd - 1, CLOSE_RANGE_CLOEXEC);
+                kernel!(__NR_close_range, from, fd - 1, flags);
             }
             from = fd + 1;
         }
     }
-    if from > last { 0 } else { kernel!(__NR_close_range, from, last, CLOSE_RANGE_CLOEXEC) }
-}
-
-/// Whether the kernel has `fd` open.
-pub fn is_open_in_kernel(fd: i32) -> bool {
-    kernel!(__NR_fcntl, fd, F_GETFD) >= 0
+    if from > last { 0 } else { kernel!(__NR_close_range, from, last, flags) }
 }

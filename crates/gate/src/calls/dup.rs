@@ -2,11 +2,11 @@
 
 use lp_abi::linux::{__NR_dup2, __NR_dup3, O_CLOEXEC};
 use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
-use lp_vfs::{close, dup, table};
+use lp_vfs::{dup, table};
 
-use super::close::is_open_in_kernel;
 use super::handler::{handlers, kernel, ret};
 use crate::dispatch::NOT_OURS;
 use crate::placeholder;
@@ -102,55 +102,64 @@ fn replace(task: &'static Task<'static>, old: i32, new: i32, flags: Option<u32>)
     if descriptor::is_hidden(task, old) || placeholder::is_guarded(task, new) {
         return Errno::EBADF.to_ret();
     }
-    device::forget(task, new);
     let cloexec = if flags.unwrap_or(0) & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     if descriptor::is_file(task, old) {
         return ret(replace_by_ours(task, old, new, cloexec));
     }
-    let old_is_listed = descriptor::is_listed(task, old);
+    device::forget(task, new);
     let device = device::of(task, old);
-    if !old_is_listed && device | descriptor::word(task, new) == 0 {
+    if !descriptor::is_listed(task, old) && device | descriptor::word(task, new) == 0 {
         return NOT_OURS;
     }
-    if !old_is_listed && !is_open_in_kernel(old) {
-        return Errno::EBADF.to_ret();
+    let done = replace_by_other(task, old, new, flags, cloexec);
+    if done >= 0 {
+        device::duplicated(task, device, new, cloexec);
     }
-    placeholder::unpark(task, new);
-    let done = match flags {
-        None => kernel!(__NR_dup2, old, new),
-        Some(flags) => kernel!(__NR_dup3, old, new, flags),
-    };
-    if done < 0 {
-        return done;
-    }
-    if old_is_listed {
-        let file = dup::dup(task, old).and_then(|file| dup::install(task, new, file, cloexec | entry::HOST));
-        return ret(file.map(|()| new));
-    }
-    // The kernel's descriptor stands on the number already; ours goes.
-    let _ = close::close(task, new);
-    device::duplicated(task, device, new, cloexec);
     done
 }
 
 /// A file of ours goes onto `new`, over whatever is there.
 fn replace_by_ours(task: &'static Task<'static>, old: i32, new: i32, cloexec: u64) -> Result<i32> {
-    if new < 0 || new as usize >= task.table.len() {
-        return Err(Errno::EBADF);
-    }
-    let there = descriptor::word(task, new);
-    if there & (entry::OPEN | entry::HOST) == entry::OPEN {
-        // POSIX locks on what is replaced go, as by close(2).
-        close::close(task, new)?;
-    } else {
-        if there & entry::OPEN != 0 {
-            close::close(task, new)?;
-        }
-        placeholder::place(task, new)?;
-    }
     let file = dup::dup(task, old)?;
-    dup::install(task, new, file, cloexec)?;
+    let replaced = placeholder::replace(task, new, entry::OPEN | cloexec | u64::from(file.0));
+    dup::arrived(task);
+    table::let_go(task, replaced?);
     Ok(new)
+}
+
+/// A descriptor of the host's goes onto `new`, where ours or a parked placeholder may be, or one onto an inode of ours.
+fn replace_by_other(
+    task: &'static Task<'static>,
+    old: i32,
+    new: i32,
+    flags: Option<u32>,
+    cloexec: u64,
+) -> isize {
+    let listed = match descriptor::is_listed(task, old).then(|| dup::dup(task, old)).transpose() {
+        Ok(listed) => listed,
+        Err(errno) => return errno.to_ret(),
+    };
+    let guard = placeholder::Guard::take(task);
+    let (done, replaced) = match task.table.get(new as u32 as usize) {
+        Some(place) if place.load(Ordering::Relaxed) == entry::TRANSIT => (Errno::EBUSY.to_ret(), 0),
+        place => {
+            let done = match flags {
+                None => kernel!(__NR_dup2, old, new),
+                Some(flags) => kernel!(__NR_dup3, old, new, flags),
+            };
+            // The kernel's descriptor stands on the number already; ours goes.
+            let word = listed.map_or(0, |file| entry::OPEN | entry::HOST | cloexec | u64::from(file.0));
+            let replaced = place.filter(|_| done >= 0).map(|place| {
+                placeholder::unmark_parked(task, new);
+                table::replace(task, new, place, word)
+            });
+            (done, replaced.unwrap_or(0))
+        }
+    };
+    drop(guard);
+    dup::arrived(task);
+    table::let_go(task, replaced);
+    done
 }
 
 /// Whether `fd` carries the close-on-exec mark in our table.

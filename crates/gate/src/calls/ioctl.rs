@@ -1,12 +1,14 @@
 //! ioctl(2).
 
 use lp_abi::Errno;
-use lp_abi::ioctl::{FIOCLEX, FIONCLEX};
+use lp_abi::ioctl::{FICLONE, FICLONERANGE, FIOCLEX, FIONCLEX};
+use lp_region::ucopy;
 use lp_vfs::ioctl;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use super::handler::{handlers, ret};
+use super::refused::on_file;
 use crate::descriptor;
 use crate::device;
 use crate::dispatch::NOT_OURS;
@@ -15,7 +17,7 @@ handlers! {
     /// ioctl(2).
     fn ioctl(task, fd: i32, request: u32, argument: usize) {
         if !descriptor::is_file(task, fd) {
-            return ioctl_other(task, fd, request);
+            return ioctl_other(task, fd, request, argument);
         }
         match request {
             FIOCLEX => ret(table::change(task, fd, entry::CLOEXEC, 0)),
@@ -25,12 +27,22 @@ handlers! {
     }
 }
 
-fn ioctl_other(task: &Task, fd: i32, request: u32) -> isize {
+fn ioctl_other(task: &Task, fd: i32, request: u32, argument: usize) -> isize {
     if descriptor::is_hidden(task, fd) {
         return Errno::EBADF.to_ret();
     }
     if request == FIOCLEX || request == FIONCLEX {
         device::forget(task, fd);
+    }
+    // What is cloned must lie in the same file system.
+    let source = match request {
+        FICLONE => Some(argument as i32),
+        // SAFETY: the copy routine answers bad pointers. The source comes first.
+        FICLONERANGE => unsafe { ucopy::get(argument as *const i64) }.ok().map(|fd| fd as i32),
+        _ => None,
+    };
+    if let Some(refused) = source.and_then(|source| on_file(task, source, Errno::EXDEV)) {
+        return refused;
     }
     if descriptor::is_listed(task, fd) {
         let _ = match request {

@@ -39,15 +39,7 @@ handlers! {
             return NOT_OURS;
         }
         let Some(end) = end_of(address, length) else { return NOT_OURS };
-        let mut list = maps::list();
-        if list.find(address, end).is_none() {
-            return NOT_OURS;
-        }
-        let done = kernel!(__NR_munmap, address, length);
-        if done == 0 && let Err(errno) = list.forget(task, address, end) {
-            return errno.to_ret();
-        }
-        done
+        replacing(task, address, end, || kernel!(__NR_munmap, address, length))
     }
 
     /// mprotect(2): what a descriptor could not write must not become writable.
@@ -64,7 +56,8 @@ handlers! {
         if maps::is_empty() || !old.is_multiple_of(PAGE_SIZE) {
             return NOT_OURS;
         }
-        remap(task, old, old_length, new_length, flags, new)
+        let Some(old_end) = end_of(old, old_length.max(1)) else { return NOT_OURS };
+        remap(task, &Move { old, old_end, old_length, new_length, flags, new })
     }
 
     /// remap_file_pages(2): not for files of ours.
@@ -89,16 +82,42 @@ fn end_of(address: usize, length: usize) -> Option<usize> {
     address.checked_add(length.checked_next_multiple_of(PAGE_SIZE)?)
 }
 
+/// Makes a call of the kernel's that takes mappings out of `start..end`. The list follows if it succeeds.
+fn replacing(task: &Task, start: usize, end: usize, call: impl FnOnce() -> isize) -> isize {
+    let mut list = maps::list();
+    if list.find(start, end).is_none() {
+        return NOT_OURS;
+    }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
+    let done = call();
+    if !is_error(done) {
+        list.forget(task, start, end);
+    }
+    done
+}
+
+/// Whether `rax` of a call that gives an address is an error.
+fn is_error(rax: isize) -> bool {
+    (-4095..0).contains(&rax)
+}
+
 /// What is not a file of ours; it may replace one.
 fn mmap_other(task: &Task, arguments: [usize; 6]) -> isize {
     let [address, length, protection, flags, fd, offset] = arguments;
-    let replaces = flags as u32 & MAP_FIXED != 0 && !maps::is_empty();
-    let mut list = replaces.then(maps::list);
-    if let (Some(list), Some(end)) = (&mut list, end_of(address, length)) {
-        let _ = list.forget(task, address, end);
-    }
     // SAFETY: the program's own call.
-    unsafe { crate::mapping::mmap(address, length, protection, flags, fd, offset) }
+    let map = || unsafe { crate::mapping::mmap(address, length, protection, flags, fd, offset) };
+    if flags as u32 & MAP_FIXED == 0 || maps::is_empty() {
+        return map();
+    }
+    let replaced = end_of(address, length).map_or(NOT_OURS, |end| {
+        replacing(task, address, end, || match map() {
+            NOT_OURS => kernel!(__NR_mmap, address, length, protection, flags, fd, offset),
+            done => done,
+        })
+    });
+    if replaced == NOT_OURS { map() } else { replaced }
 }
 
 /// Maps a file of ours.
@@ -121,31 +140,23 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         (false, _) => mapping::Sharing::SharedWrite,
     };
     let writable = table::fget(task, wanted.fd)?.file.mode.load(Ordering::Relaxed) & file_mode::WRITE != 0;
-    let of = mapping::begin(task, wanted.fd, wanted.offset, bytes, sharing)?;
-    let placed = place(task, wanted, bytes);
+    // Held from the record on: a fork in between would hand its child a record without a mapping.
     let mut list = maps::list();
-    let made = placed.and_then(|start| {
-        let mut area = Area {
-            start,
-            end: start + bytes,
-            of,
-            offset: wanted.offset,
-            protection: wanted.protection,
-            sharing: match (private, writable) {
-                (true, _) => Sharing::Private,
-                (false, true) => Sharing::Shared,
-                (false, false) => Sharing::SharedReadOnly,
-            },
-            beyond: start + bytes,
-        };
-        list.reserve()?;
-        if let Err(errno) = maps::fill(task, &mut area) {
-            maps::unmap(start, bytes);
-            return Err(errno);
-        }
-        list.insert(area);
-        Ok(start)
-    });
+    let of = mapping::begin(task, wanted.fd, wanted.offset, bytes, sharing)?;
+    let area = Area {
+        start: 0,
+        end: bytes,
+        of,
+        offset: wanted.offset,
+        protection: wanted.protection,
+        sharing: match (private, writable) {
+            (true, _) => Sharing::Private,
+            (false, true) => Sharing::Shared,
+            (false, false) => Sharing::SharedReadOnly,
+        },
+        beyond: bytes,
+    };
+    let made = place(task, &mut list, area, wanted.address, wanted.flags & PLACE);
     drop(list);
     match made {
         Ok(start) if wanted.protection & PROT_EXEC != 0 => cover(task, of, start, wanted.offset),
@@ -153,6 +164,27 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         Err(_) => mapping::end(task, of, bytes),
     }
     made
+}
+
+/// Maps `area`, which is given for address 0, at `hint` as `flags` say, and lists it. With `MAP_FIXED` it replaces what is
+/// there, and that stays mapped and listed as long as the call can still fail for want of pages or of addresses.
+fn place(task: &Task, list: &mut maps::List, area: Area, hint: usize, flags: u32) -> Result<usize> {
+    list.reserve()?;
+    let bytes = area.bytes();
+    if flags & MAP_FIXED != 0 {
+        maps::populate(task, &area)?;
+    }
+    let start = maps::reserve(hint, bytes, flags)?;
+    if flags & MAP_FIXED != 0 {
+        list.forget(task, start, start + bytes);
+    }
+    let mut placed = Area { start, end: start + bytes, beyond: start + bytes, ..area };
+    if let Err(errno) = maps::fill(task, &mut placed) {
+        let _ = maps::unmap(start, bytes);
+        return Err(errno);
+    }
+    list.insert(placed);
+    Ok(start)
 }
 
 /// Code of ours is covered as code of the host is; where its sites are not known yet, the builder reads them from a memfd.
@@ -171,15 +203,6 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     unsafe { mapped(&source, at, offset as usize) };
 }
 
-/// Addresses for a mapping: what was there is forgotten.
-fn place(task: &Task, wanted: &Wanted, bytes: usize) -> Result<usize> {
-    let start = maps::reserve(wanted.address, bytes, wanted.flags & PLACE)?;
-    if wanted.flags & MAP_FIXED != 0 && !maps::is_empty() {
-        maps::list().forget(task, start, start + bytes)?;
-    }
-    Ok(start)
-}
-
 #[cold]
 fn mprotect_slow(address: usize, end: usize, protection: u32) -> isize {
     let mut list = maps::list();
@@ -193,35 +216,54 @@ fn mprotect_slow(address: usize, end: usize, protection: u32) -> isize {
     if refused {
         return Errno::EACCES.to_ret();
     }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
     let done = kernel!(__NR_mprotect, address, end - address, protection);
     if done == 0 {
-        if let Err(errno) = list.split(address).and_then(|()| list.split(end)) {
-            return errno.to_ret();
-        }
+        list.split(address, end);
         list.each(address, end, &mut |area| area.protection = protection);
     }
     done
 }
 
 #[cold]
-fn remap(task: &Task, old: usize, old_length: usize, new_length: usize, flags: u32, new: usize) -> isize {
-    let Some(old_end) = end_of(old, old_length.max(1)) else { return NOT_OURS };
+fn remap(task: &Task, to: &Move) -> isize {
     let mut list = maps::list();
-    let Some(area) = list.find(old, old + 1).map(|area| *area) else {
-        // The kernel's mapping may land on one of ours.
-        if flags & MREMAP_FIXED != 0
-            && let Some(end) = end_of(new, new_length)
-        {
-            let _ = list.forget(task, new, end);
-        }
+    match list.find(to.old, to.old + 1).map(|area| *area) {
+        Some(area) => ret(remap_area(task, &mut list, &area, to)),
+        None => remap_other(task, &mut list, to),
+    }
+}
+
+/// mremap(2) of what starts with a mapping of the kernel's: it may land on files of ours, or cut some off behind it.
+fn remap_other(task: &Task, list: &mut maps::List, to: &Move) -> isize {
+    let lands = (to.flags & MREMAP_FIXED != 0).then(|| end_of(to.new, to.new_length)).flatten();
+    let lands = lands.map(|end| (to.new, end)).filter(|(start, end)| list.find(*start, *end).is_some());
+    let goes_on = list.find(to.old, to.old_end).is_some();
+    if lands.is_none() && !goes_on {
         return NOT_OURS;
-    };
-    ret(remap_area(task, &mut list, &area, &Move { old, old_end, old_length, new_length, flags, new }))
+    }
+    let cut = end_of(to.old, to.new_length).filter(|cut| *cut < to.old_end && to.flags & MREMAP_FIXED == 0);
+    if goes_on && cut.is_none() {
+        return Errno::EFAULT.to_ret(); // What is moved or grown must be one mapping.
+    }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
+    let done = kernel!(__NR_mremap, to.old, to.old_length, to.new_length, to.flags, to.new);
+    if !is_error(done) {
+        for (start, end) in lands.into_iter().chain(cut.map(|cut| (cut, to.old_end))) {
+            list.forget(task, start, end);
+        }
+    }
+    done
 }
 
 /// mremap's arguments.
 struct Move {
     old: usize,
+    /// Where its pages end; the page itself where `old_length` is 0.
     old_end: usize,
     old_length: usize,
     new_length: usize,
@@ -237,19 +279,23 @@ fn remap_area(task: &Task, list: &mut maps::List, area: &Area, to: &Move) -> Res
     {
         return Err(Errno::EINVAL);
     }
-    if fixed && !to.new.is_multiple_of(PAGE_SIZE) {
-        return Err(Errno::EINVAL);
+    let bytes = to.new_length.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    let old_bytes = to.old_end - to.old;
+    if fixed {
+        let end = end_of(to.new, bytes).filter(|_| to.new.is_multiple_of(PAGE_SIZE)).ok_or(Errno::EINVAL)?;
+        if to.new < to.old_end && to.old < end {
+            return Err(Errno::EINVAL);
+        }
     }
     if to.old_end > area.end {
         return Err(Errno::EFAULT);
     }
-    let bytes = to.new_length.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
-    let old_bytes = to.old_end - to.old;
+    list.reserve()?;
     if !fixed && to.old_length != 0 {
         if bytes <= old_bytes {
             if bytes < old_bytes {
-                maps::unmap(to.old + bytes, old_bytes - bytes);
-                list.forget(task, to.old + bytes, to.old_end)?;
+                maps::unmap(to.old + bytes, old_bytes - bytes)?;
+                list.forget(task, to.old + bytes, to.old_end);
             }
             return Ok(to.old);
         }
@@ -260,15 +306,12 @@ fn remap_area(task: &Task, list: &mut maps::List, area: &Area, to: &Move) -> Res
             return Err(Errno::ENOMEM);
         }
     }
-    let start = match fixed {
-        true => {
-            let start = maps::reserve(to.new, bytes, MAP_FIXED)?;
-            list.forget(task, start, start + bytes)?;
-            start
-        }
-        false => maps::reserve(0, bytes, 0)?,
-    };
-    move_to(task, list, area, to, start, bytes)
+    mapping::grow(task, area.of, bytes)?;
+    let moved = move_to(task, list, area, to, bytes);
+    if moved.is_err() {
+        mapping::end(task, area.of, bytes);
+    }
+    moved
 }
 
 /// Grows an area where it is; whether there was room.
@@ -276,12 +319,11 @@ fn extend(task: &Task, list: &mut maps::List, area: &Area, more: usize) -> Resul
     match maps::reserve(area.end, more, MAP_FIXED_NOREPLACE) {
         Ok(at) if at == area.end => {}
         Ok(at) => {
-            maps::unmap(at, more);
+            let _ = maps::unmap(at, more);
             return Ok(false);
         }
         Err(_) => return Ok(false),
     }
-    mapping::grow(task, area.of, more)?;
     let mut tail = Area {
         start: area.end,
         end: area.end + more,
@@ -289,7 +331,14 @@ fn extend(task: &Task, list: &mut maps::List, area: &Area, more: usize) -> Resul
         beyond: area.end + more,
         ..*area
     };
-    maps::fill(task, &mut tail)?;
+    let noted = mapping::grow(task, area.of, more);
+    if let Err(errno) = noted.and_then(|()| maps::fill(task, &mut tail)) {
+        let _ = maps::unmap(tail.start, more);
+        if noted.is_ok() {
+            mapping::end(task, area.of, more);
+        }
+        return Err(errno);
+    }
     if let Some(found) = list.find(area.start, area.end) {
         found.end = tail.end;
         found.beyond = if found.beyond < area.end { found.beyond } else { tail.beyond };
@@ -297,37 +346,35 @@ fn extend(task: &Task, list: &mut maps::List, area: &Area, more: usize) -> Resul
     Ok(true)
 }
 
-/// Maps the file anew at `start` and takes the old mapping away. Pages of a private mapping that the program has changed are
-/// moved.
-fn move_to(
-    task: &Task,
-    list: &mut maps::List,
-    area: &Area,
-    to: &Move,
-    start: usize,
-    bytes: usize,
-) -> Result<usize> {
-    mapping::grow(task, area.of, bytes)?;
-    let mut moved = Area {
-        start,
-        end: start + bytes,
-        offset: area.offset + (to.old - area.start) as u64,
-        beyond: start + bytes,
-        ..*area
-    };
-    list.reserve()?;
-    maps::fill(task, &mut moved)?;
+/// Maps the file anew and takes the old mapping away, which stays until the new one is there. Pages of a private mapping
+/// that the program has changed are moved. The caller has noted the new mapping's `bytes`.
+fn move_to(task: &Task, list: &mut maps::List, area: &Area, to: &Move, bytes: usize) -> Result<usize> {
+    let offset = area.offset + (to.old - area.start) as u64;
+    let moved = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };
+    let (hint, flags) = if to.flags & MREMAP_FIXED != 0 { (to.new, MAP_FIXED) } else { (0, 0) };
+    let start = place(task, list, moved, hint, flags)?;
     let kept = (to.old_end - to.old).min(bytes);
-    if area.sharing == Sharing::Private && to.old_length != 0 {
-        for at in (0..kept).step_by(PAGE_SIZE) {
-            let flags = MREMAP_MAYMOVE | MREMAP_FIXED;
-            kernel!(__NR_mremap, to.old + at, PAGE_SIZE, PAGE_SIZE, flags, start + at);
-        }
+    if area.sharing == Sharing::Private && to.old_length != 0 && !carry(to.old, start, kept) {
+        let _ = maps::unmap(start, bytes);
+        list.drop_area(start);
+        return Err(Errno::ENOMEM);
     }
-    list.insert(moved);
-    if to.old_length != 0 {
-        maps::unmap(to.old, to.old_end - to.old);
-        list.forget(task, to.old, to.old_end)?;
+    if to.old_length != 0 && maps::unmap(to.old, to.old_end - to.old).is_ok() {
+        list.forget(task, to.old, to.old_end);
     }
     Ok(start)
+}
+
+/// Moves pages one by one, for they may be many mappings; all or none.
+fn carry(from: usize, to: usize, bytes: usize) -> bool {
+    let page = |from, to| {
+        !is_error(kernel!(__NR_mremap, from, PAGE_SIZE, PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to))
+    };
+    let Some(failed) = (0..bytes).step_by(PAGE_SIZE).find(|at| !page(from + at, to + at)) else {
+        return true;
+    };
+    for at in (0..failed).step_by(PAGE_SIZE) {
+        page(to + at, from + at);
+    }
+    false
 }

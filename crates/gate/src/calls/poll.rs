@@ -3,9 +3,11 @@
 //! A file of ours is always readable and writable, as every file on tmpfs is. The kernel is asked for the other
 //! descriptors, without waiting if one of ours answers already.
 
+use core::mem::offset_of;
+
 use lp_abi::linux::{
-    __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM,
-    pollfd, timespec,
+    __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, MAP_ANONYMOUS,
+    MAP_PRIVATE, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE, pollfd, timespec,
 };
 use lp_abi::{Errno, Result};
 use lp_region::records::file_mode;
@@ -22,6 +24,9 @@ use crate::{deferred, signal};
 
 /// What a regular file answers (the kernel's DEFAULT_POLLMASK).
 const READY: i16 = (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM) as i16;
+/// What stands for a descriptor of ours in the kernel's copy of an entry, whose `events` are then the answer. Other negative
+/// numbers, which the kernel skips too, are -1 there.
+const OURS: i32 = i32::MIN;
 /// More entries than any limit on descriptors allows.
 const MOST: usize = 1 << 20;
 
@@ -65,6 +70,10 @@ handlers! {
         if !descriptor::is_file(task, fd) && !descriptor::is_file(task, epoll) {
             return NOT_OURS;
         }
+        // SAFETY: the copy routine answers bad pointers; an event is packed.
+        if operation as u32 != EPOLL_CTL_DEL && unsafe { ucopy::get(event as *const [u8; 12]) }.is_err() {
+            return Errno::EFAULT.to_ret();
+        }
         ret(watch(task, epoll, fd))
     }
 
@@ -107,45 +116,80 @@ fn entry(fds: *mut pollfd, at: usize) -> Result<pollfd> {
     unsafe { ucopy::get(fds.wrapping_add(at)) }
 }
 
-/// Asks the kernel with our entries masked by a negative number, which it skips, and puts them back with an answer.
+/// The entries as the kernel gets them: a copy, in which ours are negative, so that it skips them.
+struct Masked {
+    at: *mut pollfd,
+    count: usize,
+    /// Bytes that were mapped for it; 0 in the thread's buffer.
+    mapped: usize,
+}
+
+impl Masked {
+    /// Room for `count` entries: the thread's buffer if they fit.
+    fn new(count: usize) -> Result<Masked> {
+        let buffer = spare_buffer();
+        if count <= buffer.len() / size_of::<pollfd>() {
+            return Ok(Masked { at: buffer.as_mut_ptr().cast(), count, mapped: 0 });
+        }
+        let bytes = count * size_of::<pollfd>();
+        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+        // SAFETY: a new mapping.
+        let at = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }?;
+        Ok(Masked { at: at as *mut pollfd, count, mapped: bytes })
+    }
+
+    fn entries(&mut self) -> &mut [pollfd] {
+        // SAFETY: room for as many; any bit pattern is an entry.
+        unsafe { core::slice::from_raw_parts_mut(self.at, self.count) }
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        if self.mapped != 0 {
+            // SAFETY: the mapping was made for this alone.
+            let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.at, self.mapped) };
+        }
+    }
+}
+
+/// Asks the kernel about the other entries, and answers for ours. Of the program's array only `revents` is written, as by the
+/// kernel: another thread may poll with the same one.
 #[cold]
 fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6], nr: u32) -> isize {
+    let mut masked = match Masked::new(count as usize) {
+        Ok(masked) => masked,
+        Err(_) => return Errno::ENOMEM.to_ret(),
+    };
     let mut ready = 0;
-    for at in 0..count as usize {
-        let Ok(mut entry) = entry(fds, at) else { return Errno::EFAULT.to_ret() };
+    for (at, to) in masked.entries().iter_mut().enumerate() {
+        let Ok(entry) = entry(fds, at) else { return Errno::EFAULT.to_ret() };
+        *to = pollfd { fd: entry.fd.max(-1), revents: 0, ..entry };
         if descriptor::is_file(task, entry.fd) {
-            ready += usize::from(entry.events & READY != 0 || is_path(task, entry.fd));
-            entry.fd = !entry.fd;
-            // SAFETY: as in `entry`.
-            if unsafe { ucopy::put(fds.wrapping_add(at), &entry) }.is_err() {
-                return Errno::EFAULT.to_ret();
-            }
+            let answer = if is_path(task, entry.fd) { POLLNVAL as i16 } else { entry.events & READY };
+            *to = pollfd { fd: OURS, events: answer, revents: 0 };
+            ready += usize::from(answer != 0);
         }
     }
     let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
     if ready != 0 {
         arguments[2] = if nr == __NR_poll { 0 } else { &raw const at_once as usize };
     }
+    arguments[0] = masked.at as usize;
     let done = wait(nr, arguments, ready != 0);
-    for at in 0..count as usize {
-        let Ok(mut entry) = entry(fds, at) else { continue };
-        if entry.fd < 0 && descriptor::is_file(task, !entry.fd) {
-            entry.fd = !entry.fd;
-            entry.revents = match done {
-                0.. if is_path(task, entry.fd) => POLLNVAL as i16,
-                0.. => entry.events & READY,
-                _ => 0,
-            };
-            // SAFETY: as in `entry`.
-            let _ = unsafe { ucopy::put(fds.wrapping_add(at), &entry) };
+    if done < 0 && done != Errno::EINTR.to_ret() {
+        return done;
+    }
+    for (at, from) in masked.entries().iter().enumerate() {
+        let answer = if from.fd == OURS { from.events } else { from.revents };
+        let to = fds.wrapping_byte_add(at * size_of::<pollfd>() + offset_of!(pollfd, revents)).cast();
+        // SAFETY: the copy routine answers bad pointers.
+        if unsafe { ucopy::put::<i16>(to, &answer) }.is_err() {
+            return Errno::EFAULT.to_ret();
         }
     }
-    match done {
-        0.. => done + ready as isize,
-        // Something is ready, signal or not.
-        _ if ready != 0 && done == Errno::EINTR.to_ret() => ready as isize,
-        _ => done,
-    }
+    // Something of ours is ready, signal or not.
+    if ready != 0 { done.max(0) + ready as isize } else { done }
 }
 
 /// Makes the kernel's call. What a signal ends that the call's own mask lets through, while the program's

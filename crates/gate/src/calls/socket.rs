@@ -1,5 +1,5 @@
 //! Calls on the host's sockets that name a path of ours, or carry descriptors of ours: bind(2), connect(2), accept(2),
-//! getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), recvmsg(2).
+//! getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2).
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Result};
@@ -7,14 +7,10 @@ use lp_region::ucopy;
 use lp_vfs::task::Task;
 
 use super::handler::{handlers, kernel, ret};
+use super::refused::on_file;
 use crate::address::{self, Meaning};
 use crate::dispatch::{NOT_OURS, RESTART};
 use crate::{node, placeholder, rights, signal};
-
-/// Bytes of `struct mmsghdr`: a `struct msghdr` and a count, padded.
-const MULTIPLE: usize = 64;
-/// Messages that one call sends at most (`UIO_MAXIOV`).
-const MOST_MESSAGES: u32 = 1024;
 
 /// `struct msghdr` as the kernel has it.
 #[repr(C)]
@@ -36,9 +32,19 @@ pub struct Message {
     pub flags: u32,
 }
 
+/// Returns from the handler with what a file of ours gives as a socket.
+macro_rules! not_socket_returns {
+    ($task:expr, $fd:expr) => {
+        if let Some(refused) = on_file($task, $fd, Errno::ENOTSOCK) {
+            return refused;
+        }
+    };
+}
+
 handlers! {
     /// bind(2).
     fn bind(task, fd: i32, at: *const u8, length: u32) {
+        not_socket_returns!(task, fd);
         match address::bind(task, at, length as usize) {
             Ok((Meaning::Host, None)) => NOT_OURS,
             Ok((Meaning::Other(other), None)) => kernel!(__NR_bind, fd, other.pointer(), other.length),
@@ -53,6 +59,7 @@ handlers! {
 
     /// connect(2).
     fn connect(task, fd: i32, at: *const u8, length: u32) {
+        not_socket_returns!(task, fd);
         match address::peer(task, at, length as usize) {
             Ok(Meaning::Host) => NOT_OURS,
             Ok(Meaning::Other(other)) => {
@@ -64,6 +71,7 @@ handlers! {
 
     /// sendto(2).
     fn sendto(task, fd: i32, data: usize, length: usize, flags: usize, at: *const u8, address_length: u32) {
+        not_socket_returns!(task, fd);
         if at.is_null() {
             return NOT_OURS;
         }
@@ -79,33 +87,39 @@ handlers! {
 
     /// getsockname(2).
     fn getsockname(task, fd: i32, at: *mut u8, length: *mut u32) {
+        not_socket_returns!(task, fd);
         named(task, at, length, __NR_getsockname, [fd as usize, 1, 2, 0, 0, 0])
     }
 
     /// getpeername(2).
     fn getpeername(task, fd: i32, at: *mut u8, length: *mut u32) {
+        not_socket_returns!(task, fd);
         named(task, at, length, __NR_getpeername, [fd as usize, 1, 2, 0, 0, 0])
     }
 
     /// accept(2).
     fn accept(task, fd: i32, at: *mut u8, length: *mut u32) {
+        not_socket_returns!(task, fd);
         placeholder::flush(task);
         named(task, at, length, __NR_accept, [fd as usize, 1, 2, 0, 0, 0])
     }
 
     /// accept4(2).
     fn accept4(task, fd: i32, at: *mut u8, length: *mut u32, flags: usize) {
+        not_socket_returns!(task, fd);
         placeholder::flush(task);
         named(task, at, length, __NR_accept4, [fd as usize, 1, 2, flags, 0, 0])
     }
 
     /// recvfrom(2).
     fn recvfrom(task, fd: i32, data: usize, size: usize, flags: usize, at: *mut u8, length: *mut u32) {
+        not_socket_returns!(task, fd);
         named(task, at, length, __NR_recvfrom, [fd as usize, data, size, flags, 1, 2])
     }
 
     /// sendmsg(2).
     fn sendmsg(task, fd: i32, message: *const Message, flags: usize) {
+        not_socket_returns!(task, fd);
         // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
         let mut changed = given;
@@ -127,26 +141,23 @@ handlers! {
         }
         let done = blocking(__NR_sendmsg, [fd as usize, &raw const changed as usize, flags, 0, 0, 0]);
         if let Some(tokens) = tokens {
-            tokens.sent(task, done >= 0);
+            tokens.close();
         }
         done
     }
 
-    /// sendmmsg(2): descriptors of ours are not sent this way, and none of the gate's own.
-    fn sendmmsg(task, fd: i32, messages: *const u8, count: u32, flags: u32) {
-        for index in 0..count.min(MOST_MESSAGES) as usize {
-            let message = messages.wrapping_add(index * MULTIPLE).cast::<Message>();
-            // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
-            let Ok(message) = (unsafe { ucopy::get(message) }) else { break };
-            if rights::carries_hidden(task, &message) {
-                return Errno::EBADF.to_ret();
-            }
+    /// sendmmsg(2): one by one if any of the messages concerns us.
+    fn sendmmsg(task, fd: i32, vector: usize, count: u32, flags: usize) {
+        not_socket_returns!(task, fd);
+        if !messages(vector, count).any(|message| concerns(task, &message)) {
+            return NOT_OURS;
         }
-        NOT_OURS
+        send_each(fd, vector, count, flags)
     }
 
     /// recvmsg(2).
     fn recvmsg(task, fd: i32, message: *mut Message, flags: usize) {
+        not_socket_returns!(task, fd);
         placeholder::flush(task);
         // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
@@ -156,6 +167,45 @@ handlers! {
         }
         receive(task, fd, message, &given, flags, translates)
     }
+}
+
+/// Bytes from one message of sendmmsg(2) to the next, and where its length goes.
+const STRIDE: usize = 64;
+const SENT: usize = size_of::<Message>();
+/// Messages of one call (`UIO_MAXIOV`).
+const MOST: u32 = 1024;
+
+/// The messages of a sendmmsg(2), up to the first that cannot be read.
+pub(crate) fn messages(vector: usize, count: u32) -> impl Iterator<Item = Message> {
+    let at = move |index| vector.wrapping_add(index as usize * STRIDE) as *const Message;
+    // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+    (0..count.min(MOST)).map_while(move |index| unsafe { ucopy::get(at(index)) }.ok())
+}
+
+/// Whether a message goes to a path of ours, or carries descriptors of ours or of the gate's own.
+fn concerns(task: &Task, message: &Message) -> bool {
+    let address = address::peer(task, message.name as *const u8, message.name_length as usize);
+    !matches!(address, Ok(Meaning::Host)) || rights::carries_ours(task, message)
+}
+
+#[cold]
+fn send_each(fd: i32, vector: usize, count: u32, flags: usize) -> isize {
+    for index in 0..count.min(MOST) as usize {
+        let at = vector.wrapping_add(index * STRIDE);
+        // SAFETY: the calling thread has a task, and the arguments are the program's.
+        let done = match unsafe { sendmsg(fd as usize, at, flags, 0, 0, 0) } {
+            NOT_OURS => blocking(__NR_sendmsg, [fd as usize, at, flags, 0, 0, 0]),
+            done => done,
+        };
+        if done < 0 {
+            return if index == 0 { done } else { index as isize };
+        }
+        // SAFETY: the copy routine answers bad pointers.
+        if unsafe { ucopy::put((at + SENT) as *mut u32, &(done as u32)) }.is_err() {
+            return if index == 0 { Errno::EFAULT.to_ret() } else { index as isize };
+        }
+    }
+    count.min(MOST) as isize
 }
 
 /// A call that may wait: interrupted, it is made again if the signal's handler says so.

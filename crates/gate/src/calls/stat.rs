@@ -1,7 +1,7 @@
 //! stat(2), lstat(2), fstat(2), newfstatat(2), statx(2).
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, stat, statx};
+use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, stat, statx};
 use lp_region::ucopy;
 use lp_vfs::stat as attributes;
 use lp_vfs::task::Task;
@@ -9,7 +9,7 @@ use lp_vfs::task::Task;
 use super::chmod::last_of;
 use super::handler::{handlers, kernel, ret};
 use crate::descriptor::{self, listed_or_return};
-use crate::path::{At, Route, Which, one, route};
+use crate::path::{At, Route, Which, is_base_ours, one, route};
 use crate::placeholder;
 
 handlers! {
@@ -35,25 +35,45 @@ handlers! {
 
     /// newfstatat(2): glibc's fstat is this with an empty path.
     fn newfstatat(task, dirfd: i32, path: *const u8, to: *mut stat, flags: u32) {
-        if flags & AT_EMPTY_PATH != 0 && dirfd >= 0 && is_empty(path) {
-            if !descriptor::is_listed(task, dirfd) {
-                return descriptor::other(task, dirfd);
-            }
-            return ret(attributes::fstat(task, dirfd, to));
+        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
+            return fstat_by_empty_path(task, dirfd, to, flags);
         }
         stat_at(task, At { dirfd, path }, to, flags)
     }
 
     /// statx(2).
     fn statx(task, dirfd: i32, path: *const u8, flags: u32, mask: u32, to: *mut statx) {
-        if flags & AT_EMPTY_PATH != 0 && dirfd >= 0 && is_empty(path) {
+        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
+            if is_own_directory(task, dirfd) {
+                return ret(attributes::statx(task, AT_FDCWD, EMPTY, flags, mask, to).map(drop));
+            }
             if !descriptor::is_listed(task, dirfd) {
                 return descriptor::other(task, dirfd);
             }
-            return ret(attributes::statx(task, dirfd, c"".as_ptr().cast(), flags, mask, to).map(drop));
+            return ret(attributes::statx(task, dirfd, EMPTY, flags, mask, to).map(drop));
         }
         statx_at(task, At { dirfd, path }, flags, mask, to)
     }
+}
+
+/// An empty path.
+const EMPTY: *const u8 = c"".as_ptr().cast();
+
+/// Whether `dirfd` stands for the working directory, and that is ours.
+fn is_own_directory(task: &Task, dirfd: i32) -> bool {
+    dirfd == AT_FDCWD && is_base_ours(task, dirfd)
+}
+
+/// newfstatat(2) of `dirfd` itself.
+#[inline(never)]
+fn fstat_by_empty_path(task: &Task, dirfd: i32, to: *mut stat, flags: u32) -> isize {
+    if is_own_directory(task, dirfd) {
+        return ret(attributes::fstatat(task, AT_FDCWD, EMPTY, to, flags).map(drop));
+    }
+    if !descriptor::is_listed(task, dirfd) {
+        return descriptor::other(task, dirfd);
+    }
+    ret(attributes::fstat(task, dirfd, to))
 }
 
 /// Whether a path is empty, or NULL, which the calls with `AT_EMPTY_PATH` take for that.
@@ -83,8 +103,7 @@ fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: *mut statx) -> isize
     if done == Errno::ENOENT.to_ret()
         && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
     {
-        let empty = flags | AT_EMPTY_PATH;
-        return ret(attributes::statx(task, fd, c"".as_ptr().cast(), empty, mask, to).map(drop));
+        return ret(attributes::statx(task, fd, EMPTY, flags | AT_EMPTY_PATH, mask, to).map(drop));
     }
     done
 }

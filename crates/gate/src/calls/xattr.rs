@@ -9,8 +9,8 @@ use lp_vfs::xattr::{self, Room, Value};
 use super::chmod::last_of;
 use super::handler::{handlers, kernel, ret};
 use super::stat::is_empty;
-use crate::descriptor::{self, listed_or_return};
-use crate::path::{At, one};
+use crate::descriptor::listed_or_return;
+use crate::path::{At, is_base_ours, one};
 
 /// `AT_SYMLINK_NOFOLLOW` for the calls whose names start with `l`.
 const LINK: u32 = AT_SYMLINK_NOFOLLOW;
@@ -138,7 +138,7 @@ pub struct Args {
 
 /// What the calls with `at` work on.
 enum Target {
-    /// The descriptor itself, which is ours.
+    /// The descriptor itself, which is ours, or the working directory, which only some of the calls take as one.
     Descriptor,
     /// A path.
     Path(At),
@@ -148,7 +148,7 @@ fn target(task: &Task, at: At, flags: u32) -> Result<Target> {
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
-    let itself = flags & AT_EMPTY_PATH != 0 && is_empty(at.path) && descriptor::is_listed(task, at.dirfd);
+    let itself = flags & AT_EMPTY_PATH != 0 && is_empty(at.path) && is_base_ours(task, at.dirfd);
     Ok(if itself { Target::Descriptor } else { Target::Path(at) })
 }
 
@@ -163,6 +163,7 @@ fn with_args(
     work: &dyn Fn(Target, Args) -> isize,
 ) -> isize {
     let target = match target(task, at, flags) {
+        Ok(Target::Descriptor) if at.dirfd == AT_FDCWD => Target::Path(At::cwd(c".".as_ptr().cast())),
         Ok(target) => target,
         Err(errno) => return errno.to_ret(),
     };

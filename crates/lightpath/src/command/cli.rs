@@ -38,6 +38,9 @@ pub(crate) enum Verb {
     Shell(Shell),
     /// Say what on this machine works, what does not, and why.
     Doctor,
+    /// Check a region file, and mend it.
+    #[command(after_help = FSCK_AFTER_HELP)]
+    Fsck(Fsck),
     /// Measure Lightpath against the kernel's file systems.
     Bench(lp_bench::Args),
     /// Find the system calls of ELF objects, as the gate asks for it.
@@ -57,6 +60,24 @@ Exit status: that of CMD; 128+N if signal N ended it; 127 if CMD is not found; 1
 covered (static or setuid); 2 if the command line is wrong; 1 if the region cannot be used.
 
 Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
+
+const FSCK_AFTER_HELP: &str = "\
+Exit status, as of fsck(8): 0 if nothing is wrong; 1 if all that was wrong is mended; 4 if something is still wrong; \
+8 if FILE cannot be checked, because it is no region or a run uses it; 16 if the command line is wrong.";
+
+/// `lightpath fsck`.
+#[derive(Args)]
+pub(crate) struct Fsck {
+    /// Mend what is wrong. Without it, FILE stays as it is.
+    #[arg(long)]
+    pub(crate) repair: bool,
+    /// Print what was found as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The region file, which no run may be using.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
 
 /// `lightpath run`.
 #[derive(Args)]
@@ -117,7 +138,7 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, doctor, bench, completions or man".to_owned()
+            "say what to do: run, shell, doctor, fsck, bench, completions or man".to_owned()
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {

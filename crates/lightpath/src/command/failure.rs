@@ -4,6 +4,14 @@ use std::fmt;
 
 /// Exit status: the command line is wrong.
 pub(crate) const USAGE: u8 = 2;
+/// Exit status of `fsck`: all that was wrong is mended.
+pub(crate) const MENDED: u8 = 1;
+/// Exit status of `fsck`: something is still wrong.
+pub(crate) const WRONG: u8 = 4;
+/// Exit status of `fsck`: the file cannot be checked.
+pub(crate) const UNCHECKED: u8 = 8;
+/// Exit status of `fsck`: the command line is wrong.
+pub(crate) const FSCK_USAGE: u8 = 16;
 /// Exit status: the region or the machine is not fit.
 pub(crate) const REGION: u8 = 1;
 /// Exit status: the program was found and cannot be run, as in a shell.

@@ -4,6 +4,8 @@ mod cache;
 mod cli;
 mod doctor;
 mod failure;
+mod fsck;
+mod inherited;
 mod libraries;
 mod life;
 mod lookup;
@@ -27,13 +29,16 @@ use std::process::ExitCode;
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Verb};
-use failure::{Failure, USAGE};
+use failure::{FSCK_USAGE, Failure, USAGE};
 
 /// Runs the command line and returns the exit status; `run` does not return when all goes well.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> u8 {
+    let args: Vec<OsString> = args.collect();
+    // fsck(8) has statuses of its own.
+    let usage = if args.get(1).is_some_and(|verb| verb == "fsck") { FSCK_USAGE } else { USAGE };
     let cli = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(error) => return report_usage(&error),
+        Err(error) => return report_usage(&error, usage),
     };
     match dispatch(cli.verb) {
         Ok(status) => status,
@@ -52,6 +57,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
             let (text, status) = doctor::doctor();
             print(text.as_bytes()).map(|_| status)
         }
+        Verb::Fsck(args) => fsck::fsck(&args),
         Verb::Bench(args) => {
             let ended = lp_bench::main(args).map_err(|e| Failure::new(1, format!("bench: {e:#}")))?;
             // An ExitCode does not tell its number, but can be compared.
@@ -77,14 +83,14 @@ fn print(text: &[u8]) -> Result<u8, Failure> {
 }
 
 /// Prints help and version as clap does, and any complaint as one line.
-fn report_usage(error: &clap::Error) -> u8 {
+fn report_usage(error: &clap::Error, status: u8) -> u8 {
     if !error.use_stderr() {
         return match error.print() {
             Ok(()) => 0,
             Err(_) => 1,
         };
     }
-    let failure = Failure::new(USAGE, cli::one_line(error));
+    let failure = Failure::new(status, cli::one_line(error));
     eprintln!("lightpath: {failure}");
     failure.status
 }

@@ -9,12 +9,13 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
+use lp_fsck::Severity;
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
 use lp_vfs::Task;
 use lp_vfs::boot::{self, RunSetup};
-use rustix::fs::{FlockOperation, MemfdFlags, flock};
+use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
 use super::cache;
@@ -100,7 +101,7 @@ fn builder(cache: &Path) -> Result<PathBuf, String> {
 /// Makes the root of each mount unless it is there. This process takes part in the run for that long.
 fn make_roots(region: Region<'static>, run: RunId, mounts: usize) -> Result<(), Failure> {
     let made = (|| {
-        let process = boot::claim_process(region, run)?;
+        let process = boot::claim_own_process(region, run)?;
         let lane = boot::attach(region, process, std::process::id())?;
         let task = Task::new(region, process, lane, lp_vfs::clock::now);
         // A region file may name processes that died with an earlier run.
@@ -148,14 +149,16 @@ impl Session {
         }
         let region = prepare(&fd, &name, options)?;
         let alone = life::numbers(region).is_empty();
+        let life = life::of(region, &name)?;
+        let fd = raise(fd, life)?;
+        let region = region.with_fd(fd.as_raw_fd());
+        check(region, &name)?;
         if options.region.is_some() && alone {
             region.set_in_file();
             boot::back(region).map_err(|e| no_room(&name, e))?;
         }
-        let life = life::of(region, &name)?;
-        let fd = raise(fd, life)?;
-        let region = region.with_fd(fd.as_raw_fd());
         let run = claim_run(region, options, paths)?;
+        inherit_flights(region, run)?;
         make_roots(region, run, options.at.len())?;
         let started = Counts::of(region);
         locked(&fd, FlockOperation::Unlock)?;
@@ -205,6 +208,26 @@ fn open_memory() -> Result<OwnedFd, Failure> {
         .map_err(|e| Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into()))))
 }
 
+/// Makes what every process of the run inherits to say which open files are on their way over a socket: see [`lp_vfs::flight`].
+/// It stays open for ever.
+fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
+    let fail = |e: rustix::io::Errno| {
+        Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
+    };
+    let name = format!("lightpath-flights:{:016x}:{}:", region.header().identity.load(Relaxed), run.0);
+    let made = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING).map_err(fail)?;
+    // Nobody can leave data there.
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&made, seals).map_err(fail)?;
+    // SAFETY: F_DUPFD takes a number and makes a descriptor.
+    let number = unsafe { libc::fcntl(made.as_raw_fd(), libc::F_DUPFD, high()?) };
+    if number < 0 {
+        return Err(few());
+    }
+    region.run(run).flights.store(number as u32 + 1, Relaxed);
+    Ok(())
+}
+
 /// Opens the region file, making an empty one if there is none.
 fn open_file(path: &Path) -> Result<OwnedFd, Failure> {
     let fail = |what: &str, e: &std::io::Error| {
@@ -250,22 +273,23 @@ fn no_room(name: &str, errno: Errno) -> Failure {
     Failure::new(REGION, format!("{name}: {line}"))
 }
 
+/// The number from which on descriptors are out of the program's way.
+fn high() -> Result<i32, Failure> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
+    if limit < FEWEST { Err(few()) } else { Ok((limit.min(USUAL) - HEADROOM) as i32) }
+}
+
+fn few() -> Failure {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
+    Failure::new(REGION, format!("only {limit} descriptors are allowed (ulimit -n): allow {FEWEST} or more"))
+}
+
 /// Moves the descriptors of the region and its life file out of the program's way: to high, neighbouring numbers, inherited
 /// over exec. The first of them.
 fn raise(region: OwnedFd, life: OwnedFd) -> Result<OwnedFd, Failure> {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
-    let few = || {
-        Failure::new(
-            REGION,
-            format!("only {limit} descriptors are allowed (ulimit -n): allow {FEWEST} or more"),
-        )
-    };
-    if limit < FEWEST {
-        return Err(few());
-    }
-    let wanted = limit.min(USUAL) - HEADROOM;
+    let wanted = high()?;
     let (region, life) = (region.into_raw_fd(), life.into_raw_fd());
-    let low = lp_region::life_file::pair(region, life, wanted as i32).map_err(|_| few())?;
+    let low = lp_region::life_file::pair(region, life, wanted).map_err(|_| few())?;
     // SAFETY: the region's descriptor, which has moved there.
     Ok(unsafe { OwnedFd::from_raw_fd(low) })
 }
@@ -298,6 +322,21 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
     Region::create(fd.as_raw_fd(), &geometry).map_err(explain)
 }
 
+/// Refuses a region that would lead programs astray. While others use it, they have seen to that.
+fn check(region: Region<'static>, name: &str) -> Result<(), Failure> {
+    if lp_fsck::is_in_use(region) {
+        return Ok(());
+    }
+    let report = lp_fsck::check(region, ProcessId::NONE);
+    match report.first_worst() {
+        Some(finding) if finding.severity == Severity::Structure => Err(Failure::new(
+            REGION,
+            format!("{name} is damaged ({}); mend it with: lightpath fsck --repair {name}", finding.what),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Past `ulimit -f` the kernel would kill the launcher instead of answering.
 fn check_file_size(length: u64) -> Result<(), Failure> {
     match getrlimit(Resource::Fsize).current {
@@ -314,7 +353,7 @@ fn system(errno: rustix::io::Errno) -> RegionError {
 }
 
 /// Why `name` is no use as a region, and what to do.
-fn explain(name: &str, error: RegionError) -> String {
+pub(crate) fn explain(name: &str, error: RegionError) -> String {
     match error {
         RegionError::NotARegion => {
             format!("{name} is not a Lightpath region; name another file, or one that is not there")

@@ -10,7 +10,7 @@ use super::lookup::{self, Found};
 use super::mountpoint::MountPoint;
 use super::program::{self, Program};
 use super::region::{Paths, Session, Slot};
-use super::{cache, libraries, mountpoint, preload, supervise, within};
+use super::{cache, inherited, libraries, mountpoint, preload, supervise, within};
 
 /// The shell that runs a script without `#!`, as in execvp(3), and that starts what needs a mount to start.
 const SHELL: &str = "/bin/sh";
@@ -28,6 +28,7 @@ pub(crate) struct Launch {
 pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;
+    inherited::check()?;
     let mut launch = Launch::new(options, command)?;
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
     let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;

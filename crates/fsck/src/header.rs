@@ -1,0 +1,186 @@
+//! The header, lanes and process slots: counts, limits, locks of the region as a whole.
+
+use lp_region::lane::{CACHE_SLOTS, UNLINKED};
+use lp_region::layout as at;
+use lp_region::life::State;
+use lp_region::records::Inode;
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, LaneId, ProcessId};
+use lp_vfs::hash::{BASE_LEVEL, MAX_LEVEL};
+use lp_vfs::{dir, intent, page};
+
+use crate::{Check, locks};
+
+/// Names of the slabs that lanes cache, by number; empty where there is none.
+const SLABS: [&str; 12] = [
+    "open files",
+    "inodes",
+    "entries",
+    "overflow buckets",
+    "locks",
+    "mappings",
+    "long names",
+    "",
+    "",
+    "",
+    "",
+    "",
+];
+
+impl Check<'_> {
+    /// The header's own words.
+    pub(crate) fn header(&mut self) {
+        let (region, header) = (self.region, self.region.header());
+        let pages = (region.length() - at::DATA_AT) / lp_abi::PAGE_SIZE;
+        if header.length.load(Relaxed) != region.length() as u64
+            || header.data_pages.load(Relaxed) >= pages as u64
+            || header.inode_limit.load(Relaxed) >= at::INODES as u64
+        {
+            self.structure(|| "the header's sizes do not fit the file".to_owned());
+        }
+        if !is_hash_state(header.hash_state.load(Relaxed)) {
+            self.structure(|| "the hash table's size is none that it can have".to_owned());
+        }
+        let limits = [
+            ("lanes", header.lane_limit.load(Relaxed), at::LANES),
+            ("processes", header.process_limit.load(Relaxed), at::PROCESSES),
+            ("chunks", header.chunk_limit.load(Relaxed), region.chunk_count()),
+        ];
+        for (what, limit, most) in limits {
+            if limit as usize > most {
+                self.structure(|| format!("the header counts {limit} {what} of at most {most}"));
+            }
+        }
+        self.lanes = header.lane_limit.load(Relaxed).min(at::LANES as u32);
+        self.processes = header.process_limit.load(Relaxed).min(at::PROCESSES as u32);
+        self.awaited = self.region.lanes().map(|id| region.lane(id).waits_for.load(Relaxed)).collect();
+        let last = self.extents.last::<Inode>();
+        for (root, place) in header.roots.iter().enumerate() {
+            let id = place.load(Relaxed);
+            if id != 0 && (id > last || !dir::is(region.inode(InodeId(id)))) {
+                self.structure(|| format!("root {root} is inode {id}, which is no directory"));
+            }
+        }
+        let locks = [
+            (&header.rename_lock, "the rename lock"),
+            (&header.setup_lock, "the setup lock"),
+            (&header.deadlock_lock, "the deadlock search's lock"),
+            (&header.split_lock, "the split lock"),
+        ];
+        for (lock, name) in locks {
+            self.lock(lock, || name.to_owned());
+        }
+        if header.tree.read() & 1 != 0 {
+            // Whoever took the lock over leaves it so: walks remember no prefixes until the next directory moves.
+            self.leftover(|| "a change of the tree's shape was cut short by a death".to_owned());
+        }
+    }
+
+    /// Lanes, and the process in the same slot.
+    pub(crate) fn lanes(&mut self) {
+        for index in self.extents.records(at::LANES_AT, at::LANE_SIZE, at::LANES).collect::<Vec<_>>() {
+            self.lane(index);
+            if (index as usize) < at::PROCESSES {
+                self.process(index);
+            }
+        }
+    }
+
+    fn lane(&mut self, index: u32) {
+        let region = self.region;
+        let lane = region.lane(LaneId(index));
+        for (slab, cache) in lane.caches.iter().enumerate() {
+            let count = cache.count.load(Relaxed);
+            if count as usize > CACHE_SLOTS {
+                self.structure(|| {
+                    format!("lane {index} counts {count} {} in a cache of {CACHE_SLOTS}", SLABS[slab])
+                });
+            }
+        }
+        let unlinked = lane.unlinked.count.load(Relaxed);
+        if unlinked as usize > UNLINKED {
+            self.structure(|| {
+                format!("lane {index} counts {unlinked} unlinked inodes in a list of {UNLINKED}")
+            });
+        }
+        let chunk = lane.pages.chunk.load(Relaxed);
+        if chunk as usize > region.chunk_count() {
+            self.structure(|| format!("lane {index} allocates from chunk {chunk}, which is not there"));
+        }
+        let owner = lane.process.load(Relaxed);
+        let op = lane.intent.op.load(Relaxed);
+        let generation = lane.generation.load(Relaxed);
+        if owner as usize >= at::PROCESSES
+            || op > intent::op::PLAIN_CHANGE
+            || generation >= at::LANE_GENERATIONS
+            || !is_own_id(lane.id.load(Relaxed), index)
+        {
+            self.structure(|| format!("lane {index} has an owner, an id or an intent that cannot be"));
+            return;
+        }
+        let awaited = lane.waits_for.load(Relaxed);
+        if awaited != 0 && !locks::is_one(awaited) {
+            // Who buries the lane changes it.
+            self.structure(|| format!("lane {index} waits for a lock at {awaited:#x}, where none is"));
+        }
+        for page in page::in_hand(lane).filter(|page| region.page_offset(*page).is_some()) {
+            self.moving.insert(page.0);
+        }
+        self.lock(&lane.burial, || format!("the burial of lane {index}"));
+        if owner == 0 {
+            if op != 0 {
+                self.inconsistent(|| format!("lane {index} is free and has an unfinished change"));
+            }
+            return;
+        }
+        let id = LaneId(lane.id.load(Relaxed));
+        let is_dead = self.is_dead(id);
+        if !is_dead && lane.waits_for.load(Relaxed) != 0 {
+            self.inconsistent(|| format!("lane {index} waits for a lock and is in no call"));
+        }
+        if is_dead {
+            let unfinished = if op != 0 { ", with an unfinished change" } else { "" };
+            self.leftover(|| format!("lane {index} is a dead thread's{unfinished}"));
+        } else if op != 0 {
+            self.inconsistent(|| format!("lane {index} has an unfinished change and is in no call"));
+        }
+    }
+
+    fn process(&mut self, index: u32) {
+        let process = self.region.process(ProcessId(index));
+        if process.fd_limit.load(Relaxed) as usize > at::FDS
+            || process.run.load(Relaxed) as usize >= at::RUNS
+            || process.group_count.load(Relaxed) as usize > process.groups.len()
+        {
+            self.structure(|| format!("process slot {index} has a count that cannot be"));
+        }
+        if process.life.get().state() != State::Free && self.region.process_is_dead(ProcessId(index), self.me)
+        {
+            self.leftover(|| format!("process slot {index} is a dead process's"));
+        }
+        self.lock(&process.table_lock, || format!("the descriptor table of process slot {index}"));
+    }
+}
+
+/// Whether an id can be that of a lane: it has its index, whichever its generation.
+fn is_own_id(id: u32, index: u32) -> bool {
+    id == 0 || id >> at::LANE_BITS < at::LANE_GENERATIONS && id % at::LANES as u32 == index
+}
+
+/// Whether the hash table can have this size.
+pub(crate) fn is_hash_state(hash_state: u64) -> bool {
+    let (level, next) = (hash_state as u32, (hash_state >> 32) as u32);
+    let most = MAX_LEVEL - BASE_LEVEL;
+    level <= most && next < 1 << (BASE_LEVEL + level) && (level < most || next == 0)
+}
+
+/// Slots of every slab that a lane names as taken and not linked in, or on their way.
+pub(crate) fn in_hand<T: Slot>(check: &Check) -> impl Iterator<Item = u32> {
+    let region = check.region;
+    (1..check.lanes).flat_map(move |index| {
+        let lane = region.lane(LaneId(index));
+        let (taken, moving) = (lane.taken[T::SLAB].load(Relaxed), lane.moving[T::SLAB].load(Relaxed) as u32);
+        [taken, moving].into_iter().filter(|slot| *slot != 0 && (*slot as usize) < T::SLOTS)
+    })
+}

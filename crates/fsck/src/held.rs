@@ -1,0 +1,264 @@
+//! What processes hold: open files, locks, mappings; inodes that live without a name; what nothing holds.
+
+use lp_region::custody;
+use lp_region::layout as at;
+use lp_region::life::State;
+use lp_region::records::{Inode, LockRecord, Mapping, OpenFile};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId};
+use lp_vfs::blob::Which;
+use lp_vfs::{pin, table::entry};
+
+use crate::bits::Bits;
+use crate::slabs::Slots;
+use crate::{Check, names};
+
+impl Check<'_> {
+    /// Tables, chains, lists; then what none of them knows.
+    pub(crate) fn held(&mut self) {
+        let mut files = Bits::default();
+        self.tables(&mut files);
+        let mut waiting = self.pins();
+        self.kept::<OpenFile>().iter().for_each(|file| _ = waiting.insert(file));
+        self.files(&files, &waiting);
+        self.locks();
+        let mappings = self.mappings();
+        self.lost(&mappings, |slabs| &slabs.mappings, "mapping record", Mapping::SLAB);
+        self.orphans();
+        self.blobs();
+        let named = core::mem::take(&mut self.named);
+        self.lost(&named, |slabs| &slabs.inodes, "inode", Inode::SLAB);
+    }
+
+    fn live_or_dead(&self) -> impl Iterator<Item = ProcessId> + use<> {
+        let region = self.region;
+        let all = (1..self.processes).map(ProcessId);
+        let used = all.filter(|id| region.process(*id).life.get().state() != State::Free);
+        used.collect::<Vec<_>>().into_iter()
+    }
+
+    /// Descriptor tables name open files that live; a process's directory and program live.
+    fn tables(&mut self, files: &mut Bits) {
+        let region = self.region;
+        for id in self.live_or_dead() {
+            let process = region.process(id);
+            let limit = (process.fd_limit.load(Relaxed) as usize).min(at::FDS);
+            for (fd, word) in region.fd_table(id).iter().enumerate().take(limit) {
+                let word = word.load(Relaxed);
+                if word & entry::OPEN == 0 {
+                    continue;
+                }
+                let file = word as u32;
+                if self.slabs.files.is_used(file) {
+                    files.insert(file);
+                } else {
+                    self.inconsistent(|| format!("descriptor {fd} of process slot {} is no open file", id.0));
+                }
+            }
+            for word in [&process.cwd, &process.exe] {
+                let named = InodeRef::from_word(word.load(Relaxed));
+                if named != InodeRef::NONE && !self.lives(named) {
+                    self.inconsistent(|| {
+                        format!("process slot {} stands on inode {}, which is free", id.0, named.id.0)
+                    });
+                }
+            }
+        }
+    }
+
+    /// Pins of lanes keep open files.
+    fn pins(&mut self) -> Bits {
+        let mut files = Bits::default();
+        for lane in 1..self.lanes {
+            for pin in &self.region.lane(LaneId(lane)).pins {
+                let word = pin.load(Relaxed);
+                let index = word as u32;
+                if word & pin::INODE == 0 && self.slabs.files.is_used(index) {
+                    files.insert(index);
+                } else if word & pin::INODE != 0 && self.slabs.inodes.is_used(index) {
+                    self.named.insert(index);
+                }
+            }
+        }
+        files
+    }
+
+    fn lives(&self, inode: InodeRef) -> bool {
+        self.slabs.inodes.is_used(inode.id.0)
+            && self.region.inode(inode.id).generation.load(Relaxed) == inode.generation
+    }
+
+    /// `waiting` are those that a pin or a chain names: whoever died with one may have been freeing it.
+    fn files(&mut self, named: &Bits, waiting: &Bits) {
+        let fresh = self.slabs.files.fresh;
+        for index in self.extents.slots::<OpenFile>().take_while(|index| *index <= fresh).collect::<Vec<_>>()
+        {
+            if !self.slabs.files.is_used(index) {
+                continue;
+            }
+            let file = self.region.file(FileId(index));
+            self.lock(&file.lock, || format!("the position of open file {index}"));
+            let inode = InodeRef::from_word(file.inode.load(Relaxed));
+            // Sent once, it may be on its way still: only processes of its run can ask.
+            let is_held = named.has(index) || file.in_flight.load(Relaxed) != 0;
+            if !is_held && (waiting.has(index) || self.slabs.files.hand.has(index)) {
+                if self.lives(inode) {
+                    self.named.insert(inode.id.0);
+                }
+                continue;
+            }
+            if !is_held {
+                self.leak(|| format!("open file {index} is in no table"));
+            } else if !self.lives(inode) {
+                self.inconsistent(|| format!("open file {index} has inode {}, which is free", inode.id.0));
+            } else {
+                // A file that never had a name lives as long as it is open.
+                self.reach(inode.id.0);
+            }
+        }
+    }
+
+    /// Each inode's list of locks.
+    fn locks(&mut self) {
+        let mut listed = Bits::default();
+        let fresh = self.slabs.inodes.fresh;
+        for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
+            if !self.slabs.inodes.is_used(index) {
+                continue;
+            }
+            let mut next = self.region.inode(InodeId(index)).locks.load(Relaxed);
+            while next != 0 {
+                if next > self.slabs.locks.fresh || !listed.insert(next) {
+                    self.structure(|| {
+                        format!(
+                            "the list of locks of inode {index} leads to slot {next}, which is none of its"
+                        )
+                    });
+                    break;
+                }
+                let record = self.region.lock_record(LockId(next));
+                self.lock_record(index, next, record);
+                next = record.link.load(Relaxed);
+            }
+        }
+        self.lost(&listed, |slabs| &slabs.locks, "lock record", LockRecord::SLAB);
+    }
+
+    fn lock_record(&mut self, inode: u32, index: u32, record: &LockRecord) {
+        if !self.slabs.locks.is_used(index) && !self.slabs.locks.hand.has(index) {
+            self.inconsistent(|| format!("lock {index} of inode {inode} is free"));
+        }
+        let family = record.family.load(Relaxed);
+        let owner = record.owner.load(Relaxed);
+        let lives = match family {
+            0 => {
+                let id = ProcessId(owner);
+                owner as usize != 0
+                    && !self.region.process_is_dead(id, self.me)
+                    && self.region.process(id).life.get().generation()
+                        == record.owner_generation.load(Relaxed)
+            }
+            1 | 2 => {
+                self.slabs.files.is_used(owner)
+                    && self.region.file(FileId(owner)).generation.load(Relaxed)
+                        == record.owner_generation.load(Relaxed)
+            }
+            3 => true,
+            _ => return self.structure(|| format!("lock {index} of inode {inode} is of no family")),
+        };
+        if !lives {
+            self.leftover(|| format!("lock {index} of inode {inode} is a dead owner's"));
+        }
+        if record.start.load(Relaxed) > record.end.load(Relaxed) && family != 3 {
+            self.inconsistent(|| format!("lock {index} of inode {inode} ends before it starts"));
+        }
+    }
+
+    /// Each process's list of mappings.
+    fn mappings(&mut self) -> Bits {
+        let mut listed = Bits::default();
+        for id in self.live_or_dead() {
+            let mut next = self.region.process(id).mappings.load(Relaxed);
+            while next != 0 {
+                if next > self.slabs.mappings.fresh || !listed.insert(next) {
+                    self.structure(|| {
+                        format!("the list of mappings of process slot {} leads to slot {next}, which is none of its", id.0)
+                    });
+                    break;
+                }
+                let record = self.region.mapping(MappingId(next));
+                let inode = InodeRef::from_word(record.inode.load(Relaxed));
+                if inode != InodeRef::NONE && !self.lives(inode) {
+                    self.inconsistent(|| format!("mapping {next} is of inode {}, which is free", inode.id.0));
+                }
+                next = record.link.load(Relaxed);
+            }
+        }
+        listed
+    }
+
+    /// Inodes that wait for a sweep.
+    fn orphans(&mut self) {
+        self.kept::<Inode>().iter().for_each(|inode| _ = self.named.insert(inode));
+        for lane in 1..self.lanes {
+            let list = &self.region.lane(LaneId(lane)).unlinked;
+            for word in list.inodes.iter().take(list.count.load(Relaxed) as usize) {
+                // An old one is no longer what it was: its generation says so.
+                let inode = InodeRef::from_word(word.load(Relaxed));
+                if self.lives(inode) {
+                    self.named.insert(inode.id.0);
+                }
+            }
+        }
+    }
+
+    /// Blobs of inodes in use.
+    fn blobs(&mut self) {
+        let fresh = self.slabs.inodes.fresh;
+        let mut owned = Bits::default();
+        for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
+            if !self.slabs.inodes.is_used(index) || self.slabs.inodes.hand.has(index) {
+                continue;
+            }
+            let inode = self.region.inode(InodeId(index));
+            for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+                let blob = which.word(inode).load(Relaxed);
+                if blob == 0 {
+                    continue;
+                }
+                if blob > fresh || blob == index || !owned.insert(blob) {
+                    self.structure(|| format!("inode {index} has blob {blob}, which is not its own"));
+                } else if !names::is_blob(self.region, InodeId(blob)) {
+                    self.structure(|| format!("blob {blob} of inode {index} has less content than it says"));
+                } else if self.is_dropped(inode, blob) {
+                    self.leftover(|| format!("inode {index} died as its blob {blob} was freed"));
+                } else if !self.slabs.inodes.is_used(blob) || self.named.has(blob) {
+                    self.inconsistent(|| format!("inode {index} has blob {blob}, which is no blob"));
+                }
+            }
+        }
+        owned.iter().for_each(|blob| _ = self.named.insert(blob));
+    }
+
+    /// Whether a blob of an inode without links waits for a sweep by itself: whoever freed the inode died.
+    fn is_dropped(&self, inode: &Inode, blob: u32) -> bool {
+        let word = self.region.inode(InodeId(blob)).custody.get();
+        inode.nlink.load(Relaxed) == 0 && word & custody::LISTED != 0 && self.named.has(blob)
+    }
+
+    /// Slots in use that nothing names.
+    fn lost(&mut self, known: &Bits, slots: fn(&crate::slabs::Slabs) -> &Slots, what: &str, slab: usize) {
+        let slots = slots(&self.slabs);
+        let lost: Vec<u32> = (1..=slots.fresh)
+            .filter(|index| slots.is_used(*index) && !known.has(*index) && !slots.hand.has(*index))
+            .collect();
+        let Some(first) = lost.first() else { return };
+        self.leak(|| {
+            format!(
+                "{} {what} slots (slab {slab}) are in use and nothing names them, the first is {first}",
+                lost.len()
+            )
+        });
+    }
+}

@@ -1,0 +1,154 @@
+//! The checker of regions: what holds between calls, written down once, for `lightpath fsck`, for the launcher before it
+//! lets a program at a region file, and for tests.
+//!
+//! [`check`] reads and changes nothing. It trusts no value: every index is compared with its slab, every chain is
+//! followed no further than it can be long, so that it ends whatever the bytes are. [`repair`] makes a region sound that
+//! nobody uses.
+//!
+//! Passes, in order: the header and the lanes ([`header`]), the slabs' free slots ([`slabs`]), page maps and the chunks'
+//! bitmaps ([`pages`]), directories, entries and the hash table ([`names`]), tables, open files, locks and mappings
+//! ([`held`]), what waits to be freed ([`chains`]). Each leaves in [`Check`] what the later ones need.
+
+mod bits;
+mod chains;
+mod extents;
+mod header;
+mod held;
+mod locks;
+mod names;
+mod pages;
+mod rebuild;
+mod repair;
+mod report;
+mod slabs;
+
+use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK};
+use lp_region::layout::RUNS;
+use lp_region::life::State;
+use lp_region::{LaneId, ProcessId, Region, RunId};
+
+pub use names::tree;
+pub use repair::{Repaired, repair};
+pub use report::{Finding, Report, Severity, Usage};
+
+use std::collections::BTreeSet;
+
+use bits::Bits;
+use extents::Extents;
+use slabs::Slabs;
+
+// Relaxed throughout the crate: nobody changes what is checked.
+
+/// Checks a region that nobody is changing: processes may live in it, but none is inside a call. `me` is the caller's own
+/// process in the region, which lives; none if it has none.
+pub fn check(region: Region<'_>, me: ProcessId) -> Report {
+    let mut check = Check::new(region, me);
+    check.header();
+    check.lanes();
+    check.slabs();
+    check.pages();
+    check.names();
+    check.held();
+    check.attributes();
+    check.usage();
+    check.report
+}
+
+/// Whether a live process or run uses the region.
+pub fn is_in_use(region: Region<'_>) -> bool {
+    let lives = |id: &ProcessId| {
+        // A slot that waits for its child, or for its claimant, is nobody's sign of life: its run's is.
+        let state = region.process(*id).life.get().state();
+        state == State::Live && !region.process_is_dead(*id, ProcessId::NONE)
+    };
+    region.fd() >= 0
+        && ((1..RUNS as u32).any(|run| region.run_is_held(RunId(run)))
+            || region.processes().any(|id| lives(&id)))
+}
+
+/// A check under way: what passes have found so far.
+struct Check<'r> {
+    region: Region<'r>,
+    me: ProcessId,
+    extents: Extents,
+    report: Report,
+    /// Lanes and processes that were ever claimed, by number.
+    lanes: u32,
+    processes: u32,
+    /// Locks that lanes wait for, by offset.
+    awaited: BTreeSet<u64>,
+    slabs: Slabs,
+    /// Pages that maps name.
+    claimed: Bits,
+    /// Pages on their way in a lane's hands.
+    moving: Bits,
+    /// Inodes that something names, by slot.
+    named: Bits,
+    /// Those of them that a path or a descriptor leads to. Others may have been left half filled in.
+    reached: Bits,
+}
+
+impl<'r> Check<'r> {
+    fn new(region: Region<'r>, me: ProcessId) -> Self {
+        Check {
+            region,
+            me,
+            extents: Extents::of(region),
+            report: Report::default(),
+            lanes: 0,
+            processes: 0,
+            awaited: BTreeSet::new(),
+            slabs: Slabs::default(),
+            claimed: Bits::default(),
+            moving: Bits::default(),
+            named: Bits::default(),
+            reached: Bits::default(),
+        }
+    }
+
+    fn structure(&mut self, what: impl FnOnce() -> String) {
+        self.report.add(Severity::Structure, what);
+    }
+
+    fn inconsistent(&mut self, what: impl FnOnce() -> String) {
+        self.report.add(Severity::Inconsistent, what);
+    }
+
+    fn leak(&mut self, what: impl FnOnce() -> String) {
+        self.report.add(Severity::Leak, what);
+    }
+
+    fn leftover(&mut self, what: impl FnOnce() -> String) {
+        self.report.add(Severity::Leftover, what);
+    }
+
+    /// Whether the owner of a lane is gone.
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.region.lane_is_dead(lane, self.me)
+    }
+
+    /// Notes that a path or a descriptor leads to an inode.
+    fn reach(&mut self, inode: u32) {
+        self.named.insert(inode);
+        self.reached.insert(inode);
+    }
+
+    fn usage(&mut self) {
+        let slabs = &self.slabs;
+        self.report.usage = Usage {
+            inodes: slabs.inodes.in_use(),
+            entries: slabs.entries.in_use(),
+            names: slabs.names.in_use(),
+            overflows: slabs.overflows.in_use(),
+            files: slabs.files.in_use(),
+            locks: slabs.locks.in_use(),
+            mappings: slabs.mappings.in_use(),
+            pages: self.claimed.len(),
+        };
+    }
+}
+
+/// Whether a mode's type is one of Linux's.
+fn has_type(mode: u32) -> bool {
+    [S_IFREG, S_IFDIR, S_IFLNK, S_IFCHR, S_IFBLK, S_IFIFO, S_IFSOCK].contains(&(mode & S_IFMT))
+}

@@ -1,0 +1,95 @@
+//! Locks: their words, and where they lie.
+
+use core::mem::offset_of;
+
+use lp_region::LaneId;
+use lp_region::bias::{BiasedLock, REVOKED};
+use lp_region::lane::Lane;
+use lp_region::layout as at;
+use lp_region::layout::LANE_BITS;
+use lp_region::lock::OwnerLock;
+use lp_region::process::Process;
+use lp_region::records::{Bucket, Chunk, Header, Inode, OpenFile, SlabHead};
+use lp_region::sync::{AtomicU32, Ordering::Relaxed};
+
+use crate::Check;
+
+impl Check<'_> {
+    /// A lock between calls: free, or held by the dead.
+    pub(crate) fn lock(&mut self, lock: &OwnerLock, of: impl Fn() -> String) {
+        let [owner, contended] = words(lock).each_ref().map(|word| word.load(Relaxed));
+        if owner != 0 {
+            let lane = self.region.lane(LaneId(owner));
+            let is_free = lane.process.load(Relaxed) == 0;
+            if is_free && lane.generation.load(Relaxed) == owner >> LANE_BITS {
+                // The lane's next owner would wait for itself.
+                self.structure(|| format!("{} is held by lane {owner:#x}, which nobody has", of()));
+            } else if self.is_dead(LaneId(owner)) {
+                self.leftover(|| format!("{} is held by a dead thread (lane {owner:#x})", of()));
+            } else {
+                self.inconsistent(|| format!("{} is held by lane {owner:#x}, which is in no call", of()));
+            }
+        }
+        if contended != 0 && !self.awaited.contains(&self.region.offset_of(lock)) {
+            // One that died as it stopped waiting: each unlocking wakes for it in vain until somebody waits again.
+            self.leftover(|| format!("{} expects waiters and nobody waits", of()));
+        }
+    }
+}
+
+/// Owner and hint of a lock.
+pub(crate) fn words(lock: &OwnerLock) -> &[AtomicU32; 2] {
+    const { assert!(size_of::<OwnerLock>() == 8) };
+    let words: *const OwnerLock = lock;
+    // SAFETY: a lock is two atomic words, its owner first.
+    unsafe { &*words.cast() }
+}
+
+/// The words of an inode's lock: owner, hint, bias, streak, key.
+pub(crate) fn inode_words(inode: &Inode) -> &[AtomicU32; 5] {
+    const { assert!(size_of::<BiasedLock>() == 20) };
+    // SAFETY: a biased lock is five atomic words.
+    unsafe { &*(&raw const inode.lock).cast() }
+}
+
+/// The inner lock of an inode's lock.
+pub(crate) fn of_inode(inode: &Inode) -> &OwnerLock {
+    // SAFETY: a biased lock starts with it.
+    unsafe { &*(&raw const inode.lock).cast() }
+}
+
+/// The lane that holds the inner lock of an inode's, and the one that has the bias; 0 none.
+pub(crate) fn holders(inode: &Inode) -> [u32; 2] {
+    let [owner, _, bias, ..] = inode_words(inode).each_ref().map(|word| word.load(Relaxed));
+    [owner, bias & !REVOKED]
+}
+
+/// Whether a lock lies at an offset of the region.
+pub(crate) fn is_one(offset: u64) -> bool {
+    let header = [
+        offset_of!(Header, rename_lock),
+        offset_of!(Header, setup_lock),
+        offset_of!(Header, deadlock_lock),
+        offset_of!(Header, split_lock),
+    ];
+    let of_slabs = |inside: usize| {
+        let first = offset_of!(Header, slabs) + offset_of!(SlabHead, lock);
+        (0..10).any(|slab| first + slab * size_of::<SlabHead>() == inside)
+    };
+    // Area, records, their size, the lock in each.
+    let records = [
+        (at::LANES_AT, at::LANES, at::LANE_SIZE, offset_of!(Lane, burial)),
+        (at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE, offset_of!(Process, table_lock)),
+        (at::FILES_AT, at::FILES, size_of::<OpenFile>(), offset_of!(OpenFile, lock)),
+        (at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
+        (at::BUCKETS_AT, at::BUCKETS, size_of::<Bucket>(), offset_of!(Bucket, lock)),
+        (at::CHUNKS_AT, at::CHUNKS, size_of::<Chunk>(), offset_of!(Chunk, lock)),
+    ];
+    let Ok(offset) = usize::try_from(offset) else { return false };
+    header.contains(&offset)
+        || of_slabs(offset)
+        || records.iter().any(|(start, count, size, inside)| {
+            let from = offset.wrapping_sub(start + inside);
+            from < count * size && from.is_multiple_of(*size)
+        })
+}

@@ -1,0 +1,419 @@
+//! Names: directories' arrays, entries, the hash table, links. An entry stands once in its directory's array and once in
+//! the table; it names an inode that lives; links are as many as names.
+
+use std::collections::BTreeMap;
+
+use lp_abi::NAME_MAX;
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_region::layout as at;
+use lp_region::records::{Bucket, Dirent, Inode, SHORT_NAME, inode_flags};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{DirentId, InodeId, LaneId, OverflowId, PageId, Region};
+use lp_vfs::dir::{Leaf, PER_LEAF};
+use lp_vfs::name::Name;
+use lp_vfs::{dir, dirent, hash};
+
+use crate::bits::Bits;
+use crate::pages::{Walk, map_of};
+use crate::{Check, has_type, header, locks};
+
+/// What names say of an inode.
+#[derive(Clone, Copy, Default)]
+struct Named {
+    /// Names that lead to it.
+    names: u32,
+    /// Directories named in it.
+    below: u32,
+}
+
+/// What the pass gathers.
+#[derive(Default)]
+struct Pass {
+    /// Entries in directories' arrays.
+    listed: Bits,
+    /// Entries in the table.
+    tabled: Bits,
+    /// Overflow buckets in chains.
+    chained: Bits,
+    /// Long names of entries.
+    long: Bits,
+    inodes: Vec<Named>,
+    /// Entry that names each directory, by inode.
+    of_directory: BTreeMap<u32, u32>,
+}
+
+impl Check<'_> {
+    /// Directories, entries, the table.
+    pub(crate) fn names(&mut self) {
+        let fresh = self.slabs.inodes.fresh;
+        let mut pass = Pass::default();
+        pass.inodes.resize(fresh as usize + 1, Named::default());
+        for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
+            let inode = self.region.inode(InodeId(index));
+            // One without links has no entries, or was left half filled in.
+            let counts = dir::is(inode) && inode.nlink.load(Relaxed) != 0;
+            if counts && self.slabs.inodes.is_used(index) && !self.slabs.inodes.hand.has(index) {
+                self.directory(index, inode, &mut pass);
+            }
+        }
+        self.table(&mut pass);
+        self.entries(&mut pass);
+        self.links(&pass);
+        self.tree_shape(&pass);
+        self.parts(&pass);
+    }
+
+    fn directory(&mut self, index: u32, inode: &Inode, pass: &mut Pass) {
+        let (_, height) = map_of(inode);
+        let is_dead = inode.flags.load(Relaxed) & inode_flags::DEAD != 0;
+        let tail = inode.tail.load(Relaxed);
+        // Of a removed directory it is something else.
+        let room = 1u64.checked_shl(10 * height.min(6)).unwrap_or(u64::MAX).saturating_mul(PER_LEAF);
+        if !is_dead && tail > room {
+            self.structure(|| format!("directory {index} ends at position {tail}, behind its {room} places"));
+        }
+        let mut live = 0;
+        for (leaf, page) in leaves(self.region, inode) {
+            let Some(words) = Leaf::new(self.region, page) else { continue };
+            let mut here = 0;
+            for position in leaf * PER_LEAF..(leaf + 1) * PER_LEAF {
+                let entry = words.entry(position).load(Relaxed);
+                if entry != 0 {
+                    here += 1;
+                    self.listed(index, entry, position, tail, pass);
+                }
+            }
+            live += here;
+            let said = self.region.page_words(page)[0].load(Relaxed);
+            if said != here {
+                self.half(inode, || {
+                    format!("page {leaf} of directory {index} has {here} entries and counts {said}")
+                });
+            }
+        }
+        let said = inode.entries.load(Relaxed);
+        if said != live {
+            self.half(inode, || format!("directory {index} has {live} entries and counts {said}"));
+        }
+    }
+
+    /// Something that a change of a directory leaves half done if it is killed.
+    fn half(&mut self, inode: &Inode, what: impl FnOnce() -> String) {
+        let key = locks::inode_words(inode)[4].load(Relaxed);
+        let is_dead = |lane: u32| lane != 0 && self.is_dead(LaneId(lane));
+        let is_marked = (1..self.lanes).any(|lane| {
+            let record = self.region.lane(LaneId(lane));
+            key != 0 && record.holding.load(Relaxed) == key && is_dead(record.id.load(Relaxed))
+        });
+        if locks::holders(inode).into_iter().any(is_dead) || is_marked {
+            self.leftover(what)
+        } else {
+            self.inconsistent(what)
+        }
+    }
+
+    fn listed(&mut self, index: u32, entry: u32, position: u64, tail: u64, pass: &mut Pass) {
+        if entry > self.slabs.entries.fresh {
+            return self.structure(|| format!("directory {index} lists entry {entry}, which is none"));
+        }
+        if !pass.listed.insert(entry) {
+            return self.inconsistent(|| format!("entry {entry} stands in two places of directories"));
+        }
+        let inode = self.region.inode(InodeId(index));
+        let record = self.region.dirent(DirentId(entry));
+        if record.parent.load(Relaxed) != index || record.position.load(Relaxed) != position {
+            self.half(inode, || format!("directory {index} lists entry {entry}, which belongs elsewhere"));
+        }
+        if position >= tail {
+            self.half(inode, || format!("directory {index} ends before its entry {entry} at {position}"));
+        }
+    }
+
+    /// The hash table, bucket by bucket.
+    fn table(&mut self, pass: &mut Pass) {
+        let state = self.region.header().hash_state.load(Relaxed);
+        if !header::is_hash_state(state) {
+            return;
+        }
+        let buckets = (1 << (hash::BASE_LEVEL + state as u32)) + (state >> 32) as u32;
+        let all = self.extents.records(at::BUCKETS_AT, size_of::<Bucket>(), at::BUCKETS);
+        for index in all.take_while(|index| *index < buckets).collect::<Vec<_>>() {
+            let first = self.region.bucket(index);
+            self.lock(&first.lock, || format!("bucket {index}"));
+            let holder = first.lock.holder();
+            let is_left = holder.is_some() && self.is_dead(holder);
+            if first.seq.read() & 1 != 0 {
+                let what = || format!("bucket {index} was left half changed");
+                if is_left { self.leftover(what) } else { self.inconsistent(what) }
+            }
+            let mut bucket = first;
+            loop {
+                for word in &bucket.entries {
+                    self.tabled(index, word.load(Relaxed), state, is_left, pass);
+                }
+                let next = bucket.next.load(Relaxed);
+                if next == 0 {
+                    break;
+                }
+                if next > self.slabs.overflows.fresh || !pass.chained.insert(next) {
+                    self.structure(|| format!("the chain of bucket {index} leads to overflow bucket {next}, which is none of its"));
+                    break;
+                }
+                bucket = self.region.overflow(OverflowId(next));
+            }
+        }
+    }
+
+    fn tabled(&mut self, index: u32, word: u64, state: u64, is_left: bool, pass: &mut Pass) {
+        let (entry, hash) = (word as u32, (word >> 32) as u32);
+        if word == 0 {
+            return;
+        }
+        if entry == 0 || entry > self.slabs.entries.fresh {
+            return self.structure(|| format!("bucket {index} names entry {entry}, which is none"));
+        }
+        let what = || format!("bucket {index} holds entry {entry}, whose place is another or taken");
+        let stands = self.region.dirent(DirentId(entry)).hash.load(Relaxed) == hash
+            && hash::place(state, hash) == index
+            && pass.tabled.insert(entry);
+        match stands {
+            true => {}
+            false if is_left => self.leftover(what),
+            false => self.inconsistent(what),
+        }
+    }
+
+    /// Every entry that some place knows, and every one that none knows.
+    fn entries(&mut self, pass: &mut Pass) {
+        let fresh = self.slabs.entries.fresh;
+        for index in self.extents.slots::<Dirent>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
+            let (listed, tabled) = (pass.listed.has(index), pass.tabled.has(index));
+            let is_used = self.slabs.entries.is_used(index);
+            let in_hand = self.slabs.entries.hand.has(index) || self.is_intended(index);
+            match (listed, tabled) {
+                (true, true) => {}
+                (false, false) if !is_used => continue,
+                _ if in_hand => {
+                    self.leftover(|| format!("entry {index} is in the hands of a thread that is gone"));
+                    continue;
+                }
+                (false, false) => {
+                    self.leak(|| format!("entry {index} is in use and stands nowhere"));
+                    continue;
+                }
+                (true, false) => {
+                    self.inconsistent(|| format!("entry {index} is listed and is not in the hash table"));
+                }
+                (false, true) => {
+                    self.inconsistent(|| format!("entry {index} is in the hash table and not listed"));
+                }
+            }
+            if !is_used {
+                self.inconsistent(|| format!("entry {index} stands in a directory and is free"));
+            }
+            self.entry(index, pass);
+        }
+    }
+
+    /// Whether a dead lane's unfinished change is about an entry: it may stand anywhere.
+    fn is_intended(&self, entry: u32) -> bool {
+        (1..self.lanes).any(|lane| {
+            let intent = &self.region.lane(LaneId(lane)).intent;
+            let word = intent.words[3].load(Relaxed);
+            let is_change = matches!(
+                intent.op.load(Relaxed),
+                lp_vfs::intent::op::CHANGE | lp_vfs::intent::op::PLAIN_CHANGE
+            );
+            is_change && (word as u32 == entry || (word >> 32) as u32 == entry)
+        })
+    }
+
+    fn entry(&mut self, index: u32, pass: &mut Pass) {
+        let region = self.region;
+        let record = region.dirent(DirentId(index));
+        let parent = record.parent.load(Relaxed);
+        let (mut bytes, length) = ([0; NAME_MAX], dirent::length(record));
+        let long = record.long.load(Relaxed);
+        if length <= SHORT_NAME && long != 0 {
+            // It is given back with the entry.
+            self.structure(|| format!("entry {index} has a short name and long name {long}"));
+        } else if length > SHORT_NAME && !(self.slabs.names.is_used(long) && pass.long.insert(long)) {
+            self.structure(|| format!("entry {index} has long name {long}, which is not its own"));
+        }
+        dirent::copy_name(region, record, &mut bytes);
+        let name = &bytes[..length];
+        let hash = Name::new(name).map(|name| name.hash(InodeId(parent)));
+        if hash != Ok(record.hash.load(Relaxed)) || name.contains(&0) || name.contains(&b'/') {
+            self.inconsistent(|| format!("entry {index} of directory {parent} has a damaged name"));
+        }
+        let target = dirent::target(record);
+        if target.id.0 > self.slabs.inodes.fresh {
+            return self.structure(|| {
+                format!("entry {index} of directory {parent} names inode {}, which is none", target.id.0)
+            });
+        }
+        let inode = region.inode(target.id);
+        if !self.slabs.inodes.is_used(target.id.0) || inode.generation.load(Relaxed) != target.generation {
+            return self.inconsistent(|| {
+                format!("entry {index} of directory {parent} names inode {}, which is free", target.id.0)
+            });
+        }
+        let mode = inode.mode.load(Relaxed);
+        if dirent::kind(record) != dirent::type_of(mode) {
+            self.inconsistent(|| {
+                format!("entry {index} of directory {parent} has another type than its inode")
+            });
+        }
+        self.reach(target.id.0);
+        pass.inodes[target.id.index()].names += 1;
+        if mode & S_IFMT != S_IFDIR {
+            return;
+        }
+        if let Some(above) = pass.inodes.get_mut(parent as usize) {
+            above.below += 1;
+        }
+        let is_first = pass.of_directory.insert(target.id.0, index).is_none();
+        if !is_first || inode.parent.load(Relaxed) != parent || inode.self_dirent.load(Relaxed) != index {
+            self.half(inode, || format!("directory {} does not know its entry {index}", target.id.0));
+        }
+    }
+
+    /// Links are as many as names.
+    fn links(&mut self, pass: &Pass) {
+        let roots: Vec<u32> = self.region.header().roots.iter().map(|root| root.load(Relaxed)).collect();
+        for (index, named) in pass.inodes.iter().enumerate().skip(1) {
+            let index = index as u32;
+            if !self.extents.has((at::INODES_AT + index as usize * size_of::<Inode>()) as u64)
+                || !self.slabs.inodes.is_used(index)
+                || self.slabs.inodes.hand.has(index)
+            {
+                continue;
+            }
+            let inode = self.region.inode(InodeId(index));
+            let nlink = inode.nlink.load(Relaxed);
+            let is_root = roots.contains(&index);
+            if is_root {
+                self.reach(index);
+            }
+            let wanted = match (dir::is(inode), named.names != 0 || is_root) {
+                (true, true) => 2 + named.below,
+                // Its links are found in what else names it: see `held`.
+                (_, false) => continue,
+                (false, true) => named.names,
+            };
+            if nlink != wanted && has_type(inode.mode.load(Relaxed)) {
+                self.half(inode, || format!("inode {index} has {wanted} links and counts {nlink}"));
+            }
+        }
+    }
+
+    /// Every directory with a name leads up to a root.
+    fn tree_shape(&mut self, pass: &Pass) {
+        let mut good = Bits::default();
+        for root in self.region.header().roots.iter().map(|root| root.load(Relaxed)) {
+            if self.slabs.inodes.is_used(root) {
+                good.insert(root);
+            }
+        }
+        for directory in pass.of_directory.keys() {
+            let mut way = Bits::default();
+            let mut at = *directory;
+            while !good.has(at) {
+                if !way.insert(at) {
+                    self.structure(|| format!("directory {directory} lies below itself"));
+                    break;
+                }
+                let Some(entry) = pass.of_directory.get(&at) else {
+                    self.inconsistent(|| format!("directory {directory} leads up to no root"));
+                    break;
+                };
+                at = self.region.dirent(DirentId(*entry)).parent.load(Relaxed) & (at::INODES as u32 - 1);
+            }
+            way.iter().for_each(|index| _ = good.insert(index));
+        }
+    }
+
+    /// Long names and overflow buckets in use that belong to nothing.
+    fn parts(&mut self, pass: &Pass) {
+        let slabs = &self.slabs;
+        let lost = |fresh: u32, used: &dyn Fn(u32) -> bool, known: &Bits| {
+            (1..=fresh).filter(|index| used(*index) && !known.has(*index)).collect::<Vec<_>>()
+        };
+        let is_free =
+            |index: u32, slots: &crate::slabs::Slots| slots.is_used(index) && !slots.hand.has(index);
+        let names = lost(slabs.names.fresh, &|index| is_free(index, &slabs.names), &pass.long);
+        let buckets = lost(slabs.overflows.fresh, &|index| is_free(index, &slabs.overflows), &pass.chained);
+        let free_in_chain = pass.chained.iter().find(|index| !slabs.overflows.is_used(*index));
+        for (what, lost) in [("long name", names), ("overflow bucket", buckets)] {
+            if let Some(first) = lost.first() {
+                self.leak(|| {
+                    format!("{} {what} slots are in use for nothing, the first is {first}", lost.len())
+                });
+            }
+        }
+        if let Some(index) = free_in_chain {
+            self.inconsistent(|| format!("overflow bucket {index} stands in a chain and is free"));
+        }
+    }
+}
+
+/// Pages of a directory's array with their places. Ends whatever the map says.
+pub(crate) fn leaves(region: Region<'_>, inode: &Inode) -> Vec<(u64, PageId)> {
+    let (root, height) = map_of(inode);
+    let (mut claimed, mut found) = (Bits::default(), Vec::new());
+    if root != 0 && height <= lp_vfs::map::MAX_HEIGHT {
+        let mut walk = Walk {
+            region,
+            claimed: &mut claimed,
+            content: &mut |index, page| found.push((index, page)),
+            fault: &mut |_, _, _| {},
+        };
+        if walk.claim(root, &inode.link) {
+            walk.below(root, height, 0);
+        }
+    }
+    // Positions beyond this do not fit a word.
+    found.retain(|(index, _)| *index < u64::MAX / PER_LEAF - 1);
+    found
+}
+
+/// Whether an inode can be a blob: a file that has all the content it says. Who reads one goes on to its end.
+pub(crate) fn is_blob(region: Region<'_>, id: InodeId) -> bool {
+    let inode = region.inode(id);
+    let bytes = leaves(region, inode).len() as u64 * lp_abi::PAGE_SIZE as u64;
+    inode.mode.load(Relaxed) == S_IFREG && inode.size.load(Relaxed) <= bytes
+}
+
+/// Everything below a root: path, mode and links. Ends whatever the region holds.
+pub fn tree(region: Region<'_>, root: InodeId) -> BTreeMap<String, (u32, u32)> {
+    let mut found = BTreeMap::new();
+    let mut seen = Bits::default();
+    // Not by recursion: directories may lie thousands deep.
+    let mut pending = vec![(root, String::new())];
+    while let Some((id, path)) = pending.pop() {
+        if !seen.insert(id.0) {
+            continue;
+        }
+        for (leaf, page) in leaves(region, region.inode(id)) {
+            let Some(words) = Leaf::new(region, page) else { continue };
+            for position in leaf * PER_LEAF..(leaf + 1) * PER_LEAF {
+                let entry = DirentId(words.entry(position).load(Relaxed));
+                if entry.is_none() || entry.index() >= Dirent::SLOTS {
+                    continue;
+                }
+                let record = region.dirent(entry);
+                let mut bytes = [0; NAME_MAX];
+                let length = dirent::copy_name(region, record, &mut bytes);
+                let path = format!("{path}/{}", String::from_utf8_lossy(&bytes[..length]));
+                let target = region.inode(dirent::target(record).id);
+                let mode = target.mode.load(Relaxed);
+                found.insert(path.clone(), (mode, target.nlink.load(Relaxed)));
+                if mode & S_IFMT == S_IFDIR {
+                    pending.push((dirent::target(record).id, path));
+                }
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,222 @@
+//! Page maps and the chunks' bitmaps: every page that a map names is marked in use and named once, and every page marked
+//! in use is named.
+
+use lp_abi::linux::{S_IFMT, S_IFREG};
+use lp_region::layout::CHUNK_PAGES;
+use lp_region::records::Inode;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, PageId, Region};
+use lp_vfs::map::{FANOUT, MAX_HEIGHT};
+use lp_vfs::page;
+
+use crate::bits::Bits;
+use crate::{Check, has_type, locks};
+
+/// What is wrong with a page that a map names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// There is no such page.
+    Outside,
+    /// Another map, or another place of this one, has it.
+    Shared,
+}
+
+/// Walks page maps; no page is visited twice, so that it ends whatever the maps say.
+pub(crate) struct Walk<'w, 'r> {
+    pub(crate) region: Region<'r>,
+    /// Pages that maps name so far.
+    pub(crate) claimed: &'w mut Bits,
+    /// Called with each page of content and its index.
+    pub(crate) content: &'w mut dyn FnMut(u64, PageId),
+    /// Called with a page that may not stand where it does.
+    pub(crate) fault: &'w mut dyn FnMut(u32, Fault, &lp_region::sync::AtomicU32),
+}
+
+impl Walk<'_, '_> {
+    /// Claims a page that stands in `word`; whether it may stand there.
+    pub(crate) fn claim(&mut self, page: u32, word: &lp_region::sync::AtomicU32) -> bool {
+        let fault = if u64::from(page) > self.region.header().data_pages.load(Relaxed)
+            || self.region.page_offset(PageId(page)).is_none()
+        {
+            Fault::Outside
+        } else if !self.claimed.insert(page) {
+            Fault::Shared
+        } else {
+            return true;
+        };
+        (self.fault)(page, fault, word);
+        false
+    }
+
+    /// Visits what lies below `node`, a page that is claimed. Depth: the height.
+    pub(crate) fn below(&mut self, node: u32, height: u32, base: u64) {
+        if height == 0 {
+            return (self.content)(base, PageId(node));
+        }
+        let span = 1u64 << (10 * (height - 1));
+        let words = self.region.page_words(PageId(node));
+        for (at, word) in words.iter().enumerate().take(FANOUT as usize) {
+            let child = word.load(Relaxed);
+            if child != 0 && self.claim(child, word) {
+                self.below(child, height - 1, base.saturating_add(at as u64 * span));
+            }
+        }
+    }
+}
+
+/// Root and height of a map, as they stand there.
+pub(crate) fn map_of(inode: &Inode) -> (u32, u32) {
+    let word = inode.map.load(Relaxed);
+    (word as u32, (word >> 32) as u32)
+}
+
+impl Check<'_> {
+    /// The maps of all inodes in use, then the chunks.
+    pub(crate) fn pages(&mut self) {
+        let fresh = self.slabs.inodes.fresh;
+        let inodes: Vec<u32> = self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect();
+        for index in inodes {
+            let inode = self.region.inode(InodeId(index));
+            self.times(index, inode);
+            if self.slabs.inodes.is_used(index) {
+                self.map(index, inode);
+            } else if !self.slabs.inodes.hand.has(index) && map_of(inode).0 != 0 {
+                self.inconsistent(|| format!("inode {index} is free and has content"));
+            }
+        }
+        for index in 0..self.region.chunk_count() {
+            let used = self.region.chunk(index).filter(|chunk| {
+                let at = core::ptr::from_ref(*chunk).addr() - self.region.base().addr();
+                self.extents.has(at as u64) || self.extents.has(at as u64 + 191)
+            });
+            let Some(chunk) = used else { continue };
+            self.lock(&chunk.lock, || format!("chunk {index}"));
+            self.chunk(index);
+        }
+    }
+
+    fn map(&mut self, index: u32, inode: &Inode) {
+        let (root, height) = map_of(inode);
+        if height > MAX_HEIGHT {
+            self.structure(|| format!("inode {index} has a page map of height {height}"));
+            return;
+        }
+        if root == 0 {
+            return;
+        }
+        let mut content = 0;
+        let mut faults = Vec::new();
+        let mut walk = Walk {
+            region: self.region,
+            claimed: &mut self.claimed,
+            content: &mut |_, _| content += 1,
+            fault: &mut |page, fault, _| {
+                if faults.len() < 4 {
+                    faults.push((page, fault));
+                }
+            },
+        };
+        // Its place in the inode is a half of a word; who repairs does not need it.
+        if walk.claim(root, &inode.link) {
+            walk.below(root, height, 0);
+        }
+        for (page, fault) in faults {
+            let why = match fault {
+                Fault::Outside => "which is not there",
+                Fault::Shared => "which stands in a map already",
+            };
+            self.structure(|| format!("the page map of inode {index} names page {page}, {why}"));
+        }
+        let said = inode.pages.load(Relaxed);
+        // The page of a symbolic link is not counted, as on tmpfs.
+        let is_regular = inode.mode.load(Relaxed) & S_IFMT == S_IFREG;
+        let is_half = (inode.data_seq.read() | inode.seq.read()) & 1 != 0;
+        if said != content && !is_half && is_regular {
+            self.inconsistent(|| format!("inode {index} has {content} pages, its count says {said}"));
+        }
+    }
+
+    /// What the inodes say of themselves that a path or a descriptor leads to.
+    pub(crate) fn attributes(&mut self) {
+        let reached = core::mem::take(&mut self.reached);
+        for index in reached.iter().filter(|index| !self.slabs.inodes.hand.has(*index)).collect::<Vec<_>>() {
+            self.inode(index, self.region.inode(InodeId(index)));
+        }
+    }
+
+    fn inode(&mut self, index: u32, inode: &Inode) {
+        let mode = inode.mode.load(Relaxed);
+        if !has_type(mode) || mode & !(S_IFMT | 0o7777) != 0 {
+            self.structure(|| format!("inode {index} has mode {mode:#o}, which no file has"));
+        }
+        if inode.size.load(Relaxed) > i64::MAX as u64 {
+            self.structure(|| format!("inode {index} has a size that no file has"));
+        }
+        self.lock(locks::of_inode(inode), || format!("inode {index}"));
+        let key = locks::inode_words(inode)[4].load(Relaxed);
+        if key != 0 && key != index {
+            self.structure(|| format!("inode {index} has the lock key {key}"));
+        }
+        let half = inode.seq.read() & 1 != 0 || inode.data_seq.read() & 1 != 0;
+        if half {
+            let is_dead = |lane: u32| lane != 0 && self.is_dead(lp_region::LaneId(lane));
+            let left = locks::holders(inode).into_iter().any(is_dead);
+            let what = || format!("inode {index} was left half changed");
+            if left { self.leftover(what) } else { self.inconsistent(what) }
+        }
+    }
+
+    /// Whether a page is not all zeros.
+    fn holds_bytes(&self, page: PageId) -> bool {
+        let Some(offset) = self.region.page_offset(page) else { return false };
+        self.extents.has(offset as u64)
+            && self.region.page_words(page).iter().any(|word| word.load(Relaxed) != 0)
+    }
+
+    /// Times, which have words that nobody writes again: those of a freed inode are its next owner's.
+    fn times(&mut self, index: u32, inode: &Inode) {
+        let stamps = [&inode.atime, &inode.mtime, &inode.ctime];
+        if stamps.iter().any(|stamp| stamp.nsec.load(Relaxed) > 999_999_999 || stamp.zero.load(Relaxed) != 0)
+        {
+            self.inconsistent(|| format!("inode {index} has a time that no clock shows"));
+        }
+    }
+
+    fn chunk(&mut self, index: usize) {
+        let Some(chunk) = self.region.chunk(index) else { return };
+        let data_pages = self.region.header().data_pages.load(Relaxed);
+        let (mut free, mut leaked, mut stale) = (Vec::new(), Vec::new(), Vec::new());
+        for (word, used) in chunk.used.iter().enumerate() {
+            let used = used.load(Relaxed);
+            let place = index * CHUNK_PAGES / 64 + word;
+            let (claimed, moving) = (self.claimed.word(place), self.moving.word(place));
+            let pages = |bits: u64| {
+                (0..64).filter(move |bit| bits & 1 << bit != 0).map(move |bit| (place * 64 + bit) as u32)
+            };
+            // What was never handed out is taken for zeros, by maps too.
+            let clean = page::usable(data_pages, index, word) & !chunk.dirty[word].load(Relaxed) & !moving;
+            stale.extend(pages(clean).filter(|page| self.holds_bytes(PageId(*page))));
+            free.extend(pages(claimed & !used));
+            leaked.extend(pages(used & !claimed & !moving & page::usable(data_pages, index, word)));
+        }
+        if let (Some(first), count) = (free.first(), free.len()) {
+            self.structure(|| {
+                format!(
+                    "chunk {index}: {count} pages are marked free and stand in maps, the first is {first}"
+                )
+            });
+        }
+        if let (Some(first), count) = (stale.first(), stale.len()) {
+            self.structure(|| {
+                format!("chunk {index}: {count} pages are marked never used and are not zeros, the first is {first}")
+            });
+        }
+        if let (Some(first), count) = (leaked.first(), leaked.len()) {
+            self.leak(|| {
+                format!(
+                    "chunk {index}: {count} pages are marked in use and stand in no map, the first is {first}"
+                )
+            });
+        }
+    }
+}

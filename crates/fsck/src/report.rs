@@ -1,0 +1,130 @@
+//! [`Report`]: what a check found.
+
+use std::fmt;
+
+/// Findings that a report keeps; the rest is counted.
+const KEPT: usize = 500;
+
+/// How bad a finding is. Later is milder.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Severity {
+    /// A handle, a count or a chain leads where none may lead, whatever was interrupted: the region must not be used.
+    Structure,
+    /// Records contradict each other.
+    Inconsistent,
+    /// Something is in use that nothing accounts for.
+    Leak,
+    /// What dead processes left and the next users give back or finish.
+    Leftover,
+}
+
+impl Severity {
+    /// Its name, for people and for machines.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Severity::Structure => "structure",
+            Severity::Inconsistent => "inconsistent",
+            Severity::Leak => "leak",
+            Severity::Leftover => "leftover",
+        }
+    }
+}
+
+/// One thing that a check found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// How bad it is.
+    pub severity: Severity,
+    /// What it is, in one line.
+    pub what: String,
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.severity.name(), self.what)
+    }
+}
+
+/// Records in use, by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Inodes, blobs included.
+    pub inodes: u64,
+    /// Directory entries.
+    pub entries: u64,
+    /// Long names.
+    pub names: u64,
+    /// Overflow buckets.
+    pub overflows: u64,
+    /// Open files.
+    pub files: u64,
+    /// Record locks and flocks.
+    pub locks: u64,
+    /// Mappings.
+    pub mappings: u64,
+    /// Pages of data, map pages included.
+    pub pages: u64,
+}
+
+/// What a check found.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Report {
+    /// Findings, in the order in which they were made.
+    pub findings: Vec<Finding>,
+    /// Findings beyond those.
+    pub omitted: u64,
+    /// What is in use.
+    pub usage: Usage,
+    worst: Option<Severity>,
+}
+
+impl Report {
+    /// The most severe finding's severity; none without findings.
+    pub fn worst(&self) -> Option<Severity> {
+        self.worst
+    }
+
+    /// Whether nothing was found but what dead processes left.
+    pub fn is_sound(&self) -> bool {
+        self.worst.is_none_or(|worst| worst == Severity::Leftover)
+    }
+
+    /// The first finding that is as severe as the worst.
+    pub fn first_worst(&self) -> Option<&Finding> {
+        self.findings.iter().find(|finding| Some(finding.severity) == self.worst)
+    }
+
+    /// Panics with all findings unless the region [is sound](Report::is_sound): for tests.
+    ///
+    /// # Panics
+    /// When something is wrong.
+    #[track_caller]
+    pub fn expect_sound(&self, when: &str) {
+        assert!(self.is_sound(), "{when}: {self}");
+    }
+
+    pub(crate) fn add(&mut self, severity: Severity, what: impl FnOnce() -> String) {
+        let is_worst = self.worst.is_none_or(|worst| severity < worst);
+        if is_worst {
+            self.worst = Some(severity);
+        }
+        // The first of the worst is always kept.
+        if self.findings.len() < KEPT || is_worst {
+            self.findings.push(Finding { severity, what: what() });
+        } else {
+            self.omitted += 1;
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            writeln!(f, "{finding}")?;
+        }
+        match self.omitted {
+            0 => Ok(()),
+            more => writeln!(f, "{more} more findings of this kind or milder"),
+        }
+    }
+}

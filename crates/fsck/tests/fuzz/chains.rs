@@ -1,0 +1,141 @@
+//! Known damage to the chains of lanes and what goes with them: the checker names each, and a repair mends it.
+
+use lp_fsck::Severity;
+use lp_region::custody::{CLAIMED, HUSK, LISTED};
+use lp_region::lane::Lane;
+use lp_region::records::{Inode, OpenFile};
+use lp_region::slab::{Retired, Slot};
+use lp_region::sync::{AtomicU32, Ordering::Relaxed};
+use lp_region::{LaneId, ProcessId, Region};
+
+use crate::mutate::Image;
+
+/// What is damaged, and what the checker says of it.
+struct Damage {
+    what: &'static str,
+    severity: Severity,
+    finding: &'static str,
+    apply: fn(Region<'static>),
+}
+
+const DAMAGES: [Damage; 11] = [
+    Damage {
+        what: "a chain that leads past the slab",
+        severity: Severity::Structure,
+        finding: "past the last",
+        apply: |region| first::<OpenFile>(region).link().store(0x7fff_ffff, Relaxed),
+    },
+    Damage {
+        what: "a ring",
+        severity: Severity::Structure,
+        finding: "a second time",
+        apply: |region| first::<Inode>(region).link().store(head::<Inode>(region), Relaxed),
+    },
+    Damage {
+        what: "a record that another lane keeps",
+        severity: Severity::Inconsistent,
+        finding: "which it does not keep",
+        apply: |region| set::<Inode>(region, |word| word ^ 1 << 5),
+    },
+    Damage {
+        what: "a record in a chain that is not listed",
+        severity: Severity::Inconsistent,
+        finding: "which it does not keep",
+        apply: |region| set::<OpenFile>(region, |word| word & !LISTED),
+    },
+    Damage {
+        what: "listed records without their chain",
+        severity: Severity::Inconsistent,
+        finding: "is not in its chain",
+        apply: |region| lane::<Inode>(region).chains[Inode::SLAB].store(0, Relaxed),
+    },
+    Damage {
+        what: "a husk with content",
+        severity: Severity::Inconsistent,
+        finding: "is freed and has content",
+        apply: |region| set::<OpenFile>(region, |word| word | HUSK),
+    },
+    Damage {
+        what: "a claim that nobody makes",
+        severity: Severity::Inconsistent,
+        finding: "which does not free it",
+        apply: |region| set::<Inode>(region, |word| word | CLAIMED | 9 << 18),
+    },
+    Damage {
+        what: "a free slot in custody",
+        severity: Severity::Inconsistent,
+        finding: "is free and in custody",
+        apply: |region| {
+            let free = region.header().slabs[Inode::SLAB].fresh.load(Relaxed) as u32 + 1;
+            word_of(region.slot::<Inode>(free)).store(LISTED, Relaxed);
+        },
+    },
+    Damage {
+        what: "a claim past the slab",
+        severity: Severity::Structure,
+        finding: "in hand, past the last",
+        apply: |region| lane::<Inode>(region).claims[Inode::SLAB].store(0x7fff_ffff, Relaxed),
+    },
+    Damage {
+        what: "a wait for what is no lock",
+        severity: Severity::Structure,
+        finding: "where none is",
+        apply: |region| lane::<Inode>(region).waits_for.store(64, Relaxed),
+    },
+    Damage {
+        what: "fewer copies in flight than files have",
+        severity: Severity::Inconsistent,
+        finding: "copies of open files are in flight",
+        apply: |region| first::<OpenFile>(region).in_flight.store(1, Relaxed),
+    },
+];
+
+/// Applies each to a copy of the template.
+pub fn known(image: &Image) {
+    for damage in &DAMAGES {
+        let fd = crate::memory();
+        image.put(fd);
+        let region = Region::open(fd).expect("the template");
+        (damage.apply)(region);
+        let report = lp_fsck::check(region, ProcessId::NONE);
+        let names = |found: &lp_fsck::Finding| {
+            found.severity == damage.severity && found.what.contains(damage.finding)
+        };
+        assert!(report.findings.iter().any(names), "{} is not found: {report}", damage.what);
+        let repaired = lp_fsck::repair(region).expect("a repair");
+        assert!(repaired.after.is_sound(), "{} is not mended: {}", damage.what, repaired.after);
+        // SAFETY: nothing uses the region any more, and the descriptors are ours.
+        unsafe {
+            region.unmap();
+            libc::close(fd);
+            libc::close(region.life_fd());
+        }
+    }
+}
+
+/// The lane of the template that has something in its chain.
+fn lane<T: Retired>(region: Region<'static>) -> &'static Lane {
+    let lanes = (1..region.header().lane_limit.load(Relaxed)).map(|index| region.lane(LaneId(index)));
+    lanes.into_iter().find(|lane| lane.chains[T::SLAB].load(Relaxed) != 0).expect("a chain")
+}
+
+fn head<T: Retired>(region: Region<'static>) -> u32 {
+    lane::<T>(region).chains[T::SLAB].load(Relaxed)
+}
+
+/// The first record of that chain.
+fn first<T: Retired + 'static>(region: Region<'static>) -> &'static T {
+    region.slot(head::<T>(region))
+}
+
+/// Changes that record's custody.
+fn set<T: Retired + 'static>(region: Region<'static>, change: fn(u32) -> u32) {
+    let word = word_of(first::<T>(region));
+    word.store(change(word.load(Relaxed)), Relaxed);
+}
+
+fn word_of<T: Retired>(record: &T) -> &AtomicU32 {
+    let word: *const _ = record.custody();
+    // SAFETY: custody is one atomic word.
+    unsafe { &*word.cast() }
+}

@@ -1,0 +1,120 @@
+//! `lightpath fsck`: what is wrong with a region file, one line each, and mending it.
+
+use std::fs::File;
+use std::os::fd::IntoRawFd;
+
+use lp_fsck::{Finding, Report, Severity};
+use lp_region::{ProcessId, Region, life_file};
+use rustix::fs::{FlockOperation, flock};
+
+use super::cli::Fsck;
+use super::failure::{Failure, MENDED, UNCHECKED, WRONG, reason};
+use super::{print, region};
+
+/// Checks, and mends if asked to; the exit status.
+pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
+    let name = args.file.display().to_string();
+    let fail = |line: String| Failure::new(UNCHECKED, line);
+    // Mapped for writing even to be read: that is how a region is mapped.
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .open(&args.file)
+        .map_err(|e| fail(format!("cannot open region file {name}: {}", reason(&e))))?;
+    // Launchers hold it while they look at a region and claim a run: none begins meanwhile.
+    flock(&file, FlockOperation::LockExclusive)
+        .map_err(|e| fail(format!("locking {name}: {}", reason(&e.into()))))?;
+    // A life file of this process's own says who of the dead is dead: the living hold their run, which the region itself says.
+    let fd = life_file::beside(file.into_raw_fd()).map_err(|e| {
+        fail(format!("cannot make the life file: {}", reason(&std::io::Error::from_raw_os_error(e.number()))))
+    })?;
+    let region = Region::open(fd).map_err(|e| fail(region::explain(&name, e)))?;
+    if lp_fsck::is_in_use(region) {
+        return Err(fail(format!("{name} is in use: check it when no program of a run is left")));
+    }
+    if !args.repair {
+        let report = lp_fsck::check(region, ProcessId::NONE);
+        show(args, &name, &report, None)?;
+        return Ok(if report.is_sound() { 0 } else { WRONG });
+    }
+    let done = lp_fsck::repair(region).map_err(|e| fail(format!("{name} cannot be mended: {e:?}")))?;
+    show(args, &name, &done.before, Some((&done.after, done.dropped)))?;
+    Ok(match (done.before.findings.is_empty(), done.after.is_sound()) {
+        (true, _) => 0,
+        (false, true) => MENDED,
+        (false, false) => WRONG,
+    })
+}
+
+/// Prints what was found and, after a repair, what is left and how many names were lost.
+fn show(args: &Fsck, name: &str, report: &Report, repaired: Option<(&Report, u64)>) -> Result<u8, Failure> {
+    if args.json {
+        return print(json(name, report, repaired).as_bytes());
+    }
+    let mut text = String::new();
+    for finding in &report.findings {
+        text.push_str(&format!("{name}: {finding}\n"));
+    }
+    if report.omitted != 0 {
+        text.push_str(&format!("{name}: {} more findings\n", report.omitted));
+    }
+    if let Some((after, dropped)) = repaired {
+        after.findings.iter().for_each(|finding| text.push_str(&format!("{name}: still: {finding}\n")));
+        if dropped != 0 {
+            text.push_str(&format!("{name}: {dropped} names led nowhere and are gone\n"));
+        }
+    }
+    text.push_str(&format!("{name}: {}\n", summary(report, repaired.map(|(after, _)| after))));
+    print(text.as_bytes())
+}
+
+fn summary(report: &Report, after: Option<&Report>) -> String {
+    let usage = after.unwrap_or(report).usage;
+    let state = match (report.worst(), after) {
+        (None, _) => "clean",
+        (Some(_), Some(after)) if after.is_sound() => "mended",
+        (Some(Severity::Leftover), _) => "clean but for what dead processes left; the next run gives it back",
+        (Some(_), None) => "damaged; mend it with --repair",
+        (Some(_), Some(_)) => "damaged, and not all could be mended",
+    };
+    format!("{state}: {} names, {} inodes, {} pages of data in use", usage.entries, usage.inodes, usage.pages)
+}
+
+fn json(name: &str, report: &Report, repaired: Option<(&Report, u64)>) -> String {
+    let list = |findings: &[Finding]| {
+        let one = |finding: &Finding| {
+            format!("{{\"severity\":{},\"what\":{}}}", quoted(finding.severity.name()), quoted(&finding.what))
+        };
+        format!("[{}]", findings.iter().map(one).collect::<Vec<_>>().join(","))
+    };
+    let mut fields = vec![
+        format!("\"file\":{}", quoted(name)),
+        format!("\"sound\":{}", repaired.map_or(report, |(after, _)| after).is_sound()),
+        format!("\"findings\":{}", list(&report.findings)),
+        format!("\"omitted\":{}", report.omitted),
+    ];
+    if let Some((after, dropped)) = repaired {
+        fields.push(format!("\"left\":{}", list(&after.findings)));
+        fields.push(format!("\"dropped\":{dropped}"));
+    }
+    let usage = repaired.map_or(report, |(after, _)| after).usage;
+    fields.push(format!(
+        "\"usage\":{{\"names\":{},\"inodes\":{},\"pages\":{}}}",
+        usage.entries, usage.inodes, usage.pages
+    ));
+    format!("{{{}}}\n", fields.join(","))
+}
+
+/// A string of JSON's.
+fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}

@@ -1,0 +1,173 @@
+//! What a run must not inherit: a filter of system calls (seccomp(2)) that denies calls the gate makes, and instances of
+//! io_uring(7), whose calls pass the gate by.
+
+use std::os::fd::RawFd;
+
+use rustix::io::Errno;
+
+use super::failure::{CANNOT_RUN, Failure};
+
+/// A call as the gate makes it, with arguments that have no effect.
+struct Call {
+    name: &'static str,
+    nr: libc::c_long,
+    arguments: [usize; 4],
+}
+
+/// Names the calls and writes down their arguments; the rest are zeros.
+macro_rules! calls {
+    ($($name:ident($($argument:expr),*);)*) => {
+        [$(Call { name: stringify!($name), nr: libc::$name, arguments: first_of(&[$($argument as usize),*]) }),*]
+    };
+}
+
+const fn first_of(given: &[usize]) -> [usize; 4] {
+    let mut all = [0; 4];
+    let mut at = 0;
+    while at < given.len() {
+        all[at] = given[at];
+        at += 1;
+    }
+    all
+}
+
+/// No descriptor.
+const NONE: usize = usize::MAX;
+/// `MEMBARRIER_CMD_GLOBAL_EXPEDITED` and the command that registers for it.
+const BARRIERS: [usize; 2] = [1 << 1, 1 << 2];
+
+fn calls() -> impl Iterator<Item = Call> {
+    calls! {
+        SYS_membarrier(BARRIERS[1]);
+        SYS_membarrier(BARRIERS[0]);
+        SYS_fcntl(NONE, libc::F_SETLK);
+        SYS_fcntl(NONE, libc::F_GETLK);
+        SYS_fcntl(NONE, libc::F_OFD_SETLK);
+        SYS_fcntl(NONE, libc::F_OFD_GETLK);
+        SYS_fcntl(NONE, libc::F_DUPFD);
+        SYS_fcntl(NONE, libc::F_DUPFD_CLOEXEC);
+        SYS_fcntl(NONE, libc::F_ADD_SEALS);
+        SYS_mmap(0, 0, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        SYS_mmap(0, 0, libc::PROT_READ | libc::PROT_EXEC, libc::MAP_PRIVATE | libc::MAP_FIXED);
+        SYS_mprotect(1, 0, libc::PROT_READ | libc::PROT_EXEC);
+        SYS_munmap(1);
+        SYS_madvise(0, 0, libc::MADV_POPULATE_WRITE);
+        SYS_madvise(0, 0, libc::MADV_DONTDUMP);
+        SYS_futex(0, libc::FUTEX_WAIT);
+        SYS_futex(0, libc::FUTEX_WAKE);
+        SYS_nanosleep();
+        SYS_clock_gettime();
+        SYS_memfd_create();
+        SYS_dup3(NONE, NONE);
+        SYS_fallocate(NONE);
+        SYS_fchmod(NONE);
+        SYS_pread64(NONE);
+        SYS_pwrite64(NONE);
+        SYS_writev(NONE);
+        SYS_open();
+        SYS_openat(NONE);
+        SYS_fstat(NONE);
+        SYS_newfstatat(NONE);
+        SYS_stat();
+        SYS_faccessat(NONE);
+        SYS_readlink();
+        SYS_lseek(NONE);
+        SYS_getcwd();
+        SYS_gettid();
+        SYS_getresuid();
+        SYS_getgroups();
+        SYS_setfsuid(NONE);
+        SYS_setfsgid(NONE);
+        SYS_capget();
+        SYS_prlimit64(0, libc::RLIMIT_FSIZE);
+        SYS_prctl(libc::PR_SET_NAME);
+        SYS_rt_sigaction();
+        SYS_rt_sigprocmask(0, 0, 0, 8);
+        SYS_rt_tgsigqueueinfo();
+        SYS_execve();
+    }
+    .into_iter()
+}
+
+/// Refuses to start under a filter that denies one of these calls, and lets go of what must not be inherited.
+pub(super) fn check() -> Result<(), Failure> {
+    if is_filtered()
+        && let Some(name) = denied()
+    {
+        let line = format!("a filter in force here (seccomp) denies {name}(2), which Lightpath needs");
+        return Err(Failure::new(CANNOT_RUN, line));
+    }
+    close_rings();
+    Ok(())
+}
+
+/// Whether the kernel says that the process has a filter.
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() != "0"))
+}
+
+/// The first call that the filter denies: a child makes them all, and says before each which it is, for it may be its last.
+fn denied() -> Option<&'static str> {
+    let (mut reader, writer) = std::io::pipe().ok()?;
+    // SAFETY: the child calls nothing but the kernel; the launcher has one thread.
+    match unsafe { libc::fork() } {
+        0 => {
+            drop(reader);
+            try_all(std::os::fd::AsRawFd::as_raw_fd(&writer))
+        }
+        -1 => Some("fork"),
+        child => {
+            drop(writer);
+            let mut said = Vec::new();
+            let read = std::io::Read::read_to_end(&mut reader, &mut said);
+            // SAFETY: the child is this process's own.
+            unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+            let reached = read.map_or(0, |_| said.len());
+            let count = calls().count();
+            // One byte before each call, one more after the last.
+            (reached <= count)
+                .then(|| calls().nth(reached.saturating_sub(1)).map_or("write", |call| &call.name[4..]))
+        }
+    }
+}
+
+fn try_all(out: RawFd) -> ! {
+    let step = || {
+        // SAFETY: one byte is read.
+        unsafe { libc::syscall(libc::SYS_write, out, c"".as_ptr(), 1) };
+    };
+    for call in calls() {
+        step();
+        let [a, b, c, d] = call.arguments;
+        // SAFETY: none of the calls has an effect with these arguments.
+        let done = unsafe { libc::syscall(call.nr, a, b, c, d, 0, 0) };
+        let errno = std::io::Error::last_os_error().raw_os_error();
+        if done == -1
+            && [Errno::PERM, Errno::NOSYS, Errno::ACCESS].iter().any(|e| errno == Some(e.raw_os_error()))
+        {
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(1) };
+        }
+    }
+    step();
+    // SAFETY: as above.
+    unsafe { libc::_exit(0) }
+}
+
+/// Closes instances of io_uring.
+fn close_rings() {
+    let Ok(listed) = std::fs::read_dir("/proc/self/fd") else { return };
+    let is_ring = |entry: &std::fs::DirEntry| {
+        std::fs::read_link(entry.path()).is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]")
+    };
+    let rings: Vec<RawFd> = listed
+        .flatten()
+        .filter(is_ring)
+        .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()))
+        .collect();
+    for ring in rings {
+        // SAFETY: inherited, and nobody's in this process.
+        unsafe { libc::close(ring) };
+    }
+}

@@ -1,0 +1,234 @@
+/* around MOUNT: every call that takes a path or a descriptor, with a path into a mount that covers a directory of the host
+ * and with descriptors of the mount. Who runs it looks whether the host's directory has changed; what comes back from it
+ * shows as a size of 4242, as the attribute user.host or as success where Lightpath has none to give.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <linux/stat.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/fanotify.h>
+#include <sys/inotify.h>
+#include <sys/mount.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { HOST_SIZE = 4242 };
+
+static const char *mount_point;
+static int leaks, made;
+
+/* One call in a process of its own: some change their process, some wait. */
+#define CALL(name, ...) call(#name, (long[7]) { __VA_ARGS__ }, NULL)
+/* The same; `look` says whether the result is the host's. */
+#define LOOK(name, look, ...) call(#name, (long[7]) { __VA_ARGS__ }, look)
+
+static struct stat st;
+static struct statx sx;
+static struct statfs sf;
+static char room[4096];
+
+/* That it works at all says that the kernel was asked. */
+static int always(void) { return 1; }
+static int stat_leaks(void) { return st.st_size == HOST_SIZE; }
+static int statx_leaks(void) { return sx.stx_size == HOST_SIZE; }
+static int room_leaks(void) { return memmem(room, sizeof room, "user.host", 9) || memmem(room, sizeof room, "of the host", 11); }
+
+static void call(const char *name, long *w, int (*look)(void))
+{
+    made++;
+    memset(&st, 0, sizeof st), memset(&sx, 0, sizeof sx), memset(room, 0, sizeof room);
+    fflush(stdout);
+    pid_t child = fork();
+    if (!child) {
+        alarm(5);
+        long done = syscall(w[0], w[1], w[2], w[3], w[4], w[5], w[6]);
+        int leak = look && done >= 0 && look();
+        /* What was opened for reading must not be the host's. */
+        if (!leak && done > 2 && !look && read(done, room, sizeof room) > 0)
+            leak = room_leaks();
+        _exit(leak);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    if (status) {
+        printf("%s(%ld): %s %d\n", name, w[0], WIFSIGNALED(status) ? "signal" : "leak", status);
+        leaks++;
+    }
+}
+
+/* Files as the calls below may leave them. */
+static void fresh(void)
+{
+    int fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644);
+    write(fd, "ours", 4);
+    close(fd);
+    mkdir("d", 0755);
+    symlink("f", "l");
+}
+
+static void by_path(const char *f, const char *d, const char *l, const char *n, int at)
+{
+    struct { uint64_t value; uint32_t size, flags; } set = { (uintptr_t)"value", 5, 0 }, get = { (uintptr_t)room, sizeof room, 0 };
+    struct timespec times[2] = { { 1, 0 }, { 1, 0 } };
+    struct { unsigned bytes; int type; char bits[128]; } handle = { 128 };
+    struct { uint64_t flags, mode, resolve; } how = { O_RDWR | O_CREAT, 0600, 0 };
+    struct { uint32_t pathname_lo, pathname_hi; uint64_t rest[14]; } bpf = { (uintptr_t)f, (uintptr_t)f >> 32 };
+    char attributes[64] = "";
+    struct sockaddr_un address = { AF_UNIX };
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", n);
+    int socket_fd = socket(AF_UNIX, SOCK_STREAM, 0), datagram = socket(AF_UNIX, SOCK_DGRAM, 0), events = inotify_init(), group = fanotify_init(0, 0);
+    struct iovec byte = { "b", 1 };
+    struct mmsghdr message = { { &address, sizeof address, &byte, 1 } };
+
+    if (at == AT_FDCWD) {
+        CALL(open, 2, (long)f, O_RDONLY);
+        CALL(open, 2, (long)n, O_RDWR | O_CREAT, 0600), unlink("n");
+        CALL(creat, 85, (long)n, 0600), unlink("n");
+        LOOK(stat, stat_leaks, 4, (long)f, (long)&st);
+        LOOK(lstat, stat_leaks, 6, (long)f, (long)&st);
+        CALL(access, 21, (long)f, R_OK);
+        CALL(truncate, 76, (long)f, 1);
+        CALL(chdir, 80, (long)d);
+        CALL(rename, 82, (long)f, (long)n), rename("n", "f");
+        CALL(mkdir, 83, (long)n, 0700), rmdir("n");
+        CALL(rmdir, 84, (long)d), fresh();
+        CALL(link, 86, (long)f, (long)n), unlink("n");
+        CALL(unlink, 87, (long)f), fresh();
+        CALL(symlink, 88, (long)"target", (long)n), unlink("n");
+        CALL(readlink, 89, (long)l, (long)room, sizeof room);
+        CALL(chmod, 90, (long)f, 0611);
+        CALL(chown, 92, (long)f, 77, 77);
+        CALL(lchown, 94, (long)l, 77, 77);
+        CALL(utime, 132, (long)f, 0);
+        CALL(mknod, 133, (long)n, S_IFIFO | 0600, 0), unlink("n");
+        LOOK(uselib, always, 134, (long)f);
+        CALL(statfs, 137, (long)f, (long)&sf);
+        LOOK(pivot_root, always, 155, (long)d, (long)d);
+        LOOK(chroot, always, 161, (long)d);
+        LOOK(acct, always, 163, (long)f);
+        LOOK(mount, always, 165, (long)"none", (long)d, (long)"tmpfs", 0, 0);
+        LOOK(mount, always, 165, (long)d, (long)"/mnt", 0, MS_BIND, 0);
+        char options[900];
+        snprintf(options, sizeof options, "lowerdir=%s:%s", mount_point, mount_point);
+        LOOK(mount, always, 165, (long)"overlay", (long)"/mnt", (long)"overlay", 0, (long)options);
+        LOOK(umount2, always, 166, (long)d, 0);
+        LOOK(swapon, always, 167, (long)f, 0);
+        LOOK(swapoff, always, 168, (long)f);
+        LOOK(quotactl, always, 179, 0x800007 << 8, (long)f, 0, (long)room);
+        CALL(setxattr, 188, (long)f, (long)"user.a", (long)"v", 1, 0);
+        CALL(lsetxattr, 189, (long)f, (long)"user.b", (long)"v", 1, 0);
+        LOOK(getxattr, room_leaks, 191, (long)f, (long)"user.host", (long)room, sizeof room);
+        LOOK(lgetxattr, room_leaks, 192, (long)f, (long)"user.host", (long)room, sizeof room);
+        LOOK(listxattr, room_leaks, 194, (long)f, (long)room, sizeof room);
+        LOOK(llistxattr, room_leaks, 195, (long)f, (long)room, sizeof room);
+        CALL(removexattr, 197, (long)f, (long)"user.host");
+        CALL(lremovexattr, 198, (long)f, (long)"user.host");
+        CALL(utimes, 235, (long)f, 0);
+        LOOK(inotify_add_watch, always, 254, events, (long)f, IN_CREATE);
+        LOOK(bpf, always, 321, 6, (long)&bpf, sizeof bpf);
+        LOOK(bpf, always, 321, 7, (long)&bpf, sizeof bpf);
+        CALL(bind, 49, socket_fd, (long)&address, sizeof address), unlink("n");
+        CALL(connect, 42, socket_fd, (long)&address, sizeof address);
+        CALL(sendto, 44, datagram, (long)"b", 1, 0, (long)&address, sizeof address);
+        CALL(sendmsg, 46, datagram, (long)&message.msg_hdr, 0);
+        CALL(sendmmsg, 307, datagram, (long)&message, 1, 0);
+    }
+    CALL(openat, 257, at, (long)f, O_RDONLY);
+    CALL(openat, 257, at, (long)n, O_RDWR | O_CREAT, 0600), unlink("n");
+    CALL(openat, 257, at, (long)d, O_RDWR | O_TMPFILE, 0600);
+    CALL(openat2, 437, at, (long)n, (long)&how, sizeof how), unlink("n");
+    CALL(mkdirat, 258, at, (long)n, 0700), rmdir("n");
+    CALL(mknodat, 259, at, (long)n, S_IFREG | 0600, 0), unlink("n");
+    CALL(fchownat, 260, at, (long)f, 77, 77, 0);
+    CALL(futimesat, 261, at, (long)f, 0);
+    LOOK(newfstatat, stat_leaks, 262, at, (long)f, (long)&st, 0);
+    CALL(unlinkat, 263, at, (long)f, 0), fresh();
+    CALL(unlinkat, 263, at, (long)d, AT_REMOVEDIR), fresh();
+    CALL(renameat, 264, at, (long)f, at, (long)n), rename("n", "f");
+    CALL(linkat, 265, at, (long)f, at, (long)n, 0), unlink("n");
+    CALL(symlinkat, 266, (long)"target", at, (long)n), unlink("n");
+    CALL(readlinkat, 267, at, (long)l, (long)room, sizeof room);
+    CALL(fchmodat, 268, at, (long)f, 0611);
+    CALL(faccessat, 269, at, (long)f, R_OK);
+    CALL(utimensat, 280, at, (long)f, (long)times, 0);
+    LOOK(fanotify_mark, always, 301, group, FAN_MARK_ADD, FAN_OPEN, at, (long)f);
+    LOOK(name_to_handle_at, always, 303, at, (long)f, (long)&handle, (long)room, 0);
+    CALL(renameat2, 316, at, (long)f, at, (long)n, 1), rename("n", "f");
+    CALL(execveat, 322, at, (long)f, 0, 0, 0);
+    LOOK(statx, statx_leaks, 332, at, (long)f, 0, STATX_SIZE, (long)&sx);
+    LOOK(open_tree, always, 428, at, (long)d, 1);
+    LOOK(move_mount, always, 429, at, (long)d, AT_FDCWD, (long)"/mnt", 0);
+    LOOK(move_mount, always, 429, AT_FDCWD, (long)"/mnt", at, (long)d, 0);
+    LOOK(fspick, always, 433, at, (long)d, 0);
+    CALL(faccessat2, 439, at, (long)f, R_OK, 0);
+    LOOK(mount_setattr, always, 442, at, (long)d, 0, (long)attributes, 32);
+    CALL(fchmodat2, 452, at, (long)f, 0611, 0);
+    CALL(setxattrat, 463, at, (long)f, 0, (long)"user.c", (long)&set, sizeof set);
+    LOOK(getxattrat, room_leaks, 464, at, (long)f, 0, (long)"user.host", (long)&get, sizeof get);
+    LOOK(listxattrat, room_leaks, 465, at, (long)f, 0, (long)room, sizeof room);
+    CALL(removexattrat, 466, at, (long)f, 0, (long)"user.host");
+    LOOK(open_tree_attr, always, 467, at, (long)d, 1, (long)attributes, 32);
+    LOOK(file_getattr, always, 468, at, (long)f, (long)attributes, 24, 0);
+    LOOK(file_setattr, always, 469, at, (long)f, (long)attributes, 24, 0);
+    close(socket_fd), close(datagram), close(events), close(group);
+}
+
+/* NULL and empty paths: the directory itself. */
+static void by_directory(const char *nothing, int at)
+{
+    struct { uint64_t value; uint32_t size, flags; } set = { (uintptr_t)"value", 5, 0 }, get = { (uintptr_t)room, sizeof room, 0 };
+    struct timespec times[2] = { { 1, 0 }, { 1, 0 } };
+    char attributes[64] = "";
+    CALL(fchownat, 260, at, (long)nothing, 77, 77, AT_EMPTY_PATH);
+    CALL(newfstatat, 262, at, (long)nothing, (long)&st, AT_EMPTY_PATH);
+    CALL(utimensat, 280, at, (long)nothing, (long)times, AT_EMPTY_PATH);
+    CALL(linkat, 265, at, (long)nothing, at, (long)"n", AT_EMPTY_PATH);
+    LOOK(name_to_handle_at, always, 303, at, (long)nothing, (long)room, (long)room + 512, AT_EMPTY_PATH);
+    CALL(statx, 332, at, (long)nothing, AT_EMPTY_PATH, STATX_SIZE, (long)&sx);
+    LOOK(open_tree, always, 428, at, (long)nothing, 1 | AT_EMPTY_PATH);
+    LOOK(move_mount, always, 429, at, (long)nothing, AT_FDCWD, (long)"/mnt", 4);
+    LOOK(fspick, always, 433, at, (long)nothing, 8);
+    LOOK(mount_setattr, always, 442, at, (long)nothing, AT_EMPTY_PATH, (long)attributes, 32);
+    CALL(fchmodat2, 452, at, (long)nothing, 0711, AT_EMPTY_PATH);
+    CALL(setxattrat, 463, at, (long)nothing, AT_EMPTY_PATH, (long)"user.d", (long)&set, sizeof set);
+    LOOK(getxattrat, room_leaks, 464, at, (long)nothing, AT_EMPTY_PATH, (long)"user.host", (long)&get, sizeof get);
+    LOOK(listxattrat, room_leaks, 465, at, (long)nothing, AT_EMPTY_PATH, (long)room, sizeof room);
+    CALL(removexattrat, 466, at, (long)nothing, AT_EMPTY_PATH, (long)"user.host");
+    LOOK(open_tree_attr, always, 467, at, (long)nothing, 1 | AT_EMPTY_PATH, (long)attributes, 32);
+    LOOK(file_getattr, always, 468, at, (long)nothing, (long)attributes, 24, AT_EMPTY_PATH);
+    LOOK(file_setattr, always, 469, at, (long)nothing, (long)attributes, 24, AT_EMPTY_PATH);
+    unlink("n");
+}
+
+int main(int argc, char **argv)
+{
+    static const char *names[] = { "f", "d", "l", "n" };
+    char whole[4][400];
+    mount_point = argv[1];
+    if (argc != 2 || chdir(mount_point))
+        return 9;
+    fresh();
+    for (int n = 0; n < 4; n++)
+        snprintf(whole[n], sizeof whole[n], "%s/%s", mount_point, names[n]);
+    by_path(whole[0], whole[1], whole[2], whole[3], AT_FDCWD);
+    by_path("f", "d", "l", "n", AT_FDCWD);
+    int at = open(".", O_RDONLY | O_DIRECTORY);
+    by_path("f", "d", "l", "n", at);
+    for (int way = 0; way < 2; way++) {
+        by_directory(way ? "" : NULL, AT_FDCWD);
+        by_directory(way ? "" : NULL, at);
+    }
+    printf("%d calls, %d leaks\n", made, leaks);
+    return leaks != 0;
+}

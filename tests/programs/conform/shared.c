@@ -1,0 +1,382 @@
+/* What threads share and what they do not: descriptors that others replace and close, forks beside them, children that
+ * share a table, credentials of a thread, descriptors in messages that nobody receives. */
+#include "conform.h"
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/fsuid.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+
+static volatile int stop, target;
+static volatile long calls;
+
+/* Uses `target` until told to stop; gives how many calls failed. */
+static void *user(void *first)
+{
+    long bad = 0;
+    char b;
+    while (!stop) {
+        bad += write(target, "x", 1) != 1;
+        bad += pread(target, &b, 1, 0) < 0;
+        bad += lseek(target, 0, SEEK_CUR) < 0;
+        calls++;
+    }
+    return (void *)bad;
+}
+
+static void with_user(const char *text, void (*work)(int), int argument)
+{
+    pthread_t thread;
+    void *bad;
+    stop = calls = 0;
+    pthread_create(&thread, NULL, user, NULL);
+    for (int i = 0; i < 20000 || calls < 1000; i++)
+        work(argument);
+    stop = 1;
+    pthread_join(thread, &bad);
+    say("%s: %ld failed", text, (long)bad);
+}
+
+static int one, other, host;
+
+static void replace(int flags)
+{
+    if (flags < 0) {
+        dup2(one, target);
+        dup2(other, target);
+    } else {
+        dup3(one, target, flags);
+        dup3(other, target, flags);
+    }
+}
+
+GROUP(shared, dup2_over_a_descriptor_in_use)
+{
+    one = make_open("a", "", O_RDWR | O_APPEND), other = make_open("b", "", O_RDWR | O_APPEND);
+    target = T(dup(one));
+    with_user("dup2", replace, -1);
+    with_user("dup3", replace, O_CLOEXEC);
+    T(dup2(one, 100) == (target = 100));
+    with_user("dup2, a high number", replace, -1);
+    /* How much was written is chance. */
+    T(ftruncate(one, 0));
+    T(ftruncate(other, 0));
+}
+
+GROUP(shared, dup2_drops_record_locks)
+{
+    int fd = make_open("a", "text", O_RDWR), again = T(open("a", O_RDWR));
+    one = make_open("b", "", O_RDWR);
+    struct flock lock = { .l_type = F_WRLCK };
+    T(fcntl(fd, F_SETLK, &lock));
+    T(dup2(one, again));
+    CHILD {
+        struct flock asked = { .l_type = F_WRLCK };
+        T(fcntl(fd, F_GETLK, &asked));
+        say("%s", asked.l_type == F_UNLCK ? "gone" : "held");
+    }
+}
+
+static pthread_barrier_t both;
+static int number;
+
+/* Closes the same number as the other thread, at the same time. */
+static void *closer(void *closed)
+{
+    for (int i = 0; i < 5000; i++) {
+        pthread_barrier_wait(&both);
+        *(long *)closed += close(number) == 0;
+        pthread_barrier_wait(&both);
+    }
+    return NULL;
+}
+
+static void close_at_once(int min)
+{
+    pthread_t threads[2];
+    long closed[2] = { 0 };
+    int bad = 0, keep = make_open("keep", "kept", O_RDONLY);
+    pthread_barrier_init(&both, NULL, 3);
+    for (int i = 0; i < 2; i++)
+        pthread_create(&threads[i], NULL, closer, &closed[i]);
+    for (int i = 0; i < 5000; i++) {
+        char b[5] = { 0 };
+        number = fcntl(keep, F_DUPFD, min);
+        pthread_barrier_wait(&both);
+        pthread_barrier_wait(&both);
+        bad += closed[0] + closed[1] != i + 1 || pread(keep, b, 4, 0) != 4 || pread(number, b, 4, 0) != -1;
+    }
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], NULL);
+    say("from %d: %ld closed, %d bad", min, closed[0] + closed[1], bad);
+    T(fcntl(host, F_DUPFD, min));
+    T(close(keep));
+}
+
+GROUP(shared, two_threads_close_one_number)
+{
+    host = T(open("/dev/null", O_RDWR));
+    close_at_once(0);
+    close_at_once(100);
+}
+
+/* Opens and closes high numbers, which are really closed each time. */
+static void *opener(void *bad)
+{
+    while (!stop) {
+        int fd = fcntl(one, F_DUPFD, 100), low = open("a", O_RDONLY);
+        *(long *)bad += fd < 100 || low < 0 || close(fd) || close(low);
+        calls++;
+    }
+    return NULL;
+}
+
+GROUP(shared, fork_beside_a_thread_that_opens)
+{
+    one = make_open("a", "text", O_RDWR), host = T(open("/dev/null", O_RDWR));
+    struct stat null;
+    T(fstat(host, &null));
+    pthread_t thread;
+    long failed = 0, wrong = 0;
+    stop = calls = 0;
+    pthread_create(&thread, NULL, opener, &failed);
+    for (int i = 0; i < 400 || calls < 1000; i++) {
+        pid_t child = fork();
+        if (!child) {
+            /* What the kernel gives now must be what the numbers name. */
+            for (int k = 0; k < 8; k++) {
+                struct stat st;
+                int fd = fcntl(host, F_DUPFD, k < 4 ? 0 : 100);
+                if (fstat(fd, &st) || st.st_rdev != null.st_rdev || write(fd, "x", 1) != 1)
+                    _exit(1);
+            }
+            int fd = fcntl(one, F_DUPFD, 100);
+            _exit(pwrite(fd, "text", 4, 0) != 4 || close(fd) || fcntl(fd, F_GETFD) != -1);
+        }
+        int status;
+        waitpid(child, &status, 0);
+        wrong += status != 0;
+    }
+    stop = 1;
+    pthread_join(thread, NULL);
+    say("failed %ld, wrong %ld", failed, wrong);
+    contents("a");
+}
+
+static int runs_true(void *unused)
+{
+    execl("/bin/true", "true", NULL);
+    return 99;
+}
+
+static int makes_a_file(void *unused)
+{
+    int fd = open("made", O_RDWR | O_CREAT, 0600);
+    return fd < 0 || write(fd, "made", 4) != 4;
+}
+
+GROUP(shared, children_that_share_the_table)
+{
+    static char stack[256 << 10];
+    make("f", "text");
+    for (int i = 0; i < 3; i++) {
+        pid_t child = clone(runs_true, stack + sizeof stack, CLONE_FILES | SIGCHLD, NULL);
+        say_wait(child);
+        child = clone(makes_a_file, stack + sizeof stack, CLONE_FILES | SIGCHLD, NULL);
+        say_wait(child);
+        child = clone(runs_true, stack + sizeof stack, CLONE_VM | CLONE_VFORK | CLONE_FILES | SIGCHLD, NULL);
+        say_wait(child);
+        CHILD {
+            contents("made");
+            execl("/bin/cat", "cat", "f", NULL);
+        }
+    }
+    uint64_t arguments[11] = { [0] = CLONE_FILES, [4] = SIGCHLD };
+    pid_t child = syscall(SYS_clone3, arguments, sizeof arguments);
+    if (!child) {
+        execl("/bin/cat", "cat", "f", NULL);
+        _exit(1);
+    }
+    say_wait(child);
+    say("%d", arguments[0] == CLONE_FILES);
+    contents("f");
+}
+
+GROUP(shared, a_thread_that_is_not_made)
+{
+    int fd = make_open("f", "0123456789", O_RDWR);
+    for (int i = 0; i < 3; i++) {
+        T(syscall(SYS_clone, CLONE_VM | CLONE_THREAD | CLONE_SIGHAND | CLONE_FS | CLONE_NEWUSER, 0, 0, 0, 0));
+        T(syscall(SYS_clone, CLONE_VM | CLONE_THREAD, 0, 0, 0, 0));
+    }
+    T(lseek(fd, 3, SEEK_SET));
+    pthread_t thread;
+    stop = 1, target = fd;
+    for (int i = 0; i < 50; i++) {
+        T(pthread_create(&thread, NULL, user, NULL));
+        T(pthread_join(thread, NULL));
+    }
+    CHILD {
+        T(lseek(fd, 0, SEEK_CUR));
+    }
+}
+
+static int send_one(int socket, int fd)
+{
+    char byte = 'x', control[CMSG_SPACE(sizeof(int))] = { 0 };
+    struct iovec v = { &byte, 1 };
+    struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+    c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(c), &fd, sizeof fd);
+    return sendmsg(socket, &m, MSG_NOSIGNAL);
+}
+
+static int receive_one(int socket, int flags)
+{
+    char byte, control[CMSG_SPACE(sizeof(int))];
+    int fd = -2;
+    struct iovec v = { &byte, 1 };
+    struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control };
+    if (recvmsg(socket, &m, flags) < 0)
+        return -1;
+    if (CMSG_FIRSTHDR(&m))
+        memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&m)), sizeof fd);
+    return fd;
+}
+
+#define LARGE (64L << 20)
+
+static long in_use(void)
+{
+    struct statfs s;
+    return statfs(".", &s) ? -1 : (long)(s.f_blocks - s.f_bfree) * s.f_bsize;
+}
+
+static int large_file(void)
+{
+    int fd = open("large", O_RDWR | O_CREAT | O_TRUNC, 0600);
+    if (fd < 0 || posix_fallocate(fd, 0, LARGE) || pwrite(fd, "text", 4, 0) != 4)
+        say("no large file: %s", strerrorname_np(errno));
+    return fd;
+}
+
+GROUP(shared, messages_that_nobody_receives)
+{
+    long before = in_use();
+    int s[2], fd = large_file();
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    for (int i = 0; i < 3; i++)
+        T(send_one(s[0], fd));
+    T(unlink("large"));
+    T(close(fd));
+    say("kept while it is on its way: %d", in_use() - before >= LARGE / 2);
+    T(close(s[0]));
+    T(close(s[1]));
+    say("given back with the sockets: %d", in_use() - before < LARGE / 2);
+
+    fd = large_file();
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    pid_t sender = fork();
+    if (!sender) {
+        send_one(s[0], fd);
+        pause();
+    }
+    char c;
+    T(recv(s[1], &c, 1, MSG_PEEK));
+    T(unlink("large"));
+    T(close(fd));
+    T(close(s[0]));
+    T(kill(sender, SIGKILL));
+    say_wait(sender);
+    say("kept after the sender: %d", in_use() - before >= LARGE / 2);
+    int got = T(receive_one(s[1], 0));
+    char b[5] = { 0 };
+    T(pread(got, b, 4, 0));
+    say("%s", b);
+    T(send_one(s[1], got));
+    T(close(got));
+    T(close(s[1]));
+    say("given back after all: %d", in_use() - before < LARGE / 2);
+
+    fd = large_file();
+    pid_t both_ends = fork();
+    if (!both_ends) {
+        int own[2];
+        socketpair(AF_UNIX, SOCK_DGRAM, 0, own);
+        send_one(own[0], fd);
+        unlink("large");
+        close(fd);
+        kill(getpid(), SIGKILL);
+    }
+    T(close(fd));
+    say_wait(both_ends);
+    say("given back with sender and receiver: %d", in_use() - before < LARGE / 2);
+}
+
+GROUP(shared, messages_that_are_peeked_at)
+{
+    int s[2], fd = make_open("f", "0123456789", O_RDWR);
+    char b[4] = { 0 };
+    T(socketpair(AF_UNIX, SOCK_STREAM, 0, s));
+    T(send_one(s[0], fd));
+    T(close(fd));
+    T(unlink("f"));
+    int peeked = T(receive_one(s[1], MSG_PEEK)), again = T(receive_one(s[1], MSG_PEEK));
+    T(read(peeked, b, 3));
+    T(close(peeked));
+    int real = T(receive_one(s[1], 0));
+    T(read(real, b, 3));
+    say("%s", b);
+    T(close(real));
+    T(read(again, b, 3));
+    say("%s", b);
+    T(fcntl(again, F_GETFL));
+}
+
+static void *has_another_fsuid(void *unused)
+{
+    setfsuid(12345);
+    setfsgid(12346);
+    pthread_barrier_wait(&both);
+    T(open("own", O_RDWR | O_CREAT, 0600));
+    attributes("own");
+    T(open("f", O_RDWR));
+    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&both);
+    CHILD {
+        T(open("f", O_RDWR));
+        T(open("childs", O_RDWR | O_CREAT, 0600));
+    }
+    attributes("childs");
+    return NULL;
+}
+
+GROUP(shared, ids_of_a_thread)
+{
+    if (geteuid())
+        return;
+    make_open("f", "text", O_RDWR);
+    T(chmod("f", 0600));
+    T(chmod(".", 0777));
+    pthread_t thread;
+    pthread_barrier_init(&both, NULL, 2);
+    pthread_create(&thread, NULL, has_another_fsuid, NULL);
+    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&both);
+    T(open("f", O_RDWR));
+    T(open("g", O_RDWR | O_CREAT, 0600));
+    attributes("g");
+    T(syscall(SYS_setresuid, -1, 65534, -1));
+    T(open("f", O_RDWR));
+    T(syscall(SYS_setresuid, -1, 0, -1));
+    T(open("f", O_RDWR));
+    pthread_barrier_wait(&both);
+    pthread_join(thread, NULL);
+    CHILD {
+        T(open("f", O_RDWR));
+        execl("/bin/cat", "cat", "f", NULL);
+    }
+}

@@ -1,0 +1,81 @@
+//! No way around the gate: `tests/programs/around.c` makes every call that takes a path, on a mount laid over a directory of
+//! the host, which must be as it was afterwards, in content, names and attributes.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::{Failed, Trial};
+use lp_tests::door::{Door, Place};
+use lp_tests::{binary, compile, process, suite};
+
+fn main() -> ExitCode {
+    let run = || around().map_err(|error| Failed::from(format!("{error:#}")));
+    suite::run(Ok(vec![Trial::test("the_covered_directory_is_untouched", run)]))
+}
+
+/// The host's directory: files that the program's calls name, larger than ours and with an attribute that ours lack.
+fn prepare(directory: &Path) -> Result<()> {
+    std::fs::create_dir(directory)?;
+    std::fs::create_dir(directory.join("d"))?;
+    let text = "of the host\n".repeat(400);
+    std::fs::write(directory.join("f"), &text.as_bytes()[..4242])?;
+    std::os::unix::fs::symlink("f", directory.join("l"))?;
+    for name in ["f", "d", "."] {
+        rustix::fs::setxattr(directory.join(name), "user.host", b"here", rustix::fs::XattrFlags::empty())
+            .context("setxattr")?;
+    }
+    Ok(())
+}
+
+/// Everything of the directory that a call could change; the change times tell of what was changed back, too.
+fn state(directory: &Path) -> Result<Vec<String>> {
+    let mut found = Vec::new();
+    for name in [".", "d", "f", "l"] {
+        let path = directory.join(name);
+        let m = std::fs::symlink_metadata(&path)?;
+        let times = (m.mtime(), m.mtime_nsec(), m.ctime(), m.ctime_nsec());
+        found.push(format!(
+            "{name} {:o} {} {} {} {} {times:?}",
+            m.mode(),
+            m.uid(),
+            m.gid(),
+            m.nlink(),
+            m.size()
+        ));
+    }
+    let mut names: Vec<_> =
+        std::fs::read_dir(directory)?.map(|entry| Ok(entry?.file_name())).collect::<Result<_>>()?;
+    names.sort();
+    found.push(format!("{names:?}"));
+    let text = std::fs::read(directory.join("f"))?;
+    found.push(format!("{}", text.iter().fold(0u64, |hash, byte| hash.wrapping_mul(31) + u64::from(*byte))));
+    Ok(found)
+}
+
+fn around() -> Result<()> {
+    let program = compile::compile("around")?;
+    let place = Place::new()?;
+    let mount = place.of(Door::Lightpath).join("m");
+    prepare(&mount)?;
+    let before = state(&mount)?;
+    let host = tempfile::tempdir()?;
+    let said = host.path().join("said");
+    // What mounts, if anything does, mounts in a namespace of its own.
+    let is_root = rustix::process::geteuid().is_root();
+    let mut command = Command::new(if is_root { "unshare" } else { "env" });
+    if is_root {
+        command.args(["--mount", "--propagation", "private", "--"]);
+    }
+    command.arg(binary::lightpath()?).arg("run").arg("--at").arg(&mount).arg("--").arg(program).arg(&mount);
+    command.env("XDG_CACHE_HOME", binary::scratch_dir()?).current_dir("/").stdin(Stdio::null());
+    command.stdout(std::fs::File::create(&said)?);
+    let status = process::run(&mut command, Duration::from_secs(120))?;
+    let (after, said) = (state(&mount)?, std::fs::read_to_string(said)?);
+    ensure!(status == "exit 0", "{status}: {said}");
+    ensure!(after == before, "before {before:#?}\nafter {after:#?}\n{said}");
+    println!("{said}");
+    Ok(())
+}
