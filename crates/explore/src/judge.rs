@@ -2,7 +2,6 @@
 
 use lp_region::lane::Lane;
 use lp_region::life::State;
-use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, Region};
 use lp_vfs::{boot, page};
@@ -11,7 +10,7 @@ use crate::control::{JUDGE, Page, state};
 use crate::door::Door;
 use crate::light::Light;
 use crate::step::{self, Role};
-use crate::{actor, fsck, world};
+use crate::{actor, world};
 
 /// Before this line the tree as it was found, behind it as it was after all were buried and every object was touched.
 pub const LATER: &str = "== later";
@@ -37,14 +36,13 @@ pub fn judge(light: &Light, page: &'static Page) -> ! {
     touch(light);
     lines.extend(world::tree(light));
     let task = light.task();
-    let root = boot::root(task, 0).expect("root").id;
-    fsck::check(task, root);
+    sound(task);
     lines.push(COUNTS.into());
     lines.extend(world::clear(light));
     take_all(light);
     light.reclaim();
     light.reclaim();
-    fsck::check(task, root);
+    sound(task);
     lines.push(counts(light));
     let wakes = slot.wakes.load(std::sync::atomic::Ordering::Relaxed);
     if wakes != 0 {
@@ -90,16 +88,18 @@ fn path(text: &str) -> std::ffi::CString {
     std::ffi::CString::new(text).unwrap_or_default()
 }
 
+/// Checks the region, in which only the dead are besides the caller.
+fn sound(task: &lp_vfs::Task) {
+    lp_fsck::check(task.region, task.process_id).expect_sound("after a schedule");
+}
+
 /// What is in use, as one line.
 fn counts(light: &Light) -> String {
     let (task, region) = (light.task(), light.region());
-    let names = [fsck::used::<Dirent>(task), fsck::used::<LongName>(task), fsck::used::<Bucket>(task)];
-    let [inodes, files] = [fsck::used::<Inode>(task), fsck::used::<OpenFile>(task)];
-    let [locks, mappings] = [fsck::used::<LockRecord>(task), fsck::used::<Mapping>(task)];
+    let usage = lp_fsck::check(region, task.process_id).usage;
     let states: Vec<State> = region.processes().map(|id| region.process(id).life.get().state()).collect();
     format!(
-        "names {names:?} inodes {inodes} files {files} locks {locks} mappings {mappings} free pages {} processes {states:?} \
-         lanes {}",
+        "{usage:?} free pages {} processes {states:?} lanes {}",
         page::free_count(region),
         region.lanes().count()
     )

@@ -5,9 +5,6 @@ mod actor;
 mod calls;
 mod control;
 mod door;
-#[path = "../../vfs/tests/setup/fsck.rs"]
-#[allow(dead_code)]
-mod fsck;
 mod gate;
 mod judge;
 mod kernel;

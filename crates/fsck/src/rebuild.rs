@@ -310,6 +310,7 @@ impl Rebuild {
             word.store(0, Relaxed);
         }
         header.read_only.store(0, Relaxed);
+        header.flown.store(0, Relaxed);
         header.hash_state.store(0, Relaxed);
         header.programs.iter().for_each(|word| word.store(0, Relaxed));
         even(&header.tree);

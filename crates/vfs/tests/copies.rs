@@ -27,7 +27,8 @@ fn put(fixture: &Fixture, fd: i32, bytes: &[u8], at: i64) {
 }
 
 fn content(fixture: &Fixture, fd: i32) -> Vec<u8> {
-    let mut bytes = vec![0; inode::attributes(fixture.inode(fd)).size as usize];
+    let mut bytes =
+        vec![0; inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd)).size as usize];
     let got = read::pread(&fixture.task, fd, bytes.as_mut_ptr(), bytes.len(), 0);
     assert_eq!(got, Ok(bytes.len()));
     bytes

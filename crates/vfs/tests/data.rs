@@ -29,7 +29,7 @@ fn holes_read_zeros_and_writes_stay_where_they_were_made() {
     assert_eq!(get(&fixture, fd, 8 * P, 0).len(), 5 * P + 10);
     assert!(get(&fixture, fd, 5 * P + 7, 0).iter().all(|byte| *byte == 0));
     assert_eq!(get(&fixture, fd, 10, 5 * P + 7), b"end");
-    assert_eq!(inode::attributes(fixture.inode(fd)).blocks, 8);
+    assert_eq!(inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd)).blocks, 8);
 }
 
 #[test]
@@ -76,7 +76,10 @@ fn random_operations_agree_with_a_vector() {
                 assert_eq!(get(&fixture, fd, len, offset), expected, "step {step}");
             }
         }
-        assert_eq!(inode::attributes(fixture.inode(fd)).size, model.len() as u64);
+        assert_eq!(
+            inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd)).size,
+            model.len() as u64
+        );
     }
     fixture.resize(fd, 0);
     assert_eq!(page::free_count(fixture.task.region), fixture.empty);
@@ -188,7 +191,7 @@ fn fstat_gives_every_field_of_the_record() {
         // SAFETY: all bytes set is a stat.
         let mut seen: lp_abi::linux::stat = unsafe { std::mem::transmute([0xffu8; 144]) };
         stat::fstat(task, fd, &mut seen).expect("fstat");
-        let expected = inode::attributes(record);
+        let expected = inode::attributes(&fixture.task, fixture.inode_id(fd), record);
         assert_eq!(seen.st_dev, task.device(expected.root));
         assert_eq!(seen.st_ino, u64::from(fixture.inode_id(fd).0));
         assert_eq!((seen.st_mode, seen.st_nlink), (expected.mode, u64::from(expected.nlink)));
@@ -233,7 +236,7 @@ fn a_write_that_runs_out_of_pages_goes_on_after_a_reclaim() {
         let done = write::pwrite(task, fd, bytes.as_ptr(), bytes.len(), 5);
         assert_eq!(done, Ok(bytes.len()), "with flags {flags:x}");
         assert!(get(&fixture, fd, bytes.len(), 5) == bytes, "what was written");
-        let seen = inode::attributes(fixture.inode(fd));
+        let seen = inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd));
         assert_eq!(seen.size as usize, 5 + bytes.len());
         assert_eq!(seen.blocks, map::count(task.region, fixture.inode(fd)) * 8);
         // Where there is nothing to reclaim the write is short.

@@ -10,7 +10,7 @@ use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::Value;
 use lp_vfs::{
-    Place, Task, boot, chmod, close, fallocate, inode, map, open, page, read, reap, reclaim, table, truncate,
+    Place, Task, boot, chmod, close, fallocate, map, open, page, read, reap, reclaim, table, truncate,
     unlink, write, xattr,
 };
 
@@ -176,7 +176,7 @@ fn check(task: &Task, at: &str) {
     let pages = map::count(task.region, record);
     assert_eq!(record.pages.load(Ordering::Relaxed), pages, "{at}: pages");
     // Behind the end there is nothing, and nothing appears when it moves.
-    let size = inode::attributes(record).size;
+    let size = record.size.load(Ordering::Relaxed);
     truncate::ftruncate(task, fd, size as i64 + 500_000).expect("ftruncate");
     let got = read::pread(task, fd, room, 1 << 20, size as i64).expect("pread");
     assert!(got > 0 && bytes[..got].iter().all(|byte| *byte == 0), "{at}: bytes behind the end");

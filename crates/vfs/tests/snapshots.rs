@@ -86,7 +86,7 @@ fn appends_of_many_writers_do_not_overlap() {
             });
         }
     });
-    let size = inode::attributes(fixture.inode(fd)).size;
+    let size = inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd)).size;
     assert_eq!(size, u64::from(3 * ROUNDS) * 100);
     let mut counts = [0; 3];
     for record in 0..3 * ROUNDS as usize {
@@ -106,14 +106,14 @@ fn attributes_are_of_one_state() {
     let (done, looks, mixed) = (AtomicBool::new(false), AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
         let (mine, done, looks, mixed) = (thread(&fixture, 10), &done, &looks, &mixed);
-        let inode = fixture.inode(fd);
+        let (id, inode) = (fixture.inode_id(fd), fixture.inode(fd));
         scope.spawn(move || {
             let Mine(task) = &{ mine };
             // SAFETY: all zeros is a stat.
             let mut seen: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
             while !done.load(Relaxed) {
                 stat::fstat(task, fd, &raw mut seen).expect("fstat");
-                let extended = inode::attributes(inode);
+                let extended = inode::attributes(task, id, inode);
                 for (size, blocks) in
                     [(seen.st_size as u64, seen.st_blocks as u64), (extended.size, extended.blocks)]
                 {

@@ -18,7 +18,7 @@ struct Damage {
     apply: fn(Region<'static>),
 }
 
-const DAMAGES: [Damage; 11] = [
+const DAMAGES: [Damage; 10] = [
     Damage {
         what: "a chain that leads past the slab",
         severity: Severity::Structure,
@@ -81,12 +81,6 @@ const DAMAGES: [Damage; 11] = [
         severity: Severity::Structure,
         finding: "where none is",
         apply: |region| lane::<Inode>(region).waits_for.store(64, Relaxed),
-    },
-    Damage {
-        what: "fewer copies in flight than files have",
-        severity: Severity::Inconsistent,
-        finding: "copies of open files are in flight",
-        apply: |region| first::<OpenFile>(region).in_flight.store(1, Relaxed),
     },
 ];
 
