@@ -89,7 +89,7 @@ fn open(link: &PathBuf) -> Option<OwnedFd> {
             std::fs::set_permissions(link, Permissions::from_mode(0o600)).ok()?;
             let file = opened();
             // Failing that, the gate alone keeps programs from opening it.
-            let _ = std::fs::set_permissions(link, Permissions::from_mode(0));
+            let _ = std::fs::set_permissions(link, Permissions::from_mode(0o0));
             file.ok()?
         }
         opened => opened.ok()?,
