@@ -182,7 +182,7 @@ impl Light {
             Err(errno) => return -i64::from(errno.number()),
         };
         let born = Light::new(self.region, self.run, id);
-        let pid = step::unstepped(|| match born.fork_into() {
+        step::unstepped(|| match born.fork_into() {
             0 => {
                 let status = child(Light::new(self.region, self.run, id));
                 // SAFETY: ends the child.
@@ -192,8 +192,7 @@ impl Light {
                 forked(pid as u32);
                 pid
             }
-        });
-        pid
+        })
     }
 }
 
