@@ -12,7 +12,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::mem::MaybeUninit;
-use std::os::fd::AsRawFd;
+use std::os::fd::IntoRawFd;
 use std::time::Duration;
 
 const FILE_SIZE: usize = 1 << 20;
@@ -79,8 +79,8 @@ fn make_region() -> Result<(Region<'static>, RunId)> {
     // The tracer knows the region by this name. Leaked: it lives as long as the process.
     let memory = memfd_create("lightpath-audit", MFdFlags::MFD_CLOEXEC)?;
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 4096, identity: 1 };
-    let region = Region::create(memory.as_raw_fd(), &geometry).map_err(|error| anyhow!("{error:?}"))?;
-    std::mem::forget(memory);
+    let memory = lp_region::life_file::beside(memory.into_raw_fd()).map_err(failed("make a life file"))?;
+    let region = Region::create(memory, &geometry).map_err(|error| anyhow!("{error:?}"))?;
     let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
     Ok((region, boot::claim_run(region, &setup).map_err(failed("claim a run"))?))
 }

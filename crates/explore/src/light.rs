@@ -95,6 +95,7 @@ impl Light {
     pub fn found() -> Light {
         // SAFETY: the name is a string.
         let fd = unsafe { libc::memfd_create(c"explore".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = lp_region::life_file::beside(fd).expect("a life file");
         let geometry = lp_region::Geometry { data_bytes: 16 << 20, inodes: 1000, identity: 7 };
         let region = Region::create(fd, &geometry).expect("a region");
         let setup = boot::RunSetup { mounts: &[MOUNT.to_bytes()], ..boot::RunSetup::default() };
@@ -181,7 +182,7 @@ impl Light {
             Err(errno) => return -i64::from(errno.number()),
         };
         let born = Light::new(self.region, self.run, id);
-        let pid = step::unstepped(|| match born.fork_into() {
+        step::unstepped(|| match born.fork_into() {
             0 => {
                 let status = child(Light::new(self.region, self.run, id));
                 // SAFETY: ends the child.
@@ -191,8 +192,7 @@ impl Light {
                 forked(pid as u32);
                 pid
             }
-        });
-        pid
+        })
     }
 }
 

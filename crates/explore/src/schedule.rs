@@ -406,6 +406,9 @@ impl Stage<'_> {
             }
         }
         light.exit();
+        // Children of actors that are gone, as an init does: a slot is a zombie's until it was waited for.
+        // SAFETY: waits for children that have ended.
+        while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
         if !self.leave_as(JUDGE, order::CALLS, "looking") {
             return;
         }

@@ -18,7 +18,7 @@ use lp_vfs::{boot, reap};
 use crate::exec_known::Known;
 use crate::text::Writer;
 use crate::thread::Thread;
-use crate::{attach, hooks, patch, report};
+use crate::{attach, hooks, patch, placeholder, report};
 
 /// What stands before the number of a run, where LIGHTPATH_GATE has a slot's otherwise.
 pub(crate) const RUN: u8 = b'@';
@@ -31,7 +31,7 @@ struct State {
     fd: i32,
     /// The run's flights; see [`lp_vfs::flight`].
     flights: i32,
-    /// The lower of the two.
+    /// The lowest of the gate's own descriptors: the life file's is above the region's.
     lowest: i32,
     length: usize,
     run: RunId,
@@ -116,7 +116,9 @@ pub(crate) fn follow_child(thread: &mut Thread) {
 
 /// Whether `fd` is the gate's own.
 pub(crate) fn is_hidden(fd: i32) -> bool {
-    state().is_some_and(|state| fd >= state.lowest && (fd == state.fd || fd == state.flights))
+    state().is_some_and(|state| {
+        fd >= state.lowest && (placeholder::is_regions(state.fd, fd) || fd == state.flights)
+    })
 }
 
 /// The lowest of the gate's own descriptors.
@@ -125,8 +127,13 @@ pub(crate) fn lowest() -> i32 {
 }
 
 /// The gate's own descriptors.
-pub(crate) fn hidden() -> [i32; 2] {
-    state().map_or([-1; 2], |state| [state.fd, state.flights])
+pub(crate) fn hidden() -> [i32; 3] {
+    state().map_or([-1; 3], |state| [state.fd, state.fd + 1, state.flights])
+}
+
+/// The region's descriptor and its length.
+pub(crate) fn extent() -> Option<(i32, usize)> {
+    state().map(|state| (state.fd, state.length))
 }
 
 /// The record of the run.

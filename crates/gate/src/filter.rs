@@ -250,6 +250,8 @@ const OWN: &[(u32, [u64; 4])] = &[
     with(__NR_futex, FUTEX_WAKE),
     with(__NR_fcntl, F_SETLK),
     with(__NR_fcntl, F_GETLK),
+    with(__NR_fcntl, F_OFD_SETLK),
+    with(__NR_fcntl, F_OFD_GETLK),
     with(__NR_fcntl, F_SETFD),
     with(__NR_fcntl, F_GETFD),
     with(__NR_fcntl, F_DUPFD),

@@ -6,7 +6,7 @@
 use core::cell::{Cell, UnsafeCell};
 
 use lp_abi::gated::GATED_SET;
-use lp_abi::linux::__NR_prctl;
+use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
 use lp_abi::{Errno, image};
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
@@ -480,6 +480,26 @@ pub fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize {
         None => apart::write_gate_value(&mut text),
     }
     text.finish().unwrap_or(0)
+}
+
+/// Memory of a file has gone from under an instruction: if it was the region's, because somebody cut its file short, there is
+/// nothing to go on with.
+#[cold]
+pub fn end_if_cut() {
+    // SAFETY: written when there is one thread only.
+    let region = unsafe { *HOME.0.get() }.map(|(region, _)| (region.fd(), region.length()));
+    let Some((fd, length)) = region.or_else(apart::extent).filter(|(fd, _)| *fd >= 0) else { return };
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    let size = unsafe {
+        let mut found: stat = core::mem::zeroed();
+        match lp_abi::syscall!(__NR_fstat, fd, &raw mut found) {
+            Ok(_) => found.st_size as usize,
+            Err(_) => return,
+        }
+    };
+    if size < length {
+        report::refuse(&[b"somebody cut the region's file short while it was in use: what it held is lost"]);
+    }
 }
 
 /// The program's own access to `address` has faulted. Whether to make it again: a file that is mapped there

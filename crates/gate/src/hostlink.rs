@@ -7,8 +7,11 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX};
 use lp_region::ucopy;
+use lp_vfs::task::Task;
 
+use crate::apart;
 use crate::mounts::mounts;
+use crate::own_descriptor;
 use crate::path::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::placeholder;
 use crate::text::Writer;
@@ -47,10 +50,17 @@ pub fn route_covered(which: Which, at: At, last: Last) -> Route {
 /// The route of an absolute path with empty, `.` or `..` components, which may lead anywhere: it is walked as the kernel
 /// would, to where it enters a mount.
 #[cold]
-pub fn route_crooked(which: Which, at: At, last: Last) -> Route {
-    match Walk::start(which, at).map(|walk| walk.run(last)) {
-        Some(Some(inside)) => Route::Ours(inside),
-        _ => Route::Host,
+pub fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
+    if let Some(inside) = Walk::start(which, at).and_then(|walk| walk.run(last)) {
+        return Route::Ours(inside);
+    }
+    let text = buffer(which);
+    // SAFETY: the gate's fault handler is in place.
+    let Ok(length) = (unsafe { ucopy::string(text, at.path) }) else { return Route::Host };
+    let region = task.map(|task| task.region.fd()).or_else(|| Some(apart::extent()?.0)).unwrap_or(-1);
+    match last == Last::Follow && own_descriptor::is_behind(region, at, &text[..length]) {
+        true => Route::Bad(Errno::ENOENT),
+        false => Route::Host,
     }
 }
 

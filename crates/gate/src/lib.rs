@@ -51,6 +51,7 @@ pub mod mounts;
 mod names;
 pub mod node;
 pub mod objects;
+mod own_descriptor;
 pub mod patch;
 pub mod path;
 pub mod placeholder;

@@ -14,6 +14,7 @@ use lp_vfs::task::Task;
 use crate::apart;
 use crate::descriptor;
 use crate::fd_directory;
+use crate::own_descriptor;
 use crate::path::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::text::parse_decimal;
 
@@ -134,6 +135,11 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
 #[cold]
 pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     let text = buffer(which);
+    if last == Last::Follow
+        && own_descriptor::is_behind(task.region.fd(), At::cwd(text.as_ptr()), &text[..length])
+    {
+        return Route::Bad(Errno::ENOENT);
+    }
     let Some(magic) = parse(task, &text[..length]) else {
         return Route::Host;
     };

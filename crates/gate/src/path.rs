@@ -152,7 +152,7 @@ fn route_absolute(task: Option<&Task>, mounts: &Mounts, which: Which, at: At, la
         return Route::Ours(At::cwd(at.path.wrapping_add(length - program.len())));
     }
     if is_crooked(text) {
-        return hostlink::route_crooked(which, at, last);
+        return hostlink::route_crooked(task, which, at, last);
     }
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") {
         return route_magic(task, which, last, length);

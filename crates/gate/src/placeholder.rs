@@ -79,7 +79,13 @@ impl Drop for Guard<'_> {
 pub fn is_guarded(task: &Task, fd: i32) -> bool {
     // Relaxed, both: immutable, and the process's own word.
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
-    fd == task.region.fd() || fd >= 0 && others.contains(&(fd as u32 + 1))
+    is_regions(task.region.fd(), fd) || fd >= 0 && others.contains(&(fd as u32 + 1))
+}
+
+/// Whether `fd` is that of the region, `region`, or that of the life file beside it.
+#[inline(always)]
+pub fn is_regions(region: i32, fd: i32) -> bool {
+    fd.wrapping_sub(region) as u32 <= 1 && region >= 0
 }
 
 /// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::entry_quick`].
@@ -90,7 +96,8 @@ pub fn own_may_be_low(task: &Task) -> bool {
 /// The gate's own descriptors, in rising order.
 pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
-    let mut own = [u32::try_from(task.region.fd()).ok(), others[0], others[1]];
+    let region = u32::try_from(task.region.fd()).ok();
+    let mut own = [region, region.map(|fd| fd + 1), others[0], others[1]];
     own.sort_unstable();
     own.into_iter().flatten()
 }
@@ -397,7 +404,7 @@ fn make_base(task: &Task) -> Result<i32> {
     let low = low? as i32;
     let region = task.region.fd();
     // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
-    let high = [region + 1, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
+    let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
         // SAFETY: as above.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
     });

@@ -63,12 +63,18 @@ fn rights(control: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     })
 }
 
+/// Whether one of the descriptors that control messages carry is of a kind.
+fn carries(control: &[u8], kind: impl Fn(i32) -> bool) -> bool {
+    let mut data = rights(control);
+    data.any(|(data, bytes)| (data..data + bytes / 4 * 4).step_by(4).any(|at| kind(number(control, at))))
+}
+
 /// The descriptor at `at`.
 fn number(control: &[u8], at: usize) -> i32 {
     i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
 }
 
-/// Whether a message carries descriptors of ours.
+/// Whether a message carries descriptors of ours, or such as are closed to the program.
 pub fn carries_ours(task: &Task, message: &Message) -> bool {
     let control = spare_buffer();
     let length = message.control_length;
@@ -79,17 +85,13 @@ pub fn carries_ours(task: &Task, message: &Message) -> bool {
     if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
         return false;
     }
-    let control = &control[..length];
-    let mut data = rights(control);
-    data.any(|(data, bytes)| {
-        (data..data + bytes / 4 * 4).step_by(4).any(|at| descriptor::is_file(task, number(control, at)))
-    })
+    carries(&control[..length], |fd| descriptor::is_file(task, fd) || descriptor::is_hidden(task, fd))
 }
 
 /// Replaces descriptors of ours in a message by tokens; none if it has none.
 ///
 /// # Errors
-/// `EFAULT`; those of making a token.
+/// `EFAULT`; `EBADF` for a descriptor that is closed to the program; those of making a token.
 pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> {
     let control = spare_buffer();
     let length = message.control_length;
@@ -99,6 +101,9 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
     // SAFETY: the copy routine answers bad pointers; the length fits.
     unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }?;
     let control = &mut control[..length];
+    if carries(control, |fd| descriptor::is_hidden(task, fd)) {
+        return Err(Errno::EBADF);
+    }
     let mut tokens = Tokens { numbers: [0; MOST], count: 0 };
     let mut places = [0usize; MOST];
     for (data, bytes) in rights(control) {

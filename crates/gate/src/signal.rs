@@ -330,6 +330,9 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     // SAFETY: the kernel's siginfo is valid during the handler, and nobody else's.
     let info = unsafe { &mut *info };
     let by_instruction = info[1] as i32 > 0 && is_fault(signal); // si_code
+    if by_instruction && signal == SIGBUS as usize {
+        hooks::end_if_cut();
+    }
     if by_instruction && resolve(info[2] as usize, &context) {
         return 0;
     }

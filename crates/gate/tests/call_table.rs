@@ -52,7 +52,6 @@ const NEITHER: &[u32] = numbers! {
     __NR_mlock2 __NR_pkey_mprotect __NR_pkey_alloc __NR_pkey_free __NR_rseq __NR_uretprobe __NR_futex_waitv
     __NR_set_mempolicy_home_node __NR_map_shadow_stack __NR_futex_wake __NR_futex_wait __NR_futex_requeue
     __NR_statmount __NR_listmount __NR_lsm_get_self_attr __NR_lsm_set_self_attr __NR_lsm_list_modules __NR_mseal
-    __NR_msync
 };
 
 const NEVER: &[u32] = numbers! {

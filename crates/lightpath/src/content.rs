@@ -83,7 +83,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of fsync(2).
     pub fn fsync(&self, fd: Fd) -> Result<()> {
-        fsync::fsync(self.inner(), fd.0)
+        fsync::fsync(self.inner(), fd.0, fsync::Sync::File)
     }
 
     /// Copies up to `length` bytes from one file to another, at `from_offset` and `to_offset` or, without them, at the

@@ -42,7 +42,7 @@ impl<'r> Region<'r> {
             cache.count.store(have, Ordering::Release);
             held.moving.store(0, Ordering::Release);
         }
-        if have == 0 { held.never_used::<T>(cache) } else { Ok(()) }
+        if have == 0 { held.never_used::<T>(self, cache) } else { Ok(()) }
     }
 
     /// Makes room in a lane's full cache. The oldest go; the newest, warm in this core's cache, stay.
@@ -127,13 +127,14 @@ struct Held<'r> {
 
 impl Held<'_> {
     /// Hands out slots that were never used.
-    fn never_used<T: Slot>(&self, cache: &LaneCache) -> Result<()> {
+    fn never_used<T: Slot>(&self, region: Region<'_>, cache: &LaneCache) -> Result<()> {
         // Slot 0 names nothing, so a fresh slab starts at 1.
         let first = self.head.fresh.load(Ordering::Relaxed) as usize + 1;
         let end = (first + BATCH).min(T::SLOTS);
         if first >= end {
             return Err(Errno::ENOSPC);
         }
+        region.back_growth(T::OFFSET, first * size_of::<T>(), end * size_of::<T>())?;
         self.moving.store(FRESH | first as u64, Ordering::Release);
         for (slot, index) in (first..end).rev().enumerate() {
             cache.slots[slot].store(index as u32, Ordering::Relaxed);

@@ -3,6 +3,7 @@
 //! This crate knows what the records are and how they are guarded; what a directory or a read *means* is `lp-vfs`'s.
 #![no_std]
 
+pub mod backing;
 pub mod bias;
 pub mod cpu;
 pub mod custody;
@@ -11,6 +12,7 @@ pub mod ids;
 pub mod lane;
 pub mod layout;
 pub mod life;
+pub mod life_file;
 pub mod liveness;
 pub mod lock;
 pub mod marks;

@@ -1,22 +1,23 @@
 //! Who lives: process slots, their record locks, lanes.
 //!
-//! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the region's file. The kernel drops it when the
-//! process dies, keeps it over exec and gives none to a fork's child; F_GETLK asks. In private memory there is one
-//! process, and it lives.
+//! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the *life file*, whose descriptor every process of a run
+//! inherits beside the region's ([`crate::life_file`]). The kernel drops the lock when the process dies, keeps it over exec and
+//! gives none to a fork's child; F_GETLK asks. In private memory there is one process, and it lives.
 //!
 //! A process takes its lock before its slot says that it is live, and gives it back after the slot says that it is not.
 //! So a slot that says "live" and whose byte nobody has locked is a dead process's, or changes before anybody can act on
 //! that: every act is a compare-and-swap of the very word that the verdict was passed on ([`crate::life`]).
 //!
 //! A child that has not run yet has no lock, and neither has one that shares its parent's table of descriptors, to which
-//! record locks belong. It is dead if the process that its parent saw made has ended, or if the parent died before it made one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
+//! record locks belong. It is dead if the process that its parent saw made is gone, or if the parent died before it made
+//! one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
 //!
 //! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
-//! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run`.
+//! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run` of the
+//! region's file.
 
 use lp_abi::linux::{
-    __NR_fcntl, __NR_getpid, __NR_kill, __NR_move_pages, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK,
-    F_UNLCK, F_WRLCK,
+    __NR_fcntl, __NR_getpid, __NR_kill, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK,
 };
 use lp_abi::{Errno, Result};
 
@@ -49,6 +50,7 @@ impl<'r> Region<'r> {
     pub fn claim_process(self, run: RunId, claimer: LaneId) -> Result<ProcessId> {
         for index in 1..at::PROCESSES as u32 {
             let id = ProcessId(index);
+            self.back_process(index).map_err(|_| Errno::EAGAIN)?;
             let process = self.process(id);
             let life = process.life.get();
             if life.state() != State::Free {
@@ -76,6 +78,7 @@ impl<'r> Region<'r> {
         let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
         for index in 1..at::PROCESSES as u32 {
             let id = ProcessId(index);
+            self.back_process(index).map_err(|_| Errno::EAGAIN)?;
             let process = self.process(id);
             let life = process.life.get();
             if life.state() != State::Free || self.lock_slot(id, F_WRLCK as i16).is_err() {
@@ -99,7 +102,7 @@ impl<'r> Region<'r> {
         }
         let mut lock = flock_of(id, kind);
         // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
-        unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_SETLK, &raw mut lock) }.map(drop)
+        unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) }.map(drop)
     }
 
     /// Makes the calling process the owner of `id`: takes its record lock and marks it live. After exec it is that already,
@@ -183,7 +186,7 @@ impl<'r> Region<'r> {
     fn is_unlocked(self, id: ProcessId) -> bool {
         let mut lock = flock_of(id, F_WRLCK as i16);
         // SAFETY: the kernel writes the struct.
-        let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd(), F_GETLK, &raw mut lock) };
+        let asked = unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_GETLK, &raw mut lock) };
         asked.is_ok() && lock.kind == F_UNLCK as i16
     }
 
@@ -225,11 +228,16 @@ impl<'r> Region<'r> {
     /// # Errors
     /// `EAGAIN` when all are taken.
     pub fn claim_lane(self, process: ProcessId, tid: u32) -> Result<LaneId> {
-        let all = core::iter::once(process.0).chain(1..at::LANES as u32);
-        all.map(LaneId).find_map(|lane| self.try_claim_lane(lane, process, tid)).ok_or(Errno::EAGAIN)
+        for index in core::iter::once(process.0).chain(1..at::LANES as u32) {
+            self.back_lane(index).map_err(|_| Errno::EAGAIN)?;
+            if let Some(lane) = self.try_claim_lane(LaneId(index), process, tid) {
+                return Ok(lane);
+            }
+        }
+        Err(Errno::EAGAIN)
     }
 
-    /// Claims one lane for a thread of `process` if nobody owns it.
+    /// Claims one lane for a thread of `process` if nobody owns it. It has room in the region's file.
     pub fn try_claim_lane(self, id: LaneId, process: ProcessId, tid: u32) -> Option<LaneId> {
         let lane = self.lane(id);
         if lane.process.load(Ordering::Relaxed) != 0 {
@@ -323,19 +331,11 @@ impl<'r> Region<'r> {
     }
 }
 
-/// Whether a process of the caller's pid namespace has ended, waited for or not. move_pages(2) of no pages looks whether it
-/// has memory, which one that has ended has not; where that cannot be asked, a zombie counts as alive.
+/// Whether a process of the caller's pid namespace has ended and was waited for.
 fn has_ended(pid: u32) -> bool {
-    // SAFETY: no page is named, so nothing is moved.
-    match unsafe { lp_abi::syscall!(__NR_move_pages, pid, 0, 0, 0, 0, 0) } {
-        Err(Errno::EINVAL | Errno::ESRCH) => true,
-        Ok(_) => false,
-        Err(_) => {
-            // SAFETY: signal 0 is none.
-            let asked = unsafe { lp_abi::syscall!(__NR_kill, pid, 0) };
-            asked == Err(Errno::ESRCH)
-        }
-    }
+    // SAFETY: signal 0 is none.
+    let asked = unsafe { lp_abi::syscall!(__NR_kill, pid, 0) };
+    asked == Err(Errno::ESRCH)
 }
 
 fn run_lock_of(id: RunId, kind: i16) -> Flock {

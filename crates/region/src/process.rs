@@ -164,11 +164,11 @@ pub struct Run {
     pub owner: AtomicU32,
     /// 1 if processors have AVX2.
     pub avx2: AtomicU32,
+    /// The number of the region's descriptor in its processes.
+    pub descriptor: AtomicU32,
     /// The descriptor, inherited by every process of the run, that says which open files are on their way over a socket: its
     /// number plus one; 0 none.
     pub flights: AtomicU32,
-    /// Spare.
-    pub spare_word: AtomicU32,
     /// Spare.
     pub spare: [AtomicU64; 12],
     /// The launcher's own path.

@@ -58,6 +58,11 @@ pub struct Header {
     pub slabs: [SlabHead; 10],
     /// Grows after each copy of a reference from one table to another: what a scan saw meanwhile does not count. Atomic.
     pub moves: AtomicU64,
+    /// Which life file the region's processes use ([`crate::life_file`]): the number in its name. Changed by a launcher under the
+    /// file's flock, when no run is held.
+    pub life: AtomicU64,
+    /// 1 if the region lies in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
+    pub in_file: AtomicU64,
     /// Open files behind the highest that was ever sent over a socket. Atomic, only grows.
     pub flown: AtomicU32,
     /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
@@ -319,7 +324,7 @@ pub struct Mapping {
 pub struct Chunk {
     /// Lane that allocates from it by preference. A hint: it counts while that lane's `pages.chunk` names the chunk.
     pub owner: AtomicU32,
-    /// Nonzero once memory was made for its pages and not given back. Lock.
+    /// Which eighths have had memory, or room in a region's file, made for their pages and not given back: a bit each. Lock.
     pub populated: AtomicU32,
     /// Guards the bits below.
     pub lock: OwnerLock,

@@ -190,6 +190,12 @@ impl<'r> Region<'r> {
         self.extent as i32
     }
 
+    /// The life file's descriptor, which is beside the region's: see [`crate::life_file`]. Only where there is a file.
+    #[inline]
+    pub fn life_fd(self) -> i32 {
+        self.fd() + 1
+    }
+
     /// The same region under another descriptor number.
     pub fn with_fd(self, fd: i32) -> Self {
         Region { extent: self.extent >> 32 << 32 | fd as u32 as u64, ..self }

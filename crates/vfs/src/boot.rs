@@ -20,7 +20,7 @@ use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
 
 use crate::table::{self, entry};
 use crate::task::Task;
-use crate::{close, inode, mapping, pin, reap, reclaim};
+use crate::{close, hash, inode, mapping, page, pin, reap, reclaim};
 
 /// States of `Run::state`.
 mod run_state {
@@ -47,6 +47,16 @@ pub struct RunSetup<'a> {
     pub stats: u32,
 }
 
+/// Asks for room in the region's file for all that is in use ([`lp_region::backing`]). Nobody is at work.
+///
+/// # Errors
+/// `ENOSPC`; others of fallocate(2).
+pub fn back(region: Region) -> Result<()> {
+    region.back_records()?;
+    hash::back(region)?;
+    page::back_all(region)
+}
+
 /// Claims a run record, one that no live process names and no launcher's processes hold.
 ///
 /// # Errors
@@ -65,6 +75,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     // SAFETY: geteuid has no effect.
     let owner = unsafe { lp_abi::syscall!(__NR_geteuid) }?;
     run.owner.store(owner as u32, Ordering::Relaxed);
+    run.descriptor.store(region.fd() as u32, Ordering::Relaxed);
     run.launcher.set(setup.launcher)?;
     run.cache.set(setup.cache)?;
     run.preload.set(setup.preload)?;

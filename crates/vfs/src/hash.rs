@@ -18,7 +18,7 @@ use core::num::{NonZeroU32, NonZeroU64};
 
 use lp_abi::Result;
 use lp_region::lane::Lane;
-use lp_region::layout::{BUCKETS, OVERFLOWS};
+use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
 use lp_region::probe;
 use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;
@@ -419,6 +419,23 @@ fn compact(region: Region<'_>, lane: &Lane, first: &Bucket) {
     }
 }
 
+/// Bytes of a bucket.
+const BUCKET: usize = size_of::<Bucket>();
+
+/// How many buckets there are.
+fn buckets(state: u64) -> usize {
+    (1 << (BASE_LEVEL + (state as u32 & 31)).min(MAX_LEVEL)) + (state >> 32) as usize
+}
+
+/// Asks for room in the region's file for the buckets that there are. Nobody is at work.
+///
+/// # Errors
+/// As [`Region::back`].
+pub fn back(region: Region<'_>) -> lp_abi::Result<()> {
+    let state = region.header().hash_state.load(Ordering::Relaxed); // Relaxed: nobody changes it.
+    region.back_growth(BUCKETS_AT, 0, buckets(state) * BUCKET)
+}
+
 /// Splits one bucket if nobody else is at it. No bucket may be locked by the caller.
 #[cold]
 pub fn split(task: &Task<'_>) {
@@ -433,7 +450,9 @@ pub fn split(task: &Task<'_>) {
     }
     // Relaxed: only the holder of the split lock changes it.
     let state = header.hash_state.load(Ordering::Relaxed);
-    if BASE_LEVEL + (state as u32) < MAX_LEVEL {
+    let count = buckets(state);
+    let has_room = task.region.back_growth(BUCKETS_AT, count * BUCKET, (count + 1) * BUCKET).is_ok();
+    if BASE_LEVEL + (state as u32) < MAX_LEVEL && has_room {
         let (from, to) = split_pair(task.region, state);
         from.lock.lock(task.lane_id, task);
         to.lock.lock(task.lane_id, task);

@@ -194,7 +194,7 @@ pub fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
     let want = want.clamp(1, CHUNK_PAGES as u32);
     let own = marks.chunk.load(Relaxed); // Relaxed: only this lane writes it.
     if own != 0
-        && let Some(fresh) = take_in(task, own as usize - 1, want)
+        && let Some(fresh) = take_in(task, own as usize - 1, want, &mut Room::Unknown)
     {
         return Ok(fresh);
     }
@@ -292,12 +292,30 @@ pub fn usable(data_pages: u64, chunk: usize, word: usize) -> u64 {
     if first == 0 { exists & !1 } else { exists }
 }
 
+/// What is known of the file system under the region's file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Room {
+    /// It may have room.
+    Unknown,
+    /// It was full a moment ago: only what has its room already will do.
+    Gone,
+}
+
 /// Takes pages from one chunk; none if it is full.
-fn take_in(task: &Task, index: usize, want: u32) -> Option<Fresh> {
+fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fresh> {
     let region = task.region;
     let chunk = region.chunk(index)?;
     lock_chunk(task, chunk);
-    let run = find(task, chunk, index, want);
+    let mut run = None;
+    if *room == Room::Unknown {
+        run = find(task, chunk, index, want, u32::MAX);
+        if run.is_some_and(|run| back(region, chunk, run).is_err()) {
+            *room = Room::Gone;
+        }
+    }
+    if *room == Room::Gone {
+        run = find(task, chunk, index, want, chunk.populated.load(Relaxed));
+    }
     let fresh = run.map(|run| {
         let marks = &task.lane.pages;
         marks.moving.store(pack(Phase::Taking, run), Release);
@@ -313,7 +331,6 @@ fn take_in(task: &Task, index: usize, want: u32) -> Option<Fresh> {
                 chunk.dirty[word].store(dirty | mask, Relaxed);
             }
         });
-        chunk.populated.store(1, Relaxed);
         marks.moving.store(pack(Phase::Taken, run), Release);
         marks.next.store(run.first.0 + run.len, Relaxed);
         Fresh { run, content }
@@ -328,13 +345,57 @@ fn take_in(task: &Task, index: usize, want: u32) -> Option<Fresh> {
     fresh
 }
 
-/// Finds free pages: from where the lane stands to the end, then from the start.
-fn find(task: &Task, chunk: &Chunk, index: usize, want: u32) -> Option<Run> {
+/// Makes sure that the pages of a run have room in the region's file, if it has one. The caller holds the chunk's lock.
+fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
+    let populated = chunk.populated.load(Relaxed); // Relaxed: guarded by the chunk's lock.
+    let (mut missing, mut done) = (0u32, Ok(()));
+    words_of(run, |word, _| missing |= 1 << word & !populated);
+    if missing != 0 {
+        let chunk_first = run.first.0 - run.first.0 % CHUNK_PAGES as u32;
+        let (low, high) = (missing.trailing_zeros(), missing.ilog2());
+        done = region
+            .page_offset(PageId(chunk_first + low * 64))
+            .ok_or(Errno::ENOSPC)
+            .and_then(|offset| region.back(offset, (high + 1 - low) as usize * 64 * PAGE_SIZE));
+        if done.is_ok() {
+            chunk.populated.store(populated | missing, Relaxed);
+        }
+    }
+    done
+}
+
+/// Asks for room in the region's file for the pages in use. Nobody is at work.
+///
+/// # Errors
+/// As [`Region::back`].
+pub fn back_all(region: Region) -> Result<()> {
+    let eighths = (0..region.chunk_count()).flat_map(|index| {
+        let populated = region.chunk(index).map_or(0, |chunk| chunk.populated.load(Relaxed));
+        (0..8).filter(move |word| populated & 1 << word != 0).map(move |word| index * 8 + word)
+    });
+    let bytes = 64 * PAGE_SIZE;
+    let mut run = 0..0;
+    for eighth in eighths {
+        if eighth != run.end {
+            region.back(lp_region::layout::DATA_AT + run.start * bytes, run.len() * bytes)?;
+            run.start = eighth;
+        }
+        run.end = eighth + 1;
+    }
+    region.back(lp_region::layout::DATA_AT + run.start * bytes, run.len() * bytes)
+}
+
+/// Finds free pages in the eighths of a chunk that `eighths` has bits for: from where the lane stands to the end, then from
+/// the start.
+fn find(task: &Task, chunk: &Chunk, index: usize, want: u32, eighths: u32) -> Option<Run> {
     let data_pages = task.region.header().data_pages.load(Relaxed); // Relaxed: immutable.
     let base = (index * CHUNK_PAGES) as u32;
     let next = task.lane.pages.next.load(Relaxed); // Relaxed: only this lane writes it.
     let from = if next >= base && next < base + CHUNK_PAGES as u32 { next - base } else { 0 };
-    let free = |word: usize| !chunk.used[word].load(Relaxed) & usable(data_pages, index, word);
+    let free = |word: usize| match eighths >> word & 1 {
+        0 => 0,
+        _ => !chunk.used[word].load(Relaxed) & usable(data_pages, index, word),
+    };
     let first = first_free(from, &free).or_else(|| first_free(0, &free))?;
     let mut len = 0;
     while len < want && first + len < CHUNK_PAGES as u32 {
@@ -366,8 +427,9 @@ fn first_free(from: u32, free: &dyn Fn(usize) -> u64) -> Option<u32> {
 /// Finds another chunk: one without an owner if there is one, else any with a free page.
 #[cold]
 fn take_slow(task: &Task, want: u32) -> Result<Fresh> {
+    let mut room = Room::Unknown;
     for pass in [Pass::Unowned, Pass::Any] {
-        if let Some(fresh) = search(task, want, pass) {
+        if let Some(fresh) = search(task, want, pass, &mut room) {
             return Ok(fresh);
         }
     }
@@ -380,7 +442,7 @@ enum Pass {
     Any,
 }
 
-fn search(task: &Task, want: u32, pass: Pass) -> Option<Fresh> {
+fn search(task: &Task, want: u32, pass: Pass, room: &mut Room) -> Option<Fresh> {
     let region = task.region;
     let header = region.header();
     let data_pages = header.data_pages.load(Relaxed); // Relaxed: immutable.
@@ -391,10 +453,11 @@ fn search(task: &Task, want: u32, pass: Pass) -> Option<Fresh> {
         let Some(chunk) = region.chunk(index) else { continue };
         let has_room = (0..chunk.used.len())
             .any(|word| !chunk.used[word].load(Relaxed) & usable(data_pages, index, word) != 0);
-        if !has_room || (pass == Pass::Unowned && is_owned(task, chunk, index)) {
+        let is_holed = *room == Room::Gone && chunk.populated.load(Relaxed) == 0; // Relaxed: looked at again inside.
+        if !has_room || is_holed || (pass == Pass::Unowned && is_owned(task, chunk, index)) {
             continue;
         }
-        if let Some(fresh) = take_in(task, index, want) {
+        if let Some(fresh) = take_in(task, index, want, room) {
             if pass == Pass::Unowned {
                 chunk.owner.store(task.lane_id.0, Relaxed); // Relaxed: a hint; two owners share the lock.
                 task.lane.pages.chunk.store(index as u32 + 1, Relaxed);

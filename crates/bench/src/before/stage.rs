@@ -12,7 +12,7 @@ use lp_vfs::{Place, Task, clock, file, table};
 use rustix::fs::MemfdFlags;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// As many as the historical figures go to, and some.
@@ -47,7 +47,7 @@ pub(super) struct Stage {
     run: RunId,
     workers: Workers,
     count: usize,
-    _memory: OwnedFd,
+    _memory: [OwnedFd; 2],
 }
 
 /// Shared by the threads of one stage.
@@ -73,8 +73,12 @@ impl Stage {
         // SAFETY: the address that the kernel gave.
         unsafe { clock::init(libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
         let memory = rustix::fs::memfd_create("lightpath-bench", MemfdFlags::CLOEXEC)?;
+        let memory =
+            lp_region::life_file::beside(memory.into_raw_fd()).map_err(failed("make a life file"))?;
+        // SAFETY: the region's descriptor and its life file's, which nobody else owns.
+        let held = [memory, memory + 1].map(|fd| unsafe { OwnedFd::from_raw_fd(fd) });
         let geometry = Geometry { data_bytes: 512 << 20, inodes: 4096, identity: 1 };
-        let region = Region::create(memory.as_raw_fd(), &geometry).map_err(|error| anyhow!("{error:?}"))?;
+        let region = Region::create(memory, &geometry).map_err(|error| anyhow!("{error:?}"))?;
         let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
         let run = boot::claim_run(region, &setup).map_err(failed("claim a run"))?;
         // SAFETY: a new anonymous mapping, where the kernel likes.
@@ -86,7 +90,7 @@ impl Stage {
                 MapFlags::SHARED,
             )
         }?;
-        let stage = Self { board: board.cast(), region, run, workers, count, _memory: memory };
+        let stage = Self { board: board.cast(), region, run, workers, count, _memory: held };
         let task = stage.task()?;
         boot::mkfs(&task, 0).map_err(failed("make the root"))?;
         make_directory(&task, "/a")?;

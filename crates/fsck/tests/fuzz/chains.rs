@@ -98,10 +98,11 @@ pub fn known(image: &Image) {
         assert!(report.findings.iter().any(names), "{} is not found: {report}", damage.what);
         let repaired = lp_fsck::repair(region).expect("a repair");
         assert!(repaired.after.is_sound(), "{} is not mended: {}", damage.what, repaired.after);
-        // SAFETY: nothing uses the region any more, and the descriptor is ours.
+        // SAFETY: nothing uses the region any more, and the descriptors are ours.
         unsafe {
             region.unmap();
             libc::close(fd);
+            libc::close(region.life_fd());
         }
     }
 }

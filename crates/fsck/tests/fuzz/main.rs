@@ -162,7 +162,7 @@ fn memory() -> RawFd {
     // SAFETY: the name is a string.
     let fd = unsafe { libc::memfd_create(c"region".as_ptr(), libc::MFD_CLOEXEC) };
     assert!(fd >= 0, "memfd");
-    fd
+    lp_region::life_file::beside(fd).expect("a life file")
 }
 
 /// Makes sure that nothing is mapped next to the region: a touch outside is a fault.

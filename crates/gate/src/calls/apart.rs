@@ -209,16 +209,13 @@ handlers! {
     /// sendmsg(2).
     fn sendmsg(words) {
         // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
-        match unsafe { ucopy::get(words[1] as *const Message) } {
-            Ok(message) => by_address(message.name, message.name_length as usize),
-            Err(_) => NOT_OURS,
-        }
+        unsafe { ucopy::get(words[1] as *const Message) }.map_or(NOT_OURS, |message| by_message(&message))
     }
 
     /// sendmmsg(2).
     fn sendmmsg(words) {
         let [_, vector, count, ..] = words;
-        let concerns = |message: Message| by_address(message.name, message.name_length as usize) != NOT_OURS;
+        let concerns = |message: Message| by_message(&message) != NOT_OURS;
         match super::socket::messages(vector, count as u32).any(concerns) {
             true => AGAIN,
             false => NOT_OURS,
@@ -254,7 +251,8 @@ handlers! {
         if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
     }
 
-    /// seccomp(2), landlock_restrict_self(2), likewise; and calls so rare that a look at their paths is not worth its code.
+    /// seccomp(2), landlock_restrict_self(2), likewise; pidfd_getfd(2), which may name a descriptor of the gate's own; and calls so
+    /// rare that a look at their paths is not worth its code.
     fn at_once(_words) {
         join()
     }
@@ -281,6 +279,11 @@ fn by_address(at: usize, length: usize) -> isize {
         true => join(),
         false => NOT_OURS,
     }
+}
+
+/// The same for a message, which may also carry a descriptor of the gate's own.
+fn by_message(message: &Message) -> isize {
+    if message.control != 0 { join() } else { by_address(message.name, message.name_length as usize) }
 }
 
 /// A call that gives the address of a socket.

@@ -1,23 +1,47 @@
-//! fsync(2), fdatasync(2), syncfs(2), sync_file_range(2), readahead(2), posix_fadvise(2): nothing lies below memory.
+//! fsync(2), fdatasync(2), syncfs(2), msync(2), sync_file_range(2), readahead(2), posix_fadvise(2).
 
 use lp_abi::Errno;
-use lp_abi::linux::{SYNC_FILE_RANGE_WAIT_AFTER, SYNC_FILE_RANGE_WAIT_BEFORE, SYNC_FILE_RANGE_WRITE};
-use lp_vfs::fsync;
+use lp_abi::linux::{
+    __NR_msync, MS_SYNC, SYNC_FILE_RANGE_WAIT_AFTER, SYNC_FILE_RANGE_WAIT_BEFORE, SYNC_FILE_RANGE_WRITE,
+};
+use lp_vfs::fsync::{self, Sync};
 
-use super::handler::{handlers, ret};
+use super::handler::{handlers, kernel, ret};
 use crate::descriptor::file_or_return;
+use crate::dispatch::NOT_OURS;
+use crate::maps::{self, Area, Sharing};
 
 handlers! {
-    /// fsync(2), fdatasync(2).
+    /// fsync(2).
     fn fsync(task, fd: i32) {
         file_or_return!(task, fd);
-        ret(fsync::fsync(task, fd))
+        ret(fsync::fsync(task, fd, Sync::File))
+    }
+
+    /// fdatasync(2).
+    fn fdatasync(task, fd: i32) {
+        file_or_return!(task, fd);
+        ret(fsync::fsync(task, fd, Sync::Data))
+    }
+
+    /// msync(2): the kernel knows the mapping's pages.
+    fn msync(task, address: usize, length: usize, flags: u32) {
+        if flags & MS_SYNC == 0 || maps::is_empty() {
+            return NOT_OURS;
+        }
+        let done = kernel!(__NR_msync, address, length, flags);
+        let end = address.saturating_add(length);
+        let is_ours = |area: &mut Area| area.sharing == Sharing::Shared;
+        if done < 0 || !maps::list().find(address, end).is_some_and(is_ours) {
+            return done;
+        }
+        ret(fsync::msync(task))
     }
 
     /// syncfs(2).
     fn syncfs(task, fd: i32) {
         file_or_return!(task, fd);
-        ret(fsync::fsync(task, fd))
+        ret(fsync::fsync(task, fd, Sync::FileSystem))
     }
 
     /// sync_file_range(2).
@@ -27,7 +51,7 @@ handlers! {
         if flags & !known != 0 || offset < 0 || bytes < 0 || offset.checked_add(bytes).is_none() {
             return Errno::EINVAL.to_ret();
         }
-        ret(fsync::fsync(task, fd))
+        ret(fsync::sync_file_range(task, fd))
     }
 
     /// readahead(2).

@@ -14,6 +14,7 @@ use super::poll::is_path;
 use crate::descriptor;
 use crate::dispatch::NOT_OURS;
 use crate::mounts::mounts;
+use crate::own_descriptor;
 use crate::path::{At, Last, Which, buffer, is_base_ours, may_be_ours, one};
 use crate::placeholder::{self, close_number};
 
@@ -199,11 +200,15 @@ handlers! {
         }
     }
 
-    /// pidfd_getfd(2): what it brings must be no placeholder, and no ring.
+    /// pidfd_getfd(2): what it brings must be no placeholder, and no ring. The region and its life file are not even fetched:
+    /// to close the life file drops the sign of life.
     fn pidfd_getfd(task, pidfd: i32, fd: i32, flags: u32) {
         placeholder::flush(task);
         if let Some(refused) = on_file(task, pidfd, Errno::EBADF) {
             return refused;
+        }
+        if own_descriptor::is_target(task.region, pidfd, fd) {
+            return Errno::EBADF.to_ret();
         }
         let got = kernel!(__NR_pidfd_getfd, pidfd, fd, flags);
         if got >= 0 && is_untouchable(got as i32) {

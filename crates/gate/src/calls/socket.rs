@@ -182,7 +182,7 @@ pub(crate) fn messages(vector: usize, count: u32) -> impl Iterator<Item = Messag
     (0..count.min(MOST)).map_while(move |index| unsafe { ucopy::get(at(index)) }.ok())
 }
 
-/// Whether a message goes to a path of ours or carries descriptors of ours.
+/// Whether a message goes to a path of ours, or carries descriptors of ours or of the gate's own.
 fn concerns(task: &Task, message: &Message) -> bool {
     let address = address::peer(task, message.name as *const u8, message.name_length as usize);
     !matches!(address, Ok(Meaning::Host)) || rights::carries_ours(task, message)

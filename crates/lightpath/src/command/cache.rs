@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::StatVfsMountFlags;
 
 use super::failure::reason;
+use super::trusted_path;
 
 /// The first directory that will do, made if need be, or why none will.
 ///
@@ -47,12 +48,14 @@ pub(crate) fn open_to_all(path: &Path) -> Result<(), &Path> {
     }
 }
 
-/// Makes `directory` and checks that nobody else can change what is in it and that the loader can use it.
+/// Makes `directory` and checks that nobody else can change what is in it, or put another in its place, and that the loader
+/// can use it.
 pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
     // The loader splits LD_PRELOAD at colons and blanks and expands `$ORIGIN` and its like.
     if directory.as_os_str().as_bytes().iter().any(|b| b": \t\n$\"'\\".contains(b)) {
         return Err("its name has a character that LD_PRELOAD cannot carry".to_owned());
     }
+    trusted_path::check(directory.parent().unwrap_or(directory))?;
     let root = rustix::process::geteuid().is_root();
     let mode = if root { 0o755 } else { 0o700 };
     if std::fs::symlink_metadata(directory).is_err() {

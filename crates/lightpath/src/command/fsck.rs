@@ -1,10 +1,10 @@
 //! `lightpath fsck`: what is wrong with a region file, one line each, and mending it.
 
 use std::fs::File;
-use std::os::fd::{AsRawFd, IntoRawFd};
+use std::os::fd::IntoRawFd;
 
 use lp_fsck::{Finding, Report, Severity};
-use lp_region::{ProcessId, Region};
+use lp_region::{ProcessId, Region, life_file};
 use rustix::fs::{FlockOperation, flock};
 
 use super::cli::Fsck;
@@ -24,9 +24,11 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
     // Launchers hold it while they look at a region and claim a run: none begins meanwhile.
     flock(&file, FlockOperation::LockExclusive)
         .map_err(|e| fail(format!("locking {name}: {}", reason(&e.into()))))?;
-    let region = Region::open(file.as_raw_fd()).map_err(|e| fail(region::explain(&name, e)))?;
-    // Closing it would drop the lock on a process slot that a repair takes.
-    let _ = file.into_raw_fd();
+    // A life file of this process's own says who of the dead is dead: the living hold their run, which the region itself says.
+    let fd = life_file::beside(file.into_raw_fd()).map_err(|e| {
+        fail(format!("cannot make the life file: {}", reason(&std::io::Error::from_raw_os_error(e.number()))))
+    })?;
+    let region = Region::open(fd).map_err(|e| fail(region::explain(&name, e)))?;
     if lp_fsck::is_in_use(region) {
         return Err(fail(format!("{name} is in use: check it when no program of a run is left")));
     }

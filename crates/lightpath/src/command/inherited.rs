@@ -43,6 +43,7 @@ fn calls() -> impl Iterator<Item = Call> {
         SYS_fcntl(NONE, libc::F_SETLK);
         SYS_fcntl(NONE, libc::F_GETLK);
         SYS_fcntl(NONE, libc::F_OFD_SETLK);
+        SYS_fcntl(NONE, libc::F_OFD_GETLK);
         SYS_fcntl(NONE, libc::F_DUPFD);
         SYS_fcntl(NONE, libc::F_DUPFD_CLOEXEC);
         SYS_fcntl(NONE, libc::F_ADD_SEALS);
@@ -59,6 +60,7 @@ fn calls() -> impl Iterator<Item = Call> {
         SYS_memfd_create();
         SYS_dup3(NONE, NONE);
         SYS_fallocate(NONE);
+        SYS_fchmod(NONE);
         SYS_pread64(NONE);
         SYS_pwrite64(NONE);
         SYS_writev(NONE);

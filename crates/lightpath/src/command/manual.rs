@@ -33,9 +33,27 @@ pub(crate) fn page() -> std::io::Result<Vec<u8>> {
         let part = String::from_utf8_lossy(&part).replace(".SH EXTRA", ".SH \"EXIT STATUS\"");
         page.extend_from_slice(part.replace(".SH ", ".SS ").as_bytes());
     }
+    page.extend_from_slice(DURABILITY.as_bytes());
     page.extend_from_slice(ENVIRONMENT.as_bytes());
     Ok(page)
 }
+
+const DURABILITY: &str = "\
+.SH DURABILITY
+A region in memory ends with the last process of the run.
+One in a file
+.RB ( --region )
+outlives processes, however they end.
+.BR fsync (2),
+.BR fdatasync (2),
+.BR syncfs (2)
+and
+.BR msync (2)
+write all of it to the device: after a loss of power it is as it was at the call if nothing in it has changed since, and may be damaged
+otherwise.
+.B O_SYNC
+has no effect.
+";
 
 const ENVIRONMENT: &str = "\
 .SH ENVIRONMENT

@@ -7,6 +7,7 @@ mod failure;
 mod fsck;
 mod inherited;
 mod libraries;
+mod life;
 mod lookup;
 mod manual;
 mod mountpoint;
@@ -18,6 +19,7 @@ mod sites;
 mod size;
 mod stats;
 mod supervise;
+mod trusted_path;
 mod within;
 
 use std::ffi::OsString;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
 use lp_fsck::Severity;
-use lp_region::layout::{RUNS, VERSION};
+use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
 use lp_vfs::Task;
@@ -21,6 +21,7 @@ use rustix::process::{Resource, getrlimit};
 use super::cache;
 use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
+use super::life;
 use super::size::Size;
 use super::stats::Counts;
 
@@ -133,24 +134,35 @@ impl Session {
     /// Makes the region, or opens `--region FILE`, and claims a run record in it.
     pub(crate) fn open(options: &Options, paths: &Paths) -> Result<Session, Failure> {
         let (fd, name) = match &options.region {
-            Some(path) => (raise(open_file(path)?)?, path.display().to_string()),
-            None => (raise(open_memory()?)?, "region".to_owned()),
+            Some(path) => (open_file(path)?, path.display().to_string()),
+            None => (open_memory()?, "region".to_owned()),
         };
         // Two launchers must not make the same file a region, or take the same run record. Record locks would do
         // only within one process; this one is freed by its descriptor if this process is killed.
-        let locked = |operation| {
-            flock(&fd, operation)
+        let locked = |fd: &OwnedFd, operation| {
+            flock(fd, operation)
                 .map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
         };
-        locked(FlockOperation::LockExclusive)?;
+        locked(&fd, FlockOperation::LockExclusive)?;
+        if options.region.is_some() {
+            make_room(&fd).map_err(|e| no_room(&name, e))?;
+        }
         let region = prepare(&fd, &name, options)?;
+        let alone = life::numbers(region).is_empty();
+        let life = life::of(region, &name)?;
+        let fd = raise(fd, life)?;
+        let region = region.with_fd(fd.as_raw_fd());
         check(region, &name)?;
+        if options.region.is_some() && alone {
+            region.set_in_file();
+            boot::back(region).map_err(|e| no_room(&name, e))?;
+        }
         let run = claim_run(region, options, paths)?;
         inherit_flights(region, run)?;
         make_roots(region, run, options.at.len())?;
         let started = Counts::of(region);
-        locked(FlockOperation::Unlock)?;
-        // The descriptor stays open for ever: closing it would drop the record locks of the command.
+        locked(&fd, FlockOperation::Unlock)?;
+        // The descriptors stay open for ever.
         let _ = fd.into_raw_fd();
         Ok(Session { region, run, started })
     }
@@ -207,7 +219,11 @@ fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     // Nobody can leave data there.
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     rustix::fs::fcntl_add_seals(&made, seals).map_err(fail)?;
-    let number = raise(made)?.into_raw_fd();
+    // SAFETY: F_DUPFD takes a number and makes a descriptor.
+    let number = unsafe { libc::fcntl(made.as_raw_fd(), libc::F_DUPFD, high()?) };
+    if number < 0 {
+        return Err(few());
+    }
     region.run(run).flights.store(number as u32 + 1, Relaxed);
     Ok(())
 }
@@ -233,27 +249,49 @@ fn open_file(path: &Path) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// Moves `fd` out of the program's way: to a high number, inherited over exec.
-fn raise(fd: OwnedFd) -> Result<OwnedFd, Failure> {
-    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
-    let few = || {
-        Failure::new(
-            REGION,
-            format!("only {limit} descriptors are allowed (ulimit -n): allow {FEWEST} or more"),
-        )
-    };
-    if limit < FEWEST {
-        return Err(few());
+/// Asks for room for the first pages of a region file, which are touched before anybody looks at them; [`boot::back`] does the
+/// rest.
+fn make_room(fd: &OwnedFd) -> lp_abi::Result<()> {
+    let is_empty = rustix::fs::fstat(fd).is_ok_and(|found| found.st_size == 0);
+    if is_empty && let Ok(flags) = rustix::fs::ioctl_getflags(fd) {
+        // Where each change goes to a new place, room that was promised once is not there for the second. A file system
+        // that does not know the flag has no need of it.
+        let _ = rustix::fs::ioctl_setflags(fd, flags | rustix::fs::IFlags::NOCOW);
     }
-    let wanted = limit.min(USUAL) - HEADROOM;
-    // SAFETY: F_DUPFD takes a number; what it returns is a new descriptor that nobody else owns.
-    let high = unsafe {
-        match libc::fcntl(fd.as_raw_fd(), libc::F_DUPFD, wanted as libc::c_int) {
-            -1 => return Err(few()),
-            high => OwnedFd::from_raw_fd(high),
-        }
+    let made = rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LANES_AT as u64);
+    match made {
+        Err(e) if e == rustix::io::Errno::NOSPC || e == rustix::io::Errno::DQUOT => Err(Errno::ENOSPC),
+        _ => Ok(()), // A file system that cannot promise room says so.
+    }
+}
+
+fn no_room(name: &str, errno: Errno) -> Failure {
+    let line = match errno {
+        Errno::ENOSPC => "its file system has no room for it".to_owned(),
+        errno => reason(&std::io::Error::from_raw_os_error(errno.number())),
     };
-    Ok(high)
+    Failure::new(REGION, format!("{name}: {line}"))
+}
+
+/// The number from which on descriptors are out of the program's way.
+fn high() -> Result<i32, Failure> {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
+    if limit < FEWEST { Err(few()) } else { Ok((limit.min(USUAL) - HEADROOM) as i32) }
+}
+
+fn few() -> Failure {
+    let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
+    Failure::new(REGION, format!("only {limit} descriptors are allowed (ulimit -n): allow {FEWEST} or more"))
+}
+
+/// Moves the descriptors of the region and its life file out of the program's way: to high, neighbouring numbers, inherited
+/// over exec. The first of them.
+fn raise(region: OwnedFd, life: OwnedFd) -> Result<OwnedFd, Failure> {
+    let wanted = high()?;
+    let (region, life) = (region.into_raw_fd(), life.into_raw_fd());
+    let low = lp_region::life_file::pair(region, life, wanted).map_err(|_| few())?;
+    // SAFETY: the region's descriptor, which has moved there.
+    Ok(unsafe { OwnedFd::from_raw_fd(low) })
 }
 
 /// Maps the region behind `fd`, making it one if it is empty.

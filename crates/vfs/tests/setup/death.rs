@@ -12,6 +12,7 @@ use super::fsck;
 fn region() -> Region<'static> {
     // SAFETY: the name is a string.
     let fd = unsafe { libc::memfd_create(c"deaths".as_ptr(), libc::MFD_CLOEXEC) };
+    let fd = lp_region::life_file::beside(fd).expect("life");
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 7 };
     Region::create(fd, &geometry).expect("region")
 }

@@ -1,0 +1,98 @@
+//! The launcher's side of the life file ([`lp_region::life_file`]): every run of a region must have the same.
+//!
+//! While a run is held, somebody has the life file open, at the number after the region's. The launcher of another run opens it
+//! through that process's directory under /proc. When no run is held nobody lives, and it makes a new one. The caller
+//! holds the region's flock, so that no two launchers do either at once.
+
+use std::ffi::CString;
+use std::fs::{File, Permissions};
+use std::io::ErrorKind;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use lp_region::layout::RUNS;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{Region, RunId, life_file};
+
+use super::failure::{Failure, REGION, reason};
+
+/// How often the processes are gone through before the life file counts as out of reach: each time, those that had it may
+/// have ended behind a fork that was not seen yet.
+const LOOKS: usize = 10;
+
+/// The life file of a region, which messages call `name`.
+pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure> {
+    for _ in 0..LOOKS {
+        let numbers = numbers(region);
+        if numbers.is_empty() {
+            return make(region);
+        }
+        if let Some(found) = find(region, &numbers) {
+            return Ok(found);
+        }
+    }
+    Err(Failure::new(
+        REGION,
+        format!(
+            "{name} is in use by processes that cannot be seen from here, another user's or another container's: \
+             start this one beside them, or wait for them to end"
+        ),
+    ))
+}
+
+/// The numbers that the life file's descriptor has in runs that are held: none if nobody uses the region.
+pub(crate) fn numbers(region: Region<'static>) -> Vec<u32> {
+    let held = (1..RUNS as u32).map(RunId).filter(|run| region.run_is_held(*run));
+    // Relaxed: written by a launcher under the flock.
+    held.map(|run| region.run(run).descriptor.load(Relaxed) + 1).collect()
+}
+
+fn make(region: Region<'static>) -> Result<OwnedFd, Failure> {
+    let made = (|| {
+        let mut number = [0; 8];
+        rustix::rand::getrandom(&mut number, rustix::rand::GetRandomFlags::empty())?;
+        let number = u64::from_ne_bytes(number);
+        region.header().life.store(number, Relaxed); // Relaxed: the flock orders it for other launchers.
+        life_file::create(&name(number)).map_err(|e| std::io::Error::from_raw_os_error(e.number()))
+    })();
+    match made {
+        // SAFETY: a new descriptor that nobody else owns.
+        Ok(fd) => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        Err(e) => Err(Failure::new(REGION, format!("cannot make the life file: {}", reason(&e)))),
+    }
+}
+
+/// The name that the memfd with a number has.
+fn name(number: u64) -> CString {
+    let name = [life_file::NAME, format!("{number:016x}").as_bytes()].concat();
+    CString::new(name).unwrap_or_default()
+}
+
+/// Opens the region's life file where another process has it.
+fn find(region: Region<'static>, numbers: &[u32]) -> Option<OwnedFd> {
+    let name = name(region.header().life.load(Relaxed));
+    let target = [b"/memfd:", name.as_bytes(), b" (deleted)"].concat();
+    let is_it = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to.as_os_str().as_bytes() == target);
+    let processes = std::fs::read_dir("/proc").ok()?.flatten().map(|entry| entry.path());
+    processes
+        .flat_map(|process| numbers.iter().map(move |number| process.join(format!("fd/{number}"))))
+        .find_map(|link| if is_it(&link) { open(&link).filter(|_| is_it(&link)) } else { None })
+}
+
+/// Its owner may open it once its mode says so.
+fn open(link: &PathBuf) -> Option<OwnedFd> {
+    let opened = || File::options().read(true).write(true).open(link);
+    let file = match opened() {
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            std::fs::set_permissions(link, Permissions::from_mode(0o600)).ok()?;
+            let file = opened();
+            // Failing that, the gate alone keeps programs from opening it.
+            let _ = std::fs::set_permissions(link, Permissions::from_mode(0o0));
+            file.ok()?
+        }
+        opened => opened.ok()?,
+    };
+    Some(file.into())
+}

@@ -1,0 +1,119 @@
+//! Room in the host's file system for a region that lies in a file.
+//!
+//! A region file is sparse, and a store to a hole of it fails with SIGBUS when the file system below is full. So whoever is
+//! about to touch a part of it for the first time asks for its room beforehand, by fallocate(2), and can still answer
+//! `ENOSPC`. Parts grow by whole steps: behind the used part of each slab there is room up to the next multiple of [`STEP`].
+//! A launcher that finds nobody at work asks again for everything in use: a copy of a region file has holes where there
+//! was room.
+//!
+//! Nothing is asked for a region in a memfd, whose pages are memory, or on a file system that cannot promise room.
+
+use lp_abi::linux::{__NR_fallocate, FALLOC_FL_KEEP_SIZE};
+use lp_abi::{Errno, Result};
+
+use crate::layout as at;
+use crate::records::*;
+use crate::region::Region;
+use crate::slab::Slot;
+use crate::sync::Ordering;
+
+/// Room is asked for in multiples of so many bytes; every slab starts at one.
+const STEP: usize = 64 << 10;
+/// Processes that have room from the start: what a shell needs to clean up when there is no more.
+const SLOTS: u32 = 32;
+/// Bytes of a descriptor table that have room from its slot's first use on: those of the first 1,024 descriptors.
+const TABLE: usize = 1024 * 8;
+
+impl Region<'_> {
+    /// Says that the region lies in a file that may run out of room.
+    pub fn set_in_file(self) {
+        self.header().in_file.store(1, Ordering::Relaxed); // Relaxed: before any process of a run.
+    }
+
+    /// Asks for room for `bytes` bytes at `offset`.
+    ///
+    /// # Errors
+    /// `ENOSPC`; what else fallocate(2) says of a file system in trouble.
+    #[cold]
+    pub fn back(self, offset: usize, bytes: usize) -> Result<()> {
+        if bytes == 0 || self.header().in_file.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        loop {
+            // SAFETY: changes no byte of the file.
+            let done =
+                unsafe { lp_abi::syscall!(__NR_fallocate, self.fd(), FALLOC_FL_KEEP_SIZE, offset, bytes) };
+            return match done {
+                Ok(_) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EPERM) => Ok(()),
+                Err(Errno::EINTR) => continue,
+                Err(Errno::EDQUOT) => Err(Errno::ENOSPC),
+                Err(errno) => Err(errno),
+            };
+        }
+    }
+
+    /// Asks for room for a part at `offset` that grows from `old` bytes to `new`: there is room up to the step behind `old`.
+    ///
+    /// # Errors
+    /// As [`Region::back`].
+    pub fn back_growth(self, offset: usize, old: usize, new: usize) -> Result<()> {
+        let (from, to) = ((offset + old).next_multiple_of(STEP), (offset + new).next_multiple_of(STEP));
+        if to > from { self.back(from, to - from) } else { Ok(()) }
+    }
+
+    /// Asks for room for the records of process slot `index`, its lane's among them, unless it was in use before.
+    ///
+    /// # Errors
+    /// As [`Region::back`].
+    pub fn back_process(self, index: u32) -> Result<()> {
+        if index < self.header().process_limit.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        self.back_lane(index)?;
+        self.back(at::FD_TABLES_AT + index as usize * at::FDS * 8, TABLE)
+    }
+
+    /// The same for lane `index`.
+    ///
+    /// # Errors
+    /// As [`Region::back`].
+    pub fn back_lane(self, index: u32) -> Result<()> {
+        let limit = self.slots_backed();
+        let bytes = |count: u32| count as usize * at::LANE_SIZE;
+        if index < limit { Ok(()) } else { self.back_growth(at::LANES_AT, bytes(limit), bytes(index + 1)) }
+    }
+
+    /// Lanes, and so processes, whose records have been in use; 1 at least.
+    fn slots_backed(self) -> u32 {
+        let header = self.header();
+        // Relaxed: they only grow, and asking twice does no harm.
+        let lanes = header.lane_limit.load(Ordering::Relaxed);
+        lanes.max(header.process_limit.load(Ordering::Relaxed)).max(1)
+    }
+
+    /// Asks for room for all records in use, and the step behind them. Nobody is at work.
+    ///
+    /// # Errors
+    /// As [`Region::back`].
+    pub fn back_records(self) -> Result<()> {
+        self.back(0, at::LANES_AT)?;
+        let slots = self.slots_backed().max(SLOTS);
+        self.back_growth(at::LANES_AT, 0, slots as usize * at::LANE_SIZE)?;
+        for index in 1..slots.min(at::PROCESSES as u32) {
+            self.back(at::FD_TABLES_AT + index as usize * at::FDS * 8, TABLE)?;
+        }
+        self.back(at::CHUNKS_AT, self.chunk_count() * size_of::<Chunk>())?;
+        self.back_slab::<OpenFile>()?;
+        self.back_slab::<Inode>()?;
+        self.back_slab::<Dirent>()?;
+        self.back_slab::<Bucket>()?;
+        self.back_slab::<LongName>()?;
+        self.back_slab::<LockRecord>()?;
+        self.back_slab::<Mapping>()
+    }
+
+    fn back_slab<T: Slot>(self) -> Result<()> {
+        let fresh = self.header().slabs[T::SLAB].fresh.load(Ordering::Relaxed) as usize;
+        self.back_growth(T::OFFSET, 0, (fresh.min(T::SLOTS - 1) + 1) * size_of::<T>())
+    }
+}

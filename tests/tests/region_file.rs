@@ -1,0 +1,212 @@
+//! Regions in files, and who counts as alive in them.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use lp_tests::{binary, program};
+use tempfile::TempDir;
+
+fn set(command: &mut Command) -> &mut Command {
+    command.env("LP", binary::lightpath().unwrap()).env("LC_ALL", "C").stdin(Stdio::null());
+    command.env("XDG_CACHE_HOME", binary::scratch_dir().unwrap()).env("PATH", program::search_path())
+}
+
+/// Runs a shell script with `$LP` naming the command, in `directory`.
+fn shell(directory: &Path, script: &str) -> Output {
+    let mut command = Command::new("/bin/bash");
+    set(command.args(["--norc", "-c", script])).current_dir(directory).output().unwrap()
+}
+
+#[track_caller]
+fn said(output: &Output) -> &str {
+    assert!(output.status.success(), "{output:?}");
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "", "standard error");
+    str::from_utf8(&output.stdout).unwrap()
+}
+
+fn directory() -> TempDir {
+    tempfile::Builder::new().prefix("lp-region-file-").tempdir().unwrap()
+}
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
+}
+
+/// The descriptors of a process that lead to a target that starts so.
+fn numbers(pid: u32, target: &str) -> Vec<String> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
+    let leads = entries
+        .filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to.to_string_lossy().starts_with(target)));
+    leads.map(|entry| entry.file_name().into_string().unwrap()).collect()
+}
+
+/// Runs `life.py` and tells it the numbers of the gate's own descriptors, which it cannot know; gives what it found.
+fn life(region: Option<&Path>) -> String {
+    let mut command = Command::new(binary::lightpath().unwrap());
+    set(&mut command).arg("run").stdin(Stdio::piped()).stdout(Stdio::piped());
+    if let Some(region) = region {
+        command.arg("--region").arg(region);
+    }
+    command.args(["--", "python3", "-S"]).arg(script("life.py")).arg("/light");
+    let mut child = command.arg(region.unwrap_or(Path::new("-"))).spawn().unwrap();
+    let mut output = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    output.read_line(&mut line).unwrap();
+    let target = region.map_or("/memfd:lightpath (deleted)", |region| region.to_str().unwrap());
+    let mut own = numbers(child.id(), target);
+    own.extend(numbers(child.id(), "/memfd:lightpath-life:"));
+    assert_eq!(own.len(), 2, "the region's descriptor and the life file's");
+    writeln!(child.stdin.take().unwrap(), "{}", own.join(" ")).unwrap();
+    let mut text = String::new();
+    output.read_to_string(&mut text).unwrap();
+    assert!(child.wait().unwrap().success(), "{text}");
+    text
+}
+
+#[test]
+fn no_program_gets_or_loses_the_sign_of_life() {
+    assert_eq!(life(None), "mine\nlock kept\nsibling 0 mine\n");
+    let dir = directory();
+    let file = fs::canonicalize(dir.path()).unwrap().join("region");
+    assert_eq!(life(Some(&file)), "mine\nlock kept\nsibling 0 mine\n");
+}
+
+#[test]
+fn who_opens_and_closes_the_regions_file_stays_alive() {
+    let dir = directory();
+    let script = r#""$LP" run --region r -- bash -c '
+        exec 7<>/light/f; echo hello >&7
+        exec 8<r; exec 8<&-
+        df /light >/dev/null
+        echo again >&7 && cat /light/f'"#;
+    assert_eq!(said(&shell(dir.path(), script)), "hello\nagain\n");
+}
+
+#[test]
+fn runs_of_one_file_see_each_others_life_and_death() {
+    let dir = directory();
+    // The first run goes on while one of its processes holds a lock and another was killed that held one.
+    let script = r#"mkfifo ready done
+        "$LP" run --region r -- bash -c '
+            cd /light; : >alive; : >dead
+            exec 5<alive; flock 5
+            { bash -c "exec 6<dead; flock 6; kill -9 \$\$"; } 2>/dev/null
+            exec 8<'"$PWD"'/r; exec 8<&-
+            echo >'"$PWD"'/ready; read <'"$PWD"'/done' &
+        read <ready
+        "$LP" run --region r -- bash -c '
+            cd /light
+            flock -n alive true || echo alive is held
+            flock -n dead true && echo dead is free
+            exec 7<>mine; flock 7
+            "$0" run --region '"$PWD"'/r -- true 2>&1 | cut -c1-30' "$LP"
+        echo >done; wait
+        "$LP" run --region r -- flock -n /light/alive echo free at last"#;
+    let output = shell(dir.path(), script);
+    assert_eq!(said(&output), "alive is held\ndead is free\nlightpath: already inside a ru\nfree at last\n");
+}
+
+#[test]
+fn a_run_whose_processes_are_out_of_sight_is_not_joined() {
+    let dir = directory();
+    let able = Command::new("unshare").args(["-Urpf", "--mount-proc", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no pid namespace of one's own here");
+        return;
+    }
+    let script = r#"mkfifo ready done
+        "$LP" run --region r -- bash -c 'echo >ready; read <done; echo ended' &
+        read <ready
+        unshare -Urpf --mount-proc "$LP" run --region r -- true 2>&1 | cut -d, -f1
+        echo >done; wait
+        unshare -Urpf --mount-proc "$LP" run --region r -- echo joined"#;
+    let refused = "lightpath: r is in use by processes that cannot be seen from here\n";
+    assert_eq!(said(&shell(dir.path(), script)), format!("{refused}ended\njoined\n"));
+}
+
+/// Mounts a small tmpfs on `small`, in a mount namespace of its own, and runs the script there.
+fn on_small_disk(directory: &Path, size: &str, script: &str) -> Option<Output> {
+    let able = Command::new("unshare").args(["-Urm", "true"]).status();
+    if !able.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no mount namespace of one's own here");
+        return None;
+    }
+    let inner = format!("mkdir small; mount -t tmpfs -o size={size} none small && cd small\n{script}");
+    fs::write(directory.join("script"), inner).unwrap();
+    Some(shell(directory, "unshare -Urm /bin/bash --norc script 2>&1"))
+}
+
+#[test]
+fn a_full_host_file_system_is_enospc_and_no_more() {
+    let dir = directory();
+    // Data, names and processes each in turn; then room is made and everything goes on.
+    let script = r#"
+        say() { sed 's/.*: //' | sort -u; }
+        "$LP" run --region r --size 1G -- bash -c '
+            cd /light; mkdir d
+            dd if=/dev/zero of=f bs=4k count=20000 2>&1 | grep -o "No space left on device"
+            head -c 100M /dev/zero 2>&1 >>f | grep -o "No space left on device"
+            for i in $(seq 1 4000); do : > d/a-name-that-does-not-fit-into-an-entry-$i || break; done 2>&1 | grep -o "No space left on device"
+            for i in 1 2 3 4 5 6 7 8; do (sleep 0.1; : <f) & done; wait; echo children
+            ls d >/dev/null; stat -c %F f; cmp -n 30000000 f /dev/zero && echo zeros
+            rm f; head -c 5M /dev/zero >g; stat -c %s g'
+        "$LP" run --region r -- sh -c 'cd /light; stat -c %s g; echo more >h; cat h'
+        head -c 100M /dev/zero 2>/dev/null >filler
+        "$LP" run --region r -- sh -c 'cd /light; cat h; rm g; echo again >i; cat i'
+        "$LP" run --region other -- true
+        echo $?"#;
+    let Some(output) = on_small_disk(dir.path(), "48M", script) else { return };
+    let full = "No space left on device\n";
+    let expected = format!(
+        "{full}{full}{full}children\nregular file\nzeros\n5242880\n5242880\nmore\nmore\nagain\n\
+         lightpath: other: its file system has no room for it\n1\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[test]
+fn a_copy_of_a_region_file_has_its_room_again() {
+    let dir = directory();
+    let script = r#"
+        "$LP" run --region r -- sh -c 'cd /light; head -c 3M /dev/zero >f; echo x >g'
+        cp --sparse=always r copy
+        head -c 100M /dev/zero 2>/dev/null >filler
+        "$LP" run --region copy -- true; echo $?
+        rm filler
+        "$LP" run --region copy -- sh -c 'cd /light; head -c 100M /dev/zero 2>/dev/null >filler; head -c 3M /dev/urandom | dd of=f bs=4k conv=notrunc 2>/dev/null; cat g; stat -c %s f'"#;
+    let Some(output) = on_small_disk(dir.path(), "24M", script) else { return };
+    let expected = "lightpath: copy: its file system has no room for it\n1\nx\n3145728\n";
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[test]
+fn a_file_that_is_cut_short_while_in_use_ends_its_users_with_a_line() {
+    let dir = directory();
+    // Whoever meets the cut first ends, before its read or after: the shell keeps the pipe open itself.
+    let script = r#"mkfifo ready done; exec 9<>done
+        "$LP" run --region r -- bash -c 'echo x >/light/f; echo >'"$PWD"'/ready; read <&9; echo y >/light/f; echo survived' &
+        read <ready
+        : >r; echo >done
+        wait $!; echo $?"#;
+    let output = shell(dir.path(), script);
+    let line = "lightpath: somebody cut the region's file short while it was in use: what it held is lost\n";
+    assert_eq!(String::from_utf8_lossy(&output.stderr), line);
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "126\n");
+}
+
+#[test]
+fn what_is_synced_is_written_out_and_in_memory_costs_no_call() {
+    let dir = directory();
+    let run = |region: &str| {
+        let synced = script("synced.py");
+        shell(dir.path(), &format!(r#""$LP" run {region} -- python3 -S {} /light"#, synced.display()))
+    };
+    let outcomes = |how: &str| {
+        let calls = ["fsync", "fdatasync", "syncfs", "msync"].map(|call| format!("{call} {how}\n"));
+        calls.concat() + "msync of a private mapping done\n"
+    };
+    assert_eq!(said(&run("")), outcomes("done"));
+    assert_eq!(said(&run("--region r")), outcomes("Input/output error"));
+}
