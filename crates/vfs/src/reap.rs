@@ -153,7 +153,8 @@ fn give_back_mapping(task: &Task, lane: LaneId) {
 /// somebody who lives. Of several at once the first does.
 pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     let record = task.region.lane(lane);
-    if !give_back_lock(task, lane) || !intent::lock_burial_unless_held(task, lane) {
+    let ready = drop_locks_of_closer(task, record) && give_back_lock(task, lane);
+    if !ready || !intent::lock_burial_unless_held(task, lane) {
         return false;
     }
     let first = !intent::is_buried(task, lane);
@@ -167,6 +168,17 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
         return true;
     }
     false
+}
+
+/// close(2) takes the file out of the table first and drops the process's POSIX locks on it then. False if a living thread has
+/// the inode's lock.
+fn drop_locks_of_closer(task: &Task, record: &Lane) -> bool {
+    let word = record.pins[pin::slot::CLOSE].load(Ordering::Acquire);
+    if word == 0 || word & pin::INODE != 0 {
+        return true;
+    }
+    let inode = InodeRef::from_word(task.region.file(FileId(word as u32)).inode.load(Ordering::Relaxed)).id;
+    lock::try_drop_dead(task, inode, ProcessId(record.process.load(Ordering::Relaxed)))
 }
 
 /// Mends the inode that a dead thread was writing through its bias: whoever takes the inode's lock does, now that the lane's
