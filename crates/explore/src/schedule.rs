@@ -113,7 +113,7 @@ pub fn perform(schedule: &Schedule, page: &'static Page) -> ! {
     world::furnish(&light);
     stage.cast(&light);
     let ready = (0..ACTORS).all(|index| stage.pids[index] == 0 || stage.alive[index]);
-    if ready && stage.act() {
+    if ready && stage.act(&light) {
         stage.close(&light);
     }
     stage.sweep();
@@ -299,7 +299,7 @@ impl Stage<'_> {
     }
 
     /// Everything up to the point where all calls are made. False when something went so wrong that nothing can follow.
-    fn act(&mut self) -> bool {
+    fn act(&mut self, light: &Light) -> bool {
         let schedule = self.schedule;
         self.page.slots[VICTIM].left.store(schedule.at, Ordering::Relaxed);
         let Some(now) = self.tell(VICTIM, order::CALLS, "alone") else { return false };
@@ -313,6 +313,10 @@ impl Stage<'_> {
         }
         if matches!(schedule.outcome, Outcome::Die | Outcome::Exec) {
             self.kill(VICTIM);
+        }
+        if schedule.outcome == Outcome::Die {
+            // The stage is the parent: the gate settles a child's calls as the parent waits for it.
+            lp_vfs::reap::child(light.task(), self.pids[VICTIM] as u32);
         }
         if schedule.outcome == Outcome::Two {
             self.page.slots[PEER].left.store(schedule.then, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 /// Schedules of the sample; `LIGHTPATH_EXPLORE` asks for another number.
-const SCHEDULES: &str = "1200";
+const SCHEDULES: &str = "800";
 
 #[test]
 fn nobody_notices_a_process_that_is_stopped_or_killed() {
