@@ -53,9 +53,10 @@ pub fn child(task: &Task, pid: u32) {
             && process.pid_namespace.load(Ordering::Relaxed)
                 == task.process.pid_namespace.load(Ordering::Relaxed)
     };
-    let found = task.region.processes().find(of);
-    if found.is_some_and(|id| process(task, id)) {
-        reclaim::run_own(task);
+    // What it held is for a later sweep, which may have to wait for a slab: the parent may be the one to let a stopped
+    // holder go on.
+    if let Some(id) = task.region.processes().find(of) {
+        process(task, id);
     }
 }
 
