@@ -46,7 +46,7 @@ const MODES: &[Mode] = &[
     mode("families", "seconds=2", "seconds=40"),
     mode("execs", "execs=400", "execs=10000"),
     mode("revoked-files", "rounds=20", "rounds=500"),
-    mode("revoked-directories", "rounds=60", "rounds=2000"),
+    mode("revoked-directories", "rounds=12", "rounds=2000"),
     mode("stopped", "tries=60 must=3", "tries=1000"),
     reopened("holders", "kills=4000", "kills=20000"),
     mode("waiters", "rounds=6", "rounds=60"),
