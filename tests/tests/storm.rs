@@ -60,7 +60,7 @@ const MODES: &[Mode] = &[
 const LIMIT: Duration = Duration::from_secs(300);
 const FULL_LIMIT: Duration = Duration::from_secs(7200);
 /// Seconds that the mixed storm lasts in CI, on a mount.
-const SECONDS: u64 = 40;
+const SECONDS: u64 = 8;
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
