@@ -310,6 +310,18 @@ pub(crate) fn make_unannounced(thread: &Thread) {
     }
 }
 
+/// [`announce_child`] for the child for which [`before_vfork`] has taken a slot.
+pub(crate) fn announce_vfork_child(child: &Thread) -> Option<*mut u32> {
+    task_of(child).map(|task| fork::announce_at(task.region, task.process_id))
+}
+
+/// [`make_unannounced`] for that child.
+pub(crate) fn make_vfork_child_unannounced(child: &Thread) {
+    if let Some(task) = task_of(child) {
+        fork::make_unannounced(task, task.process_id);
+    }
+}
+
 /// The slot of a child has a copy of the table.
 fn table_copied(task: &Task, child: ProcessId) {
     let process = task.region.process(child);
@@ -374,7 +386,6 @@ pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<(
     let Some(task) = task_of(thread) else { return Ok(()) };
     let slot = fork::before_vfork(task)?;
     table_copied(task, slot);
-    fork::make_unannounced(task, slot);
     // Its lane comes when it runs.
     set_task(child, task.region, slot, LaneId::NONE);
     Ok(())

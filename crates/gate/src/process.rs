@@ -8,12 +8,14 @@
 //! | shares memory, parent waits (vfork, posix_spawn) | [`crate::entry`]'s way, with a record for the child |
 //! | shares memory, parent goes on, not a thread | as a thread. It shares its maker's thread-local storage unless it sets one up, which no C library survives either |
 
+use core::mem::offset_of;
+
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_clone, __NR_exit, __NR_exit_group, CLONE_FILES, CLONE_PARENT_SETTID, CLONE_THREAD, CLONE_VFORK,
-    CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
+    __NR_clone, __NR_clone3, __NR_exit, __NR_exit_group, __NR_vfork, CLONE_FILES, CLONE_PARENT_SETTID,
+    CLONE_PIDFD, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
 };
-use lp_abi::sys::syscall6;
+use lp_abi::sys::{self, syscall6};
 use lp_region::ucopy;
 
 use crate::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
@@ -36,22 +38,25 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
     _: usize,
 ) -> isize {
-    current().shares_table = false;
+    let thread = current();
+    thread.shares_table = false;
     // The same, in terms that can say where the child's id goes.
-    copy_here(__NR_clone, [SIGCHLD as usize, 0, 0, 0, 0, 0])
+    thread.share_call = [__NR_clone as usize, SIGCHLD as usize, 0, 0];
+    copy_here([0, 0])
 }
 
 /// vfork(2).
 pub(crate) unsafe extern "sysv64" fn vfork(
     first: usize,
-    _: usize,
-    _: usize,
+    second: usize,
+    third: usize,
     _: usize,
     _: usize,
     _: usize,
 ) -> isize {
     let thread = current();
-    set_first(thread, first, first);
+    thread.share_call = [__NR_vfork as usize, first, second, third];
+    thread.share_given = [first, second, third];
     thread.shares_table = false;
     share(Stack::Parents)
 }
@@ -73,7 +78,7 @@ pub(crate) unsafe extern "sysv64" fn clone(
 pub(crate) unsafe extern "sysv64" fn clone3(
     arguments: usize,
     size: usize,
-    _: usize,
+    third: usize,
     _: usize,
     _: usize,
     _: usize,
@@ -85,10 +90,10 @@ pub(crate) unsafe extern "sysv64" fn clone3(
     let Ok(words) = (unsafe { ucopy::get(arguments as *const [u64; 8]) }) else {
         return Errno::EFAULT.to_ret();
     };
-    let flags = words[core::mem::offset_of!(clone_args, flags) / 8];
-    let stack = words[core::mem::offset_of!(clone_args, stack) / 8];
+    let flags = words[offset_of!(clone_args, flags) / 8];
+    let stack = words[offset_of!(clone_args, stack) / 8];
     let stack = if stack == 0 { Stack::Parents } else { Stack::Own };
-    make(lp_abi::linux::__NR_clone3, [arguments, size, 0, 0, 0, 0], flags, stack)
+    make(__NR_clone3, [arguments, size, third, 0, 0, 0], flags, stack)
 }
 
 /// exit(2): the thread's end.
@@ -171,7 +176,7 @@ enum Stack {
     Own,
 }
 
-fn make(nr: u32, mut arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
+fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
     let thread = current();
     if has(CLONE_VM) && (!has(CLONE_VFORK) || has(CLONE_THREAD)) {
@@ -179,42 +184,81 @@ fn make(nr: u32, mut arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
         thread.own_stack = u64::from(stack == Stack::Own);
         return MAKE_THREAD;
     }
-    let given = arguments[0];
+    let [first, second, third, fourth, fifth, _] = arguments;
+    thread.share_given = [first, second, third];
+    thread.share_call = [nr as usize, first, second, third];
     thread.shares_table = has(CLONE_FILES) && hooks::may_share_table(thread);
-    if has(CLONE_FILES) && !thread.shares_table {
-        match own_table(thread, nr, &arguments) {
-            Ok(first) => arguments[0] = first,
-            Err(errno) => return errno.to_ret(),
-        }
+    if has(CLONE_FILES)
+        && !thread.shares_table
+        && let Err(errno) = own_table(thread)
+    {
+        return errno.to_ret();
     }
-    set_first(thread, arguments[0], given);
     match stack {
         _ if has(CLONE_VM) => share(stack),
-        Stack::Parents => copy_here(nr, arguments),
+        Stack::Parents => copy_here([fourth, fifth]),
         Stack::Own => copy_elsewhere(),
     }
 }
 
-/// The first argument of clone(2) or clone3(2) without `CLONE_FILES`: the child's slot has a table of its own, which must agree
-/// with the kernel's about what is ours.
-fn own_table(thread: &mut Thread, nr: u32, arguments: &[usize; 6]) -> lp_abi::Result<usize> {
+/// Takes `CLONE_FILES` out of the call: the child's slot has a table of its own, which must agree with the kernel's about what is
+/// ours.
+fn own_table(thread: &mut Thread) -> lp_abi::Result<()> {
     let files = u64::from(CLONE_FILES);
-    if nr == __NR_clone {
-        return Ok(arguments[0] & !(files as usize));
+    if thread.share_call[0] == __NR_clone as usize {
+        thread.share_call[1] &= !(files as usize);
+        return Ok(());
     }
-    let (given, size) = (arguments[0], arguments[1]);
-    if size > size_of_val(&thread.clone_args) {
-        return Err(Errno::E2BIG); // The kernel's word for a record with what it does not know.
-    }
-    // SAFETY: the copy routine answers bad pointers; the size fits.
-    unsafe { ucopy::copy(thread.clone_args.as_mut_ptr().cast(), given as *const u8, size) }?;
-    thread.clone_args[core::mem::offset_of!(clone_args, flags) / 8] &= !files;
-    Ok(thread.clone_args.as_ptr() as usize)
+    copy_clone_args(thread)?;
+    thread.clone_args[offset_of!(clone_args, flags) / 8] &= !files;
+    Ok(())
 }
 
-fn set_first(thread: &mut Thread, first: usize, given: usize) {
-    thread.share_first = first;
-    thread.share_given = given;
+/// Has clone3(2) read the thread's own copy of its record from now on.
+///
+/// # Errors
+/// `EFAULT`; `E2BIG`, the kernel's word for a record with what it does not know.
+fn copy_clone_args(thread: &mut Thread) -> lp_abi::Result<()> {
+    let [_, given, size, _] = thread.share_call;
+    let to = thread.clone_args.as_mut_ptr();
+    if given != to as usize {
+        if size > size_of_val(&thread.clone_args) {
+            return Err(Errno::E2BIG);
+        }
+        // SAFETY: the copy routine answers bad pointers; the size fits.
+        unsafe { ucopy::copy(to.cast(), given as *const u8, size) }?;
+        thread.share_call[1] = to as usize;
+    }
+    Ok(())
+}
+
+/// Has the kernel write the id of the child to `to` as it makes the child; whether it will.
+fn announce(thread: &mut Thread, to: *mut u32) -> bool {
+    let set = CLONE_PARENT_SETTID as usize;
+    let flags = offset_of!(clone_args, flags) / 8;
+    let number = thread.share_call[0] as u32;
+    // A limited process makes the very call that the program made.
+    if sys::is_limited() {
+        return false;
+    }
+    if number == __NR_vfork {
+        let as_vfork = (CLONE_VM | CLONE_VFORK | SIGCHLD) as usize;
+        thread.share_call = [__NR_clone as usize, as_vfork | set, 0, to as usize];
+    } else if number == __NR_clone {
+        // One place in memory for both.
+        if thread.share_call[1] & (set | CLONE_PIDFD as usize) != 0 {
+            return false;
+        }
+        thread.share_call[1] |= set;
+        thread.share_call[3] = to as usize;
+    } else {
+        if copy_clone_args(thread).is_err() || thread.clone_args[flags] & set as u64 != 0 {
+            return false;
+        }
+        thread.clone_args[flags] |= set as u64;
+        thread.clone_args[offset_of!(clone_args, parent_tid) / 8] = to as u64;
+    }
+    true
 }
 
 /// The kernel made no thread, or was not asked: a signal's handler comes first, then everything from the start.
@@ -222,21 +266,15 @@ pub(crate) extern "sysv64" fn thread_not_made() {
     hooks::thread_not_made(current());
 }
 
-/// A child that is a copy and goes on where the parent does.
-fn copy_here(nr: u32, arguments: [usize; 6]) -> isize {
+/// A child that is a copy and goes on where the parent does. `rest` are the last arguments of clone(2).
+fn copy_here(rest: [usize; 2]) -> isize {
     let thread = current();
     if let Err(errno) = hooks::before_fork(thread) {
         return errno.to_ret();
     }
-    let mut arguments = arguments;
-    if nr == __NR_clone && arguments[0] & CLONE_PARENT_SETTID as usize == 0 {
-        if let Some(to) = hooks::announce_child(thread) {
-            arguments[0] |= CLONE_PARENT_SETTID as usize;
-            arguments[2] = to as usize;
-        }
-    } else {
-        hooks::make_unannounced(thread);
-    }
+    announce_copy(thread);
+    let [number, first, second, third] = thread.share_call;
+    let (nr, arguments) = (number as u32, [first, second, third, rest[0], rest[1], 0]);
     // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
     let result = unsafe { deferred::fork(nr, arguments) };
     if result == 0 {
@@ -246,6 +284,12 @@ fn copy_here(nr: u32, arguments: [usize; 6]) -> isize {
         hooks::after_fork_parent(thread, result);
     }
     result
+}
+
+fn announce_copy(thread: &mut Thread) {
+    if hooks::announce_child(thread).is_some_and(|to| !announce(thread, to)) {
+        hooks::make_unannounced(thread);
+    }
 }
 
 /// A child that is a copy and starts on a stack of its own: one record, of which each side has its copy.
@@ -259,7 +303,7 @@ fn copy_elsewhere() -> isize {
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
-    hooks::make_unannounced(thread);
+    announce_copy(thread);
     thread.child = thread;
     thread.own_stack = 1;
     thread.share_mask = mask;
@@ -289,6 +333,9 @@ fn share(stack: Stack) -> isize {
         thread::give_back(child);
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
+    }
+    if hooks::announce_vfork_child(child).is_some_and(|to| !announce(thread, to)) {
+        hooks::make_vfork_child_unannounced(child);
     }
     thread.child = child;
     thread.share_mask = mask;

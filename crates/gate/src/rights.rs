@@ -245,7 +245,7 @@ fn install(task: &'static Task<'static>, fd: i32, id: FileId, flags: u32) -> Res
     let cloexec = if flags & CMSG_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     pin::file(task, pin::slot::OPEN, id);
     let replaced = placeholder::replace(task, fd, entry::OPEN | cloexec | u64::from(id.0));
-    dup::arrived(task);
+    dup::received(task);
     table::let_go(task, replaced?);
     Ok(())
 }

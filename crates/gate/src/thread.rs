@@ -33,9 +33,9 @@ pub struct Thread {
     pub(crate) own_stack: u64,
     /// Nonzero while a child is made from a site on a small stack: both sides use the stack in their record meanwhile.
     pub(crate) switched: u64,
-    /// First argument of the call that makes a child: what the kernel gets, and what the program gave.
-    pub(crate) share_first: usize,
-    pub(crate) share_given: usize,
+    /// The call that makes a child as the kernel gets it: number and three arguments; and those that the program gave.
+    pub(crate) share_call: [usize; 4],
+    pub(crate) share_given: [usize; 3],
     /// Whether the child that is made shares the kernel's table of descriptors.
     pub(crate) shares_table: bool,
     /// Credentials of the thread's own, once it has some; the memory stays with the record.

@@ -22,8 +22,10 @@ pub struct Process {
     pub run: AtomicU32,
     /// Tells the pid namespace of the process from others of the run, or 0: not known. While it is born, its parent's.
     pub pid_namespace: AtomicU32,
+    /// Grows after each copy of a reference within the process's table. Atomic.
+    pub moves: AtomicU32,
     /// Spare.
-    pub spare_word: [AtomicU32; 3],
+    pub spare_words: [AtomicU32; 2],
     /// Descriptors at and past it are not ours: end of the table in use.
     pub fd_limit: AtomicU32,
     /// Nonzero while several threads share the table.

@@ -56,7 +56,7 @@ pub struct Header {
     pub process_limit: AtomicU32,
     /// Per slab: the free slots that no lane has.
     pub slabs: [SlabHead; 10],
-    /// Grows after each copy of a reference from one table to another: what a scan saw meanwhile does not count. Atomic.
+    /// Grows after each copy of a reference from one table to another ([`crate::process::Process::moves`] within one): what a scan saw meanwhile does not count. Atomic.
     pub moves: AtomicU64,
     /// Which life file the region's processes use ([`crate::life_file`]): the number in its name. Changed by a launcher under the
     /// file's flock, when no run is held.

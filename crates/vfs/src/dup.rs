@@ -30,8 +30,14 @@ pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
     done
 }
 
-/// What [`dup`] gave stands in a table.
+/// What [`dup`] gave stands in the table it came from.
 pub fn arrived(task: &Task) {
+    table::moved(task);
+    pin::clear(task, pin::slot::OPEN);
+}
+
+/// What came over a socket stands in a table.
+pub fn received(task: &Task) {
     // A scan under way may have passed the new entry and not reached the old one: what it saw does not count.
     // PAIRS: the loads around the scan in `sweep`.
     task.region.header().moves.fetch_add(1, Ordering::Release);

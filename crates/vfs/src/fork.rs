@@ -118,14 +118,7 @@ fn copy_table(task: &Task, child: ProcessId) {
 /// As [`crate::boot::attach`]; the child cannot go on.
 pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
-    let process = region.process(id);
-    let announced = process.pid.load(Ordering::Relaxed);
-    let lane = child_in_parent(region, id, tid)?;
-    if announced != process.pid.load(Ordering::Relaxed) {
-        // Its parent sees it under another number, or it is not known which.
-        process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
-    }
-    Ok(lane)
+    child_in_parent(region, id, tid)
 }
 
 /// Where the kernel is to write the id of the child that clone(2) makes, by CLONE_PARENT_SETTID: so that it is known whether
@@ -155,7 +148,13 @@ pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<Lane
 /// # Errors
 /// As [`child`].
 pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    let process = region.process(id);
+    let announced = process.pid.load(Ordering::Relaxed);
     region.animate(id)?;
+    if announced != process.pid.load(Ordering::Relaxed) {
+        // Its parent sees it under another number, or it is not known which.
+        process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
+    }
     first_lane(region, id, tid)
 }
 

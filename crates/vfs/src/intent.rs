@@ -6,7 +6,7 @@ use lp_region::lock::{Lanes, OwnerLock, Undertaker};
 use lp_region::sync::Ordering;
 
 use crate::task::Task;
-use crate::{blob, change, hash, page};
+use crate::{blob, change, hash, lock, page};
 
 /// Operations that leave an intent, [`lp_region::lane::Intent::op`].
 pub mod op {
@@ -65,6 +65,7 @@ pub fn repair(task: &Task, lane: LaneId) {
         // Pages first: a replay may free the same pages again, and then they may be somebody else's.
         page::repair(task, lane);
         replay(task, lane);
+        lock::settle_in_hand(task, record);
     }
     record.burial.unlock();
 }

@@ -54,6 +54,7 @@ pub mod mkdir;
 pub mod mknod;
 pub mod mounts;
 pub mod name;
+mod named;
 pub mod open;
 pub mod page;
 pub mod permission;

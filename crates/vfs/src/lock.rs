@@ -5,6 +5,7 @@
 //! lives. Waiters sleep on the record that is in the way, for a bounded time, and look again.
 
 use lp_abi::{Errno, Result};
+use lp_region::lane::Lane;
 use lp_region::layout::LOCKS;
 use lp_region::life::State;
 use lp_region::records::{Inode, LockRecord, inode_flags};
@@ -13,7 +14,7 @@ use lp_region::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
 use lp_region::{FileId, InodeId, InodeRef, LockId, ProcessId};
 
 use crate::task::Task;
-use crate::{inode, reap, reclaim};
+use crate::{inode, named};
 
 /// Values of [`LockRecord::family`].
 pub mod family {
@@ -120,7 +121,7 @@ pub fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
 /// `EAGAIN` when another is in the way and `wait` says no; `EDEADLK`, `EINTR` while waiting; `ENOLCK` without records.
 pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> {
     let record = task.region.inode(id);
-    let mut buried = false;
+    let mut looked_at = None;
     loop {
         let held = inode::lock(task, id);
         let Some(blocker) = blocker(task, record, lock) else {
@@ -130,10 +131,10 @@ pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> 
         };
         let in_way = task.region.lock_record(blocker);
         let owner = read(in_way).owner;
-        if !buried {
+        if looked_at != Some(owner) {
             drop(held);
-            bury_owner(task, id, owner);
-            buried = true;
+            drop_if_dead(task, id, owner);
+            looked_at = Some(owner);
             continue;
         }
         if wait == Wait::No {
@@ -148,22 +149,25 @@ pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> 
         };
         wake_up(task, id, in_way, version);
         slept?;
-        buried = false;
+        looked_at = None;
     }
 }
 
 /// The lock that keeps `lock` from being had, if any. Owners that are dead own nothing.
 pub fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
     let record = task.region.inode(id);
-    for _ in 0..2 {
+    let mut looked_at = None;
+    loop {
         let found = {
             let _held = inode::lock(task, id);
-            blocker(task, record, lock).map(|blocker| read(task.region.lock_record(blocker)))
+            blocker(task, record, lock).map(|blocker| read(task.region.lock_record(blocker)))?
         };
-        bury_owner(task, id, found?.owner);
+        if looked_at == Some(found.owner) {
+            return Some(found);
+        }
+        drop_if_dead(task, id, found.owner);
+        looked_at = Some(found.owner);
     }
-    let _held = inode::lock(task, id);
-    blocker(task, record, lock).map(|blocker| read(task.region.lock_record(blocker)))
 }
 
 /// The first of the owner's own locks that meets `range`.
@@ -446,42 +450,41 @@ fn unlink_where(task: &Task, inode: &Inode, which: impl Fn(&Lock) -> bool) {
     }
 }
 
-/// Takes a record that a dead thread had in hand out of its list, if it is in one; false if a living thread has the inode's
-/// lock. Nobody else gives the record back.
-pub(crate) fn try_unlink(task: &Task, id: LockId) -> bool {
-    let of = InodeId(task.region.lock_record(id).inode.load(Ordering::Relaxed));
-    let Some(_held) = inode::lock_unless_held(task, of) else { return false };
-    let mut place: &AtomicU32 = &task.region.inode(of).locks;
-    for _ in 0..LOCKS {
-        let next = LockId(place.load(Ordering::Relaxed)); // Relaxed: under the inode's lock.
-        let record = task.region.lock_record(next);
-        if next.is_none() {
-            return true;
+/// Leaves a record that a dead lane had in hand to the list that it stands in, if it does. The lane still holds the lock of that
+/// list's inode: nobody else has changed the list since. The caller holds the lane's `burial`.
+pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
+    let taken = &lane.taken[LockRecord::SLAB];
+    let id = LockId(taken.load(Ordering::Acquire));
+    if id.is_some() {
+        // Of one that was not linked in yet this is no inode, or one in whose list it is not any more.
+        let of = InodeId(task.region.lock_record(id).inode.load(Ordering::Relaxed));
+        if records(task, task.region.inode(of)).any(|(listed, _)| listed == id) {
+            taken.store(0, Ordering::Release);
         }
-        if next == id {
-            place.store(record.link.load(Ordering::Relaxed), Ordering::Release);
-            wake(record);
-            return true;
-        }
-        place = &record.link;
     }
-    true
 }
 
-/// Drops the locks of an owner that turns out to be dead. Called with no inode locked.
-fn bury_owner(task: &Task, id: InodeId, owner: Owner) {
-    if owner.family != family::POSIX {
-        // An open file lives in tables: those of the dead are emptied, then reclaim finds out.
-        return reclaim::all(task);
+/// Drops the locks of an owner on an inode if it is gone: a process that is dead, an open file that no living process names. What
+/// else the dead have is the reaper's, which may be somebody else at work.
+#[cold]
+fn drop_if_dead(task: &Task, id: InodeId, owner: Owner) {
+    let gone = match owner.family {
+        family::POSIX => {
+            let process = ProcessId(owner.id);
+            let life = task.region.process(process).life.get();
+            life.generation() != owner.generation
+                || life.state() == State::Free
+                || task.region.process_is_dead(process, task.process_id)
+        }
+        _ => {
+            let file = FileId(owner.id);
+            let generation = task.region.file(file).generation.load(Ordering::Acquire);
+            generation != owner.generation || !named::by_the_living(task, file)
+        }
+    };
+    if gone {
+        drop_where(task, id, |lock| lock.owner == owner);
     }
-    let life = task.region.process(ProcessId(owner.id)).life.get();
-    let current = life.generation() == owner.generation && life.state() != State::Free;
-    if current && task.region.process_is_dead(ProcessId(owner.id), task.process_id) {
-        reap::process(task, ProcessId(owner.id));
-    } else if current {
-        return;
-    }
-    drop_where(task, id, |lock| lock.owner == owner);
 }
 
 /// Sleeps until a lock in the way changes, a signal comes, or it is time to look again.

@@ -138,8 +138,8 @@ pub fn reopen(task: &Task, fd: i32, flags: u32) -> Result<Opened> {
     };
     pin::known_inode(task, pin::slot::OPEN, found.inode.id);
     let opened = pinned(task, &found, &how);
-    // The new reference came from another: see `reclaim`.
-    task.region.header().moves.fetch_add(1, Ordering::Release);
+    // The new reference came from another in the same table.
+    table::moved(task);
     opened
 }
 

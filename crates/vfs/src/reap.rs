@@ -12,11 +12,11 @@ use lp_region::custody;
 use lp_region::depot;
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
-use lp_region::life::Life;
+use lp_region::life::{Life, State};
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
-use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId};
+use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId};
 
 use crate::reclaim::{self, Listed};
 use crate::table::entry;
@@ -62,6 +62,11 @@ pub fn child(task: &Task, pid: u32) {
 
 /// Empties a slot whose word is `life`, which the caller has found dead, and gives it back; whether it could.
 pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
+    // What a dead reaper of the slot had in hand goes back once, and before it is met again.
+    let reaper = if life.state() == State::Dying { life.lane() } else { LaneId::NONE };
+    if reaper.is_some() && !intent::is_buried(task, reaper) && !bury(task, reaper) {
+        return false;
+    }
     let Some(dying) = task.region.begin_emptying(id, life, task.lane_id) else { return false };
     if bury_lanes(task, id, LaneId::NONE) && empty(task, id) {
         task.region.release_process(id, dying);
@@ -154,8 +159,7 @@ fn give_back_mapping(task: &Task, lane: LaneId) {
 /// somebody who lives. Of several at once the first does.
 pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     let record = task.region.lane(lane);
-    let ready = drop_locks_of_closer(task, record) && give_back_lock(task, lane);
-    if !ready || !intent::lock_burial_unless_held(task, lane) {
+    if !drop_locks_of_closer(task, record) || !intent::lock_burial_unless_held(task, lane) {
         return false;
     }
     let first = !intent::is_buried(task, lane);
@@ -205,6 +209,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     page::repair(task, lane);
     intent::replay(task, lane);
+    lock::settle_in_hand(task, record);
     task.region.repair_slab::<OpenFile>(task.lane, lane);
     task.region.repair_slab::<Inode>(task.lane, lane);
     settle_list::<OpenFile>(task, record);
@@ -222,6 +227,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     give_back::<Dirent>(task, lane);
     give_back::<Bucket>(task, lane);
     give_back::<LongName>(task, lane);
+    give_back::<LockRecord>(task, lane);
     give_back_mapping(task, lane);
     for pin in &record.pins {
         pin.store(0, Ordering::Release);
@@ -248,6 +254,7 @@ fn settle_claims(task: &Task, lane: LaneId) {
     let word = record.claims[OpenFile::LIST].load(Ordering::Acquire);
     let file = task.region.file(FileId(word as u32));
     if word != 0 && custody::is_claimed_by(file.custody.get(), lane.0) {
+        // If it is not to be had now it stays in its chain.
         sweep::empty_file(task, FileId(word as u32), (word >> 32) as u32);
     }
     record.claims[OpenFile::LIST].store(0, Ordering::Release);
@@ -322,19 +329,6 @@ fn give_back<T: Slot>(task: &Task, lane: LaneId) {
     if index != 0 && !cached::<T>(record, index) {
         task.region.give_shared::<T>(task.lane, T::id(index));
     }
-}
-
-/// A lock record in hand may stand in an inode's list. Before the burial: a thread that holds the inode's lock may wait
-/// for that. False if a living thread has the inode's lock.
-fn give_back_lock(task: &Task, lane: LaneId) -> bool {
-    let record = task.region.lane(lane);
-    let id = LockId(record.taken[LockRecord::SLAB].load(Ordering::Acquire));
-    task.region.repair_slab::<LockRecord>(task.lane, lane);
-    if id.is_some() && !cached::<LockRecord>(record, id.0) && !lock::try_unlink(task, id) {
-        return false;
-    }
-    give_back::<LockRecord>(task, lane);
-    true
 }
 
 /// An inode in hand was being made, and then nothing names it, or had just lost its last link, or was being freed.

@@ -6,8 +6,9 @@
 //! number of sweeps run side by side.
 //!
 //! *Why a scan that is not atomic suffices.* A reference that moves while the scan runs could be missed at both ends.
-//! Copies of references (fork, dup, receipt over a socket) therefore bump `Header::moves` after the copy and before the
-//! original can go; a sweep that sees the count change frees nothing. References that are made from none (open by name)
+//! Copies of references therefore bump a count after the copy and before the original can go: `Process::moves` within a table
+//! (dup), `Header::moves` from one table to another (fork, receipt over a socket). A sweep that sees a count change looks again, and
+//! in the end frees nothing. References that are made from none (open by name)
 //! pin the inode first and then check that it has links: a candidate has none. A closer pins its file before it takes the
 //! entry out and asks for a look before it takes the pin away; the scan reads tables before pins, so it sees the entry,
 //! the pin or the question. A sender keeps its file pinned or named until it is in flight ([`crate::flight`]), so the scan
@@ -28,10 +29,11 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, Region}
 
 use crate::candidates::{Found, Origin, Set};
 use crate::reclaim::{Listed, all_lanes, chain, link_in, listed};
-use crate::table::entry;
 use crate::task::Task;
-use crate::{flight, inode, lock, pin, reap};
+use crate::{flight, inode, lock, pin, reap, table};
 
+/// Scans before a sweep leaves it at that, if references move all the time.
+const SCANS: u32 = 8;
 /// New inodes in a chain that make a look at it worth while, at least.
 const DUE: u32 = 64;
 
@@ -188,32 +190,42 @@ impl<'t, 'r> Sweep<'t, 'r> {
             && self.want_inode(InodeRef { id, generation }, Origin::Listed, skip)
     }
 
-    /// Looks everywhere for names of the candidates.
+    /// Looks everywhere for names of the candidates; again if references moved meanwhile. What was found once stays found.
     fn scan(&mut self) -> Scan {
         let header = self.region.header();
-        // PAIRS: the increments after a copy, in `dup::install` and `fork`.
-        let moves = header.moves.load(Ordering::Acquire);
-        // PAIRS: the light barriers of `pin`.
-        let passed = heavy_barrier();
-        self.look_at_processes();
-        self.look_at_pins();
-        self.look_at_flights();
-        let is_calm = passed && header.moves.load(Ordering::Acquire) == moves;
-        if is_calm { Scan::Complete } else { Scan::Disturbed }
+        for _ in 0..SCANS {
+            // PAIRS: the increments after a copy, in `dup::received` and `fork`.
+            let moves = header.moves.load(Ordering::Acquire);
+            // PAIRS: the light barriers of `pin`.
+            if !heavy_barrier() {
+                break;
+            }
+            let mut calm = self.look_at_processes();
+            self.look_at_pins();
+            self.look_at_flights();
+            calm &= header.moves.load(Ordering::Acquire) == moves;
+            if calm {
+                return Scan::Complete;
+            }
+        }
+        Scan::Disturbed
     }
 
-    /// Tables, then what is derived from them.
-    fn look_at_processes(&mut self) {
+    /// Tables, then what is derived from them; false if some table did not stand still.
+    fn look_at_processes(&mut self) -> bool {
+        let mut calm = true;
         for id in self.region.processes() {
             let process = self.region.process(id);
-            let mut hit = false;
-            let limit = process.fd_limit.load(Ordering::Acquire) as usize;
-            for word in self.region.fd_table(id).iter().take(limit) {
-                let word = word.load(Ordering::Acquire);
-                if word & entry::OPEN != 0 {
-                    hit |= self.found_file(FileId(word as u32), Found::Named);
+            let (mut hit, mut stood_still) = (false, false);
+            for _ in 0..SCANS {
+                stood_still = table::look_through(self.region, id, |file| {
+                    hit |= self.found_file(file, Found::Named);
+                });
+                if stood_still {
+                    break;
                 }
             }
+            calm &= stood_still;
             let mut mapping = MappingId(process.mappings.load(Ordering::Acquire));
             for _ in 0..at::MAPPINGS {
                 if mapping.is_none() {
@@ -230,6 +242,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
                 self.dead = id;
             }
         }
+        calm
     }
 
     fn look_at_pins(&mut self) {
@@ -289,30 +302,32 @@ impl<'t, 'r> Sweep<'t, 'r> {
 
 /// Frees an open file that nothing names, but for its slot, which its keeper gives back; false if it is not to be had now.
 fn free_file(task: &Task, id: FileId, generation: u32) -> bool {
-    let file = task.region.file(id);
-    if file.locked.load(Ordering::Relaxed) != 0 && !lock::try_drop_file(task, id) {
-        return false;
-    }
     let claim = &task.lane.claims[OpenFile::LIST];
     claim.store(u64::from(id.0) | u64::from(generation) << 32, Ordering::Release);
-    let claimed = file.custody.claim(task.lane_id.0);
-    if claimed {
-        empty_file(task, id, generation);
-    }
+    let freed = task.region.file(id).custody.claim(task.lane_id.0) && empty_file(task, id, generation);
     claim.store(0, Ordering::Release);
-    claimed
+    freed
 }
 
-/// Empties an open file in a chain that a lane has claimed, unless it is another by now.
-pub(crate) fn empty_file(task: &Task, id: FileId, generation: u32) {
+/// Empties an open file in a chain that a lane has claimed, or lets go of it: it is another by now, or a living thread has the
+/// lock that guards its locks. Whether it is gone.
+pub(crate) fn empty_file(task: &Task, id: FileId, generation: u32) -> bool {
     let file = task.region.file(id);
-    if file.generation.load(Ordering::Acquire) != generation {
-        return file.custody.unclaim();
+    let is_same = file.generation.load(Ordering::Acquire) == generation;
+    // Claimed, it stays what it is.
+    if is_same && file.locked.load(Ordering::Relaxed) != 0 && !lock::try_drop_file(task, id) {
+        file.custody.unclaim();
+        return false;
+    }
+    if !is_same {
+        file.custody.unclaim();
+        return true;
     }
     file.inode.store(0, Ordering::Relaxed);
     file.in_flight.store(0, Ordering::Relaxed);
     file.generation.store(generation.wrapping_add(1), Ordering::Release);
     file.custody.make_husk();
+    true
 }
 
 /// Frees an inode that nothing names; its slot too, unless it stands in a chain. False if it is not to be had now.

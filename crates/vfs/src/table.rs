@@ -9,7 +9,7 @@ use lp_region::layout::FDS;
 use lp_region::marks;
 use lp_region::records::{Inode, OpenFile, inode_flags};
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::{FileId, InodeId, InodeRef};
+use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region};
 
 use crate::task::Task;
 use crate::{file, pin};
@@ -259,13 +259,35 @@ pub fn replace(task: &Task, fd: i32, place: &AtomicU64, new: u64) -> u64 {
     old
 }
 
+/// Says that a reference was copied within the table: a look under way may have passed the copy and not reached the
+/// original, which may go from now on.
+pub fn moved(task: &Task) {
+    // PAIRS: the loads in `look_through`.
+    task.process.moves.fetch_add(1, Ordering::Release);
+}
+
+/// Calls `found` for each open file that a process's table names; false if references moved within the table meanwhile, so
+/// that one may have been missed.
+pub(crate) fn look_through(region: Region, process: ProcessId, mut found: impl FnMut(FileId)) -> bool {
+    let record = region.process(process);
+    // PAIRS: the release in `moved`.
+    let moves = record.moves.load(Ordering::Acquire);
+    let limit = record.fd_limit.load(Ordering::Acquire) as usize;
+    for word in region.fd_table(process).iter().take(limit) {
+        // PAIRS: the releases of those who change an entry.
+        let word = word.load(Ordering::Acquire);
+        if word & entry::OPEN != 0 {
+            found(FileId(word as u32));
+        }
+    }
+    record.moves.load(Ordering::Acquire) == moves
+}
+
 /// Takes back a [`replace`] that gave `old`. The caller still holds the lock.
 #[cold]
 pub fn restore(task: &Task, place: &AtomicU64, old: u64) {
     place.store(old, Ordering::Release);
-    // A scan under way may have looked here while the file was out.
-    // PAIRS: the loads around the scan in `sweep`.
-    task.region.header().moves.fetch_add(1, Ordering::Release);
+    moved(task);
     pin::clear(task, pin::slot::CLOSE);
 }
 

@@ -5,14 +5,13 @@ void locks_turn(void)
 {
     long which = below(LOCK_FILES * LOCK_KINDS);
     int kind = which / LOCK_FILES, file = lock_name(which);
-    struct worker *me = &storm->worker[place];
     while (lock_file(file, kind, 1))
         if (errno != EINTR) {
             bad("lock %ld: %s", which, strerror(errno));
             close(file);
             return;
         }
-    long mine = (long)me->epoch << 8 | place + 1;
+    long mine = (long)epoch << 8 | place + 1;
     long other = atomic_exchange(&storm->lock[which].inside, mine);
     // Who was killed inside is outside now: its epoch grew before it was killed.
     if (other && storm->worker[(other & 255) - 1].epoch == other >> 8)
@@ -24,7 +23,7 @@ void locks_turn(void)
     // One more than what is known to be done: its writer was killed before it could say so.
     if ((long)value != done && (long)value != done + 1)
         lost("lock %ld (kind %d): %ld updates were made, the file says %ld", which, kind, done, (long)value);
-    value++;
+    storm->lock[which].done = value++;
     if (below(8) == 0)
         sched_yield();
     pwrite(file, &value, sizeof value, 0);

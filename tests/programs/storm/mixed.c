@@ -2,7 +2,7 @@
 #include "mixed.h"
 
 struct storm *storm;
-int place;
+int place, epoch;
 
 static long kills, stops, signals;
 static double continue_at[WORKERS];
@@ -13,6 +13,8 @@ static void put_worker(int at)
 {
     struct worker *worker = &storm->worker[at];
     worker->sent = worker->handled = 0;
+    // The worker's own: the shared one grows before it is killed.
+    epoch = worker->epoch;
     worker->pid = start(worker_run, at);
     storm->forks++;
     turns_seen[at] = -1;

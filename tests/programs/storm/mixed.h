@@ -34,7 +34,7 @@ struct storm {
 };
 extern struct storm *storm;
 // The calling worker's place.
-extern int place;
+extern int place, epoch;
 
 // One turn of each role. `*_begin` puts right what the place's last worker left when it was killed.
 void blocks_begin(void), blocks_turn(void), blocks_end(void);

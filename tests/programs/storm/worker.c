@@ -45,7 +45,7 @@ void hold_signals_back(void)
 
 static void execute_again(void)
 {
-    char text[16];
+    char text[16], own_epoch[16];
     pthread_t thread;
     // A thread that exec ends inside a handler loses the signal, on Linux too.
     hold_signals_back();
@@ -53,8 +53,9 @@ static void execute_again(void)
         pthread_create(&thread, NULL, work_until_exec, &storm->figures.bad);
     nap(below(3000));
     snprintf(text, sizeof text, "%d", place);
+    snprintf(own_epoch, sizeof own_epoch, "%d", epoch);
     storm->execs++;
-    execl(self, "storm", "again", "worker", text, NULL);
+    execl(self, "storm", "again", "worker", text, own_epoch, NULL);
     bad("worker %d: execl: %s", place, strerror(errno));
     _exit(1);
 }
@@ -173,6 +174,7 @@ int worker_again(char **arguments)
     figures = &storm->figures;
     strcpy(dir, storm->dir);
     seed(getpid());
+    epoch = atoi(arguments[1]);
     worker_run(atoi(arguments[0]));
     return 0;
 }
