@@ -149,7 +149,8 @@ impl<'t, 'r> Sweep<'t, 'r> {
         let file = self.region.file(id);
         let generation = file.generation.load(Ordering::Acquire);
         let word = file.custody.get();
-        if word & custody::LISTED == 0 || word & (custody::CLAIMED | custody::HUSK) != 0 {
+        let is_listed = word & custody::LISTED != 0 && word & (custody::CLAIMED | custody::HUSK) == 0;
+        if !is_listed || self.files.contains(id.0) {
             return false;
         }
         if *skip > 0 {
