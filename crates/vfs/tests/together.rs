@@ -204,8 +204,8 @@ fn a_rename_is_one_event() {
 const KEPT: usize = 60;
 const ROUNDS: usize = 10_000;
 
-/// Makes files without names, has them go to the lane's chain, and closes them: each close leaves a husk, which the lane takes
-/// out of its chain. No inode may be two files' at once.
+/// Makes files without names, has them go to the lane's chain, and closes them, which leaves husks for the lane to take out. No
+/// inode may be two files' at once.
 fn keep_and_close(task: &Task) {
     for round in 0..ROUNDS {
         let path = c(&format!("/light/{}", task.process_id.0));
@@ -218,9 +218,11 @@ fn keep_and_close(task: &Task) {
             unlink::unlink(task, AT_FDCWD, path.as_ptr().cast()).expect("unlink");
         }
         assert_eq!(inodes.len(), KEPT, "round {round}: an inode is two files");
+        reclaim::run(task);
         for fd in 0..KEPT as i32 {
             close::close(task, fd).expect("close");
         }
+        reclaim::run(task);
     }
 }
 
