@@ -27,9 +27,8 @@ impl Record {
         }
         self.freed.fetch_add(1, Ordering::Relaxed);
         self.generation.store(1, Ordering::Release);
-        match is_kept_by(self.custody.get(), 3) {
-            true => self.custody.make_husk(),
-            false => self.custody.clear(),
+        if !self.custody.clear_claimed() {
+            self.custody.make_husk();
         }
     }
 }
@@ -58,6 +57,35 @@ fn one_of_two_frees_a_record_in_no_chain() {
         thread.join().expect("no panic");
         assert_eq!(record.freed.load(Ordering::Relaxed), 1);
         assert_eq!(record.custody.get(), 0, "the slot's next owner finds it in nobody's custody");
+    });
+}
+
+#[test]
+fn what_is_put_into_a_chain_while_it_is_freed_stays_there_as_a_husk() {
+    check(|| {
+        let record = Record::new();
+        let other = Arc::clone(&record);
+        let thread = loom::thread::spawn(move || other.custody.ask(1));
+        record.free(2);
+        let listed = thread.join().expect("no panic");
+        let word = record.custody.get();
+        assert!(listed);
+        // Either it was freed first and is listed anew, or its keeper gives the slot back.
+        assert!(is_kept_by(word, 1));
+        assert_eq!(record.freed.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn one_lane_keeps_a_record_in_its_chain() {
+    check(|| {
+        let record = Record::new();
+        let other = Arc::clone(&record);
+        let thread = loom::thread::spawn(move || other.custody.ask(1));
+        let kept = record.custody.claim(2) && record.custody.keep_claimed(2);
+        let listed = thread.join().expect("no panic");
+        assert!(kept != listed, "two chains go through one link");
+        assert!(is_kept_by(record.custody.get(), if kept { 2 } else { 1 }));
     });
 }
 

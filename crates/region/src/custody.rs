@@ -63,9 +63,15 @@ impl Custody {
         listed
     }
 
-    /// Makes lane number `me`, which has claimed the record, its keeper instead.
-    pub fn keep_claimed(&self, me: u32) {
-        self.update(|_| Some(LISTED | ASKED | (me & INDEX) << KEEPER));
+    /// Makes lane number `me`, which has claimed the record, its keeper instead, unless it stands in a chain by now; whether
+    /// that was so.
+    pub fn keep_claimed(&self, me: u32) -> bool {
+        self.update(|word| (word & LISTED == 0).then_some(LISTED | ASKED | (me & INDEX) << KEEPER)).1
+    }
+
+    /// Takes a record that the caller has claimed out of custody, unless it stands in a chain by now; whether that was so.
+    pub fn clear_claimed(&self) -> bool {
+        self.update(|word| (word & LISTED == 0).then_some(0)).1
     }
 
     /// Notes that the keeper is about to look: who asks from now on asks for another look.

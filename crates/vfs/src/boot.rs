@@ -221,8 +221,11 @@ fn leave_image(task: &Task) {
                 record.tid.store(GONE, Ordering::Release);
             }
         }
-        // One that has to wait for somebody who lives is buried as the process ends.
-        reap::bury_lanes(task, task.process_id, task.lane_id);
+        if !reap::bury_lanes(task, task.process_id, task.lane_id) {
+            // One that has to wait for somebody who lives is buried as the process ends. It may name files of this table: they
+            // are closed as if it could come back to them.
+            task.process.threads.store(1, Ordering::Relaxed);
+        }
     }
     reap::strip(task, task.lane_id);
     if drop_mappings(task) {

@@ -69,6 +69,7 @@ pub(crate) fn run(task: &Task, scope: Scope) {
 fn rounds(task: &Task, scope: Scope) -> ProcessId {
     let mut dead = ProcessId::NONE;
     let mut skip = 0;
+    // The lane's own chains may be long: not for a single candidate.
     let depth = depth(task.lane, scope);
     loop {
         let mut sweep = Sweep::new(task);
@@ -78,6 +79,9 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
         }
         let scan = sweep.scan();
         skip += sweep.settle(scan);
+        if depth != Depth::Named {
+            sweep.tidy_files();
+        }
         if sweep.dead.is_some() {
             dead = sweep.dead;
         }
@@ -85,7 +89,6 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
             break;
         }
     }
-    // What no sweep has looked at stays in the list, which has one run when it is full.
     if depth != Depth::Named {
         tidy_inodes(task, task.lane);
     }
@@ -314,7 +317,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         id.is_some() && self.inodes.find(id.0, Found::Named)
     }
 
-    /// Frees what was not found and puts the lane's chain of files in order; the number of candidates that stay.
+    /// Frees what was not found; the number of candidates that stay.
     fn settle(&mut self, scan: Scan) -> usize {
         let mut kept = 0;
         for (index, generation, found, _) in self.files.iter() {
@@ -327,9 +330,13 @@ impl<'t, 'r> Sweep<'t, 'r> {
             let stays = !free || !free_inode(self.task, inode);
             kept += usize::from(stays && origin == Origin::Listed);
         }
+        kept
+    }
+
+    /// Takes out of the lane's own chain of files what was freed, and what was found in a table.
+    fn tidy_files(&self) {
         let named = |id: u32| self.files.state(id) == Some(Found::Named);
         tidy::<OpenFile>(self.region, self.task.lane, &named);
-        kept
     }
 }
 
@@ -390,16 +397,14 @@ fn free_claimed(task: &Task, inode: InodeRef) {
     let record = task.region.inode(inode.id);
     inode::clear(task, inode.id);
     let next = inode.generation.wrapping_add(1);
-    // What is claimed and in no chain is put into one by nobody.
-    if record.custody.get() & custody::LISTED != 0 {
-        record.generation.store(next, Ordering::Release);
-        return record.custody.make_husk();
-    }
     task.lane.taken[Inode::SLAB].store(inode.id.0, Ordering::Release);
     // PAIRS: the acquire loads of walks and of stat: who sees anything later sees the new generation.
     record.generation.store(next, Ordering::Release);
-    record.custody.clear();
-    task.region.give::<Inode>(task.lane, inode.id);
+    if record.custody.clear_claimed() {
+        task.region.give::<Inode>(task.lane, inode.id);
+    } else {
+        record.custody.make_husk();
+    }
     task.region.settle::<Inode>(task.lane);
 }
 
@@ -425,27 +430,33 @@ fn tidy_list(task: &Task, lane: &Lane) {
     list.count.store(kept as u32, Ordering::Release);
     list.pages.store(0, Ordering::Relaxed);
     if kept > UNLINKED / 2 {
-        listed(task.region, lane).for_each(|inode| move_to_chain(task, lane, inode));
-        list.count.store(0, Ordering::Release);
+        let mut left = 0;
+        for inode in listed(task.region, lane) {
+            if !move_to_chain(task, lane, inode) {
+                list.inodes[left].store(inode.to_word(), Ordering::Relaxed);
+                left += 1;
+            }
+        }
+        list.count.store(left as u32, Ordering::Release);
     }
 }
 
-/// Puts an inode of a lane's list into its chain, unless somebody frees it. The caller owns the lane.
-fn move_to_chain(task: &Task, lane: &Lane, inode: InodeRef) {
+/// Puts an inode of a lane's list into its chain; false if somebody may be about to free it, or to let go of it again. The
+/// caller owns the lane.
+fn move_to_chain(task: &Task, lane: &Lane, inode: InodeRef) -> bool {
     let own = lane.id.load(Ordering::Relaxed);
     let custody = &task.region.inode(inode.id).custody;
     let unlisting = &lane.unlisting[Inode::LIST];
     unlisting.store(inode.id.0, Ordering::Release);
-    if custody.claim(own) {
-        // Claimed, it stays what it is.
-        if is_unlinked(task, inode) && custody.get() & custody::LISTED == 0 {
-            custody.keep_claimed(own);
-            link_in::<Inode>(task.region, lane, inode.id.0);
-        } else {
-            custody.unclaim();
-        }
+    let claimed = custody.claim(own);
+    // Claimed, it stays what it is.
+    if claimed && is_unlinked(task, inode) && custody.keep_claimed(own) {
+        link_in::<Inode>(task.region, lane, inode.id.0);
+    } else if claimed {
+        custody.unclaim();
     }
     unlisting.store(0, Ordering::Release);
+    claimed
 }
 
 /// Takes husks out of a lane's chain and gives their slots back, and takes out what `leaves` says has no business there any
