@@ -461,6 +461,7 @@ pub(crate) fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8
 /// threads' calls or to set marks that the new image reads. An error fails the exec.
 pub fn before_exec(thread: &mut Thread) -> lp_abi::Result<()> {
     if let Some(task) = task_of(thread) {
+        boot::before_exec(task);
         credentials::before_exec(task);
         // The new image must not inherit what is closed.
         placeholder::flush(task);

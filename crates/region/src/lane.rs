@@ -70,7 +70,7 @@ pub struct Lane {
     pub unlisting: [AtomicU32; 2],
     /// What it claims or frees: index and, in the high half, generation.
     pub claims: [AtomicU64; 2],
-    /// Files that came to its chain, and inodes, since it last swept the chain.
+    /// Files that came to its chain, and inodes, since it last began to sweep the chain.
     pub arrived: [AtomicU32; 2],
     /// Inodes that its last sweep left in the chain.
     pub kept: AtomicU32,

@@ -64,7 +64,7 @@ pub struct Process {
     pub exe_dirent: AtomicU32,
     /// Spare.
     pub spare_too: AtomicU32,
-    /// Lane of its first thread ([`crate::ids::LaneId`]), taken over by the new image at exec.
+    /// Lane of its first thread or of the one that last called exec ([`crate::ids::LaneId`]), taken over by the new image.
     pub first_lane: AtomicU32,
     /// Real group id.
     pub rgid: AtomicU32,

@@ -151,8 +151,8 @@ pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
     let process = region.process(id);
     let old = LaneId(process.first_lane.load(Ordering::Relaxed));
-    // The only thread of the image before exec left its lane, and was in no call but exec. One of several may have held
-    // locks, which still name its lane: `arrive` buries it.
+    // The only thread of the image before exec left its lane ([`before_exec`]), and was in no call but exec. One of several may
+    // have held locks, which still name its lane: `arrive` buries it.
     let alone = process.threads.load(Ordering::Relaxed) == 0;
     if alone && old.is_some() && region.lane(old).process.load(Ordering::Relaxed) == id.0 {
         region.lane(old).tid.store(tid, Ordering::Relaxed);
@@ -161,6 +161,12 @@ pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     let lane = region.claim_lane(id, tid)?;
     process.first_lane.store(lane.0, Ordering::Relaxed);
     Ok(lane)
+}
+
+/// Says which thread executes, for the new image to take over its lane if there is no other: the first thread may have ended, and
+/// its lane be anybody's.
+pub fn before_exec(task: &Task) {
+    task.process.first_lane.store(task.lane_id.0, Ordering::Relaxed); // Relaxed: exec orders it for the new image.
 }
 
 /// Puts the process's slot in order after [`attach`]: credentials as they are now, and no former image's.

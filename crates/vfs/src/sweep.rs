@@ -70,16 +70,16 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
     let mut dead = ProcessId::NONE;
     let mut skip = 0;
     // The lane's own chains may be long: not for a single candidate.
-    let looks_at_many = matches!(scope, Scope::Own | Scope::All);
+    let depth = depth(task.lane, scope);
     loop {
         let mut sweep = Sweep::new(task);
-        let more = sweep.gather(scope, skip);
+        let more = sweep.gather(scope, depth, skip);
         if sweep.files.is_empty() && sweep.inodes.is_empty() {
             break;
         }
         let scan = sweep.scan();
         skip += sweep.settle(scan);
-        if looks_at_many {
+        if depth != Depth::Named {
             sweep.tidy_files();
         }
         if sweep.dead.is_some() {
@@ -89,10 +89,38 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
             break;
         }
     }
-    if looks_at_many {
+    if depth != Depth::Named {
         tidy_inodes(task, task.lane);
     }
     dead
+}
+
+/// How much of what its lane keeps a sweep looks at.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Depth {
+    /// What the caller named, at most.
+    Named,
+    /// Closed files, and the list of inodes.
+    List,
+    /// The chain of inodes too.
+    Chain,
+}
+
+/// How deep a sweep of `scope` goes. What comes to the lane's chains from now on counts for the next one.
+fn depth(lane: &Lane, scope: Scope) -> Depth {
+    // Relaxed throughout: the lane's own.
+    let arrived = &lane.arrived[Inode::LIST];
+    let due = lane.kept.load(Ordering::Relaxed).saturating_mul(2).max(DUE);
+    let depth = match scope {
+        Scope::File(_) | Scope::Inode(_) => return Depth::Named,
+        Scope::Own if arrived.load(Ordering::Relaxed) < due => Depth::List,
+        Scope::Own | Scope::All => Depth::Chain,
+    };
+    lane.arrived[OpenFile::LIST].store(0, Ordering::Relaxed);
+    if depth == Depth::Chain {
+        arrived.store(0, Ordering::Relaxed);
+    }
+    depth
 }
 
 /// What a scan of all tables is worth.
@@ -119,17 +147,12 @@ impl<'t, 'r> Sweep<'t, 'r> {
     }
 
     /// Takes candidates up but for the first `skip`; whether there are more than the sets hold.
-    fn gather(&mut self, scope: Scope, skip: usize) -> bool {
+    fn gather(&mut self, scope: Scope, depth: Depth, skip: usize) -> bool {
         let mut skip = skip;
         match scope {
             Scope::File(id) => self.want_file(id, &mut skip),
             Scope::Inode(inode) => self.want_inode(inode, Origin::Listed, &mut skip),
-            Scope::Own => {
-                let lane = self.task.lane;
-                let due = lane.kept.load(Ordering::Relaxed).saturating_mul(2).max(DUE);
-                let deep = lane.arrived[Inode::LIST].load(Ordering::Relaxed) >= due;
-                self.gather_lane(lane, deep, &mut skip)
-            }
+            Scope::Own => self.gather_lane(self.task.lane, depth == Depth::Chain, &mut skip),
             Scope::All => {
                 all_lanes(self.region).any(|id| self.gather_lane(self.region.lane(id), true, &mut skip))
             }
@@ -171,8 +194,12 @@ impl<'t, 'r> Sweep<'t, 'r> {
 
     /// Makes an inode without links a candidate: one that has some may be opened until it is freed. Whether there was no room.
     fn want_inode(&mut self, inode: InodeRef, origin: Origin, skip: &mut usize) -> bool {
+        self.want_inode_of(inode, self.region.inode(inode.id).custody.get(), origin, skip)
+    }
+
+    /// [`Sweep::want_inode`] whose custody was `word` after its generation was seen.
+    fn want_inode_of(&mut self, inode: InodeRef, word: u32, origin: Origin, skip: &mut usize) -> bool {
         let record = self.region.inode(inode.id);
-        let word = record.custody.get();
         let wanted = record.nlink.load(Ordering::Relaxed) == 0
             && word & (custody::CLAIMED | custody::HUSK) == 0
             && record.generation.load(Ordering::Acquire) == inode.generation
@@ -194,9 +221,11 @@ impl<'t, 'r> Sweep<'t, 'r> {
     fn want_kept_inode(&mut self, id: InodeId, skip: &mut usize) -> bool {
         let record = self.region.inode(id);
         let generation = record.generation.load(Ordering::Acquire);
-        // The generation first: what is in a chain then was in it with that generation.
-        record.custody.get() & custody::LISTED != 0
-            && self.want_inode(InodeRef { id, generation }, Origin::Listed, skip)
+        // The generation first: what is in a chain then was in it with that generation. And one look: between two a husk may
+        // leave the chain, and is then a free slot whose generation is this very one.
+        let word = record.custody.get();
+        word & custody::LISTED != 0
+            && self.want_inode_of(InodeRef { id, generation }, word, Origin::Listed, skip)
     }
 
     /// Looks everywhere for names of the candidates; again if references moved meanwhile. What was found once stays found.
@@ -466,7 +495,6 @@ fn tidy<T: Listed>(region: Region, lane: &Lane, leaves: &dyn Fn(u32) -> bool) ->
             place = record.link();
         }
     }
-    lane.arrived[T::LIST].store(0, Ordering::Relaxed); // Relaxed: the lane's own.
     kept
 }
 

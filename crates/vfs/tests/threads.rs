@@ -4,8 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_region::layout::LANE_BITS;
 use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::Ordering;
+use lp_region::{LaneId, ProcessId};
 use lp_vfs::open::Opened;
 use lp_vfs::{
     Place, Task, boot, clock, close, dup, fork, inode, mkdir, open, page, read, reclaim, seek, table, unlink,
@@ -161,4 +163,47 @@ fn exec_takes_over_what_other_threads_held() {
     reclaim::all(&image);
     assert_eq!(region.in_use::<OpenFile>(), 0);
     assert_eq!(region.in_use::<Inode>(), 3, "root, f, d");
+}
+
+/// The lane of a new thread of the task's process.
+fn thread_of(task: &Task<'static>, tid: u32) -> Task<'static> {
+    boot::before_thread(task);
+    let lane = boot::thread_lane(task.region, task.process_id, tid).expect("lane");
+    Task::new(task.region, task.process_id, lane, clock::now)
+}
+
+fn end(task: &Task) {
+    boot::leave_lane(task);
+    boot::thread_gone(task.process);
+}
+
+/// An exec by the only thread left: the new image's lane, and how many the process has.
+fn execute(task: &Task<'static>) -> (LaneId, usize) {
+    boot::before_exec(task);
+    let lane = boot::attach(task.region, task.process_id, 1).expect("attach");
+    let lanes = task.region.lanes();
+    (lane, lanes.filter(|lane| task.region.lane(*lane).process.load(Relaxed) == task.process_id.0).count())
+}
+
+#[test]
+fn a_thread_that_outlived_the_first_executes() {
+    let task = Fixture::private(1 << 20).task;
+    // The lane of the first thread has the second thread as its next owner, or the third has one of its own.
+    let second = thread_of(&task, 2);
+    end(&task);
+    let third = thread_of(&second, 3);
+    assert_eq!(third.lane_id.0 % (1 << LANE_BITS), task.lane_id.0 % (1 << LANE_BITS));
+    end(&second);
+    for _ in 0..2 {
+        let (lane, lanes) = execute(&third);
+        assert!(
+            !task.region.lane_is_dead(lane, ProcessId::NONE),
+            "the new image's locks are those of the dead"
+        );
+        assert_eq!(lanes, 1, "a lane is left to nobody");
+    }
+    let fourth = thread_of(&third, 4);
+    end(&third);
+    let (lane, lanes) = execute(&fourth);
+    assert_eq!((lane, lanes), (fourth.lane_id, 1), "a lane is left to nobody");
 }

@@ -199,3 +199,55 @@ fn a_rename_is_one_event() {
     });
     fsck::check(&task, boot::root(&task, 0).unwrap().id);
 }
+
+/// Files without names of which one lane keeps more than its list holds: they go to its chain.
+const KEPT: usize = 60;
+const ROUNDS: usize = 10_000;
+
+/// Makes files without names, has them go to the lane's chain, and closes them, which leaves husks for the lane to take out. No
+/// inode may be two files' at once.
+fn keep_and_close(task: &Task) {
+    for round in 0..ROUNDS {
+        let path = c(&format!("/light/{}", task.process_id.0));
+        let mut inodes = std::collections::BTreeSet::new();
+        for fd in 0..KEPT as i32 {
+            let opened = open::openat(task, AT_FDCWD, path.as_ptr().cast(), O_RDWR | O_CREAT | O_EXCL, 0o600);
+            let Ok(Place::Inside(Opened::File(id))) = opened else { panic!("round {round}: {opened:?}") };
+            table::install(task, fd, id, 0).expect("install");
+            inodes.insert(table::fget(task, fd).expect("open").inode_id().0);
+            unlink::unlink(task, AT_FDCWD, path.as_ptr().cast()).expect("unlink");
+        }
+        assert_eq!(inodes.len(), KEPT, "round {round}: an inode is two files");
+        reclaim::run(task);
+        for fd in 0..KEPT as i32 {
+            close::close(task, fd).expect("close");
+        }
+        reclaim::run(task);
+    }
+}
+
+#[test]
+fn sweeps_look_at_a_chain_while_its_lane_takes_husks_out() {
+    let _watchdog = Watchdog::start();
+    let (region, run, task) = first();
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            let (task, done) = (another(region, run), &done);
+            scope.spawn(move || {
+                while !done.load(Ordering::Relaxed) {
+                    reclaim::run(&task);
+                }
+            });
+        }
+        let keepers = [(); 2].map(|()| {
+            let task = another(region, run);
+            scope.spawn(move || keep_and_close(&task))
+        });
+        let kept = keepers.map(std::thread::ScopedJoinHandle::join);
+        done.store(true, Ordering::Relaxed);
+        kept.into_iter().for_each(|one| one.expect("a keeper"));
+    });
+    reclaim::run(&task);
+    fsck::check(&task, boot::root(&task, 0).unwrap().id);
+}
