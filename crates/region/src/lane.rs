@@ -7,6 +7,7 @@ use lp_abi::linux::{
 };
 
 use crate::lock::OwnerLock;
+use crate::signed::Note;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// Slots that a lane keeps of one slab.
@@ -90,8 +91,8 @@ pub struct Lane {
     pub bytes: [AtomicU64; MOVING_CALLS.len()],
     /// The lane itself, as its owner: what it writes into the locks that it takes.
     pub id: AtomicU32,
-    /// Slot on its way between each cache and the slab's shared part; see [`crate::depot`].
-    pub moving: [AtomicU64; 12],
+    /// Slots on their way between each cache and the slab's shared part.
+    pub moving: [Moving; 12],
     /// Grows each time the lane is claimed; the high bits of a [`LaneId`](crate::ids::LaneId). Atomic.
     pub generation: AtomicU32,
     /// Guards the burial of the lane: replaying its intent, giving its slots back.
@@ -131,6 +132,16 @@ pub struct LaneCache {
     pub slots: [AtomicU32; CACHE_SLOTS],
 }
 
+/// What a lane does at the shared part of one slab; see [`crate::depot`].
+#[repr(C)]
+pub struct Moving {
+    /// The batch on its way.
+    pub note: Note,
+    /// Slots that the lane put on the stack less those that it took off, modulo 2^32, in the low half; in the high one the turn of the
+    /// last exchange that is counted.
+    pub ledger: AtomicU64,
+}
+
 /// What a lane remembers between two allocations of pages, and which pages are in its hands.
 #[repr(C)]
 pub struct PageMarks {
@@ -138,8 +149,10 @@ pub struct PageMarks {
     pub chunk: AtomicU32,
     /// Page where its next search starts: behind the last it took, or the first it gave back.
     pub next: AtomicU32,
-    /// Pages between free and linked in: what happens to them, how many, the first (`lp_vfs::page` packs it).
+    /// Pages between free and linked in: how many, the first (`lp_vfs::chunk` packs it).
     pub moving: AtomicU64,
+    /// Pages that become, or cease to be, the last of them.
+    pub note: Note,
     /// Inode whose map or attributes they are to be linked into, or were.
     pub inode: AtomicU32,
     /// Pages to make memory for ahead of use; grows while it pays.

@@ -140,21 +140,21 @@ pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
 }
 
 /// A mapping record in hand may still be the first of a process's, whose reaper takes it again.
-fn give_back_mapping(task: &Task, lane: LaneId) {
-    let taken = &task.region.lane(lane).taken[Mapping::SLAB];
+fn give_back_mapping(task: &Task, record: &Lane) {
+    let taken = &record.taken[Mapping::SLAB];
     let id = taken.load(Ordering::Acquire);
     let listed = |process: ProcessId| task.region.process(process).mappings.load(Ordering::Acquire) == id;
     if id != 0 && task.region.processes().any(listed) {
         taken.store(0, Ordering::Release);
     }
-    give_back::<Mapping>(task, lane);
+    give_back::<Mapping>(task, record);
 }
 
 /// Finishes what a dead thread had begun, gives back what it had in hand, and frees its lane; false if that has to wait for
 /// somebody who lives. Of several at once the first does.
 pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     let record = task.region.lane(lane);
-    let ready = drop_locks_of_closer(task, record) && give_back_lock(task, lane);
+    let ready = drop_locks_of_closer(task, record) && unlink_lock(task, record);
     if !ready || !intent::lock_burial_unless_held(task, lane) {
         return false;
     }
@@ -205,8 +205,8 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     page::repair(task, lane);
     intent::replay(task, lane);
-    task.region.repair_slab::<OpenFile>(task.lane, lane);
-    task.region.repair_slab::<Inode>(task.lane, lane);
+    task.region.settle_slab::<OpenFile>(record);
+    task.region.settle_slab::<Inode>(record);
     settle_list::<OpenFile>(task, record);
     settle_list::<Inode>(task, record);
     // A blob in hand first: the inode that is being freed may still name it.
@@ -219,10 +219,11 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
             keep_again::<OpenFile>(task, record, word as u32);
         }
     }
-    give_back::<Dirent>(task, lane);
-    give_back::<Bucket>(task, lane);
-    give_back::<LongName>(task, lane);
-    give_back_mapping(task, lane);
+    give_back::<Dirent>(task, record);
+    give_back::<Bucket>(task, record);
+    give_back::<LongName>(task, record);
+    give_back::<LockRecord>(task, record);
+    give_back_mapping(task, record);
     for pin in &record.pins {
         pin.store(0, Ordering::Release);
     }
@@ -308,33 +309,29 @@ fn link_in_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
 
 /// Has a record that was in a dead lane's hand looked at, wherever that had come to with it.
 fn keep_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
-    if !cached::<T>(record, index) {
+    if !depot::is_cached::<T>(record, index) {
         link_in_again::<T>(task, record, index);
         reclaim::keep::<T>(task, record, index);
     }
 }
 
-/// Gives back the slot of a slab that the lane had taken and not linked in. Replays settle what they link in or finish.
-fn give_back<T: Slot>(task: &Task, lane: LaneId) {
-    let record = task.region.lane(lane);
-    task.region.repair_slab::<T>(task.lane, lane);
-    let index = record.taken[T::SLAB].swap(0, Ordering::AcqRel);
-    if index != 0 && !cached::<T>(record, index) {
-        task.region.give_shared::<T>(task.lane, T::id(index));
+/// Puts the slot of a slab that the lane had taken and not linked in into the lane's cache. Replays settle what they link
+/// in or finish. The caller buries the lane.
+fn give_back<T: Slot>(task: &Task, record: &Lane) {
+    task.region.settle_slab::<T>(record);
+    let taken = &record.taken[T::SLAB];
+    let index = taken.load(Ordering::Acquire);
+    if index != 0 && !depot::is_cached::<T>(record, index) {
+        task.region.give::<T>(record, T::id(index));
     }
+    taken.store(0, Ordering::Release);
 }
 
-/// A lock record in hand may stand in an inode's list. Before the burial: a thread that holds the inode's lock may wait
-/// for that. False if a living thread has the inode's lock.
-fn give_back_lock(task: &Task, lane: LaneId) -> bool {
-    let record = task.region.lane(lane);
+/// A lock record in hand may stand in an inode's list: takes it out. Before the burial: a thread that holds the inode's lock
+/// may wait for that. False if a living thread has the inode's lock.
+fn unlink_lock(task: &Task, record: &Lane) -> bool {
     let id = LockId(record.taken[LockRecord::SLAB].load(Ordering::Acquire));
-    task.region.repair_slab::<LockRecord>(task.lane, lane);
-    if id.is_some() && !cached::<LockRecord>(record, id.0) && !lock::try_unlink(task, id) {
-        return false;
-    }
-    give_back::<LockRecord>(task, lane);
-    true
+    id.is_none() || lock::try_unlink(task, id)
 }
 
 /// An inode in hand was being made, and then nothing names it, or had just lost its last link, or was being freed.
@@ -349,7 +346,7 @@ fn give_back_inode(task: &Task, lane: LaneId) {
     if id.is_some()
         && !is_root
         && !put_back_husk::<Inode>(task, record, id.0)
-        && !cached::<Inode>(record, id.0)
+        && !depot::is_cached::<Inode>(record, id.0)
     {
         task.region.inode(id).nlink.store(0, Ordering::Relaxed);
         keep_again::<Inode>(task, record, id.0);
@@ -374,9 +371,4 @@ fn put_back_husk<T: Listed>(task: &Task, record: &Lane, index: u32) -> bool {
         link_in_again::<T>(task, record, index);
     }
     is_husk
-}
-
-/// Whether the slot is back in the lane's cache: it died between giving it back and forgetting it.
-fn cached<T: Slot>(record: &Lane, index: u32) -> bool {
-    depot::cached(&record.caches[T::SLAB], index)
 }

@@ -3,7 +3,7 @@
 use core::cell::{Cell, UnsafeCell};
 
 use lp_abi::{PAGE_SIZE, PATH_MAX, Result};
-use lp_region::depot::Onlooker;
+use lp_region::onlooker::Onlooker;
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
 use lp_region::lock::{Lanes, OwnerLock, Undertaker};
