@@ -202,7 +202,11 @@ fn held<T: Slot>(lane: &Lane) -> Settled {
     let slot = |place: usize| cache.slots[place].load(Ordering::Relaxed);
     // A damaged region's may say more than there are.
     let count = (cache.count.load(Ordering::Relaxed) as usize).min(CACHE_SLOTS);
-    Settled { slots: core::array::from_fn(slot), count, ledger: lane.moving[T::SLAB].ledger.load(Ordering::Relaxed) }
+    Settled {
+        slots: core::array::from_fn(slot),
+        count,
+        ledger: lane.moving[T::SLAB].ledger.load(Ordering::Relaxed),
+    }
 }
 
 /// Makes a lane's cache and account what `settled` says, and forgets the exchange.

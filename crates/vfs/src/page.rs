@@ -209,7 +209,9 @@ fn take_backed(task: &Task, index: usize, want: u32, eighths: u32) -> Result<Opt
     let base = (index * CHUNK_PAGES) as u32;
     let next = task.lane.pages.next.load(Relaxed); // Relaxed: only this lane writes it.
     let from = if next >= base && next < base + CHUNK_PAGES as u32 { next - base } else { 0 };
-    let Some(run) = (Source { region, chunk, index, eighths }).take(task.lane, from, want) else { return Ok(None) };
+    let Some(run) = (Source { region, chunk, index, eighths }).take(task.lane, from, want) else {
+        return Ok(None);
+    };
     let done = back(region, chunk, run);
     if done.is_err() {
         chunk::give(region, task.lane, 0);
