@@ -185,6 +185,9 @@ impl Check<'_> {
     fn chunk(&mut self, index: usize) {
         let Some(chunk) = self.region.chunk(index) else { return };
         let data_pages = self.region.header().data_pages.load(Relaxed);
+        if chunk.used.iter().any(|word| word.load().lane() >= self.lanes.max(1)) {
+            self.structure(|| format!("chunk {index} was changed by a lane that was never claimed"));
+        }
         let (mut free, mut leaked, mut stale) = (Vec::new(), Vec::new(), Vec::new());
         for word in 0..CHUNK_PAGES / 64 {
             let used = chunk.used(word);

@@ -74,6 +74,11 @@ impl Check<'_> {
 
     fn list<T: Slot>(&mut self, name: &str, slots: &mut Slots) {
         let head = &self.region.header().slabs[T::SLAB];
+        if head.free.load().lane().max(head.fresh.load().lane()) >= self.lanes.max(1) {
+            self.structure(|| {
+                format!("the slab of {name} slots was changed by a lane that was never claimed")
+            });
+        }
         let mut next = head.top();
         while next != 0 {
             if next > slots.fresh {

@@ -12,7 +12,6 @@ use lp_abi::{Errno, Result};
 
 use crate::ids::LaneId;
 use crate::lane::{CACHE_SLOTS, Lane};
-use crate::layout::LANE_BITS;
 use crate::records::SlabHead;
 use crate::region::Region;
 use crate::signed::Note;
@@ -59,7 +58,7 @@ impl<'r> Region<'r> {
         let head = &self.header().slabs[T::SLAB];
         // Where no slot was ever handed out the region may have no memory.
         let link = |index: u32| (index <= head.last()).then(|| self.slot::<T>(index).link());
-        let take = || stack::take(&head.free, number(lane), BATCH as u32, link, self.notes::<T>());
+        let take = || stack::take(&head.free, lane.number(), BATCH as u32, link, self.notes::<T>());
         while take().is_none() && !self.grow::<T>(lane, head)? {}
         self.carry_in::<T>(lane);
         Ok(())
@@ -77,7 +76,7 @@ impl<'r> Region<'r> {
         }
         let batch = Batch { first: slot(0), count: BATCH as u32 };
         let head = &self.header().slabs[T::SLAB].free;
-        stack::give(head, number(lane), batch, link(slot(BATCH - 1)), self.notes::<T>());
+        stack::give(head, lane.number(), batch, link(slot(BATCH - 1)), self.notes::<T>());
         self.carry_in::<T>(lane);
     }
 
@@ -92,7 +91,7 @@ impl<'r> Region<'r> {
         }
         self.back_growth(T::OFFSET, first * size_of::<T>(), end * size_of::<T>())?;
         let batch = Batch { first: first as u32, count: (end - first) as u32 };
-        Ok(stack::grow(&head.fresh, number(lane), seen, batch, self.notes::<T>()))
+        Ok(stack::grow(&head.fresh, lane.number(), seen, batch, self.notes::<T>()))
     }
 
     /// Carries into a dead lane's cache what it had exchanged, or forgets what it had not. The caller buries the lane.
@@ -110,7 +109,7 @@ impl<'r> Region<'r> {
         let note = &lane.moving[T::SLAB].note;
         let head = &self.header().slabs[T::SLAB];
         match stack::noted(note) {
-            Some((kind, batch)) if word(head, kind).took_effect(number(lane), note) => {
+            Some((kind, batch)) if word(head, kind).took_effect(lane.number(), note) => {
                 self.after::<T>(now, kind, batch, Head::noted_turn(note))
             }
             _ => now,
@@ -184,11 +183,6 @@ impl SlabHead {
     pub fn top(&self) -> u32 {
         self.free.load().value() as u32
     }
-}
-
-/// Number of a lane.
-fn number(lane: &Lane) -> u32 {
-    lane.id.load(Ordering::Relaxed) & ((1 << LANE_BITS) - 1)
 }
 
 /// The word that an exchange was of.

@@ -6,9 +6,10 @@ use lp_abi::linux::{
     __NR_write, __NR_writev,
 };
 
+use crate::layout::LANE_BITS;
 use crate::lock::OwnerLock;
 use crate::signed::Note;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Slots that a lane keeps of one slab.
 pub const CACHE_SLOTS: usize = 30;
@@ -97,6 +98,14 @@ pub struct Lane {
     pub generation: AtomicU32,
     /// Guards the burial of the lane: replaying its intent, giving its slots back.
     pub burial: OwnerLock,
+}
+
+impl Lane {
+    /// Its number, as its owner.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.id.load(Ordering::Relaxed) & ((1 << LANE_BITS) - 1) // Relaxed: changed while nobody owns it.
+    }
 }
 
 /// A change of more than one word, written down before its first step so that anybody can finish it.

@@ -7,7 +7,7 @@
 //! is stopped: its pages stay in use, and all others can be had.
 
 use lp_region::lane::{Lane, PageMarks};
-use lp_region::layout::{CHUNK_PAGES, LANE_BITS};
+use lp_region::layout::CHUNK_PAGES;
 use lp_region::records::{Chunk, PAGE_BITS, USED_PAGES, Used};
 use lp_region::signed::Note;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
@@ -67,11 +67,6 @@ pub fn in_hand(lane: &Lane) -> impl Iterator<Item = PageId> {
 
 fn notes<'r>(region: Region<'r>) -> impl Fn(u32) -> &'r Note {
     move |lane| &region.lane(LaneId(lane)).pages.note
-}
-
-/// Number of a lane.
-fn number(lane: &Lane) -> u32 {
-    lane.id.load(Relaxed) & ((1 << LANE_BITS) - 1)
 }
 
 /// The word of bits that a page has one in; `None` past the last chunk.
@@ -163,7 +158,7 @@ impl Source<'_> {
             }
             let part = Run { first, len };
             let new = seen.value() | bits(part);
-            if word.exchange(number(lane), seen, new, what(Step::Take, part), notes(self.region)) {
+            if word.exchange(lane.number(), seen, new, what(Step::Take, part), notes(self.region)) {
                 return len;
             }
         }
@@ -181,7 +176,7 @@ impl Source<'_> {
 pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
     let marks = &lane.pages;
     while let Some(run) = named(marks).filter(|run| run.len > keep) {
-        let end = run.first.0 + run.len;
+        let end = run.first.0.saturating_add(run.len);
         // As much of the end as stands in one word.
         let len = (end - 1) % USED_PAGES as u32 + 1;
         let part_len = len.min(run.len - keep);
@@ -190,7 +185,7 @@ pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
             loop {
                 let seen = word.load();
                 let new = seen.value() & !bits(part);
-                if word.exchange(number(lane), seen, new, what(Step::Give, part), notes(region)) {
+                if word.exchange(lane.number(), seen, new, what(Step::Give, part), notes(region)) {
                     break;
                 }
             }
@@ -205,9 +200,11 @@ pub(crate) fn settle(region: Region, lane: &Lane) {
     let marks = &lane.pages;
     let Some((step, part)) = noted(&marks.note) else { return };
     let took_effect =
-        word_of(region, part.first).is_some_and(|word| word.took_effect(number(lane), &marks.note));
+        word_of(region, part.first).is_some_and(|word| word.took_effect(lane.number(), &marks.note));
     if took_effect {
-        let first = named(marks).map_or(part.first, |run| run.first);
+        // A run that the part does not go on or end is one of before.
+        let meets = |run: &Run| (run.first.0..=run.first.0.saturating_add(run.len)).contains(&part.first.0);
+        let first = named(marks).filter(meets).map_or(part.first, |run| run.first);
         let end = match step {
             Step::Take => part.first.0 + part.len,
             Step::Give => part.first.0,

@@ -413,7 +413,7 @@ pub fn repair(task: &Task, lane: LaneId) {
     let index = marks.index.load(Relaxed);
     while let Some(run) = chunk::named(marks) {
         let rest = run.len - 1;
-        let last = PageId(run.first.0 + rest);
+        let last = PageId(run.first.0.saturating_add(rest));
         if crate::map::names(region, inode, index + u64::from(rest), last) {
             chunk::name(marks, Run { len: rest, ..run });
         } else {
