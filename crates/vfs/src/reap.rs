@@ -3,7 +3,7 @@
 //! Nobody waits for it: a dead process's descriptors keep nothing from working, its locks are taken over by whoever wants
 //! them. It runs when slots are short, when a dead process is found to hold a candidate of a sweep, when its parent has
 //! waited for it, and once in a while at fork. It waits for no inode's lock and no burial that a
-//! living thread holds, which may be stopped: the slot is left for the next reaper. For a slab's or a bucket's lock it waits.
+//! living thread holds, which may be stopped: the slot is left for the next reaper. For a bucket's lock it waits, in a replay.
 //!
 //! A slot is emptied by whoever made its word say so ([`lp_region::life`]), by compare-and-swap of the very word that was
 //! found dead. Each step may be done again after the reaper itself has died. Called with no inode locked.
