@@ -42,7 +42,7 @@ impl Slab {
     }
 
     /// The notes of all lanes, to lane `me`.
-    fn notes(&self, me: u32) -> impl Fn(u32) -> &Note {
+    fn notes<'s>(&'s self, me: u32) -> impl Fn(u32) -> &'s Note {
         move |lane| {
             let lost = self.lost.as_ref().filter(|_| lane != me);
             lost.unwrap_or(&self.notes[lane as usize])
