@@ -114,7 +114,6 @@ fn held(region: Region<'static>) -> Vec<String> {
         ("deadlock", &header.deadlock_lock),
         ("split", &header.split_lock),
     ];
-    locks.extend(header.slabs.iter().map(|slab| ("slab", &slab.lock)));
     let lanes = 1..header.lane_limit.load(Ordering::Relaxed);
     let lanes: Vec<&Lane> = lanes.map(|index| region.lane(LaneId(index))).collect();
     locks.extend(lanes.iter().map(|lane| ("burial", &lane.burial)));

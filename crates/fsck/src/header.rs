@@ -8,7 +8,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, LaneId, ProcessId};
 use lp_vfs::hash::{BASE_LEVEL, MAX_LEVEL};
-use lp_vfs::{dir, intent, page};
+use lp_vfs::{chunk, dir, intent};
 
 use crate::{Check, locks};
 
@@ -124,7 +124,7 @@ impl Check<'_> {
             // Who buries the lane changes it.
             self.structure(|| format!("lane {index} waits for a lock at {awaited:#x}, where none is"));
         }
-        for page in page::in_hand(lane).filter(|page| region.page_offset(*page).is_some()) {
+        for page in chunk::in_hand(lane).filter(|page| region.page_offset(*page).is_some()) {
             self.moving.insert(page.0);
         }
         self.lock(&lane.burial, || format!("the burial of lane {index}"));
@@ -175,12 +175,11 @@ pub(crate) fn is_hash_state(hash_state: u64) -> bool {
     level <= most && next < 1 << (BASE_LEVEL + level) && (level < most || next == 0)
 }
 
-/// Slots of every slab that a lane names as taken and not linked in, or on their way.
+/// Slots of a slab that lanes name as taken and not linked in.
 pub(crate) fn in_hand<T: Slot>(check: &Check) -> impl Iterator<Item = u32> {
     let region = check.region;
     (1..check.lanes).flat_map(move |index| {
         let lane = region.lane(LaneId(index));
-        let (taken, moving) = (lane.taken[T::SLAB].load(Relaxed), lane.moving[T::SLAB].load(Relaxed) as u32);
-        [taken, moving].into_iter().filter(|slot| *slot != 0 && (*slot as usize) < T::SLOTS)
+        Some(lane.taken[T::SLAB].load(Relaxed)).filter(|slot| *slot != 0 && (*slot as usize) < T::SLOTS)
     })
 }

@@ -9,7 +9,7 @@ use lp_region::layout as at;
 use lp_region::layout::LANE_BITS;
 use lp_region::lock::OwnerLock;
 use lp_region::process::Process;
-use lp_region::records::{Bucket, Chunk, Header, Inode, OpenFile, SlabHead};
+use lp_region::records::{Bucket, Header, Inode, OpenFile};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 
 use crate::Check;
@@ -72,10 +72,6 @@ pub(crate) fn is_one(offset: u64) -> bool {
         offset_of!(Header, deadlock_lock),
         offset_of!(Header, split_lock),
     ];
-    let of_slabs = |inside: usize| {
-        let first = offset_of!(Header, slabs) + offset_of!(SlabHead, lock);
-        (0..10).any(|slab| first + slab * size_of::<SlabHead>() == inside)
-    };
     // Area, records, their size, the lock in each.
     let records = [
         (at::LANES_AT, at::LANES, at::LANE_SIZE, offset_of!(Lane, burial)),
@@ -83,11 +79,9 @@ pub(crate) fn is_one(offset: u64) -> bool {
         (at::FILES_AT, at::FILES, size_of::<OpenFile>(), offset_of!(OpenFile, lock)),
         (at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
         (at::BUCKETS_AT, at::BUCKETS, size_of::<Bucket>(), offset_of!(Bucket, lock)),
-        (at::CHUNKS_AT, at::CHUNKS, size_of::<Chunk>(), offset_of!(Chunk, lock)),
     ];
     let Ok(offset) = usize::try_from(offset) else { return false };
     header.contains(&offset)
-        || of_slabs(offset)
         || records.iter().any(|(start, count, size, inside)| {
             let from = offset.wrapping_sub(start + inside);
             from < count * size && from.is_multiple_of(*size)

@@ -3,11 +3,11 @@
 
 use lp_abi::linux::{S_IFMT, S_IFREG};
 use lp_region::layout::CHUNK_PAGES;
-use lp_region::records::Inode;
+use lp_region::records::{Chunk, Inode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId, Region};
+use lp_vfs::chunk::usable;
 use lp_vfs::map::{FANOUT, MAX_HEIGHT};
-use lp_vfs::page;
 
 use crate::bits::Bits;
 use crate::{Check, has_type, locks};
@@ -87,11 +87,11 @@ impl Check<'_> {
         for index in 0..self.region.chunk_count() {
             let used = self.region.chunk(index).filter(|chunk| {
                 let at = core::ptr::from_ref(*chunk).addr() - self.region.base().addr();
-                self.extents.has(at as u64) || self.extents.has(at as u64 + 191)
+                self.extents.has(at as u64) || self.extents.has(at as u64 + size_of::<Chunk>() as u64 - 1)
             });
-            let Some(chunk) = used else { continue };
-            self.lock(&chunk.lock, || format!("chunk {index}"));
-            self.chunk(index);
+            if used.is_some() {
+                self.chunk(index);
+            }
         }
     }
 
@@ -185,19 +185,22 @@ impl Check<'_> {
     fn chunk(&mut self, index: usize) {
         let Some(chunk) = self.region.chunk(index) else { return };
         let data_pages = self.region.header().data_pages.load(Relaxed);
+        if chunk.used.iter().any(|word| word.load().lane() >= self.lanes.max(1)) {
+            self.structure(|| format!("chunk {index} was changed by a lane that was never claimed"));
+        }
         let (mut free, mut leaked, mut stale) = (Vec::new(), Vec::new(), Vec::new());
-        for (word, used) in chunk.used.iter().enumerate() {
-            let used = used.load(Relaxed);
+        for word in 0..CHUNK_PAGES / 64 {
+            let used = chunk.used(word);
             let place = index * CHUNK_PAGES / 64 + word;
             let (claimed, moving) = (self.claimed.word(place), self.moving.word(place));
             let pages = |bits: u64| {
                 (0..64).filter(move |bit| bits & 1 << bit != 0).map(move |bit| (place * 64 + bit) as u32)
             };
             // What was never handed out is taken for zeros, by maps too.
-            let clean = page::usable(data_pages, index, word) & !chunk.dirty[word].load(Relaxed) & !moving;
+            let clean = usable(data_pages, index, word) & !chunk.dirty[word].load(Relaxed) & !moving;
             stale.extend(pages(clean).filter(|page| self.holds_bytes(PageId(*page))));
             free.extend(pages(claimed & !used));
-            leaked.extend(pages(used & !claimed & !moving & page::usable(data_pages, index, word)));
+            leaked.extend(pages(used & !claimed & !moving & usable(data_pages, index, word)));
         }
         if let (Some(first), count) = (free.first(), free.len()) {
             self.structure(|| {

@@ -368,9 +368,10 @@ impl Rebuild {
             let Some(chunk) = self.region.chunk(*index as usize) else { continue };
             chunk.owner.store(0, Relaxed);
             chunk.populated.store(1, Relaxed);
-            locks::words(&chunk.lock).iter().for_each(|word| word.store(0, Relaxed));
-            for (word, (used, dirty)) in chunk.used.iter().zip(&chunk.dirty).enumerate() {
-                used.store(self.pages.word(*index as usize * CHUNK_PAGES / 64 + word), Relaxed);
+            for (word, dirty) in chunk.dirty.iter().enumerate() {
+                let used = self.pages.word(*index as usize * CHUNK_PAGES / 64 + word);
+                chunk.used[2 * word].reset(used & u64::from(u32::MAX));
+                chunk.used[2 * word + 1].reset(used >> 32);
                 dirty.store(u64::MAX, Relaxed);
             }
         }
@@ -428,10 +429,9 @@ impl Rebuild {
             self.region.slot::<T>(index).link().store(first, Relaxed);
             (first, count) = (index, count + 1);
         }
-        head.free.store(u64::from(first), Relaxed);
-        head.fresh.store(u64::from(fresh), Relaxed);
-        head.free_count.store(count, Relaxed);
-        locks::words(&head.lock).iter().for_each(|word| word.store(0, Relaxed));
+        head.free.reset(u64::from(first));
+        head.fresh.reset(u64::from(fresh));
+        head.base.store(count, Relaxed);
         if T::SLAB == Dirent::SLAB {
             for index in self.extents.slots::<Dirent>().filter(|index| !used.has(*index)) {
                 let record = self.region.dirent(DirentId(index));

@@ -56,64 +56,61 @@ impl Check<'_> {
     }
 
     fn slab<T: Slot>(&mut self, name: &str) -> Slots {
-        let head = &self.region.header().slabs[T::SLAB];
-        let fresh = head.fresh.load(Relaxed);
+        let fresh = self.region.header().slabs[T::SLAB].last();
         // Lanes hold slots that nobody has touched yet.
         let most = (self.extents.last::<T>() as usize + self.lanes as usize * BATCH).min(T::SLOTS - 1);
-        if fresh > most as u64 {
+        if fresh as usize > most {
             self.structure(|| format!("the slab of {name} slots says that {fresh} were handed out"));
         }
-        let mut slots = Slots { fresh: fresh.min(most as u64) as u32, ..Slots::default() };
+        let mut slots = Slots { fresh: fresh.min(most as u32), ..Slots::default() };
         slots.hand = header::in_hand::<T>(self).fold(Bits::default(), |mut hand, index| {
             hand.insert(index);
             hand
         });
         self.list::<T>(name, &mut slots);
         self.caches::<T>(name, &mut slots);
-        self.lock(&head.lock, || format!("the slab of {name} slots"));
         slots
     }
 
     fn list<T: Slot>(&mut self, name: &str, slots: &mut Slots) {
         let head = &self.region.header().slabs[T::SLAB];
-        let mut next = head.free.load(Relaxed);
+        if head.free.load().lane().max(head.fresh.load().lane()) >= self.lanes.max(1) {
+            self.structure(|| {
+                format!("the slab of {name} slots was changed by a lane that was never claimed")
+            });
+        }
+        let mut next = head.top();
         while next != 0 {
-            if next > u64::from(slots.fresh) {
+            if next > slots.fresh {
                 self.structure(|| {
                     format!("the list of free {name} slots leads to slot {next}, past the last")
                 });
                 return;
             }
-            if !slots.free.insert(next as u32) {
+            if !slots.free.insert(next) {
                 self.structure(|| format!("the list of free {name} slots is a ring through slot {next}"));
                 return;
             }
-            next = u64::from(self.region.slot::<T>(next as u32).link().load(Relaxed));
+            next = self.region.slot::<T>(next).link().load(Relaxed);
         }
-        let (counted, said) = (slots.free.len(), head.free_count.load(Relaxed));
-        if counted != said {
-            let dead = head.lock.holder();
-            let what = || format!("the list of free {name} slots has {counted}, its count says {said}");
-            if dead.is_some() && self.is_dead(dead) { self.leftover(what) } else { self.inconsistent(what) }
+        let put = |lane: u32| self.region.settled::<T>(self.region.lane(LaneId(lane))).put();
+        let said = (1..self.lanes).map(put).fold(head.base.load(Relaxed) as u32, u32::wrapping_add);
+        let counted = slots.free.len();
+        if counted != u64::from(said) {
+            self.inconsistent(|| format!("the list of free {name} slots has {counted}, lanes count {said}"));
         }
     }
 
     fn caches<T: Slot>(&mut self, name: &str, slots: &mut Slots) {
         for index in 1..self.lanes {
-            let cache = &self.region.lane(LaneId(index)).caches[T::SLAB];
-            let count = cache.count.load(Relaxed) as usize;
-            for slot in cache.slots.iter().take(count) {
-                let slot = slot.load(Relaxed);
-                // A death may come between handing slots to a cache and saying so.
-                let most = (u64::from(slots.fresh) + BATCH as u64).min(T::SLOTS as u64 - 1);
-                if slot == 0 || u64::from(slot) > most {
+            let settled = self.region.settled::<T>(self.region.lane(LaneId(index)));
+            for slot in settled.slots().iter().copied() {
+                if slot == 0 || slot > slots.fresh {
                     self.structure(|| {
                         format!("lane {index} has {name} slot {slot} in its cache, which is none")
                     });
                 } else if !slots.free.insert(slot) && !slots.hand.has(slot) {
                     self.inconsistent(|| format!("{name} slot {slot} is free twice"));
-                } else if slot > slots.fresh && !slots.hand.has(slot) {
-                    slots.fresh = slots.fresh.max(slot);
                 }
             }
         }

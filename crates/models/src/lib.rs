@@ -28,6 +28,8 @@ pub mod marks;
 pub mod probe;
 #[path = "../../region/src/seq.rs"]
 pub mod seq;
+#[path = "../../region/src/signed.rs"]
+pub mod signed;
 #[path = "../../region/src/stack.rs"]
 pub mod stack;
 #[path = "../../region/src/validated.rs"]

@@ -113,7 +113,7 @@ impl Region<'_> {
     }
 
     fn back_slab<T: Slot>(self) -> Result<()> {
-        let fresh = self.header().slabs[T::SLAB].fresh.load(Ordering::Relaxed) as usize;
+        let fresh = self.header().slabs[T::SLAB].last() as usize;
         self.back_growth(T::OFFSET, 0, (fresh.min(T::SLOTS - 1) + 1) * size_of::<T>())
     }
 }

@@ -6,8 +6,10 @@ use lp_abi::linux::{
     __NR_write, __NR_writev,
 };
 
+use crate::layout::LANE_BITS;
 use crate::lock::OwnerLock;
-use crate::sync::{AtomicU32, AtomicU64};
+use crate::signed::Note;
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Slots that a lane keeps of one slab.
 pub const CACHE_SLOTS: usize = 30;
@@ -90,12 +92,20 @@ pub struct Lane {
     pub bytes: [AtomicU64; MOVING_CALLS.len()],
     /// The lane itself, as its owner: what it writes into the locks that it takes.
     pub id: AtomicU32,
-    /// Slot on its way between each cache and the slab's shared part; see [`crate::depot`].
-    pub moving: [AtomicU64; 12],
+    /// Slots on their way between each cache and the slab's shared part.
+    pub moving: [Moving; 12],
     /// Grows each time the lane is claimed; the high bits of a [`LaneId`](crate::ids::LaneId). Atomic.
     pub generation: AtomicU32,
     /// Guards the burial of the lane: replaying its intent, giving its slots back.
     pub burial: OwnerLock,
+}
+
+impl Lane {
+    /// Its number, as its owner.
+    #[inline]
+    pub fn number(&self) -> u32 {
+        self.id.load(Ordering::Relaxed) & ((1 << LANE_BITS) - 1) // Relaxed: changed while nobody owns it.
+    }
 }
 
 /// A change of more than one word, written down before its first step so that anybody can finish it.
@@ -131,6 +141,16 @@ pub struct LaneCache {
     pub slots: [AtomicU32; CACHE_SLOTS],
 }
 
+/// What a lane does at the shared part of one slab; see [`crate::depot`].
+#[repr(C)]
+pub struct Moving {
+    /// The batch on its way.
+    pub note: Note,
+    /// Slots that the lane put on the stack less those that it took off, modulo 2^32, in the low half; in the high one the turn of the
+    /// last exchange that is counted.
+    pub ledger: AtomicU64,
+}
+
 /// What a lane remembers between two allocations of pages, and which pages are in its hands.
 #[repr(C)]
 pub struct PageMarks {
@@ -138,8 +158,10 @@ pub struct PageMarks {
     pub chunk: AtomicU32,
     /// Page where its next search starts: behind the last it took, or the first it gave back.
     pub next: AtomicU32,
-    /// Pages between free and linked in: what happens to them, how many, the first (`lp_vfs::page` packs it).
+    /// Pages between free and linked in: how many, the first (`lp_vfs::chunk` packs it).
     pub moving: AtomicU64,
+    /// Pages that become, or cease to be, the last of them.
+    pub note: Note,
     /// Inode whose map or attributes they are to be linked into, or were.
     pub inode: AtomicU32,
     /// Pages to make memory for ahead of use; grows while it pays.

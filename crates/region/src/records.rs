@@ -6,8 +6,11 @@
 
 use crate::bias::BiasedLock;
 use crate::custody::Custody;
+use crate::layout::CHUNK_PAGES;
 use crate::lock::OwnerLock;
 use crate::seq::Seq;
+use crate::signed::Signed;
+use crate::stack::Head;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
 /// Programs that the header remembers.
@@ -69,17 +72,15 @@ pub struct Header {
     pub programs: [AtomicU64; PROGRAMS],
 }
 
-/// Shared part of a slab's allocator; see [`crate::depot`].
-#[repr(C)]
+/// Shared part of a slab's allocator; see [`crate::depot`]. A cache line.
+#[repr(C, align(64))]
 pub struct SlabHead {
-    /// First free slot; their links lead on. Lock.
-    pub free: AtomicU64,
-    /// Last slot that was ever handed out. Lock, read as seen.
-    pub fresh: AtomicU64,
-    /// Guards them.
-    pub lock: OwnerLock,
-    /// Slots on the list. Lock, read as seen.
-    pub free_count: AtomicU64,
+    /// First free slot; their links lead on. Atomic.
+    pub free: Head,
+    /// Last slot that was ever handed out. Atomic.
+    pub fresh: Head,
+    /// Free slots that no lane's ledger accounts for: a repair's. Set while nobody uses the region.
+    pub base: AtomicU64,
 }
 
 /// An inode, like `struct inode`. 256 bytes: attributes, times, content, small content.
@@ -319,28 +320,43 @@ pub struct Mapping {
     pub spare: [AtomicU64; 5],
 }
 
-/// 2 MiB of data pages. 192 bytes.
+/// 2 MiB of data pages. 256 bytes.
 #[repr(C, align(64))]
 pub struct Chunk {
     /// Lane that allocates from it by preference. A hint: it counts while that lane's `pages.chunk` names the chunk.
     pub owner: AtomicU32,
-    /// Which eighths have had memory, or room in a region's file, made for their pages and not given back: a bit each. Lock.
+    /// Which eighths have had memory, or room in a region's file, made for their pages and not given back: a bit each.
+    /// Atomic; set by who has a page of the eighth, cleared by who has all pages of the chunk.
     pub populated: AtomicU32,
-    /// Guards the bits below.
-    pub lock: OwnerLock,
-    /// Spare.
-    pub spare: [AtomicU32; 12],
-    /// One bit a page, set while it is in use. Lock, read as seen.
-    pub used: [AtomicU64; 8],
-    /// One bit a page, set once it was handed out since its memory was last given back: it may hold old bytes. Lock.
+    /// One bit a page, set while it is in use. Atomic.
+    pub used: [Used; CHUNK_PAGES / USED_PAGES],
+    /// One bit a page, set once it was handed out since its memory was last given back: it may hold old bytes. Atomic; the
+    /// business of who has the page.
     pub dirty: [AtomicU64; 8],
+}
+
+/// Pages that a word of [`Chunk::used`] has bits for.
+pub const USED_PAGES: usize = 32;
+
+/// A word of [`Chunk::used`]. Notes of its exchanges say which word by the number of the page.
+pub type Used = Signed<32, { (1 << PAGE_BITS) - USED_PAGES as u64 }>;
+
+/// Bits of a page's number.
+pub const PAGE_BITS: u32 = 30;
+
+impl Chunk {
+    /// Which of 64 pages are in use.
+    #[inline]
+    pub fn used(&self, word: usize) -> u64 {
+        self.used[2 * word].load().value() | self.used[2 * word + 1].load().value() << 32
+    }
 }
 
 const _: () = {
     use crate::layout as at;
     assert!(size_of::<Inode>() == 256 && size_of::<Dirent>() == 64 && size_of::<Bucket>() == 64);
     assert!(size_of::<OpenFile>() == 64 && size_of::<LockRecord>() == 64 && size_of::<Mapping>() == 64);
-    assert!(size_of::<Chunk>() == 192 && size_of::<LongName>() == 256);
+    assert!(size_of::<Chunk>() == 256 && size_of::<LongName>() == 256);
     assert!(size_of::<Header>() <= lp_abi::PAGE_SIZE);
     assert!(core::mem::offset_of!(Header, roots) == 64 && core::mem::offset_of!(Header, rename_lock) == 128);
     assert!(core::mem::offset_of!(Inode, atime) == 64 && core::mem::offset_of!(Inode, lock) == 128);

@@ -2,7 +2,8 @@
 //!
 //! A lane takes from its own cache and gives back to it with plain stores; it goes to the shared part, [`crate::depot`],
 //! once in [`BATCH`] times. A slot that was taken and is not
-//! linked in yet is named in the lane (`taken`), so a death leaks nothing: the reaper gives back `taken` and the cache.
+//! linked in yet is named in the lane (`taken`), so a death leaks nothing: the reaper puts `taken` into the cache, which the
+//! lane's next owner has.
 //! Source: Bonwick and Adams, "Magazines and Vmem" (2001).
 
 use lp_abi::Result;
@@ -13,8 +14,7 @@ use crate::lane::{CACHE_SLOTS, Lane};
 use crate::layout as at;
 use crate::records::*;
 use crate::region::Region;
-use crate::stack;
-use crate::sync::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::{AtomicU32, Ordering};
 
 /// Slots moved between a lane and the shared part at a time.
 pub const BATCH: usize = 15;
@@ -170,15 +170,5 @@ impl Region<'_> {
         }
         cache.slots[count as usize].store(id.into(), Ordering::Relaxed);
         cache.count.store(count + 1, Ordering::Release);
-    }
-
-    /// Puts a slot on a stack threaded through the slots' links.
-    pub fn push<T: Slot>(self, head: &AtomicU64, index: u32) {
-        stack::push(head, index, |slot| self.slot::<T>(slot).link());
-    }
-
-    /// Takes the top slot of such a stack.
-    pub fn pop<T: Slot>(self, head: &AtomicU64) -> Option<u32> {
-        stack::pop(head, |slot| self.slot::<T>(slot).link())
     }
 }

@@ -240,10 +240,11 @@ pub fn replay(task: &Task<'_>, lane: LaneId) {
     }
     apply(task, lane, &change);
     forget_taken(task, record, &change);
-    record.intent.op.store(op::NONE, Ordering::Release);
     if change.removed.is_some() {
-        dirent::give_shared(task.region, task.lane, change.removed);
+        // Who buries the lane gives it back.
+        dirent::retire(task.region, record, change.removed);
     }
+    record.intent.op.store(op::NONE, Ordering::Release);
 }
 
 /// Takes back the names of slots that the dead lane had taken and that are linked in by now.
@@ -258,7 +259,7 @@ fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
     if hashes.iter().any(|hash| hash::is_linked(task.region, *hash, overflow.load(Ordering::Relaxed))) {
         overflow.store(0, Ordering::Release);
     }
-    // A removed entry may be named there already; `give_shared` is the one to give it back.
+    // A removed entry may be named there already; `replay` names it again.
     for slab in [Dirent::SLAB, LongName::SLAB] {
         lane.taken[slab].store(0, Ordering::Release);
     }

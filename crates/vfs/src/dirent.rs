@@ -118,8 +118,7 @@ pub fn settle(region: Region<'_>, lane: &Lane) {
 
 /// All entries that were ever handed out, live or not.
 pub fn all(region: Region<'_>) -> impl Iterator<Item = DirentId> {
-    let fresh = region.header().slabs[Dirent::SLAB].fresh.load(Ordering::Relaxed); // Relaxed: a moment's.
-    (1..(fresh as usize + 1).min(Dirent::SLOTS) as u32).map(DirentId)
+    (1..=region.header().slabs[Dirent::SLAB].last()).map(DirentId)
 }
 
 /// Gives back an entry that [`take`] filled in and nothing names.
@@ -133,7 +132,9 @@ pub fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
 /// lane names it until [`give`] and [`settle`].
 pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
-    end(dirent);
+    let generation = dirent.generation.load(Ordering::Relaxed).wrapping_add(1);
+    // PAIRS: the acquire load in getdents: who sees a later field sees the new generation.
+    dirent.generation.store(generation, Ordering::Release);
     lane.taken[LongName::SLAB].store(dirent.long.load(Ordering::Relaxed), Ordering::Release);
     lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
 }
@@ -145,26 +146,6 @@ pub fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
         region.give::<LongName>(lane, long);
     }
     region.give::<Dirent>(lane, id);
-}
-
-/// Ends the life of an entry as [`retire`] and gives it to the shared part of the slab, through the calling
-/// thread's `lane`: for a dead one.
-pub fn give_shared(region: Region<'_>, lane: &Lane, id: DirentId) {
-    let dirent = region.dirent(id);
-    end(dirent);
-    let long = NameId(dirent.long.load(Ordering::Relaxed));
-    if long.is_some() {
-        region.give_shared::<LongName>(lane, long);
-    }
-    region.give_shared::<Dirent>(lane, id);
-}
-
-fn end(dirent: &Dirent) {
-    let generation = dirent.generation.load(Ordering::Relaxed).wrapping_add(1);
-    // PAIRS: the acquire load in getdents: who sees a later field sees the new generation.
-    dirent.generation.store(generation, Ordering::Release);
-    dirent.target.store(0, Ordering::Release);
-    dirent.parent.store(0, Ordering::Release);
 }
 
 #[inline(always)]

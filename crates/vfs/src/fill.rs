@@ -104,7 +104,7 @@ fn into_hole(
     let wanted = (room - within).min(bytes);
     let got = into_pages(task, from, run.first, u64::from(run.len), within, wanted);
     if got == 0 {
-        page::give_unused(task);
+        page::give(task);
         return Ok(Made { wanted, got, pages: 0 });
     }
     // Pages that the fault left without a byte are not the file's.

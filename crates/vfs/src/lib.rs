@@ -23,6 +23,7 @@ pub mod change;
 pub mod chdir;
 pub mod chmod;
 pub mod chown;
+pub mod chunk;
 pub mod clock;
 pub mod close;
 pub mod copy;

@@ -31,7 +31,7 @@ pub fn begin(task: &Task) -> Result<()> {
         end(task);
         return Err(Errno::EAGAIN);
     }
-    let used = task.region.header().slabs[Inode::SLAB].fresh.load(Ordering::Acquire) as u32;
+    let used = task.region.header().slabs[Inode::SLAB].last();
     for id in (1..=used).map(InodeId) {
         let lock = &task.region.inode(id).lock;
         if lock.is_biased() {

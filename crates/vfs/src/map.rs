@@ -304,7 +304,7 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     if first == 0 && end == map.span() {
         page::unlinking(task, Home { inode: id, index: 0 }, Run::one(map.root));
         Map { root: PageId::NONE, height: 0 }.store(inode);
-        page::give(task, Run::one(map.root));
+        page::give(task);
     }
 }
 
@@ -338,7 +338,7 @@ impl Clear<'_, '_> {
             if self.first <= start && start + below <= self.end {
                 page::unlinking(self.task, Home { inode: self.id, index: start }, Run::one(child));
                 slot.store(0, Release);
-                page::give(self.task, Run::one(child));
+                page::give(self.task);
             }
         }
     }
@@ -365,7 +365,7 @@ impl Clear<'_, '_> {
             let run = Run { first: PageId(first), len };
             page::unlinking(self.task, Home { inode: self.id, index: base + at }, run);
             (at..at + u64::from(len)).for_each(|step| words[step as usize].store(0, Release));
-            page::give(self.task, run);
+            page::give(self.task);
             at += u64::from(len);
         }
     }

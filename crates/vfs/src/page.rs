@@ -1,14 +1,13 @@
 //! Pages of data: taking them, giving them back, and giving their memory back to the host.
 //!
-//! Pages lie in 2 MiB chunks; a chunk's lock guards one bit a page. A lane allocates from a chunk of its own by
-//! preference, so that locks are uncontended and a file's pages are neighbours; it starts at the first page it gave
+//! Pages lie in 2 MiB chunks with one bit a page, which are changed without a lock ([`chunk`]). A lane allocates from a chunk of its
+//! own by preference, so that its lines are its own and a file's pages are neighbours; it starts at the first page it gave
 //! back or behind the last it took, so that a page that was just freed, and is in the cache, is used next. When no
 //! chunk is without an owner it takes pages wherever there are some: `ENOSPC` means that all are in use.
 //!
-//! Nothing is lost to a death. Pages on their way are named in the lane ([`PageMarks::moving`]) with what happens to
-//! them ([`Phase`]); bits and phase change together under the chunk's lock. A death between two phases leaves the lock
-//! held, and whoever takes it over finishes the step before anybody can use the chunk ([`ChunkUndertaker`]); pages that
-//! were taken or about to be unlinked are settled by looking into the map they belong to ([`repair`]).
+//! Nothing is lost to a death. Pages on their way are named in the lane ([`PageMarks::moving`]) from the moment that their bits
+//! are set to the moment that they are linked in or their bits are cleared. Those of a dead lane are in use if the map they
+//! belong to names them, and are given back otherwise ([`repair`]).
 //!
 //! Memory: the first touch of a page costs microseconds, so memory is made in batches that grow while a lane goes
 //! on through fresh pages; a chunk that is free again gives its memory back, but for a reserve.
@@ -20,11 +19,11 @@ use lp_abi::linux::{
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::lane::PageMarks;
 use lp_region::layout::CHUNK_PAGES;
-use lp_region::lock::{Lanes, Undertaker};
 use lp_region::records::{Chunk, Inode};
-use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, LaneId, PageId, Region};
 
+use crate::chunk::{self, Source, usable};
 use crate::task::Task;
 
 /// Most pages that memory is made for at a time.
@@ -60,109 +59,6 @@ pub struct Home {
     pub inode: InodeId,
     /// The index.
     pub index: u64,
-}
-
-/// What happens to the pages that a lane names.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Phase {
-    /// Bits are being set; the chunk is locked, nothing links to them.
-    Taking = 1,
-    /// In use, perhaps linked in.
-    Taken = 2,
-    /// In use, perhaps unlinked.
-    Unlinking = 3,
-    /// Bits are being cleared; the chunk is locked, nothing links to them.
-    Giving = 4,
-}
-
-const LEN_SHIFT: u32 = 32;
-const PHASE_SHIFT: u32 = 48;
-
-fn pack(phase: Phase, run: Run) -> u64 {
-    (phase as u64) << PHASE_SHIFT | u64::from(run.len) << LEN_SHIFT | u64::from(run.first.0)
-}
-
-fn unpack(word: u64) -> Option<(Phase, Run)> {
-    let phase = match word >> PHASE_SHIFT {
-        1 => Phase::Taking,
-        2 => Phase::Taken,
-        3 => Phase::Unlinking,
-        4 => Phase::Giving,
-        _ => return None,
-    };
-    let len = (word >> LEN_SHIFT) as u16 as u32;
-    Some((phase, Run { first: PageId(word as u32), len: len.min(CHUNK_PAGES as u32) }))
-}
-
-/// The pages that a lane names as on their way: in use or not, linked in or not.
-pub fn in_hand(lane: &lp_region::lane::Lane) -> impl Iterator<Item = PageId> {
-    let run = unpack(lane.pages.moving.load(Acquire)).map(|(_, run)| run);
-    run.into_iter().flat_map(Run::pages)
-}
-
-/// Takes over a chunk's lock from a dead lane.
-struct ChunkUndertaker<'t, 'r>(&'t Task<'r>);
-
-impl Undertaker for ChunkUndertaker<'_, '_> {
-    fn lanes(&self) -> &dyn Lanes {
-        self.0
-    }
-
-    fn repair(&self, lane: LaneId) {
-        let region = self.0.region;
-        let marks = &region.lane(lane).pages;
-        let Some((phase, run)) = unpack(marks.moving.load(Acquire)) else { return };
-        let Some(chunk) = chunk_of(region, run.first) else { return };
-        if chunk.lock.holder() != self.0.lane_id {
-            return;
-        }
-        // What the dead lane did under the lock touched no other chunk, so this is all there is to finish.
-        match phase {
-            Phase::Taking | Phase::Giving => {
-                clear_bits(chunk, run);
-                marks.moving.store(0, Release);
-            }
-            // It may have died inside `keep`: pages at the end of the run may be free again.
-            Phase::Taken | Phase::Unlinking => {
-                let is_used = |page: &PageId| {
-                    let bit = page.0 % CHUNK_PAGES as u32;
-                    chunk.used[bit as usize / 64].load(Relaxed) & 1 << (bit % 64) != 0
-                };
-                let len = run.pages().take_while(is_used).count() as u32;
-                marks.moving.store(pack(phase, Run { len, ..run }), Release);
-            }
-        }
-    }
-}
-
-fn lock_chunk(task: &Task, chunk: &Chunk) {
-    chunk.lock.lock(task.lane_id, &ChunkUndertaker(task));
-}
-
-fn chunk_of<'r>(region: Region<'r>, page: PageId) -> Option<&'r Chunk> {
-    region.chunk(page.index() / CHUNK_PAGES)
-}
-
-fn mask(bit: u32, len: u32) -> u64 {
-    if len >= 64 { !0 } else { ((1 << len) - 1) << bit }
-}
-
-/// Calls `visit(word, mask)` for the words of a chunk's bitmap that `run` covers.
-fn words_of(run: Run, mut visit: impl FnMut(usize, u64)) {
-    let first = run.first.0 % CHUNK_PAGES as u32;
-    let end = (first + run.len).min(CHUNK_PAGES as u32);
-    let mut at = first;
-    while at < end {
-        let bit = at % 64;
-        let len = (64 - bit).min(end - at);
-        visit(at as usize / 64, mask(bit, len));
-        at += len;
-    }
-}
-
-fn clear_bits(chunk: &Chunk, run: Run) {
-    // Relaxed: guarded by the chunk's lock.
-    words_of(run, |word, mask| chunk.used[word].store(chunk.used[word].load(Relaxed) & !mask, Relaxed));
 }
 
 /// A run of fresh pages and whether they may hold old bytes.
@@ -225,7 +121,7 @@ pub fn zero(region: Region, page: PageId, offset: usize, len: usize) {
 #[inline]
 pub fn settle(task: &Task) {
     // Release: whoever sees the pages forgotten sees them linked in.
-    task.lane.pages.moving.store(0, Release);
+    chunk::name(&task.lane.pages, Run { first: PageId::NONE, len: 0 });
 }
 
 /// Names pages that are about to be unlinked from `home`; [`give`] follows.
@@ -234,19 +130,14 @@ pub fn unlinking(task: &Task, home: Home, run: Run) {
     let marks = &task.lane.pages;
     marks.inode.store(home.inode.0, Relaxed); // Relaxed: published by the store below.
     marks.index.store(home.index, Relaxed);
-    marks.moving.store(pack(Phase::Unlinking, run), Release);
+    chunk::name(marks, run);
 }
 
-/// Gives pages back. Nothing links to them any more.
-pub fn give(task: &Task, run: Run) {
-    let Some(chunk) = chunk_of(task.region, run.first) else { return settle(task) };
+/// Gives the pages in hand back: those that [`unlinking`] named, or the run last taken. Nothing links to them.
+pub fn give(task: &Task) {
     let marks = &task.lane.pages;
-    lock_chunk(task, chunk);
-    marks.moving.store(pack(Phase::Giving, run), Release);
-    clear_bits(chunk, run);
-    marks.moving.store(0, Release);
-    let free = chunk.used.iter().all(|word| word.load(Relaxed) == 0);
-    chunk.lock.unlock();
+    let Some(run) = chunk::named(marks) else { return };
+    chunk::give(task.region, task.lane, 0);
     let index = run.first.index() / CHUNK_PAGES;
     if marks.chunk.load(Relaxed) as usize == index + 1 {
         if run.first.0 < marks.next.load(Relaxed) {
@@ -257,39 +148,13 @@ pub fn give(task: &Task, run: Run) {
         if (index as u32) < hint.load(Relaxed) {
             hint.store(index as u32, Relaxed);
         }
-        if free {
-            shrink_slow(task, index);
-        }
+        shrink_slow(task, index);
     }
 }
 
 /// Keeps the first `len` pages, at least one, of the run last taken and gives the rest back.
 pub fn keep(task: &Task, len: u32) {
-    let marks = &task.lane.pages;
-    let Some((_, run)) = unpack(marks.moving.load(Relaxed)) else { return };
-    let Some(chunk) = chunk_of(task.region, run.first) else { return };
-    if len >= run.len {
-        return;
-    }
-    lock_chunk(task, chunk);
-    clear_bits(chunk, Run { first: PageId(run.first.0 + len), len: run.len - len });
-    marks.moving.store(pack(Phase::Taken, Run { first: run.first, len }), Release);
-    chunk.lock.unlock();
-}
-
-/// Forgets a run that was taken and not linked in.
-pub fn give_unused(task: &Task) {
-    if let Some((_, run)) = unpack(task.lane.pages.moving.load(Relaxed)) {
-        give(task, run);
-    }
-}
-
-/// The pages of a chunk's bitmap word that exist: page 0 names nothing, the last chunk may be cut short.
-pub fn usable(data_pages: u64, chunk: usize, word: usize) -> u64 {
-    let first = (chunk * CHUNK_PAGES + word * 64) as u64;
-    let end = data_pages + 1; // Pages 1 to data_pages.
-    let exists = if end <= first { 0 } else { mask(0, (end - first).min(64) as u32) };
-    if first == 0 { exists & !1 } else { exists }
+    chunk::give(task.region, task.lane, len);
 }
 
 /// What is known of the file system under the region's file.
@@ -303,51 +168,61 @@ enum Room {
 
 /// Takes pages from one chunk; none if it is full.
 fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fresh> {
-    let region = task.region;
-    let chunk = region.chunk(index)?;
-    lock_chunk(task, chunk);
+    let chunk = task.region.chunk(index)?;
     let mut run = None;
     if *room == Room::Unknown {
-        run = find(task, chunk, index, want, u32::MAX);
-        if run.is_some_and(|run| back(region, chunk, run).is_err()) {
-            *room = Room::Gone;
+        match take_backed(task, index, want, u32::MAX) {
+            Ok(taken) => run = Some(taken?),
+            Err(_) => *room = Room::Gone,
         }
     }
-    if *room == Room::Gone {
-        run = find(task, chunk, index, want, chunk.populated.load(Relaxed));
-    }
-    let fresh = run.map(|run| {
-        let marks = &task.lane.pages;
-        marks.moving.store(pack(Phase::Taking, run), Release);
-        let mut content = Content::Zeros;
-        words_of(run, |word, mask| {
-            // Relaxed: guarded by the chunk's lock.
-            chunk.used[word].store(chunk.used[word].load(Relaxed) | mask, Relaxed);
-            let dirty = chunk.dirty[word].load(Relaxed);
-            if dirty & mask != 0 {
-                content = Content::Old;
-            }
-            if dirty & mask != mask {
-                chunk.dirty[word].store(dirty | mask, Relaxed);
-            }
-        });
-        marks.moving.store(pack(Phase::Taken, run), Release);
-        marks.next.store(run.first.0 + run.len, Relaxed);
-        Fresh { run, content }
+    // Relaxed: looked at again once pages are taken.
+    let run = match run {
+        Some(run) => run,
+        None => take_backed(task, index, want, chunk.populated.load(Relaxed)).ok()??,
+    };
+    let mut content = Content::Zeros;
+    // Relaxed: the pages' former user gave them back, with their marks, before this lane took them.
+    words_of(run, |word, mask| {
+        let dirty = chunk.dirty[word].load(Relaxed) & mask;
+        if dirty != 0 {
+            content = Content::Old;
+        }
+        if dirty != mask {
+            chunk.dirty[word].fetch_or(mask, Relaxed);
+        }
     });
-    chunk.lock.unlock();
-    if let Some(fresh) = &fresh
-        && fresh.content == Content::Zeros
-        && fresh.run.len == 1
-    {
-        make_ready(task, fresh.run.first, index);
+    task.lane.pages.next.store(run.first.0 + run.len, Relaxed);
+    if content == Content::Zeros && run.len == 1 {
+        make_ready(task, run.first, index);
     }
-    fresh
+    Some(Fresh { run, content })
 }
 
-/// Makes sure that the pages of a run have room in the region's file, if it has one. The caller holds the chunk's lock.
+/// Takes pages from the eighths of a chunk that `eighths` has bits for; none if they are full.
+///
+/// # Errors
+/// As [`back`].
+fn take_backed(task: &Task, index: usize, want: u32, eighths: u32) -> Result<Option<Run>> {
+    let region = task.region;
+    let Some(chunk) = region.chunk(index) else { return Ok(None) };
+    let base = (index * CHUNK_PAGES) as u32;
+    let next = task.lane.pages.next.load(Relaxed); // Relaxed: only this lane writes it.
+    let from = if next >= base && next < base + CHUNK_PAGES as u32 { next - base } else { 0 };
+    let Some(run) = (Source { region, chunk, index, eighths }).take(task.lane, from, want) else {
+        return Ok(None);
+    };
+    let done = back(region, chunk, run);
+    if done.is_err() {
+        chunk::give(region, task.lane, 0);
+    }
+    done.map(|()| Some(run))
+}
+
+/// Makes sure that the pages of a run have room in the region's file, if it has one. The caller has taken them.
 fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
-    let populated = chunk.populated.load(Relaxed); // Relaxed: guarded by the chunk's lock.
+    // Relaxed: the eighths that the run has pages of lose no room meanwhile.
+    let populated = chunk.populated.load(Relaxed);
     let (mut missing, mut done) = (0u32, Ok(()));
     words_of(run, |word, _| missing |= 1 << word & !populated);
     if missing != 0 {
@@ -358,10 +233,23 @@ fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
             .ok_or(Errno::ENOSPC)
             .and_then(|offset| region.back(offset, (high + 1 - low) as usize * 64 * PAGE_SIZE));
         if done.is_ok() {
-            chunk.populated.store(populated | missing, Relaxed);
+            chunk.populated.fetch_or(missing, Relaxed);
         }
     }
     done
+}
+
+/// Calls `visit(word, mask)` for the words of 64 pages that a run covers in its chunk.
+fn words_of(run: Run, mut visit: impl FnMut(usize, u64)) {
+    let first = run.first.0 % CHUNK_PAGES as u32;
+    let end = (first + run.len).min(CHUNK_PAGES as u32);
+    let mut at = first;
+    while at < end {
+        let bit = at % 64;
+        let len = (64 - bit).min(end - at);
+        visit(at as usize / 64, u64::MAX >> (64 - len) << bit);
+        at += len;
+    }
 }
 
 /// Asks for room in the region's file for the pages in use. Nobody is at work.
@@ -383,45 +271,6 @@ pub fn back_all(region: Region) -> Result<()> {
         run.end = eighth + 1;
     }
     region.back(lp_region::layout::DATA_AT + run.start * bytes, run.len() * bytes)
-}
-
-/// Finds free pages in the eighths of a chunk that `eighths` has bits for: from where the lane stands to the end, then from
-/// the start.
-fn find(task: &Task, chunk: &Chunk, index: usize, want: u32, eighths: u32) -> Option<Run> {
-    let data_pages = task.region.header().data_pages.load(Relaxed); // Relaxed: immutable.
-    let base = (index * CHUNK_PAGES) as u32;
-    let next = task.lane.pages.next.load(Relaxed); // Relaxed: only this lane writes it.
-    let from = if next >= base && next < base + CHUNK_PAGES as u32 { next - base } else { 0 };
-    let free = |word: usize| match eighths >> word & 1 {
-        0 => 0,
-        _ => !chunk.used[word].load(Relaxed) & usable(data_pages, index, word),
-    };
-    let first = first_free(from, &free).or_else(|| first_free(0, &free))?;
-    let mut len = 0;
-    while len < want && first + len < CHUNK_PAGES as u32 {
-        let at = first + len;
-        let rest = free(at as usize / 64) >> (at % 64);
-        let here = (!rest).trailing_zeros().min(64 - at % 64);
-        len += here;
-        if here < 64 - at % 64 {
-            break;
-        }
-    }
-    Some(Run { first: PageId(base + first), len: len.min(want) })
-}
-
-fn first_free(from: u32, free: &dyn Fn(usize) -> u64) -> Option<u32> {
-    let start = from as usize / 64;
-    for word in start..CHUNK_PAGES / 64 {
-        let mut bits = free(word);
-        if word == start {
-            bits &= !0 << (from % 64);
-        }
-        if bits != 0 {
-            return Some(word as u32 * 64 + bits.trailing_zeros());
-        }
-    }
-    None
 }
 
 /// Finds another chunk: one without an owner if there is one, else any with a free page.
@@ -451,15 +300,14 @@ fn search(task: &Task, want: u32, pass: Pass, room: &mut Room) -> Option<Fresh> 
     for step in 0..count {
         let index = (start + step) % count;
         let Some(chunk) = region.chunk(index) else { continue };
-        let has_room = (0..chunk.used.len())
-            .any(|word| !chunk.used[word].load(Relaxed) & usable(data_pages, index, word) != 0);
+        let has_room = (0..8).any(|word| !chunk.used(word) & usable(data_pages, index, word) != 0);
         let is_holed = *room == Room::Gone && chunk.populated.load(Relaxed) == 0; // Relaxed: looked at again inside.
         if !has_room || is_holed || (pass == Pass::Unowned && is_owned(task, chunk, index)) {
             continue;
         }
         if let Some(fresh) = take_in(task, index, want, room) {
             if pass == Pass::Unowned {
-                chunk.owner.store(task.lane_id.0, Relaxed); // Relaxed: a hint; two owners share the lock.
+                chunk.owner.store(task.lane_id.0, Relaxed); // Relaxed: a hint.
                 task.lane.pages.chunk.store(index as u32 + 1, Relaxed);
                 header.chunk_hint.store(index as u32, Relaxed);
                 header.chunk_limit.fetch_max(index as u32 + 1, Relaxed);
@@ -500,26 +348,30 @@ fn make_ready(task: &Task, page: PageId, index: usize) {
     }
 }
 
-/// Gives a free chunk's memory back to the host, unless it belongs to the reserve.
+/// Gives a free chunk's memory back to the host, unless it belongs to the reserve. All its pages are taken meanwhile.
 #[cold]
 fn shrink_slow(task: &Task, index: usize) {
     let region = task.region;
     let Some(chunk) = region.chunk(index) else { return };
-    if (index as u32) < RESERVE || is_owned(task, chunk, index) {
+    let is_free = |chunk: &Chunk| (0..8).all(|word| chunk.used(word) == 0);
+    if (index as u32) < RESERVE || !is_free(chunk) || is_owned(task, chunk, index) {
         return;
     }
-    lock_chunk(task, chunk);
-    let free = chunk.used.iter().all(|word| word.load(Relaxed) == 0);
-    if free && chunk.populated.load(Relaxed) != 0 {
-        let first = PageId((index * CHUNK_PAGES) as u32);
-        let bytes = CHUNK_PAGES * PAGE_SIZE;
-        if discard(region, first, bytes).is_ok() {
+    let first = PageId((index * CHUNK_PAGES) as u32);
+    let data_pages = region.header().data_pages.load(Relaxed); // Relaxed: immutable.
+    let all = (data_pages + 1 - u64::from(first.0)).min(CHUNK_PAGES as u64) as u32;
+    // In no map: who buries this lane gives them back.
+    task.lane.pages.inode.store(InodeId::NONE.0, Relaxed); // Relaxed: published by the exchange of the first bits.
+    let run = Source { region, chunk, index, eighths: u32::MAX }.take(task.lane, 0, all);
+    if run.is_some_and(|run| run.len == all) && chunk.populated.load(Relaxed) != 0 {
+        // Before the room goes, so that a death leaves no page that is said to have some.
+        chunk.populated.store(0, Relaxed);
+        if discard(region, first, CHUNK_PAGES * PAGE_SIZE).is_ok() {
             // A death before this loop ends leaves some pages marked dirty that are zeros: they are zeroed again.
             chunk.dirty.iter().for_each(|word| word.store(0, Relaxed));
-            chunk.populated.store(0, Relaxed);
         }
     }
-    chunk.lock.unlock();
+    chunk::give(region, task.lane, 0);
 }
 
 /// Gives the memory of pages back to the host; they read as zeros afterwards.
@@ -543,40 +395,29 @@ pub fn free_count(region: Region) -> u64 {
     let mut used = 0;
     for index in 0..limit {
         let Some(chunk) = region.chunk(index) else { break };
-        for word in 0..chunk.used.len() {
-            // Relaxed: a count of a moment.
-            used +=
-                u64::from((chunk.used[word].load(Relaxed) & usable(data_pages, index, word)).count_ones());
-        }
+        used += (0..8)
+            .map(|word| u64::from((chunk.used(word) & usable(data_pages, index, word)).count_ones()))
+            .sum::<u64>();
     }
     data_pages.saturating_sub(used)
 }
 
-/// Settles the pages that a dead lane was moving. The caller repairs that lane and holds the lock of the pages' inode,
+/// Settles the pages that a dead lane was moving. The caller buries that lane, and holds the lock of the pages' inode
 /// or knows that nobody else can reach it.
 pub fn repair(task: &Task, lane: LaneId) {
     let region = task.region;
-    let marks: &PageMarks = &region.lane(lane).pages;
-    let Some((_, run)) = unpack(marks.moving.load(Acquire)) else { return };
-    // Whatever was under way under the chunk's lock is finished by whoever takes that lock first.
-    if let Some(chunk) = chunk_of(region, run.first) {
-        lock_chunk(task, chunk);
-        chunk.lock.unlock();
-    }
-    let Some((phase, mut run)) = unpack(marks.moving.load(Acquire)) else { return };
-    let Some(chunk) = chunk_of(region, run.first) else { return marks.moving.store(0, Release) };
+    let record = region.lane(lane);
+    let marks: &PageMarks = &record.pages;
+    chunk::settle(region, record);
     let inode: &Inode = region.inode(InodeId(marks.inode.load(Relaxed)));
     let index = marks.index.load(Relaxed);
-    while run.len > 0 {
-        run.len -= 1;
-        let last = PageId(run.first.0 + run.len);
-        let unlinked = !crate::map::names(region, inode, index + u64::from(run.len), last);
-        lock_chunk(task, chunk);
-        if unlinked {
-            clear_bits(chunk, Run::one(last));
+    while let Some(run) = chunk::named(marks) {
+        let rest = run.len - 1;
+        let last = PageId(run.first.0.saturating_add(rest));
+        if crate::map::names(region, inode, index + u64::from(rest), last) {
+            chunk::name(marks, Run { len: rest, ..run });
+        } else {
+            chunk::give(region, record, rest);
         }
-        marks.moving.store(pack(phase, run), Release);
-        chunk.lock.unlock();
     }
-    marks.moving.store(0, Release);
 }

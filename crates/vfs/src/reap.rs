@@ -3,7 +3,7 @@
 //! Nobody waits for it: a dead process's descriptors keep nothing from working, its locks are taken over by whoever wants
 //! them. It runs when slots are short, when a dead process is found to hold a candidate of a sweep, when its parent has
 //! waited for it, and once in a while at fork. It waits for no inode's lock and no burial that a
-//! living thread holds, which may be stopped: the slot is left for the next reaper. For a slab's or a bucket's lock it waits.
+//! living thread holds, which may be stopped: the slot is left for the next reaper. For a bucket's lock it waits, in a replay.
 //!
 //! A slot is emptied by whoever made its word say so ([`lp_region::life`]), by compare-and-swap of the very word that was
 //! found dead. Each step may be done again after the reaper itself has died. Called with no inode locked.
@@ -145,14 +145,14 @@ pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
 }
 
 /// A mapping record in hand may still be the first of a process's, whose reaper takes it again.
-fn give_back_mapping(task: &Task, lane: LaneId) {
-    let taken = &task.region.lane(lane).taken[Mapping::SLAB];
+fn give_back_mapping(task: &Task, record: &Lane) {
+    let taken = &record.taken[Mapping::SLAB];
     let id = taken.load(Ordering::Acquire);
     let listed = |process: ProcessId| task.region.process(process).mappings.load(Ordering::Acquire) == id;
     if id != 0 && task.region.processes().any(listed) {
         taken.store(0, Ordering::Release);
     }
-    give_back::<Mapping>(task, lane);
+    give_back::<Mapping>(task, record);
 }
 
 /// Finishes what a dead thread had begun, gives back what it had in hand, and frees its lane; false if that has to wait for
@@ -210,8 +210,8 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     page::repair(task, lane);
     intent::replay(task, lane);
     lock::settle_in_hand(task, record);
-    task.region.repair_slab::<OpenFile>(task.lane, lane);
-    task.region.repair_slab::<Inode>(task.lane, lane);
+    task.region.settle_slab::<OpenFile>(record);
+    task.region.settle_slab::<Inode>(record);
     settle_list::<OpenFile>(task, record);
     settle_list::<Inode>(task, record);
     // A blob in hand first: the inode that is being freed may still name it.
@@ -224,11 +224,11 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
             keep_again::<OpenFile>(task, record, word as u32);
         }
     }
-    give_back::<Dirent>(task, lane);
-    give_back::<Bucket>(task, lane);
-    give_back::<LongName>(task, lane);
-    give_back::<LockRecord>(task, lane);
-    give_back_mapping(task, lane);
+    give_back::<Dirent>(task, record);
+    give_back::<Bucket>(task, record);
+    give_back::<LongName>(task, record);
+    give_back::<LockRecord>(task, record);
+    give_back_mapping(task, record);
     for pin in &record.pins {
         pin.store(0, Ordering::Release);
     }
@@ -315,20 +315,22 @@ fn link_in_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
 
 /// Has a record that was in a dead lane's hand looked at, wherever that had come to with it.
 fn keep_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
-    if !cached::<T>(record, index) {
+    if !depot::is_cached::<T>(record, index) {
         link_in_again::<T>(task, record, index);
         reclaim::keep::<T>(task, record, index);
     }
 }
 
-/// Gives back the slot of a slab that the lane had taken and not linked in. Replays settle what they link in or finish.
-fn give_back<T: Slot>(task: &Task, lane: LaneId) {
-    let record = task.region.lane(lane);
-    task.region.repair_slab::<T>(task.lane, lane);
-    let index = record.taken[T::SLAB].swap(0, Ordering::AcqRel);
-    if index != 0 && !cached::<T>(record, index) {
-        task.region.give_shared::<T>(task.lane, T::id(index));
+/// Puts the slot of a slab that the lane had taken and not linked in into the lane's cache. Replays settle what they link
+/// in or finish. The caller buries the lane.
+fn give_back<T: Slot>(task: &Task, record: &Lane) {
+    task.region.settle_slab::<T>(record);
+    let taken = &record.taken[T::SLAB];
+    let index = taken.load(Ordering::Acquire);
+    if index != 0 && !depot::is_cached::<T>(record, index) {
+        task.region.give::<T>(record, T::id(index));
     }
+    taken.store(0, Ordering::Release);
 }
 
 /// An inode in hand was being made, and then nothing names it, or had just lost its last link, or was being freed.
@@ -343,7 +345,7 @@ fn give_back_inode(task: &Task, lane: LaneId) {
     if id.is_some()
         && !is_root
         && !put_back_husk::<Inode>(task, record, id.0)
-        && !cached::<Inode>(record, id.0)
+        && !depot::is_cached::<Inode>(record, id.0)
     {
         task.region.inode(id).nlink.store(0, Ordering::Relaxed);
         keep_again::<Inode>(task, record, id.0);
@@ -368,9 +370,4 @@ fn put_back_husk<T: Listed>(task: &Task, record: &Lane, index: u32) -> bool {
         link_in_again::<T>(task, record, index);
     }
     is_husk
-}
-
-/// Whether the slot is back in the lane's cache: it died between giving it back and forgetting it.
-fn cached<T: Slot>(record: &Lane, index: u32) -> bool {
-    depot::cached(&record.caches[T::SLAB], index)
 }

@@ -3,10 +3,10 @@
 use core::cell::{Cell, UnsafeCell};
 
 use lp_abi::{PAGE_SIZE, PATH_MAX, Result};
-use lp_region::depot::Onlooker;
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
 use lp_region::lock::{Lanes, OwnerLock, Undertaker};
+use lp_region::onlooker::Onlooker;
 use lp_region::process::{Process, Run};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};

@@ -180,7 +180,7 @@ impl Census {
 fn nameless(task: &Task, census: &Census) -> Vec<(u32, u32, u32, u32)> {
     let head = &task.region.header().slabs[Inode::SLAB];
     let mut free = std::collections::HashSet::new();
-    let mut next = head.free.load(Ordering::Relaxed) as u32;
+    let mut next = head.top();
     while next != 0 {
         free.insert(next);
         next = task.region.slot::<Inode>(next).link().load(Ordering::Relaxed);
@@ -191,7 +191,7 @@ fn nameless(task: &Task, census: &Census) -> Vec<(u32, u32, u32, u32)> {
         free.extend(cache.slots[..count].iter().map(|slot| slot.load(Ordering::Relaxed)));
     }
     let word = |word: &lp_region::sync::AtomicU32| word.load(Ordering::Relaxed);
-    (2..=head.fresh.load(Ordering::Relaxed) as u32)
+    (2..=head.last())
         .filter(|index| !free.contains(index) && !census.links.contains_key(&u64::from(*index)))
         .map(|index| (index, task.region.slot::<Inode>(index)))
         .map(|(index, inode)| (index, word(&inode.mode), word(&inode.nlink), word(&inode.flags)))
@@ -202,7 +202,7 @@ fn nameless(task: &Task, census: &Census) -> Vec<(u32, u32, u32, u32)> {
 fn twice(task: &Task) -> Vec<(u32, usize, u32, u32)> {
     let head = &task.region.header().slabs[Inode::SLAB];
     let mut all = Vec::new();
-    let mut next = head.free.load(Ordering::Relaxed) as u32;
+    let mut next = head.top();
     while next != 0 && all.len() < 1 << 20 {
         all.push((next, 0));
         next = task.region.slot::<Inode>(next).link().load(Ordering::Relaxed);

@@ -66,7 +66,7 @@ const DAMAGES: [Damage; 10] = [
         severity: Severity::Inconsistent,
         finding: "is free and in custody",
         apply: |region| {
-            let free = region.header().slabs[Inode::SLAB].fresh.load(Relaxed) as u32 + 1;
+            let free = region.header().slabs[Inode::SLAB].last() + 1;
             word_of(region.slot::<Inode>(free)).store(LISTED, Relaxed);
         },
     },
