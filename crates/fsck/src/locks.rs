@@ -66,12 +66,6 @@ pub(crate) fn holders(inode: &Inode) -> [u32; 2] {
 
 /// Whether a lock lies at an offset of the region.
 pub(crate) fn is_one(offset: u64) -> bool {
-    let header = [
-        offset_of!(Header, rename_lock),
-        offset_of!(Header, setup_lock),
-        offset_of!(Header, deadlock_lock),
-        offset_of!(Header, split_lock),
-    ];
     let of_slabs = |inside: usize| {
         let first = offset_of!(Header, slabs) + offset_of!(SlabHead, lock);
         (0..10).any(|slab| first + slab * size_of::<SlabHead>() == inside)
@@ -86,7 +80,7 @@ pub(crate) fn is_one(offset: u64) -> bool {
         (at::CHUNKS_AT, at::CHUNKS, size_of::<Chunk>(), offset_of!(Chunk, lock)),
     ];
     let Ok(offset) = usize::try_from(offset) else { return false };
-    header.contains(&offset)
+    offset == offset_of!(Header, split_lock)
         || of_slabs(offset)
         || records.iter().any(|(start, count, size, inside)| {
             let from = offset.wrapping_sub(start + inside);

@@ -21,7 +21,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId}
 use crate::reclaim::{self, Listed};
 use crate::table::entry;
 use crate::task::Task;
-use crate::{file, inode, intent, lock, mapping, page, pin, sweep};
+use crate::{file, inode, intent, lock, mapping, page, pin, sweep, tree};
 
 /// Cleans up after all processes that are dead; gives their number.
 #[cold]
@@ -205,6 +205,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     page::repair(task, lane);
     intent::replay(task, lane);
+    tree::bury(task, lane);
     task.region.repair_slab::<OpenFile>(task.lane, lane);
     task.region.repair_slab::<Inode>(task.lane, lane);
     settle_list::<OpenFile>(task, record);
