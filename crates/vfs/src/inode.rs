@@ -197,6 +197,12 @@ pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> 
     Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding })
 }
 
+/// Waits until nobody has an inode's lock. The caller holds none.
+#[cold]
+pub fn wait(task: &Task, id: InodeId) {
+    drop(lock(task, id));
+}
+
 /// Takes an inode's lock for a caller that holds others, and so waits for nobody who may be stopped: only for a moment.
 #[inline]
 pub fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
