@@ -66,7 +66,9 @@ impl Check<'_> {
         let is_shifting = |id: LaneId| region.lane(id).shifting.load(Relaxed) != 0;
         if header.tree.read() & 1 != 0 && !region.lanes().any(is_shifting) {
             // Walks remember no prefixes until the next directory moves.
-            self.inconsistent(|| "a change of the tree's shape is under way, and no lane is at one".to_owned());
+            self.inconsistent(|| {
+                "a change of the tree's shape is under way, and no lane is at one".to_owned()
+            });
         }
     }
 

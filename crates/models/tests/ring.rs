@@ -36,7 +36,7 @@ fn ring(count: usize) -> impl Fn() + Sync + Send + 'static {
     move || {
         let waits = (0..count).map(|_| Wait::new()).collect();
         let shared = Arc::new(Shared { waits, tickets: AtomicU64::new(0) });
-        let wait = |shared: &Shared, me: usize| {
+        let wait = move |shared: &Shared, me: usize| {
             let next = (me + 1) % count;
             let ticket = shared.waits[me].begin(next as u64 + 1, &shared.tickets);
             (ticket, shared.leaves(me, ticket))

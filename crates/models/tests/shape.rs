@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lp_models::shape::{SETTLING, Shape, UNDER_WAY};
-use lp_models::sync::{AtomicU32, Ordering, Weaken, check, weakened};
+use lp_models::sync::{AtomicU32, Ordering, Weaken, acquire_fence, check, weakened};
 
 struct Shared {
     shape: Shape,
@@ -24,7 +24,7 @@ impl Shared {
     fn change(&self, lane: usize) {
         let mark = &self.marks[lane];
         let begun = self.shape.begin(mark);
-        self.places[lane].store(1, Ordering::Release);
+        self.places[lane].store(1, Ordering::Relaxed);
         self.shape.end(mark, begun, || self.is_under_way());
     }
 
@@ -35,7 +35,8 @@ impl Shared {
         if self.shape.retry(before) {
             return;
         }
-        let now = self.places.each_ref().map(|place| place.load(Ordering::Acquire));
+        let now = self.places.each_ref().map(|place| place.load(Ordering::Relaxed));
+        acquire_fence();
         assert!(seen == now || !self.shape.stands_at(before), "a note outlived a change that was seen");
     }
 }

@@ -185,9 +185,8 @@ impl OwnerLock {
             return true;
         }
         let owner = self.holder();
-        let taken = owner.is_some()
-            && undertaker.lanes().is_dead(owner)
-            && self.take_over(me, owner, undertaker);
+        let taken =
+            owner.is_some() && undertaker.lanes().is_dead(owner) && self.take_over(me, owner, undertaker);
         if taken {
             undertaker.repair(owner);
         }

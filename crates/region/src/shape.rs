@@ -77,12 +77,7 @@ impl Shape {
         let seen = self.0.fetch_add(2, Ordering::AcqRel).wrapping_add(2);
         if seen & 1 != 0 && !is_under_way() {
             // If it fails, whoever changed the count settles in turn. PAIRS: as in `end`.
-            let _ = self.0.compare_exchange(
-                seen,
-                seen.wrapping_add(1),
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
+            let _ = self.0.compare_exchange(seen, seen.wrapping_add(1), Ordering::AcqRel, Ordering::Relaxed);
         }
         mark.store(0, Ordering::Release);
     }

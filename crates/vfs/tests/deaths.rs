@@ -120,7 +120,12 @@ const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "exchange of two directories",
-        before: &[Make::Dir("/light/d"), Make::Dir("/light/d/sub"), Make::Dir("/light/e"), Make::Dir("/light/e/in")],
+        before: &[
+            Make::Dir("/light/d"),
+            Make::Dir("/light/d/sub"),
+            Make::Dir("/light/e"),
+            Make::Dir("/light/e/in"),
+        ],
         call: |task, one, other| ignore(renamed(task, one, other, RENAME_EXCHANGE)),
         one: "/light/d/sub",
         other: "/light/e",

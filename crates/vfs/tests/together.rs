@@ -188,8 +188,11 @@ fn directories_that_move_at_once_close_no_ring() {
                 while Instant::now() < end {
                     let (one, other) = (name(random.below(COUNT)), name(random.below(COUNT)));
                     let [from, to] = [(); 2].map(|()| 3 + random.below(COUNT + 1) as i32);
-                    let (other, flags) =
-                        if random.below(4) == 0 { (&other, RENAME_EXCHANGE) } else { (&one, RENAME_NOREPLACE) };
+                    let (other, flags) = if random.below(4) == 0 {
+                        (&other, RENAME_EXCHANGE)
+                    } else {
+                        (&one, RENAME_NOREPLACE)
+                    };
                     let moved =
                         rename::renameat2(task, from, one.as_ptr().cast(), to, other.as_ptr().cast(), flags);
                     refused.fetch_add(u32::from(moved.err() == Some(Errno::EINVAL)), Ordering::Relaxed);
