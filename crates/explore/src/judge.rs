@@ -108,15 +108,14 @@ fn counts(light: &Light) -> String {
 /// Locks of the region as a whole that name a holder.
 fn held(region: Region<'static>) -> Vec<String> {
     let header = region.header();
-    let mut locks = vec![
-        ("rename", &header.rename_lock),
-        ("setup", &header.setup_lock),
-        ("deadlock", &header.deadlock_lock),
-        ("split", &header.split_lock),
-    ];
+    let mut locks = vec![("split", &header.split_lock)];
     let lanes = 1..header.lane_limit.load(Ordering::Relaxed);
     let lanes: Vec<&Lane> = lanes.map(|index| region.lane(LaneId(index))).collect();
     locks.extend(lanes.iter().map(|lane| ("burial", &lane.burial)));
     let named = locks.into_iter().filter(|(_, lock)| lock.holder().is_some());
-    named.map(|(name, _)| format!("the {name} lock is held")).collect()
+    let mut said: Vec<String> = named.map(|(name, _)| format!("the {name} lock is held")).collect();
+    if header.tree.read() & 1 != 0 {
+        said.push("a change of the tree's shape is under way".to_owned());
+    }
+    said
 }

@@ -62,18 +62,13 @@ impl Check<'_> {
                 self.structure(|| format!("root {root} is inode {id}, which is no directory"));
             }
         }
-        let locks = [
-            (&header.rename_lock, "the rename lock"),
-            (&header.setup_lock, "the setup lock"),
-            (&header.deadlock_lock, "the deadlock search's lock"),
-            (&header.split_lock, "the split lock"),
-        ];
-        for (lock, name) in locks {
-            self.lock(lock, || name.to_owned());
-        }
-        if header.tree.read() & 1 != 0 {
-            // Whoever took the lock over leaves it so: walks remember no prefixes until the next directory moves.
-            self.leftover(|| "a change of the tree's shape was cut short by a death".to_owned());
+        self.lock(&header.split_lock, || "the split lock".to_owned());
+        let is_shifting = |id: LaneId| region.lane(id).shifting.load(Relaxed) != 0;
+        if header.tree.read() & 1 != 0 && !region.lanes().any(is_shifting) {
+            // Walks remember no prefixes until the next directory moves.
+            self.inconsistent(|| {
+                "a change of the tree's shape is under way, and no lane is at one".to_owned()
+            });
         }
     }
 
@@ -138,6 +133,10 @@ impl Check<'_> {
         let is_dead = self.is_dead(id);
         if !is_dead && lane.waits_for.load(Relaxed) != 0 {
             self.inconsistent(|| format!("lane {index} waits for a lock and is in no call"));
+        }
+        let moves = lane.moves.iter().any(|dir| dir.load(Relaxed) != 0);
+        if !is_dead && (moves || lane.shifting.load(Relaxed) != 0) {
+            self.inconsistent(|| format!("lane {index} moves a directory and is in no call"));
         }
         if is_dead {
             let unfinished = if op != 0 { ", with an unfinished change" } else { "" };

@@ -66,12 +66,6 @@ pub(crate) fn holders(inode: &Inode) -> [u32; 2] {
 
 /// Whether a lock lies at an offset of the region.
 pub(crate) fn is_one(offset: u64) -> bool {
-    let header = [
-        offset_of!(Header, rename_lock),
-        offset_of!(Header, setup_lock),
-        offset_of!(Header, deadlock_lock),
-        offset_of!(Header, split_lock),
-    ];
     // Area, records, their size, the lock in each.
     let records = [
         (at::LANES_AT, at::LANES, at::LANE_SIZE, offset_of!(Lane, burial)),
@@ -81,7 +75,7 @@ pub(crate) fn is_one(offset: u64) -> bool {
         (at::BUCKETS_AT, at::BUCKETS, size_of::<Bucket>(), offset_of!(Bucket, lock)),
     ];
     let Ok(offset) = usize::try_from(offset) else { return false };
-    header.contains(&offset)
+    offset == offset_of!(Header, split_lock)
         || records.iter().any(|(start, count, size, inside)| {
             let from = offset.wrapping_sub(start + inside);
             from < count * size && from.is_multiple_of(*size)

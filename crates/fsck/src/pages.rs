@@ -157,6 +157,11 @@ impl Check<'_> {
         if key != 0 && key != index {
             self.structure(|| format!("inode {index} has the lock key {key}"));
         }
+        let mover = inode.moving.mover();
+        if mover.is_some() {
+            let what = || format!("directory {index} is being moved by lane {:#x}", mover.0);
+            if self.is_dead(mover) { self.leftover(what) } else { self.inconsistent(what) }
+        }
         let half = inode.seq.read() & 1 != 0 || inode.data_seq.read() & 1 != 0;
         if half {
             let is_dead = |lane: u32| lane != 0 && self.is_dead(lp_region::LaneId(lane));

@@ -303,9 +303,7 @@ impl Rebuild {
         directories.chain(others).for_each(|index| _ = inodes.insert(index));
         self.reset_slab::<Inode>(&inodes);
         let header = self.region.header();
-        for lock in [&header.rename_lock, &header.setup_lock, &header.deadlock_lock, &header.split_lock] {
-            self.zero(core::ptr::from_ref(lock).addr(), size_of_val(lock));
-        }
+        locks::words(&header.split_lock).iter().for_each(|word| word.store(0, Relaxed));
         for word in [&header.lane_limit, &header.chunk_hint, &header.process_limit] {
             word.store(0, Relaxed);
         }
@@ -313,7 +311,7 @@ impl Rebuild {
         header.flown.store(0, Relaxed);
         header.hash_state.store(0, Relaxed);
         header.programs.iter().for_each(|word| word.store(0, Relaxed));
-        even(&header.tree);
+        header.tree.reset();
     }
 
     /// Lanes, processes, tables, runs, buckets, open files, locks, mappings.
@@ -392,6 +390,7 @@ impl Rebuild {
             }
             even(&inode.seq);
             even(&inode.data_seq);
+            inode.moving.clear();
             let words = locks::inode_words(inode);
             words.iter().for_each(|word| word.store(0, Relaxed));
             words[4].store(index, Relaxed);

@@ -24,10 +24,16 @@ pub mod layout;
 pub mod lock;
 #[path = "../../region/src/marks.rs"]
 pub mod marks;
+#[path = "../../region/src/moving.rs"]
+pub mod moving;
 #[path = "../../region/src/probe.rs"]
 pub mod probe;
+#[path = "../../region/src/ring.rs"]
+pub mod ring;
 #[path = "../../region/src/seq.rs"]
 pub mod seq;
+#[path = "../../region/src/shape.rs"]
+pub mod shape;
 #[path = "../../region/src/signed.rs"]
 pub mod signed;
 #[path = "../../region/src/stack.rs"]

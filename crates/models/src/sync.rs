@@ -19,6 +19,8 @@ pub enum Weaken {
     ReleaseFence,
     /// The acquire fence does nothing.
     AcquireFence,
+    /// The full fence does nothing.
+    FullFence,
     /// The light barrier does nothing.
     LightBarrier,
 }
@@ -149,6 +151,13 @@ pub fn release_fence() {
 pub fn acquire_fence() {
     if !is_weak(Weaken::AcquireFence) {
         fence(Ordering::Acquire);
+    }
+}
+
+/// A full fence.
+pub fn full_fence() {
+    if !is_weak(Weaken::FullFence) {
+        fence(Ordering::SeqCst);
     }
 }
 

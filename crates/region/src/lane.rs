@@ -76,8 +76,10 @@ pub struct Lane {
     pub arrived: [AtomicU32; 2],
     /// Inodes that its last sweep left in the chain.
     pub kept: AtomicU32,
-    /// Spare.
-    pub spare: AtomicU32,
+    /// Whether it changes where paths lead; see [`crate::shape`].
+    pub shifting: AtomicU32,
+    /// Directories that it has marked as moving; see [`crate::moving`].
+    pub moves: [AtomicU32; 2],
     /// Lock that it waits for, an offset in the region; 0 none.
     pub waits_for: AtomicU64,
     /// Caches of free slots, by slab.

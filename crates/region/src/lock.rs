@@ -168,10 +168,29 @@ impl OwnerLock {
         if owner != self.owner.load(Ordering::Relaxed) || !undertaker.lanes().is_dead(LaneId(owner)) {
             return None;
         }
-        undertaker.replay(LaneId(owner));
+        self.take_over(me, LaneId(owner), undertaker).then_some(LaneId(owner))
+    }
+
+    /// Takes the lock over from the dead lane `owner`, if that still holds it.
+    fn take_over(&self, me: LaneId, owner: LaneId, undertaker: &dyn Undertaker) -> bool {
+        undertaker.replay(owner);
         // PAIRS: another waiter's attempt at the same takeover; what the dead wrote came before its death.
-        let taken = self.owner.compare_exchange(owner, me.0, Ordering::AcqRel, Ordering::Relaxed);
-        taken.is_ok().then_some(LaneId(owner))
+        self.owner.compare_exchange(owner.0, me.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Takes the lock if it is free or its holder is dead; waits for no holder that lives.
+    #[cold]
+    pub fn try_lock_or_take_over(&self, me: LaneId, undertaker: &dyn Undertaker) -> bool {
+        if self.try_lock(me) {
+            return true;
+        }
+        let owner = self.holder();
+        let taken =
+            owner.is_some() && undertaker.lanes().is_dead(owner) && self.take_over(me, owner, undertaker);
+        if taken {
+            undertaker.repair(owner);
+        }
+        taken
     }
 
     /// Clears `contended` unless a lane waits. A waiter names the lock first and sets the hint then: either it is found

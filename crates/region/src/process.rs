@@ -2,6 +2,7 @@
 
 use crate::life::LifeWord;
 use crate::lock::OwnerLock;
+use crate::ring::Wait;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_abi::{Errno, Result};
 
@@ -46,8 +47,8 @@ pub struct Process {
     pub caps: AtomicU32,
     /// Supplementary groups in `groups`.
     pub group_count: AtomicU32,
-    /// Lock of another that it waits for: guards nothing, read for EDEADLK ([`crate::ids::LockId`]).
-    pub waits_for: AtomicU32,
+    /// Spare.
+    pub spare_too: AtomicU32,
     /// First of its mapping records.
     pub mappings: AtomicU32,
     /// Inode of ours that it executes, for `/proc/self/exe`; 0 none.
@@ -62,8 +63,6 @@ pub struct Process {
     pub posix_locks: AtomicU32,
     /// Entry of the executed file, for its path.
     pub exe_dirent: AtomicU32,
-    /// Spare.
-    pub spare_too: AtomicU32,
     /// Lane of its first thread or of the one that last called exec ([`crate::ids::LaneId`]), taken over by the new image.
     pub first_lane: AtomicU32,
     /// Real group id.
@@ -73,7 +72,10 @@ pub struct Process {
     /// Nonzero once it has a filter that lets it make no call of the gate's own, barriers included.
     pub limited: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU32; 20],
+    pub spare: [AtomicU32; 17],
+    /// POSIX lock of another that it waits for, read for EDEADLK: [`crate::ids::LockId`] and, in the high half, the lock's
+    /// version.
+    pub waits_for: Wait,
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }
@@ -154,7 +156,7 @@ pub struct RunPath {
 /// What the processes of one `lightpath run` have in common. 16 KiB. Immutable once its first process runs.
 #[repr(C, align(64))]
 pub struct Run {
-    /// Nonzero while claimed; it is free again when no process names it. Setup lock.
+    /// Nonzero while claimed; it is free again when no process names it. Atomic.
     pub state: AtomicU32,
     /// Mounts in use.
     pub mount_count: AtomicU32,

@@ -8,7 +8,9 @@ use crate::bias::BiasedLock;
 use crate::custody::Custody;
 use crate::layout::CHUNK_PAGES;
 use crate::lock::OwnerLock;
+use crate::moving::Moving;
 use crate::seq::Seq;
+use crate::shape::Shape;
 use crate::signed::Signed;
 use crate::stack::Head;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
@@ -37,16 +39,12 @@ pub struct Header {
     pub hash_state: AtomicU64,
     /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
     pub read_only: AtomicU32,
-    /// Odd while a directory moves or becomes one that not everyone may search. rename_lock to change.
-    pub tree: Seq,
+    /// Odd while a directory moves or becomes one that not everyone may search. Atomic, together with [`crate::lane::Lane::shifting`].
+    pub tree: Shape,
     /// Inode of each root, [`InodeId`](crate::ids::InodeId) by root number; 0 where not made yet. Atomic.
     pub roots: [AtomicU32; 16],
-    /// Guards a rename that moves a directory to another, as Linux's `s_vfs_rename_mutex`. Taken before any inode lock.
-    pub rename_lock: OwnerLock,
-    /// Guards making of roots and runs.
-    pub setup_lock: OwnerLock,
-    /// Guards the search for a ring of POSIX locks that wait for each other. Innermost.
-    pub deadlock_lock: OwnerLock,
+    /// Tickets drawn by those that wait for a POSIX lock; see [`crate::ring`]. Atomic, only grows.
+    pub tickets: AtomicU64,
     /// Splitting of hash buckets; taken by try only.
     pub split_lock: OwnerLock,
     /// Lanes behind the highest ever claimed. Atomic, only grows.
@@ -143,15 +141,20 @@ pub struct Inode {
     pub tail: AtomicU64,
     /// Directory: live entries. Lock.
     pub entries: AtomicU32,
-    /// Directory: its parent. Seq; rename_lock to change.
+    /// Directory: its parent. Seq; changes under the locks of both parents and the directory, with `moving` set.
     pub parent: AtomicU32,
-    /// Directory: the entry that names it. Seq; rename_lock to change.
+    /// Directory: the entry that names it. Seq, as `parent`.
     pub self_dirent: AtomicU32,
     /// First of the inode's record locks and flocks. Lock.
     pub locks: AtomicU32,
     /// Target of a short symbolic link. Immutable.
-    pub inline: [AtomicU8; 64],
+    pub inline: [AtomicU8; SHORT_TARGET],
+    /// Directory: the lane that moves it to another parent. Under the lock of its parent; a burial takes a dead lane's away.
+    pub moving: Moving,
 }
+
+/// Longest target of a symbolic link kept in the inode itself, in bytes.
+pub const SHORT_TARGET: usize = 60;
 
 /// A time as it stands in `struct stat`.
 #[repr(C)]
@@ -358,7 +361,7 @@ const _: () = {
     assert!(size_of::<OpenFile>() == 64 && size_of::<LockRecord>() == 64 && size_of::<Mapping>() == 64);
     assert!(size_of::<Chunk>() == 256 && size_of::<LongName>() == 256);
     assert!(size_of::<Header>() <= lp_abi::PAGE_SIZE);
-    assert!(core::mem::offset_of!(Header, roots) == 64 && core::mem::offset_of!(Header, rename_lock) == 128);
+    assert!(core::mem::offset_of!(Header, roots) == 64 && core::mem::offset_of!(Header, tickets) == 128);
     assert!(core::mem::offset_of!(Inode, atime) == 64 && core::mem::offset_of!(Inode, lock) == 128);
     assert!(core::mem::offset_of!(Inode, uid) == core::mem::offset_of!(Inode, mode) + 4);
     assert!(core::mem::offset_of!(Inode, map) == 152 && core::mem::offset_of!(Inode, inline) == 192);

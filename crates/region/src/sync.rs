@@ -62,6 +62,12 @@ pub fn acquire_fence() {
     fence(Ordering::Acquire);
 }
 
+/// A full fence: stores before it come before loads after it.
+#[inline]
+pub fn full_fence() {
+    fence(Ordering::SeqCst);
+}
+
 /// Has the first two lines of something fetched into the cache, or nothing; reads and orders nothing.
 #[inline(always)]
 pub fn prefetch<T>(what: &T) {

@@ -237,7 +237,7 @@ fn leave_image(task: &Task) {
     if drop_mappings(task) {
         reclaim::run(task);
     }
-    task.process.waits_for.store(0, Ordering::Relaxed);
+    task.process.waits_for.clear();
 }
 
 /// Gives back the mapping records of the caller's own process; whether they kept inodes without links.
@@ -259,23 +259,24 @@ pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
 pub fn mkfs(task: &Task, root: u32) -> Result<()> {
     let header = task.region.header();
     let place = header.roots.get(root as usize).ok_or(Errno::EINVAL)?;
-    header.setup_lock.lock(task.lane_id, task);
-    let made = match place.load(Ordering::Acquire) {
+    // PAIRS: the release in `make_root`.
+    match place.load(Ordering::Acquire) {
         0 => make_root(task, root, place),
         _ => Ok(()),
-    };
-    header.setup_lock.unlock();
-    made
+    }
 }
 
+/// Of several at once the first gives the root its directory.
 fn make_root(task: &Task, root: u32, place: &AtomicU32) -> Result<()> {
     let process = task.process;
     let owner = (process.fsuid.load(Ordering::Relaxed), process.fsgid.load(Ordering::Relaxed));
     let made = inode::create_root(task, root, S_ISVTX | 0o777, owner)?;
     let record = task.region.inode(made.id);
     record.parent.store(made.id.0, Ordering::Relaxed); // `..` of a root is the root.
-    place.store(made.id.0, Ordering::Release);
-    task.region.settle::<Inode>(task.lane);
+    match place.compare_exchange(0, made.id.0, Ordering::AcqRel, Ordering::Relaxed) {
+        Ok(_) => task.region.settle::<Inode>(task.lane),
+        Err(_) => inode::discard(task, made.id),
+    }
     Ok(())
 }
 

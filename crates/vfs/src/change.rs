@@ -238,6 +238,7 @@ pub fn replay(task: &Task<'_>, lane: LaneId) {
             dir::recount(task.region, dir.id, task.region.dirent(entry).position.load(Ordering::Relaxed));
         }
     }
+    forget_linked(task, record, &change);
     apply(task, lane, &change);
     forget_taken(task, record, &change);
     if change.removed.is_some() {
@@ -247,6 +248,16 @@ pub fn replay(task: &Task<'_>, lane: LaneId) {
     record.intent.op.store(op::NONE, Ordering::Release);
 }
 
+/// Takes back the name of an overflow bucket in the dead lane's hand that hangs on a chain. Before the replay, which may take
+/// the bucket off and give it back itself.
+fn forget_linked(task: &Task<'_>, lane: &Lane, change: &Change) {
+    let overflow = &lane.taken[Bucket::SLAB];
+    let hashes = [change.added, change.removed].map(|id| task.region.dirent(id).hash.load(Ordering::Relaxed));
+    if hashes.iter().any(|hash| hash::is_linked(task.region, *hash, overflow.load(Ordering::Relaxed))) {
+        overflow.store(0, Ordering::Release);
+    }
+}
+
 /// Takes back the names of slots that the dead lane had taken and that are linked in by now.
 fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
     if change.added.is_some() {
@@ -254,11 +265,6 @@ fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
     }
     // Who buries the lane puts the inode with the orphans; the dead's pin keeps it until then.
     lane.taken[Inode::SLAB].store(change.victim().0, Ordering::Release);
-    let overflow = &lane.taken[Bucket::SLAB];
-    let hashes = [change.added, change.removed].map(|id| task.region.dirent(id).hash.load(Ordering::Relaxed));
-    if hashes.iter().any(|hash| hash::is_linked(task.region, *hash, overflow.load(Ordering::Relaxed))) {
-        overflow.store(0, Ordering::Release);
-    }
     // A removed entry may be named there already; `replay` names it again.
     for slab in [Dirent::SLAB, LongName::SLAB] {
         lane.taken[slab].store(0, Ordering::Release);

@@ -8,7 +8,6 @@ use lp_region::sync::Ordering::Relaxed;
 
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
-use crate::tree::Paths;
 use crate::{acl, permission, target, tree, writer};
 
 /// Sets the permission bits of what a path names.
@@ -31,7 +30,6 @@ pub fn fchmod(task: &Task, fd: i32, mode: u32) -> Result<()> {
 
 fn change(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
     let _writing = writer::begin(task, inode)?;
-    let _tree = (inode::is_dir(inode) && mode & 0o111 != 0o111).then(|| tree::lock(task, Paths::Change));
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock.
     let old = inode.mode.load(Relaxed);
@@ -48,6 +46,7 @@ fn change(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
     if !inode::may_keep_setgid(task, inode.gid.load(Relaxed)) {
         bits &= !S_ISGID;
     }
+    let _shift = (inode::is_dir(inode) && mode & 0o111 != 0o111).then(|| tree::shift(task));
     acl::chmod(task, id, inode, bits)?;
     let now = task.now();
     inode.seq.begin();

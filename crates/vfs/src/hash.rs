@@ -440,13 +440,9 @@ pub fn back(region: Region<'_>) -> lp_abi::Result<()> {
 #[cold]
 pub fn split(task: &Task<'_>) {
     let header = task.region.header();
-    if !header.split_lock.try_lock(task.lane_id) {
-        let holder = header.split_lock.holder();
-        if holder.is_none() || !task.is_dead(holder) {
-            return;
-        }
-        // Taking it over ends what the dead splitter left.
-        header.split_lock.lock(task.lane_id, task);
+    // Taking it over ends what a dead splitter left.
+    if !header.split_lock.try_lock_or_take_over(task.lane_id, task) {
+        return;
     }
     // Relaxed: only the holder of the split lock changes it.
     let state = header.hash_state.load(Ordering::Relaxed);

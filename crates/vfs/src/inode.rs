@@ -12,7 +12,7 @@ use lp_region::records::{Inode, Stamp, inode_flags};
 use lp_region::seq::Seq;
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::{Relaxed, Release};
-use lp_region::sync::{AtomicU32, spin};
+use lp_region::sync::{AtomicU32, LOCK_SPINS, spin};
 use lp_region::{InodeId, InodeRef, LaneId, Region};
 
 use crate::acl;
@@ -185,7 +185,6 @@ pub fn lock<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
 
 /// Takes an inode's lock as [`lock`] does unless a living thread has it, which may be stopped: for those who have no
 /// business with the inode.
-#[cold]
 pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
     let inode = task.region.inode(id);
     let undertaker = InodeUndertaker { task, id, inode };
@@ -196,6 +195,25 @@ pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> 
         inode.lock.lock(task.lane_id, &undertaker);
     }
     Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding })
+}
+
+/// Waits until nobody has an inode's lock. The caller holds none.
+#[cold]
+pub fn wait(task: &Task, id: InodeId) {
+    drop(lock(task, id));
+}
+
+/// Takes an inode's lock for a caller that holds others, and so waits for nobody who may be stopped: only for a moment.
+#[inline]
+pub fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
+    let inode = task.region.inode(id);
+    for _ in 0..LOCK_SPINS {
+        if inode.lock.holder().is_none() {
+            break;
+        }
+        spin();
+    }
+    lock_unless_held(task, id)
 }
 
 /// Takes an inode's lock as [`lock`] does, without an atomic instruction if this lane is its only user. A lane enters

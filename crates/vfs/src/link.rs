@@ -87,20 +87,14 @@ fn may_link(task: &Task<'_>, file: &Inode) -> Result<()> {
     if safe || permission::owns(task, file) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Gives the file `target` a name at a place.
-///
-/// # Errors
-/// As [`linkat`]; `ESTALE` when either was freed since the walk.
-pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()> {
-    if parent.last != Last::Name {
-        return Err(Errno::EEXIST);
-    }
-    let name = parent.name(task);
-    let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
-    let _writing = writer::begin(task, dir)?;
-    let locked = dir::enter(task, parent.dir)?;
-    let place = name::Place::new(parent.dir.id, &name);
-    if hash::lookup_at(task.region, &place).is_some() {
+/// What a link asks of the directory and the file, in Linux's order. The caller holds the directory's lock.
+fn check(
+    task: &Task<'_>,
+    (dir, file): (&Inode, &Inode),
+    parent: &Parent,
+    place: &name::Place<'_, '_>,
+) -> Result<()> {
+    if hash::lookup_at(task.region, place).is_some() {
         return Err(Errno::EEXIST);
     }
     // filename_create: no directory will be made here.
@@ -117,7 +111,32 @@ pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()>
     if flags & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 || dir::is(file) {
         return Err(Errno::EPERM);
     }
-    let file_locked = inode::lock(task, target.id);
+    Ok(())
+}
+
+/// Gives the file `target` a name at a place.
+///
+/// # Errors
+/// As [`linkat`]; `ESTALE` when either was freed since the walk.
+pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()> {
+    if parent.last != Last::Name {
+        return Err(Errno::EEXIST);
+    }
+    let name = parent.name(task);
+    let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
+    let _writing = writer::begin(task, dir)?;
+    let mut locked = dir::enter(task, parent.dir)?;
+    let place = name::Place::new(parent.dir.id, &name);
+    let file_locked = loop {
+        check(task, (dir, file), parent, &place)?;
+        if let Some(file_locked) = inode::lock_soon(task, target.id) {
+            break file_locked;
+        }
+        // Whoever has it may be stopped: others go on in the directory meanwhile.
+        drop(locked);
+        inode::wait(task, target.id);
+        locked = dir::enter(task, parent.dir)?;
+    };
     if file.generation.load(Ordering::Acquire) != target.generation {
         return Err(Errno::ESTALE);
     }

@@ -13,6 +13,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
 use lp_region::{FileId, InodeId, InodeRef, LockId, ProcessId};
 
+use crate::deadlock::Waiting;
 use crate::task::Task;
 use crate::{inode, named};
 
@@ -32,8 +33,6 @@ pub mod family {
 pub const TO_END: u64 = i64::MAX as u64;
 /// Longest sleep before a waiter looks at owners' lives and at signals again, in nanoseconds.
 const SLEEP_NS: u64 = 20_000_000;
-/// Locks that a search for a ring follows (`MAX_DEADLK_ITERATIONS`).
-const RING: u32 = 10;
 
 /// Shared or exclusive, as `F_RDLCK` and `F_WRLCK`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,6 +121,7 @@ pub fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
 pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> {
     let record = task.region.inode(id);
     let mut looked_at = None;
+    let mut waiting = Waiting::new(task);
     loop {
         let held = inode::lock(task, id);
         let Some(blocker) = blocker(task, record, lock) else {
@@ -144,7 +144,7 @@ pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> 
         in_way.waiters.fetch_add(1, Ordering::Relaxed); // Relaxed: under the inode's lock.
         drop(held);
         let slept = match lock.owner.family {
-            family::POSIX => sleep_posix(task, blocker, version),
+            family::POSIX if waiting.closes_ring(blocker, version) => Err(Errno::EDEADLK),
             _ => sleep(task, in_way, version),
         };
         wake_up(task, id, in_way, version);
@@ -497,41 +497,6 @@ fn sleep(task: &Task, record: &LockRecord, version: u32) -> Result<()> {
         _ if task.is_interrupted() => Err(Errno::EINTR),
         _ => Ok(()),
     }
-}
-
-/// [`sleep`] for a POSIX lock: says whom the process waits for, and refuses to close a ring.
-fn sleep_posix(task: &Task, blocker: LockId, version: u32) -> Result<()> {
-    let search = &task.region.header().deadlock_lock;
-    search.lock(task.lane_id, task);
-    let ring = is_ring(task, blocker);
-    if !ring {
-        task.process.waits_for.store(blocker.0, Ordering::Relaxed); // Relaxed: under deadlock_lock.
-    }
-    search.unlock();
-    if ring {
-        return Err(Errno::EDEADLK);
-    }
-    let slept = sleep(task, task.region.lock_record(blocker), version);
-    task.process.waits_for.store(0, Ordering::Relaxed); // Relaxed: a search that sees it late finds a ring of none.
-    slept
-}
-
-/// Whether the owner of `lock` waits, through others, for the calling process (`posix_locks_deadlock`). Records may
-/// change meanwhile; what is seen is one word of each.
-fn is_ring(task: &Task, lock: LockId) -> bool {
-    let mut lock = lock;
-    for _ in 0..RING {
-        let record = task.region.lock_record(lock);
-        if lock.is_none() || record.family.load(Ordering::Relaxed) != family::POSIX {
-            return false;
-        }
-        let owner = ProcessId(record.owner.load(Ordering::Relaxed));
-        if owner == task.process_id {
-            return true;
-        }
-        lock = LockId(task.region.process(owner).waits_for.load(Ordering::Relaxed));
-    }
-    false
 }
 
 /// After a sleep: stops counting as a waiter, unless the lock changed, which forgets its waiters.

@@ -21,7 +21,7 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId};
 use crate::reclaim::{self, Listed};
 use crate::table::entry;
 use crate::task::Task;
-use crate::{file, inode, intent, lock, mapping, page, pin, sweep};
+use crate::{file, inode, intent, lock, mapping, page, pin, sweep, tree};
 
 /// Cleans up after all processes that are dead; gives their number.
 #[cold]
@@ -210,6 +210,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     page::repair(task, lane);
     intent::replay(task, lane);
     lock::settle_in_hand(task, record);
+    tree::bury(task, lane);
     task.region.settle_slab::<OpenFile>(record);
     task.region.settle_slab::<Inode>(record);
     settle_list::<OpenFile>(task, record);

@@ -10,15 +10,12 @@ use crate::change::{self, Change, Directory, Links, Moved, Retarget};
 use crate::hash::{self, Hit, Load};
 use crate::inode::Locked;
 use crate::link::Two;
-use crate::name::Place;
+use crate::name::{Name, Place};
 use crate::permission::{self, Victim, WRITE};
 use crate::task::{self, Task};
-use crate::tree::{Paths, Tree};
+use crate::tree::{Marks, Met};
 use crate::walk::{Last, Parent, Which};
 use crate::{dir, dirent, inode, tree, unlink, walk, writer};
-
-/// Directories above one another before a damaged region is suspected.
-const DEPTH: u32 = 1 << 20;
 
 /// What a rename does with a name that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,110 +98,141 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     let names = (from.name(task), to.name(task));
     let _writing = writer::begin(task, old_dir)?;
     let place = Place::new(to.dir.id, &names.1);
-    let find = || -> Result<_> {
-        let source = hash::lookup(task.region, from.dir.id, &names.0).ok_or(Errno::ENOENT)?;
-        Ok((source, hash::lookup_at(task.region, &place)))
+    let ask = Ask { task, from, to, name: &names.0, place: &place, mode, behind };
+    let mut first = InodeId::NONE;
+    let done = loop {
+        match ask.attempt(first) {
+            Ok(done) => break done,
+            Err(Stop::Failed(errno)) => return Err(errno),
+            Err(Stop::Locked(id)) => first = id,
+            Err(Stop::Moving(met)) => {
+                tree::wait(task, met);
+                first = InodeId::NONE;
+            }
+        }
     };
-    let mut held = Held::lock(task, from.dir, to.dir, Paths::Stay)?;
-    let (mut source, mut target) = find()?;
-    let is_dir = |hit: Hit| dir::is(task.region.inode(hit.target().id));
-    let moves_dir = is_dir(source) || mode == Mode::Exchange && target.is_some_and(is_dir);
-    if moves_dir {
-        drop(held);
-        held = Held::lock(task, from.dir, to.dir, Paths::Change)?;
-        (source, target) = find()?;
-    }
-    let rename = Rename { task, old: from.dir.id, new: to.dir.id, source, target, mode, behind };
-    rename.check_names(from.trailing_slash, to.trailing_slash)?;
-    held.check_ancestors(&rename)?;
-    if target.is_some_and(|target| target.target() == source.target()) {
-        return Ok(());
-    }
-    rename.check_permissions()?;
-    let inodes = lock_inodes(task, source.target().id, target.map(|hit| hit.target().id));
-    let load = rename.perform(&place)?;
-    drop(inodes);
-    drop(held);
-    if load == Load::Crowded {
+    if done.load == Load::Crowded {
         hash::split(task);
     }
-    if mode != Mode::Exchange {
-        unlink::removed(task, target.map_or(InodeId::NONE, |hit| hit.target().id));
-    }
+    unlink::removed(task, done.victim);
     Ok(())
 }
 
-/// Locks what a rename changes besides the directories: directories first, then the lower index. None of them is one of
-/// the directories that are locked already, nor above one.
-fn lock_inodes<'r>(task: &Task<'r>, one: InodeId, other: Option<InodeId>) -> [Option<Locked<'r>>; 2] {
-    let order = |id: InodeId| (!dir::is(task.region.inode(id)), id);
-    let other = other.filter(|other| *other != one);
-    let first = other.filter(|other| order(*other) < order(one)).unwrap_or(one);
-    let second = if first == one { other } else { Some(one) };
-    let first = inode::lock(task, first);
-    [second.map(|id| inode::lock(task, id)), Some(first)]
+/// Why a rename is not done.
+enum Stop {
+    /// It cannot be.
+    Failed(Errno),
+    /// An inode is locked by another: with nothing held it is waited for, and then everything is looked up again.
+    Locked(InodeId),
+    /// So is the move of another.
+    Moving(Met),
 }
 
-/// The locks of the directories of a rename.
-struct Held<'t, 'r> {
+/// What an attempt came to.
+type Tried<T> = core::result::Result<T, Stop>;
+
+impl From<Met> for Stop {
+    fn from(met: Met) -> Self {
+        Stop::Moving(met)
+    }
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Stop::Failed(errno)
+    }
+}
+
+/// The inodes that a rename locks: both directories and what their names name. It waits for a lock only while it holds none, so
+/// it needs no order among them, and nobody waits for whom it waits for.
+struct Locks<'t, 'r> {
     task: &'t Task<'r>,
-    // Given back in this order.
-    _locks: [Option<Locked<'r>>; 2],
-    _tree: Option<Tree<'t, 'r>>,
+    held: [Option<(InodeId, Locked<'r>)>; 5],
 }
 
-impl<'t, 'r> Held<'t, 'r> {
-    /// Locks both directories, like `lock_rename`, and the tree if there are two or a directory moves: it may be one of two
-    /// that are locked besides.
-    fn lock(task: &'t Task<'r>, old: InodeRef, new: InodeRef, paths: Paths) -> Result<Self> {
-        if old == new {
-            let tree = (paths == Paths::Change).then(|| tree::lock(task, paths));
-            return Ok(Held { task, _locks: [Some(dir::enter(task, old)?), None], _tree: tree });
+impl<'t, 'r> Locks<'t, 'r> {
+    /// Waits for the first lock; none if there is none to begin with.
+    fn new(task: &'t Task<'r>, first: InodeId) -> Self {
+        let mut locks = Locks { task, held: [const { None }; 5] };
+        if first.is_some() {
+            locks.held[0] = Some((first, inode::lock(task, first)));
         }
-        let tree = tree::lock(task, paths);
-        let (first, second) = if is_ancestor(task, old.id, new.id) {
-            (old, new)
-        } else if is_ancestor(task, new.id, old.id) || new.id < old.id {
-            (new, old)
-        } else {
-            (old, new)
-        };
-        let first = dir::lock(task, first)?;
-        Ok(Held { task, _locks: [Some(dir::lock(task, second)?), Some(first)], _tree: Some(tree) })
+        locks
     }
 
-    /// Refuses to put a directory below itself.
-    fn check_ancestors(&self, rename: &Rename<'_, '_>) -> Result<()> {
-        if rename.old == rename.new {
+    /// Locks one more, which `lock` waits for if it is the first.
+    fn add(&mut self, id: InodeId, lock: fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
+        if self.held.iter().flatten().any(|(held, _)| *held == id) {
             return Ok(());
         }
-        let is_above = |hit: InodeRef, dir: InodeId| hit.id == dir || is_ancestor(self.task, hit.id, dir);
-        if is_above(rename.source.target(), rename.new) {
-            return Err(Errno::EINVAL);
+        let locked = match self.held[0] {
+            None => Some(lock(self.task, id)),
+            Some(_) => inode::lock_soon(self.task, id),
+        };
+        let locked = locked.ok_or(Stop::Locked(id))?;
+        if let Some(place) = self.held.iter_mut().find(|place| place.is_none()) {
+            *place = Some((id, locked));
         }
-        match rename.target {
-            Some(hit) if is_above(hit.target(), rename.old) => {
-                Err(if rename.mode == Mode::Exchange { Errno::EINVAL } else { Errno::ENOTEMPTY })
-            }
-            _ => Ok(()),
-        }
+        Ok(())
+    }
+
+    /// Locks a directory that a walk found. `ESTALE` when it was freed meanwhile.
+    fn add_directory(&mut self, dir: InodeRef, lock: fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
+        self.add(dir.id, lock)?;
+        // Acquire: the generation grows before the slot is used again.
+        let generation = self.task.region.inode(dir.id).generation.load(Ordering::Acquire);
+        if generation == dir.generation { Ok(()) } else { Err(Stop::Failed(Errno::ESTALE)) }
     }
 }
 
-/// Whether directory `above` is above `below`. The caller holds `rename_lock`.
-fn is_ancestor(task: &Task<'_>, above: InodeId, below: InodeId) -> bool {
-    let mut at = below;
-    for _ in 0..DEPTH {
-        let up = InodeId(task.region.inode(at).parent.load(Ordering::Relaxed)); // Relaxed: under rename_lock.
-        if up == above {
-            return at != above;
+/// What a rename came to.
+struct Done {
+    load: Load,
+    /// What may have lost its last link.
+    victim: InodeId,
+}
+
+/// What is asked of a rename.
+struct Ask<'a, 'r> {
+    task: &'a Task<'r>,
+    from: &'a Parent,
+    to: &'a Parent,
+    name: &'a Name<'a>,
+    place: &'a Place<'a, 'a>,
+    mode: Mode,
+    behind: Behind,
+}
+
+impl Ask<'_, '_> {
+    /// Does it unless somebody else is in the way. `first` is locked before anything else.
+    fn attempt(&self, first: InodeId) -> Tried<Done> {
+        let (task, old, new) = (self.task, self.from.dir, self.to.dir);
+        let mut locks = Locks::new(task, first);
+        // With one directory the others are not waited for: it may be entered by its bias.
+        let lock = if old == new { inode::enter } else { inode::lock };
+        locks.add_directory(old, lock)?;
+        locks.add_directory(new, lock)?;
+        let source = hash::lookup(task.region, old.id, self.name).ok_or(Errno::ENOENT)?;
+        let target = hash::lookup_at(task.region, self.place);
+        let (mode, behind) = (self.mode, self.behind);
+        let rename = Rename { task, old: old.id, new: new.id, source, target, mode, behind };
+        rename.check_names(self.from.trailing_slash, self.to.trailing_slash)?;
+        let mut marks = Marks::new(task);
+        rename.check_ancestors(&mut marks)?;
+        if target.is_some_and(|target| target.target() == source.target()) {
+            return Ok(Done { load: Load::Fits, victim: InodeId::NONE });
         }
-        if up == at || up.is_none() {
-            return false;
+        rename.check_permissions()?;
+        locks.add(source.target().id, inode::lock)?;
+        if let Some(target) = target {
+            locks.add(target.target().id, inode::lock)?;
         }
-        at = up;
+        let victim = target.filter(|_| mode == Mode::Replace).map_or(InodeId::NONE, |hit| hit.target().id);
+        let shift = rename.moves_a_directory().then(|| tree::shift(task));
+        let load = rename.perform(self.place)?;
+        drop(shift);
+        Ok(Done { load, victim })
     }
-    false
 }
 
 /// A rename whose names have been looked up. Both directories are locked.
@@ -225,6 +253,37 @@ impl<'r> Rename<'_, 'r> {
 
     fn is_dir(&self, hit: Hit) -> bool {
         dir::is(self.inode(hit.target().id))
+    }
+
+    fn is_exchange_of_directory(&self) -> bool {
+        self.mode == Mode::Exchange && self.target.is_some_and(|hit| self.is_dir(hit))
+    }
+
+    fn moves_a_directory(&self) -> bool {
+        self.is_dir(self.source) || self.is_exchange_of_directory()
+    }
+
+    /// Refuses to put a directory below itself. What moves to another directory is marked, so this stays as it is.
+    fn check_ancestors(&self, marks: &mut Marks<'_, '_>) -> Tried<()> {
+        if self.old == self.new {
+            return Ok(());
+        }
+        if self.is_dir(self.source) {
+            marks.add(self.source.target().id);
+        }
+        if self.is_exchange_of_directory() {
+            marks.add(self.target.map_or(InodeId::NONE, |hit| hit.target().id));
+        }
+        if self.is_dir(self.source) && marks.are_above(self.new)? {
+            return Err(Stop::Failed(Errno::EINVAL));
+        }
+        if self.is_exchange_of_directory() {
+            return if marks.are_above(self.old)? { Err(Stop::Failed(Errno::EINVAL)) } else { Ok(()) };
+        }
+        let target = self.target.filter(|hit| self.is_dir(*hit)).map(|hit| hit.target().id);
+        let is_above = |id| id == self.old || tree::is_above(self.task, id, self.old);
+        // `vfs_rename` of Linux checks this of whatever is moved there.
+        if target.is_some_and(is_above) { Err(Stop::Failed(Errno::ENOTEMPTY)) } else { Ok(()) }
     }
 
     fn check_names(&self, old_slash: bool, new_slash: bool) -> Result<()> {

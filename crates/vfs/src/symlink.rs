@@ -4,16 +4,13 @@
 
 use lp_abi::linux::S_IFLNK;
 use lp_abi::{Errno, PATH_MAX, Result};
-use lp_region::records::Inode;
+use lp_region::records::{Inode, SHORT_TARGET};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef, ucopy};
 
 use crate::task::{Place, Task};
 use crate::walk::Which;
 use crate::{create, inode, map, walk};
-
-/// Longest target that stands in the inode.
-const SHORT: usize = 64;
 
 /// Targets shorter than this take no page as tmpfs counts (its `SHORT_SYMLINK_LEN`): `st_blocks` is 0.
 const UNCOUNTED: usize = 128;
@@ -44,7 +41,7 @@ pub fn target_length(link: &Inode) -> usize {
 /// # Errors
 /// `ESTALE` when the link has gone meanwhile.
 pub fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
-    if to.len() <= SHORT {
+    if to.len() <= SHORT_TARGET {
         for (to, from) in to.iter_mut().zip(&link.inline) {
             *to = from.load(Ordering::Relaxed);
         }
@@ -64,7 +61,7 @@ pub fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
 /// `ENOSPC`.
 pub fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Result<()> {
     let record = task.region.inode(link);
-    if target.len() <= SHORT {
+    if target.len() <= SHORT_TARGET {
         for (to, from) in record.inline.iter().zip(target) {
             to.store(*from, Ordering::Relaxed); // Relaxed: published with the name.
         }

@@ -65,14 +65,22 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     let name = parent.name(task);
     let dir = task.region.inode(parent.dir.id);
     let _writing = writer::begin(task, dir)?;
-    let locked = dir::enter(task, parent.dir)?;
-    let hit = hash::lookup(task.region, parent.dir.id, &name).ok_or(Errno::ENOENT)?;
-    let victim = task.region.inode(hit.target().id);
-    if expected == Victim::File && parent.trailing_slash {
-        return Err(if dir::is(victim) { Errno::EISDIR } else { Errno::ENOTDIR });
-    }
-    permission::may_delete(task, dir, victim, expected)?;
-    let victim_locked = inode::lock(task, hit.target().id);
+    let mut locked = dir::enter(task, parent.dir)?;
+    let (hit, victim_locked) = loop {
+        let hit = hash::lookup(task.region, parent.dir.id, &name).ok_or(Errno::ENOENT)?;
+        let victim = task.region.inode(hit.target().id);
+        if expected == Victim::File && parent.trailing_slash {
+            return Err(if dir::is(victim) { Errno::EISDIR } else { Errno::ENOTDIR });
+        }
+        permission::may_delete(task, dir, victim, expected)?;
+        if let Some(victim_locked) = inode::lock_soon(task, hit.target().id) {
+            break (hit, victim_locked);
+        }
+        // Whoever has it may be stopped: others go on in the directory meanwhile.
+        drop(locked);
+        inode::wait(task, hit.target().id);
+        locked = dir::enter(task, parent.dir)?;
+    };
     let nlink = take(task, parent.dir, hit.dirent(), hit.target(), expected)?;
     drop(victim_locked);
     drop(locked);

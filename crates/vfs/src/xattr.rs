@@ -14,7 +14,6 @@ use crate::acl;
 use crate::blob::{self, Draft, View, Which};
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
-use crate::tree::Paths;
 use crate::{permission, target, tree, writer};
 
 /// `XATTR_NAME_MAX` and a NUL.
@@ -248,8 +247,8 @@ fn set(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Re
     let name = name.get();
     let space = space(name);
     let limits = space == Space::Acl(Which::Acl) && inode::is_dir(inode);
-    let _tree = limits.then(|| tree::lock(task, Paths::Change));
     let _locked = inode::lock(task, id);
+    let _shift = limits.then(|| tree::shift(task));
     if let Space::Acl(which) = space {
         return acl::set(task, id, inode, which, value.at, value.size);
     }

@@ -5,7 +5,7 @@ use std::ffi::CString;
 
 use lp_abi::linux::*;
 use lp_region::InodeId;
-use lp_vfs::{Task, boot, link, mkdir, mknod, page, reap, reclaim, rename, symlink, unlink};
+use lp_vfs::{Task, boot, chmod, link, mkdir, mknod, page, reap, reclaim, rename, symlink, unlink};
 
 mod setup;
 use setup::death;
@@ -119,6 +119,25 @@ const SCENARIOS: &[Scenario] = &[
         other: "/light/f",
     },
     Scenario {
+        name: "exchange of two directories",
+        before: &[
+            Make::Dir("/light/d"),
+            Make::Dir("/light/d/sub"),
+            Make::Dir("/light/e"),
+            Make::Dir("/light/e/in"),
+        ],
+        call: |task, one, other| ignore(renamed(task, one, other, RENAME_EXCHANGE)),
+        one: "/light/d/sub",
+        other: "/light/e",
+    },
+    Scenario {
+        name: "chmod of a directory",
+        before: &[Make::Dir("/light/d")],
+        call: |task, one, _| ignore(chmod::fchmodat(task, AT_FDCWD, one.as_ptr().cast(), 0o700, 0)),
+        one: "/light/d",
+        other: "",
+    },
+    Scenario {
         name: "rename with a whiteout",
         before: &[Make::File("/light/a"), Make::Dir("/light/d")],
         call: |task, one, other| ignore(renamed(task, one, other, RENAME_WHITEOUT)),
@@ -183,6 +202,7 @@ fn a_death_at_any_instruction_loses_nothing() {
             let after = fsck::check(&task, root);
             let outcome = [before, new.tree.clone()].iter().position(|tree| *tree == after.tree);
             let at = format!("{} killed after {steps} instructions", scenario.name);
+            assert_eq!(task.region.header().tree.read() & 1, 0, "{at}: walks remember no prefixes");
             let outcome = outcome.unwrap_or_else(|| panic!("{at}: half done: {:?}", after.tree));
             if std::env::var_os("V").is_some() {
                 eprintln!("{at}: {outcome}");

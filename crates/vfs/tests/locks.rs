@@ -161,7 +161,7 @@ fn a_waiter_gets_the_lock_and_a_ring_is_refused() {
         (got, other)
     });
     let start = std::time::Instant::now();
-    while task.region.processes().all(|id| task.region.process(id).waits_for.load(Ordering::Relaxed) == 0) {
+    while task.region.processes().all(|id| task.region.process(id).waits_for.edge() == 0) {
         assert!(start.elapsed().as_secs() < 10);
         std::thread::yield_now();
     }
@@ -182,4 +182,31 @@ fn a_wait_ends_for_a_signal() {
     assert_eq!(ours(task, fd, F_SETLK, &mut lock.clone()), 0);
     other.interrupted = || true;
     assert_eq!(ours(&other, fd, F_SETLKW, &mut lock.clone()), Errno::EINTR.number());
+}
+
+/// A process that was woken but has not run yet still says that it waits for a lock, which is another by now.
+#[test]
+fn a_lock_that_has_changed_closes_no_ring() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = our_files(&fixture, 1)[0];
+    let mut other = second(task);
+    let (a, b) = (
+        Flock { kind: F_WRLCK as i16, start: 0, len: 1, ..Flock::default() },
+        Flock { kind: F_WRLCK as i16, start: 1, len: 1, ..Flock::default() },
+    );
+    assert_eq!(ours(&other, fd, F_SETLK, &mut a.clone()), 0);
+    let id = fixture.inode(fd).locks.load(Ordering::Relaxed);
+    let version = task.region.lock_record(lp_region::LockId(id)).version.load(Ordering::Relaxed);
+    assert_eq!(ours(task, fd, F_SETLK, &mut b.clone()), 0);
+    other.interrupted = || true;
+    for (again, wanted) in [(false, Errno::EDEADLK), (true, Errno::EINTR)] {
+        if again {
+            assert_eq!(ours(&other, fd, F_SETLK, &mut Flock { kind: F_UNLCK as i16, ..a }), 0);
+            assert_eq!(ours(&other, fd, F_SETLK, &mut a.clone()), 0);
+        }
+        let edge = u64::from(version) << 32 | u64::from(id);
+        task.process.waits_for.begin(edge, &task.region.header().tickets);
+        assert_eq!(ours(&other, fd, F_SETLKW, &mut b.clone()), wanted.number());
+    }
 }

@@ -154,6 +154,63 @@ fn everybody_changes_the_same_names() {
     fsck::check(&task, root);
 }
 
+/// Directories that move into each other, all at once: some of these moves would close a ring.
+#[test]
+fn directories_that_move_at_once_close_no_ring() {
+    const COUNT: usize = 6;
+    let _watchdog = Watchdog::start();
+    let (region, run, task) = first();
+    let name = |number: usize| c(&format!("n{number}"));
+    for number in 0..COUNT {
+        mkdir::mkdirat(&task, AT_FDCWD, c(&format!("/light/n{number}")).as_ptr().cast(), 0o777).unwrap();
+    }
+    let open = |task: &Task, fd: i32, path: &str| {
+        let opened = open::openat(task, AT_FDCWD, c(path).as_ptr().cast(), O_DIRECTORY, 0).unwrap();
+        let Place::Inside(Opened::File(id)) = opened else { panic!("{path} is ours") };
+        table::install(task, fd, id, 0).expect("install");
+    };
+    // The root is the last.
+    let movers: Vec<Task> = (0..4).map(|_| another(region, run)).collect();
+    for task in &movers {
+        (0..COUNT).for_each(|number| open(task, 3 + number as i32, &format!("/light/n{number}")));
+        open(task, 3 + COUNT as i32, "/light");
+    }
+    let end = Instant::now() + TIME;
+    let refused = std::sync::atomic::AtomicU32::new(0);
+    std::thread::scope(|scope| {
+        for (seed, task) in movers.iter().enumerate() {
+            let task = Whole(task);
+            let refused = &refused;
+            scope.spawn(move || {
+                let task = task;
+                let task = task.0;
+                let mut random = Random(seed as u64 * 91 + 5);
+                while Instant::now() < end {
+                    let (one, other) = (name(random.below(COUNT)), name(random.below(COUNT)));
+                    let [from, to] = [(); 2].map(|()| 3 + random.below(COUNT + 1) as i32);
+                    let (other, flags) = if random.below(4) == 0 {
+                        (&other, RENAME_EXCHANGE)
+                    } else {
+                        (&one, RENAME_NOREPLACE)
+                    };
+                    let moved =
+                        rename::renameat2(task, from, one.as_ptr().cast(), to, other.as_ptr().cast(), flags);
+                    refused.fetch_add(u32::from(moved.err() == Some(Errno::EINVAL)), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_ne!(refused.into_inner(), 0, "some moves would close a ring");
+    let found = fsck::check(&task, boot::root(&task, 0).unwrap().id);
+    assert_eq!(found.tree.len(), COUNT, "{:?}", found.tree);
+    assert_eq!(region.header().tree.read() & 1, 0, "nobody changes the tree's shape");
+}
+
+/// A task that one thread uses at a time.
+struct Whole<'t>(&'t Task<'static>);
+// SAFETY: one thread uses the task at a time.
+unsafe impl Send for Whole<'_> {}
+
 #[test]
 fn a_rename_is_one_event() {
     let _watchdog = Watchdog::start();

@@ -1,0 +1,82 @@
+//! Deadlocks of POSIX locks: who waits for whom, and who gets `EDEADLK` (`posix_locks_deadlock`).
+//!
+//! No lock guards the search; [`lp_region::ring`] says how the members of a ring agree on the one that leaves it.
+
+use lp_region::LockId;
+use lp_region::ProcessId;
+use lp_region::ring;
+use lp_region::sync::Ordering;
+
+use crate::lock::family;
+use crate::task::Task;
+
+/// Locks that a search follows (`MAX_DEADLK_ITERATIONS`).
+const RING: usize = 10;
+
+/// What the calling process waits for, as others see it, until this is dropped.
+pub struct Waiting<'t, 'r> {
+    task: &'t Task<'r>,
+    edge: u64,
+    ticket: u64,
+}
+
+impl<'t, 'r> Waiting<'t, 'r> {
+    /// Nothing yet.
+    pub fn new(task: &'t Task<'r>) -> Self {
+        Waiting { task, edge: 0, ticket: 0 }
+    }
+
+    /// Says that the process waits for a lock as it was at `version`; whether it must not, for it would close a ring. Asked
+    /// again before each sleep: what others left to this process is found then.
+    pub fn closes_ring(&mut self, blocker: LockId, version: u32) -> bool {
+        let edge = u64::from(version) << 32 | u64::from(blocker.0);
+        let own = &self.task.process.waits_for;
+        // Another thread of the process may have waited meanwhile.
+        if self.edge != edge || own.edge() != edge {
+            self.edge = edge;
+            self.ticket = own.begin(edge, &self.task.region.header().tickets);
+        }
+        let mut tickets = [0; RING];
+        let Some(others) = self.others(&mut tickets) else { return false };
+        ring::leaves(self.ticket, others.iter().copied())
+    }
+
+    /// The tickets of the other members of the ring that the process is in, if it is in one.
+    fn others<'a>(&self, tickets: &'a mut [u64; RING]) -> Option<&'a [u64]> {
+        let (region, me) = (self.task.region, self.task.process_id);
+        let mut edge = self.edge;
+        for at in 0..RING {
+            let owner = self.blocker(edge)?;
+            if owner == me {
+                return Some(&tickets[..at]);
+            }
+            if region.process_is_dead(owner, me) {
+                return None;
+            }
+            let wait = &region.process(owner).waits_for;
+            edge = wait.edge();
+            tickets[at] = wait.ticket();
+        }
+        None
+    }
+
+    /// The process whose POSIX lock an edge leads to; none if the lock has changed since.
+    fn blocker(&self, edge: u64) -> Option<ProcessId> {
+        let (id, version) = (LockId(edge as u32), (edge >> 32) as u32);
+        let record = self.task.region.lock_record(id);
+        // Relaxed, here and below: the version, before and after, tells whether they belong together.
+        let is_posix = record.family.load(Ordering::Relaxed) == family::POSIX;
+        let owner = ProcessId(record.owner.load(Ordering::Relaxed));
+        // Acquire: a lock changes before its version does, and is another's only afterwards.
+        let stands = record.version.load(Ordering::Acquire) == version;
+        (id.is_some() && is_posix && stands).then_some(owner)
+    }
+}
+
+impl Drop for Waiting<'_, '_> {
+    fn drop(&mut self) {
+        if self.edge != 0 {
+            self.task.process.waits_for.end(self.edge);
+        }
+    }
+}
