@@ -19,11 +19,15 @@ pub(crate) enum Fault {
     Outside,
     /// Another map, or another place of this one, has it.
     Shared,
+    /// It was taken for another inode.
+    Foreign,
 }
 
 /// Walks page maps; no page is visited twice, so that it ends whatever the maps say.
 pub(crate) struct Walk<'w, 'r> {
     pub(crate) region: Region<'r>,
+    /// Inode whose map it is.
+    pub(crate) owner: u32,
     /// Pages that maps name so far.
     pub(crate) claimed: &'w mut Bits,
     /// Called with each page of content and its index.
@@ -39,6 +43,8 @@ impl Walk<'_, '_> {
             || self.region.page_offset(PageId(page)).is_none()
         {
             Fault::Outside
+        } else if self.region.page_owner(PageId(page)).map(|owner| owner.load(Relaxed)) != Some(self.owner) {
+            Fault::Foreign
         } else if !self.claimed.insert(page) {
             Fault::Shared
         } else {
@@ -108,6 +114,7 @@ impl Check<'_> {
         let mut faults = Vec::new();
         let mut walk = Walk {
             region: self.region,
+            owner: index,
             claimed: &mut self.claimed,
             content: &mut |_, _| content += 1,
             fault: &mut |page, fault, _| {
@@ -124,6 +131,7 @@ impl Check<'_> {
             let why = match fault {
                 Fault::Outside => "which is not there",
                 Fault::Shared => "which stands in a map already",
+                Fault::Foreign => "which was taken for another inode",
             };
             self.structure(|| format!("the page map of inode {index} names page {page}, {why}"));
         }

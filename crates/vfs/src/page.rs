@@ -19,9 +19,10 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::lane::PageMarks;
-use lp_region::layout::CHUNK_PAGES;
+use lp_region::layout::{CHUNK_PAGES, OWNERS_AT};
 use lp_region::lock::{Lanes, Undertaker};
 use lp_region::records::{Chunk, Inode};
+use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeId, LaneId, PageId, Region};
 
@@ -336,6 +337,9 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fres
         Fresh { run, content }
     });
     chunk.lock.unlock();
+    if let Some(fresh) = &fresh {
+        own(task, fresh.run);
+    }
     if let Some(fresh) = &fresh
         && fresh.content == Content::Zeros
         && fresh.run.len == 1
@@ -345,12 +349,23 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fres
     fresh
 }
 
+/// Says which inode pages were taken for, before its map names them.
+fn own(task: &Task, run: Run) {
+    let inode = task.lane.pages.inode.load(Relaxed); // Relaxed: only this lane writes its marks.
+    for owner in run.pages().filter_map(|page| task.region.page_owner(page)) {
+        owner.store(inode, Relaxed); // Relaxed: read where nobody uses the region.
+    }
+}
+
 /// Makes sure that the pages of a run have room in the region's file, if it has one. The caller holds the chunk's lock.
 fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
     let populated = chunk.populated.load(Relaxed); // Relaxed: guarded by the chunk's lock.
     let (mut missing, mut done) = (0u32, Ok(()));
     words_of(run, |word, _| missing |= 1 << word & !populated);
     if missing != 0 {
+        if populated == 0 {
+            back_owners(region, run.first.index() / CHUNK_PAGES)?;
+        }
         let chunk_first = run.first.0 - run.first.0 % CHUNK_PAGES as u32;
         let (low, high) = (missing.trailing_zeros(), missing.ilog2());
         done = region
@@ -364,11 +379,20 @@ fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
     done
 }
 
+/// Asks for room for the owners of a chunk's pages.
+fn back_owners(region: Region, chunk: usize) -> Result<()> {
+    let bytes = CHUNK_PAGES * size_of::<AtomicU32>();
+    region.back(OWNERS_AT + chunk * bytes, bytes)
+}
+
 /// Asks for room in the region's file for the pages in use. Nobody is at work.
 ///
 /// # Errors
 /// As [`Region::back`].
 pub fn back_all(region: Region) -> Result<()> {
+    let used = (0..region.chunk_count())
+        .filter(|index| region.chunk(*index).is_some_and(|chunk| chunk.populated.load(Relaxed) != 0));
+    used.clone().try_for_each(|index| back_owners(region, index))?;
     let eighths = (0..region.chunk_count()).flat_map(|index| {
         let populated = region.chunk(index).map_or(0, |chunk| chunk.populated.load(Relaxed));
         (0..8).filter(move |word| populated & 1 << word != 0).map(move |word| index * 8 + word)

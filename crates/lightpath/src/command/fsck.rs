@@ -38,7 +38,7 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
         return Ok(if report.is_sound() { 0 } else { WRONG });
     }
     let done = lp_fsck::repair(region).map_err(|e| fail(format!("{name} cannot be mended: {e:?}")))?;
-    show(args, &name, &done.before, Some((&done.after, done.dropped)))?;
+    show(args, &name, &done.before, Some((&done.after, done.rebuilt.dropped)))?;
     Ok(match (done.before.findings.is_empty(), done.after.is_sound()) {
         (true, _) => 0,
         (false, true) => MENDED,
