@@ -366,12 +366,12 @@ pub(crate) fn leaves(region: Region<'_>, id: InodeId) -> Vec<(u64, PageId)> {
     if root != 0 && height <= lp_vfs::map::MAX_HEIGHT {
         let mut walk = Walk {
             region,
-            owner: id.0,
+            owner: id,
             claimed: &mut claimed,
             content: &mut |index, page| found.push((index, page)),
             fault: &mut |_, _, _| {},
         };
-        if walk.claim(root, &inode.link) {
+        if walk.claim(root, (height, 0), &inode.link) {
             walk.below(root, height, 0);
         }
     }

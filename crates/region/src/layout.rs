@@ -89,4 +89,4 @@ pub const CHUNKS_AT: usize = after(FD_TABLES_AT, PROCESSES * FDS, 8);
 /// Offset of the owners of pages, a word a page.
 pub const OWNERS_AT: usize = after(CHUNKS_AT, CHUNKS, 192);
 /// Offset of the data pages; a region is this long plus its data.
-pub const DATA_AT: usize = after(OWNERS_AT, CHUNKS * CHUNK_PAGES, 4);
+pub const DATA_AT: usize = after(OWNERS_AT, CHUNKS * CHUNK_PAGES, 8);

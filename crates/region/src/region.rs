@@ -331,13 +331,10 @@ impl<'r> Region<'r> {
         (index < self.chunk_count()).then(|| self.at(at::CHUNKS_AT + index * size_of::<Chunk>()))
     }
 
-    /// The inode that a page was last taken for, by number; none past the last page.
-    ///
-    /// Written before a map names the page and left when the page is freed: as long as a file has a page, every state of this
-    /// word names the file. That is what tells the owner of a page where parts of a region are of different ages.
+    /// The word that says whose a page is; none past the last page.
     #[inline]
-    pub fn page_owner(self, page: PageId) -> Option<&'r AtomicU32> {
-        (page.0 < self.pages()).then(|| self.at(at::OWNERS_AT + page.index() * size_of::<AtomicU32>()))
+    pub fn page_owner(self, page: PageId) -> Option<&'r AtomicU64> {
+        (page.0 < self.pages()).then(|| self.at(at::OWNERS_AT + page.index() * size_of::<AtomicU64>()))
     }
 
     /// A page's offset in the region's file; none past the last page.

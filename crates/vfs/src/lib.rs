@@ -55,6 +55,7 @@ pub mod mknod;
 pub mod mounts;
 pub mod name;
 pub mod open;
+pub mod owner;
 pub mod page;
 pub mod permission;
 pub mod pin;

@@ -19,13 +19,13 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::lane::PageMarks;
-use lp_region::layout::{CHUNK_PAGES, OWNERS_AT};
+use lp_region::layout::CHUNK_PAGES;
 use lp_region::lock::{Lanes, Undertaker};
 use lp_region::records::{Chunk, Inode};
-use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeId, LaneId, PageId, Region};
 
+use crate::owner;
 use crate::task::Task;
 
 /// Most pages that memory is made for at a time.
@@ -59,6 +59,8 @@ impl Run {
 pub struct Home {
     /// The inode.
     pub inode: InodeId,
+    /// 0 for content, the height of a map page.
+    pub height: u32,
     /// The index.
     pub index: u64,
 }
@@ -120,7 +122,7 @@ impl Undertaker for ChunkUndertaker<'_, '_> {
         // What the dead lane did under the lock touched no other chunk, so this is all there is to finish.
         match phase {
             Phase::Taking | Phase::Giving => {
-                clear_bits(chunk, run);
+                free_bits(region, chunk, run);
                 marks.moving.store(0, Release);
             }
             // It may have died inside `keep`: pages at the end of the run may be free again.
@@ -161,7 +163,9 @@ fn words_of(run: Run, mut visit: impl FnMut(usize, u64)) {
     }
 }
 
-fn clear_bits(chunk: &Chunk, run: Run) {
+/// Makes pages free. The caller holds their chunk's lock.
+fn free_bits(region: Region, chunk: &Chunk, run: Run) {
+    owner::clear(region, run);
     // Relaxed: guarded by the chunk's lock.
     words_of(run, |word, mask| chunk.used[word].store(chunk.used[word].load(Relaxed) & !mask, Relaxed));
 }
@@ -194,12 +198,16 @@ pub fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
     marks.index.store(home.index, Relaxed);
     let want = want.clamp(1, CHUNK_PAGES as u32);
     let own = marks.chunk.load(Relaxed); // Relaxed: only this lane writes it.
-    if own != 0
-        && let Some(fresh) = take_in(task, own as usize - 1, want, &mut Room::Unknown)
-    {
-        return Ok(fresh);
-    }
-    take_slow(task, want)
+    let taken = match own {
+        0 => None,
+        own => take_in(task, own as usize - 1, want, &mut Room::Unknown),
+    };
+    let fresh = match taken {
+        Some(fresh) => fresh,
+        None => take_slow(task, want)?,
+    };
+    owner::set(task.region, home, fresh.run);
+    Ok(fresh)
 }
 
 /// Takes one page, all zeros.
@@ -244,7 +252,7 @@ pub fn give(task: &Task, run: Run) {
     let marks = &task.lane.pages;
     lock_chunk(task, chunk);
     marks.moving.store(pack(Phase::Giving, run), Release);
-    clear_bits(chunk, run);
+    free_bits(task.region, chunk, run);
     marks.moving.store(0, Release);
     let free = chunk.used.iter().all(|word| word.load(Relaxed) == 0);
     chunk.lock.unlock();
@@ -273,7 +281,7 @@ pub fn keep(task: &Task, len: u32) {
         return;
     }
     lock_chunk(task, chunk);
-    clear_bits(chunk, Run { first: PageId(run.first.0 + len), len: run.len - len });
+    free_bits(task.region, chunk, Run { first: PageId(run.first.0 + len), len: run.len - len });
     marks.moving.store(pack(Phase::Taken, Run { first: run.first, len }), Release);
     chunk.lock.unlock();
 }
@@ -337,9 +345,6 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fres
         Fresh { run, content }
     });
     chunk.lock.unlock();
-    if let Some(fresh) = &fresh {
-        own(task, fresh.run);
-    }
     if let Some(fresh) = &fresh
         && fresh.content == Content::Zeros
         && fresh.run.len == 1
@@ -349,14 +354,6 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fres
     fresh
 }
 
-/// Says which inode pages were taken for, before its map names them.
-fn own(task: &Task, run: Run) {
-    let inode = task.lane.pages.inode.load(Relaxed); // Relaxed: only this lane writes its marks.
-    for owner in run.pages().filter_map(|page| task.region.page_owner(page)) {
-        owner.store(inode, Relaxed); // Relaxed: read where nobody uses the region.
-    }
-}
-
 /// Makes sure that the pages of a run have room in the region's file, if it has one. The caller holds the chunk's lock.
 fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
     let populated = chunk.populated.load(Relaxed); // Relaxed: guarded by the chunk's lock.
@@ -364,7 +361,7 @@ fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
     words_of(run, |word, _| missing |= 1 << word & !populated);
     if missing != 0 {
         if populated == 0 {
-            back_owners(region, run.first.index() / CHUNK_PAGES)?;
+            owner::back(region, run.first.index() / CHUNK_PAGES)?;
         }
         let chunk_first = run.first.0 - run.first.0 % CHUNK_PAGES as u32;
         let (low, high) = (missing.trailing_zeros(), missing.ilog2());
@@ -379,12 +376,6 @@ fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
     done
 }
 
-/// Asks for room for the owners of a chunk's pages.
-fn back_owners(region: Region, chunk: usize) -> Result<()> {
-    let bytes = CHUNK_PAGES * size_of::<AtomicU32>();
-    region.back(OWNERS_AT + chunk * bytes, bytes)
-}
-
 /// Asks for room in the region's file for the pages in use. Nobody is at work.
 ///
 /// # Errors
@@ -392,7 +383,7 @@ fn back_owners(region: Region, chunk: usize) -> Result<()> {
 pub fn back_all(region: Region) -> Result<()> {
     let used = (0..region.chunk_count())
         .filter(|index| region.chunk(*index).is_some_and(|chunk| chunk.populated.load(Relaxed) != 0));
-    used.clone().try_for_each(|index| back_owners(region, index))?;
+    used.clone().try_for_each(|index| owner::back(region, index))?;
     let eighths = (0..region.chunk_count()).flat_map(|index| {
         let populated = region.chunk(index).map_or(0, |chunk| chunk.populated.load(Relaxed));
         (0..8).filter(move |word| populated & 1 << word != 0).map(move |word| index * 8 + word)
@@ -597,7 +588,7 @@ pub fn repair(task: &Task, lane: LaneId) {
         let unlinked = !crate::map::names(region, inode, index + u64::from(run.len), last);
         lock_chunk(task, chunk);
         if unlinked {
-            clear_bits(chunk, Run::one(last));
+            free_bits(region, chunk, Run::one(last));
         }
         marks.moving.store(pack(phase, run), Release);
         chunk.lock.unlock();

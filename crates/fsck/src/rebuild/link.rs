@@ -4,11 +4,12 @@ use lp_abi::linux::S_IFDIR;
 use lp_abi::{Errno, NAME_MAX, Result};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{DirentId, InodeId, InodeRef, LaneId};
+use lp_region::{DirentId, InodeId, InodeRef, LaneId, PageId};
 use lp_vfs::name::{Name, Place};
-use lp_vfs::{Task, dir, dirent, hash, inode};
+use lp_vfs::page::{Home, Run};
+use lp_vfs::{Task, dir, dirent, hash, inode, map};
 
-use super::{Rebuild, Rebuilt};
+use super::{Rebuild, Rebuilt, counts_pages};
 
 /// The directory, in the root of each tree, of what lost its name; and the permissions it is made with.
 const LOST: &str = "lost+found";
@@ -29,6 +30,9 @@ impl Rebuild {
             for entry in &directory.entries {
                 self.link_one(task, directory.id, *entry)?;
             }
+        }
+        for (home, page) in &self.stray {
+            self.link_page(task, *home, *page)?;
         }
         let highest = self.directories.iter().skip(self.roots).filter(|directory| directory.parent.is_none());
         let lost: Vec<InodeId> =
@@ -61,6 +65,17 @@ impl Rebuild {
             hash::change(task, name.hash(id), LaneId::NONE, |chain| chain.insert(name.hash(id), entry));
         if load == hash::Load::Crowded {
             hash::split(task);
+        }
+        Ok(())
+    }
+
+    /// Links a stray page into the map of its file.
+    fn link_page(&self, task: &Task, home: Home, page: PageId) -> Result<()> {
+        let inode = self.region.inode(home.inode);
+        map::prepare(task, home.inode, inode, home.index, 1)?;
+        map::link(task, inode, home.index, Run::one(page));
+        if counts_pages(inode) {
+            inode.pages.store(inode.pages.load(Relaxed) + 1, Relaxed);
         }
         Ok(())
     }

@@ -6,7 +6,7 @@
 //! later change did. What belongs to a file that did not change meanwhile is the same in all of them: its inode, the pages of
 //! its map, their owners, its content, the entries on the way to it. So nothing else may count against it:
 //!
-//! - A page is a file's if its owner says so ([`Region::page_owner`]), whatever other maps seem to name.
+//! - A page is a file's if its owner says so ([`owner`]), whatever other maps seem to name.
 //! - An entry counts if the inode that it names lives in that generation. A free slot says so itself: an inode has no links,
 //!   an entry no target.
 //! - Of two entries with one name, or two of one directory, at least one is of another age, and neither is an unchanged
@@ -21,13 +21,16 @@ mod tree;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lp_abi::PATH_MAX;
 use lp_abi::linux::{S_IFLNK, S_IFMT};
+use lp_abi::{PAGE_SIZE, PATH_MAX};
+use lp_region::layout as at;
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
-use lp_region::{DirentId, InodeId, Region};
+use lp_region::{DirentId, InodeId, PageId, Region};
 use lp_vfs::blob::Which;
-use lp_vfs::map::MAX_HEIGHT;
+use lp_vfs::map::{self, MAX_HEIGHT};
+use lp_vfs::owner;
+use lp_vfs::page::Home;
 
 use crate::bits::Bits;
 use crate::extents::Extents;
@@ -72,6 +75,8 @@ pub(crate) struct Rebuild {
     entries: Bits,
     names: Bits,
     pages: Bits,
+    /// Pages of content that no map names, and where they belong.
+    stray: Vec<(Home, PageId)>,
     dropped: u64,
 }
 
@@ -104,6 +109,7 @@ impl Rebuild {
             entries: Bits::default(),
             names: Bits::default(),
             pages: Bits::default(),
+            stray: Vec::new(),
             dropped: 0,
         };
         all.tree();
@@ -115,7 +121,31 @@ impl Rebuild {
         for index in 0..all.directories.len() {
             all.attached(all.directories[index].id.0);
         }
+        all.strays();
         all
+    }
+
+    /// Takes in pages of content that no map names any more, for the files that they belong to: a map that grew or a page of it
+    /// may be older than they are.
+    fn strays(&mut self) {
+        let pages = self.extents.records(at::OWNERS_AT, size_of::<u64>(), at::CHUNKS * at::CHUNK_PAGES);
+        let data_pages = self.region.header().data_pages.load(Relaxed);
+        for page in pages.filter(|page| *page != 0 && u64::from(*page) <= data_pages) {
+            let Some(home) = owner::content_of(self.region, PageId(page)) else { continue };
+            let (id, inode) = (home.inode.0, self.region.inode(home.inode));
+            let end = inode.size.load(Relaxed).div_ceil(PAGE_SIZE as u64);
+            let stays = self.files.contains_key(&id) || self.blobs.contains(&id);
+            let is_whole = end <= 1 << owner::INDEX_BITS;
+            if stays && is_whole && home.index < end && !self.pages.has(page) {
+                self.stray.push((home, PageId(page)));
+            }
+        }
+        // Of two for one place, where the file was cut meanwhile, either will do.
+        self.stray
+            .retain(|(home, _)| map::get(self.region, self.region.inode(home.inode), home.index).is_none());
+        self.stray.sort_unstable_by_key(|(home, _)| (home.inode.0, home.index));
+        self.stray.dedup_by_key(|(home, _)| *home);
+        self.stray.iter().for_each(|(_, page)| _ = self.pages.insert(page.0));
     }
 
     /// Keeps of an inode's page map what is a map and nobody else's.
@@ -125,13 +155,13 @@ impl Rebuild {
         let mut content = 0;
         let mut walk = Walk {
             region: self.region,
-            owner: index,
+            owner: InodeId(index),
             claimed: &mut self.pages,
             content: &mut |_, _| content += 1,
             fault: &mut |_, _, word| word.store(0, Relaxed),
         };
         let spare = AtomicU32::new(0);
-        if root != 0 && height <= MAX_HEIGHT && walk.claim(root, &spare) {
+        if root != 0 && height <= MAX_HEIGHT && walk.claim(root, (height, 0), &spare) {
             walk.below(root, height, 0);
         } else {
             inode.map.store(0, Relaxed);
@@ -140,8 +170,7 @@ impl Rebuild {
         let most = if kind == S_IFLNK { PATH_MAX as u64 - 1 } else { i64::MAX as u64 };
         let size = inode.size.load(Relaxed).min(most);
         inode.size.store(size, Relaxed);
-        let counts = kind != S_IFLNK || size > UNCOUNTED;
-        inode.pages.store(if counts { content } else { 0 }, Relaxed);
+        inode.pages.store(if counts_pages(inode) { content } else { 0 }, Relaxed);
     }
 
     /// Keeps the blobs of an inode that are blobs and nobody else's.
@@ -168,5 +197,9 @@ impl Rebuild {
             }
         }
     }
+}
 
+/// Whether the pages of an inode that is no directory are counted.
+fn counts_pages(inode: &Inode) -> bool {
+    inode.mode.load(Relaxed) & S_IFMT != S_IFLNK || inode.size.load(Relaxed) > UNCOUNTED
 }

@@ -11,7 +11,8 @@ use lp_region::records::{
 use lp_region::seq::Seq;
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
-use lp_region::{DirentId, InodeId, LaneId, ProcessId};
+use lp_region::{DirentId, InodeId, LaneId, PageId, ProcessId};
+use lp_vfs::owner;
 
 use super::Rebuild;
 use crate::bits::Bits;
@@ -98,6 +99,7 @@ impl Rebuild {
         let count = self.region.chunk_count();
         let mut touched: BTreeSet<u32> =
             self.extents.records(at::DATA_AT, CHUNK_PAGES * PAGE_SIZE, count).collect();
+        touched.extend(self.extents.records(at::OWNERS_AT, CHUNK_PAGES * size_of::<u64>(), count));
         touched.extend(self.extents.records(at::CHUNKS_AT, size_of::<Chunk>(), count));
         let limit = self.pages.iter().last().map_or(0, |page| page / CHUNK_PAGES as u32 + 1);
         for index in &touched {
@@ -110,11 +112,21 @@ impl Rebuild {
                 let pages = self.pages.word(*index as usize * CHUNK_PAGES / 64 + word);
                 populated |= u32::from(pages != 0) << word;
                 used.store(pages, Relaxed);
+                self.forget_owners(*index as usize * CHUNK_PAGES + word * 64, !pages);
                 dirty.store(u64::MAX, Relaxed);
             }
             chunk.populated.store(populated, Relaxed);
         }
         self.region.header().chunk_limit.store(limit.max(touched.last().map_or(0, |last| last + 1)), Relaxed);
+    }
+
+    /// Pages that are free are nobody's. `free` has the bits of 64 pages.
+    fn forget_owners(&self, first: usize, free: u64) {
+        let offset = at::OWNERS_AT + first * size_of::<u64>();
+        if self.extents.has(offset as u64) || self.extents.has((offset + 64 * size_of::<u64>() - 1) as u64) {
+            let pages = (0..64).filter(|bit| free & 1 << bit != 0).map(|bit| PageId((first + bit) as u32));
+            pages.for_each(|page| owner::forget(self.region, page));
+        }
     }
 
     /// Inodes that stay lose what was under way; the others lose all but their generation.
