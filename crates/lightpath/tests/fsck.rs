@@ -158,9 +158,9 @@ fn forget(region: &Path, name: &str) {
 fn a_region_of_a_former_boot_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let (path, listed) = made(dir.path());
-    for damage in
-        [|_: &Path| {}, |path| put(path, core::mem::offset_of!(Header, slabs) as u64 + 32, &[9; 64])]
-    {
+    let in_slabs = |path: &Path| put(path, core::mem::offset_of!(Header, slabs) as u64 + 32, &[9; 64]);
+    let damages: [&dyn Fn(&Path); 2] = [&|_| {}, &in_slabs];
+    for damage in damages {
         age(&path);
         damage(&path);
         let (_, text) = fsck(&[], &path);
