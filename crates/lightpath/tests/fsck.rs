@@ -158,8 +158,11 @@ fn forget(region: &Path, name: &str) {
 fn a_region_of_a_former_boot_is_rebuilt() {
     let dir = tempfile::tempdir().unwrap();
     let (path, listed) = made(dir.path());
-    let in_slabs = |path: &Path| put(path, core::mem::offset_of!(Header, slabs) as u64 + 32, &[9; 64]);
-    let damages: [&dyn Fn(&Path); 2] = [&|_| {}, &in_slabs];
+    let in_lane = |path: &Path| {
+        let at = LANES_AT + LANE_SIZE + core::mem::offset_of!(Lane, caches);
+        put(path, at as u64, &1000u32.to_le_bytes());
+    };
+    let damages: [&dyn Fn(&Path); 2] = [&|_| {}, &in_lane];
     for damage in damages {
         age(&path);
         damage(&path);
