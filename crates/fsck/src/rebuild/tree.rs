@@ -229,8 +229,9 @@ impl Rebuild {
         }
         let living = |id: InodeId| {
             let inode = self.region.inode(id);
+            let mode = inode.mode.load(Relaxed);
             let lives = inode.nlink.load(Relaxed) != 0 && inode.flags.load(Relaxed) & inode_flags::BLOB == 0;
-            (lives && has_type(inode.mode.load(Relaxed))).then_some(inode)
+            (lives && has_type(mode) && mode & !(S_IFMT | 0o7777) == 0).then_some(inode)
         };
         let slots = self.extents.slots::<Inode>().take_while(|index| *index <= self.last).map(InodeId);
         let (below, files): (Vec<InodeId>, Vec<InodeId>) =

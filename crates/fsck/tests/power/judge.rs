@@ -97,11 +97,13 @@ impl Judge<'_> {
         let synced = &self.states[0][&id].content;
         for index in synced.blocks.keys() {
             let at = *index as usize * PAGE;
-            let has = content.get(at..at + PAGE).ok_or(format!("{path}: block {index} is cut"))?;
+            let end = (at + PAGE).min(synced.size as usize);
+            let has = content.get(at..end).ok_or_else(|| format!("{path}: block {index} is cut"))?;
             // A block may be torn between sectors.
             for (number, sector) in has.chunks(512).enumerate() {
                 let at = number * 512;
-                let is_known = |state: &State| state[&id].content.block(*index)[at..at + 512] == *sector;
+                let is_known =
+                    |state: &State| state[&id].content.block(*index)[at..at + sector.len()] == *sector;
                 if !self.states.iter().any(is_known) {
                     return Err(format!("{path}: sector {number} of block {index} was never written so"));
                 }

@@ -100,23 +100,24 @@ impl World {
     /// Makes one change, or none if what was drawn is not possible.
     pub fn step(&mut self) {
         let used: usize = self.state.values().map(|node| node.content.blocks.len()).sum();
-        let is_full = used as u64 > self.room / 2 || self.state.len() > OBJECTS;
-        match self.random.below(if is_full { 7 } else { 24 }) {
+        let is_full = used as u64 > self.room / 4 || self.state.len() > OBJECTS;
+        match self.random.below(if is_full { 12 } else { 27 }) {
             0..=2 => self.unlink(),
             3 => self.truncate(),
             4 => self.rmdir(),
             5 => self.caller.reclaim(),
             6 => self.rename_over(),
-            7..=10 => self.create(),
-            11..=13 => self.overwrite(),
-            14 => self.append(),
-            15 => self.mkdir(),
-            16..=17 => self.rename(Kind::File),
-            18 => self.rename(Kind::Directory),
-            19 => self.exchange(),
-            20 => self.link(),
-            21 => self.symlink(),
-            22 => self.chmod(),
+            7..=9 => self.overwrite(),
+            10 => self.rename(Kind::File),
+            11 => self.chmod(),
+            12..=16 => self.create(),
+            17..=18 => self.append(),
+            19..=20 => self.mkdir(),
+            21 => self.rename(Kind::File),
+            22 => self.rename(Kind::Directory),
+            23 => self.exchange(),
+            24 => self.link(),
+            25 => self.symlink(),
             _ => self.attribute(),
         }
     }
