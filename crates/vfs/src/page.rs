@@ -59,8 +59,6 @@ impl Run {
 pub struct Home {
     /// The inode.
     pub inode: InodeId,
-    /// 0 for content, the height of a map page.
-    pub height: u32,
     /// The index.
     pub index: u64,
 }
@@ -188,17 +186,33 @@ pub enum Content {
     Old,
 }
 
-/// Takes up to `want` neighbouring pages for `home`. They stay named in the lane until [`settle`].
+/// Takes up to `want` neighbouring pages of content for `home`. They stay named in the lane until [`settle`].
 ///
 /// # Errors
 /// `ENOSPC` when all pages are in use.
 pub fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
+    take_at(task, home, 0, want)
+}
+
+/// Takes one page, all zeros: of content, or for a map page of a height.
+///
+/// # Errors
+/// As [`take_run`].
+pub fn take_zeroed(task: &Task, home: Home, height: u32) -> Result<PageId> {
+    let fresh = take_at(task, home, height, 1)?;
+    if fresh.content == Content::Old {
+        zero(task.region, fresh.run.first, 0, PAGE_SIZE);
+    }
+    Ok(fresh.run.first)
+}
+
+fn take_at(task: &Task, home: Home, height: u32, want: u32) -> Result<Fresh> {
     let marks = &task.lane.pages;
     marks.inode.store(home.inode.0, Relaxed); // Relaxed: published by the store of `moving`.
     marks.index.store(home.index, Relaxed);
     let want = want.clamp(1, CHUNK_PAGES as u32);
-    let own = marks.chunk.load(Relaxed); // Relaxed: only this lane writes it.
-    let taken = match own {
+    // Relaxed: only this lane writes it.
+    let taken = match marks.chunk.load(Relaxed) {
         0 => None,
         own => take_in(task, own as usize - 1, want, &mut Room::Unknown),
     };
@@ -206,20 +220,8 @@ pub fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
         Some(fresh) => fresh,
         None => take_slow(task, want)?,
     };
-    owner::set(task.region, home, fresh.run);
+    owner::set(task.region, home, height, fresh.run);
     Ok(fresh)
-}
-
-/// Takes one page, all zeros.
-///
-/// # Errors
-/// As [`take_run`].
-pub fn take_zeroed(task: &Task, home: Home) -> Result<PageId> {
-    let fresh = take_run(task, home, 1)?;
-    if fresh.content == Content::Old {
-        zero(task.region, fresh.run.first, 0, PAGE_SIZE);
-    }
-    Ok(fresh.run.first)
 }
 
 /// Fills `len` bytes from `offset` of a page with zeros.
