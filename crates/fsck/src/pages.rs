@@ -40,12 +40,12 @@ pub(crate) struct Walk<'w, 'r> {
 impl Walk<'_, '_> {
     /// Claims a page that stands in `word` at a height and an index; whether it may stand there.
     pub(crate) fn claim(&mut self, page: u32, (height, index): (u32, u64), word: &AtomicU32) -> bool {
-        let home = Home { inode: self.owner, height, index };
+        let home = Home { inode: self.owner, index };
         let fault = if u64::from(page) > self.region.header().data_pages.load(Relaxed)
             || self.region.page_offset(PageId(page)).is_none()
         {
             Fault::Outside
-        } else if !owner::has(self.region, home, PageId(page)) {
+        } else if !owner::has(self.region, home, height, PageId(page)) {
             Fault::Foreign
         } else if !self.claimed.insert(page) {
             Fault::Shared

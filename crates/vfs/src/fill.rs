@@ -39,7 +39,7 @@ pub fn copy_pages(task: &Task, id: InodeId, from: &mut impl Source, len: usize, 
             let bytes = (piece.len as usize * PAGE_SIZE - within).min(left);
             (bytes, into_pages(task, from, piece.page, piece.len, within, bytes))
         } else {
-            match into_hole(task, from, Home { inode: id, height: 0, index }, piece.len, within, left) {
+            match into_hole(task, from, Home { inode: id, index }, piece.len, within, left) {
                 Ok(made) => {
                     filled.pages += made.pages;
                     (made.wanted, made.got)

@@ -170,7 +170,7 @@ pub fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> bool {
 /// `ENOSPC`; `EFBIG` for an index no map covers.
 pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) -> Result<()> {
     let region = task.region;
-    let home = |height| Home { inode: id, height, index };
+    let home = Home { inode: id, index };
     let mut map = Map::of(inode);
     let last = if map.root.is_none() { index.saturating_add(pages - 1) } else { index };
     while last >= map.span() {
@@ -178,7 +178,7 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
             return Err(Errno::EFBIG);
         }
         if map.root.is_some() {
-            let root = page::take_zeroed(task, home(map.height + 1))?;
+            let root = page::take_zeroed(task, home, map.height + 1)?;
             region.page_words(root)[0].store(map.root.0, Relaxed); // Relaxed: published by the store of the map.
             map.root = root;
         }
@@ -190,7 +190,7 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
         return Ok(());
     }
     if map.root.is_none() {
-        map.root = page::take_zeroed(task, home(map.height))?;
+        map.root = page::take_zeroed(task, home, map.height)?;
         map.store(inode);
         page::settle(task);
     }
@@ -199,7 +199,7 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
         let slot = entry(region, node, height, index);
         let mut next = PageId(slot.load(Relaxed)); // Relaxed: the inode's lock is held.
         if next.is_none() {
-            next = page::take_zeroed(task, home(height - 1))?;
+            next = page::take_zeroed(task, home, height - 1)?;
             // PAIRS: the acquire loads of lookups.
             slot.store(next.0, Release);
             page::settle(task);
@@ -254,7 +254,7 @@ pub fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageI
         return Ok(page);
     }
     prepare(task, id, inode, index, 1)?;
-    let page = page::take_zeroed(task, Home { inode: id, height: 0, index })?;
+    let page = page::take_zeroed(task, Home { inode: id, index }, 0)?;
     link(task, inode, index, Run::one(page));
     // Relaxed: of a directory only reclaim looks at the count, of a symbolic link nobody yet.
     inode.pages.store(inode.pages.load(Relaxed) + 1, Relaxed);
@@ -275,7 +275,7 @@ pub fn fill(task: &Task, id: InodeId, inode: &Inode, (first, end): (u64, u64), m
         }
         prepare(task, id, inode, index, piece.len)?;
         let want = piece.len.min(u64::from(room(inode, index))) as u32;
-        let fresh = page::take_run(task, Home { inode: id, height: 0, index }, want)?;
+        let fresh = page::take_run(task, Home { inode: id, index }, want)?;
         if fresh.content == Content::Old {
             fresh.run.pages().for_each(|page| page::zero(task.region, page, 0, lp_abi::PAGE_SIZE));
         }
@@ -302,7 +302,7 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
         walk.node(map.root, map.height, 0);
     }
     if first == 0 && end == map.span() {
-        page::unlinking(task, Home { inode: id, height: map.height, index: 0 }, Run::one(map.root));
+        page::unlinking(task, Home { inode: id, index: 0 }, Run::one(map.root));
         Map { root: PageId::NONE, height: 0 }.store(inode);
         page::give(task, Run::one(map.root));
     }
@@ -336,11 +336,7 @@ impl Clear<'_, '_> {
             let start = base + at * below;
             self.node(child, height - 1, start);
             if self.first <= start && start + below <= self.end {
-                page::unlinking(
-                    self.task,
-                    Home { inode: self.id, height: height - 1, index: start },
-                    Run::one(child),
-                );
+                page::unlinking(self.task, Home { inode: self.id, index: start }, Run::one(child));
                 slot.store(0, Release);
                 page::give(self.task, Run::one(child));
             }
@@ -367,7 +363,7 @@ impl Clear<'_, '_> {
                 .count() as u32
                 + 1;
             let run = Run { first: PageId(first), len };
-            page::unlinking(self.task, Home { inode: self.id, height: 0, index: base + at }, run);
+            page::unlinking(self.task, Home { inode: self.id, index: base + at }, run);
             (at..at + u64::from(len)).for_each(|step| words[step as usize].store(0, Release));
             page::give(self.task, run);
             at += u64::from(len);

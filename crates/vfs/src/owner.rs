@@ -18,13 +18,13 @@ pub const INDEX_BITS: u32 = 29;
 const INDEX_SHIFT: u32 = 64 - INDEX_BITS;
 const HEIGHT_SHIFT: u32 = 32;
 
-fn pack(home: Home) -> u64 {
-    home.index << INDEX_SHIFT | u64::from(home.height & 7) << HEIGHT_SHIFT | u64::from(home.inode.0)
+fn pack(home: Home, height: u32) -> u64 {
+    home.index << INDEX_SHIFT | u64::from(height & 7) << HEIGHT_SHIFT | u64::from(home.inode.0)
 }
 
-/// Says whose pages are that were taken for `home`.
-pub(crate) fn set(region: Region, home: Home, run: Run) {
-    let first = pack(home);
+/// Says whose pages are that were taken for `home`: of content, or map pages of a height.
+pub(crate) fn set(region: Region, home: Home, height: u32, run: Run) {
+    let first = pack(home, height);
     for (step, word) in words(region, run).enumerate() {
         // Relaxed, here and below: read where nobody uses the region.
         word.store(first.wrapping_add((step as u64) << INDEX_SHIFT), Relaxed);
@@ -46,19 +46,19 @@ pub(crate) fn back(region: Region, chunk: usize) -> Result<()> {
     region.back(OWNERS_AT + chunk * bytes, bytes)
 }
 
-/// Whether a page belongs to the place that `home` says: a map page, of a height above 0, to any of the indices below it.
-pub fn has(region: Region, home: Home, page: PageId) -> bool {
+/// Whether a page belongs to the place that `home` says; a map page, of a height above 0, to any of the indices below it.
+pub fn has(region: Region, home: Home, height: u32, page: PageId) -> bool {
     let Some(word) = region.page_owner(page).map(|word| word.load(Relaxed)) else { return false };
-    let differs = word ^ pack(home);
+    let differs = word ^ pack(home, height);
     differs << INDEX_BITS == 0
-        && (differs >> INDEX_SHIFT).checked_shr(10 * home.height).is_none_or(|rest| rest == 0)
+        && (differs >> INDEX_SHIFT).checked_shr(10 * height).is_none_or(|rest| rest == 0)
 }
 
 /// The place in a file's content that a page belongs to, as far as the word has room for it; none if it is nobody's or a map's.
 pub fn content_of(region: Region, page: PageId) -> Option<Home> {
     let word = region.page_owner(page)?.load(Relaxed);
     let (inode, height) = (InodeId(word as u32), (word >> HEIGHT_SHIFT) as u32 & 7);
-    (inode.is_some() && height == 0).then_some(Home { inode, height, index: word >> INDEX_SHIFT })
+    (inode.is_some() && height == 0).then_some(Home { inode, index: word >> INDEX_SHIFT })
 }
 
 /// Forgets whose a page is. Nobody uses the region.
