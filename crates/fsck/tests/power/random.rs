@@ -4,7 +4,9 @@ pub struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64, stream: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ stream.wrapping_mul(0xd134_2543_de82_ef95))
+        // Seeds a step apart would give the same numbers, one later.
+        let mixed = Random(seed).next();
+        Random(mixed ^ Random(stream ^ 0xd134_2543_de82_ef95).next())
     }
 
     pub fn next(&mut self) -> u64 {
