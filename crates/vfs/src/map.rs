@@ -178,7 +178,8 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
             return Err(Errno::EFBIG);
         }
         if map.root.is_some() {
-            let root = page::take_zeroed(task, home, map.height + 1)?;
+            // It covers what was there, but not `index` if the map has to grow again.
+            let root = page::take_zeroed(task, Home { inode: id, index: 0 }, map.height + 1)?;
             region.page_words(root)[0].store(map.root.0, Relaxed); // Relaxed: published by the store of the map.
             map.root = root;
         }

@@ -231,7 +231,10 @@ impl World {
 
     fn append(&mut self) {
         let Some(id) = self.any(Kind::File) else { return };
-        let end = self.state[&id].content.size.div_ceil(PAGE as u64);
+        let mut end = self.state[&id].content.size.div_ceil(PAGE as u64);
+        if self.random.below(8) == 0 {
+            end = end.max(FAR);
+        }
         for index in end..end + 1 + self.random.below(BLOCKS) {
             self.put(id, index);
         }
