@@ -26,6 +26,10 @@ crash:
 fuzz-region COUNT="100000" *ARGS:
     cargo test --release -p lp-fsck --test fuzz -- --count {{COUNT}} {{ARGS}}
 
+# Let the power go at random moments of a workload, IMAGES times, and rebuild what the device may hold then.
+power IMAGES="30000" *ARGS:
+    cargo test --release -p lp-fsck --test power -- --images {{IMAGES}} {{ARGS}}
+
 # Processes that kill, stop, signal and exec each other on a mount, for so many seconds, and each kind of trouble by itself.
 storm SECONDS="3600" *ARGS:
     LP_STORM_SECONDS={{SECONDS}} LP_STORM_FULL=1 cargo test --release -p lp-tests --test storm -- --nocapture {{ARGS}}

@@ -233,7 +233,10 @@ impl Check<'_> {
                     self.structure(|| format!("blob {blob} of inode {index} has less content than it says"));
                 } else if self.is_dropped(inode, blob) {
                     self.leftover(|| format!("inode {index} died as its blob {blob} was freed"));
-                } else if !self.slabs.inodes.is_used(blob) || self.named.has(blob) {
+                } else if !self.slabs.inodes.is_used(blob)
+                    || self.named.has(blob)
+                    || !names::is_marked_blob(self.region, InodeId(blob))
+                {
                     self.inconsistent(|| format!("inode {index} has blob {blob}, which is no blob"));
                 }
             }

@@ -28,7 +28,8 @@ use lp_region::life::State;
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
 pub use names::tree;
-pub use repair::{Repaired, repair};
+pub use rebuild::Rebuilt;
+pub use repair::{Repaired, rebuild, repair};
 pub use report::{Finding, Report, Severity, Usage};
 
 use std::collections::BTreeSet;

@@ -74,7 +74,7 @@ impl Check<'_> {
             self.structure(|| format!("directory {index} ends at position {tail}, behind its {room} places"));
         }
         let mut live = 0;
-        for (leaf, page) in leaves(self.region, inode) {
+        for (leaf, page) in leaves(self.region, InodeId(index)) {
             let Some(words) = Leaf::new(self.region, page) else { continue };
             let mut here = 0;
             for position in leaf * PER_LEAF..(leaf + 1) * PER_LEAF {
@@ -359,17 +359,19 @@ impl Check<'_> {
 }
 
 /// Pages of a directory's array with their places. Ends whatever the map says.
-pub(crate) fn leaves(region: Region<'_>, inode: &Inode) -> Vec<(u64, PageId)> {
+pub(crate) fn leaves(region: Region<'_>, id: InodeId) -> Vec<(u64, PageId)> {
+    let inode = region.inode(id);
     let (root, height) = map_of(inode);
     let (mut claimed, mut found) = (Bits::default(), Vec::new());
     if root != 0 && height <= lp_vfs::map::MAX_HEIGHT {
         let mut walk = Walk {
             region,
+            owner: id,
             claimed: &mut claimed,
             content: &mut |index, page| found.push((index, page)),
             fault: &mut |_, _, _| {},
         };
-        if walk.claim(root, &inode.link) {
+        if walk.claim(root, (height, 0), &inode.link) {
             walk.below(root, height, 0);
         }
     }
@@ -381,8 +383,13 @@ pub(crate) fn leaves(region: Region<'_>, inode: &Inode) -> Vec<(u64, PageId)> {
 /// Whether an inode can be a blob: a file that has all the content it says. Who reads one goes on to its end.
 pub(crate) fn is_blob(region: Region<'_>, id: InodeId) -> bool {
     let inode = region.inode(id);
-    let bytes = leaves(region, inode).len() as u64 * lp_abi::PAGE_SIZE as u64;
+    let bytes = leaves(region, id).len() as u64 * lp_abi::PAGE_SIZE as u64;
     inode.mode.load(Relaxed) == S_IFREG && inode.size.load(Relaxed) <= bytes
+}
+
+/// Whether an inode was made as a blob.
+pub(crate) fn is_marked_blob(region: Region<'_>, id: InodeId) -> bool {
+    region.inode(id).flags.load(Relaxed) & inode_flags::BLOB != 0
 }
 
 /// Everything below a root: path, mode and links. Ends whatever the region holds.
@@ -395,7 +402,7 @@ pub fn tree(region: Region<'_>, root: InodeId) -> BTreeMap<String, (u32, u32)> {
         if !seen.insert(id.0) {
             continue;
         }
-        for (leaf, page) in leaves(region, region.inode(id)) {
+        for (leaf, page) in leaves(region, id) {
             let Some(words) = Leaf::new(region, page) else { continue };
             for position in leaf * PER_LEAF..(leaf + 1) * PER_LEAF {
                 let entry = DirentId(words.entry(position).load(Relaxed));

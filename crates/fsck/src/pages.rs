@@ -4,10 +4,12 @@
 use lp_abi::linux::{S_IFMT, S_IFREG};
 use lp_region::layout::CHUNK_PAGES;
 use lp_region::records::{Chunk, Inode};
-use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{InodeId, PageId, Region};
 use lp_vfs::chunk::usable;
 use lp_vfs::map::{FANOUT, MAX_HEIGHT};
+use lp_vfs::owner;
+use lp_vfs::page::Home;
 
 use crate::bits::Bits;
 use crate::{Check, has_type, locks};
@@ -19,26 +21,33 @@ pub(crate) enum Fault {
     Outside,
     /// Another map, or another place of this one, has it.
     Shared,
+    /// It was taken for another inode, or another place of this one.
+    Foreign,
 }
 
 /// Walks page maps; no page is visited twice, so that it ends whatever the maps say.
 pub(crate) struct Walk<'w, 'r> {
     pub(crate) region: Region<'r>,
+    /// Inode whose map it is.
+    pub(crate) owner: InodeId,
     /// Pages that maps name so far.
     pub(crate) claimed: &'w mut Bits,
     /// Called with each page of content and its index.
     pub(crate) content: &'w mut dyn FnMut(u64, PageId),
     /// Called with a page that may not stand where it does.
-    pub(crate) fault: &'w mut dyn FnMut(u32, Fault, &lp_region::sync::AtomicU32),
+    pub(crate) fault: &'w mut dyn FnMut(u32, Fault, &AtomicU32),
 }
 
 impl Walk<'_, '_> {
-    /// Claims a page that stands in `word`; whether it may stand there.
-    pub(crate) fn claim(&mut self, page: u32, word: &lp_region::sync::AtomicU32) -> bool {
+    /// Claims a page that stands in `word` at a height and an index; whether it may stand there.
+    pub(crate) fn claim(&mut self, page: u32, (height, index): (u32, u64), word: &AtomicU32) -> bool {
+        let home = Home { inode: self.owner, index };
         let fault = if u64::from(page) > self.region.header().data_pages.load(Relaxed)
             || self.region.page_offset(PageId(page)).is_none()
         {
             Fault::Outside
+        } else if !owner::has(self.region, home, height, PageId(page)) {
+            Fault::Foreign
         } else if !self.claimed.insert(page) {
             Fault::Shared
         } else {
@@ -56,9 +65,9 @@ impl Walk<'_, '_> {
         let span = 1u64 << (10 * (height - 1));
         let words = self.region.page_words(PageId(node));
         for (at, word) in words.iter().enumerate().take(FANOUT as usize) {
-            let child = word.load(Relaxed);
-            if child != 0 && self.claim(child, word) {
-                self.below(child, height - 1, base.saturating_add(at as u64 * span));
+            let (child, base) = (word.load(Relaxed), base.saturating_add(at as u64 * span));
+            if child != 0 && self.claim(child, (height - 1, base), word) {
+                self.below(child, height - 1, base);
             }
         }
     }
@@ -108,6 +117,7 @@ impl Check<'_> {
         let mut faults = Vec::new();
         let mut walk = Walk {
             region: self.region,
+            owner: InodeId(index),
             claimed: &mut self.claimed,
             content: &mut |_, _| content += 1,
             fault: &mut |page, fault, _| {
@@ -117,13 +127,14 @@ impl Check<'_> {
             },
         };
         // Its place in the inode is a half of a word; who repairs does not need it.
-        if walk.claim(root, &inode.link) {
+        if walk.claim(root, (height, 0), &inode.link) {
             walk.below(root, height, 0);
         }
         for (page, fault) in faults {
             let why = match fault {
                 Fault::Outside => "which is not there",
                 Fault::Shared => "which stands in a map already",
+                Fault::Foreign => "which was taken for another place",
             };
             self.structure(|| format!("the page map of inode {index} names page {page}, {why}"));
         }

@@ -1,11 +1,11 @@
 //! Mending a region that nobody uses: first what any run would do, which gives back and finishes what the dead left; if
-//! that is not enough, everything that can be derived is [made anew](crate::rebuild).
+//! that is not enough, or the machine was started since, everything that can be derived is [made anew](crate::rebuild).
 
 use lp_abi::{Errno, Result};
 use lp_region::{ProcessId, Region, RunId};
 use lp_vfs::{Task, boot, clock, reap, reclaim};
 
-use crate::rebuild::Rebuild;
+use crate::rebuild::{Rebuild, Rebuilt};
 use crate::{Report, Severity, check, is_in_use};
 
 /// What a repair did.
@@ -15,8 +15,8 @@ pub struct Repaired {
     pub before: Report,
     /// What is still wrong.
     pub after: Report,
-    /// Names that led nowhere and are gone.
-    pub dropped: u64,
+    /// What has not kept its place.
+    pub rebuilt: Rebuilt,
 }
 
 /// Makes a region sound that nobody uses, and that nobody may come to use meanwhile: the caller sees to that.
@@ -28,19 +28,33 @@ pub fn repair(region: Region<'static>) -> Result<Repaired> {
         return Err(Errno::EBUSY);
     }
     let before = check(region, ProcessId::NONE);
-    let mut repaired = Repaired { after: before.clone(), before, dropped: 0 };
+    let mut repaired = Repaired { after: before.clone(), before, rebuilt: Rebuilt::default() };
+    let is_old = region.is_of_former_boot();
     let worst = repaired.before.worst();
-    if worst.is_some_and(|worst| worst > Severity::Structure) {
+    if !is_old && worst.is_some_and(|worst| worst > Severity::Structure) {
         recover(region)?;
         repaired.after = check(region, ProcessId::NONE);
     }
-    if !repaired.after.findings.is_empty() {
-        let rebuild = Rebuild::gather(region);
-        rebuild.reset();
-        repaired.dropped = with_task(region, |task| rebuild.link(task))?;
+    if is_old || !repaired.after.findings.is_empty() {
+        repaired.rebuilt = rebuild(region)?;
         repaired.after = check(region, ProcessId::NONE);
     }
     Ok(repaired)
+}
+
+/// Makes anew all of a region that can be derived: what is fit for a region file after the machine crashed, whose pages are
+/// of different ages, and for a damaged one. Nobody uses it, and nobody may come to meanwhile.
+///
+/// Nothing is lost to a crash in the middle: what an unchanged file is made of stays as it is.
+///
+/// # Errors
+/// As [`repair`].
+pub fn rebuild(region: Region<'static>) -> Result<Rebuilt> {
+    let found = Rebuild::gather(region);
+    found.reset();
+    let rebuilt = with_task(region, |task| found.link(task))??;
+    region.mark_boot();
+    Ok(rebuilt)
 }
 
 /// Gives back what the dead held.

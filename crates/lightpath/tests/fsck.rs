@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use lp_region::lane::Lane;
-use lp_region::layout::{INODES_AT, LANE_SIZE, LANES_AT};
-use lp_region::records::Inode;
+use lp_region::layout::{DIRENTS_AT, INODES_AT, LANE_SIZE, LANES_AT};
+use lp_region::records::{Dirent, Header, Inode};
 
 /// What the tree must be again after a repair.
 const LIST: &str = "cd /light && find . | sort && cat d/one && wc -c < big";
@@ -133,6 +133,73 @@ fn damage_is_named_refused_and_mended() {
         }
         assert!(sh(&path, "echo a > /light/new && cat /light/new && rm -r /light/*").status.success());
     }
+}
+
+/// Makes a region one of a former boot.
+fn age(region: &Path) {
+    put(region, core::mem::offset_of!(Header, boot) as u64, &[7; 16]);
+}
+
+/// Takes away the entry that has a short name, as if it were older than the file.
+fn forget(region: &Path, name: &str) {
+    let file = File::open(region).unwrap();
+    let (mut slot, mut at) = ([0; 64], DIRENTS_AT as u64);
+    let place = core::mem::offset_of!(Dirent, name);
+    loop {
+        file.read_exact_at(&mut slot, at).unwrap();
+        if slot[place..].starts_with(name.as_bytes()) && slot[place + name.len()] == 0 {
+            return put(region, at, &[0; 64]);
+        }
+        at += 64;
+    }
+}
+
+#[test]
+fn a_region_of_a_former_boot_is_rebuilt() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, listed) = made(dir.path());
+    let in_lane = |path: &Path| {
+        let at = LANES_AT + LANE_SIZE + core::mem::offset_of!(Lane, caches);
+        put(path, at as u64, &1000u32.to_le_bytes());
+    };
+    let damages: [&dyn Fn(&Path); 2] = [&|_| {}, &in_lane];
+    for damage in damages {
+        age(&path);
+        damage(&path);
+        let (_, text) = fsck(&[], &path);
+        assert!(
+            text.contains("last used before the machine was started; the next run rebuilds it"),
+            "{text}"
+        );
+        let output = sh(&path, LIST);
+        assert_eq!((output.status.code(), &*String::from_utf8_lossy(&output.stderr)), (Some(0), ""));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), listed);
+        let (status, text) = fsck(&[], &path);
+        assert!(status == Some(0) && text.contains(": clean: "), "{status:?} {text}");
+    }
+    age(&path);
+    let (status, text) = fsck(&["--repair"], &path);
+    assert!(status == Some(0) && text.contains(": rebuilt: "), "{status:?} {text}");
+    assert_eq!(String::from_utf8_lossy(&sh(&path, LIST).stdout), listed);
+}
+
+#[test]
+fn what_lost_its_name_in_a_crash_is_in_lost_and_found() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, _) = made(dir.path());
+    let number = inode(&path, "/light/big");
+    forget(&path, "big");
+    age(&path);
+    let output = sh(&path, "cat /light/lost+found/* | wc -c; ls /light/lost+found");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.ends_with(
+            "was in use when the machine stopped: 1 file or directory without a name is in lost+found\n"
+        ) && said.lines().count() == 1,
+        "{said}"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("200000\n#{number}\n"));
+    assert_eq!(fsck(&[], &path).0, Some(0));
 }
 
 #[test]

@@ -86,5 +86,7 @@ pub const MAPPINGS_AT: usize = after(LOCKS_AT, LOCKS, 64);
 pub const FD_TABLES_AT: usize = after(MAPPINGS_AT, MAPPINGS, 64);
 /// Offset of the chunk records.
 pub const CHUNKS_AT: usize = after(FD_TABLES_AT, PROCESSES * FDS, 8);
+/// Offset of the owners of pages, a word a page.
+pub const OWNERS_AT: usize = after(CHUNKS_AT, CHUNKS, 256);
 /// Offset of the data pages; a region is this long plus its data.
-pub const DATA_AT: usize = after(CHUNKS_AT, CHUNKS, 256);
+pub const DATA_AT: usize = after(OWNERS_AT, CHUNKS * CHUNK_PAGES, 8);

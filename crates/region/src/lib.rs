@@ -15,6 +15,7 @@ pub mod life;
 pub mod life_file;
 pub mod liveness;
 pub mod lock;
+pub mod machine;
 pub mod marks;
 pub mod moving;
 pub mod onlooker;

@@ -64,6 +64,9 @@ pub struct Header {
     pub life: AtomicU64,
     /// 1 if the region lies in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
     pub in_file: AtomicU64,
+    /// Boot of the machine in which the region was last in use ([`crate::machine`]); 0 in memory. Changed by a launcher under the
+    /// file's flock, when no run is held.
+    pub boot: [AtomicU64; 2],
     /// Open files behind the highest that was ever sent over a socket. Atomic, only grows.
     pub flown: AtomicU32,
     /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
@@ -94,7 +97,7 @@ pub struct Inode {
     pub uid: AtomicU32,
     /// Group. Seq.
     pub gid: AtomicU32,
-    /// Links; 0 once unlinked. Seq.
+    /// Links; 0 once unlinked, and while free. Seq.
     pub nlink: AtomicU32,
     /// Bytes of content. Seq, and stored inside a data section too.
     pub size: AtomicU64,
@@ -185,6 +188,8 @@ pub mod inode_flags {
     pub const NODUMP: u32 = 128;
     /// `FS_NOATIME_FL`: reads leave the access time.
     pub const NOATIME: u32 = 256;
+    /// A blob: content of another inode's, never named by an entry.
+    pub const BLOB: u32 = 512;
 }
 
 /// A directory entry, like `struct dentry`. 64 bytes.

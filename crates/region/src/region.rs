@@ -16,7 +16,7 @@ use crate::lock::OwnerLock;
 use crate::process::{Process, Run};
 use crate::records::*;
 use crate::slab::Slot;
-use crate::sync::{AtomicU64, Ordering};
+use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// A mapped region. Copy: it is a base address and what is needed to use it.
 ///
@@ -331,6 +331,12 @@ impl<'r> Region<'r> {
         (index < self.chunk_count()).then(|| self.at(at::CHUNKS_AT + index * size_of::<Chunk>()))
     }
 
+    /// The word that says whose a page is; none past the last page.
+    #[inline]
+    pub fn page_owner(self, page: PageId) -> Option<&'r AtomicU64> {
+        (page.0 < self.pages()).then(|| self.at(at::OWNERS_AT + page.index() * size_of::<AtomicU64>()))
+    }
+
     /// A page's offset in the region's file; none past the last page.
     #[inline]
     pub fn page_offset(self, page: PageId) -> Option<usize> {
@@ -347,7 +353,7 @@ impl<'r> Region<'r> {
 
     /// A page as words: map pages, directory pages.
     #[inline(always)]
-    pub fn page_words(self, page: PageId) -> &'r [crate::sync::AtomicU32; PAGE_SIZE / 4] {
+    pub fn page_words(self, page: PageId) -> &'r [AtomicU32; PAGE_SIZE / 4] {
         // SAFETY: a page is PAGE_SIZE bytes, page-aligned, and is touched as atomics here.
         unsafe { &*self.page(page).cast() }
     }

@@ -21,6 +21,7 @@ fn rows() -> Vec<[String; 4]> {
         row("mapping records", at::MAPPINGS_AT, at::MAPPINGS, 64),
         row("descriptor tables", at::FD_TABLES_AT, at::PROCESSES, at::FDS * 8),
         row("chunks", at::CHUNKS_AT, at::CHUNKS, 256),
+        row("owners of pages", at::OWNERS_AT, at::CHUNKS * at::CHUNK_PAGES, 8),
         row("data pages", at::DATA_AT, at::CHUNKS * at::CHUNK_PAGES, lp_abi::PAGE_SIZE),
     ]
 }

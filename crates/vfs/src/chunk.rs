@@ -13,6 +13,7 @@ use lp_region::signed::Note;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{LaneId, PageId, Region};
 
+use crate::owner;
 use crate::page::Run;
 
 const LEN_SHIFT: u32 = 32;
@@ -181,6 +182,8 @@ pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
         let len = (end - 1) % USED_PAGES as u32 + 1;
         let part_len = len.min(run.len - keep);
         let part = Run { first: PageId(end - part_len), len: part_len };
+        // Of a part that is free already, as a dead lane left it, another may have pages: `settle` has taken it off the run.
+        owner::clear(region, part);
         if let Some(word) = word_of(region, part.first) {
             loop {
                 let seen = word.load();

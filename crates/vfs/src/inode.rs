@@ -320,7 +320,9 @@ pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Resu
 /// # Errors
 /// As [`create`].
 pub fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
-    make(task, root, S_IFREG, 0, (0, 0))
+    let made = make(task, root, S_IFREG, 0, (0, 0))?;
+    task.region.inode(made.id).flags.store(inode_flags::BLOB, Relaxed); // Relaxed: nobody can reach it yet.
+    Ok(made)
 }
 
 #[inline(always)]
@@ -386,6 +388,7 @@ pub fn discard(task: &Task, id: InodeId) {
 pub fn free(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     clear(task, id);
+    inode.nlink.store(0, Relaxed); // Relaxed: nobody can reach it.
     // PAIRS: the acquire loads of walks and of stat: who sees anything later sees the new generation.
     inode.generation.store(inode.generation.load(Relaxed).wrapping_add(1), Release);
     task.region.give::<Inode>(task.lane, id);

@@ -58,6 +58,7 @@ pub mod mounts;
 pub mod name;
 mod named;
 pub mod open;
+pub mod owner;
 pub mod page;
 pub mod permission;
 pub mod pin;

@@ -178,7 +178,8 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
             return Err(Errno::EFBIG);
         }
         if map.root.is_some() {
-            let root = page::take_zeroed(task, home)?;
+            // It covers what was there, but not `index` if the map has to grow again.
+            let root = page::take_zeroed(task, Home { inode: id, index: 0 }, map.height + 1)?;
             region.page_words(root)[0].store(map.root.0, Relaxed); // Relaxed: published by the store of the map.
             map.root = root;
         }
@@ -190,7 +191,7 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
         return Ok(());
     }
     if map.root.is_none() {
-        map.root = page::take_zeroed(task, home)?;
+        map.root = page::take_zeroed(task, home, map.height)?;
         map.store(inode);
         page::settle(task);
     }
@@ -199,7 +200,7 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
         let slot = entry(region, node, height, index);
         let mut next = PageId(slot.load(Relaxed)); // Relaxed: the inode's lock is held.
         if next.is_none() {
-            next = page::take_zeroed(task, home)?;
+            next = page::take_zeroed(task, home, height - 1)?;
             // PAIRS: the acquire loads of lookups.
             slot.store(next.0, Release);
             page::settle(task);
@@ -254,7 +255,7 @@ pub fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageI
         return Ok(page);
     }
     prepare(task, id, inode, index, 1)?;
-    let page = page::take_zeroed(task, Home { inode: id, index })?;
+    let page = page::take_zeroed(task, Home { inode: id, index }, 0)?;
     link(task, inode, index, Run::one(page));
     // Relaxed: of a directory only reclaim looks at the count, of a symbolic link nobody yet.
     inode.pages.store(inode.pages.load(Relaxed) + 1, Relaxed);

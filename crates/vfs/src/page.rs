@@ -24,6 +24,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, LaneId, PageId, Region};
 
 use crate::chunk::{self, Source, usable};
+use crate::owner;
 use crate::task::Task;
 
 /// Most pages that memory is made for at a time.
@@ -79,34 +80,42 @@ pub enum Content {
     Old,
 }
 
-/// Takes up to `want` neighbouring pages for `home`. They stay named in the lane until [`settle`].
+/// Takes up to `want` neighbouring pages of content for `home`. They stay named in the lane until [`settle`].
 ///
 /// # Errors
 /// `ENOSPC` when all pages are in use.
 pub fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
-    let marks = &task.lane.pages;
-    marks.inode.store(home.inode.0, Relaxed); // Relaxed: published by the store of `moving`.
-    marks.index.store(home.index, Relaxed);
-    let want = want.clamp(1, CHUNK_PAGES as u32);
-    let own = marks.chunk.load(Relaxed); // Relaxed: only this lane writes it.
-    if own != 0
-        && let Some(fresh) = take_in(task, own as usize - 1, want, &mut Room::Unknown)
-    {
-        return Ok(fresh);
-    }
-    take_slow(task, want)
+    take_at(task, home, 0, want)
 }
 
-/// Takes one page, all zeros.
+/// Takes one page, all zeros: of content, or for a map page of a height.
 ///
 /// # Errors
 /// As [`take_run`].
-pub fn take_zeroed(task: &Task, home: Home) -> Result<PageId> {
-    let fresh = take_run(task, home, 1)?;
+pub fn take_zeroed(task: &Task, home: Home, height: u32) -> Result<PageId> {
+    let fresh = take_at(task, home, height, 1)?;
     if fresh.content == Content::Old {
         zero(task.region, fresh.run.first, 0, PAGE_SIZE);
     }
     Ok(fresh.run.first)
+}
+
+fn take_at(task: &Task, home: Home, height: u32, want: u32) -> Result<Fresh> {
+    let marks = &task.lane.pages;
+    marks.inode.store(home.inode.0, Relaxed); // Relaxed: published by the store of `moving`.
+    marks.index.store(home.index, Relaxed);
+    let want = want.clamp(1, CHUNK_PAGES as u32);
+    // Relaxed: only this lane writes it.
+    let taken = match marks.chunk.load(Relaxed) {
+        0 => None,
+        own => take_in(task, own as usize - 1, want, &mut Room::Unknown),
+    };
+    let fresh = match taken {
+        Some(fresh) => fresh,
+        None => take_slow(task, want)?,
+    };
+    owner::set(task.region, home, height, fresh.run);
+    Ok(fresh)
 }
 
 /// Fills `len` bytes from `offset` of a page with zeros.
@@ -226,6 +235,9 @@ fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
     let (mut missing, mut done) = (0u32, Ok(()));
     words_of(run, |word, _| missing |= 1 << word & !populated);
     if missing != 0 {
+        if populated == 0 {
+            owner::back(region, run.first.index() / CHUNK_PAGES)?;
+        }
         let chunk_first = run.first.0 - run.first.0 % CHUNK_PAGES as u32;
         let (low, high) = (missing.trailing_zeros(), missing.ilog2());
         done = region
@@ -257,6 +269,9 @@ fn words_of(run: Run, mut visit: impl FnMut(usize, u64)) {
 /// # Errors
 /// As [`Region::back`].
 pub fn back_all(region: Region) -> Result<()> {
+    let used = (0..region.chunk_count())
+        .filter(|index| region.chunk(*index).is_some_and(|chunk| chunk.populated.load(Relaxed) != 0));
+    used.clone().try_for_each(|index| owner::back(region, index))?;
     let eighths = (0..region.chunk_count()).flat_map(|index| {
         let populated = region.chunk(index).map_or(0, |chunk| chunk.populated.load(Relaxed));
         (0..8).filter(move |word| populated & 1 << word != 0).map(move |word| index * 8 + word)

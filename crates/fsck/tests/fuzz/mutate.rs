@@ -14,7 +14,7 @@ pub struct Image {
 }
 
 /// Where changes go: an area's start and how many of 100 changes go there.
-const AREAS: [(usize, u32); 12] = [
+const AREAS: [(usize, u32); 13] = [
     (at::HEADER_AT, 8),
     (at::RUNS_AT, 1),
     (at::LANES_AT, 16),
@@ -26,7 +26,8 @@ const AREAS: [(usize, u32); 12] = [
     (at::LOCKS_AT, 2),
     (at::FD_TABLES_AT, 3),
     (at::CHUNKS_AT, 4),
-    (at::DATA_AT, 14),
+    (at::OWNERS_AT, 2),
+    (at::DATA_AT, 12),
 ];
 
 impl Image {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::os::fd::IntoRawFd;
 
-use lp_fsck::{Finding, Report, Severity};
+use lp_fsck::{Finding, Rebuilt, Report, Severity};
 use lp_region::{ProcessId, Region, life_file};
 use rustix::fs::{FlockOperation, flock};
 
@@ -32,13 +32,15 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
     if lp_fsck::is_in_use(region) {
         return Err(fail(format!("{name} is in use: check it when no program of a run is left")));
     }
+    let is_old = region.is_of_former_boot();
     if !args.repair {
         let report = lp_fsck::check(region, ProcessId::NONE);
-        show(args, &name, &report, None)?;
+        show(args, &Checked { name: &name, is_old, report: &report, repaired: None })?;
         return Ok(if report.is_sound() { 0 } else { WRONG });
     }
     let done = lp_fsck::repair(region).map_err(|e| fail(format!("{name} cannot be mended: {e:?}")))?;
-    show(args, &name, &done.before, Some((&done.after, done.dropped)))?;
+    let repaired = Some((&done.after, done.rebuilt));
+    show(args, &Checked { name: &name, is_old, report: &done.before, repaired })?;
     Ok(match (done.before.findings.is_empty(), done.after.is_sound()) {
         (true, _) => 0,
         (false, true) => MENDED,
@@ -46,11 +48,22 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
     })
 }
 
-/// Prints what was found and, after a repair, what is left and how many names were lost.
-fn show(args: &Fsck, name: &str, report: &Report, repaired: Option<(&Report, u64)>) -> Result<u8, Failure> {
+/// What there is to say of a region.
+struct Checked<'a> {
+    name: &'a str,
+    /// Whether it was last used before the machine was started.
+    is_old: bool,
+    report: &'a Report,
+    /// What a repair left, and what it could not keep in its place.
+    repaired: Option<(&'a Report, Rebuilt)>,
+}
+
+/// Prints it.
+fn show(args: &Fsck, checked: &Checked) -> Result<u8, Failure> {
     if args.json {
-        return print(json(name, report, repaired).as_bytes());
+        return print(json(checked).as_bytes());
     }
+    let Checked { name, report, repaired, .. } = *checked;
     let mut text = String::new();
     for finding in &report.findings {
         text.push_str(&format!("{name}: {finding}\n"));
@@ -58,19 +71,23 @@ fn show(args: &Fsck, name: &str, report: &Report, repaired: Option<(&Report, u64
     if report.omitted != 0 {
         text.push_str(&format!("{name}: {} more findings\n", report.omitted));
     }
-    if let Some((after, dropped)) = repaired {
+    if let Some((after, lost)) = repaired {
         after.findings.iter().for_each(|finding| text.push_str(&format!("{name}: still: {finding}\n")));
-        if dropped != 0 {
-            text.push_str(&format!("{name}: {dropped} names led nowhere and are gone\n"));
+        if lost != Rebuilt::default() {
+            text.push_str(&format!("{name}: {}\n", region::told(lost)));
         }
     }
-    text.push_str(&format!("{name}: {}\n", summary(report, repaired.map(|(after, _)| after))));
+    text.push_str(&format!("{name}: {}\n", summary(checked)));
     print(text.as_bytes())
 }
 
-fn summary(report: &Report, after: Option<&Report>) -> String {
+fn summary(checked: &Checked) -> String {
+    let Checked { is_old, report, repaired, .. } = *checked;
+    let after = repaired.map(|(after, _)| after);
     let usage = after.unwrap_or(report).usage;
     let state = match (report.worst(), after) {
+        (_, None) if is_old => "last used before the machine was started; the next run rebuilds it",
+        (None, Some(_)) if is_old => "rebuilt",
         (None, _) => "clean",
         (Some(_), Some(after)) if after.is_sound() => "mended",
         (Some(Severity::Leftover), _) => "clean but for what dead processes left; the next run gives it back",
@@ -80,7 +97,8 @@ fn summary(report: &Report, after: Option<&Report>) -> String {
     format!("{state}: {} names, {} inodes, {} pages of data in use", usage.entries, usage.inodes, usage.pages)
 }
 
-fn json(name: &str, report: &Report, repaired: Option<(&Report, u64)>) -> String {
+fn json(checked: &Checked) -> String {
+    let Checked { name, is_old, report, repaired } = *checked;
     let list = |findings: &[Finding]| {
         let one = |finding: &Finding| {
             format!("{{\"severity\":{},\"what\":{}}}", quoted(finding.severity.name()), quoted(&finding.what))
@@ -90,12 +108,14 @@ fn json(name: &str, report: &Report, repaired: Option<(&Report, u64)>) -> String
     let mut fields = vec![
         format!("\"file\":{}", quoted(name)),
         format!("\"sound\":{}", repaired.map_or(report, |(after, _)| after).is_sound()),
+        format!("\"former_boot\":{is_old}"),
         format!("\"findings\":{}", list(&report.findings)),
         format!("\"omitted\":{}", report.omitted),
     ];
-    if let Some((after, dropped)) = repaired {
+    if let Some((after, lost)) = repaired {
         fields.push(format!("\"left\":{}", list(&after.findings)));
-        fields.push(format!("\"dropped\":{dropped}"));
+        fields.push(format!("\"dropped\":{}", lost.dropped));
+        fields.push(format!("\"unnamed\":{}", lost.unnamed));
     }
     let usage = repaired.map_or(report, |(after, _)| after).usage;
     fields.push(format!(

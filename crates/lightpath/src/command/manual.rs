@@ -49,8 +49,10 @@ outlives processes, however they end.
 .BR syncfs (2)
 and
 .BR msync (2)
-write all of it to the device: after a loss of power it is as it was at the call if nothing in it has changed since, and may be damaged
-otherwise.
+write all of it to the device. After a loss of power every file that was there at the call and has not changed since is there;
+of later changes any part may be.
+The first run after a start of the machine rebuilds the region, and says so if names led nowhere or files without a name went to
+.IR lost+found .
 .B O_SYNC
 has no effect.
 ";

@@ -9,7 +9,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use lp_abi::Errno;
-use lp_fsck::Severity;
+use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
@@ -152,9 +152,13 @@ impl Session {
         let life = life::of(region, &name)?;
         let fd = raise(fd, life)?;
         let region = region.with_fd(fd.as_raw_fd());
+        if options.region.is_some() && alone {
+            rebuild_after_boot(region, &name)?;
+        }
         check(region, &name)?;
         if options.region.is_some() && alone {
             region.set_in_file();
+            region.mark_boot();
             boot::back(region).map_err(|e| no_room(&name, e))?;
         }
         let run = claim_run(region, options, paths)?;
@@ -320,6 +324,42 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
     };
     check_file_size(geometry.length().map_err(|e| explain(e.into()))?)?;
     Region::create(fd.as_raw_fd(), &geometry).map_err(explain)
+}
+
+/// Rebuilds a region that was last used before the machine was started: it may have crashed. Says so if something has not kept
+/// its place.
+fn rebuild_after_boot(region: Region<'static>, name: &str) -> Result<(), Failure> {
+    if !region.is_of_former_boot() {
+        return Ok(());
+    }
+    boot::back(region).map_err(|e| no_room(name, e))?;
+    let lost = lp_fsck::rebuild(region).map_err(|e| match e {
+        Errno::ENOSPC => Failure::new(REGION, format!("{name}: the region has no room to be rebuilt in")),
+        e => Failure::new(REGION, format!("{name} cannot be rebuilt: {e:?}")),
+    })?;
+    if lost != Rebuilt::default() {
+        let line = format!("{name} was in use when the machine stopped: {}", told(lost));
+        eprintln!("lightpath: {}", Failure::new(REGION, line));
+    }
+    Ok(())
+}
+
+/// What a rebuild could not keep in its place, in words.
+pub(crate) fn told(lost: Rebuilt) -> String {
+    let count =
+        |number: u64, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
+    let names = (lost.dropped != 0).then(|| {
+        format!("{} led nowhere and {} gone", count(lost.dropped, "name", "names"), is(lost.dropped))
+    });
+    let files = (lost.unnamed != 0).then(|| {
+        let files = count(lost.unnamed, "file or directory", "files and directories");
+        format!("{files} without a name {} in lost+found", is(lost.unnamed))
+    });
+    names.into_iter().chain(files).collect::<Vec<_>>().join(", ")
+}
+
+const fn is(number: u64) -> &'static str {
+    if number == 1 { "is" } else { "are" }
 }
 
 /// Refuses a region that would lead programs astray. While others use it, they have seen to that.

@@ -1,0 +1,205 @@
+//! Makes anew what can be derived: directories' arrays, the hash table, links, bitmaps, free lists. What counts as true is
+//! what cannot: inodes with their page maps as far as they own the pages, and entries, which know their directory, place,
+//! name and target. What only live processes have (lanes, tables, open files, locks, mappings) goes, as nobody lives.
+//!
+//! The records need not be of one moment. After a loss of power each page of the file is as the last fsync left it or as some
+//! later change did. What belongs to a file that did not change meanwhile is the same in all of them: its inode, the pages of
+//! its map, their owners, its content, the entries on the way to it. So nothing else may count against it:
+//!
+//! - A page is a file's if its owner says so ([`owner`]), whatever other maps seem to name.
+//! - An entry counts if the inode that it names lives in that generation. A free slot says so itself: an inode has no links,
+//!   an entry no target.
+//! - Of two entries with one name, or two of one directory, at least one is of another age, and neither is an unchanged
+//!   file's: see [`tree`].
+//! - Intents and lanes are never looked at.
+//!
+//! Passes: [`tree`] reads names, this file content, [`reset`] empties what is derived, [`link`] makes it anew.
+
+mod link;
+mod reset;
+mod tree;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lp_abi::linux::{S_IFLNK, S_IFMT};
+use lp_abi::{PAGE_SIZE, PATH_MAX};
+use lp_region::layout as at;
+use lp_region::records::Inode;
+use lp_region::sync::{AtomicU32, Ordering::Relaxed};
+use lp_region::{DirentId, InodeId, PageId, Region};
+use lp_vfs::blob::Which;
+use lp_vfs::map::{self, MAX_HEIGHT};
+use lp_vfs::owner;
+use lp_vfs::page::Home;
+
+use crate::bits::Bits;
+use crate::extents::Extents;
+use crate::names;
+use crate::pages::{Walk, map_of};
+
+/// Longest target of a symbolic link whose page is not counted.
+const UNCOUNTED: u64 = 128;
+
+/// A directory of the tree to come.
+struct Directory {
+    id: InodeId,
+    /// Its parent; none if it lost its name.
+    parent: InodeId,
+    /// The entry that names it; none of a root.
+    entry: DirentId,
+    root: u32,
+    /// Its entries, in order.
+    entries: Vec<DirentId>,
+}
+
+/// What is true of a region, gathered before anything is changed that cannot be seen any more afterwards.
+pub(crate) struct Rebuild {
+    region: Region<'static>,
+    extents: Extents,
+    /// Last inode that there can be.
+    last: u32,
+    /// The tree: the roots first, then what hangs on them, then what lost its name and what hangs on that.
+    directories: Vec<Directory>,
+    /// How many of them are roots.
+    roots: usize,
+    /// The entry that names each directory.
+    named: BTreeMap<u32, DirentId>,
+    /// Which inodes they are.
+    known: Bits,
+    /// Names of each inode that is no directory, and its root.
+    files: BTreeMap<u32, (u32, u32)>,
+    /// Those of them that lost their names.
+    unnamed: Vec<InodeId>,
+    /// Blobs that inodes keep.
+    blobs: BTreeSet<u32>,
+    entries: Bits,
+    names: Bits,
+    pages: Bits,
+    /// Pages of content that no map names, and where they belong.
+    stray: Vec<(Home, PageId)>,
+    dropped: u64,
+}
+
+/// What a rebuild could not keep where it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Rebuilt {
+    /// Names that led nowhere and are gone.
+    pub dropped: u64,
+    /// Files and directories that lost their names and are in `lost+found`.
+    pub unnamed: u64,
+}
+
+impl Rebuild {
+    /// Reads what is true, putting right what stands in the way.
+    pub(crate) fn gather(region: Region<'static>) -> Rebuild {
+        let extents = Extents::of(region);
+        // A use of a damaged region may have touched slots that no inode ever had.
+        let limit = region.header().inode_limit.load(Relaxed).min(u64::from(u32::MAX)) as u32;
+        let mut all = Rebuild {
+            region,
+            last: extents.last::<Inode>().min(limit),
+            extents,
+            directories: Vec::new(),
+            roots: 0,
+            named: BTreeMap::new(),
+            known: Bits::default(),
+            files: BTreeMap::new(),
+            unnamed: Vec::new(),
+            blobs: BTreeSet::new(),
+            entries: Bits::default(),
+            names: Bits::default(),
+            pages: Bits::default(),
+            stray: Vec::new(),
+            dropped: 0,
+        };
+        all.tree();
+        let files: Vec<u32> = all.files.keys().copied().collect();
+        for index in files {
+            all.content(index);
+            all.attached(index);
+        }
+        for index in 0..all.directories.len() {
+            all.attached(all.directories[index].id.0);
+        }
+        all.strays();
+        all
+    }
+
+    /// Takes in pages of content that no map names any more, for the files that they belong to: a map that grew or a page of it
+    /// may be older than they are.
+    fn strays(&mut self) {
+        let pages = self.extents.records(at::OWNERS_AT, size_of::<u64>(), at::CHUNKS * at::CHUNK_PAGES);
+        let data_pages = self.region.header().data_pages.load(Relaxed);
+        for page in pages.filter(|page| *page != 0 && u64::from(*page) <= data_pages) {
+            let Some(home) = owner::content_of(self.region, PageId(page)) else { continue };
+            let (id, inode) = (home.inode.0, self.region.inode(home.inode));
+            let end = inode.size.load(Relaxed).div_ceil(PAGE_SIZE as u64);
+            let stays = self.files.contains_key(&id) || self.blobs.contains(&id);
+            let is_whole = end <= 1 << owner::INDEX_BITS;
+            if stays && is_whole && home.index < end && !self.pages.has(page) {
+                self.stray.push((home, PageId(page)));
+            }
+        }
+        // Of two for one place, where the file was cut meanwhile, either will do.
+        self.stray
+            .retain(|(home, _)| map::get(self.region, self.region.inode(home.inode), home.index).is_none());
+        self.stray.sort_unstable_by_key(|(home, _)| (home.inode.0, home.index));
+        self.stray.dedup_by_key(|(home, _)| *home);
+        self.stray.iter().for_each(|(_, page)| _ = self.pages.insert(page.0));
+    }
+
+    /// Keeps of an inode's page map what is a map and nobody else's.
+    fn content(&mut self, index: u32) {
+        let inode = self.region.inode(InodeId(index));
+        let (root, height) = map_of(inode);
+        let mut content = 0;
+        let mut walk = Walk {
+            region: self.region,
+            owner: InodeId(index),
+            claimed: &mut self.pages,
+            content: &mut |_, _| content += 1,
+            fault: &mut |_, _, word| word.store(0, Relaxed),
+        };
+        let spare = AtomicU32::new(0);
+        if root != 0 && height <= MAX_HEIGHT && walk.claim(root, (height, 0), &spare) {
+            walk.below(root, height, 0);
+        } else {
+            inode.map.store(0, Relaxed);
+        }
+        let kind = inode.mode.load(Relaxed) & S_IFMT;
+        let most = if kind == S_IFLNK { PATH_MAX as u64 - 1 } else { i64::MAX as u64 };
+        let size = inode.size.load(Relaxed).min(most);
+        inode.size.store(size, Relaxed);
+        inode.pages.store(if counts_pages(inode) { content } else { 0 }, Relaxed);
+    }
+
+    /// Keeps the blobs of an inode that are blobs and nobody else's.
+    fn attached(&mut self, index: u32) {
+        let inode = self.region.inode(InodeId(index));
+        for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+            let word = which.word(inode);
+            let blob = word.load(Relaxed);
+            if blob == 0 {
+                continue;
+            }
+            let is_named = self.files.contains_key(&blob) || self.known.has(blob);
+            let is_blob = blob <= self.last
+                && !is_named
+                && names::is_marked_blob(self.region, InodeId(blob))
+                && names::is_blob(self.region, InodeId(blob));
+            if is_blob && self.blobs.insert(blob) {
+                // It has none itself.
+                let own = self.region.inode(InodeId(blob));
+                [&own.xattr, &own.acl, &own.default_acl].iter().for_each(|word| word.store(0, Relaxed));
+                self.content(blob);
+            } else {
+                word.store(0, Relaxed);
+            }
+        }
+    }
+}
+
+/// Whether the pages of an inode that is no directory are counted.
+fn counts_pages(inode: &Inode) -> bool {
+    inode.mode.load(Relaxed) & S_IFMT != S_IFLNK || inode.size.load(Relaxed) > UNCOUNTED
+}

@@ -1,0 +1,202 @@
+//! Empties what is derived and what only processes have.
+
+use std::collections::BTreeSet;
+
+use lp_abi::PAGE_SIZE;
+use lp_region::layout::{self as at, CHUNK_PAGES};
+use lp_region::life::Life;
+use lp_region::records::{
+    Bucket, Chunk, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags,
+};
+use lp_region::seq::Seq;
+use lp_region::slab::Slot;
+use lp_region::sync::{AtomicU32, Ordering::Relaxed};
+use lp_region::{DirentId, InodeId, LaneId, PageId, ProcessId};
+use lp_vfs::owner;
+
+use super::Rebuild;
+use crate::bits::Bits;
+use crate::locks;
+
+/// Flags of an inode that outlive all processes.
+const KEPT_FLAGS: u32 =
+    inode_flags::IMMUTABLE | inode_flags::APPEND | inode_flags::NODUMP | inode_flags::NOATIME;
+
+impl Rebuild {
+    /// Empties what is derived and what processes had.
+    pub(crate) fn reset(&self) {
+        self.records();
+        self.chunks();
+        self.inodes();
+        self.reset_slab::<OpenFile>(&Bits::default());
+        self.reset_slab::<LockRecord>(&Bits::default());
+        self.reset_slab::<Mapping>(&Bits::default());
+        self.reset_slab::<Bucket>(&Bits::default());
+        self.reset_slab::<Dirent>(&self.entries);
+        self.reset_slab::<LongName>(&self.names);
+        let mut inodes = Bits::default();
+        let directories = self.directories.iter().map(|directory| directory.id.0);
+        let others = self.files.keys().chain(&self.blobs).copied();
+        directories.chain(others).for_each(|index| _ = inodes.insert(index));
+        self.reset_slab::<Inode>(&inodes);
+        let header = self.region.header();
+        locks::words(&header.split_lock).iter().for_each(|word| word.store(0, Relaxed));
+        for word in [&header.lane_limit, &header.chunk_hint, &header.process_limit] {
+            word.store(0, Relaxed);
+        }
+        header.read_only.store(0, Relaxed);
+        header.flown.store(0, Relaxed);
+        header.hash_state.store(0, Relaxed);
+        header.programs.iter().for_each(|word| word.store(0, Relaxed));
+        header.tree.reset();
+    }
+
+    /// Lanes, processes, tables, runs, buckets, open files, locks, mappings.
+    fn records(&self) {
+        let clear = |offset: usize, size: usize, count: usize| {
+            for index in self.extents.records(offset, size, count) {
+                self.zero(self.region.base().addr() + offset + index as usize * size, size);
+            }
+        };
+        let lanes: Vec<u32> = self.extents.records(at::LANES_AT, at::LANE_SIZE, at::LANES).collect();
+        let next = |index: &u32| {
+            let generation = self.region.lane(LaneId(*index)).generation.load(Relaxed);
+            let life = self.region.process(ProcessId(*index)).life.get().freed();
+            (generation.wrapping_add(1) % at::LANE_GENERATIONS, life)
+        };
+        let generations: Vec<(u32, Life)> = lanes.iter().map(next).collect();
+        clear(at::RUNS_AT, PAGE_SIZE, at::RUNS * at::RUN_SIZE / PAGE_SIZE);
+        clear(at::LANES_AT, at::LANE_SIZE, at::LANES);
+        for (index, (generation, life)) in lanes.iter().zip(generations) {
+            self.region.lane(LaneId(*index)).generation.store(generation, Relaxed);
+            if (*index as usize) < at::PROCESSES {
+                let word = &self.region.process(ProcessId(*index)).life;
+                word.change(word.get(), life);
+            }
+        }
+        clear(at::FD_TABLES_AT, PAGE_SIZE, at::PROCESSES * at::FDS * 8 / PAGE_SIZE);
+        clear(at::FILES_AT, size_of::<OpenFile>(), at::FILES);
+        clear(at::LOCKS_AT, size_of::<LockRecord>(), at::LOCKS);
+        clear(at::MAPPINGS_AT, size_of::<Mapping>(), at::MAPPINGS);
+        clear(at::BUCKETS_AT, size_of::<Bucket>(), at::BUCKETS);
+        clear(at::OVERFLOWS_AT, size_of::<Bucket>(), at::OVERFLOWS);
+    }
+
+    /// Sets words to zero: `length` bytes at an address inside the region.
+    fn zero(&self, address: usize, length: usize) {
+        let offset = address - self.region.base().addr();
+        assert!(offset + length <= at::CHUNKS_AT && offset.is_multiple_of(4));
+        for word in 0..length / 4 {
+            // SAFETY: inside the region's fixed part, aligned, and nobody else uses the region.
+            unsafe { &*self.region.base().add(offset + word * 4).cast::<AtomicU32>() }.store(0, Relaxed);
+        }
+    }
+
+    /// The bitmaps say what maps name; what may hold old bytes is said to.
+    fn chunks(&self) {
+        let count = self.region.chunk_count();
+        let mut touched: BTreeSet<u32> =
+            self.extents.records(at::DATA_AT, CHUNK_PAGES * PAGE_SIZE, count).collect();
+        touched.extend(self.extents.records(at::OWNERS_AT, CHUNK_PAGES * size_of::<u64>(), count));
+        touched.extend(self.extents.records(at::CHUNKS_AT, size_of::<Chunk>(), count));
+        let limit = self.pages.iter().last().map_or(0, |page| page / CHUNK_PAGES as u32 + 1);
+        for index in &touched {
+            let Some(chunk) = self.region.chunk(*index as usize) else { continue };
+            chunk.owner.store(0, Relaxed);
+            // Free pages of the first eighth stand for all those that have memory to give back.
+            let mut populated = 1;
+            for (word, dirty) in chunk.dirty.iter().enumerate() {
+                let pages = self.pages.word(*index as usize * CHUNK_PAGES / 64 + word);
+                populated |= u32::from(pages != 0) << word;
+                chunk.used[2 * word].reset(pages & u64::from(u32::MAX));
+                chunk.used[2 * word + 1].reset(pages >> 32);
+                self.forget_owners(*index as usize * CHUNK_PAGES + word * 64, !pages);
+                dirty.store(u64::MAX, Relaxed);
+            }
+            chunk.populated.store(populated, Relaxed);
+        }
+        self.region.header().chunk_limit.store(limit.max(touched.last().map_or(0, |last| last + 1)), Relaxed);
+    }
+
+    /// Pages that are free are nobody's. `free` has the bits of 64 pages.
+    fn forget_owners(&self, first: usize, free: u64) {
+        let offset = at::OWNERS_AT + first * size_of::<u64>();
+        if self.extents.has(offset as u64) || self.extents.has((offset + 64 * size_of::<u64>() - 1) as u64) {
+            let pages = (0..64).filter(|bit| free & 1 << bit != 0).map(|bit| PageId((first + bit) as u32));
+            pages.for_each(|page| owner::forget(self.region, page));
+        }
+    }
+
+    /// Inodes that stay lose what was under way; the others lose all but their generation.
+    fn inodes(&self) {
+        for index in self.extents.slots::<Inode>() {
+            let inode = self.region.inode(InodeId(index));
+            let is_directory = self.known.has(index);
+            let stays = is_directory || self.files.contains_key(&index) || self.blobs.contains(&index);
+            if !stays {
+                let generation = inode.generation.load(Relaxed).wrapping_add(1);
+                self.zero(core::ptr::from_ref(inode).addr(), size_of::<Inode>());
+                inode.generation.store(generation, Relaxed);
+                continue;
+            }
+            even(&inode.seq);
+            even(&inode.data_seq);
+            inode.moving.clear();
+            let words = locks::inode_words(inode);
+            words.iter().for_each(|word| word.store(0, Relaxed));
+            words[4].store(index, Relaxed);
+            for word in [&inode.link, &inode.locks, &inode.atime_due, &inode.entries] {
+                word.store(0, Relaxed);
+            }
+            for stamp in [&inode.atime, &inode.mtime, &inode.ctime] {
+                stamp.nsec.store(stamp.nsec.load(Relaxed).min(999_999_999), Relaxed);
+                stamp.zero.store(0, Relaxed);
+            }
+            inode.custody.clear();
+            let kept = if self.blobs.contains(&index) { inode_flags::BLOB } else { KEPT_FLAGS };
+            inode.flags.store(inode.flags.load(Relaxed) & kept, Relaxed);
+            inode.tail.store(0, Relaxed);
+            if is_directory {
+                inode.map.store(0, Relaxed);
+                inode.pages.store(0, Relaxed);
+                inode.size.store(0, Relaxed);
+            }
+            match self.files.get(&index) {
+                Some((names, root)) => {
+                    inode.nlink.store(*names, Relaxed);
+                    inode.root.store(*root, Relaxed);
+                }
+                None => inode.nlink.store(1, Relaxed),
+            }
+        }
+    }
+
+    /// Lists as free what is not used, up to the last that is.
+    fn reset_slab<T: Slot>(&self, used: &Bits) {
+        let head = &self.region.header().slabs[T::SLAB];
+        let fresh = used.iter().last().unwrap_or(0);
+        let (mut first, mut count) = (0, 0);
+        for index in (1..=fresh).rev().filter(|index| !used.has(*index)) {
+            self.region.slot::<T>(index).link().store(first, Relaxed);
+            (first, count) = (index, count + 1);
+        }
+        head.free.reset(u64::from(first));
+        head.fresh.reset(u64::from(fresh));
+        head.base.store(count, Relaxed);
+        if T::SLAB == Dirent::SLAB {
+            for index in self.extents.slots::<Dirent>().filter(|index| !used.has(*index)) {
+                let record = self.region.dirent(DirentId(index));
+                record.target.store(0, Relaxed);
+                record.parent.store(0, Relaxed);
+                record.generation.store(record.generation.load(Relaxed).wrapping_add(1), Relaxed);
+            }
+        }
+    }
+}
+
+/// Ends a section that was left open.
+fn even(seq: &Seq) {
+    if seq.read() & 1 != 0 {
+        seq.end();
+    }
+}
