@@ -130,7 +130,7 @@ fn image(story: &Story, seed: u64, index: u64, sums: &mut Sums) -> Result<(), St
     };
     let fd = story.log.image(story.length, sync, crash, mixture, &mut random);
     // Some crash again as they are being rebuilt.
-    let before = (index % 7 == 0).then(|| pages::pages(fd));
+    let before = index.is_multiple_of(7).then(|| pages::pages(fd));
     let mut opened = Opened::new(fd);
     let why = |what: String| format!("sync at {sync}, crash at {crash}, {mixture:?}: {what}");
     let mut rebuilt =
