@@ -109,7 +109,7 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
     }
 
     /// Bits of a note that say which exchange it is about.
-    const NAMING: u64 = PLACE << Self::TURN_BITS | (1 << Self::TURN_BITS) - 1;
+    const NAMING: u64 = PLACE << Self::TURN_BITS | ((1 << Self::TURN_BITS) - 1);
 
     /// What a note says that its lane is exchanging a word of this kind for; 0 nothing.
     pub fn noted(note: &Note) -> u64 {
