@@ -10,8 +10,8 @@ use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::{Room, Value};
 use lp_vfs::{
-    Place, Task, boot, chmod, close, fallocate, map, open, page, read, reap, reclaim, record_lock, stat, table, truncate,
-    unlink, write, xattr,
+    Place, Task, boot, chmod, close, fallocate, map, open, page, read, reap, reclaim, record_lock, stat,
+    table, truncate, unlink, write, xattr,
 };
 
 mod setup;
