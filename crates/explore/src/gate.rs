@@ -251,9 +251,12 @@ impl Gate {
                 let slot = &self.page.slots[PEER];
                 slot.results[0].store(-1, Ordering::Relaxed);
                 slot.tell(order::NEXT);
-                let done = in_time(pid, || {
-                    victim.is_gone() && slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE))
-                });
+                let arrived = || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE));
+                // Another thread's lock may be in the way, the C library's or ours.
+                let done = in_time(pid, || victim.is_gone() && arrived()) || {
+                    victim.let_go();
+                    in_time(pid, arrived)
+                };
                 if done {
                     self.results(&[PEER], &mut wrong);
                 } else {
@@ -262,7 +265,12 @@ impl Gate {
             }
             _ => {
                 self.page.slots[PEER].tell(order::LEAVE);
-                let ended = in_time(pid, || victim.is_gone() && matches!(program.try_wait(), Ok(Some(_))));
+                let mut ended = || matches!(program.try_wait(), Ok(Some(_)));
+                // As above.
+                let ended = in_time(pid, || victim.is_gone() && ended()) || {
+                    victim.let_go();
+                    in_time(pid, ended)
+                };
                 let status = program.try_wait()?;
                 if !ended || !status.is_some_and(|status| status.success()) {
                     wrong(format!("exit of a program whose thread is inside {}: {status:?}", case.victim));

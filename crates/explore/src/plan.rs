@@ -26,8 +26,8 @@ const IN_TURN: &[&str] =
 const ELSEWHERE: &[&str] = &["create@w", "unlink@w", "rename-dir@w", "grow@w", "chmod@w", "flock@w"];
 /// Calls that only make sense in a sequence.
 const PARTS_ONLY: &[&str] = &["tidy", "unlock", "setlkw", "ofd-setlkw", "flock-wait", "ring", "ring-other"];
-/// Calls whose locks outlive the calling thread: they are its process's.
-const OF_PROCESSES: &[&str] = &["setlk", "unlk", "let-go"];
+/// Calls whose locks outlive the calling thread: they are its process's, or its open files'.
+const OF_PROCESSES: &[&str] = &["flock", "flock-common", "setlk", "ofd-setlk", "unlk", "let-go"];
 
 /// Prints what can be named.
 pub fn list() {
