@@ -10,8 +10,8 @@ use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::{Room, Value};
 use lp_vfs::{
-    Place, Task, boot, chmod, close, fallocate, map, open, page, read, reap, reclaim, record_lock, stat,
-    table, truncate, unlink, write, xattr,
+    Place, Task, boot, chmod, chown, close, fallocate, map, open, page, read, reap, reclaim, record_lock,
+    stat, table, truncate, unlink, write, xattr,
 };
 
 mod setup;
@@ -183,8 +183,8 @@ fn check(task: &Task, at: &str) {
     close::close(task, fd).expect("close");
 }
 
-/// Mode and ACL of the file.
-fn permissions(task: &Task) -> (u32, Option<Vec<u8>>) {
+/// Mode, owners and ACL of the file.
+fn permissions(task: &Task) -> ([u32; 3], Option<Vec<u8>>) {
     // SAFETY: all zeros is a stat.
     let mut value: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
     stat::fstatat(task, AT_FDCWD, PATH.as_ptr().cast(), &raw mut value, 0).expect("stat");
@@ -194,13 +194,13 @@ fn permissions(task: &Task) -> (u32, Option<Vec<u8>>) {
     match xattr::getxattr(task, AT_FDCWD, PATH.as_ptr().cast(), 0, name, room) {
         Ok(Place::Inside(size)) => bytes.truncate(size),
         Ok(_) => unreachable!("the file is ours"),
-        Err(_) => return (value.st_mode, None),
+        Err(_) => return ([value.st_mode, value.st_uid, value.st_gid], None),
     }
-    (value.st_mode, Some(bytes))
+    ([value.st_mode, value.st_uid, value.st_gid], Some(bytes))
 }
 
 #[test]
-fn mode_and_acl_change_together_or_not_at_all() {
+fn attributes_change_together_or_not_at_all() {
     let _alone = death::alone();
     let task = death::task();
     let path: &CString = &PATH.to_owned();
@@ -212,10 +212,18 @@ fn mode_and_acl_change_together_or_not_at_all() {
     let chmod = |task: &Task| {
         let _ = chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o711, 0);
     };
+    let chown = |task: &Task| {
+        let _ = chown::fchownat(task, AT_FDCWD, path.as_ptr().cast(), 7, 8, 0);
+    };
+    let set_id = |task: &Task| {
+        let _ = chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o6755, 0);
+    };
     let nothing = |_: &Task| ();
-    let cases: [(&str, &dyn Fn(&Task), &dyn Fn(&Task)); 2] =
-        [("setfacl", &nothing, &set_acl), ("chmod", &set_acl, &chmod)];
-    for (name, before, call) in cases {
+    let cases: [(&str, &dyn Fn(&Task), &dyn Fn(&Task)); 3] =
+        [("setfacl", &nothing, &set_acl), ("chmod", &set_acl, &chmod), ("chown", &set_id, &chown)];
+    // SAFETY: geteuid has no effect. Only root gives files away.
+    let count = if unsafe { libc::geteuid() } == 0 { cases.len() } else { cases.len() - 1 };
+    for &(name, before, call) in &cases[..count] {
         let prepare = |task: &Task| {
             make(task, 0);
             before(task);
@@ -228,7 +236,8 @@ fn mode_and_acl_change_together_or_not_at_all() {
         let old = permissions(&task);
         let length = death::length(&task, call);
         let new = permissions(&task);
-        assert!(old.0 != new.0 && old.1 != new.1, "{name} changes both: {old:?} {new:?}");
+        let changes = old.0.iter().zip(&new.0).filter(|(old, new)| old != new).count();
+        assert!(changes + usize::from(old.1 != new.1) > 1, "{name} changes more than one: {old:?} {new:?}");
         reap::dead(&task);
         clean(&task);
         let outcome_of = |steps: u32| {
@@ -266,10 +275,12 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
         let _ = lock(child, fd, F_RDLCK);
         let _ = lock(child, fd, F_UNLCK);
     };
+    let before = death::length(&task, &|child| _ = opened(child, O_RDWR));
     let length = death::length(&task, &call);
     reap::dead(&task);
     let fd = opened(&task, O_RDWR);
-    for steps in (1..=length).step_by(death::stride().min(7)) {
+    // A record is in hand and in the list for two or three instructions.
+    for steps in (before..=length).step_by(2) {
         let at = format!("killed after {steps} instructions");
         death::interrupt(&task, steps, &call);
         assert_eq!(lock(&task, fd, F_RDLCK), Ok(()), "{at}");
