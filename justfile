@@ -38,7 +38,7 @@ storm SECONDS="3600" *ARGS:
 explore *ARGS:
     cargo build --release -p lightpath -p lp-explore
     target/release/lp-explore {{ARGS}}
-    target/release/lp-explore --gate
+    target/release/lp-explore --gate --stride 97
 
 # All workloads, side by side with the kernel's file systems.
 bench *ARGS:

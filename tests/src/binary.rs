@@ -21,17 +21,31 @@ fn find() -> Result<PathBuf> {
         let path = PathBuf::from(path);
         return path.canonicalize().with_context(|| format!("LIGHTPATH_BIN={}", path.display()));
     }
+    build("lightpath")
+}
+
+/// The explorer, `crates/explore`, with the command beside it.
+///
+/// # Errors
+/// When one of them cannot be built.
+pub fn explorer() -> Result<PathBuf> {
+    build("lightpath")?;
+    build("lp-explore")
+}
+
+/// Brings the release binary of a package of this workspace up to date.
+fn build(package: &str) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let built = Command::new(cargo)
-        .args(["build", "--quiet", "--release", "-p", "lightpath", "--target-dir"])
+        .args(["build", "--quiet", "--release", "-p", package, "--target-dir"])
         .arg(target_dir()?)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("no workspace")?)
         .output()
         .context("cannot run cargo")?;
     if !built.status.success() {
-        bail!("cannot build lightpath:\n{}", String::from_utf8_lossy(&built.stderr));
+        bail!("cannot build {package}:\n{}", String::from_utf8_lossy(&built.stderr));
     }
-    let path = target_dir()?.join("release/lightpath");
+    let path = target_dir()?.join("release").join(package);
     path.canonicalize().with_context(|| format!("no {} after building it", path.display()))
 }
 

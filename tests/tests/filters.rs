@@ -30,7 +30,8 @@ fn trials() -> Result<Vec<Trial>> {
         let (name, program) = (case.clone(), program.clone());
         trials.push(trial(&name, move || compare(&program, &case)));
     }
-    let others: [(&str, fn(&Path) -> Result<()>); 3] = [
+    type Check = fn(&Path) -> Result<()>;
+    let others: [(&str, Check); 3] = [
         ("filter_from_outside", filter_from_outside),
         ("filter_that_denies", filter_that_denies),
         ("ring_from_outside", ring_from_outside),

@@ -73,6 +73,7 @@ pub fn stay(door: &dyn Door, slot: &'static Slot) -> ! {
 fn note(slot: &Slot, result: i64) {
     let place = slot.made.load(Ordering::Relaxed) as usize;
     slot.results[place % RESULTS].store(result, Ordering::Relaxed);
+    slot.signalled.store(0, Ordering::Relaxed);
     slot.made.fetch_add(1, Ordering::Release);
 }
 

@@ -71,6 +71,10 @@ pub struct Call {
     pub corpse: bool,
     /// Whether it changes bytes of `a`: if it is killed, some of them are as they were and some as they were to be.
     pub bytes: bool,
+    /// Whether it waits for a lock on a file as long as another has it.
+    pub waits: bool,
+    /// A result that another may stand for: Linux looks one path up after the other, and others act in between.
+    pub also: Option<(i64, i64)>,
 }
 
 const fn call(
@@ -78,7 +82,7 @@ const fn call(
     changes: &'static [&'static str],
     make: fn(&dyn Door, &Dir) -> i64,
 ) -> Call {
-    Call { name, changes, make, before: |_, _| (), corpse: false, bytes: false }
+    Call { name, changes, make, before: |_, _| (), corpse: false, bytes: false, waits: false, also: None }
 }
 
 const fn biased(
@@ -87,7 +91,12 @@ const fn biased(
     make: fn(&dyn Door, &Dir) -> i64,
     before: fn(&dyn Door, &Dir),
 ) -> Call {
-    Call { name, changes, make, before, corpse: false, bytes: false }
+    Call { before, ..call(name, changes, make) }
+}
+
+/// A call that waits for locks of others; `before` takes what it has then.
+const fn waiting(name: &'static str, make: fn(&dyn Door, &Dir) -> i64, before: fn(&dyn Door, &Dir)) -> Call {
+    Call { waits: true, ..biased(name, &["@/a"], make, before) }
 }
 
 /// Of a call that changes bytes.
@@ -96,7 +105,7 @@ const fn bytes(of: Call) -> Call {
 }
 
 const fn with_corpse(name: &'static str, make: fn(&dyn Door, &Dir) -> i64) -> Call {
-    Call { name, changes: &[], make, before: |_, _| (), corpse: true, bytes: false }
+    Call { corpse: true, ..call(name, &[], make) }
 }
 
 /// Bytes that calls write.
@@ -129,6 +138,19 @@ fn range(kind: i32) -> RangeLock {
     RangeLock { command: libc::F_SETLK, kind, start: 10, len: 20 }
 }
 
+fn wait_for(door: &dyn Door, fd: i32, command: i32, start: i64) -> i64 {
+    door.lock(fd, RangeLock { command, kind: libc::F_WRLCK, start, len: 10 })
+}
+
+/// Bytes that one of two has while it waits for the other's.
+const FIRST: i64 = 100;
+/// See [`FIRST`].
+const SECOND: i64 = 200;
+
+fn hold(door: &dyn Door, fd: i32, start: i64) {
+    door.lock(fd, RangeLock { command: libc::F_SETLK, kind: libc::F_WRLCK, start, len: 10 });
+}
+
 fn description(kind: i32) -> RangeLock {
     RangeLock { command: libc::F_OFD_SETLK, kind, start: 15, len: 20 }
 }
@@ -145,7 +167,10 @@ pub static CALLS: &[Call] = &[
     call("mkfifo", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n)),
     call("symlink", &["@", "@/n"], |door, dir| door.symlink(c"target", &dir.n)),
     call("symlink-long", &["@", "@/n"], |door, dir| door.symlink(TARGET, &dir.n)),
-    call("link", &["@", "@/n", "@/a"], |door, dir| door.link(&dir.a, &dir.n)),
+    Call {
+        also: Some((-(libc::ENOENT as i64), -(libc::EEXIST as i64))),
+        ..call("link", &["@", "@/n", "@/a"], |door, dir| door.link(&dir.a, &dir.n))
+    },
     call("unlink", &["@", "@/a"], |door, dir| door.unlink(&dir.a)),
     call("unlink-long", &["@", "@/long"], |door, dir| door.unlink(&dir.long)),
     biased("unlink-biased", &["@", "@/long"], |door, dir| door.unlink(&dir.long), create_often),
@@ -197,6 +222,39 @@ pub static CALLS: &[Call] = &[
     call("setlk", &["@/a"], |door, dir| door.lock(dir.own, range(libc::F_WRLCK))),
     call("ofd-setlk", &["@/a"], |door, dir| door.lock(dir.own, description(libc::F_WRLCK))),
     call("unlk", &["@/a"], |door, dir| door.lock(dir.own, range(libc::F_UNLCK))),
+    waiting("setlkw", |door, dir| wait_for(door, dir.own, libc::F_SETLKW, 20), |_, _| ()),
+    waiting("ofd-setlkw", |door, dir| wait_for(door, dir.own, libc::F_OFD_SETLKW, 20), |_, _| ()),
+    waiting("flock-wait", |door, dir| door.flock(dir.own, libc::LOCK_EX), |_, _| ()),
+    // Who has these waits for each other: one of them is told so.
+    waiting(
+        "ring",
+        |door, dir| wait_for(door, dir.own, libc::F_SETLKW, SECOND),
+        |door, dir| hold(door, dir.own, FIRST),
+    ),
+    waiting(
+        "ring-other",
+        |door, dir| wait_for(door, dir.own, libc::F_SETLKW, FIRST),
+        |door, dir| hold(door, dir.own, SECOND),
+    ),
+    call("unlock", &["@/a"], |door, dir| {
+        for command in [libc::F_SETLK, libc::F_OFD_SETLK] {
+            door.lock(dir.own, RangeLock { command, kind: libc::F_UNLCK, start: 0, len: 0 });
+        }
+        door.flock(dir.own, libc::LOCK_UN)
+    }),
+    // A holder that lets go.
+    biased(
+        "let-go",
+        &["@/a"],
+        |door, dir| {
+            door.flock(dir.own, libc::LOCK_UN);
+            door.lock(dir.own, range(libc::F_UNLCK))
+        },
+        |door, dir| {
+            door.flock(dir.own, libc::LOCK_EX | libc::LOCK_NB);
+            door.lock(dir.own, range(libc::F_WRLCK));
+        },
+    ),
     call("map", &["@/a"], |door, dir| door.map(dir.own)),
     with_corpse("statfs", |door, _| door.statfs()),
     call("born", &[], |door, _| door.born()),
@@ -267,6 +325,11 @@ impl Part {
     /// Whether it is a process that none of the run's has forked.
     pub fn is_stranger(&self) -> bool {
         self.calls.first().is_some_and(|made| made.call.name == "join")
+    }
+
+    /// Whether one of its calls waits for a lock on a file.
+    pub fn waits(&self) -> bool {
+        self.calls.iter().any(|made| made.call.waits)
     }
 
     /// Whether a dead process is to be there.

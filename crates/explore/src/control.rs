@@ -2,8 +2,8 @@
 //!
 //! One party acts at a time: the conductor gives an actor an order and waits until the actor says how it ended.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 /// Actors of a schedule: victim, peer, second peer, a child of each that stays, the judge.
 pub const ACTORS: usize = 7;
@@ -73,6 +73,14 @@ pub struct Slot {
     pub waits: AtomicU32,
     /// Wakes of others so far.
     pub wakes: AtomicU32,
+    /// Address of the futex that it waits for; 0 for a pause.
+    pub waits_at: AtomicU64,
+    /// Where it stops instead of after `left` instructions: an address, and arrivals there; 0 if steps are counted.
+    pub place: AtomicU64,
+    /// See `place`.
+    pub hits: AtomicU32,
+    /// 1 once a signal has come, until the call that it came to is over.
+    pub signalled: AtomicU32,
     /// Calls made.
     pub made: AtomicU32,
     /// What they returned, and then what [`order::VERIFY`] found.
@@ -101,16 +109,33 @@ pub enum Event {
     Silence,
 }
 
-/// Longest time that an order may take: it is far beyond what any needs, and only ends what would never end.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Most processor time that an actor may take for an order: it is far beyond what any needs, and only ends what would never end.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// New memory that children share: zeros, which must be a `T`.
+pub fn shared<T>() -> &'static T {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping, which stays; callers ask for structures of atomics.
+    unsafe {
+        let at = libc::mmap(std::ptr::null_mut(), size_of::<T>(), access, kind, -1, 0);
+        assert!(at != libc::MAP_FAILED, "mmap");
+        &*at.cast()
+    }
+}
 
 impl Page {
     /// New memory, shared with children.
     pub fn new() -> &'static Page {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, which stays; zeros are a Page.
+        shared()
+    }
+
+    /// The memory that a file is, which is as long as a page.
+    pub fn of(fd: i32) -> &'static Page {
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping, which stays; a page consists of atomics.
         unsafe {
-            let at = libc::mmap(std::ptr::null_mut(), size_of::<Page>(), access, kind, -1, 0);
+            let at = libc::mmap(std::ptr::null_mut(), size_of::<Page>(), access, libc::MAP_SHARED, fd, 0);
             assert!(at != libc::MAP_FAILED, "mmap");
             &*at.cast()
         }
@@ -122,9 +147,11 @@ impl Page {
             for word in [&slot.orders, &slot.order, &slot.state, &slot.pid, &slot.left, &slot.steps] {
                 word.store(0, Ordering::Relaxed);
             }
-            for word in [&slot.waits, &slot.wakes, &slot.made] {
+            for word in [&slot.waits, &slot.wakes, &slot.made, &slot.hits, &slot.signalled] {
                 word.store(0, Ordering::Relaxed);
             }
+            slot.waits_at.store(0, Ordering::Relaxed);
+            slot.place.store(0, Ordering::Relaxed);
             slot.results.iter().for_each(|result| result.store(0, Ordering::Relaxed));
         }
         self.length.store(0, Ordering::Relaxed);
@@ -178,26 +205,44 @@ impl Slot {
 
     /// The conductor's side: waits until the actor, which is its child `pid`, says how the order ended, or is dead.
     pub fn wait(&self, pid: i32) -> Event {
-        let begin = Instant::now();
+        let begin = used(pid);
         loop {
-            let now = self.state.load(Ordering::Acquire);
-            if now != state::RUNNING {
-                return Event::State(now);
-            }
-            futex(&self.state, libc::FUTEX_WAIT, state::RUNNING, Some(Duration::from_millis(50)));
-            if self.state.load(Ordering::Acquire) != state::RUNNING {
-                continue;
-            }
-            let mut status = 0;
-            // SAFETY: asks about a child.
-            let got = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
-            if got == pid {
-                return Event::Died(status);
-            }
-            if begin.elapsed() > PATIENCE {
-                return Event::Silence;
+            match self.wait_a_while(pid) {
+                Some(event) => return event,
+                None if used(pid).saturating_sub(begin) > PATIENCE => return Event::Silence,
+                None => {}
             }
         }
+    }
+
+    /// [`Slot::wait`] for a moment; none if the actor still acts.
+    pub fn wait_a_while(&self, pid: i32) -> Option<Event> {
+        let state = || Some(self.state.load(Ordering::Acquire)).filter(|now| *now != state::RUNNING);
+        if let Some(now) = state() {
+            return Some(Event::State(now));
+        }
+        futex(&self.state, libc::FUTEX_WAIT, state::RUNNING, Some(Duration::from_millis(10)));
+        if let Some(now) = state() {
+            return Some(Event::State(now));
+        }
+        let mut status = 0;
+        // SAFETY: asks about a child.
+        let got = unsafe { libc::waitpid(pid, &raw mut status, libc::WNOHANG) };
+        (got == pid).then_some(Event::Died(status))
+    }
+}
+
+/// Processor time that a process has used.
+fn used(pid: i32) -> Duration {
+    // SAFETY: a structure of integers, which the kernel writes.
+    unsafe {
+        let (mut clock, mut time) = (0, std::mem::zeroed::<libc::timespec>());
+        if libc::clock_getcpuclockid(pid, &raw mut clock) != 0
+            || libc::clock_gettime(clock, &raw mut time) != 0
+        {
+            return Duration::ZERO;
+        }
+        Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
     }
 }
 

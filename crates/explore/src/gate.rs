@@ -1,268 +1,429 @@
-//! The same at the gate: a thread of a program under `lightpath run` is stopped inside a gated call, the program forks, and
-//! the child makes a call of its own, within a bound of instructions.
-//!
-//! The program steps itself. Its handler is set by a system call that no object holds, so that the gate neither sees it nor
-//! defers it.
+//! The same at the gate: one thread of a program under `lightpath run` is stopped after an instruction of a gated call, with
+//! ptrace(2); then another thread, another process, a signal, a death, exec(2) or exit(2) come in between.
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::cell::Cell;
+use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// A call on a file.
-type Call = fn(i32);
+use crate::Args;
+use crate::control::{Event, OTHER, PEER, Page, VICTIM, order, state};
+use crate::inside::CALLS;
+use crate::plan::Random;
 
-/// What victims and children do, on a file that is open already.
-const CALLS: [(&str, Call); 5] = [
-    ("mmap", |fd| {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        // SAFETY: a new mapping, which nobody uses.
-        unsafe {
-            let at = libc::mmap(std::ptr::null_mut(), 4096, access, kind, fd, 0);
-            libc::munmap(at, 4096);
-        }
-    }),
-    ("pwrite", |fd| {
-        // SAFETY: the buffer is as long as said.
-        let _ = unsafe { libc::pwrite(fd, c"text".as_ptr().cast(), 4, 100) };
-    }),
-    ("open", |_| {
-        // SAFETY: the path ends in NUL.
-        unsafe { libc::close(libc::open(c"/light/other".as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o600)) };
-    }),
-    ("dup", |fd| {
-        // SAFETY: a descriptor of this program's.
-        unsafe { libc::close(libc::dup(fd)) };
-    }),
-    ("truncate", |fd| {
-        // SAFETY: a descriptor of this program's.
-        unsafe { libc::ftruncate(fd, 8192) };
-    }),
-];
+/// What happens beside the stopped thread.
+const OUTCOMES: [&str; 7] = ["thread", "process", "signal", "restart", "die", "exec", "exit"];
+/// What others do.
+static PEERS: [&str; 4] = ["write", "open", "fork", "dup2"];
+/// The victim that waits until the other process lets go: only a signal has something to say there.
+const HELD: &str = "setlkw-held";
+/// Instructions of the longest call, about.
+const LONGEST: u64 = 20_000;
+/// No process has this number: whoever is asked about is no child.
+const NOBODY: i32 = i32::MAX;
+/// Looks after which nothing can be going on any more.
+const ALL_LOOKS: u32 = 6000;
+/// How long somebody only sleeps before that counts as waiting.
+const ASLEEP: Duration = Duration::from_millis(300);
 
-/// Instructions that a child may take: its call takes a few thousand.
-const BOUND: u32 = 30_000;
-/// Looks at a fork before it counts as waiting. One that is only slow costs a schedule, not a finding.
-const LOOKS: u32 = 20_000;
-/// How a child ends that takes more.
-const BLOCKED: i32 = 77;
-const FILE: &std::ffi::CStr = c"/light/file";
-
-/// Instructions until the stop, and whether the victim stands there or has come to its end.
-static LEFT: AtomicU32 = AtomicU32::new(0);
-static PLACE: AtomicU32 = AtomicU32::new(place::RUNNING);
-/// 1 while the program forks.
-static FORKING: AtomicU32 = AtomicU32::new(0);
-/// Code that makes system calls.
-static CODE: AtomicUsize = AtomicUsize::new(0);
-
-mod place {
-    pub const RUNNING: u32 = 0;
-    pub const STOPPED: u32 = 1;
-    pub const GOING_ON: u32 = 2;
-    pub const ENDED: u32 = 3;
-    /// The stepped one is the child: at the end of its instructions it is blocked.
-    pub const CHILD: u32 = 4;
+/// A victim, a peer, an outcome.
+struct Case<'a> {
+    victim: &'a str,
+    peer: &'a str,
+    outcome: &'a str,
 }
 
-/// Explores every `stride`-th instruction of every victim with every child; the number of findings.
+/// What came of a schedule.
+enum End {
+    /// The victim's call was over before.
+    Over,
+    /// The findings.
+    Findings(Vec<String>),
+}
+
+/// Prints what can be named.
+pub fn list() {
+    println!("victims: {}", CALLS.map(|(name, _)| name).join(" "));
+    println!("peers: {}", PEERS.join(" "));
+    println!("outcomes: {}", OUTCOMES.join(" "));
+}
+
+/// Explores instructions of every victim with every peer and outcome; schedules and findings.
 ///
 /// # Errors
 /// When `lightpath` does not run.
-pub fn explore(stride: u32, only: Option<&str>) -> Result<(u64, u32)> {
-    let me = std::env::current_exe()?;
-    let command: PathBuf = me.with_file_name("lightpath");
+pub fn explore(args: &Args) -> Result<(u64, u32)> {
+    // SAFETY: changes this process only: who loses its parent becomes a child of this one.
+    unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
+    let gate = Gate::new(args)?;
+    let only = |given: &[String], name: &str| given.is_empty() || given.iter().any(|known| known == name);
     let (mut schedules, mut bad) = (0, 0);
+    if let Some(replay) = &args.replay {
+        let fields: Vec<&str> = replay.split(':').collect();
+        let [victim, peer, outcome, at] = fields[..] else { bail!("victim:peer:outcome:instruction") };
+        bad += gate.try_one(&Case { victim, peer, outcome }, at.parse()?)?.1;
+        return Ok((1, bad));
+    }
+    let mut cases = Vec::new();
     for (victim, _) in CALLS {
-        for (child, _) in CALLS {
-            let case = format!("{victim}:{child}");
-            if only.is_some_and(|only| !only.starts_with(&case)) {
+        for outcome in OUTCOMES {
+            let signal = matches!(outcome, "signal" | "restart");
+            // Who waits for what the other has waits for ever without a signal.
+            if victim == HELD && !signal {
                 continue;
             }
-            let range = only
-                .and_then(|only| only.splitn(3, ':').nth(2))
-                .map_or_else(String::new, |at| format!(":{at}"));
-            let inside = format!("{case}{range}");
-            let mut run = Command::new(&command);
-            run.arg("run").arg("--").arg(&me).args(["--stride", &stride.to_string(), "--inside", &inside]);
-            let output = run.output().with_context(|| format!("{}", command.display()))?;
-            let text = String::from_utf8_lossy(&output.stdout);
-            let mut counted = false;
-            for line in text.lines() {
-                match line.strip_prefix("schedules ") {
-                    Some(count) => {
-                        schedules += count.parse::<u64>()?;
-                        counted = true;
-                    }
-                    None => {
-                        println!("{line}");
-                        bad += u32::from(line.starts_with("gate:"));
-                    }
+            // The peer of these makes no difference.
+            let peers = if signal || outcome == "exec" { &PEERS[..1] } else { &PEERS[..] };
+            for peer in peers {
+                let all =
+                    only(&args.victim, victim) && only(&args.peer, peer) && only(&args.outcome, outcome);
+                if all {
+                    cases.push(Case { victim, peer, outcome });
                 }
             }
-            if !counted {
-                println!(
-                    "gate: {case} ends with {}: {}",
-                    output.status,
-                    String::from_utf8_lossy(&output.stderr)
-                );
-                bad += 1;
-            }
         }
+    }
+    let Some(sample) = args.sample else {
+        for case in &cases {
+            let (count, found) = gate.exhaust(case, args)?;
+            schedules += count;
+            bad += found;
+        }
+        return Ok((schedules, bad));
+    };
+    let mut random = Random::new(args.seed);
+    let mut lengths = BTreeMap::new();
+    while schedules < u64::from(sample) {
+        let case = &cases[random.below(cases.len() as u64) as usize];
+        let length = lengths.entry(case.victim).or_insert(LONGEST);
+        let at = random.below(*length);
+        let (within, found) = gate.try_one(case, 1 + at as u32)?;
+        // One whose victim was not stopped is no schedule, and tells how long the call is at most.
+        schedules += u64::from(within);
+        if !within {
+            *length = at;
+        }
+        bad += found;
     }
     Ok((schedules, bad))
 }
 
-/// The program: one victim, one child, every `stride`-th instruction or one.
-///
-/// # Errors
-/// When the case does not exist.
-pub fn inside(case: &str, stride: u32) -> Result<()> {
-    let fields: Vec<&str> = case.split(':').collect();
-    let call = |name: &str| CALLS.iter().find(|(known, _)| *known == name).map(|(_, call)| *call);
-    let (Some(victim), Some(child)) = (call(fields[0]), fields.get(1).and_then(|name| call(name))) else {
-        bail!("no case is called {case}")
-    };
-    // SAFETY: the path ends in NUL.
-    let fd = unsafe { libc::open(FILE.as_ptr(), libc::O_RDWR | libc::O_CREAT, 0o600) };
-    // SAFETY: a descriptor of this program's.
-    unsafe { libc::ftruncate(fd, 1 << 20) };
-    prepare();
-    std::thread::spawn(watch);
-    let only: Option<u32> = fields.get(2).map(|at| at.parse()).transpose()?;
-    let (first, last) = only.map_or((1, u32::MAX), |at| (at, at));
-    let (mut schedules, mut blocked) = (0, 0);
-    for at in (first..=last).step_by(stride.max(1) as usize) {
-        schedules += 1;
-        let (stopped, status) = schedule(at, fd, victim, child);
-        if status != 0 {
-            blocked += 1;
-            if blocked == 1 {
-                let how = if status == BLOCKED << 8 {
-                    "never ends".into()
-                } else {
-                    format!("ends with {status:x}")
-                };
-                println!(
-                    "gate: {}, in a child of a program whose thread is inside {}, {how}\n    lp-explore --gate \
-                     --replay {}:{}:{at}",
-                    fields[1], fields[0], fields[0], fields[1]
-                );
+struct Gate {
+    page: &'static Page,
+    control: i32,
+    me: PathBuf,
+    command: PathBuf,
+    region: PathBuf,
+    tolerated: Vec<String>,
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.region);
+    }
+}
+
+impl Gate {
+    fn new(args: &Args) -> Result<Gate> {
+        let me = std::env::current_exe()?;
+        // SAFETY: the name is a string. Children inherit the descriptor.
+        let control = unsafe { libc::memfd_create(c"control".as_ptr(), 0) };
+        // SAFETY: a file of this process's.
+        unsafe { libc::ftruncate(control, size_of::<Page>() as i64) };
+        let region = args.tmpfs.join(format!("lp-explore.{}.region", std::process::id()));
+        let command = me.with_file_name("lightpath");
+        Ok(Gate { page: Page::of(control), control, command, me, region, tolerated: args.tolerate.clone() })
+    }
+
+    /// Every `stride`-th instruction.
+    fn exhaust(&self, case: &Case, args: &Args) -> Result<(u64, u32)> {
+        let (mut schedules, mut bad) = (0, 0);
+        for at in (args.since.max(1)..=args.until).step_by(args.stride.max(1) as usize) {
+            let (within, found) = self.try_one(case, at)?;
+            schedules += 1;
+            bad += found;
+            // A few of a kind are enough.
+            if !within || bad == 3 {
+                break;
             }
         }
-        // A few of a kind are enough: each takes a while.
-        if !stopped || blocked == 3 {
-            break;
+        Ok((schedules, bad))
+    }
+
+    /// One schedule: whether the victim was stopped within its call, and findings, which it prints.
+    fn try_one(&self, case: &Case, at: u32) -> Result<(bool, u32)> {
+        let mut program = self.start(case)?;
+        let end = self.play(&mut program, case, at);
+        self.sweep(&mut program);
+        let mut findings = match end? {
+            End::Over => return Ok((false, 0)),
+            End::Findings(findings) => findings,
+        };
+        let checked = Command::new(&self.command).arg("fsck").arg(&self.region).output()?;
+        if !checked.status.success() {
+            findings.push(format!("fsck: {}", String::from_utf8_lossy(&checked.stdout).replace('\n', "; ")));
+        }
+        findings.retain(|finding| !self.tolerated.iter().any(|kind| finding.starts_with(kind)));
+        let Case { victim, peer, outcome } = case;
+        for finding in &findings {
+            println!("gate: {finding}\n    lp-explore --gate --replay {victim}:{peer}:{outcome}:{at}");
+        }
+        Ok((true, findings.len() as u32))
+    }
+
+    fn start(&self, case: &Case) -> Result<Child> {
+        self.page.clear();
+        let _ = std::fs::remove_file(&self.region);
+        let restart = if case.outcome == "restart" { "restart" } else { "" };
+        let inside = format!("{}:{}:{restart}", case.victim, case.peer);
+        let mut run = Command::new(&self.command);
+        run.arg("run").args(["--size", "32M", "--region"]).arg(&self.region).arg("--").arg(&self.me);
+        run.args(["--gate", "--control", &self.control.to_string(), "--inside", &inside]);
+        run.stdin(Stdio::null()).process_group(0);
+        let program = run.spawn().with_context(|| format!("{}", self.command.display()))?;
+        for index in [OTHER, VICTIM, PEER] {
+            let slot = &self.page.slots[index];
+            if slot.wait(program.id() as i32) != Event::State(state::DONE) {
+                bail!("the program of {inside} does not begin");
+            }
+        }
+        Ok(program)
+    }
+
+    /// Ends whoever is left, and waits for all.
+    fn sweep(&self, program: &mut Child) {
+        let other = self.page.slots[OTHER].pid.load(Ordering::Acquire) as i32;
+        if other > 0 {
+            // SAFETY: a child of the program's or of this process, which nobody has waited for.
+            unsafe { libc::kill(other, libc::SIGKILL) };
+        }
+        let _ = program.kill();
+        // A traced thread's end is waited for like a child's, and its process's comes after it.
+        // SAFETY: waits for children; none is left to live.
+        while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
+    }
+
+    fn play(&self, program: &mut Child, case: &Case, at: u32) -> Result<End> {
+        let pid = program.id() as i32;
+        let Some(victim) = self.stop(at)? else { return Ok(End::Over) };
+        let mut findings = Vec::new();
+        let mut wrong = |what: String| findings.push(what);
+        match case.outcome {
+            "thread" | "process" => {
+                let peer = if case.outcome == "thread" { PEER } else { OTHER };
+                let done = self.ask(peer, order::CALLS);
+                if !done && peer == OTHER {
+                    wrong(format!(
+                        "waits: {} in another process waits for a stopped {}",
+                        case.peer, case.victim
+                    ));
+                }
+                victim.let_go();
+                if !self.finishes(VICTIM) || !self.finishes(peer) {
+                    wrong("the victim or its peer waits for ever".into());
+                } else {
+                    self.results(&[VICTIM, peer], &mut wrong);
+                }
+            }
+            "signal" | "restart" => {
+                // SAFETY: a signal to the stopped thread.
+                unsafe { libc::syscall(libc::SYS_tgkill, pid, victim.tid, libc::SIGUSR1) };
+                victim.let_go();
+                self.signalled(case, victim.tid, &mut wrong);
+            }
+            "die" => {
+                // SAFETY: a child of this process.
+                unsafe { libc::kill(pid, libc::SIGKILL) };
+                in_time(pid, || victim.is_gone());
+                program.wait()?;
+                if self.ask(OTHER, order::CALLS) {
+                    self.results(&[OTHER], &mut wrong);
+                } else {
+                    wrong(format!("{} waits after the death of a {}", case.peer, case.victim));
+                }
+            }
+            "exec" => {
+                let slot = &self.page.slots[PEER];
+                slot.results[0].store(-1, Ordering::Relaxed);
+                slot.tell(order::NEXT);
+                let arrived = || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE));
+                // Another thread's lock may be in the way, the C library's or ours.
+                let done = in_time(pid, || victim.is_gone() && arrived()) || {
+                    victim.let_go();
+                    in_time(pid, arrived)
+                };
+                if done {
+                    self.results(&[PEER], &mut wrong);
+                } else {
+                    wrong(format!("exec of a program whose thread is inside {} never ends", case.victim));
+                }
+            }
+            _ => {
+                self.page.slots[PEER].tell(order::LEAVE);
+                let mut ended = || matches!(program.try_wait(), Ok(Some(_)));
+                // As above.
+                let ended = in_time(pid, || victim.is_gone() && ended()) || {
+                    victim.let_go();
+                    in_time(pid, ended)
+                };
+                let status = program.try_wait()?;
+                if !ended || !status.is_some_and(|status| status.success()) {
+                    wrong(format!("exit of a program whose thread is inside {}: {status:?}", case.victim));
+                }
+                if self.ask(OTHER, order::CALLS) {
+                    self.results(&[OTHER], &mut wrong);
+                } else {
+                    wrong(format!("{} waits after the exit of a {}", case.peer, case.victim));
+                }
+            }
+        }
+        Ok(End::Findings(findings))
+    }
+
+    /// What came of a signal to the victim: its handler has run once, under the right mask, and the call's result is right.
+    fn signalled(&self, case: &Case, tid: i32, wrong: &mut dyn FnMut(String)) {
+        let slot = &self.page.slots[VICTIM];
+        let mut held = case.victim == HELD;
+        let done = in_time(tid, || {
+            // The call may have begun after the handler had run; it waits then, as it should, or restarts.
+            if held && slot.signalled.load(Ordering::Acquire) != 0 {
+                held = !self.ask(OTHER, order::NEXT);
+            }
+            slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE))
+        });
+        let (times, mask) = (slot.signalled.load(Ordering::Acquire), slot.hits.load(Ordering::Relaxed));
+        if !done {
+            return wrong(format!(
+                "{} never ends after a signal; its handler ran {times} times",
+                case.victim
+            ));
+        }
+        if times != 1 || mask != 1 {
+            wrong(format!("the handler ran {times} times, its mask and its call were right {mask} times"));
+        }
+        let result = slot.results[0].load(Ordering::Relaxed);
+        let interrupted =
+            case.victim == HELD && case.outcome == "signal" && result == -i64::from(libc::EINTR);
+        if result != 0 && !interrupted {
+            wrong(format!("{} gives {result} when a signal comes", case.victim));
         }
     }
-    println!("schedules {schedules}");
-    Ok(())
-}
 
-fn schedule(at: u32, fd: i32, victim: Call, child: Call) -> (bool, i32) {
-    LEFT.store(at, Ordering::Relaxed);
-    PLACE.store(place::RUNNING, Ordering::Release);
-    let thread = std::thread::spawn(move || {
-        trap(|| victim(fd));
-        let _ = PLACE.compare_exchange(place::RUNNING, place::ENDED, Ordering::AcqRel, Ordering::Relaxed);
-    });
-    while PLACE.load(Ordering::Acquire) == place::RUNNING {
-        std::thread::yield_now();
-    }
-    let stopped = PLACE.load(Ordering::Acquire) == place::STOPPED;
-    FORKING.store(1, Ordering::Release);
-    // SAFETY: the child calls nothing that the child of a program with threads may not.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        // Whatever it waits for without an instruction ends it as well.
-        // SAFETY: changes this process only.
-        unsafe { libc::alarm(10) };
-        LEFT.store(BOUND, Ordering::Relaxed);
-        PLACE.store(place::CHILD, Ordering::Release);
-        trap(|| child(fd));
-        // SAFETY: ends the child.
-        unsafe { libc::_exit(0) };
-    }
-    FORKING.store(0, Ordering::Release);
-    let mut status = 0;
-    // SAFETY: waits for the child.
-    unsafe { libc::waitpid(pid, &raw mut status, 0) };
-    PLACE.store(place::GOING_ON, Ordering::Release);
-    let _ = thread.join();
-    (stopped, status)
-}
-
-/// A fork may have to wait for another thread of its process: then the victim goes on. A thread of its own, which allocates
-/// nothing: fork holds the allocator's locks.
-fn watch() {
-    let mut looks = 0;
-    loop {
-        std::thread::yield_now();
-        looks = if FORKING.load(Ordering::Acquire) == 0 { 0 } else { looks + 1 };
-        if looks == LOOKS {
-            let (from, to) = (place::STOPPED, place::GOING_ON);
-            let _ = PLACE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+    fn results(&self, of: &[usize], wrong: &mut dyn FnMut(String)) {
+        for index in of {
+            let result = self.page.slots[*index].results[0].load(Ordering::Relaxed);
+            if result != 0 {
+                wrong(format!("actor {index}: {result}"));
+            }
         }
     }
-}
 
-/// Runs `call` under the trap flag.
-fn trap(call: impl FnOnce()) {
-    // SAFETY: the flag makes the processor trap, and the handler is there. The red zone is stepped over.
-    unsafe {
-        std::arch::asm!("sub rsp, 128", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "add rsp, 128")
-    };
-    call();
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("sub rsp, 128", "pushfq", "and qword ptr [rsp], -257", "popfq", "add rsp, 128")
-    };
-}
-
-/// Writes code that makes system calls, and sets the handler with it.
-fn prepare() {
-    // Moves the arguments of a C function to a system call's; and behind it, rt_sigreturn(2).
-    const CALL: [u8; 21] = [
-        0x48, 0x89, 0xf8, 0x48, 0x89, 0xf7, 0x48, 0x89, 0xd6, 0x48, 0x89, 0xca, 0x4d, 0x89, 0xc2, 0x4d, 0x89,
-        0xc8, 0x0f, 0x05, 0xc3,
-    ];
-    const RETURN: [u8; 7] = [0xb8, 0x0f, 0, 0, 0, 0x0f, 0x05];
-    let access = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
-    // SAFETY: a new page that holds two pieces of code, and stays.
-    let page = unsafe {
-        let page =
-            libc::mmap(std::ptr::null_mut(), 4096, access, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0);
-        page.cast::<[u8; 21]>().write(CALL);
-        page.byte_add(64).cast::<[u8; 7]>().write(RETURN);
-        page as usize
-    };
-    CODE.store(page, Ordering::Release);
-    const RESTORER: usize = 0x0400_0000;
-    let flags = libc::SA_SIGINFO as usize | libc::SA_NODEFER as usize | RESTORER;
-    let action: [usize; 4] = [on_trap as *const () as usize, flags, page + 64, 0];
-    let set = call(libc::SYS_rt_sigaction, libc::SIGTRAP as usize, action.as_ptr() as usize, 0, 8);
-    assert_eq!(set, 0, "rt_sigaction");
-}
-
-fn call(number: i64, one: usize, two: usize, three: usize, four: usize) -> i64 {
-    type Raw = extern "C" fn(i64, usize, usize, usize, usize) -> i64;
-    // SAFETY: the page holds code of this type.
-    let call: Raw = unsafe { std::mem::transmute(CODE.load(Ordering::Relaxed)) };
-    call(number, one, two, three, four)
-}
-
-extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
-    if LEFT.fetch_sub(1, Ordering::Relaxed) != 1 {
-        return;
+    /// Gives an order; whether it is carried out without waiting for somebody.
+    fn ask(&self, index: usize, what: u32) -> bool {
+        self.page.slots[index].tell(what);
+        self.finishes(index)
     }
-    if PLACE.load(Ordering::Relaxed) == place::CHILD {
-        call(libc::SYS_exit_group, BLOCKED as usize, 0, 0, 0);
+
+    fn finishes(&self, index: usize) -> bool {
+        let slot = &self.page.slots[index];
+        in_time(slot.pid.load(Ordering::Acquire) as i32, || {
+            slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE))
+        })
     }
-    PLACE.store(place::STOPPED, Ordering::Release);
-    while PLACE.load(Ordering::Acquire) != place::GOING_ON {
-        call(libc::SYS_sched_yield, 0, 0, 0, 0);
+
+    /// Stops the victim after `at` instructions of its call; none if it is over before.
+    fn stop(&self, at: u32) -> Result<Option<Victim>> {
+        let slot = &self.page.slots[VICTIM];
+        let tid = slot.pid.load(Ordering::Acquire) as i32;
+        let victim = Victim { tid, signal: Cell::new(0), gone: Cell::new(false) };
+        victim.ask(libc::PTRACE_SEIZE, 0)?;
+        victim.ask(libc::PTRACE_INTERRUPT, 0)?;
+        victim.wait()?;
+        slot.tell(order::CALLS);
+        for _ in 0..at {
+            victim.step()?;
+            if slot.state.load(Ordering::Acquire) == state::DONE {
+                victim.let_go();
+                return Ok(None);
+            }
+        }
+        Ok(Some(victim))
     }
-    // SAFETY: the kernel's own record of what is interrupted.
-    unsafe { (*context).uc_mcontext.gregs[libc::REG_EFL as usize] &= !0x100 };
+}
+
+/// A thread of another process that this one traces.
+struct Victim {
+    tid: i32,
+    /// The signal that it is to take as it goes on.
+    signal: Cell<i32>,
+    gone: Cell<bool>,
+}
+
+impl Victim {
+    fn ask(&self, what: libc::c_uint, data: i32) -> Result<()> {
+        // SAFETY: the thread is a child's; the call changes nothing here.
+        let done = unsafe { libc::ptrace(what, self.tid, 0usize, data as usize) };
+        if done < 0 { bail!("ptrace {what:x}: {}", std::io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Waits until it stops.
+    fn wait(&self) -> Result<()> {
+        let mut status = 0;
+        // SAFETY: waits for a traced thread.
+        let got = unsafe { libc::waitpid(self.tid, &raw mut status, libc::__WALL) };
+        if got != self.tid || !libc::WIFSTOPPED(status) {
+            bail!("the victim ends with {status:x}");
+        }
+        let signal = libc::WSTOPSIG(status);
+        self.signal.set(if signal == libc::SIGTRAP { 0 } else { signal });
+        Ok(())
+    }
+
+    fn step(&self) -> Result<()> {
+        self.ask(libc::PTRACE_SINGLESTEP, self.signal.get())?;
+        self.wait()
+    }
+
+    fn let_go(&self) {
+        // It may have been killed meanwhile.
+        let _ = self.ask(libc::PTRACE_DETACH, self.signal.get());
+    }
+
+    /// Whether it has been killed. Its process does not end before this was asked.
+    fn is_gone(&self) -> bool {
+        let mut status = 0;
+        // SAFETY: asks about a traced thread.
+        let got = unsafe { libc::waitpid(self.tid, &raw mut status, libc::__WALL | libc::WNOHANG) };
+        self.gone.set(self.gone.get() || got < 0 || got == self.tid && !libc::WIFSTOPPED(status));
+        self.gone.get()
+    }
+}
+
+/// Looks again and again whether `is_so`; false once the thread `tid`, which could make it so, only sleeps.
+fn in_time(tid: i32, mut is_so: impl FnMut() -> bool) -> bool {
+    let mut awake = Instant::now();
+    for _ in 0..ALL_LOOKS {
+        if is_so() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        if !sleeps(tid) {
+            awake = Instant::now();
+        }
+        if awake.elapsed() > ASLEEP {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether a thread sleeps in a system call that waits for others: futex(2), nanosleep(2), clock_nanosleep(2), fcntl(2).
+fn sleeps(tid: i32) -> bool {
+    let call = std::fs::read_to_string(Path::new("/proc").join(tid.to_string()).join("syscall"));
+    call.is_ok_and(|call| ["202 ", "35 ", "230 ", "72 "].iter().any(|number| call.starts_with(number)))
 }

@@ -134,7 +134,11 @@ impl Light {
             return task;
         }
         // Not freed: an actor has two at most.
-        let new = || Box::leak(Box::new(Task::new(self.region, self.id.get(), lane, clock::now)));
+        let new = || {
+            let mut task = Task::new(self.region, self.id.get(), lane, clock::now);
+            task.interrupted = step::is_signalled;
+            Box::leak(Box::new(task))
+        };
         let task: &'static Task<'static> = step::unstepped(new);
         self.task.set(Some(task));
         task

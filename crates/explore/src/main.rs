@@ -6,13 +6,16 @@ mod calls;
 mod control;
 mod door;
 mod gate;
+mod inside;
 mod judge;
 mod kernel;
 mod light;
+mod names;
 mod oracle;
 mod plan;
 mod schedule;
 mod step;
+mod trace;
 mod verdict;
 mod world;
 
@@ -32,7 +35,7 @@ pub struct Args {
     /// Peers: calls by name, `@w` for another directory, `+` between several; all without
     #[arg(long, value_delimiter = ',')]
     peer: Vec<String>,
-    /// What becomes of the victim: go, kill, die, stop, waiter, two; all but two without
+    /// What becomes of the victim: go, kill, die, stop, waiter, exec, signal, two; all but two without
     #[arg(long, value_delimiter = ',')]
     outcome: Vec<String>,
     /// Try every N-th instruction
@@ -56,10 +59,10 @@ pub struct Args {
     /// Begin with this victim:peer:outcome, where an earlier run ended
     #[arg(long)]
     from: Option<String>,
-    /// Run one schedule, victim:peer:outcome:instruction[:instruction], and say what comes of it
+    /// Run one schedule, victim:peer:outcome:instruction[:instruction], an instruction by number or as @PLACExTIMES, and say what comes of it
     #[arg(long)]
     replay: Option<String>,
-    /// Kinds of findings that are counted and do not fail the run
+    /// Kinds of findings that are counted and do not fail the run; of `waits` also by what is waited for, as `waits:bucket`
     #[arg(long, value_delimiter = ',')]
     tolerate: Vec<String>,
     /// Append each new finding to this file
@@ -71,12 +74,15 @@ pub struct Args {
     /// Say what is being explored
     #[arg(long, short)]
     verbose: bool,
-    /// Explore programs under `lightpath run`, which lies beside this program; `--replay` takes victim:child:instruction
+    /// Explore programs under `lightpath run`, which lies beside this program: other victims, peers and outcomes
     #[arg(long)]
     gate: bool,
     /// Be such a program
     #[arg(long, hide = true)]
     inside: Option<String>,
+    /// The descriptor by which such a program is told what to do
+    #[arg(long, hide = true, default_value_t = -1)]
+    control: i32,
     /// List calls and outcomes
     #[arg(long)]
     list: bool,
@@ -84,16 +90,20 @@ pub struct Args {
 
 fn main() -> Result<ExitCode> {
     let args = Args::parse();
+    if args.list && args.gate {
+        gate::list();
+        return Ok(ExitCode::SUCCESS);
+    }
     if args.list {
         plan::list();
         return Ok(ExitCode::SUCCESS);
     }
     if let Some(case) = &args.inside {
-        gate::inside(case, args.stride)?;
+        inside::run(case, args.control)?;
         return Ok(ExitCode::SUCCESS);
     }
     if args.gate {
-        let (schedules, bad) = gate::explore(args.stride, args.replay.as_deref())?;
+        let (schedules, bad) = gate::explore(&args)?;
         println!("{schedules} schedules; {bad} bad");
         return Ok(if bad == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }

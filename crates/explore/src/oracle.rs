@@ -10,6 +10,7 @@ use anyhow::{Result, bail};
 use crate::calls::Part;
 use crate::control::{ACTORS, CHILDREN, Event, Page, order, state};
 use crate::kernel::Kernel;
+use crate::schedule::CAST;
 use crate::{actor, world};
 
 /// What happens next in an order.
@@ -19,6 +20,8 @@ pub enum Turn {
     Call(usize),
     /// The actor is killed.
     Kill(usize),
+    /// The actor takes a signal: if it waits, its call ends.
+    Signal(usize),
 }
 
 /// What can be seen of a schedule when it is over.
@@ -101,43 +104,125 @@ impl Oracle {
     }
 
     fn play(&self, parts: &[&Part], turns: &[Turn]) {
-        let page = self.page;
         world::furnish(&Kernel);
-        let mut pids = [0; ACTORS];
-        for (index, part) in parts.iter().enumerate() {
+        let mut stage = Actors { page: self.page, pids: [0; ACTORS], pending: [0; 3], blocked: [false; 3] };
+        for index in CAST.into_iter().filter(|index| *index < parts.len()) {
             // SAFETY: the process has one thread.
             match unsafe { libc::fork() } {
-                0 => actor::play(&Kernel, page, index, part),
-                pid => pids[index] = pid,
+                0 => {
+                    take_signals();
+                    actor::play(&Kernel, self.page, index, parts[index])
+                }
+                pid => stage.pids[index] = pid,
             }
-            let ready = page.slots[index].wait(pids[index]);
+            let ready = self.page.slots[index].wait(stage.pids[index]);
             assert_eq!(ready, Event::State(state::DONE), "an actor of the kernel's");
         }
-        let tell = |pids: &[i32; ACTORS], index: usize, what: u32| {
-            let slot = &page.slots[index];
-            slot.tell(what);
-            slot.wait(pids[index])
-        };
         for turn in turns {
             match turn {
-                Turn::Call(index) => assert_eq!(tell(&pids, *index, order::NEXT), Event::State(state::DONE)),
-                Turn::Kill(index) => end(std::mem::take(&mut pids[*index])),
+                Turn::Call(index) => stage.pending[*index] += 1,
+                Turn::Kill(index) => stage.end(*index),
+                // SAFETY: a child of this process.
+                Turn::Signal(index) => _ = unsafe { libc::kill(stage.pids[*index], libc::SIGUSR1) },
+            }
+            stage.go_on();
+        }
+        // Who waits for a lock gets it once its holder has left.
+        for index in CAST {
+            if stage.blocked.contains(&true) && !stage.blocked[index] {
+                stage.verify(index);
+                stage.end(index);
+                stage.go_on();
             }
         }
-        for index in 0..parts.len() {
-            if pids[index] != 0 {
-                assert_eq!(tell(&pids, index, order::VERIFY), Event::State(state::DONE));
-            }
-        }
-        page.say(&world::tree(&Kernel).join("\n"));
-        pids.into_iter().filter(|pid| *pid != 0).for_each(end);
-        for slot in &page.slots[CHILDREN..] {
+        CAST.into_iter().for_each(|index| stage.verify(index));
+        self.page.say(&world::tree(&Kernel).join("\n"));
+        CAST.into_iter().for_each(|index| stage.end(index));
+        for slot in &self.page.slots[CHILDREN..] {
             match slot.pid.load(std::sync::atomic::Ordering::Acquire) as i32 {
                 0 => {}
                 // SAFETY: the child of an actor, which waits for orders.
                 pid => _ = unsafe { libc::kill(pid, libc::SIGKILL) },
             }
         }
+    }
+}
+
+/// The kernel's actors: each makes its calls in turn; one that waits for a lock goes on when it can.
+struct Actors {
+    page: &'static Page,
+    pids: [i32; ACTORS],
+    /// Calls that each is to make.
+    pending: [u32; 3],
+    /// Who waits.
+    blocked: [bool; 3],
+}
+
+impl Actors {
+    /// Has all make their calls who do not wait.
+    fn go_on(&mut self) {
+        let mut moved = true;
+        while std::mem::take(&mut moved) {
+            for index in 0..self.blocked.len() {
+                if self.pids[index] == 0 {
+                    continue;
+                }
+                if self.blocked[index] {
+                    self.blocked[index] = !self.is_done(index);
+                    moved |= !self.blocked[index];
+                } else if self.pending[index] > 0 {
+                    self.pending[index] -= 1;
+                    self.page.slots[index].tell(order::NEXT);
+                    self.blocked[index] = !self.is_done(index);
+                    moved = true;
+                }
+            }
+        }
+    }
+
+    /// Waits until an actor's call is over, or waits for a lock; whether it is over.
+    fn is_done(&self, index: usize) -> bool {
+        let waits = || {
+            // fcntl(2) and flock(2); one that runs has no number.
+            let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pids[index]));
+            call.is_ok_and(|call| call.starts_with("72 ") || call.starts_with("73 "))
+        };
+        let slot = &self.page.slots[index];
+        loop {
+            match slot.wait_a_while(self.pids[index]) {
+                Some(event) => {
+                    assert_eq!(event, Event::State(state::DONE), "an actor of the kernel's");
+                    return true;
+                }
+                None if waits() => return false,
+                None => {}
+            }
+        }
+    }
+
+    fn verify(&mut self, index: usize) {
+        if self.pids[index] != 0 {
+            self.page.slots[index].tell(order::VERIFY);
+            assert!(self.is_done(index), "verifying");
+        }
+    }
+
+    fn end(&mut self, index: usize) {
+        if self.pids[index] != 0 {
+            end(std::mem::take(&mut self.pids[index]));
+            self.blocked[index] = false;
+        }
+    }
+}
+
+/// A signal ends a wait, and nothing else happens.
+fn take_signals() {
+    extern "C" fn nothing(_: i32) {}
+    // SAFETY: the handler does nothing; without SA_RESTART, and zeros are an empty sigaction.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = nothing as extern "C" fn(i32) as usize;
+        libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut());
     }
 }
 

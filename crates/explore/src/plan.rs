@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::rc::Rc;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
@@ -13,19 +14,25 @@ use crate::calls::{CALLS, Part};
 use crate::control::Page;
 use crate::oracle::Oracle;
 use crate::schedule::{OUTCOMES, Outcome, Schedule, perform};
+use crate::trace::{self, Place, Trace};
 use crate::verdict::{Finding, Report};
 
 /// Peers that are more than one call.
 const SEQUENCES: &[&str] = &["reap+fork-stay", "statfs+fork-stay", "bystander"];
+/// Calls that wait for locks on files, and what lets others go on.
+const IN_TURN: &[&str] =
+    &["setlkw+unlock", "ofd-setlkw+unlock", "flock-wait+unlock", "ring+unlock", "ring-other+unlock"];
 /// Calls that stand in for all in another directory.
 const ELSEWHERE: &[&str] = &["create@w", "unlink@w", "rename-dir@w", "grow@w", "chmod@w", "flock@w"];
 /// Calls that only make sense in a sequence.
-const PARTS_ONLY: &[&str] = &["tidy"];
+const PARTS_ONLY: &[&str] = &["tidy", "unlock", "setlkw", "ofd-setlkw", "flock-wait", "ring", "ring-other"];
+/// Calls whose locks outlive the calling thread: they are its process's, or its open files'.
+const OF_PROCESSES: &[&str] = &["flock", "flock-common", "setlk", "ofd-setlk", "unlk", "let-go"];
 
 /// Prints what can be named.
 pub fn list() {
     println!("calls: {}", CALLS.iter().map(|call| call.name).collect::<Vec<_>>().join(" "));
-    println!("sequences: {}", SEQUENCES.join(" "));
+    println!("sequences: {} {}", SEQUENCES.join(" "), IN_TURN.join(" "));
     println!("outcomes: {}", OUTCOMES.map(|(_, name)| name).join(" "));
 }
 
@@ -56,7 +63,8 @@ impl Case {
     }
 
     fn schedule(&self, at: u32, then: u32) -> Schedule {
-        Schedule { victim: self.victim.clone(), peer: self.peer.clone(), outcome: self.outcome, at, then }
+        let (victim, peer) = (self.victim.clone(), self.peer.clone());
+        Schedule { victim, peer, outcome: self.outcome, at, place: None, then }
     }
 }
 
@@ -71,7 +79,11 @@ pub struct Explorer {
     classes: BTreeMap<String, u32>,
     /// The same of kinds that are tolerated.
     tolerated: BTreeMap<String, u32>,
-    lengths: BTreeMap<String, u32>,
+    /// How often each kind was found, tolerated or not.
+    kinds: BTreeMap<String, u32>,
+    /// Instructions of a part's calls when nobody disturbs them.
+    ways: BTreeMap<String, Rc<[u64]>>,
+    trace: &'static Trace,
     schedules: u64,
     stopped: u64,
     waited: u64,
@@ -94,7 +106,9 @@ impl Explorer {
             clean: Vec::new(),
             classes: BTreeMap::new(),
             tolerated: BTreeMap::new(),
-            lengths: BTreeMap::new(),
+            kinds: BTreeMap::new(),
+            ways: BTreeMap::new(),
+            trace: Trace::new(),
             schedules: 0,
             stopped: 0,
             waited: 0,
@@ -129,6 +143,9 @@ impl Explorer {
             self.classes.len(),
             self.tolerated.len()
         );
+        for (kind, count) in &self.kinds {
+            println!("{kind}: {count} schedules");
+        }
         Ok(if self.classes.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -137,7 +154,12 @@ impl Explorer {
         let [victim, peer, name, at, ..] = fields[..] else { bail!("victim:peer:outcome:instruction") };
         let case = Case { victim: part(victim)?, peer: part(peer)?, outcome: outcome(name)? };
         let then = fields.get(4).map_or(Ok(0), |then| then.parse())?;
-        self.try_one(&case, at.parse()?, then)?;
+        let mut schedule = case.schedule(1, then);
+        match Place::named(at) {
+            Some(place) => schedule.place = Some(place),
+            None => schedule.at = at.parse()?,
+        }
+        self.try_one(&case, &schedule, at)?;
         println!("{}", self.page.said());
         Ok(())
     }
@@ -151,7 +173,14 @@ impl Explorer {
         if let Some(shard) = &self.args.shard {
             let (part, parts) = shard.split_once('/').context("K/N")?;
             let (part, parts): (usize, usize) = (part.parse()?, parts.parse()?);
-            cases = cases.into_iter().skip(part.saturating_sub(1)).step_by(parts.max(1)).collect();
+            // By victim: each shard follows its own only.
+            let mut victims: Vec<String> = cases.iter().map(|case| case.victim.name.clone()).collect();
+            victims.dedup();
+            let mine = |case: &Case| {
+                let place = victims.iter().position(|name| *name == case.victim.name);
+                place.is_some_and(|place| place % parts.max(1) == part.saturating_sub(1))
+            };
+            cases.retain(mine);
         }
         match self.args.sample {
             Some(count) => self.sample(&cases, count),
@@ -161,7 +190,8 @@ impl Explorer {
 
     /// All cases that the arguments ask for, in the order in which they run.
     fn cases(&self) -> Result<Vec<Case>> {
-        let all = || CALLS.iter().map(|call| call.name).filter(|name| !PARTS_ONLY.contains(name));
+        let calls = || CALLS.iter().map(|call| call.name).filter(|name| !PARTS_ONLY.contains(name));
+        let all = || calls().chain(IN_TURN.iter().copied());
         let given = |given: &[String], all: Vec<String>| if given.is_empty() { all } else { given.to_vec() };
         let victims = given(&self.args.victim, all().map(str::to_owned).collect());
         let peers = all().chain(ELSEWHERE.iter().copied()).chain(SEQUENCES.iter().copied());
@@ -174,8 +204,13 @@ impl Explorer {
                 for name in &outcomes {
                     let case = Case { victim: part(victim)?, peer: part(peer)?, outcome: outcome(name)? };
                     // These are what a process does, not one of its threads.
-                    let process = matches!(victim.as_str(), "born" | "join" | "arrive" | "exit");
-                    if case.outcome != Outcome::Exec || !process {
+                    let process = matches!(victim.as_str(), "born" | "join" | "arrive" | "exit")
+                        || OF_PROCESSES.contains(&victim.as_str())
+                        || case.victim.waits();
+                    // A lock of an open file that everybody has stays as long as anybody.
+                    let common = |one: &Part, other: &Part| one.waits() && other.name == "flock-common";
+                    let stays = common(&case.victim, &case.peer) || common(&case.peer, &case.victim);
+                    if (case.outcome != Outcome::Exec || !process) && !stays {
                         cases.push(case);
                     }
                 }
@@ -189,9 +224,14 @@ impl Explorer {
         if self.args.verbose {
             eprintln!("{} ({} schedules, {} bad)", case.name(), self.schedules, self.classes.len());
         }
-        for at in (self.args.since.max(1)..=self.args.until).step_by(self.args.stride.max(1) as usize) {
-            if !self.try_one(case, at, 1 + at % 997)? {
-                break;
+        let way = self.follow(&case.schedule(u32::MAX, 1))?;
+        let last = self.args.until.min(way.len() as u32);
+        for at in (self.args.since.max(1)..=last).step_by(self.args.stride.max(1) as usize) {
+            let mut schedule = case.schedule(at, 1 + at % 997);
+            schedule.place = trace::place(&way, at);
+            if !self.try_one(case, &schedule, &at.to_string())? && schedule.place.take().is_some() {
+                // It went another way.
+                self.try_one(case, &schedule, &at.to_string())?;
             }
         }
         Ok(())
@@ -199,48 +239,64 @@ impl Explorer {
 
     /// `count` schedules drawn from all cases and all their instructions.
     fn sample(&mut self, cases: &[Case], count: u32) -> Result<()> {
-        let mut random = Random(self.args.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        let mut random = Random::new(self.args.seed);
         for _ in 0..count {
             let case = &cases[random.below(cases.len() as u64) as usize];
-            let at = 1 + random.below(u64::from(self.length(&case.victim)?)) as u32;
-            let then = 1 + random.below(u64::from(self.length(&case.peer)?)) as u32;
-            self.try_one(case, at, then)?;
+            let way = self.way(&case.victim)?;
+            let at = 1 + random.below(way.len() as u64) as u32;
+            let then = match case.outcome {
+                Outcome::Two => 1 + random.below(self.way(&case.peer)?.len() as u64) as u32,
+                _ => 1,
+            };
+            let mut schedule = case.schedule(at, then);
+            schedule.place = trace::place(&way, at).filter(Place::has_name);
+            let name = schedule.place.map_or_else(|| at.to_string(), |place| place.to_string());
+            self.try_one(case, &schedule, &name)?;
         }
         Ok(())
     }
 
-    /// Instructions of a part's calls when nobody disturbs them.
-    fn length(&mut self, of: &Part) -> Result<u32> {
-        if let Some(known) = self.lengths.get(&of.name) {
-            return Ok(*known);
+    /// The instructions of a part's calls when nobody disturbs them, beside a peer that does next to nothing.
+    fn way(&mut self, of: &Part) -> Result<Rc<[u64]>> {
+        if let Some(known) = self.ways.get(&of.name) {
+            return Ok(known.clone());
         }
-        let schedule =
-            Case { victim: of.clone(), peer: part("open")?, outcome: Outcome::Go }.schedule(u32::MAX, 0);
-        self.run_one(&schedule)?;
-        let length = self.page.slots[0].steps.load(std::sync::atomic::Ordering::Relaxed).max(1);
-        self.lengths.insert(of.name.clone(), length);
-        Ok(length)
+        let case = Case { victim: of.clone(), peer: part("open")?, outcome: Outcome::Go };
+        let way = self.follow(&case.schedule(u32::MAX, 0))?;
+        self.ways.insert(of.name.clone(), way.clone());
+        Ok(way)
     }
 
-    /// Runs one schedule and notes what it finds; whether the victim was stopped within its calls.
-    fn try_one(&mut self, case: &Case, at: u32, then: u32) -> Result<bool> {
-        let schedule = case.schedule(at, then);
-        let report = self.run_one(&schedule)?;
+    /// The instructions of a victim that is not stopped.
+    fn follow(&self, schedule: &Schedule) -> Result<Rc<[u64]>> {
+        Trace::record(Some(self.trace));
+        self.run_one(schedule)?;
+        Trace::record(None);
+        let length = self.page.slots[0].steps.load(std::sync::atomic::Ordering::Relaxed).max(1);
+        Ok(self.trace.way(length).into())
+    }
+
+    /// Runs one schedule and notes what it finds; whether the victim was stopped within its calls. `name` says where.
+    fn try_one(&mut self, case: &Case, schedule: &Schedule, name: &str) -> Result<bool> {
+        let report = self.run_one(schedule)?;
         self.schedules += 1;
         self.stopped += u64::from(report.stopped);
         self.waited += u64::from(report.waited);
-        let findings = report.judge(&schedule, &mut self.oracle, &self.clean)?;
-        let mut replay = format!("{}:{at}", case.name());
+        let findings = report.judge(schedule, &mut self.oracle, &self.clean)?;
+        let mut replay = format!("{}:{name}", case.name());
         if case.outcome == Outcome::Two {
-            replay += &format!(":{then}");
+            replay += &format!(":{}", schedule.then);
         }
         findings.into_iter().try_for_each(|finding| self.note(case, finding, &replay))?;
         Ok(report.stopped)
     }
 
     fn note(&mut self, case: &Case, finding: Finding, replay: &str) -> Result<()> {
+        *self.kinds.entry(finding.kind.clone()).or_default() += 1;
         let class = format!("{} {} {}", finding.kind, case.name(), shape(&finding.detail));
-        if self.args.tolerate.contains(&finding.kind) {
+        // `waits` is every kind of wait, `waits:bucket` one.
+        let general = finding.kind.split(':').next().unwrap_or_default();
+        if self.args.tolerate.iter().any(|kind| *kind == finding.kind || kind == general) {
             *self.tolerated.entry(class).or_default() += 1;
             return Ok(());
         }
@@ -296,10 +352,16 @@ fn shape(text: &str) -> String {
 }
 
 /// xorshift64*.
-struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    /// A sequence of its own for each seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// A number below `limit`.
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;

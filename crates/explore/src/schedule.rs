@@ -10,7 +10,8 @@ use crate::control::{ACTORS, CHILDREN, Event, JUDGE, OTHER, PEER, Page, VICTIM, 
 use crate::door::Door;
 use crate::light::Light;
 use crate::oracle::results_of;
-use crate::{actor, judge, world};
+use crate::trace::Place;
+use crate::{actor, judge, names, world};
 
 /// What becomes of a stopped victim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
@@ -27,18 +28,21 @@ pub enum Outcome {
     Waiter,
     /// The victim is a thread; its process calls exec(2), which kills it and lets a new image arrive; then the peer runs.
     Exec,
+    /// The peer runs, a signal comes to the victim, and the victim goes on.
+    Signal,
     /// The peer is stopped as well, half-way; the victim goes on, then the peer.
     Two,
 }
 
 /// All outcomes with their names.
-pub const OUTCOMES: [(Outcome, &str); 7] = [
+pub const OUTCOMES: [(Outcome, &str); 8] = [
     (Outcome::Go, "go"),
     (Outcome::Kill, "kill"),
     (Outcome::Die, "die"),
     (Outcome::Stop, "stop"),
     (Outcome::Waiter, "waiter"),
     (Outcome::Exec, "exec"),
+    (Outcome::Signal, "signal"),
     (Outcome::Two, "two"),
 ];
 
@@ -51,23 +55,29 @@ pub struct Schedule {
     pub peer: Part,
     /// What becomes of the victim.
     pub outcome: Outcome,
-    /// Instructions of its calls that the victim makes before it is stopped.
+    /// Instructions of its calls that the victim makes before it is stopped; `u32::MAX` if it is not.
     pub at: u32,
+    /// Where that is, if it is known.
+    pub place: Option<Place>,
     /// The same of the peer, for [`Outcome::Two`].
     pub then: u32,
 }
 
+/// The order in which actors come up: what they have from the start goes by it.
+pub const CAST: [usize; CHILDREN] = [PEER, VICTIM, OTHER];
 /// Waits that an actor is allowed before it counts as blocked: it may find out in several steps that it need not wait.
 const TRIES: u32 = 8;
 /// Rounds of waits, with nobody stopped, after which nobody will go on any more.
 const ROUNDS: u32 = 60;
 /// Seconds after which a stage that is stuck outside an actor is given up.
-const LIMIT: u32 = 60;
+const LIMIT: u32 = 300;
 
 /// The stage.
 pub struct Stage<'s> {
     page: &'static Page,
     schedule: &'s Schedule,
+    /// What victim, peer and other do.
+    parts: [Option<Part>; CHILDREN],
     pids: [i32; ACTORS],
     /// Actors that live and have not left.
     alive: [bool; ACTORS],
@@ -104,6 +114,7 @@ pub fn perform(schedule: &Schedule, page: &'static Page) -> ! {
     let mut stage = Stage {
         page,
         schedule,
+        parts: [Some(schedule.victim.clone()), Some(first(schedule)), other(schedule)],
         pids: [0; ACTORS],
         alive: [false; ACTORS],
         stopped: [false; ACTORS],
@@ -129,14 +140,13 @@ impl Stage<'_> {
 
     /// Forks all actors.
     fn cast(&mut self, light: &Light) {
-        let (peer, third) = (first(self.schedule), other(self.schedule));
-        let parts = [(PEER, Some(&peer)), (VICTIM, Some(&self.schedule.victim)), (OTHER, third.as_ref())];
-        if parts.iter().filter_map(|(_, part)| *part).any(Part::wants_corpse) {
+        let parts = CAST.map(|index| (index, self.parts[index].clone()));
+        if self.parts.iter().flatten().any(Part::wants_corpse) {
             corpse(light);
         }
         let mut process = lp_region::ProcessId::NONE;
-        for (index, part) in parts {
-            let Some(part) = part else { continue };
+        for (index, part) in &parts {
+            let (index, Some(part)) = (*index, part) else { continue };
             let child = match self.schedule.outcome {
                 Outcome::Exec if index == VICTIM => light.thread(process),
                 _ if part.is_stranger() => light.stranger(),
@@ -239,32 +249,73 @@ impl Stage<'_> {
         Some(now)
     }
 
-    /// Ends waits in turn until nobody waits; whether that worked.
+    /// Ends waits in turn until nobody waits; whether that worked. Who waits for a lock on a file that somebody keeps is right to
+    /// wait: then whoever has nothing left to do leaves.
     fn settle(&mut self, when: &str) -> bool {
-        for _ in 0..ROUNDS {
-            let waits = |index: &usize| {
-                self.alive[*index] && self.page.slots[*index].state.load(Ordering::Acquire) == state::BLOCKED
-            };
-            let waiting: Vec<usize> = (0..ACTORS).filter(waits).collect();
+        loop {
+            let Some(waiting) = self.end_waits(when) else { return false };
             if waiting.is_empty() {
                 return true;
             }
-            for index in waiting {
-                self.page.slots[index].tell(order::GO_ON);
-                let event = self.page.slots[index].wait(self.pids[index]);
-                if self.ended(index, event, when).is_none() {
-                    return false;
-                }
+            let right = waiting.iter().all(|index| self.waits_for_file(*index));
+            let idle = CAST
+                .into_iter()
+                .find(|index| self.alive[*index] && !self.stopped[*index] && !waiting.contains(index));
+            let Some(idle) = idle.filter(|_| right) else {
+                let hung: Vec<&str> = waiting.iter().map(|index| self.name(*index)).collect();
+                self.find("hang", &format!("{} waits for ever {when}", hung.join(" and ")));
+                return false;
+            };
+            if self.tell(idle, order::VERIFY, when) != Some(state::DONE) || !self.retire(idle, when) {
+                return false;
             }
         }
-        let hung: Vec<&str> = (0..ACTORS)
-            .filter(|index| {
-                self.alive[*index] && self.page.slots[*index].state.load(Ordering::Acquire) == state::BLOCKED
-            })
-            .map(|index| self.name(index))
-            .collect();
-        self.find("hang", &format!("{} waits for ever {when}", hung.join(" and ")));
-        false
+    }
+
+    /// Ends waits in turn; who still waits after many rounds. `None` when something went wrong.
+    fn end_waits(&mut self, when: &str) -> Option<Vec<usize>> {
+        let mut waiting = Vec::new();
+        for _ in 0..ROUNDS {
+            waiting = (0..ACTORS).filter(|index| self.is_blocked(*index)).collect();
+            if waiting.is_empty() {
+                break;
+            }
+            for index in &waiting {
+                self.page.slots[*index].tell(order::GO_ON);
+                let event = self.page.slots[*index].wait(self.pids[*index]);
+                self.ended(*index, event, when)?;
+            }
+        }
+        waiting.retain(|index| self.is_blocked(*index));
+        Some(waiting)
+    }
+
+    fn is_blocked(&self, index: usize) -> bool {
+        self.alive[index] && self.page.slots[index].state.load(Ordering::Acquire) == state::BLOCKED
+    }
+
+    /// Whether an actor is in a call that waits as long as another has a lock on a file.
+    fn waits_for_file(&self, index: usize) -> bool {
+        let part = self.parts.get(index).and_then(Option::as_ref);
+        part.and_then(|part| self.current(index, part)).is_some_and(|made| made.call.waits)
+    }
+
+    /// Notes what an actor's calls returned, and has it leave.
+    fn retire(&mut self, index: usize, when: &str) -> bool {
+        let results = results_of(&self.page.slots[index]);
+        self.report.push(format!("R\t{index}\t{results:?}"));
+        let told = self.tell(index, order::LEAVE, when).is_some();
+        let left = told && self.end_waits(when).is_some() && !self.is_blocked(index);
+        if left {
+            self.gone(index);
+        }
+        left
+    }
+
+    fn gone(&mut self, index: usize) {
+        // SAFETY: waits for a child, which is about to end.
+        unsafe { libc::waitpid(self.pids[index], std::ptr::null_mut(), 0) };
+        self.alive[index] = false;
     }
 
     fn kill(&mut self, index: usize) {
@@ -285,7 +336,7 @@ impl Stage<'_> {
     }
 
     /// A peer that waits for a stopped victim must change what the victim changes.
-    fn may_wait(&mut self, index: usize, part: &Part) {
+    fn may_wait(&mut self, light: &Light, index: usize, part: &Part) {
         let (Some(mine), Some(its)) =
             (self.current(index, part), self.current(VICTIM, &self.schedule.victim))
         else {
@@ -294,21 +345,34 @@ impl Stage<'_> {
         if !mine.meets(&its) {
             let name = self.name(index);
             let detail = format!("{name}, in {}, waits for a stopped {}", mine.call.name, its.call.name);
-            self.find("waits", &detail);
+            self.find(&self.kind_of_wait(light, index), &detail);
         }
+    }
+
+    /// `waits`, and what an actor waits for.
+    fn kind_of_wait(&self, light: &Light, index: usize) -> String {
+        let address = self.page.slots[index].waits_at.load(Ordering::Relaxed);
+        format!("waits:{}", names::of(light.region(), address))
     }
 
     /// Everything up to the point where all calls are made. False when something went so wrong that nothing can follow.
     fn act(&mut self, light: &Light) -> bool {
         let schedule = self.schedule;
-        self.page.slots[VICTIM].left.store(schedule.at, Ordering::Relaxed);
+        let victim = &self.page.slots[VICTIM];
+        victim.left.store(schedule.at, Ordering::Relaxed);
+        if let Some(place) = schedule.place {
+            victim.hits.store(place.hits, Ordering::Relaxed);
+            victim.place.store(place.address, Ordering::Relaxed);
+        }
         let Some(now) = self.tell(VICTIM, order::CALLS, "alone") else { return false };
-        let stopped = now == state::STOPPED;
+        // It may wait for a lock on a file that its peer has, as it should.
+        let waits_for_file = now == state::BLOCKED && self.waits_for_file(VICTIM);
+        let stopped = now == state::STOPPED || waits_for_file;
         self.report.push(format!("S\t{}\t{}", u32::from(stopped), self.made(VICTIM)));
         if !stopped && schedule.at != u32::MAX {
             self.page.slots[VICTIM].left.store(0, Ordering::Relaxed);
         }
-        if !self.settle("alone") {
+        if !waits_for_file && !self.settle("alone") {
             return false;
         }
         if matches!(schedule.outcome, Outcome::Die | Outcome::Exec) {
@@ -326,7 +390,7 @@ impl Stage<'_> {
         let waits = peer == state::BLOCKED;
         self.report.push(format!("P\t{}\t{}", u32::from(waits), self.made(PEER)));
         if waits && stopped && self.alive[VICTIM] {
-            self.may_wait(PEER, &schedule.peer);
+            self.may_wait(light, PEER, &schedule.peer);
         }
         match schedule.outcome {
             Outcome::Go | Outcome::Die => {}
@@ -338,6 +402,7 @@ impl Stage<'_> {
                 return self.tell(VICTIM, order::GO_ON, "beside a stopped peer").is_some() && self.go_on();
             }
             Outcome::Kill if stopped => self.kill(VICTIM),
+            Outcome::Signal if stopped => self.page.slots[VICTIM].signalled.store(1, Ordering::Relaxed),
             Outcome::Stop if stopped => {
                 let Some(now) = self.tell(OTHER, order::CALLS, "as a bystander") else { return false };
                 if now == state::BLOCKED
@@ -347,7 +412,7 @@ impl Stage<'_> {
                     let peer = if waits { " and its waiting peer" } else { "" };
                     let detail =
                         format!("a bystander, in {}, waits for a stopped victim{peer}", call.call.name);
-                    self.find("waits", &detail);
+                    self.find(&self.kind_of_wait(light, OTHER), &detail);
                 }
                 self.kill(VICTIM);
             }
@@ -398,14 +463,10 @@ impl Stage<'_> {
             }
         }
         self.children();
-        for index in [VICTIM, PEER, OTHER].into_iter().filter(|index| self.pids[*index] != 0) {
-            if self.alive[index] {
-                let results = results_of(&self.page.slots[index]);
-                self.report.push(format!("R\t{index}\t{results:?}"));
-            }
-        }
         for index in [VICTIM, PEER, OTHER] {
-            if self.alive[index] && !self.leave(index, "leaving") {
+            if self.alive[index] && !self.retire(index, "leaving") {
+                let name = self.name(index);
+                self.find("hang", &format!("{name} cannot leave"));
                 return;
             }
         }
@@ -433,21 +494,15 @@ impl Stage<'_> {
             if found != [0, 0] {
                 self.find("lost", &format!("being born and verifying, a child that lives finds {found:?}"));
             }
-            self.leave(index, "leaving");
+            self.leave_as(index, order::LEAVE, "leaving");
         }
-    }
-
-    fn leave(&mut self, index: usize, when: &str) -> bool {
-        self.leave_as(index, order::LEAVE, when)
     }
 
     fn leave_as(&mut self, index: usize, what: u32, when: &str) -> bool {
         if self.tell(index, what, when).is_none() || !self.settle(when) {
             return false;
         }
-        // SAFETY: waits for a child, which is about to end.
-        unsafe { libc::waitpid(self.pids[index], std::ptr::null_mut(), 0) };
-        self.alive[index] = false;
+        self.gone(index);
         true
     }
 

@@ -1,16 +1,19 @@
 //! What happens inside an actor: it stops after a given number of instructions, and says so before it waits.
 //!
-//! The processor's trap flag raises SIGTRAP after every instruction. A seccomp filter turns each system call that sleeps
+//! The processor's trap flag raises SIGTRAP after every instruction. Where the instruction is known by its address and by how
+//! often it comes by, a breakpoint does ([`crate::trace`]). A seccomp filter turns each system call that sleeps
 //! into SIGSYS; the handler tells the conductor and ends the wait when told, as a timeout would. So no schedule depends on
 //! time, and one who waits is told from one who is slow.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::control::{OWN, Slot, order, state};
+use crate::trace::{self, Breakpoint};
 
 static ME: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
 /// Whether a stop is a real one, SIGSTOP, or the actor just stands.
 static REAL: AtomicBool = AtomicBool::new(true);
+static BREAKPOINT: Breakpoint = Breakpoint::new();
 /// Where the last instruction was, and elements of string instructions so far.
 static PLACE: AtomicU64 = AtomicU64::new(0);
 static ELEMENTS: AtomicU32 = AtomicU32::new(1);
@@ -71,10 +74,15 @@ fn handle(signal: i32, handler: Handler) {
     }
 }
 
-/// Runs `call` under the trap flag if a stop or a count is asked for.
+/// Runs `call` on its way to a stop, or counted, if that is asked for.
 pub fn stepped<T>(call: impl FnOnce() -> T) -> T {
     if me().left.load(Ordering::Relaxed) == 0 {
         return call();
+    }
+    if BREAKPOINT.arm(me()) {
+        let value = call();
+        BREAKPOINT.remove();
+        return value;
     }
     trap();
     let value = call();
@@ -82,8 +90,15 @@ pub fn stepped<T>(call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Runs `call` without the trap flag: what a clone(2) makes must not inherit it.
+/// Runs `call` without the trap flag and without a breakpoint: what a clone(2) makes must not inherit them.
 pub fn unstepped<T>(call: impl FnOnce() -> T) -> T {
+    if BREAKPOINT.remove() {
+        let value = call();
+        if me().left.load(Ordering::Relaxed) != 0 {
+            BREAKPOINT.insert();
+        }
+        return value;
+    }
     let flags: i64;
     // SAFETY: reads the flags. The red zone is stepped over.
     unsafe { std::arch::asm!("sub rsp, 128", "pushfq", "pop {}", "add rsp, 128", out(reg) flags) };
@@ -118,17 +133,35 @@ fn untrap() {
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     let me = me();
     // SAFETY: the kernel's own record of what is interrupted.
-    let place = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
-    // A string instruction traps after each element: most of them are no place of their own.
-    if PLACE.swap(place, Ordering::Relaxed) == place
-        && !ELEMENTS.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY)
-    {
+    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+    if let Some(arrived) = BREAKPOINT.on_trap(registers) {
+        if arrived {
+            me.left.store(0, Ordering::Relaxed);
+            stop(me);
+        }
         return;
     }
+    let place = registers[libc::REG_RIP as usize] as u64;
+    // A string instruction traps after each element: most of them are no place of their own.
+    if PLACE.swap(place, Ordering::Relaxed) == place {
+        trace::repeats(me);
+        if !ELEMENTS.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
+            return;
+        }
+    }
+    trace::note(me, place);
     me.steps.fetch_add(1, Ordering::Relaxed);
     if me.left.fetch_sub(1, Ordering::Relaxed) != 1 {
         return;
     }
+    stop(me);
+    if me.left.load(Ordering::Relaxed) == 0 {
+        registers[libc::REG_EFL as usize] &= !TRAP_FLAG;
+    }
+}
+
+/// Stands still until told to go on.
+fn stop(me: &Slot) {
     if REAL.load(Ordering::Relaxed) {
         let seen = me.orders.load(Ordering::Acquire);
         me.say(state::STOPPED);
@@ -140,26 +173,32 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucont
     } else {
         me.report(state::STOPPED);
     }
-    if me.left.load(Ordering::Relaxed) == 0 {
-        // SAFETY: the kernel's own record of what is interrupted.
-        unsafe { (*context).uc_mcontext.gregs[libc::REG_EFL as usize] &= !TRAP_FLAG };
-    }
+}
+
+/// Whether a signal has come: what [`lp_vfs::Task::interrupted`] asks.
+pub fn is_signalled() -> bool {
+    me().signalled.load(Ordering::Relaxed) != 0
 }
 
 extern "C" fn on_call(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's own record of what is interrupted.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let number = registers[libc::REG_RAX as usize];
+    // The handler's own way may lead over the breakpoint.
+    let armed = BREAKPOINT.remove();
     let argument = |register: i32| registers[register as usize] as usize;
     let answer = match number {
         libc::SYS_futex => futex(argument(libc::REG_RDI), argument(libc::REG_RSI), argument(libc::REG_RDX)),
         libc::SYS_clock_gettime => later(argument(libc::REG_RDI), argument(libc::REG_RSI)),
         _ => {
-            wait();
+            wait(0);
             0
         }
     };
     registers[libc::REG_RAX as usize] = answer;
+    if armed && me().left.load(Ordering::Relaxed) != 0 {
+        BREAKPOINT.insert();
+    }
 }
 
 fn futex(word: usize, operation: usize, value: usize) -> i64 {
@@ -171,13 +210,15 @@ fn futex(word: usize, operation: usize, value: usize) -> i64 {
     if unsafe { std::ptr::read_volatile(word as *const u32) } != value as u32 {
         return -i64::from(libc::EAGAIN);
     }
-    wait();
-    -i64::from(libc::ETIMEDOUT)
+    wait(word as u64);
+    if is_signalled() { -i64::from(libc::EINTR) } else { -i64::from(libc::ETIMEDOUT) }
 }
 
-fn wait() {
+/// Waits for the conductor instead of a change of the futex at `word`, 0 for a pause.
+fn wait(word: u64) {
     let me = me();
     me.waits.fetch_add(1, Ordering::Relaxed);
+    me.waits_at.store(word, Ordering::Relaxed);
     while me.report(state::BLOCKED) != order::GO_ON {}
 }
 

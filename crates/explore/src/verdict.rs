@@ -94,7 +94,7 @@ impl Report {
         for (place, tree) in wrong.iter_mut().zip(&self.trees) {
             *place = allowed
                 .iter()
-                .map(|seen| self.differences(seen, tree, &torn))
+                .map(|seen| self.differences(seen, tree, &torn, &parts))
                 .min_by_key(Vec::len)
                 .filter(|differences| !differences.is_empty());
         }
@@ -123,13 +123,17 @@ impl Report {
     }
 
     /// What this schedule shows that one order of the kernel's does not. The bystander's calls have no part in it.
-    fn differences(&self, seen: &Seen, tree: &[String], torn: &[String]) -> Vec<String> {
+    fn differences(&self, seen: &Seen, tree: &[String], torn: &[String], parts: &[&Part]) -> Vec<String> {
         let mut found = Vec::new();
         let plain = |tree: &[String]| tree.iter().map(|line| without_bytes(line, torn)).collect::<Vec<_>>();
         let (wanted, tree) = (plain(&seen.tree), plain(tree));
         for (index, results) in &self.results {
             let Some(Some(expected)) = seen.results.get(*index) else { continue };
-            if results != expected {
+            let also = |call: usize| parts[*index].calls.get(call).and_then(|made| made.call.also);
+            let agree = |(call, (seen, wanted)): (usize, (&i64, &i64))| {
+                seen == wanted || also(call) == Some((*wanted, *seen))
+            };
+            if results.len() != expected.len() || !results.iter().zip(expected).enumerate().all(agree) {
                 found.push(format!("actor {index}: {results:?} instead of {expected:?}"));
             }
         }
@@ -144,7 +148,7 @@ impl Report {
         let killed = match schedule.outcome {
             Outcome::Kill | Outcome::Die | Outcome::Stop | Outcome::Exec => (&schedule.victim, self.made[0]),
             Outcome::Waiter => (&schedule.peer, self.made[1]),
-            Outcome::Go | Outcome::Two => return Vec::new(),
+            Outcome::Go | Outcome::Signal | Outcome::Two => return Vec::new(),
         };
         match killed.0.calls.get(killed.1) {
             // Others may have renamed it.
@@ -175,6 +179,11 @@ impl Report {
         let mut orders = Vec::new();
         match schedule.outcome {
             Outcome::Go | Outcome::Two => return merges(&calls(VICTIM, victim), &calls(PEER, peer)),
+            Outcome::Signal => {
+                let with_signal = |order: Vec<Turn>| [&order[..], &[Turn::Signal(VICTIM)]].concat();
+                let both = merges(&calls(VICTIM, victim), &calls(PEER, peer));
+                return both.into_iter().map(with_signal).collect();
+            }
             Outcome::Die | Outcome::Kill | Outcome::Stop => {
                 for count in begun(self.made[0], victim) {
                     let before = [&calls(VICTIM, count)[..], &kill].concat();

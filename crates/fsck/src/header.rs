@@ -107,7 +107,7 @@ impl Check<'_> {
         let op = lane.intent.op.load(Relaxed);
         let generation = lane.generation.load(Relaxed);
         if owner as usize >= at::PROCESSES
-            || op > intent::op::PLAIN_CHANGE
+            || op > intent::op::LAST
             || generation >= at::LANE_GENERATIONS
             || !is_own_id(lane.id.load(Relaxed), index)
         {

@@ -74,7 +74,7 @@ pub struct Lane {
     pub claims: [AtomicU64; 2],
     /// Files that came to its chain, and inodes, since it last began to sweep the chain.
     pub arrived: [AtomicU32; 2],
-    /// Inodes that its last sweep left in the chain.
+    /// Inodes that its last sweep of the chain left there.
     pub kept: AtomicU32,
     /// Whether it changes where paths lead; see [`crate::shape`].
     pub shifting: AtomicU32,

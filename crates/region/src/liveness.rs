@@ -269,8 +269,8 @@ impl<'r> Region<'r> {
         record.generation.store(next, Ordering::Release);
     }
 
-    /// The lane with this index, as its owner of now.
-    fn lane_id(self, index: u32) -> LaneId {
+    /// The lane with this index, in its generation of now.
+    pub fn lane_id(self, index: u32) -> LaneId {
         let generation = self.lane(LaneId(index)).generation.load(Ordering::Acquire);
         LaneId(generation << at::LANE_BITS | index)
     }

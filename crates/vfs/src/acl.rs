@@ -7,7 +7,7 @@ use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
 use crate::blob::{self, Draft, View, Which};
-use crate::inode::{self, Touch};
+use crate::inode;
 use crate::permission::{self, Identity};
 use crate::task::Task;
 
@@ -195,9 +195,9 @@ pub fn set(
     // An ACL without entries takes the one there is away.
     let draft = (count(view) > 0).then_some(draft);
     may_set(task, inode, which, draft.is_some())?;
+    let mut mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let Some(draft) = draft else {
-        blob::swap(task, id, which, None);
-        inode::touch(task, inode, Touch::Change);
+        blob::swap(task, id, which, None, mode);
         return Ok(());
     };
     if !is_valid(view) {
@@ -211,13 +211,12 @@ pub fn set(
     let mut kept = Some(draft);
     if which == Which::Acl {
         let (bits, minimal) = mode_of(view);
-        set_mode(task, inode, bits);
+        mode = updated(task, inode, bits);
         if minimal {
             kept = None;
         }
     }
-    blob::swap(task, id, which, kept);
-    inode::touch(task, inode, Touch::Change);
+    blob::swap(task, id, which, kept, mode);
     Ok(())
 }
 
@@ -227,8 +226,7 @@ pub fn set(
 /// As [`set`].
 pub fn remove(task: &Task, id: InodeId, inode: &Inode, which: Which) -> Result<()> {
     may_set(task, inode, which, false)?;
-    blob::swap(task, id, which, None);
-    inode::touch(task, inode, Touch::Change);
+    blob::swap(task, id, which, None, inode.mode.load(Relaxed)); // Relaxed: under the lock.
     Ok(())
 }
 
@@ -247,16 +245,14 @@ fn may_set(task: &Task, inode: &Inode, which: Which, any: bool) -> Result<()> {
     if permission::owns(task, inode) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// posix_acl_update_mode.
-fn set_mode(task: &Task, inode: &Inode, bits: u32) {
+/// The mode that follows an access ACL, as `posix_acl_update_mode`.
+fn updated(task: &Task, inode: &Inode, bits: u32) -> u32 {
     let old = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut mode = old & !0o777 | bits;
     if !inode::may_keep_setgid(task, inode.gid.load(Relaxed)) {
         mode &= !S_ISGID;
     }
-    inode.seq.begin();
-    inode.mode.store(mode, Relaxed);
-    inode.seq.end();
+    mode
 }
 
 fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t, 'r>> {
@@ -270,12 +266,13 @@ fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t
     Ok(draft)
 }
 
-/// Makes the access ACL follow a chmod, as `posix_acl_chmod`. The caller holds the inode's lock.
+/// Sets the mode, and makes the access ACL follow it as `posix_acl_chmod` does; whether there is an ACL, else nothing is done.
+/// The caller holds the inode's lock.
 ///
 /// # Errors
 /// `ENOSPC`.
-pub fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
-    let Some(old) = blob::of(task, inode, Which::Acl) else { return Ok(()) };
+pub fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<bool> {
+    let Some(old) = blob::of(task, inode, Which::Acl) else { return Ok(false) };
     let draft = duplicate(task, old, inode.root.load(Relaxed))?;
     let view = draft.view();
     let has_mask = entries(view).any(|entry| entry.tag == tag::MASK);
@@ -288,8 +285,8 @@ pub fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
             _ => {}
         }
     }
-    blob::swap(task, id, Which::Acl, Some(draft));
-    Ok(())
+    blob::swap(task, id, Which::Acl, Some(draft), mode);
+    Ok(true)
 }
 
 /// Gives a new inode the ACLs that its directory's default ACL asks for, as `posix_acl_create`, and its permissions. Nobody can

@@ -5,6 +5,7 @@
 
 use lp_abi::Result;
 use lp_region::custody::LISTED;
+use lp_region::lane::Lane;
 use lp_region::records::Inode;
 use lp_region::slab::Slot;
 use lp_region::sync::AtomicU32;
@@ -12,9 +13,10 @@ use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeId, LaneId, Region, validated};
 
 use crate::buffer::Single;
+use crate::inode::{self, Touch};
 use crate::intent::{self, op};
-use crate::task::Task;
-use crate::{inode, read, write};
+use crate::task::{Task, Time};
+use crate::{read, write};
 
 /// Which blob of an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -143,26 +145,71 @@ pub fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> 
 
 /// Calls `look` with a blob of an inode, without a lock, until it saw one that stayed; none if there is no blob.
 pub fn peek<T>(region: Region, inode: &Inode, which: Which, mut look: impl FnMut(View) -> T) -> Option<T> {
-    // PAIRS: the release store in `swap`, and the fence at the start of `inode::clear`'s section.
+    // PAIRS: the release store in `Swap::apply`, and the fence at the start of `inode::clear`'s section.
     let generation = |id| &region.inode(InodeId(id)).generation;
     validated::look(which.word(inode), generation, |id| look(View { region, id: InodeId(id) }))
 }
 
-/// Makes a draft an inode's blob, or takes the blob away, and gives the former one back. The caller holds the inode's
-/// lock.
-pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>) {
-    let word = which.word(task.region.inode(of));
-    let old = word.load(Relaxed); // Relaxed: under the lock.
+/// A change of an inode's blob and of what follows it: one change, which a death settles wholly or not at all.
+struct Swap {
+    of: InodeId,
+    which: Which,
+    /// The blob afterwards and before; 0 none.
+    new: u32,
+    old: u32,
+    /// Mode and `ctime` afterwards.
+    mode: u32,
+    time: Time,
+}
+
+impl Swap {
+    fn to_words(&self) -> [u64; 6] {
+        [
+            u64::from(self.of.0),
+            self.which as u64,
+            u64::from(self.new),
+            u64::from(self.old),
+            u64::from(self.mode) | u64::from(self.time.nsec) << 32,
+            self.time.sec as u64,
+        ]
+    }
+
+    fn from_words(words: &[u64; 6]) -> Swap {
+        Swap {
+            of: InodeId(words[0] as u32),
+            which: Which::from_word(words[1]),
+            new: words[2] as u32,
+            old: words[3] as u32,
+            mode: words[4] as u32,
+            time: Time { sec: words[5] as i64, nsec: (words[4] >> 32) as u32 },
+        }
+    }
+
+    /// May be done again. From the end on, `lane` answers for the former blob and no longer for the new one.
+    fn apply(&self, task: &Task, lane: &Lane) {
+        let inode = task.region.inode(self.of);
+        inode.seq.begin();
+        inode.mode.store(self.mode, Relaxed); // Relaxed: inside the section.
+        inode::touch_in_section(inode, Touch::Change, self.time);
+        // PAIRS: the load of the word in `validated::look`.
+        self.which.word(inode).store(self.new, Release);
+        inode.seq.end();
+        lane.taken[Inode::SLAB].store(self.old, Release);
+    }
+}
+
+/// Makes a draft an inode's blob, or takes the blob away, and gives the former one back; sets the inode's mode, and `ctime`.
+/// The caller holds the inode's lock and is not inside a `seq` section.
+pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
+    let old = which.word(task.region.inode(of)).load(Relaxed); // Relaxed: under the lock.
     let new = draft.map_or(0, |draft| {
         let id = draft.id;
         core::mem::forget(draft);
         id.0
     });
-    let taken = &task.lane.taken[Inode::SLAB];
-    intent::write(task, op::BLOB, &[u64::from(of.0), which as u64, u64::from(new), u64::from(old)]);
-    // From here on the lane answers for the former blob and no longer for the new one.
-    word.store(new, Release);
-    taken.store(old, Release);
+    let swap = Swap { of, which, new, old, mode, time: task.now() };
+    intent::write(task, op::BLOB, &swap.to_words());
+    swap.apply(task, task.lane);
     intent::clear(task);
     if old != 0 {
         inode::free(task, InodeId(old));
@@ -170,15 +217,14 @@ pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>) {
     task.region.settle::<Inode>(task.lane);
 }
 
-/// Finishes a [`swap`] of a dead lane as far as the lane's `taken`: it names the blob that is not linked in, which the
-/// reaper then frees.
+/// Finishes a [`swap`] of a dead lane as far as the lane's `taken`: it names the former blob, which the reaper then frees.
 pub fn replay(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
-    let word = |at: usize| record.intent.words[at].load(Relaxed); // Relaxed: published by the op.
-    let (of, which, new, old) =
-        (InodeId(word(0) as u32), Which::from_word(word(1)), word(2) as u32, word(3) as u32);
-    let is_linked = which.word(task.region.inode(of)).load(Acquire) == new;
-    record.taken[Inode::SLAB].store(if is_linked { old } else { new }, Release);
+    let mut words = [0; 6];
+    for (word, from) in words.iter_mut().zip(&record.intent.words) {
+        *word = from.load(Relaxed); // Relaxed: published by the op.
+    }
+    Swap::from_words(&words).apply(task, record);
     record.intent.op.store(op::NONE, Release);
 }
 

@@ -47,10 +47,13 @@ fn change(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
         bits &= !S_ISGID;
     }
     let _shift = (inode::is_dir(inode) && mode & 0o111 != 0o111).then(|| tree::shift(task));
-    acl::chmod(task, id, inode, bits)?;
+    let mode = old & S_IFMT | bits;
+    if acl::chmod(task, id, inode, mode)? {
+        return Ok(());
+    }
     let now = task.now();
     inode.seq.begin();
-    inode.mode.store(old & S_IFMT | bits, Relaxed);
+    inode.mode.store(mode, Relaxed);
     inode::touch_in_section(inode, Touch::Change, now);
     inode.seq.end();
     Ok(())

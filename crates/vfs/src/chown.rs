@@ -2,13 +2,14 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_ISGID, S_ISUID, S_IXGRP};
 use lp_abi::{Errno, Result};
-use lp_region::InodeId;
 use lp_region::process::caps;
 use lp_region::records::{Inode, inode_flags};
-use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::{InodeId, LaneId};
 
 use crate::inode::{self, Touch};
-use crate::task::{Place, Task};
+use crate::intent::{self, op};
+use crate::task::{Place, Task, Time};
 use crate::{permission, target, writer, xattr};
 
 /// An id that stays as it is.
@@ -69,16 +70,63 @@ fn change(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Re
             xattr::drop_capability(task, id, inode);
         }
     }
-    let now = task.now();
-    inode.seq.begin();
-    inode.mode.store(mode, Relaxed);
-    if owner != KEEP {
-        inode.uid.store(owner, Relaxed);
-    }
-    if group != KEEP {
-        inode.gid.store(group, Relaxed);
-    }
-    inode::touch_in_section(inode, Touch::Change, now);
-    inode.seq.end();
+    let or_keep = |new: u32, old: u32| if new == KEEP { old } else { new };
+    let after = Owners { of: id, uid: or_keep(owner, uid), gid: or_keep(group, gid), mode, time: task.now() };
+    intent::write(task, op::OWNERS, &after.to_words());
+    after.apply(task);
+    intent::clear(task);
     Ok(())
+}
+
+/// What a chown makes of an inode: one change, which a death settles wholly or not at all.
+struct Owners {
+    of: InodeId,
+    uid: u32,
+    gid: u32,
+    mode: u32,
+    time: Time,
+}
+
+impl Owners {
+    fn to_words(&self) -> [u64; 4] {
+        let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+        [
+            pair(self.of.0, self.mode),
+            pair(self.uid, self.gid),
+            self.time.sec as u64,
+            u64::from(self.time.nsec),
+        ]
+    }
+
+    fn from_words([of_mode, ids, sec, nsec]: [u64; 4]) -> Owners {
+        let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
+        Owners {
+            of: InodeId(low(of_mode)),
+            mode: high(of_mode),
+            uid: low(ids),
+            gid: high(ids),
+            time: Time { sec: sec as i64, nsec: low(nsec) },
+        }
+    }
+
+    /// May be done again.
+    fn apply(&self, task: &Task) {
+        let inode = task.region.inode(self.of);
+        inode.seq.begin();
+        // Relaxed throughout: inside the section.
+        inode.mode.store(self.mode, Relaxed);
+        inode.uid.store(self.uid, Relaxed);
+        inode.gid.store(self.gid, Relaxed);
+        inode::touch_in_section(inode, Touch::Change, self.time);
+        inode.seq.end();
+    }
+}
+
+/// Finishes what a dead lane had begun.
+#[cold]
+pub(crate) fn replay(task: &Task, lane: LaneId) {
+    let intent = &task.region.lane(lane).intent;
+    let word = |at: usize| intent.words[at].load(Relaxed); // Relaxed: published by the op.
+    Owners::from_words([word(0), word(1), word(2), word(3)]).apply(task);
+    intent.op.store(op::NONE, Release);
 }

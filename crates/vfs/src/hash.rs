@@ -467,13 +467,14 @@ pub fn replay_split(task: &Task<'_>, lane: LaneId) {
     let record = task.region.lane(lane);
     let state = record.intent.words[0].load(Ordering::Relaxed); // Relaxed: the dead write nothing.
     let (from, to) = split_pair(task.region, state);
-    split_locked(task, state);
+    // Before the replay, which may take the bucket off its chain and give it back itself.
     let overflow = &record.taken[Bucket::SLAB];
     let linked =
         [from, to].iter().any(|first| is_chained(task.region, first, overflow.load(Ordering::Relaxed)));
     if linked {
         overflow.store(0, Ordering::Release);
     }
+    split_locked(task, state);
     record.intent.op.store(op::NONE, Ordering::Release);
 }
 

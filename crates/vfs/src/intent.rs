@@ -6,7 +6,7 @@ use lp_region::lock::{Lanes, OwnerLock, Undertaker};
 use lp_region::sync::Ordering;
 
 use crate::task::Task;
-use crate::{blob, change, hash, lock, page};
+use crate::{blob, change, chown, hash, lock, page};
 
 /// Operations that leave an intent, [`lp_region::lane::Intent::op`].
 pub mod op {
@@ -20,6 +20,10 @@ pub mod op {
     pub const SPLIT: u64 = 2;
     /// A change of an inode's blob; the words are [`crate::blob::swap`]'s.
     pub const BLOB: u64 = 3;
+    /// A change of an inode's owners; the words are [`crate::chown`]'s.
+    pub const OWNERS: u64 = 5;
+    /// The last of them.
+    pub const LAST: u64 = OWNERS;
 }
 
 /// Writes down what this lane is about to do.
@@ -123,6 +127,7 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
         op::CHANGE | op::PLAIN_CHANGE => change::replay(task, lane),
         op::SPLIT => hash::replay_split(task, lane),
         op::BLOB => blob::replay(task, lane),
+        op::OWNERS => chown::replay(task, lane),
         _ => intent.op.store(op::NONE, Ordering::Release),
     }
 }

@@ -120,7 +120,7 @@ pub fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
 /// `EAGAIN` when another is in the way and `wait` says no; `EDEADLK`, `EINTR` while waiting; `ENOLCK` without records.
 pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> {
     let record = task.region.inode(id);
-    let mut looked_at = None;
+    let (mut looked_at, mut interrupted) = (None, false);
     let mut waiting = Waiting::new(task);
     loop {
         let held = inode::lock(task, id);
@@ -140,6 +140,9 @@ pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> 
         if wait == Wait::No {
             return Err(Errno::EAGAIN);
         }
+        if interrupted {
+            return Err(Errno::EINTR);
+        }
         let version = in_way.version.load(Ordering::Acquire);
         in_way.waiters.fetch_add(1, Ordering::Relaxed); // Relaxed: under the inode's lock.
         drop(held);
@@ -148,7 +151,11 @@ pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> 
             _ => sleep(task, in_way, version),
         };
         wake_up(task, id, in_way, version);
-        slept?;
+        // A lock that was given up before the signal came is to be had, as in `flock_lock_inode_wait`.
+        interrupted = slept == Err(Errno::EINTR);
+        if !interrupted {
+            slept?;
+        }
         looked_at = None;
     }
 }

@@ -167,12 +167,25 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
         strip(task, lane);
         task.region.retire_lane(lane);
     }
+    let retired = task.region.lane_id(record.number());
     record.burial.unlock();
-    if first && leave_section(task, record) {
-        task.region.release_lane(lane);
-        return true;
+    first && mend_section(task, record) && release(task, retired)
+}
+
+/// Gives a stripped lane back to be claimed, unless another burial of it has begun since: then that one does. Whether this
+/// call did.
+fn release(task: &Task, retired: LaneId) -> bool {
+    let record = task.region.lane(retired);
+    if !intent::lock_burial_unless_held(task, retired) {
+        return false;
     }
-    false
+    let is_own = !intent::is_buried(task, retired);
+    if is_own {
+        record.holding.store(0, Ordering::Release);
+        task.region.release_lane(retired);
+    }
+    record.burial.unlock();
+    is_own
 }
 
 /// close(2) takes the file out of the table first and drops the process's POSIX locks on it then. False if a living thread has
@@ -189,18 +202,9 @@ fn drop_locks_of_closer(task: &Task, record: &Lane) -> bool {
 /// Mends the inode that a dead thread was writing through its bias: whoever takes the inode's lock does, now that the lane's
 /// generation tells that its owner is gone. Not inside the burial, for which the next holder of that lock may wait. False if
 /// somebody who lives has the lock; the mark stays, by which he finds out.
-fn leave_section(task: &Task, record: &Lane) -> bool {
+fn mend_section(task: &Task, record: &Lane) -> bool {
     let inside = InodeId(record.holding.load(Ordering::Acquire));
-    if inside.is_none() {
-        return true;
-    }
-    let held = inode::lock_unless_held(task, inside);
-    if held.is_some() {
-        drop(held);
-        record.holding.store(0, Ordering::Release);
-        return true;
-    }
-    false
+    inside.is_none() || inode::lock_unless_held(task, inside).is_some()
 }
 
 /// Makes a dead thread's lane as good as new, but for its caches and lists: they are the next owner's. The caller holds

@@ -90,7 +90,10 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
         }
     }
     if depth != Depth::Named {
-        tidy_inodes(task, task.lane);
+        let kept = tidy_inodes(task, task.lane);
+        if depth == Depth::Chain {
+            task.lane.kept.store(kept, Ordering::Relaxed); // Relaxed: the lane's own.
+        }
     }
     dead
 }
@@ -409,13 +412,12 @@ fn free_claimed(task: &Task, inode: InodeRef) {
     task.region.settle::<Inode>(task.lane);
 }
 
-/// Puts a lane's list and chain of inodes in order. The caller owns the lane.
-fn tidy_inodes(task: &Task, lane: &Lane) {
+/// Puts a lane's list and chain of inodes in order; the number of those that stay in the chain. The caller owns the lane.
+fn tidy_inodes(task: &Task, lane: &Lane) -> u32 {
     tidy_list(task, lane);
     let region = task.region;
     let linked = |id: u32| region.inode(InodeId(id)).nlink.load(Ordering::Relaxed) != 0;
-    let kept = tidy::<Inode>(region, lane, &linked);
-    lane.kept.store(kept, Ordering::Relaxed); // Relaxed: the lane's own.
+    tidy::<Inode>(region, lane, &linked)
 }
 
 /// Takes out of a lane's list what was freed, and leaves room: what is in use goes to the chain if it is much. The caller

@@ -12,7 +12,7 @@ use lp_region::{InodeId, ucopy};
 
 use crate::acl;
 use crate::blob::{self, Draft, View, Which};
-use crate::inode::{self, Touch};
+use crate::inode;
 use crate::task::{Place, Task};
 use crate::{permission, target, tree, writer};
 
@@ -257,9 +257,7 @@ fn set(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Re
         may_secure(task, name, &value)?;
     }
     resolve(name, space)?;
-    replace(task, id, inode, name, Some(value))?;
-    inode::touch(task, inode, Touch::Change);
-    Ok(())
+    replace(task, id, inode, name, Some(value))
 }
 
 /// cap_inode_setxattr: `security.` is for the administrator; file capabilities have to be such.
@@ -288,9 +286,7 @@ fn remove(task: &Task, id: InodeId, inode: &Inode, name: &Name) -> Result<()> {
         return Err(Errno::EPERM);
     }
     resolve(name, space)?;
-    replace(task, id, inode, name, None)?;
-    inode::touch(task, inode, Touch::Change);
-    Ok(())
+    replace(task, id, inode, name, None)
 }
 
 fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: Room) -> Result<usize> {
@@ -412,7 +408,7 @@ fn compare(view: View, record: &Record, name: &[u8]) -> core::cmp::Ordering {
     bytes[..len].cmp(name)
 }
 
-/// Sets or removes an attribute. The caller holds the inode's lock.
+/// Sets or removes an attribute, and `ctime`. The caller holds the inode's lock.
 fn replace(task: &Task, id: InodeId, inode: &Inode, name: &[u8], value: Option<Value>) -> Result<()> {
     let old = blob::of(task, inode, Which::Xattr);
     let existing = old.and_then(|view| records(view).find(|record| compare(view, record, name).is_eq()));
@@ -442,7 +438,7 @@ fn replace(task: &Task, id: InodeId, inode: &Inode, name: &[u8], value: Option<V
         copy(&draft, view, rest, view.len())?;
     }
     let draft = (!draft.view().is_empty()).then_some(draft);
-    blob::swap(task, id, Which::Xattr, draft);
+    blob::swap(task, id, Which::Xattr, draft, inode.mode.load(Relaxed)); // Relaxed: under the lock.
     Ok(())
 }
 
@@ -467,6 +463,7 @@ pub fn drop_capability(task: &Task, id: InodeId, inode: &Inode) {
     // Without memory for the shorter list it goes as a whole rather than keep capabilities for other content.
     match replace(task, id, inode, CAPABILITY, None) {
         Ok(()) | Err(Errno::ENODATA) => {}
-        Err(_) => blob::swap(task, id, Which::Xattr, None),
+        // Relaxed: under the lock.
+        Err(_) => blob::swap(task, id, Which::Xattr, None, inode.mode.load(Relaxed)),
     }
 }

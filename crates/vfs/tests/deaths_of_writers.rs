@@ -8,10 +8,10 @@ use lp_abi::linux::*;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::Value;
+use lp_vfs::xattr::{Room, Value};
 use lp_vfs::{
-    Place, Task, boot, chmod, close, fallocate, map, open, page, read, reap, reclaim, table, truncate,
-    unlink, write, xattr,
+    Place, Task, boot, chmod, chown, close, fallocate, map, open, page, read, reap, reclaim, record_lock,
+    stat, table, truncate, unlink, write, xattr,
 };
 
 mod setup;
@@ -183,8 +183,120 @@ fn check(task: &Task, at: &str) {
     close::close(task, fd).expect("close");
 }
 
+/// Mode, owners and ACL of the file.
+fn permissions(task: &Task) -> ([u32; 3], Option<Vec<u8>>) {
+    // SAFETY: all zeros is a stat.
+    let mut value: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
+    stat::fstatat(task, AT_FDCWD, PATH.as_ptr().cast(), &raw mut value, 0).expect("stat");
+    let mut bytes = vec![0u8; 200];
+    let room = Room { at: bytes.as_mut_ptr(), size: bytes.len() };
+    let name = c"system.posix_acl_access".as_ptr().cast();
+    match xattr::getxattr(task, AT_FDCWD, PATH.as_ptr().cast(), 0, name, room) {
+        Ok(Place::Inside(size)) => bytes.truncate(size),
+        Ok(_) => unreachable!("the file is ours"),
+        Err(_) => return ([value.st_mode, value.st_uid, value.st_gid], None),
+    }
+    ([value.st_mode, value.st_uid, value.st_gid], Some(bytes))
+}
+
+#[test]
+fn attributes_change_together_or_not_at_all() {
+    let _alone = death::alone();
+    let task = death::task();
+    let path: &CString = &PATH.to_owned();
+    let set_acl = |task: &Task| {
+        let value = Value { at: ACL.as_ptr(), size: ACL.len(), flags: 0 };
+        let name = c"system.posix_acl_access".as_ptr().cast();
+        let _ = xattr::setxattr(task, AT_FDCWD, path.as_ptr().cast(), 0, name, value);
+    };
+    let chmod = |task: &Task| {
+        let _ = chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o711, 0);
+    };
+    let chown = |task: &Task| {
+        let _ = chown::fchownat(task, AT_FDCWD, path.as_ptr().cast(), 7, 8, 0);
+    };
+    let set_id = |task: &Task| {
+        let _ = chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o6755, 0);
+    };
+    let nothing = |_: &Task| ();
+    type Step<'a> = &'a dyn Fn(&Task);
+    let cases: [(&str, Step, Step); 3] =
+        [("setfacl", &nothing, &set_acl), ("chmod", &set_acl, &chmod), ("chown", &set_id, &chown)];
+    // SAFETY: geteuid has no effect. Only root gives files away.
+    let count = if unsafe { libc::geteuid() } == 0 { cases.len() } else { cases.len() - 1 };
+    for &(name, before, call) in &cases[..count] {
+        let prepare = |task: &Task| {
+            make(task, 0);
+            before(task);
+        };
+        let clean = |task: &Task| {
+            unlink::unlink(task, AT_FDCWD, path.as_ptr().cast()).expect("unlink");
+            reclaim::run(task);
+        };
+        prepare(&task);
+        let old = permissions(&task);
+        let length = death::length(&task, call);
+        let new = permissions(&task);
+        let changes = old.0.iter().zip(&new.0).filter(|(old, new)| old != new).count();
+        assert!(changes + usize::from(old.1 != new.1) > 1, "{name} changes more than one: {old:?} {new:?}");
+        reap::dead(&task);
+        clean(&task);
+        let outcome_of = |steps: u32| {
+            prepare(&task);
+            death::interrupt(&task, steps, call);
+            // Whoever waits for the killed one has its change settled first.
+            reap::dead(&task);
+            let left = permissions(&task);
+            clean(&task);
+            assert!(left == old || left == new, "{name} killed after {steps} instructions leaves {left:?}");
+            left == new
+        };
+        // The change is somewhere between the last that left nothing and the first that left all: there every few are tried.
+        let coarse: Vec<(u32, bool)> =
+            (1..=length).step_by(401).map(|steps| (steps, outcome_of(steps))).collect();
+        let last = coarse.iter().rev().find(|(_, done)| !done).expect("nothing is done at first").0;
+        let outcomes: Vec<bool> = (last..=(last + 401).min(length)).step_by(3).map(outcome_of).collect();
+        assert!(outcomes.contains(&true), "{name}: it is done in the end");
+    }
+}
+
+/// A lock that a killed process was setting is on its way into the file's list or out of it. Whoever takes the file's lock
+/// over before the dead is buried must not take that record for its own.
+#[test]
+fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
+    let _alone = death::alone();
+    let task = death::task();
+    make(&task, 0);
+    let lock = |task: &Task, fd: i32, kind: u32| {
+        let mut asked = libc::flock { l_type: kind as i16, l_whence: 0, l_start: 10, l_len: 5, l_pid: 0 };
+        record_lock::fcntl(task, fd, F_SETLK, (&raw mut asked).cast())
+    };
+    let call = |child: &Task| {
+        let fd = opened(child, O_RDWR);
+        let _ = lock(child, fd, F_RDLCK);
+        let _ = lock(child, fd, F_UNLCK);
+    };
+    let before = death::length(&task, &|child| _ = opened(child, O_RDWR));
+    let length = death::length(&task, &call);
+    reap::dead(&task);
+    let fd = opened(&task, O_RDWR);
+    // A record is in hand and in the list for two or three instructions.
+    for steps in (before..=length).step_by(2) {
+        let at = format!("killed after {steps} instructions");
+        death::interrupt(&task, steps, &call);
+        assert_eq!(lock(&task, fd, F_RDLCK), Ok(()), "{at}");
+        reap::dead(&task);
+        let owner = lp_vfs::lock::process_owner(&task);
+        let held = table::fget(&task, fd).expect("open");
+        assert!(lp_vfs::lock::holds(&task, held.inode_id(), owner, lp_vfs::lock::Kind::Shared), "{at}: lost");
+        assert_eq!(lock(&task, fd, F_UNLCK), Ok(()), "{at}");
+        lp_fsck::check(task.region, task.process_id).expect_sound(&at);
+    }
+}
+
 #[test]
 fn a_writer_killed_at_any_instruction_leaves_a_sound_file() {
+    let _alone = death::alone();
     let task = death::task();
     let root = boot::root(&task, 0).expect("root").id;
     let path: &CString = &PATH.to_owned();

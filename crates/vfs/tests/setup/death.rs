@@ -17,6 +17,12 @@ fn region() -> Region<'static> {
     Region::create(fd, &geometry).expect("region")
 }
 
+/// Lets one test of a file run at a time: they share the count of instructions.
+pub fn alone() -> std::sync::MutexGuard<'static, ()> {
+    static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
 /// A task on a file system of its own.
 pub fn task() -> Task<'static> {
     let region = region();

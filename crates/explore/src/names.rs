@@ -1,0 +1,37 @@
+//! What a futex in a region is: the lock that an actor waits for, by the name that `docs/locking.md` gives it.
+
+use lp_region::layout as at;
+use lp_region::records::{Bucket, Inode, LockRecord, OpenFile};
+use lp_region::sync::Ordering;
+use lp_region::{InodeId, Region};
+
+/// The name of what lies at `address`, where the region is mapped; 0 is a pause between two looks.
+pub fn of(region: Region<'static>, address: u64) -> &'static str {
+    if address == 0 {
+        return "pause";
+    }
+    let offset = address.wrapping_sub(region.base() as u64);
+    if region.offset_of(&region.header().split_lock) == offset {
+        return "split";
+    }
+    let offset = offset as usize;
+    let within = |start: usize, size: usize, count: usize| (start..start + size * count).contains(&offset);
+    if within(at::INODES_AT, size_of::<Inode>(), at::INODES) {
+        let id = InodeId(((offset - at::INODES_AT) / size_of::<Inode>()) as u32);
+        // Relaxed: one party acts at a time.
+        let mode = region.inode(id).mode.load(Ordering::Relaxed);
+        return if mode & libc::S_IFMT == libc::S_IFDIR { "directory" } else { "file" };
+    }
+    if within(at::LANES_AT, at::LANE_SIZE, at::LANES) {
+        let in_lane = (offset - at::LANES_AT) % at::LANE_SIZE;
+        return if in_lane < at::LANE_SIZE - at::PROCESS_SIZE { "burial" } else { "table" };
+    }
+    let records = [
+        ("open-file", at::FILES_AT, size_of::<OpenFile>(), at::FILES),
+        ("bucket", at::BUCKETS_AT, size_of::<Bucket>(), at::BUCKETS),
+        ("bucket", at::OVERFLOWS_AT, size_of::<Bucket>(), at::OVERFLOWS),
+        ("record-lock", at::LOCKS_AT, size_of::<LockRecord>(), at::LOCKS),
+    ];
+    let found = records.into_iter().find(|(_, start, size, count)| within(*start, *size, *count));
+    found.map_or("other", |(name, ..)| name)
+}
