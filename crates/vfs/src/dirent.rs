@@ -135,6 +135,8 @@ pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let generation = dirent.generation.load(Ordering::Relaxed).wrapping_add(1);
     // PAIRS: the acquire load in getdents: who sees a later field sees the new generation.
     dirent.generation.store(generation, Ordering::Release);
+    dirent.target.store(0, Ordering::Release);
+    dirent.parent.store(0, Ordering::Release);
     lane.taken[LongName::SLAB].store(dirent.long.load(Ordering::Relaxed), Ordering::Release);
     lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
 }
