@@ -189,7 +189,7 @@ X
 gcc -o app m.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib:$ORIGIN/plug' -Wl,-rpath-link,lib; ./app plug.so ./plug/plug.so "$T/plug/plug.so" '$ORIGIN/plug/plug.so' nosuch.so libfoo.so '$ORIGIN/nosuch.so'; cd plug; ../app ./plug.so plug.so; LD_LIBRARY_PATH=. ../app plug.so; ls /proc/self/fd | wc -l
 
 #:: concurrent needs gcc limit 120
-main; mkdir lib; library lib/libfoo.so shared; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib' -o app; for i in 1 2 3 4; do (for j in 1 2 3 4 5 6 7 8 9 10; do ./app; done) & done | sort | uniq -c; wait; ./app & kill -9 $! 2>/dev/null; wait 2>/dev/null; ./app; for i in 1 2 3 4 5 6 7 8; do library "lib/new$i.so" "take $i"; mv -f "lib/new$i.so" lib/libfoo.so; ./app; done
+main; mkdir lib; library lib/libfoo.so shared; gcc main.c -Llib -lfoo '-Wl,-rpath,$ORIGIN/lib' -o app; for i in 1 2 3 4; do (for j in 1 2 3 4 5 6 7 8 9 10; do ./app; done) & done | sort | uniq -c; wait; ./app >/dev/null & kill -9 $! 2>/dev/null; wait 2>/dev/null; ./app; for i in 1 2 3 4 5 6 7 8; do library "lib/new$i.so" "take $i"; mv -f "lib/new$i.so" lib/libfoo.so; ./app; done
 
 #:: inline_system_calls needs gcc
 mkdir lib; echo text >file; cat >l.c <<'X'
