@@ -90,6 +90,19 @@ impl BiasedLock {
         self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
     }
 
+    /// Takes the lock for `me` if it is free and no other lane has the bias.
+    #[inline]
+    pub fn try_lock_unbiased(&self, me: LaneId) -> bool {
+        if !self.inner.try_lock(me) {
+            return false;
+        }
+        let settled = self.is_settled_for(me);
+        if !settled {
+            self.inner.unlock();
+        }
+        settled
+    }
+
     /// Takes the lock for `me` if nobody is inside, waiting for nobody: not for a stopped process either.
     #[cold]
     pub fn try_lock(&self, me: LaneId, undertaker: &dyn Undertaker) -> bool {

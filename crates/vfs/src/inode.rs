@@ -207,6 +207,15 @@ pub fn wait(task: &Task, id: InodeId) {
 #[inline]
 pub fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
     let inode = task.region.inode(id);
+    if inode.lock.try_lock_unbiased(task.lane_id) {
+        return Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding });
+    }
+    lock_soon_slow(task, id)
+}
+
+#[cold]
+fn lock_soon_slow<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
+    let inode = task.region.inode(id);
     for _ in 0..LOCK_SPINS {
         if inode.lock.holder().is_none() {
             break;

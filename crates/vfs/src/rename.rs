@@ -147,37 +147,47 @@ impl From<Errno> for Stop {
 /// it needs no order among them, and nobody waits for whom it waits for.
 struct Locks<'t, 'r> {
     task: &'t Task<'r>,
-    held: [Option<(InodeId, Locked<'r>)>; 5],
+    held: [Option<Locked<'r>>; 5],
+    /// Whose locks they are, and how many.
+    ids: [InodeId; 5],
+    count: usize,
 }
 
 impl<'t, 'r> Locks<'t, 'r> {
     /// Waits for the first lock; none if there is none to begin with.
     fn new(task: &'t Task<'r>, first: InodeId) -> Self {
-        let mut locks = Locks { task, held: [const { None }; 5] };
+        let mut locks = Locks { task, held: [const { None }; 5], ids: [InodeId::NONE; 5], count: 0 };
         if first.is_some() {
-            locks.held[0] = Some((first, inode::lock(task, first)));
+            locks.push(first, inode::lock(task, first));
         }
         locks
     }
 
+    #[inline]
+    fn push(&mut self, id: InodeId, locked: Locked<'r>) {
+        if let (Some(place), Some(held)) = (self.ids.get_mut(self.count), self.held.get_mut(self.count)) {
+            (*place, *held) = (id, Some(locked));
+            self.count += 1;
+        }
+    }
+
     /// Locks one more, which `lock` waits for if it is the first.
-    fn add(&mut self, id: InodeId, lock: fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
-        if self.held.iter().flatten().any(|(held, _)| *held == id) {
+    #[inline]
+    fn add(&mut self, id: InodeId, lock: impl Fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
+        if self.ids.iter().take(self.count).any(|held| *held == id) {
             return Ok(());
         }
-        let locked = match self.held[0] {
-            None => Some(lock(self.task, id)),
-            Some(_) => inode::lock_soon(self.task, id),
+        let locked = match self.count {
+            0 => lock(self.task, id),
+            _ => inode::lock_soon(self.task, id).ok_or(Stop::Locked(id))?,
         };
-        let locked = locked.ok_or(Stop::Locked(id))?;
-        if let Some(place) = self.held.iter_mut().find(|place| place.is_none()) {
-            *place = Some((id, locked));
-        }
+        self.push(id, locked);
         Ok(())
     }
 
     /// Locks a directory that a walk found. `ESTALE` when it was freed meanwhile.
-    fn add_directory(&mut self, dir: InodeRef, lock: fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
+    #[inline]
+    fn add_directory(&mut self, dir: InodeRef, lock: impl Fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
         self.add(dir.id, lock)?;
         // Acquire: the generation grows before the slot is used again.
         let generation = self.task.region.inode(dir.id).generation.load(Ordering::Acquire);
@@ -209,9 +219,12 @@ impl Ask<'_, '_> {
         let (task, old, new) = (self.task, self.from.dir, self.to.dir);
         let mut locks = Locks::new(task, first);
         // With one directory the others are not waited for: it may be entered by its bias.
-        let lock = if old == new { inode::enter } else { inode::lock };
-        locks.add_directory(old, lock)?;
-        locks.add_directory(new, lock)?;
+        if old == new {
+            locks.add_directory(old, inode::enter)?;
+        } else {
+            locks.add_directory(old, inode::lock)?;
+            locks.add_directory(new, inode::lock)?;
+        }
         let source = hash::lookup(task.region, old.id, self.name).ok_or(Errno::ENOENT)?;
         let target = hash::lookup_at(task.region, self.place);
         let (mode, behind) = (self.mode, self.behind);
