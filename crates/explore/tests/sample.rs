@@ -7,7 +7,7 @@ const SCHEDULES: u32 = 2000;
 /// Explorers that run side by side.
 const SHARDS: u32 = 2;
 /// Locks of the region as a whole still make others wait: see docs/explorer.md, "Known".
-const TOLERATED: &str = "waits";
+const TOLERATED: &str = "waits:bucket";
 
 fn explorer(arguments: &[&str]) -> Child {
     let mut explorer = Command::new(env!("CARGO_BIN_EXE_lp-explore"));

@@ -226,7 +226,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     for slot in [pin::slot::OPEN, pin::slot::CLOSE] {
         let word = record.pins[slot].load(Ordering::Acquire);
         if word & pin::INODE == 0 && word != 0 {
-            keep_again::<OpenFile>(task, record, word as u32);
+            keep_file_again(task, record, FileId(word as u32));
         }
     }
     give_back::<Dirent>(task, record);
@@ -358,12 +358,21 @@ fn give_back_inode(task: &Task, lane: LaneId) {
     record.taken[Inode::SLAB].store(0, Ordering::Release);
 }
 
+/// [`keep_again`] of an open file. One that stands in the table of an image to come, by its only descriptor, is not for its
+/// close to free any more.
+fn keep_file_again(task: &Task, record: &Lane, id: FileId) {
+    if !depot::is_cached::<OpenFile>(record, id.0) {
+        file::share(task.region.file(id));
+        keep_again::<OpenFile>(task, record, id.0);
+    }
+}
+
 /// An open file in hand may have a name or not: a sweep finds out.
 fn give_back_file(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
-    let id = record.taken[OpenFile::SLAB].load(Ordering::Acquire);
-    if id != 0 && !put_back_husk::<OpenFile>(task, record, id) {
-        keep_again::<OpenFile>(task, record, id);
+    let id = FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire));
+    if id.is_some() && !put_back_husk::<OpenFile>(task, record, id.0) {
+        keep_file_again(task, record, id);
     }
     record.taken[OpenFile::SLAB].store(0, Ordering::Release);
 }
