@@ -135,7 +135,8 @@ static void list(const char *path)
            (unsigned long)st.st_nlink);
     if (S_ISREG(st.st_mode) || S_ISLNK(st.st_mode))
         printf(" size %lld", (long long)st.st_size);
-    if (st.st_mtime < time(NULL) - 2 * 86400)
+    // Stamps that a session gives, not those of its own time or of so many days before it.
+    if (st.st_mtime < time(NULL) - 30 * 86400)
         printf(" mtime %lld.%09ld", (long long)st.st_mtime, st.st_mtim.tv_nsec);
     if (S_ISLNK(st.st_mode)) {
         char target[4097];
