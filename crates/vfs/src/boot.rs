@@ -349,7 +349,7 @@ pub fn exit(task: &Task) {
     let done = reap::bury_lanes(task, task.process_id, task.lane_id) && reap::empty(task, task.process_id);
     match kept {
         true => reclaim::run(task),
-        false => reclaim::run_own(task),
+        false => reclaim::before_leaving(task),
     }
     leave_lane(task);
     // What could not be given back is left to whoever finds the process gone.
