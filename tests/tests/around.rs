@@ -1,5 +1,5 @@
-//! No way around the gate: `tests/programs/around.c` makes every call that takes a path, on a mount laid over a directory of
-//! the host, which must be as it was afterwards, in content, names and attributes.
+//! No way around the gate: `tests/programs/around.c` makes every call that takes a path, on a mount laid over
+//! a directory of the host, which must be as it was afterwards, in content, names and attributes.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,7 +16,8 @@ fn main() -> ExitCode {
     suite::run(Ok(vec![Trial::test("the_covered_directory_is_untouched", run)]))
 }
 
-/// The host's directory: files that the program's calls name, larger than ours and with an attribute that ours lack.
+/// The host's directory: files that the program's calls name, larger than ours and with an attribute that
+/// ours lack.
 fn prepare(directory: &Path) -> Result<()> {
     std::fs::create_dir(directory)?;
     std::fs::create_dir(directory.join("d"))?;

@@ -1,4 +1,5 @@
-//! A fixed sample of the schedules in which a thread is stopped inside a gated call; `crates/explore` has those below the gate.
+//! A fixed sample of the schedules in which a thread is stopped inside a gated call; `crates/explore` has
+//! those below the gate.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! Programs that limit themselves (seccomp(2)), and runs under a filter from outside: `tests/programs/filter.c`, whose cases
-//! run on tmpfs and on a mount.
+//! Programs that limit themselves (seccomp(2)), and runs under a filter from outside:
+//! `tests/programs/filter.c`, whose cases run on tmpfs and on a mount.
 
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};

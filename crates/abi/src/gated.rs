@@ -2,9 +2,11 @@
 
 use crate::linux::*;
 
-/// Numbers past the last that x86-64 Linux uses. Beyond it are the kernel's x32 calls, which do not exist in a run.
+/// Numbers past the last that x86-64 Linux uses. Beyond it are the kernel's x32 calls, which do not exist in
+/// a run.
 pub const CALLS: usize = 512;
-/// First number without a call when this was written. What a newer kernel has from here on does not exist in a run.
+/// First number without a call when this was written. What a newer kernel has from here on does not exist in
+/// a run.
 pub const UNKNOWN: u32 = __NR_file_setattr + 1;
 
 /// Calls that arrive at the gate: all that name a file, a descriptor, a mapping, a process, a signal's action or

@@ -73,7 +73,8 @@ pub struct Call {
     pub bytes: bool,
     /// Whether it waits for a lock on a file as long as another has it.
     pub waits: bool,
-    /// A result that another may stand for: Linux looks one path up after the other, and others act in between.
+    /// A result that another may stand for: Linux looks one path up after the other, and others act in
+    /// between.
     pub also: Option<(i64, i64)>,
 }
 

@@ -75,7 +75,8 @@ pub struct Slot {
     pub wakes: AtomicU32,
     /// Address of the futex that it waits for; 0 for a pause.
     pub waits_at: AtomicU64,
-    /// Where it stops instead of after `left` instructions: an address, and arrivals there; 0 if steps are counted.
+    /// Where it stops instead of after `left` instructions: an address, and arrivals there; 0 if steps are
+    /// counted.
     pub place: AtomicU64,
     /// See `place`.
     pub hits: AtomicU32,
@@ -109,7 +110,8 @@ pub enum Event {
     Silence,
 }
 
-/// Most processor time that an actor may take for an order: it is far beyond what any needs, and only ends what would never end.
+/// Most processor time that an actor may take for an order: it is far beyond what any needs, and only ends
+/// what would never end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// New memory that children share: zeros, which must be a `T`.

@@ -1,5 +1,6 @@
-//! The same at the gate: one thread of a program under `lightpath run` is stopped after an instruction of a gated call, with
-//! ptrace(2); then another thread, another process, a signal, a death, exec(2) or exit(2) come in between.
+//! The same at the gate: one thread of a program under `lightpath run` is stopped after an instruction of a
+//! gated call, with ptrace(2); then another thread, another process, a signal, a death, exec(2) or exit(2)
+//! come in between.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -285,7 +286,8 @@ impl Gate {
         Ok(End::Findings(findings))
     }
 
-    /// What came of a signal to the victim: its handler has run once, under the right mask, and the call's result is right.
+    /// What came of a signal to the victim: its handler has run once, under the right mask, and the call's
+    /// result is right.
     fn signalled(&self, case: &Case, tid: i32, wrong: &mut dyn FnMut(String)) {
         let slot = &self.page.slots[VICTIM];
         let mut held = case.victim == HELD;
@@ -422,7 +424,8 @@ fn in_time(tid: i32, mut is_so: impl FnMut() -> bool) -> bool {
     false
 }
 
-/// Whether a thread sleeps in a system call that waits for others: futex(2), nanosleep(2), clock_nanosleep(2), fcntl(2).
+/// Whether a thread sleeps in a system call that waits for others: futex(2), nanosleep(2),
+/// clock_nanosleep(2), fcntl(2).
 fn sleeps(tid: i32) -> bool {
     let call = std::fs::read_to_string(Path::new("/proc").join(tid.to_string()).join("syscall"));
     call.is_ok_and(|call| ["202 ", "35 ", "230 ", "72 "].iter().any(|number| call.starts_with(number)))

@@ -1,5 +1,5 @@
-//! The program that [`crate::gate`] runs: a thread that is stopped, the main thread, and another process, each of which makes
-//! its call when told.
+//! The program that [`crate::gate`] runs: a thread that is stopped, the main thread, and another process,
+//! each of which makes its call when told.
 
 use std::ffi::{CStr, CString};
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};

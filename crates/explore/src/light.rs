@@ -165,7 +165,8 @@ impl Light {
         Light::new(self.region, self.run, id)
     }
 
-    /// Forks the process that this is to be, which has a slot: the kernel writes its id there, as it does for the gate's children.
+    /// Forks the process that this is to be, which has a slot: the kernel writes its id there, as it does for
+    /// the gate's children.
     pub fn fork_into(&self) -> libc::c_long {
         let has_slot = self.id().is_some() && self.kind == Kind::Process;
         let to = if has_slot { fork::announce_at(self.region, self.id()) } else { std::ptr::null_mut() };

@@ -59,10 +59,12 @@ pub struct Args {
     /// Begin with this victim:peer:outcome, where an earlier run ended
     #[arg(long)]
     from: Option<String>,
-    /// Run one schedule, victim:peer:outcome:instruction[:instruction], an instruction by number or as @PLACExTIMES, and say what comes of it
+    /// Run one schedule, victim:peer:outcome:instruction[:instruction], an instruction by number or as
+    /// @PLACExTIMES, and say what comes of it
     #[arg(long)]
     replay: Option<String>,
-    /// Kinds of findings that are counted and do not fail the run; of `waits` also by what is waited for, as `waits:bucket`
+    /// Kinds of findings that are counted and do not fail the run; of `waits` also by what is waited for, as
+    /// `waits:bucket`
     #[arg(long, value_delimiter = ',')]
     tolerate: Vec<String>,
     /// Append each new finding to this file
@@ -74,7 +76,8 @@ pub struct Args {
     /// Say what is being explored
     #[arg(long, short)]
     verbose: bool,
-    /// Explore programs under `lightpath run`, which lies beside this program: other victims, peers and outcomes
+    /// Explore programs under `lightpath run`, which lies beside this program: other victims, peers and
+    /// outcomes
     #[arg(long)]
     gate: bool,
     /// Be such a program

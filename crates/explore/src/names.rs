@@ -1,4 +1,5 @@
-//! What a futex in a region is: the lock that an actor waits for, by the name that `docs/locking.md` gives it.
+//! What a futex in a region is: the lock that an actor waits for, by the name that `docs/locking.md` gives
+//! it.
 
 use lp_region::layout as at;
 use lp_region::records::{Bucket, Inode, LockRecord, OpenFile};

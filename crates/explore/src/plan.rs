@@ -276,7 +276,8 @@ impl Explorer {
         Ok(self.trace.way(length).into())
     }
 
-    /// Runs one schedule and notes what it finds; whether the victim was stopped within its calls. `name` says where.
+    /// Runs one schedule and notes what it finds; whether the victim was stopped within its calls. `name`
+    /// says where.
     fn try_one(&mut self, case: &Case, schedule: &Schedule, name: &str) -> Result<bool> {
         let report = self.run_one(schedule)?;
         self.schedules += 1;

@@ -249,8 +249,8 @@ impl Stage<'_> {
         Some(now)
     }
 
-    /// Ends waits in turn until nobody waits; whether that worked. Who waits for a lock on a file that somebody keeps is right to
-    /// wait: then whoever has nothing left to do leaves.
+    /// Ends waits in turn until nobody waits; whether that worked. Who waits for a lock on a file that
+    /// somebody keeps is right to wait: then whoever has nothing left to do leaves.
     fn settle(&mut self, when: &str) -> bool {
         loop {
             let Some(waiting) = self.end_waits(when) else { return false };

@@ -1,9 +1,9 @@
 //! What happens inside an actor: it stops after a given number of instructions, and says so before it waits.
 //!
-//! The processor's trap flag raises SIGTRAP after every instruction. Where the instruction is known by its address and by how
-//! often it comes by, a breakpoint does ([`crate::trace`]). A seccomp filter turns each system call that sleeps
-//! into SIGSYS; the handler tells the conductor and ends the wait when told, as a timeout would. So no schedule depends on
-//! time, and one who waits is told from one who is slow.
+//! The processor's trap flag raises SIGTRAP after every instruction. Where the instruction is known by its
+//! address and by how often it comes by, a breakpoint does ([`crate::trace`]). A seccomp filter turns each
+//! system call that sleeps into SIGSYS; the handler tells the conductor and ends the wait when told, as a
+//! timeout would. So no schedule depends on time, and one who waits is told from one who is slow.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 

@@ -1,7 +1,8 @@
 //! The instructions of a victim that nobody disturbs, and breakpoints at them.
 //!
-//! A trap after every instruction costs microseconds; up to its stop a victim always takes the same way. So its way is noted
-//! once, and an instruction is then found again by its address and by how often the victim comes by.
+//! A trap after every instruction costs microseconds; up to its stop a victim always takes the same way. So
+//! its way is noted once, and an instruction is then found again by its address and by how often the victim
+//! comes by.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -175,7 +176,8 @@ impl Breakpoint {
         }
     }
 
-    /// A trap: `None` if it has nothing to do with a breakpoint, else whether this is the arrival that counts.
+    /// A trap: `None` if it has nothing to do with a breakpoint, else whether this is the arrival that
+    /// counts.
     pub fn on_trap(&self, registers: &mut [i64; 23]) -> Option<bool> {
         if !self.armed.load(Ordering::Relaxed) {
             return None;

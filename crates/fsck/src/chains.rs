@@ -1,5 +1,5 @@
-//! Chains of lanes: closed files and inodes without links that wait to be freed, and the word of each record that says who
-//! keeps it ([`lp_region::custody`]).
+//! Chains of lanes: closed files and inodes without links that wait to be freed, and the word of each record
+//! that says who keeps it ([`lp_region::custody`]).
 
 use lp_region::LaneId;
 use lp_region::custody;
@@ -52,7 +52,8 @@ impl Kept for Inode {
 }
 
 impl Check<'_> {
-    /// The records in all lanes' chains and those that a dead lane was freeing or moving: what waits for a sweep.
+    /// The records in all lanes' chains and those that a dead lane was freeing or moving: what waits for a
+    /// sweep.
     pub(crate) fn kept<T: Kept>(&mut self) -> Bits {
         let mut chained = Bits::default();
         for lane in 1..self.lanes {

@@ -1,7 +1,7 @@
 //! [`Extents`]: which parts of a region's file hold anything.
 //!
-//! A region is sparse, and reading a hole of shared memory fills it. What lies in a hole is zero: passes over slabs skip
-//! it, so that a damaged count does not make the checker touch gigabytes.
+//! A region is sparse, and reading a hole of shared memory fills it. What lies in a hole is zero: passes over
+//! slabs skip it, so that a damaged count does not make the checker touch gigabytes.
 
 use lp_region::Region;
 use lp_region::slab::Slot;
@@ -31,7 +31,8 @@ impl Extents {
         Extents(extents)
     }
 
-    /// The records of `size` bytes from `offset` on, `count` of them, that lie in the extents at least in part.
+    /// The records of `size` bytes from `offset` on, `count` of them, that lie in the extents at least in
+    /// part.
     pub(crate) fn records(&self, offset: usize, size: usize, count: usize) -> impl Iterator<Item = u32> + '_ {
         let (first, last) = (offset as u64, (offset + size * count) as u64);
         let ranges = self.0.iter().filter(move |(start, end)| *start < last && *end > first);

@@ -1,13 +1,14 @@
-//! The checker of regions: what holds between calls, written down once, for `lightpath fsck`, for the launcher before it
-//! lets a program at a region file, and for tests.
+//! The checker of regions: what holds between calls, written down once, for `lightpath fsck`, for the
+//! launcher before it lets a program at a region file, and for tests.
 //!
-//! [`check`] reads and changes nothing. It trusts no value: every index is compared with its slab, every chain is
-//! followed no further than it can be long, so that it ends whatever the bytes are. [`repair`] makes a region sound that
-//! nobody uses.
+//! [`check`] reads and changes nothing. It trusts no value: every index is compared with its slab, every
+//! chain is followed no further than it can be long, so that it ends whatever the bytes are. [`repair`] makes
+//! a region sound that nobody uses.
 //!
-//! Passes, in order: the header and the lanes ([`header`]), the slabs' free slots ([`slabs`]), page maps and the chunks'
-//! bitmaps ([`pages`]), directories, entries and the hash table ([`names`]), tables, open files, locks and mappings
-//! ([`held`]), what waits to be freed ([`chains`]). Each leaves in [`Check`] what the later ones need.
+//! Passes, in order: the header and the lanes ([`header`]), the slabs' free slots ([`slabs`]), page maps and
+//! the chunks' bitmaps ([`pages`]), directories, entries and the hash table ([`names`]), tables, open files,
+//! locks and mappings ([`held`]), what waits to be freed ([`chains`]). Each leaves in [`Check`] what the
+//! later ones need.
 
 mod bits;
 mod chains;
@@ -40,8 +41,8 @@ use slabs::Slabs;
 
 // Relaxed throughout the crate: nobody changes what is checked.
 
-/// Checks a region that nobody is changing: processes may live in it, but none is inside a call. `me` is the caller's own
-/// process in the region, which lives; none if it has none.
+/// Checks a region that nobody is changing: processes may live in it, but none is inside a call. `me` is the
+/// caller's own process in the region, which lives; none if it has none.
 pub fn check(region: Region<'_>, me: ProcessId) -> Report {
     let mut check = Check::new(region, me);
     check.header();

@@ -31,7 +31,8 @@ impl Check<'_> {
             }
         }
         if contended != 0 && !self.awaited.contains(&self.region.offset_of(lock)) {
-            // One that died as it stopped waiting: each unlocking wakes for it in vain until somebody waits again.
+            // One that died as it stopped waiting: each unlocking wakes for it in vain until somebody waits
+            // again.
             self.leftover(|| format!("{} expects waiters and nobody waits", of()));
         }
     }

@@ -1,5 +1,5 @@
-//! Names: directories' arrays, entries, the hash table, links. An entry stands once in its directory's array and once in
-//! the table; it names an inode that lives; links are as many as names.
+//! Names: directories' arrays, entries, the hash table, links. An entry stands once in its directory's array
+//! and once in the table; it names an inode that lives; links are as many as names.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Page maps and the chunks' bitmaps: every page that a map names is marked in use and named once, and every page marked
-//! in use is named.
+//! Page maps and the chunks' bitmaps: every page that a map names is marked in use and named once, and every
+//! page marked in use is named.
 
 use lp_abi::linux::{S_IFMT, S_IFREG};
 use lp_region::layout::CHUNK_PAGES;

@@ -1,5 +1,6 @@
-//! Mending a region that nobody uses: first what any run would do, which gives back and finishes what the dead left; if
-//! that is not enough, or the machine was started since, everything that can be derived is [made anew](crate::rebuild).
+//! Mending a region that nobody uses: first what any run would do, which gives back and finishes what the
+//! dead left; if that is not enough, or the machine was started since, everything that can be derived is
+//! [made anew](crate::rebuild).
 
 use lp_abi::{Errno, Result};
 use lp_region::{ProcessId, Region, RunId};
@@ -22,7 +23,8 @@ pub struct Repaired {
 /// Makes a region sound that nobody uses, and that nobody may come to use meanwhile: the caller sees to that.
 ///
 /// # Errors
-/// `EBUSY` when a live process or run uses it; `ENOSPC` when directories have no place; those of taking part in a run.
+/// `EBUSY` when a live process or run uses it; `ENOSPC` when directories have no place; those of taking part
+/// in a run.
 pub fn repair(region: Region<'static>) -> Result<Repaired> {
     if is_in_use(region) {
         return Err(Errno::EBUSY);
@@ -42,8 +44,9 @@ pub fn repair(region: Region<'static>) -> Result<Repaired> {
     Ok(repaired)
 }
 
-/// Makes anew all of a region that can be derived: what is fit for a region file after the machine crashed, whose pages are
-/// of different ages, and for a damaged one. Nobody uses it, and nobody may come to meanwhile.
+/// Makes anew all of a region that can be derived: what is fit for a region file after the machine crashed,
+/// whose pages are of different ages, and for a damaged one. Nobody uses it, and nobody may come to
+/// meanwhile.
 ///
 /// Nothing is lost to a crash in the middle: what an unchanged file is made of stays as it is.
 ///

@@ -8,7 +8,8 @@ const KEPT: usize = 500;
 /// How bad a finding is. Later is milder.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Severity {
-    /// A handle, a count or a chain leads where none may lead, whatever was interrupted: the region must not be used.
+    /// A handle, a count or a chain leads where none may lead, whatever was interrupted: the region must not
+    /// be used.
     Structure,
     /// Records contradict each other.
     Inconsistent,

@@ -5,8 +5,9 @@
 //! paths are looked at, and all its calls are the kernel's ([`crate::calls::apart`]). The first that concerns a mount has
 //! the process [`join`] the run, and is then looked up once more, in the table of all calls.
 //!
-//! A process joins as well before it makes a thread: whoever is apart is alone with its memory. A child of a process that has joined has a slot, and keeps it over exec; one of a process that is apart is
-//! apart, and so is what it executes.
+//! A process joins as well before it makes a thread: whoever is apart is alone with its memory. A child of a
+//! process that has joined has a slot, and keeps it over exec; one of a process that is apart is apart, and
+//! so is what it executes.
 
 use core::cell::UnsafeCell;
 

@@ -357,7 +357,8 @@ fn ended(result: isize, restarts: bool) -> isize {
     }
 }
 
-/// In a limited process: runs the handlers of what waits, in the kernel's order. Whether the first restarts a call.
+/// In a limited process: runs the handlers of what waits, in the kernel's order. Whether the first restarts a
+/// call.
 #[cold]
 pub(crate) fn handle_waiting() -> bool {
     tls::set_deferred(0);
@@ -388,7 +389,8 @@ pub(crate) fn handle_waiting() -> bool {
 fn handle_here(number: usize, mut info: Info) {
     let Some(handler) = signal::handler(number) else { return };
     let mut context = [0u64; CONTEXT / 8];
-    // SAFETY: the program's handler, of the type that SA_SIGINFO asks for; one that takes less ignores the rest.
+    // SAFETY: the program's handler, of the type that SA_SIGINFO asks for; one that takes less ignores the
+    // rest.
     unsafe {
         core::mem::transmute::<usize, extern "C" fn(i32, *mut u64, *mut u64)>(handler)(
             number as i32,

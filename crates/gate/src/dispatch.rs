@@ -21,9 +21,9 @@ pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
 /// kernel's ERESTARTSYS.
 pub const RESTART: isize = -512;
 
-/// Makes a dispatch table: `dispatch_table!(NAME "symbol": __NR_read => handler, ...)`, in rising order of numbers (the
-/// assembler refuses anything else). Numbers without a handler are [`NOT_OURS`]; `.. => handler` at the end answers those
-/// from [`lp_abi::gated::UNKNOWN`] on.
+/// Makes a dispatch table: `dispatch_table!(NAME "symbol": __NR_read => handler, ...)`, in rising order of
+/// numbers (the assembler refuses anything else). Numbers without a handler are [`NOT_OURS`]; `.. => handler`
+/// at the end answers those from [`lp_abi::gated::UNKNOWN`] on.
 ///
 /// Handlers are stored as distances from the table, not as addresses: a table of addresses would cost the dynamic
 /// linker one relocation per entry, and two copied pages, in every process.

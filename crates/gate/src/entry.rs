@@ -293,8 +293,8 @@ global_asm!(
     "call {share_child}",
     "xor eax, eax",
     "jmp 20b",
-    // A thread, which has thread-local storage of its own: xmm15 holds all that it needs, where to return to and whether it is
-    // on a stack of its own.
+    // A thread, which has thread-local storage of its own: xmm15 holds all that it needs, where to return to
+    // and whether it is on a stack of its own.
     "85:",
     "leave",
     "mov r11, [rip + lp_tls@GOTTPOFF]",

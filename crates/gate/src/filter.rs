@@ -1,11 +1,12 @@
 //! Programs that limit themselves: prctl(2) with `PR_SET_SECCOMP`, and seccomp(2).
 //!
-//! A filter that allows every call the gate makes on its own changes nothing: a container's, or a deny-list. Under any
-//! other the process becomes *limited*: the gate makes no system call but the program's own ([`crate::limited`]). What it
-//! would need later is made ready before the filter is in force: descriptors for files of ours, records for threads, and
-//! in the region an end of biases ([`lp_vfs::limit`]).
+//! A filter that allows every call the gate makes on its own changes nothing: a container's, or a deny-list.
+//! Under any other the process becomes *limited*: the gate makes no system call but the program's own
+//! ([`crate::limited`]). What it would need later is made ready before the filter is in force: descriptors
+//! for files of ours, records for threads, and in the region an end of biases ([`lp_vfs::limit`]).
 //!
-//! The filter is read as the kernel reads it: a program of classic BPF (Documentation/userspace-api/seccomp_filter.rst).
+//! The filter is read as the kernel reads it: a program of classic BPF
+//! (Documentation/userspace-api/seccomp_filter.rst).
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Result};
@@ -67,8 +68,8 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
     placeholder::keep_ready(task);
     thread::keep_ready();
     limited::begin();
-    // A signal that came before this has its handler run first: it has blocked the thread's signals, which a limited
-    // process cannot undo.
+    // A signal that came before this has its handler run first: it has blocked the thread's signals, which a
+    // limited process cannot undo.
     if deferred::interrupted() {
         limited::end();
         limit::end(task);

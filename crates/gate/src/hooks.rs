@@ -329,8 +329,8 @@ fn table_copied(task: &Task, child: ProcessId) {
     device::copied(task, process, task.region.fd_table(child));
 }
 
-/// A child is about to be made that is to share the kernel's table of descriptors, and is not a thread. It may while no file of
-/// ours is open: each has a table of ours of its own.
+/// A child is about to be made that is to share the kernel's table of descriptors, and is not a thread. It
+/// may while no file of ours is open: each has a table of ours of its own.
 pub fn may_share_table(thread: &mut Thread) -> bool {
     apart::join(thread);
     let Some(task) = task_of(thread) else { return true };

@@ -1,8 +1,10 @@
-//! The calls of a process that has limited itself ([`crate::filter`]): the gate makes no system call of its own.
+//! The calls of a process that has limited itself ([`crate::filter`]): the gate makes no system call of its
+//! own.
 //!
-//! [`LIMITED`] is one stub for all numbers. A call that concerns nothing of ours goes to the kernel at its site, with the
-//! program's number and arguments. Any other is [`crate::calls::CALLS`]'s, and what that asks of the kernel fails, but for
-//! calls with the program's own number ([`permits`]): the handler then gives an errno.
+//! [`LIMITED`] is one stub for all numbers. A call that concerns nothing of ours goes to the kernel at its
+//! site, with the program's number and arguments. Any other is [`crate::calls::CALLS`]'s, and what that asks
+//! of the kernel fails, but for calls with the program's own number ([`permits`]): the handler then gives an
+//! errno.
 //!
 //! | what | in a limited process |
 //! |---|---|
@@ -72,7 +74,8 @@ pub(crate) fn end() {
     lp_abi::sys::unlimit();
 }
 
-/// Calls that a handler makes with the program's own number, and with arguments that mean what the program's do.
+/// Calls that a handler makes with the program's own number, and with arguments that mean what the program's
+/// do.
 const SAME: &[u32] = &[
     __NR_close,
     __NR_close_range,

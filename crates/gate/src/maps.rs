@@ -213,8 +213,8 @@ impl List {
         }
     }
 
-    /// Forgets what lies in `start..end`, where the kernel has unmapped or replaced it. The caller reserved room before
-    /// the kernel's call, so that the list follows whatever the kernel has done.
+    /// Forgets what lies in `start..end`, where the kernel has unmapped or replaced it. The caller reserved
+    /// room before the kernel's call, so that the list follows whatever the kernel has done.
     pub fn forget(&mut self, task: &Task, start: usize, end: usize) {
         self.split(start, end);
         while let Some(index) = self.areas().iter().position(|area| area.start < end && start < area.end) {
@@ -370,8 +370,8 @@ pub fn protect(start: usize, bytes: usize, protection: u32) -> Result<()> {
     unsafe { lp_abi::syscall!(__NR_mprotect, start, bytes, protection) }.map(drop)
 }
 
-/// Before a fork: holds the list until [`after_fork`], on both sides, so that the child's copy is whole, free to be
-/// taken, and agrees with the records that the child inherits.
+/// Before a fork: holds the list until [`after_fork`], on both sides, so that the child's copy is whole, free
+/// to be taken, and agrees with the records that the child inherits.
 pub fn before_fork() {
     core::mem::forget(list());
 }

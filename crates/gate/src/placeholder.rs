@@ -36,7 +36,8 @@ const BASE: usize = 0;
 const WATERMARK: usize = 1;
 /// Word of `Process::spare`: nonzero in a child whose table was copied while threads shared it.
 const FROM_THREADS: usize = 3;
-/// Word of `Process::spare`: in a limited process, which of the numbers from [`FIRST_READY`] on have a placeholder ready.
+/// Word of `Process::spare`: in a limited process, which of the numbers from [`FIRST_READY`] on have a
+/// placeholder ready.
 const READY: usize = 2;
 /// The lowest number that is kept ready: above those that programs care about.
 const FIRST_READY: i32 = PARKABLE;
@@ -161,7 +162,8 @@ pub(crate) fn keep_ready(task: &'static Task<'static>) {
     }
 }
 
-/// Keeps the placeholder on `fd` for another open, if it is one of those that can be. The caller holds the guard.
+/// Keeps the placeholder on `fd` for another open, if it is one of those that can be. The caller holds the
+/// guard.
 fn put_ready(task: &Task, fd: i32) -> bool {
     let bit = fd.wrapping_sub(FIRST_READY) as u32;
     if bit >= u32::BITS {
@@ -187,8 +189,8 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<i32> {
     Ok(number)
 }
 
-/// Puts `word`, an open file of ours, on number `fd` over whatever is there, as dup2(2) does, and gives what the table had.
-/// The table changes in one store, and first: other threads never find the number closed.
+/// Puts `word`, an open file of ours, on number `fd` over whatever is there, as dup2(2) does, and gives what
+/// the table had. The table changes in one store, and first: other threads never find the number closed.
 ///
 /// # Errors
 /// `EBADF` past the limits; `EBUSY` while another thread opens the number.
@@ -264,8 +266,8 @@ fn close_or_keep(task: &Task, fd: i32, place: &AtomicU64) {
     }
 }
 
-/// Closes the kernel's descriptor behind an entry in transit. The entry says so until that is done: the kernel may give the
-/// number away at once. The caller holds the guard.
+/// Closes the kernel's descriptor behind an entry in transit. The entry says so until that is done: the
+/// kernel may give the number away at once. The caller holds the guard.
 #[cold]
 pub fn close_slow(task: &Task, fd: i32, place: &AtomicU64) {
     close_number(fd);
@@ -325,8 +327,9 @@ fn flush_from(task: &Task, from: u32) {
     }
 }
 
-/// After exec: the base went with the old image. Its threads may have been ended while they opened or closed something, and
-/// then the number is a placeholder's or, once that was closed, whoever's the kernel gave it to.
+/// After exec: the base went with the old image. Its threads may have been ended while they opened or closed
+/// something, and then the number is a placeholder's or, once that was closed, whoever's the kernel gave it
+/// to.
 pub fn after_exec(task: &Task) {
     base_word(task).store(0, Ordering::Relaxed);
     watermark(task).store(0, Ordering::Relaxed);
@@ -338,7 +341,8 @@ pub fn after_exec(task: &Task) {
     );
 }
 
-/// In a child, whose table and the kernel's are copies of one moment: what other threads were opening is not open here.
+/// In a child, whose table and the kernel's are copies of one moment: what other threads were opening is not
+/// open here.
 pub fn after_fork(task: &Task) {
     if task.process.spare[FROM_THREADS].swap(0, Ordering::Relaxed) != 0 {
         clear(task, |word| word == entry::TRANSIT, |_| true);

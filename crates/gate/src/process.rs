@@ -201,8 +201,8 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
     }
 }
 
-/// Takes `CLONE_FILES` out of the call: the child's slot has a table of its own, which must agree with the kernel's about what is
-/// ours.
+/// Takes `CLONE_FILES` out of the call: the child's slot has a table of its own, which must agree with the
+/// kernel's about what is ours.
 fn own_table(thread: &mut Thread) -> lp_abi::Result<()> {
     let files = u64::from(CLONE_FILES);
     if thread.share_call[0] == __NR_clone as usize {
@@ -261,7 +261,8 @@ fn announce(thread: &mut Thread, to: *mut u32) -> bool {
     true
 }
 
-/// The kernel made no thread, or was not asked: a signal's handler comes first, then everything from the start.
+/// The kernel made no thread, or was not asked: a signal's handler comes first, then everything from the
+/// start.
 pub(crate) extern "sysv64" fn thread_not_made() {
     hooks::thread_not_made(current());
 }

@@ -1,9 +1,10 @@
 //! Descriptors of ours on their way over a socket (`SCM_RIGHTS`).
 //!
-//! What is sent is a *token* ([`lp_vfs::flight`]): a description of the run's flights, an empty, sealed memfd, opened for writing
-//! only and at a position that says which open file is meant. A receiver in the same region puts the open file on the number
-//! that the kernel gave; to anybody else the token is a descriptor on which reads and writes fail. The open file lives on
-//! while there are tokens for it, when the sender closes it and when nobody receives the message.
+//! What is sent is a *token* ([`lp_vfs::flight`]): a description of the run's flights, an empty, sealed
+//! memfd, opened for writing only and at a position that says which open file is meant. A receiver in the
+//! same region puts the open file on the number that the kernel gave; to anybody else the token is a
+//! descriptor on which reads and writes fail. The open file lives on while there are tokens for it, when the
+//! sender closes it and when nobody receives the message.
 
 use lp_abi::linux::{__NR_lseek, __NR_open, __NR_readlink, O_CLOEXEC, O_WRONLY, SEEK_CUR, SEEK_SET};
 use lp_abi::{Errno, Result};
@@ -226,8 +227,8 @@ fn meant(task: &Task, fd: i32) -> Option<Meant> {
     Some(Meant { id: FileId((place % FILES) as u32), generation: (place / FILES) as u32, run: RunId(run) })
 }
 
-/// Puts the open file on the number of its token. The token, or one of this run's own, is there until that is done: the open file
-/// stays what it was when it was sent.
+/// Puts the open file on the number of its token. The token, or one of this run's own, is there until that is
+/// done: the open file stays what it was when it was sent.
 fn receive(task: &'static Task<'static>, fd: i32, meant: &Meant, flags: u32) -> Result<()> {
     let foreign = meant.run.0 != task.process.run.load(Ordering::Relaxed); // Relaxed: immutable while claimed.
     let bridge = foreign.then(|| make_token(task, meant.id, meant.generation)).transpose()?;

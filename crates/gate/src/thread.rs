@@ -28,12 +28,13 @@ pub struct Thread {
     pub(crate) return_to: usize,
     /// In a child's record: its parent's; else null.
     pub parent: *mut Thread,
-    /// Nonzero when the child that is made starts on a stack of its own: in the child's record if it shares memory with its
-    /// parent, else in its maker's.
+    /// Nonzero when the child that is made starts on a stack of its own: in the child's record if it shares
+    /// memory with its parent, else in its maker's.
     pub(crate) own_stack: u64,
     /// Nonzero while a child is made from a site on a small stack: both sides use the stack in their record meanwhile.
     pub(crate) switched: u64,
-    /// The call that makes a child as the kernel gets it: number and three arguments; and those that the program gave.
+    /// The call that makes a child as the kernel gets it: number and three arguments; and those that the
+    /// program gave.
     pub(crate) share_call: [usize; 4],
     pub(crate) share_given: [usize; 3],
     /// Whether the child that is made shares the kernel's table of descriptors.
@@ -150,7 +151,8 @@ fn restore_first() -> bool {
 
 /// An unused record, ready for use; `None` without memory.
 ///
-/// A handler that interrupts this finds the list empty or whole: the list is taken as one, and put back but for its first.
+/// A handler that interrupts this finds the list empty or whole: the list is taken as one, and put back but
+/// for its first.
 pub(crate) fn take() -> Option<*mut Thread> {
     // PAIRS: the release in `push`.
     let first = UNUSED.swap(null_mut(), Ordering::Acquire);

@@ -1,5 +1,6 @@
-//! Every number of the kernel's call table is classified: a call that takes a path or a descriptor is handled, or the
-//! kernel's own answer for a placeholder is Linux's for any file; a call that could pass the gate by does not exist.
+//! Every number of the kernel's call table is classified: a call that takes a path or a descriptor is
+//! handled, or the kernel's own answer for a placeholder is Linux's for any file; a call that could pass the
+//! gate by does not exist.
 
 use lp_abi::gated::{CALLS, UNKNOWN, is_gated};
 use lp_abi::linux::*;
@@ -10,7 +11,8 @@ use lp_gate::calls;
 enum Class {
     /// It has a handler.
     Handled,
-    /// It takes a descriptor of a special kind. On every other file Linux gives `EBADF`, as the kernel does on a placeholder.
+    /// It takes a descriptor of a special kind. On every other file Linux gives `EBADF`, as the kernel does
+    /// on a placeholder.
     Special,
     /// It takes neither a path nor a descriptor.
     Neither,

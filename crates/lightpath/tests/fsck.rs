@@ -95,7 +95,8 @@ fn damage_is_named_refused_and_mended() {
             }
         }),
         ("lies below itself", |path| {
-            // Each of two directories becomes the other's parent: entries and inodes agree, but no root is above.
+            // Each of two directories becomes the other's parent: entries and inodes agree, but no root is
+            // above.
             let (d, e) = (inode(path, "/light/d"), inode(path, "/light/d/e"));
             let inode_at = |id: u64, offset: usize| INODES_AT as u64 + id * 256 + offset as u64;
             let own = core::mem::offset_of!(Inode, self_dirent);

@@ -11,7 +11,8 @@ struct Shared {
 }
 
 impl Shared {
-    /// Whether `me`, who drew `ticket`, sees a ring and leaves it. Process n waits for the process that its edge less one names.
+    /// Whether `me`, who drew `ticket`, sees a ring and leaves it. Process n waits for the process that its
+    /// edge less one names.
     fn leaves(&self, me: usize, ticket: u64) -> bool {
         let mut at = me;
         let mut tickets = Vec::new();

@@ -1,5 +1,5 @@
-//! The stack of batches: no slot is handed out twice, none is lost, contents travel with the slot, and of a lane that
-//! died at any step of its exchange the burial can tell whether it took effect.
+//! The stack of batches: no slot is handed out twice, none is lost, contents travel with the slot, and of a
+//! lane that died at any step of its exchange the burial can tell whether it took effect.
 
 use std::sync::Arc;
 
@@ -96,7 +96,8 @@ impl Slab {
         slots
     }
 
-    /// What the burial of a dead lane finds that it had in hand, which was `before` when it began its exchange.
+    /// What the burial of a dead lane finds that it had in hand, which was `before` when it began its
+    /// exchange.
     fn bury(&self, lane: u32, before: Vec<u32>) -> Vec<u32> {
         let note = &self.notes[lane as usize];
         let in_hand = match stack::noted(note) {

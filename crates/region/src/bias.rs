@@ -64,8 +64,9 @@ impl BiasedLock {
     pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
         let mut dead = self.inner.lock_unrepaired(me, undertaker);
         while !self.is_settled_for(me) && !self.revoke_slow(me, undertaker) {
-            // This process has no barriers. Others have and revoke the bias if they get the lock; none is given meanwhile
-            // (`Undertaker::may_bias`). What a dead holder left is this lane's to repair, so it keeps that lock.
+            // This process has no barriers. Others have and revoke the bias if they get the lock; none is
+            // given meanwhile (`Undertaker::may_bias`). What a dead holder left is this lane's to repair, so
+            // it keeps that lock.
             if dead.is_none() {
                 self.inner.unlock();
             }
@@ -119,7 +120,8 @@ impl BiasedLock {
             self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
             return true;
         }
-        // It is inside, or may be, and keeps the bias. Meanwhile it may have queued at the inner lock, which is as well.
+        // It is inside, or may be, and keeps the bias. Meanwhile it may have queued at the inner lock, which
+        // is as well.
         self.bias.store(bias & !REVOKED, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
         self.inner.unlock();
         false
@@ -209,8 +211,8 @@ impl BiasedLock {
         bias == 0 || bias == me.0
     }
 
-    /// Tells the lane that has the bias, which it gives, to enter no more; `None` if that is not sure, for want of a
-    /// barrier. The caller, `me`, holds the inner lock; it is outside if the bias is its own.
+    /// Tells the lane that has the bias, which it gives, to enter no more; `None` if that is not sure, for
+    /// want of a barrier. The caller, `me`, holds the inner lock; it is outside if the bias is its own.
     fn begin_revocation(&self, bias: u32, me: LaneId) -> Option<LaneId> {
         let owner = LaneId(bias & !REVOKED);
         self.bias.store(bias | REVOKED, Ordering::Relaxed); // Relaxed: ordered by the barrier.
@@ -224,8 +226,8 @@ impl BiasedLock {
         undertaker.lanes().mark(owner).load(Ordering::Acquire) == self.key.load(Ordering::Relaxed)
     }
 
-    /// Takes the bias from its lane and waits until that is outside; `false` in a process without barriers. The bias then
-    /// stays revoked: its lane gives it up when it comes again.
+    /// Takes the bias from its lane and waits until that is outside; `false` in a process without barriers.
+    /// The bias then stays revoked: its lane gives it up when it comes again.
     #[cold]
     fn revoke_slow(&self, me: LaneId, undertaker: &dyn Undertaker) -> bool {
         let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.

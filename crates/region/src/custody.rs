@@ -63,13 +63,14 @@ impl Custody {
         listed
     }
 
-    /// Makes lane number `me`, which has claimed the record, its keeper instead, unless it stands in a chain by now; whether
-    /// that was so.
+    /// Makes lane number `me`, which has claimed the record, its keeper instead, unless it stands in a chain
+    /// by now; whether that was so.
     pub fn keep_claimed(&self, me: u32) -> bool {
         self.update(|word| (word & LISTED == 0).then_some(LISTED | ASKED | (me & INDEX) << KEEPER)).1
     }
 
-    /// Takes a record that the caller has claimed out of custody, unless it stands in a chain by now; whether that was so.
+    /// Takes a record that the caller has claimed out of custody, unless it stands in a chain by now; whether
+    /// that was so.
     pub fn clear_claimed(&self) -> bool {
         self.update(|word| (word & LISTED == 0).then_some(0)).1
     }

@@ -1,12 +1,13 @@
-//! The shared part of a slab: a [stack](crate::stack) of free slots, and the mark behind the last slot ever handed out.
+//! The shared part of a slab: a [stack](crate::stack) of free slots, and the mark behind the last slot ever
+//! handed out.
 //!
 //! Lanes come here once in [`BATCH`] times, and each exchanges one of two words, which say who did it last
-//! ([`crate::signed`]). Nobody waits for a lane that is stopped here. What was exchanged, and the lane has not carried
-//! into its cache yet, follows from the lane's note: [`Region::settled`] gives the cache as it will be. Whoever buries a dead
-//! lane carries that in.
+//! ([`crate::signed`]). Nobody waits for a lane that is stopped here. What was exchanged, and the lane has
+//! not carried into its cache yet, follows from the lane's note: [`Region::settled`] gives the cache as it
+//! will be. Whoever buries a dead lane carries that in.
 //!
-//! How many slots are free is nobody's word: each lane keeps in its ledger how many it has put on the stack, less those
-//! that it took off.
+//! How many slots are free is nobody's word: each lane keeps in its ledger how many it has put on the stack,
+//! less those that it took off.
 
 use lp_abi::{Errno, Result};
 
@@ -21,8 +22,8 @@ use crate::sync::Ordering;
 
 const _: () = assert!(BATCH <= 15 && 2 * BATCH == CACHE_SLOTS);
 
-// Relaxed throughout: cache and ledger are the lane's own. What the dead have stored is ordered by their death. Release
-// where a later store must not be seen without an earlier one.
+// Relaxed throughout: cache and ledger are the lane's own. What the dead have stored is ordered by their
+// death. Release where a later store must not be seen without an earlier one.
 
 /// A lane's cache of one slab, and its account of the stack.
 #[derive(Clone, Copy, Debug)]
@@ -64,8 +65,8 @@ impl<'r> Region<'r> {
         Ok(())
     }
 
-    /// Makes room in the full cache of a lane. The oldest go; the newest, warm in this core's cache, stay. The caller owns
-    /// the lane, or buries it.
+    /// Makes room in the full cache of a lane. The oldest go; the newest, warm in this core's cache, stay.
+    /// The caller owns the lane, or buries it.
     #[cold]
     pub(crate) fn spill_slow<T: Slot>(self, lane: &Lane) {
         let slots = &lane.caches[T::SLAB].slots;
@@ -94,7 +95,8 @@ impl<'r> Region<'r> {
         Ok(stack::grow(&head.fresh, lane.number(), seen, batch, self.notes::<T>()))
     }
 
-    /// Carries into a dead lane's cache what it had exchanged, or forgets what it had not. The caller buries the lane.
+    /// Carries into a dead lane's cache what it had exchanged, or forgets what it had not. The caller buries
+    /// the lane.
     pub fn settle_slab<T: Slot>(self, lane: &Lane) {
         if stack::noted(&lane.moving[T::SLAB].note).is_some() {
             let settled = self.settled::<T>(lane);
@@ -102,8 +104,8 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// A lane's cache and account as they are once its last exchange is carried in, if that took effect. The lane is dead
-    /// or in no call, or the caller's.
+    /// A lane's cache and account as they are once its last exchange is carried in, if that took effect. The
+    /// lane is dead or in no call, or the caller's.
     pub fn settled<T: Slot>(self, lane: &Lane) -> Settled {
         let now = held::<T>(lane);
         let note = &lane.moving[T::SLAB].note;
@@ -125,8 +127,8 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// What `now` is after an exchange. In absolute terms: of what was carried in already, whole or in part, the same comes
-    /// out again.
+    /// What `now` is after an exchange. In absolute terms: of what was carried in already, whole or in part,
+    /// the same comes out again.
     fn after<T: Slot>(self, mut now: Settled, kind: Move, batch: Batch, turn: u64) -> Settled {
         let count = batch.count as usize;
         match kind {

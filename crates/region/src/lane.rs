@@ -148,8 +148,8 @@ pub struct LaneCache {
 pub struct Moving {
     /// The batch on its way.
     pub note: Note,
-    /// Slots that the lane put on the stack less those that it took off, modulo 2^32, in the low half; in the high one the turn of the
-    /// last exchange that is counted.
+    /// Slots that the lane put on the stack less those that it took off, modulo 2^32, in the low half; in the
+    /// high one the turn of the last exchange that is counted.
     pub ledger: AtomicU64,
 }
 

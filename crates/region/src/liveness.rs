@@ -8,9 +8,10 @@
 //! So a slot that says "live" and whose byte nobody has locked is a dead process's, or changes before anybody can act on
 //! that: every act is a compare-and-swap of the very word that the verdict was passed on ([`crate::life`]).
 //!
-//! A child that has not run yet has no lock, and neither has one that shares its parent's table of descriptors, to which
-//! record locks belong. It is dead if the process that its parent saw made is gone, or if the parent died before it made
-//! one. Whoever cannot know, in another pid namespace, takes it for alive as long as its run lasts.
+//! A child that has not run yet has no lock, and neither has one that shares its parent's table of
+//! descriptors, to which record locks belong. It is dead if the process that its parent saw made is gone, or
+//! if the parent died before it made one. Whoever cannot know, in another pid namespace, takes it for alive
+//! as long as its run lasts.
 //!
 //! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
 //! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run` of the
@@ -59,7 +60,8 @@ impl<'r> Region<'r> {
             // Whoever looks at all slots looks at this one from before it is claimed.
             self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
             if process.life.change(life, life.becoming(State::Born, claimer)) {
-                // No child is made before the claimer asks for one; a slot without a claimer may be anybody's.
+                // No child is made before the claimer asks for one; a slot without a claimer may be
+                // anybody's.
                 let pid = if claimer.is_none() { UNANNOUNCED } else { 0 };
                 process.pid.store(pid, Ordering::Relaxed);
                 process.run.store(run.0, Ordering::Relaxed);
@@ -69,7 +71,8 @@ impl<'r> Region<'r> {
         Err(Errno::EAGAIN)
     }
 
-    /// Claims a free process slot for the calling process, which has none: at no moment is the slot taken and nobody's.
+    /// Claims a free process slot for the calling process, which has none: at no moment is the slot taken and
+    /// nobody's.
     ///
     /// # Errors
     /// `EAGAIN` when all are taken; errors of fcntl(2).
@@ -132,8 +135,8 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// Makes the calling process known as the one of slot `id`, which is born and stays so: it cannot take a record lock
-    /// before its exec. Its maker answers for it no longer.
+    /// Makes the calling process known as the one of slot `id`, which is born and stays so: it cannot take a
+    /// record lock before its exec. Its maker answers for it no longer.
     ///
     /// # Errors
     /// `ESRCH` when the slot was reaped meanwhile.

@@ -1,9 +1,10 @@
-//! Which boot of the machine a region file was last used in: what tells a crash of the machine from every other end.
+//! Which boot of the machine a region file was last used in: what tells a crash of the machine from every
+//! other end.
 //!
-//! As long as the machine runs, the kernel has all pages of the file as they were last, whoever was killed. Across a boot it
-//! may have lost any of the changes since the last fsync(2). So a launcher that finds the mark of another boot rebuilds the
-//! region before anybody uses it (`lp_fsck::rebuild`). An orderly shutdown leaves the same mark: to tell it apart, every
-//! last process would have to write the file out.
+//! As long as the machine runs, the kernel has all pages of the file as they were last, whoever was killed.
+//! Across a boot it may have lost any of the changes since the last fsync(2). So a launcher that finds the
+//! mark of another boot rebuilds the region before anybody uses it (`lp_fsck::rebuild`). An orderly shutdown
+//! leaves the same mark: to tell it apart, every last process would have to write the file out.
 
 use lp_abi::linux::{__NR_close, __NR_open, __NR_read, O_CLOEXEC, O_RDONLY};
 

@@ -69,8 +69,8 @@ pub fn leave(mark: &AtomicU32) {
     mark.store(0, Ordering::Release);
 }
 
-/// Sets `bits` of `closed`. From here on [`enter`] refuses, but to those that carry the mark already; `false` if that is
-/// not sure, for want of a barrier.
+/// Sets `bits` of `closed`. From here on [`enter`] refuses, but to those that carry the mark already; `false`
+/// if that is not sure, for want of a barrier.
 #[cold]
 #[must_use]
 pub fn shut(closed: &AtomicU32, bits: u32) -> bool {

@@ -1,21 +1,26 @@
-//! Directories on their way to another parent, so that two that move at once never come to lie below each other.
+//! Directories on their way to another parent, so that two that move at once never come to lie below each
+//! other.
 //!
-//! A lane marks the directory that it moves, passes a full fence, and climbs from the directory that it moves it to up to
-//! the root. Meeting a directory marked by itself, it would move that below itself. Meeting one marked by another lane, it
-//! waits until that move is over and starts again. Otherwise it may change the parent; the mark stays until that is done.
+//! A lane marks the directory that it moves, passes a full fence, and climbs from the directory that it moves
+//! it to up to the root. Meeting a directory marked by itself, it would move that below itself. Meeting one
+//! marked by another lane, it waits until that move is over and starts again. Otherwise it may change the
+//! parent; the mark stays until that is done.
 //!
-//! Why that is enough, although a climb looks at one directory at a time while others move: call *promised* the moves that
-//! have climbed and are still marked, and take the tree's edges together with an edge for each promised move. Claim: when a
-//! move k is promised, no path of such edges leads from its new parent to a directory j whose mark was set before k's climb
-//! and still stands, k's own included; so no promise closes a ring. Suppose k were the first to break this. Follow the climb
-//! along the path. If they agree to the end, the climb met j's mark. Else they part at a directory that was unmarked when
-//! the climb looked, so its move began after k's climb, and after j's mark; it was promised before k, so the claim holds
-//! for it: the path from its new parent to j came later, by a promise whose own climb began before j was marked. The
-//! directory of that promise was marked before the former move's climb began, so by the claim the path from there to that
-//! directory came later still, but before that promise; and so on without end. But the moves are finitely many.
+//! Why that is enough, although a climb looks at one directory at a time while others move: call *promised*
+//! the moves that have climbed and are still marked, and take the tree's edges together with an edge for each
+//! promised move. Claim: when a move k is promised, no path of such edges leads from its new parent to a
+//! directory j whose mark was set before k's climb and still stands, k's own included; so no promise closes a
+//! ring. Suppose k were the first to break this. Follow the climb along the path. If they agree to the end,
+//! the climb met j's mark. Else they part at a directory that was unmarked when the climb looked, so its move
+//! began after k's climb, and after j's mark; it was promised before k, so the claim holds for it: the path
+//! from its new parent to j came later, by a promise whose own climb began before j was marked. The directory
+//! of that promise was marked before the former move's climb began, so by the claim the path from there to
+//! that directory came later still, but before that promise; and so on without end. But the moves are
+//! finitely many.
 //!
-//! Linearisation: the store of the parent. ABA: a mark names the lane's generation, and a burial takes the marks of its
-//! lane away. Progress: blocking between a move and those that go below what it moves; see `lp_vfs::tree` for who gives way.
+//! Linearisation: the store of the parent. ABA: a mark names the lane's generation, and a burial takes the
+//! marks of its lane away. Progress: blocking between a move and those that go below what it moves; see
+//! `lp_vfs::tree` for who gives way.
 
 use crate::ids::{InodeId, LaneId};
 use crate::sync::{AtomicU32, Ordering, full_fence};
@@ -33,8 +38,8 @@ impl Moving {
         Moving(AtomicU32::new(0))
     }
 
-    /// Marks the directory as being moved by `me`. The caller holds the lock of the directory's parent, so no other living
-    /// lane has it marked.
+    /// Marks the directory as being moved by `me`. The caller holds the lock of the directory's parent, so no
+    /// other living lane has it marked.
     pub fn mark(&self, me: LaneId) {
         self.0.store(me.0, Ordering::Release); // Ordered before the climb by its fence.
     }

@@ -63,7 +63,8 @@ pub struct Process {
     pub posix_locks: AtomicU32,
     /// Entry of the executed file, for its path.
     pub exe_dirent: AtomicU32,
-    /// Lane of its first thread or of the one that last called exec ([`crate::ids::LaneId`]), taken over by the new image.
+    /// Lane of its first thread or of the one that last called exec ([`crate::ids::LaneId`]), taken over by
+    /// the new image.
     pub first_lane: AtomicU32,
     /// Real group id.
     pub rgid: AtomicU32,
@@ -73,8 +74,8 @@ pub struct Process {
     pub limited: AtomicU32,
     /// Spare.
     pub spare: [AtomicU32; 17],
-    /// POSIX lock of another that it waits for, read for EDEADLK: [`crate::ids::LockId`] and, in the high half, the lock's
-    /// version.
+    /// POSIX lock of another that it waits for, read for EDEADLK: [`crate::ids::LockId`] and, in the high
+    /// half, the lock's version.
     pub waits_for: Wait,
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
@@ -170,8 +171,8 @@ pub struct Run {
     pub avx2: AtomicU32,
     /// The number of the region's descriptor in its processes.
     pub descriptor: AtomicU32,
-    /// The descriptor, inherited by every process of the run, that says which open files are on their way over a socket: its
-    /// number plus one; 0 none.
+    /// The descriptor, inherited by every process of the run, that says which open files are on their way
+    /// over a socket: its number plus one; 0 none.
     pub flights: AtomicU32,
     /// Spare.
     pub spare: [AtomicU64; 12],

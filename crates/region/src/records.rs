@@ -39,7 +39,8 @@ pub struct Header {
     pub hash_state: AtomicU64,
     /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
     pub read_only: AtomicU32,
-    /// Odd while a directory moves or becomes one that not everyone may search. Atomic, together with [`crate::lane::Lane::shifting`].
+    /// Odd while a directory moves or becomes one that not everyone may search. Atomic, together with
+    /// [`crate::lane::Lane::shifting`].
     pub tree: Shape,
     /// Inode of each root, [`InodeId`](crate::ids::InodeId) by root number; 0 where not made yet. Atomic.
     pub roots: [AtomicU32; 16],
@@ -57,15 +58,16 @@ pub struct Header {
     pub process_limit: AtomicU32,
     /// Per slab: the free slots that no lane has.
     pub slabs: [SlabHead; 10],
-    /// Grows after each copy of a reference from one table to another ([`crate::process::Process::moves`] within one): what a scan saw meanwhile does not count. Atomic.
+    /// Grows after each copy of a reference from one table to another ([`crate::process::Process::moves`]
+    /// within one): what a scan saw meanwhile does not count. Atomic.
     pub moves: AtomicU64,
     /// Which life file the region's processes use ([`crate::life_file`]): the number in its name. Changed by a launcher under the
     /// file's flock, when no run is held.
     pub life: AtomicU64,
     /// 1 if the region lies in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
     pub in_file: AtomicU64,
-    /// Boot of the machine in which the region was last in use ([`crate::machine`]); 0 in memory. Changed by a launcher under the
-    /// file's flock, when no run is held.
+    /// Boot of the machine in which the region was last in use ([`crate::machine`]); 0 in memory. Changed by
+    /// a launcher under the file's flock, when no run is held.
     pub boot: [AtomicU64; 2],
     /// Open files behind the highest that was ever sent over a socket. Atomic, only grows.
     pub flown: AtomicU32,
@@ -144,7 +146,8 @@ pub struct Inode {
     pub tail: AtomicU64,
     /// Directory: live entries. Lock.
     pub entries: AtomicU32,
-    /// Directory: its parent. Seq; changes under the locks of both parents and the directory, with `moving` set.
+    /// Directory: its parent. Seq; changes under the locks of both parents and the directory, with `moving`
+    /// set.
     pub parent: AtomicU32,
     /// Directory: the entry that names it. Seq, as `parent`.
     pub self_dirent: AtomicU32,
@@ -152,7 +155,8 @@ pub struct Inode {
     pub locks: AtomicU32,
     /// Target of a short symbolic link. Immutable.
     pub inline: [AtomicU8; SHORT_TARGET],
-    /// Directory: the lane that moves it to another parent. Under the lock of its parent; a burial takes a dead lane's away.
+    /// Directory: the lane that moves it to another parent. Under the lock of its parent; a burial takes a
+    /// dead lane's away.
     pub moving: Moving,
 }
 
@@ -262,7 +266,8 @@ pub struct OpenFile {
     pub dirent: AtomicU32,
     /// Nonzero while it may hold an flock or OFD lock. Atomic.
     pub locked: AtomicU32,
-    /// Runs that have ever sent it over a socket, one bit each: it may be on its way. Atomic, bits are only set.
+    /// Runs that have ever sent it over a socket, one bit each: it may be on its way. Atomic, bits are only
+    /// set.
     pub in_flight: AtomicU32,
     /// [`file_mode`]. Immutable.
     pub mode: AtomicU32,
@@ -333,13 +338,13 @@ pub struct Mapping {
 pub struct Chunk {
     /// Lane that allocates from it by preference. A hint: it counts while that lane's `pages.chunk` names the chunk.
     pub owner: AtomicU32,
-    /// Which eighths have had memory, or room in a region's file, made for their pages and not given back: a bit each.
-    /// Atomic; set by who has a page of the eighth, cleared by who has all pages of the chunk.
+    /// Which eighths have had memory, or room in a region's file, made for their pages and not given back: a
+    /// bit each. Atomic; set by who has a page of the eighth, cleared by who has all pages of the chunk.
     pub populated: AtomicU32,
     /// One bit a page, set while it is in use. Atomic.
     pub used: [Used; CHUNK_PAGES / USED_PAGES],
-    /// One bit a page, set once it was handed out since its memory was last given back: it may hold old bytes. Atomic; the
-    /// business of who has the page.
+    /// One bit a page, set once it was handed out since its memory was last given back: it may hold old
+    /// bytes. Atomic; the business of who has the page.
     pub dirty: [AtomicU64; 8],
 }
 

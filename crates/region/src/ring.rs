@@ -1,12 +1,14 @@
 //! [`Wait`]: what a process waits for, for whoever looks for a ring of processes that wait for each other.
 //!
-//! A process publishes its edge first, draws a ticket then, and looks along the edges after that. Of a ring the process
-//! with the highest ticket leaves it, as Linux refuses the call that closes one. That process sees the whole ring: all others
-//! published their edges before they drew theirs. Whoever sees a member that has drawn no ticket yet leaves the decision to that
-//! one, which has still to look; should that one find a higher ticket after all, its owner finds out when it looks
-//! again, as everybody who waits does from time to time.
+//! A process publishes its edge first, draws a ticket then, and looks along the edges after that. Of a ring
+//! the process with the highest ticket leaves it, as Linux refuses the call that closes one. That process
+//! sees the whole ring: all others published their edges before they drew theirs. Whoever sees a member that
+//! has drawn no ticket yet leaves the decision to that one, which has still to look; should that one find a
+//! higher ticket after all, its owner finds out when it looks again, as everybody who waits does from time to
+//! time.
 //!
-//! Linearisation: the draw. A ticket stays with its edge, so no two members of one ring both leave. Progress: wait-free.
+//! Linearisation: the draw. A ticket stays with its edge, so no two members of one ring both leave. Progress:
+//! wait-free.
 
 use crate::sync::{AtomicU64, Ordering};
 

@@ -74,7 +74,8 @@ impl Seq {
         self.snapshot_slow(&mut copy)
     }
 
-    /// [`Seq::snapshot`] of what this count and another guard. One inside the other would try `SPINS` times `SPINS`.
+    /// [`Seq::snapshot`] of what this count and another guard. One inside the other would try `SPINS` times
+    /// `SPINS`.
     #[inline]
     pub fn snapshot_both<T>(&self, other: &Seq, mut copy: impl FnMut() -> T) -> T {
         let before = (self.read(), other.read());

@@ -1,14 +1,16 @@
 //! [`Shape`]: a count of the changes to where paths lead, which any number of lanes make at once.
 //!
-//! Even: nobody is at one. A lane marks itself [`UNDER_WAY`], makes the count odd or, if it is odd already, another odd
-//! one, and changes the tree. Afterwards it marks itself [`SETTLING`], and whoever finds that no lane is under way makes the
-//! count even. A lane that was alone sees that by the count, which stood still. Otherwise it changes the count first and looks
-//! at all lanes then: of two that settle, the one whose change of the count comes second sees the other's mark. A lane that
-//! begins meanwhile changes the count too, so a look that missed its mark does not take effect.
+//! Even: nobody is at one. A lane marks itself [`UNDER_WAY`], makes the count odd or, if it is odd already,
+//! another odd one, and changes the tree. Afterwards it marks itself [`SETTLING`], and whoever finds that no
+//! lane is under way makes the count even. A lane that was alone sees that by the count, which stood still.
+//! Otherwise it changes the count first and looks at all lanes then: of two that settle, the one whose change
+//! of the count comes second sees the other's mark. A lane that begins meanwhile changes the count too, so a
+//! look that missed its mark does not take effect.
 //!
-//! A stopped lane keeps the count odd and nobody waits for it. A dead one keeps it odd until its burial settles in its
-//! place, which may be done twice. Linearisation of a reader's look: its load of the count. ABA: 2^31 changes between a
-//! reader's two looks. Progress: lock-free for writers, wait-free for readers. The readers' side is [`crate::seq`]'s.
+//! A stopped lane keeps the count odd and nobody waits for it. A dead one keeps it odd until its burial
+//! settles in its place, which may be done twice. Linearisation of a reader's look: its load of the count.
+//! ABA: 2^31 changes between a reader's two looks. Progress: lock-free for writers, wait-free for readers.
+//! The readers' side is [`crate::seq`]'s.
 
 use crate::sync::{AtomicU32, Ordering, acquire_fence, release_fence};
 
@@ -45,7 +47,8 @@ impl Shape {
             // PAIRS: with itself and the additions in `settle`: who changes the count later sees the mark.
             match self.0.compare_exchange(seen, count, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => {
-                    // PAIRS: the fence in `retry`. The odd count is seen by whoever sees a later store of this change.
+                    // PAIRS: the fence in `retry`. The odd count is seen by whoever sees a later store of
+                    // this change.
                     release_fence();
                     return Begun { count, alone: seen & 1 == 0 };
                 }
@@ -69,11 +72,12 @@ impl Shape {
         }
     }
 
-    /// Makes the count even if no lane is under way, and clears `mark`, which says [`SETTLING`]. Also for a dead lane whose
-    /// change has been carried out, and again if who did that died.
+    /// Makes the count even if no lane is under way, and clears `mark`, which says [`SETTLING`]. Also for a
+    /// dead lane whose change has been carried out, and again if who did that died.
     #[cold]
     pub fn settle(&self, mark: &AtomicU32, is_under_way: impl Fn() -> bool) {
-        // PAIRS: the exchange in `begin` and other additions: marks that were set before an earlier change are seen below.
+        // PAIRS: the exchange in `begin` and other additions: marks that were set before an earlier change
+        // are seen below.
         let seen = self.0.fetch_add(2, Ordering::AcqRel).wrapping_add(2);
         if seen & 1 != 0 && !is_under_way() {
             // If it fails, whoever changed the count settles in turn. PAIRS: as in `end`.
@@ -98,13 +102,14 @@ impl Shape {
     /// Whether a change has begun or ended since the count was `before`.
     #[inline]
     pub fn has_changed(&self, before: u32) -> bool {
-        // PAIRS: the fence in `begin`. A load above that saw a store of a change makes the count seen below a new one.
+        // PAIRS: the fence in `begin`. A load above that saw a store of a change makes the count seen below a
+        // new one.
         acquire_fence();
         self.0.load(Ordering::Relaxed) != before // Relaxed: ordered by the fence above.
     }
 
-    /// Whether no change has begun since the count was `before`, an even value: what was noted then still holds. Who has seen
-    /// anything of a change finds that it does not.
+    /// Whether no change has begun since the count was `before`, an even value: what was noted then still
+    /// holds. Who has seen anything of a change finds that it does not.
     #[inline(always)]
     pub fn stands_at(&self, before: u32) -> bool {
         // PAIRS: the fence in `begin`, through whatever the change published.

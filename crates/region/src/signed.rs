@@ -1,10 +1,11 @@
-//! [`Signed`]: a word that says who changed it last, so that an exchange by a lane that died can be told from one that never
-//! happened.
+//! [`Signed`]: a word that says who changed it last, so that an exchange by a lane that died can be told from
+//! one that never happened.
 //!
-//! A lane that wants to exchange the word first writes down in its own [`Note`] what for, and which turn it would be. The
-//! new word carries the lane and the turn. Whoever replaces that word confirms the exchange in that lane's note first. So
-//! the exchange of a dead lane took effect if and only if the word still carries its signature or its note is confirmed
-//! ([`Signed::took_effect`]), and whoever buries the lane finishes what the exchange was for, or forgets it.
+//! A lane that wants to exchange the word first writes down in its own [`Note`] what for, and which turn it
+//! would be. The new word carries the lane and the turn. Whoever replaces that word confirms the exchange in
+//! that lane's note first. So the exchange of a dead lane took effect if and only if the word still carries
+//! its signature or its note is confirmed ([`Signed::took_effect`]), and whoever buries the lane finishes
+//! what the exchange was for, or forgets it.
 //!
 //! | bits of a word | say |
 //! |---|---|
@@ -18,9 +19,10 @@
 //! | from there to 62 | what the exchange is for; the bits of `PLACE` say of which word. Never 0 |
 //! | 63 | confirmed: the exchange took effect |
 //!
-//! Linearisation point: the exchange. ABA defence: lane and turn; a lane would have to stop between load and exchange while the
-//! turns go round exactly. Progress: lock-free; nobody waits for a lane that is stopped at whatever instruction.
-//! Source: Attiya, Ben-Baruch, Hendler, "Nesting-Safe Recoverable Linearizability" (2018), for the recoverable exchange.
+//! Linearisation point: the exchange. ABA defence: lane and turn; a lane would have to stop between load and
+//! exchange while the turns go round exactly. Progress: lock-free; nobody waits for a lane that is stopped at
+//! whatever instruction. Source: Attiya, Ben-Baruch, Hendler, "Nesting-Safe Recoverable Linearizability"
+//! (2018), for the recoverable exchange.
 
 use crate::layout::LANE_BITS;
 use crate::sync::{AtomicU64, Ordering};
@@ -84,9 +86,9 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
         self.0.store(value, Ordering::Relaxed); // Relaxed: nobody else uses it.
     }
 
-    /// Makes the value `value` if the word is still as it was `seen`; whether it was. `what` goes into the note of lane
-    /// number `me`, and the caller has to [`Note::clear`] that, after it has done what the exchange was for if there was one.
-    /// `note` gives a lane's note.
+    /// Makes the value `value` if the word is still as it was `seen`; whether it was. `what` goes into the
+    /// note of lane number `me`, and the caller has to [`Note::clear`] that, after it has done what the
+    /// exchange was for if there was one. `note` gives a lane's note.
     #[inline]
     pub fn exchange<'n>(
         &self,
@@ -121,7 +123,8 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
         note.0.load(Ordering::Relaxed) & ((1 << Self::TURN_BITS) - 1) // Relaxed: the lane's own, or of the dead.
     }
 
-    /// Whether the exchange that lane number `lane`, which is dead, noted took effect. This is the word that it noted.
+    /// Whether the exchange that lane number `lane`, which is dead, noted took effect. This is the word that
+    /// it noted.
     pub fn took_effect(&self, lane: u32, note: &Note) -> bool {
         let seen = self.load();
         // After the word: who replaced it confirmed before.
@@ -148,7 +151,8 @@ impl Note {
     fn confirm(&self, name: u64, naming: u64) {
         let word = self.0.load(Ordering::Relaxed); // Relaxed: the load of the word that it explains acquired it.
         if word & (naming | CONFIRMED) == name {
-            // PAIRS: `took_effect`, by way of the exchange that follows. Whoever else changed it confirmed it or forgot it.
+            // PAIRS: `took_effect`, by way of the exchange that follows. Whoever else changed it confirmed it
+            // or forgot it.
             let _ = self.0.compare_exchange(word, word | CONFIRMED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

@@ -1,10 +1,9 @@
 //! Slots: taking and giving back records of the slabs.
 //!
-//! A lane takes from its own cache and gives back to it with plain stores; it goes to the shared part, [`crate::depot`],
-//! once in [`BATCH`] times. A slot that was taken and is not
-//! linked in yet is named in the lane (`taken`), so a death leaks nothing: the reaper puts `taken` into the cache, which the
-//! lane's next owner has.
-//! Source: Bonwick and Adams, "Magazines and Vmem" (2001).
+//! A lane takes from its own cache and gives back to it with plain stores; it goes to the shared part,
+//! [`crate::depot`], once in [`BATCH`] times. A slot that was taken and is not linked in yet is named in the
+//! lane (`taken`), so a death leaks nothing: the reaper puts `taken` into the cache, which the lane's next
+//! owner has. Source: Bonwick and Adams, "Magazines and Vmem" (2001).
 
 use lp_abi::Result;
 

@@ -1,10 +1,11 @@
 //! A stack of free slots threaded through their links, of which batches are taken and given: Treiber's.
 //!
-//! The head is a [`Signed`] word, so that a burial can tell whether a batch left the stack, or came to it, when its lane
-//! died in between. A taker walks down as many links as it wants slots and exchanges the head for what follows; if the head has
-//! not changed meanwhile, what it walked along was the stack. Linearisation points: the exchanges. Reclamation: slots
-//! are type-stable, so reading the link of one that somebody else has just taken is harmless; the exchange then fails.
-//! Progress: lock-free. Source: Treiber, IBM RJ 5118 (1986).
+//! The head is a [`Signed`] word, so that a burial can tell whether a batch left the stack, or came to it,
+//! when its lane died in between. A taker walks down as many links as it wants slots and exchanges the head
+//! for what follows; if the head has not changed meanwhile, what it walked along was the stack. Linearisation
+//! points: the exchanges. Reclamation: slots are type-stable, so reading the link of one that somebody else
+//! has just taken is harmless; the exchange then fails. Progress: lock-free. Source: Treiber, IBM RJ 5118
+//! (1986).
 
 use crate::signed::{Note, Seen, Signed};
 use crate::sync::{AtomicU32, Ordering};
@@ -59,8 +60,8 @@ pub fn noted(note: &Note) -> Option<(Move, Batch)> {
     Some((kind, Batch { first, count: (what >> COUNT) as u32 & 15 }))
 }
 
-/// Takes up to `most` slots, at most 15, for lane number `me`, whose note then says so. `link` gives a slot's link, or
-/// `None` if there is no such slot.
+/// Takes up to `most` slots, at most 15, for lane number `me`, whose note then says so. `link` gives a slot's
+/// link, or `None` if there is no such slot.
 pub fn take<'a>(
     head: &Head,
     me: u32,
@@ -71,7 +72,8 @@ pub fn take<'a>(
     loop {
         let seen = head.load();
         let (mut count, mut next) = (0, seen.value() as u32);
-        // A link that leads nowhere is not the stack's, and then the exchange fails, or a damaged one's, which ends there.
+        // A link that leads nowhere is not the stack's, and then the exchange fails, or a damaged one's,
+        // which ends there.
         while count < most && next != 0 {
             let Some(link) = link(next) else {
                 next = 0;
@@ -91,7 +93,8 @@ pub fn take<'a>(
     }
 }
 
-/// Gives a batch, whose links lead from its first slot to its last one, for lane number `me`; `last` is that one's link.
+/// Gives a batch, whose links lead from its first slot to its last one, for lane number `me`; `last` is that
+/// one's link.
 pub fn give<'a>(head: &Head, me: u32, batch: Batch, last: &AtomicU32, note: impl Fn(u32) -> &'a Note) {
     loop {
         let seen = head.load();
@@ -102,7 +105,8 @@ pub fn give<'a>(head: &Head, me: u32, batch: Batch, last: &AtomicU32, note: impl
     }
 }
 
-/// Hands out a batch of slots that were never used, for lane number `me`, if the last that was is still as it was `seen`.
+/// Hands out a batch of slots that were never used, for lane number `me`, if the last that was is still as it
+/// was `seen`.
 pub fn grow<'a>(
     last: &Head,
     me: u32,

@@ -24,8 +24,9 @@ pub fn light_barrier() {
 
 /// The rare side of an asymmetric fence: about 0.2-0.7 us.
 ///
-/// PAIRS: [`light_barrier`]. Falls back to the slow global command where the expedited one is not registered. `false`
-/// where a filter leaves neither: then no light barrier has been paired with, and the caller must not act on what it sees.
+/// PAIRS: [`light_barrier`]. Falls back to the slow global command where the expedited one is not registered.
+/// `false` where a filter leaves neither: then no light barrier has been paired with, and the caller must not
+/// act on what it sees.
 #[cold]
 #[must_use]
 pub fn heavy_barrier() -> bool {

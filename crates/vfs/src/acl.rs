@@ -266,8 +266,8 @@ fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t
     Ok(draft)
 }
 
-/// Sets the mode, and makes the access ACL follow it as `posix_acl_chmod` does; whether there is an ACL, else nothing is done.
-/// The caller holds the inode's lock.
+/// Sets the mode, and makes the access ACL follow it as `posix_acl_chmod` does; whether there is an ACL, else
+/// nothing is done. The caller holds the inode's lock.
 ///
 /// # Errors
 /// `ENOSPC`.

@@ -150,7 +150,8 @@ pub fn peek<T>(region: Region, inode: &Inode, which: Which, mut look: impl FnMut
     validated::look(which.word(inode), generation, |id| look(View { region, id: InodeId(id) }))
 }
 
-/// A change of an inode's blob and of what follows it: one change, which a death settles wholly or not at all.
+/// A change of an inode's blob and of what follows it: one change, which a death settles wholly or not at
+/// all.
 struct Swap {
     of: InodeId,
     which: Which,
@@ -198,8 +199,8 @@ impl Swap {
     }
 }
 
-/// Makes a draft an inode's blob, or takes the blob away, and gives the former one back; sets the inode's mode, and `ctime`.
-/// The caller holds the inode's lock and is not inside a `seq` section.
+/// Makes a draft an inode's blob, or takes the blob away, and gives the former one back; sets the inode's
+/// mode, and `ctime`. The caller holds the inode's lock and is not inside a `seq` section.
 pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
     let old = which.word(task.region.inode(of)).load(Relaxed); // Relaxed: under the lock.
     let new = draft.map_or(0, |draft| {
@@ -217,7 +218,8 @@ pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: 
     task.region.settle::<Inode>(task.lane);
 }
 
-/// Finishes a [`swap`] of a dead lane as far as the lane's `taken`: it names the former blob, which the reaper then frees.
+/// Finishes a [`swap`] of a dead lane as far as the lane's `taken`: it names the former blob, which the
+/// reaper then frees.
 pub fn replay(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let mut words = [0; 6];

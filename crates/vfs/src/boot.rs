@@ -151,8 +151,8 @@ pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
     let process = region.process(id);
     let old = LaneId(process.first_lane.load(Ordering::Relaxed));
-    // The only thread of the image before exec left its lane ([`before_exec`]), and was in no call but exec. One of several may
-    // have held locks, which still name its lane: `arrive` buries it.
+    // The only thread of the image before exec left its lane ([`before_exec`]), and was in no call but exec.
+    // One of several may have held locks, which still name its lane: `arrive` buries it.
     let alone = process.threads.load(Ordering::Relaxed) == 0;
     if alone && old.is_some() && region.lane(old).process.load(Ordering::Relaxed) == id.0 {
         region.lane(old).tid.store(tid, Ordering::Relaxed);
@@ -163,8 +163,8 @@ pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     Ok(lane)
 }
 
-/// Says which thread executes, for the new image to take over its lane if there is no other: the first thread may have ended, and
-/// its lane be anybody's.
+/// Says which thread executes, for the new image to take over its lane if there is no other: the first thread
+/// may have ended, and its lane be anybody's.
 pub fn before_exec(task: &Task) {
     task.process.first_lane.store(task.lane_id.0, Ordering::Relaxed); // Relaxed: exec orders it for the new image.
 }
@@ -228,8 +228,8 @@ fn leave_image(task: &Task) {
             }
         }
         if !reap::bury_lanes(task, task.process_id, task.lane_id) {
-            // One that has to wait for somebody who lives is buried as the process ends. It may name files of this table: they
-            // are closed as if it could come back to them.
+            // One that has to wait for somebody who lives is buried as the process ends. It may name files of
+            // this table: they are closed as if it could come back to them.
             task.process.threads.store(1, Ordering::Relaxed);
         }
     }
@@ -359,8 +359,8 @@ pub fn exit(task: &Task) {
     }
 }
 
-/// [`exit`] of a process that never took its record lock: nobody could tell that it still empties its slot, which is left to
-/// whoever finds it gone.
+/// [`exit`] of a process that never took its record lock: nobody could tell that it still empties its slot,
+/// which is left to whoever finds it gone.
 #[cold]
 fn leave_unlocked(task: &Task) {
     for (fd, _) in table::open_entries(task) {

@@ -248,8 +248,8 @@ pub fn replay(task: &Task<'_>, lane: LaneId) {
     record.intent.op.store(op::NONE, Ordering::Release);
 }
 
-/// Takes back the name of an overflow bucket in the dead lane's hand that hangs on a chain. Before the replay, which may take
-/// the bucket off and give it back itself.
+/// Takes back the name of an overflow bucket in the dead lane's hand that hangs on a chain. Before the
+/// replay, which may take the bucket off and give it back itself.
 fn forget_linked(task: &Task<'_>, lane: &Lane, change: &Change) {
     let overflow = &lane.taken[Bucket::SLAB];
     let hashes = [change.added, change.removed].map(|id| task.region.dirent(id).hash.load(Ordering::Relaxed));

@@ -1,10 +1,11 @@
 //! The bits that say which pages of a chunk are in use: runs are taken and given back without a lock.
 //!
-//! The bits stand 32 in a word that says which lane changed it last ([`lp_region::signed`]), and are changed word by word. The pages that a
-//! lane has in hand are named in it ([`PageMarks::moving`]) as a run that grows at its end with each word of bits that
-//! are taken, and shrinks there with each that is given back. The lane's note tells what a word is exchanged for, so whoever
-//! buries a lane that died in between knows whether its run has grown or shrunk ([`settle`]). Nobody waits for a lane that
-//! is stopped: its pages stay in use, and all others can be had.
+//! The bits stand 32 in a word that says which lane changed it last ([`lp_region::signed`]), and are changed
+//! word by word. The pages that a lane has in hand are named in it ([`PageMarks::moving`]) as a run that
+//! grows at its end with each word of bits that are taken, and shrinks there with each that is given back.
+//! The lane's note tells what a word is exchanged for, so whoever buries a lane that died in between knows
+//! whether its run has grown or shrunk ([`settle`]). Nobody waits for a lane that is stopped: its pages stay
+//! in use, and all others can be had.
 
 use lp_region::lane::{Lane, PageMarks};
 use lp_region::layout::CHUNK_PAGES;
@@ -120,8 +121,8 @@ impl Source<'_> {
         Some(word as u32 * 64 + bits.trailing_zeros())
     }
 
-    /// Takes up to `want` neighbouring pages for a lane that has none in hand: the first that can be had from `from` in the chunk
-    /// on, and those behind it. The caller owns the lane.
+    /// Takes up to `want` neighbouring pages for a lane that has none in hand: the first that can be had from
+    /// `from` in the chunk on, and those behind it. The caller owns the lane.
     pub(crate) fn take(&self, lane: &Lane, from: u32, want: u32) -> Option<Run> {
         let base = (self.index * CHUNK_PAGES) as u32;
         loop {
@@ -144,7 +145,8 @@ impl Source<'_> {
         }
     }
 
-    /// Takes up to `want` free pages from page `at` of the chunk on, within one word; how many. The lane's note goes on saying so.
+    /// Takes up to `want` free pages from page `at` of the chunk on, within one word; how many. The lane's
+    /// note goes on saying so.
     fn take_part(&self, lane: &Lane, at: u32, want: u32) -> u32 {
         let word = &self.chunk.used[at as usize / USED_PAGES];
         let first = PageId((self.index * CHUNK_PAGES) as u32 + at);
@@ -172,8 +174,8 @@ impl Source<'_> {
     }
 }
 
-/// Gives the pages that a lane has in hand back, but for the first `keep`. Nothing links to them. The caller owns the
-/// lane, or buries it.
+/// Gives the pages that a lane has in hand back, but for the first `keep`. Nothing links to them. The caller
+/// owns the lane, or buries it.
 pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
     let marks = &lane.pages;
     while let Some(run) = named(marks).filter(|run| run.len > keep) {
@@ -182,7 +184,8 @@ pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
         let len = (end - 1) % USED_PAGES as u32 + 1;
         let part_len = len.min(run.len - keep);
         let part = Run { first: PageId(end - part_len), len: part_len };
-        // Of a part that is free already, as a dead lane left it, another may have pages: `settle` has taken it off the run.
+        // Of a part that is free already, as a dead lane left it, another may have pages: `settle` has taken
+        // it off the run.
         owner::clear(region, part);
         if let Some(word) = word_of(region, part.first) {
             loop {

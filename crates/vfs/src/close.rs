@@ -5,8 +5,8 @@ use lp_abi::Result;
 use crate::table::{self, entry};
 use crate::task::Task;
 
-/// Takes `fd` out of the table and lets go of its open file, its process's POSIX locks on it included. A door with
-/// descriptors of the kernel's behind its own calls [`table::take_out`] instead.
+/// Takes `fd` out of the table and lets go of its open file, its process's POSIX locks on it included. A door
+/// with descriptors of the kernel's behind its own calls [`table::take_out`] instead.
 ///
 /// # Errors
 /// `EBADF` when it is not ours.

@@ -1,6 +1,7 @@
 //! Deadlocks of POSIX locks: who waits for whom, and who gets `EDEADLK` (`posix_locks_deadlock`).
 //!
-//! No lock guards the search; [`lp_region::ring`] says how the members of a ring agree on the one that leaves it.
+//! No lock guards the search; [`lp_region::ring`] says how the members of a ring agree on the one that leaves
+//! it.
 
 use lp_region::LockId;
 use lp_region::ProcessId;
@@ -26,8 +27,8 @@ impl<'t, 'r> Waiting<'t, 'r> {
         Waiting { task, edge: 0, ticket: 0 }
     }
 
-    /// Says that the process waits for a lock as it was at `version`; whether it must not, for it would close a ring. Asked
-    /// again before each sleep: what others left to this process is found then.
+    /// Says that the process waits for a lock as it was at `version`; whether it must not, for it would close
+    /// a ring. Asked again before each sleep: what others left to this process is found then.
     pub fn closes_ring(&mut self, blocker: LockId, version: u32) -> bool {
         let edge = u64::from(version) << 32 | u64::from(blocker.0);
         let own = &self.task.process.waits_for;

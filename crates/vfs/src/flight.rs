@@ -1,13 +1,14 @@
 //! Open files on their way over a socket (`SCM_RIGHTS`): found, not counted.
 //!
-//! Each process of a run has inherited a descriptor of one empty memfd, the run's *flights*. What is sent in the place of an open
-//! file is a token, an open file description of that memfd, with a lock of its own (F_OFD_SETLK) on the bytes of the open
-//! file. The kernel drops the lock with the last reference to the description, wherever that was: in a socket's queue, in a
-//! message that nobody received, with a process that was killed. So who wants to know whether an open file is in flight asks
-//! whether its bytes are locked.
+//! Each process of a run has inherited a descriptor of one empty memfd, the run's *flights*. What is sent in
+//! the place of an open file is a token, an open file description of that memfd, with a lock of its own
+//! (F_OFD_SETLK) on the bytes of the open file. The kernel drops the lock with the last reference to the
+//! description, wherever that was: in a socket's queue, in a message that nobody received, with a process
+//! that was killed. So who wants to know whether an open file is in flight asks whether its bytes are locked.
 //!
-//! `OpenFile::in_flight` says which runs have ever sent the file. It is set after the lock is taken and stays until
-//! the file is freed, and spares all other files the question. Another run's flights cannot be asked: what it has sent stays while it is held.
+//! `OpenFile::in_flight` says which runs have ever sent the file. It is set after the lock is taken and stays
+//! until the file is freed, and spares all other files the question. Another run's flights cannot be asked:
+//! what it has sent stays while it is held.
 
 use lp_abi::linux::{__NR_fcntl, F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK};
 use lp_abi::{Errno, Result};
@@ -44,8 +45,8 @@ fn bit(run: RunId) -> u32 {
     1 << (run.0 % u32::BITS)
 }
 
-/// Marks the open file as in flight for as long as the open file description behind `token`, of the run's flights, lives. The
-/// caller holds the open file.
+/// Marks the open file as in flight for as long as the open file description behind `token`, of the run's
+/// flights, lives. The caller holds the open file.
 ///
 /// # Errors
 /// Those of fcntl(2).
@@ -74,8 +75,9 @@ pub(crate) fn sent(region: Region<'_>) -> impl Iterator<Item = FileId> + '_ {
     (1..behind).map(FileId).filter(move |id| region.file(*id).in_flight.load(Ordering::Relaxed) != 0)
 }
 
-/// Whether an open file that no table names may still be received. Who received it stored it in a table, and said so in
-/// `Header::moves`, before the token was closed: if this finds none, the caller looks at `moves` once more.
+/// Whether an open file that no table names may still be received. Who received it stored it in a table, and
+/// said so in `Header::moves`, before the token was closed: if this finds none, the caller looks at `moves`
+/// once more.
 pub fn is_in_flight(task: &Task, id: FileId) -> bool {
     // PAIRS: the release in `launch`.
     let senders = task.region.file(id).in_flight.load(Ordering::Acquire);

@@ -14,8 +14,8 @@ use crate::{file, mapping, reap, reclaim};
 /// Forks between two looks for dead processes.
 const REAP_EVERY: u32 = 256;
 
-/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork. If threads
-/// share the table it stays locked until [`copied`], so that the kernel's copy is of the same moment.
+/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork. If
+/// threads share the table it stays locked until [`copied`], so that the kernel's copy is of the same moment.
 ///
 /// # Errors
 /// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has mapped.
@@ -132,8 +132,8 @@ pub fn make_unannounced(task: &Task, child: ProcessId) {
     task.region.process(child).pid.store(UNANNOUNCED, Ordering::Release);
 }
 
-/// [`child`] for one that shares the kernel's table of descriptors with its parent. A record lock belongs to that table: the slot
-/// has none, and stays born until its process execs, which gives it a table of its own.
+/// [`child`] for one that shares the kernel's table of descriptors with its parent. A record lock belongs to
+/// that table: the slot has none, and stays born until its process execs, which gives it a table of its own.
 ///
 /// # Errors
 /// As [`child`]; `ESRCH` when the slot was given up for dead.
@@ -164,8 +164,8 @@ fn first_lane(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     Ok(lane)
 }
 
-/// The kernel has copied its table of descriptors too: threads may change ours again. `task` is the parent's; a child in its
-/// memory may be faster than the parent itself.
+/// The kernel has copied its table of descriptors too: threads may change ours again. `task` is the parent's;
+/// a child in its memory may be faster than the parent itself.
 pub fn copied(task: &Task) {
     if task.process.table_lock.holder() == task.lane_id {
         task.process.table_lock.unlock();

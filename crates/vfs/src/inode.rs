@@ -77,8 +77,8 @@ pub fn attributes(task: &Task, id: InodeId, inode: &Inode) -> Attributes {
 /// Looks at a section before a reader gives it up for stopped.
 const SPINS: u32 = 2000;
 
-/// Lets the change under way in a section be finished if it does not go on because the lane that began it is dead: no
-/// writer may come to do it. A reader calls it before it waits.
+/// Lets the change under way in a section be finished if it does not go on because the lane that began it is
+/// dead: no writer may come to do it. A reader calls it before it waits.
 #[inline]
 pub fn mend_if_left(task: &Task, id: InodeId, section: &Seq) {
     if section.read() & 1 != 0 {
@@ -203,7 +203,8 @@ pub fn wait(task: &Task, id: InodeId) {
     drop(lock(task, id));
 }
 
-/// Takes an inode's lock for a caller that holds others, and so waits for nobody who may be stopped: only for a moment.
+/// Takes an inode's lock for a caller that holds others, and so waits for nobody who may be stopped: only for
+/// a moment.
 #[inline]
 pub fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
     let inode = task.region.inode(id);

@@ -2,9 +2,10 @@
 //!
 //! Every call takes the [`Task`](task::Task) that makes it and answers as the system call of the same name does.
 //!
-//! Lock order, outermost first: an open file's position; a directory, then what it holds; other inodes, the lower index first; the
-//! process's table; hash buckets, the lower index first. A rename, which locks more than that, waits for none of them with
-//! another held. `docs/locking.md` has them all, and what happens when a holder dies.
+//! Lock order, outermost first: an open file's position; a directory, then what it holds; other inodes, the
+//! lower index first; the process's table; hash buckets, the lower index first. A rename, which locks more
+//! than that, waits for none of them with another held. `docs/locking.md` has them all, and what happens when
+//! a holder dies.
 #![no_std]
 #![allow(
     clippy::not_unsafe_ptr_arg_deref,

@@ -1,8 +1,10 @@
-//! Processes that have limited themselves (seccomp(2)): they make no system call of the gate's own, barriers included.
+//! Processes that have limited themselves (seccomp(2)): they make no system call of the gate's own, barriers
+//! included.
 //!
-//! Such a process cannot revoke a bias ([`lp_region::bias`]). So before the filter is in force, while barriers still work,
-//! it says in its slot that it is limited and ends what biases there are, its own too; and nobody is given one while a slot says so.
-//! Store-load on both sides: whoever gives a bias sees the slot's word, or the look at all locks sees the bias.
+//! Such a process cannot revoke a bias ([`lp_region::bias`]). So before the filter is in force, while
+//! barriers still work, it says in its slot that it is limited and ends what biases there are, its own too;
+//! and nobody is given one while a slot says so. Store-load on both sides: whoever gives a bias sees the
+//! slot's word, or the look at all locks sees the bias.
 
 use lp_abi::{Errno, Result};
 use lp_region::InodeId;

@@ -457,8 +457,9 @@ fn unlink_where(task: &Task, inode: &Inode, which: impl Fn(&Lock) -> bool) {
     }
 }
 
-/// Leaves a record that a dead lane had in hand to the list that it stands in, if it does. The lane still holds the lock of that
-/// list's inode: nobody else has changed the list since. The caller holds the lane's `burial`.
+/// Leaves a record that a dead lane had in hand to the list that it stands in, if it does. The lane still
+/// holds the lock of that list's inode: nobody else has changed the list since. The caller holds the lane's
+/// `burial`.
 pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
     let taken = &lane.taken[LockRecord::SLAB];
     let id = LockId(taken.load(Ordering::Acquire));
@@ -471,8 +472,8 @@ pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
     }
 }
 
-/// Drops the locks of an owner on an inode if it is gone: a process that is dead, an open file that no living process names. What
-/// else the dead have is the reaper's, which may be somebody else at work.
+/// Drops the locks of an owner on an inode if it is gone: a process that is dead, an open file that no living
+/// process names. What else the dead have is the reaper's, which may be somebody else at work.
 #[cold]
 fn drop_if_dead(task: &Task, id: InodeId, owner: Owner) {
     let gone = match owner.family {

@@ -1,8 +1,8 @@
 //! Whether a living process still names an open file: for who finds a lock of that file in the way.
 //!
-//! A sweep ([`crate::sweep`]) finds what nothing names and frees it, and takes a dead process's table for a name until the
-//! reaper has emptied it. Here a dead process's names count for nothing, whoever is about to empty its table. The argument why a
-//! scan that is not atomic suffices is the sweep's.
+//! A sweep ([`crate::sweep`]) finds what nothing names and frees it, and takes a dead process's table for a
+//! name until the reaper has emptied it. Here a dead process's names count for nothing, whoever is about to
+//! empty its table. The argument why a scan that is not atomic suffices is the sweep's.
 
 use lp_region::sync::{Ordering, heavy_barrier};
 use lp_region::{FileId, ProcessId};
@@ -13,8 +13,8 @@ use crate::{flight, pin, table};
 /// Looks before a file counts as named, if references move all the time.
 const LOOKS: u32 = 64;
 
-/// Whether a living process's table, a call of its under way, or a message names an open file. When in doubt it does. A
-/// file that is being closed is not named by that.
+/// Whether a living process's table, a call of its under way, or a message names an open file. When in doubt
+/// it does. A file that is being closed is not named by that.
 pub(crate) fn by_the_living(task: &Task, id: FileId) -> bool {
     let moves = &task.region.header().moves;
     for _ in 0..LOOKS {

@@ -1,9 +1,9 @@
 //! Owners of pages: which inode has each page, and where.
 //!
-//! The word of a page says what its place in a map says, the other way round. It is written before a map names the page and
-//! cleared before the page can be taken again. As long as a file has a page, every state of the word is the same, so that a
-//! region whose parts are of different ages still says which pages a file has that did not change meanwhile: `lp_fsck::rebuild`
-//! reads it. No call does.
+//! The word of a page says what its place in a map says, the other way round. It is written before a map
+//! names the page and cleared before the page can be taken again. As long as a file has a page, every state
+//! of the word is the same, so that a region whose parts are of different ages still says which pages a file
+//! has that did not change meanwhile: `lp_fsck::rebuild` reads it. No call does.
 
 use lp_abi::Result;
 use lp_region::layout::{CHUNK_PAGES, OWNERS_AT};
@@ -13,7 +13,8 @@ use lp_region::{InodeId, PageId, Region};
 
 use crate::page::{Home, Run};
 
-/// Bits of an index that a word has room for: all that the pages of a region need, a file with holes may have more.
+/// Bits of an index that a word has room for: all that the pages of a region need, a file with holes may have
+/// more.
 pub const INDEX_BITS: u32 = 29;
 const INDEX_SHIFT: u32 = 64 - INDEX_BITS;
 const HEIGHT_SHIFT: u32 = 32;
@@ -46,7 +47,8 @@ pub(crate) fn back(region: Region, chunk: usize) -> Result<()> {
     region.back(OWNERS_AT + chunk * bytes, bytes)
 }
 
-/// Whether a page belongs to the place that `home` says; a map page, of a height above 0, to any of the indices below it.
+/// Whether a page belongs to the place that `home` says; a map page, of a height above 0, to any of the
+/// indices below it.
 pub fn has(region: Region, home: Home, height: u32, page: PageId) -> bool {
     let Some(word) = region.page_owner(page).map(|word| word.load(Relaxed)) else { return false };
     let differs = word ^ pack(home, height);
@@ -54,7 +56,8 @@ pub fn has(region: Region, home: Home, height: u32, page: PageId) -> bool {
         && (differs >> INDEX_SHIFT).checked_shr(10 * height).is_none_or(|rest| rest == 0)
 }
 
-/// The place in a file's content that a page belongs to, as far as the word has room for it; none if it is nobody's or a map's.
+/// The place in a file's content that a page belongs to, as far as the word has room for it; none if it is
+/// nobody's or a map's.
 pub fn content_of(region: Region, page: PageId) -> Option<Home> {
     let word = region.page_owner(page)?.load(Relaxed);
     let (inode, height) = (InodeId(word as u32), (word >> HEIGHT_SHIFT) as u32 & 7);

@@ -1,13 +1,14 @@
 //! Pages of data: taking them, giving them back, and giving their memory back to the host.
 //!
-//! Pages lie in 2 MiB chunks with one bit a page, which are changed without a lock ([`chunk`]). A lane allocates from a chunk of its
-//! own by preference, so that its lines are its own and a file's pages are neighbours; it starts at the first page it gave
-//! back or behind the last it took, so that a page that was just freed, and is in the cache, is used next. When no
-//! chunk is without an owner it takes pages wherever there are some: `ENOSPC` means that all are in use.
+//! Pages lie in 2 MiB chunks with one bit a page, which are changed without a lock ([`chunk`]). A lane
+//! allocates from a chunk of its own by preference, so that its lines are its own and a file's pages are
+//! neighbours; it starts at the first page it gave back or behind the last it took, so that a page that was
+//! just freed, and is in the cache, is used next. When no chunk is without an owner it takes pages wherever
+//! there are some: `ENOSPC` means that all are in use.
 //!
-//! Nothing is lost to a death. Pages on their way are named in the lane ([`PageMarks::moving`]) from the moment that their bits
-//! are set to the moment that they are linked in or their bits are cleared. Those of a dead lane are in use if the map they
-//! belong to names them, and are given back otherwise ([`repair`]).
+//! Nothing is lost to a death. Pages on their way are named in the lane ([`PageMarks::moving`]) from the
+//! moment that their bits are set to the moment that they are linked in or their bits are cleared. Those of a
+//! dead lane are in use if the map they belong to names them, and are given back otherwise ([`repair`]).
 //!
 //! Memory: the first touch of a page costs microseconds, so memory is made in batches that grow while a lane goes
 //! on through fresh pages; a chunk that is free again gives its memory back, but for a reserve.
@@ -142,7 +143,8 @@ pub fn unlinking(task: &Task, home: Home, run: Run) {
     chunk::name(marks, run);
 }
 
-/// Gives the pages in hand back: those that [`unlinking`] named, or the run last taken. Nothing links to them.
+/// Gives the pages in hand back: those that [`unlinking`] named, or the run last taken. Nothing links to
+/// them.
 pub fn give(task: &Task) {
     let marks = &task.lane.pages;
     let Some(run) = chunk::named(marks) else { return };
@@ -228,7 +230,8 @@ fn take_backed(task: &Task, index: usize, want: u32, eighths: u32) -> Result<Opt
     done.map(|()| Some(run))
 }
 
-/// Makes sure that the pages of a run have room in the region's file, if it has one. The caller has taken them.
+/// Makes sure that the pages of a run have room in the region's file, if it has one. The caller has taken
+/// them.
 fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
     // Relaxed: the eighths that the run has pages of lose no room meanwhile.
     let populated = chunk.populated.load(Relaxed);
@@ -363,7 +366,8 @@ fn make_ready(task: &Task, page: PageId, index: usize) {
     }
 }
 
-/// Gives a free chunk's memory back to the host, unless it belongs to the reserve. All its pages are taken meanwhile.
+/// Gives a free chunk's memory back to the host, unless it belongs to the reserve. All its pages are taken
+/// meanwhile.
 #[cold]
 fn shrink_slow(task: &Task, index: usize) {
     let region = task.region;
@@ -417,8 +421,8 @@ pub fn free_count(region: Region) -> u64 {
     data_pages.saturating_sub(used)
 }
 
-/// Settles the pages that a dead lane was moving. The caller buries that lane, and holds the lock of the pages' inode
-/// or knows that nobody else can reach it.
+/// Settles the pages that a dead lane was moving. The caller buries that lane, and holds the lock of the
+/// pages' inode or knows that nobody else can reach it.
 pub fn repair(task: &Task, lane: LaneId) {
     let region = task.region;
     let record = region.lane(lane);

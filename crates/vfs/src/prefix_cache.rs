@@ -1,17 +1,19 @@
 //! Directories that paths led to not long ago: a cache of paths up to their last slash, so that the next path into the
 //! same directory is one lookup.
 //!
-//! An entry says that a text, from a base, leads to a directory through directories that everyone may search and through no
-//! symbolic link and no dots. That is a fact about the tree, whoever asks, and it stays one while `Header::tree` stands
-//! still: [`crate::tree`] makes the count odd before a directory moves or becomes less searchable, and a new even one afterwards.
-//! Removal is no such change: a directory that is removed is marked as dead, or freed and its generation grows, before
-//! another can be made under its name, and both are looked at here.
+//! An entry says that a text, from a base, leads to a directory through directories that everyone may search
+//! and through no symbolic link and no dots. That is a fact about the tree, whoever asks, and it stays one
+//! while `Header::tree` stands still: [`crate::tree`] makes the count odd before a directory moves or becomes
+//! less searchable, and a new even one afterwards. Removal is no such change: a directory that is removed is
+//! marked as dead, or freed and its generation grows, before another can be made under its name, and both are
+//! looked at here.
 //!
-//! A walk notes the count before its first step; what it found is entered only if the count is even and still the same.
-//! Linearisation of a hit: the load of the count. ABA: 2^31 changes of the tree between two uses of an entry. Progress:
-//! wait-free; while a change is under way, or was cut short by a death and not buried, walks take all their steps. The entries are the
-//! task's own, so nothing is written that others read. Source: the prefix check cache of Tsai et al., "How to get more
-//! value from your file system directory cache" (SOSP 2015).
+//! A walk notes the count before its first step; what it found is entered only if the count is even and still
+//! the same. Linearisation of a hit: the load of the count. ABA: 2^31 changes of the tree between two uses of
+//! an entry. Progress: wait-free; while a change is under way, or was cut short by a death and not buried,
+//! walks take all their steps. The entries are the task's own, so nothing is written that others read.
+//! Source: the prefix check cache of Tsai et al., "How to get more value from your file system directory
+//! cache" (SOSP 2015).
 
 use core::cell::{Cell, UnsafeCell};
 

@@ -1,9 +1,10 @@
 //! The reaper: gives back what dead processes and threads held.
 //!
-//! Nobody waits for it: a dead process's descriptors keep nothing from working, its locks are taken over by whoever wants
-//! them. It runs when slots are short, when a dead process is found to hold a candidate of a sweep, when its parent has
-//! waited for it, and once in a while at fork. It waits for no inode's lock and no burial that a
-//! living thread holds, which may be stopped: the slot is left for the next reaper. For a bucket's lock it waits, in a replay.
+//! Nobody waits for it: a dead process's descriptors keep nothing from working, its locks are taken over by
+//! whoever wants them. It runs when slots are short, when a dead process is found to hold a candidate of a
+//! sweep, when its parent has waited for it, and once in a while at fork. It waits for no inode's lock and no
+//! burial that a living thread holds, which may be stopped: the slot is left for the next reaper. For a
+//! bucket's lock it waits, in a replay.
 //!
 //! A slot is emptied by whoever made its word say so ([`lp_region::life`]), by compare-and-swap of the very word that was
 //! found dead. Each step may be done again after the reaper itself has died. Called with no inode locked.
@@ -43,7 +44,8 @@ pub fn process(task: &Task, id: ProcessId) -> bool {
     task.region.left_by_the_dead(id, task.process_id).is_some_and(|life| bury_process(task, id, life))
 }
 
-/// Cleans up after the child `pid`, which has ended: one that was killed, or whose threads were in calls as it exited.
+/// Cleans up after the child `pid`, which has ended: one that was killed, or whose threads were in calls as
+/// it exited.
 #[cold]
 pub fn child(task: &Task, pid: u32) {
     // Relaxed: a slot that is another's by now names another process, or lives.
@@ -53,8 +55,8 @@ pub fn child(task: &Task, pid: u32) {
             && process.pid_namespace.load(Ordering::Relaxed)
                 == task.process.pid_namespace.load(Ordering::Relaxed)
     };
-    // What it held is for a later sweep, which may have to wait for a slab: the parent may be the one to let a stopped
-    // holder go on.
+    // What it held is for a later sweep, which may have to wait for a slab: the parent may be the one to let
+    // a stopped holder go on.
     if let Some(id) = task.region.processes().find(of) {
         process(task, id);
     }
@@ -172,8 +174,8 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     first && mend_section(task, record) && release(task, retired)
 }
 
-/// Gives a stripped lane back to be claimed, unless another burial of it has begun since: then that one does. Whether this
-/// call did.
+/// Gives a stripped lane back to be claimed, unless another burial of it has begun since: then that one does.
+/// Whether this call did.
 fn release(task: &Task, retired: LaneId) -> bool {
     let record = task.region.lane(retired);
     if !intent::lock_burial_unless_held(task, retired) {
@@ -188,8 +190,8 @@ fn release(task: &Task, retired: LaneId) -> bool {
     is_own
 }
 
-/// close(2) takes the file out of the table first and drops the process's POSIX locks on it then. False if a living thread has
-/// the inode's lock.
+/// close(2) takes the file out of the table first and drops the process's POSIX locks on it then. False if a
+/// living thread has the inode's lock.
 fn drop_locks_of_closer(task: &Task, record: &Lane) -> bool {
     let word = record.pins[pin::slot::CLOSE].load(Ordering::Acquire);
     if word == 0 || word & pin::INODE != 0 {
@@ -326,8 +328,8 @@ fn keep_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
     }
 }
 
-/// Puts the slot of a slab that the lane had taken and not linked in into the lane's cache. Replays settle what they link
-/// in or finish. The caller buries the lane.
+/// Puts the slot of a slab that the lane had taken and not linked in into the lane's cache. Replays settle
+/// what they link in or finish. The caller buries the lane.
 fn give_back<T: Slot>(task: &Task, record: &Lane) {
     task.region.settle_slab::<T>(record);
     let taken = &record.taken[T::SLAB];
@@ -358,8 +360,8 @@ fn give_back_inode(task: &Task, lane: LaneId) {
     record.taken[Inode::SLAB].store(0, Ordering::Release);
 }
 
-/// [`keep_again`] of an open file. One that stands in the table of an image to come, by its only descriptor, is not for its
-/// close to free any more.
+/// [`keep_again`] of an open file. One that stands in the table of an image to come, by its only descriptor,
+/// is not for its close to free any more.
 fn keep_file_again(task: &Task, record: &Lane, id: FileId) {
     if !depot::is_cached::<OpenFile>(record, id.0) {
         file::share(task.region.file(id));

@@ -94,8 +94,8 @@ pub(crate) fn run_own(task: &Task) {
     sweep::run(task, Scope::Own);
 }
 
-/// Frees what the lane keeps before its thread leaves it, but for closed files: few at a time are not worth a sweep, as
-/// others who share them by fork mostly go on. They are the next owner's to look at.
+/// Frees what the lane keeps before its thread leaves it, but for closed files: few at a time are not worth a
+/// sweep, as others who share them by fork mostly go on. They are the next owner's to look at.
 pub(crate) fn before_leaving(task: &Task) {
     // Relaxed throughout: the lane's own.
     let [files, inodes] = &task.lane.arrived;

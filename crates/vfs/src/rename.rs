@@ -122,7 +122,8 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
 enum Stop {
     /// It cannot be.
     Failed(Errno),
-    /// An inode is locked by another: with nothing held it is waited for, and then everything is looked up again.
+    /// An inode is locked by another: with nothing held it is waited for, and then everything is looked up
+    /// again.
     Locked(InodeId),
     /// So is the move of another.
     Moving(Met),
@@ -143,8 +144,8 @@ impl From<Errno> for Stop {
     }
 }
 
-/// The inodes that a rename locks: both directories and what their names name. It waits for a lock only while it holds none, so
-/// it needs no order among them, and nobody waits for whom it waits for.
+/// The inodes that a rename locks: both directories and what their names name. It waits for a lock only while
+/// it holds none, so it needs no order among them, and nobody waits for whom it waits for.
 struct Locks<'t, 'r> {
     task: &'t Task<'r>,
     held: [Option<Locked<'r>>; 5],
@@ -276,7 +277,8 @@ impl<'r> Rename<'_, 'r> {
         self.is_dir(self.source) || self.is_exchange_of_directory()
     }
 
-    /// Refuses to put a directory below itself. What moves to another directory is marked, so this stays as it is.
+    /// Refuses to put a directory below itself. What moves to another directory is marked, so this stays as
+    /// it is.
     fn check_ancestors(&self, marks: &mut Marks<'_, '_>) -> Tried<()> {
         if self.old == self.new {
             return Ok(());

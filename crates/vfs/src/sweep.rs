@@ -1,18 +1,19 @@
 //! A sweep: finds which closed files and unlinked inodes nothing names any more, and frees those.
 //!
-//! A sweep gathers candidates, passes a heavy barrier, and looks through the tables of all processes, their mappings,
-//! directories and executed files, then at the pins of all lanes, then at the files in flight. What it did not find it
-//! claims and frees ([`lp_region::custody`]). Candidates and what was found of them stand on the sweeper's own stack: any
-//! number of sweeps run side by side.
+//! A sweep gathers candidates, passes a heavy barrier, and looks through the tables of all processes, their
+//! mappings, directories and executed files, then at the pins of all lanes, then at the files in flight. What
+//! it did not find it claims and frees ([`lp_region::custody`]). Candidates and what was found of them stand
+//! on the sweeper's own stack: any number of sweeps run side by side.
 //!
-//! *Why a scan that is not atomic suffices.* A reference that moves while the scan runs could be missed at both ends.
-//! Copies of references therefore bump a count after the copy and before the original can go: `Process::moves` within a table
-//! (dup), `Header::moves` from one table to another (fork, receipt over a socket). A sweep that sees a count change looks again, and
-//! in the end frees nothing. References that are made from none (open by name)
-//! pin the inode first and then check that it has links: a candidate has none. A closer pins its file before it takes the
-//! entry out and asks for a look before it takes the pin away; the scan reads tables before pins, so it sees the entry,
-//! the pin or the question. A sender keeps its file pinned or named until it is in flight ([`crate::flight`]), so the scan
-//! asks for flights last. What a complete scan has not found stays unnamed for good: nobody can name it again.
+//! *Why a scan that is not atomic suffices.* A reference that moves while the scan runs could be missed at
+//! both ends. Copies of references therefore bump a count after the copy and before the original can go:
+//! `Process::moves` within a table (dup), `Header::moves` from one table to another (fork, receipt over a
+//! socket). A sweep that sees a count change looks again, and in the end frees nothing. References that are
+//! made from none (open by name) pin the inode first and then check that it has links: a candidate has none.
+//! A closer pins its file before it takes the entry out and asks for a look before it takes the pin away; the
+//! scan reads tables before pins, so it sees the entry, the pin or the question. A sender keeps its file
+//! pinned or named until it is in flight ([`crate::flight`]), so the scan asks for flights last. What a
+//! complete scan has not found stays unnamed for good: nobody can name it again.
 //!
 //! An inode may stand in several lists, if it got a name and lost it again: only one claim succeeds, and who frees it
 //! gives it another generation, which the lists do not have. The orderings are [`lp_region::marks`]'s. Source: Michael,
@@ -224,14 +225,15 @@ impl<'t, 'r> Sweep<'t, 'r> {
     fn want_kept_inode(&mut self, id: InodeId, skip: &mut usize) -> bool {
         let record = self.region.inode(id);
         let generation = record.generation.load(Ordering::Acquire);
-        // The generation first: what is in a chain then was in it with that generation. And one look: between two a husk may
-        // leave the chain, and is then a free slot whose generation is this very one.
+        // The generation first: what is in a chain then was in it with that generation. And one look: between
+        // two a husk may leave the chain, and is then a free slot whose generation is this very one.
         let word = record.custody.get();
         word & custody::LISTED != 0
             && self.want_inode_of(InodeRef { id, generation }, word, Origin::Listed, skip)
     }
 
-    /// Looks everywhere for names of the candidates; again if references moved meanwhile. What was found once stays found.
+    /// Looks everywhere for names of the candidates; again if references moved meanwhile. What was found once
+    /// stays found.
     fn scan(&mut self) -> Scan {
         let header = self.region.header();
         for _ in 0..SCANS {
@@ -299,7 +301,8 @@ impl<'t, 'r> Sweep<'t, 'r> {
         }
     }
 
-    /// Files on their way over sockets, of those that matter. After the pins: a sender has its file pinned until it is in flight.
+    /// Files on their way over sockets, of those that matter. After the pins: a sender has its file pinned
+    /// until it is in flight.
     fn look_at_flights(&mut self) {
         for id in flight::sent(self.region) {
             let inode = InodeRef::from_word(self.region.file(id).inode.load(Ordering::Relaxed)).id;
@@ -353,8 +356,8 @@ fn free_file(task: &Task, id: FileId, generation: u32) -> bool {
     freed
 }
 
-/// Empties an open file in a chain that a lane has claimed, or lets go of it: it is another by now, or a living thread has the
-/// lock that guards its locks. Whether it is gone.
+/// Empties an open file in a chain that a lane has claimed, or lets go of it: it is another by now, or a
+/// living thread has the lock that guards its locks. Whether it is gone.
 pub(crate) fn empty_file(task: &Task, id: FileId, generation: u32) -> bool {
     let file = task.region.file(id);
     let is_same = file.generation.load(Ordering::Acquire) == generation;
@@ -412,7 +415,8 @@ fn free_claimed(task: &Task, inode: InodeRef) {
     task.region.settle::<Inode>(task.lane);
 }
 
-/// Puts a lane's list and chain of inodes in order; the number of those that stay in the chain. The caller owns the lane.
+/// Puts a lane's list and chain of inodes in order; the number of those that stay in the chain. The caller
+/// owns the lane.
 fn tidy_inodes(task: &Task, lane: &Lane) -> u32 {
     tidy_list(task, lane);
     let region = task.region;
@@ -444,8 +448,8 @@ fn tidy_list(task: &Task, lane: &Lane) {
     }
 }
 
-/// Puts an inode of a lane's list into its chain; false if somebody may be about to free it, or to let go of it again. The
-/// caller owns the lane.
+/// Puts an inode of a lane's list into its chain; false if somebody may be about to free it, or to let go of
+/// it again. The caller owns the lane.
 fn move_to_chain(task: &Task, lane: &Lane, inode: InodeRef) -> bool {
     let own = lane.id.load(Ordering::Relaxed);
     let custody = &task.region.inode(inode.id).custody;

@@ -18,8 +18,8 @@ use crate::{file, pin};
 pub mod entry {
     /// It names an open file.
     pub const OPEN: u64 = 1 << 32;
-    /// The whole word: the kernel's descriptor is the gate's, and an open or a close of the number is under way. As far as
-    /// the program can see it is closed. Not a file's number: those are below `layout::FILES`.
+    /// The whole word: the kernel's descriptor is the gate's, and an open or a close of the number is under
+    /// way. As far as the program can see it is closed. Not a file's number: those are below `layout::FILES`.
     pub const TRANSIT: u64 = 1 << 30;
     /// Close on exec.
     pub const CLOEXEC: u64 = 1 << 33;
@@ -243,9 +243,9 @@ pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
     Ok(())
 }
 
-/// Stores `new` at `fd`, over what was there, and gives that: it goes from the old file to the new one in one store, so
-/// that other threads find `fd` open all the while. The caller holds the table's lock if threads share it, and calls
-/// [`let_go`] when it does not any more.
+/// Stores `new` at `fd`, over what was there, and gives that: it goes from the old file to the new one in one
+/// store, so that other threads find `fd` open all the while. The caller holds the table's lock if threads
+/// share it, and calls [`let_go`] when it does not any more.
 #[inline]
 pub fn replace(task: &Task, fd: i32, place: &AtomicU64, new: u64) -> u64 {
     let old = place.load(Ordering::Relaxed); // Relaxed: guarded by the lock.
@@ -259,15 +259,15 @@ pub fn replace(task: &Task, fd: i32, place: &AtomicU64, new: u64) -> u64 {
     old
 }
 
-/// Says that a reference was copied within the table: a look under way may have passed the copy and not reached the
-/// original, which may go from now on.
+/// Says that a reference was copied within the table: a look under way may have passed the copy and not
+/// reached the original, which may go from now on.
 pub fn moved(task: &Task) {
     // PAIRS: the loads in `look_through`.
     task.process.moves.fetch_add(1, Ordering::Release);
 }
 
-/// Calls `found` for each open file that a process's table names; false if references moved within the table meanwhile, so
-/// that one may have been missed.
+/// Calls `found` for each open file that a process's table names; false if references moved within the table
+/// meanwhile, so that one may have been missed.
 pub(crate) fn look_through(region: Region, process: ProcessId, mut found: impl FnMut(FileId)) -> bool {
     let record = region.process(process);
     // PAIRS: the release in `moved`.
@@ -305,8 +305,8 @@ pub fn let_go(task: &Task, old: u64) {
     file::left(task, id);
 }
 
-/// close(2), and dup2(2) onto a descriptor, drop the process's POSIX locks on the file, whichever descriptor they were
-/// taken through.
+/// close(2), and dup2(2) onto a descriptor, drop the process's POSIX locks on the file, whichever descriptor
+/// they were taken through.
 #[cold]
 fn drop_locks_slow(task: &Task, id: FileId) {
     let inode = InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id;
@@ -315,7 +315,8 @@ fn drop_locks_slow(task: &Task, id: FileId) {
     }
 }
 
-/// Takes `fd` out of the table and lets go of what it named: close(2) where no kernel's descriptor stands behind it.
+/// Takes `fd` out of the table and lets go of what it named: close(2) where no kernel's descriptor stands
+/// behind it.
 ///
 /// # Errors
 /// `EBADF` when it is not ours.
@@ -324,9 +325,10 @@ pub fn remove(task: &Task, fd: i32) -> Result<()> {
     take_out(task, fd, |place| place.store(0, Ordering::Release))
 }
 
-/// Takes `fd` out of the table, has `vacate` do what the kernel's descriptor behind it needs and store what is left, and
-/// lets go of what `fd` named. The entry is [`entry::TRANSIT`] meanwhile, and other threads that change the table wait: of
-/// two that close one number one gets `EBADF`, and nobody is given the number too early.
+/// Takes `fd` out of the table, has `vacate` do what the kernel's descriptor behind it needs and store what
+/// is left, and lets go of what `fd` named. The entry is [`entry::TRANSIT`] meanwhile, and other threads that
+/// change the table wait: of two that close one number one gets `EBADF`, and nobody is given the number too
+/// early.
 ///
 /// # Errors
 /// `EBADF` when it is not ours.

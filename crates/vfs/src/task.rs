@@ -28,8 +28,9 @@ pub struct Task<'r> {
     pub process: &'r Process,
     /// Which slot that is.
     pub process_id: ProcessId,
-    /// Where the thread's ids, groups and capabilities stand: in the process's slot, or in a record of the thread's own once it has
-    /// changed them beside others, as credentials are a thread's in Linux. Nothing else in that record has a meaning.
+    /// Where the thread's ids, groups and capabilities stand: in the process's slot, or in a record of the
+    /// thread's own once it has changed them beside others, as credentials are a thread's in Linux. Nothing
+    /// else in that record has a meaning.
     pub credentials: Cell<&'r Process>,
     /// The thread's lane.
     pub lane: &'r Lane,

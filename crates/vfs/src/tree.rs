@@ -1,11 +1,11 @@
-//! The shape of the tree: changes of where the paths of others lead, which [`crate::prefix_cache`] must know of, and
-//! directories that move to another parent.
+//! The shape of the tree: changes of where the paths of others lead, which [`crate::prefix_cache`] must know
+//! of, and directories that move to another parent.
 //!
-//! No lock guards the shape as a whole. A change of where paths lead is counted ([`lp_region::shape`]); a directory that
-//! moves is marked ([`lp_region::moving`]). Two moves that could close a ring meet each other's marks: the lane with
-//! the lower id keeps its mark and looks a bounded number of times whether the other gives way; otherwise a lane gives up all
-//! that it holds, marks included, and waits with nothing held. So a stopped lane delays only moves to below what it moves,
-//! and nobody waits for those that it delays.
+//! No lock guards the shape as a whole. A change of where paths lead is counted ([`lp_region::shape`]); a
+//! directory that moves is marked ([`lp_region::moving`]). Two moves that could close a ring meet each
+//! other's marks: the lane with the lower id keeps its mark and looks a bounded number of times whether the
+//! other gives way; otherwise a lane gives up all that it holds, marks included, and waits with nothing held.
+//! So a stopped lane delays only moves to below what it moves, and nobody waits for those that it delays.
 
 use lp_region::lane::Lane;
 use lp_region::moving::{self, Climb, Directories};
@@ -86,7 +86,8 @@ pub struct Met {
     mover: LaneId,
 }
 
-/// The directories that a call has marked as moving. Dropped before the locks of their parents are given back.
+/// The directories that a call has marked as moving. Dropped before the locks of their parents are given
+/// back.
 pub struct Marks<'t, 'r> {
     task: &'t Task<'r>,
 }

@@ -82,7 +82,8 @@ pub fn is_read_only(task: &Task, inode: &Inode) -> bool {
 /// Makes a root read-only or writable again, as `mount -o remount`; of `flags` only `MS_RDONLY` counts.
 ///
 /// # Errors
-/// `EBUSY` when a file of it is open for writing; `EAGAIN` when a writer does not finish, or in a process without barriers.
+/// `EBUSY` when a file of it is open for writing; `EAGAIN` when a writer does not finish, or in a process
+/// without barriers.
 pub fn remount(task: &Task, root: u32, flags: u32) -> Result<()> {
     let header = task.region.header();
     let bit = 1 << (root & 15);

@@ -251,7 +251,8 @@ fn attributes_change_together_or_not_at_all() {
             assert!(left == old || left == new, "{name} killed after {steps} instructions leaves {left:?}");
             left == new
         };
-        // The change is somewhere between the last that left nothing and the first that left all: there every few are tried.
+        // The change is somewhere between the last that left nothing and the first that left all: there every
+        // few are tried.
         let coarse: Vec<(u32, bool)> =
             (1..=length).step_by(401).map(|steps| (steps, outcome_of(steps))).collect();
         let last = coarse.iter().rev().find(|(_, done)| !done).expect("nothing is done at first").0;
@@ -260,8 +261,8 @@ fn attributes_change_together_or_not_at_all() {
     }
 }
 
-/// A lock that a killed process was setting is on its way into the file's list or out of it. Whoever takes the file's lock
-/// over before the dead is buried must not take that record for its own.
+/// A lock that a killed process was setting is on its way into the file's list or out of it. Whoever takes
+/// the file's lock over before the dead is buried must not take that record for its own.
 #[test]
 fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     let _alone = death::alone();

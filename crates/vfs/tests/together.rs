@@ -261,8 +261,8 @@ fn a_rename_is_one_event() {
 const KEPT: usize = 60;
 const ROUNDS: usize = 10_000;
 
-/// Makes files without names, has them go to the lane's chain, and closes them, which leaves husks for the lane to take out. No
-/// inode may be two files' at once.
+/// Makes files without names, has them go to the lane's chain, and closes them, which leaves husks for the
+/// lane to take out. No inode may be two files' at once.
 fn keep_and_close(task: &Task) {
     for round in 0..ROUNDS {
         let path = c(&format!("/light/{}", task.process_id.0));

@@ -1,19 +1,22 @@
-//! Makes anew what can be derived: directories' arrays, the hash table, links, bitmaps, free lists. What counts as true is
-//! what cannot: inodes with their page maps as far as they own the pages, and entries, which know their directory, place,
-//! name and target. What only live processes have (lanes, tables, open files, locks, mappings) goes, as nobody lives.
+//! Makes anew what can be derived: directories' arrays, the hash table, links, bitmaps, free lists. What
+//! counts as true is what cannot: inodes with their page maps as far as they own the pages, and entries,
+//! which know their directory, place, name and target. What only live processes have (lanes, tables, open
+//! files, locks, mappings) goes, as nobody lives.
 //!
-//! The records need not be of one moment. After a loss of power each page of the file is as the last fsync left it or as some
-//! later change did. What belongs to a file that did not change meanwhile is the same in all of them: its inode, the pages of
-//! its map, their owners, its content, the entries on the way to it. So nothing else may count against it:
+//! The records need not be of one moment. After a loss of power each page of the file is as the last fsync
+//! left it or as some later change did. What belongs to a file that did not change meanwhile is the same in
+//! all of them: its inode, the pages of its map, their owners, its content, the entries on the way to it. So
+//! nothing else may count against it:
 //!
 //! - A page is a file's if its owner says so ([`owner`]), whatever other maps seem to name.
-//! - An entry counts if the inode that it names lives in that generation. A free slot says so itself: an inode has no links,
-//!   an entry no target.
-//! - Of two entries with one name, or two of one directory, at least one is of another age, and neither is an unchanged
-//!   file's: see [`tree`].
+//! - An entry counts if the inode that it names lives in that generation. A free slot says so itself: an
+//!   inode has no links, an entry no target.
+//! - Of two entries with one name, or two of one directory, at least one is of another age, and neither is an
+//!   unchanged file's: see [`tree`].
 //! - Intents and lanes are never looked at.
 //!
-//! Passes: [`tree`] reads names, this file content, [`reset`] empties what is derived, [`link`] makes it anew.
+//! Passes: [`tree`] reads names, this file content, [`reset`] empties what is derived, [`link`] makes it
+//! anew.
 
 mod link;
 mod reset;
@@ -125,8 +128,8 @@ impl Rebuild {
         all
     }
 
-    /// Takes in pages of content that no map names any more, for the files that they belong to: a map that grew or a page of it
-    /// may be older than they are.
+    /// Takes in pages of content that no map names any more, for the files that they belong to: a map that
+    /// grew or a page of it may be older than they are.
     fn strays(&mut self) {
         let pages = self.extents.records(at::OWNERS_AT, size_of::<u64>(), at::CHUNKS * at::CHUNK_PAGES);
         let data_pages = self.region.header().data_pages.load(Relaxed);

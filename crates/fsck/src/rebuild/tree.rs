@@ -74,7 +74,8 @@ impl Rebuild {
             && self.has_name(record)
     }
 
-    /// A directory has one name. Of two, the old and the new one of a rename, it is the one that the directory knows.
+    /// A directory has one name. Of two, the old and the new one of a rename, it is the one that the
+    /// directory knows.
     fn settle_name(&mut self, id: DirentId) {
         let target = dirent::target(self.region.dirent(id)).id;
         let inode = self.region.inode(target);
@@ -184,8 +185,8 @@ impl Rebuild {
         }
     }
 
-    /// The entry that each name of a directory stands for. Of two, whose pages are of different ages, it is the one whose
-    /// inode changed last.
+    /// The entry that each name of a directory stands for. Of two, whose pages are of different ages, it is
+    /// the one whose inode changed last.
     fn last_of_each_name(&self, entries: &[(u64, DirentId)]) -> BTreeMap<Vec<u8>, DirentId> {
         let age = |id: DirentId| {
             let changed = &self.region.inode(dirent::target(self.region.dirent(id)).id).ctime;
@@ -221,8 +222,8 @@ impl Rebuild {
         dir::is(inode)
     }
 
-    /// Takes in what lives and no name leads to: directories with all that is below them, files that are not empty. Those
-    /// that stand highest get a name in `lost+found`.
+    /// Takes in what lives and no name leads to: directories with all that is below them, files that are not
+    /// empty. Those that stand highest get a name in `lost+found`.
     fn lost(&mut self, children: &mut BTreeMap<u32, Vec<(u64, DirentId)>>) {
         if self.directories.is_empty() {
             return;
@@ -241,7 +242,8 @@ impl Rebuild {
             let parent = entry.map(|entry| InodeId(self.region.dirent(*entry).parent.load(Relaxed)));
             parent.and_then(living).is_some_and(dir::is)
         };
-        // Of directories that lie below each other in a ring, which no root is above, the first is taken for the highest.
+        // Of directories that lie below each other in a ring, which no root is above, the first is taken for
+        // the highest.
         let (rings, highest): (Vec<InodeId>, Vec<InodeId>) = below.into_iter().partition(is_below);
         for id in highest.into_iter().chain(rings) {
             if self.known.insert(id.0) {

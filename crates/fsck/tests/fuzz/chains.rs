@@ -1,4 +1,5 @@
-//! Known damage to the chains of lanes and what goes with them: the checker names each, and a repair mends it.
+//! Known damage to the chains of lanes and what goes with them: the checker names each, and a repair mends
+//! it.
 
 use lp_fsck::Severity;
 use lp_region::custody::{CLAIMED, HUSK, LISTED};

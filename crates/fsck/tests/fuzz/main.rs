@@ -1,8 +1,8 @@
-//! Damaged regions: copies of a small region with bytes changed at random are opened, checked, used and mended. Each ends in
-//! an error or in a repair: nothing crashes, hangs or touches memory outside the region.
+//! Damaged regions: copies of a small region with bytes changed at random are opened, checked, used and
+//! mended. Each ends in an error or in a repair: nothing crashes, hangs or touches memory outside the region.
 //!
-//! `fuzz [--count N] [--seed S] [--only INDEX] [--run N]`. Case INDEX of seed S is always the same. `--run N` sends N of
-//! the cases through `lightpath run` instead, as programs meet them.
+//! `fuzz [--count N] [--seed S] [--only INDEX] [--run N]`. Case INDEX of seed S is always the same. `--run N`
+//! sends N of the cases through `lightpath run` instead, as programs meet them.
 
 mod calls;
 mod chains;

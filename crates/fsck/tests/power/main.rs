@@ -1,9 +1,9 @@
-//! Losses of power: the pages of a region are logged at each step of a workload. Files are made of them as a device may hold
-//! them when the power goes: each page as it was at a sync or at some later step. Each is rebuilt, is sound then, and holds
-//! what docs/durability.md promises.
+//! Losses of power: the pages of a region are logged at each step of a workload. Files are made of them as a
+//! device may hold them when the power goes: each page as it was at a sync or at some later step. Each is
+//! rebuilt, is sound then, and holds what docs/durability.md promises.
 //!
-//! `power [--images N] [--seed S] [--only INDEX]`. Image INDEX of seed S is always the same. `--measure N` times the rebuild of
-//! a region of N files instead.
+//! `power [--images N] [--seed S] [--only INDEX]`. Image INDEX of seed S is always the same. `--measure N`
+//! times the rebuild of a region of N files instead.
 
 mod caller;
 mod judge;

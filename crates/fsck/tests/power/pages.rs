@@ -1,4 +1,5 @@
-//! The pages of a region's file at every step of a workload, and files made of them as a crash may leave them.
+//! The pages of a region's file at every step of a workload, and files made of them as a crash may leave
+//! them.
 
 use std::collections::BTreeMap;
 use std::os::fd::RawFd;

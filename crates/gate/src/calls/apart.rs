@@ -251,8 +251,8 @@ handlers! {
         if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
     }
 
-    /// seccomp(2), landlock_restrict_self(2), likewise; pidfd_getfd(2), which may name a descriptor of the gate's own; and calls so
-    /// rare that a look at their paths is not worth its code.
+    /// seccomp(2), landlock_restrict_self(2), likewise; pidfd_getfd(2), which may name a descriptor of the
+    /// gate's own; and calls so rare that a look at their paths is not worth its code.
     fn at_once(_words) {
         join()
     }

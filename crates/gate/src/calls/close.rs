@@ -51,8 +51,8 @@ fn close_other(task: &'static Task<'static>, fd: i32, word: u64) -> isize {
     }
 }
 
-/// close(2) of a number that another thread is opening or closing. Once that holds the table no longer, the number is still
-/// being opened, or is whoever's it is now.
+/// close(2) of a number that another thread is opening or closing. Once that holds the table no longer, the
+/// number is still being opened, or is whoever's it is now.
 #[cold]
 fn close_in_transit(task: &'static Task<'static>, fd: i32) -> isize {
     drop(placeholder::Guard::take(task));
@@ -102,8 +102,8 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
     if from > last { 0 } else { kernel_close_range(task, from, last, flags) }
 }
 
-/// The kernel's half, which steps over numbers in the table: placeholders are never marked close-on-exec, and what is left of
-/// ours when they are closed is being opened by another thread.
+/// The kernel's half, which steps over numbers in the table: placeholders are never marked close-on-exec, and
+/// what is left of ours when they are closed is being opened by another thread.
 fn kernel_close_range(task: &Task, first: u32, last: u32, flags: u32) -> isize {
     let flags = flags & CLOSE_RANGE_CLOEXEC;
     let limit = task.process.fd_limit.load(Ordering::Relaxed).min(last.saturating_add(1));

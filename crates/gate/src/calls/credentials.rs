@@ -1,6 +1,6 @@
-//! umask(2), and the calls that change ids, groups and capabilities: the kernel makes the change, the process's slot
-//! follows, for the file system checks against that. Credentials are a thread's in Linux: one that changes them beside
-//! others has a record of its own from then on.
+//! umask(2), and the calls that change ids, groups and capabilities: the kernel makes the change, the
+//! process's slot follows, for the file system checks against that. Credentials are a thread's in Linux: one
+//! that changes them beside others has a record of its own from then on.
 
 use lp_abi::linux::*;
 use lp_region::process::Process;
@@ -105,7 +105,8 @@ fn part(task: &'static Task<'static>) {
     PARTED.store(1, Ordering::Relaxed); // Relaxed: the kernel's clone orders it for threads that this one makes.
     // SAFETY: the record is the thread's own.
     let place = unsafe { &raw mut (*tls::current()).credentials };
-    // SAFETY: as above; a new mapping, of zeros, which are a valid record of atomics, and which lives as long as the thread.
+    // SAFETY: as above; a new mapping, of zeros, which are a valid record of atomics, and which lives as long
+    // as the thread.
     unsafe {
         if (*place).is_null() {
             let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);

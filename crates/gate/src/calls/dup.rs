@@ -127,7 +127,8 @@ fn replace_by_ours(task: &'static Task<'static>, old: i32, new: i32, cloexec: u6
     Ok(new)
 }
 
-/// A descriptor of the host's goes onto `new`, where ours or a parked placeholder may be, or one onto an inode of ours.
+/// A descriptor of the host's goes onto `new`, where ours or a parked placeholder may be, or one onto an
+/// inode of ours.
 fn replace_by_other(
     task: &'static Task<'static>,
     old: i32,

@@ -166,8 +166,9 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
     made
 }
 
-/// Maps `area`, which is given for address 0, at `hint` as `flags` say, and lists it. With `MAP_FIXED` it replaces what is
-/// there, and that stays mapped and listed as long as the call can still fail for want of pages or of addresses.
+/// Maps `area`, which is given for address 0, at `hint` as `flags` say, and lists it. With `MAP_FIXED` it
+/// replaces what is there, and that stays mapped and listed as long as the call can still fail for want of
+/// pages or of addresses.
 fn place(task: &Task, list: &mut maps::List, area: Area, hint: usize, flags: u32) -> Result<usize> {
     list.reserve()?;
     let bytes = area.bytes();
@@ -236,7 +237,8 @@ fn remap(task: &Task, to: &Move) -> isize {
     }
 }
 
-/// mremap(2) of what starts with a mapping of the kernel's: it may land on files of ours, or cut some off behind it.
+/// mremap(2) of what starts with a mapping of the kernel's: it may land on files of ours, or cut some off
+/// behind it.
 fn remap_other(task: &Task, list: &mut maps::List, to: &Move) -> isize {
     let lands = (to.flags & MREMAP_FIXED != 0).then(|| end_of(to.new, to.new_length)).flatten();
     let lands = lands.map(|end| (to.new, end)).filter(|(start, end)| list.find(*start, *end).is_some());
@@ -346,8 +348,8 @@ fn extend(task: &Task, list: &mut maps::List, area: &Area, more: usize) -> Resul
     Ok(true)
 }
 
-/// Maps the file anew and takes the old mapping away, which stays until the new one is there. Pages of a private mapping
-/// that the program has changed are moved. The caller has noted the new mapping's `bytes`.
+/// Maps the file anew and takes the old mapping away, which stays until the new one is there. Pages of a
+/// private mapping that the program has changed are moved. The caller has noted the new mapping's `bytes`.
 fn move_to(task: &Task, list: &mut maps::List, area: &Area, to: &Move, bytes: usize) -> Result<usize> {
     let offset = area.offset + (to.old - area.start) as u64;
     let moved = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };

@@ -24,8 +24,8 @@ use crate::{deferred, signal};
 
 /// What a regular file answers (the kernel's DEFAULT_POLLMASK).
 const READY: i16 = (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM) as i16;
-/// What stands for a descriptor of ours in the kernel's copy of an entry, whose `events` are then the answer. Other negative
-/// numbers, which the kernel skips too, are -1 there.
+/// What stands for a descriptor of ours in the kernel's copy of an entry, whose `events` are then the answer.
+/// Other negative numbers, which the kernel skips too, are -1 there.
 const OURS: i32 = i32::MIN;
 /// More entries than any limit on descriptors allows.
 const MOST: usize = 1 << 20;
@@ -153,8 +153,8 @@ impl Drop for Masked {
     }
 }
 
-/// Asks the kernel about the other entries, and answers for ours. Of the program's array only `revents` is written, as by the
-/// kernel: another thread may poll with the same one.
+/// Asks the kernel about the other entries, and answers for ours. Of the program's array only `revents` is
+/// written, as by the kernel: another thread may poll with the same one.
 #[cold]
 fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6], nr: u32) -> isize {
     let mut masked = match Masked::new(count as usize) {

@@ -1,5 +1,5 @@
-//! Calls that carry a path or a descriptor and that no file of ours answers: they fail as on a file that does not have
-//! what they ask for, and never reach the kernel with a path of ours or a placeholder.
+//! Calls that carry a path or a descriptor and that no file of ours answers: they fail as on a file that does
+//! not have what they ask for, and never reach the kernel with a path of ours or a placeholder.
 //!
 //! `crates/gate/tests/call_table.rs` holds the whole call table against [`crate::calls::CALLS`].
 
@@ -31,8 +31,8 @@ const FSCONFIG_FD: u32 = 5;
 /// How the links of the region and of placeholders in `/proc/self/fd` begin, and those of io_uring instances.
 const UNTOUCHABLE: [&[u8]; 2] = [b"/memfd:lightpath", b"anon_inode:[io_uring]"];
 
-/// A call that does not exist in a run: io_uring(7) and io_setup(2), whose work passes the gate by, and calls newer
-/// than the gate.
+/// A call that does not exist in a run: io_uring(7) and io_setup(2), whose work passes the gate by, and calls
+/// newer than the gate.
 pub(crate) unsafe extern "sysv64" fn absent(
     _: usize,
     _: usize,
@@ -200,8 +200,8 @@ handlers! {
         }
     }
 
-    /// pidfd_getfd(2): what it brings must be no placeholder, and no ring. The region and its life file are not even fetched:
-    /// to close the life file drops the sign of life.
+    /// pidfd_getfd(2): what it brings must be no placeholder, and no ring. The region and its life file are
+    /// not even fetched: to close the life file drops the sign of life.
     fn pidfd_getfd(task, pidfd: i32, fd: i32, flags: u32) {
         placeholder::flush(task);
         if let Some(refused) = on_file(task, pidfd, Errno::EBADF) {
@@ -219,7 +219,8 @@ handlers! {
     }
 }
 
-/// What a call on descriptor `fd` gets if that is a file of ours: `EBADF` if it was opened with `O_PATH`, else `errno`.
+/// What a call on descriptor `fd` gets if that is a file of ours: `EBADF` if it was opened with `O_PATH`,
+/// else `errno`.
 pub(crate) fn on_file(task: &Task, fd: i32, errno: Errno) -> Option<isize> {
     let refused = |errno: Errno| Some(errno.to_ret());
     match descriptor::is_file(task, fd) {
@@ -229,7 +230,8 @@ pub(crate) fn on_file(task: &Task, fd: i32, errno: Errno) -> Option<isize> {
     }
 }
 
-/// Fails with `errno` for what exists in a mount, with the walk's own error for what does not; else asks the host.
+/// Fails with `errno` for what exists in a mount, with the walk's own error for what does not; else asks the
+/// host.
 pub(crate) fn at_path(task: &Task, at: At, flags: u32, errno: Errno, host: impl Fn(At) -> isize) -> isize {
     if flags & AT_EMPTY_PATH != 0 && super::stat::is_empty(at.path) && is_base_ours(task, at.dirfd) {
         return errno.to_ret();

@@ -1,8 +1,8 @@
-//! wait4(2), waitid(2): whoever learns that a child is gone finds everything that it held or had begun settled, as on Linux,
-//! where the calls of a killed process end before its parent is told.
+//! wait4(2), waitid(2): whoever learns that a child is gone finds everything that it held or had begun
+//! settled, as on Linux, where the calls of a killed process end before its parent is told.
 //!
-//! The kernel's call is made here by a process with one thread. One with several makes it at its site, where a thread that is
-//! cancelled unwinds; what its children left is given back by the next reaper.
+//! The kernel's call is made here by a process with one thread. One with several makes it at its site, where
+//! a thread that is cancelled unwinds; what its children left is given back by the next reaper.
 
 use lp_abi::linux::{__NR_wait4, __NR_waitid};
 use lp_region::sync::Ordering;
@@ -33,7 +33,8 @@ handlers! {
             return NOT_OURS;
         }
         let done = blocking(__NR_waitid, [kind, id, info, options, usage, 0]);
-        // SAFETY: the copy routine answers bad pointers. The siginfo_t of a child has its id in the fourth word.
+        // SAFETY: the copy routine answers bad pointers. The siginfo_t of a child has its id in the fourth
+        // word.
         if let (0, Ok(words)) = (done, unsafe { ucopy::get(info as *const [u32; 4]) }) {
             reap::child(task, words[3]);
         }

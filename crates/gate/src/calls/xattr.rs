@@ -138,7 +138,8 @@ pub struct Args {
 
 /// What the calls with `at` work on.
 enum Target {
-    /// The descriptor itself, which is ours, or the working directory, which only some of the calls take as one.
+    /// The descriptor itself, which is ours, or the working directory, which only some of the calls take as
+    /// one.
     Descriptor,
     /// A path.
     Path(At),

@@ -24,7 +24,8 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
     // Launchers hold it while they look at a region and claim a run: none begins meanwhile.
     flock(&file, FlockOperation::LockExclusive)
         .map_err(|e| fail(format!("locking {name}: {}", reason(&e.into()))))?;
-    // A life file of this process's own says who of the dead is dead: the living hold their run, which the region itself says.
+    // A life file of this process's own says who of the dead is dead: the living hold their run, which the
+    // region itself says.
     let fd = life_file::beside(file.into_raw_fd()).map_err(|e| {
         fail(format!("cannot make the life file: {}", reason(&std::io::Error::from_raw_os_error(e.number()))))
     })?;

@@ -1,5 +1,5 @@
-//! What a run must not inherit: a filter of system calls (seccomp(2)) that denies calls the gate makes, and instances of
-//! io_uring(7), whose calls pass the gate by.
+//! What a run must not inherit: a filter of system calls (seccomp(2)) that denies calls the gate makes, and
+//! instances of io_uring(7), whose calls pass the gate by.
 
 use std::os::fd::RawFd;
 
@@ -107,7 +107,8 @@ fn is_filtered() -> bool {
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() != "0"))
 }
 
-/// The first call that the filter denies: a child makes them all, and says before each which it is, for it may be its last.
+/// The first call that the filter denies: a child makes them all, and says before each which it is, for it
+/// may be its last.
 fn denied() -> Option<&'static str> {
     let (mut reader, writer) = std::io::pipe().ok()?;
     // SAFETY: the child calls nothing but the kernel; the launcher has one thread.

@@ -212,8 +212,8 @@ fn open_memory() -> Result<OwnedFd, Failure> {
         .map_err(|e| Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into()))))
 }
 
-/// Makes what every process of the run inherits to say which open files are on their way over a socket: see [`lp_vfs::flight`].
-/// It stays open for ever.
+/// Makes what every process of the run inherits to say which open files are on their way over a socket: see
+/// [`lp_vfs::flight`]. It stays open for ever.
 fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     let fail = |e: rustix::io::Errno| {
         Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
@@ -326,8 +326,8 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
     Region::create(fd.as_raw_fd(), &geometry).map_err(explain)
 }
 
-/// Rebuilds a region that was last used before the machine was started: it may have crashed. Says so if something has not kept
-/// its place.
+/// Rebuilds a region that was last used before the machine was started: it may have crashed. Says so if
+/// something has not kept its place.
 fn rebuild_after_boot(region: Region<'static>, name: &str) -> Result<(), Failure> {
     if !region.is_of_former_boot() {
         return Ok(());

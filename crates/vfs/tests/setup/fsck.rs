@@ -22,7 +22,8 @@ pub fn check(task: &Task, root: InodeId) -> Found {
     Found { tree: lp_fsck::tree(task.region, root) }
 }
 
-/// A death at any instruction leaves a region that may be opened: nothing leads astray, whatever is half done.
+/// A death at any instruction leaves a region that may be opened: nothing leads astray, whatever is half
+/// done.
 #[track_caller]
 pub fn usable(task: &Task) {
     let report = lp_fsck::check(task.region, task.process_id);
