@@ -298,7 +298,7 @@ pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
     Ok(())
 }
 
-/// Where the kernel is to write the id of the child for which [`before_fork`] has taken a slot.
+/// Where the kernel is to write the id of the child for which [`before_fork`] or [`before_vfork`] has taken a slot.
 pub(crate) fn announce_child(thread: &Thread) -> Option<*mut u32> {
     task_of(thread).map(|task| fork::announce_at(task.region, ProcessId(thread.forked)))
 }
@@ -307,18 +307,6 @@ pub(crate) fn announce_child(thread: &Thread) -> Option<*mut u32> {
 pub(crate) fn make_unannounced(thread: &Thread) {
     if let Some(task) = task_of(thread) {
         fork::make_unannounced(task, ProcessId(thread.forked));
-    }
-}
-
-/// [`announce_child`] for the child for which [`before_vfork`] has taken a slot.
-pub(crate) fn announce_vfork_child(child: &Thread) -> Option<*mut u32> {
-    task_of(child).map(|task| fork::announce_at(task.region, task.process_id))
-}
-
-/// [`make_unannounced`] for that child.
-pub(crate) fn make_vfork_child_unannounced(child: &Thread) {
-    if let Some(task) = task_of(child) {
-        fork::make_unannounced(task, task.process_id);
     }
 }
 
@@ -386,6 +374,7 @@ pub fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<(
     let Some(task) = task_of(thread) else { return Ok(()) };
     let slot = fork::before_vfork(task)?;
     table_copied(task, slot);
+    thread.forked = slot.0;
     // Its lane comes when it runs.
     set_task(child, task.region, slot, LaneId::NONE);
     Ok(())

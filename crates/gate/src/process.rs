@@ -273,7 +273,7 @@ fn copy_here(rest: [usize; 2]) -> isize {
     if let Err(errno) = hooks::before_fork(thread) {
         return errno.to_ret();
     }
-    announce_copy(thread);
+    announce_child(thread);
     let [number, first, second, third] = thread.share_call;
     let (nr, arguments) = (number as u32, [first, second, third, rest[0], rest[1], 0]);
     // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
@@ -287,7 +287,7 @@ fn copy_here(rest: [usize; 2]) -> isize {
     result
 }
 
-fn announce_copy(thread: &mut Thread) {
+fn announce_child(thread: &mut Thread) {
     if hooks::announce_child(thread).is_some_and(|to| !announce(thread, to)) {
         hooks::make_unannounced(thread);
     }
@@ -304,7 +304,7 @@ fn copy_elsewhere() -> isize {
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
-    announce_copy(thread);
+    announce_child(thread);
     thread.child = thread;
     thread.own_stack = 1;
     thread.share_mask = mask;
@@ -335,9 +335,7 @@ fn share(stack: Stack) -> isize {
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
-    if hooks::announce_vfork_child(child).is_some_and(|to| !announce(thread, to)) {
-        hooks::make_vfork_child_unannounced(child);
-    }
+    announce_child(thread);
     thread.child = child;
     thread.share_mask = mask;
     SHARE_MEMORY

@@ -55,8 +55,7 @@ pub fn child(task: &Task, pid: u32) {
             && process.pid_namespace.load(Ordering::Relaxed)
                 == task.process.pid_namespace.load(Ordering::Relaxed)
     };
-    // What it held is for a later sweep, which may have to wait for a slab: the parent may be the one to let
-    // a stopped holder go on.
+    // What it held is for a later sweep: the parent may be the one to let a stopped process go on.
     if let Some(id) = task.region.processes().find(of) {
         process(task, id);
     }
