@@ -320,11 +320,12 @@ impl Stage<'_> {
 
     fn kill(&mut self, index: usize) {
         let pid = self.pids[index];
-        // SAFETY: a child of ours, and those it forked.
+        // SAFETY: a child of ours, and those it forked, which are ours to wait for once it has ended.
         unsafe {
             libc::kill(-pid, libc::SIGKILL);
             libc::kill(pid, libc::SIGKILL);
             libc::waitpid(pid, std::ptr::null_mut(), 0);
+            while libc::waitpid(-pid, std::ptr::null_mut(), 0) > 0 {}
         }
         self.alive[index] = false;
         self.stopped[index] = false;
