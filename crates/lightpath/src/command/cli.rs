@@ -41,6 +41,8 @@ pub(crate) enum Verb {
     /// Check a region file, and mend it.
     #[command(after_help = FSCK_AFTER_HELP)]
     Fsck(Fsck),
+    /// Say what a region file holds and how much room it takes.
+    Info(Info),
     /// Measure Lightpath against the kernel's file systems.
     Bench(lp_bench::Args),
     /// Find the system calls of ELF objects, as the gate asks for it.
@@ -75,6 +77,17 @@ pub(crate) struct Fsck {
     #[arg(long)]
     pub(crate) json: bool,
     /// The region file, which no run may be using.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: PathBuf,
+}
+
+/// `lightpath info`.
+#[derive(Args)]
+pub(crate) struct Info {
+    /// Print it as JSON, sizes in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The region file, which runs may be using.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 }
@@ -138,7 +151,7 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, doctor, fsck, bench, completions or man".to_owned()
+            "say what to do: run, shell, doctor, fsck, info, bench, completions or man".to_owned()
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {

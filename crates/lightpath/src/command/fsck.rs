@@ -6,6 +6,7 @@ use std::os::fd::IntoRawFd;
 use lp_fsck::{Finding, Rebuilt, Report, Severity};
 use lp_region::{ProcessId, Region, life_file};
 use rustix::fs::{FlockOperation, flock};
+use serde_json::{Value, json};
 
 use super::cli::Fsck;
 use super::failure::{Failure, MENDED, UNCHECKED, WRONG, reason};
@@ -100,42 +101,25 @@ fn summary(checked: &Checked) -> String {
 
 fn json(checked: &Checked) -> String {
     let Checked { name, is_old, report, repaired } = *checked;
-    let list = |findings: &[Finding]| {
-        let one = |finding: &Finding| {
-            format!("{{\"severity\":{},\"what\":{}}}", quoted(finding.severity.name()), quoted(&finding.what))
-        };
-        format!("[{}]", findings.iter().map(one).collect::<Vec<_>>().join(","))
+    let list = |findings: &[Finding]| -> Vec<Value> {
+        findings.iter().map(|f| json!({ "severity": f.severity.name(), "what": f.what })).collect()
     };
-    let mut fields = vec![
-        format!("\"file\":{}", quoted(name)),
-        format!("\"sound\":{}", repaired.map_or(report, |(after, _)| after).is_sound()),
-        format!("\"former_boot\":{is_old}"),
-        format!("\"findings\":{}", list(&report.findings)),
-        format!("\"omitted\":{}", report.omitted),
-    ];
+    let after = repaired.map_or(report, |(after, _)| after);
+    let usage = json!({
+        "names": after.usage.entries, "inodes": after.usage.inodes, "pages": after.usage.pages
+    });
+    let mut value = json!({
+        "file": name,
+        "sound": after.is_sound(),
+        "former_boot": is_old,
+        "findings": list(&report.findings),
+        "omitted": report.omitted,
+        "usage": usage,
+    });
     if let Some((after, lost)) = repaired {
-        fields.push(format!("\"left\":{}", list(&after.findings)));
-        fields.push(format!("\"dropped\":{}", lost.dropped));
-        fields.push(format!("\"unnamed\":{}", lost.unnamed));
+        value["left"] = list(&after.findings).into();
+        value["dropped"] = lost.dropped.into();
+        value["unnamed"] = lost.unnamed.into();
     }
-    let usage = repaired.map_or(report, |(after, _)| after).usage;
-    fields.push(format!(
-        "\"usage\":{{\"names\":{},\"inodes\":{},\"pages\":{}}}",
-        usage.entries, usage.inodes, usage.pages
-    ));
-    format!("{{{}}}\n", fields.join(","))
-}
-
-/// A string of JSON's.
-fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.push_str(&format!("\\u{:04x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
+    format!("{value}\n")
 }

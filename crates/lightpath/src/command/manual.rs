@@ -1,6 +1,7 @@
-//! The manual page: one page for the command and its subcommands, from the definition of the command line.
+//! The manual page: one page for the command and its subcommands. What options mean comes from the definition of the
+//! command line; the rest is text.
 
-use clap::CommandFactory;
+use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use super::cli::Cli;
@@ -13,30 +14,92 @@ pub(crate) fn page() -> std::io::Result<Vec<u8>> {
     let mut page = Vec::new();
     whole.render_title(&mut page)?;
     whole.render_name_section(&mut page)?;
-    whole.render_synopsis_section(&mut page)?;
-    whole.render_description_section(&mut page)?;
-    for verb in command.get_subcommands().filter(|verb| !verb.is_hide_set()) {
-        let name = verb.get_name().to_uppercase();
-        page.extend_from_slice(format!(".SH {name}\n").as_bytes());
-        let mut part = Vec::new();
-        let man = Man::new(verb.clone().mut_args(|arg| {
-            let everywhere = ["help", "version"].contains(&arg.get_id().as_str());
-            arg.hide(everywhere)
-        }));
-        man.render_synopsis_section(&mut part)?;
-        man.render_description_section(&mut part)?;
-        man.render_options_section(&mut part)?;
-        if verb.get_after_help().is_some() {
-            man.render_extra_section(&mut part)?;
-        }
-        // Within a page the sections of a subcommand are one level down.
-        let part = String::from_utf8_lossy(&part).replace(".SH EXTRA", ".SH \"EXIT STATUS\"");
-        page.extend_from_slice(part.replace(".SH ", ".SS ").as_bytes());
+    let verbs: Vec<&Command> = command.get_subcommands().filter(|verb| !verb.is_hide_set()).collect();
+    page.extend_from_slice(b".SH SYNOPSIS\n");
+    for verb in &verbs {
+        page.extend_from_slice(synopsis(verb).as_bytes());
     }
-    page.extend_from_slice(DURABILITY.as_bytes());
-    page.extend_from_slice(ENVIRONMENT.as_bytes());
+    whole.render_description_section(&mut page)?;
+    page.extend_from_slice(b".SH COMMANDS\n");
+    for verb in verbs {
+        page.extend_from_slice(&section(verb)?);
+    }
+    for text in [EXIT_STATUS, EXAMPLES, DURABILITY, ENVIRONMENT, FILES, SEE_ALSO] {
+        page.extend_from_slice(text.as_bytes());
+    }
     Ok(page)
 }
+
+/// How a subcommand is written, as one paragraph.
+fn synopsis(verb: &Command) -> String {
+    let usage = verb.clone().render_usage().to_string();
+    let usage = usage.trim_start_matches("Usage: ").replace('-', "\\-");
+    let (name, rest) = match usage.splitn(3, ' ').collect::<Vec<_>>()[..] {
+        [command, verb, rest] => (format!("{command} {verb}"), rest.to_owned()),
+        _ => (usage.clone(), String::new()),
+    };
+    format!(".P\n.B {name}\n{rest}\n")
+}
+
+/// What a subcommand does, and its options. Sections within a page's section are one level down.
+fn section(verb: &Command) -> std::io::Result<Vec<u8>> {
+    let mut options = Vec::new();
+    let man = Man::new(verb.clone().mut_args(|arg| {
+        let everywhere = ["help", "version"].contains(&arg.get_id().as_str());
+        let hidden = everywhere || arg.is_hide_set();
+        arg.hide(hidden)
+    }));
+    man.render_description_section(&mut options)?;
+    man.render_options_section(&mut options)?;
+    let options =
+        String::from_utf8_lossy(&options).replace(".SH DESCRIPTION\n", "").replace(".SH OPTIONS\n", "");
+    Ok(format!(".SS lightpath {}\n{options}", verb.get_name()).into_bytes())
+}
+
+const EXIT_STATUS: &str = "\
+.SH EXIT STATUS
+.B lightpath run
+and
+.B lightpath shell
+end as the command does, by a signal if it does, or with
+.TP
+127
+if the command is not found;
+.TP
+126
+if it cannot be run, or cannot be covered (setuid, or for another machine);
+.TP
+2
+if the command line is wrong;
+.TP
+1
+if the region cannot be used.
+.P
+.B lightpath fsck
+ends as
+.BR fsck (8)
+does: 0 if nothing is wrong, 1 if all that was wrong is mended, 4 if something is still wrong, 8 if FILE cannot be
+checked, 16 if the command line is wrong. All others end with 0, with 1 if they failed, or with 2 if the command line
+is wrong.
+";
+
+const EXAMPLES: &str = "\
+.SH EXAMPLES
+.TP
+Look around in an empty file system:
+.B lightpath shell
+.TP
+Run the tests of a project with their temporary files in it:
+.B lightpath run -- sh -c 'TMPDIR=$LIGHTPATH make check'
+.TP
+Keep a checkout in a region file, and work in it again later:
+.B lightpath run --region project.region -- git clone https://example.org/project.git /light/project
+.br
+.B lightpath run --region project.region -- make -C /light/project
+.TP
+See how many calls never reached the kernel:
+.B lightpath run --stats -- cp -r /usr/include /light
+";
 
 const DURABILITY: &str = "\
 .SH DURABILITY
@@ -69,5 +132,20 @@ what
 starts.
 .TP
 .BR XDG_CACHE_HOME , \" HOME\"
-where the gate and the site images are kept: $XDG_CACHE_HOME/lightpath, ~/.cache/lightpath, else /tmp/lightpath-UID.
+where the gate and the site images are kept: see below.
+";
+
+const FILES: &str = "\
+.SH FILES
+.TP
+.IR $XDG_CACHE_HOME/lightpath , \" ~/.cache/lightpath\" , \" /tmp/lightpath-UID\"
+the cache directory, the first that can be used: the gate, and patched images of libraries and programs. It may be removed
+when no run is under way; the next run makes it again.
+";
+
+const SEE_ALSO: &str = "\
+.SH SEE ALSO
+.BR tmpfs (5),
+.BR fsck (8),
+.BR strace (1)
 ";

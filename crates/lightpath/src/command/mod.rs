@@ -5,6 +5,7 @@ mod cli;
 mod doctor;
 mod failure;
 mod fsck;
+mod info;
 mod inherited;
 mod libraries;
 mod life;
@@ -58,6 +59,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
             print(text.as_bytes()).map(|_| status)
         }
         Verb::Fsck(args) => fsck::fsck(&args),
+        Verb::Info(args) => info::info(&args),
         Verb::Bench(args) => {
             let ended = lp_bench::main(args).map_err(|e| Failure::new(1, format!("bench: {e:#}")))?;
             // An ExitCode does not tell its number, but can be compared.

@@ -62,13 +62,25 @@ impl Counts {
         let widths: [usize; COLUMNS + 1] =
             std::array::from_fn(|column| rows.iter().map(|row| row[column].len()).max().unwrap_or(0));
         let [first, second, third, fourth] = widths;
-        let mut text = String::from("lightpath: calls that the gate saw\n");
+        let mut text = summary(&total);
         for [call, answered, passed, bytes] in &rows {
             // Writing to a String does not fail.
             let _ = writeln!(text, "{call:first$}  {answered:>second$}  {passed:>third$}  {bytes:>fourth$}");
         }
         text
     }
+}
+
+/// The first line: what became of all calls.
+fn summary(total: &[u64; COLUMNS]) -> String {
+    let made = total[0] + total[1];
+    let percent = total[0] * 100 / made.max(1);
+    format!(
+        "lightpath: {} calls: {} answered in process ({percent}%), {} passed to the kernel\n",
+        grouped(made),
+        grouped(total[0]),
+        grouped(total[1]),
+    )
 }
 
 /// The name of a call.
@@ -109,7 +121,7 @@ mod tests {
         counts.calls[Sysno::read as usize] = [3, 4, 10];
         counts.calls[Sysno::write as usize] = [1000, 0, 2000];
         let expected = "\
-lightpath: calls that the gate saw
+lightpath: 1,007 calls: 1,003 answered in process (99%), 4 passed to the kernel
 call   in process  to the kernel  bytes in process
 write       1,000              0             2,000
 read            3              4                10

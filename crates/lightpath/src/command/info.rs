@@ -1,0 +1,138 @@
+//! `lightpath info`: what a region file holds and how much room it takes.
+
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+
+use lp_abi::PAGE_SIZE;
+use lp_region::layout::{RUNS, VERSION};
+use lp_region::records::{Dirent, Inode};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{Region, RunId};
+use serde_json::json;
+
+use super::cli::Info;
+use super::failure::{Failure, REGION, reason};
+use super::{print, region};
+
+/// Bytes in a block of `st_blocks`.
+const BLOCK: u64 = 512;
+
+/// What there is to say of a region file. Sizes are in bytes; counts are those of a moment.
+struct Facts {
+    name: String,
+    length: u64,
+    on_disk: u64,
+    limit: u64,
+    used: u64,
+    inode_limit: u64,
+    inodes: u64,
+    entries: u64,
+    runs: usize,
+    is_old: bool,
+}
+
+/// Says what is in a region file, which runs may be using.
+pub(crate) fn info(args: &Info) -> Result<u8, Failure> {
+    let name = args.file.display().to_string();
+    let fail =
+        |e: &std::io::Error| Failure::new(REGION, format!("cannot open region file {name}: {}", reason(e)));
+    // Mapped for writing even to be read: that is how a region is mapped.
+    let file = File::options().read(true).write(true).open(&args.file).map_err(|e| fail(&e))?;
+    let found = file.metadata().map_err(|e| fail(&e))?;
+    let region =
+        Region::open(file.as_raw_fd()).map_err(|e| Failure::new(REGION, region::explain(&name, e)))?;
+    let page = PAGE_SIZE as u64;
+    let pages = region.header().data_pages.load(Relaxed); // Relaxed, here and below: immutable.
+    let facts = Facts {
+        length: found.len(),
+        on_disk: found.blocks() * BLOCK,
+        limit: pages * page,
+        used: pages.saturating_sub(lp_vfs::page::free_count(region)) * page,
+        inode_limit: region.header().inode_limit.load(Relaxed),
+        inodes: region.in_use::<Inode>(),
+        entries: region.in_use::<Dirent>(),
+        runs: (1..RUNS as u32).filter(|run| region.run_is_held(RunId(*run))).count(),
+        is_old: region.is_of_former_boot(),
+        name,
+    };
+    print(if args.json { json(&facts) } else { table(&facts) }.as_bytes())
+}
+
+fn table(facts: &Facts) -> String {
+    let state = match facts.runs {
+        0 if facts.is_old => "last used before the machine was started; the next run rebuilds it".to_owned(),
+        0 => "not in use".to_owned(),
+        1 => "in use by 1 run".to_owned(),
+        runs => format!("in use by {runs} runs"),
+    };
+    let percent = (facts.used * 100).div_ceil(facts.limit.max(1));
+    format!(
+        "{}: a region of version {VERSION}, {state}\n\
+         data    {} of {} ({percent}%)\n\
+         files   {} of {} inodes, {} names\n\
+         on disk {}; the file is sparse and appears to be {} long\n",
+        facts.name,
+        human(facts.used),
+        human(facts.limit),
+        facts.inodes,
+        facts.inode_limit,
+        facts.entries,
+        human(facts.on_disk),
+        human(facts.length),
+    )
+}
+
+fn json(facts: &Facts) -> String {
+    let value = json!({
+        "file": facts.name,
+        "version": VERSION,
+        "length": facts.length,
+        "on_disk": facts.on_disk,
+        "limit": facts.limit,
+        "used": facts.used,
+        "inode_limit": facts.inode_limit,
+        "inodes": facts.inodes,
+        "names": facts.entries,
+        "runs": facts.runs,
+        "former_boot": facts.is_old,
+    });
+    format!("{value}\n")
+}
+
+/// A size in bytes with a unit, as `du -h` writes it: a tenth below ten, rounded up.
+fn human(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let mut unit = 0;
+    let mut scale = 1u64;
+    while bytes / scale >= 1024 && unit + 1 < UNITS.len() {
+        scale <<= 10;
+        unit += 1;
+    }
+    let tenths = (u128::from(bytes) * 10).div_ceil(u128::from(scale));
+    match tenths {
+        0..100 if unit > 0 => format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit]),
+        _ => format!("{} {}", tenths.div_ceil(10), UNITS[unit]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::human;
+
+    #[test]
+    fn sizes_are_short_and_never_say_less_than_there_is() {
+        let sizes = [
+            (0, "0 B"),
+            (1023, "1023 B"),
+            (1024, "1.0 KiB"),
+            (1025, "1.1 KiB"),
+            (10 << 10, "10 KiB"),
+            (10_241, "11 KiB"),
+            (3 << 30, "3.0 GiB"),
+        ];
+        for (bytes, text) in sizes {
+            assert_eq!(human(bytes), text);
+        }
+    }
+}
