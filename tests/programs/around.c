@@ -184,6 +184,43 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
     close(socket_fd), close(datagram), close(events), close(group);
 }
 
+/* A descriptor of ours where the kernel expects one of its own. */
+static void as_descriptor(int fd)
+{
+    char range[32] = "", status[64] = "";
+    LOOK(cachestat, always, 451, fd, (long)range, (long)status, 0);
+    LOOK(quotactl_fd, always, 443, fd, 0x800007 << 8, 0, (long)room);
+    LOOK(fsconfig, always, 431, fd, 6, 0, 0, 0);
+    LOOK(fsmount, always, 432, fd, 0, 0);
+    LOOK(fsopen, always, 430, (long)"none of this name", 0);
+    LOOK(setns, always, 308, fd, 0);
+    LOOK(finit_module, always, 313, fd, (long)"", 0);
+    LOOK(open_by_handle_at, always, 304, fd, (long)room, O_RDONLY);
+    LOOK(pidfd_getfd, always, 438, fd, 0, 0);
+    LOOK(landlock_restrict_self, always, 446, fd, 0);
+    LOOK(io_setup, always, 206, 1, (long)room);
+    LOOK(io_destroy, always, 207, 1);
+    LOOK(io_getevents, always, 208, 1, 0, 0, 0, 0);
+    LOOK(io_submit, always, 209, 1, 0, 0);
+    LOOK(io_cancel, always, 210, 1, 0, 0);
+    LOOK(io_pgetevents, always, 333, 1, 0, 0, 0, 0, 0);
+    LOOK(io_uring_setup, always, 425, 1, (long)room);
+    LOOK(io_uring_enter, always, 426, fd, 0, 0, 0, 0, 0);
+    LOOK(io_uring_register, always, 427, fd, 0, 0, 0);
+}
+
+/* A ruleset of landlock(7) that names a directory of ours names the host's. */
+static void in_ruleset(const char *directory)
+{
+    uint64_t handled = 1 << 2;
+    int ruleset = syscall(444, &handled, sizeof handled, 0), path = open(directory, O_PATH);
+    struct { uint64_t access; int32_t parent; } __attribute__((packed)) rule = { 1 << 2, path };
+    if (ruleset >= 0)
+        LOOK(landlock_add_rule, always, 445, ruleset, 1, (long)&rule, 0);
+    LOOK(landlock_create_ruleset, always, 444, (long)room, 1 << 20, 0);
+    close(ruleset), close(path);
+}
+
 /* NULL and empty paths: the directory itself. */
 static void by_directory(const char *nothing, int at)
 {
@@ -229,6 +266,11 @@ int main(int argc, char **argv)
         by_directory(way ? "" : NULL, AT_FDCWD);
         by_directory(way ? "" : NULL, at);
     }
+    int file = open("f", O_RDWR);
+    as_descriptor(file);
+    as_descriptor(at);
+    in_ruleset("d");
+    in_ruleset(whole[1]);
     printf("%d calls, %d leaks\n", made, leaks);
     return leaks != 0;
 }

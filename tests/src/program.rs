@@ -20,14 +20,22 @@ pub fn find(name: &str) -> Option<PathBuf> {
     search_path().split(':').map(|dir| PathBuf::from(dir).join(name)).find(|path| path.is_file())
 }
 
+/// The first of these that is not there.
+pub fn missing<'n>(names: &[&'n str]) -> Option<&'n str> {
+    names.iter().copied().find(|name| find(name).is_none())
+}
+
+/// Whether a test whose programs are not there fails instead of being ignored: `scripts/test` asks for it.
+pub fn all_must_run() -> bool {
+    std::env::var_os("LIGHTPATH_TEST_ALL").is_some()
+}
+
 /// Fails with the package to install when one of these is missing.
 pub fn require(names: &[&str]) -> Result<()> {
-    for &name in names {
-        if find(name).is_none() {
-            bail!("`{name}` is missing: install the package {} (.ci/run does)", package(name));
-        }
+    match missing(names) {
+        Some(name) => bail!("`{name}` is missing: install the package {} (scripts/test does)", package(name)),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Debian's package for a program.

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use libtest_mimic::{Arguments, Failed, Trial};
 
+use crate::program;
 use crate::session::Session;
 
 /// The `main` of a suite's test program.
@@ -29,9 +30,17 @@ pub fn run(trials: Result<Vec<Trial>>) -> ExitCode {
     }
 }
 
-/// A trial that compares one session.
+/// A trial that compares one session. It is ignored where a program is missing, unless all have to run.
 pub fn trial(name: &str, session: Session) -> Trial {
-    Trial::test(name, move || session.compare().map_err(|error| Failed::from(format!("{error:#}"))))
+    let needs: Vec<&str> = session.needs.iter().map(String::as_str).collect();
+    let missing = program::missing(&needs).filter(|_| !program::all_must_run());
+    let missing = missing.map(|program| format!("{program} is missing"));
+    let compare = move || session.compare().map_err(|error| Failed::from(format!("{error:#}")));
+    let trial = Trial::test(name, compare);
+    match missing {
+        Some(missing) => trial.with_kind(missing).with_ignored_flag(true),
+        None => trial,
+    }
 }
 
 /// The sessions of `tests/sessions/NAME.sh`.

@@ -75,7 +75,7 @@ fn carrier(module: &str) -> Result<PathBuf> {
         run.is_ok_and(|status| status.success())
     };
     candidates().into_iter().find(carries).with_context(|| {
-        format!("no Python here carries test.{module}: install libpython3.N-testsuite (.ci/run does), or pyenv's Python")
+        format!("no Python here carries test.{module}: install libpython3.N-testsuite (scripts/test does), or pyenv's Python")
     })
 }
 

@@ -1,0 +1,272 @@
+//! What the documents say of the code is so: links lead somewhere, the tour's files and functions are there, and
+//! `tests/README.md` leads from each call to its tests. `LIGHTPATH_BLESS=1` writes that table anew.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+fn read(path: impl AsRef<Path>) -> String {
+    let path = root().join(path);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The files in a directory of the project whose names end in `suffix`, by name.
+fn files(directory: &str, suffix: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(root().join(directory)).unwrap();
+    let paths = entries.map(|entry| Path::new(directory).join(entry.unwrap().file_name()));
+    let mut found: Vec<PathBuf> = paths.filter(|path| path.to_string_lossy().ends_with(suffix)).collect();
+    found.sort();
+    found
+}
+
+/// What stands between `open` and `close`, each time.
+fn between<'t>(text: &'t str, open: &str, close: &str) -> Vec<&'t str> {
+    text.split(open).skip(1).filter_map(|rest| rest.split_once(close)).map(|(inside, _)| inside).collect()
+}
+
+#[test]
+fn links_lead_somewhere() {
+    let mut documents: Vec<PathBuf> = ["", "docs", "docs/adr", "docs/bench", "tests"]
+        .iter()
+        .flat_map(|directory| files(directory, ".md"))
+        .collect();
+    documents.retain(|path| root().join(path).is_file());
+    assert!(documents.len() > 20, "only {} documents", documents.len());
+    let mut links = 0;
+    for document in documents {
+        let directory = document.parent().unwrap_or(Path::new(""));
+        for target in between(&read(&document), "](", ")") {
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || target.contains("://") {
+                continue;
+            }
+            links += 1;
+            assert!(root().join(directory).join(file).exists(), "{}: {target}", document.display());
+        }
+    }
+    assert!(links > 50, "only {links} links");
+}
+
+#[test]
+fn the_tour_names_what_is_there() {
+    let tour = read("docs/tour.md");
+    let mut functions = 0;
+    // A step, and the text after the steps, is a paragraph; its functions are in one of its files.
+    let mut last: Vec<String> = Vec::new();
+    for paragraph in tour.split("\n\n").flat_map(|block| block.split("\n1. ").flat_map(steps)) {
+        let ticked = between_ticks(&paragraph);
+        let named: Vec<String> =
+            ticked.iter().filter(|tick| tick.contains('/') && tick.ends_with(".rs")).cloned().collect();
+        if !named.is_empty() {
+            last.extend(
+                named.iter().filter(|name| *name != "tests/tests/documents.rs").map(|name| read(name)),
+            );
+        }
+        for function in ticked.iter().filter_map(|tick| tick.strip_prefix("fn ")) {
+            functions += 1;
+            let is_there = last.iter().any(|text| {
+                text.split(&format!("fn {function}")).skip(1).any(|rest| rest.starts_with(['(', '<']))
+            });
+            assert!(is_there, "docs/tour.md: no file named so far has fn {function}");
+        }
+    }
+    assert!(functions > 10, "only {functions} functions");
+}
+
+/// The numbered steps of a list.
+fn steps(block: &str) -> Vec<String> {
+    let mut steps = vec![String::new()];
+    for line in block.lines() {
+        let is_step = line.split_once(". ").is_some_and(|(number, _)| number.parse::<u32>().is_ok());
+        if is_step {
+            steps.push(String::new());
+        }
+        if let Some(step) = steps.last_mut() {
+            step.push_str(line);
+            step.push('\n');
+        }
+    }
+    steps
+}
+
+fn between_ticks(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(|tick| tick.replace('\n', " ")).collect()
+}
+
+/// Where a call is tested.
+#[derive(Default)]
+struct Row {
+    /// Those that make the call most often first.
+    conformance: Vec<(Reverse<usize>, String)>,
+    library: BTreeSet<String>,
+    programs: BTreeSet<String>,
+    explorer: bool,
+    budget: bool,
+}
+
+#[test]
+fn every_call_leads_to_its_tests() {
+    let rows = rows();
+    assert!(rows.len() > 150, "only {} calls", rows.len());
+    let text = table(&rows);
+    let path = root().join("tests/README.md");
+    if std::env::var_os("LIGHTPATH_BLESS").is_some() {
+        std::fs::write(&path, &text).unwrap();
+    }
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(
+        kept == text,
+        "tests/README.md is old: LIGHTPATH_BLESS=1 cargo test -p lp-tests --test documents"
+    );
+    let untested: Vec<&str> = rows
+        .iter()
+        .filter(|(_, row)| row.conformance.is_empty() && row.programs.is_empty())
+        .map(|(call, _)| call.as_str())
+        .collect();
+    assert!(untested.is_empty(), "calls without a test: {untested:?}");
+}
+
+fn rows() -> BTreeMap<String, Row> {
+    let groups = groups();
+    let library: Vec<(String, String)> =
+        files("crates/vfs/tests", ".rs").iter().map(|path| (stem(path), read(path))).collect();
+    let programs: Vec<(String, String)> = ["tests/programs", "crates/gate/tests/programs"]
+        .iter()
+        .flat_map(|directory| files(directory, ".c"))
+        .map(|path| (stem(&path), read(path)))
+        .collect();
+    let explorer = read("crates/explore/src/calls.rs");
+    let budgets = read("crates/audit/budgets.toml");
+    let calls = read("crates/gate/src/calls/mod.rs");
+    let numbers = calls.lines().filter_map(|line| line.trim().strip_prefix("__NR_")?.split_once(" =>"));
+    let mut rows = BTreeMap::new();
+    for (call, _) in numbers {
+        let names = names(call);
+        let row: &mut Row = rows.entry(call.to_owned()).or_default();
+        for (group, body) in &groups {
+            let times = names.iter().map(|name| times(body, name)).sum();
+            if times > 0 {
+                row.conformance.push((Reverse(times), group.clone()));
+            }
+        }
+        row.conformance.sort();
+        let of_library = library.iter().filter(|(_, text)| makes(text, call));
+        row.library.extend(of_library.map(|(name, _)| name.clone()));
+        let of_programs = programs.iter().filter(|(_, text)| names.iter().any(|name| makes(text, name)));
+        row.programs.extend(of_programs.map(|(name, _)| format!("{name}.c")));
+        row.explorer = names.iter().any(|name| explorer.contains(&format!("door.{name}(")));
+        row.budget = names.iter().any(|name| budgets.contains(&format!("call = \"{name}\"")));
+    }
+    rows
+}
+
+/// What programs write for a call.
+fn names(call: &str) -> Vec<String> {
+    let others: &[&str] = match call {
+        "newfstatat" => &["fstatat", "stat", "lstat", "fstat"],
+        "pread64" => &["pread"],
+        "pwrite64" => &["pwrite"],
+        "preadv2" => &["preadv"],
+        "pwritev2" => &["pwritev"],
+        "sendfile" => &["sendfile64"],
+        "openat" => &["open"],
+        "getdents64" => &["readdir", "getdents"],
+        "utimensat" => &["futimens"],
+        "renameat2" => &["renameat"],
+        "faccessat2" => &["faccessat"],
+        "fadvise64" => &["posix_fadvise"],
+        "wait4" => &["waitpid", "wait"],
+        "pselect6" => &["pselect"],
+        "prlimit64" => &["prlimit"],
+        "exit_group" => &["exit", "_exit"],
+        "umount2" => &["umount"],
+        _ => &[],
+    };
+    std::iter::once(call).chain(others.iter().copied()).map(str::to_owned).collect()
+}
+
+/// Whether a text makes a call.
+fn makes(text: &str, name: &str) -> bool {
+    times(text, name) > 0
+}
+
+/// How often a text makes a call: by its name, or by its number.
+fn times(text: &str, name: &str) -> usize {
+    let called = |(at, _): &(usize, &str)| {
+        let at = *at;
+        let before = text[..at].chars().next_back().unwrap_or(' ');
+        let after = text[at + name.len()..].chars().next().unwrap_or(' ');
+        let number = text[..at].ends_with("SYS_") || text[..at].ends_with("__NR_");
+        let word = |c: char| c.is_alphanumeric() || c == '_';
+        let listed = ["CALL(", "LOOK("].iter().any(|list| text[..at].ends_with(list)) && after == ',';
+        listed || number && !word(after) || !word(before) && after == '('
+    };
+    text.match_indices(name).filter(called).count()
+}
+
+/// The groups of the conformance program, each with its text and that of the functions it uses from its file.
+fn groups() -> Vec<(String, String)> {
+    let mut groups = Vec::new();
+    for path in files("tests/programs/conform", ".c") {
+        let text = read(&path);
+        let parts: Vec<&str> = text.split("\n}\n").collect();
+        for (index, part) in parts.iter().enumerate() {
+            let Some((_, rest)) = part.split_once("GROUP(") else { continue };
+            let Some((head, body)) = rest.split_once(')') else { continue };
+            let name = head.replace(", ", ".");
+            let mut whole = body.to_owned();
+            // Helpers stand before the groups that use them.
+            for helper in parts[..index].iter().rev().filter(|part| !part.contains("GROUP(")) {
+                let defined = helper.lines().find(|line| line.starts_with("static") && line.contains('('));
+                let helper_name = defined.and_then(|line| line.split('(').next()?.rsplit([' ', '*']).next());
+                if helper_name.is_some_and(|name| makes(&whole, name) || whole.contains(name)) {
+                    whole.push_str(helper);
+                }
+            }
+            groups.push((name, whole));
+        }
+    }
+    groups
+}
+
+fn stem(path: &Path) -> String {
+    path.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn table(rows: &BTreeMap<String, Row>) -> String {
+    let mut text = String::from(
+        "# Tests by call\n\n\
+         From a call that the gate handles to what tests it. `cargo test --release -p lp-tests --test documents` fails when\n\
+         the table is old, or when a call has no test.\n\n\
+         - **conformance**: groups of `tests/programs/conform`, run on tmpfs and on a mount and compared:\n  \
+         `cargo test --release -p lp-tests --test conform GROUP`\n\
+         - **library**: `crates/vfs/tests/NAME.rs`, through the library door: `cargo test --release -p lp-vfs --test NAME`\n\
+         - **programs**: `tests/programs/NAME` and `crates/gate/tests/programs/NAME`, which tests of these crates run\n\
+         - **explorer**: stopped, killed and signalled at each instruction: `just explore --victim CALL`\n\
+         - **budget**: instructions counted: `cargo run --release -p lp-audit -- show`\n\n\
+         | call | conformance | library | programs | explorer | budget |\n|---|---|---|---|---|---|\n",
+    );
+    let list = |names: Vec<&String>| {
+        let shown: Vec<&str> = names.iter().take(6).map(|name| name.as_str()).collect();
+        let more = if names.len() > 6 { format!(" and {} more", names.len() - 6) } else { String::new() };
+        format!("{}{more}", shown.join(", "))
+    };
+    let mark = |is: bool| if is { "yes" } else { "" };
+    for (call, row) in rows {
+        let conformance = list(row.conformance.iter().map(|(_, group)| group).collect());
+        let [library, programs] = [&row.library, &row.programs].map(|names| list(names.iter().collect()));
+        // Writing to a String does not fail.
+        let _ = writeln!(
+            text,
+            "| {call} | {conformance} | {library} | {programs} | {} | {} |",
+            mark(row.explorer),
+            mark(row.budget)
+        );
+    }
+    text
+}
