@@ -6,7 +6,7 @@
 //! into a mount are found when the kernel, which sees nothing there, fails: see [`hostlink`].
 
 use lp_abi::linux::AT_FDCWD;
-use lp_abi::{Errno, PATH_MAX, Result};
+use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::link::Two;
@@ -151,11 +151,15 @@ fn route_absolute(task: Option<&Task>, mounts: &Mounts, which: Which, at: At, la
     if let Some(program) = task.and_then(|task| rtld_audit::in_memfd(task, mounts, text)) {
         return Route::Ours(At::cwd(at.path.wrapping_add(length - program.len())));
     }
-    if is_crooked(text) {
-        return hostlink::route_crooked(task, which, at, last);
-    }
+    let is_crooked = is_crooked(text);
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") {
-        return route_magic(task, which, last, length);
+        let route = route_magic(task, which, last, length);
+        if !is_crooked || !matches!(route, Route::Host) {
+            return route;
+        }
+    }
+    if is_crooked {
+        return hostlink::route_crooked(task, which, at, last);
     }
     if mounts.cover_any() {
         return hostlink::route_covered(which, at, last);
@@ -271,16 +275,40 @@ pub fn leave(task: &Task, at: At, outside: Outside) -> At {
     }
 }
 
+/// Whose the path is on which a walk left the mounts: a symbolic link may lead through a magic link of the kernel's to
+/// what is ours again. `Route::Host` is the kernel's, by the path that [`leave`] gives.
+#[cold]
+pub fn route_outside(task: &Task, which: Which, at: At, last: Last, outside: Outside) -> Route {
+    match outside {
+        Outside::AsGiven => Route::Host,
+        Outside::Rewritten(_) => route_slow(Some(task), which, leave(task, at, outside), last),
+    }
+}
+
 #[cold]
 fn one_outside(
     task: &Task,
-    at: At,
+    mut at: At,
     last: Last,
-    outside: Outside,
+    mut outside: Outside,
     ours: Ours<'_>,
     host: &dyn Fn(At) -> isize,
 ) -> isize {
-    one_host(leave(task, at, outside), last, &|at| flat(ours(at)), host)
+    for _ in 0..MAX_SYMLINKS {
+        match route_outside(task, Which::First, at, last, outside) {
+            Route::Host => {
+                return one_host(leave(task, at, outside), last, &|at| flat(ours(at)), host);
+            }
+            Route::Ours(inside) => match ours(inside) {
+                Ok(Place::Inside(value)) => return value,
+                Ok(Place::Outside(again)) => (at, outside) = (inside, again),
+                Err(errno) => return errno.to_ret(),
+            },
+            Route::Nameless(_) => return Errno::ENOENT.to_ret(),
+            Route::Bad(errno) => return errno.to_ret(),
+        }
+    }
+    Errno::ELOOP.to_ret()
 }
 
 /// Makes the call in the kernel; if that fails as it does where a link of the host leads into a mount, looks for one.

@@ -8,11 +8,11 @@ use lp_region::ucopy;
 use lp_vfs::file;
 use lp_vfs::open::{self, Opened};
 use lp_vfs::table::{self, entry};
-use lp_vfs::task::{Place, Task};
+use lp_vfs::task::{Outside, Place, Task};
 
 use super::handler::{handlers, ret};
 use crate::dispatch::RESTART;
-use crate::path::{At, Last, Route, Which, leave, may_be_link, route};
+use crate::path::{At, Last, Route, Which, leave, may_be_link, route, route_outside};
 use crate::{device, fd_directory, hostlink, node, placeholder, signal};
 
 handlers! {
@@ -122,11 +122,36 @@ fn not_a_file(
     placeholder::release(task, number);
     match answer {
         Ok(Place::Inside(Opened::HostNode(found))) => node::open(task, &found),
-        Ok(Place::Outside(outside)) => open_host(task, leave(task, at, outside), how),
+        Ok(Place::Outside(outside)) => open_outside(task, at, outside, how),
         Err(errno) => errno.to_ret(),
         Ok(Place::Inside(Opened::File(file))) => {
             file::discard(task, file);
             Errno::EIO.to_ret()
+        }
+    }
+}
+
+/// Opens what a path out of the mounts leads to: a file of the host, or by a magic link one of ours.
+#[cold]
+fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &How) -> isize {
+    match route_outside(task, Which::First, at, how.last(), outside) {
+        Route::Host => open_host(task, leave(task, at, outside), how),
+        Route::Nameless(fd) => reopen(task, fd, how),
+        Route::Bad(errno) => errno.to_ret(),
+        Route::Ours(inside) => {
+            let number = match placeholder::allocate(task, 0) {
+                Ok(number) => number,
+                Err(errno) => return errno.to_ret(),
+            };
+            match how.open(task, inside) {
+                // Another link out of the mounts: round and round, or longer than anybody needs.
+                Ok(Place::Outside(_)) => {
+                    placeholder::release(task, number);
+                    Errno::ELOOP.to_ret()
+                }
+                Ok(Place::Inside(Opened::File(file))) => install(task, number, file, how.flags),
+                other => not_a_file(task, inside, how, number, other),
+            }
         }
     }
 }

@@ -1,0 +1,105 @@
+/* Symbolic links, and paths with `..`, that lead by the kernel's magic links to files of the file system's own. */
+#include "conform.h"
+
+static void as_stdin(const char *path)
+{
+    int saved = dup(0), fd = open(path, O_RDONLY);
+    dup2(fd, 0);
+    close(fd);
+    contents("in");
+    T(access("in", R_OK));
+    struct stat st;
+    T(stat("in", &st));
+    say("%o %lld", st.st_mode, (long long)st.st_size);
+    T(lstat("in", &st));
+    say("%o %lld", st.st_mode, (long long)st.st_size);
+    dup2(saved, 0);
+    close(saved);
+}
+
+GROUP(magic, links_to_descriptors)
+{
+    make("f", "the file's text");
+    for (const char **to = (const char *[]){ "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0", "/proc/thread-self/fd/0", NULL }; *to; to++) {
+        T(symlink(*to, "in"));
+        as_stdin("f");
+        T(unlink("in"));
+    }
+}
+
+GROUP(magic, a_log_that_is_standard_output)
+{
+    int out = open("out", O_RDWR | O_CREAT, 0644);
+    T(symlink("/dev/stdout", "log"));
+    CHILD {
+        dup2(out, 1);
+        int log = open("log", O_WRONLY | O_APPEND | O_CREAT, 0644);
+        if (write(log, "one\n", 4) != 4)
+            _exit(1);
+        close(log);
+        log = open("log", O_WRONLY | O_APPEND);
+        if (write(log, "two\n", 4) != 4)
+            _exit(2);
+    }
+    contents("out");
+}
+
+GROUP(magic, links_to_the_working_directory)
+{
+    make("f", "in the directory");
+    make_dir("sub");
+    make("sub/g", "below");
+    T(symlink("/proc/self/cwd/f", "link"));
+    T(symlink("/proc/self/cwd/sub", "directory"));
+    T(symlink("/proc/self/cwd", "here"));
+    contents("link");
+    contents("directory/g");
+    contents("here/sub/g");
+    contents("here/sub/../f");
+    contents("/proc/self/cwd/sub/../f");
+    contents("/proc/self/cwd//sub/./g");
+    contents("/proc/self/cwd/sub/../../none");
+    T(truncate("link", 2));
+    contents("f");
+    T(chmod("link", 0600));
+    attributes("f");
+    T(mkdir("here/made", 0755));
+    T(open("here/created", O_CREAT | O_EXCL | O_WRONLY, 0644));
+    attributes("created");
+    T(chdir("directory"));
+    contents("g");
+    T(chdir("../here"));
+    contents("g");
+    T(rmdir("made"));
+    T(unlink("link"));
+    T(chdir(".."));
+    T(unlink("link"));
+}
+
+GROUP(magic, links_round_and_round)
+{
+    T(symlink("/proc/self/cwd/b", "a"));
+    T(symlink("/proc/self/cwd/a", "b"));
+    T(open("a", O_RDONLY));
+    T(access("a", R_OK));
+    T(open("a", O_RDONLY | O_NOFOLLOW));
+    T(symlink("/proc/self/cwd/c/c", "c"));
+    T(open("c", O_RDONLY));
+}
+
+GROUP(magic, descriptors_by_links_of_files_without_a_name)
+{
+    int fd = make_open("f", "no name", O_RDWR);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    T(symlink(path, "link"));
+    T(unlink("f"));
+    contents("link");
+    int again = open("link", O_RDWR);
+    say("%s", again >= 0 ? "open" : strerrorname_np(errno));
+    T(write(again, "NO", 2));
+    contents("link");
+    struct stat st;
+    T(fstat(fd, &st));
+    say("%lld %ld", (long long)st.st_size, (long)st.st_nlink);
+}
