@@ -21,6 +21,7 @@
 //! what the program has in them; but for copies by [`calls::quick`], whose sites hold nothing there.
 #![no_std]
 
+mod across;
 pub mod address;
 mod apart;
 pub mod attach;

@@ -1,17 +1,14 @@
 //! link(2), linkat(2), symlink(2), symlinkat(2), readlink(2), readlinkat(2).
 
 use lp_abi::Errno;
-use lp_abi::linux::{
-    __NR_linkat, __NR_newfstatat, __NR_readlinkat, __NR_symlinkat, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW,
-    AT_SYMLINK_NOFOLLOW, stat,
-};
+use lp_abi::linux::{__NR_linkat, __NR_readlinkat, __NR_symlinkat, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 use lp_vfs::{link, readlink, symlink};
 
 use super::handler::{handlers, kernel, ret};
-use crate::magic;
 use crate::path::{At, Last, Route, Which, one, route, two};
+use crate::{across, magic};
 
 handlers! {
     /// link(2).
@@ -60,17 +57,7 @@ fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
     let ours = |a: At, b: At| link::linkat(task, a.dirfd, a.path, b.dirfd, b.path, flags);
     let host = |a: At, b: At| kernel!(__NR_linkat, a.dirfd, a.path, b.dirfd, b.path, flags);
     let done = two(task, [old, new], last, &ours, &host);
-    if done == Errno::EXDEV.to_ret() && is_there(new) {
-        return Errno::EEXIST.to_ret(); // The kernel looks at the name first.
-    }
-    done
-}
-
-/// Whether the host has something of this name.
-fn is_there(at: At) -> bool {
-    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
-    let mut found: stat = unsafe { core::mem::zeroed() };
-    kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, AT_SYMLINK_NOFOLLOW) == 0
+    if done == Errno::EXDEV.to_ret() { across::link(task, old, new, flags, last) } else { done }
 }
 
 fn make_symlink(task: &Task, target: *const u8, at: At) -> isize {

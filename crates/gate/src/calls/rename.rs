@@ -1,10 +1,12 @@
 //! rename(2), renameat(2), renameat2(2).
 
+use lp_abi::Errno;
 use lp_abi::linux::__NR_renameat2;
 use lp_vfs::rename;
 use lp_vfs::task::Task;
 
 use super::handler::{handlers, kernel};
+use crate::across;
 use crate::path::{At, Last, two};
 
 handlers! {
@@ -27,5 +29,6 @@ handlers! {
 fn move_entry(task: &Task, old: At, new: At, flags: u32) -> isize {
     let ours = |a: At, b: At| rename::renameat2(task, a.dirfd, a.path, b.dirfd, b.path, flags);
     let host = |a: At, b: At| kernel!(__NR_renameat2, a.dirfd, a.path, b.dirfd, b.path, flags);
-    two(task, [old, new], Last::Link, &ours, &host)
+    let done = two(task, [old, new], Last::Link, &ours, &host);
+    if done == Errno::EXDEV.to_ret() { across::rename(task, old, new) } else { done }
 }
