@@ -1,7 +1,7 @@
 //! Addresses of Unix sockets whose paths lie in a mount: the kernel is given the path of the host's object, the program
 //! sees the path that it bound.
 
-use lp_abi::linux::{__NR_readlink, __NR_symlink, __NR_unlink, S_IFMT, S_IFSOCK};
+use lp_abi::linux::{__NR_access, __NR_readlink, __NR_symlink, __NR_unlink, F_OK, S_IFMT, S_IFSOCK};
 use lp_abi::{Errno, Result};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
@@ -113,7 +113,13 @@ pub fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
     if inode.mode.load(Ordering::Relaxed) & S_IFMT != S_IFSOCK {
         return Err(Errno::ECONNREFUSED);
     }
-    host_address(task, found.inode).map(Meaning::Other)
+    let address = host_address(task, found.inode)?;
+    // SAFETY: the path ends with a NUL.
+    match unsafe { lp_abi::syscall!(__NR_access, address.path().as_ptr(), F_OK) } {
+        // A node that mknod made, or whose socket is gone: nobody listens.
+        Err(Errno::ENOENT) => Err(Errno::ECONNREFUSED),
+        _ => Ok(Meaning::Other(address)),
+    }
 }
 
 fn outside_path(at: At) -> Result<Meaning> {

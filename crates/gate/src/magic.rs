@@ -2,13 +2,13 @@
 //!
 //! The kernel's links lead to placeholders, so the paths are answered here when what they name is ours.
 
-use lp_abi::linux::AT_FDCWD;
+use lp_abi::linux::{AT_FDCWD, S_IFLNK, S_IFMT};
 use lp_abi::{Errno, PATH_MAX};
 use lp_region::life::State;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, InodeRef, ProcessId, ucopy};
 use lp_vfs::getcwd;
-use lp_vfs::table::entry;
+use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use crate::apart;
@@ -108,6 +108,12 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
     }
 }
 
+/// Whether a descriptor, opened with `O_PATH`, names a symbolic link.
+fn is_symlink(task: &Task, fd: i32) -> bool {
+    // Relaxed: the type of an inode that is open does not change.
+    table::fget_any(task, fd).is_ok_and(|held| held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK)
+}
+
 /// Whether a path under /proc or /dev may have to do with a mount, though nothing of the calling process has: it names the
 /// gate's descriptor or the directory that lists it, what another process has open, or a device that is answered here.
 #[cold]
@@ -153,6 +159,13 @@ pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     let ends_here = magic.end == length;
     if !is_ours(task, magic) || ends_here && last == Last::Link {
         return Route::Host;
+    }
+    if let Link::Descriptor(fd) = magic.link
+        && own
+        && ends_here
+        && is_symlink(task, fd)
+    {
+        return Route::Nameless(fd); // The link itself: what it leads to is not followed.
     }
     if !own || magic.link == Link::Exe {
         return route_named(task, which, magic, length);

@@ -1,5 +1,7 @@
 /* Symbolic links, and paths with `..`, that lead by the kernel's magic links to files of the file system's own. */
 #include "conform.h"
+#include <sys/socket.h>
+#include <sys/un.h>
 
 static void as_stdin(const char *path)
 {
@@ -102,4 +104,41 @@ GROUP(magic, descriptors_by_links_of_files_without_a_name)
     struct stat st;
     T(fstat(fd, &st));
     say("%lld %ld", (long long)st.st_size, (long)st.st_nlink);
+}
+
+GROUP(magic, descriptors_of_links)
+{
+    make("f", "the file");
+    T(chmod("f", 0644));
+    T(symlink("f", "l"));
+    int fd = open("l", O_PATH | O_NOFOLLOW);
+    char path[64], target[64] = "";
+    snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    TN("open", open(path, O_RDONLY));
+    TN("open for writing", open(path, O_WRONLY | O_TRUNC));
+    struct stat st;
+    TN("stat", stat(path, &st));
+    say("%o %lld", st.st_mode, (long long)st.st_size);
+    say("%s", chmod(path, 0600) ? "not changed" : "changed");
+    T(readlinkat(fd, "", target, sizeof target));
+    say("%s", target);
+    attributes("f");
+    contents("f");
+}
+
+GROUP(magic, seals_and_sockets_that_nobody_made)
+{
+    int dir = open(".", O_RDONLY | O_DIRECTORY);
+    T(fcntl(dir, 1034)); /* F_GET_SEALS */
+    T(fcntl(dir, 1033, 1));
+    T(mknod("socket", S_IFSOCK | 0666, 0));
+    make("file", "text");
+    const char *names[] = { "socket", "file", "none" };
+    for (int i = 0; i < 3; i++) {
+        struct sockaddr_un to = { .sun_family = AF_UNIX };
+        strcpy(to.sun_path, names[i]);
+        int stream = socket(AF_UNIX, SOCK_STREAM, 0), datagram = socket(AF_UNIX, SOCK_DGRAM, 0);
+        TN("connect", connect(stream, (struct sockaddr *)&to, sizeof to));
+        TN("sendto", sendto(datagram, "x", 1, 0, (struct sockaddr *)&to, sizeof to));
+    }
 }

@@ -41,11 +41,11 @@ handlers! {
 
 /// The commands that are refused on an `O_PATH` descriptor.
 fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
-    let is_path = match table::fget_any(task, fd) {
-        Ok(held) => held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0,
+    let mode = match table::fget_any(task, fd) {
+        Ok(held) => held.file.mode.load(Ordering::Relaxed), // Relaxed: immutable.
         Err(errno) => return errno.to_ret(),
     };
-    if is_path {
+    if mode & file_mode::PATH != 0 {
         return Errno::EBADF.to_ret();
     }
     match command {
@@ -63,6 +63,7 @@ fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
         F_SETLEASE => Errno::EAGAIN.to_ret(),
         F_NOTIFY if argument == 0 => 0,
         F_NOTIFY => Errno::EINVAL.to_ret(),
+        F_GET_SEALS if mode & file_mode::REGULAR == 0 => Errno::EINVAL.to_ret(),
         // As tmpfs gives for a file that is no memfd.
         F_GET_SEALS => F_SEAL_SEAL as isize,
         F_ADD_SEALS => Errno::EPERM.to_ret(),
