@@ -4,14 +4,14 @@
 //! and ends in [`run`].
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_execveat, SIG_SETMASK};
+use lp_abi::linux::{__NR_close, __NR_execveat, __NR_fcntl, F_SETFD, SIG_SETMASK};
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
 
 use crate::exec_check::{self, Load};
 use crate::exec_env::Environment;
 use crate::thread::Thread;
-use crate::{deferred, hooks, signal, tls};
+use crate::{deferred, exec_env, hooks, names, signal, standalone, tls};
 
 const AT_FDCWD: isize = -100;
 
@@ -66,10 +66,18 @@ pub unsafe fn host(
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
     };
+    let path = standalone::own_link(path).map_or(path, <[u8]>::as_ptr);
     // SAFETY: the caller's promise.
     match unsafe { exec_check::host_file(thread, &environment, directory, path, flags) } {
-        // SAFETY: the caller's promise.
-        Ok(load) => unsafe { run(thread, directory, path, argv, &environment, flags, load) },
+        Ok(load) => {
+            // SAFETY: the caller's promise.
+            let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
+            if let Load::Static(program) = load {
+                // SAFETY: the descriptor was opened for this.
+                let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
+            }
+            done
+        }
         Err(refusal) => {
             let mut room = [0u8; 512];
             // SAFETY: the copy routine answers bad pointers.
@@ -101,6 +109,19 @@ pub(crate) unsafe fn run(
     let environment = match environment.build(thread, load) {
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
+    };
+    let mut room = [0u8; names::ROOM];
+    let (directory, path, flags) = match load {
+        Load::Static(program) => match exec_env::static_gate(&mut room) {
+            Some(gate) => {
+                // The new image opens it by its number, and closes it.
+                // SAFETY: the descriptor is the gate's own.
+                let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
+                (AT_FDCWD, gate.as_ptr(), 0)
+            }
+            None => return Errno::ENOEXEC.to_ret(),
+        },
+        _ => (directory, path, flags),
     };
     if let Err(errno) = hooks::before_exec(thread) {
         return errno.to_ret();

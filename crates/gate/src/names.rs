@@ -2,7 +2,7 @@
 
 use lp_abi::linux::{__NR_getpid, __NR_readlink};
 
-use crate::report;
+use crate::{report, text};
 
 /// Room for such a path, in bytes.
 pub(crate) const ROOM: usize = 1024;
@@ -12,6 +12,16 @@ pub(crate) const NAMELESS: &[u8] = b"/proc/";
 /// The path of the running program.
 pub(crate) fn of_program(room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/exe", None)
+}
+
+/// Whether a path is that of the running program's link in /proc.
+pub(crate) fn is_own_exe(path: &[u8]) -> bool {
+    let Some(process) = path.strip_prefix(NAMELESS).and_then(|path| path.strip_suffix(b"/exe")) else {
+        return false;
+    };
+    // SAFETY: no effect.
+    let pid = || unsafe { lp_abi::syscall!(__NR_getpid) }.ok();
+    matches!(process, b"self" | b"thread-self") || text::number(process).is_some_and(|it| pid() == Some(it as usize))
 }
 
 /// The path of the file behind a descriptor.

@@ -166,6 +166,8 @@ impl<'a> Elf<'a> {
     }
 
     fn read_sections(&mut self, elf: &ElfFile64<'a, Endianness>) {
+        // Without RELR relocations, those that have an addend name all addresses of a position-independent object.
+        let has_addresses = self.fixed || elf.section_by_name(".relr.dyn").is_some();
         for section in elf.sections() {
             let address = section.address();
             let flags = section.elf_section_header().sh_flags.get(elf.endian());
@@ -174,7 +176,7 @@ impl<'a> Elf<'a> {
             if let Some(segment) = executable {
                 let end = (address + section.size()).min(segment.address + segment.bytes.len() as u64);
                 self.code.push(address..end);
-            } else if flags & u64::from(object::elf::SHF_ALLOC) != 0 {
+            } else if has_addresses && flags & u64::from(object::elf::SHF_ALLOC) != 0 {
                 self.read_pointers(section.data().unwrap_or_default());
             }
         }

@@ -22,9 +22,9 @@ use lp_vfs::{busy, getcwd, permission, pin, read};
 use super::chmod::last_of;
 use super::handler::handlers;
 use super::stat::is_empty;
-use crate::elf::{Elf, read_file};
+use crate::elf::{Elf, Loader, read_file};
 use crate::exec_check::{self, Load, Program};
-use crate::exec_env::Environment;
+use crate::exec_env::{Environment, Static};
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route, spare_buffer};
 use crate::text::Writer;
 use crate::{descriptor, exec as low, hostlink, tls};
@@ -199,6 +199,15 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     };
     let mut room = [0u8; MEMFD_NAME + 1];
     let name = memfd_name(task, found, &mut room);
+    if loader == Some(Loader::Static) {
+        return match copy_to_memfd(task, inode, name) {
+            Ok(fd) => {
+                let load = Load::Static(Static { fd, directory: given.dirfd, path: given.path });
+                program(task, found, fd, exec.argv, &environment, load)
+            }
+            Err(errno) => errno.to_ret(),
+        };
+    }
     let load = match (loader, Elf::new(head, &read)) {
         (Some(loader), Some(elf)) => {
             let program = Program { elf: &elf, origin: exec_check::directory_of(name.to_bytes()) };
