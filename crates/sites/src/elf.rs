@@ -105,7 +105,7 @@ impl<'a> Elf<'a> {
             fixed: header.e_type(endian) == object::elf::ET_EXEC,
             soname: String::new(),
             starts_programs: false,
-            build_id: elf.build_id().ok().flatten().map(<[u8]>::to_vec),
+            build_id: build_id(&elf),
             functions: Vec::new(),
             code: Vec::new(),
             entries: BTreeSet::new(),
@@ -240,6 +240,22 @@ impl<'a> Elf<'a> {
             }
         }
     }
+}
+
+/// The build-id that the gate finds in the mapped object: in a segment of notes. A section alone is not one.
+fn build_id(elf: &ElfFile64<'_, Endianness>) -> Option<Vec<u8>> {
+    let endian = elf.endian();
+    elf.elf_program_headers().iter().find_map(|segment| {
+        let mut notes = segment.notes(endian, elf.data()).ok()??;
+        while let Ok(Some(note)) = notes.next() {
+            let is_id = note.name() == object::elf::ELF_NOTE_GNU
+                && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID;
+            if is_id && !note.desc().is_empty() {
+                return Some(note.desc().to_vec());
+            }
+        }
+        None
+    })
 }
 
 /// Code that is disassembled as one piece.
