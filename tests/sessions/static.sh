@@ -78,6 +78,19 @@ C
 #:: started needs gcc,musl-gcc
 started; each() { local n=$1; shift; "$@" -o "$n" started.c && ./"$n" a 'b c' ''; echo $?; OWN=x LD_PRELOAD=nosuch.so ./"$n" again; echo $?; (exec -a name "$T/$n"); mkdir -p d; cp "$n" /tmp/started.$$; /tmp/started.$$ | sed "s/started.$$/started/; /^[0-9]* \/tmp/d; s/^[0-9]* 3$/3/"; rm /tmp/started.$$; (cd d; ../"$n" | tail -4); }; ways; PATH=$T:$PATH; musl; rm glibc pie musl
 
+#:: scripts needs gcc
+cat >arguments.c <<'C'
+#include <stdio.h>
+int main(int count, char **arguments)
+{
+    for (int i = 0; i < count; i++)
+        printf("%s|", arguments[i]);
+    puts("");
+    return count;
+}
+C
+gcc -static -o arguments arguments.c; there=$(mktemp -d); cp arguments "$there/static"; for i in "$T/arguments" "$there/static"; do for f in ./script "$there/script"; do printf '#! %s one argument \n' "$i" >"$f"; chmod +x "$f"; "$f" x 'y z'; echo $?; printf '#!%s\n' "$f" >second; chmod +x second; ./second w; echo $?; ./second; env "$f" 2; find "$f" -exec {} found \;; done; done | sed "s|$there|THERE|g"; rm -r "$there" arguments
+
 #:: random_differs needs gcc
 printf '#include <stdio.h>\n#include <sys/auxv.h>\nint main(void){unsigned char*r=(void*)getauxval(AT_RANDOM);for(int i=0;i<16;i++)printf("%%02x",r[i]);puts("");return 0;}\n' >r.c; gcc -static -o r r.c; a=$(./r); b=$(./r); [ "$a" != "$b" ] && [ ${#a} = 32 ] && echo differs; rm r
 
@@ -338,6 +351,7 @@ func main() {
 	var all sync.WaitGroup
 	for i := 0; i < 200; i++ {
 		all.Add(1)
+		i := i
 		go func() {
 			defer all.Done()
 			name := fmt.Sprintf("f%d", i)
@@ -438,7 +452,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 G
-echo 'module m' >go.mod; export GOCACHE=$T/.cache GOPATH=$T/.path GOPROXY=off GOFLAGS=-p=2 TMPDIR=$T GOTOOLCHAIN=local; go test . | cut -f1,2; go run . 2>&1; echo $?; go list -f '{{.Name}}' .; chmod -R u+w .cache .path 2>/dev/null; rm -rf .cache .path
+echo 'module m' >go.mod; export GOCACHE=$T/.cache GOPATH=$T/.path GOPROXY=off GOFLAGS=-p=2 TMPDIR=$T/.tmp GOTOOLCHAIN=local; mkdir .tmp; go test . | cut -f1,2; go run . 2>&1; echo $?; go list -f '{{.Name}}' .; chmod -R u+w .cache .path 2>/dev/null; rm -rf .cache .path .tmp
 
 #:: busybox_shell needs busybox limit 120
 cat >hundred.sh <<'S'

@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 
 /// Where sessions look for programs: the distribution's own first, then where rustup puts cargo.
 pub fn search_path() -> String {
-    let mut path = String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin");
+    let mut path =
+        String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin");
     if let Some(cargo) =
         std::env::var_os("CARGO").map(PathBuf::from).as_deref().and_then(|cargo| cargo.parent())
     {

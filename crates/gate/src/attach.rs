@@ -88,11 +88,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
 ///
 /// # Safety
 /// Called once, by [`crate::standalone`].
-pub(crate) unsafe fn start_static(
-    found: &Found,
-    auxiliary: &Auxiliary,
-    program: Object<'_>,
-) -> Option<u64> {
+pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program: Object<'_>) -> Option<u64> {
     // SAFETY: the caller's promise.
     unsafe {
         prepare(found, auxiliary);
@@ -132,8 +128,7 @@ unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
         let thread = unsafe { &mut *thread };
         attach_region(thread, gate, auxiliary.ids);
         // Its calls are counted, or what it is made of lies in a mount.
-        let is_asked =
-            apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) || found.audits;
+        let is_asked = apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) || found.audits;
         if is_asked {
             apart::join(thread);
         }

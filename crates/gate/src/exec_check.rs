@@ -6,8 +6,9 @@
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_close, __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC,
-    O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
+    __NR_close, __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat,
+    __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT,
+    S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
 };
 
 use crate::elf::{Elf, Loader, Read, read_file};
@@ -39,9 +40,7 @@ impl Refusal {
     pub fn words(self) -> &'static [u8] {
         match self {
             Refusal::Static => b"is statically linked: its file calls cannot be answered; not started",
-            Refusal::StaticInterpreter => {
-                b"is a script for a statically linked interpreter: start that with the script as its argument"
-            }
+            Refusal::StaticInterpreter => b"is a script for a statically linked interpreter; not started",
             Refusal::Bits32 => b"is a 32-bit program: its file calls cannot be answered; not started",
             Refusal::SetUser => b"is set-user-id: the dynamic linker would leave Lightpath out; not started",
             Refusal::SetGroup => {

@@ -437,7 +437,7 @@ fn split_program(gate: &'static [u8]) -> (Option<Program>, &'static [u8]) {
     let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
     // SAFETY: the value is a string, whose NUL follows it.
     let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
-    (Some(Program { fd: fd as usize, name }), gate)
+    (Some(Program { fd, name }), gate)
 }
 
 /// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us. Without the former

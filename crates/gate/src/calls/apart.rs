@@ -14,7 +14,7 @@ use crate::address;
 use crate::apart;
 use crate::dispatch::{AGAIN, NOT_OURS, RESTART};
 use crate::path::{At, Last, Route, Which, may_be_link, route_apart};
-use crate::{fd_directory, hostlink, signal, standalone, tls};
+use crate::{fd_directory, hostlink, signal, tls};
 
 /// Where a path is among a call's arguments: the directory's place, if it has one, and its own.
 type Place = (Option<usize>, usize);
@@ -94,7 +94,7 @@ macro_rules! path_handlers {
 macro_rules! open_handlers {
     ($($places:ident: $($name:ident $nr:ident)*;)*) => {$($(
         unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-            let words = by_own_path([a, b, c, d, e, f], $places);
+            let words = [a, b, c, d, e, f];
             by_path(words, $places, || {
                 // SAFETY: the program's own call.
                 let done = ret(unsafe { signal::blocking_syscall($nr, words) });
@@ -111,7 +111,7 @@ open_handlers! {
 
 path_handlers! {
     FIRST: stat __NR_stat lstat __NR_lstat access __NR_access truncate __NR_truncate chdir __NR_chdir
-        mkdir __NR_mkdir rmdir __NR_rmdir unlink __NR_unlink chmod __NR_chmod
+        mkdir __NR_mkdir rmdir __NR_rmdir unlink __NR_unlink readlink __NR_readlink chmod __NR_chmod
         chown __NR_chown lchown __NR_lchown utime __NR_utime mknod __NR_mknod statfs __NR_statfs
         chroot __NR_chroot acct __NR_acct umount2 __NR_umount2 swapon __NR_swapon setxattr __NR_setxattr
         lsetxattr __NR_lsetxattr getxattr __NR_getxattr lgetxattr __NR_lgetxattr listxattr __NR_listxattr
@@ -120,7 +120,7 @@ path_handlers! {
     SECOND: symlink __NR_symlink inotify_add_watch __NR_inotify_add_watch;
     BOTH: rename __NR_rename link __NR_link;
     AT: mkdirat __NR_mkdirat mknodat __NR_mknodat fchownat __NR_fchownat futimesat __NR_futimesat
-        unlinkat __NR_unlinkat fchmodat __NR_fchmodat faccessat __NR_faccessat
+        unlinkat __NR_unlinkat readlinkat __NR_readlinkat fchmodat __NR_fchmodat faccessat __NR_faccessat
         utimensat __NR_utimensat name_to_handle_at __NR_name_to_handle_at statx __NR_statx
         open_tree __NR_open_tree faccessat2 __NR_faccessat2 fchmodat2 __NR_fchmodat2
         setxattrat __NR_setxattrat getxattrat __NR_getxattrat listxattrat __NR_listxattrat
@@ -130,39 +130,7 @@ path_handlers! {
     AT_FOURTH: fanotify_mark __NR_fanotify_mark;
 }
 
-/// The arguments of a call that opens what a path names, with the program's own path in the place of its link.
-fn by_own_path(mut words: [usize; 6], places: &[Place]) -> [usize; 6] {
-    if let [(_, at)] = *places
-        && let Some(path) = standalone::own_link(words[at] as *const u8)
-    {
-        words[at] = path.as_ptr() as usize;
-    }
-    words
-}
-
-/// readlink(2) of the program's own link.
-fn read_own_link(path: usize, to: usize, size: usize) -> Option<isize> {
-    let path = standalone::own_link(path as *const u8).filter(|_| size as i32 > 0)?;
-    let length = path.len().min(size);
-    // SAFETY: the path is `length` bytes long at least; the copy routine answers bad pointers.
-    Some(ret(unsafe { ucopy::copy(to as *mut u8, path.as_ptr(), length) }.map(|()| length)))
-}
-
 handlers! {
-    /// readlink(2).
-    fn readlink(words) {
-        let [path, to, size, ..] = words;
-        let host = || by_path(words, FIRST, || kernel!(__NR_readlink, path, to, size));
-        read_own_link(path, to, size).unwrap_or_else(host)
-    }
-
-    /// readlinkat(2).
-    fn readlinkat(words) {
-        let [dirfd, path, to, size, ..] = words;
-        let host = || by_path(words, AT, || kernel!(__NR_readlinkat, dirfd, path, to, size));
-        read_own_link(path, to, size).unwrap_or_else(host)
-    }
-
     /// newfstatat(2): with an empty path it is fstat(2).
     fn newfstatat(words) {
         // SAFETY: the copy routine answers bad pointers.
@@ -291,11 +259,16 @@ handlers! {
 }
 
 /// Executes a file of the host; a link, or a script's interpreter that is not there, may lead into a mount.
-fn execute(words: [usize; 6], places: &[Place], host: impl Fn(&mut crate::thread::Thread) -> isize) -> isize {
+fn execute(
+    words: [usize; 6],
+    places: &[Place],
+    host: impl Fn(&mut crate::thread::Thread) -> Option<isize>,
+) -> isize {
     // SAFETY: the record is the thread's own.
     by_path(words, places, || match host(unsafe { &mut *tls::current() }) {
-        done if may_be_link(done) && exists(at(&words, places[0])) => join(),
-        done => done,
+        Some(done) if may_be_link(done) && exists(at(&words, places[0])) => join(),
+        Some(done) => done,
+        None => join(),
     })
 }
 

@@ -10,8 +10,8 @@ use lp_vfs::task::Task;
 use lp_vfs::{link, readlink, symlink};
 
 use super::handler::{handlers, kernel, ret};
+use crate::magic;
 use crate::path::{At, Last, Route, Which, one, route, two};
-use crate::{magic, standalone};
 
 handlers! {
     /// link(2).
@@ -83,7 +83,7 @@ fn read_link(task: &Task, at: At, buf: *mut u8, size: i32) -> isize {
         return Errno::EINVAL.to_ret();
     }
     let ours = |at: At| readlink::readlinkat(task, at.dirfd, at.path, buf, size);
-    let host = |at: At| match magic::readlink(task, at).or_else(|| standalone::own_link(at.path)) {
+    let host = |at: At| match magic::readlink(task, at) {
         Some(text) => {
             let length = text.len().min(size as usize);
             // SAFETY: the text is `length` bytes long at least; the copy routine answers bad pointers.

@@ -13,7 +13,7 @@ use lp_vfs::task::{Place, Task};
 use super::handler::{handlers, ret};
 use crate::dispatch::RESTART;
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route};
-use crate::{device, fd_directory, hostlink, node, placeholder, signal, standalone};
+use crate::{device, fd_directory, hostlink, node, placeholder, signal};
 
 handlers! {
     /// open(2).
@@ -92,6 +92,7 @@ fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
             }
         }
         Route::Host => open_host(task, at, how),
+        Route::Elsewhere(at) => open_host(task, at, how),
         Route::Nameless(fd) => reopen(task, fd, how),
         Route::Bad(errno) => errno.to_ret(),
     }
@@ -135,7 +136,6 @@ fn not_a_file(
 #[inline(never)]
 fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     placeholder::flush(task);
-    let at = standalone::own_link(at.path).map_or(at, |path| At::cwd(path.as_ptr()));
     let (nr, third, fourth) = match how.given {
         None => (__NR_openat, how.flags as usize, how.mode as usize),
         Some((given, size)) => (__NR_openat2, given as usize, size),

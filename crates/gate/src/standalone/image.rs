@@ -73,7 +73,7 @@ impl Image {
         match mapped {
             Ok(()) => {}
             Err(Errno::ENOMEM) => return Err(b"too large for the address space"),
-            Err(Errno::EEXIST) => return Err(b"occupies addresses that the gate needs"),
+            Err(Errno::EEXIST) => return Err(b"needs addresses that are taken"),
             Err(Errno::EPERM | Errno::EACCES) => return Err(b"its file system allows no execution"),
             Err(_) => return Err(b"cannot be mapped"),
         }
@@ -126,7 +126,8 @@ impl Image {
             end = address + bytes;
         }
         let entry = self.entry as u64;
-        let starts = |at: &Segment| at.flags & PF_X != 0 && (at.address..at.address + at.bytes).contains(&entry);
+        let starts =
+            |at: &Segment| at.flags & PF_X != 0 && (at.address..at.address + at.bytes).contains(&entry);
         if self.loads().any(starts) { Ok(()) } else { Err(DAMAGED) }
     }
 
@@ -164,7 +165,8 @@ impl Image {
     /// Where the program headers are mapped: they lie at `offset` of the file.
     fn find_headers(&self, offset: u64) -> usize {
         let holds = |at: &&Segment| {
-            at.offset <= offset && offset + (self.count * size_of::<Segment>()) as u64 <= at.offset + at.file_bytes
+            at.offset <= offset
+                && offset + (self.count * size_of::<Segment>()) as u64 <= at.offset + at.file_bytes
         };
         let holder = self.loads().find(holds);
         holder.map_or(0, |at| self.base.wrapping_add((at.address + (offset - at.offset)) as usize))

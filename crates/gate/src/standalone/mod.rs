@@ -10,9 +10,10 @@
 //! 4. [`crate::attach`] patches it from its site image, as any other object.
 //!
 //! What the kernel shows of the process is the program's ([`show`]), but for the link /proc/PID/exe: that the gate
-//! answers for the process itself ([`own_link`]).
+//! answers ([`link`]).
 
 mod image;
+pub(crate) mod link;
 mod vector;
 
 use lp_abi::linux::{__NR_close, __NR_prctl};
@@ -20,7 +21,7 @@ use lp_abi::linux::{__NR_close, __NR_prctl};
 use crate::exec_env::{self, Program};
 use crate::names;
 use crate::objects::Object;
-use crate::{attach, report, settings, signal, tls};
+use crate::{attach, report, signal, tls};
 use image::Image;
 use vector::Stack;
 
@@ -103,16 +104,4 @@ fn show(program: &Program, stack: &Stack, image: &Image) {
     // SAFETY: the kernel reads up to 16 bytes of the string.
     let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, name[last..].as_ptr()) };
     stack.show(image);
-}
-
-/// The path of the running program, if it is a static one of the host's and `path` is its link in /proc.
-pub(crate) fn own_link(path: *const u8) -> Option<&'static [u8]> {
-    if !tls::is_by_gs() {
-        return None;
-    }
-    let program = settings::get().program.get();
-    let mut text = [0u8; 32];
-    // SAFETY: the copy routine answers bad pointers.
-    let length = unsafe { lp_region::ucopy::string(&mut text, path) }.ok()?;
-    (!program.is_empty() && names::is_own_exe(&text[..length])).then_some(program)
 }

@@ -103,7 +103,10 @@ impl Stack {
     /// What the kernel says of the machine in AT_HWCAP2.
     pub(super) fn hwcap2(&self) -> usize {
         // SAFETY: entries of the vector.
-        self.entries().map(|at| unsafe { *at }).find(|[kind, _]| *kind == AT_HWCAP2).map_or(0, |[_, value]| value)
+        self.entries()
+            .map(|at| unsafe { *at })
+            .find(|[kind, _]| *kind == AT_HWCAP2)
+            .map_or(0, |[_, value]| value)
     }
 
     pub(super) fn auxiliary(&self) -> Auxiliary {

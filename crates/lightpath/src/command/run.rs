@@ -188,7 +188,8 @@ impl Launch {
 impl Static {
     /// The program at `path`, which must be one that may be executed.
     fn open(path: &Path) -> Result<Static, Failure> {
-        let fail = |e: std::io::Error| Failure::new(CANNOT_RUN, format!("{}: {}", path.display(), reason(&e)));
+        let fail =
+            |e: std::io::Error| Failure::new(CANNOT_RUN, format!("{}: {}", path.display(), reason(&e)));
         let file = File::open(path).map_err(fail)?;
         rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).map_err(|e| fail(e.into()))?;
         Ok(Static { path: path.to_owned(), file })
