@@ -89,7 +89,7 @@ int main(int count, char **arguments)
     return count;
 }
 C
-gcc -static -o arguments arguments.c; there=$(mktemp -d); cp arguments "$there/static"; for i in "$T/arguments" "$there/static"; do for f in ./script "$there/script"; do printf '#! %s one argument \n' "$i" >"$f"; chmod +x "$f"; "$f" x 'y z'; echo $?; printf '#!%s\n' "$f" >second; chmod +x second; ./second w; echo $?; ./second; env "$f" 2; find "$f" -exec {} found \;; done; done | sed "s|$there|THERE|g"; rm -r "$there" arguments
+gcc -static -o arguments arguments.c; there=$(mktemp -d); cp arguments "$there/static"; for i in "$T/arguments" "$there/static"; do for f in ./script "$there/script"; do printf '#! %s one argument \n' "$i" >"$f"; chmod +x "$f"; "$f" x 'y z'; echo $?; printf '#!%s\n' "$f" >second; chmod +x second; ./second w; echo $?; ./second; env "$f" 2; find "$f" -exec {} found \;; done; done | sed "s|$there|THERE|g"; rm -r "$there" arguments script second
 
 #:: random_differs needs gcc
 printf '#include <stdio.h>\n#include <sys/auxv.h>\nint main(void){unsigned char*r=(void*)getauxval(AT_RANDOM);for(int i=0;i<16;i++)printf("%%02x",r[i]);puts("");return 0;}\n' >r.c; gcc -static -o r r.c; a=$(./r); b=$(./r); [ "$a" != "$b" ] && [ ${#a} = 32 ] && echo differs; rm r
