@@ -84,7 +84,8 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     mask
 }
 
-/// Starts the gate in a static program, which is mapped as `program`. Gives the signal mask to set, if there is one.
+/// Starts the gate in a static program, which is mapped as `program`. Gives the signal mask to set, if there
+/// is one.
 ///
 /// # Safety
 /// Called once, by [`crate::standalone`].
@@ -101,7 +102,8 @@ pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program:
     found.mask
 }
 
-/// All that comes before patching: the process's home, its settings, the first thread's record, its part in the run.
+/// All that comes before patching: the process's home, its settings, the first thread's record, its part in
+/// the run.
 ///
 /// # Safety
 /// Called once; the process has one thread.

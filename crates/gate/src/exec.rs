@@ -52,8 +52,8 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     done.unwrap_or(Errno::ENOEXEC.to_ret()) // As above.
 }
 
-/// Executes a file of the host for `thread`: checked, with our environment. Returns only with an error; `None` if it is a script
-/// whose interpreter is a static program, for which the caller makes the arguments.
+/// Executes a file of the host for `thread`: checked, with our environment. Returns only with an error;
+/// `None` if it is a script whose interpreter is a static program, for which the caller makes the arguments.
 ///
 /// # Safety
 /// `path`, `argv` and `envp` are the program's, or good.

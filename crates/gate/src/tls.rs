@@ -143,8 +143,8 @@ global_asm!(
     nr_arch_prctl = const __NR_arch_prctl,
 );
 
-/// Makes this process one that finds its words by gs. Called once, before anything reads them; `hwcap2` is the kernel's
-/// AT_HWCAP2.
+/// Makes this process one that finds its words by gs. Called once, before anything reads them; `hwcap2` is
+/// the kernel's AT_HWCAP2.
 pub(crate) fn start_by_gs(hwcap2: usize) {
     // Relaxed, both: one thread.
     HAS_WRGSBASE.store(hwcap2 & HWCAP2_FSGSBASE, Ordering::Relaxed);

@@ -16,7 +16,8 @@ core::arch::global_asm!(
     start = sym lp_gate::attach::lp_gate_start,
 );
 
-// The stack is the kernel's and becomes the program's; the registers are to be zero, as the kernel leaves them.
+// The stack is the kernel's and becomes the program's; the registers are to be zero, as the kernel leaves
+// them.
 core::arch::global_asm!(
     ".pushsection .text.lp_standalone,\"ax\",@progbits",
     ".globl lp_standalone",

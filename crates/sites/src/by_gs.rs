@@ -1,8 +1,8 @@
 //! The gate for static programs: the preload library with its thread words found by gs.
 //!
-//! In a static program fs and thread-local storage are the program's, and no dynamic linker sets storage apart for the
-//! gate. There gs leads to the words. The code is the same but for one byte of each instruction that reads or writes
-//! them: the prefix that names the segment.
+//! In a static program fs and thread-local storage are the program's, and no dynamic linker sets storage
+//! apart for the gate. There gs leads to the words. The code is the same but for one byte of each instruction
+//! that reads or writes them: the prefix that names the segment.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Register};
 use object::read::elf::{ElfFile64, FileHeader};

@@ -149,8 +149,8 @@ pub fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>
 /// All places near one of the `sites` that a branch in another region jumps to: parts of a function may be far apart. Those
 /// from the same region are in its listing.
 ///
-/// Short branches come from close by, where the code is disassembled. For others the bytes of a branch are looked for at all
-/// places: those that happen to look like one to a place near a site count, too.
+/// Short branches come from close by, where the code is disassembled. For others the bytes of a branch are
+/// looked for at all places: those that happen to look like one to a place near a site count, too.
 pub fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut targets = BTreeSet::new();
     let (Some(first), Some(last)) = (sites.first(), sites.last()) else { return targets };

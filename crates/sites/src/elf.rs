@@ -166,7 +166,8 @@ impl<'a> Elf<'a> {
     }
 
     fn read_sections(&mut self, elf: &ElfFile64<'a, Endianness>) {
-        // Without RELR relocations, those that have an addend name all addresses of a position-independent object.
+        // Without RELR relocations, those that have an addend name all addresses of a position-independent
+        // object.
         let has_addresses = self.fixed || elf.section_by_name(".relr.dyn").is_some();
         for section in elf.sections() {
             let address = section.address();

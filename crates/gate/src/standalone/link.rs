@@ -15,8 +15,8 @@ pub(crate) fn is_own() -> bool {
     tls::is_by_gs() && !settings::get().program.get().is_empty()
 }
 
-/// The path of the static program of the host's that runs in process `pid`, NUL-terminated in `to`: its length. `own` says
-/// that this is the calling process.
+/// The path of the static program of the host's that runs in process `pid`, NUL-terminated in `to`: its
+/// length. `own` says that this is the calling process.
 #[cold]
 pub(crate) fn program(pid: u32, own: bool, to: &mut [u8]) -> Option<usize> {
     if own {

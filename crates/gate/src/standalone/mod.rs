@@ -1,16 +1,17 @@
-//! Static programs: no dynamic linker takes part in their start, so the gate's own file does what the kernel does.
+//! Static programs: no dynamic linker takes part in their start, so the gate's own file does what the kernel
+//! does.
 //!
-//! Whoever executes a static program executes the gate's file for those (`lp_sites::by_gs`) in its place, with the
-//! program's arguments and environment, an open descriptor of the program, and LIGHTPATH_GATE, which says so
-//! ([`crate::exec_env`]). The kernel enters [`start`] on the stack that becomes the program's.
+//! Whoever executes a static program executes the gate's file for those (`lp_sites::by_gs`) in its place,
+//! with the program's arguments and environment, an open descriptor of the program, and LIGHTPATH_GATE, which
+//! says so ([`crate::exec_env`]). The kernel enters [`start`] on the stack that becomes the program's.
 //!
 //! 1. [`relocate`] makes the gate's own relocations.
 //! 2. [`image`] maps the program as the kernel would, from the descriptor.
 //! 3. [`vector`] has the auxiliary vector describe the program.
 //! 4. [`crate::attach`] patches it from its site image, as any other object.
 //!
-//! What the kernel shows of the process is the program's ([`show`]), but for the link /proc/PID/exe: that the gate
-//! answers ([`link`]).
+//! What the kernel shows of the process is the program's ([`show`]), but for the link /proc/PID/exe: that the
+//! gate answers ([`link`]).
 
 mod image;
 pub(crate) mod link;

@@ -50,7 +50,8 @@ impl Stack {
     /// # Safety
     /// `at` is the stack pointer as the kernel has left it for a new program.
     pub(super) unsafe fn read(at: *mut usize) -> Stack {
-        // SAFETY: the number of arguments, the arguments and a null pointer, the variables and a null pointer.
+        // SAFETY: the number of arguments, the arguments and a null pointer, the variables and a null
+        // pointer.
         unsafe {
             let arguments = *at;
             let first = at.add(1 + arguments + 1);
@@ -80,7 +81,8 @@ impl Stack {
     pub(super) fn close_gap(&mut self) {
         let (from, count) = (self.vector(), self.entries().count() + 1);
         let first = self.environment();
-        // SAFETY: the environment ends with a null pointer, now before or where it did; the vector moves down.
+        // SAFETY: the environment ends with a null pointer, now before or where it did; the vector moves
+        // down.
         unsafe {
             while self.variables != 0 && (*first.add(self.variables - 1)).is_null() {
                 self.variables -= 1;
@@ -114,8 +116,8 @@ impl Stack {
         unsafe { Auxiliary::read(self.vector()) }
     }
 
-    /// Has the vector describe the program, executed by the name `name`. All entries that matter are the kernel's; the bytes
-    /// of AT_RANDOM nobody has used yet.
+    /// Has the vector describe the program, executed by the name `name`. All entries that matter are the
+    /// kernel's; the bytes of AT_RANDOM nobody has used yet.
     pub(super) fn describe(&mut self, image: &Image, name: &'static CStr) {
         for entry in self.entries() {
             // SAFETY: an entry of the vector, which nothing else uses now.
@@ -132,8 +134,8 @@ impl Stack {
         }
     }
 
-    /// Has /proc/self/auxv, stat and the like tell of the program what they would. Where the kernel cannot do this, they tell of
-    /// the gate's file.
+    /// Has /proc/self/auxv, stat and the like tell of the program what they would. Where the kernel cannot do
+    /// this, they tell of the gate's file.
     pub(super) fn show(&self, image: &Image) {
         // SAFETY: asks where the heap ends: nowhere yet.
         let Ok(heap) = (unsafe { lp_abi::syscall!(__NR_brk, 0) }) else { return };

@@ -17,8 +17,8 @@ pub(crate) fn extract(cache: &Path) -> Result<PathBuf, String> {
     cache::place(cache, OsStr::new(NAME), LIBRARY)
 }
 
-/// Puts the gate for static programs into `cache` unless it is there, and returns its path. It is made from the library, in
-/// whose place `lp_gate::exec_env` looks for it.
+/// Puts the gate for static programs into `cache` unless it is there, and returns its path. It is made from
+/// the library, in whose place `lp_gate::exec_env` looks for it.
 pub(crate) fn extract_static(cache: &Path) -> Result<PathBuf, String> {
     let name = NAME.replace(".so", "-static.so");
     let path = cache.join(&name);
