@@ -20,6 +20,8 @@ fn main() {
         "-Wl,-z,initfirst",
         "-Wl,-z,nodelete",
         "-Wl,-init,lp_init",
+        // Where the kernel enters it when it starts a static program.
+        "-Wl,-e,lp_standalone",
         "-Wl,--no-undefined",
         "-Wl,--no-eh-frame-hdr",
     ] {

@@ -1,4 +1,4 @@
-//! The C programs of `tests/programs`: dynamic, by the system's `cc`, compiled when a test first needs them.
+//! The C programs of `tests/programs`: by the system's `cc`, compiled when a test first needs them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
@@ -17,13 +17,19 @@ pub fn sources() -> PathBuf {
 /// Compiles `tests/programs/NAME.c`, or every `.c` of the folder `tests/programs/NAME`, into one program and gives its
 /// path. The result is kept under a name that says what it was made of. Warnings are off: bad arguments are the point.
 pub fn compile(name: &str) -> Result<PathBuf> {
+    compile_with(name, "cc", &[])
+}
+
+/// The same by another compiler, with options of its own.
+pub fn compile_with(name: &str, compiler: &str, options: &[&str]) -> Result<PathBuf> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock();
-    program::require(&["cc"])?;
+    program::require(&[compiler])?;
     let folder = sources().join(name);
     let mut files =
         if folder.is_dir() { sorted(&folder)? } else { vec![sources().join(format!("{name}.c"))] };
     let mut hasher = DefaultHasher::new();
+    (compiler, options).hash(&mut hasher);
     for file in &files {
         std::fs::read(file).with_context(|| file.display().to_string())?.hash(&mut hasher);
     }
@@ -33,15 +39,17 @@ pub fn compile(name: &str) -> Result<PathBuf> {
         return Ok(made);
     }
     let unfinished = made.with_extension(format!("{}.tmp", std::process::id()));
-    let output = Command::new("cc")
-        .args(["-O1", "-g", "-w", "-pthread", "-D_GNU_SOURCE", "-o"])
+    let output = Command::new(compiler)
+        .args(["-O1", "-g", "-w", "-pthread", "-D_GNU_SOURCE"])
+        .args(options)
+        .arg("-o")
         .arg(&unfinished)
         .args(&files)
         .args(["-lm", "-ldl"])
         .output()
-        .context("cannot run cc")?;
+        .with_context(|| format!("cannot run {compiler}"))?;
     if !output.status.success() {
-        bail!("cc failed on {name}:\n{}", String::from_utf8_lossy(&output.stderr));
+        bail!("{compiler} failed on {name}:\n{}", String::from_utf8_lossy(&output.stderr));
     }
     std::fs::rename(&unfinished, &made).with_context(|| made.display().to_string())?;
     Ok(made)

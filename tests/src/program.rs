@@ -6,7 +6,8 @@ use anyhow::{Result, bail};
 
 /// Where sessions look for programs: the distribution's own first, then where rustup puts cargo.
 pub fn search_path() -> String {
-    let mut path = String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
+    let mut path =
+        String::from("/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin");
     if let Some(cargo) =
         std::env::var_os("CARGO").map(PathBuf::from).as_deref().and_then(|cargo| cargo.parent())
     {
@@ -46,6 +47,9 @@ fn package(name: &str) -> &str {
         "python3" => "python3",
         "node" => "nodejs",
         "npm" => "npm",
+        "go" => "golang-go",
+        "busybox" => "busybox-static",
+        "musl-gcc" => "musl-tools",
         "java" | "javac" => "default-jdk-headless",
         "xz" => "xz-utils",
         "script" => "bsdutils",
@@ -54,7 +58,6 @@ fn package(name: &str) -> &str {
         "setfattr" | "getfattr" => "attr",
         "find" | "xargs" => "findutils",
         "diff" | "cmp" => "diffutils",
-        "musl-gcc" => "musl-tools",
         other => other,
     }
 }

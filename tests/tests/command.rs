@@ -80,22 +80,6 @@ fn a_command_that_cannot_be_run() {
 }
 
 #[test]
-fn a_static_program_is_refused() {
-    let dir = directory();
-    let source = dir.path().join("s.c");
-    let program = dir.path().join("s");
-    fs::write(&source, "int main(void) { return 0; }\n").unwrap();
-    assert!(
-        Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status().unwrap().success()
-    );
-    refused(&run(&["--", program.to_str().unwrap()]), 126);
-    let inside = run(&["--", "sh", "-c", &format!("{}; echo $?", program.display())]);
-    assert_eq!(String::from_utf8_lossy(&inside.stdout), "126\n");
-    let ours = |line: &&str| line.starts_with("lightpath: ");
-    assert_eq!(String::from_utf8_lossy(&inside.stderr).lines().filter(ours).count(), 1, "{inside:?}");
-}
-
-#[test]
 fn bad_options() {
     refused(&run(&["--no-such-option", "--", "true"]), 2);
     refused(&run(&["--at", "relative", "--", "true"]), 2);

@@ -1,4 +1,5 @@
-//! Conformance of system calls: each group of `tests/programs/conform`, call by call.
+//! Conformance of system calls: each group of `tests/programs/conform`, call by call, by a dynamic program
+//! and by static ones.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -13,12 +14,15 @@ fn main() -> ExitCode {
 }
 
 fn trials() -> Result<Vec<Trial>> {
-    let program = compile::compile("conform")?;
-    let groups = String::from_utf8(Command::new(&program).arg("--list").output()?.stdout)?;
-    let trial = |group: &str| {
-        let mut session = Session::new([program.as_os_str(), group.as_ref()]);
-        session.limit = Duration::from_secs(30);
-        suite::trial(group, session)
-    };
-    Ok(groups.lines().map(trial).collect())
+    let mut trials = Vec::new();
+    for (prefix, options) in [("", &[][..]), ("static-", &["-static"]), ("static-pie-", &["-static-pie"])] {
+        let program = compile::compile_with("conform", "cc", options)?;
+        let groups = String::from_utf8(Command::new(&program).arg("--list").output()?.stdout)?;
+        trials.extend(groups.lines().map(|group| {
+            let mut session = Session::new([program.as_os_str(), group.as_ref()]);
+            session.limit = Duration::from_secs(30);
+            suite::trial(&format!("{prefix}{group}"), session)
+        }));
+    }
+    Ok(trials)
 }

@@ -48,8 +48,8 @@ pub struct GatePage {
 
 /// First bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"LPsites\n";
-/// Version of the format and of what thunks do.
-pub const VERSION: u32 = 4;
+/// Version of the format, of what thunks do, and of what can be patched.
+pub const VERSION: u32 = 5;
 /// Entries in the table; a power of two.
 pub const ENTRIES: usize = 4096;
 /// Entries looked at for one key before it is taken to be absent.

@@ -100,6 +100,7 @@ pub fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
             Some(inside) => inside,
             None => return Ok(Meaning::Host),
         },
+        Route::Elsewhere(_) => return Ok(Meaning::Host),
         Route::Nameless(_) => return Err(Errno::ECONNREFUSED),
         Route::Bad(errno) => return Err(errno),
     };
@@ -158,6 +159,7 @@ pub fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Optio
             Some(inside) => inside,
             None => return Ok((Meaning::Host, None)),
         },
+        Route::Elsewhere(_) => return Ok((Meaning::Host, None)),
         Route::Nameless(_) => return Err(Errno::EADDRINUSE),
         Route::Bad(errno) => return Err(errno),
     };

@@ -58,44 +58,12 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
         }
         Auxiliary::read(end.add(1).cast())
     };
-    // SAFETY: one thread, nothing else uses the settings or the environment.
-    let found = unsafe {
-        let found = exec_env::scrub(envp)?;
-        if home::map().is_err() {
-            report::refuse(&[b"the program occupies the address that the gate needs"]);
-        }
-        let settings = settings::fill();
-        settings.gate = settings.keep(found.gate);
-        if found.gate.starts_with(b"-") {
-            settings.preload = settings.keep(found.preload);
-        }
-        found
-    };
-    let Found { gate, mask, audits, within, .. } = found;
-    // SAFETY: the address that the kernel gave.
-    unsafe { lp_vfs::clock::init(auxiliary.vdso) };
-    let thread = thread::start_first();
-    signal::attach();
-    let (calls, way) = if gate.starts_with(b"-") {
-        attach_nothing(gate);
-        (&table::PROCESS, Way::Long)
-    } else {
-        // SAFETY: the first thread's record, just made.
-        let thread = unsafe { &mut *thread };
-        attach_region(thread, gate, auxiliary.ids);
-        // Its calls are counted, or what it is made of lies in a mount.
-        let is_asked = apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) || audits;
-        if is_asked {
-            apart::join(thread);
-        }
-        // SAFETY: the task that attaching made, if any, is in the record.
-        match unsafe { thread.task.as_ref() } {
-            Some(task) => calls_of(task),
-            None => (&crate::calls::apart::APART, Way::Apart),
-        }
-    };
+    // SAFETY: one thread, nothing else uses the environment.
+    let found = unsafe { exec_env::scrub(envp) }?;
+    // SAFETY: as above.
+    let way = unsafe { prepare(&found, &auxiliary) };
+    let Found { mask, audits, within, .. } = found;
     let waits = within && way == Way::Apart;
-    patch::fill_gate_page(calls, way);
     if audits {
         // SAFETY: the kernel has mapped both; what follows is covered as the dynamic linker maps it.
         unsafe { cover(auxiliary.first_objects()) };
@@ -114,6 +82,66 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     // SAFETY: as above.
     unsafe { cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
     mask
+}
+
+/// Starts the gate in a static program, which is mapped as `program`. Gives the signal mask to set, if there
+/// is one.
+///
+/// # Safety
+/// Called once, by [`crate::standalone`].
+pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program: Object<'_>) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        prepare(found, auxiliary);
+        if !program.name.starts_with(names::NAMELESS) {
+            let settings = settings::fill();
+            settings.program = settings.keep(program.name);
+        }
+        cover(core::iter::once(program));
+    }
+    found.mask
+}
+
+/// All that comes before patching: the process's home, its settings, the first thread's record, its part in
+/// the run.
+///
+/// # Safety
+/// Called once; the process has one thread.
+unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
+    if home::map().is_err() {
+        report::refuse(&[b"the program occupies the address that the gate needs"]);
+    }
+    let gate = found.gate;
+    // SAFETY: one thread, nothing else uses the settings.
+    let settings = unsafe { settings::fill() };
+    settings.gate = settings.keep(gate);
+    if gate.starts_with(b"-") {
+        settings.preload = settings.keep(found.preload);
+    }
+    // SAFETY: the address that the kernel gave.
+    unsafe { lp_vfs::clock::init(auxiliary.vdso) };
+    let thread = thread::start_first();
+    signal::attach();
+    let (calls, way) = if gate.starts_with(b"-") {
+        attach_nothing(gate);
+        (&table::PROCESS, Way::Long)
+    } else {
+        // SAFETY: the first thread's record, just made.
+        let thread = unsafe { &mut *thread };
+        attach_region(thread, gate, auxiliary.ids);
+        // Its calls are counted, or what it is made of lies in a mount.
+        let is_asked = apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) || found.audits;
+        if is_asked {
+            apart::join(thread);
+        }
+        // SAFETY: the task that attaching made, if any, is in the record.
+        match unsafe { thread.task.as_ref() } {
+            Some(task) => calls_of(task),
+            None => (&crate::calls::apart::APART, Way::Apart),
+        }
+    };
+    patch::fill_gate_page(calls, way);
+    way
 }
 
 /// What waits to be patched in a process that has not met a mount nor loaded anything, where the gate is part of the C library:
@@ -193,7 +221,7 @@ fn number(text: &[u8]) -> Option<u32> {
 ///
 /// # Safety
 /// They are mapped, and their initialisers have not run.
-unsafe fn cover(objects: impl Iterator<Item = Object<'static>>) {
+unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
     let own = &raw const crate::entry::lp_entry as usize;
     // SAFETY: the settings' strings are NUL-terminated.
     let bundle = unsafe { Bundle::open(settings::get().bundle.pointer()) };
@@ -220,7 +248,7 @@ unsafe fn cover(objects: impl Iterator<Item = Object<'static>>) {
 /// As [`cover`].
 #[cold]
 #[inline(never)]
-unsafe fn cover_unknown(objects: &[Option<Object<'static>>]) {
+unsafe fn cover_unknown(objects: &[Option<Object<'_>>]) {
     build(objects.iter().flatten().map(|object| object.name));
     // SAFETY: the settings' strings are NUL-terminated.
     let Some(bundle) = (unsafe { Bundle::open(settings::get().bundle.pointer()) }) else {

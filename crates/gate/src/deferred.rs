@@ -333,7 +333,7 @@ pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
     // Undone first: a handler may leave by longjmp.
     let result = match result {
         MAKE_THREAD => {
-            process::thread_not_made();
+            process::after_thread(Errno::EAGAIN.to_ret());
             AGAIN
         }
         other => other,

@@ -46,6 +46,8 @@ pub(crate) enum Loader {
     Gnu,
     /// Another, such as musl's.
     Other,
+    /// None: the program is a static one.
+    Static,
 }
 
 impl Loader {
@@ -61,7 +63,7 @@ impl Loader {
 
     /// Whether it is the GNU C library's.
     pub(crate) fn is_gnu(self) -> bool {
-        self != Loader::Other
+        matches!(self, Loader::System | Loader::Gnu)
     }
 }
 

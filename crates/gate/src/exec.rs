@@ -4,14 +4,14 @@
 //! and ends in [`run`].
 
 use lp_abi::Errno;
-use lp_abi::linux::{__NR_execveat, SIG_SETMASK};
+use lp_abi::linux::{__NR_close, __NR_execveat, __NR_fcntl, F_SETFD, SIG_SETMASK};
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
 
-use crate::exec_check::{self, Load};
+use crate::exec_check::{self, Load, Refusal};
 use crate::exec_env::Environment;
 use crate::thread::Thread;
-use crate::{deferred, hooks, signal, tls};
+use crate::{deferred, exec_env, hooks, names, signal, tls};
 
 const AT_FDCWD: isize = -100;
 
@@ -25,7 +25,8 @@ pub(crate) unsafe extern "sysv64" fn execve(
     _: usize,
 ) -> isize {
     // SAFETY: current is set in the gate; the program's pointers are handled as such.
-    unsafe { host(&mut *tls::current(), AT_FDCWD, path as *const u8, argv, envp, 0) }
+    let done = unsafe { host(&mut *tls::current(), AT_FDCWD, path as *const u8, argv, envp, 0) };
+    done.unwrap_or(Errno::ENOEXEC.to_ret()) // Not in a process without a region.
 }
 
 /// execveat(2) of a host file.
@@ -38,7 +39,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     _: usize,
 ) -> isize {
     // SAFETY: as above.
-    unsafe {
+    let done = unsafe {
         host(
             &mut *tls::current(),
             directory as i32 as isize,
@@ -47,10 +48,12 @@ pub(crate) unsafe extern "sysv64" fn execveat(
             envp,
             flags as u32 as usize,
         )
-    }
+    };
+    done.unwrap_or(Errno::ENOEXEC.to_ret()) // As above.
 }
 
-/// Executes a file of the host for `thread`: checked, with our environment. Returns only with an error.
+/// Executes a file of the host for `thread`: checked, with our environment. Returns only with an error;
+/// `None` if it is a script whose interpreter is a static program, for which the caller makes the arguments.
 ///
 /// # Safety
 /// `path`, `argv` and `envp` are the program's, or good.
@@ -61,21 +64,29 @@ pub unsafe fn host(
     argv: usize,
     envp: usize,
     flags: usize,
-) -> isize {
+) -> Option<isize> {
     let environment = match Environment::survey(envp) {
         Ok(environment) => environment,
-        Err(errno) => return errno.to_ret(),
+        Err(errno) => return Some(errno.to_ret()),
     };
     // SAFETY: the caller's promise.
     match unsafe { exec_check::host_file(thread, &environment, directory, path, flags) } {
-        // SAFETY: the caller's promise.
-        Ok(load) => unsafe { run(thread, directory, path, argv, &environment, flags, load) },
+        Ok(load) => {
+            // SAFETY: the caller's promise.
+            let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
+            if let Load::Static(program) = load {
+                // SAFETY: the descriptor was opened for this.
+                let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
+            }
+            Some(done)
+        }
+        Err(Refusal::StaticInterpreter) => None,
         Err(refusal) => {
             let mut room = [0u8; 512];
             // SAFETY: the copy routine answers bad pointers.
             let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
             let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
-            refusal.report(name).to_ret()
+            Some(refusal.report(name).to_ret())
         }
     }
 }
@@ -101,6 +112,19 @@ pub(crate) unsafe fn run(
     let environment = match environment.build(thread, load) {
         Ok(environment) => environment,
         Err(errno) => return errno.to_ret(),
+    };
+    let mut room = [0u8; names::ROOM];
+    let (directory, path, flags) = match load {
+        Load::Static(program) => match exec_env::static_gate(&mut room) {
+            Some(gate) => {
+                // The new image opens it by its number, and closes it.
+                // SAFETY: the descriptor is the gate's own.
+                let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
+                (AT_FDCWD, gate.as_ptr(), 0)
+            }
+            None => return Errno::ENOEXEC.to_ret(),
+        },
+        _ => (directory, path, flags),
     };
     if let Err(errno) = hooks::before_exec(thread) {
         return errno.to_ret();

@@ -1,25 +1,28 @@
 //! May this file be executed under the gate? What the gate could not cover is refused before it starts.
 //!
-//! The dynamic linker loads the gate, so a file needs one: ELF for x86-64 with an interpreter. A file whose execution
-//! changes ids or capabilities would run without it (ld.so then ignores LD_PRELOAD). What the kernel itself refuses is
-//! left to the kernel, for its errno.
+//! The dynamic linker loads the gate into a program that has one, and [`crate::standalone`] starts one that
+//! has none. A file whose execution changes ids or capabilities would run without the gate (ld.so then
+//! ignores LD_PRELOAD). What the kernel itself refuses is left to the kernel, for its errno.
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_close, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat, __NR_prctl, O_CLOEXEC,
-    O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_ISGID, S_ISUID, S_IXGRP, stat,
+    __NR_close, __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat,
+    __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT,
+    S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
 };
 
 use crate::elf::{Elf, Loader, Read, read_file};
-use crate::exec_env::Environment;
+use crate::exec_env::{Environment, Static};
 use crate::thread::Thread;
 use crate::{hooks, names, report};
 
 /// Why a file is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// No dynamic linker loads it.
+    /// No dynamic linker loads it, and the process has no region.
     Static,
+    /// A script's interpreter is such a program.
+    StaticInterpreter,
     /// Made for another processor mode.
     Bits32,
     /// The set-user-id bit would change the effective user.
@@ -37,6 +40,7 @@ impl Refusal {
     pub fn words(self) -> &'static [u8] {
         match self {
             Refusal::Static => b"is statically linked: its file calls cannot be answered; not started",
+            Refusal::StaticInterpreter => b"is a script for a statically linked interpreter; not started",
             Refusal::Bits32 => b"is a 32-bit program: its file calls cannot be answered; not started",
             Refusal::SetUser => b"is set-user-id: the dynamic linker would leave Lightpath out; not started",
             Refusal::SetGroup => {
@@ -75,6 +79,8 @@ pub(crate) enum Load {
         /// Bytes of thread-local storage that libraries which the program needs take.
         storage: u64,
     },
+    /// By itself, as it starts the program ([`crate::standalone`]).
+    Static(Static),
 }
 
 /// A program that is looked at.
@@ -150,18 +156,30 @@ pub(crate) unsafe fn host_file(
 ) -> Result<Load, Refusal> {
     // SAFETY: the caller's promise.
     let known = hooks::known_programs(thread).and_then(|known| unsafe { known.get(directory, path, flags) });
-    if let Some(loader) = known {
-        return Ok(environment.load(thread, loader));
+    match known {
+        Some(Loader::Static) | None => {}
+        Some(loader) => return Ok(environment.load(thread, loader)),
     }
-    let mut head = [0u8; HEAD];
     // SAFETY: the caller's promise.
     let mut file = unsafe { File::open(directory, path, flags) }?;
-    for _ in 0..SCRIPTS {
+    let start = |file: File| match file.may_be_executed() {
+        true => Load::Static(Static { fd: file.keep(), directory: directory as i32, path }),
+        false => Load::Preload, // The kernel says why not.
+    };
+    if known.is_some() {
+        return Ok(file.map_or(Load::Preload, start));
+    }
+    let mut head = [0u8; HEAD];
+    for depth in 0..SCRIPTS {
         let Some(open) = &file else { return Ok(Load::Preload) };
         let got = open.read(&mut head, 0);
         let head = &mut head[..got];
         if !head.starts_with(b"#!") {
-            return program(thread, environment, open, head);
+            return match program(thread, environment, open, head)? {
+                Some(load) => Ok(load),
+                None if depth > 0 => Err(Refusal::StaticInterpreter),
+                None => Ok(file.map_or(Load::Preload, start)),
+            };
         }
         let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Load::Preload) };
         let end = interpreter.end;
@@ -176,33 +194,43 @@ pub(crate) unsafe fn host_file(
     Ok(Load::Preload)
 }
 
-/// Judges a file that is no script, by its first bytes for one.
+/// Judges a file that is no script, by its first bytes for one. `None` if it is a static program.
 fn program(
     thread: &mut Thread,
     environment: &Environment,
     open: &File,
     head: &[u8],
-) -> Result<Load, Refusal> {
-    let Some(stat) = open.stat() else { return Ok(Load::Preload) };
+) -> Result<Option<Load>, Refusal> {
+    const PRELOAD: Result<Option<Load>, Refusal> = Ok(Some(Load::Preload));
+    let Some(stat) = open.stat() else { return PRELOAD };
     open.privileges(&stat)?;
     let read = |to: &mut [u8], at: u64| open.read(to, at);
-    let loader = match elf(head, &read) {
+    let loader = match elf(head, &read)? {
         // The name is looked at only to tell the dynamic linker itself, which the gate may well run under.
-        Err(Refusal::Static) if open.is_linker() => return Ok(Load::Preload),
-        Err(refusal) => return Err(refusal),
-        Ok(None) => return Ok(Load::Preload),
-        Ok(Some(loader)) => loader,
+        Some(Loader::Static) if open.is_linker() => return PRELOAD,
+        None => return PRELOAD,
+        Some(loader) => loader,
     };
-    let Some(elf) = Elf::new(head, &read) else { return Ok(Load::Preload) };
+    let known = hooks::known_programs(thread).filter(|_| !open.has_capabilities());
+    let remember = |loader| {
+        if let Some(known) = known {
+            known.add(&stat, loader, lp_vfs::clock::now().sec);
+        }
+    };
+    if loader == Loader::Static {
+        return match hooks::has_run(thread) {
+            true => {
+                remember(loader);
+                Ok(None)
+            }
+            false => Err(Refusal::Static),
+        };
+    }
+    let Some(elf) = Elf::new(head, &read) else { return PRELOAD };
     let mut room = [0u8; names::ROOM];
     let own = names::of_descriptor(open.0, &mut room);
     let program = Program { elf: &elf, origin: directory_of(own) };
-    let known = hooks::known_programs(thread);
-    Ok(program.load(thread, loader, environment, |loader| {
-        if let Some(known) = known.filter(|_| !open.has_capabilities()) {
-            known.add(&stat, loader, lp_vfs::clock::now().sec);
-        }
-    }))
+    Ok(Some(program.load(thread, loader, environment, remember)))
 }
 
 /// A path without its last component.
@@ -243,8 +271,7 @@ pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal
         _ => return Ok(None),
     }
     match Elf::new(head, read).map(|elf| elf.loader()) {
-        Some(Ok(None)) => Err(Refusal::Static),
-        Some(Ok(loader)) => Ok(loader),
+        Some(Ok(loader)) => Ok(Some(loader.unwrap_or(Loader::Static))),
         Some(Err(_)) | None => Ok(None),
     }
 }
@@ -256,9 +283,8 @@ impl File {
     /// # Safety
     /// As [`host_file`].
     unsafe fn open(directory: isize, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
-        const AT_EMPTY_PATH: usize = lp_abi::linux::AT_EMPTY_PATH as usize;
         let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
-        if flags & AT_EMPTY_PATH != 0 && !path.is_null() && crate::exec::is_empty(path) {
+        if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && crate::exec::is_empty(path) {
             return Ok(File::again(directory));
         }
         // SAFETY: the caller's promise; the file is not changed.
@@ -284,6 +310,20 @@ impl File {
         use lp_abi::linux::{__NR_fcntl, F_DUPFD_CLOEXEC};
         // SAFETY: makes a descriptor.
         unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(File)
+    }
+
+    /// Leaves it open, and gives its descriptor.
+    fn keep(self) -> i32 {
+        core::mem::ManuallyDrop::new(self).0 as i32
+    }
+
+    /// Whether the kernel would execute it.
+    fn may_be_executed(&self) -> bool {
+        const X_OK: u32 = 1;
+        let (path, flags) = (c"".as_ptr(), AT_EMPTY_PATH | AT_EACCESS);
+        // SAFETY: no effect.
+        let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, self.0, path, X_OK, flags) };
+        asked.is_ok() && self.stat().is_some_and(|stat| stat.st_mode & S_IFMT == S_IFREG)
     }
 
     fn read(&self, to: &mut [u8], at: u64) -> usize {

@@ -5,8 +5,11 @@
 //! | within the C library | LD_LIBRARY_PATH, which the program does not set, and LIGHTPATH_GATE, which says so, come last |
 //! | preloaded | LD_PRELOAD and LIGHTPATH_GATE come last; if the program sets LD_PRELOAD, that stays where it is, and its value follows ours |
 //! | as an auditor ([`crate::rtld_audit`]) | LD_AUDIT, GLIBC_TUNABLES and LIGHTPATH_GATE, which says so, come last: the loader takes all entries of those names |
+//! | in a static program ([`crate::standalone`]) | LIGHTPATH_GATE comes last, with the program's descriptor and the path that was executed |
 //!
 //! Attach finds and drops them again.
+
+use core::ffi::CStr;
 
 use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use lp_abi::{Errno, Result};
@@ -15,9 +18,8 @@ use lp_region::ucopy;
 use crate::elf::Loader;
 use crate::exec_check::Load;
 use crate::libraries::List;
-use crate::settings;
 use crate::thread::Thread;
-use crate::{hooks, report};
+use crate::{hooks, report, settings, text};
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const AUDIT: &[u8] = b"LD_AUDIT=";
@@ -35,6 +37,11 @@ const MASK: &[u8] = b"m0000000000000000:";
 const AUDITS: &[u8] = b":audit";
 /// How it ends when the gate comes within the C library.
 const WITHIN: &[u8] = b":within";
+/// What stands in it before the descriptor of a static program, which a colon and its path follow.
+const STATIC: &[u8] = b":static:";
+/// What the name of the gate's file for those has in the place of the ending of the preload library's.
+const STATIC_ENDING: &[u8] = b"-static.so";
+const ENDING: &[u8] = b".so";
 /// Longest value of the program's own LD_PRELOAD that is kept, in bytes; the kernel takes strings up to 128 KiB.
 const OWN_PRELOAD: usize = 64 << 10;
 /// Most variables; more than the kernel takes on any stack limit in use.
@@ -205,15 +212,17 @@ impl Environment {
             0 => settings::get().gate.get(),
             length => &gate[..length.min(64)],
         };
+        let mut ending = [0u8; ENDING_ROOM];
         let (name, ours, ending) = match load {
-            Load::Preload => (PRELOAD, &settings::get().preload, &b""[..]),
-            Load::Within => (LIBRARY_PATH, &settings::get().library, WITHIN),
-            Load::Audit { .. } => (AUDIT, &settings::get().preload, AUDITS),
+            Load::Preload => (PRELOAD, settings::get().preload.get(), &b""[..]),
+            Load::Within => (LIBRARY_PATH, settings::get().library.get(), WITHIN),
+            Load::Audit { .. } => (AUDIT, settings::get().preload.get(), AUDITS),
+            Load::Static(program) => (&b""[..], &b""[..], program.ending(&mut ending)),
         };
-        let ours = ours.get();
         let own = if load == Load::Preload { self.preload } else { 0 };
         let pointers = (self.count + 4) * size_of::<usize>();
-        let names = name.len() + 2 * (GATE.len() + ending.len()) + MASK.len() + TUNABLES.len();
+        let path = load.static_path().map_or(Ok(0), length_of)?;
+        let names = name.len() + 2 * (GATE.len() + ending.len() + path) + MASK.len() + TUNABLES.len();
         let strings = names + 2 * gate.len() + ours.len() + 33;
         let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
         let scratch = &thread.scratch[1..];
@@ -229,6 +238,7 @@ impl Environment {
             end: unsafe { start.add(room) },
         };
         let loads = match own {
+            0 if name.is_empty() => 0,
             0 => writer.string(&[name, ours])?,
             own => writer.with_program_text(&[name, ours, b":"], (own + PRELOAD.len()) as *const u8)?,
         };
@@ -246,7 +256,7 @@ impl Environment {
                 Kind::LibraryPath | Kind::Audit | Kind::Other => writer.pointer(variable),
             }
         }
-        if !placed {
+        if !placed && loads != 0 {
             writer.pointer(loads);
         }
         if let Load::Audit { storage } = load {
@@ -255,13 +265,71 @@ impl Environment {
             let tunables = writer.string(&[TUNABLES, digits])?;
             writer.pointer(tunables);
         }
-        let with_mask = writer.string(&[GATE, MASK, gate, ending])?;
-        let gate = writer.string(&[GATE, gate, ending])?;
+        let path = load.static_path().unwrap_or(c"".as_ptr().cast());
+        let with_mask = writer.with_program_text(&[GATE, MASK, gate, ending], path)?;
+        let gate = writer.with_program_text(&[GATE, gate, ending], path)?;
         let gate_at = writer.pointers;
         writer.pointer(gate);
         writer.pointer(0);
         Ok(Built { vector: start.cast(), gate_at, with_mask })
     }
+}
+
+/// A static program that is to be executed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Static {
+    /// Its descriptor, open for reading.
+    pub(crate) fd: i32,
+    /// The directory's descriptor and the path by which it is executed: the program's, or good.
+    pub(crate) directory: i32,
+    pub(crate) path: *const u8,
+}
+
+/// Bytes for what [`Static::ending`] writes.
+const ENDING_ROOM: usize = STATIC.len() + 10 + 1 + DESCRIPTORS.len() + 10 + 1;
+/// How the kernel names what is executed by a descriptor.
+const DESCRIPTORS: &[u8] = b"/dev/fd/";
+
+impl Static {
+    /// What LIGHTPATH_GATE has before the path.
+    fn ending<'r>(&self, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
+        let mut text = text::Writer::new(&mut room[..]);
+        text.push(STATIC);
+        text.push_decimal(self.fd as u64);
+        text.push(b":");
+        // SAFETY: the copy routine answers bad pointers.
+        let first = unsafe { ucopy::get(self.path) }.unwrap_or(b'/');
+        if self.directory != lp_abi::linux::AT_FDCWD && first != b'/' {
+            text.push(DESCRIPTORS);
+            text.push_decimal(self.directory as u64);
+            text.push(if first == 0 { b"" } else { b"/" });
+        }
+        let length = text.finish().unwrap_or(0);
+        &room[..length]
+    }
+}
+
+impl Load {
+    fn static_path(self) -> Option<*const u8> {
+        if let Load::Static(program) = self { Some(program.path) } else { None }
+    }
+}
+
+/// Bytes of a path of the program's.
+fn length_of(path: *const u8) -> Result<usize> {
+    let mut room = [0u8; lp_abi::PATH_MAX];
+    // SAFETY: the copy routine answers bad pointers.
+    unsafe { ucopy::string(&mut room, path) }
+}
+
+/// The path of the gate's file for static programs, with a NUL behind it, in `room`.
+pub(crate) fn static_gate(room: &mut [u8]) -> Option<&[u8]> {
+    let stem = settings::get().preload.get().strip_suffix(ENDING)?;
+    let mut text = text::Writer::new(room);
+    text.push(stem);
+    text.push(STATIC_ENDING);
+    let length = text.finish()?;
+    room.get(..=length)
 }
 
 /// An environment for a new image, in the thread's memory.
@@ -346,6 +414,30 @@ pub(crate) struct Found {
     pub(crate) audits: bool,
     /// Whether it came within the C library.
     pub(crate) within: bool,
+    /// The static program that is to be started.
+    pub(crate) program: Option<Program>,
+}
+
+/// A static program, as LIGHTPATH_GATE names it.
+#[derive(Clone, Copy)]
+pub(crate) struct Program {
+    /// Its descriptor.
+    pub(crate) fd: usize,
+    /// The path by which it was executed.
+    pub(crate) name: &'static CStr,
+}
+
+/// Takes the program off the end of LIGHTPATH_GATE's value, a string.
+fn split_program(gate: &'static [u8]) -> (Option<Program>, &'static [u8]) {
+    let Some(at) = gate.windows(STATIC.len()).position(|window| window == STATIC) else {
+        return (None, gate);
+    };
+    let (gate, rest) = (&gate[..at], &gate[at + STATIC.len()..]);
+    let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return (None, gate) };
+    let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
+    // SAFETY: the value is a string, whose NUL follows it.
+    let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
+    (Some(Program { fd, name }), gate)
 }
 
 /// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us. Without the former
@@ -372,8 +464,11 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
         }
     };
     let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN));
+    let (program, gate) = split_program(gate);
+    let (audits, within) = (audits && program.is_none(), within && program.is_none());
     let (mask, gate) = split_mask(gate);
-    let mut found = Found { gate, mask, preload: &[], audits, within };
+    let mut found = Found { gate, mask, preload: &[], audits, within, program };
+    let is_preloaded = !audits && !within && program.is_none();
     let (mut from, mut to) = (envp, envp);
     // SAFETY: as above; `to` never passes `from`.
     unsafe {
@@ -391,7 +486,7 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
                 }
                 _ => {}
             }
-            if found.preload.is_empty() && !audits && !within && starts_with(variable, PRELOAD) {
+            if found.preload.is_empty() && is_preloaded && starts_with(variable, PRELOAD) {
                 let value = &report::c_bytes::<'static>(variable)[PRELOAD.len()..];
                 let ours =
                     value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());

@@ -42,7 +42,7 @@ impl Known<'_> {
         };
         // Relaxed: a fingerprint stands for itself.
         let kept = is_plain(&found).then(|| self.place(&found).load(Ordering::Relaxed))?;
-        [Loader::Gnu, Loader::Other, Loader::System]
+        [Loader::Gnu, Loader::Other, Loader::System, Loader::Static]
             .into_iter()
             .find(|loader| kept == fingerprint(&found) | mark_of(*loader))
     }
@@ -72,6 +72,7 @@ fn mark_of(loader: Loader) -> u64 {
         Loader::Gnu => 0,
         Loader::Other => 2,
         Loader::System => 4,
+        Loader::Static => 6,
     }
 }
 

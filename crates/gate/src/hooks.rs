@@ -422,15 +422,15 @@ pub fn known_programs(thread: &Thread) -> Option<Known<'static>> {
     joined.or_else(apart::known_programs)
 }
 
-/// Whether there are mounts for a thread.
-fn has_mounts(thread: &Thread) -> bool {
+/// Whether a thread's process is one of a run, and so has mounts.
+pub(crate) fn has_run(thread: &Thread) -> bool {
     !thread.task.is_null() || apart::run().is_some()
 }
 
 /// Whether a path that a program in the directory `origin` has for the loader leads into a mount.
 #[cold]
 pub(crate) fn leads_into_mount(thread: &Thread, origin: &[u8], path: &[u8]) -> bool {
-    has_mounts(thread) && libraries::leads_into_mount(task_of(thread), origin, path)
+    has_run(thread) && libraries::leads_into_mount(task_of(thread), origin, path)
 }
 
 /// Bytes of thread-local storage for the library `name`, if it lies in a directory that such a program has for the loader.
@@ -443,7 +443,7 @@ pub(crate) fn storage_of(thread: &mut Thread, origin: &[u8], directory: &[u8], n
 /// Whether an entry of a list in an environment, a string of the program's, leads the loader into a mount.
 #[cold]
 pub(crate) fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool {
-    has_mounts(thread) && libraries::list_leads_into_mount(task_of(thread), list, text)
+    has_run(thread) && libraries::list_leads_into_mount(task_of(thread), list, text)
 }
 
 /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait for other

@@ -62,6 +62,7 @@ pub mod rights;
 pub mod rtld_audit;
 pub mod settings;
 pub mod signal;
+pub mod standalone;
 pub mod table;
 pub mod text;
 pub mod thread;

@@ -89,6 +89,7 @@ pub fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> 
     let at = At::cwd(buffer(Which::Second).as_ptr());
     let inside = match route(task, Which::First, at, Last::Follow) {
         Route::Host => return storage_on_host(at),
+        Route::Elsewhere(at) => return storage_on_host(at),
         Route::Ours(inside) => inside,
         Route::Nameless(_) | Route::Bad(_) => return None,
     };
@@ -145,6 +146,6 @@ fn second_leads(task: Option<&Task>, length: usize) -> bool {
     match routed {
         Route::Host => hostlink::into_mount(Which::First, at, Last::Follow).is_some(),
         Route::Ours(_) | Route::Nameless(_) => true,
-        Route::Bad(_) => false,
+        Route::Bad(_) | Route::Elsewhere(_) => false,
     }
 }

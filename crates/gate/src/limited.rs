@@ -13,6 +13,7 @@
 //! | closing | as ever; the number goes back to those that are ready |
 //! | mapping a file of ours | `ENODEV` |
 //! | fork | without anything of ours, a child that stays without; else `EAGAIN` |
+//! | making a thread | `EAGAIN` without a record that is ready for it, and in a static program |
 //! | vfork, posix_spawn | `EAGAIN`: what is executed cannot attach |
 //! | execve | `EPERM`, as above |
 //! | changing ids or `RLIMIT_FSIZE` | `EPERM`: the file system could not follow |
@@ -173,7 +174,8 @@ fn of_process(thread: &mut Thread, nr: u32, words: [usize; 6]) -> Option<isize> 
 fn fork(thread: &mut Thread, nr: u32, words: [usize; 6], flags: u64, stack: usize) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
     if has(CLONE_THREAD) {
-        return match thread::are_ready() {
+        // Where gs leads to the words, signals would have to be blocked.
+        return match thread::are_ready() && !tls::is_by_gs() {
             true => {
                 if !thread.task.is_null() {
                     hooks::before_thread(thread);

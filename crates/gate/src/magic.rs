@@ -16,6 +16,7 @@ use crate::descriptor;
 use crate::fd_directory;
 use crate::own_descriptor;
 use crate::path::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::standalone::link;
 use crate::text::parse_decimal;
 
 /// What a magic link names.
@@ -134,6 +135,9 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
     if own.is_none() {
         return [&b"/fd"[..], b"/cwd", b"/exe"].iter().any(|name| rest.starts_with(name));
     }
+    if rest.starts_with(b"/exe") && link::is_own() {
+        return true;
+    }
     rest.strip_prefix(b"/fd/").and_then(parse_decimal).is_some_and(|(fd, _)| is_hidden(fd))
 }
 
@@ -157,8 +161,11 @@ pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
         return Route::Bad(Errno::ENOENT);
     }
     let ends_here = magic.end == length;
-    if !is_ours(task, magic) || ends_here && last == Last::Link {
+    if ends_here && last == Last::Link {
         return Route::Host;
+    }
+    if !is_ours(task, magic) {
+        return if magic.link == Link::Exe { route_program(task, which, magic, length) } else { Route::Host };
     }
     if let Link::Descriptor(fd) = magic.link
         && own
@@ -181,6 +188,26 @@ pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
         }
         None => route_named(task, which, magic, length),
     }
+}
+
+/// The route of a static program of the host's, and of what follows its link.
+fn route_program(task: &Task, which: Which, magic: Magic, length: usize) -> Route {
+    let (text, named) = (buffer(which), spare_buffer());
+    let Some(program) = program_of(task, magic, named) else { return Route::Host };
+    let rest_length = length - magic.end;
+    if program + rest_length >= PATH_MAX {
+        return Route::Bad(Errno::ENAMETOOLONG);
+    }
+    text.copy_within(magic.end..length, program);
+    text[..program].copy_from_slice(&named[..program]);
+    text[program + rest_length] = 0;
+    Route::Elsewhere(At::cwd(text.as_ptr()))
+}
+
+/// The path of the static program of the host's that a link names, NUL-terminated in `to`.
+fn program_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+    let pid = task.region.process(magic.process).pid.load(Ordering::Relaxed); // Relaxed: one word.
+    link::program(pid, magic.process == task.process_id, to)
 }
 
 /// The route of what a link names, by its own name, and of what follows it.
@@ -240,9 +267,13 @@ pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
         return None;
     }
     let magic = parse(task, &text[..length])?;
-    if magic.end != length || !is_ours(task, magic) {
+    if magic.end != length {
         return None;
     }
-    let length = text_of(task, magic, text)?;
+    let length = match magic.link {
+        _ if is_ours(task, magic) => text_of(task, magic, text)?,
+        Link::Exe => program_of(task, magic, text)?,
+        _ => return None,
+    };
     Some(&text[..length])
 }

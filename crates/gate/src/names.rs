@@ -14,6 +14,12 @@ pub(crate) fn of_program(room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/exe", None)
 }
 
+/// The path of the program that process `pid` has executed as its kernel has it.
+pub(crate) fn of_process(pid: u32, room: &mut [u8; ROOM]) -> &[u8] {
+    let mut digits = [0u8; 20];
+    of_directory(room, report::decimal(pid as usize, &mut digits), b"/exe", b"")
+}
+
 /// The path of the file behind a descriptor.
 pub(crate) fn of_descriptor(fd: usize, room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/fd/", Some(fd))
@@ -26,8 +32,12 @@ fn of_link<'a>(room: &'a mut [u8; ROOM], name: &[u8], number: Option<usize>) -> 
     let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
     let (mut digits, mut more) = ([0u8; 20], [0u8; 20]);
     let number = number.map_or(&[][..], |number| report::decimal(number as u32 as usize, &mut more));
+    of_directory(room, report::decimal(pid, &mut digits), name, number)
+}
+
+fn of_directory<'a>(room: &'a mut [u8; ROOM], process: &[u8], name: &[u8], number: &[u8]) -> &'a [u8] {
     let mut link = [0u8; 64];
-    let length = join(&mut link, &[NAMELESS, report::decimal(pid, &mut digits), name, number]);
+    let length = join(&mut link, &[NAMELESS, process, name, number]);
     // SAFETY: the kernel reads the link's name, which has a NUL behind it, and writes within `room`.
     let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), ROOM - 1) };
     let got = got.unwrap_or(0);

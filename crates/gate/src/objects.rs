@@ -33,7 +33,7 @@ pub(crate) struct Segment {
     physical: u64,
     pub(crate) file_bytes: u64,
     pub(crate) bytes: u64,
-    align: u64,
+    pub(crate) align: u64,
 }
 
 const PT_LOAD: u32 = 1;

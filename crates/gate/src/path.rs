@@ -60,6 +60,8 @@ pub enum Which {
 pub enum Route {
     /// The kernel's, as far as one can tell without asking it.
     Host,
+    /// The kernel's, by another path than the program's.
+    Elsewhere(At),
     /// The file system is asked with this; it may still say that the path leads outside.
     Ours(At),
     /// A magic link to a descriptor of ours whose file has no name.
@@ -253,6 +255,7 @@ fn one_slow(task: &Task, at: At, last: Last, ours: Ours<'_>, host: &dyn Fn(At) -
             Err(errno) => errno.to_ret(),
         },
         Route::Host => one_host(at, last, &|at| flat(ours(at)), host),
+        Route::Elsewhere(at) => host(at),
         Route::Nameless(_) => Errno::ENOENT.to_ret(),
         Route::Bad(errno) => errno.to_ret(),
     }
@@ -304,6 +307,7 @@ fn one_outside(
                 Ok(Place::Outside(again)) => (at, outside) = (inside, again),
                 Err(errno) => return errno.to_ret(),
             },
+            Route::Elsewhere(at) => return host(at),
             Route::Nameless(_) => return Errno::ENOENT.to_ret(),
             Route::Bad(errno) => return errno.to_ret(),
         }
@@ -332,7 +336,7 @@ pub fn may_be_link(done: isize) -> bool {
 /// Makes a call with two paths. The file system tells when both are the host's; one of each is its `EXDEV`.
 pub fn two(
     task: &Task,
-    pair: [At; 2],
+    mut pair: [At; 2],
     last: Last,
     ours: &dyn Fn(At, At) -> Result<Two>,
     host: &dyn Fn(At, At) -> isize,
@@ -345,6 +349,11 @@ pub fn two(
         match route(task, whiches[index], pair[index], lasts[index]) {
             Route::Ours(inside) => asked[index] = inside,
             Route::Host => is_host[index] = true,
+            Route::Elsewhere(at) => {
+                pair[index] = at;
+                asked[index] = at;
+                is_host[index] = true;
+            }
             Route::Nameless(_) => return Errno::ENOENT.to_ret(),
             Route::Bad(errno) => return errno.to_ret(),
         }

@@ -122,7 +122,7 @@ fn leave() -> isize {
         return AGAIN;
     }
     hooks::thread_exit(thread);
-    tls::set_current(core::ptr::null_mut());
+    tls::leave();
     thread::give_back(thread);
     NOT_OURS
 }
@@ -180,9 +180,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
     let thread = current();
     if has(CLONE_VM) && (!has(CLONE_VFORK) || has(CLONE_THREAD)) {
-        hooks::before_thread(thread);
-        thread.own_stack = u64::from(stack == Stack::Own);
-        return MAKE_THREAD;
+        return make_thread(stack);
     }
     let [first, second, third, fourth, fifth, _] = arguments;
     thread.share_given = [first, second, third];
@@ -261,10 +259,30 @@ fn announce(thread: &mut Thread, to: *mut u32) -> bool {
     true
 }
 
-/// The kernel made no thread, or was not asked: a signal's handler comes first, then everything from the
-/// start.
-pub(crate) extern "sysv64" fn thread_not_made() {
-    hooks::thread_not_made(current());
+/// A thread, which the entry makes. Where the words are found by gs, the new thread has its maker's until it
+/// has taken others: no handler of a signal may run before.
+fn make_thread(stack: Stack) -> isize {
+    let thread = current();
+    if tls::is_by_gs() {
+        thread.share_mask = block_signals();
+        if deferred::interrupted() {
+            return AGAIN;
+        }
+    }
+    hooks::before_thread(thread);
+    thread.own_stack = u64::from(stack == Stack::Own);
+    MAKE_THREAD
+}
+
+/// Its maker's side: `result` is the kernel's.
+pub(crate) extern "sysv64" fn after_thread(result: isize) {
+    let thread = current();
+    if result < 0 {
+        hooks::thread_not_made(thread);
+    }
+    if tls::is_by_gs() {
+        set_mask(SIG_SETMASK, thread.share_mask);
+    }
 }
 
 /// A child that is a copy and goes on where the parent does. `rest` are the last arguments of clone(2).

@@ -21,6 +21,8 @@ pub(crate) struct Settings {
     pub(crate) bundle: Text,
     /// The program that adds to it: the launcher.
     pub(crate) builder: Text,
+    /// The path of the running program, if it is a static one of the host's.
+    pub(crate) program: Text,
     /// Bytes used in `room`.
     used: usize,
     room: [u8; ROOM],

@@ -64,6 +64,8 @@ pub struct Thread {
     pub(crate) unclear_fault: usize,
     /// The process slot of the child that a fork under way will make.
     pub forked: u32,
+    /// The words of a thread of a static program; see [`tls`].
+    pub(crate) words: tls::Words,
     /// Where [`Self::task`] may live. Not touched by the low half.
     pub task_room: MaybeUninit<Task<'static>>,
     /// Room for a new environment; see [`crate::exec_env`].
@@ -113,7 +115,7 @@ pub(crate) fn start_first() -> *mut Thread {
     let thread = first();
     // SAFETY: zeroed, as `prepare` wants, and not in use.
     unsafe { prepare(thread) };
-    tls::set_current(thread);
+    tls::enter(thread);
     thread
 }
 
@@ -131,7 +133,7 @@ pub(crate) extern "sysv64" fn start_slow() {
         if !tls::current().is_null() {
             return give_back(thread);
         }
-        tls::set_current(thread);
+        tls::enter(thread);
         // SAFETY: the record is this thread's, and current.
         hooks::thread_start(unsafe { &mut *thread });
     }
@@ -144,7 +146,7 @@ fn restore_first() -> bool {
     // SAFETY: the record is that thread's own, and nobody else changes the fields looked at.
     let is_first = unsafe { !(*first()).task.is_null() && (*first()).tid == own_tid() };
     if is_first {
-        tls::set_current(first());
+        tls::enter(first());
     }
     is_first
 }

@@ -1,6 +1,16 @@
 //! The thread-local words of the gate: initial-exec, 32 bytes, reached by one load.
+//!
+//! In a static program all thread-local storage is the program's. The gate's file for those
+//! (`lp_sites::by_gs`) has gs in the place of fs in every instruction that reaches the words, and the base of
+//! gs leads to a thread's [`Words`]: those in its record, or [`NOBODY`]'s while it has none. A new thread
+//! has its maker's base until [`crate::entry`] gives it `NOBODY`'s.
 
 use core::arch::{asm, global_asm};
+use core::cell::UnsafeCell;
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use lp_abi::linux::__NR_arch_prctl;
 
 use crate::thread::Thread;
 
@@ -78,7 +88,105 @@ pub fn current() -> *mut Thread {
     pointer() as *mut Thread
 }
 
-pub(crate) fn set_current(thread: *mut Thread) {
+/// The words of a thread of a static program, at the base of its gs.
+#[repr(C, align(16))]
+pub(crate) struct Words {
+    /// Its own address, as the first word of a thread's block has it under fs.
+    own: AtomicUsize,
+    spare: usize,
+    /// What `lp_tls` is elsewhere.
+    words: UnsafeCell<[usize; 4]>,
+}
+
+// SAFETY: a thread's words are touched by that thread alone. In those of `NOBODY` threads without a record
+// write zeros over zeros.
+unsafe impl Sync for Words {}
+
+/// What stands in the place of the distance of `lp_tls` from the base of fs.
+pub(crate) const IN_WORDS: usize = offset_of!(Words, words);
+
+/// The words of threads that have no record: zeros.
+#[unsafe(no_mangle)]
+pub(crate) static NOBODY: Words =
+    Words { own: AtomicUsize::new(0), spare: 0, words: UnsafeCell::new([0; 4]) };
+
+/// Whether processors have WRGSBASE and the kernel allows it: the kernel's AT_HWCAP2 says so.
+pub(crate) static HAS_WRGSBASE: AtomicUsize = AtomicUsize::new(0);
+/// `HWCAP2_FSGSBASE` of asm/hwcap2.h.
+const HWCAP2_FSGSBASE: usize = 1 << 1;
+/// `ARCH_SET_GS` of asm/prctl.h.
+pub(crate) const ARCH_SET_GS: usize = 0x1001;
+
+// lp_point_gs: has gs lead to the address in rcx. Changes rax, rcx and r11 only.
+global_asm!(
+    ".pushsection .text.lp_point_gs,\"ax\",@progbits",
+    ".globl lp_point_gs",
+    ".hidden lp_point_gs",
+    "lp_point_gs:",
+    "cmp qword ptr [rip + {has_wrgsbase}], 0",
+    "je 2f",
+    "wrgsbase rcx",
+    "ret",
+    "2:",
+    "push rdi",
+    "push rsi",
+    "mov edi, {set_gs}",
+    "mov rsi, rcx",
+    "mov eax, {nr_arch_prctl}",
+    "syscall",
+    "pop rsi",
+    "pop rdi",
+    "ret",
+    ".popsection",
+    has_wrgsbase = sym HAS_WRGSBASE,
+    set_gs = const ARCH_SET_GS,
+    nr_arch_prctl = const __NR_arch_prctl,
+);
+
+/// Makes this process one that finds its words by gs. Called once, before anything reads them; `hwcap2` is
+/// the kernel's AT_HWCAP2.
+pub(crate) fn start_by_gs(hwcap2: usize) {
+    // Relaxed, both: one thread.
+    HAS_WRGSBASE.store(hwcap2 & HWCAP2_FSGSBASE, Ordering::Relaxed);
+    NOBODY.own.store(&raw const NOBODY as usize, Ordering::Relaxed);
+    point(&NOBODY);
+}
+
+/// Whether the words are found by gs: the program is a static one.
+pub(crate) fn is_by_gs() -> bool {
+    NOBODY.own.load(Ordering::Relaxed) != 0 // Relaxed: set while there was one thread.
+}
+
+/// Has gs lead to `words` in the calling thread.
+fn point(words: &Words) {
+    // SAFETY: in a static program gs is the gate's; the words live as long as they are pointed to.
+    unsafe {
+        asm!("call lp_point_gs", inout("rcx") words => _, out("rax") _, out("r11") _);
+    }
+}
+
+/// Makes `thread` the record of the calling thread, which has had none.
+pub(crate) fn enter(thread: *mut Thread) {
+    if is_by_gs() {
+        // SAFETY: the record is the calling thread's.
+        let words = unsafe { &(*thread).words };
+        words.own.store(core::ptr::from_ref(words) as usize, Ordering::Relaxed);
+        // SAFETY: nobody's yet. They are complete before a handler of a signal can see them.
+        unsafe { *words.words.get() = [thread as usize, 0, 0, 0] };
+        point(words);
+    }
+    set_current(thread);
+}
+
+/// The calling thread has no record any more.
+pub(crate) fn leave() {
+    if is_by_gs() {
+        return point(&NOBODY);
+    }
+    set_current(core::ptr::null_mut());
+}
+
+fn set_current(thread: *mut Thread) {
     set_pointer(thread as usize);
     refresh();
 }

@@ -177,22 +177,57 @@ fn a_script_is_run_by_its_interpreter() {
     );
 }
 
-#[test]
-fn a_static_program_is_refused_before_it_starts() {
-    let dir = tempfile::tempdir().unwrap();
-    let (source, program) = (dir.path().join("p.c"), dir.path().join("p"));
-    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"started\"); return 0; }\n").unwrap();
+/// A static program that prints `started`.
+fn static_program(dir: &Path) -> PathBuf {
+    let (source, program) = (dir.join("p.c"), dir.join("p"));
+    std::fs::write(&source, "#include <stdio.h>\nint main(void) { puts(\"started\"); return 3; }\n").unwrap();
     let cc = Command::new("cc").arg("-static").arg("-o").args([&program, &source]).status();
     assert!(cc.is_ok_and(|status| status.success()), "cc -static failed: install gcc and libc6-dev");
+    program
+}
+
+#[test]
+fn a_static_program_starts() {
+    let dir = tempfile::tempdir().unwrap();
+    let program = static_program(dir.path());
     let name = program.to_str().unwrap();
-    let by_script = script(dir.path(), "script", &format!("#!{name}\n"));
-    for command in [name, by_script.to_str().unwrap()] {
-        let output = run(&[], &[command]);
-        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(126), ""));
-        let line = format!(
-            "lightpath: {name}: statically linked: its calls cannot be taken in; use a dynamically linked build\n"
-        );
-        assert_eq!(text(&output.stderr), line);
+    for options in [&[][..], &["--stats"]] {
+        let output = run(options, &[name]);
+        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(3), "started\n"));
+    }
+    let output = run(&[], &["sh", "-c", &format!("{name}; exec {name}")]);
+    assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(3), "started\nstarted\n"));
+}
+
+#[test]
+fn a_damaged_static_program_is_refused_before_it_starts() {
+    const ENTRY: usize = 24;
+    let dir = tempfile::tempdir().unwrap();
+    let whole = std::fs::read(static_program(dir.path())).unwrap();
+    let headers = u64::from_le_bytes(whole[32..40].try_into().unwrap()) as usize;
+    let load = (headers..).step_by(56).find(|at| whole[*at..*at + 4] == [1, 0, 0, 0]).unwrap();
+    let with = |at: usize, bytes: &[u8]| {
+        let mut changed = whole.clone();
+        changed[at..at + bytes.len()].copy_from_slice(bytes);
+        changed
+    };
+    let cases = [
+        ("cut", whole[..whole.len() / 2].to_vec(), "the file ends before what its headers announce"),
+        ("headers", whole[..headers + 56].to_vec(), "damaged ELF file"),
+        ("entry", with(ENTRY, &[0; 8]), "damaged ELF file"),
+        ("offset", with(load + 8, &[1]), "damaged ELF file"),
+        ("wraps", with(load + 40, &[0xff; 8]), "damaged ELF file"),
+        ("large", with(load + 40, &(1u64 << 46).to_le_bytes()), "damaged ELF file"),
+        ("machine", with(18, &[40]), "not an x86-64 program: Lightpath covers those only"),
+        ("type", with(16, &[1]), "damaged ELF file"),
+    ];
+    for (name, bytes, why) in cases {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let output = run(&[], &[path.to_str().unwrap()]);
+        assert_eq!((output.status.code(), &*text(&output.stdout)), (Some(126), ""), "{name}");
+        assert_eq!(text(&output.stderr), format!("lightpath: {}: {why}\n", path.display()));
     }
 }
 

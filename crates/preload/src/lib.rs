@@ -16,6 +16,41 @@ core::arch::global_asm!(
     start = sym lp_gate::attach::lp_gate_start,
 );
 
+// The stack is the kernel's and becomes the program's; the registers are to be zero, as the kernel leaves
+// them.
+core::arch::global_asm!(
+    ".pushsection .text.lp_standalone,\"ax\",@progbits",
+    ".globl lp_standalone",
+    ".hidden lp_standalone",
+    "lp_standalone:",
+    "mov rbx, rsp",
+    "and rsp, -16",
+    "call {relocate}",
+    "mov rdi, rbx",
+    "call {start}",
+    "mov rsp, rbx",
+    "push rax",
+    "xor eax, eax",
+    "xor ebx, ebx",
+    "xor ecx, ecx",
+    "xor edx, edx",
+    "xor esi, esi",
+    "xor edi, edi",
+    "xor ebp, ebp",
+    "xor r8d, r8d",
+    "xor r9d, r9d",
+    "xor r10d, r10d",
+    "xor r11d, r11d",
+    "xor r12d, r12d",
+    "xor r13d, r13d",
+    "xor r14d, r14d",
+    "xor r15d, r15d",
+    "ret",
+    ".popsection",
+    relocate = sym lp_gate::standalone::relocate,
+    start = sym lp_gate::standalone::start,
+);
+
 /// rtld-audit(7): see [`rtld_audit`].
 #[unsafe(no_mangle)]
 pub extern "C" fn la_version(offered: u32) -> u32 {

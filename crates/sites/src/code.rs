@@ -148,20 +148,65 @@ pub fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>
 
 /// All places near one of the `sites` that a branch in another region jumps to: parts of a function may be far apart. Those
 /// from the same region are in its listing.
+///
+/// Short branches come from close by, where the code is disassembled. For others the bytes of a branch are
+/// looked for at all places: those that happen to look like one to a place near a site count, too.
 pub fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut targets = BTreeSet::new();
+    let (Some(first), Some(last)) = (sites.first(), sites.last()) else { return targets };
+    let around = first.saturating_sub(NEAR)..=last.saturating_add(NEAR);
+    let mut add = |from: u64, target: u64| {
+        let is_other = || elf.region(target).is_none_or(|region| !region.range.contains(&from));
+        if around.contains(&target) && is_near(target, sites) && is_other() {
+            targets.insert(target);
+        }
+    };
     for code in &elf.code {
-        let mut at = code.start;
-        while at < code.end {
-            let region = elf.region(at).map_or(at..code.end, |region| region.range);
-            let end = region.end.clamp(at + 1, code.end);
-            let branches = decode(elf, at..end).filter_map(|instruction| branch_target(&instruction));
-            let outside = branches.filter(|target| !(at..end).contains(target));
-            targets.extend(outside.filter(|target| is_near(*target, sites)));
-            at = end;
+        let bytes = elf.at(code.start).unwrap_or_default();
+        let bytes = &bytes[..bytes.len().min((code.end - code.start) as usize)];
+        for (at, window) in bytes.windows(1 + DISTANCE).enumerate() {
+            let [opcode, distance @ ..] = window else { continue };
+            let is_conditional = || opcode & 0xf0 == 0x80 && at != 0 && bytes[at - 1] == 0x0f;
+            if (opcode & 0xfe == 0xe8 || is_conditional())
+                && let Ok(distance) = distance.try_into()
+            {
+                let from = code.start + at as u64;
+                let end = from + 1 + DISTANCE as u64;
+                add(from, end.wrapping_add_signed(i64::from(i32::from_le_bytes(distance))));
+            }
+        }
+    }
+    for region in regions_around(elf, sites) {
+        for instruction in decode(elf, region) {
+            if let Some(target) = branch_target(&instruction) {
+                add(instruction.ip(), target);
+            }
         }
     }
     targets
+}
+
+/// Bytes of the distance in a branch that is not short.
+const DISTANCE: usize = 4;
+/// How far a short branch reaches, its own length included.
+const SHORT: u64 = 130;
+
+/// The regions from which a short branch may lead near a site.
+fn regions_around(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> Vec<Range<u64>> {
+    let mut all = BTreeMap::new();
+    for site in sites {
+        let (mut at, end) = (site.saturating_sub(NEAR + SHORT), site + NEAR + SHORT);
+        while at < end {
+            match elf.region(at) {
+                Some(region) if region.range.end > at => {
+                    at = region.range.end;
+                    all.insert(region.range.start, region.range);
+                }
+                _ => at += 1,
+            }
+        }
+    }
+    all.into_values().collect()
 }
 
 fn is_near(address: u64, sites: &BTreeSet<u64>) -> bool {

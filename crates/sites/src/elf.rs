@@ -105,7 +105,7 @@ impl<'a> Elf<'a> {
             fixed: header.e_type(endian) == object::elf::ET_EXEC,
             soname: String::new(),
             starts_programs: false,
-            build_id: elf.build_id().ok().flatten().map(<[u8]>::to_vec),
+            build_id: build_id(&elf),
             functions: Vec::new(),
             code: Vec::new(),
             entries: BTreeSet::new(),
@@ -166,6 +166,9 @@ impl<'a> Elf<'a> {
     }
 
     fn read_sections(&mut self, elf: &ElfFile64<'a, Endianness>) {
+        // Without RELR relocations, those that have an addend name all addresses of a position-independent
+        // object.
+        let has_addresses = self.fixed || elf.section_by_name(".relr.dyn").is_some();
         for section in elf.sections() {
             let address = section.address();
             let flags = section.elf_section_header().sh_flags.get(elf.endian());
@@ -174,7 +177,7 @@ impl<'a> Elf<'a> {
             if let Some(segment) = executable {
                 let end = (address + section.size()).min(segment.address + segment.bytes.len() as u64);
                 self.code.push(address..end);
-            } else if flags & u64::from(object::elf::SHF_ALLOC) != 0 {
+            } else if has_addresses && flags & u64::from(object::elf::SHF_ALLOC) != 0 {
                 self.read_pointers(section.data().unwrap_or_default());
             }
         }
@@ -238,6 +241,22 @@ impl<'a> Elf<'a> {
             }
         }
     }
+}
+
+/// The build-id that the gate finds in the mapped object: in a segment of notes. A section alone is not one.
+fn build_id(elf: &ElfFile64<'_, Endianness>) -> Option<Vec<u8>> {
+    let endian = elf.endian();
+    elf.elf_program_headers().iter().find_map(|segment| {
+        let mut notes = segment.notes(endian, elf.data()).ok()??;
+        while let Ok(Some(note)) = notes.next() {
+            let is_id = note.name() == object::elf::ELF_NOTE_GNU
+                && note.n_type(endian) == object::elf::NT_GNU_BUILD_ID;
+            if is_id && !note.desc().is_empty() {
+                return Some(note.desc().to_vec());
+            }
+        }
+        None
+    })
 }
 
 /// Code that is disassembled as one piece.

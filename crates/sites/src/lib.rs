@@ -10,10 +10,13 @@
 //!
 //! [`merge`] makes of the system's C library and the gate one object, whose sites need no patching any more.
 //!
+//! [`by_gs`](mod@by_gs) makes the gate that static programs get.
+//!
 //! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched. If it cannot
 //! be, the object is refused: a program never runs half-covered.
 
 pub mod bundle;
+pub mod by_gs;
 pub mod code;
 pub mod elf;
 pub mod frames;
@@ -24,5 +27,6 @@ pub mod thunk;
 pub mod window;
 
 pub use bundle::{Bundle, Status};
+pub use by_gs::by_gs;
 pub use image::{Analysis, Patch, Refusal, analyse};
 pub use merge::merge;

@@ -136,7 +136,7 @@ GROUP(names, unlink)
 
 GROUP(names, symlink)
 {
-    char b[300];
+    char b[300] = "";
     make("f", "");
     T(symlink("f", "l"));
     T(symlink("other", "l"));

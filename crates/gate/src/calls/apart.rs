@@ -259,11 +259,16 @@ handlers! {
 }
 
 /// Executes a file of the host; a link, or a script's interpreter that is not there, may lead into a mount.
-fn execute(words: [usize; 6], places: &[Place], host: impl Fn(&mut crate::thread::Thread) -> isize) -> isize {
+fn execute(
+    words: [usize; 6],
+    places: &[Place],
+    host: impl Fn(&mut crate::thread::Thread) -> Option<isize>,
+) -> isize {
     // SAFETY: the record is the thread's own.
     by_path(words, places, || match host(unsafe { &mut *tls::current() }) {
-        done if may_be_link(done) && exists(at(&words, places[0])) => join(),
-        done => done,
+        Some(done) if may_be_link(done) && exists(at(&words, places[0])) => join(),
+        Some(done) => done,
+        None => join(),
     })
 }
 

@@ -22,9 +22,9 @@ use lp_vfs::{busy, getcwd, permission, pin, read};
 use super::chmod::last_of;
 use super::handler::handlers;
 use super::stat::is_empty;
-use crate::elf::{Elf, read_file};
+use crate::elf::{Elf, Loader, read_file};
 use crate::exec_check::{self, Load, Program};
-use crate::exec_env::Environment;
+use crate::exec_env::{Environment, Static};
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route, spare_buffer};
 use crate::text::Writer;
 use crate::{descriptor, exec as low, hostlink, tls};
@@ -74,6 +74,7 @@ fn dispatch(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
     match route(task, Which::First, at, last) {
         Route::Ours(inside) => ours(task, at, inside, last, exec),
         Route::Host => host(task, at, last, exec),
+        Route::Elsewhere(at) => host(task, at, last, exec),
         Route::Nameless(dirfd) => {
             let empty = At { dirfd, path: c"".as_ptr().cast() };
             ours(task, at, empty, last, &Exec { flags: exec.flags | AT_EMPTY_PATH, ..*exec })
@@ -89,17 +90,20 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
     let done = unsafe {
         low::host(&mut *tls::current(), at.dirfd as isize, at.path, exec.argv, exec.envp, exec.flags as usize)
     };
+    let Some(done) = done else {
+        return host_script(task, at, exec, SCRIPTS).unwrap_or(Errno::ENOEXEC.to_ret());
+    };
     if !may_be_link(done) {
         return done;
     }
     if let Some(inside) = hostlink::into_mount(Which::First, at, last) {
         return ours(task, at, inside, last, exec);
     }
-    host_script(task, at, exec).unwrap_or(done)
+    host_script(task, at, exec, SCRIPTS).unwrap_or(done)
 }
 
-/// A script of the host whose interpreter lies in a mount.
-fn host_script(task: &'static Task<'static>, at: At, exec: &Exec) -> Option<isize> {
+/// A script of the host whose interpreter lies in a mount or is a static program.
+fn host_script(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> Option<isize> {
     // SAFETY: the kernel reads the path; the descriptor is closed again.
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
         .ok()?;
@@ -111,7 +115,7 @@ fn host_script(task: &'static Task<'static>, at: At, exec: &Exec) -> Option<isiz
     if !head.starts_with(b"#!") {
         return None;
     }
-    Some(script(task, at, head, exec, SCRIPTS))
+    Some(script(task, at, head, exec, scripts))
 }
 
 /// Executes what a path into a mount names.
@@ -199,6 +203,15 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     };
     let mut room = [0u8; MEMFD_NAME + 1];
     let name = memfd_name(task, found, &mut room);
+    if loader == Some(Loader::Static) {
+        return match copy_to_memfd(task, inode, name) {
+            Ok(fd) => {
+                let load = Load::Static(Static { fd, directory: given.dirfd, path: given.path });
+                program(task, found, fd, exec.argv, &environment, load)
+            }
+            Err(errno) => errno.to_ret(),
+        };
+    }
     let load = match (loader, Elf::new(head, &read)) {
         (Some(loader), Some(elf)) => {
             let program = Program { elf: &elf, origin: exec_check::directory_of(name.to_bytes()) };
@@ -318,11 +331,14 @@ fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: 
     // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest the program's.
     let done =
         unsafe { low::host(&mut *tls::current(), AT_FDCWD as isize, at.path, exec.argv, exec.envp, 0) };
+    let Some(done) = done else {
+        return host_script(task, at, exec, scripts).unwrap_or(Errno::ENOEXEC.to_ret());
+    };
     if !may_be_link(done) {
         return done;
     }
     let Some(inside) = hostlink::into_mount(Which::First, at, Last::Follow) else {
-        return done;
+        return host_script(task, at, exec, scripts).unwrap_or(done);
     };
     match find(task, inside, Last::Follow, 0) {
         Ok(Place::Inside(found)) => file(task, at, &found, exec, scripts),

@@ -92,6 +92,7 @@ fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
             }
         }
         Route::Host => open_host(task, at, how),
+        Route::Elsewhere(at) => open_host(task, at, how),
         Route::Nameless(fd) => reopen(task, fd, how),
         Route::Bad(errno) => errno.to_ret(),
     }
@@ -136,6 +137,7 @@ fn not_a_file(
 fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &How) -> isize {
     match route_outside(task, Which::First, at, how.last(), outside) {
         Route::Host => open_host(task, leave(task, at, outside), how),
+        Route::Elsewhere(at) => open_host(task, at, how),
         Route::Nameless(fd) => reopen(task, fd, how),
         Route::Bad(errno) => errno.to_ret(),
         Route::Ours(inside) => {

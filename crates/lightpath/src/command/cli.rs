@@ -59,7 +59,7 @@ pub(crate) enum Verb {
 
 const RUN_AFTER_HELP: &str = "\
 Exit status: that of CMD; 128+N if signal N ended it; 127 if CMD is not found; 126 if it cannot be run or cannot be \
-covered (static or setuid); 2 if the command line is wrong; 1 if the region cannot be used.
+covered (setuid, or for another machine); 2 if the command line is wrong; 1 if the region cannot be used.
 
 Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
 

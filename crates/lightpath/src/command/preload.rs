@@ -17,6 +17,18 @@ pub(crate) fn extract(cache: &Path) -> Result<PathBuf, String> {
     cache::place(cache, OsStr::new(NAME), LIBRARY)
 }
 
+/// Puts the gate for static programs into `cache` unless it is there, and returns its path. It is made from
+/// the library, in whose place `lp_gate::exec_env` looks for it.
+pub(crate) fn extract_static(cache: &Path) -> Result<PathBuf, String> {
+    let name = NAME.replace(".so", "-static.so");
+    let path = cache.join(&name);
+    if std::fs::metadata(&path).is_ok_and(|found| found.is_file() && found.len() == LIBRARY.len() as u64) {
+        return Ok(path);
+    }
+    let gate = lp_sites::by_gs(LIBRARY).map_err(|why| why.to_string())?;
+    cache::replace(cache, OsStr::new(&name), &gate)
+}
+
 /// Bytes of the library.
 pub(crate) fn size() -> usize {
     LIBRARY.len()
@@ -28,5 +40,14 @@ mod tests {
     fn the_library_inside_is_a_shared_object() {
         assert_eq!(&super::LIBRARY[..4], b"\x7fELF");
         assert_eq!(super::LIBRARY[16], 3, "ET_DYN");
+    }
+
+    #[test]
+    fn the_gate_for_static_programs_differs_in_prefixes_only() {
+        let gate = lp_sites::by_gs(super::LIBRARY).unwrap();
+        assert_eq!(gate.len(), super::LIBRARY.len());
+        let mut changes = super::LIBRARY.iter().zip(&gate).filter(|(from, to)| from != to).peekable();
+        assert!(changes.peek().is_some());
+        assert!(changes.all(|change| change == (&0x64, &0x65)));
     }
 }

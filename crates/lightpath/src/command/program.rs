@@ -23,6 +23,8 @@ use super::mountpoint::MountPoint;
 pub(crate) enum Program {
     /// A dynamically linked program.
     Dynamic,
+    /// A program that no loader takes part in.
+    Static,
     /// A `#!` script whose interpreter, at the end of the chain, is one.
     Script,
     /// Neither: the kernel says ENOEXEC, and a shell runs it as its own script.
@@ -34,8 +36,6 @@ pub(crate) enum Program {
 /// Why a program cannot be covered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refusal {
-    /// No loader takes part in its start, so nothing is preloaded.
-    Static,
     /// It changes its privileges as it starts, by this mark of its file: then the loader ignores preloading (ld.so(8)).
     Privileged(&'static str),
     /// Anything else.
@@ -45,9 +45,6 @@ pub(crate) enum Refusal {
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Static => {
-                f.write_str("statically linked: its calls cannot be taken in; use a dynamically linked build")
-            }
             Refusal::Privileged(mark) => {
                 write!(f, "{mark}: the loader would ignore Lightpath; run it without")
             }
@@ -82,9 +79,9 @@ pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failu
             return Err(refuse(&reason(&e)));
         }
         if head.starts_with(b"\x7fELF") {
-            check_elf(&file, &head).map_err(|why| refuse(&why.to_string()))?;
+            let kind = check_elf(&file, &head).map_err(|why| refuse(&why.to_string()))?;
             check_privilege(&file).map_err(|why| refuse(&why.to_string()))?;
-            return Ok(if depth == 0 { Program::Dynamic } else { Program::Script });
+            return Ok(if depth == 0 { kind } else { Program::Script });
         }
         let Some(interpreter) = interpreter(&head) else {
             // As bash tells: a NUL in the first line is no text.
@@ -109,7 +106,8 @@ fn interpreter(head: &[u8]) -> Option<&[u8]> {
     line.split(|b| matches!(b, b' ' | b'\t' | 0)).find(|word| !word.is_empty())
 }
 
-fn check_elf(file: &File, head: &[u8]) -> Result<(), Refusal> {
+/// Tells a dynamic program from a static one.
+fn check_elf(file: &File, head: &[u8]) -> Result<Program, Refusal> {
     let machine = head.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
     if head.get(4) != Some(&2) || machine != Some(EM_X86_64) {
         return Err(Refusal::Other("not an x86-64 program: Lightpath covers those only".to_owned()));
@@ -120,14 +118,14 @@ fn check_elf(file: &File, head: &[u8]) -> Result<(), Refusal> {
     let endian = header.endian().map_err(damaged)?;
     let segments = header.program_headers(endian, &cache).map_err(damaged)?;
     if segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP) {
-        return Ok(());
+        return Ok(Program::Dynamic);
     }
     // The loader itself, given the program as an argument, preloads too: it has no interpreter but a name.
     let named = segments.iter().filter(|segment| segment.p_type(endian) == PT_DYNAMIC).any(|segment| {
         let dynamic = segment.dynamic(endian, &cache).ok().flatten().unwrap_or_default();
         dynamic.iter().any(|entry| entry.d_tag(endian) == u64::from(DT_SONAME))
     });
-    if named { Ok(()) } else { Err(Refusal::Static) }
+    Ok(if named { Program::Dynamic } else { Program::Static })
 }
 
 /// Refuses what the kernel would start in secure-execution mode.
@@ -162,8 +160,7 @@ pub(crate) fn coverable(path: &Path) -> Result<(), Refusal> {
     if !head.starts_with(b"\x7fELF") {
         return Ok(());
     }
-    check_elf(&file, &head[..length])?;
-    check_privilege(&file)
+    check_elf(&file, &head[..length]).and_then(|_| check_privilege(&file))
 }
 
 #[cfg(test)]

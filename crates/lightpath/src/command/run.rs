@@ -1,8 +1,10 @@
 //! `run` and `shell`: from the command line to the command in its place.
 
 use std::ffi::{CString, OsStr, OsString};
+use std::fs::File;
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::cli::Options;
 use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, REGION, USAGE, reason};
@@ -22,6 +24,15 @@ pub(crate) struct Launch {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
+    /// A static program: how LIGHTPATH_GATE tells of it, and the file to execute in its place.
+    program: Option<Static>,
+}
+
+/// A static program that is executed by way of the gate's file for those (`lp_gate::standalone`).
+struct Static {
+    path: PathBuf,
+    /// Open in the command, too.
+    file: File,
 }
 
 /// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the command's own.
@@ -32,8 +43,10 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     let mut launch = Launch::new(options, command)?;
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
     let preload = preload::extract(&cache).map_err(|line| Failure::new(REGION, line))?;
+    let loader = preload::extract_static(&cache).map_err(|line| Failure::new(REGION, line))?;
     let library = within::place(&cache).ok();
     launch.set_environment(options, &preload)?;
+    launch.start_static(loader)?;
     let session =
         Session::open(options, &Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
     match options.stats {
@@ -71,6 +84,7 @@ impl Launch {
     fn new(options: &Options, command: &[OsString]) -> Result<Launch, Failure> {
         let name = &command[0];
         let search = std::env::var_os("PATH");
+        let mut program = None;
         let (path, arguments) = match lookup::find(name, search.as_deref(), &options.at)? {
             Found::Mount => through_shell(command, &options.at),
             Found::Host(path) => match program::check(&path, &options.at)? {
@@ -80,6 +94,10 @@ impl Launch {
                 }
                 _ if libraries::searched(&options.at) || libraries::preloaded(&options.at) => {
                     through_shell(command, &options.at)
+                }
+                Program::Static => {
+                    program = Some(Static::open(&path)?);
+                    (path.into_os_string(), command.to_vec())
                 }
                 Program::Dynamic | Program::Script => (path.into_os_string(), command.to_vec()),
                 Program::Text => {
@@ -94,22 +112,26 @@ impl Launch {
             path: c_string(path)?,
             arguments: arguments.into_iter().map(c_string).collect::<Result<_, _>>()?,
             environment: Vec::new(),
+            program,
         })
     }
 
     fn set_environment(&mut self, options: &Options, library: &Path) -> Result<(), Failure> {
         const OURS: [&str; 3] = ["LD_PRELOAD", "LIGHTPATH", "LIGHTPATH_GATE"];
-        let mut preload = OsString::from("LD_PRELOAD=");
-        preload.push(library);
-        // What the user preloads comes after ours and is all that the command will see.
-        let own = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty());
-        if let Some(own) = own.filter(|_| !libraries::preloaded(&options.at)) {
-            preload.push(":");
-            preload.push(own);
-        }
         let mut light = OsString::from("LIGHTPATH=");
         light.push(options.at[0].path());
-        let mut all = vec![preload, light];
+        let mut all = vec![light];
+        let own = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty());
+        let own = own.filter(|_| !libraries::preloaded(&options.at));
+        // What the user preloads comes after ours and is all that the command will see. A static program
+        // loads nothing.
+        let ours = self.program.is_none().then(|| library.as_os_str().to_owned());
+        let parts: Vec<OsString> = ours.into_iter().chain(own).collect();
+        if !parts.is_empty() {
+            let mut preload = OsString::from("LD_PRELOAD=");
+            preload.push(parts.join(OsStr::new(":")));
+            all.insert(0, preload);
+        }
         for (name, value) in std::env::vars_os().filter(|(name, _)| OURS.iter().all(|ours| name != ours)) {
             let mut entry = name;
             entry.push("=");
@@ -120,9 +142,24 @@ impl Launch {
         Ok(())
     }
 
+    /// Has a static program started by `gate`: preloading is not for it.
+    fn start_static(&mut self, gate: PathBuf) -> Result<(), Failure> {
+        if self.program.is_some() {
+            self.path = c_string(gate)?;
+        }
+        Ok(())
+    }
+
     /// Becomes the command, in the process slot `slot` if there is one; returns only to say why not.
     pub(crate) fn exec(&mut self, session: &Session, slot: Option<&Slot>) -> Failure {
-        let gate = session.enter(slot).and_then(|gate| c_string(format!("LIGHTPATH_GATE={gate}")));
+        let gate = session.enter(slot).and_then(|gate| {
+            let mut entry = OsString::from(format!("LIGHTPATH_GATE={gate}"));
+            if let Some(program) = &self.program {
+                entry.push(format!(":static:{}:", program.file.as_raw_fd()));
+                entry.push(&program.path);
+            }
+            c_string(entry)
+        });
         match gate {
             Ok(entry) => self.environment.push(entry),
             Err(failure) => return failure,
@@ -145,6 +182,17 @@ impl Launch {
             }
             _ => Failure::new(CANNOT_RUN, format!("{name}: {}", reason(&error))),
         }
+    }
+}
+
+impl Static {
+    /// The program at `path`, which must be one that may be executed.
+    fn open(path: &Path) -> Result<Static, Failure> {
+        let fail =
+            |e: std::io::Error| Failure::new(CANNOT_RUN, format!("{}: {}", path.display(), reason(&e)));
+        let file = File::open(path).map_err(fail)?;
+        rustix::io::fcntl_setfd(&file, rustix::io::FdFlags::empty()).map_err(|e| fail(e.into()))?;
+        Ok(Static { path: path.to_owned(), file })
     }
 }
 

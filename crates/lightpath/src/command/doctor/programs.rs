@@ -11,7 +11,7 @@ use crate::command::program::{self, Refusal};
 const SHOWN: usize = 8;
 
 pub(super) fn findings() -> Vec<Finding> {
-    let (mut privileged, mut fixed, mut other) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+    let (mut privileged, mut other) = (BTreeSet::new(), BTreeSet::new());
     let mut covered = 0;
     let mut seen = BTreeSet::new();
     for path in executables() {
@@ -24,7 +24,6 @@ pub(super) fn findings() -> Vec<Finding> {
         match program::coverable(&path) {
             Ok(()) => covered += 1,
             Err(Refusal::Privileged(_)) => add(&mut privileged, name),
-            Err(Refusal::Static) => add(&mut fixed, name),
             Err(Refusal::Other(_)) => add(&mut other, name),
         }
     }
@@ -38,7 +37,6 @@ pub(super) fn findings() -> Vec<Finding> {
             _ => Finding::ok("programs", format!("{covered} in PATH can be covered")),
         },
         line("privileged", &privileged, "because the loader would ignore Lightpath"),
-        line("static", &fixed, "because their calls cannot be taken in"),
         line("other", &other, "because they are unreadable or not for this machine"),
     ]
 }

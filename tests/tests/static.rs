@@ -1,0 +1,7 @@
+//! Static programs: C with two libraries and with none, Go, a shell.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lp_tests::suite::main("static")
+}
