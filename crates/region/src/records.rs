@@ -194,6 +194,13 @@ pub mod inode_flags {
     pub const NOATIME: u32 = 256;
     /// A blob: content of another inode's, never named by an entry.
     pub const BLOB: u32 = 512;
+    /// It has a shadow on the host, which watches are on (`lp_vfs::watch`).
+    pub const SHADOW: u32 = 1024;
+    /// It was watched itself. All entries of such a directory have shadows.
+    pub const WATCHED: u32 = 2048;
+    /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow. Immutable; 0 where
+    /// only the mode tells.
+    pub const KIND: u32 = 0o170_000;
 }
 
 /// A directory entry, like `struct dentry`. 64 bytes.

@@ -313,7 +313,7 @@ fn in_steps(
             Err(_) => break,
         }
     }
-    inode::accessed(task, from.inode);
+    inode::accessed(task, from.inode, done);
     Ok(done)
 }
 

@@ -17,7 +17,7 @@ use crate::bulk::Way;
 use crate::map::{self, Map};
 use crate::table::{self, Held};
 use crate::task::Task;
-use crate::{file, inode};
+use crate::{file, inode, watch};
 
 /// Looks at a count that stays odd before a reader goes to sleep between them.
 const SPINS: u32 = 2000;
@@ -222,7 +222,7 @@ fn quick<const WIDE: bool>(
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }
-    note(task, file, inode);
+    note(task, file, inode, len);
     Some(len)
 }
 
@@ -234,16 +234,18 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
         return Err(Errno::EINVAL);
     }
     let got = snapshot(task.region, held.inode, to, len, offset)?;
-    note(task, held.file, held.inode);
+    note(task, held.file, held.inode, got);
     Ok(got)
 }
 
-/// Notes the access.
+/// Notes the access to some bytes.
 #[inline(always)]
-fn note(task: &Task, file: &OpenFile, inode: &Inode) {
+fn note(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
     // Relaxed: one word.
     if file.flags.load(Relaxed) & O_NOATIME == 0 {
-        inode::accessed(task, inode);
+        inode::accessed(task, inode, bytes);
+    } else if bytes != 0 {
+        watch::read_slow(task, inode);
     }
 }
 

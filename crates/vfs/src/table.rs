@@ -12,6 +12,7 @@ use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region};
 
 use crate::task::Task;
+use crate::watch::Event;
 use crate::{file, pin};
 
 /// Bits of a table entry; 0 is a descriptor that is not ours. Bits 0-31 are the [`FileId`].
@@ -34,6 +35,29 @@ pub mod entry {
     pub const EMPTY: u64 = 1 << 37;
     /// Without [`OPEN`]: a device of the host's that takes any write.
     pub const DISCARDS: u64 = 1 << 38;
+    /// With [`PARKED`]: the gate's own descriptor of a shadow; see [`shadow`].
+    pub const SHADOW: u64 = 1 << 39;
+    /// Where the number of the shadow's descriptor stands, plus one.
+    const SHADOW_SHIFT: u32 = 40;
+
+    /// The descriptor of the door's, if any, that says to watchers that the file is open ([`crate::watch`]): the kernel
+    /// tells them when it is closed, also by a death.
+    pub fn shadow(word: u64) -> Option<i32> {
+        (word >> SHADOW_SHIFT).checked_sub(1).map(|fd| fd as i32)
+    }
+
+    /// The bits of an entry that name it.
+    pub const fn with_shadow(fd: i32) -> u64 {
+        (fd as u64 + 1) << SHADOW_SHIFT
+    }
+}
+
+/// Bits of `Process::posix_locks`: why a close has to look.
+pub mod closing {
+    /// The process may hold POSIX locks.
+    pub const LOCKS: u32 = 1;
+    /// Some entry names a shadow, or did.
+    pub const SHADOWS: u32 = 2;
 }
 
 /// What a descriptor is.
@@ -301,6 +325,9 @@ pub fn let_go(task: &Task, old: u64) {
     // Relaxed: only this process makes it nonzero.
     if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
         drop_locks_slow(task, id);
+        if let Some(shadow) = entry::shadow(old) {
+            (task.notify)(task, &Event::Closed(shadow));
+        }
     }
     file::left(task, id);
 }

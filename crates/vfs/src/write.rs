@@ -20,6 +20,7 @@ use crate::map;
 use crate::source::Source;
 use crate::table::{self, Held};
 use crate::task::Task;
+use crate::watch::{self, Touched};
 use crate::{file, reclaim, writer, xattr};
 
 /// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
@@ -333,8 +334,8 @@ fn after_reclaim<S: Source>(
 
 fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, target: Target) -> Result<Done> {
     let (id, inode) = (held.inode_id(), held.inode);
-    let _writing = writer::begin(task, inode)?;
-    let _lock = inode::enter(task, id);
+    let writing = writer::begin(task, inode)?;
+    let lock = inode::enter(task, id);
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     let offset = match target {
         Target::At(offset) => offset,
@@ -353,6 +354,13 @@ fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, tar
         changed(task, inode, end.max(size), size, filled.pages);
     }
     inode.data_seq.end();
+    // Those of an inode that has a shadow are never biased.
+    if lock.leave() == Hold::Owned && watch::has_shadow(inode) {
+        drop(writing);
+        if filled.bytes != 0 {
+            watch::touched_slow(task, id, Touched::Modified);
+        }
+    }
     match filled.stopped {
         Some(errno) if filled.bytes == 0 => Err(errno),
         stopped => Ok(Done { bytes: filled.bytes, end, full: stopped == Some(Errno::ENOSPC) }),
