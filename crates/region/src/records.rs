@@ -73,6 +73,9 @@ pub struct Header {
     pub flown: AtomicU32,
     /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
     pub programs: [AtomicU64; PROGRAMS],
+    /// Random numbers in the path of the shadows on the host (`lp_vfs::watch`), which no other user may guess; 0 before the
+    /// first watch. Atomic, set once each.
+    pub shadows: [AtomicU64; 2],
 }
 
 /// Shared part of a slab's allocator; see [`crate::depot`]. A cache line.

@@ -82,7 +82,7 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
         locked = dir::enter(task, parent.dir)?;
     };
     let victim = hit.target().id;
-    let shadow = watch::has_shadow(task.region.inode(victim));
+    let shadow = watch::has_shadow(task.region.inode(victim)) || watch::is_watched(dir);
     let nlink = take(task, parent.dir, hit.dirent(), hit.target(), expected)?;
     if shadow {
         let at = watch::At { dir: parent.dir.id, name: name.bytes() };

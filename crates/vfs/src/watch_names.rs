@@ -85,6 +85,7 @@ impl Rename {
         (new_dir, target): (InodeId, Option<Hit>),
     ) -> Option<Rename> {
         let is_told = watch::has_shadow(task.region.inode(source.target().id))
+            || watch::is_watched(task.region.inode(old_dir))
             || watch::is_watched(task.region.inode(new_dir))
             || target.is_some_and(|hit| watch::has_shadow(task.region.inode(hit.target().id)));
         is_told.then(|| Self::told_slow(task, (old_dir, source), (new_dir, target)))
@@ -98,7 +99,8 @@ impl Rename {
     ) -> Rename {
         let side = |dir: InodeId, hit: Hit| {
             let inode = task.region.inode(hit.target().id);
-            let is_shadowed = watch::has_shadow(inode) && watch::has_shadow(task.region.inode(dir));
+            let dir_inode = task.region.inode(dir);
+            let is_shadowed = watch::is_watched(dir_inode) || watch::has_shadow(inode) && watch::has_shadow(dir_inode);
             Side { dir, id: hit.target().id, kind: watch::kind(inode), is_shadowed }
         };
         Rename { old: side(old_dir, source), new: target.map(|hit| side(new_dir, hit)), new_dir }

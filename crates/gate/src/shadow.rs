@@ -1,0 +1,335 @@
+//! Shadows: the host's objects that stand for inodes of ours where inotify(7) watches them; see [`lp_vfs::watch`].
+//!
+//! They lie in the run's cache directory, below `watch/SECRET`, at the paths that the inodes have below their root's number.
+//! Every process of the region finds them and, whatever its user, may change them: the secret keeps others away. What is done
+//! to a shadow is what the kernel tells watchers of: the same change of names, or for an inode's other events a time that is
+//! set, which fsnotify_change takes for a read, a write or a change of attributes, by which times are set.
+
+use lp_abi::linux::{
+    __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_renameat2, __NR_rmdir, __NR_truncate, __NR_umask,
+    __NR_unlink, __NR_utimensat, AT_FDCWD, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE, S_IFREG, UTIME_NOW, UTIME_OMIT,
+};
+use lp_abi::{Errno, PATH_MAX, Result};
+use lp_region::InodeId;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_vfs::task::Task;
+use lp_vfs::watch::{self, At, Event, Kind, Move, New, Sides, Touched};
+use lp_vfs::inode;
+
+use crate::calls::handler::thread;
+use crate::path::spare_buffer;
+use crate::text::Writer;
+use crate::{node, shadow_fd, tree};
+
+/// Bytes for the path of the directory of shadows.
+pub(crate) const BASE: usize = 512;
+/// Name of the directory that holds it, in the cache directory.
+const ABOVE: &[u8] = b"/watch";
+
+/// [`Task::notify`]: tells watchers by way of shadows. A process that has limited itself makes no call for it.
+pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
+    if lp_abi::sys::is_limited() {
+        return;
+    }
+    // Nobody can be told of a failure: what is lost is an event.
+    let _ = match event {
+        Event::Touched(id, what) => touch(task, *id, *what),
+        Event::Named(at, new) => name(task, *at, *new),
+        Event::Removed(at, kind) => remove(task, *at, *kind),
+        Event::Moved(moved) => rename(task, moved),
+        Event::Closed(fd) => {
+            shadow_fd::close(task, *fd);
+            Ok(())
+        }
+    };
+}
+
+/// The directory of shadows, without a NUL, in `room`; its length.
+///
+/// # Errors
+/// `ENAMETOOLONG`; `ENOENT` when there is none yet.
+pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<usize> {
+    // Relaxed: set once.
+    let secret = task.region.header().shadows.each_ref().map(|word| word.load(Ordering::Relaxed));
+    if secret.contains(&0) {
+        return Err(Errno::ENOENT);
+    }
+    let mut path = Writer::new(room);
+    path.push(task.run.cache.get());
+    path.push(ABOVE);
+    path.push(b"/");
+    secret.iter().for_each(|word| path.push_hex(*word, 16));
+    path.finish().ok_or(Errno::ENAMETOOLONG)
+}
+
+/// Makes the directory of shadows.
+///
+/// # Errors
+/// `ENAMETOOLONG`, those of mkdir(2).
+pub(crate) fn prepare(task: &Task<'_>) -> Result<()> {
+    for word in &task.region.header().shadows {
+        let mut random = 0u64;
+        // SAFETY: the kernel fills in the word.
+        unsafe { lp_abi::syscall!(__NR_getrandom, &raw mut random, size_of::<u64>(), 0) }?;
+        // Relaxed, both: the word stands for itself.
+        let _ = word.compare_exchange(0, random | 1, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    let mut room = [0; BASE];
+    let length = base(task, &mut room)?;
+    node::note_shadows(task);
+    let above = task.run.cache.get().len() + ABOVE.len();
+    room[above] = 0;
+    // What is in it cannot be listed by those who do not know its name.
+    // SAFETY: a NUL-terminated path; that it exists already is fine.
+    let _ = unsafe { lp_abi::syscall!(__NR_mkdir, room.as_ptr(), 0o711) };
+    room[above] = b'/';
+    room[length] = 0;
+    match make(task, &room[..=length], Kind::Directory) {
+        Ok(()) => {
+            forget_all(task);
+            Ok(())
+        }
+        Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Removes all shadows: the last process of the region ends.
+pub(crate) fn remove_all(task: &Task<'_>) {
+    let mut room = [0; BASE];
+    let Ok(length) = base(task, &mut room) else { return };
+    room[length] = 0;
+    if tree::remove(&room[..=length]).is_ok() {
+        forget_all(task);
+    }
+    room[task.run.cache.get().len() + ABOVE.len()] = 0;
+    // Another region's are left in it.
+    // SAFETY: a NUL-terminated path.
+    let _ = unsafe { lp_abi::syscall!(__NR_rmdir, room.as_ptr()) };
+}
+
+/// There are no shadows: flags that say so are of an earlier time.
+#[cold]
+pub(crate) fn forget_all(task: &Task<'_>) {
+    let used = task.region.header().slabs[Inode::SLAB].last();
+    for id in (1..=used).map(InodeId) {
+        let record = task.region.inode(id);
+        if record.flags.load(Ordering::Relaxed) & (inode_flags::SHADOW | inode_flags::WATCHED) != 0 {
+            let _held = inode::lock(task, id);
+            watch::forget(record);
+        }
+    }
+}
+
+/// The path of the shadow of an inode, with its NUL, in a buffer.
+///
+/// # Errors
+/// `ENOENT` when the inode has no name; `ENAMETOOLONG`.
+pub(crate) fn path_of<'b>(task: &Task<'_>, id: InodeId, to: &'b mut [u8]) -> Result<&'b mut [u8]> {
+    let start = watch::path(task, id, to)?;
+    let start = put_base(task, to, start)?;
+    Ok(&mut to[start..])
+}
+
+fn put_base(task: &Task<'_>, to: &mut [u8], start: usize) -> Result<usize> {
+    let mut room = [0; BASE];
+    let length = base(task, &mut room)?;
+    let start = start.checked_sub(length).ok_or(Errno::ENAMETOOLONG)?;
+    to[start..start + length].copy_from_slice(&room[..length]);
+    Ok(start)
+}
+
+/// The path of the shadow of a name.
+///
+/// # Errors
+/// As [`path_of`].
+pub(crate) fn path_at<'b>(task: &Task<'_>, at: At<'_>, to: &'b mut [u8]) -> Result<&'b mut [u8]> {
+    let end = to.len();
+    let rest = end.checked_sub(at.name.len() + 1).ok_or(Errno::ENAMETOOLONG)?;
+    let start = watch::path(task, at.dir, &mut to[..rest])?;
+    to[rest - 1] = b'/';
+    to[rest..end - 1].copy_from_slice(at.name);
+    to[end - 1] = 0;
+    let start = put_base(task, to, start)?;
+    Ok(&mut to[start..])
+}
+
+/// The task's buffer for a second path.
+#[allow(clippy::mut_from_ref)]
+fn second_buffer<'t>(task: &'t Task<'_>) -> &'t mut [u8; PATH_MAX] {
+    // SAFETY: it is longer, and no walk is under way while watchers are told.
+    unsafe { &mut *task.scratch.outside.get().cast() }
+}
+
+/// A name that no shadow has, of this thread's own.
+fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
+    let length = base(task, to)?;
+    let mut name = Writer::new(&mut to[length..]);
+    name.push(b"/t");
+    name.push_decimal(u64::from(thread().tid));
+    let more = name.finish().ok_or(Errno::ENAMETOOLONG)?;
+    to[length + more] = 0;
+    Ok(&to[..=length + more])
+}
+
+/// Makes a shadow that every process of the run may change.
+///
+/// # Errors
+/// Those of mkdir(2) and mknod(2).
+pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
+    // Only root's runs have other users, and a thread's umask is its siblings' too. Relaxed: one word each.
+    let others = task.run.owner.load(Ordering::Relaxed) == 0 && task.process.threads.load(Ordering::Relaxed) == 0;
+    // SAFETY, here and below: NUL-terminated paths.
+    let umask = others.then(|| unsafe { lp_abi::syscall!(__NR_umask, 0) });
+    let made = match kind {
+        Kind::Directory => unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o777) },
+        Kind::File => unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFREG | 0o666, 0) },
+    };
+    if let Some(Ok(umask)) = umask {
+        // SAFETY: no memory.
+        let _ = unsafe { lp_abi::syscall!(__NR_umask, umask) };
+    }
+    made.map(drop)
+}
+
+/// Makes the directories on the way to a shadow, which is not made.
+///
+/// # Errors
+/// As [`make`].
+pub(crate) fn make_way(task: &Task<'_>, path: &mut [u8]) -> Result<()> {
+    let mut room = [0; BASE];
+    let length = base(task, &mut room)?;
+    for at in length + 1..path.len() {
+        if path[at] == b'/' {
+            path[at] = 0;
+            let made = make(task, &path[..=at], Kind::Directory);
+            path[at] = b'/';
+            if !matches!(made, Ok(()) | Err(Errno::EEXIST)) {
+                return made;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Result<()> {
+    let path = match path_of(task, id, spare_buffer()) {
+        Ok(path) => path,
+        Err(errno) => return shadow_fd::touch(task, id, what).ok_or(errno),
+    };
+    if what == Touched::Links {
+        return touch_links(task, path);
+    }
+    let times = times_of(what);
+    let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
+    // SAFETY: NUL-terminated, and times that live on.
+    let set = unsafe { lp_abi::syscall!(__NR_utimensat, AT_FDCWD, path.as_ptr(), times, AT_SYMLINK_NOFOLLOW) };
+    if set == Err(Errno::EPERM) && what == Touched::Modified {
+        // Another user's, whose times are not ours to set apart.
+        // SAFETY: as above.
+        return unsafe { lp_abi::syscall!(__NR_truncate, path.as_ptr(), 0) }.map(drop);
+    }
+    set.map(drop)
+}
+
+/// The times to set for an event; none for both.
+pub(crate) fn times_of(what: Touched) -> Option<[[i64; 2]; 2]> {
+    let (now, keep) = ([0, i64::from(UTIME_NOW)], [0, i64::from(UTIME_OMIT)]);
+    match what {
+        Touched::Accessed => Some([now, keep]),
+        Touched::Modified => Some([keep, now]),
+        Touched::Attributes | Touched::Links => None,
+    }
+}
+
+/// One link more and one fewer: for watchers, one event.
+fn touch_links(task: &Task<'_>, path: &[u8]) -> Result<()> {
+    let mut room = [0; BASE];
+    let spare = spare_path(task, &mut room)?;
+    // SAFETY, both: NUL-terminated paths.
+    unsafe { lp_abi::syscall!(__NR_linkat, AT_FDCWD, path.as_ptr(), AT_FDCWD, spare.as_ptr(), 0) }?;
+    unsafe { lp_abi::syscall!(__NR_unlink, spare.as_ptr()) }.map(drop)
+}
+
+fn name(task: &Task<'_>, at: At<'_>, new: New) -> Result<()> {
+    let path = path_at(task, at, spare_buffer())?;
+    let made = match new {
+        New::Made(kind) => make(task, path, kind),
+        New::Link(of) => link(task, of, path),
+    };
+    if made == Err(Errno::EEXIST) {
+        // It is left of one whose removal nobody told.
+        let kind = if let New::Made(kind) = new { kind } else { Kind::File };
+        take_away(path, kind)?;
+        return make(task, path, kind);
+    }
+    made
+}
+
+/// Makes the shadow of one more name of an inode.
+pub(crate) fn link(task: &Task<'_>, of: InodeId, path: &[u8]) -> Result<()> {
+    if let Ok(old) = path_of(task, of, second_buffer(task)) {
+        // SAFETY: NUL-terminated paths.
+        let done =
+            unsafe { lp_abi::syscall!(__NR_linkat, AT_FDCWD, old.as_ptr(), AT_FDCWD, path.as_ptr(), 0) };
+        if done != Err(Errno::ENOENT) {
+            return done.map(drop);
+        }
+    }
+    make(task, path, Kind::File)
+}
+
+fn remove(task: &Task<'_>, at: At<'_>, kind: Kind) -> Result<()> {
+    take_away(path_at(task, at, spare_buffer())?, kind)
+}
+
+fn take_away(path: &[u8], kind: Kind) -> Result<()> {
+    // SAFETY, here and below: NUL-terminated paths.
+    let done = match kind {
+        Kind::File => unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) },
+        Kind::Directory => unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) },
+    };
+    match done {
+        // What is left of names whose removal nobody told.
+        Err(Errno::ENOTEMPTY) => tree::remove(path),
+        done => done.map(drop),
+    }
+}
+
+fn rename(task: &Task<'_>, moved: &Move<'_>) -> Result<()> {
+    let mut room = [0; BASE];
+    let spare = spare_path(task, &mut room)?;
+    if moved.sides == Sides::New {
+        make(task, spare, moved.what)?;
+        let to = path_at(task, moved.to, second_buffer(task))?;
+        return rename_path(spare, to, 0);
+    }
+    let from = path_at(task, moved.from, spare_buffer())?;
+    if moved.sides == Sides::Old {
+        rename_path(from, spare, 0)?;
+        return take_away(spare, moved.what);
+    }
+    let to = path_at(task, moved.to, second_buffer(task))?;
+    let flags = if moved.swapped.is_some() { RENAME_EXCHANGE } else { 0 };
+    match rename_path(from, to, flags) {
+        Err(Errno::ENOENT) => {
+            make_way(task, to)?;
+            rename_path(from, to, flags)
+        }
+        Err(Errno::ENOTEMPTY) => {
+            tree::remove(to)?;
+            rename_path(from, to, flags)
+        }
+        done => done,
+    }
+}
+
+fn rename_path(from: &[u8], to: &[u8], flags: u32) -> Result<()> {
+    // SAFETY: NUL-terminated paths.
+    let done = unsafe {
+        lp_abi::syscall!(__NR_renameat2, AT_FDCWD, from.as_ptr(), AT_FDCWD, to.as_ptr(), flags)
+    };
+    done.map(drop)
+}
