@@ -43,6 +43,7 @@ pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
             shadow_fd::close(task, *fd);
             Ok(())
         }
+        Event::ClosedLate(id, flags) => shadow_fd::open_and_close(task, *id, *flags),
     };
 }
 

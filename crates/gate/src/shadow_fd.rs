@@ -28,17 +28,33 @@ const FROM: [u32; 2] = [256, 64];
 
 /// Opens the shadow of the file that was just opened as `fd`, with open(2)'s `flags`.
 pub(crate) fn open(task: &'static Task<'static>, fd: i32, flags: u32) {
-    let Some(inode) = inode_of(task, descriptor::word(task, fd)) else { return };
-    let Ok(path) = shadow::path_of(task, inode, spare_buffer()) else { return };
-    let kind = match watch::kind(task.region.inode(inode)) {
+    if let Some(low) = inode_of(task, descriptor::word(task, fd)).and_then(|id| open_shadow(task, id, flags).ok()) {
+        keep(task, fd, low);
+        close_number(low);
+    }
+}
+
+/// A file was closed that was open before it had a shadow: what closes it tells of an open first.
+///
+/// # Errors
+/// As [`open_shadow`].
+pub(crate) fn open_and_close(task: &Task<'_>, id: InodeId, flags: u32) -> Result<()> {
+    open_shadow(task, id, flags).map(close_number)
+}
+
+/// Opens the shadow of an inode as the inode was opened.
+///
+/// # Errors
+/// As [`shadow::path_of`] and open(2).
+fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<i32> {
+    let path = shadow::path_of(task, id, spare_buffer())?;
+    let kind = match watch::kind(task.region.inode(id)) {
         Kind::Directory => O_DIRECTORY,
         Kind::File => 0,
     };
     let flags = flags & O_ACCMODE | kind | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_LARGEFILE;
     // SAFETY: a NUL-terminated path; the call makes a descriptor.
-    let Ok(low) = (unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path.as_ptr(), flags, 0) }) else { return };
-    keep(task, fd, low as i32);
-    close_number(low as i32);
+    unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path.as_ptr(), flags, 0) }.map(|fd| fd as i32)
 }
 
 /// The file of `old` is open as `new` too.

@@ -17,7 +17,7 @@ use crate::bulk::Way;
 use crate::map::{self, Map};
 use crate::table::{self, Held};
 use crate::task::Task;
-use crate::{file, inode, watch};
+use crate::{file, inode};
 
 /// Looks at a count that stays odd before a reader goes to sleep between them.
 const SPINS: u32 = 2000;
@@ -244,8 +244,6 @@ fn note(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
     // Relaxed: one word.
     if file.flags.load(Relaxed) & O_NOATIME == 0 {
         inode::accessed(task, inode, bytes);
-    } else if bytes != 0 {
-        watch::read_slow(task, inode);
     }
 }
 

@@ -12,8 +12,7 @@ use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region};
 
 use crate::task::Task;
-use crate::watch::Event;
-use crate::{file, pin};
+use crate::{file, pin, watch};
 
 /// Bits of a table entry; 0 is a descriptor that is not ours. Bits 0-31 are the [`FileId`].
 pub mod entry {
@@ -324,18 +323,26 @@ pub fn let_go(task: &Task, old: u64) {
     let id = FileId(old as u32);
     // Relaxed: only this process makes it nonzero.
     if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
-        drop_locks_slow(task, id);
-        if let Some(shadow) = entry::shadow(old) {
-            (task.notify)(task, &Event::Closed(shadow));
-        }
+        look_slow(task, old);
     }
     file::left(task, id);
 }
 
+/// What a close has to look at.
+#[cold]
+fn look_slow(task: &Task, old: u64) {
+    let reasons = task.process.posix_locks.load(Ordering::Relaxed);
+    if reasons & closing::LOCKS != 0 {
+        drop_locks(task, FileId(old as u32));
+    }
+    if reasons & closing::SHADOWS != 0 {
+        watch::closed_slow(task, old);
+    }
+}
+
 /// close(2), and dup2(2) onto a descriptor, drop the process's POSIX locks on the file, whichever descriptor
 /// they were taken through.
-#[cold]
-fn drop_locks_slow(task: &Task, id: FileId) {
+fn drop_locks(task: &Task, id: FileId) {
     let inode = InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id;
     if task.region.inode(inode).flags.load(Ordering::Relaxed) & inode_flags::LOCKED != 0 {
         crate::lock::drop_posix(task, inode);

@@ -14,15 +14,16 @@
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_abi::{Errno, NAME_MAX, Result};
-use lp_region::records::{Inode, inode_flags};
-use lp_region::sync::Ordering::Relaxed;
-use lp_region::{DirentId, InodeId, InodeRef, Region};
+use lp_region::records::{Inode, file_mode, inode_flags};
+use lp_region::sync::Ordering::{Acquire, Relaxed};
+use lp_region::{DirentId, FileId, InodeId, InodeRef, Region};
 
 use crate::dir::{self, Leaf, PER_LEAF};
 use crate::inode;
 use crate::name::Name;
+use crate::table::{closing, entry};
 use crate::task::Task;
-use crate::{dirent, map};
+use crate::{dirent, file, map};
 
 /// What a watcher must be told. The door's [`Task::notify`] does it.
 #[derive(Clone, Copy, Debug)]
@@ -35,8 +36,10 @@ pub enum Event<'a> {
     Removed(At<'a>, Kind),
     /// A name is another one now. The caller holds the locks of both directories.
     Moved(&'a Move<'a>),
-    /// A descriptor with this [`crate::table::entry::shadow`] was closed.
+    /// A descriptor with this [`entry::shadow`] was closed.
     Closed(i32),
+    /// A descriptor was closed, opened with these flags before its inode had a shadow.
+    ClosedLate(InodeId, u32),
 }
 
 /// What happened to an inode.
@@ -143,6 +146,45 @@ pub fn read_slow(task: &Task<'_>, inode: &Inode) {
     let kind = inode.mode.load(Relaxed) & S_IFMT; // Relaxed: the type does not change.
     if has_shadow(inode) && matches!(kind, S_IFREG | S_IFDIR) {
         touched_slow(task, id_of(task.region, inode), Touched::Accessed);
+    }
+}
+
+/// [`touched_slow`] for one that was written to.
+#[cold]
+pub fn written_slow(task: &Task<'_>, inode: &Inode) {
+    touched_slow(task, id_of(task.region, inode), Touched::Modified);
+}
+
+/// Tells that a descriptor is closed: an entry of the caller's table that is empty by now.
+#[cold]
+pub fn closed_slow(task: &Task<'_>, word: u64) {
+    if let Some(shadow) = entry::shadow(word) {
+        return (task.notify)(task, &Event::Closed(shadow));
+    }
+    let file = task.region.file(FileId(word as u32));
+    // Relaxed, all: immutable while the file is open.
+    let inode = InodeRef::from_word(file.inode.load(Relaxed)).id;
+    let is_path = file.mode.load(Relaxed) & file_mode::PATH != 0;
+    if !is_path && word & entry::HOST == 0 && has_shadow(task.region.inode(inode)) && file::is_last(task, FileId(word as u32)) {
+        (task.notify)(task, &Event::ClosedLate(inode, file.flags.load(Relaxed)));
+    }
+}
+
+/// Has all processes look at closes that have a file open whose inode has a shadow by now.
+pub fn look_at_closes(task: &Task<'_>) {
+    let region = task.region;
+    for id in region.processes() {
+        let process = region.process(id);
+        let limit = process.fd_limit.load(Acquire) as usize;
+        let is_open = region.fd_table(id).iter().take(limit).any(|word| {
+            let word = word.load(Acquire);
+            let file = region.file(FileId(word as u32));
+            let inode = InodeRef::from_word(file.inode.load(Relaxed)).id;
+            word & entry::OPEN != 0 && has_shadow(region.inode(inode))
+        });
+        if is_open {
+            process.closes_look(closing::SHADOWS);
+        }
     }
 }
 

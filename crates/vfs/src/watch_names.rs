@@ -117,8 +117,12 @@ impl Rename {
                 self.exchanged(task, swapped, (from, to), (&old_place, new));
             }
             victim => {
-                move_one(task, &self.old, (from, to), new);
-                if let Some(victim) = victim.filter(|victim| victim.is_shadowed && victim.kind == Kind::File) {
+                let is_told = move_one(task, &self.old, (from, to), new);
+                let victim = victim.filter(|victim| victim.is_shadowed);
+                if let Some(victim) = victim.filter(|_| !is_told) {
+                    (task.notify)(task, &Event::Removed(to, victim.kind));
+                }
+                if let Some(victim) = victim.filter(|victim| victim.kind == Kind::File) {
                     let record = task.region.inode(victim.id);
                     // A slot that is another's by now has its first link, or has no shadow.
                     if record.nlink.load(Relaxed) != 0 && watch::has_shadow(record) {
@@ -146,8 +150,8 @@ impl Rename {
     }
 }
 
-/// Tells that what had one name has another.
-fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &Place<'_, '_>) {
+/// Tells that what had one name has another, if the old one has a shadow or the new one's directory is watched.
+fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &Place<'_, '_>) -> bool {
     let inode = task.region.inode(side.id);
     let target = task.region.inode(to.dir);
     let stays = || inode_is_followed(task, side) && mark_way_soon(task, to.dir, from.dir);
@@ -155,7 +159,7 @@ fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &
         true if watch::has_shadow(target) || stays() => Sides::Both,
         true => Sides::Old,
         false if watch::is_watched(target) => Sides::New,
-        false => return,
+        false => return false,
     };
     let moved = Move { from, to, what: side.kind, swapped: None, sides };
     (task.notify)(task, &Event::Moved(&moved));
@@ -166,6 +170,7 @@ fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &
             stand_at(task, side.id, place);
         }
     }
+    true
 }
 
 /// Whether an inode that leaves for where nobody watches may be watched itself, or what is below it.

@@ -20,8 +20,7 @@ use crate::map;
 use crate::source::Source;
 use crate::table::{self, Held};
 use crate::task::Task;
-use crate::watch::{self, Touched};
-use crate::{file, reclaim, writer, xattr};
+use crate::{file, reclaim, watch, writer, xattr};
 
 /// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
 const MAX_SIZE: u64 = i64::MAX as u64;
@@ -334,7 +333,7 @@ fn after_reclaim<S: Source>(
 
 fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, target: Target) -> Result<Done> {
     let (id, inode) = (held.inode_id(), held.inode);
-    let writing = writer::begin(task, inode)?;
+    let _writing = writer::begin(task, inode)?;
     let lock = inode::enter(task, id);
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     let offset = match target {
@@ -355,11 +354,8 @@ fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, tar
     }
     inode.data_seq.end();
     // Those of an inode that has a shadow are never biased.
-    if lock.leave() == Hold::Owned && watch::has_shadow(inode) {
-        drop(writing);
-        if filled.bytes != 0 {
-            watch::touched_slow(task, id, Touched::Modified);
-        }
+    if lock.leave() == Hold::Owned && S::IS_TOLD && watch::has_shadow(inode) && filled.bytes != 0 {
+        watch::written_slow(task, inode);
     }
     match filled.stopped {
         Some(errno) if filled.bytes == 0 => Err(errno),

@@ -82,6 +82,7 @@ fn watch_found(task: &Task, fd: i32, found: &Found, mask: u32) -> Result<isize> 
             watch::mark_locked(record, inode_flags::SHADOW | inode_flags::WATCHED);
         }
     }
+    watch::look_at_closes(task);
     let path = shadow::path_of(task, id, spare_buffer()).map_err(unmade)?;
     let done = kernel!(__NR_inotify_add_watch, fd, path.as_ptr(), mask | IN_DONT_FOLLOW);
     if done == Errno::ENOENT.to_ret() { Err(Errno::ESTALE) } else { Ok(done) }
