@@ -61,6 +61,7 @@ pub mod rights;
 pub mod rtld_audit;
 pub mod settings;
 mod shadow;
+mod shadow_end;
 mod shadow_fd;
 pub mod signal;
 pub mod table;

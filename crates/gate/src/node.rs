@@ -21,7 +21,7 @@ use crate::calls::handler::ret;
 use crate::dispatch::RESTART;
 use crate::path::{Which, buffer, spare_buffer};
 use crate::text::Writer;
-use crate::{placeholder, shadow, signal};
+use crate::{placeholder, shadow_end, signal};
 
 /// Bit of `Run::spare[0]`: some inode of the run has an object on the host.
 const NODES: u64 = 1;
@@ -92,7 +92,7 @@ fn left_slow(task: &Task) {
         return;
     }
     if task.run.spare[0].load(Ordering::Relaxed) & SHADOWS != 0 {
-        shadow::remove_all(task);
+        shadow_end::remove_all(task);
     }
     if any(task) && is_unnamed(task.region.fd()) {
         remove_all(task);

@@ -1,32 +1,32 @@
 //! Shadows: the host's objects that stand for inodes of ours where inotify(7) watches them; see [`lp_vfs::watch`].
 //!
-//! They lie in the run's cache directory, below `watch/SECRET`, at the paths that the inodes have below their root's number.
+//! They lie in a directory of the user's below /dev/shm, or in the run's cache directory, in `SECRET`, at the paths that the inodes have below their root's number.
 //! Every process of the region finds them and, whatever its user, may change them: the secret keeps others away. What is done
 //! to a shadow is what the kernel tells watchers of: the same change of names, or for an inode's other events a time that is
 //! set, which fsnotify_change takes for a read, a write or a change of attributes, by which times are set.
 
 use lp_abi::linux::{
-    __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_renameat2, __NR_rmdir, __NR_truncate, __NR_umask,
-    __NR_unlink, __NR_utimensat, AT_FDCWD, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE, S_IFREG, UTIME_NOW, UTIME_OMIT,
+    __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_newfstatat, __NR_renameat2, __NR_rmdir,
+    __NR_truncate, __NR_umask, __NR_unlink, __NR_utimensat, AT_FDCWD, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE,
+    S_IFDIR, S_IFMT, S_IFREG, UTIME_NOW, UTIME_OMIT, stat,
 };
 use lp_abi::{Errno, PATH_MAX, Result};
 use lp_region::InodeId;
-use lp_region::records::{Inode, inode_flags};
-use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
 use lp_vfs::watch::{self, At, Event, Kind, Move, New, Sides, Touched};
-use lp_vfs::inode;
 
 use crate::calls::handler::thread;
 use crate::path::spare_buffer;
 use crate::text::Writer;
-use crate::{node, shadow_fd, tree};
+use crate::{node, shadow_end, shadow_fd, tree};
 
 /// Bytes for the path of the directory of shadows.
 pub(crate) const BASE: usize = 512;
-/// Name of the directory that holds it, in the cache directory.
-const ABOVE: &[u8] = b"/watch";
+/// Where memory is kept as files, and the start of the name of a user's directory there.
+const MEMORY: &[u8] = b"/dev/shm/lightpath-";
+/// The last of `Header::shadows`: in the run's cache directory.
+const IN_CACHE: u64 = 1 << 32;
 
 /// [`Task::notify`]: tells watchers by way of shadows. A process that has limited itself makes no call for it.
 pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
@@ -35,7 +35,11 @@ pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
     }
     // Nobody can be told of a failure: what is lost is an event.
     let _ = match event {
-        Event::Touched(id, what) => touch(task, *id, *what),
+        Event::Touched(id, what) => {
+            let done = touch(task, *id, *what);
+            shadow_end::told(task);
+            done
+        }
         Event::Named(at, new) => name(task, *at, *new),
         Event::Removed(at, kind) => remove(task, *at, *kind),
         Event::Moved(moved) => rename(task, moved),
@@ -47,22 +51,31 @@ pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
     };
 }
 
-/// The directory of shadows, without a NUL, in `room`; its length.
+/// The directory of shadows, without a NUL, in `room`; its length, and that of the directory which holds it.
 ///
 /// # Errors
 /// `ENAMETOOLONG`; `ENOENT` when there is none yet.
-pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<usize> {
-    // Relaxed: set once.
-    let secret = task.region.header().shadows.each_ref().map(|word| word.load(Ordering::Relaxed));
-    if secret.contains(&0) {
-        return Err(Errno::ENOENT);
-    }
+pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<(usize, usize)> {
+    // Relaxed: set once, each.
+    let [first, second, place] =
+        task.region.header().shadows.each_ref().map(|word| word.load(Ordering::Relaxed));
     let mut path = Writer::new(room);
-    path.push(task.run.cache.get());
-    path.push(ABOVE);
+    match place {
+        0 => return Err(Errno::ENOENT),
+        IN_CACHE => {
+            path.push(task.run.cache.get());
+            path.push(b"/watch");
+        }
+        user => {
+            path.push(MEMORY);
+            path.push_decimal(user - 1);
+        }
+    }
+    let above = path.length();
     path.push(b"/");
-    secret.iter().for_each(|word| path.push_hex(*word, 16));
-    path.finish().ok_or(Errno::ENAMETOOLONG)
+    path.push_hex(first, 16);
+    path.push_hex(second, 16);
+    Ok((path.finish().ok_or(Errno::ENAMETOOLONG)?, above))
 }
 
 /// Makes the directory of shadows.
@@ -70,26 +83,28 @@ pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<usize> {
 /// # Errors
 /// `ENAMETOOLONG`, those of mkdir(2).
 pub(crate) fn prepare(task: &Task<'_>) -> Result<()> {
-    for word in &task.region.header().shadows {
-        let mut random = 0u64;
-        // SAFETY: the kernel fills in the word.
-        unsafe { lp_abi::syscall!(__NR_getrandom, &raw mut random, size_of::<u64>(), 0) }?;
-        // Relaxed, both: the word stands for itself.
+    let words = &task.region.header().shadows;
+    let mut random = [0u64; 2];
+    // SAFETY: the kernel fills in the words.
+    unsafe { lp_abi::syscall!(__NR_getrandom, random.as_mut_ptr(), size_of_val(&random), 0) }?;
+    for (word, random) in words.iter().zip(random) {
+        // Relaxed: published by the exchange of the last.
         let _ = word.compare_exchange(0, random | 1, Ordering::Relaxed, Ordering::Relaxed);
     }
+    if words[2].load(Ordering::Relaxed) == 0 {
+        // PAIRS: none; whoever sees it and not the others finds no directory, and tries again at its next event.
+        let _ = words[2].compare_exchange(0, choose(task), Ordering::Release, Ordering::Relaxed);
+    }
     let mut room = [0; BASE];
-    let length = base(task, &mut room)?;
+    let (length, above) = base(task, &mut room)?;
     node::note_shadows(task);
-    let above = task.run.cache.get().len() + ABOVE.len();
     room[above] = 0;
-    // What is in it cannot be listed by those who do not know its name.
-    // SAFETY: a NUL-terminated path; that it exists already is fine.
-    let _ = unsafe { lp_abi::syscall!(__NR_mkdir, room.as_ptr(), 0o711) };
+    let _ = make_above(&room[..=above]);
     room[above] = b'/';
-    room[length] = 0;
     match make(task, &room[..=length], Kind::Directory) {
         Ok(()) => {
-            forget_all(task);
+            // Flags that say otherwise are of an earlier time.
+            shadow_end::forget_all(task);
             Ok(())
         }
         Err(Errno::EEXIST) => Ok(()),
@@ -97,31 +112,39 @@ pub(crate) fn prepare(task: &Task<'_>) -> Result<()> {
     }
 }
 
-/// Removes all shadows: the last process of the region ends.
-pub(crate) fn remove_all(task: &Task<'_>) {
+/// Where the shadows of a region are to lie: in memory if there is a place for it.
+fn choose(task: &Task<'_>) -> u64 {
+    let user = task.credentials.get().fsuid.load(Ordering::Relaxed); // Relaxed: the process's own.
     let mut room = [0; BASE];
-    let Ok(length) = base(task, &mut room) else { return };
-    room[length] = 0;
-    if tree::remove(&room[..=length]).is_ok() {
-        forget_all(task);
+    let mut path = Writer::new(&mut room);
+    path.push(MEMORY);
+    path.push_decimal(u64::from(user));
+    let Some(length) = path.finish() else { return IN_CACHE };
+    if make_above(&room[..=length]).is_ok() && is_safe(&room[..=length], user) {
+        u64::from(user) + 1
+    } else {
+        IN_CACHE
     }
-    room[task.run.cache.get().len() + ABOVE.len()] = 0;
-    // Another region's are left in it.
-    // SAFETY: a NUL-terminated path.
-    let _ = unsafe { lp_abi::syscall!(__NR_rmdir, room.as_ptr()) };
 }
 
-/// There are no shadows: flags that say so are of an earlier time.
-#[cold]
-pub(crate) fn forget_all(task: &Task<'_>) {
-    let used = task.region.header().slabs[Inode::SLAB].last();
-    for id in (1..=used).map(InodeId) {
-        let record = task.region.inode(id);
-        if record.flags.load(Ordering::Relaxed) & (inode_flags::SHADOW | inode_flags::WATCHED) != 0 {
-            let _held = inode::lock(task, id);
-            watch::forget(record);
-        }
+/// Makes a directory where others find only what they know the name of.
+fn make_above(path: &[u8]) -> Result<()> {
+    // SAFETY: a NUL-terminated path.
+    match unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o711) } {
+        Ok(_) | Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(errno),
     }
+}
+
+/// Whether a path names a directory of this user's in which nobody else can change or list anything.
+fn is_safe(path: &[u8], user: u32) -> bool {
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    let mut found: stat = unsafe { core::mem::zeroed() };
+    // SAFETY: a NUL-terminated path.
+    let done = unsafe {
+        lp_abi::syscall!(__NR_newfstatat, AT_FDCWD, path.as_ptr(), &raw mut found, AT_SYMLINK_NOFOLLOW)
+    };
+    done.is_ok() && found.st_uid == user && found.st_mode & (S_IFMT | 0o066) == S_IFDIR
 }
 
 /// The path of the shadow of an inode, with its NUL, in a buffer.
@@ -136,7 +159,7 @@ pub(crate) fn path_of<'b>(task: &Task<'_>, id: InodeId, to: &'b mut [u8]) -> Res
 
 fn put_base(task: &Task<'_>, to: &mut [u8], start: usize) -> Result<usize> {
     let mut room = [0; BASE];
-    let length = base(task, &mut room)?;
+    let (length, _) = base(task, &mut room)?;
     let start = start.checked_sub(length).ok_or(Errno::ENAMETOOLONG)?;
     to[start..start + length].copy_from_slice(&room[..length]);
     Ok(start)
@@ -166,7 +189,7 @@ fn second_buffer<'t>(task: &'t Task<'_>) -> &'t mut [u8; PATH_MAX] {
 
 /// A name that no shadow has, of this thread's own.
 fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
-    let length = base(task, to)?;
+    let (length, _) = base(task, to)?;
     let mut name = Writer::new(&mut to[length..]);
     name.push(b"/t");
     name.push_decimal(u64::from(thread().tid));
@@ -181,7 +204,8 @@ fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
 /// Those of mkdir(2) and mknod(2).
 pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
     // Only root's runs have other users, and a thread's umask is its siblings' too. Relaxed: one word each.
-    let others = task.run.owner.load(Ordering::Relaxed) == 0 && task.process.threads.load(Ordering::Relaxed) == 0;
+    let others =
+        task.run.owner.load(Ordering::Relaxed) == 0 && task.process.threads.load(Ordering::Relaxed) == 0;
     // SAFETY, here and below: NUL-terminated paths.
     let umask = others.then(|| unsafe { lp_abi::syscall!(__NR_umask, 0) });
     let made = match kind {
@@ -201,7 +225,7 @@ pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
 /// As [`make`].
 pub(crate) fn make_way(task: &Task<'_>, path: &mut [u8]) -> Result<()> {
     let mut room = [0; BASE];
-    let length = base(task, &mut room)?;
+    let (length, _) = base(task, &mut room)?;
     for at in length + 1..path.len() {
         if path[at] == b'/' {
             path[at] = 0;
@@ -226,7 +250,8 @@ fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Result<()> {
     let times = times_of(what);
     let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
     // SAFETY: NUL-terminated, and times that live on.
-    let set = unsafe { lp_abi::syscall!(__NR_utimensat, AT_FDCWD, path.as_ptr(), times, AT_SYMLINK_NOFOLLOW) };
+    let set =
+        unsafe { lp_abi::syscall!(__NR_utimensat, AT_FDCWD, path.as_ptr(), times, AT_SYMLINK_NOFOLLOW) };
     if set == Err(Errno::EPERM) && what == Touched::Modified {
         // Another user's, whose times are not ours to set apart.
         // SAFETY: as above.
@@ -286,7 +311,11 @@ fn remove(task: &Task<'_>, at: At<'_>, kind: Kind) -> Result<()> {
     take_away(path_at(task, at, spare_buffer())?, kind)
 }
 
-fn take_away(path: &[u8], kind: Kind) -> Result<()> {
+/// Removes a shadow.
+///
+/// # Errors
+/// Those of unlink(2) and rmdir(2).
+pub(crate) fn take_away(path: &[u8], kind: Kind) -> Result<()> {
     // SAFETY, here and below: NUL-terminated paths.
     let done = match kind {
         Kind::File => unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) },
@@ -329,8 +358,7 @@ fn rename(task: &Task<'_>, moved: &Move<'_>) -> Result<()> {
 
 fn rename_path(from: &[u8], to: &[u8], flags: u32) -> Result<()> {
     // SAFETY: NUL-terminated paths.
-    let done = unsafe {
-        lp_abi::syscall!(__NR_renameat2, AT_FDCWD, from.as_ptr(), AT_FDCWD, to.as_ptr(), flags)
-    };
+    let done =
+        unsafe { lp_abi::syscall!(__NR_renameat2, AT_FDCWD, from.as_ptr(), AT_FDCWD, to.as_ptr(), flags) };
     done.map(drop)
 }

@@ -6,8 +6,8 @@
 //! ([`entry::SHADOW`]).
 
 use lp_abi::linux::{
-    __NR_fcntl, __NR_openat, __NR_pwrite64, __NR_utimensat, AT_FDCWD, F_DUPFD, O_ACCMODE, O_CLOEXEC, O_DIRECTORY,
-    O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK,
+    __NR_fcntl, __NR_openat, __NR_pwrite64, __NR_utimensat, AT_FDCWD, F_DUPFD, O_ACCMODE, O_CLOEXEC,
+    O_DIRECTORY, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK,
 };
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
@@ -28,7 +28,9 @@ const FROM: [u32; 2] = [256, 64];
 
 /// Opens the shadow of the file that was just opened as `fd`, with open(2)'s `flags`.
 pub(crate) fn open(task: &'static Task<'static>, fd: i32, flags: u32) {
-    if let Some(low) = inode_of(task, descriptor::word(task, fd)).and_then(|id| open_shadow(task, id, flags).ok()) {
+    if let Some(low) =
+        inode_of(task, descriptor::word(task, fd)).and_then(|id| open_shadow(task, id, flags).ok())
+    {
         keep(task, fd, low);
         close_number(low);
     }

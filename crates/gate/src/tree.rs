@@ -1,9 +1,11 @@
 //! Removing a directory of the host's with all that is in it: no more than a buffer of entries is held at a time.
 
 use lp_abi::linux::{
-    __NR_getdents64, __NR_open, __NR_rmdir, __NR_unlinkat, AT_REMOVEDIR, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW, S_IFDIR,
+    __NR_getdents64, __NR_open, __NR_rmdir, __NR_unlinkat, AT_REMOVEDIR, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW,
+    S_IFDIR,
 };
 use lp_abi::{Errno, PATH_MAX, Result};
+use lp_vfs::watch::Kind;
 
 use crate::path::{Which, buffer};
 use crate::placeholder::close_number;
@@ -65,30 +67,42 @@ fn unlink_records(
     text: &mut [u8; PATH_MAX],
     length: usize,
 ) -> Result<Option<usize>> {
+    let mut below = None;
+    each(records, |name, kind| {
+        let flags = if kind == Kind::Directory { AT_REMOVEDIR } else { 0 };
+        // SAFETY: a name of the kernel's, behind which is its NUL.
+        match unsafe { lp_abi::syscall!(__NR_unlinkat, directory, name.as_ptr(), flags) } {
+            Err(Errno::ENOTEMPTY) if below.is_none() => {
+                let more = length + 1 + name.len();
+                let room = text.get_mut(length..=more).ok_or(Errno::ENAMETOOLONG)?;
+                room[0] = b'/';
+                room[1..=name.len()].copy_from_slice(name);
+                room[name.len() + 1] = 0;
+                below = Some(more);
+                Ok(())
+            }
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTEMPTY) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    })?;
+    Ok(below)
+}
+
+/// Calls `found` with the names that getdents64(2) gave, but for `.` and `..`. A NUL stands behind each.
+///
+/// # Errors
+/// Those of `found`.
+pub(crate) fn each(records: &[u8], mut found: impl FnMut(&[u8], Kind) -> Result<()>) -> Result<()> {
     let mut at = 0;
     while at + HEAD < records.len() {
         let end = at + u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
         let name = &records[at + HEAD..end];
-        let bytes = name.iter().position(|byte| *byte == 0).unwrap_or(name.len() - 1);
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
         let is_directory = u32::from(records[at + KIND]) == S_IFDIR >> 12;
         at = end;
-        if matches!(&name[..bytes], b"." | b"..") {
-            continue;
-        }
-        let flags = if is_directory { AT_REMOVEDIR } else { 0 };
-        // SAFETY: a name of the kernel's with its NUL.
-        match unsafe { lp_abi::syscall!(__NR_unlinkat, directory, name.as_ptr(), flags) } {
-            Err(Errno::ENOTEMPTY) => {
-                let more = length + 1 + bytes;
-                let room = text.get_mut(length..=more).ok_or(Errno::ENAMETOOLONG)?;
-                room[0] = b'/';
-                room[1..=bytes].copy_from_slice(&name[..bytes]);
-                room[bytes + 1] = 0;
-                return Ok(Some(more));
-            }
-            Ok(_) | Err(Errno::ENOENT) => {}
-            Err(errno) => return Err(errno),
+        if !matches!(name, b"." | b"..") {
+            found(name, if is_directory { Kind::Directory } else { Kind::File })?;
         }
     }
-    Ok(None)
+    Ok(())
 }

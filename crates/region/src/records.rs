@@ -73,9 +73,9 @@ pub struct Header {
     pub flown: AtomicU32,
     /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
     pub programs: [AtomicU64; PROGRAMS],
-    /// Random numbers in the path of the shadows on the host (`lp_vfs::watch`), which no other user may guess; 0 before the
-    /// first watch. Atomic, set once each.
-    pub shadows: [AtomicU64; 2],
+    /// Where the shadows are on the host (`lp_vfs::watch`): random numbers in their path, which no other user may guess, 0 before
+    /// the first watch; then whose directory they lie in, a user id plus 1, or 1 << 32 for the run's. Atomic, set once each.
+    pub shadows: [AtomicU64; 3],
 }
 
 /// Shared part of a slab's allocator; see [`crate::depot`]. A cache line.

@@ -172,12 +172,14 @@ pub struct Locked<'r> {
 }
 
 impl Locked<'_> {
-    /// Gives the lock back and says how it was held.
+    /// Gives the lock back after a write of `bytes`, and tells watchers. One that may have any is never biased.
     #[inline(always)]
-    pub fn leave(self) -> Hold {
+    pub fn leave_written(self, task: &Task, bytes: usize) {
         let this = ManuallyDrop::new(self);
-        this.inode.lock.leave(this.hold, this.mark);
-        this.hold
+        match this.hold {
+            Hold::Biased => this.inode.lock.leave(this.hold, this.mark),
+            Hold::Owned => watch::written_slow(task, this.inode, bytes),
+        }
     }
 }
 

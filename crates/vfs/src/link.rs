@@ -153,7 +153,12 @@ pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()>
     change.inodes[0] = Links { id: target.id, nlink };
     let load = change::perform(task, &change);
     if watch::is_watched(dir) || watch::has_shadow(file) {
-        watch_names::linked_slow(task, watch::At { dir: parent.dir.id, name: name.bytes() }, target.id, entry);
+        watch_names::linked_slow(
+            task,
+            watch::At { dir: parent.dir.id, name: name.bytes() },
+            target.id,
+            entry,
+        );
     }
     // vfs_link: having had a name once is enough. Relaxed: under the file's lock.
     file.flags.store(file.flags.load(Ordering::Relaxed) & !inode_flags::LINKABLE, Ordering::Relaxed);

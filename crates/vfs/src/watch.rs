@@ -149,10 +149,13 @@ pub fn read_slow(task: &Task<'_>, inode: &Inode) {
     }
 }
 
-/// [`touched_slow`] for one that was written to.
-#[cold]
-pub fn written_slow(task: &Task<'_>, inode: &Inode) {
-    touched_slow(task, id_of(task.region, inode), Touched::Modified);
+/// Gives back the lock of an inode that `bytes` were written to, and tells its watchers.
+#[inline(never)]
+pub fn written_slow(task: &Task<'_>, inode: &Inode, bytes: usize) {
+    inode.lock.unlock();
+    if bytes != 0 && has_shadow(inode) {
+        touched_slow(task, id_of(task.region, inode), Touched::Modified);
+    }
 }
 
 /// Tells that a descriptor is closed: an entry of the caller's table that is empty by now.
@@ -165,7 +168,11 @@ pub fn closed_slow(task: &Task<'_>, word: u64) {
     // Relaxed, all: immutable while the file is open.
     let inode = InodeRef::from_word(file.inode.load(Relaxed)).id;
     let is_path = file.mode.load(Relaxed) & file_mode::PATH != 0;
-    if !is_path && word & entry::HOST == 0 && has_shadow(task.region.inode(inode)) && file::is_last(task, FileId(word as u32)) {
+    if !is_path
+        && word & entry::HOST == 0
+        && has_shadow(task.region.inode(inode))
+        && file::is_last(task, FileId(word as u32))
+    {
         (task.notify)(task, &Event::ClosedLate(inode, file.flags.load(Relaxed)));
     }
 }
@@ -222,11 +229,10 @@ pub fn place(inode: &Inode, dir: InodeId, entry: DirentId) {
     inode.self_dirent.store(entry.0, Relaxed);
 }
 
-/// Takes the shadow of a file away. The caller holds its lock.
-pub fn forget(inode: &Inode) {
-    let flags = inode.flags.load(Relaxed) & !(inode_flags::SHADOW | inode_flags::WATCHED);
-    inode.flags.store(flags, Relaxed); // Relaxed: under the lock.
-    if !dir::is(inode) {
+/// Takes flags of an inode away. The caller holds its lock.
+pub fn forget(inode: &Inode, flags: u32) {
+    inode.flags.store(inode.flags.load(Relaxed) & !flags, Relaxed); // Relaxed: under the lock.
+    if flags & inode_flags::SHADOW != 0 && !dir::is(inode) {
         place(inode, InodeId::NONE, DirentId::NONE);
     }
 }
@@ -239,10 +245,9 @@ pub fn mark_way(task: &Task<'_>, id: InodeId) -> Result<()> {
     let mut at = id;
     loop {
         let inode = task.region.inode(at);
-        if !has_shadow(inode) {
-            let _locked = inode::lock(task, at);
-            mark_locked(inode, inode_flags::SHADOW);
-        }
+        let locked = inode::lock(task, at);
+        mark_locked(inode, inode_flags::SHADOW);
+        drop(locked);
         if dir::is_dead(inode) {
             return Err(Errno::ENOENT);
         }
@@ -310,4 +315,3 @@ pub fn each_entry(
     }
     Ok(())
 }
-

@@ -100,7 +100,8 @@ impl Rename {
         let side = |dir: InodeId, hit: Hit| {
             let inode = task.region.inode(hit.target().id);
             let dir_inode = task.region.inode(dir);
-            let is_shadowed = watch::is_watched(dir_inode) || watch::has_shadow(inode) && watch::has_shadow(dir_inode);
+            let is_shadowed =
+                watch::is_watched(dir_inode) || watch::has_shadow(inode) && watch::has_shadow(dir_inode);
             Side { dir, id: hit.target().id, kind: watch::kind(inode), is_shadowed }
         };
         Rename { old: side(old_dir, source), new: target.map(|hit| side(new_dir, hit)), new_dir }
@@ -133,7 +134,13 @@ impl Rename {
         }
     }
 
-    fn exchanged(&self, task: &Task<'_>, other: Side, (from, to): (At<'_>, At<'_>), places: (&Place<'_, '_>, &Place<'_, '_>)) {
+    fn exchanged(
+        &self,
+        task: &Task<'_>,
+        other: Side,
+        (from, to): (At<'_>, At<'_>),
+        places: (&Place<'_, '_>, &Place<'_, '_>),
+    ) {
         if self.old.is_shadowed && other.is_shadowed {
             let what = (self.old.kind, Some(other.kind));
             let moved = Move { from, to, what: what.0, swapped: what.1, sides: Sides::Both };
@@ -164,7 +171,7 @@ fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &
     let moved = Move { from, to, what: side.kind, swapped: None, sides };
     (task.notify)(task, &Event::Moved(&moved));
     match sides {
-        Sides::Old => watch::forget(inode),
+        Sides::Old => watch::forget(inode, inode_flags::SHADOW | inode_flags::WATCHED),
         Sides::Both | Sides::New => {
             watch::mark_locked(inode, inode_flags::SHADOW);
             stand_at(task, side.id, place);

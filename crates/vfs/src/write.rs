@@ -20,7 +20,7 @@ use crate::map;
 use crate::source::Source;
 use crate::table::{self, Held};
 use crate::task::Task;
-use crate::{file, reclaim, watch, writer, xattr};
+use crate::{file, reclaim, writer, xattr};
 
 /// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
 const MAX_SIZE: u64 = i64::MAX as u64;
@@ -353,10 +353,7 @@ fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, tar
         changed(task, inode, end.max(size), size, filled.pages);
     }
     inode.data_seq.end();
-    // Those of an inode that has a shadow are never biased.
-    if lock.leave() == Hold::Owned && S::IS_TOLD && watch::has_shadow(inode) && filled.bytes != 0 {
-        watch::written_slow(task, inode);
-    }
+    lock.leave_written(task, if S::IS_TOLD { filled.bytes } else { 0 });
     match filled.stopped {
         Some(errno) if filled.bytes == 0 => Err(errno),
         stopped => Ok(Done { bytes: filled.bytes, end, full: stopped == Some(Errno::ENOSPC) }),

@@ -16,7 +16,7 @@ use super::chmod::last_of;
 use super::handler::{handlers, kernel};
 use super::refused::on_file;
 use crate::path::{At, one, spare_buffer};
-use crate::shadow;
+use crate::{shadow, shadow_end};
 
 /// Times that a path is looked at again because somebody moved something meanwhile.
 const TRIES: u32 = 100;
@@ -73,11 +73,12 @@ fn watch_found(task: &Task, fd: i32, found: &Found, mask: u32) -> Result<isize> 
     if lp_abi::sys::is_limited() || shadow::prepare(task).is_err() {
         return Err(Errno::ENOSPC);
     }
+    shadow_end::note_watcher(task);
     place(task, found)?;
     let is_new = make_shadow(task, id, kind)?;
     match kind {
-        Kind::Directory if is_new || !watch::is_watched(record) => populate(task, id).map_err(unmade)?,
-        _ => {
+        Kind::Directory => populate(task, id, is_new).map_err(unmade)?,
+        Kind::File => {
             let _held = inode::lock(task, id);
             watch::mark_locked(record, inode_flags::SHADOW | inode_flags::WATCHED);
         }
@@ -122,10 +123,17 @@ fn make_shadow(task: &Task, id: InodeId, kind: Kind) -> Result<bool> {
     }
 }
 
-/// Gives all entries of a directory shadows, and says that it is watched. Under its lock, so that the names are all and stay.
-fn populate(task: &Task, dir: InodeId) -> Result<()> {
+/// Gives all entries of a directory, whose own shadow may be new, shadows, and says that it is watched. Under its lock, so that
+/// the names are all and stay.
+fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     let record = task.region.inode(dir);
     let held = inode::lock(task, dir);
+    if !is_new && watch::is_watched(record) {
+        return Ok(());
+    }
+    if !is_new {
+        shadow_end::drop_stale(task, dir)?;
+    }
     watch::each_entry(task, dir, |entry, name, target| {
         let child = task.region.inode(target.id);
         let path = shadow::path_at(task, watch::At { dir, name }, spare_buffer())?;
@@ -151,9 +159,6 @@ fn populate(task: &Task, dir: InodeId) -> Result<()> {
 
 fn mark(task: &Task, target: InodeRef) {
     let child = task.region.inode(target.id);
-    if watch::has_shadow(child) {
-        return;
-    }
     let _held = inode::lock(task, target.id);
     // Acquire: the generation grows before the slot is used again.
     if child.generation.load(Ordering::Acquire) == target.generation {
