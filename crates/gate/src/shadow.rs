@@ -27,6 +27,17 @@ pub(crate) const BASE: usize = 512;
 const MEMORY: &[u8] = b"/dev/shm/lightpath-";
 /// The last of `Header::shadows`: in the run's cache directory.
 const IN_CACHE: u64 = 1 << 32;
+/// Bit of the same: nobody has watched for a while, and shadows are not like inodes any more.
+pub(crate) const STALE: u64 = 1 << 33;
+
+/// How many processes watch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watchers {
+    /// The calling one, from now on.
+    One,
+    /// Others, or the calling one before.
+    More,
+}
 
 /// [`Task::notify`]: tells watchers by way of shadows. A process that has limited itself makes no call for it.
 pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
@@ -57,8 +68,7 @@ pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
 /// `ENAMETOOLONG`; `ENOENT` when there is none yet.
 pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<(usize, usize)> {
     // Relaxed: set once, each.
-    let [first, second, place] =
-        task.region.header().shadows.each_ref().map(|word| word.load(Ordering::Relaxed));
+    let [first, second, place] = secret(task);
     let mut path = Writer::new(room);
     match place {
         0 => return Err(Errno::ENOENT),
@@ -78,24 +88,39 @@ pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<(usize, usi
     Ok((path.finish().ok_or(Errno::ENAMETOOLONG)?, above))
 }
 
-/// Makes the directory of shadows.
+/// What the path of the directory of shadows is made of; another one once it is another.
+pub(crate) fn secret(task: &Task<'_>) -> [u64; 3] {
+    let [first, second, place] = &task.region.header().shadows;
+    // Relaxed: set once, but for the first.
+    [first, second, place].map(|word| word.load(Ordering::Relaxed) & !STALE)
+}
+
+/// Makes the directory of shadows; a new one for a watcher that is the only one if those that there are may be stale.
 ///
 /// # Errors
 /// `ENAMETOOLONG`, those of mkdir(2).
-pub(crate) fn prepare(task: &Task<'_>) -> Result<()> {
+pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
     let words = &task.region.header().shadows;
     let mut random = [0u64; 2];
     // SAFETY: the kernel fills in the words.
     unsafe { lp_abi::syscall!(__NR_getrandom, random.as_mut_ptr(), size_of_val(&random), 0) }?;
     for (word, random) in words.iter().zip(random) {
         // Relaxed: published by the exchange of the last.
-        let _ = word.compare_exchange(0, random | 1, Ordering::Relaxed, Ordering::Relaxed);
+        let _ = word.compare_exchange(0, random & !STALE | 1, Ordering::Relaxed, Ordering::Relaxed);
     }
     if words[2].load(Ordering::Relaxed) == 0 {
         // PAIRS: none; whoever sees it and not the others finds no directory, and tries again at its next event.
         let _ = words[2].compare_exchange(0, choose(task), Ordering::Release, Ordering::Relaxed);
     }
     let mut room = [0; BASE];
+    // PAIRS: the release in `shadow_end::told`.
+    if watchers == Watchers::One && words[2].load(Ordering::Acquire) & STALE != 0 {
+        let (length, _) = base(task, &mut room)?;
+        words[2].fetch_and(!STALE, Ordering::Relaxed); // Relaxed, both: watchers look at them again.
+        words[0].store(random[0] & !STALE | 1, Ordering::Relaxed);
+        room[length] = 0;
+        let _ = tree::remove(&room[..=length]);
+    }
     let (length, above) = base(task, &mut room)?;
     node::note_shadows(task);
     room[above] = 0;

@@ -4,38 +4,36 @@
 //! inherit its descriptors; so once none lives, nobody watches, and after a bounded number of events somebody notices. Then
 //! inodes lose their flags, [`inode_flags::WATCHED`] first: whoever watches a directory that still has it finds the shadows of
 //! its entries unharmed. Every flag goes under its inode's lock, after one more look for watchers; a watcher says so before it
-//! takes the lock to set the flag. So either it is seen or it sets the flag again. The objects on the host stay until the run
-//! ends, or until a directory is watched anew and they are compared with its names.
+//! takes the lock to set the flag. So either it is seen or it sets the flag again. The objects on the host, which nobody keeps
+//! like the inodes any more, are left alone: whoever watches next, alone, has new ones at another place.
 
-use lp_abi::linux::{__NR_getdents64, __NR_open, __NR_rmdir, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW};
-use lp_abi::{PATH_MAX, Result};
-use lp_region::InodeId;
+use lp_abi::linux::__NR_rmdir;
 use lp_region::process::Process;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_vfs::name::Name;
+use lp_region::{InodeId, ProcessId};
 use lp_vfs::task::Task;
-use lp_vfs::watch::{self, At};
-use lp_vfs::{hash, inode};
+use lp_vfs::{inode, watch};
 
-use crate::path::spare_buffer;
-use crate::placeholder::close_number;
-use crate::shadow::{self, BASE};
+use crate::shadow::{self, BASE, Watchers};
 use crate::tree;
 
 /// Word of `Process::spare`: nonzero once the process, or one that it is a child of, has watched.
-const WATCHES: usize = 4;
+const WATCHES: usize = 5;
 /// Events between two looks whether anybody watches.
 const EVERY: u32 = 256;
 
 /// Events that this process has told.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Says that the process watches.
-pub(crate) fn note_watcher(task: &Task<'_>) {
-    // PAIRS: the look under an inode's lock in `forget`, by that lock.
-    task.process.spare[WATCHES].store(1, Ordering::Release);
+/// Says that the process watches, and who does.
+pub(crate) fn note_watcher(task: &Task<'_>) -> Watchers {
+    // SeqCst: of two that come at once at least one sees the other. Also before the flags, under the inode's lock in
+    // `forget_all`.
+    let before = task.process.spare[WATCHES].swap(1, Ordering::SeqCst);
+    let alone = before == 0 && !is_watched_by(task, |id| id != task.process_id);
+    if alone { Watchers::One } else { Watchers::More }
 }
 
 /// A child inherits the descriptors that watch.
@@ -49,12 +47,18 @@ pub(crate) fn told(task: &Task<'_>) {
     TOLD.store(told, Ordering::Relaxed); // Relaxed, both: a rough count.
     if told.is_multiple_of(EVERY) && !is_watched(task) {
         forget_all(task);
+        // Release: after the flags. PAIRS: the acquire in `shadow::prepare`.
+        task.region.header().shadows[2].fetch_or(shadow::STALE, Ordering::Release);
     }
 }
 
 /// Whether a process lives that watches.
 fn is_watched(task: &Task<'_>) -> bool {
-    task.region.processes().any(|id| {
+    is_watched_by(task, |_| true)
+}
+
+fn is_watched_by(task: &Task<'_>, who: impl Fn(ProcessId) -> bool) -> bool {
+    task.region.processes().filter(|id| who(*id)).any(|id| {
         task.region.process(id).spare[WATCHES].load(Ordering::Acquire) != 0
             && !task.region.process_is_dead(id, task.process_id)
     })
@@ -79,40 +83,6 @@ pub(crate) fn forget_all(task: &Task<'_>) {
             watch::forget(record, flags);
         }
     }
-}
-
-/// Removes from the shadow of a directory what stands for no entry of it, or for one without a shadow. The caller holds the
-/// directory's lock.
-///
-/// # Errors
-/// Those of open(2), unlink(2) and rmdir(2).
-pub(crate) fn drop_stale(task: &Task<'_>, dir: InodeId) -> Result<()> {
-    let path = shadow::path_of(task, dir, spare_buffer())?;
-    let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-    // SAFETY: a NUL-terminated path.
-    let directory = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags) }? as i32;
-    // The thread's other buffers are for what is removed.
-    // SAFETY: the walk is over, and the task makes one call at a time.
-    let records = unsafe { &mut (&mut *task.scratch.walk.get())[..PATH_MAX] };
-    let done = loop {
-        let room = records.len();
-        // SAFETY: the kernel writes within the buffer.
-        let got = unsafe { lp_abi::syscall!(__NR_getdents64, directory, records.as_mut_ptr(), room) };
-        let Ok(got @ 1..) = got else { break Ok(()) };
-        let dropped = tree::each(&records[..got], |name, kind| {
-            let entry = Name::new(name).ok().and_then(|name| hash::lookup(task.region, dir, &name));
-            let target = entry.map(|hit| task.region.inode(hit.target().id));
-            match target.is_some_and(|inode| watch::has_shadow(inode) && watch::kind(inode) == kind) {
-                true => Ok(()),
-                false => shadow::take_away(shadow::path_at(task, At { dir, name }, spare_buffer())?, kind),
-            }
-        });
-        if dropped.is_err() {
-            break dropped;
-        }
-    };
-    close_number(directory);
-    done
 }
 
 /// Removes all shadows: the last process of the region ends.

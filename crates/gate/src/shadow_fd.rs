@@ -24,7 +24,7 @@ use crate::placeholder::{Guard, close_number};
 use crate::shadow;
 
 /// Where numbers for shadows are looked for: above those that programs use, or at least that they care about.
-const FROM: [u32; 2] = [256, 64];
+const FROM: [u32; 2] = [128, 64];
 
 /// Opens the shadow of the file that was just opened as `fd`, with open(2)'s `flags`.
 pub(crate) fn open(task: &'static Task<'static>, fd: i32, flags: u32) {

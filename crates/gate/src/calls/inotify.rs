@@ -70,10 +70,11 @@ fn watch_found(task: &Task, fd: i32, found: &Found, mask: u32) -> Result<isize> 
     }
     permission::check(task, record, permission::READ)?;
     // As when watches have run out: programs then poll.
-    if lp_abi::sys::is_limited() || shadow::prepare(task).is_err() {
+    if lp_abi::sys::is_limited() {
         return Err(Errno::ENOSPC);
     }
-    shadow_end::note_watcher(task);
+    shadow::prepare(task, shadow_end::note_watcher(task)).map_err(|_| Errno::ENOSPC)?;
+    let secret = shadow::secret(task);
     place(task, found)?;
     let is_new = make_shadow(task, id, kind)?;
     match kind {
@@ -86,7 +87,9 @@ fn watch_found(task: &Task, fd: i32, found: &Found, mask: u32) -> Result<isize> 
     watch::look_at_closes(task);
     let path = shadow::path_of(task, id, spare_buffer()).map_err(unmade)?;
     let done = kernel!(__NR_inotify_add_watch, fd, path.as_ptr(), mask | IN_DONT_FOLLOW);
-    if done == Errno::ENOENT.to_ret() { Err(Errno::ESTALE) } else { Ok(done) }
+    // Another watcher may have made new shadows elsewhere.
+    let is_stale = done == Errno::ENOENT.to_ret() || shadow::secret(task) != secret;
+    if is_stale { Err(Errno::ESTALE) } else { Ok(done) }
 }
 
 /// What a shadow that could not be made means: something was renamed, or there is no room.
@@ -130,9 +133,6 @@ fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     let held = inode::lock(task, dir);
     if !is_new && watch::is_watched(record) {
         return Ok(());
-    }
-    if !is_new {
-        shadow_end::drop_stale(task, dir)?;
     }
     watch::each_entry(task, dir, |entry, name, target| {
         let child = task.region.inode(target.id);
