@@ -3,8 +3,6 @@
 //! Attributes change under the inode's lock and `seq`; readers copy and validate, and write nothing. Like
 //! `struct inode` and `inode_operations` of tmpfs, except that nothing counts references to an inode.
 
-use core::mem::ManuallyDrop;
-
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_ISGID, S_IXGRP};
 use lp_abi::{Errno, Result};
 use lp_region::bias::Hold;
@@ -169,18 +167,6 @@ pub struct Locked<'r> {
     hold: Hold,
     /// The holder's mark, for [`Hold::Biased`].
     mark: &'r AtomicU32,
-}
-
-impl Locked<'_> {
-    /// Gives the lock back after a write of `bytes`, and tells watchers. One that may have any is never biased.
-    #[inline(always)]
-    pub fn leave_written(self, task: &Task, bytes: usize) {
-        let this = ManuallyDrop::new(self);
-        match this.hold {
-            Hold::Biased => this.inode.lock.leave(this.hold, this.mark),
-            Hold::Owned => watch::written_slow(task, this.inode, bytes),
-        }
-    }
 }
 
 impl Drop for Locked<'_> {

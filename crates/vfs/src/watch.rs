@@ -149,13 +149,10 @@ pub fn read_slow(task: &Task<'_>, inode: &Inode) {
     }
 }
 
-/// Gives back the lock of an inode that `bytes` were written to, and tells its watchers.
-#[inline(never)]
-pub fn written_slow(task: &Task<'_>, inode: &Inode, bytes: usize) {
-    inode.lock.unlock();
-    if bytes != 0 && has_shadow(inode) {
-        touched_slow(task, id_of(task.region, inode), Touched::Modified);
-    }
+/// [`touched_slow`] for one that was written to.
+#[cold]
+pub fn written_slow(task: &Task<'_>, inode: &Inode) {
+    touched_slow(task, id_of(task.region, inode), Touched::Modified);
 }
 
 /// Tells that a descriptor is closed: an entry of the caller's table that is empty by now.
