@@ -231,10 +231,12 @@ pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
     // Only root's runs have other users, and a thread's umask is its siblings' too. Relaxed: one word each.
     let others =
         task.run.owner.load(Ordering::Relaxed) == 0 && task.process.threads.load(Ordering::Relaxed) == 0;
-    // SAFETY, here and below: NUL-terminated paths.
+    // SAFETY: no memory.
     let umask = others.then(|| unsafe { lp_abi::syscall!(__NR_umask, 0) });
     let made = match kind {
+        // SAFETY: a NUL-terminated path.
         Kind::Directory => unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o777) },
+        // SAFETY: as above.
         Kind::File => unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFREG | 0o666, 0) },
     };
     if let Some(Ok(umask)) = umask {
@@ -299,8 +301,9 @@ pub(crate) fn times_of(what: Touched) -> Option<[[i64; 2]; 2]> {
 fn touch_links(task: &Task<'_>, path: &[u8]) -> Result<()> {
     let mut room = [0; BASE];
     let spare = spare_path(task, &mut room)?;
-    // SAFETY, both: NUL-terminated paths.
+    // SAFETY: NUL-terminated paths.
     unsafe { lp_abi::syscall!(__NR_linkat, AT_FDCWD, path.as_ptr(), AT_FDCWD, spare.as_ptr(), 0) }?;
+    // SAFETY: as above.
     unsafe { lp_abi::syscall!(__NR_unlink, spare.as_ptr()) }.map(drop)
 }
 
@@ -341,9 +344,10 @@ fn remove(task: &Task<'_>, at: At<'_>, kind: Kind) -> Result<()> {
 /// # Errors
 /// Those of unlink(2) and rmdir(2).
 pub(crate) fn take_away(path: &[u8], kind: Kind) -> Result<()> {
-    // SAFETY, here and below: NUL-terminated paths.
     let done = match kind {
+        // SAFETY: a NUL-terminated path.
         Kind::File => unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) },
+        // SAFETY: as above.
         Kind::Directory => unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) },
     };
     match done {

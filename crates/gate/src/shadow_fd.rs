@@ -114,7 +114,7 @@ pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
     if what == Touched::Modified {
         let store = |fd: i32| -> Result<usize> {
             // SAFETY: the kernel reads a byte.
-            match unsafe { lp_abi::syscall!(__NR_pwrite64, fd, b"\0".as_ptr(), 1, 0) } {
+            match unsafe { lp_abi::syscall!(__NR_pwrite64, fd, [0u8].as_ptr(), 1, 0) } {
                 Ok(0) => Err(Errno::EIO),
                 done => done,
             }
