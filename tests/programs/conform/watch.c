@@ -654,3 +654,29 @@ GROUP(watch, nameless)
     DO(linkat(AT_FDCWD, room, AT_FDCWD, "d/f", AT_SYMLINK_FOLLOW));
     DO(unlink("d/f"));
 }
+
+GROUP(watch, after_nobody_watched)
+{
+    make_dir("d");
+    make("d/f", "text");
+    make("d/gone", "text");
+    CHILD
+    {
+        begin();
+        watch("d", IN_ALL_EVENTS);
+    }
+    int fd = open("d/f", O_RDWR);
+    for (int i = 0; i < 2000; i++)
+        pwrite(fd, "x", 1, 0);
+    close(fd);
+    unlink("d/gone");
+    make("d/new", "text");
+    begin();
+    watch("d", IN_ALL_EVENTS);
+    DO(unlink("d/new"));
+    make("d/gone", "text");
+    events("make");
+    DO(truncate("d/f", 1));
+    DO(rename("d/f", "d/new"));
+    DO(unlink("d/new"));
+}
