@@ -13,12 +13,12 @@ until_ 'grep -q zero out'; echo one >>log; until_ 'grep -q one out'; exec 5>>log
 
 #:: tail_follows_names needs tail
 echo zero >log; tail -n +1 -s 3600 -F log >out 2>&1 & p=$!
-until_ 'grep -q zero out'; until_ 'watches 2'; mv log log.1; echo one >log; until_ 'grep -q one out'; echo two >>log; until_ 'grep -q two out'; echo three >new; mv new log; until_ 'grep -q three out'; rm log; until_ 'grep -q inaccessible out'; echo four >log; until_ 'grep -q four out'; kill $p; wait $p 2>/dev/null; grep -v ^tail out
+until_ 'grep -q zero out'; until_ 'watches 2'; mv log log.1; echo one >log; until_ 'grep -q one out'; echo two >>log; until_ 'grep -q two out'; echo three >new; mv new log; until_ 'grep -q three out'; rm log; until_ 'grep -q inaccessible out'; echo four >log; until_ 'grep -q four out'; kill $p; wait $p 2>/dev/null; grep -v ^tail out; rm out
 
 #:: inotifywait needs inotifywait
 mkdir -p d/sub/deep; echo text >d/f; inotifywait -m -r --format '%w %e %f' d >out 2>err & p=$!
 until_ 'grep -q established err'; echo more >>d/f; cat d/f >/dev/null; mkdir d/sub/new; until_ 'grep -q "CREATE,ISDIR new" out'
-until_ 'watches 4'; echo x >d/sub/new/y; until_ 'grep -q "CLOSE_WRITE,CLOSE y" out'; mv d/f d/sub/deep/g; chmod 600 d/sub/deep/g; ln -s g d/sub/deep/l; rm d/sub/deep/l; mv d/sub/deep d/moved; touch d/moved/last; until_ 'grep -q "CLOSE_WRITE,CLOSE last" out'; rm -r d/moved; rmdir d/sub/new 2>/dev/null; rm d/sub/new/y; rmdir d/sub/new; touch d/end; until_ 'grep -q "CLOSE_WRITE,CLOSE end" out'; kill $p; wait $p 2>/dev/null; grep -v ACCESS out | uniq
+until_ 'watches 4'; echo x >d/sub/new/y; until_ 'grep -q "CLOSE_WRITE,CLOSE y" out'; mv d/f d/sub/deep/g; chmod 600 d/sub/deep/g; ln -s g d/sub/deep/l; rm d/sub/deep/l; mv d/sub/deep d/moved; touch d/moved/last; until_ 'grep -q "CLOSE_WRITE,CLOSE last" out'; rm -r d/moved; rmdir d/sub/new 2>/dev/null; rm d/sub/new/y; rmdir d/sub/new; touch d/end; until_ 'grep -q "CLOSE_WRITE,CLOSE end" out'; kill $p; wait $p 2>/dev/null; grep -v ACCESS out | uniq; rm out err
 
 #:: inotifywait_once needs inotifywait
 mkdir d; for i in 1 2 3; do inotifywait -q -e close_write --format '%e %f' d >out 2>err & p=$!; until_ 'watches 1'; echo $i >d/f$i; wait $p; echo $?; cat out err; done; inotifywait -q -t 1 -e delete d; echo $?; inotifywait -q d/none; echo $?
@@ -30,7 +30,7 @@ until_ '[ -e out ]'; until_ 'echo 2 >a; grep -q 2 out'; until_ 'echo 3 >new; mv 
 
 #:: entr_directories needs entr
 mkdir d; echo 1 >d/a; echo d/a >list; entr -n -d true <list >out 2>&1 & p=$!
-until_ 'watches 2'; until_ 'touch d/new$try_; ! kill -0 $p'; wait $p; echo $?; cat out
+until_ 'watches 2'; until_ 'touch d/new$try_; ! kill -0 $p'; wait $p; echo $?; cat out; rm -r d
 
 #:: node needs node
 mkdir d; echo text >d/f; cat >w.js <<'X'
@@ -40,7 +40,7 @@ fs.watch('d/f', (event, name) => say('file', event, name));
 say('ready');
 X
 node w.js 2>err & p=$!
-until_ 'grep -q ready out'; echo more >>d/f; until_ 'grep -q "file change f" out'; mkdir d/sub; mv d/f d/g; rm d/g; until_ '[ $(grep -c "rename g" out) = 2 ]'; touch d/end; wait $p; echo $?; sort -u out; cat err
+until_ 'grep -q ready out'; echo more >>d/f; until_ 'grep -q "file change f" out'; mkdir d/sub; mv d/f d/g; rm d/g; until_ '[ $(grep -c "rename g" out) = 2 ]'; touch d/end; wait $p; echo $?; sort -u out; cat err; rm out
 
 #:: node_recursive needs node
 mkdir -p d/a/b; cat >w.js <<'X'
@@ -62,7 +62,7 @@ function add(dir) {
 add('d'); say('ready');
 X
 node w.js 2>err & p=$!
-until_ 'grep -q ready out'; mkdir d/a/c; until_ 'grep -q "watch d/a/c" out'; mkdir d/a/c/e; until_ 'grep -q "watch d/a/c/e" out'; echo 1 >d/a/c/e/f; until_ 'grep -q "content d/a/c/e/f" out'; echo 1 >d/a/b/g; until_ 'grep -q "content d/a/b/g" out'; rm -r d/a/c; until_ 'grep -q "unwatch d/a/c$" out'; touch d/end; wait $p; echo $?; sort -u out; cat err
+until_ 'grep -q ready out'; mkdir d/a/c; until_ 'grep -q "watch d/a/c" out'; mkdir d/a/c/e; until_ 'grep -q "watch d/a/c/e" out'; echo 1 >d/a/c/e/f; until_ 'grep -q "content d/a/c/e/f" out'; echo 1 >d/a/b/g; until_ 'grep -q "content d/a/b/g" out'; rm -r d/a/c; until_ 'grep -q "unwatch d/a/c$" out'; touch d/end; wait $p; echo $?; sort -u out; cat err; rm out
 
 #:: python needs python3
 cat >w.py <<'X'
