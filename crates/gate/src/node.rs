@@ -76,8 +76,8 @@ pub(crate) fn note_shadows(task: &Task) {
     task.run.spare[0].fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: as in `any`.
 }
 
-/// The process has given its slot back and ends: with the last one the shadows go, and with the last one of a region that no
-/// file keeps the objects.
+/// The process has given its slot back and ends: with the last one the shadows go, and with the last one of a
+/// region that no file keeps the objects.
 pub fn left(task: &Task) {
     if task.run.spare[0].load(Ordering::Relaxed) != 0 {
         left_slow(task);

@@ -1,9 +1,11 @@
-//! Shadows: the host's objects that stand for inodes of ours where inotify(7) watches them; see [`lp_vfs::watch`].
+//! Shadows: the host's objects that stand for inodes of ours where inotify(7) watches them; see
+//! [`lp_vfs::watch`].
 //!
-//! They lie in a directory of the user's below /dev/shm, or in the run's cache directory, in `SECRET`, at the paths that the inodes have below their root's number.
-//! Every process of the region finds them and, whatever its user, may change them: the secret keeps others away. What is done
-//! to a shadow is what the kernel tells watchers of: the same change of names, or for an inode's other events a time that is
-//! set, which fsnotify_change takes for a read, a write or a change of attributes, by which times are set.
+//! They lie in a directory of the user's below /dev/shm, or in the run's cache directory, in `SECRET`, at the
+//! paths that the inodes have below their root's number. Every process of the region finds them and, whatever
+//! its user, may change them: the secret keeps others away. What is done to a shadow is what the kernel tells
+//! watchers of: the same change of names, or for an inode's other events a time that is set, which
+//! fsnotify_change takes for a read, a write or a change of attributes, by which times are set.
 
 use lp_abi::linux::{
     __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_newfstatat, __NR_renameat2, __NR_rmdir,
@@ -39,7 +41,8 @@ pub(crate) enum Watchers {
     More,
 }
 
-/// [`Task::notify`]: tells watchers by way of shadows. A process that has limited itself makes no call for it.
+/// [`Task::notify`]: tells watchers by way of shadows. A process that has limited itself makes no call for
+/// it.
 pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
     if lp_abi::sys::is_limited() {
         return;
@@ -95,7 +98,8 @@ pub(crate) fn secret(task: &Task<'_>) -> [u64; 3] {
     [first, second, place].map(|word| word.load(Ordering::Relaxed) & !STALE)
 }
 
-/// Makes the directory of shadows; a new one for a watcher that is the only one if those that there are may be stale.
+/// Makes the directory of shadows; a new one for a watcher that is the only one if those that there are may
+/// be stale.
 ///
 /// # Errors
 /// `ENAMETOOLONG`, those of mkdir(2).
@@ -109,7 +113,8 @@ pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
         let _ = word.compare_exchange(0, random & !STALE | 1, Ordering::Relaxed, Ordering::Relaxed);
     }
     if words[2].load(Ordering::Relaxed) == 0 {
-        // PAIRS: none; whoever sees it and not the others finds no directory, and tries again at its next event.
+        // PAIRS: none; whoever sees it and not the others finds no directory, and tries again at its next
+        // event.
         let _ = words[2].compare_exchange(0, choose(task), Ordering::Release, Ordering::Relaxed);
     }
     let mut room = [0; BASE];

@@ -1,11 +1,12 @@
 //! The end of shadows: when nobody watches any more, and when the run ends.
 //!
-//! The kernel does not say when a watch goes. But a process that watches says so in its slot, for itself and the children that
-//! inherit its descriptors; so once none lives, nobody watches, and after a bounded number of events somebody notices. Then
-//! inodes lose their flags, [`inode_flags::WATCHED`] first: whoever watches a directory that still has it finds the shadows of
-//! its entries unharmed. Every flag goes under its inode's lock, after one more look for watchers; a watcher says so before it
-//! takes the lock to set the flag. So either it is seen or it sets the flag again. The objects on the host, which nobody keeps
-//! like the inodes any more, are left alone: whoever watches next, alone, has new ones at another place.
+//! The kernel does not say when a watch goes. But a process that watches says so in its slot, for itself and
+//! the children that inherit its descriptors; so once none lives, nobody watches, and after a bounded number
+//! of events somebody notices. Then inodes lose their flags, [`inode_flags::WATCHED`] first: whoever watches
+//! a directory that still has it finds the shadows of its entries unharmed. Every flag goes under its inode's
+//! lock, after one more look for watchers; a watcher says so before it takes the lock to set the flag. So
+//! either it is seen or it sets the flag again. The objects on the host, which nobody keeps like the inodes
+//! any more, are left alone: whoever watches next, alone, has new ones at another place.
 
 use lp_abi::linux::__NR_rmdir;
 use lp_region::process::Process;
@@ -29,8 +30,8 @@ static TOLD: AtomicU32 = AtomicU32::new(0);
 
 /// Says that the process watches, and who does.
 pub(crate) fn note_watcher(task: &Task<'_>) -> Watchers {
-    // SeqCst: of two that come at once at least one sees the other. Also before the flags, under the inode's lock in
-    // `forget_all`.
+    // SeqCst: of two that come at once at least one sees the other. Also before the flags, under the inode's
+    // lock in `forget_all`.
     let before = task.process.spare[WATCHES].swap(1, Ordering::SeqCst);
     let alone = before == 0 && !is_watched_by(task, |id| id != task.process_id);
     if alone { Watchers::One } else { Watchers::More }

@@ -1,9 +1,9 @@
 //! Descriptors of shadows: behind each open file of ours that may be watched, its shadow is open too.
 //!
-//! So the kernel itself tells watchers that the file was opened and, once the last copy is closed in whatever process, that it
-//! was closed, also when a process is killed. The number stands beside the open file in the table and goes where that goes:
-//! dup(2) duplicates it, fork(2) and exec keep both. It is out of the program's way, to which it is closed
-//! ([`entry::SHADOW`]).
+//! So the kernel itself tells watchers that the file was opened and, once the last copy is closed in whatever
+//! process, that it was closed, also when a process is killed. The number stands beside the open file in the
+//! table and goes where that goes: dup(2) duplicates it, fork(2) and exec keep both. It is out of the
+//! program's way, to which it is closed ([`entry::SHADOW`]).
 
 use lp_abi::linux::{
     __NR_fcntl, __NR_openat, __NR_pwrite64, __NR_utimensat, AT_FDCWD, F_DUPFD, O_ACCMODE, O_CLOEXEC,
@@ -105,7 +105,8 @@ fn inode_of(task: &Task<'_>, word: u64) -> Option<InodeId> {
     Some(InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id) // Relaxed: immutable while open.
 }
 
-/// Tells the watchers of an inode that has no name any more: by a descriptor of this process's. `None` if it has none.
+/// Tells the watchers of an inode that has no name any more: by a descriptor of this process's. `None` if it
+/// has none.
 pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
     let mut shadows = table::open_entries(task)
         .filter(|(_, word)| inode_of(task, *word) == Some(id))

@@ -1,4 +1,5 @@
-//! Removing a directory of the host's with all that is in it: no more than a buffer of entries is held at a time.
+//! Removing a directory of the host's with all that is in it: no more than a buffer of entries is held at a
+//! time.
 
 use lp_abi::linux::{
     __NR_getdents64, __NR_open, __NR_rmdir, __NR_unlinkat, AT_REMOVEDIR, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW,
@@ -15,7 +16,8 @@ const HEAD: usize = 19;
 const LENGTH: usize = 16;
 const KIND: usize = 18;
 
-/// Removes the directory that a path, with its NUL, names. Directories below it are emptied from the deepest on.
+/// Removes the directory that a path, with its NUL, names. Directories below it are emptied from the deepest
+/// on.
 ///
 /// # Errors
 /// Those of open(2), unlinkat(2) and rmdir(2); `ENAMETOOLONG`.
@@ -40,8 +42,8 @@ pub(crate) fn remove(path: &[u8]) -> Result<()> {
     }
 }
 
-/// Unlinks what a directory holds, up to the first directory that is not empty, whose name is put behind the path: the length
-/// with that.
+/// Unlinks what a directory holds, up to the first directory that is not empty, whose name is put behind the
+/// path: the length with that.
 fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
     let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: a NUL-terminated path.

@@ -59,8 +59,8 @@ pub struct Process {
     pub attached: AtomicU32,
     /// Serialises changes of the table while threads share it.
     pub table_lock: OwnerLock,
-    /// Nonzero once close has to look: the process may hold POSIX locks, or watchers are told of its open files
-    /// (`lp_vfs::table::closing`).
+    /// Nonzero once close has to look: the process may hold POSIX locks, or watchers are told of its open
+    /// files (`lp_vfs::table::closing`).
     pub posix_locks: AtomicU32,
     /// Entry of the executed file, for its path.
     pub exe_dirent: AtomicU32,

@@ -504,8 +504,8 @@ pub fn set_times(inode: &Inode, atime: Option<Time>, mtime: Option<Time>, now: T
     inode.seq.end();
 }
 
-/// Notes a read of `bytes`: sets the access time when relatime asks for it. Costs two loads and a store to the lane otherwise.
-/// The access time of an inode that may be watched is always due.
+/// Notes a read of `bytes`: sets the access time when relatime asks for it. Costs two loads and a store to
+/// the lane otherwise. The access time of an inode that may be watched is always due.
 #[inline(always)]
 pub fn accessed(task: &Task, inode: &Inode, bytes: usize) {
     let marks = &task.lane.pages;

@@ -1,16 +1,18 @@
 //! inotify(7): which inodes are watched, and what their watchers must be told.
 //!
-//! A watch is the kernel's, on a *shadow*: an object of the host's that the door keeps for the inode, at the path that the
-//! inode has in its root, below a directory of the run's own. Whoever changes a watched inode does to the shadow what makes the
-//! kernel raise the event. [`inode_flags::SHADOW`] says that an inode has a shadow, [`inode_flags::WATCHED`] that it was
-//! watched itself: all names of such a directory have shadows too.
+//! A watch is the kernel's, on a *shadow*: an object of the host's that the door keeps for the inode, at the
+//! path that the inode has in its root, below a directory of the run's own. Whoever changes a watched inode
+//! does to the shadow what makes the kernel raise the event. [`inode_flags::SHADOW`] says that an inode has a
+//! shadow, [`inode_flags::WATCHED`] that it was watched itself: all names of such a directory have shadows
+//! too.
 //!
-//! Calls on inodes without a shadow execute no instruction for it. Reads meet an access time that is always due; writes
-//! find no bias, as the lock of an inode with a shadow is never biased; opens look at the flag and the type in one word.
-//! Whoever sets the flag holds the inode's lock, so no write is under way by a bias given before.
+//! Calls on inodes without a shadow execute no instruction for it. Reads meet an access time that is always
+//! due; writes find no bias, as the lock of an inode with a shadow is never biased; opens look at the flag
+//! and the type in one word. Whoever sets the flag holds the inode's lock, so no write is under way by a bias
+//! given before.
 //!
-//! Changes of names are carried over to shadows under the lock of the directory, so that both stay alike. Other events are
-//! raised once the locks are free. If a process dies in between, the event is lost.
+//! Changes of names are carried over to shadows under the lock of the directory, so that both stay alike.
+//! Other events are raised once the locks are free. If a process dies in between, the event is lost.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_abi::{Errno, NAME_MAX, Result};
@@ -198,8 +200,8 @@ fn id_of(region: Region<'_>, inode: &Inode) -> InodeId {
     InodeId(((core::ptr::from_ref(inode) as usize - first) / size_of::<Inode>()) as u32)
 }
 
-/// Sets flags of an inode whose lock the caller got by [`inode::lock`] or [`inode::lock_soon`]: from now on nobody enters it
-/// by a bias, and all reads look at the flags.
+/// Sets flags of an inode whose lock the caller got by [`inode::lock`] or [`inode::lock_soon`]: from now on
+/// nobody enters it by a bias, and all reads look at the flags.
 pub fn mark_locked(inode: &Inode, flags: u32) {
     inode.lock.end_bias();
     inode.flags.store(inode.flags.load(Relaxed) | flags, Relaxed); // Relaxed: under the lock.
@@ -255,8 +257,8 @@ pub fn mark_way(task: &Task<'_>, id: InodeId) -> Result<()> {
     }
 }
 
-/// Writes the path of an inode below its root, behind a slash and the root's number, to the end of a buffer, followed by a NUL;
-/// gives where it starts.
+/// Writes the path of an inode below its root, behind a slash and the root's number, to the end of a buffer,
+/// followed by a NUL; gives where it starts.
 ///
 /// # Errors
 /// `ENAMETOOLONG`; `ENOENT` when it has no name.
@@ -289,8 +291,8 @@ pub fn path(task: &Task<'_>, id: InodeId, to: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Calls `found` with each entry of a directory: the entry, its name and what it names. The caller holds the directory's lock if
-/// it must see each.
+/// Calls `found` with each entry of a directory: the entry, its name and what it names. The caller holds the
+/// directory's lock if it must see each.
 pub fn each_entry(
     task: &Task<'_>,
     dir: InodeId,

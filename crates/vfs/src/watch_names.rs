@@ -1,4 +1,5 @@
-//! Names of inodes that have shadows: what link, unlink and rename tell watchers, and where shadows stand afterwards.
+//! Names of inodes that have shadows: what link, unlink and rename tell watchers, and where shadows stand
+//! afterwards.
 //!
 //! Everything here runs under the locks of the directories and of what the names name.
 
@@ -44,7 +45,8 @@ pub fn removed_slow(task: &Task<'_>, at: At<'_>, id: InodeId, what: Victim, nlin
     }
 }
 
-/// If the name is gone at which the shadow of a file stood, it stands at another that has one, if there is any.
+/// If the name is gone at which the shadow of a file stood, it stands at another that has one, if there is
+/// any.
 fn stand_elsewhere(task: &Task<'_>, id: InodeId) {
     let (region, inode) = (task.region, task.region.inode(id));
     let names = |entry: DirentId| dirent::target(region.dirent(entry)).id == id;
@@ -77,7 +79,8 @@ pub struct Rename {
 }
 
 impl Rename {
-    /// What a rename is about to do to the name `source` in one directory and what it names, and to `target` in another.
+    /// What a rename is about to do to the name `source` in one directory and what it names, and to `target`
+    /// in another.
     #[inline]
     pub fn new(
         task: &Task<'_>,
@@ -157,7 +160,8 @@ impl Rename {
     }
 }
 
-/// Tells that what had one name has another, if the old one has a shadow or the new one's directory is watched.
+/// Tells that what had one name has another, if the old one has a shadow or the new one's directory is
+/// watched.
 fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &Place<'_, '_>) -> bool {
     let inode = task.region.inode(side.id);
     let target = task.region.inode(to.dir);
@@ -195,8 +199,8 @@ fn stand_at(task: &Task<'_>, id: InodeId, place: &Place<'_, '_>) {
     }
 }
 
-/// Gives a directory and all above it shadows, as far as their locks can be had: whoever holds one may be stopped. The caller
-/// holds the locks of `dir` and `other`.
+/// Gives a directory and all above it shadows, as far as their locks can be had: whoever holds one may be
+/// stopped. The caller holds the locks of `dir` and `other`.
 fn mark_way_soon(task: &Task<'_>, dir: InodeId, other: InodeId) -> bool {
     let mut at = dir;
     loop {

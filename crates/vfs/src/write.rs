@@ -321,7 +321,8 @@ fn write_slow<S: Source>(task: &Task, held: &Held, mut from: S, len: usize, targ
     done
 }
 
-/// Tells the watchers of what was written to. A write that [`quick`] does has none, as the lock is not biased then.
+/// Tells the watchers of what was written to. A write that [`quick`] does has none, as the lock is not biased
+/// then.
 #[inline(always)]
 fn tell<S: Source>(task: &Task, held: &Held, done: &Result<Done>) {
     if S::IS_TOLD && watch::has_shadow(held.inode) {

@@ -1,6 +1,7 @@
 //! inotify_add_watch(2) on an inode of ours: the program's own inotify descriptor watches the inode's shadow.
 //!
-//! Watch descriptors, masks, queues and events are the kernel's; inotify_rm_watch(2) and read(2) are not even seen here.
+//! Watch descriptors, masks, queues and events are the kernel's; inotify_rm_watch(2) and read(2) are not even
+//! seen here.
 
 use lp_abi::linux::{__NR_inotify_add_watch, AT_SYMLINK_NOFOLLOW, IN_DONT_FOLLOW, IN_ONLYDIR};
 use lp_abi::{Errno, Result};
@@ -126,8 +127,8 @@ fn make_shadow(task: &Task, id: InodeId, kind: Kind) -> Result<bool> {
     }
 }
 
-/// Gives all entries of a directory, whose own shadow may be new, shadows, and says that it is watched. Under its lock, so that
-/// the names are all and stay.
+/// Gives all entries of a directory, whose own shadow may be new, shadows, and says that it is watched. Under
+/// its lock, so that the names are all and stay.
 fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     let record = task.region.inode(dir);
     let held = inode::lock(task, dir);
