@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <linux/fs.h>
 #include <linux/stat.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -43,6 +44,16 @@ static int always(void) { return 1; }
 static int stat_leaks(void) { return st.st_size == HOST_SIZE; }
 static int statx_leaks(void) { return sx.stx_size == HOST_SIZE; }
 static int room_leaks(void) { return memmem(room, sizeof room, "user.host", 9) || memmem(room, sizeof room, "of the host", 11); }
+
+/* A watch on the host's file hears nothing of what happens to ours. */
+static const char *watched;
+static int watched_by;
+static int watch_leaks(void)
+{
+    struct pollfd one = { watched_by, POLLIN, 0 };
+    chmod(watched, 0611);
+    return poll(&one, 1, 0) != 1;
+}
 
 static void call(const char *name, long *w, int (*look)(void))
 {
@@ -135,7 +146,8 @@ static void by_path(const char *f, const char *d, const char *l, const char *n, 
         CALL(removexattr, 197, (long)f, (long)"user.host");
         CALL(lremovexattr, 198, (long)f, (long)"user.host");
         CALL(utimes, 235, (long)f, 0);
-        LOOK(inotify_add_watch, always, 254, events, (long)f, IN_CREATE);
+        watched = f, watched_by = events;
+        LOOK(inotify_add_watch, watch_leaks, 254, events, (long)f, IN_ATTRIB);
         LOOK(bpf, always, 321, 6, (long)&bpf, sizeof bpf);
         LOOK(bpf, always, 321, 7, (long)&bpf, sizeof bpf);
         CALL(bind, 49, socket_fd, (long)&address, sizeof address), unlink("n");

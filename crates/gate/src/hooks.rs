@@ -22,7 +22,7 @@ use crate::exec_known::Known;
 use crate::libraries::{self, List};
 use crate::text::{Writer, number};
 use crate::thread::Thread;
-use crate::{apart, device, maps, mounts, node, placeholder, report, signal, tls};
+use crate::{apart, device, maps, mounts, node, placeholder, report, shadow, shadow_end, signal, tls};
 
 /// Where the gate finds site images, and the program that makes them: paths without NUL.
 pub struct Attached<'a> {
@@ -92,6 +92,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).clock).write(lp_vfs::clock::now);
         (&raw mut (*task).interrupted).write(signal::interrupted);
         (&raw mut (*task).blocking).write(signal::blocking_syscall);
+        (&raw mut (*task).notify).write(shadow::notify);
     }
     thread.task = task;
     tls::refresh();
@@ -122,6 +123,7 @@ fn fields_of(task: Task<'static>) {
         clock: _,
         interrupted: _,
         blocking: _,
+        notify: _,
         scratch: _,
     } = task;
 }
@@ -314,6 +316,7 @@ pub(crate) fn make_unannounced(thread: &Thread) {
 fn table_copied(task: &Task, child: ProcessId) {
     let process = task.region.process(child);
     placeholder::copy_to(task, process);
+    shadow_end::copy_to(task, process);
     device::copied(task, process, task.region.fd_table(child));
 }
 

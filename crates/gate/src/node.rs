@@ -21,10 +21,12 @@ use crate::calls::handler::ret;
 use crate::dispatch::RESTART;
 use crate::path::{Which, buffer, spare_buffer};
 use crate::text::Writer;
-use crate::{placeholder, signal};
+use crate::{placeholder, shadow_end, signal};
 
 /// Bit of `Run::spare[0]`: some inode of the run has an object on the host.
 const NODES: u64 = 1;
+/// The same: there may be shadows ([`crate::shadow`]).
+const SHADOWS: u64 = 2;
 /// Longest path of the directory: what is left of a socket's 108 bytes, less the name.
 const DIRECTORY: usize = 80;
 
@@ -62,16 +64,22 @@ pub fn any_of(run: &Run) -> bool {
 
 /// Makes the directory of objects, and says that there are some.
 pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
-    task.run.spare[0].store(NODES, Ordering::Relaxed); // Relaxed: as in `any`.
+    task.run.spare[0].fetch_or(NODES, Ordering::Relaxed); // Relaxed: as in `any`.
     let slash = core::mem::replace(&mut path[directory], 0);
     // SAFETY: a NUL-terminated path; that it exists already is fine.
     let _ = unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o700) };
     path[directory] = slash;
 }
 
-/// The process has given its slot back and ends: with the last one of a region that no file keeps, the objects go.
+/// Says that there are shadows.
+pub(crate) fn note_shadows(task: &Task) {
+    task.run.spare[0].fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: as in `any`.
+}
+
+/// The process has given its slot back and ends: with the last one the shadows go, and with the last one of a
+/// region that no file keeps the objects.
 pub fn left(task: &Task) {
-    if any(task) {
+    if task.run.spare[0].load(Ordering::Relaxed) != 0 {
         left_slow(task);
     }
 }
@@ -80,7 +88,13 @@ pub fn left(task: &Task) {
 #[cold]
 fn left_slow(task: &Task) {
     let is_last = task.region.processes().all(|id| task.region.process_is_dead(id, ProcessId::NONE));
-    if is_last && is_unnamed(task.region.fd()) {
+    if !is_last {
+        return;
+    }
+    if task.run.spare[0].load(Ordering::Relaxed) & SHADOWS != 0 {
+        shadow_end::remove_all(task);
+    }
+    if any(task) && is_unnamed(task.region.fd()) {
         remove_all(task);
     }
 }

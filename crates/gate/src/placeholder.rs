@@ -206,7 +206,7 @@ pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> 
     if old & (entry::OPEN | entry::HOST) == entry::OPEN {
         return Ok(old);
     }
-    if old & (entry::OPEN | entry::PARKED) == entry::PARKED {
+    if old & (entry::OPEN | entry::PARKED | entry::SHADOW) == entry::PARKED {
         unmark_parked(task, fd);
         return Ok(old);
     }
@@ -336,7 +336,7 @@ pub fn after_exec(task: &Task) {
     task.process.parked.store(0, Ordering::Relaxed);
     clear(
         task,
-        |word| word & entry::OPEN == 0 && word & (entry::TRANSIT | entry::PARKED) != 0,
+        |word| word & (entry::OPEN | entry::SHADOW) == 0 && word & (entry::TRANSIT | entry::PARKED) != 0,
         is_placeholder,
     );
 }

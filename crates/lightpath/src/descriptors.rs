@@ -38,7 +38,7 @@ impl Task<'_> {
     pub fn openat(&self, dir: Fd, path: impl AsRef<Path>, flags: u32, mode: u32) -> Result<Fd> {
         let opened = with_path(path, |path| open::openat(self.inner(), dir.0, path, flags, mode))?;
         let id = match opened {
-            Opened::File(id) => id,
+            Opened::File(id) | Opened::Watched(id) | Opened::WatchedCut(id) => id,
             Opened::HostNode(_) => return Err(Errno::ENXIO),
         };
         let installed = self.lowest(0).and_then(|fd| {

@@ -59,7 +59,8 @@ pub struct Process {
     pub attached: AtomicU32,
     /// Serialises changes of the table while threads share it.
     pub table_lock: OwnerLock,
-    /// Nonzero once it may hold POSIX locks, so that close has to look.
+    /// Nonzero once close has to look: the process may hold POSIX locks, or watchers are told of its open
+    /// files (`lp_vfs::table::closing`).
     pub posix_locks: AtomicU32,
     /// Entry of the executed file, for its path.
     pub exe_dirent: AtomicU32,
@@ -82,6 +83,11 @@ pub struct Process {
 }
 
 impl Process {
+    /// Has each close look at what `reason` says.
+    pub fn closes_look(&self, reason: u32) {
+        self.posix_locks.fetch_or(reason, Ordering::Release);
+    }
+
     /// Sets everything but `life` to zero. The caller empties the slot.
     pub fn clear(&self) {
         self.clear_words(core::mem::offset_of!(Process, pid), size_of::<Process>());

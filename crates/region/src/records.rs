@@ -73,6 +73,10 @@ pub struct Header {
     pub flown: AtomicU32,
     /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
     pub programs: [AtomicU64; PROGRAMS],
+    /// Where the shadows are on the host (`lp_vfs::watch`): random numbers in their path, which no other user
+    /// may guess, 0 before the first watch; then whose directory they lie in, a user id plus 1, or 1 << 32
+    /// for the run's. Atomic, set once each.
+    pub shadows: [AtomicU64; 3],
 }
 
 /// Shared part of a slab's allocator; see [`crate::depot`]. A cache line.
@@ -194,6 +198,13 @@ pub mod inode_flags {
     pub const NOATIME: u32 = 256;
     /// A blob: content of another inode's, never named by an entry.
     pub const BLOB: u32 = 512;
+    /// It has a shadow on the host, which watches are on (`lp_vfs::watch`).
+    pub const SHADOW: u32 = 1024;
+    /// It was watched itself. All entries of such a directory have shadows.
+    pub const WATCHED: u32 = 2048;
+    /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
+    /// Immutable; 0 where only the mode tells.
+    pub const KIND: u32 = 0o170_000;
 }
 
 /// A directory entry, like `struct dentry`. 64 bytes.

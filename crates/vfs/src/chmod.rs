@@ -8,6 +8,7 @@ use lp_region::sync::Ordering::Relaxed;
 
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
+use crate::watch::{self, Touched};
 use crate::{acl, permission, target, tree, writer};
 
 /// Sets the permission bits of what a path names.
@@ -29,6 +30,12 @@ pub fn fchmod(task: &Task, fd: i32, mode: u32) -> Result<()> {
 }
 
 fn change(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
+    set(task, id, inode, mode)?;
+    watch::touched(task, id, inode, Touched::Attributes);
+    Ok(())
+}
+
+fn set(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
     let _writing = writer::begin(task, inode)?;
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock.

@@ -10,6 +10,7 @@ use lp_region::{InodeId, LaneId};
 use crate::inode::{self, Touch};
 use crate::intent::{self, op};
 use crate::task::{Place, Task, Time};
+use crate::watch::{self, Touched};
 use crate::{permission, target, writer, xattr};
 
 /// An id that stays as it is.
@@ -40,6 +41,14 @@ pub fn fchown(task: &Task, fd: i32, owner: u32, group: u32) -> Result<()> {
 }
 
 fn change(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Result<()> {
+    set(task, id, inode, owner, group)?;
+    if (owner, group) != (KEEP, KEEP) {
+        watch::touched(task, id, inode, Touched::Attributes);
+    }
+    Ok(())
+}
+
+fn set(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Result<()> {
     let _writing = writer::begin(task, inode)?;
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock; credentials change in their own process only.

@@ -19,6 +19,7 @@ use crate::pipe::{Drain, End, Pipe, Wait};
 use crate::source::Content;
 use crate::table::{self, Held};
 use crate::task::Task;
+use crate::watch::{self, Touched};
 use crate::{file, inode, read, write};
 
 /// Most bytes that move between two files in one section of the target.
@@ -217,7 +218,7 @@ fn not_append(to: &Held) -> Result<()> {
 
 /// Copies up to `len` bytes from one file of ours to another.
 fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len: usize) -> Result<usize> {
-    in_steps(task, from, len, STEP, |done, most| {
+    let done = in_steps(task, from, len, STEP, |done, most| {
         let start = start + done as u64;
         // Asked for no more than there is, the target's limits do not fail a call at the source's end.
         let there = from.inode.size.load(Relaxed).saturating_sub(start); // Relaxed: the copy looks again.
@@ -231,7 +232,11 @@ fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len
             Err(Errno::EFAULT) => Ok(0),
             stored => stored,
         }
-    })
+    })?;
+    if done != 0 {
+        watch::touched(task, to.inode_id(), to.inode, Touched::Modified);
+    }
+    Ok(done)
 }
 
 /// Writes up to `len` bytes from `at` on to a descriptor of the kernel's that is no pipe.
@@ -313,7 +318,7 @@ fn in_steps(
             Err(_) => break,
         }
     }
-    inode::accessed(task, from.inode);
+    inode::accessed(task, from.inode, done);
     Ok(done)
 }
 

@@ -10,7 +10,7 @@ use crate::hash::{self, Load};
 use crate::name::Name;
 use crate::task::{Place, Task};
 use crate::walk::{Found, Last, Parent, Which};
-use crate::{dir, dirent, inode, name, permission, reclaim, symlink, walk, writer};
+use crate::{dir, dirent, inode, name, permission, reclaim, symlink, walk, watch, writer};
 
 /// What a new inode is to be.
 #[derive(Clone, Copy)]
@@ -140,7 +140,15 @@ fn make(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What) -> Result<(In
     let mut change = Change::at(inode::born(record));
     change.dirs[0] = after;
     change.added = entry;
-    Ok((inode, entry, change::perform(task, &change)))
+    let is_watched = watch::is_watched(dir);
+    if is_watched {
+        watch::mark_new(record, place.dir, entry);
+    }
+    let load = change::perform(task, &change);
+    if is_watched {
+        watch::made_slow(task, place.dir, place.name, record);
+    }
+    Ok((inode, entry, load))
 }
 
 fn fill(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What, inode: InodeRef) -> Result<DirentId> {

@@ -12,6 +12,7 @@ use lp_region::sync::Ordering::Relaxed;
 use crate::inode::{self, Touch};
 use crate::map;
 use crate::task::Task;
+use crate::watch::{self, Touched};
 use crate::{page, reclaim, target, truncate, write, writer};
 
 /// Makes room for, or a hole of, `length` bytes at `offset`.
@@ -41,7 +42,7 @@ pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> R
     }
     let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
     let what = kind(mode)?;
-    let _writing = writer::begin(task, inode)?;
+    let writing = writer::begin(task, inode)?;
     match what {
         What::Hole => punch(task, id, inode, offset as u64, end),
         What::Room(size) => match allocate(task, id, inode, offset as u64, end, size) {
@@ -51,7 +52,10 @@ pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> R
             }
             done => done,
         },
-    }
+    }?;
+    drop(writing);
+    watch::touched(task, id, inode, Touched::Modified);
+    Ok(())
 }
 
 /// What the mode asks for.

@@ -136,6 +136,16 @@ pub(crate) fn free(task: &Task, id: FileId) {
     task.region.settle::<OpenFile>(task.lane);
 }
 
+/// Whether a file that was taken out of the caller's table has no other name there, and was never another
+/// table's too.
+#[cold]
+pub(crate) fn is_last(task: &Task, id: FileId) -> bool {
+    let names = |(_, word): (i32, u64)| word as u32 == id.0;
+    // Relaxed: as in `left`.
+    task.region.file(id).shared.load(Ordering::Relaxed) != sharing::SHARED
+        && !crate::table::open_entries(task).any(names)
+}
+
 /// Values of `OpenFile::shared`.
 mod sharing {
     /// One descriptor names it.

@@ -7,7 +7,7 @@ use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
 
 use crate::boot::own_pid_namespace;
-use crate::table::{self, entry};
+use crate::table::{self, closing, entry};
 use crate::task::Task;
 use crate::{file, mapping, reap, reclaim};
 
@@ -85,6 +85,9 @@ fn copy_process(task: &Task, child: &Process) {
     for word in words {
         word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
     }
+    // POSIX locks are not inherited; what is kept beside entries is.
+    let closing = parent.posix_locks.load(Ordering::Relaxed) & closing::SHADOWS;
+    child.posix_locks.store(closing, Ordering::Relaxed);
     child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
     child.parked.store(parent.parked.load(Ordering::Relaxed), Ordering::Relaxed);
     let groups = credentials.group_count.load(Ordering::Relaxed) as usize;

@@ -96,7 +96,8 @@ pub fn getdents64(task: &Task<'_>, fd: i32, buffer: *mut u8, size: usize) -> Res
     let mut cookie = position.get();
     let ended = fill(task, &held, &mut cookie, &mut out);
     position.set(cookie);
-    inode::accessed(task, held.inode);
+    // The kernel tells watchers whatever was found.
+    inode::accessed(task, held.inode, 1);
     match ended {
         Err(errno) if out.done == 0 => Err(errno),
         _ => Ok(out.done),

@@ -19,6 +19,7 @@ use crate::acl;
 use crate::blob::{self, Which};
 use crate::map;
 use crate::task::{Task, Time};
+use crate::watch;
 
 /// How long an access time may stay behind under relatime, in seconds.
 const RELATIME: u64 = 24 * 60 * 60;
@@ -257,7 +258,7 @@ impl Undertaker for InodeUndertaker<'_, '_> {
     }
 
     fn may_bias(&self) -> bool {
-        !crate::limit::any(self.task)
+        !watch::has_shadow(self.inode) && !crate::limit::any(self.task)
     }
 }
 
@@ -331,7 +332,8 @@ pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Resu
 /// As [`create`].
 pub fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
     let made = make(task, root, S_IFREG, 0, (0, 0))?;
-    task.region.inode(made.id).flags.store(inode_flags::BLOB, Relaxed); // Relaxed: nobody can reach it yet.
+    let flags = inode_flags::BLOB | S_IFREG & inode_flags::KIND;
+    task.region.inode(made.id).flags.store(flags, Relaxed); // Relaxed: nobody can reach it yet.
     Ok(made)
 }
 
@@ -370,7 +372,8 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     inode.gid.store(owner.1, Relaxed);
     inode.rdev.store(rdev, Relaxed);
     inode.root.store(root, Relaxed);
-    for word in [&inode.acl, &inode.default_acl, &inode.xattr, &inode.flags, &inode.link] {
+    inode.flags.store(mode & inode_flags::KIND, Relaxed);
+    for word in [&inode.acl, &inode.default_acl, &inode.xattr, &inode.link] {
         word.store(0, Relaxed);
     }
     for word in [&inode.entries, &inode.parent, &inode.self_dirent, &inode.locks, &inode.atime_due] {
@@ -501,21 +504,29 @@ pub fn set_times(inode: &Inode, atime: Option<Time>, mtime: Option<Time>, now: T
     inode.seq.end();
 }
 
-/// Notes a read: sets the access time when relatime asks for it. Costs two loads and a store to the lane otherwise.
+/// Notes a read of `bytes`: sets the access time when relatime asks for it. Costs two loads and a store to
+/// the lane otherwise. The access time of an inode that may be watched is always due.
 #[inline(always)]
-pub fn accessed(task: &Task, inode: &Inode) {
+pub fn accessed(task: &Task, inode: &Inode, bytes: usize) {
     let marks = &task.lane.pages;
     // Relaxed throughout: the lane's own words, and a hint of the inode's.
     let reads = marks.reads.load(Relaxed).wrapping_add(1);
     marks.reads.store(reads, Relaxed);
     let due = u64::from(inode.atime_due.load(Relaxed));
     if due <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
-        accessed_slow(task, inode);
+        accessed_slow(task, inode, bytes);
     }
 }
 
 #[cold]
-fn accessed_slow(task: &Task, inode: &Inode) {
+fn accessed_slow(task: &Task, inode: &Inode, bytes: usize) {
+    stamp_access(task, inode);
+    if bytes != 0 {
+        watch::read_slow(task, inode);
+    }
+}
+
+fn stamp_access(task: &Task, inode: &Inode) {
     let now = task.now();
     task.lane.pages.second.store(now.sec as u64, Relaxed);
     let due = inode.atime_due.load(Relaxed); // Relaxed: looked at again below.
@@ -537,7 +548,7 @@ fn accessed_slow(task: &Task, inode: &Inode) {
         atime = now;
     }
     // In the tick of the last change the next read has to look again, as relatime compares with "not later than".
-    if atime > seen.mtime && atime > seen.ctime {
+    if atime > seen.mtime && atime > seen.ctime && !watch::has_shadow(inode) {
         let due = atime.sec.max(0) as u64 + RELATIME;
         inode.atime_due.store(due.try_into().unwrap_or(u32::MAX), Relaxed);
     }

@@ -85,6 +85,8 @@ pub mod truncate;
 pub mod unlink;
 pub mod utimens;
 pub mod walk;
+pub mod watch;
+pub mod watch_names;
 pub mod write;
 pub mod writer;
 pub mod xattr;

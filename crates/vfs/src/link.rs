@@ -10,7 +10,7 @@ use crate::change::{self, Change, Links};
 use crate::hash::{self, Load};
 use crate::task::{Outside, Place, Task};
 use crate::walk::{Follow, Last, Parent, Which};
-use crate::{dir, dirent, inode, name, permission, table, walk, writer};
+use crate::{dir, dirent, inode, name, permission, table, walk, watch, watch_names, writer};
 
 /// What a call with two paths came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -152,6 +152,14 @@ pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()>
     change.added = entry;
     change.inodes[0] = Links { id: target.id, nlink };
     let load = change::perform(task, &change);
+    if watch::is_watched(dir) || watch::has_shadow(file) {
+        watch_names::linked_slow(
+            task,
+            watch::At { dir: parent.dir.id, name: name.bytes() },
+            target.id,
+            entry,
+        );
+    }
     // vfs_link: having had a name once is enough. Relaxed: under the file's lock.
     file.flags.store(file.flags.load(Ordering::Relaxed) & !inode_flags::LINKABLE, Ordering::Relaxed);
     drop(file_locked);

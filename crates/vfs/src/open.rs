@@ -14,7 +14,7 @@ use crate::file::{self, Opening};
 use crate::task::{Place, Task};
 use crate::truncate;
 use crate::walk::{self, End, Follow, Found, Last};
-use crate::{inode, permission, pin, reclaim, table, writer};
+use crate::{inode, permission, pin, reclaim, table, watch, writer};
 
 /// `__O_TMPFILE`, without the `O_DIRECTORY` that `O_TMPFILE` includes.
 const TMPFILE: u32 = 0o20_000_000;
@@ -36,6 +36,10 @@ const TRIES: u32 = 1000;
 pub enum Opened {
     /// An open file that no table names yet: [`table::install`] or [`file::discard`] comes next.
     File(FileId),
+    /// The same of an inode that may be watched: whoever watches is to be told.
+    Watched(FileId),
+    /// The same once the file has been cut short.
+    WatchedCut(FileId),
     /// A FIFO or a device of ours, permissions checked: the kernel does its data. The number is the flags to open the
     /// host's side with; [`node_file`] makes what the descriptor names beside it.
     HostNode(Node),
@@ -73,9 +77,7 @@ pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
     let record = task.region.inode(found.inode.id);
-    // Relaxed: the type does not change while the inode is pinned.
-    let plain = pin::inode(task, pin::slot::OPEN, found.inode).is_ok()
-        && record.mode.load(Ordering::Relaxed) & S_IFMT == S_IFREG;
+    let plain = pin::inode(task, pin::slot::OPEN, found.inode).is_ok() && is_plain(record);
     if !plain {
         return openat_slow(task, dirfd, path, flags, mode);
     }
@@ -95,6 +97,13 @@ pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -
         pin::clear(task, pin::slot::OPEN);
     }
     opened.map(|id| Place::Inside(Opened::File(id)))
+}
+
+/// Whether an inode is a regular file that nobody watches.
+#[inline(always)]
+fn is_plain(record: &Inode) -> bool {
+    // Relaxed: the type does not change while the inode is pinned, and a watch may come a moment later.
+    record.flags.load(Ordering::Relaxed) & (inode_flags::KIND | inode_flags::SHADOW) == S_IFREG
 }
 
 /// Any other open.
@@ -308,7 +317,8 @@ fn open_or_make(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<P
 /// Opens a file that this call has made: its mode and size do not matter.
 fn made(task: &Task, dirfd: i32, found: &Found, how: &How) -> Result<Opened> {
     pin_found(task, dirfd, found)?;
-    finish(task, found, how, S_IFREG)
+    let opened = finish(task, found, how, S_IFREG)?;
+    Ok(if watch::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })
 }
 
 /// `O_TMPFILE`: a file without a name in the directory that the path names.
@@ -371,7 +381,7 @@ fn pin_base_slow(task: &Task, dirfd: i32, found: &Found, errno: Errno) -> Result
 #[inline]
 fn pinned(task: &Task, found: &Found, how: &How) -> Result<Opened> {
     let opened = may_open(task, found, how);
-    if !matches!(opened, Ok(Opened::File(_))) {
+    if matches!(opened, Err(_) | Ok(Opened::HostNode(_))) {
         pin::clear(task, pin::slot::OPEN);
     }
     opened
@@ -388,7 +398,7 @@ fn may_open(task: &Task, found: &Found, how: &How) -> Result<Opened> {
     if how.has(O_PATH) {
         return finish(task, found, how, kind);
     }
-    if kind == S_IFREG && how.flags & (O_TRUNC | O_NOATIME) | how.access & permission::WRITE == 0 {
+    if is_plain(record) && how.flags & (O_TRUNC | O_NOATIME) | how.access & permission::WRITE == 0 {
         permission::check(task, record, how.access)?;
         return finish(task, found, how, kind);
     }
@@ -409,12 +419,31 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         return Err(Errno::EROFS);
     }
     permission::check(task, record, how.access)?;
-    if record.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {
-        let overwrites = how.flags & O_ACCMODE != O_RDONLY && !how.has(O_APPEND);
-        if overwrites || kind == S_IFREG && how.has(O_TRUNC) {
-            return Err(Errno::EPERM);
-        }
+    if record.flags.load(Ordering::Relaxed) & (inode_flags::APPEND | inode_flags::SHADOW) != 0 {
+        return open_marked_slow(task, found, how, kind);
     }
+    open_checked(task, found, how, kind)
+}
+
+/// A file that may only be appended to, or that may be watched.
+#[cold]
+fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
+    let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
+    let cuts = kind == S_IFREG && how.has(O_TRUNC);
+    let overwrites = how.flags & O_ACCMODE != O_RDONLY && !how.has(O_APPEND);
+    if flags & inode_flags::APPEND != 0 && (overwrites || cuts) {
+        return Err(Errno::EPERM);
+    }
+    match open_checked(task, found, how, kind)? {
+        Opened::File(id) if flags & inode_flags::SHADOW == 0 => Ok(Opened::File(id)),
+        Opened::File(id) if cuts => Ok(Opened::WatchedCut(id)),
+        opened => Ok(watched(opened)),
+    }
+}
+
+/// Opens what the caller may open.
+fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
+    let record = task.region.inode(found.inode.id);
     if how.has(O_NOATIME) && !permission::owns(task, record) {
         return Err(Errno::EPERM);
     }
@@ -423,11 +452,17 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         S_IFSOCK => return Err(Errno::ENXIO),
         _ => return Ok(Opened::HostNode(Node { found: *found, flags: how.flags })),
     }
-    let id = finish(task, found, how, kind)?;
+    let opened = finish(task, found, how, kind)?;
     if kind == S_IFREG && how.has(O_TRUNC) {
         empty(task, found.inode.id)?;
     }
-    Ok(id)
+    Ok(opened)
+}
+
+/// Says of an open file that its inode may be watched.
+#[cold]
+fn watched(opened: Opened) -> Opened {
+    if let Opened::File(id) = opened { Opened::Watched(id) } else { opened }
 }
 
 /// handle_truncate.

@@ -222,7 +222,7 @@ fn quick<const WIDE: bool>(
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }
-    note(task, file, inode);
+    note(task, file, inode, len);
     Some(len)
 }
 
@@ -234,16 +234,16 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
         return Err(Errno::EINVAL);
     }
     let got = snapshot(task.region, held.inode, to, len, offset)?;
-    note(task, held.file, held.inode);
+    note(task, held.file, held.inode, got);
     Ok(got)
 }
 
-/// Notes the access.
+/// Notes the access to some bytes.
 #[inline(always)]
-fn note(task: &Task, file: &OpenFile, inode: &Inode) {
+fn note(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
     // Relaxed: one word.
     if file.flags.load(Relaxed) & O_NOATIME == 0 {
-        inode::accessed(task, inode);
+        inode::accessed(task, inode, bytes);
     }
 }
 

@@ -42,7 +42,7 @@ pub fn readlinkat(
         if !is_link {
             return Err(if empty { Errno::ENOENT } else { Errno::EINVAL });
         }
-        inode::accessed(task, record);
+        inode::accessed(task, record, 0);
         return copied.map(Place::Inside);
     }
     Err(Errno::ESTALE)

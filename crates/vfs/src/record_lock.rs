@@ -102,7 +102,7 @@ fn set(task: &Task, held: &Held, owner: Owner, asked: &Flock, wait: Wait) -> Res
         return lock::release(task, held.inode_id(), owner, range);
     };
     match owner.family {
-        family::POSIX => task.process.posix_locks.store(1, Ordering::Release),
+        family::POSIX => task.process.closes_look(table::closing::LOCKS),
         _ => held.file.locked.store(1, Ordering::Release),
     }
     let pid = task.process.pid.load(Ordering::Relaxed);

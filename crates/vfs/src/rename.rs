@@ -15,7 +15,7 @@ use crate::permission::{self, Victim, WRITE};
 use crate::task::{self, Task};
 use crate::tree::{Marks, Met};
 use crate::walk::{Last, Parent, Which};
-use crate::{dir, dirent, inode, tree, unlink, walk, writer};
+use crate::{dir, dirent, inode, tree, unlink, walk, watch_names, writer};
 
 /// What a rename does with a name that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -242,9 +242,13 @@ impl Ask<'_, '_> {
             locks.add(target.target().id, inode::lock)?;
         }
         let victim = target.filter(|_| mode == Mode::Replace).map_or(InodeId::NONE, |hit| hit.target().id);
+        let told = watch_names::Rename::new(task, (old.id, source), (new.id, target));
         let shift = rename.moves_a_directory().then(|| tree::shift(task));
         let load = rename.perform(self.place)?;
         drop(shift);
+        if let Some(told) = told {
+            told.tell_slow(task, (self.name, self.place), mode == Mode::Exchange);
+        }
         Ok(Done { load, victim })
     }
 }

@@ -20,6 +20,9 @@ static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 /// A source of bytes that a write moves through. It is asked while the target's lock is held, so it never
 /// waits.
 pub trait Source {
+    /// Whether the write tells watchers of the target; if not, its caller does.
+    const IS_TOLD: bool = true;
+
     /// Copies up to `bytes` bytes to `pages`, which lie at an offset of the region's file (descriptor, -1 if
     /// it has none, and offset). Returns how many: fewer where the source ends or faults.
     ///
@@ -87,6 +90,9 @@ impl<'r> Content<'r> {
 }
 
 impl Source for Content<'_> {
+    // What is copied was read first.
+    const IS_TOLD: bool = false;
+
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
         let (mut done, mut tries) = (0, 0);
         while done < bytes {

@@ -80,5 +80,5 @@ pub fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Result<()> {
 /// Notes that a walk went through a link: its access time, under relatime.
 #[inline]
 pub fn followed(task: &Task<'_>, link: InodeRef) {
-    inode::accessed(task, task.region.inode(link.id));
+    inode::accessed(task, task.region.inode(link.id), 0);
 }

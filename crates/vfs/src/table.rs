@@ -12,7 +12,7 @@ use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region};
 
 use crate::task::Task;
-use crate::{file, pin};
+use crate::{file, pin, watch};
 
 /// Bits of a table entry; 0 is a descriptor that is not ours. Bits 0-31 are the [`FileId`].
 pub mod entry {
@@ -34,6 +34,29 @@ pub mod entry {
     pub const EMPTY: u64 = 1 << 37;
     /// Without [`OPEN`]: a device of the host's that takes any write.
     pub const DISCARDS: u64 = 1 << 38;
+    /// With [`PARKED`]: the gate's own descriptor of a shadow; see [`shadow`].
+    pub const SHADOW: u64 = 1 << 39;
+    /// Where the number of the shadow's descriptor stands, plus one.
+    const SHADOW_SHIFT: u32 = 40;
+
+    /// The descriptor of the door's, if any, that says to watchers that the file is open ([`crate::watch`]):
+    /// the kernel tells them when it is closed, also by a death.
+    pub fn shadow(word: u64) -> Option<i32> {
+        (word >> SHADOW_SHIFT).checked_sub(1).map(|fd| fd as i32)
+    }
+
+    /// The bits of an entry that name it.
+    pub const fn with_shadow(fd: i32) -> u64 {
+        (fd as u64 + 1) << SHADOW_SHIFT
+    }
+}
+
+/// Bits of `Process::posix_locks`: why a close has to look.
+pub mod closing {
+    /// The process may hold POSIX locks.
+    pub const LOCKS: u32 = 1;
+    /// Some entry names a shadow, or did.
+    pub const SHADOWS: u32 = 2;
 }
 
 /// What a descriptor is.
@@ -300,15 +323,26 @@ pub fn let_go(task: &Task, old: u64) {
     let id = FileId(old as u32);
     // Relaxed: only this process makes it nonzero.
     if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
-        drop_locks_slow(task, id);
+        look_slow(task, old);
     }
     file::left(task, id);
 }
 
+/// What a close has to look at.
+#[cold]
+fn look_slow(task: &Task, old: u64) {
+    let reasons = task.process.posix_locks.load(Ordering::Relaxed);
+    if reasons & closing::LOCKS != 0 {
+        drop_locks(task, FileId(old as u32));
+    }
+    if reasons & closing::SHADOWS != 0 {
+        watch::closed_slow(task, old);
+    }
+}
+
 /// close(2), and dup2(2) onto a descriptor, drop the process's POSIX locks on the file, whichever descriptor
 /// they were taken through.
-#[cold]
-fn drop_locks_slow(task: &Task, id: FileId) {
+fn drop_locks(task: &Task, id: FileId) {
     let inode = InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id;
     if task.region.inode(inode).flags.load(Ordering::Relaxed) & inode_flags::LOCKED != 0 {
         crate::lock::drop_posix(task, inode);

@@ -15,6 +15,7 @@ use crate::inode;
 use crate::mounts::Prefix;
 use crate::name::SLACK;
 use crate::prefix_cache::PrefixCache;
+use crate::watch::Event;
 
 /// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
 ///
@@ -50,6 +51,8 @@ pub struct Task<'r> {
     /// Makes a system call of the kernel's that may wait. A signal ends it with `EINTR` if the door puts handlers off;
     /// else the kernel restarts it or not, as the handler's flags say.
     pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
+    /// Tells watchers; nobody, unless the door has some.
+    pub notify: fn(&Task<'_>, &Event<'_>),
     /// The run's mount, for quick comparison.
     pub prefix: Prefix,
     /// Directories that paths led to.
@@ -153,6 +156,7 @@ impl<'r> Task<'r> {
             clock,
             interrupted: || false,
             blocking: system_call,
+            notify: |_, _| {},
             prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
         }

@@ -11,6 +11,7 @@ use lp_region::sync::Ordering::Relaxed;
 
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
+use crate::watch::{self, Touched};
 use crate::{map, page, permission, target, writer};
 
 /// Gives a regular file another size; its times change even if the size does not. The caller holds its lock and has checked that it may.
@@ -118,11 +119,13 @@ pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result
             S_IFDIR => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
         }
-        let _writing = writer::begin(task, inode)?;
+        let writing = writer::begin(task, inode)?;
         permission::check(task, inode, permission::WRITE)?;
-        let _held = inode::lock(task, id);
+        let held = inode::lock(task, id);
         may_resize(task, inode, length as u64)?;
         resize(task, id, inode, length as u64);
+        drop((held, writing));
+        watch::touched(task, id, inode, Touched::Modified);
         Ok(())
     })
 }
@@ -141,14 +144,16 @@ pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let inode = held.inode;
-    let _writing = writer::begin(task, inode)?;
-    let _locked = inode::lock(task, held.inode_id());
+    let writing = writer::begin(task, inode)?;
+    let locked = inode::lock(task, held.inode_id());
     // An append-only file is refused; an immutable one that was open before is not.
     if inode.flags.load(Relaxed) & inode_flags::APPEND != 0 {
         return Err(Errno::EPERM);
     }
     within_limit(task, inode, length as u64)?;
     resize(task, held.inode_id(), inode, length as u64);
+    drop((locked, writing));
+    watch::touched(task, held.inode_id(), inode, Touched::Modified);
     Ok(())
 }
 

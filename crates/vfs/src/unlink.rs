@@ -10,7 +10,7 @@ use crate::change::{self, Change, Links};
 use crate::permission::{self, Victim};
 use crate::task::{Place, Task};
 use crate::walk::{Last, Parent, Which};
-use crate::{dir, hash, inode, reclaim, walk, writer};
+use crate::{dir, hash, inode, reclaim, walk, watch, watch_names, writer};
 
 /// Removes a name; with `AT_REMOVEDIR` an empty directory.
 ///
@@ -81,7 +81,13 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
         inode::wait(task, hit.target().id);
         locked = dir::enter(task, parent.dir)?;
     };
+    let victim = hit.target().id;
+    let shadow = watch::has_shadow(task.region.inode(victim)) || watch::is_watched(dir);
     let nlink = take(task, parent.dir, hit.dirent(), hit.target(), expected)?;
+    if shadow {
+        let at = watch::At { dir: parent.dir.id, name: name.bytes() };
+        watch_names::removed_slow(task, at, victim, expected, nlink);
+    }
     drop(victim_locked);
     drop(locked);
     if nlink == 0 {

@@ -7,6 +7,7 @@ use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
 use crate::task::{Place, Task, Time};
+use crate::watch::{self, Touched};
 use crate::{inode, permission, target, writer};
 
 /// Access and modification time as the calls take them, seconds and nanoseconds each; none is now for both.
@@ -62,9 +63,9 @@ fn wanted(times: Times) -> Result<(Set, Set)> {
 }
 
 fn change(task: &Task, id: InodeId, inode: &Inode, set: (Set, Set)) -> Result<()> {
-    let _writing = writer::begin(task, inode)?;
+    let writing = writer::begin(task, inode)?;
     may_change(task, inode, set)?;
-    let _locked = inode::lock(task, id);
+    let locked = inode::lock(task, id);
     let now = task.now();
     let time = |set: Set| match set {
         Set::Now => Some(now),
@@ -72,6 +73,14 @@ fn change(task: &Task, id: InodeId, inode: &Inode, set: (Set, Set)) -> Result<()
         Set::To(time) => Some(time),
     };
     inode::set_times(inode, time(set.0), time(set.1), now);
+    drop((locked, writing));
+    // fsnotify_change takes one time alone for what usually sets it.
+    let what = match set {
+        (_, Set::Keep) => Touched::Accessed,
+        (Set::Keep, _) => Touched::Modified,
+        _ => Touched::Attributes,
+    };
+    watch::touched(task, id, inode, what);
     Ok(())
 }
 

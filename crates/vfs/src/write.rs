@@ -20,7 +20,7 @@ use crate::map;
 use crate::source::Source;
 use crate::table::{self, Held};
 use crate::task::Task;
-use crate::{file, reclaim, writer, xattr};
+use crate::{file, reclaim, watch, writer, xattr};
 
 /// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
 const MAX_SIZE: u64 = i64::MAX as u64;
@@ -116,7 +116,9 @@ fn pwrite_whole(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -
 /// # Errors
 /// As [`write`]; `EINVAL` for a bad vector.
 pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
-    pwritev2(task, fd, entries, count, -1, 0)
+    let held = writable(task, fd)?;
+    let from = Vector::new(entries, count)?;
+    at_position(task, &held, from, from.len(), Append::AsOpened)
 }
 
 /// Writes several buffers at an offset.
@@ -147,16 +149,7 @@ pub fn pwritev2(
     }
     let held = writable(task, fd)?;
     let from = Vector::new(entries, count)?;
-    let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
-    if flags & !known != 0 {
-        return Err(Errno::EOPNOTSUPP);
-    }
-    let append = match flags & (RWF_APPEND | RWF_NOAPPEND) {
-        0 => Append::AsOpened,
-        RWF_APPEND => Append::Always,
-        RWF_NOAPPEND => Append::Never,
-        _ => return Err(Errno::EINVAL),
-    };
+    let append = if flags == 0 { Append::AsOpened } else { Append::of(flags)? };
     if offset == -1 {
         return at_position(task, &held, from, from.len(), append);
     }
@@ -170,6 +163,23 @@ enum Append {
     AsOpened,
     Always,
     Never,
+}
+
+impl Append {
+    /// What `RWF_*` flags say.
+    #[cold]
+    fn of(flags: u32) -> Result<Append> {
+        let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
+        if flags & !known != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match flags & (RWF_APPEND | RWF_NOAPPEND) {
+            0 => Ok(Append::AsOpened),
+            RWF_APPEND => Ok(Append::Always),
+            RWF_NOAPPEND => Ok(Append::Never),
+            _ => Err(Errno::EINVAL),
+        }
+    }
 }
 
 #[inline(always)]
@@ -303,9 +313,28 @@ fn quick_locked<const WIDE: bool>(
 fn write_slow<S: Source>(task: &Task, held: &Held, mut from: S, len: usize, target: Target) -> Result<Done> {
     let done = write_once(task, held, &mut from, len, target);
     if let Err(Errno::ENOSPC) | Ok(Done { full: true, .. }) = done {
-        return after_reclaim(task, held, &mut from, len, target, done);
+        let done = after_reclaim(task, held, &mut from, len, target, done);
+        tell::<S>(task, held, &done);
+        return done;
     }
+    tell::<S>(task, held, &done);
     done
+}
+
+/// Tells the watchers of what was written to. A write that [`quick`] does has none, as the lock is not biased
+/// then.
+#[inline(always)]
+fn tell<S: Source>(task: &Task, held: &Held, done: &Result<Done>) {
+    if S::IS_TOLD && watch::has_shadow(held.inode) {
+        tell_slow(task, held.inode, done);
+    }
+}
+
+#[cold]
+fn tell_slow(task: &Task, inode: &Inode, done: &Result<Done>) {
+    if done.is_ok_and(|done| done.bytes != 0) {
+        watch::written_slow(task, inode);
+    }
 }
 
 /// Goes on where a write ran out of pages, once what was unlinked and closed has been given back. The locks are free

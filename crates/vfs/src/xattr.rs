@@ -14,6 +14,7 @@ use crate::acl;
 use crate::blob::{self, Draft, View, Which};
 use crate::inode;
 use crate::task::{Place, Task};
+use crate::watch::{self, Touched};
 use crate::{permission, target, tree, writer};
 
 /// `XATTR_NAME_MAX` and a NUL.
@@ -243,6 +244,12 @@ fn resolve(name: &[u8], space: Space) -> Result<()> {
 }
 
 fn set(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Result<()> {
+    set_value(task, id, inode, name, value)?;
+    watch::touched(task, id, inode, Touched::Attributes);
+    Ok(())
+}
+
+fn set_value(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Result<()> {
     let _writing = writer::begin(task, inode)?;
     let name = name.get();
     let space = space(name);
@@ -274,6 +281,12 @@ fn may_secure(task: &Task, name: &[u8], value: &Value) -> Result<()> {
 }
 
 fn remove(task: &Task, id: InodeId, inode: &Inode, name: &Name) -> Result<()> {
+    remove_value(task, id, inode, name)?;
+    watch::touched(task, id, inode, Touched::Attributes);
+    Ok(())
+}
+
+fn remove_value(task: &Task, id: InodeId, inode: &Inode, name: &Name) -> Result<()> {
     let _writing = writer::begin(task, inode)?;
     let name = name.get();
     let space = space(name);

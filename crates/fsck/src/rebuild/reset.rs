@@ -19,8 +19,11 @@ use crate::bits::Bits;
 use crate::locks;
 
 /// Flags of an inode that outlive all processes.
-const KEPT_FLAGS: u32 =
-    inode_flags::IMMUTABLE | inode_flags::APPEND | inode_flags::NODUMP | inode_flags::NOATIME;
+const KEPT_FLAGS: u32 = inode_flags::IMMUTABLE
+    | inode_flags::APPEND
+    | inode_flags::NODUMP
+    | inode_flags::NOATIME
+    | inode_flags::KIND;
 
 impl Rebuild {
     /// Empties what is derived and what processes had.

@@ -10,7 +10,7 @@ use lp_vfs::{dup, table};
 use super::handler::{handlers, kernel, ret};
 use crate::dispatch::NOT_OURS;
 use crate::placeholder;
-use crate::{descriptor, device};
+use crate::{descriptor, device, shadow_fd};
 
 handlers! {
     /// dup(2).
@@ -52,6 +52,7 @@ pub fn duplicate(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) ->
         }
     };
     dup::install(task, number, file, flags)?;
+    shadow_fd::duplicate(task, fd, number);
     Ok(number)
 }
 
@@ -124,6 +125,7 @@ fn replace_by_ours(task: &'static Task<'static>, old: i32, new: i32, cloexec: u6
     let replaced = placeholder::replace(task, new, entry::OPEN | cloexec | u64::from(file.0));
     dup::arrived(task);
     table::let_go(task, replaced?);
+    shadow_fd::duplicate(task, old, new);
     Ok(new)
 }
 

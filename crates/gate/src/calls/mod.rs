@@ -13,6 +13,7 @@ pub mod fcntl;
 pub mod fsync;
 pub mod getdents;
 pub mod handler;
+pub mod inotify;
 pub mod ioctl;
 pub mod link;
 pub mod lseek;
@@ -165,7 +166,7 @@ crate::dispatch_table! {
     __NR_mq_open => allocate::makes_descriptor,
     __NR_waitid => wait::waitid,
     __NR_inotify_init => allocate::makes_descriptor,
-    __NR_inotify_add_watch => watch::inotify_add_watch,
+    __NR_inotify_add_watch => inotify::inotify_add_watch,
     __NR_inotify_rm_watch => refused::not_of_kind,
     __NR_openat => open::openat,
     __NR_mkdirat => mkdir::mkdirat,

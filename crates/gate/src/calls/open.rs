@@ -4,16 +4,18 @@ use lp_abi::linux::{
     __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC, O_WRONLY, open_how,
 };
 use lp_abi::{Errno, Result};
-use lp_region::ucopy;
+use lp_region::sync::Ordering;
+use lp_region::{InodeRef, ucopy};
 use lp_vfs::file;
 use lp_vfs::open::{self, Opened};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::{Outside, Place, Task};
+use lp_vfs::watch::{self, Touched};
 
 use super::handler::{handlers, ret};
 use crate::dispatch::RESTART;
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route, route_outside};
-use crate::{device, fd_directory, hostlink, node, placeholder, signal};
+use crate::{device, fd_directory, hostlink, node, placeholder, shadow_fd, signal};
 
 handlers! {
     /// open(2).
@@ -120,12 +122,18 @@ fn not_a_file(
     number: i32,
     answer: Result<Place<Opened>>,
 ) -> isize {
+    let number = match answer {
+        Ok(Place::Inside(opened @ (Opened::Watched(_) | Opened::WatchedCut(_)))) => {
+            return install_watched(task, number, opened, how.flags);
+        }
+        _ => number,
+    };
     placeholder::release(task, number);
     match answer {
         Ok(Place::Inside(Opened::HostNode(found))) => node::open(task, &found),
         Ok(Place::Outside(outside)) => open_outside(task, at, outside, how),
         Err(errno) => errno.to_ret(),
-        Ok(Place::Inside(Opened::File(file))) => {
+        Ok(Place::Inside(Opened::File(file) | Opened::Watched(file) | Opened::WatchedCut(file))) => {
             file::discard(task, file);
             Errno::EIO.to_ret()
         }
@@ -156,6 +164,23 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
             }
         }
     }
+}
+
+/// [`install`] of a file whose watchers are to be told.
+fn install_watched(task: &'static Task<'static>, number: i32, opened: Opened, flags: u32) -> isize {
+    let (Opened::File(file) | Opened::Watched(file) | Opened::WatchedCut(file)) = opened else {
+        return Errno::EIO.to_ret();
+    };
+    // Relaxed: immutable while the file is open.
+    let inode = InodeRef::from_word(task.region.file(file).inode.load(Ordering::Relaxed)).id;
+    let done = install(task, number, file, flags);
+    if done >= 0 {
+        shadow_fd::open(task, number, flags);
+        if matches!(opened, Opened::WatchedCut(_)) {
+            watch::touched_slow(task, inode, Touched::Modified);
+        }
+    }
+    done
 }
 
 /// Opens a file of the host. What leads through a link into a mount fails there, and is opened here.
@@ -217,6 +242,9 @@ fn reopen(task: &'static Task<'static>, fd: i32, how: &How) -> isize {
     };
     match open::reopen(task, fd, how.flags) {
         Ok(Opened::File(file)) => install(task, number, file, how.flags),
+        Ok(opened @ (Opened::Watched(_) | Opened::WatchedCut(_))) => {
+            install_watched(task, number, opened, how.flags)
+        }
         Ok(Opened::HostNode(found)) => {
             placeholder::release(task, number);
             node::open(task, &found)

@@ -1,4 +1,4 @@
-//! Calls on files of ours that Lightpath does not have: inotify(7), fanotify(7), file handles, swap, accounting, mounts.
+//! Calls on files of ours that Lightpath does not have: fanotify(7), file handles, swap, accounting, mounts.
 //! They fail as on a file system without them; docs/differences.md lists them.
 
 use lp_abi::Errno;
@@ -12,16 +12,6 @@ use crate::dispatch::NOT_OURS;
 use crate::path::At;
 
 handlers! {
-    /// inotify_add_watch(2).
-    fn inotify_add_watch(task, fd: i32, path: *const u8, mask: u32) {
-        if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
-            return refused;
-        }
-        let flags = if mask & IN_DONT_FOLLOW != 0 { AT_SYMLINK_NOFOLLOW } else { 0 };
-        let host = |at: At| kernel!(__NR_inotify_add_watch, fd, at.path, mask);
-        at_path(task, At::cwd(path), flags, Errno::ENOSPC, host)
-    }
-
     /// fanotify_mark(2).
     fn fanotify_mark(task, fd: i32, flags: u32, mask: u64, dirfd: i32, path: *const u8) {
         if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
