@@ -1,8 +1,9 @@
 //! Directory entries: filling in, comparing, giving back.
 //!
 //! An entry is found through its hash bucket and, for readdir, through its directory's array. It is filled in before
-//! either names it and stays as it is until neither does; only its target changes, in one store, when a rename
-//! replaces what it names. Who reads it validates the way that led there (bucket count or entry generation).
+//! either names it, and is born, and dies, in one store of its shape: what leads to it is in place by then, and goes
+//! afterwards. In between only its target changes, when a rename replaces what it names. Who reads it looks whether its
+//! `seq` stood still: it moves on when the slot is freed, and is odd while a rename changes the entry.
 
 use lp_abi::{NAME_MAX, Result};
 use lp_region::lane::Lane;
@@ -19,10 +20,44 @@ pub fn type_of(mode: u32) -> u32 {
     mode >> 12 & 15
 }
 
+/// Bits of `shape`: the length of a living entry's name; that of any entry's.
+const LIVE: u32 = 0xff;
+const LENGTH_AT: u32 = 16;
+
 /// Length of the entry's name.
 #[inline]
 pub fn length(dirent: &Dirent) -> usize {
-    dirent.shape.load(Ordering::Relaxed) as usize & 0xff // Relaxed, here and below: validated by the reader.
+    dirent.shape.load(Ordering::Relaxed) as usize >> LENGTH_AT // Relaxed, here and below: validated by the reader.
+}
+
+/// Length of the entry's name, or 0 if it does not live.
+#[inline(always)]
+fn living_length(dirent: &Dirent) -> usize {
+    // PAIRS: the release store in `give_birth`: who sees it live sees it filled in.
+    (dirent.shape.load(Ordering::Acquire) & LIVE) as usize
+}
+
+/// Whether it lives: its name is there.
+#[inline]
+pub fn lives(dirent: &Dirent) -> bool {
+    living_length(dirent) != 0
+}
+
+/// From now on its name is there. The caller holds its directory's lock.
+pub fn give_birth(dirent: &Dirent) {
+    let shape = dirent.shape.load(Ordering::Relaxed);
+    // PAIRS: the acquire load in `living_length`.
+    dirent.shape.store(shape & !LIVE | shape >> LENGTH_AT, Ordering::Release);
+}
+
+/// From now on its name is not there any more. The caller holds its directory's lock.
+pub fn die(dirent: &Dirent) {
+    dirent.shape.store(dirent.shape.load(Ordering::Relaxed) & !LIVE, Ordering::Release);
+}
+
+/// The shape of an entry that does not live yet.
+pub fn shape(length: usize, mode: u32) -> u32 {
+    (length as u32) << LENGTH_AT | type_of(mode) << 8
 }
 
 /// Type of what the entry names, as `d_type`.
@@ -40,18 +75,18 @@ pub fn target(dirent: &Dirent) -> InodeRef {
 
 /// Makes the entry name `target`, whose mode is `mode`. The caller holds its directory's lock.
 pub fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
-    let shape = dirent.shape.load(Ordering::Relaxed) & 0xff | type_of(mode) << 8;
+    let shape = dirent.shape.load(Ordering::Relaxed) & !0xff00 | type_of(mode) << 8;
     dirent.shape.store(shape, Ordering::Relaxed); // Relaxed: readdir's type is a hint.
     // PAIRS: the acquire load in `target`.
     dirent.target.store(target.to_word(), Ordering::Release);
 }
 
-/// Whether the entry stands for `name` in directory `parent`.
+/// Whether the entry lives and stands for `name` in directory `parent`.
 #[inline]
 pub fn is(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> bool {
     let words = words(dirent);
     dirent.parent.load(Ordering::Relaxed) == parent.0
-        && length(dirent) == name.len()
+        && living_length(dirent) == name.len()
         && words.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
         && (name.len() <= SHORT_NAME || is_long(region, dirent, name))
 }
@@ -77,8 +112,8 @@ fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; N
     length
 }
 
-/// Takes an entry that names `target` at a place and fills it in, its position left open. It stays named in `lane.taken`
-/// until [`settle`].
+/// Takes an entry that names `target` at a place and fills it in, its position left open. It does not live yet, and stays named
+/// in `lane.taken` until [`settle`].
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -103,7 +138,7 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: Inod
     dirent.hash.store(place.hash, Ordering::Relaxed);
     dirent.long.store(long.0, Ordering::Relaxed);
     let mode = region.inode(target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
-    dirent.shape.store(name.len() as u32 | type_of(mode) << 8, Ordering::Relaxed);
+    dirent.shape.store(shape(name.len(), mode), Ordering::Relaxed);
     dirent.parent.store(place.dir.0, Ordering::Relaxed);
     dirent.target.store(target.to_word(), Ordering::Release);
     Ok(id)
@@ -128,15 +163,15 @@ pub fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
     settle(region, lane);
 }
 
-/// Ends the life of an entry that neither bucket nor directory names any more: readers that still look at it see that. The
-/// lane names it until [`give`] and [`settle`].
+/// Retires an entry that lives no more and that neither bucket nor directory names: readers that still look at it see that.
+/// The lane names it until [`give`] and [`settle`].
 pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
-    let generation = dirent.generation.load(Ordering::Relaxed).wrapping_add(1);
-    // PAIRS: the acquire load in getdents: who sees a later field sees the new generation.
-    dirent.generation.store(generation, Ordering::Release);
+    // What the slot becomes later is seen after the new count.
+    dirent.seq.begin();
     dirent.target.store(0, Ordering::Release);
     dirent.parent.store(0, Ordering::Release);
+    dirent.seq.end();
     lane.taken[LongName::SLAB].store(dirent.long.load(Ordering::Relaxed), Ordering::Release);
     lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
 }
@@ -153,7 +188,7 @@ pub fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
 #[inline(always)]
 fn words(dirent: &Dirent) -> &[AtomicU64; WORDS] {
     const { assert!(core::mem::offset_of!(Dirent, name) % 8 == 0) };
-    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by the count.
+    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by `seq`.
     unsafe { &*(&raw const dirent.name).cast() }
 }
 
