@@ -79,6 +79,7 @@ macro_rules! atomics {
 
             /// Stores.
             pub fn store(&self, value: $word, order: Ordering) {
+                burn();
                 self.0.store(value, effective(order));
             }
 
@@ -101,6 +102,7 @@ macro_rules! atomics {
             pub fn compare_exchange(&self, old: $word, new: $word, yes: Ordering, no: Ordering)
                 -> std::result::Result<$word, $word>
             {
+                burn();
                 self.0.compare_exchange(old, new, effective(yes), effective(no))
             }
         }
@@ -110,6 +112,34 @@ macro_rules! atomics {
 atomics! {
     AtomicU32 u32;
     AtomicU64 u64;
+}
+
+loom::thread_local! {
+    static FUSE: Cell<Option<u32>> = Cell::new(None);
+}
+
+/// What the death of a [mortal](mortal) thread unwinds with.
+struct Died;
+
+/// Runs `call` until its thread has stored or exchanged `steps` times: then it is as if it were killed. Whether it lived.
+pub fn mortal(steps: u32, call: impl FnOnce()) -> bool {
+    FUSE.with(|fuse| fuse.set(Some(steps)));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    FUSE.with(|fuse| fuse.set(None));
+    match outcome {
+        Ok(()) => true,
+        Err(cause) if cause.is::<Died>() => false,
+        Err(cause) => std::panic::resume_unwind(cause),
+    }
+}
+
+fn burn() {
+    let left = FUSE.with(Cell::get);
+    match left {
+        Some(0) => std::panic::resume_unwind(Box::new(Died)),
+        Some(left) => FUSE.with(|fuse| fuse.set(Some(left - 1))),
+        None => {}
+    }
 }
 
 /// Models go straight to sleep: that is where the difficulty is.

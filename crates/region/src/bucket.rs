@@ -431,10 +431,12 @@ pub(crate) fn raise_end<const N: usize>(bucket: &Bucket<N>, tag: u32) -> bool {
 /// holder.
 pub fn has<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) -> bool {
     let word = word(hash, id);
-    let scan = |bucket: &Bucket<N>| {
-        let is_here = bucket.entries.iter().any(|entry| bare(entry.load(Ordering::Acquire)) == word);
-        (is_here.then_some(()), true)
+    let is_it = |entry: &AtomicU64| {
+        let has = entry.load(Ordering::Acquire);
+        // A copy that is coming may be taken back; if it is not, its original was seen before it.
+        bare(has) == word && mark_of(has) != Mark::Coming
     };
+    let scan = |bucket: &Bucket<N>| (bucket.entries.iter().any(is_it).then_some(()), true);
     loop {
         let (found, certain) = look_slow(table, hash, scan);
         if certain {
