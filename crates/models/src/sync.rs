@@ -29,6 +29,7 @@ std::thread_local! {
     // loom runs all threads of a model on the thread that called it.
     static WEAKEN: Cell<Weaken> = const { Cell::new(Weaken::Nothing) };
     static BOUNDED: Cell<bool> = const { Cell::new(false) };
+    static EXHAUSTIVE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether `model` fails when run without what `weaken` names.
@@ -39,11 +40,32 @@ pub fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> boo
     outcome.is_err()
 }
 
-/// Runs `model` in all its interleavings, up to three preemptions.
+/// Runs `model` in all its interleavings, up to three preemptions, or two if [`exhaustively`].
 pub fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(if EXHAUSTIVE.get() { 2 } else { 3 });
     builder.check(model);
+}
+
+/// Runs `models` with every operation of one thread switched with every one of another. loom by itself switches only those
+/// that meet at a word, and of a word it remembers the last access alone: an exchange after a load of the same thread
+/// hides that load from it.
+pub fn exhaustively<T>(models: impl FnOnce() -> T) -> T {
+    EXHAUSTIVE.set(true);
+    let outcome = models();
+    EXHAUSTIVE.set(false);
+    outcome
+}
+
+loom::lazy_static! {
+    static ref CLOCK: loom::sync::atomic::AtomicU32 = loom::sync::atomic::AtomicU32::new(0);
+}
+
+/// All threads meet here, without order.
+fn tick() {
+    if EXHAUSTIVE.get() {
+        CLOCK.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn is_weak(what: Weaken) -> bool {
@@ -74,27 +96,32 @@ macro_rules! atomics {
 
             /// Loads.
             pub fn load(&self, order: Ordering) -> $word {
+                tick();
                 self.0.load(effective(order))
             }
 
             /// Stores.
             pub fn store(&self, value: $word, order: Ordering) {
                 burn();
+                tick();
                 self.0.store(value, effective(order));
             }
 
             /// Adds.
             pub fn fetch_add(&self, value: $word, order: Ordering) -> $word {
+                tick();
                 self.0.fetch_add(value, effective(order))
             }
 
             /// Sets bits.
             pub fn fetch_or(&self, value: $word, order: Ordering) -> $word {
+                tick();
                 self.0.fetch_or(value, effective(order))
             }
 
             /// Subtracts.
             pub fn fetch_sub(&self, value: $word, order: Ordering) -> $word {
+                tick();
                 self.0.fetch_sub(value, effective(order))
             }
 
@@ -103,6 +130,7 @@ macro_rules! atomics {
                 -> std::result::Result<$word, $word>
             {
                 burn();
+                tick();
                 self.0.compare_exchange(old, new, effective(yes), effective(no))
             }
         }
