@@ -260,7 +260,7 @@ impl Check<'_> {
     fn stands(&mut self, entry: u32, in_hand: bool) -> bool {
         let record = self.region.dirent(DirentId(entry));
         let lives = dirent::lives(record);
-        if !lives || record.seq.read() & 1 != 0 {
+        if !dirent::is_whole(record) || record.seq.read() & 1 != 0 {
             let what = || format!("entry {entry} stands in its places and does not live, or is being renamed");
             if in_hand { self.leftover(what) } else { self.inconsistent(what) }
         }

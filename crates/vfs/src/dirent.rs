@@ -27,7 +27,8 @@ const LENGTH_AT: u32 = 16;
 /// Length of the entry's name.
 #[inline]
 pub fn length(dirent: &Dirent) -> usize {
-    dirent.shape.load(Ordering::Relaxed) as usize >> LENGTH_AT // Relaxed, here and below: validated by the reader.
+    // Relaxed, here and below: validated by the reader.
+    (dirent.shape.load(Ordering::Relaxed) >> LENGTH_AT & LIVE) as usize
 }
 
 /// Length of the entry's name, or 0 if it does not live.
@@ -35,6 +36,11 @@ pub fn length(dirent: &Dirent) -> usize {
 fn living_length(dirent: &Dirent) -> usize {
     // PAIRS: the release store in `give_birth`: who sees it live sees it filled in.
     (dirent.shape.load(Ordering::Acquire) & LIVE) as usize
+}
+
+/// Whether a living entry is found by the name that it has.
+pub fn is_whole(dirent: &Dirent) -> bool {
+    living_length(dirent) == length(dirent)
 }
 
 /// Whether it lives: its name is there.
@@ -47,7 +53,7 @@ pub fn lives(dirent: &Dirent) -> bool {
 pub fn give_birth(dirent: &Dirent) {
     let shape = dirent.shape.load(Ordering::Relaxed);
     // PAIRS: the acquire load in `living_length`.
-    dirent.shape.store(shape & !LIVE | shape >> LENGTH_AT, Ordering::Release);
+    dirent.shape.store(shape & !LIVE | shape >> LENGTH_AT & LIVE, Ordering::Release);
 }
 
 /// From now on its name is not there any more. The caller holds its directory's lock.
