@@ -24,8 +24,6 @@ pub struct Dir {
     n: CString,
     /// A name in `e` that is free.
     en: CString,
-    /// Free names, enough for one to meet a full bucket of a table that is crowded.
-    crowd: [CString; 8],
     /// A name that is free in the other directory.
     other: CString,
     /// For the child that stays.
@@ -53,7 +51,6 @@ impl Dir {
             x: path("x"),
             n: path("n"),
             en: path("e/n"),
-            crowd: core::array::from_fn(|number| path(&format!("crowd-{number}"))),
             other: CString::new(format!("{}/o", DIRS[usize::from(index == 0)])).unwrap_or_default(),
             child: &page.slots[CHILDREN + actor],
         }
@@ -120,7 +117,7 @@ static ACL: [u8; 44] = [
     0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 const TARGET: &CStr = c"/a/target/of/more/than/sixty-four/bytes/that/takes/a/page/of/its/own/and/some/more";
-/// Names that make most of an empty table's buckets full, or nearly so.
+/// Names that fill the bucket of `v/n`: whoever makes that splits one.
 const CROWD: u32 = 300;
 const CREATE: i32 = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
 
@@ -176,12 +173,7 @@ pub static CALLS: &[Call] = &[
         door.open(NEW, &dir.a, libc::O_RDWR | libc::O_TRUNC, 0)
     })),
     call("open", &[], |door, dir| door.open(NEW, &dir.a, libc::O_RDONLY, 0)),
-    biased(
-        "create-crowded",
-        &["@", "@/crowd"],
-        |door, dir| dir.crowd.iter().map(|name| door.mkfifo(name)).sum(),
-        crowd,
-    ),
+    biased("create-crowded", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n), crowd),
     call("mkdir", &["@", "@/n"], |door, dir| door.mkdir(&dir.n)),
     call("mkfifo", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n)),
     call("symlink", &["@", "@/n"], |door, dir| door.symlink(c"target", &dir.n)),

@@ -49,6 +49,14 @@ pub fn lives(dirent: &Dirent) -> bool {
     living_length(dirent) != 0
 }
 
+/// Length of its name and type of what it names, as `d_type`, if it lives.
+#[inline]
+pub fn living(dirent: &Dirent) -> Option<(usize, u32)> {
+    // PAIRS: as in `living_length`.
+    let shape = dirent.shape.load(Ordering::Acquire);
+    (shape & LIVE != 0).then_some(((shape & LIVE) as usize, shape >> 8 & 15))
+}
+
 /// From now on its name is there. The caller holds its directory's lock.
 pub fn give_birth(dirent: &Dirent) {
     let shape = dirent.shape.load(Ordering::Relaxed);
@@ -101,21 +109,26 @@ pub fn is(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>)
 #[inline]
 pub fn copy_name(region: Region<'_>, dirent: &Dirent, to: &mut [u8; NAME_MAX]) -> usize {
     let length = length(dirent);
+    copy_name_of(region, dirent, length, to);
+    length
+}
+
+/// [`copy_name`] of a name whose length is known.
+#[inline]
+pub fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
     if length > SHORT_NAME {
         return copy_long(region, dirent, length, to);
     }
     for (to, word) in to.chunks_exact_mut(8).zip(words(dirent)) {
         to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
-    length
 }
 
 #[cold]
-fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) -> usize {
+fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
     for (to, from) in to.iter_mut().zip(&long(region, dirent).bytes).take(length) {
         *to = from.load(Ordering::Relaxed);
     }
-    length
 }
 
 /// Takes an entry that names `target` at a place and fills it in, its position left open. It does not live yet, and stays named

@@ -183,13 +183,10 @@ fn read(
     name: &mut [u8; NAME_MAX],
 ) -> Option<Entry> {
     let before = record.seq.read();
-    if !dirent::lives(record) {
-        return None;
-    }
+    let (length, kind) = dirent::living(record)?;
     let target: InodeRef = dirent::target(record);
-    let kind = dirent::kind(record) as u8;
-    let length = dirent::copy_name(task.region, record, name);
-    let entry = Entry { ino: u64::from(target.id.0), kind, length };
+    dirent::copy_name_of(task.region, record, length, name);
+    let entry = Entry { ino: u64::from(target.id.0), kind: kind as u8, length };
     let is_here = record.parent.load(Ordering::Acquire) == dir.0
         && record.position.load(Ordering::Acquire) == position
         && target.id.is_some();

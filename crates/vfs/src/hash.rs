@@ -176,6 +176,7 @@ pub fn prefetch(region: Region<'_>, hash: u32) {
 
 #[inline(never)]
 fn find(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    let region = region.records();
     let (hit, certain) =
         bucket::look(&Buckets(region), hash, |bucket| scan(region, bucket, dir, name, hash));
     if certain { hit } else { find_slow(region, dir, name, hash) }
