@@ -261,7 +261,8 @@ impl Check<'_> {
         let record = self.region.dirent(DirentId(entry));
         let lives = dirent::lives(record);
         if !dirent::is_whole(record) || record.seq.read() & 1 != 0 {
-            let what = || format!("entry {entry} stands in its places and does not live, or is being renamed");
+            let what =
+                || format!("entry {entry} stands in its places and does not live, or is being renamed");
             if in_hand { self.leftover(what) } else { self.inconsistent(what) }
         }
         lives

@@ -81,7 +81,8 @@ impl Lane {
         let scan = |bucket: &Bucket<N>| -> Look<()> {
             let word = bucket::word(hash, id);
             // As `lp_vfs::hash` does: most words are seen to be another's without order.
-            let is_it = bucket.entries.iter().any(|entry| bucket::bare(entry.load(Ordering::Relaxed)) == word);
+            let is_it =
+                bucket.entries.iter().any(|entry| bucket::bare(entry.load(Ordering::Relaxed)) == word);
             (is_it.then_some(()), true)
         };
         let (mut hit, mut certain) = bucket::look(self, hash, scan);
@@ -262,7 +263,11 @@ fn a_removal_that_does_not_look_at_the_state_again_leaves_words() {
 }
 
 /// A name goes and comes again, in the same slot: its word is the same.
-fn a_word_comes_again(words_before: &[(u32, u32)], (hash, id): (u32, u32), split: impl FnOnce(&Lane) + 'static) {
+fn a_word_comes_again(
+    words_before: &[(u32, u32)],
+    (hash, id): (u32, u32),
+    split: impl FnOnce(&Lane) + 'static,
+) {
     let names = names(words_before);
     let (splitter, owner) = (Lane::new(&names, 2), Lane::new(&names, 1));
     let reader = Lane::new(&names, 0);

@@ -184,7 +184,10 @@ impl Pair {
     pub fn of(base: u32, state: u64) -> Pair {
         let (level, next) = (state as u32 & 31, (state >> 32) as u32);
         let (level, from) = match next {
-            0 => (level.saturating_sub(1), (1u32 << base).wrapping_shl(level.saturating_sub(1)).wrapping_sub(1)),
+            0 => (
+                level.saturating_sub(1),
+                (1u32 << base).wrapping_shl(level.saturating_sub(1)).wrapping_sub(1),
+            ),
             next => (level, next - 1),
         };
         Pair { from, to: from.wrapping_add((1u32 << base).wrapping_shl(level)), tag: level + 1 & 15 }
@@ -239,8 +242,7 @@ pub fn way<const N: usize, T: Table<N>>(
     let split = is_under_way(state) && (index == pair.from || index == pair.to);
     let source = split.then(|| table.first(pair.from));
     let rest = (!split || index == pair.to).then(|| table.first(index));
-    let source =
-        source.into_iter().flat_map(|from| chain(table, from).skip(1).chain(core::iter::once(from)));
+    let source = source.into_iter().flat_map(|from| chain(table, from).skip(1).chain(core::iter::once(from)));
     source.chain(rest.into_iter().flat_map(|first| chain(table, first)))
 }
 

@@ -95,14 +95,19 @@ pub fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
     dirent.target.store(target.to_word(), Ordering::Release);
 }
 
-/// Whether the entry lives and stands for `name` in directory `parent`.
+/// Type of what the entry names, as `d_type`, if it lives and stands for `name` in directory `parent`.
 #[inline]
-pub fn is(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> bool {
+pub fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> Option<u32> {
+    if dirent.parent.load(Ordering::Relaxed) != parent.0 {
+        return None;
+    }
+    // PAIRS: as in `living_length`.
+    let shape = dirent.shape.load(Ordering::Acquire);
     let words = words(dirent);
-    dirent.parent.load(Ordering::Relaxed) == parent.0
-        && living_length(dirent) == name.len()
+    let is_it = (shape & LIVE) as usize == name.len()
         && words.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
-        && (name.len() <= SHORT_NAME || is_long(region, dirent, name))
+        && (name.len() <= SHORT_NAME || is_long(region, dirent, name));
+    is_it.then_some(shape >> 8 & 15)
 }
 
 /// Copies the entry's name into `to` and gives its length. What stands behind the name in `to` is undefined.

@@ -187,9 +187,8 @@ fn read(
     let target: InodeRef = dirent::target(record);
     dirent::copy_name_of(task.region, record, length, name);
     let entry = Entry { ino: u64::from(target.id.0), kind: kind as u8, length };
-    let is_here = record.parent.load(Ordering::Acquire) == dir.0
-        && record.position.load(Ordering::Acquire) == position
-        && target.id.is_some();
+    let is_here =
+        record.parent.load(Ordering::Acquire) == dir.0 && record.position.load(Ordering::Acquire) == position;
     // One that a rename is changing is taken as seen.
     (is_here && record.seq.stands_at(before)).then_some(entry)
 }

@@ -53,10 +53,10 @@ pub struct Hit {
 }
 
 impl Hit {
-    /// What entry `id` names now.
+    /// What entry `id` names now; `kind` is its type.
     #[inline(always)]
-    fn read(record: &Dirent, id: NonZeroU32) -> Self {
-        let entry = NonZeroU64::from(id) | (dirent::kind(record) as u64) << 32;
+    fn read(record: &Dirent, id: NonZeroU32, kind: u32) -> Self {
+        let entry = NonZeroU64::from(id) | u64::from(kind) << 32;
         Hit { target: dirent::target(record).to_word(), entry }
     }
 
@@ -177,8 +177,7 @@ pub fn prefetch(region: Region<'_>, hash: u32) {
 #[inline(never)]
 fn find(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
     let region = region.records();
-    let (hit, certain) =
-        bucket::look(&Buckets(region), hash, |bucket| scan(region, bucket, dir, name, hash));
+    let (hit, certain) = bucket::look(&Buckets(region), hash, |bucket| scan(region, bucket, dir, name, hash));
     if certain { hit } else { find_slow(region, dir, name, hash) }
 }
 
@@ -209,8 +208,8 @@ fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash
         let Some(id) = NonZeroU32::new(id) else { continue };
         let record = region.dirent(DirentId(id.get()));
         let before = record.seq.read();
-        if dirent::is(region, record, dir, name) {
-            let hit = Hit::read(record, id);
+        if let Some(kind) = dirent::of(region, record, dir, name) {
+            let hit = Hit::read(record, id, kind);
             if record.seq.retry(before) {
                 // Of a slot that changes hands nothing is believed.
                 return (record.seq.stands_at(before).then_some(hit), false);
