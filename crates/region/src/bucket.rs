@@ -280,6 +280,8 @@ pub fn look_slow<const N: usize, T: Table<N>, H>(
         if hit.is_some() || !certain {
             return (hit, certain);
         }
+        // PAIRS: the exchanges in `split`: who saw that an original had gone sees its copy.
+        acquire_fence();
     }
     (None, stands_at(table.state(), seen))
 }
