@@ -38,6 +38,8 @@ struct Pass {
     tabled: Bits,
     /// Entries of which a split has made a copy that stands for them.
     left: Bits,
+    /// Entries of which there is a copy that is to become plain.
+    coming: Bits,
     /// Overflow buckets in chains.
     chained: Bits,
     /// Long names of entries.
@@ -165,8 +167,9 @@ impl Check<'_> {
                 bucket = self.region.overflow(OverflowId(next));
             }
         }
-        let Pass { left, tabled, .. } = pass;
-        left.iter().for_each(|entry| _ = tabled.insert(entry));
+        // Neither original nor copy counts alone.
+        let Pass { left, coming, tabled, .. } = pass;
+        left.iter().filter(|entry| coming.has(*entry)).for_each(|entry| _ = tabled.insert(entry));
     }
 
     fn tabled(&mut self, index: u32, word: u64, state: u64, pass: &mut Pass) {
@@ -187,12 +190,14 @@ impl Check<'_> {
         let is_here = place == index || is_split && index == pair.from && place == pair.to;
         let is_alone = match mark {
             Mark::None | Mark::Leaving => pass.tabled.insert(entry),
-            // The other of original and copy counts.
             Mark::Left => {
                 pass.left.insert(entry);
                 is_split
             }
-            Mark::Coming => is_split,
+            Mark::Coming => {
+                pass.coming.insert(entry);
+                is_split
+            }
         };
         let is_whole = self.region.dirent(DirentId(entry)).hash.load(Relaxed) == hash
             && is_here

@@ -29,7 +29,7 @@ std::thread_local! {
     // loom runs all threads of a model on the thread that called it.
     static WEAKEN: Cell<Weaken> = const { Cell::new(Weaken::Nothing) };
     static BOUNDED: Cell<bool> = const { Cell::new(false) };
-    static EXHAUSTIVE: Cell<bool> = const { Cell::new(false) };
+    static EXHAUSTIVE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Whether `model` fails when run without what `weaken` names.
@@ -40,20 +40,20 @@ pub fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> boo
     outcome.is_err()
 }
 
-/// Runs `model` in all its interleavings, up to three preemptions, or two if [`exhaustively`].
+/// Runs `model` in all its interleavings, up to three preemptions or as many as [`exhaustively`] says.
 pub fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(if EXHAUSTIVE.get() { 2 } else { 3 });
+    builder.preemption_bound = Some(EXHAUSTIVE.get().unwrap_or(3));
     builder.check(model);
 }
 
-/// Runs `models` with every operation of one thread switched with every one of another. loom by itself switches only those
+/// Runs `models`, up to so many preemptions, with every operation of one thread switched with every one of another. loom by itself switches only those
 /// that meet at a word, and of a word it remembers the last access alone: an exchange after a load of the same thread
 /// hides that load from it.
-pub fn exhaustively<T>(models: impl FnOnce() -> T) -> T {
-    EXHAUSTIVE.set(true);
+pub fn exhaustively<T>(preemptions: usize, models: impl FnOnce() -> T) -> T {
+    EXHAUSTIVE.set(Some(preemptions));
     let outcome = models();
-    EXHAUSTIVE.set(false);
+    EXHAUSTIVE.set(None);
     outcome
 }
 
@@ -63,7 +63,7 @@ loom::lazy_static! {
 
 /// All threads meet here, without order.
 fn tick() {
-    if EXHAUSTIVE.get() {
+    if EXHAUSTIVE.get().is_some() {
         CLOCK.fetch_add(1, Ordering::Relaxed);
     }
 }

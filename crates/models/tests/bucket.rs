@@ -9,11 +9,11 @@ use lp_models::split;
 use lp_models::sync::{self, AtomicU64, Ordering, Weaken, exhaustively, mortal};
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
-    exhaustively(|| sync::check(model));
+    exhaustively(2, || sync::check(model));
 }
 
 fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> bool {
-    exhaustively(|| sync::weakened(weaken, model))
+    exhaustively(2, || sync::weakened(weaken, model))
 }
 
 /// Words of a bucket.
@@ -374,7 +374,9 @@ fn a_copy_that_may_be_taken_back_is_no_word() {
         check(move || an_owner_dies(steps, |lane| bucket::has(lane, MOVES.0, MOVES.1)));
     }
     let takes_copies = |lane: &Lane| lane.finds(MOVES.0, MOVES.1);
-    assert!(weakened(Weaken::Nothing, move || an_owner_dies(0, takes_copies)));
+    // It takes three preemptions to see it.
+    let model = move || an_owner_dies(0, takes_copies);
+    assert!(exhaustively(3, || sync::weakened(Weaken::Nothing, model)));
 }
 
 /// An inserter dies; its burial does it again.

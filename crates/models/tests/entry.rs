@@ -6,11 +6,11 @@ use lp_models::seq::Seq;
 use lp_models::sync::{self, AtomicU32, AtomicU64, Ordering, Weaken, exhaustively};
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
-    exhaustively(|| sync::check(model));
+    exhaustively(2, || sync::check(model));
 }
 
 fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> bool {
-    exhaustively(|| sync::weakened(weaken, model))
+    exhaustively(2, || sync::weakened(weaken, model))
 }
 
 /// An entry as `lp_vfs::dirent` reads and changes it: a name, whether it lives, what it names.

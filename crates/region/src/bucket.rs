@@ -435,13 +435,23 @@ pub(crate) fn raise_end<const N: usize>(bucket: &Bucket<N>, tag: u32) -> bool {
 /// holder.
 pub fn has<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) -> bool {
     let word = word(hash, id);
-    let is_it = |entry: &AtomicU64| {
-        let has = entry.load(Ordering::Acquire);
-        // A copy that is coming may be taken back; if it is not, its original was seen before it.
-        bare(has) == word && mark_of(has) != Mark::Coming
-    };
-    let scan = |bucket: &Bucket<N>| (bucket.entries.iter().any(is_it).then_some(()), true);
     loop {
+        let mut has_left = false;
+        // Of a copy that is coming and an original that has left neither counts alone: the copy may be taken back, and
+        // what the original has become may have been removed. The original is seen first.
+        let mut is_it = |entry: &AtomicU64| {
+            let has = entry.load(Ordering::Acquire);
+            match mark_of(has) {
+                _ if bare(has) != word => false,
+                Mark::None | Mark::Leaving => true,
+                Mark::Coming => has_left,
+                Mark::Left => {
+                    has_left = true;
+                    false
+                }
+            }
+        };
+        let scan = |bucket: &Bucket<N>| (bucket.entries.iter().any(&mut is_it).then_some(()), true);
         let (found, certain) = look_slow(table, hash, scan);
         if certain {
             return found.is_some();
