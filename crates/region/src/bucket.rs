@@ -190,7 +190,7 @@ impl Pair {
             ),
             next => (level, next - 1),
         };
-        Pair { from, to: from.wrapping_add((1u32 << base).wrapping_shl(level)), tag: level + 1 & 15 }
+        Pair { from, to: from.wrapping_add((1u32 << base).wrapping_shl(level)), tag: (level + 1) & 15 }
     }
 }
 

@@ -155,6 +155,10 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: Inod
         }
     };
     let dirent = region.dirent(id);
+    if dirent.seq.read() & 1 != 0 {
+        // Of a damaged region: readers would take it for one that is being renamed.
+        dirent.seq.end();
+    }
     // Relaxed: published by the stores that link the entry in.
     for (word, value) in words(dirent).iter().zip(name.words()) {
         word.store(*value, Ordering::Relaxed);
