@@ -82,7 +82,9 @@ fn a_reused_slot_is_not_mistaken() {
 
 #[test]
 fn a_slot_whose_count_is_not_seen_is_mistaken() {
-    assert!(weakened(Weaken::AcquireFence, a_slot_is_used_again));
+    assert!(
+        weakened(Weaken::Release, a_slot_is_used_again) || weakened(Weaken::Acquire, a_slot_is_used_again)
+    );
 }
 
 /// How a rename may go wrong.
