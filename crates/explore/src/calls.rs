@@ -117,6 +117,8 @@ static ACL: [u8; 44] = [
     0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 const TARGET: &CStr = c"/a/target/of/more/than/sixty-four/bytes/that/takes/a/page/of/its/own/and/some/more";
+/// Names that fill the bucket of `v/n`: whoever makes that splits one.
+const CROWD: u32 = 300;
 const CREATE: i32 = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
 
 /// Makes the caller the only one that has used a file, so that it has the lock's bias.
@@ -133,6 +135,13 @@ fn create_often(door: &dyn Door, dir: &Dir) {
         door.unlink(&dir.n);
     }
     door.reclaim();
+}
+
+/// Fills the hash table, in a directory that no comparison looks at.
+fn crowd(door: &dyn Door, _: &Dir) {
+    for number in 0..CROWD {
+        door.mkfifo(&CString::new(format!("{}/f{number}", DIRS[2])).unwrap_or_default());
+    }
 }
 
 fn range(kind: i32) -> RangeLock {
@@ -164,6 +173,7 @@ pub static CALLS: &[Call] = &[
         door.open(NEW, &dir.a, libc::O_RDWR | libc::O_TRUNC, 0)
     })),
     call("open", &[], |door, dir| door.open(NEW, &dir.a, libc::O_RDONLY, 0)),
+    biased("create-crowded", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n), crowd),
     call("mkdir", &["@", "@/n"], |door, dir| door.mkdir(&dir.n)),
     call("mkfifo", &["@", "@/n"], |door, dir| door.mkfifo(&dir.n)),
     call("symlink", &["@", "@/n"], |door, dir| door.symlink(c"target", &dir.n)),

@@ -4,7 +4,7 @@ use lp_region::lane::Lane;
 use lp_region::life::State;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, Region};
-use lp_vfs::{boot, page};
+use lp_vfs::{boot, hash, page};
 
 use crate::control::{JUDGE, Page, state};
 use crate::door::Door;
@@ -82,6 +82,7 @@ fn take_all(light: &Light) {
     light.rmdir(c"q/p");
     light.rmdir(c"q");
     let _ = boot::mkfs(light.task(), 0);
+    hash::split(light.task());
 }
 
 fn path(text: &str) -> std::ffi::CString {

@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(long)]
     replay: Option<String>,
     /// Kinds of findings that are counted and do not fail the run; of `waits` also by what is waited for, as
-    /// `waits:bucket`
+    /// `waits:split`
     #[arg(long, value_delimiter = ',')]
     tolerate: Vec<String>,
     /// Append each new finding to this file

@@ -2,7 +2,7 @@
 //! it.
 
 use lp_region::layout as at;
-use lp_region::records::{Bucket, Inode, LockRecord, OpenFile};
+use lp_region::records::{Inode, LockRecord, OpenFile};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, Region};
 
@@ -29,8 +29,6 @@ pub fn of(region: Region<'static>, address: u64) -> &'static str {
     }
     let records = [
         ("open-file", at::FILES_AT, size_of::<OpenFile>(), at::FILES),
-        ("bucket", at::BUCKETS_AT, size_of::<Bucket>(), at::BUCKETS),
-        ("bucket", at::OVERFLOWS_AT, size_of::<Bucket>(), at::OVERFLOWS),
         ("record-lock", at::LOCKS_AT, size_of::<LockRecord>(), at::LOCKS),
     ];
     let found = records.into_iter().find(|(_, start, size, count)| within(*start, *size, *count));

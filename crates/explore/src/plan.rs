@@ -295,7 +295,7 @@ impl Explorer {
     fn note(&mut self, case: &Case, finding: Finding, replay: &str) -> Result<()> {
         *self.kinds.entry(finding.kind.clone()).or_default() += 1;
         let class = format!("{} {} {}", finding.kind, case.name(), shape(&finding.detail));
-        // `waits` is every kind of wait, `waits:bucket` one.
+        // `waits` is every kind of wait, `waits:split` one.
         let general = finding.kind.split(':').next().unwrap_or_default();
         if self.args.tolerate.iter().any(|kind| *kind == finding.kind || kind == general) {
             *self.tolerated.entry(class).or_default() += 1;

@@ -6,12 +6,10 @@ use std::process::{Child, Command, Stdio};
 const SCHEDULES: u32 = 2000;
 /// Explorers that run side by side.
 const SHARDS: u32 = 2;
-/// Locks of the region as a whole still make others wait: see docs/explorer.md, "Known".
-const TOLERATED: &str = "waits:bucket";
 
 fn explorer(arguments: &[&str]) -> Child {
     let mut explorer = Command::new(env!("CARGO_BIN_EXE_lp-explore"));
-    explorer.args(arguments).args(["--seed", "1", "--tolerate", TOLERATED]);
+    explorer.args(arguments).args(["--seed", "1"]);
     explorer.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("lp-explore")
 }
 

@@ -1,5 +1,6 @@
 //! The header, lanes and process slots: counts, limits, locks of the region as a whole.
 
+use lp_region::bucket::UNDER_WAY;
 use lp_region::lane::{CACHE_SLOTS, UNLINKED};
 use lp_region::layout as at;
 use lp_region::life::State;
@@ -169,7 +170,8 @@ fn is_own_id(id: u32, index: u32) -> bool {
 
 /// Whether the hash table can have this size.
 pub(crate) fn is_hash_state(hash_state: u64) -> bool {
-    let (level, next) = (hash_state as u32, (hash_state >> 32) as u32);
+    let state = hash_state & !UNDER_WAY;
+    let (level, next) = (state as u32, (state >> 32) as u32);
     let most = MAX_LEVEL - BASE_LEVEL;
     level <= most && next < 1 << (BASE_LEVEL + level) && (level < most || next == 0)
 }

@@ -84,6 +84,8 @@ struct Check<'r> {
     claimed: Bits,
     /// Pages on their way in a lane's hands.
     moving: Bits,
+    /// Overflow buckets in chains that hold no entry.
+    idle: u64,
     /// Inodes that something names, by slot.
     named: Bits,
     /// Those of them that a path or a descriptor leads to. Others may have been left half filled in.
@@ -103,6 +105,7 @@ impl<'r> Check<'r> {
             slabs: Slabs::default(),
             claimed: Bits::default(),
             moving: Bits::default(),
+            idle: 0,
             named: Bits::default(),
             reached: Bits::default(),
         }
@@ -141,7 +144,7 @@ impl<'r> Check<'r> {
             inodes: slabs.inodes.in_use(),
             entries: slabs.entries.in_use(),
             names: slabs.names.in_use(),
-            overflows: slabs.overflows.in_use(),
+            overflows: slabs.overflows.in_use().saturating_sub(self.idle),
             files: slabs.files.in_use(),
             locks: slabs.locks.in_use(),
             mappings: slabs.mappings.in_use(),

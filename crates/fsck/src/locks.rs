@@ -9,7 +9,7 @@ use lp_region::layout as at;
 use lp_region::layout::LANE_BITS;
 use lp_region::lock::OwnerLock;
 use lp_region::process::Process;
-use lp_region::records::{Bucket, Header, Inode, OpenFile};
+use lp_region::records::{Header, Inode, OpenFile};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 
 use crate::Check;
@@ -73,7 +73,6 @@ pub(crate) fn is_one(offset: u64) -> bool {
         (at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE, offset_of!(Process, table_lock)),
         (at::FILES_AT, at::FILES, size_of::<OpenFile>(), offset_of!(OpenFile, lock)),
         (at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
-        (at::BUCKETS_AT, at::BUCKETS, size_of::<Bucket>(), offset_of!(Bucket, lock)),
     ];
     let Ok(offset) = usize::try_from(offset) else { return false };
     offset == offset_of!(Header, split_lock)

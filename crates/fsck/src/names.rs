@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 
 use lp_abi::NAME_MAX;
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_region::bucket::{self, Mark, Pair};
 use lp_region::layout as at;
 use lp_region::records::{Bucket, Dirent, Inode, SHORT_NAME, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, LaneId, OverflowId, PageId, Region};
 use lp_vfs::dir::{Leaf, PER_LEAF};
+use lp_vfs::intent::op;
 use lp_vfs::name::Name;
 use lp_vfs::{dir, dirent, hash};
 
@@ -34,6 +36,10 @@ struct Pass {
     listed: Bits,
     /// Entries in the table.
     tabled: Bits,
+    /// Entries of which a split has made a copy that stands for them.
+    left: Bits,
+    /// Entries of which there is a copy that is to become plain.
+    coming: Bits,
     /// Overflow buckets in chains.
     chained: Bits,
     /// Long names of entries.
@@ -136,23 +142,21 @@ impl Check<'_> {
         if !header::is_hash_state(state) {
             return;
         }
-        let buckets = (1 << (hash::BASE_LEVEL + state as u32)) + (state >> 32) as u32;
+        let buckets = (1 << (hash::BASE_LEVEL + (state as u32 & 31))) + (state >> 32) as u32;
         let all = self.extents.records(at::BUCKETS_AT, size_of::<Bucket>(), at::BUCKETS);
         for index in all.take_while(|index| *index < buckets).collect::<Vec<_>>() {
             let first = self.region.bucket(index);
-            self.lock(&first.lock, || format!("bucket {index}"));
-            let holder = first.lock.holder();
-            let is_left = holder.is_some() && self.is_dead(holder);
-            if first.seq.read() & 1 != 0 {
-                let what = || format!("bucket {index} was left half changed");
-                if is_left { self.leftover(what) } else { self.inconsistent(what) }
-            }
             let mut bucket = first;
             loop {
                 for word in &bucket.entries {
-                    self.tabled(index, word.load(Relaxed), state, is_left, pass);
+                    self.tabled(index, word.load(Relaxed), state, pass);
                 }
-                let next = bucket.next.load(Relaxed);
+                if !core::ptr::eq(first, bucket)
+                    && bucket.entries.iter().all(|word| bucket::is_empty(word.load(Relaxed)))
+                {
+                    self.idle += 1;
+                }
+                let next = bucket.next_index();
                 if next == 0 {
                     break;
                 }
@@ -163,24 +167,46 @@ impl Check<'_> {
                 bucket = self.region.overflow(OverflowId(next));
             }
         }
+        // Neither original nor copy counts alone.
+        let Pass { left, coming, tabled, .. } = pass;
+        left.iter().filter(|entry| coming.has(*entry)).for_each(|entry| _ = tabled.insert(entry));
     }
 
-    fn tabled(&mut self, index: u32, word: u64, state: u64, is_left: bool, pass: &mut Pass) {
-        let (entry, hash) = (word as u32, (word >> 32) as u32);
-        if word == 0 {
+    fn tabled(&mut self, index: u32, word: u64, state: u64, pass: &mut Pass) {
+        let (entry, hash) = (bucket::id_of(word as u32), bucket::hash_of(word));
+        let mark = bucket::mark_of(word);
+        if bucket::is_empty(word) {
+            if bucket::bare(word) != 0 || mark != Mark::None {
+                self.inconsistent(|| format!("bucket {index} has a word that is empty and is not"));
+            }
             return;
         }
-        if entry == 0 || entry > self.slabs.entries.fresh {
+        if entry > self.slabs.entries.fresh {
             return self.structure(|| format!("bucket {index} names entry {entry}, which is none"));
         }
-        let what = || format!("bucket {index} holds entry {entry}, whose place is another or taken");
-        let stands = self.region.dirent(DirentId(entry)).hash.load(Relaxed) == hash
-            && hash::place(state, hash) == index
-            && pass.tabled.insert(entry);
-        match stands {
-            true => {}
-            false if is_left => self.leftover(what),
-            false => self.inconsistent(what),
+        let pair = Pair::of(hash::BASE_LEVEL, state);
+        let is_split = bucket::is_under_way(state) && (index == pair.from || index == pair.to);
+        let place = hash::place(state, hash);
+        let is_here = place == index || is_split && index == pair.from && place == pair.to;
+        let is_alone = match mark {
+            Mark::None | Mark::Leaving => pass.tabled.insert(entry),
+            Mark::Left => {
+                pass.left.insert(entry);
+                is_split
+            }
+            Mark::Coming => {
+                pass.coming.insert(entry);
+                is_split
+            }
+        };
+        let is_whole = self.region.dirent(DirentId(entry)).hash.load(Relaxed) == hash
+            && is_here
+            && is_alone
+            && (mark == Mark::None || is_split);
+        if !is_whole {
+            self.inconsistent(|| {
+                format!("bucket {index} holds entry {entry}, whose place is another or taken")
+            });
         }
     }
 
@@ -192,7 +218,13 @@ impl Check<'_> {
             let is_used = self.slabs.entries.is_used(index);
             let in_hand = self.slabs.entries.hand.has(index) || self.is_intended(index);
             match (listed, tabled) {
-                (true, true) => {}
+                (true, true) => {
+                    if !self.stands(index, in_hand) {
+                        // Its long name goes with it.
+                        pass.long.insert(self.region.dirent(DirentId(index)).long.load(Relaxed));
+                        continue;
+                    }
+                }
                 (false, false) if !is_used => continue,
                 _ if in_hand => {
                     self.leftover(|| format!("entry {index} is in the hands of a thread that is gone"));
@@ -221,12 +253,24 @@ impl Check<'_> {
         (1..self.lanes).any(|lane| {
             let intent = &self.region.lane(LaneId(lane)).intent;
             let word = intent.words[3].load(Relaxed);
-            let is_change = matches!(
-                intent.op.load(Relaxed),
-                lp_vfs::intent::op::CHANGE | lp_vfs::intent::op::PLAIN_CHANGE
-            );
+            let op = intent.op.load(Relaxed);
+            let is_change = matches!(op, op::CHANGE | op::PLAIN_CHANGE);
+            let retargeted = [intent.words[9].load(Relaxed) >> 32, intent.words[11].load(Relaxed)];
             is_change && (word as u32 == entry || (word >> 32) as u32 == entry)
+                || op == op::CHANGE && retargeted.iter().any(|word| *word as u32 == entry)
         })
+    }
+
+    /// Whether an entry that the table and its directory lead to lives.
+    fn stands(&mut self, entry: u32, in_hand: bool) -> bool {
+        let record = self.region.dirent(DirentId(entry));
+        let lives = dirent::lives(record);
+        if !dirent::is_whole(record) || record.seq.read() & 1 != 0 {
+            let what =
+                || format!("entry {entry} stands in its places and does not live, or is being renamed");
+            if in_hand { self.leftover(what) } else { self.inconsistent(what) }
+        }
+        lives
     }
 
     fn entry(&mut self, index: u32, pass: &mut Pass) {
@@ -410,6 +454,9 @@ pub fn tree(region: Region<'_>, root: InodeId) -> BTreeMap<String, (u32, u32)> {
                     continue;
                 }
                 let record = region.dirent(entry);
+                if !dirent::lives(record) {
+                    continue;
+                }
                 let mut bytes = [0; NAME_MAX];
                 let length = dirent::copy_name(region, record, &mut bytes);
                 let path = format!("{path}/{}", String::from_utf8_lossy(&bytes[..length]));

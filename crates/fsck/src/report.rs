@@ -55,7 +55,7 @@ pub struct Usage {
     pub entries: u64,
     /// Long names.
     pub names: u64,
-    /// Overflow buckets.
+    /// Overflow buckets that hold entries. Empty ones stay in their chains.
     pub overflows: u64,
     /// Open files.
     pub files: u64,

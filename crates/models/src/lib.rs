@@ -14,6 +14,8 @@ pub mod sync;
 
 #[path = "../../region/src/bias.rs"]
 pub mod bias;
+#[path = "../../region/src/bucket.rs"]
+pub mod bucket;
 #[path = "../../region/src/custody.rs"]
 pub mod custody;
 #[path = "../../region/src/ids.rs"]
@@ -26,8 +28,6 @@ pub mod lock;
 pub mod marks;
 #[path = "../../region/src/moving.rs"]
 pub mod moving;
-#[path = "../../region/src/probe.rs"]
-pub mod probe;
 #[path = "../../region/src/ring.rs"]
 pub mod ring;
 #[path = "../../region/src/seq.rs"]
@@ -36,6 +36,8 @@ pub mod seq;
 pub mod shape;
 #[path = "../../region/src/signed.rs"]
 pub mod signed;
+#[path = "../../region/src/split.rs"]
+pub mod split;
 #[path = "../../region/src/stack.rs"]
 pub mod stack;
 #[path = "../../region/src/validated.rs"]

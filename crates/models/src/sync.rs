@@ -29,6 +29,7 @@ std::thread_local! {
     // loom runs all threads of a model on the thread that called it.
     static WEAKEN: Cell<Weaken> = const { Cell::new(Weaken::Nothing) };
     static BOUNDED: Cell<bool> = const { Cell::new(false) };
+    static EXHAUSTIVE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// Whether `model` fails when run without what `weaken` names.
@@ -39,11 +40,32 @@ pub fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> boo
     outcome.is_err()
 }
 
-/// Runs `model` in all its interleavings, up to three preemptions.
+/// Runs `model` in all its interleavings, up to three preemptions or as many as [`exhaustively`] says.
 pub fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
+    builder.preemption_bound = Some(EXHAUSTIVE.get().unwrap_or(3));
     builder.check(model);
+}
+
+/// Runs `models`, up to so many preemptions, with every operation of one thread switched with every one of another. loom by itself switches only those
+/// that meet at a word, and of a word it remembers the last access alone: an exchange after a load of the same thread
+/// hides that load from it.
+pub fn exhaustively<T>(preemptions: usize, models: impl FnOnce() -> T) -> T {
+    EXHAUSTIVE.set(Some(preemptions));
+    let outcome = models();
+    EXHAUSTIVE.set(None);
+    outcome
+}
+
+loom::lazy_static! {
+    static ref CLOCK: loom::sync::atomic::AtomicU32 = loom::sync::atomic::AtomicU32::new(0);
+}
+
+/// All threads meet here, without order.
+fn tick() {
+    if EXHAUSTIVE.get().is_some() {
+        CLOCK.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 fn is_weak(what: Weaken) -> bool {
@@ -74,26 +96,32 @@ macro_rules! atomics {
 
             /// Loads.
             pub fn load(&self, order: Ordering) -> $word {
+                tick();
                 self.0.load(effective(order))
             }
 
             /// Stores.
             pub fn store(&self, value: $word, order: Ordering) {
+                burn();
+                tick();
                 self.0.store(value, effective(order));
             }
 
             /// Adds.
             pub fn fetch_add(&self, value: $word, order: Ordering) -> $word {
+                tick();
                 self.0.fetch_add(value, effective(order))
             }
 
             /// Sets bits.
             pub fn fetch_or(&self, value: $word, order: Ordering) -> $word {
+                tick();
                 self.0.fetch_or(value, effective(order))
             }
 
             /// Subtracts.
             pub fn fetch_sub(&self, value: $word, order: Ordering) -> $word {
+                tick();
                 self.0.fetch_sub(value, effective(order))
             }
 
@@ -101,6 +129,8 @@ macro_rules! atomics {
             pub fn compare_exchange(&self, old: $word, new: $word, yes: Ordering, no: Ordering)
                 -> std::result::Result<$word, $word>
             {
+                burn();
+                tick();
                 self.0.compare_exchange(old, new, effective(yes), effective(no))
             }
         }
@@ -110,6 +140,34 @@ macro_rules! atomics {
 atomics! {
     AtomicU32 u32;
     AtomicU64 u64;
+}
+
+loom::thread_local! {
+    static FUSE: Cell<Option<u32>> = Cell::new(None);
+}
+
+/// What the death of a [mortal](mortal) thread unwinds with.
+struct Died;
+
+/// Runs `call` until its thread has stored or exchanged `steps` times: then it is as if it were killed. Whether it lived.
+pub fn mortal(steps: u32, call: impl FnOnce()) -> bool {
+    FUSE.with(|fuse| fuse.set(Some(steps)));
+    let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+    FUSE.with(|fuse| fuse.set(None));
+    match outcome {
+        Ok(()) => true,
+        Err(cause) if cause.is::<Died>() => false,
+        Err(cause) => std::panic::resume_unwind(cause),
+    }
+}
+
+fn burn() {
+    let left = FUSE.with(Cell::get);
+    match left {
+        Some(0) => std::panic::resume_unwind(Box::new(Died)),
+        Some(left) => FUSE.with(|fuse| fuse.set(Some(left - 1))),
+        None => {}
+    }
 }
 
 /// Models go straight to sleep: that is where the difficulty is.

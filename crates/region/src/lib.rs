@@ -5,6 +5,7 @@
 
 pub mod backing;
 pub mod bias;
+pub mod bucket;
 pub mod cpu;
 pub mod custody;
 pub mod depot;
@@ -19,7 +20,6 @@ pub mod machine;
 pub mod marks;
 pub mod moving;
 pub mod onlooker;
-pub mod probe;
 pub mod process;
 pub mod records;
 pub mod region;
@@ -28,6 +28,7 @@ pub mod seq;
 pub mod shape;
 pub mod signed;
 pub mod slab;
+pub mod split;
 pub mod stack;
 pub mod sync;
 pub mod ucopy;

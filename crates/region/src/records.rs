@@ -35,7 +35,8 @@ pub struct Header {
     pub identity: AtomicU64,
     /// Inodes the file system may use.
     pub inode_limit: AtomicU64,
-    /// Linear hashing: level in the low 32 bits, next bucket to split in the high ones. Atomic.
+    /// Linear hashing: level in the low 31 bits, next bucket to split in the high 32; bit 31 while the last split is under way.
+    /// Atomic.
     pub hash_state: AtomicU64,
     /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
     pub read_only: AtomicU32,
@@ -207,7 +208,8 @@ pub mod inode_flags {
     pub const KIND: u32 = 0o170_000;
 }
 
-/// A directory entry, like `struct dentry`. 64 bytes.
+/// A directory entry, like `struct dentry`. 64 bytes. Whether a name is there is said by its entry alone; the directory's
+/// array and the hash table lead to it.
 #[repr(C, align(64))]
 pub struct Dirent {
     /// Inode and generation ([`crate::ids::InodeRef`]); 0 while free. Atomic: rename over an entry replaces it in one store.
@@ -218,9 +220,11 @@ pub struct Dirent {
     pub parent: AtomicU32,
     /// Hash of parent and name. Immutable.
     pub hash: AtomicU32,
-    /// Generation of the slot: grows when the entry is freed. Atomic.
-    pub generation: AtomicU32,
-    /// Length of the name in bits 0-7, `d_type` in bits 8-15. Immutable but for the type on rename over it.
+    /// Grows by two when the entry is freed, and when a rename changes it; odd meanwhile. Who reads an entry compares it
+    /// before and after. Lock of the directory.
+    pub seq: Seq,
+    /// Length of the name in bits 0-7 while the entry lives, else 0; `d_type` in bits 8-15; length of the name in bits 16-23.
+    /// Atomic: an entry is born, and dies, in one store.
     pub shape: AtomicU32,
     /// Long name (over [`SHORT_NAME`] bytes) or 0. Immutable.
     pub long: AtomicU32,
@@ -240,18 +244,9 @@ pub struct LongName {
     pub bytes: [AtomicU8; 256],
 }
 
-/// A hash bucket: one cache line. Changed under `lock`, read under `seq`.
-#[repr(C, align(64))]
-pub struct Bucket {
-    /// Guards the chain that starts here. In an overflow bucket unused.
-    pub lock: OwnerLock,
-    /// Guards the chain against readers.
-    pub seq: Seq,
-    /// Next overflow bucket of the chain, or the slab's free link.
-    pub next: AtomicU32,
-    /// Entries: hash in the high half, [`crate::ids::DirentId`] in the low one; 0 empty.
-    pub entries: [AtomicU64; 6],
-}
+/// A hash bucket, or an overflow bucket: one cache line. Its words name entries by
+/// [`DirentId`](crate::ids::DirentId).
+pub type Bucket = crate::bucket::Bucket<6>;
 
 /// An open file description, like `struct file`. 64 bytes.
 #[repr(C, align(64))]
@@ -387,4 +382,5 @@ const _: () = {
     assert!(core::mem::offset_of!(Inode, uid) == core::mem::offset_of!(Inode, mode) + 4);
     assert!(core::mem::offset_of!(Inode, map) == 152 && core::mem::offset_of!(Inode, inline) == 192);
     assert!(at::DATA_AT.is_multiple_of(2 << 20));
+    assert!(at::DIRENTS == 1 << crate::bucket::ID_BITS && at::OVERFLOWS == 1 << crate::bucket::NEXT_BITS);
 };

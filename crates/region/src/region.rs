@@ -224,6 +224,12 @@ impl<'r> Region<'r> {
         self.at(at::HEADER_AT)
     }
 
+    /// The region for looks at records alone: it has no data pages and no file, and travels in one register.
+    #[inline(always)]
+    pub fn records(self) -> Self {
+        Region { extent: 0, ..self }
+    }
+
     #[inline(always)]
     fn at<T>(self, offset: usize) -> &'r T {
         // SAFETY: callers pass offsets of records inside the fixed part, which every region has; records are atomics.

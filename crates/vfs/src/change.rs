@@ -5,11 +5,13 @@
 //! and buckets for them are there. Who dies on the way leaves the change in its lane's intent; whoever wants one of the
 //! locks, or buries the process, carries it out to the end ([`replay`]), so the call has happened.
 //!
-//! To readers a change is one event for each name, and a rename is one event for both: the hash buckets of both names
-//! are held odd while entries come and go; see [`crate::hash`].
+//! To readers a change is one event for each name: the store by which its entry is born or dies. A rename is one event for
+//! both. The entries that come or name something else are odd while it happens, so what is found of them is from before or
+//! after; and an entry that goes dies when all else has been stored. Nobody waits in it, and no lock but those of the inodes
+//! is held.
 
 use lp_region::lane::{INTENT_WORDS, Lane};
-use lp_region::records::{Bucket, Dirent, Inode, LongName, inode_flags};
+use lp_region::records::{Dirent, Inode, LongName, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, LaneId};
@@ -200,7 +202,7 @@ pub fn perform(task: &Task<'_>, change: &Change) -> Load {
     } else {
         intent::write(task, op::CHANGE, &change.to_words());
     }
-    let load = apply(task, LaneId::NONE, change);
+    let load = apply(task, &Turn::First, change);
     if change.added.is_some() {
         dirent::settle(task.region, task.lane);
     }
@@ -238,24 +240,15 @@ pub fn replay(task: &Task<'_>, lane: LaneId) {
             dir::recount(task.region, dir.id, task.region.dirent(entry).position.load(Ordering::Relaxed));
         }
     }
-    forget_linked(task, record, &change);
-    apply(task, lane, &change);
+    let hash_of = |id: DirentId| task.region.dirent(id).hash.load(Ordering::Relaxed);
+    hash::settle_overflow(task, record, [change.added, change.removed].map(hash_of));
+    apply(task, &Turn::Again(record), &change);
     forget_taken(task, record, &change);
     if change.removed.is_some() {
         // Who buries the lane gives it back.
         dirent::retire(task.region, record, change.removed);
     }
     record.intent.op.store(op::NONE, Ordering::Release);
-}
-
-/// Takes back the name of an overflow bucket in the dead lane's hand that hangs on a chain. Before the
-/// replay, which may take the bucket off and give it back itself.
-fn forget_linked(task: &Task<'_>, lane: &Lane, change: &Change) {
-    let overflow = &lane.taken[Bucket::SLAB];
-    let hashes = [change.added, change.removed].map(|id| task.region.dirent(id).hash.load(Ordering::Relaxed));
-    if hashes.iter().any(|hash| hash::is_linked(task.region, *hash, overflow.load(Ordering::Relaxed))) {
-        overflow.store(0, Ordering::Release);
-    }
 }
 
 /// Takes back the names of slots that the dead lane had taken and that are linked in by now.
@@ -271,11 +264,19 @@ fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
     }
 }
 
-fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
+/// Whether a change is carried out for the first time.
+enum Turn<'r> {
+    /// By its own lane.
+    First,
+    /// For a dead lane, which may have done any part of it.
+    Again(&'r Lane),
+}
+
+fn apply(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
     if change.added.is_some() {
         dir::put(task, change.added);
     }
-    let load = in_table(task, dead, change);
+    let load = in_table(task, turn, change);
     let [moved, swapped] = &change.moved;
     let [first, second] = &change.retargeted;
     if moved.id.is_some() {
@@ -301,44 +302,51 @@ fn apply(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
     load
 }
 
-/// What happens in the hash table.
+/// What happens in the hash table, and to the entries themselves.
 #[inline(always)]
-fn in_table(task: &Task<'_>, dead: LaneId, change: &Change) -> Load {
+fn in_table(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
     let region = task.region;
-    let [first, second] = &change.retargeted;
-    // A change has one entry or two: at most one comes, at most one goes, and at most two stay.
-    let (one, other) = match (change.added.is_some(), change.removed.is_some()) {
-        (true, false) => (change.added, first.dirent),
-        (false, true) => (change.removed, first.dirent),
-        (true, true) => (change.added, change.removed),
-        (false, false) => (first.dirent, second.dirent),
-    };
     let hash_of = |id: DirentId| region.dirent(id).hash.load(Ordering::Relaxed); // Relaxed: immutable.
-    let hash = hash_of(one);
-    if other.is_none() {
-        return hash::change(task, hash, dead, |chain| {
-            if change.added.is_some() {
-                chain.insert(hash, one)
-            } else {
-                chain.remove(hash, one);
-                Load::Fits
-            }
-        });
+    let (added, removed) = (change.added, change.removed);
+    let mut load = Load::Fits;
+    if added.is_some() {
+        match turn {
+            Turn::First => load = hash::insert(region, task.lane, hash_of(added), added),
+            Turn::Again(lane) => hash::insert_again(region, lane, hash_of(added), added),
+        }
     }
-    hash::change_both(task, [hash, hash_of(other)], dead, |here, there| {
-        let load = if change.added.is_some() { here.insert(hash, one) } else { Load::Fits };
-        for entry in [first, second] {
-            if entry.dirent.is_some() {
-                let mode = region.inode(entry.target.id).mode.load(Ordering::Relaxed);
-                dirent::set_target(region.dirent(entry.dirent), entry.target, mode);
-            }
-        }
-        if change.removed.is_some() {
-            let chain = if change.added.is_some() { there } else { here };
-            chain.remove(hash_of(change.removed), change.removed);
-        }
-        load
-    })
+    let [first, second] = &change.retargeted;
+    match (added.is_some(), removed.is_some()) {
+        (true, false) if first.dirent.is_none() => dirent::give_birth(region.dirent(added)),
+        (false, true) if first.dirent.is_none() => dirent::die(region.dirent(removed)),
+        _ => exchange(task, [added, first.dirent, second.dirent], change),
+    }
+    if removed.is_some() {
+        hash::remove(region, hash_of(removed), removed);
+    }
+    load
+}
+
+/// Changes two names in one event; `odd` are the entries that are found, and found changed, afterwards.
+///
+/// Who looks: what stood there before was read before an entry became odd, or the entry that goes died; what stands there
+/// afterwards is read after an entry became even. All of the former comes before the death, or before the last target if
+/// nothing dies, and all of the latter after it.
+fn exchange(task: &Task<'_>, odd: [DirentId; 3], change: &Change) {
+    let region = task.region;
+    let odd = || odd.into_iter().filter(|id| id.is_some()).map(|id| region.dirent(id));
+    odd().for_each(|record| record.seq.begin());
+    for entry in change.retargeted.iter().filter(|entry| entry.dirent.is_some()) {
+        let mode = region.inode(entry.target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
+        dirent::set_target(region.dirent(entry.dirent), entry.target, mode);
+    }
+    if change.added.is_some() {
+        dirent::give_birth(region.dirent(change.added));
+    }
+    if change.removed.is_some() {
+        dirent::die(region.dirent(change.removed));
+    }
+    odd().for_each(|record| record.seq.end());
 }
 
 fn set_parent(task: &Task<'_>, moved: &Moved, entry: DirentId) {

@@ -1,8 +1,9 @@
 //! Directory entries: filling in, comparing, giving back.
 //!
 //! An entry is found through its hash bucket and, for readdir, through its directory's array. It is filled in before
-//! either names it and stays as it is until neither does; only its target changes, in one store, when a rename
-//! replaces what it names. Who reads it validates the way that led there (bucket count or entry generation).
+//! either names it, and is born, and dies, in one store of its shape: what leads to it is in place by then, and goes
+//! afterwards. In between only its target changes, when a rename replaces what it names. Who reads it looks whether its
+//! `seq` stood still: it moves on when the slot is freed, and is odd while a rename changes the entry.
 
 use lp_abi::{NAME_MAX, Result};
 use lp_region::lane::Lane;
@@ -19,10 +20,58 @@ pub fn type_of(mode: u32) -> u32 {
     mode >> 12 & 15
 }
 
+/// Bits of `shape`: the length of a living entry's name; that of any entry's.
+const LIVE: u32 = 0xff;
+const LENGTH_AT: u32 = 16;
+
 /// Length of the entry's name.
 #[inline]
 pub fn length(dirent: &Dirent) -> usize {
-    dirent.shape.load(Ordering::Relaxed) as usize & 0xff // Relaxed, here and below: validated by the reader.
+    // Relaxed, here and below: validated by the reader.
+    (dirent.shape.load(Ordering::Relaxed) >> LENGTH_AT & LIVE) as usize
+}
+
+/// Length of the entry's name, or 0 if it does not live.
+#[inline(always)]
+fn living_length(dirent: &Dirent) -> usize {
+    // PAIRS: the release store in `give_birth`: who sees it live sees it filled in.
+    (dirent.shape.load(Ordering::Acquire) & LIVE) as usize
+}
+
+/// Whether a living entry is found by the name that it has.
+pub fn is_whole(dirent: &Dirent) -> bool {
+    living_length(dirent) == length(dirent)
+}
+
+/// Whether it lives: its name is there.
+#[inline]
+pub fn lives(dirent: &Dirent) -> bool {
+    living_length(dirent) != 0
+}
+
+/// Length of its name and type of what it names, as `d_type`, if it lives.
+#[inline]
+pub fn living(dirent: &Dirent) -> Option<(usize, u32)> {
+    // PAIRS: as in `living_length`.
+    let shape = dirent.shape.load(Ordering::Acquire);
+    (shape & LIVE != 0).then_some(((shape & LIVE) as usize, shape >> 8 & 15))
+}
+
+/// From now on its name is there. The caller holds its directory's lock.
+pub fn give_birth(dirent: &Dirent) {
+    let shape = dirent.shape.load(Ordering::Relaxed);
+    // PAIRS: the acquire load in `living_length`.
+    dirent.shape.store(shape & !LIVE | shape >> LENGTH_AT & LIVE, Ordering::Release);
+}
+
+/// From now on its name is not there any more. The caller holds its directory's lock.
+pub fn die(dirent: &Dirent) {
+    dirent.shape.store(dirent.shape.load(Ordering::Relaxed) & !LIVE, Ordering::Release);
+}
+
+/// The shape of an entry that does not live yet.
+pub fn shape(length: usize, mode: u32) -> u32 {
+    (length as u32) << LENGTH_AT | type_of(mode) << 8
 }
 
 /// Type of what the entry names, as `d_type`.
@@ -40,45 +89,55 @@ pub fn target(dirent: &Dirent) -> InodeRef {
 
 /// Makes the entry name `target`, whose mode is `mode`. The caller holds its directory's lock.
 pub fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
-    let shape = dirent.shape.load(Ordering::Relaxed) & 0xff | type_of(mode) << 8;
+    let shape = dirent.shape.load(Ordering::Relaxed) & !0xff00 | type_of(mode) << 8;
     dirent.shape.store(shape, Ordering::Relaxed); // Relaxed: readdir's type is a hint.
     // PAIRS: the acquire load in `target`.
     dirent.target.store(target.to_word(), Ordering::Release);
 }
 
-/// Whether the entry stands for `name` in directory `parent`.
+/// Type of what the entry names, as `d_type`, if it lives and stands for `name` in directory `parent`.
 #[inline]
-pub fn is(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> bool {
+pub fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> Option<u32> {
+    if dirent.parent.load(Ordering::Relaxed) != parent.0 {
+        return None;
+    }
+    // PAIRS: as in `living_length`.
+    let shape = dirent.shape.load(Ordering::Acquire);
     let words = words(dirent);
-    dirent.parent.load(Ordering::Relaxed) == parent.0
-        && length(dirent) == name.len()
+    let is_it = (shape & LIVE) as usize == name.len()
         && words.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
-        && (name.len() <= SHORT_NAME || is_long(region, dirent, name))
+        && (name.len() <= SHORT_NAME || is_long(region, dirent, name));
+    is_it.then_some(shape >> 8 & 15)
 }
 
 /// Copies the entry's name into `to` and gives its length. What stands behind the name in `to` is undefined.
 #[inline]
 pub fn copy_name(region: Region<'_>, dirent: &Dirent, to: &mut [u8; NAME_MAX]) -> usize {
     let length = length(dirent);
+    copy_name_of(region, dirent, length, to);
+    length
+}
+
+/// [`copy_name`] of a name whose length is known.
+#[inline]
+pub fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
     if length > SHORT_NAME {
         return copy_long(region, dirent, length, to);
     }
     for (to, word) in to.chunks_exact_mut(8).zip(words(dirent)) {
         to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
-    length
 }
 
 #[cold]
-fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) -> usize {
+fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
     for (to, from) in to.iter_mut().zip(&long(region, dirent).bytes).take(length) {
         *to = from.load(Ordering::Relaxed);
     }
-    length
 }
 
-/// Takes an entry that names `target` at a place and fills it in, its position left open. It stays named in `lane.taken`
-/// until [`settle`].
+/// Takes an entry that names `target` at a place and fills it in, its position left open. It does not live yet, and stays named
+/// in `lane.taken` until [`settle`].
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -96,6 +155,10 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: Inod
         }
     };
     let dirent = region.dirent(id);
+    if dirent.seq.read() & 1 != 0 {
+        // Of a damaged region: readers would take it for one that is being renamed.
+        dirent.seq.end();
+    }
     // Relaxed: published by the stores that link the entry in.
     for (word, value) in words(dirent).iter().zip(name.words()) {
         word.store(*value, Ordering::Relaxed);
@@ -103,7 +166,7 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: Inod
     dirent.hash.store(place.hash, Ordering::Relaxed);
     dirent.long.store(long.0, Ordering::Relaxed);
     let mode = region.inode(target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
-    dirent.shape.store(name.len() as u32 | type_of(mode) << 8, Ordering::Relaxed);
+    dirent.shape.store(shape(name.len(), mode), Ordering::Relaxed);
     dirent.parent.store(place.dir.0, Ordering::Relaxed);
     dirent.target.store(target.to_word(), Ordering::Release);
     Ok(id)
@@ -128,15 +191,15 @@ pub fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
     settle(region, lane);
 }
 
-/// Ends the life of an entry that neither bucket nor directory names any more: readers that still look at it see that. The
-/// lane names it until [`give`] and [`settle`].
+/// Retires an entry that lives no more and that neither bucket nor directory names: readers that still look at it see that.
+/// The lane names it until [`give`] and [`settle`].
 pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
-    let generation = dirent.generation.load(Ordering::Relaxed).wrapping_add(1);
-    // PAIRS: the acquire load in getdents: who sees a later field sees the new generation.
-    dirent.generation.store(generation, Ordering::Release);
+    // What the slot becomes later is seen after the new count.
+    dirent.seq.begin();
     dirent.target.store(0, Ordering::Release);
     dirent.parent.store(0, Ordering::Release);
+    dirent.seq.end();
     lane.taken[LongName::SLAB].store(dirent.long.load(Ordering::Relaxed), Ordering::Release);
     lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
 }
@@ -153,7 +216,7 @@ pub fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
 #[inline(always)]
 fn words(dirent: &Dirent) -> &[AtomicU64; WORDS] {
     const { assert!(core::mem::offset_of!(Dirent, name) % 8 == 0) };
-    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by the count.
+    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by `seq`.
     unsafe { &*(&raw const dirent.name).cast() }
 }
 

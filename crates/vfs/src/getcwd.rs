@@ -102,7 +102,8 @@ pub fn of_entry<'t>(
 
 /// Whether the entry names this inode.
 fn names(task: &Task<'_>, entry: DirentId, inode: InodeRef) -> bool {
-    entry.is_some() && dirent::target(task.region.dirent(entry)) == inode
+    let record = task.region.dirent(entry);
+    entry.is_some() && dirent::lives(record) && dirent::target(record) == inode
 }
 
 /// Some name of an inode whose name at open has gone: after a rename. Looks through all entries.

@@ -5,7 +5,7 @@
 //! program may go on after any record while names come and go, and what is made meanwhile stands above: a listing ends.
 //!
 //! No lock is taken. A handle read from the array may be stale by the time its entry is read, and the page that held it
-//! may be another's: an entry counts if its generation stood still while it was read and it says itself that it belongs
+//! may be another's: an entry counts if its `seq` stood still while it was read and it says itself that it lives and belongs
 //! at this position of this directory. One that does not counts as gone; a page is believed empty only if the
 //! directory's `data_seq` stood still, else it is looked at again.
 
@@ -183,16 +183,15 @@ fn read(
     position: u64,
     name: &mut [u8; NAME_MAX],
 ) -> Option<Entry> {
-    // PAIRS: the release store in `dirent::retire`.
-    let generation = record.generation.load(Ordering::Acquire);
+    let before = record.seq.read();
+    let (length, kind) = dirent::living(record)?;
     let target: InodeRef = dirent::target(record);
-    let kind = dirent::kind(record) as u8;
-    let length = dirent::copy_name(task.region, record, name);
-    let entry = Entry { ino: u64::from(target.id.0), kind, length };
-    let is_here = record.parent.load(Ordering::Acquire) == dir.0
-        && record.position.load(Ordering::Acquire) == position
-        && target.id.is_some();
-    (is_here && record.generation.load(Ordering::Acquire) == generation).then_some(entry)
+    dirent::copy_name_of(task.region, record, length, name);
+    let entry = Entry { ino: u64::from(target.id.0), kind: kind as u8, length };
+    let is_here =
+        record.parent.load(Ordering::Acquire) == dir.0 && record.position.load(Ordering::Acquire) == position;
+    // One that a rename is changing is taken as seen.
+    (is_here && record.seq.stands_at(before)).then_some(entry)
 }
 
 /// The program's buffer.

@@ -2,7 +2,7 @@
 
 use lp_region::LaneId;
 use lp_region::layout::LANE_BITS;
-use lp_region::lock::{Lanes, OwnerLock, Undertaker};
+use lp_region::lock::{Lanes, Undertaker};
 use lp_region::sync::Ordering;
 
 use crate::task::Task;
@@ -16,7 +16,7 @@ pub mod op {
     pub const CHANGE: u64 = 1;
     /// A change of names that takes the first of those words only.
     pub const PLAIN_CHANGE: u64 = 4;
-    /// A split of a hash bucket; word 0 is the table's state before it.
+    /// A split of a hash bucket: the table's state says which.
     pub const SPLIT: u64 = 2;
     /// A change of an inode's blob; the words are [`crate::blob::swap`]'s.
     pub const BLOB: u64 = 3;
@@ -42,15 +42,6 @@ pub fn write<const N: usize>(task: &Task, op: u64, words: &[u64; N]) {
 pub fn clear(task: &Task) {
     // Release: every step is seen by whoever sees that none is left.
     task.lane.intent.op.store(op::NONE, Ordering::Release);
-}
-
-/// Takes a lock, or leaves it if the lane `dead`, whose intent is being replayed, holds it: nobody takes a lock over from
-/// a dead lane before that lane is repaired.
-#[inline]
-pub fn lock(task: &Task, lock: &OwnerLock, dead: LaneId) {
-    if dead.is_none() || lock.holder() != dead {
-        lock.lock(task.lane_id, task);
-    }
 }
 
 /// Finishes or undoes what the dead `lane` had begun, once: whoever comes second finds it done.

@@ -329,7 +329,7 @@ fn keep_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
 
 /// Puts the slot of a slab that the lane had taken and not linked in into the lane's cache. Replays settle
 /// what they link in or finish. The caller buries the lane.
-fn give_back<T: Slot>(task: &Task, record: &Lane) {
+pub(crate) fn give_back<T: Slot>(task: &Task, record: &Lane) {
     task.region.settle_slab::<T>(record);
     let taken = &record.taken[T::SLAB];
     let index = taken.load(Ordering::Acquire);

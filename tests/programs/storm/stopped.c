@@ -137,8 +137,7 @@ static void hold_a_file(long unused)
 void stopped(void)
 {
     enum { COMPANY = 10 };
-    // Which of the others must go on; the rest may wait for locks of the whole region (docs/explorer.md, "Known").
-    long tries = number("tries", 60), must = number("must", (1 << OTHERS) - 1), waited = 0;
+    long tries = number("tries", 60);
     pid_t company[COMPANY], child[OTHERS];
     turns = shared(sizeof *turns);
     go = shared(sizeof *go);
@@ -165,8 +164,6 @@ void stopped(void)
             hung += !done;
             if (done && status)
                 bad("beside a stopped process (change %d) %s failed", change, names[i]);
-            else if (!done && !(must >> i & 1))
-                waited++;
             else if (!done) {
                 figures->hung++;
                 fprintf(stderr, "hung: beside a stopped process (change %d): %s\n", change, names[i]);
@@ -184,5 +181,5 @@ void stopped(void)
     for (int i = 0; i < COMPANY; i++)
         finish(company[i]);
     clean_up(".", "/");
-    printf(" tries=%ld waited=%ld", tries, waited);
+    printf(" tries=%ld", tries);
 }

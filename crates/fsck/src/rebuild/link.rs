@@ -4,7 +4,7 @@ use lp_abi::linux::S_IFDIR;
 use lp_abi::{Errno, NAME_MAX, Result};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{DirentId, InodeId, InodeRef, LaneId, PageId};
+use lp_region::{DirentId, InodeId, InodeRef, PageId};
 use lp_vfs::name::{Name, Place};
 use lp_vfs::page::{Home, Run};
 use lp_vfs::{Task, dir, dirent, hash, inode, map};
@@ -53,7 +53,7 @@ impl Rebuild {
         let tail = inode.tail.load(Relaxed);
         record.position.store(tail, Relaxed);
         record.hash.store(name.hash(id), Relaxed);
-        record.shape.store(length as u32 | dirent::type_of(target.mode.load(Relaxed)) << 8, Relaxed);
+        record.shape.store(dirent::shape(length, target.mode.load(Relaxed)), Relaxed);
         record.link.store(0, Relaxed);
         dir::put(task, entry);
         inode.tail.store(tail + 1, Relaxed);
@@ -61,8 +61,8 @@ impl Rebuild {
         if dir::is(target) {
             inode.nlink.store(inode.nlink.load(Relaxed) + 1, Relaxed);
         }
-        let load =
-            hash::change(task, name.hash(id), LaneId::NONE, |chain| chain.insert(name.hash(id), entry));
+        let load = hash::insert(self.region, task.lane, name.hash(id), entry);
+        dirent::give_birth(record);
         if load == hash::Load::Crowded {
             hash::split(task);
         }

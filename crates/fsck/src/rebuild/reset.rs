@@ -12,7 +12,7 @@ use lp_region::seq::Seq;
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{DirentId, InodeId, LaneId, PageId, ProcessId};
-use lp_vfs::owner;
+use lp_vfs::{dirent, owner};
 
 use super::Rebuild;
 use crate::bits::Bits;
@@ -191,8 +191,11 @@ impl Rebuild {
                 let record = self.region.dirent(DirentId(index));
                 record.target.store(0, Relaxed);
                 record.parent.store(0, Relaxed);
-                record.generation.store(record.generation.load(Relaxed).wrapping_add(1), Relaxed);
+                dirent::die(record);
+                record.seq.begin();
+                record.seq.end();
             }
+            used.iter().for_each(|index| even(&self.region.dirent(DirentId(index)).seq));
         }
     }
 }

@@ -65,7 +65,8 @@ impl Rebuild {
     fn is_true(&self, record: &Dirent) -> bool {
         let target = dirent::target(record);
         let inode = self.region.inode(target.id);
-        record.parent.load(Relaxed) <= self.last
+        dirent::lives(record)
+            && record.parent.load(Relaxed) <= self.last
             && target.id.is_some()
             && target.id.0 <= self.last
             && target.generation == inode.generation.load(Relaxed)
