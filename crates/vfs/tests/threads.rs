@@ -15,7 +15,7 @@ use lp_vfs::{
 };
 
 mod setup;
-use setup::{Fixture, Random};
+use setup::{Fixture, Random, fsck};
 
 const THREADS: usize = 4;
 const STEPS: usize = 20_000;
@@ -126,7 +126,7 @@ fn threads_share_descriptors_and_leak_none() {
     assert_eq!(task.region.in_use::<OpenFile>(), 0);
     assert_eq!(task.region.in_use::<Inode>(), 1);
     let missing = fixture.empty.saturating_sub(page::free_count(task.region));
-    assert!(missing <= 1, "{missing} pages are in use");
+    assert!(missing <= 1, "{missing} pages are in use:\n{}", fsck::pages(task));
 }
 
 /// exec ends the other threads wherever they are.
