@@ -25,8 +25,10 @@ pub struct Process {
     pub pid_namespace: AtomicU32,
     /// Grows after each copy of a reference within the process's table. Atomic.
     pub moves: AtomicU32,
+    /// Grows with each thread that ends. Atomic.
+    pub threads_gone: AtomicU32,
     /// Spare.
-    pub spare_words: [AtomicU32; 2],
+    pub spare_word: AtomicU32,
     /// Descriptors at and past it are not ours: end of the table in use.
     pub fd_limit: AtomicU32,
     /// Nonzero while several threads share the table.
