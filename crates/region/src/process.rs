@@ -2,7 +2,6 @@
 
 use crate::life::LifeWord;
 use crate::lock::OwnerLock;
-use crate::ring::Wait;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_abi::{Errno, Result};
 
@@ -76,9 +75,8 @@ pub struct Process {
     pub limited: AtomicU32,
     /// Spare.
     pub spare: [AtomicU32; 17],
-    /// POSIX lock of another that it waits for, read for EDEADLK: [`crate::ids::LockId`] and, in the high
-    /// half, the lock's version.
-    pub waits_for: Wait,
+    /// Spare.
+    pub spare_pair: [AtomicU64; 2],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }

@@ -238,7 +238,6 @@ fn leave_image(task: &Task) {
     if drop_mappings(task) {
         reclaim::run(task);
     }
-    task.process.waits_for.clear();
 }
 
 /// Gives back the mapping records of the caller's own process; whether they kept inodes without links.
