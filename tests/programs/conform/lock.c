@@ -211,7 +211,7 @@ static void begin_to_wait(struct waiter *waiter, long byte)
     }
 }
 
-/* A process that has locked a byte: told to, it asks for byte 0, or gives its own up. */
+/* A process that has locked a byte: told to, it asks for byte 0, gives its own up, or ends. */
 static pid_t owner_of(long byte, int *to, int *from)
 {
     int told[2], tells[2];
@@ -219,10 +219,9 @@ static pid_t owner_of(long byte, int *to, int *from)
     pid_t child = fork();
     if (!child) {
         char command;
-        close(told[1]);
-        close(tells[0]);
         answer = set(threads_file, F_SETLK, F_WRLCK, byte, 1);
-        while (write(tells[1], &answer, sizeof answer) == sizeof answer && read(told[0], &command, 1) == 1)
+        while (write(tells[1], &answer, sizeof answer) == sizeof answer && read(told[0], &command, 1) == 1
+               && command != 'e')
             answer = command == 'a' ? set(threads_file, F_SETLKW, F_WRLCK, 0, 1) ? errno : 0
                                     : set(threads_file, F_SETLK, F_UNLCK, byte, 1);
         _exit(0);
@@ -266,6 +265,7 @@ GROUP(lock, deadlock_of_threads)
         pthread_join(first.thread, NULL);
         say("the first thread: %ld", first.result);
         for (int i = 0; i < 2; i++) {
+            say("ends: %s", tell(to[i], from[i], 'e'));
             close(to[i]);
             close(from[i]);
             say_wait(owners[i]);
