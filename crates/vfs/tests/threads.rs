@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
-use lp_region::layout::{FDS, LANE_BITS};
+use lp_region::layout::LANE_BITS;
 use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::Ordering;
-use lp_region::{LaneId, ProcessId, RunId};
+use lp_region::{LaneId, ProcessId};
 use lp_vfs::open::Opened;
 use lp_vfs::{
     Place, Task, boot, clock, close, dup, fork, inode, mkdir, open, page, read, reclaim, seek, table, unlink,
@@ -18,7 +18,7 @@ mod setup;
 use setup::{Fixture, Random, fsck};
 
 const THREADS: usize = 4;
-const STEPS: usize = 10_000;
+const STEPS: usize = 20_000;
 /// Descriptors of each thread; any thread uses and closes any.
 const NUMBERS: usize = 6;
 
@@ -80,14 +80,6 @@ fn step(task: &Task, own: usize, random: &mut Random) {
 fn threads_share_descriptors_and_leak_none() {
     let fixture = Fixture::private(1 << 20);
     let task = &fixture.task;
-    // Sweeps take their time over the tables of others.
-    let run = RunId(task.process.run.load(Ordering::Relaxed));
-    for _ in 0..2 {
-        let other = boot::claim_process(task.region, run).expect("process");
-        let lane = boot::attach(task.region, other, 1).expect("attach");
-        boot::arrive(&Task::new(task.region, other, lane, clock::now));
-        task.region.process(other).fd_limit.store(FDS as u32 / 4, Ordering::Release);
-    }
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let workers: Vec<_> = (0..THREADS)
