@@ -43,7 +43,7 @@ fn step(task: &Task, own: usize, random: &mut Random) {
         0 | 1 => {
             if let Ok(id) = opened(task, random) {
                 // Others unlink and sweep meanwhile.
-                (0..random.below(4)).for_each(|_| std::thread::yield_now());
+                (0..random.below(400) / 398).for_each(|_| std::thread::yield_now());
                 table::install(task, mine, id, 0).expect("install");
             }
         }
