@@ -83,6 +83,10 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
         let mut sweep = Sweep::new(task);
         let more = sweep.gather(scope, depth, skip);
         if sweep.files.is_empty() && sweep.inodes.is_empty() {
+            // Others may have freed all but the slots.
+            if depth != Depth::Named {
+                sweep.tidy_files();
+            }
             break;
         }
         let scan = sweep.scan();
