@@ -138,32 +138,46 @@ fn on_small_disk(directory: &Path, size: &str, script: &str) -> Option<Output> {
     Some(shell(directory, "unshare -Urm /bin/bash --norc script 2>&1"))
 }
 
-#[test]
-fn a_full_host_file_system_is_enospc_and_no_more() {
-    let dir = directory();
-    // Data, names and processes each in turn; then room is made and everything goes on.
-    let script = r#"
-        say() { sed 's/.*: //' | sort -u; }
-        "$LP" run --region r --size 1G -- bash -c '
-            cd /light; mkdir d
-            dd if=/dev/zero of=f bs=4k count=20000 2>&1 | grep -o "No space left on device"
-            head -c 100M /dev/zero 2>&1 >>f | grep -o "No space left on device"
-            for i in $(seq 1 4000); do : > d/a-name-that-does-not-fit-into-an-entry-$i || break; done 2>&1 | grep -o "No space left on device"
-            for i in 1 2 3 4 5 6 7 8; do (sleep 0.1; : <f) & done; wait; echo children
-            ls d >/dev/null; stat -c %F f; cmp -n 30000000 f /dev/zero && echo zeros
-            rm f; head -c 5M /dev/zero >g; stat -c %s g'
-        "$LP" run --region r -- sh -c 'cd /light; stat -c %s g; echo more >h; cat h'
-        head -c 100M /dev/zero 2>/dev/null >filler
-        "$LP" run --region r -- sh -c 'cd /light; cat h; rm g; echo again >i; cat i'
-        "$LP" run --region other -- true
-        echo $?"#;
-    let Some(output) = on_small_disk(dir.path(), "48M", script) else { return };
+/// Data, names and processes each in turn; then room is made and everything goes on. `$RUN` runs a command.
+const FILL: &str = r#"
+    $RUN --region r --size 1G -- bash -c '
+        cd /light; mkdir d
+        dd if=/dev/zero of=f bs=4k count=20000 2>&1 | grep -o "No space left on device"
+        head -c 100M /dev/zero 2>&1 >>f | grep -o "No space left on device"
+        for i in $(seq 1 4000); do : > d/a-name-that-does-not-fit-into-an-entry-$i || break; done 2>&1 | grep -o "No space left on device"
+        for i in 1 2 3 4 5 6 7 8; do (sleep 0.1; : <f) & done; wait; echo children
+        ls d >/dev/null; stat -c %F f; cmp -n 30000000 f /dev/zero && echo zeros
+        rm f; head -c 5M /dev/zero >g; stat -c %s g'
+    $RUN --region r -- sh -c 'cd /light; stat -c %s g; echo more >h; cat h'
+    head -c 100M /dev/zero 2>/dev/null >filler
+    $RUN --region r -- sh -c 'cd /light; cat h; rm g; echo again >i; cat i'
+    $RUN --region other -- true
+    echo $?"#;
+
+fn what_a_full_disk_says(output: &Output) {
     let full = "No space left on device\n";
     let expected = format!(
         "{full}{full}{full}children\nregular file\nzeros\n5242880\n5242880\nmore\nmore\nagain\n\
          lightpath: other: its file system has no room for it\n1\n"
     );
     assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
+#[test]
+fn a_full_host_file_system_is_enospc_and_no_more() {
+    let dir = directory();
+    let script = format!("RUN=\"$LP run\"\n{FILL}");
+    let Some(output) = on_small_disk(dir.path(), "48M", &script) else { return };
+    what_a_full_disk_says(&output);
+}
+
+#[test]
+fn so_it_is_where_no_room_can_be_asked_for() {
+    let dir = directory();
+    let without = self::script("without_fallocate.py");
+    let script = format!("RUN=\"python3 -S {} $LP run\"\n{FILL}", without.display());
+    let Some(output) = on_small_disk(dir.path(), "48M", &script) else { return };
+    what_a_full_disk_says(&output);
 }
 
 #[test]

@@ -405,6 +405,7 @@ pub fn after_vfork_child(child: &mut Thread) {
 /// The child has execed or exited (`result` is its process id) or was not made (`-errno`): what the parent's side keeps
 /// in `child` is not needed any more. The process slot stays with the process that execed.
 pub fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize) {
+    maps::settle_child(child);
     let Some(task) = task_of(thread) else {
         child.task = core::ptr::null_mut();
         return apart::follow_child(thread);

@@ -6,9 +6,11 @@
 //! ([`resized`], and [`fault`] for growth by others).
 //!
 //! The list is private to the process, sorted by address, in memory of its own; a fork's child has a copy. The lock is
-//! held for the length of a call, with signals deferred.
+//! held for the length of a call, with signals deferred. A child of vfork(2) changes its parent's list. If it is
+//! killed meanwhile, its parent finishes the step that it was at and lets the list go ([`settle_child`]).
 
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
     __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_mprotect, __NR_munmap, FUTEX_WAIT, FUTEX_WAKE,
@@ -16,9 +18,12 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::InodeRef;
-use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering, light_barrier};
 use lp_vfs::mapping;
 use lp_vfs::task::Task;
+
+use crate::thread::Thread;
+use crate::tls;
 
 /// Most mappings of one process: the kernel allows fewer.
 const MOST: usize = 1 << 17;
@@ -76,7 +81,30 @@ impl Area {
 struct Areas {
     at: *mut Area,
     count: usize,
+    step: Step,
 }
+
+/// An insertion or a removal under way. Each move of an area may be made again.
+struct Step {
+    kind: Kind,
+    /// Place of the area that comes or goes.
+    index: usize,
+    /// Place that gets its neighbour's area next.
+    next: usize,
+    /// Areas afterwards.
+    count: usize,
+    /// What comes.
+    area: MaybeUninit<Area>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Nothing,
+    Insertion,
+    Removal,
+}
+
+const NOTHING: Step = Step { kind: Kind::Nothing, index: 0, next: 0, count: 0, area: MaybeUninit::uninit() };
 
 struct Global {
     lock: AtomicU32,
@@ -91,7 +119,7 @@ unsafe impl Sync for Global {}
 static GLOBAL: Global = Global {
     lock: AtomicU32::new(0),
     count: AtomicU64::new(0),
-    areas: UnsafeCell::new(Areas { at: core::ptr::null_mut(), count: 0 }),
+    areas: UnsafeCell::new(Areas { at: core::ptr::null_mut(), count: 0, step: NOTHING }),
 };
 
 /// Whether the process has no mapping of a file of ours.
@@ -105,28 +133,59 @@ pub struct List(());
 
 impl Drop for List {
     fn drop(&mut self) {
-        // PAIRS: the acquire in `list`.
-        if swap(0, Ordering::Release) == 2 {
+        // PAIRS: the acquires in `list`.
+        if GLOBAL.lock.swap(0, Ordering::Release) & WAITED != 0 {
             // SAFETY: the word is a static.
             let _ = unsafe { lp_abi::syscall!(__NR_futex, &raw const GLOBAL.lock, FUTEX_WAKE, 1) };
         }
     }
 }
 
-fn swap(value: u32, order: Ordering) -> u32 {
-    GLOBAL.lock.swap(value, order)
+/// In the lock's word: somebody waits. The rest says who holds it.
+const WAITED: u32 = 1 << 31;
+
+/// What names a thread in the lock's word: records of threads lie within few GiB of each other.
+fn name_of(thread: *const Thread) -> u32 {
+    const { assert!(align_of::<Thread>() >= 16) };
+    ((thread as usize >> 4) as u32 & !WAITED).max(1)
 }
 
-/// Holds the list: states 0 free, 1 held, 2 held and waited for (Drepper, "Futexes are tricky").
+/// Holds the list (Drepper, "Futexes are tricky").
 pub fn list() -> List {
+    let me = name_of(tls::current());
     // PAIRS: the release in `drop`.
-    if GLOBAL.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-        while swap(2, Ordering::Acquire) != 0 {
-            // SAFETY: the word is a static.
-            let _ = unsafe { lp_abi::syscall!(__NR_futex, &raw const GLOBAL.lock, FUTEX_WAIT, 2, 0) };
-        }
+    if GLOBAL.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        list_slow(me);
     }
     List(())
+}
+
+#[cold]
+fn list_slow(me: u32) {
+    loop {
+        let seen = GLOBAL.lock.fetch_or(WAITED, Ordering::Relaxed); // Relaxed: nothing is had by it.
+        if seen & !WAITED != 0 {
+            // SAFETY: the word is a static.
+            let _ =
+                unsafe { lp_abi::syscall!(__NR_futex, &raw const GLOBAL.lock, FUTEX_WAIT, seen | WAITED, 0) };
+            continue;
+        }
+        // Others may wait too: it goes on saying so. PAIRS: the release in `drop`.
+        if GLOBAL.lock.compare_exchange(WAITED, me | WAITED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}
+
+/// After a child in this process's memory has execed or ended, whose record `child` is: if it was killed with
+/// the list held, finishes its step and lets the list go.
+#[inline]
+pub fn settle_child(child: *const Thread) {
+    let holder = GLOBAL.lock.load(Ordering::Acquire) & !WAITED; // PAIRS: the child's end, which the kernel told.
+    if holder == name_of(child) {
+        let mut list = List(());
+        list.finish();
+    }
 }
 
 impl List {
@@ -158,26 +217,64 @@ impl List {
     /// Adds an area; room was reserved, and nothing is there.
     pub fn insert(&mut self, area: Area) {
         let index = self.areas().partition_point(|other| other.start < area.start);
-        // SAFETY: the lock is held, and room was reserved.
-        unsafe {
-            let areas = &mut *GLOBAL.areas.get();
-            let place = areas.at.add(index);
-            place.copy_to(place.add(1), areas.count - index);
-            place.write(area);
-            areas.count += 1;
-        }
-        self.publish();
+        let count = self.areas().len();
+        self.begin(Step {
+            kind: Kind::Insertion,
+            index,
+            next: count,
+            count: count + 1,
+            area: MaybeUninit::new(area),
+        });
     }
 
     fn remove(&mut self, index: usize) {
-        // SAFETY: the lock is held, the index is one of the list's.
+        let count = self.areas().len() - 1;
+        self.begin(Step { kind: Kind::Removal, index, next: index, count, ..NOTHING });
+    }
+
+    fn begin(&mut self, step: Step) {
+        // SAFETY: the lock is held.
+        let areas = unsafe { &mut *GLOBAL.areas.get() };
+        let kind = step.kind;
+        areas.step = Step { kind: Kind::Nothing, ..step };
+        light_barrier(); // A death finds the step whole.
+        areas.step.kind = kind;
+        light_barrier();
+        self.finish();
+    }
+
+    /// Makes the step that is under way, or what is left of it.
+    fn finish(&mut self) {
+        // SAFETY: the lock is held; the memory has room for one area more than there are.
         unsafe {
             let areas = &mut *GLOBAL.areas.get();
-            let place = areas.at.add(index);
-            place.add(1).copy_to(place, areas.count - index - 1);
-            areas.count -= 1;
+            let step = &mut areas.step;
+            match step.kind {
+                Kind::Nothing => return,
+                Kind::Insertion => {
+                    while step.next > step.index {
+                        areas.at.add(step.next).write(*areas.at.add(step.next - 1));
+                        light_barrier(); // A death finds each area in one place at least.
+                        step.next -= 1;
+                        light_barrier();
+                    }
+                    areas.at.add(step.index).write(step.area.assume_init());
+                }
+                Kind::Removal => {
+                    while step.next < step.count {
+                        areas.at.add(step.next).write(*areas.at.add(step.next + 1));
+                        light_barrier(); // As above.
+                        step.next += 1;
+                        light_barrier();
+                    }
+                }
+            }
+            light_barrier();
+            areas.count = step.count;
+            GLOBAL.count.store(step.count as u64, Ordering::Relaxed); // Relaxed: see `is_empty`.
+            light_barrier();
+            step.kind = Kind::Nothing;
         }
-        self.publish();
     }
 
     /// Takes the area that starts at `start` out of the list; its record is the caller's to end.
@@ -185,11 +282,6 @@ impl List {
         if let Some(index) = self.areas().iter().position(|area| area.start == start) {
             self.remove(index);
         }
-    }
-
-    fn publish(&mut self) {
-        let count = self.areas().len() as u64;
-        GLOBAL.count.store(count, Ordering::Relaxed); // Relaxed: see `is_empty`.
     }
 
     /// The first area that reaches into `start..end`.

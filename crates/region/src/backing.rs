@@ -6,10 +6,11 @@
 //! A launcher that finds nobody at work asks again for everything in use: a copy of a region file has holes where there
 //! was room.
 //!
-//! Nothing is asked for a region in a memfd, whose pages are memory, or on a file system that cannot promise room.
+//! Nothing is asked for a region in a memfd, whose pages are memory. On a file system without fallocate(2) the
+//! kernel touches the pages in its place: madvise(2) fails where a store would give SIGBUS.
 
-use lp_abi::linux::{__NR_fallocate, FALLOC_FL_KEEP_SIZE};
-use lp_abi::{Errno, Result};
+use lp_abi::linux::{__NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE};
+use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use crate::layout as at;
 use crate::records::*;
@@ -44,10 +45,34 @@ impl Region<'_> {
             let done =
                 unsafe { lp_abi::syscall!(__NR_fallocate, self.fd(), FALLOC_FL_KEEP_SIZE, offset, bytes) };
             return match done {
-                Ok(_) | Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EPERM) => Ok(()),
+                Ok(_) => Ok(()),
+                Err(Errno::EOPNOTSUPP | Errno::ENOSYS | Errno::EPERM) => self.touch(offset, bytes),
                 Err(Errno::EINTR) => continue,
                 Err(Errno::EDQUOT) => Err(Errno::ENOSPC),
                 Err(errno) => Err(errno),
+            };
+        }
+    }
+
+    /// Has the kernel fault in `bytes` bytes at `offset` for writing, which changes none of them. A file system
+    /// that gives a page room only as it is written out is not found full by that.
+    #[cold]
+    fn touch(self, offset: usize, bytes: usize) -> Result<()> {
+        let from = offset - offset % PAGE_SIZE;
+        // Room may be asked for behind the region's end; pages are there up to it.
+        let to = offset.saturating_add(bytes).min(self.length());
+        if from >= to {
+            return Ok(());
+        }
+        loop {
+            let at = self.base().wrapping_add(from);
+            // SAFETY: within the region; changes no byte.
+            let done = unsafe { lp_abi::syscall!(__NR_madvise, at, to - from, MADV_POPULATE_WRITE) };
+            return match done {
+                Err(Errno::EFAULT) => Err(Errno::ENOSPC),
+                Err(Errno::EINTR | Errno::EAGAIN) => continue,
+                // Before Linux 5.14 it is not known, and there is no promise.
+                _ => Ok(()),
             };
         }
     }

@@ -8,6 +8,7 @@ use lp_abi::linux::{
 
 use crate::layout::LANE_BITS;
 use crate::lock::OwnerLock;
+use crate::ring::Wait;
 use crate::signed::Note;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
@@ -100,6 +101,9 @@ pub struct Lane {
     pub generation: AtomicU32,
     /// Guards the burial of the lane: replaying its intent, giving its slots back.
     pub burial: OwnerLock,
+    /// POSIX lock of another process that the thread waits for, read for EDEADLK: [`crate::ids::LockId`] and, in
+    /// the high half, the lock's version.
+    pub posix_wait: Wait,
 }
 
 impl Lane {

@@ -2,7 +2,6 @@
 
 use crate::life::LifeWord;
 use crate::lock::OwnerLock;
-use crate::ring::Wait;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_abi::{Errno, Result};
 
@@ -25,8 +24,10 @@ pub struct Process {
     pub pid_namespace: AtomicU32,
     /// Grows after each copy of a reference within the process's table. Atomic.
     pub moves: AtomicU32,
+    /// Grows with each thread that ends. Atomic.
+    pub threads_gone: AtomicU32,
     /// Spare.
-    pub spare_words: [AtomicU32; 2],
+    pub spare_word: AtomicU32,
     /// Descriptors at and past it are not ours: end of the table in use.
     pub fd_limit: AtomicU32,
     /// Nonzero while several threads share the table.
@@ -75,9 +76,8 @@ pub struct Process {
     pub limited: AtomicU32,
     /// Spare.
     pub spare: [AtomicU32; 17],
-    /// POSIX lock of another that it waits for, read for EDEADLK: [`crate::ids::LockId`] and, in the high
-    /// half, the lock's version.
-    pub waits_for: Wait,
+    /// Spare.
+    pub spare_pair: [AtomicU64; 2],
     /// Supplementary groups.
     pub groups: [AtomicU32; 192],
 }

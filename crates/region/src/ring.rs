@@ -1,4 +1,5 @@
-//! [`Wait`]: what a process waits for, for whoever looks for a ring of processes that wait for each other.
+//! [`Wait`]: what a thread waits for, for whoever looks for a ring of processes that wait for each other. What
+//! the last of its threads that began to wait waits for is what a process waits for.
 //!
 //! A process publishes its edge first, draws a ticket then, and looks along the edges after that. Of a ring
 //! the process with the highest ticket leaves it, as Linux refuses the call that closes one. That process
@@ -12,7 +13,7 @@
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a process waits for.
+/// What a thread waits for.
 #[repr(C)]
 pub struct Wait {
     /// What; 0 nothing.
@@ -27,7 +28,7 @@ impl Wait {
         Wait { edge: AtomicU64::new(0), ticket: AtomicU64::new(0) }
     }
 
-    /// Says that the process waits for `edge`, and draws from `tickets`.
+    /// Says that the thread waits for `edge`, and draws from `tickets`.
     pub fn begin(&self, edge: u64, tickets: &AtomicU64) -> u64 {
         self.ticket.store(0, Ordering::Relaxed); // Relaxed: published with the edge.
         // PAIRS: the acquire load in `edge`, and the draws of others through the next.
@@ -39,7 +40,7 @@ impl Wait {
         ticket
     }
 
-    /// Says that the process waits for `edge` no more.
+    /// Says that the thread waits for `edge` no more.
     pub fn end(&self, edge: u64) {
         // Relaxed: who sees it late finds that what it waits for has changed, or that it still waits.
         let _ = self.edge.compare_exchange(edge, 0, Ordering::Relaxed, Ordering::Relaxed);
@@ -57,7 +58,7 @@ impl Wait {
         self.ticket.load(Ordering::Acquire)
     }
 
-    /// Says that the process waits for nothing. The caller is the process or empties its slot.
+    /// Says that the thread waits for nothing. The caller is the thread or buries its lane.
     pub fn clear(&self) {
         self.edge.store(0, Ordering::Relaxed); // Relaxed: as in `end`.
     }

@@ -219,7 +219,8 @@ fn enter_image(task: &Task) {
 
 /// What exec takes away. The kernel has closed no placeholder: [`cloexec_fds`] says which are left to close.
 fn leave_image(task: &Task) {
-    if task.process.threads.swap(0, Ordering::Relaxed) != 0 {
+    task.process.threads_gone.fetch_add(1, Ordering::Relaxed); // As in `thread_gone`.
+    if task.process.threads.swap(0, Ordering::Release) != 0 {
         // All of them first: a burial may want what another of them holds.
         for lane in task.region.lanes().filter(|lane| *lane != task.lane_id) {
             let record = task.region.lane(lane);
@@ -237,7 +238,6 @@ fn leave_image(task: &Task) {
     if drop_mappings(task) {
         reclaim::run(task);
     }
-    task.process.waits_for.clear();
 }
 
 /// Gives back the mapping records of the caller's own process; whether they kept inodes without links.
@@ -302,7 +302,8 @@ pub fn before_thread(task: &Task) {
 
 /// A thread of [`before_thread`] was not made after all, or ends: its lane is given back with [`leave_lane`] first.
 pub fn thread_gone(process: &Process) {
-    // PAIRS: the load in `fget`: what the thread did with the table is done.
+    process.threads_gone.fetch_add(1, Ordering::Relaxed); // Relaxed: published with the next.
+    // PAIRS: the loads in `fget` and `table::moves`: what the thread did with the table is done.
     process.threads.fetch_sub(1, Ordering::Release);
 }
 

@@ -186,7 +186,13 @@ pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
         let part = Run { first: PageId(end - part_len), len: part_len };
         // Of a part that is free already, as a dead lane left it, another may have pages: `settle` has taken
         // it off the run.
-        owner::clear(region, part);
+        // Where no page has room yet, the words of owners have none either, and nobody wrote any.
+        if region
+            .chunk(part.first.index() / CHUNK_PAGES)
+            .is_some_and(|chunk| chunk.populated.load(Relaxed) != 0)
+        {
+            owner::clear(region, part);
+        }
         if let Some(word) = word_of(region, part.first) {
             loop {
                 let seen = word.load();

@@ -1,7 +1,8 @@
 //! Deadlocks of POSIX locks: who waits for whom, and who gets `EDEADLK` (`posix_locks_deadlock`).
 //!
 //! No lock guards the search; [`lp_region::ring`] says how the members of a ring agree on the one that leaves
-//! it.
+//! it. Locks are a process's, and several of its threads may wait for others'. As in Linux
+//! (`what_owner_is_waiting_for`), what the last of them that began waits for is what the process waits for.
 
 use lp_region::LockId;
 use lp_region::ProcessId;
@@ -14,7 +15,7 @@ use crate::task::Task;
 /// Locks that a search follows (`MAX_DEADLK_ITERATIONS`).
 const RING: usize = 10;
 
-/// What the calling process waits for, as others see it, until this is dropped.
+/// What the calling thread waits for, as others see it, until this is dropped.
 pub struct Waiting<'t, 'r> {
     task: &'t Task<'r>,
     edge: u64,
@@ -27,15 +28,13 @@ impl<'t, 'r> Waiting<'t, 'r> {
         Waiting { task, edge: 0, ticket: 0 }
     }
 
-    /// Says that the process waits for a lock as it was at `version`; whether it must not, for it would close
+    /// Says that the thread waits for a lock as it was at `version`; whether it must not, for it would close
     /// a ring. Asked again before each sleep: what others left to this process is found then.
     pub fn closes_ring(&mut self, blocker: LockId, version: u32) -> bool {
         let edge = u64::from(version) << 32 | u64::from(blocker.0);
-        let own = &self.task.process.waits_for;
-        // Another thread of the process may have waited meanwhile.
-        if self.edge != edge || own.edge() != edge {
+        if self.edge != edge {
             self.edge = edge;
-            self.ticket = own.begin(edge, &self.task.region.header().tickets);
+            self.ticket = self.task.lane.posix_wait.begin(edge, &self.task.region.header().tickets);
         }
         let mut tickets = [0; RING];
         let Some(others) = self.others(&mut tickets) else { return false };
@@ -54,11 +53,24 @@ impl<'t, 'r> Waiting<'t, 'r> {
             if region.process_is_dead(owner, me) {
                 return None;
             }
-            let wait = &region.process(owner).waits_for;
-            edge = wait.edge();
-            tickets[at] = wait.ticket();
+            (edge, tickets[at]) = self.newest_wait(owner)?;
         }
         None
+    }
+
+    /// Edge and ticket of the last wait that a thread of a process began; of one that has drawn no ticket yet
+    /// rather than of any other.
+    fn newest_wait(&self, process: ProcessId) -> Option<(u64, u64)> {
+        let region = self.task.region;
+        let waits = region.lanes().filter_map(|id| {
+            let lane = region.lane(id);
+            // Relaxed: a thread's lane goes to another only after its wait.
+            let is_of = lane.process.load(Ordering::Relaxed) == process.0
+                && lane.tid.load(Ordering::Relaxed) != lp_region::lane::GONE;
+            let edge = lane.posix_wait.edge();
+            (is_of && edge != 0).then(|| (edge, lane.posix_wait.ticket()))
+        });
+        waits.max_by_key(|(_, ticket)| ticket.wrapping_sub(1))
     }
 
     /// The process whose POSIX lock an edge leads to; none if the lock has changed since.
@@ -77,7 +89,7 @@ impl<'t, 'r> Waiting<'t, 'r> {
 impl Drop for Waiting<'_, '_> {
     fn drop(&mut self) {
         if self.edge != 0 {
-            self.task.process.waits_for.end(self.edge);
+            self.task.lane.posix_wait.end(self.edge);
         }
     }
 }

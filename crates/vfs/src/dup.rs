@@ -25,9 +25,7 @@ pub fn dup(task: &Task, fd: i32) -> Result<FileId> {
 /// # Errors
 /// `EBADF`.
 pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
-    let done = table::install(task, fd, id, flags);
-    arrived(task);
-    done
+    table::install_and(task, fd, id, flags, || table::moved(task)).inspect_err(|_| abandon(task))
 }
 
 /// What [`dup`] gave stands in the table it came from.

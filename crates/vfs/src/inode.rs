@@ -490,17 +490,17 @@ pub fn is_modified_at(inode: &Inode, now: Time) -> bool {
     time(&inode.mtime) == now && time(&inode.ctime) == now && inode.atime_due.load(Relaxed) == 0
 }
 
-/// Sets the access and modification times that are given, and `ctime` to `now`. The caller holds the inode's lock.
-pub fn set_times(inode: &Inode, atime: Option<Time>, mtime: Option<Time>, now: Time) {
+/// Access and modification time. The caller holds the inode's lock.
+pub fn access_and_modification(inode: &Inode) -> (Time, Time) {
+    (time(&inode.atime), time(&inode.mtime))
+}
+
+/// Sets all times but the birth's. The caller holds the inode's lock.
+pub fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
     inode.seq.begin();
-    // Relaxed throughout: inside the section.
-    if let Some(time) = atime {
-        set_time(&inode.atime, time);
-    }
-    if let Some(time) = mtime {
-        set_time(&inode.mtime, time);
-    }
-    touch_in_section(inode, Touch::Change, now);
+    set_time(&inode.atime, atime);
+    set_time(&inode.mtime, mtime);
+    touch_in_section(inode, Touch::Change, ctime);
     inode.seq.end();
 }
 

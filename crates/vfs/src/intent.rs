@@ -6,7 +6,7 @@ use lp_region::lock::{Lanes, Undertaker};
 use lp_region::sync::Ordering;
 
 use crate::task::Task;
-use crate::{blob, change, chown, hash, lock, page};
+use crate::{blob, change, chown, hash, lock, page, utimens};
 
 /// Operations that leave an intent, [`lp_region::lane::Intent::op`].
 pub mod op {
@@ -22,8 +22,10 @@ pub mod op {
     pub const BLOB: u64 = 3;
     /// A change of an inode's owners; the words are [`crate::chown`]'s.
     pub const OWNERS: u64 = 5;
+    /// A change of an inode's times; the words are [`crate::utimens`]'s.
+    pub const TIMES: u64 = 6;
     /// The last of them.
-    pub const LAST: u64 = OWNERS;
+    pub const LAST: u64 = TIMES;
 }
 
 /// Writes down what this lane is about to do.
@@ -119,6 +121,7 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
         op::SPLIT => hash::replay_split(task, lane),
         op::BLOB => blob::replay(task, lane),
         op::OWNERS => chown::replay(task, lane),
+        op::TIMES => utimens::replay(task, lane),
         _ => intent.op.store(op::NONE, Ordering::Release),
     }
 }

@@ -4,7 +4,7 @@
 //! name until the reaper has emptied it. Here a dead process's names count for nothing, whoever is about to
 //! empty its table. The argument why a scan that is not atomic suffices is the sweep's.
 
-use lp_region::sync::{Ordering, heavy_barrier};
+use lp_region::sync::heavy_barrier;
 use lp_region::{FileId, ProcessId};
 
 use crate::task::Task;
@@ -16,10 +16,12 @@ const LOOKS: u32 = 64;
 /// Whether a living process's table, a call of its under way, or a message names an open file. When in doubt
 /// it does. A file that is being closed is not named by that.
 pub(crate) fn by_the_living(task: &Task, id: FileId) -> bool {
-    let moves = &task.region.header().moves;
     for _ in 0..LOOKS {
-        // PAIRS: the increments after a copy, in `dup::received` and `fork`.
-        let before = moves.load(Ordering::Acquire);
+        let before = table::moves(task.region);
+        // A file on its way into a table leaves its pin there.
+        if is_pinned(task, id) {
+            return true;
+        }
         let calm = match in_tables(task, id) {
             Some(true) => return true,
             found => found.is_some(),
@@ -28,7 +30,7 @@ pub(crate) fn by_the_living(task: &Task, id: FileId) -> bool {
         if !heavy_barrier() || is_pinned(task, id) || flight::is_in_flight(task, id) {
             return true;
         }
-        if calm && moves.load(Ordering::Acquire) == before {
+        if calm && table::moves(task.region) == before {
             return false;
         }
     }

@@ -1,19 +1,26 @@
 //! A sweep: finds which closed files and unlinked inodes nothing names any more, and frees those.
 //!
-//! A sweep gathers candidates, passes a heavy barrier, and looks through the tables of all processes, their
-//! mappings, directories and executed files, then at the pins of all lanes, then at the files in flight. What
-//! it did not find it claims and frees ([`lp_region::custody`]). Candidates and what was found of them stand
-//! on the sweeper's own stack: any number of sweeps run side by side.
+//! A sweep gathers candidates and looks at the pins of all lanes, then through the tables of all processes,
+//! their mappings, directories and executed files, then at the pins again, each time after a heavy barrier,
+//! then at the files in flight. What it did not find it claims and frees ([`lp_region::custody`]). Candidates
+//! and what was found of them stand on the sweeper's own stack: any number of sweeps run side by side.
 //!
 //! *Why a scan that is not atomic suffices.* A reference that moves while the scan runs could be missed at
-//! both ends. Copies of references therefore bump a count after the copy and before the original can go:
-//! `Process::moves` within a table (dup), `Header::moves` from one table to another (fork, receipt over a
-//! socket). A sweep that sees a count change looks again, and in the end frees nothing. References that are
-//! made from none (open by name) pin the inode first and then check that it has links: a candidate has none.
-//! A closer pins its file before it takes the entry out and asks for a look before it takes the pin away; the
-//! scan reads tables before pins, so it sees the entry, the pin or the question. A sender keeps its file
-//! pinned or named until it is in flight ([`crate::flight`]), so the scan asks for flights last. What a
-//! complete scan has not found stays unnamed for good: nobody can name it again.
+//! both ends.
+//!
+//! - Open by name pins the inode first and then checks that it has links; a candidate has none, so the pin was
+//!   there before the scan began. It goes once the entry is in the table: the scan reads pins before tables,
+//!   so it sees the pin or the entry.
+//! - A closer pins its file before it takes the entry out and asks for a look before it takes the pin away:
+//!   the scan reads tables before pins, so it sees the entry, the pin or the question.
+//! - Copies of references bump a count after the copy and before its pin or the original can go:
+//!   `Process::moves` within a table (dup), `Header::moves` from one table to another (fork, receipt over a
+//!   socket). A sweep that sees a count change looks again, and in the end frees nothing. Of a table that one
+//!   thread has, nobody takes the original out before the copy is there: only the look at that table counts.
+//! - A sender keeps its file pinned or named until it is in flight ([`crate::flight`]): the scan asks for
+//!   flights last.
+//!
+//! What a complete scan has not found stays unnamed for good: nobody can name it again.
 //!
 //! An inode may stand in several lists, if it got a name and lost it again: only one claim succeeds, and who frees it
 //! gives it another generation, which the lists do not have. The orderings are [`lp_region::marks`]'s. Source: Michael,
@@ -76,6 +83,10 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
         let mut sweep = Sweep::new(task);
         let more = sweep.gather(scope, depth, skip);
         if sweep.files.is_empty() && sweep.inodes.is_empty() {
+            // Others may have freed all but the slots.
+            if depth != Depth::Named {
+                sweep.tidy_files();
+            }
             break;
         }
         let scan = sweep.scan();
@@ -235,19 +246,21 @@ impl<'t, 'r> Sweep<'t, 'r> {
     /// Looks everywhere for names of the candidates; again if references moved meanwhile. What was found once
     /// stays found.
     fn scan(&mut self) -> Scan {
-        let header = self.region.header();
         for _ in 0..SCANS {
-            // PAIRS: the increments after a copy, in `dup::received` and `fork`.
-            let moves = header.moves.load(Ordering::Acquire);
-            // PAIRS: the light barriers of `pin`.
+            let moves = table::moves(self.region);
+            // PAIRS: the light barriers of `pin`: whoever saw a link sees to it that its pin is seen.
             if !heavy_barrier() {
                 break;
             }
-            let mut calm = self.look_at_processes();
+            self.look_at_pins();
+            let calm = self.look_at_processes();
+            // PAIRS: the same: whoever saw an entry that is gone.
+            if !heavy_barrier() {
+                break;
+            }
             self.look_at_pins();
             self.look_at_flights();
-            calm &= header.moves.load(Ordering::Acquire) == moves;
-            if calm {
+            if calm && table::moves(self.region) == moves {
                 return Scan::Complete;
             }
         }

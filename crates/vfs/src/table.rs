@@ -257,10 +257,23 @@ fn pinned(task: &Task, fd: i32, slot: usize, mask: u64) -> u64 {
 /// `EBADF` for a number that no table holds: the file stays the caller's.
 #[inline]
 pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
+    install_and(task, fd, id, flags, || ())
+}
+
+/// [`install`] that calls `arrived` between the store of the entry and the end of the pin.
+#[inline(always)]
+pub(crate) fn install_and(
+    task: &Task,
+    fd: i32,
+    id: FileId,
+    flags: u64,
+    arrived: impl FnOnce(),
+) -> Result<()> {
     let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
     let locked = lock(task);
     let old = replace(task, fd, place, entry::OPEN | flags | u64::from(id.0));
     unlock(task, locked);
+    arrived();
     file::arrived(task);
     let_go(task, old);
     Ok(())
@@ -287,6 +300,24 @@ pub fn replace(task: &Task, fd: i32, place: &AtomicU64, new: u64) -> u64 {
 pub fn moved(task: &Task) {
     // PAIRS: the loads in `look_through`.
     task.process.moves.fetch_add(1, Ordering::Release);
+}
+
+/// A number that changes with each copy of a reference that a scan of all tables may miss at both ends. Copies
+/// within a table that one thread has are not among them: [`look_through`] sees those.
+pub(crate) fn moves(region: Region) -> u64 {
+    // PAIRS: the increments after a copy, in `dup::received` and `fork`.
+    let between = region.header().moves.load(Ordering::Acquire);
+    let within = |process: ProcessId| {
+        let record = region.process(process);
+        // PAIRS: the release in `boot::thread_gone`: of a thread that came and went meanwhile it is counted
+        // that it went. One more than the copies, so that it counts that there are threads.
+        let copies = match record.threads.load(Ordering::Acquire) {
+            0 => 0,
+            _ => u64::from(record.moves.load(Ordering::Acquire)) + 1, // PAIRS: the release in `moved`.
+        };
+        copies + u64::from(record.threads_gone.load(Ordering::Acquire))
+    };
+    region.processes().fold(between, |sum, process| sum.wrapping_add(within(process)))
 }
 
 /// Calls `found` for each open file that a process's table names; false if references moved within the table

@@ -2,10 +2,11 @@
 
 use lp_abi::linux::{UTIME_NOW, UTIME_OMIT};
 use lp_abi::{Errno, Result};
-use lp_region::InodeId;
 use lp_region::records::{Inode, inode_flags};
-use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::{InodeId, LaneId};
 
+use crate::intent::{self, op};
 use crate::task::{Place, Task, Time};
 use crate::watch::{self, Touched};
 use crate::{inode, permission, target, writer};
@@ -64,15 +65,19 @@ fn wanted(times: Times) -> Result<(Set, Set)> {
 
 fn change(task: &Task, id: InodeId, inode: &Inode, set: (Set, Set)) -> Result<()> {
     let writing = writer::begin(task, inode)?;
-    may_change(task, inode, set)?;
     let locked = inode::lock(task, id);
+    may_change(task, inode, set)?;
     let now = task.now();
-    let time = |set: Set| match set {
-        Set::Now => Some(now),
-        Set::Keep => None,
-        Set::To(time) => Some(time),
+    let (atime, mtime) = inode::access_and_modification(inode);
+    let time = |set: Set, old: Time| match set {
+        Set::Now => now,
+        Set::Keep => old,
+        Set::To(time) => time,
     };
-    inode::set_times(inode, time(set.0), time(set.1), now);
+    let after = Stamps { of: id, atime: time(set.0, atime), mtime: time(set.1, mtime), ctime: now };
+    intent::write(task, op::TIMES, &after.to_words());
+    after.apply(task);
+    intent::clear(task);
     drop((locked, writing));
     // fsnotify_change takes one time alone for what usually sets it.
     let what = match set {
@@ -82,6 +87,51 @@ fn change(task: &Task, id: InodeId, inode: &Inode, set: (Set, Set)) -> Result<()
     };
     watch::touched(task, id, inode, what);
     Ok(())
+}
+
+/// What a call makes of an inode's times: one change, which a death settles wholly or not at all.
+struct Stamps {
+    of: InodeId,
+    atime: Time,
+    mtime: Time,
+    ctime: Time,
+}
+
+impl Stamps {
+    fn to_words(&self) -> [u64; 5] {
+        let nsec = |low: u32, high: Time| u64::from(low) | u64::from(high.nsec) << 32;
+        [
+            nsec(self.of.0, self.atime),
+            self.atime.sec as u64,
+            nsec(self.mtime.nsec, self.ctime),
+            self.mtime.sec as u64,
+            self.ctime.sec as u64,
+        ]
+    }
+
+    fn from_words(words: [u64; 5]) -> Stamps {
+        let (low, high) = (|word: u64| word as u32, |word: u64| (word >> 32) as u32);
+        Stamps {
+            of: InodeId(low(words[0])),
+            atime: Time { sec: words[1] as i64, nsec: high(words[0]) },
+            mtime: Time { sec: words[3] as i64, nsec: low(words[2]) },
+            ctime: Time { sec: words[4] as i64, nsec: high(words[2]) },
+        }
+    }
+
+    /// May be done again.
+    fn apply(&self, task: &Task) {
+        inode::set_times(task.region.inode(self.of), self.atime, self.mtime, self.ctime);
+    }
+}
+
+/// Finishes what a dead lane had begun.
+#[cold]
+pub(crate) fn replay(task: &Task, lane: LaneId) {
+    let intent = &task.region.lane(lane).intent;
+    let word = |at: usize| intent.words[at].load(Relaxed); // Relaxed: published by the op.
+    Stamps::from_words(core::array::from_fn(word)).apply(task);
+    intent.op.store(op::NONE, Release);
 }
 
 /// vfs_utimes and setattr_prepare: now for both is for whoever may write, all else for the owner.

@@ -11,7 +11,7 @@ use lp_vfs::open::Opened;
 use lp_vfs::xattr::{Room, Value};
 use lp_vfs::{
     Place, Task, boot, chmod, chown, close, fallocate, map, open, page, read, reap, reclaim, record_lock,
-    stat, table, truncate, unlink, write, xattr,
+    stat, table, truncate, unlink, utimens, write, xattr,
 };
 
 mod setup;
@@ -183,20 +183,43 @@ fn check(task: &Task, at: &str) {
     close::close(task, fd).expect("close");
 }
 
-/// Mode, owners and ACL of the file.
-fn permissions(task: &Task) -> ([u32; 3], Option<Vec<u8>>) {
+/// What calls on attributes set.
+#[derive(Clone, PartialEq, Debug)]
+struct Attributes {
+    mode: u32,
+    owners: [u32; 2],
+    /// Seconds of access and modification.
+    times: [i64; 2],
+    acl: Option<Vec<u8>>,
+}
+
+impl Attributes {
+    /// How many differ.
+    fn changes(&self, other: &Attributes) -> usize {
+        let pairs =
+            |one: &[i64], other: &[i64]| one.iter().zip(other).filter(|(one, other)| one != other).count();
+        usize::from(self.mode != other.mode)
+            + pairs(&self.owners.map(i64::from), &other.owners.map(i64::from))
+            + pairs(&self.times, &other.times)
+            + usize::from(self.acl != other.acl)
+    }
+}
+
+/// The file's. Its times are their own only if a call has set them.
+fn attributes(task: &Task, with_times: bool) -> Attributes {
     // SAFETY: all zeros is a stat.
     let mut value: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
     stat::fstatat(task, AT_FDCWD, PATH.as_ptr().cast(), &raw mut value, 0).expect("stat");
     let mut bytes = vec![0u8; 200];
     let room = Room { at: bytes.as_mut_ptr(), size: bytes.len() };
     let name = c"system.posix_acl_access".as_ptr().cast();
-    match xattr::getxattr(task, AT_FDCWD, PATH.as_ptr().cast(), 0, name, room) {
-        Ok(Place::Inside(size)) => bytes.truncate(size),
+    let acl = match xattr::getxattr(task, AT_FDCWD, PATH.as_ptr().cast(), 0, name, room) {
+        Ok(Place::Inside(size)) => Some(bytes[..size].to_vec()),
         Ok(_) => unreachable!("the file is ours"),
-        Err(_) => return ([value.st_mode, value.st_uid, value.st_gid], None),
-    }
-    ([value.st_mode, value.st_uid, value.st_gid], Some(bytes))
+        Err(_) => None,
+    };
+    let times = if with_times { [value.st_atime, value.st_mtime].map(|time| time as i64) } else { [0; 2] };
+    Attributes { mode: value.st_mode, owners: [value.st_uid, value.st_gid], times, acl }
 }
 
 #[test]
@@ -218,10 +241,19 @@ fn attributes_change_together_or_not_at_all() {
     let set_id = |task: &Task| {
         let _ = chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o6755, 0);
     };
+    let utimens = |task: &Task, [access, modification]: [i64; 2]| {
+        let times = Some([access, 0, modification, 0]);
+        let _ = utimens::utimensat(task, AT_FDCWD, path.as_ptr().cast(), times, 0);
+    };
+    let (set_times, set_others) = (|task: &Task| utimens(task, [1, 2]), |task: &Task| utimens(task, [3, 4]));
     let nothing = |_: &Task| ();
     type Step<'a> = &'a dyn Fn(&Task);
-    let cases: [(&str, Step, Step); 3] =
-        [("setfacl", &nothing, &set_acl), ("chmod", &set_acl, &chmod), ("chown", &set_id, &chown)];
+    let cases: [(&str, Step, Step); 4] = [
+        ("setfacl", &nothing, &set_acl),
+        ("chmod", &set_acl, &chmod),
+        ("utimens", &set_times, &set_others),
+        ("chown", &set_id, &chown),
+    ];
     // SAFETY: geteuid has no effect. Only root gives files away.
     let count = if unsafe { libc::geteuid() } == 0 { cases.len() } else { cases.len() - 1 };
     for &(name, before, call) in &cases[..count] {
@@ -234,11 +266,11 @@ fn attributes_change_together_or_not_at_all() {
             reclaim::run(task);
         };
         prepare(&task);
-        let old = permissions(&task);
+        let with_times = name == "utimens";
+        let old = attributes(&task, with_times);
         let length = death::length(&task, call);
-        let new = permissions(&task);
-        let changes = old.0.iter().zip(&new.0).filter(|(old, new)| old != new).count();
-        assert!(changes + usize::from(old.1 != new.1) > 1, "{name} changes more than one: {old:?} {new:?}");
+        let new = attributes(&task, with_times);
+        assert!(old.changes(&new) > 1, "{name} changes more than one: {old:?} {new:?}");
         reap::dead(&task);
         clean(&task);
         let outcome_of = |steps: u32| {
@@ -246,7 +278,7 @@ fn attributes_change_together_or_not_at_all() {
             death::interrupt(&task, steps, call);
             // Whoever waits for the killed one has its change settled first.
             reap::dead(&task);
-            let left = permissions(&task);
+            let left = attributes(&task, with_times);
             clean(&task);
             assert!(left == old || left == new, "{name} killed after {steps} instructions leaves {left:?}");
             left == new

@@ -161,7 +161,7 @@ fn a_waiter_gets_the_lock_and_a_ring_is_refused() {
         (got, other)
     });
     let start = std::time::Instant::now();
-    while task.region.processes().all(|id| task.region.process(id).waits_for.edge() == 0) {
+    while task.region.lanes().all(|id| task.region.lane(id).posix_wait.edge() == 0) {
         assert!(start.elapsed().as_secs() < 10);
         std::thread::yield_now();
     }
@@ -206,7 +206,7 @@ fn a_lock_that_has_changed_closes_no_ring() {
             assert_eq!(ours(&other, fd, F_SETLK, &mut a.clone()), 0);
         }
         let edge = u64::from(version) << 32 | u64::from(id);
-        task.process.waits_for.begin(edge, &task.region.header().tickets);
+        task.lane.posix_wait.begin(edge, &task.region.header().tickets);
         assert_eq!(ours(&other, fd, F_SETLKW, &mut b.clone()), wanted.number());
     }
 }

@@ -15,7 +15,7 @@ use lp_vfs::{
 };
 
 mod setup;
-use setup::{Fixture, Random};
+use setup::{Fixture, Random, fsck};
 
 const THREADS: usize = 4;
 const STEPS: usize = 20_000;
@@ -42,6 +42,8 @@ fn step(task: &Task, own: usize, random: &mut Random) {
     match random.below(10) {
         0 | 1 => {
             if let Ok(id) = opened(task, random) {
+                // Others unlink and sweep meanwhile.
+                (0..random.below(400) / 398).for_each(|_| std::thread::yield_now());
                 table::install(task, mine, id, 0).expect("install");
             }
         }
@@ -126,7 +128,7 @@ fn threads_share_descriptors_and_leak_none() {
     assert_eq!(task.region.in_use::<OpenFile>(), 0);
     assert_eq!(task.region.in_use::<Inode>(), 1);
     let missing = fixture.empty.saturating_sub(page::free_count(task.region));
-    assert!(missing <= 1, "{missing} pages are in use");
+    assert!(missing <= 1, "{missing} pages are in use:\n{}", fsck::pages(task));
 }
 
 /// exec ends the other threads wherever they are.

@@ -1,5 +1,7 @@
 /* flock, POSIX record locks, open file description locks: conflicts, waiting, deadlock, release at close and death. */
 #include "conform.h"
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -172,6 +174,104 @@ GROUP(lock, deadlock)
     T(set(fd, F_SETLKW, F_WRLCK, 1, 1));
     T(set(fd, F_SETLK, F_UNLCK, 0, 1));
     say_wait(child);
+}
+
+/* A thread that waits for a byte of `threads_file`, and what came of it. */
+struct waiter {
+    pthread_t thread;
+    long byte, result;
+    volatile pid_t tid;
+};
+static int threads_file;
+
+static void *waits(void *given)
+{
+    struct waiter *waiter = given;
+    waiter->tid = gettid();
+    waiter->result = set(threads_file, F_SETLKW, F_WRLCK, waiter->byte, 1);
+    return NULL;
+}
+
+static void begin_to_wait(struct waiter *waiter, long byte)
+{
+    *waiter = (struct waiter){ .byte = byte };
+    pthread_create(&waiter->thread, NULL, waits, waiter);
+    while (!waiter->tid)
+        sched_yield();
+    char path[64], state = 0;
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", waiter->tid);
+    /* Asleep twice, a while apart: in no lock of the C library. */
+    for (int asleep = 0; asleep < 2;) {
+        FILE *stat = fopen(path, "r");
+        if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1)
+            break;
+        fclose(stat);
+        asleep = state == 'S' ? asleep + 1 : 0;
+        usleep(5000);
+    }
+}
+
+/* A process that has locked a byte: told to, it asks for byte 0, gives its own up, or ends. */
+static pid_t owner_of(long byte, int *to, int *from)
+{
+    int told[2], tells[2];
+    long answer = pipe(told) + pipe(tells);
+    pid_t child = fork();
+    if (!child) {
+        char command;
+        answer = set(threads_file, F_SETLK, F_WRLCK, byte, 1);
+        while (write(tells[1], &answer, sizeof answer) == sizeof answer && read(told[0], &command, 1) == 1
+               && command != 'e')
+            answer = command == 'a' ? set(threads_file, F_SETLKW, F_WRLCK, 0, 1) ? errno : 0
+                                    : set(threads_file, F_SETLK, F_UNLCK, byte, 1);
+        _exit(0);
+    }
+    close(told[0]);
+    close(tells[1]);
+    *to = told[1], *from = tells[0];
+    if (read(*from, &answer, sizeof answer) != sizeof answer || answer)
+        say("no lock of its own");
+    return child;
+}
+
+static const char *tell(int to, int from, char command)
+{
+    long answer = -1;
+    if (write(to, &command, 1) != 1 || read(from, &answer, sizeof answer) != sizeof answer)
+        return "gone";
+    return answer ? strerrorname_np(answer) : "done";
+}
+
+/* The locks are the process's, and each of its threads may wait for another's: the last that began is what its
+ * process waits for. */
+GROUP(lock, deadlock_of_threads)
+{
+    threads_file = make_open("f", "", O_RDWR);
+    T(set(threads_file, F_SETLK, F_WRLCK, 0, 1));
+    for (int round = 0; round < 5; round++) {
+        struct waiter first, second;
+        int to[2], from[2];
+        pid_t owners[2];
+        for (long i = 0; i < 2; i++)
+            owners[i] = owner_of(1 + i, &to[i], &from[i]);
+        begin_to_wait(&first, 1);
+        begin_to_wait(&second, 2);
+        say("the owner of what the second thread waits for: %s", tell(to[1], from[1], 'a'));
+        say("unlocks: %s", tell(to[1], from[1], 'u'));
+        pthread_join(second.thread, NULL);
+        say("the second thread: %ld", second.result);
+        say("the owner of what the first thread waits for: %s", tell(to[0], from[0], 'a'));
+        say("unlocks: %s", tell(to[0], from[0], 'u'));
+        pthread_join(first.thread, NULL);
+        say("the first thread: %ld", first.result);
+        for (int i = 0; i < 2; i++) {
+            say("ends: %s", tell(to[i], from[i], 'e'));
+            close(to[i]);
+            close(from[i]);
+            say_wait(owners[i]);
+            T(set(threads_file, F_SETLK, F_UNLCK, 1 + i, 1));
+        }
+    }
 }
 
 GROUP(lock, released_at_death)

@@ -447,3 +447,47 @@ GROUP(map, space_of_an_inherited_mapping)
     say("given back while the child lives: %d", in_use() - before < size / 2);
     T(close(end[1]));
 }
+
+static volatile pid_t mapper;
+
+static void *kills_mapper(void *unused)
+{
+    unsigned random = (uintptr_t)unused;
+    while (!mapper)
+        sched_yield();
+    for (volatile unsigned i = random * 2654435761u % 20000; i; i--)
+        ;
+    kill(mapper, SIGKILL);
+    return NULL;
+}
+
+/* A child of vfork changes its parent's mappings. Killed as it does, it leaves them usable. */
+GROUP(map, vfork_child_killed_as_it_maps)
+{
+    static char text[65536];
+    int fd = make_open("f", "x", O_RDWR), bad = 0;
+    T(write(fd, text, sizeof text));
+    char *kept = mmap(NULL, sizeof text, PROT_READ, MAP_SHARED, fd, 0);
+    for (int round = 1; round <= 100; round++) {
+        pthread_t killer;
+        int status;
+        mapper = 0;
+        pthread_create(&killer, NULL, kills_mapper, (void *)(uintptr_t)round);
+        pid_t child = vfork();
+        if (!child) {
+            mapper = getpid();
+            for (;;) {
+                char *at = mmap(NULL, sizeof text, PROT_READ, MAP_SHARED, fd, 0);
+                munmap(at + 4096, 4096);
+                munmap(at, sizeof text);
+            }
+        }
+        pthread_join(killer, NULL);
+        bad += waitpid(child, &status, 0) != child || !WIFSIGNALED(status);
+        char *at = mmap(NULL, sizeof text, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        at[5000] = round;
+        bad += kept[5000] != (char)round || munmap(at, sizeof text);
+    }
+    say("%d bad", bad);
+    T(munmap(kept, sizeof text));
+}

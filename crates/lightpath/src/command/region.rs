@@ -264,9 +264,35 @@ fn make_room(fd: &OwnedFd) -> lp_abi::Result<()> {
     }
     let made = rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LANES_AT as u64);
     match made {
-        Err(e) if e == rustix::io::Errno::NOSPC || e == rustix::io::Errno::DQUOT => Err(Errno::ENOSPC),
-        _ => Ok(()), // A file system that cannot promise room says so.
+        Err(e) if is_full(e) => Err(Errno::ENOSPC),
+        _ => Ok(()), // A file system that cannot promise room says so: see `take_room`.
     }
+}
+
+fn is_full(errno: rustix::io::Errno) -> bool {
+    errno == rustix::io::Errno::NOSPC || errno == rustix::io::Errno::DQUOT
+}
+
+/// Takes room for what a new region file starts with by writing it, if it could not be promised. A file
+/// without room for that stays empty.
+fn take_room(fd: &OwnedFd) -> lp_abi::Result<()> {
+    let has = rustix::fs::fstat(fd).map_or(0, |found| found.st_blocks as usize * 512);
+    if has >= LANES_AT {
+        return Ok(());
+    }
+    let zeros = [0; 1 << 16];
+    let mut at = 0;
+    while at < LANES_AT {
+        let piece = &zeros[..zeros.len().min(LANES_AT - at)];
+        match rustix::io::pwrite(fd, piece, at as u64) {
+            Ok(done) => at += done,
+            Err(e) => {
+                let _ = rustix::fs::ftruncate(fd, 0);
+                return Err(if is_full(e) { Errno::ENOSPC } else { Errno::new(e.raw_os_error()) });
+            }
+        }
+    }
+    Ok(())
 }
 
 fn no_room(name: &str, errno: Errno) -> Failure {
@@ -323,6 +349,9 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
         identity: u64::from_ne_bytes(identity),
     };
     check_file_size(geometry.length().map_err(|e| explain(e.into()))?)?;
+    if options.region.is_some() {
+        take_room(fd).map_err(|e| no_room(name, e))?;
+    }
     Region::create(fd.as_raw_fd(), &geometry).map_err(explain)
 }
 

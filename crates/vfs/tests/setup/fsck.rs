@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use lp_fsck::Severity;
+use lp_region::layout::CHUNK_PAGES;
 use lp_region::records::{Bucket, Dirent, Inode, LongName};
 use lp_region::slab::Slot;
-use lp_region::{InodeId, ProcessId};
-use lp_vfs::Task;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, PageId, ProcessId};
+use lp_vfs::{Task, owner};
 
 /// What a whole file system consists of.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -47,4 +49,29 @@ pub fn warm(task: &Task) {
     one::<Inode>(task);
     one::<LongName>(task);
     one::<Bucket>(task);
+}
+
+/// Each page in use, the place that it was taken for and the state of that inode, one a line.
+pub fn pages(task: &Task) -> String {
+    let region = task.region;
+    let taken = (0..region.chunk_count()).flat_map(|index| {
+        let chunk = region.chunk(index).expect("a chunk");
+        (0..CHUNK_PAGES)
+            .filter(|at| chunk.used(at / 64) & 1 << (at % 64) != 0)
+            .map(move |at| index * CHUNK_PAGES + at)
+    });
+    let line = |page: usize| {
+        let Some(word) = region.page_owner(PageId(page as u32)) else { return String::new() };
+        let word = word.load(Relaxed);
+        let inode = region.inode(InodeId(word as u32));
+        let (height, index) = (word >> 32 & 7, word >> (64 - owner::INDEX_BITS));
+        let [mode, nlink] = [&inode.mode, &inode.nlink].map(|field| field.load(Relaxed));
+        let [map, tail, pages] = [&inode.map, &inode.tail, &inode.pages].map(|field| field.load(Relaxed));
+        format!(
+            "page {page}: place {index}, height {height} of inode {}: mode {mode:o}, links {nlink}, map {map:#x}, \
+             pages {pages}, tail {tail}\n",
+            word as u32
+        )
+    };
+    taken.map(line).collect()
 }

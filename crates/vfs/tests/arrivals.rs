@@ -1,0 +1,170 @@
+//! References that arrive in a table while a sweep looks through all of them: what they name stays.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use lp_abi::linux::*;
+use lp_region::layout::FDS;
+use lp_region::records::Inode;
+use lp_region::{FileId, Geometry, InodeRef, Region, RunId};
+use lp_vfs::open::Opened;
+use lp_vfs::{Place, Task, boot, clock, close, dup, open, reclaim, table, unlink};
+
+mod setup;
+use setup::{Random, fsck};
+
+const ROUNDS: usize = 50;
+/// Processes with large tables, behind the one that files arrive at: a sweep takes long to look at them.
+const CROWD: usize = 24;
+const PATH: *const u8 = c"/light/f".as_ptr().cast();
+
+struct Mine(Task<'static>);
+// SAFETY: a task is used by one thread at a time.
+unsafe impl Send for Mine {}
+
+/// Who takes part.
+struct Stage {
+    /// At whose table files arrive.
+    opener: Task<'static>,
+    /// Another thread of that process.
+    closer: Task<'static>,
+    /// Who sweeps.
+    sweeper: Mine,
+}
+
+impl Stage {
+    fn new() -> Stage {
+        let geometry = Geometry { data_bytes: 1 << 20, inodes: 1000, identity: 4 };
+        let region = Region::create_private(&geometry).expect("region");
+        let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
+        let run = boot::claim_run(region, &setup).expect("run");
+        let opener = another(region, run);
+        boot::mkfs(&opener, 0).expect("mkfs");
+        boot::before_thread(&opener);
+        let lane = boot::thread_lane(region, opener.process_id, 2).expect("lane");
+        let closer = Task::new(region, opener.process_id, lane, clock::now);
+        for _ in 0..CROWD {
+            another(region, run).process.fd_limit.store(FDS as u32, lp_region::sync::Ordering::Release);
+        }
+        Stage { opener, closer, sweeper: Mine(another(region, run)) }
+    }
+
+    fn open(&self) -> FileId {
+        match open::openat(&self.opener, AT_FDCWD, PATH, O_RDWR | O_CREAT | O_EXCL, 0o600) {
+            Ok(Place::Inside(Opened::File(id))) => id,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Has a sweep run, and `arrive` somewhere in it.
+    fn sweep_while(&self, random: &mut Random, arrive: impl FnOnce()) {
+        let begun = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let (sweeper, begun) = (&self.sweeper, &begun);
+            let sweeper =
+                Mine(Task::new(sweeper.0.region, sweeper.0.process_id, sweeper.0.lane_id, clock::now));
+            scope.spawn(move || {
+                let sweeper = sweeper;
+                begun.store(true, Ordering::Release);
+                reclaim::run(&sweeper.0);
+            });
+            while !begun.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            // How long a look at the tables takes is the machine's business.
+            let most = 1 << (8 + random.below(14));
+            (0..random.below(most)).for_each(|_| std::hint::spin_loop());
+            arrive();
+        });
+    }
+
+    fn generation_of(&self, id: FileId) -> u32 {
+        self.opener.region.file(id).generation.load(lp_region::sync::Ordering::Relaxed)
+    }
+
+    fn inode_of(&self, id: FileId) -> InodeRef {
+        InodeRef::from_word(self.opener.region.file(id).inode.load(lp_region::sync::Ordering::Relaxed))
+    }
+
+    /// The file that `fd` names is the one of `generation`, and its inode is there.
+    fn check(&self, round: usize, fd: i32, generation: u32) {
+        let held = table::fget(&self.opener, fd).expect("open");
+        assert_eq!(self.generation_of(held.id), generation, "round {round}: the open file was freed");
+        let inode = held.inode_ref();
+        let now = held.inode.generation.load(lp_region::sync::Ordering::Relaxed);
+        assert_eq!(inode.generation, now, "round {round}: the inode of an open file was freed");
+    }
+
+    /// Closes what is left and removes the name.
+    fn clear(&self, fd: i32) {
+        close::close(&self.opener, fd).expect("close");
+        let _ = unlink::unlink(&self.opener, AT_FDCWD, PATH);
+        reclaim::run(&self.opener);
+    }
+
+    /// Nothing is left behind.
+    fn end(&self) {
+        fsck::check(&self.opener, boot::root(&self.opener, 0).expect("root").id);
+        assert_eq!(self.opener.region.in_use::<Inode>(), 1);
+    }
+}
+
+/// Another process, as far as the file system can see.
+fn another(region: Region<'static>, run: RunId) -> Task<'static> {
+    let process = boot::claim_process(region, run).expect("process");
+    let lane = boot::attach(region, process, 1).expect("attach");
+    let task = Task::new(region, process, lane, clock::now);
+    boot::arrive(&task);
+    task
+}
+
+#[test]
+fn what_is_unlinked_while_it_is_opened_stays() {
+    let stage = Stage::new();
+    let mut random = Random(7);
+    for round in 0..ROUNDS {
+        let id = stage.open();
+        let generation = stage.generation_of(id);
+        assert_ne!(stage.inode_of(id), InodeRef::NONE);
+        unlink::unlink(&stage.sweeper.0, AT_FDCWD, PATH).expect("unlink");
+        stage.sweep_while(&mut random, || table::install(&stage.opener, 3, id, 0).expect("install"));
+        stage.check(round, 3, generation);
+        stage.clear(3);
+    }
+    stage.end();
+}
+
+#[test]
+fn what_is_closed_while_it_is_duplicated_stays() {
+    let stage = Stage::new();
+    let mut random = Random(7);
+    for round in 0..ROUNDS {
+        let id = stage.open();
+        let generation = stage.generation_of(id);
+        table::install(&stage.opener, 4, id, 0).expect("install");
+        let copy = dup::dup(&stage.opener, 4).expect("dup");
+        close::close(&stage.closer, 4).expect("close");
+        // Into a place that the sweep has passed soon.
+        stage.sweep_while(&mut random, || dup::install(&stage.opener, 3, copy, 0).expect("install"));
+        stage.check(round, 3, generation);
+        stage.clear(3);
+    }
+    stage.end();
+}
+
+#[test]
+fn what_is_opened_once_more_while_it_is_closed_stays() {
+    let stage = Stage::new();
+    let mut random = Random(7);
+    for round in 0..ROUNDS {
+        let id = stage.open();
+        table::install(&stage.opener, 4, id, 0).expect("install");
+        unlink::unlink(&stage.sweeper.0, AT_FDCWD, PATH).expect("unlink");
+        let Ok(Opened::File(copy)) = open::reopen(&stage.opener, 4, O_RDWR) else { panic!("reopen") };
+        let generation = stage.generation_of(copy);
+        close::close(&stage.closer, 4).expect("close");
+        stage.sweep_while(&mut random, || table::install(&stage.opener, 3, copy, 0).expect("install"));
+        stage.check(round, 3, generation);
+        stage.clear(3);
+    }
+    stage.end();
+}
