@@ -63,9 +63,7 @@ fn the_tour_names_what_is_there() {
         let named: Vec<String> =
             ticked.iter().filter(|tick| tick.contains('/') && tick.ends_with(".rs")).cloned().collect();
         if !named.is_empty() {
-            last.extend(
-                named.iter().filter(|name| *name != "tests/tests/documents.rs").map(|name| read(name)),
-            );
+            last.extend(named.iter().filter(|name| *name != "tests/tests/documents.rs").map(read));
         }
         for function in ticked.iter().filter_map(|tick| tick.strip_prefix("fn ")) {
             functions += 1;
