@@ -28,7 +28,7 @@ pub fn missing<'n>(names: &[&'n str]) -> Option<&'n str> {
 
 /// Whether a test whose programs are not there fails instead of being ignored: `scripts/test` asks for it.
 pub fn all_must_run() -> bool {
-    std::env::var_os("LIGHTPATH_TEST_ALL").is_some()
+    std::env::var_os("ALL_TESTS_MUST_RUN").is_some()
 }
 
 /// Fails with the package to install when one of these is missing.

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     let gate = gate::Gate::new();
     let cases: Vec<Case> = [same::CASES, coverage::CASES].concat();
     let (mut passed, mut failed, mut ignored, mut filtered) = (0, 0, 0, 0);
-    let has_musl = has_program("musl-gcc") || std::env::var_os("LIGHTPATH_TEST_ALL").is_some();
+    let has_musl = has_program("musl-gcc") || std::env::var_os("ALL_TESTS_MUST_RUN").is_some();
     let start = Instant::now();
     println!("\nrunning {} tests", cases.len());
     for (name, case) in cases {

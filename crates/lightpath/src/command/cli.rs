@@ -12,7 +12,7 @@ use super::size::Size;
 
 /// A Linux file system in memory shared by ordinary programs.
 ///
-/// `lightpath run -- CMD` starts any dynamically linked program, and all that it starts, with the file calls under
+/// `lightpath run -- CMD` starts any program, and all that it starts, with the file calls under
 /// its mounts answered inside the process: no kernel crossing, no root, no daemon, no change to the program.
 #[derive(Parser)]
 #[command(name = "lightpath", version, max_term_width = 100)]
