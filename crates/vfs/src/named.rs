@@ -10,27 +10,30 @@ use lp_region::{FileId, ProcessId};
 use crate::task::Task;
 use crate::{flight, pin, table};
 
-/// Looks before a file counts as named, if references move all the time.
-const LOOKS: u32 = 64;
+/// Looks before a file counts as named, if references move all the time: a look may take as long as the
+/// machine's other processors need for a barrier, and a few forks may come in between.
+const LOOKS: u32 = 1024;
 
 /// Whether a living process's table, a call of its under way, or a message names an open file. When in doubt
 /// it does. A file that is being closed is not named by that.
 pub(crate) fn by_the_living(task: &Task, id: FileId) -> bool {
     for _ in 0..LOOKS {
         let before = table::moves(task.region);
-        // A file on its way into a table leaves its pin there.
-        if is_pinned(task, id) {
-            return true;
-        }
+        // A file on its way into a table leaves its pin there. A call under way ends, or its table names it.
+        let pinned = is_pinned(task, id);
         let calm = match in_tables(task, id) {
             Some(true) => return true,
             found => found.is_some(),
         };
         // PAIRS: the light barriers of `pin`.
-        if !heavy_barrier() || is_pinned(task, id) || flight::is_in_flight(task, id) {
+        if !heavy_barrier() {
             return true;
         }
-        if calm && table::moves(task.region) == before {
+        let pinned = pinned || is_pinned(task, id);
+        if flight::is_in_flight(task, id) {
+            return true;
+        }
+        if calm && !pinned && table::moves(task.region) == before {
             return false;
         }
     }
