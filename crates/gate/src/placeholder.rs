@@ -38,7 +38,7 @@ const WATERMARK: usize = 1;
 const FROM_THREADS: usize = 3;
 /// Word of `Process::spare`: in a limited process, which of the numbers from [`FIRST_READY`] on have a
 /// placeholder ready.
-const READY: usize = 2;
+const READY: usize = 6;
 /// The lowest number that is kept ready: above those that programs care about.
 const FIRST_READY: i32 = PARKABLE;
 
