@@ -137,10 +137,10 @@ pub(crate) fn emptied(word: u64) -> u64 {
     word & TAG
 }
 
-/// A word as it is without tag and mark.
+/// The hash and the entry's number in a word, whatever stands between them.
 #[inline(always)]
 pub fn bare(word: u64) -> u64 {
-    word & !(TAG | MARK)
+    word & !(u64::from(u32::MAX) & !ID)
 }
 
 /// Whether a word is empty.
