@@ -23,8 +23,8 @@ until_ 'watches 4'; echo x >d/sub/new/y; until_ 'grep -q "CLOSE_WRITE,CLOSE y" o
 #:: inotifywait_once needs inotifywait
 mkdir d; for i in 1 2 3; do inotifywait -q -e close_write --format '%e %f' d >out 2>err & p=$!; until_ 'watches 1'; echo $i >d/f$i; wait $p; echo $?; cat out err; done; inotifywait -q -t 1 -e delete d; echo $?; inotifywait -q d/none; echo $?
 
-# What entr learns while its command runs does not count: changes are made until one does. It waits until changes cease
-# for 50 ms, so there is a pause behind each.
+# What entr learns while its command runs does not count: changes are made until one does. It waits until
+# changes cease for 50 ms, so there is a pause behind each.
 #:: entr needs entr
 echo 1 >a; echo 1 >b; ls a b | entr -n -s 'cat a b >out.new; mv out.new out' >/dev/null 2>err & p=$!
 until_ '[ -e out ]'; until_ 'echo 2 >a; sleep 0.2; grep -q 2 out'; until_ 'echo 3 >new; mv new b; sleep 0.2; grep -q 3 out'; until_ 'echo 4 >b; sleep 0.2; grep -q 4 out'; kill $p; wait $p 2>/dev/null; cat out err

@@ -1,5 +1,5 @@
-//! What the documents say of the code is so: links lead somewhere, the tour's files and functions are there, and
-//! `tests/README.md` leads from each call to its tests. `LIGHTPATH_BLESS=1` writes that table anew.
+//! What the documents say of the code is so: links lead somewhere, the tour's files and functions are there,
+//! and `tests/README.md` leads from each call to its tests. `LIGHTPATH_BLESS=1` writes that table anew.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -239,11 +239,12 @@ fn stem(path: &Path) -> String {
 fn table(rows: &BTreeMap<String, Row>) -> String {
     let mut text = String::from(
         "# Tests by call\n\n\
-         From a call that the gate handles to what tests it. `cargo test --release -p lp-tests --test documents` fails when\n\
-         the table is old, or when a call has no test.\n\n\
+         From a call that the gate handles to what tests it. `cargo test --release -p lp-tests --test documents`\n\
+         fails when the table is old, or when a call has no test.\n\n\
          - **conformance**: groups of `tests/programs/conform`, run on tmpfs and on a mount and compared:\n  \
          `cargo test --release -p lp-tests --test conform GROUP`\n\
-         - **library**: `crates/vfs/tests/NAME.rs`, through the library door: `cargo test --release -p lp-vfs --test NAME`\n\
+         - **library**: `crates/vfs/tests/NAME.rs`, through the library door:\n  \
+         `cargo test --release -p lp-vfs --test NAME`\n\
          - **programs**: `tests/programs/NAME` and `crates/gate/tests/programs/NAME`, which tests of these crates run\n\
          - **explorer**: stopped, killed and signalled at each instruction: `just explore --victim CALL`\n\
          - **budget**: instructions counted: `cargo run --release -p lp-audit -- show`\n\n\

@@ -1,7 +1,8 @@
-//! link(2) and rename(2) with one path in a mount and one on the host: `EXDEV`, and what the kernel finds before that.
+//! link(2) and rename(2) with one path in a mount and one on the host: `EXDEV`, and what the kernel finds
+//! before that.
 //!
-//! The kernel resolves both paths before it compares their file systems (`do_linkat`, `do_renameat2` in fs/namei.c), so
-//! what is missing on either side comes first.
+//! The kernel resolves both paths before it compares their file systems (`do_linkat`, `do_renameat2` in
+//! fs/namei.c), so what is missing on either side comes first.
 
 use lp_abi::linux::{__NR_newfstatat, AT_SYMLINK_NOFOLLOW, stat};
 use lp_abi::{Errno, Result};

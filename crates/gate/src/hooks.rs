@@ -300,7 +300,8 @@ pub fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
     Ok(())
 }
 
-/// Where the kernel is to write the id of the child for which [`before_fork`] or [`before_vfork`] has taken a slot.
+/// Where the kernel is to write the id of the child for which [`before_fork`] or [`before_vfork`] has taken a
+/// slot.
 pub(crate) fn announce_child(thread: &Thread) -> Option<*mut u32> {
     task_of(thread).map(|task| fork::announce_at(task.region, ProcessId(thread.forked)))
 }

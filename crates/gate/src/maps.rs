@@ -5,9 +5,10 @@
 //! empty memfd: touching it gives SIGBUS, as it should, and when the file has grown meanwhile the pages are mapped in
 //! ([`resized`], and [`fault`] for growth by others).
 //!
-//! The list is private to the process, sorted by address, in memory of its own; a fork's child has a copy. The lock is
-//! held for the length of a call, with signals deferred. A child of vfork(2) changes its parent's list. If it is
-//! killed meanwhile, its parent finishes the step that it was at and lets the list go ([`settle_child`]).
+//! The list is private to the process, sorted by address, in memory of its own; a fork's child has a copy.
+//! The lock is held for the length of a call, with signals deferred. A child of vfork(2) changes its parent's
+//! list. If it is killed meanwhile, its parent finishes the step that it was at and lets the list go
+//! ([`settle_child`]).
 
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;

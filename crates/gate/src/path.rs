@@ -278,8 +278,8 @@ pub fn leave(task: &Task, at: At, outside: Outside) -> At {
     }
 }
 
-/// Whose the path is on which a walk left the mounts: a symbolic link may lead through a magic link of the kernel's to
-/// what is ours again. `Route::Host` is the kernel's, by the path that [`leave`] gives.
+/// Whose the path is on which a walk left the mounts: a symbolic link may lead through a magic link of the
+/// kernel's to what is ours again. `Route::Host` is the kernel's, by the path that [`leave`] gives.
 #[cold]
 pub fn route_outside(task: &Task, which: Which, at: At, last: Last, outside: Outside) -> Route {
     match outside {

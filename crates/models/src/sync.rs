@@ -47,9 +47,9 @@ pub fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
-/// Runs `models`, up to so many preemptions, with every operation of one thread switched with every one of another. loom by itself switches only those
-/// that meet at a word, and of a word it remembers the last access alone: an exchange after a load of the same thread
-/// hides that load from it.
+/// Runs `models`, up to so many preemptions, with every operation of one thread switched with every one of
+/// another. loom by itself switches only those that meet at a word, and of a word it remembers the last
+/// access alone: an exchange after a load of the same thread hides that load from it.
 pub fn exhaustively<T>(preemptions: usize, models: impl FnOnce() -> T) -> T {
     EXHAUSTIVE.set(Some(preemptions));
     let outcome = models();
@@ -149,7 +149,8 @@ loom::thread_local! {
 /// What the death of a [mortal](mortal) thread unwinds with.
 struct Died;
 
-/// Runs `call` until its thread has stored or exchanged `steps` times: then it is as if it were killed. Whether it lived.
+/// Runs `call` until its thread has stored or exchanged `steps` times: then it is as if it were killed.
+/// Whether it lived.
 pub fn mortal(steps: u32, call: impl FnOnce()) -> bool {
     FUSE.with(|fuse| fuse.set(Some(steps)));
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));

@@ -1,5 +1,5 @@
-//! The name table: no word of a living entry is missed, none is lost and none stays, whatever inserts, removes, splits and
-//! dies beside one another.
+//! The name table: no word of a living entry is missed, none is lost and none stays, whatever inserts,
+//! removes, splits and dies beside one another.
 
 use std::cell::Cell;
 use std::sync::Arc;

@@ -6,8 +6,8 @@
 //! A launcher that finds nobody at work asks again for everything in use: a copy of a region file has holes where there
 //! was room.
 //!
-//! Nothing is asked for a region in a memfd, whose pages are memory. On a file system without fallocate(2) the
-//! kernel touches the pages in its place: madvise(2) fails where a store would give SIGBUS.
+//! Nothing is asked for a region in a memfd, whose pages are memory. On a file system without fallocate(2)
+//! the kernel touches the pages in its place: madvise(2) fails where a store would give SIGBUS.
 
 use lp_abi::linux::{__NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE};
 use lp_abi::{Errno, PAGE_SIZE, Result};
@@ -54,8 +54,8 @@ impl Region<'_> {
         }
     }
 
-    /// Has the kernel fault in `bytes` bytes at `offset` for writing, which changes none of them. A file system
-    /// that gives a page room only as it is written out is not found full by that.
+    /// Has the kernel fault in `bytes` bytes at `offset` for writing, which changes none of them. A file
+    /// system that gives a page room only as it is written out is not found full by that.
     #[cold]
     fn touch(self, offset: usize, bytes: usize) -> Result<()> {
         let from = offset - offset % PAGE_SIZE;

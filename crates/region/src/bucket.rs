@@ -1,28 +1,32 @@
 //! Buckets of the hash table of names: one [word](word) for each entry, changed by compare-and-swap alone.
 //!
-//! The table is linear hashing's: its state says how many buckets there are and only grows. A bucket that is full goes on
-//! in overflow buckets; one that was linked into a chain stays there. A word belongs to whoever holds the lock of the
-//! entry's directory, or buries that holder: only he inserts and removes it. A split carries words of others
-//! ([`crate::split`]). Nobody waits for anybody.
+//! The table is linear hashing's: its state says how many buckets there are and only grows. A bucket that is
+//! full goes on in overflow buckets; one that was linked into a chain stays there. A word belongs to whoever
+//! holds the lock of the entry's directory, or buries that holder: only he inserts and removes it. A split
+//! carries words of others ([`crate::split`]). Nobody waits for anybody.
 //!
-//! A word is a hint: whether an entry is alive, and of which name, its record says. So an entry may be in the table before
-//! it lives and after it has died; the table owes only that the word of an entry that lives is found.
+//! A word is a hint: whether an entry is alive, and of which name, its record says. So an entry may be in the
+//! table before it lives and after it has died; the table owes only that the word of an entry that lives is
+//! found.
 //!
-//! *Insert and split.* A split publishes its state first and then raises the tag of every word of the bucket, the empty
-//! ones and the end of the chain included. An insert loads an empty word, looks whether the state still leads here, and
-//! exchanges the word. If the tag was raised before it looked it sees the new state; if afterwards, its exchange fails; if
-//! neither, the split finds its word. A bucket is split once at most for each value of a tag, so there is no ABA.
+//! *Insert and split.* A split publishes its state first and then raises the tag of every word of the bucket,
+//! the empty ones and the end of the chain included. An insert loads an empty word, looks whether the state
+//! still leads here, and exchanges the word. If the tag was raised before it looked it sees the new state; if
+//! afterwards, its exchange fails; if neither, the split finds its word. A bucket is split once at most for
+//! each value of a tag, so there is no ABA.
 //!
-//! *Look and split.* A split carries words away from the bucket, and from its overflow buckets into room in the bucket
-//! itself; a copy is there before the original goes. A look that found nothing is certain if the state stood still. While
-//! a split is under way it looks at the places that words leave before those that they come to ([`way`]).
+//! *Look and split.* A split carries words away from the bucket, and from its overflow buckets into room in
+//! the bucket itself; a copy is there before the original goes. A look that found nothing is certain if the
+//! state stood still. While a split is under way it looks at the places that words leave before those that
+//! they come to ([`way`]).
 //!
 //! *Remove and split.* See [`crate::split`].
 //!
-//! Linearisation points: none; they are those of the records. Progress: lock-free, and a look that finds nothing is made
-//! again only when a split began or ended meanwhile. Reclamation: none, slots are type-stable and overflow buckets stay:
-//! there are as many as the largest set of names that the table ever held needed. Source: Litwin, "Linear hashing" (VLDB
-//! 1980); Michael, "High performance dynamic lock-free hash tables" (SPAA 2002).
+//! Linearisation points: none; they are those of the records. Progress: lock-free, and a look that finds
+//! nothing is made again only when a split began or ended meanwhile. Reclamation: none, slots are type-stable
+//! and overflow buckets stay: there are as many as the largest set of names that the table ever held needed.
+//! Source: Litwin, "Linear hashing" (VLDB 1980); Michael, "High performance dynamic lock-free hash tables"
+//! (SPAA 2002).
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, acquire_fence};
 
@@ -158,8 +162,8 @@ pub fn is_under_way(state: u64) -> bool {
     state & UNDER_WAY != 0
 }
 
-/// Index of the bucket that holds `hash` in this state, if an empty table has `1 << base` of them: the hash's low bits,
-/// and one more below the bucket that is due for splitting.
+/// Index of the bucket that holds `hash` in this state, if an empty table has `1 << base` of them: the hash's
+/// low bits, and one more below the bucket that is due for splitting.
 #[inline(always)]
 pub fn place(base: u32, state: u64, hash: u32) -> u32 {
     // The shift counts modulo 32: it does not see `UNDER_WAY`.
@@ -303,8 +307,8 @@ pub enum Room {
     Overflow,
 }
 
-/// Inserts an entry, which is not in the table. The caller holds the lock of the entry's directory. `None` if there
-/// are no overflow buckets left.
+/// Inserts an entry, which is not in the table. The caller holds the lock of the entry's directory. `None` if
+/// there are no overflow buckets left.
 #[inline]
 pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> Option<Room> {
     let word = word(hash, id);
@@ -329,7 +333,8 @@ pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> O
 /// Exchanges a word; whether it was as it `was`.
 #[inline(always)]
 pub(crate) fn exchange(entry: &AtomicU64, was: u64, word: u64) -> bool {
-    // PAIRS: acquire loads of words: who sees this one sees the entry filled in, and the state published before.
+    // PAIRS: acquire loads of words: who sees this one sees the entry filled in, and the state published
+    // before.
     entry.compare_exchange(was, word, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
@@ -362,8 +367,8 @@ pub(crate) enum Put<'t> {
     Full,
 }
 
-/// Puts a word into a chain if `still` says so after each look at an empty place. An overflow bucket that was taken and not
-/// linked in is left in `spare`.
+/// Puts a word into a chain if `still` says so after each look at an empty place. An overflow bucket that was
+/// taken and not linked in is left in `spare`.
 pub(crate) fn put<'t, const N: usize, T: Growing<N>>(
     table: &'t T,
     first: &'t Bucket<N>,
@@ -431,14 +436,14 @@ pub(crate) fn raise_end<const N: usize>(bucket: &Bucket<N>, tag: u32) -> bool {
             .is_ok()
 }
 
-/// Whether the word of an entry is in the table. The caller holds the lock of the entry's directory, or buries that
-/// holder.
+/// Whether the word of an entry is in the table. The caller holds the lock of the entry's directory, or
+/// buries that holder.
 pub fn has<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) -> bool {
     let word = word(hash, id);
     loop {
         let mut has_left = false;
-        // Of a copy that is coming and an original that has left neither counts alone: the copy may be taken back, and
-        // what the original has become may have been removed. The original is seen first.
+        // Of a copy that is coming and an original that has left neither counts alone: the copy may be taken
+        // back, and what the original has become may have been removed. The original is seen first.
         let mut is_it = |entry: &AtomicU64| {
             let has = entry.load(Ordering::Acquire);
             match mark_of(has) {
@@ -459,8 +464,8 @@ pub fn has<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) -> bool {
     }
 }
 
-/// Removes an entry's word. The caller holds the lock of the entry's directory, or buries that holder, and the entry lives no
-/// more.
+/// Removes an entry's word. The caller holds the lock of the entry's directory, or buries that holder, and
+/// the entry lives no more.
 #[inline]
 pub fn remove<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) {
     let word = word(hash, id);

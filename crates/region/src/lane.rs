@@ -101,8 +101,8 @@ pub struct Lane {
     pub generation: AtomicU32,
     /// Guards the burial of the lane: replaying its intent, giving its slots back.
     pub burial: OwnerLock,
-    /// POSIX lock of another process that the thread waits for, read for EDEADLK: [`crate::ids::LockId`] and, in
-    /// the high half, the lock's version.
+    /// POSIX lock of another process that the thread waits for, read for EDEADLK: [`crate::ids::LockId`] and,
+    /// in the high half, the lock's version.
     pub posix_wait: Wait,
 }
 

@@ -35,8 +35,8 @@ pub struct Header {
     pub identity: AtomicU64,
     /// Inodes the file system may use.
     pub inode_limit: AtomicU64,
-    /// Linear hashing: level in the low 31 bits, next bucket to split in the high 32; bit 31 while the last split is under way.
-    /// Atomic.
+    /// Linear hashing: level in the low 31 bits, next bucket to split in the high 32; bit 31 while the last
+    /// split is under way. Atomic.
     pub hash_state: AtomicU64,
     /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
     pub read_only: AtomicU32,
@@ -208,8 +208,8 @@ pub mod inode_flags {
     pub const KIND: u32 = 0o170_000;
 }
 
-/// A directory entry, like `struct dentry`. 64 bytes. Whether a name is there is said by its entry alone; the directory's
-/// array and the hash table lead to it.
+/// A directory entry, like `struct dentry`. 64 bytes. Whether a name is there is said by its entry alone; the
+/// directory's array and the hash table lead to it.
 #[repr(C, align(64))]
 pub struct Dirent {
     /// Inode and generation ([`crate::ids::InodeRef`]); 0 while free. Atomic: rename over an entry replaces it in one store.
@@ -220,11 +220,11 @@ pub struct Dirent {
     pub parent: AtomicU32,
     /// Hash of parent and name. Immutable.
     pub hash: AtomicU32,
-    /// Grows by two when the entry is freed, and when a rename changes it; odd meanwhile. Who reads an entry compares it
-    /// before and after. Lock of the directory.
+    /// Grows by two when the entry is freed, and when a rename changes it; odd meanwhile. Who reads an entry
+    /// compares it before and after. Lock of the directory.
     pub seq: Seq,
-    /// Length of the name in bits 0-7 while the entry lives, else 0; `d_type` in bits 8-15; length of the name in bits 16-23.
-    /// Atomic: an entry is born, and dies, in one store.
+    /// Length of the name in bits 0-7 while the entry lives, else 0; `d_type` in bits 8-15; length of the
+    /// name in bits 16-23. Atomic: an entry is born, and dies, in one store.
     pub shape: AtomicU32,
     /// Long name (over [`SHORT_NAME`] bytes) or 0. Immutable.
     pub long: AtomicU32,

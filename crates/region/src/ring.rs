@@ -1,5 +1,5 @@
-//! [`Wait`]: what a thread waits for, for whoever looks for a ring of processes that wait for each other. What
-//! the last of its threads that began to wait waits for is what a process waits for.
+//! [`Wait`]: what a thread waits for, for whoever looks for a ring of processes that wait for each other.
+//! What the last of its threads that began to wait waits for is what a process waits for.
 //!
 //! A process publishes its edge first, draws a ticket then, and looks along the edges after that. Of a ring
 //! the process with the highest ticket leaves it, as Linux refuses the call that closes one. That process

@@ -1,9 +1,9 @@
-//! Splitting a bucket of the hash table of names: carries words of others to where they belong, while those insert and
-//! remove them.
+//! Splitting a bucket of the hash table of names: carries words of others to where they belong, while those
+//! insert and remove them.
 //!
-//! One split at a time, by whoever has the split lock; if he dies, whoever buries him goes on. The state is published
-//! first, with [`UNDER_WAY`]; then each word of the bucket is looked at, its tag raised (see [`crate::bucket`]), and if it
-//! belongs elsewhere carried there:
+//! One split at a time, by whoever has the split lock; if he dies, whoever buries him goes on. The state is
+//! published first, with [`UNDER_WAY`]; then each word of the bucket is looked at, its tag raised (see
+//! [`crate::bucket`]), and if it belongs elsewhere carried there:
 //!
 //! | original | copy | |
 //! |---|---|---|
@@ -13,10 +13,11 @@
 //! | left | coming | the copy becomes plain |
 //! | left | plain | the original is emptied |
 //!
-//! Whoever removes the word empties the original, if he finds one, before the copy. If he does while it is leaving, it can
-//! not become *left*, and the copy is taken back. A word that is inserted again is plain, so it is never taken for the one
-//! that was leaving, and no copy that is coming is ever his. A copy that is coming and whose original is neither leaving
-//! nor left stands for nothing: whoever goes on after a death takes it back at the end, when all originals are done.
+//! Whoever removes the word empties the original, if he finds one, before the copy. If he does while it is
+//! leaving, it can not become *left*, and the copy is taken back. A word that is inserted again is plain, so
+//! it is never taken for the one that was leaving, and no copy that is coming is ever his. A copy that is
+//! coming and whose original is neither leaving nor left stands for nothing: whoever goes on after a death
+//! takes it back at the end, when all originals are done.
 //!
 //! Words that stay are carried too, from overflow buckets into room in the bucket itself.
 
@@ -32,8 +33,8 @@ pub fn next_state(base: u32, state: u64) -> u64 {
     if next == 1 << (base + level) { u64::from(level) + 1 } else { (state & !UNDER_WAY) + (1 << 32) }
 }
 
-/// Splits the bucket that is due. The caller has the split lock, and no split is under way. False if there were
-/// not enough overflow buckets: it stays under way, which makes the table slower, and [`go_on`] ends it.
+/// Splits the bucket that is due. The caller has the split lock, and no split is under way. False if there
+/// were not enough overflow buckets: it stays under way, which makes the table slower, and [`go_on`] ends it.
 pub fn split<const N: usize, T: Growing<N>>(table: &T) -> bool {
     // Relaxed: only the holder of the split lock changes it.
     let state = table.state().load(Ordering::Relaxed);
@@ -42,8 +43,8 @@ pub fn split<const N: usize, T: Growing<N>>(table: &T) -> bool {
     go_on(table)
 }
 
-/// Ends the split that is under way, if one is. The caller has the split lock, or buries its holder. Whether none
-/// is under way any more.
+/// Ends the split that is under way, if one is. The caller has the split lock, or buries its holder. Whether
+/// none is under way any more.
 pub fn go_on<const N: usize, T: Growing<N>>(table: &T) -> bool {
     let state = table.state().load(Ordering::Relaxed); // Relaxed: as above.
     if !is_under_way(state) {
@@ -111,7 +112,8 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
         }
     }
 
-    /// Raises the tag of an entry; carries its word to where it belongs. False if there is no overflow bucket for it.
+    /// Raises the tag of an entry; carries its word to where it belongs. False if there is no overflow bucket
+    /// for it.
     fn carry(&self, bucket: &Bucket<N>, entry: &AtomicU64) -> bool {
         loop {
             // PAIRS: the exchange that inserted it.

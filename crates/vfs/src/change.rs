@@ -5,10 +5,10 @@
 //! and buckets for them are there. Who dies on the way leaves the change in its lane's intent; whoever wants one of the
 //! locks, or buries the process, carries it out to the end ([`replay`]), so the call has happened.
 //!
-//! To readers a change is one event for each name: the store by which its entry is born or dies. A rename is one event for
-//! both. The entries that come or name something else are odd while it happens, so what is found of them is from before or
-//! after; and an entry that goes dies when all else has been stored. Nobody waits in it, and no lock but those of the inodes
-//! is held.
+//! To readers a change is one event for each name: the store by which its entry is born or dies. A rename is
+//! one event for both. The entries that come or name something else are odd while it happens, so what is
+//! found of them is from before or after; and an entry that goes dies when all else has been stored. Nobody
+//! waits in it, and no lock but those of the inodes is held.
 
 use lp_region::lane::{INTENT_WORDS, Lane};
 use lp_region::records::{Dirent, Inode, LongName, inode_flags};
@@ -329,9 +329,9 @@ fn in_table(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
 
 /// Changes two names in one event; `odd` are the entries that are found, and found changed, afterwards.
 ///
-/// Who looks: what stood there before was read before an entry became odd, or the entry that goes died; what stands there
-/// afterwards is read after an entry became even. All of the former comes before the death, or before the last target if
-/// nothing dies, and all of the latter after it.
+/// Who looks: what stood there before was read before an entry became odd, or the entry that goes died; what
+/// stands there afterwards is read after an entry became even. All of the former comes before the death, or
+/// before the last target if nothing dies, and all of the latter after it.
 fn exchange(task: &Task<'_>, odd: [DirentId; 3], change: &Change) {
     let region = task.region;
     let odd = || odd.into_iter().filter(|id| id.is_some()).map(|id| region.dirent(id));

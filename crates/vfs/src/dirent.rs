@@ -1,9 +1,10 @@
 //! Directory entries: filling in, comparing, giving back.
 //!
-//! An entry is found through its hash bucket and, for readdir, through its directory's array. It is filled in before
-//! either names it, and is born, and dies, in one store of its shape: what leads to it is in place by then, and goes
-//! afterwards. In between only its target changes, when a rename replaces what it names. Who reads it looks whether its
-//! `seq` stood still: it moves on when the slot is freed, and is odd while a rename changes the entry.
+//! An entry is found through its hash bucket and, for readdir, through its directory's array. It is filled in
+//! before either names it, and is born, and dies, in one store of its shape: what leads to it is in place by
+//! then, and goes afterwards. In between only its target changes, when a rename replaces what it names. Who
+//! reads it looks whether its `seq` stood still: it moves on when the slot is freed, and is odd while a
+//! rename changes the entry.
 
 use lp_abi::{NAME_MAX, Result};
 use lp_region::lane::Lane;
@@ -136,8 +137,8 @@ fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; N
     }
 }
 
-/// Takes an entry that names `target` at a place and fills it in, its position left open. It does not live yet, and stays named
-/// in `lane.taken` until [`settle`].
+/// Takes an entry that names `target` at a place and fills it in, its position left open. It does not live
+/// yet, and stays named in `lane.taken` until [`settle`].
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -191,8 +192,8 @@ pub fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
     settle(region, lane);
 }
 
-/// Retires an entry that lives no more and that neither bucket nor directory names: readers that still look at it see that.
-/// The lane names it until [`give`] and [`settle`].
+/// Retires an entry that lives no more and that neither bucket nor directory names: readers that still look
+/// at it see that. The lane names it until [`give`] and [`settle`].
 pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
     // What the slot becomes later is seen after the new count.
@@ -216,7 +217,8 @@ pub fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
 #[inline(always)]
 fn words(dirent: &Dirent) -> &[AtomicU64; WORDS] {
     const { assert!(core::mem::offset_of!(Dirent, name) % 8 == 0) };
-    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by `seq`.
+    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by
+    // `seq`.
     unsafe { &*(&raw const dirent.name).cast() }
 }
 

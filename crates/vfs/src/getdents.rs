@@ -4,10 +4,10 @@
 //! below position p of the array; [`END`], which lseek shows as tmpfs does, for nothing more. Positions do not change, so a
 //! program may go on after any record while names come and go, and what is made meanwhile stands above: a listing ends.
 //!
-//! No lock is taken. A handle read from the array may be stale by the time its entry is read, and the page that held it
-//! may be another's: an entry counts if its `seq` stood still while it was read and it says itself that it lives and belongs
-//! at this position of this directory. One that does not counts as gone; a page is believed empty only if the
-//! directory's `data_seq` stood still, else it is looked at again.
+//! No lock is taken. A handle read from the array may be stale by the time its entry is read, and the page
+//! that held it may be another's: an entry counts if its `seq` stood still while it was read and it says
+//! itself that it lives and belongs at this position of this directory. One that does not counts as gone; a
+//! page is believed empty only if the directory's `data_seq` stood still, else it is looked at again.
 
 use lp_abi::linux::S_IFDIR;
 use lp_abi::{Errno, NAME_MAX, Result};

@@ -5,13 +5,14 @@
 //! bits; buckets below `next` are split already and take one bit more. An insert that meets a full bucket splits
 //! bucket `next` into itself and a new one at the end; buckets are never joined again.
 //!
-//! The table leads to entries; whether a name is there its entry's record says, by `Dirent::shape`. An entry is inserted
-//! before it is born and removed after it has died ([`crate::change`]), each by one exchange of one word and without a
-//! lock: [`lp_region::bucket`]. A lookup takes no lock and writes nothing. It believes an entry whose `seq` stood still
-//! while it was read. Linearisation point of a hit: any moment between the two loads of `seq`. Of a miss: the load of the
-//! shape of the entry that is not alive, or the second load of the table's state. Progress: a hit is delayed only by a
-//! rename of this very name that runs; after [`SPINS`] tries it is taken as seen, which is right but for a rename that is
-//! half done at that very moment.
+//! The table leads to entries; whether a name is there its entry's record says, by `Dirent::shape`. An entry
+//! is inserted before it is born and removed after it has died ([`crate::change`]), each by one exchange of
+//! one word and without a lock: [`lp_region::bucket`]. A lookup takes no lock and writes nothing. It believes
+//! an entry whose `seq` stood still while it was read. Linearisation point of a hit: any moment between the
+//! two loads of `seq`. Of a miss: the load of the shape of the entry that is not alive, or the second load of
+//! the table's state. Progress: a hit is delayed only by a rename of this very name that runs; after
+//! [`SPINS`] tries it is taken as seen, which is right but for a rename that is half done at that very
+//! moment.
 //!
 //! What a dead lane left is done again by [`crate::change::replay`] and [`replay_split`].
 
@@ -196,7 +197,8 @@ fn find_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Op
     }
 }
 
-/// What a name stands for according to one bucket. A hit that is not certain is of an entry that a rename is changing.
+/// What a name stands for according to one bucket. A hit that is not certain is of an entry that a rename is
+/// changing.
 #[inline(always)]
 fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Look<Hit> {
     for entry in &bucket.entries {
@@ -248,7 +250,8 @@ pub fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
     Ok(())
 }
 
-/// Inserts an entry that is not in the table. The caller holds the lock of its directory and has called [`reserve`].
+/// Inserts an entry that is not in the table. The caller holds the lock of its directory and has called
+/// [`reserve`].
 #[inline]
 pub fn insert(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) -> Load {
     match bucket::insert(&Changing { region, lane }, hash, id.0) {
@@ -323,8 +326,9 @@ pub fn replay_split(task: &Task<'_>, lane: LaneId) {
     record.intent.op.store(op::NONE, Ordering::Release);
 }
 
-/// Settles the overflow bucket in a dead lane's hand, which it may have linked in for one of these hashes: it stays where it
-/// is or goes back to the lane's cache. Before its change is done again, which may take another.
+/// Settles the overflow bucket in a dead lane's hand, which it may have linked in for one of these hashes: it
+/// stays where it is or goes back to the lane's cache. Before its change is done again, which may take
+/// another.
 #[cold]
 pub fn settle_overflow(task: &Task<'_>, lane: &Lane, hashes: [u32; 2]) {
     let state = task.region.header().hash_state.load(Ordering::Acquire);

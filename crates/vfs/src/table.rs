@@ -302,8 +302,8 @@ pub fn moved(task: &Task) {
     task.process.moves.fetch_add(1, Ordering::Release);
 }
 
-/// A number that changes with each copy of a reference that a scan of all tables may miss at both ends. Copies
-/// within a table that one thread has are not among them: [`look_through`] sees those.
+/// A number that changes with each copy of a reference that a scan of all tables may miss at both ends.
+/// Copies within a table that one thread has are not among them: [`look_through`] sees those.
 pub(crate) fn moves(region: Region) -> u64 {
     // PAIRS: the increments after a copy, in `dup::received` and `fork`.
     let between = region.header().moves.load(Ordering::Acquire);

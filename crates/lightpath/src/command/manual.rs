@@ -1,5 +1,5 @@
-//! The manual page: one page for the command and its subcommands. What options mean comes from the definition of the
-//! command line; the rest is text.
+//! The manual page: one page for the command and its subcommands. What options mean comes from the definition
+//! of the command line; the rest is text.
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
