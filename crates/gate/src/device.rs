@@ -22,6 +22,7 @@ use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 
 use crate::descriptor;
+use crate::words::DISTRUSTED;
 
 /// Bits of a mark that say what the device does.
 const DEVICE: u64 = entry::ZEROS | entry::EMPTY | entry::DISCARDS;
@@ -30,8 +31,6 @@ const NULL: u64 = 0x103;
 const ZERO: u64 = 0x105;
 /// Where the addresses of programs end, with page tables of four levels.
 const USER_END: usize = 0x7fff_ffff_f000;
-/// Word of `Process::spare`: nonzero when no marks are made any more.
-const DISTRUSTED: usize = 2;
 
 fn distrusted(process: &Process) -> &AtomicU32 {
     &process.spare[DISTRUSTED]

@@ -71,3 +71,4 @@ pub mod text;
 pub mod thread;
 pub mod tls;
 mod tree;
+mod words;

@@ -25,20 +25,12 @@ use lp_vfs::task::Task;
 
 use crate::entry_quick::QUICK_FDS;
 use crate::names;
+use crate::words::{BASE, FROM_THREADS, READY, WATERMARK};
 
 /// Numbers below this can be parked.
 const PARKABLE: i32 = 64;
 /// How far below the region's descriptor the base may lie.
 const BELOW: i32 = 16;
-/// Word of `Process::spare`: the base's number plus one; 0 none yet.
-const BASE: usize = 0;
-/// Word of `Process::spare`: the watermark.
-const WATERMARK: usize = 1;
-/// Word of `Process::spare`: nonzero in a child whose table was copied while threads shared it.
-const FROM_THREADS: usize = 3;
-/// Word of `Process::spare`: in a limited process, which of the numbers from [`FIRST_READY`] on have a
-/// placeholder ready.
-const READY: usize = 6;
 /// The lowest number that is kept ready: above those that programs care about.
 const FIRST_READY: i32 = PARKABLE;
 

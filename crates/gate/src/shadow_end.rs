@@ -19,9 +19,8 @@ use lp_vfs::{inode, watch};
 
 use crate::shadow::{self, BASE, Watchers};
 use crate::tree;
+use crate::words::WATCHES;
 
-/// Word of `Process::spare`: nonzero once the process, or one that it is a child of, has watched.
-const WATCHES: usize = 5;
 /// Events between two looks whether anybody watches.
 const EVERY: u32 = 256;
 

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use lp_abi::linux::*;
 use lp_region::layout::FDS;
 use lp_region::records::Inode;
-use lp_region::{FileId, Geometry, InodeRef, Region, RunId};
+use lp_region::{FileId, Geometry, InodeRef, Region};
 use lp_vfs::open::Opened;
 use lp_vfs::{Place, Task, boot, clock, close, dup, open, reclaim, table, unlink};
 
 mod setup;
-use setup::{Random, fsck};
+use setup::{Random, another, fsck};
 
 const ROUNDS: usize = 50;
 /// Processes with large tables, behind the one that files arrive at: a sweep takes long to look at them.
@@ -106,15 +106,6 @@ impl Stage {
         fsck::check(&self.opener, boot::root(&self.opener, 0).expect("root").id);
         assert_eq!(self.opener.region.in_use::<Inode>(), 1);
     }
-}
-
-/// Another process, as far as the file system can see.
-fn another(region: Region<'static>, run: RunId) -> Task<'static> {
-    let process = boot::claim_process(region, run).expect("process");
-    let lane = boot::attach(region, process, 1).expect("attach");
-    let task = Task::new(region, process, lane, clock::now);
-    boot::arrive(&task);
-    task
 }
 
 #[test]

@@ -11,12 +11,12 @@ use lp_region::{Geometry, Region, RunId};
 use lp_vfs::open::Opened;
 use lp_vfs::walk::{Follow, Found};
 use lp_vfs::{
-    Place, Task, boot, clock, close, getdents, link, mkdir, mknod, open, reclaim, rename, symlink, table,
-    unlink, walk,
+    Place, Task, boot, close, getdents, link, mkdir, mknod, open, reclaim, rename, symlink, table, unlink,
+    walk,
 };
 
 mod setup;
-use setup::{Random, fsck};
+use setup::{Random, another, fsck};
 
 const TIME: Duration = Duration::from_secs(3);
 
@@ -33,15 +33,6 @@ fn first() -> (Region<'static>, RunId, Task<'static>) {
     let task = another(region, run);
     boot::mkfs(&task, 0).expect("mkfs");
     (region, run, task)
-}
-
-/// Another process, as far as the file system can see.
-fn another(region: Region<'static>, run: RunId) -> Task<'static> {
-    let process = boot::claim_process(region, run).expect("process");
-    let lane = boot::attach(region, process, 1).expect("attach");
-    let task = Task::new(region, process, lane, clock::now);
-    boot::arrive(&task);
-    task
 }
 
 fn found(task: &Task, path: &str) -> Result<Found, Errno> {

@@ -9,6 +9,7 @@ use lp_vfs::boot::{load_credentials, load_limit};
 use lp_vfs::task::Task;
 
 use super::handler::{handlers, kernel};
+use crate::words::STALE;
 use crate::{report, tls};
 
 handlers! {
@@ -127,9 +128,6 @@ pub fn of_new_thread(task: &'static Task<'static>) {
         load_credentials(task.credentials.get());
     }
 }
-
-/// Word of `Process::spare`: nonzero while an exec is under way of a thread whose credentials are its own.
-const STALE: usize = 4;
 
 /// The new image has this thread's credentials, and the slot perhaps others'.
 pub fn before_exec(task: &Task) {

@@ -148,21 +148,8 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
         Route::Elsewhere(at) => open_host(task, at, how),
         Route::Nameless(fd) => reopen(task, fd, how),
         Route::Bad(errno) => errno.to_ret(),
-        Route::Ours(inside) => {
-            let number = match placeholder::allocate(task, 0) {
-                Ok(number) => number,
-                Err(errno) => return errno.to_ret(),
-            };
-            match how.open(task, inside) {
-                // Another link out of the mounts: round and round, or longer than anybody needs.
-                Ok(Place::Outside(_)) => {
-                    placeholder::release(task, number);
-                    Errno::ELOOP.to_ret()
-                }
-                Ok(Place::Inside(Opened::File(file))) => install(task, number, file, how.flags),
-                other => not_a_file(task, inside, how, number, other),
-            }
-        }
+        // Another link out of the mounts: round and round, or longer than anybody needs.
+        Route::Ours(inside) => open_inside(task, inside, how, Errno::ELOOP.to_ret()),
     }
 }
 
@@ -204,20 +191,25 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     if !may_be_link(done) {
         return done;
     }
-    let Some(inside) = hostlink::into_mount(Which::First, at, how.last()) else {
-        return done;
-    };
+    match hostlink::into_mount(Which::First, at, how.last()) {
+        Some(inside) => open_inside(task, inside, how, done),
+        None => done,
+    }
+}
+
+/// Opens what a link that was followed leads to in a mount; `beyond` is the answer if that leads out again.
+fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -> isize {
     let number = match placeholder::allocate(task, 0) {
         Ok(number) => number,
         Err(errno) => return errno.to_ret(),
     };
-    match how.open(task, inside) {
+    match how.open(task, at) {
         Ok(Place::Inside(Opened::File(file))) => install(task, number, file, how.flags),
         Ok(Place::Outside(_)) => {
             placeholder::release(task, number);
-            done
+            beyond
         }
-        other => not_a_file(task, inside, how, number, other),
+        other => not_a_file(task, at, how, number, other),
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 
 use lp_abi::linux::{O_ACCMODE, O_RDONLY, O_WRONLY, S_IFREG};
 use lp_region::records::{Inode, file_mode};
-use lp_region::{DirentId, Geometry, InodeId, Region};
+use lp_region::{DirentId, Geometry, InodeId, Region, RunId};
 use lp_vfs::file::Opening;
 use lp_vfs::{Task, boot, clock, file, inode, page, table, truncate};
 
@@ -18,6 +18,15 @@ const AT_SYSINFO_EHDR: u64 = 33;
 
 /// Process slots are claimed with the real process's credentials: one at a time.
 static SETUP: Mutex<()> = Mutex::new(());
+
+/// Another process, as far as the file system can see.
+pub fn another(region: Region<'static>, run: RunId) -> Task<'static> {
+    let process = boot::claim_process(region, run).expect("process");
+    let lane = boot::attach(region, process, 1).expect("attach");
+    let task = Task::new(region, process, lane, clock::now);
+    boot::arrive(&task);
+    task
+}
 
 /// A file system of its own with one root.
 pub struct Fixture {
@@ -41,10 +50,7 @@ impl Fixture {
         unsafe { clock::init(auxiliary(AT_SYSINFO_EHDR)) };
         let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
         let run = boot::claim_run(region, &setup).expect("run");
-        let process = boot::claim_process(region, run).expect("process");
-        let lane = boot::attach(region, process, 1).expect("attach");
-        let task = Task::new(region, process, lane, clock::now);
-        boot::arrive(&task);
+        let task = another(region, run);
         boot::mkfs(&task, 0).expect("mkfs");
         let empty = page::free_count(region);
         Fixture { task, empty }
