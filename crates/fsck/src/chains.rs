@@ -4,7 +4,7 @@
 use lp_region::LaneId;
 use lp_region::custody;
 use lp_region::lane::Lane;
-use lp_region::records::{Inode, OpenFile};
+use lp_region::records::{COVERED, Inode, OpenFile};
 use lp_region::slab::{Retired, Slot};
 use lp_region::sync::Ordering::Relaxed;
 use lp_vfs::pin;
@@ -46,8 +46,9 @@ impl Kept for Inode {
     }
 
     fn is_empty(&self) -> bool {
-        let words = [&self.nlink, &self.xattr, &self.acl, &self.default_acl];
-        map_of(self).0 == 0 && words.iter().all(|word| word.load(Relaxed) == 0)
+        let words = [&self.nlink, &self.xattr, &self.default_acl];
+        let is_zero = words.iter().all(|word| word.load(Relaxed) == 0);
+        map_of(self).0 == 0 && is_zero && self.acl.load(Relaxed) & !COVERED == 0
     }
 }
 

@@ -46,6 +46,7 @@ impl Check<'_> {
         let limits = [
             ("lanes", header.lane_limit.load(Relaxed), at::LANES),
             ("processes", header.process_limit.load(Relaxed), at::PROCESSES),
+            ("mounts", header.mount_limit.load(Relaxed), at::MOUNTS - 1),
             ("chunks", header.chunk_limit.load(Relaxed), region.chunk_count()),
         ];
         for (what, limit, most) in limits {
@@ -64,6 +65,8 @@ impl Check<'_> {
             }
         }
         self.lock(&header.split_lock, || "the split lock".to_owned());
+        self.lock(&header.mount_lock, || "the mounts' lock".to_owned());
+        self.mounts();
         let is_shifting = |id: LaneId| region.lane(id).shifting.load(Relaxed) != 0;
         if header.tree.read() & 1 != 0 && !region.lanes().any(is_shifting) {
             // Walks remember no prefixes until the next directory moves.

@@ -3,10 +3,10 @@
 use lp_region::custody;
 use lp_region::layout as at;
 use lp_region::life::State;
-use lp_region::records::{Inode, LockRecord, Mapping, OpenFile};
+use lp_region::records::{COVERED, Inode, LockRecord, Mapping, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId};
+use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId, Spot};
 use lp_vfs::blob::Which;
 use lp_vfs::{pin, table::entry};
 
@@ -57,7 +57,7 @@ impl Check<'_> {
                 }
             }
             for word in [&process.cwd, &process.exe] {
-                let named = InodeRef::from_word(word.load(Relaxed));
+                let named = Spot::from_word(word.load(Relaxed)).inode;
                 if named != InodeRef::NONE && !self.lives(named) {
                     self.inconsistent(|| {
                         format!("process slot {} stands on inode {}, which is free", id.0, named.id.0)
@@ -223,7 +223,7 @@ impl Check<'_> {
             }
             let inode = self.region.inode(InodeId(index));
             for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
-                let blob = which.word(inode).load(Relaxed);
+                let blob = which.word(inode).load(Relaxed) & !COVERED;
                 if blob == 0 {
                     continue;
                 }

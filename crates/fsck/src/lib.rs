@@ -16,6 +16,7 @@ mod extents;
 mod header;
 mod held;
 mod locks;
+mod mounts;
 mod names;
 mod pages;
 mod rebuild;

@@ -18,7 +18,7 @@ use lp_vfs::{dir, dirent, hash};
 
 use crate::bits::Bits;
 use crate::pages::{Walk, map_of};
-use crate::{Check, has_type, header, locks};
+use crate::{Check, has_type, header, locks, mounts};
 
 /// What names say of an inode.
 #[derive(Clone, Copy, Default)]
@@ -325,7 +325,7 @@ impl Check<'_> {
 
     /// Links are as many as names.
     fn links(&mut self, pass: &Pass) {
-        let roots: Vec<u32> = self.region.header().roots.iter().map(|root| root.load(Relaxed)).collect();
+        let roots = mounts::roots(self.region);
         for (index, named) in pass.inodes.iter().enumerate().skip(1) {
             let index = index as u32;
             if !self.extents.has((at::INODES_AT + index as usize * size_of::<Inode>()) as u64)
@@ -355,7 +355,7 @@ impl Check<'_> {
     /// Every directory with a name leads up to a root.
     fn tree_shape(&mut self, pass: &Pass) {
         let mut good = Bits::default();
-        for root in self.region.header().roots.iter().map(|root| root.load(Relaxed)) {
+        for root in mounts::roots(self.region) {
             if self.slabs.inodes.is_used(root) {
                 good.insert(root);
             }

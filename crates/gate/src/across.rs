@@ -93,7 +93,7 @@ fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
         Last::Link => flags | AT_SYMLINK_NOFOLLOW,
         Last::Follow => flags & !lp_abi::linux::AT_SYMLINK_FOLLOW,
     };
-    let ours = |at: At| target::at(task, at.dirfd, at.path, flags, |_, _| Ok(()));
+    let ours = |at: At| target::at(task, at.dirfd, at.path, flags, |_, _, _| Ok(()));
     let host = |at: At| {
         // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
         let mut found: stat = unsafe { core::mem::zeroed() };

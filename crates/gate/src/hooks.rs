@@ -10,7 +10,7 @@ use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
 use lp_abi::{Errno, image};
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId, Region, RegionError, RunId, ucopy};
+use lp_region::{DirentId, InodeId, LaneId, ProcessId, Region, RegionError, RunId, Spot, ucopy};
 use lp_vfs::boot::ImageIds;
 use lp_vfs::mounts::Prefix;
 use lp_vfs::table::{self, entry};
@@ -180,7 +180,7 @@ pub(crate) fn attach_apart<'a>(
 #[cold]
 fn name_thread(task: &Task) {
     // Relaxed, all: the process's own words.
-    let exe = InodeRef::from_word(task.process.exe.load(Ordering::Relaxed));
+    let exe = Spot::from_word(task.process.exe.load(Ordering::Relaxed));
     let dirent = DirentId(task.process.exe_dirent.load(Ordering::Relaxed));
     let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
     let Ok(path) = getcwd::of_entry(task, exe, dirent, parent) else { return };

@@ -6,7 +6,7 @@ use lp_abi::linux::{AT_FDCWD, S_IFLNK, S_IFMT};
 use lp_abi::{Errno, PATH_MAX};
 use lp_region::life::State;
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, FileId, InodeId, InodeRef, ProcessId, ucopy};
+use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
 use lp_vfs::getcwd;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
@@ -243,9 +243,9 @@ fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
             let word = task.region.fd_table(magic.process).get(fd as u32 as usize)?.load(Ordering::Relaxed);
             getcwd::of_file(task, task.region.file(FileId(word as u32)))
         }
-        Link::Cwd => getcwd::of_directory(task, InodeRef::from_word(process.cwd.load(Ordering::Relaxed)).id),
+        Link::Cwd => getcwd::of_directory(task, Spot::from_word(process.cwd.load(Ordering::Relaxed))),
         Link::Exe => {
-            let exe = InodeRef::from_word(process.exe.load(Ordering::Relaxed));
+            let exe = Spot::from_word(process.exe.load(Ordering::Relaxed));
             let dirent = DirentId(process.exe_dirent.load(Ordering::Relaxed));
             let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
             getcwd::of_entry(task, exe, dirent, parent)

@@ -30,7 +30,7 @@ impl<'fs> Task<'fs> {
         let lane = boot::attach(region, process, std::process::id())?;
         let inner = Box::new(lp_vfs::Task::new(region, process, lane, clock::now));
         // The task that makes the root directory starts without one.
-        if let Ok(root) = boot::root(&inner, 0) {
+        if let Ok(root) = boot::root_spot(&inner, 0) {
             inner.process.cwd.store(root.to_word(), Ordering::Release);
         }
         Ok(Task { inner })

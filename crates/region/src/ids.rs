@@ -1,5 +1,7 @@
 //! Handles: 32-bit indices into the slabs, one type for each kind. Zero names nothing.
 
+use crate::layout::{INODE_BITS, MOUNT_BITS};
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
@@ -56,6 +58,8 @@ ids! {
     MappingId
     /// A run record.
     RunId
+    /// A mount.
+    MountId
 }
 
 /// An inode and the generation its slot had when it was named: what a reference that may outlive the inode holds.
@@ -83,3 +87,35 @@ impl InodeRef {
         InodeRef { id: InodeId(word as u32), generation: (word >> 32) as u32 }
     }
 }
+
+/// Where a path leads, like `struct path`: an inode and the mount that it was reached through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Spot {
+    /// The inode.
+    pub inode: InodeRef,
+    /// The mount.
+    pub mount: MountId,
+}
+
+/// Bits of a word that [`Spot::to_word`] gives which are the inode's number.
+const INODE_MASK: u64 = (1 << INODE_BITS) - 1;
+
+impl Spot {
+    /// Nowhere.
+    pub const NONE: Spot = Spot { inode: InodeRef::NONE, mount: MountId::NONE };
+
+    /// Packs it into one word, so that it is read and replaced at once. 0 is nowhere.
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        self.inode.to_word() | (self.mount.0 as u64) << INODE_BITS
+    }
+
+    /// The reverse of [`Spot::to_word`].
+    #[inline]
+    pub const fn from_word(word: u64) -> Self {
+        let mount = MountId((word as u32) >> INODE_BITS);
+        Spot { inode: InodeRef::from_word(word & (INODE_MASK | u64::MAX << 32)), mount }
+    }
+}
+
+const _: () = assert!(INODE_BITS + MOUNT_BITS <= 32);

@@ -9,7 +9,7 @@ use lp_abi::PAGE_SIZE;
 /// First eight bytes of a region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
-pub const VERSION: u32 = 11;
+pub const VERSION: u32 = 12;
 
 /// Runs that use one region at once.
 pub const RUNS: usize = 64;
@@ -24,7 +24,7 @@ pub const LANE_GENERATIONS: u32 = 1 << (31 - LANE_BITS);
 /// Open file descriptions.
 pub const FILES: usize = 1 << 20;
 /// Inodes.
-pub const INODES: usize = 1 << 23;
+pub const INODES: usize = 1 << INODE_BITS;
 /// Directory entries.
 pub const DIRENTS: usize = 1 << 23;
 /// Primary hash buckets, the most that linear hashing grows to.
@@ -57,8 +57,22 @@ pub const HEADER_AT: usize = 0;
 pub const RUNS_AT: usize = PAGE_SIZE;
 /// Bytes of a run record.
 pub const RUN_SIZE: usize = 16384;
+/// Mounts of all runs of a region.
+pub const MOUNTS: usize = 1 << MOUNT_BITS;
+/// Bits of a mount's number.
+pub const MOUNT_BITS: u32 = 8;
+/// Bits of an inode's number; a mount's fits above it in one word.
+pub const INODE_BITS: u32 = 23;
+/// Root numbers: file systems of a region.
+pub const SUPERBLOCKS: usize = 256;
+/// Root numbers of the file systems that command lines name. The others are made by mount(2).
+pub const COMMAND_ROOTS: usize = 16;
+/// Offset of the mounts.
+pub const MOUNTS_AT: usize = RUNS_AT + RUNS * RUN_SIZE;
+/// Offset of the file systems made by mount(2).
+pub const SUPERBLOCKS_AT: usize = MOUNTS_AT + MOUNTS * 128;
 /// Offset of the lanes: the first ones share the 2 MiB, and so the page table, of the header and the runs.
-pub const LANES_AT: usize = (RUNS_AT + RUNS * RUN_SIZE).next_multiple_of(16 * PAGE_SIZE);
+pub const LANES_AT: usize = (SUPERBLOCKS_AT + SUPERBLOCKS * 64).next_multiple_of(16 * PAGE_SIZE);
 /// Bytes from one lane to the next.
 pub const LANE_SIZE: usize = 8192;
 /// Bytes of a process record.

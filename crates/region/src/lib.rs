@@ -18,6 +18,7 @@ pub mod liveness;
 pub mod lock;
 pub mod machine;
 pub mod marks;
+pub mod mount;
 pub mod moving;
 pub mod onlooker;
 pub mod process;

@@ -32,7 +32,7 @@ pub struct Process {
     pub fd_limit: AtomicU32,
     /// Nonzero while several threads share the table.
     pub threads: AtomicU32,
-    /// Working directory if it is ours ([`crate::ids::InodeRef`]), else 0.
+    /// Working directory if it is ours ([`crate::ids::Spot`]), else 0.
     pub cwd: AtomicU64,
     /// Parked placeholders among the first 64 descriptors.
     pub parked: AtomicU64,
@@ -52,7 +52,7 @@ pub struct Process {
     pub spare_too: AtomicU32,
     /// First of its mapping records.
     pub mappings: AtomicU32,
-    /// Inode of ours that it executes, for `/proc/self/exe`; 0 none.
+    /// What it executes if that is ours ([`crate::ids::Spot`]), for `/proc/self/exe`; 0 none.
     pub exe: AtomicU64,
     /// `RLIMIT_FSIZE`, soft.
     pub fsize_limit: AtomicU64,
@@ -180,8 +180,10 @@ pub struct Run {
     /// The descriptor, inherited by every process of the run, that says which open files are on their way
     /// over a socket: its number plus one; 0 none.
     pub flights: AtomicU32,
+    /// The mounts ([`crate::ids::MountId`]) at those paths.
+    pub bases: [AtomicU32; 16],
     /// Spare.
-    pub spare: [AtomicU64; 12],
+    pub spare: [AtomicU64; 4],
     /// The launcher's own path.
     pub launcher: RunPath,
     /// The cache directory: site images, the preload library.

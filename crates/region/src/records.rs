@@ -38,7 +38,7 @@ pub struct Header {
     /// Linear hashing: level in the low 31 bits, next bucket to split in the high 32; bit 31 while the last
     /// split is under way. Atomic.
     pub hash_state: AtomicU64,
-    /// Nonzero when a root is read-only, by root number. Atomic, changed by remount only.
+    /// Bit n is set when root number n is read-only: what new mounts of it start from. Under `mount_lock`.
     pub read_only: AtomicU32,
     /// Odd while a directory moves or becomes one that not everyone may search. Atomic, together with
     /// [`crate::lane::Lane::shifting`].
@@ -78,6 +78,12 @@ pub struct Header {
     /// may guess, 0 before the first watch; then whose directory they lie in, a user id plus 1, or 1 << 32
     /// for the run's. Atomic, set once each.
     pub shadows: [AtomicU64; 3],
+    /// Guards changes of the mounts of all runs and of the file systems made by mount(2).
+    pub mount_lock: OwnerLock,
+    /// Grows with each mount and each peer group. Under `mount_lock`.
+    pub mount_serial: AtomicU32,
+    /// Mounts behind the highest in use so far. Atomic, only grows.
+    pub mount_limit: AtomicU32,
 }
 
 /// Shared part of a slab's allocator; see [`crate::depot`]. A cache line.
@@ -108,7 +114,8 @@ pub struct Inode {
     pub nlink: AtomicU32,
     /// Bytes of content. Seq, and stored inside a data section too.
     pub size: AtomicU64,
-    /// Blob of the access ACL, an inode without a name; 0 means none and may be used as seen. Atomic.
+    /// Blob of the access ACL, an inode without a name; 0 means none and may be used as seen. Bit 31,
+    /// [`COVERED`], says that something may be mounted on the inode: one look tells that neither is so. Atomic.
     pub acl: AtomicU32,
     /// Blob of the extended attributes; 0 means none. Lock.
     pub xattr: AtomicU32,
@@ -164,6 +171,9 @@ pub struct Inode {
     /// dead lane's away.
     pub moving: Moving,
 }
+
+/// Bit of [`Inode::acl`]: something may be mounted on the inode.
+pub const COVERED: u32 = 1 << 31;
 
 /// Longest target of a symbolic link kept in the inode itself, in bytes.
 pub const SHORT_TARGET: usize = 60;
@@ -275,7 +285,7 @@ pub struct OpenFile {
     /// Runs that have ever sent it over a socket, one bit each: it may be on its way. Atomic, bits are only
     /// set.
     pub in_flight: AtomicU32,
-    /// [`file_mode`]. Immutable.
+    /// [`file_mode`], and in the high half the mount it was opened through. Immutable.
     pub mode: AtomicU32,
     /// Closed while others might name it: which lane keeps it, which frees it. Atomic.
     pub custody: Custody,
@@ -293,6 +303,8 @@ pub mod file_mode {
     pub const DIR: u32 = 8;
     /// A regular file.
     pub const REGULAR: u32 = 16;
+    /// Where the mount's number starts.
+    pub const MOUNT_SHIFT: u32 = 16;
 }
 
 /// A POSIX, OFD or flock lock. 64 bytes. Guarded by its inode's lock.
@@ -335,8 +347,12 @@ pub struct Mapping {
     pub process: AtomicU32,
     /// The process's next mapping, or the slab's link.
     pub link: AtomicU32,
+    /// The mount that it was last mapped through.
+    pub mount: AtomicU32,
     /// Spare.
-    pub spare: [AtomicU64; 5],
+    pub spare_word: AtomicU32,
+    /// Spare.
+    pub spare: [AtomicU64; 4],
 }
 
 /// 2 MiB of data pages. 256 bytes.

@@ -13,6 +13,7 @@ use crate::ids::*;
 use crate::lane::Lane;
 use crate::layout as at;
 use crate::lock::OwnerLock;
+use crate::mount::{Mount, Superblock};
 use crate::process::{Process, Run};
 use crate::records::*;
 use crate::slab::Slot;
@@ -300,6 +301,18 @@ impl<'r> Region<'r> {
     #[inline]
     pub fn run(self, id: RunId) -> &'r Run {
         self.at(at::RUNS_AT + (id.index() & (at::RUNS - 1)) * at::RUN_SIZE)
+    }
+
+    /// A mount.
+    #[inline(always)]
+    pub fn mount(self, id: MountId) -> &'r Mount {
+        self.at(at::MOUNTS_AT + (id.index() & (at::MOUNTS - 1)) * size_of::<Mount>())
+    }
+
+    /// A file system made by mount(2), by its root number.
+    #[inline]
+    pub fn superblock(self, root: u32) -> &'r Superblock {
+        self.at(at::SUPERBLOCKS_AT + (root as usize & (at::SUPERBLOCKS - 1)) * size_of::<Superblock>())
     }
 
     /// A lane.

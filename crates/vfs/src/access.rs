@@ -4,7 +4,7 @@ use lp_abi::linux::{
     AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFSOCK,
 };
 use lp_abi::{Errno, Result};
-use lp_region::InodeRef;
+use lp_region::{MountId, Spot};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 
@@ -28,12 +28,13 @@ pub fn faccessat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32, flags:
     let follow = if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
     for _ in 0..walk::TRIES {
         let found = match walk::inode(task, dirfd, path, follow)? {
-            Place::Inside(found) => found.inode,
+            Place::Inside(found) => found,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        let answer = check(task, task.region.inode(found.id), mode, flags);
+        let record = task.region.inode(found.inode.id);
+        let answer = check(task, record, found.mount, mode, flags);
         // Acquire: a generation grows before its slot is used again.
-        if task.region.inode(found.id).generation.load(Ordering::Acquire) == found.generation {
+        if record.generation.load(Ordering::Acquire) == found.inode.generation {
             return answer.map(Place::Inside);
         }
     }
@@ -47,21 +48,21 @@ fn descriptor(task: &Task<'_>, fd: i32, mode: u32, flags: u32) -> Result<Place<(
         if cwd == 0 {
             return Ok(Place::Outside(Outside::AsGiven));
         }
-        let inode = task.region.inode(InodeRef::from_word(cwd).id);
-        return check(task, inode, mode, flags).map(Place::Inside);
+        let cwd = Spot::from_word(cwd);
+        return check(task, task.region.inode(cwd.inode.id), cwd.mount, mode, flags).map(Place::Inside);
     }
     match table::fget_any(task, fd) {
-        Ok(held) => check(task, held.inode, mode, flags).map(Place::Inside),
+        Ok(held) => check(task, held.inode, held.mount(), mode, flags).map(Place::Inside),
         Err(_) => Ok(Place::Outside(Outside::AsGiven)),
     }
 }
 
 #[inline]
-fn check(task: &Task<'_>, inode: &Inode, mode: u32, flags: u32) -> Result<()> {
+fn check(task: &Task<'_>, inode: &Inode, mount: MountId, mode: u32, flags: u32) -> Result<()> {
     if mode == 0 {
         return Ok(());
     }
-    if mode & WRITE != 0 && writer::is_read_only(task, inode) {
+    if mode & WRITE != 0 && writer::is_read_only(task, mount) {
         // What is a door to something else may be written on a read-only file system.
         let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
         if !matches!(kind, S_IFBLK | S_IFCHR | S_IFIFO | S_IFSOCK) {

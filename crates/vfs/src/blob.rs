@@ -6,7 +6,7 @@
 use lp_abi::Result;
 use lp_region::custody::LISTED;
 use lp_region::lane::Lane;
-use lp_region::records::Inode;
+use lp_region::records::{COVERED, Inode};
 use lp_region::slab::Slot;
 use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
@@ -30,7 +30,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// The word that names it.
+    /// The word that names it; that of an access ACL may have [`COVERED`] besides.
     pub fn word(self, inode: &Inode) -> &AtomicU32 {
         match self {
             Which::Xattr => &inode.xattr,
@@ -139,15 +139,19 @@ impl<'r> View<'r> {
 
 /// A blob of an inode whose lock the caller holds; none if it has none.
 pub fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> {
-    let id = InodeId(which.word(inode).load(Acquire));
+    let id = InodeId(which.word(inode).load(Acquire) & !COVERED);
     id.is_some().then_some(View { region: task.region, id })
 }
 
 /// Calls `look` with a blob of an inode, without a lock, until it saw one that stayed; none if there is no blob.
 pub fn peek<T>(region: Region, inode: &Inode, which: Which, mut look: impl FnMut(View) -> T) -> Option<T> {
     // PAIRS: the release store in `Swap::apply`, and the fence at the start of `inode::clear`'s section.
-    let generation = |id| &region.inode(InodeId(id)).generation;
-    validated::look(which.word(inode), generation, |id| look(View { region, id: InodeId(id) }))
+    let generation = |word| &region.inode(InodeId(word & !COVERED)).generation;
+    let look = |word| {
+        let id = InodeId(word & !COVERED);
+        id.is_some().then(|| look(View { region, id }))
+    };
+    validated::look(which.word(inode), generation, look).flatten()
 }
 
 /// A change of an inode's blob and of what follows it: one change, which a death settles wholly or not at
@@ -193,7 +197,8 @@ impl Swap {
         inode.mode.store(self.mode, Relaxed); // Relaxed: inside the section.
         inode::touch_in_section(inode, Touch::Change, self.time);
         // PAIRS: the load of the word in `validated::look`.
-        self.which.word(inode).store(self.new, Release);
+        let word = self.which.word(inode);
+        word.store(self.new | word.load(Relaxed) & COVERED, Release); // Relaxed: under the lock.
         inode.seq.end();
         lane.taken[Inode::SLAB].store(self.old, Release);
     }
@@ -202,7 +207,7 @@ impl Swap {
 /// Makes a draft an inode's blob, or takes the blob away, and gives the former one back; sets the inode's
 /// mode, and `ctime`. The caller holds the inode's lock and is not inside a `seq` section.
 pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
-    let old = which.word(task.region.inode(of)).load(Relaxed); // Relaxed: under the lock.
+    let old = which.word(task.region.inode(of)).load(Relaxed) & !COVERED; // Relaxed: under the lock.
     let new = draft.map_or(0, |draft| {
         let id = draft.id;
         core::mem::forget(draft);
@@ -232,7 +237,7 @@ pub fn replay(task: &Task, lane: LaneId) {
 
 /// Frees a blob of an inode that is being freed itself.
 pub fn drop_of_freed(task: &Task, word: &AtomicU32) {
-    let id = InodeId(word.load(Relaxed)); // Relaxed: nobody else has the inode.
+    let id = InodeId(word.load(Relaxed) & !COVERED); // Relaxed: nobody else has the inode.
     // One that died freeing the inode may have left the blob to a sweep.
     if id.is_some() && task.region.inode(id).custody.get() & LISTED != 0 {
         word.store(0, Release);

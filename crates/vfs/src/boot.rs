@@ -16,11 +16,12 @@ use lp_region::life::State;
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
-use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
+use lp_region::mount::mount_state;
+use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 
 use crate::table::{self, entry};
 use crate::task::Task;
-use crate::{close, hash, inode, mapping, page, pin, reap, reclaim};
+use crate::{close, hash, inode, mapping, mount, mounts, page, pin, reap, reclaim};
 
 /// States of `Run::state`.
 mod run_state {
@@ -83,7 +84,22 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     for (place, path) in run.mounts.iter().zip(setup.mounts) {
         place.set(path)?;
     }
+    leave_mounts(region, id);
     Ok(id)
+}
+
+/// Takes the mounts of a run that has ended out of its tree; [`mkfs`] gives back what they had.
+fn leave_mounts(region: Region, id: RunId) {
+    for base in &region.run(id).bases {
+        base.store(0, Ordering::Relaxed); // Relaxed: before any process of the run.
+    }
+    for mount in (1..=region.header().mount_limit.load(Ordering::Acquire)).map(MountId) {
+        let record = region.mount(mount);
+        if record.run.load(Ordering::Relaxed) == id.0 {
+            let (from, to) = (mount_state::ATTACHED, mount_state::DETACHED);
+            let _ = record.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        }
+    }
 }
 
 fn free_run(region: Region) -> Result<RunId> {
@@ -252,7 +268,8 @@ pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
     table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
 }
 
-/// Makes root number `root` if it is not there yet: a directory as the one of a fresh tmpfs, of the caller's.
+/// Makes root number `root` if it is not there yet: a directory as the one of a fresh tmpfs, of the caller's; and mounts
+/// it where the run says.
 ///
 /// # Errors
 /// `ENOSPC`; `EINVAL` for a root number past the last.
@@ -260,10 +277,10 @@ pub fn mkfs(task: &Task, root: u32) -> Result<()> {
     let header = task.region.header();
     let place = header.roots.get(root as usize).ok_or(Errno::EINVAL)?;
     // PAIRS: the release in `make_root`.
-    match place.load(Ordering::Acquire) {
-        0 => make_root(task, root, place),
-        _ => Ok(()),
+    if place.load(Ordering::Acquire) == 0 {
+        make_root(task, root, place)?;
     }
+    mount::base(task, root)
 }
 
 /// Of several at once the first gives the root its directory.
@@ -280,19 +297,23 @@ fn make_root(task: &Task, root: u32, place: &AtomicU32) -> Result<()> {
     Ok(())
 }
 
-/// The root inode of mount `mount` of the task's run.
+/// The root of mount `mount` of the task's run.
 ///
 /// # Errors
 /// `ENOENT` when there is none.
 #[inline]
+pub fn root_spot(task: &Task, mount: usize) -> Result<Spot> {
+    let spot = mounts::base(task, mount);
+    if spot.mount.is_none() { Err(Errno::ENOENT) } else { Ok(spot) }
+}
+
+/// The root inode of mount `mount` of the task's run.
+///
+/// # Errors
+/// As [`root_spot`].
+#[inline]
 pub fn root(task: &Task, mount: usize) -> Result<InodeRef> {
-    let id = task.region.header().roots[mount % 16].load(Ordering::Acquire);
-    let id = lp_region::InodeId(id);
-    if id.is_none() {
-        return Err(Errno::ENOENT);
-    }
-    // Roots are never freed.
-    Ok(InodeRef { id, generation: task.region.inode(id).generation.load(Ordering::Relaxed) })
+    root_spot(task, mount).map(|spot| spot.inode)
 }
 
 /// Says that a second thread is about to share the table: before clone(2).
@@ -343,7 +364,7 @@ pub fn exit(task: &Task) {
         let _ = table::remove(task, fd);
     }
     let named =
-        [&task.process.cwd, &task.process.exe].map(|word| InodeRef::from_word(word.load(Ordering::Relaxed)));
+        [&task.process.cwd, &task.process.exe].map(|word| Spot::from_word(word.load(Ordering::Relaxed)).inode);
     let is_unlinked =
         |of: InodeRef| of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Ordering::Relaxed) == 0;
     let kept = named.into_iter().any(is_unlinked) || mapping::keeps_unlinked(task);

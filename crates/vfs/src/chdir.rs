@@ -1,7 +1,7 @@
 //! chdir(2), fchdir(2).
 
 use lp_abi::{Errno, Result};
-use lp_region::InodeRef;
+use lp_region::Spot;
 use lp_region::sync::Ordering;
 
 use crate::permission::{self, EXEC};
@@ -17,11 +17,11 @@ use crate::{dir, pin, table, walk};
 pub fn chdir(task: &Task<'_>, path: *const u8) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
         let dir = match walk::inode(task, lp_abi::linux::AT_FDCWD, path, Follow::Link)? {
-            Place::Inside(found) => found.inode,
+            Place::Inside(found) => found.spot(),
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
         // From the pin on, until the directory stands in the process's record, it is not freed.
-        if pin::inode(task, pin::slot::WALK, dir).is_err() {
+        if pin::inode(task, pin::slot::WALK, dir.inode).is_err() {
             // Removed; it lives on as the working directory that it is already.
             if task.process.cwd.load(Ordering::Relaxed) == dir.to_word() {
                 return enter(task, dir).map(Place::Inside);
@@ -41,7 +41,7 @@ pub fn chdir(task: &Task<'_>, path: *const u8) -> Result<Place<()>> {
 /// `EBADF`, `ENOTDIR`, `EACCES`.
 pub fn fchdir(task: &Task<'_>, fd: i32) -> Result<()> {
     let held = table::fget_any(task, fd)?;
-    enter(task, held.inode_ref())
+    enter(task, held.spot())
 }
 
 /// The working directory is the host's from now on.
@@ -49,8 +49,8 @@ pub fn left(task: &Task<'_>) {
     task.process.cwd.store(0, Ordering::Release);
 }
 
-fn enter(task: &Task<'_>, dir: InodeRef) -> Result<()> {
-    let record = task.region.inode(dir.id);
+fn enter(task: &Task<'_>, dir: Spot) -> Result<()> {
+    let record = task.region.inode(dir.inode.id);
     if !dir::is(record) {
         return Err(Errno::ENOTDIR);
     }

@@ -2,7 +2,7 @@
 
 use lp_abi::linux::{S_IFLNK, S_IFMT, S_ISGID};
 use lp_abi::{Errno, Result};
-use lp_region::InodeId;
+use lp_region::{InodeId, MountId};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
@@ -17,7 +17,7 @@ use crate::{acl, permission, target, tree, writer};
 /// Those of path_resolution(7); `EPERM` for who does not own it, and for an immutable or append-only file; `EROFS`;
 /// `EOPNOTSUPP` for a symbolic link; `EINVAL` for unknown flags is the door's.
 pub fn fchmodat(task: &Task, dirfd: i32, path: *const u8, mode: u32, flags: u32) -> Result<Place<()>> {
-    target::at(task, dirfd, path, flags, |id, inode| change(task, id, inode, mode))
+    target::at(task, dirfd, path, flags, |id, inode, mount| change(task, (id, inode, mount), mode))
 }
 
 /// Sets the permission bits of an open file.
@@ -26,17 +26,17 @@ pub fn fchmodat(task: &Task, dirfd: i32, path: *const u8, mode: u32, flags: u32)
 /// `EBADF`; otherwise as [`fchmodat`].
 pub fn fchmod(task: &Task, fd: i32, mode: u32) -> Result<()> {
     let held = target::open(task, fd)?;
-    change(task, held.inode_id(), held.inode, mode)
+    change(task, (held.inode_id(), held.inode, held.mount()), mode)
 }
 
-fn change(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
-    set(task, id, inode, mode)?;
+fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -> Result<()> {
+    set(task, (id, inode, mount), mode)?;
     watch::touched(task, id, inode, Touched::Attributes);
     Ok(())
 }
 
-fn set(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
-    let _writing = writer::begin(task, inode)?;
+fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -> Result<()> {
+    let _writing = writer::begin(task, mount)?;
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock.
     let old = inode.mode.load(Relaxed);

@@ -5,7 +5,7 @@ use lp_abi::{Errno, Result};
 use lp_region::process::caps;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::{Relaxed, Release};
-use lp_region::{InodeId, LaneId};
+use lp_region::{InodeId, LaneId, MountId};
 
 use crate::inode::{self, Touch};
 use crate::intent::{self, op};
@@ -28,7 +28,7 @@ pub fn fchownat(
     group: u32,
     flags: u32,
 ) -> Result<Place<()>> {
-    target::at(task, dirfd, path, flags, |id, inode| change(task, id, inode, owner, group))
+    target::at(task, dirfd, path, flags, |id, inode, mount| change(task, (id, inode, mount), owner, group))
 }
 
 /// Sets owner and group of an open file.
@@ -37,19 +37,19 @@ pub fn fchownat(
 /// `EBADF`; otherwise as [`fchownat`].
 pub fn fchown(task: &Task, fd: i32, owner: u32, group: u32) -> Result<()> {
     let held = target::open(task, fd)?;
-    change(task, held.inode_id(), held.inode, owner, group)
+    change(task, (held.inode_id(), held.inode, held.mount()), owner, group)
 }
 
-fn change(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Result<()> {
-    set(task, id, inode, owner, group)?;
+fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, group: u32) -> Result<()> {
+    set(task, (id, inode, mount), owner, group)?;
     if (owner, group) != (KEEP, KEEP) {
         watch::touched(task, id, inode, Touched::Attributes);
     }
     Ok(())
 }
 
-fn set(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Result<()> {
-    let _writing = writer::begin(task, inode)?;
+fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, group: u32) -> Result<()> {
+    let _writing = writer::begin(task, mount)?;
     let _locked = inode::lock(task, id);
     // Relaxed throughout: under the lock; credentials change in their own process only.
     if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {

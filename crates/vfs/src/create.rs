@@ -3,7 +3,7 @@
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Result};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeRef};
+use lp_region::{DirentId, InodeRef, MountId};
 
 use crate::change::{self, Change};
 use crate::hash::{self, Load};
@@ -66,7 +66,7 @@ pub fn at(
             Err(_) if hash::lookup(task.region, parent.dir.id, &name).is_some() => return Err(Errno::EEXIST),
             Err(errno) => return Err(errno),
         };
-        return match named(task, parent.dir, &name, &what) {
+        return match named(task, &parent, &name, &what) {
             Err(Errno::ESTALE) => continue,
             // The same goes for a read-only file system.
             Err(Errno::EROFS) if hash::lookup(task.region, parent.dir.id, &name).is_some() => {
@@ -80,28 +80,35 @@ pub fn at(
     Err(Errno::ESTALE)
 }
 
-/// Makes an inode and its name in `dir`, unless the name is there.
+/// Makes an inode and its name at a place, unless the name is there.
 ///
 /// # Errors
 /// `ESTALE` when the directory was freed since the walk: walk again. `ENOENT` when it was removed; `EACCES`, `ENOSPC`,
 /// `EROFS`, `EMLINK`.
-pub fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
-    match named_once(task, dir, name, what) {
+pub fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &What) -> Result<Made> {
+    let (dir, mount) = (parent.dir, parent.mount);
+    match named_once(task, dir, mount, name, what) {
         Err(Errno::ENOSPC) => {
             reclaim::all(task);
-            named_once(task, dir, name, what)
+            named_once(task, dir, mount, name, what)
         }
         done => done,
     }
 }
 
-fn named_once(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
+fn named_once(
+    task: &Task<'_>,
+    dir: InodeRef,
+    mount: MountId,
+    name: &Name<'_>,
+    what: &What,
+) -> Result<Made> {
     let record = task.region.inode(dir.id);
-    let _writing = writer::begin(task, record)?;
+    let _writing = writer::begin(task, mount)?;
     let locked = dir::enter(task, dir)?;
     let place = name::Place::new(dir.id, name);
     if let Some(hit) = hash::lookup_at(task.region, &place) {
-        let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id };
+        let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount };
         return Ok(Made::Existing(found));
     }
     permission::may_create(task, record)?;
@@ -110,7 +117,7 @@ fn named_once(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> R
     if load == Load::Crowded {
         hash::split(task);
     }
-    Ok(Made::New(Found { inode, dirent: entry, parent: dir.id }))
+    Ok(Made::New(Found { inode, dirent: entry, parent: dir.id, mount }))
 }
 
 /// The caller holds the directory's lock, may create in it, and has not found the name.

@@ -42,7 +42,7 @@ pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> R
     }
     let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
     let what = kind(mode)?;
-    let writing = writer::begin(task, inode)?;
+    let writing = writer::begin(task, held.mount())?;
     match what {
         What::Hole => punch(task, id, inode, offset as u64, end),
         What::Room(size) => match allocate(task, id, inode, offset as u64, end, size) {

@@ -6,9 +6,9 @@
 
 use lp_abi::Result;
 use lp_region::marks;
-use lp_region::records::OpenFile;
+use lp_region::records::{OpenFile, file_mode};
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::{DirentId, FileId, InodeId, InodeRef};
+use lp_region::{DirentId, FileId, InodeId, InodeRef, MountId};
 
 use crate::table::{Held, entry};
 use crate::task::Task;
@@ -26,6 +26,8 @@ pub struct Opening {
     pub parent: InodeId,
     /// Entry found; none for a root or a file without a name.
     pub dirent: DirentId,
+    /// The mount that it was found through.
+    pub mount: MountId,
 }
 
 /// Makes an open file at position 0. It is pinned in the lane until [`crate::table::install`] or [`discard`]; the caller
@@ -49,7 +51,8 @@ pub fn create(task: &Task, opening: &Opening) -> Result<FileId> {
     file.dirent.store(opening.dirent.0, Ordering::Relaxed);
     file.locked.store(0, Ordering::Relaxed);
     file.in_flight.store(0, Ordering::Relaxed);
-    file.mode.store(opening.mode, Ordering::Relaxed);
+    let mode = opening.mode | opening.mount.0 << file_mode::MOUNT_SHIFT;
+    file.mode.store(mode, Ordering::Relaxed);
     // Release: who finds the pin finds the file's inode. From here on the file's pin keeps the inode.
     task.lane.pins[pin::slot::OPEN].store(u64::from(id.0), Ordering::Release);
     Ok(id)

@@ -3,13 +3,17 @@
 use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
 use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId, InodeRef, ucopy};
+use lp_region::{DirentId, InodeId, InodeRef, Spot, ucopy};
 
 use crate::task::Task;
-use crate::{dir, dirent, mounts};
+use crate::mounts::{self, Above};
+use crate::{dir, dirent, table};
 
 /// What d_path appends to the path of something that has no name any more.
 const DELETED: &[u8] = b" (deleted)";
+
+/// What getcwd puts before the path of a directory that is out of the tree.
+const UNREACHABLE: &[u8] = b"(unreachable)";
 
 /// Times that a path is put together again because a rename came in between.
 const TRIES: u32 = 1000;
@@ -24,11 +28,11 @@ pub fn getcwd(task: &Task<'_>, buffer: *mut u8, size: usize) -> Result<Option<us
     if cwd == 0 {
         return Ok(None);
     }
-    let cwd = InodeRef::from_word(cwd);
-    if mounts::is_gone(task, cwd) {
+    let cwd = Spot::from_word(cwd);
+    if mounts::is_gone(task, cwd.inode) {
         return Err(Errno::ENOENT);
     }
-    let path = of_directory(task, cwd.id)?;
+    let path = of_spot(task, cwd, UNREACHABLE)?;
     if path.len() + 1 > size {
         return Err(Errno::ERANGE);
     }
@@ -41,11 +45,21 @@ pub fn getcwd(task: &Task<'_>, buffer: *mut u8, size: usize) -> Result<Option<us
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
-pub fn of_directory<'t>(task: &'t Task<'_>, dir: InodeId) -> Result<&'t [u8]> {
+pub fn of_directory<'t>(task: &'t Task<'_>, dir: Spot) -> Result<&'t [u8]> {
+    of_spot(task, dir, b"")
+}
+
+/// The path of a directory; `unreachable` comes before one of a mount that is out of the tree.
+fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, unreachable: &[u8]) -> Result<&'t [u8]> {
     for _ in 0..TRIES {
         let mut text = Text::new(task);
-        if climb(task, &mut text, dir)? {
-            return Ok(text.get(task));
+        match climb(task, &mut text, dir)? {
+            Climbed::Moved => {}
+            Climbed::Top => return Ok(text.get(task)),
+            Climbed::Nowhere => {
+                text.prepend(unreachable)?;
+                return Ok(text.get(task));
+            }
         }
     }
     Err(Errno::ENOENT)
@@ -59,7 +73,8 @@ pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile) -> Result<&'t [u8]> {
     // Relaxed, all three: immutable while open.
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
     let opened = DirentId(file.dirent.load(Ordering::Relaxed));
-    of_entry(task, inode, opened, InodeId(file.parent.load(Ordering::Relaxed)))
+    let parent = InodeId(file.parent.load(Ordering::Relaxed));
+    of_entry(task, Spot { inode, mount: table::mount_of(file) }, opened, parent)
 }
 
 /// [`of_file`] for an inode that was found as `opened` in the directory `found_in`.
@@ -68,13 +83,14 @@ pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile) -> Result<&'t [u8]> {
 /// `ENAMETOOLONG`.
 pub fn of_entry<'t>(
     task: &'t Task<'_>,
-    inode: InodeRef,
+    spot: Spot,
     opened: DirentId,
     found_in: InodeId,
 ) -> Result<&'t [u8]> {
+    let Spot { inode, mount } = spot;
     let record = task.region.inode(inode.id);
-    if dir::is(record) && !dir::is_dead(record) {
-        return of_directory(task, inode.id);
+    if dir::is(record) && !dir::is_dead(record) || task.region.mount(mount).root() == inode {
+        return of_directory(task, spot);
     }
     for _ in 0..TRIES {
         let named = names(task, opened, inode);
@@ -92,7 +108,8 @@ pub fn of_entry<'t>(
         } else {
             text.prepend(b"/#")?;
         }
-        let done = climb(task, &mut text, parent)?;
+        let parent = InodeRef { id: parent, generation: 0 };
+        let done = climb(task, &mut text, Spot { inode: parent, mount })? != Climbed::Moved;
         if done && (entry.is_none() || names(task, entry, inode)) {
             return Ok(text.get(task));
         }
@@ -116,24 +133,54 @@ fn other_name(task: &Task<'_>, inode: InodeRef) -> DirentId {
     dirent::all(task.region).find(|entry| names(task, *entry, inode)).unwrap_or(DirentId::NONE)
 }
 
-/// Puts the path of directory `dir` before the text. Whether nothing moved meanwhile.
-fn climb(task: &Task<'_>, text: &mut Text, dir: InodeId) -> Result<bool> {
-    let mut at = dir;
+/// How a climb ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Climbed {
+    /// Something moved meanwhile.
+    Moved,
+    /// At the root of the host's tree.
+    Top,
+    /// At the root of a mount that is out of the tree, or of a file system that the mount does not show whole.
+    Nowhere,
+}
+
+/// Puts the path of `from`, a directory or the root of a mount, before the text. Its generation does not matter.
+fn climb(task: &Task<'_>, text: &mut Text, from: Spot) -> Result<Climbed> {
+    let Spot { inode: InodeRef { id: mut at, .. }, mut mount } = from;
     loop {
         let inode = task.region.inode(at);
+        if task.region.mount(mount).root().id == at {
+            match mounts::above(task, mount) {
+                Above::Host => {
+                    text.prepend(mounts::path(task, mount))?;
+                    text.end_at_root()?;
+                    return Ok(Climbed::Top);
+                }
+                Above::Nothing => {
+                    text.end_at_root()?;
+                    return Ok(Climbed::Nowhere);
+                }
+                Above::Point(point, entry) => {
+                    (at, mount) = (point.inode.id, point.mount);
+                    let is_root = task.region.mount(mount).root() == point.inode;
+                    if !is_root && !dir::is(task.region.inode(at)) {
+                        text.prepend_name(task, entry)?;
+                        at = InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed));
+                    }
+                    continue;
+                }
+            }
+        }
         let (entry, parent) = inode
             .seq
             .snapshot(|| (inode.self_dirent.load(Ordering::Relaxed), inode.parent.load(Ordering::Relaxed)));
         if entry == 0 {
-            text.prepend(mounts::path(task, inode))?;
-            if text.is_empty() {
-                text.prepend(b"/")?;
-            }
-            return Ok(true);
+            text.end_at_root()?;
+            return Ok(Climbed::Nowhere);
         }
         text.prepend_name(task, DirentId(entry))?;
         if dirent::target(task.region.dirent(DirentId(entry))).id != at && !dir::is_dead(inode) {
-            return Ok(false);
+            return Ok(Climbed::Moved);
         }
         at = InodeId(parent);
     }
@@ -156,8 +203,9 @@ impl Text {
         Text { buffer, start: END }
     }
 
-    fn is_empty(&self) -> bool {
-        self.start == END
+    /// The path of a root is a slash.
+    fn end_at_root(&mut self) -> Result<()> {
+        if self.start == END { self.prepend(b"/") } else { Ok(()) }
     }
 
     fn prepend(&mut self, bytes: &[u8]) -> Result<()> {

@@ -17,9 +17,8 @@ use lp_region::{InodeId, InodeRef, LaneId, Region};
 
 use crate::acl;
 use crate::blob::{self, Which};
-use crate::map;
 use crate::task::{Task, Time};
-use crate::watch;
+use crate::{map, mounts, superblock, watch};
 
 /// How long an access time may stay behind under relatime, in seconds.
 const RELATIME: u64 = 24 * 60 * 60;
@@ -157,7 +156,7 @@ pub fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
 #[inline]
 pub fn device(region: Region) -> u64 {
     let identity = region.header().identity.load(Relaxed); // Relaxed: immutable.
-    let minor = 0x8_0000 | (identity as u32 & 0x7ff0);
+    let minor = 0x8_0000 | (identity as u32 & 0x7f00);
     u64::from(minor & 0xff) | u64::from(minor & !0xff) << 12
 }
 
@@ -530,8 +529,7 @@ fn stamp_access(task: &Task, inode: &Inode) {
     let now = task.now();
     task.lane.pages.second.store(now.sec as u64, Relaxed);
     let due = inode.atime_due.load(Relaxed); // Relaxed: looked at again below.
-    let root = inode.root.load(Relaxed) & 15;
-    let read_only = task.region.header().read_only.load(Relaxed) & 1 << root != 0;
+    let read_only = superblock::is_read_only(task, mounts::superblock_of(inode));
     // A lock that is held may be held by a stopped process: a read does not wait for it below, the next one looks again.
     let fixed = inode.flags.load(Relaxed) & inode_flags::NOATIME != 0;
     if u64::from(due) > now.sec as u64 || read_only || fixed || !inode.lock.try_lock(task.lane_id, task) {

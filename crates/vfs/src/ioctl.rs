@@ -134,7 +134,7 @@ fn set_extended(task: &Task, held: &Held, argument: usize) -> Result<()> {
 }
 
 fn set_flags(task: &Task, held: &Held, wanted: u32, name: impl Fn((u32, u32, u32)) -> u32) -> Result<()> {
-    let _writing = writer::begin(task, held.inode)?;
+    let _writing = writer::begin(task, held.mount())?;
     if !permission::owns(task, held.inode) {
         return Err(Errno::EPERM);
     }

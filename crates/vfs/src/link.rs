@@ -2,7 +2,7 @@
 
 use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP};
 use lp_abi::{Errno, Result};
-use lp_region::InodeRef;
+use lp_region::Spot;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
 
@@ -44,7 +44,7 @@ pub fn linkat(
     }
     for _ in 0..walk::TRIES {
         let from = match source(task, old_dirfd, old, flags)? {
-            Place::Inside(inode) => Place::Inside(inode),
+            Place::Inside(spot) => Place::Inside(spot),
             Place::Outside(outside) => Place::Outside(walk::keep(task, outside, Which::Path)?),
         };
         let to = walk::parent(task, new_dirfd, new, Which::Other)?;
@@ -63,15 +63,15 @@ pub fn linkat(
     Err(Errno::ESTALE)
 }
 
-fn source(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Place<InodeRef>> {
+fn source(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Place<Spot>> {
     if flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
         return Ok(match table::fget_any(task, dirfd) {
-            Ok(held) => Place::Inside(held.inode_ref()),
+            Ok(held) => Place::Inside(held.spot()),
             Err(_) => Place::Outside(Outside::AsGiven),
         });
     }
     let follow = if flags & AT_SYMLINK_FOLLOW != 0 { Follow::Link } else { Follow::No };
-    Ok(walk::inode(task, dirfd, path, follow)?.map(|found| found.inode))
+    Ok(walk::inode(task, dirfd, path, follow)?.map(|found| found.spot()))
 }
 
 /// What fs.protected_hardlinks, which distributions set, asks of who links a file that is not its own (proc_sys_fs(5)).
@@ -93,6 +93,7 @@ fn check(
     (dir, file): (&Inode, &Inode),
     parent: &Parent,
     place: &name::Place<'_, '_>,
+    is_same_mount: bool,
 ) -> Result<()> {
     if hash::lookup_at(task.region, place).is_some() {
         return Err(Errno::EEXIST);
@@ -101,8 +102,7 @@ fn check(
     if parent.trailing_slash {
         return Err(Errno::ENOENT);
     }
-    // Relaxed: immutable.
-    if dir.root.load(Ordering::Relaxed) != file.root.load(Ordering::Relaxed) {
+    if !is_same_mount {
         return Err(Errno::EXDEV);
     }
     may_link(task, file)?;
@@ -118,17 +118,19 @@ fn check(
 ///
 /// # Errors
 /// As [`linkat`]; `ESTALE` when either was freed since the walk.
-pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()> {
+pub fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<()> {
     if parent.last != Last::Name {
         return Err(Errno::EEXIST);
     }
     let name = parent.name(task);
+    let is_same_mount = target.mount == parent.mount;
+    let target = target.inode;
     let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
-    let _writing = writer::begin(task, dir)?;
+    let _writing = writer::begin(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let place = name::Place::new(parent.dir.id, &name);
     let file_locked = loop {
-        check(task, (dir, file), parent, &place)?;
+        check(task, (dir, file), parent, &place, is_same_mount)?;
         if let Some(file_locked) = inode::lock_soon(task, target.id) {
             break file_locked;
         }

@@ -9,7 +9,7 @@ use lp_region::layout::MAPPINGS;
 use lp_region::process::Process;
 use lp_region::records::{Inode, Mapping, file_mode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
-use lp_region::{InodeRef, MappingId, ProcessId};
+use lp_region::{InodeRef, MappingId, MountId, ProcessId, Spot};
 
 use crate::map::{self, Map};
 use crate::task::Task;
@@ -55,7 +55,7 @@ pub fn begin(task: &Task, fd: i32, offset: u64, len: usize, sharing: Sharing) ->
     offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
     let of = held.inode_ref();
     let _locked = inode::lock(task, of.id);
-    add(task, of, len as u64)?;
+    add(task, held.spot(), len as u64)?;
     let flags = held.inode.flags.load(Relaxed); // Relaxed: under the lock.
     held.inode.flags.store(flags | inode_flags::MAPPED, Relaxed);
     Ok(of)
@@ -67,7 +67,7 @@ pub fn begin(task: &Task, fd: i32, offset: u64, len: usize, sharing: Sharing) ->
 /// `ENOMEM`.
 pub fn grow(task: &Task, of: InodeRef, len: usize) -> Result<()> {
     let _locked = inode::lock(task, of.id);
-    add(task, of, len as u64)
+    add(task, Spot { inode: of, mount: MountId::NONE }, len as u64)
 }
 
 /// Notes that `len` bytes of an inode are no longer mapped. The last to say so gives back what lies behind its end, and
@@ -161,6 +161,7 @@ pub fn inherit(task: &Task, child: ProcessId) -> Result<()> {
     let record = task.region.process(child);
     for (_, mapping) in list(task, task.process) {
         let of = InodeRef::from_word(mapping.inode.load(Relaxed)); // Relaxed: the process's own.
+        let of = Spot { inode: of, mount: MountId(mapping.mount.load(Relaxed)) };
         add_locked(task, record, child, of, mapping.bytes.load(Relaxed))?;
     }
     Ok(())
@@ -179,22 +180,25 @@ fn list<'r>(
         .map(move |id| (id, region.mapping(id)))
 }
 
-fn add(task: &Task, of: InodeRef, bytes: u64) -> Result<()> {
+fn add(task: &Task, of: Spot, bytes: u64) -> Result<()> {
     let locked = table::lock(task);
     let added = add_locked(task, task.process, task.process_id, of, bytes);
     table::unlock(task, locked);
     added
 }
 
-fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: InodeRef, bytes: u64) -> Result<()> {
+fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: Spot, bytes: u64) -> Result<()> {
     let region = task.region;
     let first = MappingId(process.mappings.load(Acquire));
-    let word = of.to_word();
+    let word = of.inode.to_word();
     let mut at = first;
     while at.is_some() {
         let record = region.mapping(at);
         if record.inode.load(Relaxed) == word {
             record.bytes.store(record.bytes.load(Relaxed) + bytes, Relaxed); // Relaxed: the process's own.
+            if of.mount.is_some() {
+                record.mount.store(of.mount.0, Relaxed);
+            }
             return Ok(());
         }
         at = MappingId(record.link.load(Relaxed));
@@ -204,6 +208,7 @@ fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: InodeRe
     // Relaxed: published by the store that links it in.
     record.bytes.store(bytes, Relaxed);
     record.process.store(process_id.0, Relaxed);
+    record.mount.store(of.mount.0, Relaxed);
     record.link.store(first.0, Relaxed);
     record.inode.store(word, Relaxed);
     process.mappings.store(id.0, Release);

@@ -1,19 +1,29 @@
-//! Where our file systems appear in the host's tree: which absolute paths lead into one, and back out.
+//! Where file systems appear: in the host's tree, by the run's command line, and in each other, by mount(2).
+//!
+//! A place is a [`Spot`]: an inode and the mount that it was reached through. Something may be mounted on an inode only
+//! if the inode says so ([`COVERED`]); then [`cover`] looks for the mount whose parent and point are the spot's. Walks
+//! take no lock: changes count as changes of where paths lead ([`crate::tree::shift`]), so a look that met one is
+//! taken again.
 
+use lp_region::mount::mount_state;
 use lp_region::process::Run;
-use lp_region::records::{Inode, inode_flags};
+use lp_region::records::{COVERED, Inode, inode_flags};
 use lp_region::sync::Ordering;
-use lp_region::{InodeId, InodeRef};
+use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
 
+use crate::dir;
 use crate::task::Task;
+
+/// Times that a look at the mounts is taken again because they changed.
+const TRIES: u32 = 1000;
 
 /// What an absolute path leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Crossing {
-    /// Into a mount: its root, and how many bytes of the path led there.
+    /// Into a mount of the command line: its root, and how many bytes of the path led there.
     Inside {
-        /// The root.
-        root: InodeRef,
+        /// The root, or that of what is mounted on it.
+        root: Spot,
         /// Bytes of the path up to the end of the mount's own path.
         walked: usize,
     },
@@ -145,18 +155,143 @@ fn enter_crooked(task: &Task<'_>, path: &[u8]) -> Crossing {
     Crossing::Outside
 }
 
-/// The root of a mount. Roots are never freed.
+/// The root of a mount of the command line, or of what is mounted on it.
 #[inline]
-pub fn root(task: &Task<'_>, mount: usize) -> InodeRef {
-    let id = InodeId(task.region.header().roots[mount & 15].load(Ordering::Acquire));
-    InodeRef { id, generation: task.region.inode(id).generation.load(Ordering::Relaxed) }
+pub fn root(task: &Task<'_>, index: usize) -> Spot {
+    let base = base(task, index);
+    if is_covered(task, base.inode.id) { cover(task, base, DirentId::NONE) } else { base }
 }
 
-/// Whether this is a root.
+/// The root of a mount of the command line itself.
+#[inline]
+pub fn base(task: &Task<'_>, index: usize) -> Spot {
+    // PAIRS: the release store in `boot::mkfs`.
+    let mount = MountId(task.run.bases[index & 15].load(Ordering::Acquire));
+    Spot { inode: task.region.mount(mount).root(), mount }
+}
+
+/// Whether something may be mounted on an inode.
+#[inline(always)]
+pub fn is_covered(task: &Task<'_>, id: InodeId) -> bool {
+    // Relaxed: a hint; the records decide.
+    task.region.inode(id).acl.load(Ordering::Relaxed) & COVERED != 0
+}
+
+/// The records that may be in use.
+pub fn all(task: &Task<'_>) -> impl Iterator<Item = MountId> + use<> {
+    (1..=task.region.header().mount_limit.load(Ordering::Acquire)).map(MountId)
+}
+
+/// The mounts in the tree of a run.
+pub fn of_run<'r>(task: &Task<'r>, run: u32) -> impl Iterator<Item = MountId> + use<'r> {
+    let region = task.region;
+    all(task).filter(move |id| {
+        let record = region.mount(*id);
+        record.state.load(Ordering::Acquire) == mount_state::ATTACHED && record.run.load(Ordering::Relaxed) == run
+    })
+}
+
+/// What stands at a spot: the root of the uppermost mount there, or the spot itself. `dirent` is the entry that led
+/// there, which tells names of one file apart.
+#[cold]
+pub fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
+    let tree = &task.region.header().tree;
+    let (mut here, mut dirent) = (spot, dirent);
+    for _ in 0..TRIES {
+        let before = tree.read();
+        let found = over(task, here, dirent);
+        if tree.has_changed(before) {
+            continue;
+        }
+        match found {
+            Some(mount) => {
+                here = Spot { inode: task.region.mount(mount).root(), mount };
+                dirent = DirentId::NONE;
+            }
+            None => return here,
+        }
+    }
+    here
+}
+
+/// The mount whose point is this.
+fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<MountId> {
+    let is_dir = dir::is(task.region.inode(spot.inode.id));
+    all(task).find(|id| {
+        let record = task.region.mount(*id);
+        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
+            && record.parent.load(Ordering::Relaxed) == spot.mount.0
+            && record.point.load(Ordering::Relaxed) == spot.inode.to_word()
+            && (is_dir || record.point_dirent.load(Ordering::Relaxed) == dirent.0)
+    })
+}
+
+/// Whether something is mounted on an inode, reached by `dirent` if it is no directory, in a run that lives. The caller
+/// holds the inode's lock, so that nothing new is mounted there.
+pub fn is_point(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
+    is_covered(task, inode.id) && is_point_slow(task, inode, dirent)
+}
+
+#[cold]
+fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
+    let own = RunId(task.process.run.load(Ordering::Relaxed)); // Relaxed: immutable.
+    let is_dir = dir::is(task.region.inode(inode.id));
+    all(task).any(|id| {
+        let record = task.region.mount(id);
+        let run = RunId(record.run.load(Ordering::Relaxed));
+        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
+            && record.point.load(Ordering::Relaxed) == inode.to_word()
+            && (is_dir || record.point_dirent.load(Ordering::Relaxed) == dirent.0)
+            && (run == own || task.region.run_is_held(run))
+    })
+}
+
+/// What is above the root of a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Above {
+    /// The host's directory that holds the mount.
+    Host,
+    /// Nothing: it was taken out of the tree.
+    Nothing,
+    /// What it covers, and the entry that names that.
+    Point(Spot, DirentId),
+}
+
+/// What is above the root of a mount.
+pub fn above(task: &Task<'_>, mount: MountId) -> Above {
+    let (record, tree) = (task.region.mount(mount), &task.region.header().tree);
+    let mut seen = Above::Nothing;
+    for _ in 0..TRIES {
+        let before = tree.read();
+        // Relaxed, here and below: of one shape of the tree, as looked at afterwards.
+        let parent = MountId(record.parent.load(Ordering::Relaxed));
+        let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
+        let dirent = DirentId(record.point_dirent.load(Ordering::Relaxed));
+        seen = match record.state.load(Ordering::Acquire) {
+            mount_state::ATTACHED if parent.is_none() => Above::Host,
+            mount_state::ATTACHED => Above::Point(Spot { inode: point, mount: parent }, dirent),
+            _ => Above::Nothing,
+        };
+        if !tree.has_changed(before) {
+            break;
+        }
+    }
+    seen
+}
+
+/// The inode that is root number `root`; none if there is no such file system.
+pub fn superblock_root(task: &Task<'_>, root: u32) -> InodeId {
+    let header = task.region.header();
+    match header.roots.get(root as usize) {
+        Some(place) => InodeId(place.load(Ordering::Acquire)),
+        None => InodeRef::from_word(task.region.superblock(root).root.load(Ordering::Acquire)).id,
+    }
+}
+
+/// Whether this is the root of its file system.
 pub fn is_root(task: &Task<'_>, inode: InodeRef) -> bool {
-    let record = task.region.inode(inode.id);
-    task.region.header().roots[record.root.load(Ordering::Relaxed) as usize & 15].load(Ordering::Relaxed)
-        == inode.id.0
+    let root = task.region.inode(inode.id).root.load(Ordering::Relaxed); // Relaxed: immutable.
+    superblock_root(task, root) == inode.id
 }
 
 /// Whether this is a directory that was removed.
@@ -164,14 +299,33 @@ pub fn is_gone(task: &Task<'_>, dir: InodeRef) -> bool {
     task.region.inode(dir.id).flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
 }
 
-/// Path of the mount whose root has this inode's root number.
-pub fn path<'t>(task: &'t Task<'_>, inode: &Inode) -> &'t [u8] {
-    let mount = inode.root.load(Ordering::Relaxed) as usize; // Relaxed: immutable.
-    task.run.mounts.get(mount).map_or(b"", |path| path.get())
+/// Path of a mount of the command line.
+pub fn path<'t>(task: &'t Task<'_>, mount: MountId) -> &'t [u8] {
+    // Relaxed: immutable while the run lives.
+    let index = task.run.bases.iter().position(|base| base.load(Ordering::Relaxed) == mount.0);
+    index.and_then(|index| task.run.mounts.get(index)).map_or(b"", |path| path.get())
 }
 
-/// Path of the directory that the mount stands in, without a slash at its end.
-pub fn above<'t>(task: &'t Task<'_>, root: &Inode) -> &'t [u8] {
-    let path = path(task, root);
+/// Path of the directory that a mount of the command line stands in, without a slash at its end.
+pub fn host_above<'t>(task: &'t Task<'_>, mount: MountId) -> &'t [u8] {
+    let path = path(task, mount);
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
+}
+
+/// Whether a mount shows its file system from the root on.
+pub fn is_whole(task: &Task<'_>, mount: MountId) -> bool {
+    is_root(task, task.region.mount(mount).root())
+}
+
+/// Number of the root of the file system that an inode belongs to.
+pub fn superblock_of(inode: &Inode) -> u32 {
+    inode.root.load(Ordering::Relaxed) // Relaxed: immutable.
+}
+
+/// Numbers of mounts as programs see them start behind this, where the host's do not come.
+const SHOWN: u32 = 1_000_000_000;
+
+/// A mount's number as programs see it: in statx(2) and /proc.
+pub fn shown_id(mount: MountId) -> u32 {
+    SHOWN + mount.0
 }

@@ -7,7 +7,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, FileId, InodeId, InodeRef, ucopy};
+use lp_region::{DirentId, FileId, InodeId, InodeRef, Spot, ucopy};
 
 use crate::create::{self, Content, Made, What};
 use crate::file::{self, Opening};
@@ -90,6 +90,7 @@ pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -
                 mode: file_mode::READ | file_mode::REGULAR,
                 parent: found.parent,
                 dirent: found.dirent,
+                mount: found.mount,
             },
         )
     });
@@ -144,6 +145,7 @@ pub fn reopen(task: &Task, fd: i32, flags: u32) -> Result<Opened> {
         inode: held.inode_ref(),
         dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
         parent: InodeId(held.file.parent.load(Ordering::Relaxed)),
+        mount: held.mount(),
     };
     pin::known_inode(task, pin::slot::OPEN, found.inode.id);
     let opened = pinned(task, &found, &how);
@@ -296,7 +298,7 @@ fn open_or_make(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<P
         Some(found) => found,
         None => {
             let what = What { mode: S_IFREG | how.mode, rdev: 0, content: Content::Empty };
-            match create::named(task, place.dir, &place.name(task), &what)? {
+            match create::named(task, &place, &place.name(task), &what)? {
                 Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
                 Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
                 Made::Existing(found) => found,
@@ -340,7 +342,7 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
     if parent.mode.load(Ordering::Relaxed) & S_IFMT != S_IFDIR {
         return Err(Errno::ENOTDIR);
     }
-    let _writing = writer::begin(task, parent)?;
+    let _writing = writer::begin(task, dir.mount)?;
     permission::check(task, parent, permission::WRITE | permission::EXEC)?;
     let new = inode::create(task, parent, S_IFREG | how.mode, 0)?;
     let record = task.region.inode(new.id);
@@ -351,7 +353,7 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
     pin::known_inode(task, pin::slot::OPEN, new.id);
     reclaim::orphan(task, new.id);
     task.region.settle::<Inode>(task.lane);
-    let found = Found { inode: new, dirent: DirentId::NONE, parent: dir.inode.id };
+    let found = Found { inode: new, dirent: DirentId::NONE, parent: dir.inode.id, mount: dir.mount };
     finish(task, &found, how, S_IFREG)
 }
 
@@ -367,7 +369,7 @@ fn pin_found(task: &Task, dirfd: i32, found: &Found) -> Result<()> {
 #[cold]
 fn pin_base_slow(task: &Task, dirfd: i32, found: &Found, errno: Errno) -> Result<()> {
     let base = match dirfd {
-        AT_FDCWD => InodeRef::from_word(task.process.cwd.load(Ordering::Relaxed)),
+        AT_FDCWD => Spot::from_word(task.process.cwd.load(Ordering::Relaxed)).inode,
         fd => table::fget_any(task, fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
     };
     if found.inode != base {
@@ -415,7 +417,7 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         _ => {}
     }
     // sb_permission: devices and FIFOs may be written on a read-only file system.
-    if writes && matches!(kind, S_IFREG | S_IFDIR) && writer::is_read_only(task, record) {
+    if writes && matches!(kind, S_IFREG | S_IFDIR) && writer::is_read_only(task, found.mount) {
         return Err(Errno::EROFS);
     }
     permission::check(task, record, how.access)?;
@@ -454,7 +456,7 @@ fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Open
     }
     let opened = finish(task, found, how, kind)?;
     if kind == S_IFREG && how.has(O_TRUNC) {
-        empty(task, found.inode.id)?;
+        empty(task, found)?;
     }
     Ok(opened)
 }
@@ -466,9 +468,10 @@ fn watched(opened: Opened) -> Opened {
 }
 
 /// handle_truncate.
-fn empty(task: &Task, id: InodeId) -> Result<()> {
+fn empty(task: &Task, found: &Found) -> Result<()> {
+    let id = found.inode.id;
     let record = task.region.inode(id);
-    let _writing = writer::begin(task, record)?;
+    let _writing = writer::begin(task, found.mount)?;
     let _held = inode::lock(task, id);
     truncate::resize(task, id, record, 0);
     Ok(())
@@ -483,6 +486,7 @@ fn finish(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
         mode: mode_of(how.flags, kind),
         parent: found.parent,
         dirent: found.dirent,
+        mount: found.mount,
     };
     file::create(task, &opening).map(Opened::File)
 }
@@ -517,6 +521,7 @@ pub fn node_file(task: &Task, node: &Node) -> Result<FileId> {
         mode: mode_of(node.flags, kind),
         parent: node.found.parent,
         dirent: node.found.dirent,
+        mount: node.found.mount,
     };
     file::create(task, &opening)
 }

@@ -17,7 +17,7 @@
 
 use core::cell::{Cell, UnsafeCell};
 
-use lp_region::InodeRef;
+use lp_region::Spot;
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering;
 
@@ -31,9 +31,9 @@ const PLACES: usize = 8;
 
 /// What a text leads to.
 struct Entry {
-    /// Where the text starts: a directory, as [`InodeRef::to_word`], or 0 for `/`.
+    /// Where the text starts: a directory, as [`Spot::to_word`], or 0 for `/`.
     base: Cell<u64>,
-    /// The directory, as [`InodeRef::to_word`].
+    /// The directory, as [`Spot::to_word`].
     dir: Cell<u64>,
     /// `Header::tree` when that was so.
     tree: Cell<u32>,
@@ -71,7 +71,7 @@ impl Default for PrefixCache {
 /// A text from a base on, up to a slash and with it.
 #[derive(Clone, Copy)]
 pub struct Prefix {
-    /// Where it starts: a directory, as [`InodeRef::to_word`], or 0 for `/`.
+    /// Where it starts: a directory, as [`Spot::to_word`], or 0 for `/`.
     pub base: u64,
     text: *const u8,
     length: usize,
@@ -121,7 +121,7 @@ impl Prefix {
 /// The directory that a prefix leads to, if that is known. Who uses it looks at its generation afterwards, as after any
 /// step of a walk.
 #[inline(always)]
-pub fn find(task: &Task<'_>, prefix: Prefix) -> Option<InodeRef> {
+pub fn find(task: &Task<'_>, prefix: Prefix) -> Option<Spot> {
     let entry = prefix.place(task);
     // An entry's count is even, so that this one is.
     let known = entry.length.get() as usize == prefix.length
@@ -130,17 +130,17 @@ pub fn find(task: &Task<'_>, prefix: Prefix) -> Option<InodeRef> {
     if !known || !prefix.is_text_of(entry) {
         return None;
     }
-    let dir = InodeRef::from_word(entry.dir.get());
-    let inode = task.region.inode(dir.id);
+    let spot = Spot::from_word(entry.dir.get());
+    let (dir, inode) = (spot.inode, task.region.inode(spot.inode.id));
     // PAIRS: the release store in `inode::free`. Relaxed: the mark is set before the name is gone.
     let lives = inode.generation.load(Ordering::Acquire) == dir.generation
         && inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD == 0;
-    lives.then_some(dir)
+    lives.then_some(spot)
 }
 
 /// Notes where a prefix led. `tree` is the count that [`crate::walk`] read before its first step.
 #[cold]
-pub fn note(task: &Task<'_>, prefix: Prefix, dir: InodeRef, tree: u32) {
+pub fn note(task: &Task<'_>, prefix: Prefix, dir: Spot, tree: u32) {
     if prefix.length > TEXT || task.region.header().tree.retry(tree) {
         return;
     }

@@ -15,7 +15,7 @@ use crate::permission::{self, Victim, WRITE};
 use crate::task::{self, Task};
 use crate::tree::{Marks, Met};
 use crate::walk::{Last, Parent, Which};
-use crate::{dir, dirent, inode, tree, unlink, walk, watch_names, writer};
+use crate::{dir, dirent, inode, mounts, tree, unlink, walk, watch_names, writer};
 
 /// What a rename does with a name that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,9 +84,7 @@ fn what(flags: u32) -> Result<(Mode, Behind)> {
 }
 
 fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Behind) -> Result<()> {
-    let (old_dir, new_dir) = (task.region.inode(from.dir.id), task.region.inode(to.dir.id));
-    // Relaxed: immutable.
-    if old_dir.root.load(Ordering::Relaxed) != new_dir.root.load(Ordering::Relaxed) {
+    if from.mount != to.mount {
         return Err(Errno::EXDEV);
     }
     if from.last != Last::Name {
@@ -96,7 +94,7 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
     let names = (from.name(task), to.name(task));
-    let _writing = writer::begin(task, old_dir)?;
+    let _writing = writer::begin(task, from.mount)?;
     let place = Place::new(to.dir.id, &names.1);
     let ask = Ask { task, from, to, name: &names.0, place: &place, mode, behind };
     let mut first = InodeId::NONE;
@@ -241,6 +239,7 @@ impl Ask<'_, '_> {
         if let Some(target) = target {
             locks.add(target.target().id, inode::lock)?;
         }
+        rename.check_points()?;
         let victim = target.filter(|_| mode == Mode::Replace).map_or(InodeId::NONE, |hit| hit.target().id);
         let told = watch_names::Rename::new(task, (old.id, source), (new.id, target));
         let shift = rename.moves_a_directory().then(|| tree::shift(task));
@@ -319,6 +318,15 @@ impl<'r> Rename<'_, 'r> {
             return Err(Errno::ENOTDIR);
         }
         Ok(())
+    }
+
+    /// Refuses to move or replace what something is mounted on. Both inodes are locked.
+    fn check_points(&self) -> Result<()> {
+        let is_point = |hit: Hit| mounts::is_point(self.task, hit.target(), hit.dirent());
+        match is_point(self.source) || self.target.is_some_and(is_point) {
+            true => Err(Errno::EBUSY),
+            false => Ok(()),
+        }
     }
 
     /// As vfs_rename checks them.

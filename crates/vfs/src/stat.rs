@@ -11,9 +11,10 @@ use lp_abi::linux::{
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
-use lp_region::{InodeId, InodeRef, ucopy};
+use lp_region::{InodeId, InodeRef, MountId, Spot, ucopy};
 
 use crate::inode::{self, Attributes};
+use crate::mounts;
 use crate::table;
 use crate::target::{follow, is_empty};
 use crate::task::{Outside, Place, Task, Time};
@@ -66,9 +67,9 @@ pub fn fstatat(task: &Task, dirfd: i32, path: *const u8, to: *mut stat, flags: u
         return Err(Errno::EINVAL);
     }
     if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
-        return of_descriptor(task, dirfd, |id, inode| put_stat(task, id, inode, to));
+        return of_descriptor(task, dirfd, |id, inode, _| put_stat(task, id, inode, to));
     }
-    of_path(task, dirfd, path, follow(flags), |id, inode| put_stat(task, id, inode, to))
+    of_path(task, dirfd, path, follow(flags), |id, inode, _| put_stat(task, id, inode, to))
 }
 
 /// Attributes of what a path names, extended.
@@ -88,8 +89,8 @@ pub fn statx(
     if mask & STATX__RESERVED != 0 || sync == AT_STATX_SYNC_TYPE || flags & !known != 0 {
         return Err(Errno::EINVAL);
     }
-    let put = |id: InodeId, inode: &Inode| {
-        let value = extended(task, id, &inode::attributes(task, id, inode), mask);
+    let put = |id: InodeId, inode: &Inode, mount: MountId| {
+        let value = extended(task, (id, mount), &inode::attributes(task, id, inode), mask);
         // SAFETY: the program's memory.
         unsafe { ucopy::put_words(to, &value) }
     };
@@ -101,16 +102,16 @@ pub fn statx(
 
 /// Calls `put` on what a descriptor, or `AT_FDCWD`, names.
 #[inline(always)]
-fn of_descriptor(task: &Task, fd: i32, put: impl Fn(InodeId, &Inode) -> Result<()>) -> Result<Place<()>> {
+fn of_descriptor(task: &Task, fd: i32, put: impl Fn(InodeId, &Inode, MountId) -> Result<()>) -> Result<Place<()>> {
     if table::kind(task, fd) != table::Kind::NotOurs {
         let held = table::fget_any(task, fd)?;
-        return put(held.inode_id(), held.inode).map(Place::Inside);
+        return put(held.inode_id(), held.inode, held.mount()).map(Place::Inside);
     }
-    let cwd = InodeRef::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
+    let Spot { inode: cwd, mount } = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
     if fd != AT_FDCWD || cwd.id.is_none() {
         return Ok(Place::Outside(Outside::AsGiven));
     }
-    put(cwd.id, task.region.inode(cwd.id)).map(Place::Inside)
+    put(cwd.id, task.region.inode(cwd.id), mount).map(Place::Inside)
 }
 
 /// Calls `put` on what a path names. The inode may be freed while it is looked at: then the path is resolved again.
@@ -120,17 +121,17 @@ fn of_path(
     dirfd: i32,
     path: *const u8,
     follow: Follow,
-    put: impl Fn(InodeId, &Inode) -> Result<()>,
+    put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
         let found = match walk::inode(task, dirfd, path, follow)? {
-            Place::Inside(found) => found.inode,
+            Place::Inside(found) => found,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        let inode = task.region.inode(found.id);
-        put(found.id, inode)?;
+        let inode = task.region.inode(found.inode.id);
+        put(found.inode.id, inode, found.mount)?;
         // PAIRS: the release store in `inode::free`: the generation grows before anything in the slot changes.
-        if inode.generation.load(Acquire) == found.generation {
+        if inode.generation.load(Acquire) == found.inode.generation {
             return Ok(Place::Inside(()));
         }
     }
@@ -177,14 +178,14 @@ fn filled(mask: u32) -> u32 {
     STATX_BASIC_STATS & !unasked | STATX_MNT_ID | mask & STATX_BTIME
 }
 
-fn extended(task: &Task, id: InodeId, seen: &Attributes, mask: u32) -> Statx {
+fn extended(task: &Task, (id, mount): (InodeId, MountId), seen: &Attributes, mask: u32) -> Statx {
     let record: &Inode = task.region.inode(id);
     // SAFETY: all zeros is a statx.
     let mut value: Statx = unsafe { MaybeUninit::zeroed().assume_init() };
     value.stx_mask = filled(mask);
-    value.stx_mnt_id = u64::from(seen.root) + 1;
+    value.stx_mnt_id = u64::from(mounts::shown_id(mount));
     value.stx_blksize = PAGE_SIZE as u32;
-    value.stx_attributes = u64::from(attribute_bits(task, id, record, seen.root));
+    value.stx_attributes = u64::from(attribute_bits(task, id, record, mount));
     value.stx_attributes_mask = u64::from(KNOWN_ATTRIBUTES);
     value.stx_nlink = seen.nlink;
     value.stx_uid = seen.uid;
@@ -206,11 +207,10 @@ fn extended(task: &Task, id: InodeId, seen: &Attributes, mask: u32) -> Statx {
     value
 }
 
-fn attribute_bits(task: &Task, id: InodeId, record: &Inode, root: u32) -> u32 {
+fn attribute_bits(task: &Task, id: InodeId, record: &Inode, mount: MountId) -> u32 {
     let flags = record.flags.load(Relaxed); // Relaxed: one word.
     let bit = |flag: u32, attribute: u32| if flags & flag != 0 { attribute } else { 0 };
-    // PAIRS: the release store that makes a root.
-    let is_root = task.region.header().roots[root as usize & 15].load(Acquire) == id.0;
+    let is_root = task.region.mount(mount).root().id == id;
     bit(inode_flags::APPEND, STATX_ATTR_APPEND)
         | bit(inode_flags::IMMUTABLE, STATX_ATTR_IMMUTABLE)
         | bit(inode_flags::NODUMP, STATX_ATTR_NODUMP)

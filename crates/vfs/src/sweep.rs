@@ -30,15 +30,16 @@ use lp_region::custody;
 use lp_region::lane::{Lane, UNLINKED};
 use lp_region::layout as at;
 use lp_region::marks;
+use lp_region::mount::mount_state;
 use lp_region::records::{Inode, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::{Ordering, heavy_barrier};
-use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, Region};
+use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, Region, Spot};
 
 use crate::candidates::{Found, Origin, Set};
 use crate::reclaim::{Listed, all_lanes, chain, link_in, listed};
 use crate::task::Task;
-use crate::{flight, inode, lock, pin, reap, table};
+use crate::{flight, inode, lock, mounts, pin, reap, table};
 
 /// Scans before a sweep leaves it at that, if references move all the time.
 const SCANS: u32 = 8;
@@ -254,6 +255,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
             }
             self.look_at_pins();
             let calm = self.look_at_processes();
+            self.look_at_mounts();
             // PAIRS: the same: whoever saw an entry that is gone.
             if !heavy_barrier() {
                 break;
@@ -292,13 +294,23 @@ impl<'t, 'r> Sweep<'t, 'r> {
                 mapping = MappingId(record.link.load(Ordering::Acquire));
             }
             for word in [&process.cwd, &process.exe] {
-                hit |= self.found_inode(InodeRef::from_word(word.load(Ordering::Acquire)).id);
+                hit |= self.found_inode(Spot::from_word(word.load(Ordering::Acquire)).inode.id);
             }
             if hit && self.region.process_is_dead(id, self.task.process_id) {
                 self.dead = id;
             }
         }
         calm
+    }
+
+    /// What is mounted.
+    fn look_at_mounts(&mut self) {
+        for id in mounts::all(self.task) {
+            let record = self.region.mount(id);
+            if record.state.load(Ordering::Acquire) != mount_state::FREE {
+                self.found_inode(record.root().id);
+            }
+        }
     }
 
     fn look_at_pins(&mut self) {

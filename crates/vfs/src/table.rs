@@ -7,9 +7,9 @@
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
 use lp_region::marks;
-use lp_region::records::{Inode, OpenFile, inode_flags};
+use lp_region::records::{Inode, OpenFile, file_mode, inode_flags};
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region};
+use lp_region::{FileId, InodeId, InodeRef, MountId, ProcessId, Region, Spot};
 
 use crate::task::Task;
 use crate::{file, pin, watch};
@@ -92,6 +92,20 @@ impl Held<'_> {
     #[inline]
     pub fn inode_ref(&self) -> InodeRef {
         InodeRef::from_word(self.file.inode.load(Ordering::Relaxed)) // Relaxed: immutable while held.
+    }
+}
+
+impl Held<'_> {
+    /// The mount that it was opened through.
+    #[inline]
+    pub fn mount(&self) -> MountId {
+        mount_of(self.file)
+    }
+
+    /// The inode and the mount.
+    #[inline]
+    pub fn spot(&self) -> Spot {
+        Spot { inode: self.inode_ref(), mount: self.mount() }
     }
 }
 
@@ -183,6 +197,12 @@ pub fn sole<'r>(task: &Task<'r>, entry: u64, mode: u32) -> Option<&'r OpenFile> 
 pub fn inode_of<'r>(task: &Task<'r>, file: &OpenFile) -> &'r Inode {
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)); // Relaxed: immutable while open.
     task.region.inode(inode.id)
+}
+
+/// The mount that an open file was opened through.
+#[inline(always)]
+pub fn mount_of(file: &OpenFile) -> MountId {
+    MountId(file.mode.load(Ordering::Relaxed) >> file_mode::MOUNT_SHIFT) // Relaxed: immutable while open.
 }
 
 /// [`fget`] for the second descriptor of a call that has two.

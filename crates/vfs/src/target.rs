@@ -4,7 +4,7 @@ use lp_abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, InodeRef, ucopy};
+use lp_region::{InodeId, MountId, Spot, ucopy};
 
 use crate::pin;
 use crate::table::{self, Held};
@@ -30,7 +30,7 @@ pub fn follow(flags: u32) -> Follow {
     if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link }
 }
 
-/// Calls `work` on what `path` names from `dirfd`, by `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` in `flags`.
+/// Calls `work` on what `path` names from `dirfd`, and the mount it is in, by `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` in `flags`.
 ///
 /// # Errors
 /// Those of path_resolution(7) and of `work`.
@@ -39,18 +39,19 @@ pub fn at<T>(
     dirfd: i32,
     path: *const u8,
     flags: u32,
-    mut work: impl FnMut(InodeId, &Inode) -> Result<T>,
+    mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
     if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
         return descriptor(task, dirfd, work);
     }
     for _ in 0..TRIES {
         let found = match walk::inode(task, dirfd, path, follow(flags))? {
-            Place::Inside(found) => found.inode,
+            Place::Inside(found) => found,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        if pin::inode(task, pin::slot::WALK, found).is_ok() {
-            let done = work(found.id, task.region.inode(found.id));
+        let id = found.inode.id;
+        if pin::inode(task, pin::slot::WALK, found.inode).is_ok() {
+            let done = work(id, task.region.inode(id), found.mount);
             pin::clear(task, pin::slot::WALK);
             return done.map(Place::Inside);
         }
@@ -62,20 +63,21 @@ pub fn at<T>(
 fn descriptor<T>(
     task: &Task,
     fd: i32,
-    mut work: impl FnMut(InodeId, &Inode) -> Result<T>,
+    mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
     if fd == AT_FDCWD {
-        let cwd = InodeRef::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
-        if cwd.id.is_none() {
+        let cwd = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
+        let id = cwd.inode.id;
+        if id.is_none() {
             return Ok(Place::Outside(Outside::AsGiven));
         }
-        return work(cwd.id, task.region.inode(cwd.id)).map(Place::Inside);
+        return work(id, task.region.inode(id), cwd.mount).map(Place::Inside);
     }
     if table::kind(task, fd) == table::Kind::NotOurs {
         return Ok(Place::Outside(Outside::AsGiven));
     }
     let held = table::fget_any(task, fd)?;
-    work(held.inode_id(), held.inode).map(Place::Inside)
+    work(held.inode_id(), held.inode, held.mount()).map(Place::Inside)
 }
 
 /// The open file that a call on attributes names: not one opened with `O_PATH`.

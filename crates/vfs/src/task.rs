@@ -171,7 +171,7 @@ impl<'r> Task<'r> {
     /// `st_dev` of the inodes of root number `root`.
     #[inline(always)]
     pub fn device(&self, root: u32) -> u64 {
-        self.root_device | u64::from(root & 0xf)
+        self.root_device | u64::from(root & 0xff)
     }
 
     /// Whether a call that sleeps should end with `EINTR`.

@@ -113,13 +113,13 @@ pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result
     if length < 0 {
         return Err(Errno::EINVAL);
     }
-    target::at(task, dirfd, path, 0, |id, inode| {
+    target::at(task, dirfd, path, 0, |id, inode, mount| {
         match inode.mode.load(Relaxed) & S_IFMT {
             S_IFREG => {}
             S_IFDIR => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
         }
-        let writing = writer::begin(task, inode)?;
+        let writing = writer::begin(task, mount)?;
         permission::check(task, inode, permission::WRITE)?;
         let held = inode::lock(task, id);
         may_resize(task, inode, length as u64)?;
@@ -144,7 +144,7 @@ pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
         return Err(Errno::EINVAL);
     }
     let inode = held.inode;
-    let writing = writer::begin(task, inode)?;
+    let writing = writer::begin(task, held.mount())?;
     let locked = inode::lock(task, held.inode_id());
     // An append-only file is refused; an immutable one that was open before is not.
     if inode.flags.load(Relaxed) & inode_flags::APPEND != 0 {

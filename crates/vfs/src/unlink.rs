@@ -10,7 +10,7 @@ use crate::change::{self, Change, Links};
 use crate::permission::{self, Victim};
 use crate::task::{Place, Task};
 use crate::walk::{Last, Parent, Which};
-use crate::{dir, hash, inode, reclaim, walk, watch, watch_names, writer};
+use crate::{dir, hash, inode, mounts, reclaim, walk, watch, watch_names, writer};
 
 /// Removes a name; with `AT_REMOVEDIR` an empty directory.
 ///
@@ -64,7 +64,7 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     }
     let name = parent.name(task);
     let dir = task.region.inode(parent.dir.id);
-    let _writing = writer::begin(task, dir)?;
+    let _writing = writer::begin(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let (hit, victim_locked) = loop {
         let hit = hash::lookup(task.region, parent.dir.id, &name).ok_or(Errno::ENOENT)?;
@@ -83,6 +83,9 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     };
     let victim = hit.target().id;
     let shadow = watch::has_shadow(task.region.inode(victim)) || watch::is_watched(dir);
+    if mounts::is_point(task, hit.target(), hit.dirent()) {
+        return Err(Errno::EBUSY);
+    }
     let nlink = take(task, parent.dir, hit.dirent(), hit.target(), expected)?;
     if shadow {
         let at = watch::At { dir: parent.dir.id, name: name.bytes() };
@@ -90,6 +93,26 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     }
     drop(victim_locked);
     drop(locked);
+    if nlink == 0 {
+        reclaim::after_unlink(task);
+    }
+    Ok(())
+}
+
+/// Removes an entry, whoever may, of a directory that nobody else can reach by a path.
+///
+/// # Errors
+/// `ENOTEMPTY`; `ENOENT` when the directory was removed.
+pub(crate) fn remove_entry(
+    task: &Task<'_>,
+    dir: InodeRef,
+    (entry, target): (DirentId, InodeRef),
+    what: Victim,
+) -> Result<()> {
+    let locked = dir::lock(task, dir)?;
+    let victim_locked = inode::lock(task, target.id);
+    let nlink = take(task, dir, entry, target, what)?;
+    drop((victim_locked, locked));
     if nlink == 0 {
         reclaim::after_unlink(task);
     }

@@ -4,7 +4,7 @@ use lp_abi::linux::{UTIME_NOW, UTIME_OMIT};
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::{Relaxed, Release};
-use lp_region::{InodeId, LaneId};
+use lp_region::{InodeId, LaneId, MountId};
 
 use crate::intent::{self, op};
 use crate::task::{Place, Task, Time};
@@ -22,7 +22,7 @@ pub fn utimensat(task: &Task, dirfd: i32, path: *const u8, times: Times, flags: 
     match wanted(times)? {
         // Nothing is to be set: the path is not even looked at.
         (Set::Keep, Set::Keep) => Ok(Place::Inside(())),
-        set => target::at(task, dirfd, path, flags, |id, inode| change(task, id, inode, set)),
+        set => target::at(task, dirfd, path, flags, |id, inode, mount| change(task, (id, inode, mount), set)),
     }
 }
 
@@ -35,7 +35,7 @@ pub fn futimens(task: &Task, fd: i32, times: Times) -> Result<()> {
         (Set::Keep, Set::Keep) => Ok(()),
         set => {
             let held = target::open(task, fd)?;
-            change(task, held.inode_id(), held.inode, set)
+            change(task, (held.inode_id(), held.inode, held.mount()), set)
         }
     }
 }
@@ -63,8 +63,8 @@ fn wanted(times: Times) -> Result<(Set, Set)> {
     }
 }
 
-fn change(task: &Task, id: InodeId, inode: &Inode, set: (Set, Set)) -> Result<()> {
-    let writing = writer::begin(task, inode)?;
+fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), set: (Set, Set)) -> Result<()> {
+    let writing = writer::begin(task, mount)?;
     let locked = inode::lock(task, id);
     may_change(task, inode, set)?;
     let now = task.now();

@@ -12,17 +12,19 @@ use core::slice;
 
 use lp_abi::linux::{AT_FDCWD, S_IFDIR, S_IFLNK, S_IFMT};
 use lp_abi::{Errno, MAX_SYMLINKS, NAME_MAX, PATH_MAX, Result};
-use lp_region::records::Inode;
+use lp_region::mount::mount_flags;
+use lp_region::records::{COVERED, Inode};
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId, InodeRef, ucopy};
+use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 
 use crate::hash;
-use crate::mounts::{self, Crossing};
+use crate::mounts::{self, Above, Crossing};
 use crate::name::{Name, SLACK};
 use crate::permission::{self, EXEC};
 use crate::prefix_cache::{self, Prefix};
 use crate::symlink;
 use crate::table;
+use crate::tree;
 use crate::task::{Outside, Place, Task};
 
 /// Bytes of `scratch.walk` that text may take, its NUL included.
@@ -71,6 +73,16 @@ pub struct Found {
     pub dirent: DirentId,
     /// The directory of that entry; a root's is itself.
     pub parent: InodeId,
+    /// The mount that it was reached through.
+    pub mount: MountId,
+}
+
+impl Found {
+    /// The inode and the mount.
+    #[inline]
+    pub fn spot(&self) -> Spot {
+        Spot { inode: self.inode, mount: self.mount }
+    }
 }
 
 /// A place in a directory: where a call makes or removes a name.
@@ -78,6 +90,8 @@ pub struct Found {
 pub struct Parent {
     /// The directory.
     pub dir: InodeRef,
+    /// The mount that it was reached through.
+    pub mount: MountId,
     /// What stands last in the path.
     pub last: Last,
     /// Whether a slash follows the last component.
@@ -278,6 +292,14 @@ pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Re
     }
 }
 
+/// [`inode`] for the second path of a call, in a buffer of its own.
+///
+/// # Errors
+/// As [`inode`].
+pub fn second_inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<Found>> {
+    again(task, dirfd, copy_path(task, Which::Other, path)?, Existing(follow))
+}
+
 /// What [`inode`] finds for the path that is most of all: a name in a directory whose prefix is known. None asks for a walk.
 #[inline(always)]
 fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<Result<Found>> {
@@ -285,15 +307,15 @@ fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<
     // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
     let (absolute, name, prefix) = unsafe {
         let absolute = *text == b'/';
-        let base = if absolute { InodeRef::NONE } else { base(task, dirfd)? };
+        let base = if absolute { Spot::NONE } else { base(task, dirfd)? };
         let prefix = Prefix::new(base.to_word(), text, given.prefix);
         (absolute, Name::scan(text.add(given.prefix)), prefix)
     };
     if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
         return None;
     }
-    let dir = match given.prefix {
-        0 => InodeRef::from_word(prefix.base),
+    let Spot { inode: dir, mount } = match given.prefix {
+        0 => Spot::from_word(prefix.base),
         _ => prefix_cache::find(task, prefix)?,
     };
     let inode = task.region.inode(dir.id);
@@ -307,12 +329,14 @@ fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<
     }
     match hit {
         Some(hit) if hit.kind() == S_IFLNK >> 12 && follow == Follow::Link => None,
-        Some(hit) => Some(Ok(Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id })),
+        Some(hit) if mounts::is_covered(task, hit.target().id) => None,
+        Some(hit) => Some(Ok(Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount })),
         None => Some(Err(Errno::ENOENT)),
     }
 }
 
-/// Whether everyone may search what stands here: a directory whose mode says so and that has no ACL.
+/// Whether everyone may search what stands here: a directory whose mode says so, that has no ACL and that nothing is
+/// mounted on.
 #[inline(always)]
 fn may_everyone_search(inode: &Inode) -> bool {
     // Relaxed: each is one word and used as seen; see `permission::check`.
@@ -366,10 +390,12 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, given: Text, goal: G) -> Result<Pl
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds `length` bytes and a NUL.
     let (end, absolute) = unsafe { (text.add(given.length), *text == b'/') };
-    let base = if absolute { Some(InodeRef::NONE) } else { base(task, dirfd) };
+    let base = if absolute { Some(Spot::NONE) } else { base(task, dirfd) };
     let Some(base) = base else { return Ok(Place::Outside(Outside::AsGiven)) };
+    let (here, mount) = (base.inode, base.mount);
+    let base = base.to_word();
     let mut walk =
-        Walk { task, which: given.which, text, end, here: base, links: 0, base: base.to_word(), tree: ODD };
+        Walk { task, which: given.which, text, end, here, mount, settled: true, links: 0, base, tree: ODD };
     // A slash at the end is not the cache's business.
     if given.prefix != 0 && given.prefix != given.length {
         // SAFETY: the text stays in the buffer, which is longer, until the walk is over.
@@ -391,12 +417,12 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, given: Text, goal: G) -> Result<Pl
 
 /// The directory that relative paths start from; none if it is the host's.
 #[inline]
-fn base(task: &Task<'_>, dirfd: i32) -> Option<InodeRef> {
+fn base(task: &Task<'_>, dirfd: i32) -> Option<Spot> {
     if dirfd == AT_FDCWD {
         let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
-        return (cwd != 0).then(|| InodeRef::from_word(cwd));
+        return (cwd != 0).then(|| Spot::from_word(cwd));
     }
-    table::fget_any(task, dirfd).ok().map(|held| held.inode_ref())
+    table::fget_any(task, dirfd).ok().map(|held| held.spot())
 }
 
 /// Where the text goes on behind slashes.
@@ -420,6 +446,10 @@ struct Walk<'t, 'r> {
     end: *const u8,
     /// Where the walk stands.
     here: InodeRef,
+    /// The mount that it came there through.
+    mount: MountId,
+    /// Whether nothing that is mounted here is to be looked for: it started here, or has looked.
+    settled: bool,
     links: u32,
     /// Where the path starts: a directory, or 0 for `/`.
     base: u64,
@@ -438,6 +468,16 @@ enum Step<E> {
     Over(E),
     /// A symbolic link is to be followed; what stands behind it in the text.
     Link(InodeRef, *const u8),
+}
+
+/// What `..` leads to.
+enum Up {
+    /// The parent of where the walk stands.
+    Parent,
+    /// Nowhere else: a mount that is out of the tree.
+    Here,
+    /// A directory of the host.
+    Host,
 }
 
 /// How a walk goes on after a turn that is not the common one.
@@ -513,12 +553,17 @@ impl<'r> Walk<'_, 'r> {
         }
         if !is_last {
             self.here = hit.target();
+            self.settled = false;
             return Ok(Step::Next);
         }
         if slash && hit.kind() != S_IFDIR >> 12 {
             return Err(Errno::ENOTDIR);
         }
-        let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: here.id };
+        let mut found =
+            Found { inode: hit.target(), dirent: hit.dirent(), parent: here.id, mount: self.mount };
+        if mounts::is_covered(self.task, found.inode.id) {
+            found = self.uncover(found);
+        }
         Ok(Step::Over(goal.found(|| self.place(name, slash), found)))
     }
 
@@ -535,10 +580,32 @@ impl<'r> Walk<'_, 'r> {
 
     /// Stands on root `root`, `walked` bytes of the text done.
     #[inline]
-    fn start(&mut self, root: InodeRef, walked: usize) {
-        self.here = root;
+    fn start(&mut self, root: Spot, walked: usize) {
+        self.stand(root);
         // SAFETY: `walked` is at most what is left.
         self.text = unsafe { self.text.add(walked) };
+    }
+
+    /// Stands on what a look at the mounts has found.
+    #[inline]
+    fn stand(&mut self, spot: Spot) {
+        (self.here, self.mount, self.settled) = (spot.inode, spot.mount, true);
+    }
+
+    /// Where the walk stands.
+    fn spot(&self) -> Spot {
+        Spot { inode: self.here, mount: self.mount }
+    }
+
+    /// What is mounted on what was found, if anything is.
+    #[cold]
+    fn uncover(&self, found: Found) -> Found {
+        let spot = Spot { inode: found.inode, mount: found.mount };
+        let top = mounts::cover(self.task, spot, found.dirent);
+        if top == spot {
+            return found;
+        }
+        Found { inode: top.inode, dirent: DirentId::NONE, parent: top.inode.id, mount: top.mount }
     }
 
     /// Whether what was just read of `inode` is still that inode's.
@@ -563,17 +630,25 @@ impl<'r> Walk<'_, 'r> {
         let length = name.bytes().as_ptr() as usize - start as usize;
         // SAFETY: the text is in its buffer, for a walk that met a link has an odd count.
         let prefix = unsafe { Prefix::new(self.base, start, length) };
-        prefix_cache::note(self.task, prefix, self.here, self.tree);
+        prefix_cache::note(self.task, prefix, self.spot(), self.tree);
     }
 
-    /// Whether the walk stands on a directory that the caller may search; gives whether everyone may.
+    /// Whether the walk stands on a directory that the caller may search; gives whether everyone may. If something is
+    /// mounted there, the walk stands on that first.
     #[inline(always)]
-    fn may_search(&self) -> Result<bool> {
+    fn may_search(&mut self) -> Result<bool> {
         if may_everyone_search(self.inode()) { Ok(true) } else { self.may_search_slow() }
     }
 
     #[inline(never)]
-    fn may_search_slow(&self) -> Result<bool> {
+    fn may_search_slow(&mut self) -> Result<bool> {
+        if !self.settled && self.inode().acl.load(Ordering::Relaxed) & COVERED != 0 {
+            let top = mounts::cover(self.task, self.spot(), DirentId::NONE);
+            self.stand(top);
+            if may_everyone_search(self.inode()) {
+                return Ok(true);
+            }
+        }
         let here = self.inode();
         let is_dir = here.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
         let allowed = if is_dir { permission::check(self.task, here, EXEC) } else { Err(Errno::ENOTDIR) };
@@ -596,7 +671,12 @@ impl<'r> Walk<'_, 'r> {
             .seq
             .snapshot(|| (inode.self_dirent.load(Ordering::Relaxed), inode.parent.load(Ordering::Relaxed)));
         self.check(self.here)?;
-        Ok(Found { inode: self.here, dirent: DirentId(dirent), parent: InodeId(parent) })
+        Ok(Found {
+            inode: self.here,
+            dirent: DirentId(dirent),
+            parent: InodeId(parent),
+            mount: self.mount,
+        })
     }
 
     /// `.` or `..`.
@@ -608,11 +688,14 @@ impl<'r> Walk<'_, 'r> {
         self.text = past_slashes(after);
         let last = if name.is_dot() { Last::Dot } else { Last::DotDot };
         if last == Last::DotDot {
+            match self.up()? {
+                Up::Parent => {}
+                Up::Here if self.text != self.end => return Ok(Turn::On),
+                Up::Here => return Ok(Turn::At(last, self.directory()?)),
+                Up::Host => return self.leave(after),
+            }
             let from = self.here;
             let up = self.directory()?;
-            if up.dirent.is_none() && mounts::is_root(self.task, from) {
-                return self.leave(after);
-            }
             let parent = self.task.region.inode(up.parent);
             self.here = InodeRef { id: up.parent, generation: parent.generation.load(Ordering::Acquire) };
             // The parent of a directory that is still in place lives.
@@ -625,6 +708,9 @@ impl<'r> Walk<'_, 'r> {
             if mounts::is_gone(self.task, from) && gone != u64::from(self.here.generation) {
                 return Err(Errno::ENOENT);
             }
+            if mounts::is_covered(self.task, self.here.id) {
+                self.stand(mounts::cover(self.task, self.spot(), DirentId::NONE));
+            }
         }
         if self.text != self.end {
             return Ok(Turn::On);
@@ -632,10 +718,30 @@ impl<'r> Walk<'_, 'r> {
         Ok(Turn::At(last, self.directory()?))
     }
 
+    /// Goes from the root of a mount to what that covers, as long as it stands on one: what `..` starts from.
+    ///
+    /// # Errors
+    /// `ENOENT` for a directory that has moved out of what its mount shows (path_connected).
+    fn up(&mut self) -> Result<Up> {
+        let task = self.task;
+        while task.region.mount(self.mount).root() == self.here {
+            match mounts::above(task, self.mount) {
+                Above::Point(spot, _) => self.stand(spot),
+                Above::Host => return Ok(Up::Host),
+                Above::Nothing => return Ok(Up::Here),
+            }
+        }
+        let top = task.region.mount(self.mount).root();
+        if mounts::is_gone(task, self.here) || mounts::is_root(task, top) {
+            return Ok(Up::Parent);
+        }
+        if tree::is_above(task, top.id, self.here.id) { Ok(Up::Parent) } else { Err(Errno::ENOENT) }
+    }
+
     /// `..` of a root: on to the directory of the host that the mount stands in.
     #[cold]
     fn leave(&mut self, after: *const u8) -> Result<Turn> {
-        let above = mounts::above(self.task, self.inode());
+        let above = mounts::host_above(self.task, self.mount);
         self.prepend(after, above.len() + 1, |to| {
             to[..above.len()].copy_from_slice(above);
             to[above.len()] = b'/';
@@ -647,7 +753,8 @@ impl<'r> Walk<'_, 'r> {
     /// Goes on with the target of a symbolic link; `after` is what follows the link in the text.
     #[cold]
     fn follow(&mut self, link: InodeRef, after: *const u8) -> Result<Turn> {
-        if self.links == MAX_SYMLINKS {
+        let flags = self.task.region.mount(self.mount).flags.load(Ordering::Relaxed); // Relaxed: as seen.
+        if self.links == MAX_SYMLINKS || flags & mount_flags::NOSYMFOLLOW != 0 {
             return Err(Errno::ELOOP);
         }
         self.links += 1;
@@ -728,6 +835,7 @@ impl<'r> Walk<'_, 'r> {
     }
 
     fn place_at(&self, start: u16, length: u16, last: Last, trailing_slash: bool) -> Parent {
-        Parent { dir: self.here, last, trailing_slash, which: self.which, start, length }
+        let (dir, mount, which) = (self.here, self.mount, self.which);
+        Parent { dir, mount, last, trailing_slash, which, start, length }
     }
 }

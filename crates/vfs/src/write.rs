@@ -9,7 +9,7 @@ use lp_abi::linux::{
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::bias::Hold;
 use lp_region::process::caps;
-use lp_region::records::{Inode, file_mode};
+use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, ucopy};
 
@@ -57,7 +57,7 @@ pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: *const u8, le
     // Relaxed: nobody else has the position; the flags are one word.
     let position = file.position.load(Relaxed);
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    let end = quick::<WIDE>(task, table::inode_of(task, file), buf, len, position, to_end)?;
+    let end = quick::<WIDE>(task, file, table::inode_of(task, file), buf, len, position, to_end)?;
     file.position.store(end, Relaxed);
     Some(len)
 }
@@ -97,7 +97,7 @@ pub fn pwrite_quick<const WIDE: bool>(
         return None;
     }
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    quick::<WIDE>(task, table::inode_of(task, file), buf, len, offset as u64, to_end).map(|_| len)
+    quick::<WIDE>(task, file, table::inode_of(task, file), buf, len, offset as u64, to_end).map(|_| len)
 }
 
 #[inline(never)]
@@ -240,7 +240,7 @@ fn write_at<S: Source>(task: &Task, held: &Held, from: S, len: usize, target: Ta
             Target::At(offset) => (offset, false),
             Target::End | Target::StillEnd(_) => (0, true),
         };
-        if let Some(end) = quick::<false>(task, held.inode, at, len, offset, to_end) {
+        if let Some(end) = quick::<false>(task, held.file, held.inode, at, len, offset, to_end) {
             return Ok(Done { bytes: len, end, full: false });
         }
     }
@@ -252,6 +252,7 @@ fn write_at<S: Source>(task: &Task, held: &Held, from: S, len: usize, target: Ta
 #[inline(always)]
 fn quick<const WIDE: bool>(
     task: &Task,
+    file: &OpenFile,
     inode: &Inode,
     from: *const u8,
     len: usize,
@@ -263,7 +264,7 @@ fn quick<const WIDE: bool>(
     if ((from as usize | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
         return None;
     }
-    if !writer::begin_alone(task, inode) {
+    if !writer::begin_alone(task, table::mount_of(file)) {
         return None;
     }
     let mut end = None;
@@ -362,7 +363,7 @@ fn after_reclaim<S: Source>(
 
 fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, target: Target) -> Result<Done> {
     let (id, inode) = (held.inode_id(), held.inode);
-    let _writing = writer::begin(task, inode)?;
+    let _writing = writer::begin(task, held.mount())?;
     let _lock = inode::enter(task, id);
     let size = inode.size.load(Relaxed); // Relaxed: under the lock.
     let offset = match target {

@@ -8,7 +8,7 @@ use lp_abi::{Errno, Result};
 use lp_region::process::caps;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, ucopy};
+use lp_region::{InodeId, MountId, ucopy};
 
 use crate::acl;
 use crate::blob::{self, Draft, View, Which};
@@ -61,8 +61,8 @@ pub fn setxattr(
     value: Value,
 ) -> Result<Place<()>> {
     let name = checked(name, &value)?;
-    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode| {
-        set(task, id, inode, &name, value)
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, mount| {
+        set(task, (id, inode, mount), &name, value)
     })
 }
 
@@ -72,7 +72,7 @@ pub fn setxattr(
 /// As [`setxattr`]; `EBADF`.
 pub fn fsetxattr(task: &Task, fd: i32, name: *const u8, value: Value) -> Result<()> {
     let held = target::open(task, fd)?;
-    set(task, held.inode_id(), held.inode, &checked(name, &value)?, value)
+    set(task, (held.inode_id(), held.inode, held.mount()), &checked(name, &value)?, value)
 }
 
 /// Reads an attribute of what a path names; gives its size.
@@ -88,7 +88,7 @@ pub fn getxattr(
     to: Room,
 ) -> Result<Place<usize>> {
     let name = Name::import(name)?;
-    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode| get(task, id, inode, &name, to))
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| get(task, id, inode, &name, to))
 }
 
 /// Reads an attribute of an open file; gives its size.
@@ -105,7 +105,7 @@ pub fn fgetxattr(task: &Task, fd: i32, name: *const u8, to: Room) -> Result<usiz
 /// # Errors
 /// Those of path_resolution(7); `ERANGE` when it does not fit.
 pub fn listxattr(task: &Task, dirfd: i32, path: *const u8, at_flags: u32, to: Room) -> Result<Place<usize>> {
-    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode| list(task, id, inode, to))
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| list(task, id, inode, to))
 }
 
 /// Lists the names of the attributes of an open file; gives the size of the list.
@@ -129,7 +129,9 @@ pub fn removexattr(
     name: *const u8,
 ) -> Result<Place<()>> {
     let name = Name::import(name)?;
-    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode| remove(task, id, inode, &name))
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, mount| {
+        remove(task, (id, inode, mount), &name)
+    })
 }
 
 /// Removes an attribute of an open file.
@@ -138,7 +140,7 @@ pub fn removexattr(
 /// As [`removexattr`]; `EBADF`.
 pub fn fremovexattr(task: &Task, fd: i32, name: *const u8) -> Result<()> {
     let held = target::open(task, fd)?;
-    remove(task, held.inode_id(), held.inode, &Name::import(name)?)
+    remove(task, (held.inode_id(), held.inode, held.mount()), &Name::import(name)?)
 }
 
 /// An attribute's name, copied.
@@ -243,14 +245,17 @@ fn resolve(name: &[u8], space: Space) -> Result<()> {
     }
 }
 
-fn set(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Result<()> {
-    set_value(task, id, inode, name, value)?;
-    watch::touched(task, id, inode, Touched::Attributes);
+/// What a call works on, and the mount that it was reached through.
+type On<'a> = (InodeId, &'a Inode, MountId);
+
+fn set(task: &Task, of: On, name: &Name, value: Value) -> Result<()> {
+    set_value(task, of, name, value)?;
+    watch::touched(task, of.0, of.1, Touched::Attributes);
     Ok(())
 }
 
-fn set_value(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Result<()> {
-    let _writing = writer::begin(task, inode)?;
+fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: Value) -> Result<()> {
+    let _writing = writer::begin(task, mount)?;
     let name = name.get();
     let space = space(name);
     let limits = space == Space::Acl(Which::Acl) && inode::is_dir(inode);
@@ -280,14 +285,14 @@ fn may_secure(task: &Task, name: &[u8], value: &Value) -> Result<()> {
     if permission::capable(task, caps::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-fn remove(task: &Task, id: InodeId, inode: &Inode, name: &Name) -> Result<()> {
-    remove_value(task, id, inode, name)?;
-    watch::touched(task, id, inode, Touched::Attributes);
+fn remove(task: &Task, of: On, name: &Name) -> Result<()> {
+    remove_value(task, of, name)?;
+    watch::touched(task, of.0, of.1, Touched::Attributes);
     Ok(())
 }
 
-fn remove_value(task: &Task, id: InodeId, inode: &Inode, name: &Name) -> Result<()> {
-    let _writing = writer::begin(task, inode)?;
+fn remove_value(task: &Task, (id, inode, mount): On, name: &Name) -> Result<()> {
+    let _writing = writer::begin(task, mount)?;
     let name = name.get();
     let space = space(name);
     let _locked = inode::lock(task, id);

@@ -27,7 +27,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use lp_abi::linux::{S_IFLNK, S_IFMT};
 use lp_abi::{PAGE_SIZE, PATH_MAX};
 use lp_region::layout as at;
-use lp_region::records::Inode;
+use lp_region::records::{COVERED, Inode};
 use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use lp_region::{DirentId, InodeId, PageId, Region};
 use lp_vfs::blob::Which;
@@ -181,7 +181,8 @@ impl Rebuild {
         let inode = self.region.inode(InodeId(index));
         for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
             let word = which.word(inode);
-            let blob = word.load(Relaxed);
+            // Nothing is mounted on anything when nobody uses the region.
+            let blob = word.fetch_and(!COVERED, Relaxed) & !COVERED;
             if blob == 0 {
                 continue;
             }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use lp_abi::PAGE_SIZE;
 use lp_region::layout::{self as at, CHUNK_PAGES};
 use lp_region::life::Life;
+use lp_region::mount::{Mount, Superblock};
 use lp_region::records::{
     Bucket, Chunk, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile, inode_flags,
 };
@@ -43,8 +44,10 @@ impl Rebuild {
         directories.chain(others).for_each(|index| _ = inodes.insert(index));
         self.reset_slab::<Inode>(&inodes);
         let header = self.region.header();
-        locks::words(&header.split_lock).iter().for_each(|word| word.store(0, Relaxed));
-        for word in [&header.lane_limit, &header.chunk_hint, &header.process_limit] {
+        for lock in [&header.split_lock, &header.mount_lock] {
+            locks::words(lock).iter().for_each(|word| word.store(0, Relaxed));
+        }
+        for word in [&header.lane_limit, &header.chunk_hint, &header.process_limit, &header.mount_limit] {
             word.store(0, Relaxed);
         }
         header.read_only.store(0, Relaxed);
@@ -69,6 +72,8 @@ impl Rebuild {
         };
         let generations: Vec<(u32, Life)> = lanes.iter().map(next).collect();
         clear(at::RUNS_AT, PAGE_SIZE, at::RUNS * at::RUN_SIZE / PAGE_SIZE);
+        clear(at::MOUNTS_AT, size_of::<Mount>(), at::MOUNTS);
+        clear(at::SUPERBLOCKS_AT, size_of::<Superblock>(), at::SUPERBLOCKS);
         clear(at::LANES_AT, at::LANE_SIZE, at::LANES);
         for (index, (generation, life)) in lanes.iter().zip(generations) {
             self.region.lane(LaneId(*index)).generation.store(generation, Relaxed);

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lp_abi::NAME_MAX;
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_region::layout::COMMAND_ROOTS;
 use lp_region::records::{Dirent, Inode, LongName, SHORT_NAME, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId};
@@ -257,7 +258,9 @@ impl Rebuild {
         }
         for id in files {
             let inode = self.region.inode(id);
-            let is_worth = inode.size.load(Relaxed) != 0 || inode.xattr.load(Relaxed) != 0;
+            // What a run has mounted goes with it.
+            let is_worth = (inode.size.load(Relaxed) != 0 || inode.xattr.load(Relaxed) != 0)
+                && (inode.root.load(Relaxed) as usize) < COMMAND_ROOTS;
             if is_worth && !self.files.contains_key(&id.0) {
                 self.files.insert(id.0, (1, self.root_of(id)));
                 self.unnamed.push(id);

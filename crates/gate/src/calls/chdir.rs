@@ -67,7 +67,7 @@ fn chdir_at(task: &Task, at: At) -> Result<Place<()>> {
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
-    let path = getcwd::of_directory(task, found.inode.id)?.as_ptr();
+    let path = getcwd::of_directory(task, found.spot())?.as_ptr();
     chdir::chdir(task, path)
 }
 

@@ -138,7 +138,7 @@ fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<
         let held = lp_vfs::table::fget_any(task, at.dirfd)?;
         let dirent = lp_region::DirentId(held.file.dirent.load(Ordering::Relaxed));
         let parent = lp_region::InodeId(held.file.parent.load(Ordering::Relaxed));
-        let found = Found { inode: held.inode_ref(), dirent, parent };
+        let found = Found { inode: held.inode_ref(), dirent, parent, mount: held.mount() };
         drop(held);
         pin::known_inode(task, pin::slot::FIRST, found.inode.id);
         found
@@ -232,7 +232,7 @@ const MEMFD_NAME: usize = 249;
 /// The name for a memfd with a program: its path, for the sake of those who ask the kernel what is executed
 /// ([`crate::rtld_audit`]), if that is short enough.
 fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]) -> &'r CStr {
-    let path = getcwd::of_entry(task, found.inode, found.dirent, found.parent).unwrap_or_default();
+    let path = getcwd::of_entry(task, found.spot(), found.dirent, found.parent).unwrap_or_default();
     let mut text = Writer::new(room);
     text.push(path);
     text.finish();
@@ -257,7 +257,7 @@ fn program(
     load: Load,
 ) -> isize {
     // Relaxed: the process's own words.
-    task.process.exe.store(found.inode.to_word(), Ordering::Relaxed);
+    task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);
     task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
     // SAFETY: the record is the thread's own; the path is good, the other pointers are the program's.
     let done = unsafe {

@@ -19,6 +19,7 @@ pub mod link;
 pub mod lseek;
 pub mod mkdir;
 pub mod mmap;
+pub mod mount;
 pub mod open;
 pub mod poll;
 pub mod quick;
@@ -132,8 +133,8 @@ crate::dispatch_table! {
     __NR_setrlimit => credentials::setrlimit,
     __NR_chroot => chdir::chroot,
     __NR_acct => watch::acct,
-    __NR_mount => watch::mount,
-    __NR_umount2 => watch::umount2,
+    __NR_mount => mount::mount,
+    __NR_umount2 => mount::umount2,
     __NR_swapon => watch::swapon,
     __NR_swapoff => refused::swapoff,
     __NR_quotactl => refused::quotactl,

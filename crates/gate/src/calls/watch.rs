@@ -1,12 +1,11 @@
-//! Calls on files of ours that Lightpath does not have: fanotify(7), file handles, swap, accounting, mounts.
+//! Calls on files of ours that Lightpath does not have: fanotify(7), file handles, swap, accounting, trees of mounts.
 //! They fail as on a file system without them; docs/differences.md lists them.
 
 use lp_abi::Errno;
 use lp_abi::linux::*;
 
 use super::handler::{handlers, kernel};
-use super::refused::{at_path, concerns, mentions_mount, on_file};
-use super::stat::is_empty;
+use super::refused::{at_path, on_file};
 use crate::descriptor;
 use crate::dispatch::NOT_OURS;
 use crate::path::At;
@@ -42,21 +41,6 @@ handlers! {
             return NOT_OURS;
         }
         at_path(task, At::cwd(path), 0, Errno::EACCES, |at| kernel!(__NR_acct, at.path))
-    }
-
-    /// umount2(2): a mount of ours ends with the run.
-    fn umount2(task, path: *const u8, flags: u32) {
-        at_path(task, At::cwd(path), 0, Errno::EBUSY, |at| kernel!(__NR_umount2, at.path, flags))
-    }
-
-    /// mount(2): onto a directory of ours nothing can be mounted, and nothing of ours elsewhere.
-    fn mount(task, source: *const u8, path: *const u8, kind: usize, flags: usize, data: *const u8) {
-        let from_ours = !source.is_null() && concerns(task, At::cwd(source)) && !is_empty(source);
-        if from_ours || mentions_mount(data) {
-            return Errno::EPERM.to_ret();
-        }
-        let host = |at: At| kernel!(__NR_mount, source, at.path, kind, flags, data);
-        at_path(task, At::cwd(path), 0, Errno::EPERM, host)
     }
 
     /// open_tree(2).
