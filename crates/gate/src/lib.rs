@@ -48,6 +48,7 @@ mod limited;
 pub mod magic;
 pub mod mapping;
 pub mod maps;
+pub mod mount_table;
 pub mod mounts;
 mod names;
 pub mod node;

@@ -14,6 +14,7 @@ use lp_vfs::task::Task;
 use crate::apart;
 use crate::descriptor;
 use crate::fd_directory;
+use crate::mount_table;
 use crate::own_descriptor;
 use crate::path::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::standalone::link;
@@ -119,7 +120,7 @@ fn is_symlink(task: &Task, fd: i32) -> bool {
 /// gate's descriptor or the directory that lists it, what another process has open, or a device that is answered here.
 #[cold]
 pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
-    if path == b"/dev/zero" || fd_directory::is_path(path) {
+    if path == b"/dev/zero" || fd_directory::is_path(path) || mount_table::of_path(path).is_some() {
         return true;
     }
     let is_hidden = |fd: u32| apart::is_hidden(fd as i32);

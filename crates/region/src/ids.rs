@@ -1,6 +1,6 @@
 //! Handles: 32-bit indices into the slabs, one type for each kind. Zero names nothing.
 
-use crate::layout::{INODE_BITS, MOUNT_BITS};
+use crate::layout::{INODE_BITS, MOUNT_BITS, MOUNT_SIZE_BITS};
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
@@ -85,6 +85,19 @@ impl InodeRef {
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         InodeRef { id: InodeId(word as u32), generation: (word >> 32) as u32 }
+    }
+}
+
+impl MountId {
+    /// What a lane is marked with that writes through this mount: where the record lies among the others.
+    #[inline(always)]
+    pub const fn mark(self) -> u32 {
+        self.0 << MOUNT_SIZE_BITS
+    }
+
+    /// The reverse of [`MountId::mark`].
+    pub const fn of_mark(mark: u32) -> Self {
+        MountId(mark >> MOUNT_SIZE_BITS)
     }
 }
 

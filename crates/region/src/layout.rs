@@ -61,6 +61,8 @@ pub const RUN_SIZE: usize = 16384;
 pub const MOUNTS: usize = 1 << MOUNT_BITS;
 /// Bits of a mount's number.
 pub const MOUNT_BITS: u32 = 8;
+/// A mount's record has 2 to this many bytes.
+pub const MOUNT_SIZE_BITS: u32 = 7;
 /// Bits of an inode's number; a mount's fits above it in one word.
 pub const INODE_BITS: u32 = 23;
 /// Root numbers: file systems of a region.

@@ -131,5 +131,5 @@ impl Mount {
 }
 
 const _: () = {
-    assert!(size_of::<Mount>() == 128 && size_of::<Superblock>() == 64);
+    assert!(size_of::<Mount>() == 1 << crate::layout::MOUNT_SIZE_BITS && size_of::<Superblock>() == 64);
 };

@@ -309,6 +309,12 @@ impl<'r> Region<'r> {
         self.at(at::MOUNTS_AT + (id.index() & (at::MOUNTS - 1)) * size_of::<Mount>())
     }
 
+    /// A mount, by what its writers' lanes are marked with.
+    #[inline(always)]
+    pub fn marked_mount(self, mark: u32) -> &'r Mount {
+        self.at(at::MOUNTS_AT + (mark as usize & ((at::MOUNTS - 1) << at::MOUNT_SIZE_BITS)))
+    }
+
     /// A file system made by mount(2), by its root number.
     #[inline]
     pub fn superblock(self, root: u32) -> &'r Superblock {

@@ -1,17 +1,18 @@
 //! access(2), faccessat(2), faccessat2(2).
 
 use lp_abi::linux::{
-    AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFSOCK,
+    AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG, S_IFSOCK,
 };
 use lp_abi::{Errno, Result};
 use lp_region::{MountId, Spot};
+use lp_region::mount::mount_flags;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 
-use crate::permission::{self, Identity, WRITE};
+use crate::permission::{self, EXEC, Identity, WRITE};
 use crate::task::{Outside, Place, Task};
 use crate::walk::Follow;
-use crate::{table, walk, writer};
+use crate::{mounts, table, walk, writer};
 
 /// Whether the caller may read, write or execute what a path names; `mode` 0 asks whether it is there.
 ///
@@ -68,6 +69,10 @@ fn check(task: &Task<'_>, inode: &Inode, mount: MountId, mode: u32, flags: u32) 
         if !matches!(kind, S_IFBLK | S_IFCHR | S_IFIFO | S_IFSOCK) {
             return Err(Errno::EROFS);
         }
+    }
+    let is_regular = || inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFREG;
+    if mode & EXEC != 0 && mounts::has(task, mount, mount_flags::NOEXEC) && is_regular() {
+        return Err(Errno::EACCES);
     }
     if flags & AT_EACCESS != 0 {
         return permission::check(task, inode, mode);

@@ -19,9 +19,10 @@ use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::mount::mount_state;
 use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 
+use crate::mount::{self, Access};
 use crate::table::{self, entry};
 use crate::task::Task;
-use crate::{close, hash, inode, mapping, mount, mounts, page, pin, reap, reclaim};
+use crate::{close, hash, inode, mapping, mounts, page, pin, reap, reclaim};
 
 /// States of `Run::state`.
 mod run_state {
@@ -274,13 +275,21 @@ pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
 /// # Errors
 /// `ENOSPC`; `EINVAL` for a root number past the last.
 pub fn mkfs(task: &Task, root: u32) -> Result<()> {
+    mount_root(task, root, Access::ReadWrite)
+}
+
+/// [`mkfs`], read-only if the run asks for that.
+///
+/// # Errors
+/// As [`mkfs`].
+pub fn mount_root(task: &Task, root: u32, access: Access) -> Result<()> {
     let header = task.region.header();
     let place = header.roots.get(root as usize).ok_or(Errno::EINVAL)?;
     // PAIRS: the release in `make_root`.
     if place.load(Ordering::Acquire) == 0 {
         make_root(task, root, place)?;
     }
-    mount::base(task, root)
+    mount::base(task, root, access)
 }
 
 /// Of several at once the first gives the root its directory.

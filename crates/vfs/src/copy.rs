@@ -318,7 +318,7 @@ fn in_steps(
             Err(_) => break,
         }
     }
-    inode::accessed(task, from.inode, done);
+    inode::accessed(task, from.inode, done, || from.mount());
     Ok(done)
 }
 

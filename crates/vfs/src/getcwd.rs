@@ -3,7 +3,7 @@
 use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
 use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId, InodeRef, Spot, ucopy};
+use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 
 use crate::task::Task;
 use crate::mounts::{self, Above};
@@ -131,6 +131,31 @@ fn other_name(task: &Task<'_>, inode: InodeRef) -> DirentId {
         return DirentId::NONE;
     }
     dirent::all(task.region).find(|entry| names(task, *entry, inode)).unwrap_or(DirentId::NONE)
+}
+
+/// The path of an inode from the root of its file system, in `scratch.outside`, a NUL behind it.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn within<'t>(task: &'t Task<'_>, inode: InodeRef) -> Result<&'t [u8]> {
+    // No mount: its root is nothing that a climb meets.
+    let mut spot = Spot { inode, mount: MountId::NONE };
+    for _ in 0..TRIES {
+        let mut text = Text::new(task);
+        if !dir::is(task.region.inode(inode.id)) {
+            let entry = other_name(task, inode);
+            if entry.is_none() {
+                return Ok(DELETED);
+            }
+            text.prepend_name(task, entry)?;
+            let id = InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed));
+            spot.inode = InodeRef { id, generation: 0 };
+        }
+        if climb(task, &mut text, spot)? != Climbed::Moved {
+            return Ok(text.get(task));
+        }
+    }
+    Err(Errno::ENOENT)
 }
 
 /// How a climb ended.

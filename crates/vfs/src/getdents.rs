@@ -97,7 +97,7 @@ pub fn getdents64(task: &Task<'_>, fd: i32, buffer: *mut u8, size: usize) -> Res
     let ended = fill(task, &held, &mut cookie, &mut out);
     position.set(cookie);
     // The kernel tells watchers whatever was found.
-    inode::accessed(task, held.inode, 1);
+    inode::accessed(task, held.inode, 1, || held.mount());
     match ended {
         Err(errno) if out.done == 0 => Err(errno),
         _ => Ok(out.done),

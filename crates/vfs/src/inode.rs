@@ -7,18 +7,19 @@ use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_ISGID, S_IXGRP};
 use lp_abi::{Errno, Result};
 use lp_region::bias::Hold;
 use lp_region::lock::{Lanes, Undertaker};
+use lp_region::mount::mount_flags;
 use lp_region::process::caps;
 use lp_region::records::{Inode, Stamp, inode_flags};
 use lp_region::seq::Seq;
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::sync::{AtomicU32, LOCK_SPINS, spin};
-use lp_region::{InodeId, InodeRef, LaneId, Region};
+use lp_region::{InodeId, InodeRef, LaneId, MountId, Region};
 
 use crate::acl;
 use crate::blob::{self, Which};
 use crate::task::{Task, Time};
-use crate::{map, mounts, superblock, watch};
+use crate::{map, watch, writer};
 
 /// How long an access time may stay behind under relatime, in seconds.
 const RELATIME: u64 = 24 * 60 * 60;
@@ -504,35 +505,42 @@ pub fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
 }
 
 /// Notes a read of `bytes`: sets the access time when relatime asks for it. Costs two loads and a store to
-/// the lane otherwise. The access time of an inode that may be watched is always due.
+/// the lane otherwise. `mount` is what it was read through. The access time of an inode that may be watched is always due.
 #[inline(always)]
-pub fn accessed(task: &Task, inode: &Inode, bytes: usize) {
+pub fn accessed(task: &Task, inode: &Inode, bytes: usize, mount: impl FnOnce() -> MountId) {
     let marks = &task.lane.pages;
     // Relaxed throughout: the lane's own words, and a hint of the inode's.
     let reads = marks.reads.load(Relaxed).wrapping_add(1);
     marks.reads.store(reads, Relaxed);
     let due = u64::from(inode.atime_due.load(Relaxed));
     if due <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
-        accessed_slow(task, inode, bytes);
+        accessed_slow(task, inode, bytes, mount());
     }
 }
 
 #[cold]
-fn accessed_slow(task: &Task, inode: &Inode, bytes: usize) {
-    stamp_access(task, inode);
+fn accessed_slow(task: &Task, inode: &Inode, bytes: usize, mount: MountId) {
+    stamp_access(task, inode, mount);
     if bytes != 0 {
         watch::read_slow(task, inode);
     }
 }
 
-fn stamp_access(task: &Task, inode: &Inode) {
+fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     let now = task.now();
     task.lane.pages.second.store(now.sec as u64, Relaxed);
     let due = inode.atime_due.load(Relaxed); // Relaxed: looked at again below.
-    let read_only = superblock::is_read_only(task, mounts::superblock_of(inode));
+    let flags = task.region.mount(mount).flags.load(Relaxed); // Relaxed: one word.
+    let never = if is_dir(inode) { mount_flags::NOATIME | mount_flags::NODIRATIME } else { mount_flags::NOATIME };
+    // A change within another one would take that one's mark.
+    let within = task.lane.writing_depth.load(Relaxed) != 0;
     // A lock that is held may be held by a stopped process: a read does not wait for it below, the next one looks again.
     let fixed = inode.flags.load(Relaxed) & inode_flags::NOATIME != 0;
-    if u64::from(due) > now.sec as u64 || read_only || fixed || !inode.lock.try_lock(task.lane_id, task) {
+    if u64::from(due) > now.sec as u64 || fixed || flags & never != 0 || within {
+        return;
+    }
+    let Ok(_writing) = writer::begin(task, mount) else { return };
+    if !inode.lock.try_lock(task.lane_id, task) {
         return;
     }
     let _held = Locked { inode, hold: Hold::Owned, mark: &task.lane.holding };

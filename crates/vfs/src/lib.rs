@@ -59,6 +59,7 @@ pub mod mounts;
 pub mod name;
 mod named;
 pub mod mount;
+pub mod mount_show;
 pub mod mount_tree;
 pub mod open;
 pub mod owner;

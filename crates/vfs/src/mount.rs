@@ -26,6 +26,15 @@ const OPTIONS: usize = 1024;
 /// Bytes of a file system's name.
 const KIND: usize = 32;
 
+/// How a run mounts what its command line names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Access {
+    /// For changes too.
+    ReadWrite,
+    /// `--ro`.
+    ReadOnly,
+}
+
 /// What mount(2) is called with besides the path.
 #[derive(Clone, Copy)]
 pub struct Call {
@@ -135,7 +144,7 @@ fn own_flags(flags: u32) -> u32 {
 ///
 /// # Errors
 /// `ENOSPC`.
-pub(crate) fn base(task: &Task<'_>, root: u32) -> Result<()> {
+pub(crate) fn base(task: &Task<'_>, root: u32, access: Access) -> Result<()> {
     let tree = Tree::lock(task);
     let word = tree.base(root);
     // Relaxed: under the lock.
@@ -147,7 +156,10 @@ pub(crate) fn base(task: &Task<'_>, root: u32) -> Result<()> {
     let id = mounts::superblock_root(task, root);
     let generation = task.region.inode(id).generation.load(Ordering::Acquire);
     let source = b"lightpath";
-    let flags = mount_flags::RELATIME;
+    let flags = match access {
+        Access::ReadWrite => mount_flags::RELATIME,
+        Access::ReadOnly => mount_flags::RELATIME | mount_flags::READ_ONLY,
+    };
     let made = tree.make(&Making { root: InodeRef { id, generation }, superblock: root, flags, source })?;
     tree.attach_base(made);
     // PAIRS: the load in `mounts::base`.

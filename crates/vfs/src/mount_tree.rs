@@ -247,7 +247,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         let by_lane = || {
             region.lanes().any(|lane| {
                 let record = region.lane(lane);
-                let writes = record.writing.load(Ordering::Acquire) == id.0;
+                let writes = record.writing.load(Ordering::Acquire) == id.mark();
                 let pins = record.pins.iter().map(marks::pinned).any(|pin| {
                     pin != 0 && pin & pin::INODE == 0 && is_in(region.file(lp_region::FileId(pin as u32)))
                 });

@@ -329,3 +329,8 @@ const SHOWN: u32 = 1_000_000_000;
 pub fn shown_id(mount: MountId) -> u32 {
     SHOWN + mount.0
 }
+
+/// Whether a mount has one of [`lp_region::mount::mount_flags`].
+pub fn has(task: &Task<'_>, mount: MountId, flags: u32) -> bool {
+    task.region.mount(mount).flags.load(Ordering::Relaxed) & flags != 0 // Relaxed: one word, as seen.
+}

@@ -2,9 +2,10 @@
 
 use lp_abi::linux::{
     AT_FDCWD, O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOATIME,
-    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
+    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
 };
 use lp_abi::{Errno, Result};
+use lp_region::mount::mount_flags;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, InodeRef, Spot, ucopy};
@@ -14,7 +15,7 @@ use crate::file::{self, Opening};
 use crate::task::{Place, Task};
 use crate::truncate;
 use crate::walk::{self, End, Follow, Found, Last};
-use crate::{inode, permission, pin, reclaim, table, watch, writer};
+use crate::{inode, mounts, permission, pin, reclaim, table, watch, writer};
 
 /// `__O_TMPFILE`, without the `O_DIRECTORY` that `O_TMPFILE` includes.
 const TMPFILE: u32 = 0o20_000_000;
@@ -414,6 +415,7 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
     match kind {
         S_IFLNK => return Err(Errno::ELOOP),
         S_IFDIR if writes => return Err(Errno::EISDIR),
+        S_IFBLK | S_IFCHR if mounts::has(task, found.mount, mount_flags::NODEV) => return Err(Errno::EACCES),
         _ => {}
     }
     // sb_permission: devices and FIFOs may be written on a read-only file system.

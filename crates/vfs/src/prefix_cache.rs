@@ -17,7 +17,7 @@
 
 use core::cell::{Cell, UnsafeCell};
 
-use lp_region::Spot;
+use lp_region::{InodeRef, MountId, Spot};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering;
 
@@ -33,12 +33,14 @@ const PLACES: usize = 8;
 struct Entry {
     /// Where the text starts: a directory, as [`Spot::to_word`], or 0 for `/`.
     base: Cell<u64>,
-    /// The directory, as [`Spot::to_word`].
+    /// The directory, as [`InodeRef::to_word`](lp_region::InodeRef::to_word).
     dir: Cell<u64>,
     /// `Header::tree` when that was so.
     tree: Cell<u32>,
     /// Bytes of the text; 0 if there is no entry.
-    length: Cell<u32>,
+    length: Cell<u16>,
+    /// The mount that the directory is reached through.
+    mount: Cell<u16>,
     text: UnsafeCell<[u8; TEXT]>,
 }
 
@@ -55,6 +57,7 @@ impl PrefixCache {
                     dir: Cell::new(0),
                     tree: Cell::new(0),
                     length: Cell::new(0),
+                    mount: Cell::new(0),
                     text: UnsafeCell::new([0; TEXT]),
                 }
             }; PLACES],
@@ -130,12 +133,12 @@ pub fn find(task: &Task<'_>, prefix: Prefix) -> Option<Spot> {
     if !known || !prefix.is_text_of(entry) {
         return None;
     }
-    let spot = Spot::from_word(entry.dir.get());
-    let (dir, inode) = (spot.inode, task.region.inode(spot.inode.id));
+    let dir = InodeRef::from_word(entry.dir.get());
+    let inode = task.region.inode(dir.id);
     // PAIRS: the release store in `inode::free`. Relaxed: the mark is set before the name is gone.
     let lives = inode.generation.load(Ordering::Acquire) == dir.generation
         && inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD == 0;
-    lives.then_some(spot)
+    lives.then(|| Spot { inode: dir, mount: MountId(u32::from(entry.mount.get())) })
 }
 
 /// Notes where a prefix led. `tree` is the count that [`crate::walk`] read before its first step.
@@ -146,9 +149,10 @@ pub fn note(task: &Task<'_>, prefix: Prefix, dir: Spot, tree: u32) {
     }
     let entry = prefix.place(task);
     entry.base.set(prefix.base);
-    entry.dir.set(dir.to_word());
+    entry.dir.set(dir.inode.to_word());
+    entry.mount.set(dir.mount.0 as u16);
     entry.tree.set(tree);
-    entry.length.set(prefix.length as u32);
+    entry.length.set(prefix.length as u16);
     // SAFETY: the text is readable and fits; the cache is the task's, which makes one call at a time.
     unsafe { entry.text.get().cast::<u8>().copy_from_nonoverlapping(prefix.text, prefix.length) };
 }

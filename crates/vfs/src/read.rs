@@ -243,7 +243,7 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
 fn note(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
     // Relaxed: one word.
     if file.flags.load(Relaxed) & O_NOATIME == 0 {
-        inode::accessed(task, inode, bytes);
+        inode::accessed(task, inode, bytes, || table::mount_of(file));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use lp_abi::linux::{S_IFLNK, S_IFMT};
 use lp_abi::{Errno, PATH_MAX, Result};
-use lp_region::InodeRef;
+use lp_region::Spot;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -33,6 +33,7 @@ pub fn readlinkat(
             Place::Inside(link) => link,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
+        let Spot { inode: link, mount } = link;
         let record = task.region.inode(link.id);
         let is_link = record.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK;
         let copied = copy(task, record, buffer, size as usize);
@@ -42,21 +43,21 @@ pub fn readlinkat(
         if !is_link {
             return Err(if empty { Errno::ENOENT } else { Errno::EINVAL });
         }
-        inode::accessed(task, record, 0);
+        inode::accessed(task, record, 0, || mount);
         return copied.map(Place::Inside);
     }
     Err(Errno::ESTALE)
 }
 
-fn itself(task: &Task<'_>, dirfd: i32) -> Place<InodeRef> {
+fn itself(task: &Task<'_>, dirfd: i32) -> Place<Spot> {
     match table::fget_any(task, dirfd) {
-        Ok(held) => Place::Inside(held.inode_ref()),
+        Ok(held) => Place::Inside(held.spot()),
         Err(_) => Place::Outside(Outside::AsGiven),
     }
 }
 
-fn by_path(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<InodeRef>> {
-    Ok(walk::inode(task, dirfd, path, Follow::No)?.map(|found| found.inode))
+fn by_path(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<Spot>> {
+    Ok(walk::inode(task, dirfd, path, Follow::No)?.map(|found| found.spot()))
 }
 
 fn copy(task: &Task<'_>, link: &Inode, to: *mut u8, size: usize) -> Result<usize> {

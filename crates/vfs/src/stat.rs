@@ -222,7 +222,7 @@ fn timestamp(time: Time) -> statx_timestamp {
 }
 
 /// Major and minor of a device number in the kernel's encoding.
-fn split_device(device: u64) -> (u32, u32) {
+pub(crate) fn split_device(device: u64) -> (u32, u32) {
     let minor = device & 0xff | device >> 12 & !0xff;
     ((device >> 8 & 0xfff) as u32, minor as u32)
 }

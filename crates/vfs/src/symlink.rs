@@ -6,7 +6,7 @@ use lp_abi::linux::S_IFLNK;
 use lp_abi::{Errno, PATH_MAX, Result};
 use lp_region::records::{Inode, SHORT_TARGET};
 use lp_region::sync::Ordering;
-use lp_region::{InodeId, InodeRef, ucopy};
+use lp_region::{InodeId, Spot, ucopy};
 
 use crate::task::{Place, Task};
 use crate::walk::Which;
@@ -79,6 +79,6 @@ pub fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Result<()> {
 
 /// Notes that a walk went through a link: its access time, under relatime.
 #[inline]
-pub fn followed(task: &Task<'_>, link: InodeRef) {
-    inode::accessed(task, task.region.inode(link.id), 0);
+pub fn followed(task: &Task<'_>, link: Spot) {
+    inode::accessed(task, task.region.inode(link.inode.id), 0, || link.mount);
 }

@@ -753,8 +753,7 @@ impl<'r> Walk<'_, 'r> {
     /// Goes on with the target of a symbolic link; `after` is what follows the link in the text.
     #[cold]
     fn follow(&mut self, link: InodeRef, after: *const u8) -> Result<Turn> {
-        let flags = self.task.region.mount(self.mount).flags.load(Ordering::Relaxed); // Relaxed: as seen.
-        if self.links == MAX_SYMLINKS || flags & mount_flags::NOSYMFOLLOW != 0 {
+        if self.links == MAX_SYMLINKS || mounts::has(self.task, self.mount, mount_flags::NOSYMFOLLOW) {
             return Err(Errno::ELOOP);
         }
         self.links += 1;
@@ -764,7 +763,7 @@ impl<'r> Walk<'_, 'r> {
         self.check(link)?;
         self.prepend(after, length, |to| symlink::copy_target(task, inode, to))?;
         self.check(link)?;
-        symlink::followed(task, link);
+        symlink::followed(task, Spot { inode: link, mount: self.mount });
         // SAFETY: the text is not empty: no target is.
         if unsafe { *self.text } == b'/' { self.absolute() } else { Ok(Turn::On) }
     }

@@ -264,7 +264,7 @@ fn quick<const WIDE: bool>(
     if ((from as usize | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
         return None;
     }
-    if !writer::begin_alone(task, table::mount_of(file)) {
+    if !writer::begin_alone(task, file) {
         return None;
     }
     let mut end = None;

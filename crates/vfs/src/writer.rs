@@ -6,6 +6,7 @@
 //! exchange, nobody has called off before.
 
 use lp_abi::{Errno, Result};
+use lp_region::layout::{MOUNT_SIZE_BITS, MOUNTS};
 use lp_region::mount::{mount_flags, mount_state};
 use lp_region::records::{OpenFile, file_mode};
 use lp_region::sync::{Ordering, futex_wait, heavy_barrier, pause};
@@ -49,7 +50,7 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, '
     let lane = task.lane;
     let depth = lane.writing_depth.load(Ordering::Relaxed); // Relaxed: only this thread writes it.
     let flags = &task.region.mount(mount).flags;
-    if !marks::enter(&lane.writing, mount.0, flags, mount_flags::CLOSED) {
+    if !marks::enter(&lane.writing, mount.mark(), flags, mount_flags::CLOSED) {
         enter_slow(task, mount, depth)?;
     }
     lane.writing_depth.store(depth + 1, Ordering::Relaxed);
@@ -58,14 +59,15 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, '
 
 /// [`begin`] for a change that contains no other, without a guard: whether it may go on. [`end_alone`] follows if so.
 #[inline(always)]
-pub(crate) fn begin_alone(task: &Task, mount: MountId) -> bool {
+pub(crate) fn begin_alone(task: &Task, file: &OpenFile) -> bool {
     let lane = task.lane;
+    let mark = table::mount_of(file).mark() & ((MOUNTS as u32 - 1) << MOUNT_SIZE_BITS);
     // Relaxed: only this thread writes it.
     if lane.writing_depth.load(Ordering::Relaxed) != 0 {
         return false;
     }
-    let done =
-        marks::enter(&lane.writing, mount.0, &task.region.mount(mount).flags, mount_flags::CLOSED);
+    let flags = &task.region.marked_mount(mark).flags;
+    let done = marks::enter(&lane.writing, mark, flags, mount_flags::CLOSED);
     if !done {
         end_alone(task);
     }
@@ -90,7 +92,7 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
         }
         marks::leave(mark);
         pause();
-        if marks::enter(mark, mount.0, flags, mount_flags::CLOSED) {
+        if marks::enter(mark, mount.mark(), flags, mount_flags::CLOSED) {
             return Ok(());
         }
     }
@@ -208,7 +210,7 @@ fn wait_for_writers(task: &Task, what: What) -> bool {
         for tries in 0.. {
             // PAIRS: the release store when the mark is dropped: what the writer changed is changed.
             let mark = lane.writing.load(Ordering::Acquire);
-            if mark == 0 || !what.holds(task, MountId(mark)) || task.region.lane_is_dead(id, task.process_id)
+            if mark == 0 || !what.holds(task, MountId::of_mark(mark)) || task.region.lane_is_dead(id, task.process_id)
             {
                 break;
             }

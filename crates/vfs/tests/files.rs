@@ -251,23 +251,6 @@ fn threads_pin_what_they_use() {
 }
 
 #[test]
-fn remount_shuts_writers_out() {
-    let fixture = Fixture::private(1 << 20);
-    let task = &fixture.task;
-    let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
-    assert_eq!(writer::remount(task, 0, MS_RDONLY), Err(Errno::EBUSY));
-    close::close(task, fd).unwrap();
-    assert_eq!(writer::remount(task, 0, MS_RDONLY), Ok(()));
-    assert_eq!(opened(task, "/light/f", O_RDWR, 0), Err(Errno::EROFS));
-    assert_eq!(opened(task, "/light/g", O_RDWR | O_CREAT, 0o600), Err(Errno::EROFS));
-    let fd = opened(task, "/light/f", O_RDONLY, 0).unwrap();
-    assert_eq!(task.lane.writing_depth.load(Ordering::Relaxed), 0);
-    assert_eq!(writer::remount(task, 0, 0), Ok(()));
-    close::close(task, fd).unwrap();
-    opened(task, "/light/f", O_RDWR, 0).unwrap();
-}
-
-#[test]
 fn a_dead_process_gives_everything_back() {
     let fixture = Fixture::private(1 << 20);
     let task = &fixture.task;

@@ -234,7 +234,9 @@ impl Rebuild {
             let inode = self.region.inode(id);
             let mode = inode.mode.load(Relaxed);
             let lives = inode.nlink.load(Relaxed) != 0 && inode.flags.load(Relaxed) & inode_flags::BLOB == 0;
-            (lives && has_type(mode) && mode & !(S_IFMT | 0o7777) == 0).then_some(inode)
+            // What a run has mounted goes with it.
+            let stays = (inode.root.load(Relaxed) as usize) < COMMAND_ROOTS;
+            (lives && stays && has_type(mode) && mode & !(S_IFMT | 0o7777) == 0).then_some(inode)
         };
         let slots = self.extents.slots::<Inode>().take_while(|index| *index <= self.last).map(InodeId);
         let (below, files): (Vec<InodeId>, Vec<InodeId>) =
@@ -258,9 +260,7 @@ impl Rebuild {
         }
         for id in files {
             let inode = self.region.inode(id);
-            // What a run has mounted goes with it.
-            let is_worth = (inode.size.load(Relaxed) != 0 || inode.xattr.load(Relaxed) != 0)
-                && (inode.root.load(Relaxed) as usize) < COMMAND_ROOTS;
+            let is_worth = inode.size.load(Relaxed) != 0 || inode.xattr.load(Relaxed) != 0;
             if is_worth && !self.files.contains_key(&id.0) {
                 self.files.insert(id.0, (1, self.root_of(id)));
                 self.unnamed.push(id);

@@ -11,13 +11,14 @@ use lp_abi::linux::{
     MFD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
 use lp_abi::{Errno, Result};
+use lp_region::mount::mount_flags;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::buffer::Single;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, getcwd, permission, pin, read};
+use lp_vfs::{busy, getcwd, mounts, permission, pin, read};
 
 use super::chmod::last_of;
 use super::handler::handlers;
@@ -151,7 +152,7 @@ fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         }
     };
-    let allowed = match may_execute(task, task.region.inode(found.inode.id)) {
+    let allowed = match may_execute(task, &found) {
         Ok(()) if busy::is_written(task, found.inode) => Err(Errno::ETXTBSY),
         allowed => allowed,
     };
@@ -164,9 +165,12 @@ fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<
     }
 }
 
-fn may_execute(task: &Task, inode: &Inode) -> Result<()> {
+fn may_execute(task: &Task, found: &Found) -> Result<()> {
+    let inode = task.region.inode(found.inode.id);
     let mode = inode.mode.load(Ordering::Relaxed); // Relaxed: one word.
     match mode & S_IFMT {
+        // path_noexec.
+        S_IFREG if mounts::has(task, found.mount, mount_flags::NOEXEC) => Err(Errno::EACCES),
         S_IFREG => permission::check(task, inode, permission::EXEC),
         lp_abi::linux::S_IFLNK => Err(Errno::ELOOP),
         _ => Err(Errno::EACCES),

@@ -3,9 +3,11 @@
 use lp_abi::linux::*;
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::InodeRef;
+use lp_region::mount::mount_flags;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_vfs::mapping;
+use lp_vfs::mounts;
 use lp_vfs::table;
 use lp_vfs::task::Task;
 
@@ -139,7 +141,14 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         (false, 0) => mapping::Sharing::SharedRead,
         (false, _) => mapping::Sharing::SharedWrite,
     };
-    let writable = table::fget(task, wanted.fd)?.file.mode.load(Ordering::Relaxed) & file_mode::WRITE != 0;
+    let writable = {
+        let held = table::fget(task, wanted.fd)?;
+        let is_noexec = mounts::has(task, held.mount(), mount_flags::NOEXEC);
+        if wanted.protection & PROT_EXEC != 0 && is_noexec {
+            return Err(Errno::EPERM);
+        }
+        held.file.mode.load(Ordering::Relaxed) & file_mode::WRITE != 0
+    };
     // Held from the record on: a fork in between would hand its child a record without a mapping.
     let mut list = maps::list();
     let of = mapping::begin(task, wanted.fd, wanted.offset, bytes, sharing)?;

@@ -15,7 +15,7 @@ use lp_vfs::watch::{self, Touched};
 use super::handler::{handlers, ret};
 use crate::dispatch::RESTART;
 use crate::path::{At, Last, Route, Which, leave, may_be_link, route, route_outside};
-use crate::{device, fd_directory, hostlink, node, placeholder, shadow_fd, signal};
+use crate::{device, fd_directory, hostlink, mount_table, node, placeholder, shadow_fd, signal};
 
 handlers! {
     /// open(2).
@@ -218,6 +218,9 @@ fn note(task: &Task, fd: i32, at: At, flags: u32) {
     let mut text = [0u8; 32];
     // SAFETY: the copy routine answers bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path) }.unwrap_or(0);
+    if let Some(table) = mount_table::of_path(&text[..length]) {
+        mount_table::complete(task, fd, &text[..length], table);
+    }
     fd_directory::opened(fd, &text[..length]);
     device::opened(task, fd, &text[..length], flags);
 }

@@ -130,6 +130,9 @@ pub(crate) struct Options {
     /// with a tree of its own; the first is $LIGHTPATH in the command's environment.
     #[arg(long, value_name = "DIR", default_value = MountPoint::DEFAULT, value_parser = mount_point(), value_hint = ValueHint::DirPath)]
     pub(crate) at: Vec<MountPoint>,
+    /// Mount read-only, for this run.
+    #[arg(long)]
+    pub(crate) ro: bool,
     /// Limit of the file system: bytes, with a unit (512M, 2GiB, 10GB) or a share of the memory. [default: 50%]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,

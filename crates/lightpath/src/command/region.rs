@@ -15,6 +15,7 @@ use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
 use lp_vfs::Task;
 use lp_vfs::boot::{self, RunSetup};
+use lp_vfs::mount::Access;
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
@@ -99,14 +100,16 @@ fn builder(cache: &Path) -> Result<PathBuf, String> {
 }
 
 /// Makes the root of each mount unless it is there. This process takes part in the run for that long.
-fn make_roots(region: Region<'static>, run: RunId, mounts: usize) -> Result<(), Failure> {
+fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<(), Failure> {
     let made = (|| {
         let process = boot::claim_own_process(region, run)?;
         let lane = boot::attach(region, process, std::process::id())?;
         let task = Task::new(region, process, lane, lp_vfs::clock::now);
         // A region file may name processes that died with an earlier run.
         lp_vfs::reap::dead(&task);
-        let made = (0..mounts as u32).try_for_each(|root| boot::mkfs(&task, root));
+        let access = if options.ro { Access::ReadOnly } else { Access::ReadWrite };
+        let mut roots = 0..options.at.len() as u32;
+        let made = roots.try_for_each(|root| boot::mount_root(&task, root, access));
         boot::exit(&task);
         made
     })();
@@ -163,7 +166,7 @@ impl Session {
         }
         let run = claim_run(region, options, paths)?;
         inherit_flights(region, run)?;
-        make_roots(region, run, options.at.len())?;
+        make_roots(region, run, options)?;
         let started = Counts::of(region);
         locked(&fd, FlockOperation::Unlock)?;
         // The descriptors stay open for ever.

@@ -65,6 +65,7 @@ impl Fixture {
     pub fn file(&self, flags: u32) -> i32 {
         let task = &self.task;
         let parent = self.root();
+        let mount = boot::root_spot(task, 0).expect("root").mount;
         let made = inode::create(task, task.region.inode(parent), S_IFREG | 0o644, 0).expect("inode");
         task.region.settle::<Inode>(task.lane);
         let access = match flags & O_ACCMODE {
@@ -73,7 +74,7 @@ impl Fixture {
             _ => file_mode::READ | file_mode::WRITE,
         };
         let opening =
-            Opening { inode: made, flags, mode: access | file_mode::REGULAR, parent, dirent: DirentId::NONE };
+            Opening { inode: made, flags, mode: access | file_mode::REGULAR, parent, dirent: DirentId::NONE, mount };
         let id = file::create(task, &opening).expect("file");
         let fd = table::lowest(task, 0, 1024).expect("descriptor");
         table::install(task, fd, id, 0).expect("install");
@@ -117,3 +118,9 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
     }
 }
+
+/// A task on its way to the thread that uses it.
+pub struct Sent(pub Task<'static>);
+
+// SAFETY: one thread at a time uses it, the one that it was sent to.
+unsafe impl Send for Sent {}

@@ -1,0 +1,131 @@
+//! Remounts: exact, and called off by writers when the remounter does not come back.
+
+mod setup;
+
+use std::ffi::CString;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::thread;
+
+use lp_abi::linux::{AT_FDCWD, O_CREAT, O_RDONLY, O_RDWR};
+use lp_abi::{Errno, Result};
+use lp_region::mount::mount_flags::{READ_ONLY, SB_READ_ONLY, SHUTTING};
+use lp_region::sync::Ordering;
+use lp_vfs::mount_tree::Tree;
+use lp_vfs::open::Opened;
+use lp_vfs::task::Place;
+use lp_vfs::writer::{self, What};
+use lp_vfs::{Task, boot, chmod, close, open, table};
+use setup::Fixture;
+
+fn opened(task: &Task, path: &str, flags: u32) -> Result<i32> {
+    let path = CString::new(path).unwrap();
+    match open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, 0o600)? {
+        Place::Inside(Opened::File(id)) => {
+            let fd = table::lowest(task, 0, 1024)?;
+            table::install(task, fd, id, 0).map(|()| fd)
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+fn change(task: &Task, path: &str) -> Result<()> {
+    let path = CString::new(path).unwrap();
+    chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o640, 0).map(|_| ())
+}
+
+fn shut(task: &Task, what: What) -> Result<()> {
+    let _tree = Tree::lock(task);
+    writer::shut(task, what)
+}
+
+fn reopen(task: &Task, what: What) {
+    let _tree = Tree::lock(task);
+    writer::open(task, what);
+}
+
+/// What can be made read-only: the mount, and the file system.
+fn both(task: &Task) -> [What; 2] {
+    [What::Mount(boot::root_spot(task, 0).unwrap().mount), What::Superblock(0)]
+}
+
+#[test]
+fn remount_shuts_writers_out() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    for what in both(task) {
+        let fd = opened(task, "/light/f", O_RDWR | O_CREAT).unwrap();
+        assert_eq!(shut(task, what), Err(Errno::EBUSY));
+        assert_eq!(change(task, "/light/f"), Ok(()));
+        close::close(task, fd).unwrap();
+        assert_eq!(shut(task, what), Ok(()));
+        assert_eq!(opened(task, "/light/f", O_RDWR), Err(Errno::EROFS));
+        assert_eq!(opened(task, "/light/g", O_RDWR | O_CREAT), Err(Errno::EROFS));
+        assert_eq!(change(task, "/light/f"), Err(Errno::EROFS));
+        let fd = opened(task, "/light/f", O_RDONLY).unwrap();
+        assert_eq!(task.lane.writing_depth.load(Ordering::Relaxed), 0);
+        assert_eq!(task.lane.writing.load(Ordering::Relaxed), 0);
+        reopen(task, what);
+        close::close(task, fd).unwrap();
+        assert_eq!(change(task, "/light/f"), Ok(()));
+    }
+}
+
+/// A remounter that died, or is stopped, between its first step and its last.
+#[test]
+fn a_remount_that_stays_on_its_way_shuts_nobody_out() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT).unwrap();
+    let mount = boot::root_spot(task, 0).unwrap().mount;
+    let flags = &task.region.mount(mount).flags;
+    flags.fetch_or(SHUTTING, Ordering::SeqCst);
+    assert_eq!(change(task, "/light/f"), Ok(()));
+    assert_eq!(flags.load(Ordering::SeqCst) & (SHUTTING | READ_ONLY | SB_READ_ONLY), 0);
+    close::close(task, fd).unwrap();
+}
+
+/// Writers count what they change; whoever has shut the mount sees the count stand still.
+#[test]
+fn nothing_changes_once_a_remount_returns() {
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let fd = opened(task, "/light/f", O_RDWR | O_CREAT).unwrap();
+    close::close(task, fd).unwrap();
+    let (done, count) = (AtomicBool::new(false), AtomicU64::new(0));
+    let writers: Vec<Task<'static>> =
+        (0..2).map(|_| setup::another(task.region, lp_region::RunId(task.process.run.load(Ordering::Relaxed)))).collect();
+    let mount = boot::root_spot(task, 0).unwrap().mount;
+    thread::scope(|scope| {
+        for writer in writers {
+            let (done, count) = (&done, &count);
+            // SAFETY: the task is this thread's alone.
+            let writer = setup::Sent(writer);
+            scope.spawn(move || {
+                let writer = writer;
+                while !done.load(SeqCst) {
+                    if let Ok(writing) = writer::begin(&writer.0, mount) {
+                        count.fetch_add(1, SeqCst);
+                        count.fetch_add(1, SeqCst);
+                        drop(writing);
+                    }
+                }
+            });
+        }
+        let mut shuts = 0;
+        for turn in 0..2000 {
+            let what = both(task)[turn % 2];
+            if shut(task, what).is_ok() {
+                shuts += 1;
+                let before = count.load(SeqCst);
+                for _ in 0..200 {
+                    std::hint::spin_loop();
+                }
+                assert_eq!(count.load(SeqCst), before);
+                assert_eq!(before % 2, 0);
+                reopen(task, what);
+            }
+        }
+        done.store(true, SeqCst);
+        assert!(shuts > 0);
+    });
+}
