@@ -24,7 +24,9 @@ impl Check<'_> {
         for root in COMMAND_ROOTS as u32..SUPERBLOCKS as u32 {
             let id = InodeRef::from_word(region.superblock(root).root.load(Relaxed)).id.0;
             if id != 0 && (id > last || !dir::is(region.inode(InodeId(id)))) {
-                self.structure(|| format!("file system {root} has inode {id} as its root, which is no directory"));
+                self.structure(|| {
+                    format!("file system {root} has inode {id} as its root, which is no directory")
+                });
             }
         }
         let limit = region.header().mount_limit.load(Relaxed);

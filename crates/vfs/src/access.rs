@@ -4,10 +4,10 @@ use lp_abi::linux::{
     AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG, S_IFSOCK,
 };
 use lp_abi::{Errno, Result};
-use lp_region::{MountId, Spot};
 use lp_region::mount::mount_flags;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
+use lp_region::{MountId, Spot};
 
 use crate::permission::{self, EXEC, Identity, WRITE};
 use crate::task::{Outside, Place, Task};

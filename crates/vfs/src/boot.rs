@@ -13,10 +13,10 @@ use lp_abi::{Errno, Result};
 use lp_region::lane::GONE;
 use lp_region::layout::RUNS;
 use lp_region::life::State;
+use lp_region::mount::mount_state;
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
-use lp_region::mount::mount_state;
 use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 
 use crate::mount::{self, Access};
@@ -372,8 +372,8 @@ pub fn exit(task: &Task) {
     for (fd, _) in table::open_entries(task) {
         let _ = table::remove(task, fd);
     }
-    let named =
-        [&task.process.cwd, &task.process.exe].map(|word| Spot::from_word(word.load(Ordering::Relaxed)).inode);
+    let named = [&task.process.cwd, &task.process.exe]
+        .map(|word| Spot::from_word(word.load(Ordering::Relaxed)).inode);
     let is_unlinked =
         |of: InodeRef| of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Ordering::Relaxed) == 0;
     let kept = named.into_iter().any(is_unlinked) || mapping::keeps_unlinked(task);

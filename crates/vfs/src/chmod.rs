@@ -2,9 +2,9 @@
 
 use lp_abi::linux::{S_IFLNK, S_IFMT, S_ISGID};
 use lp_abi::{Errno, Result};
-use lp_region::{InodeId, MountId};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, MountId};
 
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};

@@ -96,13 +96,7 @@ pub fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &What) -> 
     }
 }
 
-fn named_once(
-    task: &Task<'_>,
-    dir: InodeRef,
-    mount: MountId,
-    name: &Name<'_>,
-    what: &What,
-) -> Result<Made> {
+fn named_once(task: &Task<'_>, dir: InodeRef, mount: MountId, name: &Name<'_>, what: &What) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let _writing = writer::begin(task, mount)?;
     let locked = dir::enter(task, dir)?;

@@ -25,6 +25,20 @@ pub fn type_of(mode: u32) -> u32 {
 const LIVE: u32 = 0xff;
 const LENGTH_AT: u32 = 16;
 
+/// Bit beside the type, in `shape` and in a [`Hit`](crate::hash::Hit): something may be mounted on what the entry names. A
+/// walk that ends here compares the type anyway.
+pub const COVERED: u32 = 16;
+
+/// Says that something may be mounted on what the entry names. The caller holds that inode's lock, so the entry stays.
+pub fn cover(dirent: &Dirent) {
+    dirent.shape.fetch_or(COVERED << 8, Ordering::Release);
+}
+
+/// Takes back [`cover`].
+pub fn uncover(dirent: &Dirent) {
+    dirent.shape.fetch_and(!(COVERED << 8), Ordering::Release);
+}
+
 /// Length of the entry's name.
 #[inline]
 pub fn length(dirent: &Dirent) -> usize {
@@ -108,7 +122,7 @@ pub fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>)
     let is_it = (shape & LIVE) as usize == name.len()
         && words.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
         && (name.len() <= SHORT_NAME || is_long(region, dirent, name));
-    is_it.then_some(shape >> 8 & 15)
+    is_it.then_some(shape >> 8 & (15 | COVERED))
 }
 
 /// Copies the entry's name into `to` and gives its length. What stands behind the name in `to` is undefined.

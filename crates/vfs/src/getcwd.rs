@@ -5,8 +5,8 @@ use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 
-use crate::task::Task;
 use crate::mounts::{self, Above};
+use crate::task::Task;
 use crate::{dir, dirent, table};
 
 /// What d_path appends to the path of something that has no name any more.
@@ -81,12 +81,7 @@ pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile) -> Result<&'t [u8]> {
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
-pub fn of_entry<'t>(
-    task: &'t Task<'_>,
-    spot: Spot,
-    opened: DirentId,
-    found_in: InodeId,
-) -> Result<&'t [u8]> {
+pub fn of_entry<'t>(task: &'t Task<'_>, spot: Spot, opened: DirentId, found_in: InodeId) -> Result<&'t [u8]> {
     let Spot { inode, mount } = spot;
     let record = task.region.inode(inode.id);
     if dir::is(record) && !dir::is_dead(record) || task.region.mount(mount).root() == inode {

@@ -19,6 +19,7 @@
 use core::num::{NonZeroU32, NonZeroU64};
 
 use lp_abi::Result;
+use lp_abi::linux::{S_IFDIR, S_IFLNK};
 use lp_region::bucket::{self, Growing, Look, Pair, Room, Table};
 use lp_region::lane::Lane;
 use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
@@ -73,10 +74,34 @@ impl Hit {
         InodeRef::from_word(self.target)
     }
 
-    /// Type of that, as `d_type`.
+    /// Type of that, as `d_type`, and [`dirent::COVERED`].
     #[inline(always)]
-    pub fn kind(self) -> u32 {
+    fn shape(self) -> u32 {
         (self.entry.get() >> 32) as u32
+    }
+
+    /// Whether it is a symbolic link. Nothing is mounted on one.
+    #[inline(always)]
+    pub fn is_link(self) -> bool {
+        self.shape() == S_IFLNK >> 12
+    }
+
+    /// Whether it is a directory.
+    #[inline(always)]
+    pub fn is_directory(self) -> bool {
+        self.shape() & !dirent::COVERED == S_IFDIR >> 12
+    }
+
+    /// Whether something may be mounted on it.
+    #[inline(always)]
+    pub fn is_covered(self) -> bool {
+        self.shape() & dirent::COVERED != 0
+    }
+
+    /// Whether it is neither a link, nor a socket, nor covered: one comparison.
+    #[inline(always)]
+    pub fn is_plain(self) -> bool {
+        self.shape() < S_IFLNK >> 12
     }
 }
 

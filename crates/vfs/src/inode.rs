@@ -531,7 +531,8 @@ fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     task.lane.pages.second.store(now.sec as u64, Relaxed);
     let due = inode.atime_due.load(Relaxed); // Relaxed: looked at again below.
     let flags = task.region.mount(mount).flags.load(Relaxed); // Relaxed: one word.
-    let never = if is_dir(inode) { mount_flags::NOATIME | mount_flags::NODIRATIME } else { mount_flags::NOATIME };
+    let never =
+        if is_dir(inode) { mount_flags::NOATIME | mount_flags::NODIRATIME } else { mount_flags::NOATIME };
     // A change within another one would take that one's mark.
     let within = task.lane.writing_depth.load(Relaxed) != 0;
     // A lock that is held may be held by a stopped process: a read does not wait for it below, the next one looks again.

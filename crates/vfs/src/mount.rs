@@ -282,7 +282,11 @@ fn copy_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, copies: &mut [
 }
 
 /// Whether what a mount covers is below a directory: for a file, whether its directory is.
-fn is_point_below(task: &Task<'_>, record: &lp_region::mount::Mount, is_below: impl FnOnce() -> bool) -> bool {
+fn is_point_below(
+    task: &Task<'_>,
+    record: &lp_region::mount::Mount,
+    is_below: impl FnOnce() -> bool,
+) -> bool {
     let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
     superblock::is_directory(task, point.id) && is_below()
 }
@@ -377,9 +381,8 @@ fn set_type(task: &Task<'_>, tree: &Tree<'_, '_>, id: MountId, kind: u32) {
         MS_SHARED if peers == 0 => record.peers.store(tree.serial(), Ordering::Relaxed),
         MS_SHARED => {}
         MS_SLAVE => {
-            let has_peers = mounts::all(task).any(|other| {
-                other != id && task.region.mount(other).peers.load(Ordering::Relaxed) == peers
-            });
+            let has_peers = mounts::all(task)
+                .any(|other| other != id && task.region.mount(other).peers.load(Ordering::Relaxed) == peers);
             if peers != 0 && has_peers {
                 record.master.store(peers, Ordering::Relaxed);
             }
@@ -413,7 +416,8 @@ fn move_mount(task: &Task<'_>, source: *const u8, at: &Found) -> Result<()> {
         return Err(Errno::ELOOP);
     }
     let old = InodeRef::from_word(record.point.load(Ordering::Relaxed));
+    let old_dirent = lp_region::DirentId(record.point_dirent.load(Ordering::Relaxed));
     tree.attach(from.mount, at.spot(), point_dirent(task, &at), || ())?;
-    tree.uncover(old);
+    tree.uncover(old, old_dirent);
     Ok(())
 }

@@ -12,7 +12,7 @@ use lp_region::{DirentId, InodeRef, MappingId, MountId, Spot, layout as at, mark
 
 use crate::mounts::{self, all};
 use crate::task::Task;
-use crate::{dir, flight, inode, pin, reclaim, superblock, table, tree};
+use crate::{dir, dirent, flight, inode, pin, reclaim, superblock, table, tree};
 
 /// The mounts, locked.
 pub struct Tree<'t, 'r> {
@@ -165,6 +165,9 @@ impl<'t, 'r> Tree<'t, 'r> {
         let record = self.record(id);
         // Before the state: whoever sees the mount finds the inode covered.
         point.acl.fetch_or(COVERED, Ordering::Release);
+        if dirent.is_some() {
+            dirent::cover(task.region.dirent(dirent));
+        }
         let _shift = tree::shift(task);
         record.parent.store(spot.mount.0, Ordering::Relaxed);
         record.point.store(spot.inode.to_word(), Ordering::Relaxed);
@@ -210,20 +213,33 @@ impl<'t, 'r> Tree<'t, 'r> {
         }
         drop(shift);
         for id in chosen() {
-            self.uncover(InodeRef::from_word(self.record(id).point.load(Ordering::Relaxed)));
+            let record = self.record(id);
+            let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
+            self.uncover(point, DirentId(record.point_dirent.load(Ordering::Relaxed)));
         }
     }
 
-    /// Says of an inode that nothing is mounted on it, if that is so.
-    pub fn uncover(&self, point: InodeRef) {
+    /// Says of an inode, and of an entry that names it, that nothing is mounted there, if that is so.
+    pub fn uncover(&self, point: InodeRef, dirent: DirentId) {
+        let region = self.task.region;
         let _locked = inode::lock(self.task, point.id);
-        let is_point = all(self.task).any(|id| {
+        let inode = region.inode(point.id);
+        // It may have been removed since: by a run that knew nothing of one that had ended.
+        if inode.generation.load(Ordering::Acquire) != point.generation {
+            return;
+        }
+        let here = |id: MountId| {
             let record = self.record(id);
-            record.state.load(Ordering::Relaxed) == mount_state::ATTACHED
-                && record.point.load(Ordering::Relaxed) == point.to_word()
-        });
-        let inode = self.task.region.inode(point.id);
-        if !is_point && inode.generation.load(Ordering::Acquire) == point.generation {
+            let is_here = record.state.load(Ordering::Relaxed) == mount_state::ATTACHED
+                && record.point.load(Ordering::Relaxed) == point.to_word();
+            is_here.then(|| DirentId(record.point_dirent.load(Ordering::Relaxed)))
+        };
+        let entry = region.dirent(dirent);
+        let is_entry = dirent.is_some() && dirent::lives(entry) && dirent::target(entry) == point;
+        if is_entry && !all(self.task).filter_map(here).any(|other| other == dirent) {
+            dirent::uncover(entry);
+        }
+        if all(self.task).filter_map(here).next().is_none() {
             inode.acl.fetch_and(!COVERED, Ordering::Release);
         }
     }
@@ -254,9 +270,8 @@ impl<'t, 'r> Tree<'t, 'r> {
                 (writes || pins) && lane != task.lane_id && !region.lane_is_dead(lane, task.process_id)
             })
         };
-        let in_flight = || {
-            flight::sent(region).any(|file| is_in(region.file(file)) && flight::is_in_flight(task, file))
-        };
+        let in_flight =
+            || flight::sent(region).any(|file| is_in(region.file(file)) && flight::is_in_flight(task, file));
         by_process || by_lane() || in_flight()
     }
 
@@ -320,7 +335,7 @@ impl<'t, 'r> Tree<'t, 'r> {
                 record.state.store(mount_state::DETACHED, Ordering::Release);
                 let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
                 if point != InodeRef::NONE {
-                    self.uncover(point);
+                    self.uncover(point, DirentId(record.point_dirent.load(Ordering::Relaxed)));
                 }
             }
         }

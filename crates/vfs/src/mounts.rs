@@ -187,7 +187,8 @@ pub fn of_run<'r>(task: &Task<'r>, run: u32) -> impl Iterator<Item = MountId> + 
     let region = task.region;
     all(task).filter(move |id| {
         let record = region.mount(*id);
-        record.state.load(Ordering::Acquire) == mount_state::ATTACHED && record.run.load(Ordering::Relaxed) == run
+        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
+            && record.run.load(Ordering::Relaxed) == run
     })
 }
 

@@ -17,9 +17,9 @@
 
 use core::cell::{Cell, UnsafeCell};
 
-use lp_region::{InodeRef, MountId, Spot};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering;
+use lp_region::{InodeRef, MountId, Spot};
 
 use crate::task::Task;
 

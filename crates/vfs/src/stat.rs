@@ -102,7 +102,11 @@ pub fn statx(
 
 /// Calls `put` on what a descriptor, or `AT_FDCWD`, names.
 #[inline(always)]
-fn of_descriptor(task: &Task, fd: i32, put: impl Fn(InodeId, &Inode, MountId) -> Result<()>) -> Result<Place<()>> {
+fn of_descriptor(
+    task: &Task,
+    fd: i32,
+    put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
+) -> Result<Place<()>> {
     if table::kind(task, fd) != table::Kind::NotOurs {
         let held = table::fget_any(task, fd)?;
         return put(held.inode_id(), held.inode, held.mount()).map(Place::Inside);

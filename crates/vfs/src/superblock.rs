@@ -90,9 +90,9 @@ fn number(text: &[u8], base: u64) -> Option<u64> {
 fn digits(text: &[u8], base: u64) -> (Option<u64>, &[u8]) {
     let is_digit = |byte: &&u8| u64::from(byte.wrapping_sub(b'0')) < base;
     let length = text.iter().take_while(is_digit).count();
-    let value = text[..length].iter().try_fold(0u64, |value, byte| {
-        value.checked_mul(base)?.checked_add(u64::from(byte - b'0'))
-    });
+    let value = text[..length]
+        .iter()
+        .try_fold(0u64, |value, byte| value.checked_mul(base)?.checked_add(u64::from(byte - b'0')));
     (value.filter(|_| length != 0), &text[length..])
 }
 
@@ -139,7 +139,11 @@ pub(crate) fn set_read_only(task: &Task<'_>, root: u32, value: bool) {
         None => (&task.region.header().read_only, 1 << root),
     };
     // Relaxed: under the lock.
-    if value { word.fetch_or(bit, Ordering::Relaxed) } else { word.fetch_and(!bit, Ordering::Relaxed) };
+    if value {
+        word.fetch_or(bit, Ordering::Relaxed)
+    } else {
+        word.fetch_and(!bit, Ordering::Relaxed)
+    };
 }
 
 /// What statfs(2) shows of pages and inodes, all and free, in a file system with limits of its own.
@@ -246,7 +250,10 @@ fn empty(task: &Task<'_>, top: InodeRef) {
             let record = task.region.inode(here.id);
             let parent = InodeId(record.parent.load(Ordering::Relaxed));
             let entry = DirentId(record.self_dirent.load(Ordering::Relaxed));
-            let above = InodeRef { id: parent, generation: task.region.inode(parent).generation.load(Ordering::Acquire) };
+            let above = InodeRef {
+                id: parent,
+                generation: task.region.inode(parent).generation.load(Ordering::Acquire),
+            };
             if unlink::remove_entry(task, above, (entry, here), Victim::Directory).is_err() {
                 return;
             }
@@ -269,9 +276,8 @@ fn last_entry(task: &Task<'_>, dir: InodeId) -> Option<(DirentId, InodeRef)> {
         let leaf = Leaf::new(region, map::get(region, inode, position / PER_LEAF))?;
         let entry = DirentId(leaf.entry(position).load(Ordering::Relaxed));
         let record = region.dirent(entry);
-        let is_there = entry.is_some()
-            && dirent::lives(record)
-            && record.parent.load(Ordering::Relaxed) == dir.0;
+        let is_there =
+            entry.is_some() && dirent::lives(record) && record.parent.load(Ordering::Relaxed) == dir.0;
         is_there.then(|| (entry, dirent::target(record)))
     })
 }

@@ -52,7 +52,9 @@ fn unmount(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
             return Err(Errno::EBUSY);
         }
         let asked = flags & MNT_EXPIRE != 0;
-        if asked && record.flags.fetch_or(mount_flags::EXPIRING, Ordering::Relaxed) & mount_flags::EXPIRING == 0 {
+        if asked
+            && record.flags.fetch_or(mount_flags::EXPIRING, Ordering::Relaxed) & mount_flags::EXPIRING == 0
+        {
             return Err(Errno::EAGAIN);
         }
         let mut each = [0; MOUNTS];

@@ -10,7 +10,7 @@
 
 use core::slice;
 
-use lp_abi::linux::{AT_FDCWD, S_IFDIR, S_IFLNK, S_IFMT};
+use lp_abi::linux::{AT_FDCWD, S_IFDIR, S_IFMT};
 use lp_abi::{Errno, MAX_SYMLINKS, NAME_MAX, PATH_MAX, Result};
 use lp_region::mount::mount_flags;
 use lp_region::records::{COVERED, Inode};
@@ -24,8 +24,8 @@ use crate::permission::{self, EXEC};
 use crate::prefix_cache::{self, Prefix};
 use crate::symlink;
 use crate::table;
-use crate::tree;
 use crate::task::{Outside, Place, Task};
+use crate::tree;
 
 /// Bytes of `scratch.walk` that text may take, its NUL included.
 const TEXT: usize = 2 * PATH_MAX;
@@ -328,8 +328,7 @@ fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<
         return None;
     }
     match hit {
-        Some(hit) if hit.kind() == S_IFLNK >> 12 && follow == Follow::Link => None,
-        Some(hit) if mounts::is_covered(task, hit.target().id) => None,
+        Some(hit) if !hit.is_plain() && (follow == Follow::Link || !hit.is_link()) => None,
         Some(hit) => Some(Ok(Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount })),
         None => Some(Err(Errno::ENOENT)),
     }
@@ -548,7 +547,7 @@ impl<'r> Walk<'_, 'r> {
             }
             return Err(Errno::ENOENT);
         };
-        if hit.kind() == S_IFLNK >> 12 && (!is_last || slash || goal.follows()) {
+        if hit.is_link() && (!is_last || slash || goal.follows()) {
             return Ok(Step::Link(hit.target(), after));
         }
         if !is_last {
@@ -556,12 +555,12 @@ impl<'r> Walk<'_, 'r> {
             self.settled = false;
             return Ok(Step::Next);
         }
-        if slash && hit.kind() != S_IFDIR >> 12 {
+        if slash && !hit.is_directory() {
             return Err(Errno::ENOTDIR);
         }
         let mut found =
             Found { inode: hit.target(), dirent: hit.dirent(), parent: here.id, mount: self.mount };
-        if mounts::is_covered(self.task, found.inode.id) {
+        if hit.is_covered() {
             found = self.uncover(found);
         }
         Ok(Step::Over(goal.found(|| self.place(name, slash), found)))
@@ -671,12 +670,7 @@ impl<'r> Walk<'_, 'r> {
             .seq
             .snapshot(|| (inode.self_dirent.load(Ordering::Relaxed), inode.parent.load(Ordering::Relaxed)));
         self.check(self.here)?;
-        Ok(Found {
-            inode: self.here,
-            dirent: DirentId(dirent),
-            parent: InodeId(parent),
-            mount: self.mount,
-        })
+        Ok(Found { inode: self.here, dirent: DirentId(dirent), parent: InodeId(parent), mount: self.mount })
     }
 
     /// `.` or `..`.

@@ -106,8 +106,8 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
         }
         let open = seen & !mount_flags::SHUTTING;
         // PAIRS: the exchange in `commit`, which fails from here on.
-        let is_open = seen == open
-            || flags.compare_exchange(seen, open, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let is_open =
+            seen == open || flags.compare_exchange(seen, open, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         if is_open {
             return Ok(());
         }
@@ -210,7 +210,9 @@ fn wait_for_writers(task: &Task, what: What) -> bool {
         for tries in 0.. {
             // PAIRS: the release store when the mark is dropped: what the writer changed is changed.
             let mark = lane.writing.load(Ordering::Acquire);
-            if mark == 0 || !what.holds(task, MountId::of_mark(mark)) || task.region.lane_is_dead(id, task.process_id)
+            if mark == 0
+                || !what.holds(task, MountId::of_mark(mark))
+                || task.region.lane_is_dead(id, task.process_id)
             {
                 break;
             }
@@ -245,8 +247,10 @@ fn has_writable_file(task: &Task, what: What) -> bool {
     in_tables
         || region.lanes().any(|id| {
             let lane = region.lane(id);
-            lane.pins.iter().map(marks::pinned).any(|pin| {
-                pin != 0 && pin & pin::INODE == 0 && keeps(region.file(FileId(pin as u32)))
-            }) && !region.lane_is_dead(id, task.process_id)
+            lane.pins
+                .iter()
+                .map(marks::pinned)
+                .any(|pin| pin != 0 && pin & pin::INODE == 0 && keeps(region.file(FileId(pin as u32))))
+                && !region.lane_is_dead(id, task.process_id)
         })
 }

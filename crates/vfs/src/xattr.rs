@@ -88,7 +88,9 @@ pub fn getxattr(
     to: Room,
 ) -> Result<Place<usize>> {
     let name = Name::import(name)?;
-    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| get(task, id, inode, &name, to))
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| {
+        get(task, id, inode, &name, to)
+    })
 }
 
 /// Reads an attribute of an open file; gives its size.

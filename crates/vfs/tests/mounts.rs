@@ -92,8 +92,9 @@ fn nothing_changes_once_a_remount_returns() {
     let fd = opened(task, "/light/f", O_RDWR | O_CREAT).unwrap();
     close::close(task, fd).unwrap();
     let (done, count) = (AtomicBool::new(false), AtomicU64::new(0));
-    let writers: Vec<Task<'static>> =
-        (0..2).map(|_| setup::another(task.region, lp_region::RunId(task.process.run.load(Ordering::Relaxed)))).collect();
+    let writers: Vec<Task<'static>> = (0..2)
+        .map(|_| setup::another(task.region, lp_region::RunId(task.process.run.load(Ordering::Relaxed))))
+        .collect();
     let mount = boot::root_spot(task, 0).unwrap().mount;
     thread::scope(|scope| {
         for writer in writers {

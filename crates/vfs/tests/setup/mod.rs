@@ -73,8 +73,14 @@ impl Fixture {
             O_WRONLY => file_mode::WRITE,
             _ => file_mode::READ | file_mode::WRITE,
         };
-        let opening =
-            Opening { inode: made, flags, mode: access | file_mode::REGULAR, parent, dirent: DirentId::NONE, mount };
+        let opening = Opening {
+            inode: made,
+            flags,
+            mode: access | file_mode::REGULAR,
+            parent,
+            dirent: DirentId::NONE,
+            mount,
+        };
         let id = file::create(task, &opening).expect("file");
         let fd = table::lowest(task, 0, 1024).expect("descriptor");
         table::install(task, fd, id, 0).expect("install");
