@@ -18,7 +18,8 @@ const REAP_EVERY: u32 = 256;
 /// threads share the table it stays locked until [`copied`], so that the kernel's copy is of the same moment.
 ///
 /// # Errors
-/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has mapped.
+/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has mapped;
+/// `ENOSPC` when the region's file has no room for the child's table.
 pub fn before(task: &Task) -> Result<ProcessId> {
     prepare(task, Memory::Copied)
 }
@@ -26,7 +27,7 @@ pub fn before(task: &Task) -> Result<ProcessId> {
 /// [`before`] for a child that runs in the parent's memory until it execs or exits: vfork, posix_spawn.
 ///
 /// # Errors
-/// `EAGAIN`.
+/// `EAGAIN`, `ENOSPC`.
 pub fn before_vfork(task: &Task) -> Result<ProcessId> {
     prepare(task, Memory::Shared)
 }
@@ -53,8 +54,9 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
         reap::dead(task);
     }
     table::lock(task);
-    copy_table(task, child);
-    let inherited = if memory == Memory::Copied { mapping::inherit(task, child) } else { Ok(()) };
+    let copied = copy_table(task, child);
+    let inherited =
+        if memory == Memory::Copied { copied.and_then(|()| mapping::inherit(task, child)) } else { copied };
     // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
     // PAIRS: the loads around the scan in `sweep`.
     region.header().moves.fetch_add(1, Ordering::Release);
@@ -100,8 +102,9 @@ fn copy_process(task: &Task, child: &Process) {
 }
 
 /// The caller holds the table's lock if threads share it: nobody takes entries out meanwhile.
-fn copy_table(task: &Task, child: ProcessId) {
+fn copy_table(task: &Task, child: ProcessId) -> Result<()> {
     let limit = task.process.fd_limit.load(Ordering::Relaxed);
+    task.region.back_table(child, 0, limit as usize)?;
     task.region.process(child).fd_limit.store(limit, Ordering::Release);
     let table = task.region.fd_table(child);
     for (to, from) in table.iter().zip(task.table).take(limit as usize) {
@@ -113,6 +116,7 @@ fn copy_table(task: &Task, child: ProcessId) {
             to.store(word, Ordering::Release);
         }
     }
+    Ok(())
 }
 
 /// Makes the calling process the child of slot `id`: the first thing after the kernel's call. Gives its lane.

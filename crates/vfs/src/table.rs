@@ -5,7 +5,7 @@
 //! lane and looks at the entry again; writers serialise on the process's `table_lock`.
 
 use lp_abi::{Errno, Result};
-use lp_region::layout::FDS;
+use lp_region::layout::{FDS, FDS_BACKED};
 use lp_region::marks;
 use lp_region::records::{Inode, OpenFile, inode_flags};
 use lp_region::sync::{AtomicU64, Ordering};
@@ -104,10 +104,27 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The entry of `fd`; 0 for numbers past the table.
+/// The entry of `fd`, if its memory is there.
+#[inline(always)]
+pub fn covered<'r>(task: &Task<'r>, fd: i32) -> Option<&'r AtomicU64> {
+    // Relaxed: who knows of a number that another thread added has synchronised with it.
+    let is_past = |fd| fd >= task.process.fd_limit.load(Ordering::Relaxed);
+    if fd as u32 >= FDS_BACKED as u32 && is_past(fd as u32) {
+        return None;
+    }
+    Some(&task.table[usize::from(fd as u16)]) // The limit never passes `FDS`.
+}
+
+/// The entry of `fd` in the table of any process, if that covers the number.
+pub fn covered_of<'r>(region: Region<'r>, process: ProcessId, fd: i32) -> Option<&'r AtomicU64> {
+    let limit = region.process(process).fd_limit.load(Ordering::Relaxed); // Relaxed: as in `covered`.
+    region.fd_table(process).iter().take(limit as usize).nth(fd as u32 as usize)
+}
+
+/// The entry of `fd`; 0 for numbers that the table does not cover.
 #[inline]
 pub fn load(task: &Task, fd: i32) -> u64 {
-    match task.table.get(fd as u32 as usize) {
+    match covered(task, fd) {
         Some(entry) => marks::named(entry),
         None => 0,
     }
@@ -254,7 +271,7 @@ fn pinned(task: &Task, fd: i32, slot: usize, mask: u64) -> u64 {
 /// closed, as by dup2(2). The file leaves the lane's open pin.
 ///
 /// # Errors
-/// `EBADF` for a number that no table holds: the file stays the caller's.
+/// `EBADF` for a number that no table holds, `ENOSPC` as for [`reach`]: the file stays the caller's.
 #[inline]
 pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
     install_and(task, fd, id, flags, || ())
@@ -269,9 +286,15 @@ pub(crate) fn install_and(
     flags: u64,
     arrived: impl FnOnce(),
 ) -> Result<()> {
-    let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
     let locked = lock(task);
-    let old = replace(task, fd, place, entry::OPEN | flags | u64::from(id.0));
+    let place = match reach(task, fd) {
+        Ok(place) => place,
+        Err(errno) => {
+            unlock(task, locked);
+            return Err(errno);
+        }
+    };
+    let old = replace(task, place, entry::OPEN | flags | u64::from(id.0));
     unlock(task, locked);
     arrived();
     file::arrived(task);
@@ -279,20 +302,42 @@ pub(crate) fn install_and(
     Ok(())
 }
 
-/// Stores `new` at `fd`, over what was there, and gives that: it goes from the old file to the new one in one
-/// store, so that other threads find `fd` open all the while. The caller holds the table's lock if threads
-/// share it, and calls [`let_go`] when it does not any more.
+/// Stores `new` in an entry that [`reach`] covers, over what was there, and gives that: it goes from the old file
+/// to the new one in one store, so that other threads find the number open all the while. The caller holds the
+/// table's lock if threads share it, and calls [`let_go`] when it does not any more.
 #[inline]
-pub fn replace(task: &Task, fd: i32, place: &AtomicU64, new: u64) -> u64 {
+pub fn replace(task: &Task, place: &AtomicU64, new: u64) -> u64 {
     let old = place.load(Ordering::Relaxed); // Relaxed: guarded by the lock.
-    if fd as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
-        task.process.fd_limit.store(fd as u32 + 1, Ordering::Release);
-    }
     match old & entry::OPEN {
         0 => place.store(new, Ordering::Release),
         _ => file::leave(task, place, FileId(old as u32), new),
     }
     old
+}
+
+/// The entry of `fd`, which becomes one of the numbers that the table covers: before it is stored, under the same
+/// lock.
+///
+/// # Errors
+/// `EBADF` for a number that no table holds; `ENOSPC` when the region's file has no room for a larger table.
+#[inline(always)]
+pub fn reach<'r>(task: &Task<'r>, fd: i32) -> Result<&'r AtomicU64> {
+    // Relaxed: guarded by the table's lock. The limit never passes `FDS`.
+    if (fd as u32) < task.process.fd_limit.load(Ordering::Relaxed) {
+        Ok(&task.table[usize::from(fd as u16)])
+    } else {
+        grow(task, fd)
+    }
+}
+
+#[cold]
+fn grow<'r>(task: &Task<'r>, fd: i32) -> Result<&'r AtomicU64> {
+    let place = task.table.get(fd as u32 as usize).ok_or(Errno::EBADF)?;
+    let limit = &task.process.fd_limit;
+    // Relaxed: guarded by the lock.
+    task.region.back_table(task.process_id, limit.load(Ordering::Relaxed) as usize, fd as usize + 1)?;
+    limit.store(fd as u32 + 1, Ordering::Release);
+    Ok(place)
 }
 
 /// Says that a reference was copied within the table: a look under way may have passed the copy and not
@@ -399,7 +444,7 @@ pub fn remove(task: &Task, fd: i32) -> Result<()> {
 /// `EBADF` when it is not ours.
 #[inline]
 pub fn take_out(task: &Task, fd: i32, vacate: impl FnOnce(&AtomicU64)) -> Result<()> {
-    let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
+    let Some(place) = covered(task, fd) else { return Err(Errno::EBADF) };
     let locked = lock(task);
     let old = place.load(Ordering::Relaxed);
     if old & entry::OPEN == 0 {
@@ -418,7 +463,7 @@ pub fn take_out(task: &Task, fd: i32, vacate: impl FnOnce(&AtomicU64)) -> Result
 /// # Errors
 /// `EBADF` when it is not.
 pub fn change(task: &Task, fd: i32, set: u64, clear: u64) -> Result<()> {
-    let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
+    let Some(place) = covered(task, fd) else { return Err(Errno::EBADF) };
     let locked = lock(task);
     let old = place.load(Ordering::Relaxed);
     let ours = old & entry::OPEN != 0;
@@ -436,7 +481,7 @@ pub fn change(task: &Task, fd: i32, set: u64, clear: u64) -> Result<()> {
 /// `EMFILE`.
 pub fn lowest(task: &Task, from: u32, limit: u32) -> Result<i32> {
     (from..limit.min(FDS as u32))
-        .find(|fd| task.table[*fd as usize].load(Ordering::Relaxed) == 0)
+        .find(|fd| covered(task, *fd as i32).is_none_or(|entry| entry.load(Ordering::Relaxed) == 0))
         .map(|fd| fd as i32)
         .ok_or(Errno::EMFILE)
 }
