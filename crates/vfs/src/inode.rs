@@ -96,8 +96,12 @@ fn mend_if_left_slow(task: &Task, id: InodeId, section: &Seq) {
         }
         spin();
     }
-    if task.region.inode(id).lock.is_left_by_the_dead(task) {
-        drop(lock_unless_held(task, id));
+    let inode = task.region.inode(id);
+    if inode.lock.is_left_by_the_dead(task)
+        && let Some(_locked) = lock_unless_held(task, id)
+    {
+        // Taking the lock over from the dead mends too; in a damaged region nobody may have had it.
+        mend(task, id, inode);
     }
 }
 
