@@ -1,0 +1,10 @@
+//! Locks that programs take on files: flock(2) and fcntl(2)'s record locks.
+//!
+//! A list of locks is guarded by its inode's lock. Nobody sleeps with that lock held.
+//!
+//! Cycle inside: `lock` asks `deadlock` before it sleeps, which reads the records' families.
+
+pub mod deadlock;
+pub mod flock;
+pub mod lock;
+pub mod record_lock;
