@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod chdir;
+pub mod chmod;
 pub mod chown;
 pub mod close;
 pub mod copy;
