@@ -12,6 +12,7 @@
 //! than that, waits for none of them with another held. `docs/locking.md` has them all, and what happens when
 //! a holder dies.
 #![no_std]
+#![warn(unreachable_pub)]
 #![allow(
     clippy::not_unsafe_ptr_arg_deref,
     reason = "programs' pointers are touched by the copy routines only, whose faults are EFAULT"

@@ -6,7 +6,7 @@
 //! Cycle inside: a task has a prefix cache, whose functions take a task.
 
 pub mod clock;
-pub mod event;
-pub mod mount_prefix;
-pub mod prefix_cache;
+pub(crate) mod event;
+pub(crate) mod mount_prefix;
+pub(crate) mod prefix_cache;
 pub mod task;

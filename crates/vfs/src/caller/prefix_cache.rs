@@ -70,7 +70,7 @@ impl Default for PrefixCache {
 
 /// A text from a base on, up to a slash and with it.
 #[derive(Clone, Copy)]
-pub struct Prefix {
+pub(crate) struct Prefix {
     /// Where it starts: a directory, as [`InodeRef::to_word`], or 0 for `/`.
     pub base: u64,
     text: *const u8,
@@ -83,7 +83,7 @@ impl Prefix {
     /// # Safety
     /// They are readable and stay as they are while this is used, and so are [`crate::caller::task::SLACK`] bytes behind them.
     #[inline(always)]
-    pub unsafe fn new(base: u64, text: *const u8, length: usize) -> Self {
+    pub(crate) unsafe fn new(base: u64, text: *const u8, length: usize) -> Self {
         Prefix { base, text, length }
     }
 
@@ -121,7 +121,7 @@ impl Prefix {
 /// The directory that a prefix leads to, if that is known. Who uses it looks at its generation afterwards, as after any
 /// step of a walk.
 #[inline(always)]
-pub fn find(task: &Task<'_>, prefix: Prefix) -> Option<InodeRef> {
+pub(crate) fn find(task: &Task<'_>, prefix: Prefix) -> Option<InodeRef> {
     let entry = prefix.place(task);
     // An entry's count is even, so that this one is.
     let known = entry.length.get() as usize == prefix.length
@@ -140,7 +140,7 @@ pub fn find(task: &Task<'_>, prefix: Prefix) -> Option<InodeRef> {
 
 /// Notes where a prefix led. `tree` is the count that [`crate::names::walk`] read before its first step.
 #[cold]
-pub fn note(task: &Task<'_>, prefix: Prefix, dir: InodeRef, tree: u32) {
+pub(crate) fn note(task: &Task<'_>, prefix: Prefix, dir: InodeRef, tree: u32) {
     if prefix.length > TEXT || task.region.header().tree.retry(tree) {
         return;
     }

@@ -226,4 +226,4 @@ impl Lanes for Task<'_> {
 }
 
 /// Bytes that may be read past any name: path buffers are this much longer than what they hold.
-pub const SLACK: usize = 32;
+pub(crate) const SLACK: usize = 32;

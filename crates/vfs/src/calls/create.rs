@@ -18,7 +18,7 @@ use crate::rights::{initial, permission};
 
 /// What a new inode is to be.
 #[derive(Clone, Copy)]
-pub struct What {
+pub(crate) struct What {
     /// Type and permissions asked for; the umask is applied here.
     pub mode: u32,
     /// Device number of a device node.
@@ -29,7 +29,7 @@ pub struct What {
 
 /// What a new inode starts with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Content {
+pub(crate) enum Content {
     /// Nothing.
     Empty,
     /// A symbolic link's target, which stands in this path buffer.
@@ -38,7 +38,7 @@ pub enum Content {
 
 /// What came of making a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Made {
+pub(crate) enum Made {
     /// It was made.
     New(Found),
     /// The name was there already.
@@ -49,7 +49,7 @@ pub enum Made {
 ///
 /// # Errors
 /// Those of path_resolution(7) and of `decide`; `EEXIST`; `ENOSPC`, `EROFS`, `EACCES`.
-pub fn at(
+pub(crate) fn at(
     task: &Task<'_>,
     dirfd: i32,
     path: *const u8,
@@ -89,7 +89,7 @@ pub fn at(
 /// # Errors
 /// `ESTALE` when the directory was freed since the walk: walk again. `ENOENT` when it was removed; `EACCES`, `ENOSPC`,
 /// `EROFS`, `EMLINK`.
-pub fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
+pub(crate) fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
     match named_once(task, dir, name, what) {
         Err(Errno::ENOSPC) => {
             reclaim::all(task);

@@ -124,7 +124,7 @@ fn check(
 ///
 /// # Errors
 /// As [`linkat`]; `ESTALE` when either was freed since the walk.
-pub fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()> {
+pub(crate) fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()> {
     if parent.last != Last::Name {
         return Err(Errno::EEXIST);
     }

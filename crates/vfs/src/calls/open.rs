@@ -120,14 +120,6 @@ fn openat_slow(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) 
     open(task, dirfd, path, &How::new(flags, mode)?)
 }
 
-/// [`openat`] for the working directory.
-///
-/// # Errors
-/// Those of open(2).
-pub fn open_at_cwd(task: &Task, path: *const u8, flags: u32, mode: u32) -> Result<Place<Opened>> {
-    openat(task, AT_FDCWD, path, flags, mode)
-}
-
 /// Opens what is open already once more, with flags of its own: `/proc/self/fd/N` and `/dev/fd/N`.
 ///
 /// # Errors

@@ -133,7 +133,13 @@ fn vector<'r>(
 ///
 /// # Errors
 /// As [`pread`] and [`readv`].
-pub fn preadv(task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64) -> Result<usize> {
+pub(crate) fn preadv(
+    task: &Task,
+    fd: i32,
+    entries: *const iovec,
+    count: usize,
+    offset: i64,
+) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
     }

@@ -19,14 +19,14 @@ const TRIES: u32 = 1000;
 /// # Errors
 /// `EFAULT`.
 #[inline]
-pub fn is_empty(path: *const u8) -> Result<bool> {
+pub(crate) fn is_empty(path: *const u8) -> Result<bool> {
     // SAFETY: the program's memory.
     Ok(path.is_null() || unsafe { ucopy::get(path) }? == 0)
 }
 
 /// What `AT_SYMLINK_NOFOLLOW` in `flags` means for a walk.
 #[inline]
-pub fn follow(flags: u32) -> Follow {
+pub(crate) fn follow(flags: u32) -> Follow {
     if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link }
 }
 

@@ -1,4 +1,4 @@
-//! Sizes: truncate(2), ftruncate(2), and what open with `O_TRUNC` does.
+//! truncate(2), ftruncate(2), and what open with `O_TRUNC` does.
 //!
 //! Bytes behind the end of the content are zeros in every page there is, outside of a `data_seq` section; so growing a
 //! file is one store, and shrinking zeroes the rest of its last page.
@@ -46,7 +46,7 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
 /// # Errors
 /// `EFBIG` past `RLIMIT_FSIZE`: the door also sends SIGXFSZ when that limit is set; `EPERM` for an append-only or
 /// immutable file.
-pub fn may_resize(task: &Task, inode: &Inode, size: u64) -> Result<()> {
+pub(crate) fn may_resize(task: &Task, inode: &Inode, size: u64) -> Result<()> {
     let fixed = inode_flags::APPEND | inode_flags::IMMUTABLE;
     if inode.flags.load(Relaxed) & fixed != 0 {
         return Err(Errno::EPERM);
@@ -55,7 +55,7 @@ pub fn may_resize(task: &Task, inode: &Inode, size: u64) -> Result<()> {
 }
 
 /// Growing past `RLIMIT_FSIZE` is what fails, as in `inode_newsize_ok`.
-pub fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> {
+pub(crate) fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> {
     // Relaxed: the caller holds the lock; the limit changes in its own process only.
     if size > inode.size.load(Relaxed) && size > task.process.fsize_limit.load(Relaxed) {
         return Err(Errno::EFBIG);
@@ -114,10 +114,4 @@ pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
     drop((locked, writing));
     watched::touched(task, held.inode_id(), inode, Touched::Modified);
     Ok(())
-}
-
-/// Empties a file that is being opened with `O_TRUNC`. Permission and a writer's mark are the caller's business.
-pub fn to_zero(task: &Task, id: InodeId, inode: &Inode) {
-    let _locked = inode::lock(task, id);
-    resize(task, id, inode, 0);
 }

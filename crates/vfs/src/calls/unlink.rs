@@ -124,12 +124,12 @@ fn take(task: &Task<'_>, dir: InodeRef, entry: DirentId, target: InodeRef, what:
 }
 
 /// Links that a file has once one is gone.
-pub fn fewer_links(inode: &Inode) -> u32 {
+pub(crate) fn fewer_links(inode: &Inode) -> u32 {
     inode.nlink.load(Ordering::Relaxed).saturating_sub(1) // Relaxed: under the inode's lock.
 }
 
 /// Says so when a name's removal may have left an inode without any.
-pub fn removed(task: &Task<'_>, id: InodeId) {
+pub(crate) fn removed(task: &Task<'_>, id: InodeId) {
     // Relaxed: a hint.
     if id.is_some() && task.region.inode(id).nlink.load(Ordering::Relaxed) == 0 {
         reclaim::after_unlink(task);

@@ -122,21 +122,10 @@ pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resu
     at_position(task, &held, from, from.len(), Append::AsOpened)
 }
 
-/// Writes several buffers at an offset.
+/// Writes several buffers at an offset, or at the position if it is -1, with `RWF_*` flags.
 ///
 /// # Errors
-/// As [`pwrite`] and [`writev`].
-pub fn pwritev(task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64) -> Result<usize> {
-    if offset < 0 {
-        return Err(Errno::EINVAL);
-    }
-    pwritev2(task, fd, entries, count, offset, 0)
-}
-
-/// [`pwritev`] with `RWF_*` flags; at the position if `offset` is -1.
-///
-/// # Errors
-/// As [`pwritev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that contradict each other.
+/// As [`pwrite`] and [`writev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that contradict each other.
 pub fn pwritev2(
     task: &Task,
     fd: i32,
@@ -221,7 +210,7 @@ fn at_position<S: Source>(task: &Task, held: &Held, from: S, len: usize, append:
 ///
 /// # Errors
 /// As [`write()`]; `EFAULT` when the source has not a byte.
-pub fn store(task: &Task, held: &Held, from: impl Source, len: usize, offset: u64) -> Result<usize> {
+pub(crate) fn store(task: &Task, held: &Held, from: impl Source, len: usize, offset: u64) -> Result<usize> {
     write_at(task, held, from, len, Target::At(offset)).map(|done| done.bytes)
 }
 

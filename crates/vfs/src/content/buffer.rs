@@ -7,7 +7,7 @@ use lp_region::ucopy;
 use crate::content::bulk::{self, Way};
 
 /// `RWF_NOAPPEND`, Linux 6.9, which the headers in use do not have.
-pub const RWF_NOAPPEND: u32 = 0x20;
+pub(crate) const RWF_NOAPPEND: u32 = 0x20;
 
 /// A place in the program's memory that a transfer moves through. Copies start again from a clone.
 pub trait Buffer: Copy {
@@ -173,7 +173,7 @@ impl Buffer for Vector {
 ///
 /// # Safety
 /// `pages` is good for `bytes` bytes.
-pub unsafe fn copy(
+pub(crate) unsafe fn copy(
     way: Way,
     pages: *mut u8,
     buffer: &mut impl Buffer,
@@ -198,7 +198,7 @@ pub unsafe fn copy(
 }
 
 /// Fills `bytes` bytes of a buffer with zeros; gives how many it did.
-pub fn zero_out(to: &mut impl Buffer, bytes: usize) -> usize {
+pub(crate) fn zero_out(to: &mut impl Buffer, bytes: usize) -> usize {
     let mut done = 0;
     while done < bytes {
         let Ok((at, here)) = to.here(bytes - done) else { break };

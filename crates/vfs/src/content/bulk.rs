@@ -37,7 +37,13 @@ pub enum Way {
 ///
 /// # Safety
 /// `pages` is good for `bytes` bytes.
-pub unsafe fn copy(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+pub(crate) unsafe fn copy(
+    way: Way,
+    pages: *mut u8,
+    memory: *mut u8,
+    bytes: usize,
+    file: (i32, usize),
+) -> usize {
     if bytes < LEAST || file.0 < 0 || lp_abi::sys::is_limited() {
         // SAFETY: the caller's promise.
         return match unsafe { by_process(way, pages, memory, bytes) } {

@@ -9,12 +9,12 @@ use crate::caller::task::Task;
 use crate::content::{map, page};
 
 /// Pages that [`cut`] will give back.
-pub fn behind(task: &Task, inode: &Inode, size: u64) -> u64 {
+pub(crate) fn behind(task: &Task, inode: &Inode, size: u64) -> u64 {
     going(task, inode, size.div_ceil(PAGE_SIZE as u64), map::END)
 }
 
 /// Pages that [`drop_pages`] will give back.
-pub fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
+pub(crate) fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
     match inode.flags.load(Relaxed) & inode_flags::MAPPED {
         0 => map::held(task.region, inode, first, end),
         _ => 0,
@@ -23,7 +23,7 @@ pub fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
 
 /// Takes away what lies behind `size`. The caller holds the lock, is inside a `data_seq` section and has taken
 /// [`behind`] off the inode's count of pages.
-pub fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
+pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     let tail = (size % PAGE_SIZE as u64) as usize;
     let first = size.div_ceil(PAGE_SIZE as u64);
     if tail != 0 {
@@ -37,7 +37,7 @@ pub fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
 
 /// Makes the pages of `first..end` read as zeros: gives them back, or, while they may be mapped, zeroes them.
 /// The caller holds the lock, is inside a `data_seq` section and has taken [`going`] off the inode's count of pages.
-pub fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
+pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
         return map::clear(task, id, inode, first, end);
     }

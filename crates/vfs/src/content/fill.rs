@@ -13,7 +13,7 @@ use crate::content::source::Source;
 
 /// What a copy into pages did.
 #[derive(Clone, Copy)]
-pub struct Filled {
+pub(crate) struct Filled {
     /// Bytes copied.
     pub bytes: usize,
     /// Pages that were made: [`Inode::pages`](lp_region::records::Inode::pages) is behind by as many.
@@ -26,7 +26,13 @@ pub struct Filled {
 /// source ends is `EFAULT`. The caller holds the inode's lock, is inside a `data_seq` section if the inode
 /// has content that is read, and publishes size and pages.
 #[inline(always)]
-pub fn copy_pages(task: &Task, id: InodeId, from: &mut impl Source, len: usize, offset: u64) -> Filled {
+pub(crate) fn copy_pages(
+    task: &Task,
+    id: InodeId,
+    from: &mut impl Source,
+    len: usize,
+    offset: u64,
+) -> Filled {
     let inode = task.region.inode(id);
     let mut filled = Filled { bytes: 0, pages: 0, stopped: None };
     while filled.bytes < len {
@@ -129,7 +135,7 @@ fn into_hole(
 ///
 /// # Errors
 /// `ENOSPC`, `EFAULT`; part may have been written.
-pub fn append_private(task: &Task, id: InodeId, from: *const u8, len: usize) -> Result<()> {
+pub(crate) fn append_private(task: &Task, id: InodeId, from: *const u8, len: usize) -> Result<()> {
     let inode = task.region.inode(id);
     let mut from = Single::new(from.cast_mut(), len)?;
     if len == 0 {

@@ -21,13 +21,13 @@ use crate::content::page::{self, Content, Home, Run};
 /// Adds pages to the count of an inode, inside a `seq` section. The caller is changing its content, so that the count is
 /// made anew should it die before that is done.
 #[inline]
-pub fn more_in_section(inode: &Inode, pages: u64) {
+pub(crate) fn more_in_section(inode: &Inode, pages: u64) {
     inode.pages.store(inode.pages.load(Relaxed) + pages, Relaxed); // Relaxed: inside the section.
 }
 
 /// Takes pages off the count of an inode, as [`more_in_section`] adds them.
 #[inline]
-pub fn less_in_section(inode: &Inode, pages: u64) {
+pub(crate) fn less_in_section(inode: &Inode, pages: u64) {
     // Relaxed: inside the section.
     inode.pages.store(inode.pages.load(Relaxed).saturating_sub(pages), Relaxed);
 }
@@ -37,7 +37,7 @@ pub const FANOUT: u64 = 1024;
 /// Tallest map.
 pub const MAX_HEIGHT: u32 = 6;
 /// Behind the last index of any map.
-pub const END: u64 = u64::MAX;
+pub(crate) const END: u64 = u64::MAX;
 
 /// Root and height of a map, as one load saw them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,7 +77,7 @@ fn entry<'r>(region: Region<'r>, node: PageId, height: u32, index: u64) -> &'r A
 
 /// The page at `index`; none for a hole.
 #[inline]
-pub fn lookup(region: Region, map: Map, index: u64) -> PageId {
+pub(crate) fn lookup(region: Region, map: Map, index: u64) -> PageId {
     match map.height {
         0 if index == 0 => map.root,
         // PAIRS: the release store of the entry in `link`.
@@ -108,7 +108,7 @@ pub fn get(region: Region, inode: &Inode, index: u64) -> PageId {
 
 /// The page at `index` if a map of height 0 or 1 has it: what most files are made of.
 #[inline(always)]
-pub fn get_low(region: Region, inode: &Inode, index: u64) -> PageId {
+pub(crate) fn get_low(region: Region, inode: &Inode, index: u64) -> PageId {
     let map = Map::of(inode);
     if map.height == 1 && index < FANOUT {
         // PAIRS: the release store of the entry in `link`.
@@ -127,7 +127,7 @@ pub struct Piece {
 }
 
 /// The piece that starts at `index`, at most `most` pages long.
-pub fn piece(region: Region, map: Map, index: u64, most: u64) -> Piece {
+pub(crate) fn piece(region: Region, map: Map, index: u64, most: u64) -> Piece {
     let most = most.max(1);
     if map.root.is_none() || index >= map.span() {
         return Piece { page: PageId::NONE, len: most };
@@ -161,7 +161,7 @@ pub fn piece(region: Region, map: Map, index: u64, most: u64) -> Piece {
 }
 
 /// Whether the inode's map names `page` on the way to `index`.
-pub fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> bool {
+pub(crate) fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> bool {
     let map = Map::of(inode);
     let (mut node, mut height) = (map.root, map.height);
     while node.is_some() {
@@ -252,7 +252,7 @@ fn leaf_of(region: Region, map: Map, index: u64) -> PageId {
 }
 
 /// Pages from `index` to the end of its map page: a run linked at `index` is no longer. The map is ready for `index`.
-pub fn room(inode: &Inode, index: u64) -> u32 {
+pub(crate) fn room(inode: &Inode, index: u64) -> u32 {
     match Map::of(inode).height {
         0 => 1,
         _ => (FANOUT - index % FANOUT).min(CHUNK_PAGES as u64) as u32,
@@ -263,7 +263,7 @@ pub fn room(inode: &Inode, index: u64) -> u32 {
 ///
 /// # Errors
 /// As [`prepare`].
-pub fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageId> {
+pub(crate) fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageId> {
     let page = get(task.region, inode, index);
     if page.is_some() {
         return Ok(page);
@@ -280,7 +280,13 @@ pub fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageI
 ///
 /// # Errors
 /// As [`prepare`]; what was filled stays.
-pub fn fill(task: &Task, id: InodeId, inode: &Inode, (first, end): (u64, u64), made: &mut u64) -> Result<()> {
+pub(crate) fn fill(
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    (first, end): (u64, u64),
+    made: &mut u64,
+) -> Result<()> {
     let mut index = first;
     while index < end {
         let piece = piece(task.region, Map::of(inode), index, end - index);
@@ -392,7 +398,7 @@ pub fn count(region: Region, inode: &Inode) -> u64 {
 }
 
 /// Pages of content in `first..end`.
-pub fn held(region: Region, inode: &Inode, first: u64, end: u64) -> u64 {
+pub(crate) fn held(region: Region, inode: &Inode, first: u64, end: u64) -> u64 {
     let map = Map::of(inode);
     let (mut index, mut pages) = (first, 0);
     let end = end.min(map.span());

@@ -85,7 +85,7 @@ pub enum Content {
 ///
 /// # Errors
 /// `ENOSPC` when all pages are in use.
-pub fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
+pub(crate) fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
     take_at(task, home, 0, want)
 }
 
@@ -93,7 +93,7 @@ pub fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
 ///
 /// # Errors
 /// As [`take_run`].
-pub fn take_zeroed(task: &Task, home: Home, height: u32) -> Result<PageId> {
+pub(crate) fn take_zeroed(task: &Task, home: Home, height: u32) -> Result<PageId> {
     let fresh = take_at(task, home, height, 1)?;
     if fresh.content == Content::Old {
         zero(task.region, fresh.run.first, 0, PAGE_SIZE);
@@ -121,7 +121,7 @@ fn take_at(task: &Task, home: Home, height: u32, want: u32) -> Result<Fresh> {
 
 /// Fills `len` bytes from `offset` of a page with zeros.
 #[inline]
-pub fn zero(region: Region, page: PageId, offset: usize, len: usize) {
+pub(crate) fn zero(region: Region, page: PageId, offset: usize, len: usize) {
     let offset = offset.min(PAGE_SIZE);
     // SAFETY: within the page.
     unsafe { region.page(page).add(offset).write_bytes(0, len.min(PAGE_SIZE - offset)) };
@@ -129,14 +129,14 @@ pub fn zero(region: Region, page: PageId, offset: usize, len: usize) {
 
 /// Says that the run last taken is linked in.
 #[inline]
-pub fn settle(task: &Task) {
+pub(crate) fn settle(task: &Task) {
     // Release: whoever sees the pages forgotten sees them linked in.
     chunk::name(&task.lane.pages, Run { first: PageId::NONE, len: 0 });
 }
 
 /// Names pages that are about to be unlinked from `home`; [`give`] follows.
 #[inline]
-pub fn unlinking(task: &Task, home: Home, run: Run) {
+pub(crate) fn unlinking(task: &Task, home: Home, run: Run) {
     let marks = &task.lane.pages;
     marks.inode.store(home.inode.0, Relaxed); // Relaxed: published by the store below.
     marks.index.store(home.index, Relaxed);
@@ -145,7 +145,7 @@ pub fn unlinking(task: &Task, home: Home, run: Run) {
 
 /// Gives the pages in hand back: those that [`unlinking`] named, or the run last taken. Nothing links to
 /// them.
-pub fn give(task: &Task) {
+pub(crate) fn give(task: &Task) {
     let marks = &task.lane.pages;
     let Some(run) = chunk::named(marks) else { return };
     chunk::give(task.region, task.lane, 0);
@@ -164,7 +164,7 @@ pub fn give(task: &Task) {
 }
 
 /// Keeps the first `len` pages, at least one, of the run last taken and gives the rest back.
-pub fn keep(task: &Task, len: u32) {
+pub(crate) fn keep(task: &Task, len: u32) {
     chunk::give(task.region, task.lane, len);
 }
 
@@ -271,7 +271,7 @@ fn words_of(run: Run, mut visit: impl FnMut(usize, u64)) {
 ///
 /// # Errors
 /// As [`Region::back`].
-pub fn back_all(region: Region) -> Result<()> {
+pub(crate) fn back_all(region: Region) -> Result<()> {
     let used = (0..region.chunk_count())
         .filter(|index| region.chunk(*index).is_some_and(|chunk| chunk.populated.load(Relaxed) != 0));
     used.clone().try_for_each(|index| owner::back(region, index))?;
@@ -423,7 +423,7 @@ pub fn free_count(region: Region) -> u64 {
 
 /// Settles the pages that a dead lane was moving. The caller buries that lane, and holds the lock of the
 /// pages' inode or knows that nobody else can reach it.
-pub fn repair(task: &Task, lane: LaneId) {
+pub(crate) fn repair(task: &Task, lane: LaneId) {
     let region = task.region;
     let record = region.lane(lane);
     let marks: &PageMarks = &record.pages;

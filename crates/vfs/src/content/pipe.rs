@@ -20,7 +20,7 @@ use crate::content::source::Source;
 
 /// Which end of a pipe a descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
+pub(crate) enum End {
     /// Bytes come out of it.
     Read,
     /// Bytes go into it.
@@ -29,7 +29,7 @@ pub enum End {
 
 /// Whether a call waits for a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wait {
+pub(crate) enum Wait {
     /// Until it is ready.
     Blocks,
     /// `EAGAIN` when it is not.
@@ -38,7 +38,7 @@ pub enum Wait {
 
 /// A descriptor of a pipe.
 #[derive(Clone, Copy)]
-pub struct Pipe {
+pub(crate) struct Pipe {
     fd: i32,
     end: End,
     wait: Wait,
@@ -50,7 +50,7 @@ impl Pipe {
     ///
     /// # Errors
     /// `EBADF` when it is not open as this end.
-    pub fn new(fd: i32, end: End, wait: Wait) -> Result<Pipe> {
+    pub(crate) fn new(fd: i32, end: End, wait: Wait) -> Result<Pipe> {
         // SAFETY: asks for the flags.
         let flags = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_GETFL) }? as u32;
         let wrong = if end == End::Read { O_WRONLY } else { O_RDONLY };
@@ -62,7 +62,7 @@ impl Pipe {
     }
 
     /// Whether a call waits for it.
-    pub fn waits(self) -> bool {
+    pub(crate) fn waits(self) -> bool {
         self.wait == Wait::Blocks
     }
 
@@ -70,7 +70,7 @@ impl Pipe {
     ///
     /// # Errors
     /// `EAGAIN` if it must not wait; `EINTR`.
-    pub fn ready(self, task: &Task) -> Result<bool> {
+    pub(crate) fn ready(self, task: &Task) -> Result<bool> {
         let events = if self.end == End::Read { POLLIN } else { POLLOUT } as i16;
         let mut asked = pollfd { fd: self.fd, events, revents: 0 };
         let timeout = if self.wait == Wait::Blocks { -1isize } else { 0 };
@@ -86,7 +86,7 @@ impl Pipe {
     ///
     /// # Errors
     /// Those of fcntl(2) and ioctl(2).
-    pub fn room(self, offset: u64) -> Result<usize> {
+    pub(crate) fn room(self, offset: u64) -> Result<usize> {
         // SAFETY: asks for the size.
         let size = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd, F_GETPIPE_SZ) }?;
         let mut held = 0i32;
@@ -101,7 +101,7 @@ impl Pipe {
     ///
     /// # Errors
     /// `EAGAIN` when nothing fits; `EPIPE`.
-    pub fn put(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
+    pub(crate) fn put(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
         match now(__NR_pwritev2, self.fd, from.cast_mut(), bytes) {
             Err(Errno::EOPNOTSUPP) => {}
             done => return done,
@@ -134,7 +134,7 @@ fn now(call: u32, fd: i32, at: *mut u8, bytes: usize) -> Result<usize> {
 }
 
 /// What a pipe holds, as the source of a write.
-pub struct Drain<'c> {
+pub(crate) struct Drain<'c> {
     fd: i32,
     by: By,
     /// How the last read ended: with so many bytes, 0 for the end, or an error.
@@ -155,7 +155,7 @@ impl<'c> Drain<'c> {
     ///
     /// # Errors
     /// Those of open(2), where the pipe has to be opened again.
-    pub fn new(pipe: Pipe, last: &'c Cell<Result<usize>>) -> Result<Self> {
+    pub(crate) fn new(pipe: Pipe, last: &'c Cell<Result<usize>>) -> Result<Self> {
         // Asks without moving a byte: an address that is no memory, and the flag is looked at before it.
         if now(__NR_preadv2, pipe.fd, core::ptr::null_mut(), 1) != Err(Errno::EOPNOTSUPP) {
             return Ok(Drain { fd: pipe.fd, by: By::Flag, last });

@@ -12,7 +12,7 @@ use crate::content::map::{self, Map};
 ///
 /// # Errors
 /// `ENXIO` when there is none, or `offset` is not inside the file.
-pub fn data(task: &Task, inode: &Inode, offset: i64) -> Result<i64> {
+pub(crate) fn data(task: &Task, inode: &Inode, offset: i64) -> Result<i64> {
     find(task, inode, offset, Wanted::Data)
 }
 
@@ -20,7 +20,7 @@ pub fn data(task: &Task, inode: &Inode, offset: i64) -> Result<i64> {
 ///
 /// # Errors
 /// `ENXIO` when `offset` is not inside the file.
-pub fn hole(task: &Task, inode: &Inode, offset: i64) -> Result<i64> {
+pub(crate) fn hole(task: &Task, inode: &Inode, offset: i64) -> Result<i64> {
     find(task, inode, offset, Wanted::Hole)
 }
 

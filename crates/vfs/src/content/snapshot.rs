@@ -139,7 +139,7 @@ fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, o
 }
 
 /// Offset of a run of pages in the region; none for a hole, and for what only a damaged region names.
-pub fn span(region: Region, first: PageId, len: u64) -> Option<usize> {
+pub(crate) fn span(region: Region, first: PageId, len: u64) -> Option<usize> {
     let last = PageId(first.0.checked_add(len as u32 - 1)?);
     region.page_offset(last).filter(|_| first.is_some())?;
     region.page_offset(first)

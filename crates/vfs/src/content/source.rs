@@ -19,7 +19,7 @@ static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
 /// A source of bytes that a write moves through. It is asked while the target's lock is held, so it never
 /// waits.
-pub trait Source {
+pub(crate) trait Source {
     /// Whether the write tells watchers of the target; if not, its caller does.
     const IS_TOLD: bool = true;
 
@@ -53,7 +53,7 @@ impl<B: Buffer> Source for B {
 /// and the map must still name the pages, else they may have been recycled meanwhile and the piece is copied
 /// again. The map is asked even under an odd count that stands still, because a truncation gives pages back
 /// within its section.
-pub struct Content<'r> {
+pub(crate) struct Content<'r> {
     region: Region<'r>,
     inode: &'r Inode,
     at: u64,
@@ -61,7 +61,7 @@ pub struct Content<'r> {
 
 impl<'r> Content<'r> {
     /// The content of `inode` from `at` on.
-    pub fn new(region: Region<'r>, inode: &'r Inode, at: u64) -> Self {
+    pub(crate) fn new(region: Region<'r>, inode: &'r Inode, at: u64) -> Self {
         Content { region, inode, at }
     }
 

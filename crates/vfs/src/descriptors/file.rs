@@ -46,7 +46,7 @@ pub fn share(file: &OpenFile) {
 
 /// Marks an open file as named by a second descriptor of the same table.
 #[inline]
-pub fn duplicate(file: &OpenFile) {
+pub(crate) fn duplicate(file: &OpenFile) {
     if file.shared.load(Ordering::Relaxed) == sharing::ALONE {
         file.shared.store(sharing::DUPLICATED, Ordering::Release);
     }
@@ -54,7 +54,7 @@ pub fn duplicate(file: &OpenFile) {
 
 /// `f_pos` for the length of a call. While the file is shared, or threads share the table, it is held under the file's
 /// lock, as Linux's `f_pos_lock`; else it is a plain load and store.
-pub struct Position<'f> {
+pub(crate) struct Position<'f> {
     file: &'f OpenFile,
     locked: bool,
 }
@@ -62,13 +62,13 @@ pub struct Position<'f> {
 impl Position<'_> {
     /// Where the next read or write starts.
     #[inline]
-    pub fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.file.position.load(Ordering::Relaxed) // Relaxed: plain, or ordered by the lock.
     }
 
     /// Moves it.
     #[inline]
-    pub fn set(&self, position: u64) {
+    pub(crate) fn set(&self, position: u64) {
         self.file.position.store(position, Ordering::Relaxed); // Relaxed: as above.
     }
 }
@@ -84,7 +84,7 @@ impl Drop for Position<'_> {
 
 /// Takes hold of the position of an open file.
 #[inline(always)]
-pub fn position<'f>(task: &Task, held: &Held<'f>) -> Position<'f> {
+pub(crate) fn position<'f>(task: &Task, held: &Held<'f>) -> Position<'f> {
     let shared = held.file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
     if shared != 0 {
         held.file.lock.lock(task.lane_id, task);

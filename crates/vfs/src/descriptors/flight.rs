@@ -78,7 +78,7 @@ pub(crate) fn sent(region: Region<'_>) -> impl Iterator<Item = FileId> + '_ {
 /// Whether an open file that no table names may still be received. Who received it stored it in a table, and
 /// said so in `Header::moves`, before the token was closed: if this finds none, the caller looks at `moves`
 /// once more.
-pub fn is_in_flight(task: &Task, id: FileId) -> bool {
+pub(crate) fn is_in_flight(task: &Task, id: FileId) -> bool {
     // PAIRS: the release in `launch`.
     let senders = task.region.file(id).in_flight.load(Ordering::Acquire);
     if senders == 0 {

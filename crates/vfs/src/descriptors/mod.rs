@@ -6,7 +6,7 @@
 //! Cycle inside: `table` takes files out of entries, `file` goes through a table's entries.
 
 pub mod busy;
-pub mod file;
+pub(crate) mod file;
 pub mod flight;
-pub mod named;
-pub mod table;
+pub(crate) mod named;
+pub(crate) mod table;

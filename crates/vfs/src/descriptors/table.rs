@@ -19,7 +19,7 @@ use crate::lane::pin;
 ///
 /// # Errors
 /// `EBADF`.
-pub fn open<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+pub(crate) fn open<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
     let held = fget_any(task, fd)?;
     // Relaxed: immutable.
     if held.file.mode.load(Relaxed) & file_mode::PATH != 0 { Err(Errno::EBADF) } else { Ok(held) }
@@ -72,7 +72,7 @@ pub mod closing {
 
 /// What a descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub(crate) enum Kind {
     /// The kernel's business.
     NotOurs,
     /// An open file of ours.
@@ -126,13 +126,13 @@ pub fn load(task: &Task, fd: i32) -> u64 {
 
 /// Whether a call on `fd` is answered here and not by the kernel: an open file of ours, data included.
 #[inline]
-pub fn is_ours(task: &Task, fd: i32) -> bool {
+pub(crate) fn is_ours(task: &Task, fd: i32) -> bool {
     load(task, fd) & (entry::OPEN | entry::HOST) == entry::OPEN
 }
 
 /// What `fd` is.
 #[inline]
-pub fn kind(task: &Task, fd: i32) -> Kind {
+pub(crate) fn kind(task: &Task, fd: i32) -> Kind {
     match load(task, fd) & (entry::OPEN | entry::HOST) {
         entry::OPEN => Kind::Ours,
         0 => Kind::NotOurs,
@@ -170,19 +170,19 @@ fn own<'r>(task: &Task<'r>, entry: u64, mask: u64) -> Option<&'r OpenFile> {
 
 /// The open file of an entry for a call on data, where no pin is needed.
 #[inline(always)]
-pub fn own_file<'r>(task: &Task<'r>, entry: u64) -> Option<&'r OpenFile> {
+pub(crate) fn own_file<'r>(task: &Task<'r>, entry: u64) -> Option<&'r OpenFile> {
     own(task, entry, entry::OPEN | entry::HOST)
 }
 
 /// The open file of an entry for a call on attributes, where no pin is needed.
 #[inline(always)]
-pub fn own_any<'r>(task: &Task<'r>, entry: u64) -> Option<&'r OpenFile> {
+pub(crate) fn own_any<'r>(task: &Task<'r>, entry: u64) -> Option<&'r OpenFile> {
     own(task, entry, entry::OPEN)
 }
 
 /// [`own_file`] if no other descriptor names it either, so that nobody else can use its position, and its mode has `mode`.
 #[inline(always)]
-pub fn sole<'r>(task: &Task<'r>, entry: u64, mode: u32) -> Option<&'r OpenFile> {
+pub(crate) fn sole<'r>(task: &Task<'r>, entry: u64, mode: u32) -> Option<&'r OpenFile> {
     let file = own_file(task, entry)?;
     // Relaxed: `shared` was set by this process or before it was forked; `mode` is immutable.
     let alone = file.shared.load(Ordering::Relaxed) == 0;
@@ -191,7 +191,7 @@ pub fn sole<'r>(task: &Task<'r>, entry: u64, mode: u32) -> Option<&'r OpenFile> 
 
 /// The inode of an open file that is held.
 #[inline(always)]
-pub fn inode_of<'r>(task: &Task<'r>, file: &OpenFile) -> &'r Inode {
+pub(crate) fn inode_of<'r>(task: &Task<'r>, file: &OpenFile) -> &'r Inode {
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)); // Relaxed: immutable while open.
     task.region.inode(inode.id)
 }
@@ -201,7 +201,7 @@ pub fn inode_of<'r>(task: &Task<'r>, file: &OpenFile) -> &'r Inode {
 /// # Errors
 /// `EBADF`.
 #[inline]
-pub fn fget_second<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+pub(crate) fn fget_second<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
     let entry = load(task, fd);
     if entry & (entry::OPEN | entry::HOST) != entry::OPEN {
         return Err(Errno::EBADF);
@@ -279,7 +279,7 @@ pub fn replace(task: &Task, fd: i32, place: &AtomicU64, new: u64) -> u64 {
 
 /// Says that a reference was copied within the table: a look under way may have passed the copy and not
 /// reached the original, which may go from now on.
-pub fn moved(task: &Task) {
+pub(crate) fn moved(task: &Task) {
     // PAIRS: the loads in `look_through`.
     task.process.moves.fetch_add(1, Ordering::Release);
 }

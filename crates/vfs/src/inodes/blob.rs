@@ -138,13 +138,18 @@ impl<'r> View<'r> {
 }
 
 /// A blob of an inode whose lock the caller holds; none if it has none.
-pub fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> {
+pub(crate) fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> {
     let id = InodeId(which.word(inode).load(Acquire));
     id.is_some().then_some(View { region: task.region, id })
 }
 
 /// Calls `look` with a blob of an inode, without a lock, until it saw one that stayed; none if there is no blob.
-pub fn peek<T>(region: Region, inode: &Inode, which: Which, mut look: impl FnMut(View) -> T) -> Option<T> {
+pub(crate) fn peek<T>(
+    region: Region,
+    inode: &Inode,
+    which: Which,
+    mut look: impl FnMut(View) -> T,
+) -> Option<T> {
     // PAIRS: the release store in `Swap::apply`, and the fence at the start of `inode::clear`'s section.
     let generation = |id| &region.inode(InodeId(id)).generation;
     validated::look(which.word(inode), generation, |id| look(View { region, id: InodeId(id) }))
@@ -201,7 +206,7 @@ impl Swap {
 
 /// Makes a draft an inode's blob, or takes the blob away, and gives the former one back; sets the inode's
 /// mode, and `ctime`. The caller holds the inode's lock and is not inside a `seq` section.
-pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
+pub(crate) fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
     let old = which.word(task.region.inode(of)).load(Relaxed); // Relaxed: under the lock.
     let new = draft.map_or(0, |draft| {
         let id = draft.id;
@@ -220,7 +225,7 @@ pub fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: 
 
 /// Finishes a [`swap`] of a dead lane as far as the lane's `taken`: it names the former blob, which the
 /// reaper then frees.
-pub fn replay(task: &Task, lane: LaneId) {
+pub(crate) fn replay(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let mut words = [0; 6];
     for (word, from) in words.iter_mut().zip(&record.intent.words) {
@@ -231,7 +236,7 @@ pub fn replay(task: &Task, lane: LaneId) {
 }
 
 /// Frees a blob of an inode that is being freed itself.
-pub fn drop_of_freed(task: &Task, word: &AtomicU32) {
+pub(crate) fn drop_of_freed(task: &Task, word: &AtomicU32) {
     let id = InodeId(word.load(Relaxed)); // Relaxed: nobody else has the inode.
     // One that died freeing the inode may have left the blob to a sweep.
     if id.is_some() && task.region.inode(id).custody.get() & LISTED != 0 {

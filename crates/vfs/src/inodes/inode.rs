@@ -76,7 +76,7 @@ const SPINS: u32 = 2000;
 /// Lets the change under way in a section be finished if it does not go on because the lane that began it is
 /// dead: no writer may come to do it. A reader calls it before it waits.
 #[inline]
-pub fn mend_if_left(task: &Task, id: InodeId, section: &Seq) {
+pub(crate) fn mend_if_left(task: &Task, id: InodeId, section: &Seq) {
     if section.read() & 1 != 0 {
         mend_if_left_slow(task, id, section);
     }
@@ -98,7 +98,7 @@ fn mend_if_left_slow(task: &Task, id: InodeId, section: &Seq) {
 
 /// Whether it is a directory: then its entries and their times are guarded by `data_seq` besides.
 #[inline(always)]
-pub fn is_dir(inode: &Inode) -> bool {
+pub(crate) fn is_dir(inode: &Inode) -> bool {
     inode.mode.load(Relaxed) & S_IFMT == S_IFDIR // Relaxed: the type never changes while the inode lives.
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn set_time(stamp: &Stamp, time: Time) {
 
 /// `st_size` and `st_blocks` as tmpfs gives them.
 #[inline(always)]
-pub fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
+pub(crate) fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
     if mode & S_IFMT == S_IFDIR {
         return ((2 + u64::from(inode.entries.load(Relaxed))) * ENTRY_BYTES, 0);
     }
@@ -184,14 +184,14 @@ pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> 
 
 /// Waits until nobody has an inode's lock. The caller holds none.
 #[cold]
-pub fn wait(task: &Task, id: InodeId) {
+pub(crate) fn wait(task: &Task, id: InodeId) {
     drop(lock(task, id));
 }
 
 /// Takes an inode's lock for a caller that holds others, and so waits for nobody who may be stopped: only for
 /// a moment.
 #[inline]
-pub fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
+pub(crate) fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
     let inode = task.region.inode(id);
     if inode.lock.try_lock_unbiased(task.lane_id) {
         return Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding });
@@ -250,7 +250,7 @@ impl Undertaker for InodeUndertaker<'_, '_> {
 ///
 /// What lies behind the end of the content goes: a write that was growing it, or a truncation that was not finished.
 #[cold]
-pub fn mend(task: &Task, id: InodeId, inode: &Inode) {
+pub(crate) fn mend(task: &Task, id: InodeId, inode: &Inode) {
     if inode.data_seq.read() & 1 != 0 {
         if inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
             cut::cut(task, id, inode, inode.size.load(Relaxed));
@@ -266,14 +266,14 @@ pub fn mend(task: &Task, id: InodeId, inode: &Inode) {
 
 /// When an inode was made.
 #[inline]
-pub fn born(inode: &Inode) -> Time {
+pub(crate) fn born(inode: &Inode) -> Time {
     // Relaxed: immutable.
     Time { sec: inode.btime.load(Relaxed) as i64, nsec: inode.btime_nsec.load(Relaxed) }
 }
 
 /// Which times to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Touch {
+pub(crate) enum Touch {
     /// `ctime`: attributes changed.
     Change,
     /// `mtime` and `ctime`: content or entries changed.
@@ -281,7 +281,7 @@ pub enum Touch {
 }
 
 /// Sets times to now. The caller holds the inode's lock and is not inside a `seq` section.
-pub fn touch(task: &Task, inode: &Inode, what: Touch) {
+pub(crate) fn touch(task: &Task, inode: &Inode, what: Touch) {
     let now = task.now();
     inode.seq.begin();
     touch_in_section(inode, what, now);
@@ -290,7 +290,7 @@ pub fn touch(task: &Task, inode: &Inode, what: Touch) {
 
 /// Sets times to `now`. The caller is inside a `seq` section of the inode.
 #[inline]
-pub fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
+pub(crate) fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
     // Relaxed throughout: inside the section.
     if what == Touch::Modify {
         set_time(&inode.mtime, now);
@@ -301,18 +301,18 @@ pub fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
 
 /// Whether the content's last change is noted as of `now` already, and the next read will look at it.
 #[inline]
-pub fn is_modified_at(inode: &Inode, now: Time) -> bool {
+pub(crate) fn is_modified_at(inode: &Inode, now: Time) -> bool {
     // Relaxed: the caller holds the lock.
     time(&inode.mtime) == now && time(&inode.ctime) == now && inode.atime_due.load(Relaxed) == 0
 }
 
 /// Access and modification time. The caller holds the inode's lock.
-pub fn access_and_modification(inode: &Inode) -> (Time, Time) {
+pub(crate) fn access_and_modification(inode: &Inode) -> (Time, Time) {
     (time(&inode.atime), time(&inode.mtime))
 }
 
 /// Sets all times but the birth's. The caller holds the inode's lock.
-pub fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
+pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
     inode.seq.begin();
     set_time(&inode.atime, atime);
     set_time(&inode.mtime, mtime);
@@ -323,7 +323,7 @@ pub fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
 /// Notes a read of `bytes`: sets the access time when relatime asks for it. Costs two loads and a store to
 /// the lane otherwise. The access time of an inode that may be watched is always due.
 #[inline(always)]
-pub fn accessed(task: &Task, inode: &Inode, bytes: usize) {
+pub(crate) fn accessed(task: &Task, inode: &Inode, bytes: usize) {
     let marks = &task.lane.pages;
     // Relaxed throughout: the lane's own words, and a hint of the inode's.
     let reads = marks.reads.load(Relaxed).wrapping_add(1);

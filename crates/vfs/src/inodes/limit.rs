@@ -16,7 +16,7 @@ use crate::caller::task::Task;
 use crate::inodes::inode;
 
 /// Whether a process of the region is limited, or died so and has not been reaped.
-pub fn any(task: &Task) -> bool {
+pub(crate) fn any(task: &Task) -> bool {
     // Relaxed: ordered by the caller's light barrier.
     task.region.processes().any(|id| task.region.process(id).limited.load(Ordering::Relaxed) != 0)
 }

@@ -23,7 +23,7 @@ pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Resu
 ///
 /// # Errors
 /// As [`create`].
-pub fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
+pub(crate) fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
     let made = make(task, root, S_IFREG, 0, (0, 0))?;
     let flags = inode_flags::BLOB | S_IFREG & inode_flags::KIND;
     task.region.inode(made.id).flags.store(flags, Relaxed); // Relaxed: nobody can reach it yet.
@@ -78,13 +78,13 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
 }
 
 /// Gives back an inode that [`create`] made and nobody has linked in.
-pub fn discard(task: &Task, id: InodeId) {
+pub(crate) fn discard(task: &Task, id: InodeId) {
     free(task, id);
     task.region.settle::<Inode>(task.lane);
 }
 
 /// Frees an inode and all it has. Nobody can reach it any more but readers that look at its generation.
-pub fn free(task: &Task, id: InodeId) {
+pub(crate) fn free(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     clear(task, id);
     inode.nlink.store(0, Relaxed); // Relaxed: nobody can reach it.
@@ -94,7 +94,7 @@ pub fn free(task: &Task, id: InodeId) {
 }
 
 /// Gives back what an inode holds: content and attributes. May be done again after a death in between.
-pub fn clear(task: &Task, id: InodeId) {
+pub(crate) fn clear(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     inode.data_seq.begin();
     map::clear(task, id, inode, 0, map::END);

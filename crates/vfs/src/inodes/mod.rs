@@ -7,10 +7,10 @@
 //! blobs, which are inodes (`make`, `blob`).
 
 pub mod blob;
-pub mod inode;
+pub(crate) mod inode;
 pub mod limit;
-pub mod make;
-pub mod owners;
-pub mod stamps;
-pub mod watched;
-pub mod xattrs;
+pub(crate) mod make;
+pub(crate) mod owners;
+pub(crate) mod stamps;
+pub(crate) mod watched;
+pub(crate) mod xattrs;

@@ -31,7 +31,7 @@ pub fn is_watched(inode: &Inode) -> bool {
 
 /// Tells the watchers of an inode, if it may have any. The caller holds no lock that others need.
 #[inline(always)]
-pub fn touched(task: &Task<'_>, id: InodeId, inode: &Inode, what: Touched) {
+pub(crate) fn touched(task: &Task<'_>, id: InodeId, inode: &Inode, what: Touched) {
     if has_shadow(inode) {
         touched_slow(task, id, what);
     }
@@ -45,7 +45,7 @@ pub fn touched_slow(task: &Task<'_>, id: InodeId, what: Touched) {
 
 /// [`touched_slow`] for one that is read. Following a link is no event.
 #[cold]
-pub fn read_slow(task: &Task<'_>, inode: &Inode) {
+pub(crate) fn read_slow(task: &Task<'_>, inode: &Inode) {
     let kind = inode.mode.load(Relaxed) & S_IFMT; // Relaxed: the type does not change.
     if has_shadow(inode) && matches!(kind, S_IFREG | S_IFDIR) {
         touched_slow(task, id_of(task.region, inode), Touched::Accessed);
@@ -54,7 +54,7 @@ pub fn read_slow(task: &Task<'_>, inode: &Inode) {
 
 /// [`touched_slow`] for one that was written to.
 #[cold]
-pub fn written_slow(task: &Task<'_>, inode: &Inode) {
+pub(crate) fn written_slow(task: &Task<'_>, inode: &Inode) {
     touched_slow(task, id_of(task.region, inode), Touched::Modified);
 }
 
@@ -66,12 +66,12 @@ fn id_of(region: Region<'_>, inode: &Inode) -> InodeId {
 
 /// Tells that an inode was made in a watched directory. The caller holds the directory's lock.
 #[cold]
-pub fn made_slow(task: &Task<'_>, dir: InodeId, name: &[u8], inode: &Inode) {
+pub(crate) fn made_slow(task: &Task<'_>, dir: InodeId, name: &[u8], inode: &Inode) {
     (task.notify)(task, &Event::Named(At { dir, name }, New::Made(kind(inode))));
 }
 
 /// Gives an inode that nobody else can reach yet a shadow, at its name in a directory.
-pub fn mark_new(inode: &Inode, dir: InodeId, entry: DirentId) {
+pub(crate) fn mark_new(inode: &Inode, dir: InodeId, entry: DirentId) {
     // Relaxed, all: published with the name.
     inode.flags.store(inode.flags.load(Relaxed) | inode_flags::SHADOW, Relaxed);
     place(inode, dir, entry);

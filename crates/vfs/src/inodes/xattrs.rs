@@ -131,7 +131,7 @@ fn copy(draft: &Draft, from: View, start: u64, end: u64) -> Result<()> {
 
 /// Takes the file capabilities away: the content changes. The caller holds the inode's lock.
 #[cold]
-pub fn drop_capability(task: &Task, id: InodeId, inode: &Inode) {
+pub(crate) fn drop_capability(task: &Task, id: InodeId, inode: &Inode) {
     // Without memory for the shorter list it goes as a whole rather than keep capabilities for other content.
     match replace(task, id, inode, CAPABILITY, None) {
         Ok(()) | Err(Errno::ENODATA) => {}

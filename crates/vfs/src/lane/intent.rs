@@ -28,7 +28,7 @@ pub mod op {
 
 /// Writes down what this lane is about to do.
 #[inline]
-pub fn write<const N: usize>(task: &Task, op: u64, words: &[u64; N]) {
+pub(crate) fn write<const N: usize>(task: &Task, op: u64, words: &[u64; N]) {
     let intent = &task.lane.intent;
     for (to, from) in intent.words.iter().zip(words) {
         to.store(*from, Ordering::Relaxed); // Relaxed: published by `op`.
@@ -39,7 +39,7 @@ pub fn write<const N: usize>(task: &Task, op: u64, words: &[u64; N]) {
 
 /// Says that it is done.
 #[inline]
-pub fn clear(task: &Task) {
+pub(crate) fn clear(task: &Task) {
     // Release: every step is seen by whoever sees that none is left.
     task.lane.intent.op.store(op::NONE, Ordering::Release);
 }

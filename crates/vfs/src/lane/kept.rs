@@ -13,7 +13,7 @@ use crate::lane::pin;
 
 /// Says that the last link of an inode is gone: it is freed once nothing has it open. The caller holds the inode's lock
 /// or is the only one who knows the inode; the lane has it pinned and named in `taken`.
-pub fn orphan(task: &Task, id: InodeId) {
+pub(crate) fn orphan(task: &Task, id: InodeId) {
     let record = task.region.inode(id);
     let list = &task.lane.unlinked;
     if record.custody.get() & custody::LISTED != 0 {

@@ -4,7 +4,7 @@
 //! Used by every folder that changes something. It takes no lock: each word has one writer.
 
 pub mod intent;
-pub mod kept;
+pub(crate) mod kept;
 pub mod pin;
-pub mod taken;
-pub mod writer;
+pub(crate) mod taken;
+pub(crate) mod writer;

@@ -11,7 +11,7 @@ use lp_region::sync::Ordering;
 use crate::caller::task::Task;
 
 /// A writer's mark: the root stays writable until it is dropped.
-pub struct Writing<'t, 'r> {
+pub(crate) struct Writing<'t, 'r> {
     task: &'t Task<'r>,
 }
 
@@ -32,7 +32,7 @@ impl Drop for Writing<'_, '_> {
 /// # Errors
 /// `EROFS` when it is read-only.
 #[inline]
-pub fn begin<'t, 'r>(task: &'t Task<'r>, inode: &Inode) -> Result<Writing<'t, 'r>> {
+pub(crate) fn begin<'t, 'r>(task: &'t Task<'r>, inode: &Inode) -> Result<Writing<'t, 'r>> {
     let root = inode.root.load(Ordering::Relaxed); // Relaxed: immutable.
     let lane = task.lane;
     let depth = lane.writing_depth.load(Ordering::Relaxed); // Relaxed: only this thread writes it.
@@ -68,7 +68,7 @@ pub(crate) fn end_alone(task: &Task) {
 
 /// Whether a root is read-only: what an open for writing looks at.
 #[inline]
-pub fn is_read_only(task: &Task, inode: &Inode) -> bool {
+pub(crate) fn is_read_only(task: &Task, inode: &Inode) -> bool {
     let root = inode.root.load(Ordering::Relaxed); // Relaxed: immutable.
     task.region.header().read_only.load(Ordering::Relaxed) & 1 << (root & 15) != 0
 }

@@ -17,7 +17,7 @@ use crate::names::{change, hash};
 /// The caller wants a lock that the lane holds, or is burying the lane. All locks that the dead lane holds are still its
 /// own: nobody takes one over before this is done, so a replay may change what they guard.
 #[cold]
-pub fn repair(task: &Task, lane: LaneId) {
+pub(crate) fn repair(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     // A replay that takes over another lock of the same dead lane comes back here.
     if is_buried(task, lane) || record.burial.holder() == task.lane_id {

@@ -160,7 +160,7 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn inherit(task: &Task, child: ProcessId) -> Result<()> {
+pub(crate) fn inherit(task: &Task, child: ProcessId) -> Result<()> {
     let record = task.region.process(child);
     for (_, mapping) in list(task, task.process) {
         let of = InodeRef::from_word(mapping.inode.load(Relaxed)); // Relaxed: the process's own.

@@ -7,11 +7,11 @@
 //! a mapping without memory asks for a reclaim (`reclaim`, `sweep`, `reap`, `mapping`).
 
 pub mod boot;
-pub mod burial;
-pub mod candidates;
+pub(crate) mod burial;
+pub(crate) mod candidates;
 pub mod fork;
 pub mod mapping;
-pub mod open_file;
+pub(crate) mod open_file;
 pub mod reap;
 pub mod reclaim;
-pub mod sweep;
+pub(crate) mod sweep;

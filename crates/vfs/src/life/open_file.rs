@@ -202,7 +202,7 @@ fn drop_locks(task: &Task, id: FileId) {
 /// # Errors
 /// `EBADF` when it is not ours.
 #[inline]
-pub fn remove(task: &Task, fd: i32) -> Result<()> {
+pub(crate) fn remove(task: &Task, fd: i32) -> Result<()> {
     take_out(task, fd, |place| place.store(0, Ordering::Release))
 }
 

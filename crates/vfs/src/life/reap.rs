@@ -44,7 +44,7 @@ pub fn dead(task: &Task) -> u32 {
 /// Cleans up after the process of a slot if it is dead and nobody who lives does; whether this call did. What it held is
 /// then for a sweep to free.
 #[cold]
-pub fn process(task: &Task, id: ProcessId) -> bool {
+pub(crate) fn process(task: &Task, id: ProcessId) -> bool {
     task.region.left_by_the_dead(id, task.process_id).is_some_and(|life| bury_process(task, id, life))
 }
 

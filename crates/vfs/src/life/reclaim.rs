@@ -22,7 +22,7 @@ const BIG: u32 = 64;
 
 /// Frees what can be freed if enough has gathered. Called with no inode locked.
 #[inline]
-pub fn after_unlink(task: &Task) {
+pub(crate) fn after_unlink(task: &Task) {
     let list = &task.lane.unlinked;
     // Relaxed: the lane's own.
     let full = list.count.load(Ordering::Relaxed) as usize >= UNLINKED;

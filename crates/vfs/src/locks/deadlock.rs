@@ -14,7 +14,7 @@ use crate::locks::lock::family;
 const RING: usize = 10;
 
 /// What the calling thread waits for, as others see it, until this is dropped.
-pub struct Waiting<'t, 'r> {
+pub(crate) struct Waiting<'t, 'r> {
     task: &'t Task<'r>,
     edge: u64,
     ticket: u64,
@@ -22,13 +22,13 @@ pub struct Waiting<'t, 'r> {
 
 impl<'t, 'r> Waiting<'t, 'r> {
     /// Nothing yet.
-    pub fn new(task: &'t Task<'r>) -> Self {
+    pub(crate) fn new(task: &'t Task<'r>) -> Self {
         Waiting { task, edge: 0, ticket: 0 }
     }
 
     /// Says that the thread waits for a lock as it was at `version`; whether it must not, for it would close
     /// a ring. Asked again before each sleep: what others left to this process is found then.
-    pub fn closes_ring(&mut self, blocker: LockId, version: u32) -> bool {
+    pub(crate) fn closes_ring(&mut self, blocker: LockId, version: u32) -> bool {
         let edge = u64::from(version) << 32 | u64::from(blocker.0);
         if self.edge != edge {
             self.edge = edge;

@@ -31,7 +31,7 @@ pub mod family {
 }
 
 /// Last byte of a lock that reaches to the end of the file, however long (`OFFSET_MAX`).
-pub const TO_END: u64 = i64::MAX as u64;
+pub(crate) const TO_END: u64 = i64::MAX as u64;
 /// Longest sleep before a waiter looks at owners' lives and at signals again, in nanoseconds.
 const SLEEP_NS: u64 = 20_000_000;
 
@@ -111,7 +111,7 @@ fn owner_of_process(task: &Task, id: ProcessId) -> Owner {
 }
 
 /// An open file as an owner of locks of `family`.
-pub fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
+pub(crate) fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
     Owner { family, id: id.0, generation: task.region.file(id).generation.load(Ordering::Relaxed) }
 }
 
@@ -119,7 +119,7 @@ pub fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
 ///
 /// # Errors
 /// `EAGAIN` when another is in the way and `wait` says no; `EDEADLK`, `EINTR` while waiting; `ENOLCK` without records.
-pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> {
+pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> {
     let record = task.region.inode(id);
     let (mut looked_at, mut interrupted) = (None, false);
     let mut waiting = Waiting::new(task);
@@ -162,7 +162,7 @@ pub fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> 
 }
 
 /// The lock that keeps `lock` from being had, if any. Owners that are dead own nothing.
-pub fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
+pub(crate) fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
     let record = task.region.inode(id);
     let mut looked_at = None;
     loop {
@@ -179,7 +179,7 @@ pub fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
 }
 
 /// The first of the owner's own locks that meets `range`.
-pub fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Option<Lock> {
+pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Option<Lock> {
     let record = task.region.inode(id);
     let _held = inode::lock(task, id);
     records(task, record)
@@ -192,7 +192,7 @@ pub fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Option<Lock>
 ///
 /// # Errors
 /// `ENOLCK` when a lock has to be split and there is no record for its other half.
-pub fn release(task: &Task, id: InodeId, owner: Owner, range: Range) -> Result<()> {
+pub(crate) fn release(task: &Task, id: InodeId, owner: Owner, range: Range) -> Result<()> {
     let record = task.region.inode(id);
     if record.flags.load(Ordering::Relaxed) & inode_flags::LOCKED == 0 {
         return Ok(()); // No lock was ever made.
@@ -216,7 +216,7 @@ pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: Kind) -> bool {
 
 /// Drops the POSIX locks that the calling process has on an inode.
 #[cold]
-pub fn drop_posix(task: &Task, id: InodeId) {
+pub(crate) fn drop_posix(task: &Task, id: InodeId) {
     let owner = process_owner(task);
     drop_where(task, id, |lock| lock.owner == owner);
 }

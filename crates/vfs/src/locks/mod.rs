@@ -4,7 +4,7 @@
 //!
 //! Cycle inside: `lock` asks `deadlock` before it sleeps, which reads the records' families.
 
-pub mod deadlock;
+pub(crate) mod deadlock;
 pub mod flock;
 pub mod lock;
 pub mod record_lock;

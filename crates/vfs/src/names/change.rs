@@ -28,7 +28,7 @@ const PLAIN: usize = 6;
 
 /// A directory after a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Directory {
+pub(crate) struct Directory {
     /// Which; none if the change has no such directory.
     pub id: InodeId,
     /// Live entries.
@@ -41,7 +41,7 @@ pub struct Directory {
 
 /// An inode whose links, or only whose `ctime`, a change sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Links {
+pub(crate) struct Links {
     /// Which; none if the change has no such inode.
     pub id: InodeId,
     /// Links afterwards.
@@ -50,7 +50,7 @@ pub struct Links {
 
 /// An entry that names another inode afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retarget {
+pub(crate) struct Retarget {
     /// Which; none if the change has no such entry.
     pub dirent: DirentId,
     /// What it names afterwards.
@@ -59,7 +59,7 @@ pub struct Retarget {
 
 /// A directory that gets another parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Moved {
+pub(crate) struct Moved {
     /// Which; none if the change has no such directory.
     pub id: InodeId,
     /// Its parent afterwards.
@@ -68,7 +68,7 @@ pub struct Moved {
 
 /// A change of names: what will be true afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Change {
+pub(crate) struct Change {
     /// The directories whose entries change.
     pub dirs: [Directory; 2],
     /// An entry that comes in, filled in, with its position.
@@ -87,7 +87,7 @@ pub struct Change {
 
 impl Change {
     /// The change of nothing at a time.
-    pub const fn at(time: Time) -> Self {
+    pub(crate) const fn at(time: Time) -> Self {
         let dir = Directory { id: InodeId::NONE, entries: 0, nlink: 0, tail: 0 };
         let retarget = Retarget { dirent: DirentId::NONE, target: InodeRef::NONE };
         let links = Links { id: InodeId::NONE, nlink: 0 };
@@ -193,7 +193,7 @@ fn pair(low: u32, high: u32) -> u64 {
 /// Carries a change out. The caller holds the locks of all its inodes and has called [`hash::reserve`]; entries and
 /// inodes that it takes in are settled here. An inode that loses its last link is pinned until it stands with the orphans:
 /// as long as a replay may change it, nobody else gets its slot.
-pub fn perform(task: &Task<'_>, change: &Change) -> Load {
+pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     let victim = change.victim();
     if victim.is_some() {
         pin::known_inode(task, pin::slot::WALK_OTHER, victim);
@@ -227,7 +227,7 @@ pub fn perform(task: &Task<'_>, change: &Change) -> Load {
 
 /// Carries out to the end what the dead `lane` had begun. One at a time for each lane.
 #[cold]
-pub fn replay(task: &Task<'_>, lane: LaneId) {
+pub(crate) fn replay(task: &Task<'_>, lane: LaneId) {
     let record = task.region.lane(lane);
     let mut words = [0; INTENT_WORDS];
     let plain = record.intent.op.load(Ordering::Relaxed) == op::PLAIN_CHANGE;

@@ -48,27 +48,15 @@ impl<'r> Leaf<'r> {
 /// # Errors
 /// `ESTALE` when it was freed meanwhile: walk again.
 #[inline]
-pub fn enter<'r>(task: &Task<'r>, dir: InodeRef) -> Result<Locked<'r>> {
-    same(task, dir, inode::enter(task, dir.id))
-}
-
-/// [`enter`] for a call that locks two.
-///
-/// # Errors
-/// As [`enter`].
-pub fn lock<'r>(task: &Task<'r>, dir: InodeRef) -> Result<Locked<'r>> {
-    same(task, dir, inode::lock(task, dir.id))
-}
-
-#[inline]
-fn same<'r>(task: &Task<'r>, dir: InodeRef, locked: Locked<'r>) -> Result<Locked<'r>> {
+pub(crate) fn enter<'r>(task: &Task<'r>, dir: InodeRef) -> Result<Locked<'r>> {
+    let locked = inode::enter(task, dir.id);
     // Acquire: the generation grows before the slot is used again.
     let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
     if generation == dir.generation { Ok(locked) } else { Err(Errno::ESTALE) }
 }
 
 /// What the directory is now, as the start of a [`crate::names::change::Change`]. The caller holds its lock.
-pub fn now(region: Region<'_>, id: InodeId) -> Directory {
+pub(crate) fn now(region: Region<'_>, id: InodeId) -> Directory {
     let inode = region.inode(id);
     // Relaxed: under the lock.
     Directory {
@@ -80,7 +68,7 @@ pub fn now(region: Region<'_>, id: InodeId) -> Directory {
 }
 
 /// What the directory is once `entry`, which gets the next position, is in. The caller holds its lock.
-pub fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Directory {
+pub(crate) fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Directory {
     let mut after = now(region, id);
     region.dirent(entry).position.store(after.tail, Ordering::Relaxed); // Relaxed: published with the name.
     after.entries += 1;
@@ -95,7 +83,7 @@ pub fn is(inode: &Inode) -> bool {
 }
 
 /// Whether it was removed: nothing may be made in it.
-pub fn is_dead(inode: &Inode) -> bool {
+pub(crate) fn is_dead(inode: &Inode) -> bool {
     inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
 }
 
@@ -128,7 +116,7 @@ pub fn put(task: &Task<'_>, entry: DirentId) {
 }
 
 /// Takes an entry out of its place; `after` is the directory afterwards. The caller holds the lock.
-pub fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
+pub(crate) fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
     let position = task.region.dirent(entry).position.load(Ordering::Relaxed);
     let id = parent(task.region, entry);
     let Some(leaf) = leaf(task.region, id, position) else { return };
@@ -161,7 +149,7 @@ fn drop_leaves(task: &Task<'_>, id: InodeId, first: u64, end: u64) {
 }
 
 /// The position that follows the last entry once `entry` has gone. The caller holds the lock.
-pub fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
+pub(crate) fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
     let id = parent(region, entry);
     let tail = region.inode(id).tail.load(Ordering::Relaxed);
     if region.inode(id).entries.load(Ordering::Relaxed) == 1 {
@@ -179,7 +167,7 @@ pub fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
 }
 
 /// Counts the live entries of the page that holds `position` again, after a death.
-pub fn recount(region: Region<'_>, id: InodeId, position: u64) {
+pub(crate) fn recount(region: Region<'_>, id: InodeId, position: u64) {
     if let Some(leaf) = leaf(region, id, position) {
         let live = leaf.0[1..].iter().filter(|word| word.load(Ordering::Relaxed) != 0).count();
         leaf.count().store(live as u32, Ordering::Relaxed);

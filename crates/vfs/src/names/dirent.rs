@@ -52,7 +52,7 @@ pub fn lives(dirent: &Dirent) -> bool {
 
 /// Length of its name and type of what it names, as `d_type`, if it lives.
 #[inline]
-pub fn living(dirent: &Dirent) -> Option<(usize, u32)> {
+pub(crate) fn living(dirent: &Dirent) -> Option<(usize, u32)> {
     // PAIRS: as in `living_length`.
     let shape = dirent.shape.load(Ordering::Acquire);
     (shape & LIVE != 0).then_some(((shape & LIVE) as usize, shape >> 8 & 15))
@@ -89,7 +89,7 @@ pub fn target(dirent: &Dirent) -> InodeRef {
 }
 
 /// Makes the entry name `target`, whose mode is `mode`. The caller holds its directory's lock.
-pub fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
+pub(crate) fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
     let shape = dirent.shape.load(Ordering::Relaxed) & !0xff00 | type_of(mode) << 8;
     dirent.shape.store(shape, Ordering::Relaxed); // Relaxed: readdir's type is a hint.
     // PAIRS: the acquire load in `target`.
@@ -98,7 +98,7 @@ pub fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
 
 /// Type of what the entry names, as `d_type`, if it lives and stands for `name` in directory `parent`.
 #[inline]
-pub fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> Option<u32> {
+pub(crate) fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> Option<u32> {
     if dirent.parent.load(Ordering::Relaxed) != parent.0 {
         return None;
     }
@@ -121,7 +121,7 @@ pub fn copy_name(region: Region<'_>, dirent: &Dirent, to: &mut [u8; NAME_MAX]) -
 
 /// [`copy_name`] of a name whose length is known.
 #[inline]
-pub fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
+pub(crate) fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
     if length > SHORT_NAME {
         return copy_long(region, dirent, length, to);
     }
@@ -181,12 +181,12 @@ pub fn settle(region: Region<'_>, lane: &Lane) {
 }
 
 /// All entries that were ever handed out, live or not.
-pub fn all(region: Region<'_>) -> impl Iterator<Item = DirentId> {
+pub(crate) fn all(region: Region<'_>) -> impl Iterator<Item = DirentId> {
     (1..=region.header().slabs[Dirent::SLAB].last()).map(DirentId)
 }
 
 /// Gives back an entry that [`take`] filled in and nothing names.
-pub fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
+pub(crate) fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
     retire(region, lane, id);
     give(region, lane, id);
     settle(region, lane);
@@ -194,7 +194,7 @@ pub fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
 
 /// Retires an entry that lives no more and that neither bucket nor directory names: readers that still look
 /// at it see that. The lane names it until [`give`] and [`settle`].
-pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
+pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
     // What the slot becomes later is seen after the new count.
     dirent.seq.begin();
@@ -206,7 +206,7 @@ pub fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
 }
 
 /// Gives a retired entry back, with its long name.
-pub fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
+pub(crate) fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
     let long = NameId(region.dirent(id).long.load(Ordering::Relaxed));
     if long.is_some() {
         region.give::<LongName>(lane, long);

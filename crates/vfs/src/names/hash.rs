@@ -163,13 +163,13 @@ pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> 
 
 /// [`lookup`] of a name whose hash is at hand.
 #[inline]
-pub fn lookup_at(region: Region<'_>, place: &Place<'_, '_>) -> Option<Hit> {
+pub(crate) fn lookup_at(region: Region<'_>, place: &Place<'_, '_>) -> Option<Hit> {
     find(region, place.dir, place.name, place.hash)
 }
 
 /// Has the bucket of a hash fetched into the cache: a lookup of it comes soon.
 #[inline(always)]
-pub fn prefetch(region: Region<'_>, hash: u32) {
+pub(crate) fn prefetch(region: Region<'_>, hash: u32) {
     // Relaxed: a guess.
     let state = region.header().hash_state.load(Ordering::Relaxed);
     lp_region::sync::prefetch(region.bucket(place(state, hash)));
@@ -241,7 +241,7 @@ pub fn place(state: u64, hash: u32) -> u32 {
 /// # Errors
 /// `ENOSPC`.
 #[inline]
-pub fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
+pub(crate) fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
     if lane.caches[Bucket::SLAB].count.load(Ordering::Relaxed) == 0 {
         let id = region.take::<Bucket>(lane)?;
         region.give::<Bucket>(lane, id);
@@ -263,7 +263,7 @@ pub fn insert(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) -> Load 
 
 /// [`insert`] for the dead lane that is buried, which may have done it.
 #[cold]
-pub fn insert_again(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) {
+pub(crate) fn insert_again(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) {
     if !bucket::has(&Buckets(region), hash, id.0) {
         insert(region, lane, hash, id);
     }
@@ -271,7 +271,7 @@ pub fn insert_again(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) {
 
 /// Removes an entry that lives no more, if it is in the table. The caller holds the lock of its directory.
 #[inline]
-pub fn remove(region: Region<'_>, hash: u32, id: DirentId) {
+pub(crate) fn remove(region: Region<'_>, hash: u32, id: DirentId) {
     bucket::remove(&Buckets(region), hash, id.0);
 }
 
@@ -287,7 +287,7 @@ fn buckets(state: u64) -> usize {
 ///
 /// # Errors
 /// As [`Region::back`].
-pub fn back(region: Region<'_>) -> lp_abi::Result<()> {
+pub(crate) fn back(region: Region<'_>) -> lp_abi::Result<()> {
     let state = region.header().hash_state.load(Ordering::Relaxed); // Relaxed: nobody changes it.
     region.back_growth(BUCKETS_AT, 0, buckets(state) * BUCKET)
 }
@@ -317,7 +317,7 @@ pub fn split(task: &Task<'_>) {
 
 /// Ends the split that the dead `lane` had begun. One at a time for each lane.
 #[cold]
-pub fn replay_split(task: &Task<'_>, lane: LaneId) {
+pub(crate) fn replay_split(task: &Task<'_>, lane: LaneId) {
     let (region, record) = (task.region, task.region.lane(lane));
     // Only the dead lane, which has the split lock, changes it.
     let state = region.header().hash_state.load(Ordering::Acquire);
@@ -330,7 +330,7 @@ pub fn replay_split(task: &Task<'_>, lane: LaneId) {
 /// stays where it is or goes back to the lane's cache. Before its change is done again, which may take
 /// another.
 #[cold]
-pub fn settle_overflow(task: &Task<'_>, lane: &Lane, hashes: [u32; 2]) {
+pub(crate) fn settle_overflow(task: &Task<'_>, lane: &Lane, hashes: [u32; 2]) {
     let state = task.region.header().hash_state.load(Ordering::Acquire);
     // A chain that was the hash's when there were fewer buckets keeps what was linked in then.
     let levels = (0..=state & 31).chain([state]);

@@ -16,7 +16,7 @@ const UNCOUNTED: usize = 128;
 
 /// Length of a link's target.
 #[inline]
-pub fn target_length(link: &Inode) -> usize {
+pub(crate) fn target_length(link: &Inode) -> usize {
     (link.size.load(Ordering::Relaxed) as usize).min(PATH_MAX - 1) // Relaxed: validated by the inode's generation.
 }
 
@@ -24,7 +24,7 @@ pub fn target_length(link: &Inode) -> usize {
 ///
 /// # Errors
 /// `ESTALE` when the link has gone meanwhile.
-pub fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
+pub(crate) fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
     if to.len() <= SHORT_TARGET {
         for (to, from) in to.iter_mut().zip(&link.inline) {
             *to = from.load(Ordering::Relaxed);
@@ -43,7 +43,7 @@ pub fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
 ///
 /// # Errors
 /// `ENOSPC`.
-pub fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Result<()> {
+pub(crate) fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Result<()> {
     let record = task.region.inode(link);
     if target.len() <= SHORT_TARGET {
         for (to, from) in record.inline.iter().zip(target) {
@@ -63,6 +63,6 @@ pub fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Result<()> {
 
 /// Notes that a walk went through a link: its access time, under relatime.
 #[inline]
-pub fn followed(task: &Task<'_>, link: InodeRef) {
+pub(crate) fn followed(task: &Task<'_>, link: InodeRef) {
     inode::accessed(task, task.region.inode(link.id), 0);
 }

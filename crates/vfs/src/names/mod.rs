@@ -6,12 +6,12 @@
 //! Cycle inside: a change is carried out in a directory's array, and begins with what the directory is now (`change`,
 //! `dir`).
 
-pub mod change;
+pub(crate) mod change;
 pub mod dir;
 pub mod dirent;
 pub mod hash;
-pub mod link_target;
-pub mod mounts;
+pub(crate) mod link_target;
+pub(crate) mod mounts;
 pub mod name;
-pub mod tree;
+pub(crate) mod tree;
 pub mod walk;

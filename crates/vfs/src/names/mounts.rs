@@ -8,7 +8,7 @@ use crate::caller::task::Task;
 
 /// What an absolute path leads to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Crossing {
+pub(crate) enum Crossing {
     /// Into a mount: its root, and how many bytes of the path led there.
     Inside {
         /// The root.
@@ -27,7 +27,7 @@ pub enum Crossing {
 /// The host's part of the path is taken by its letters: `.`, `..` and double slashes are understood, the host's
 /// symbolic links are not.
 #[inline]
-pub fn enter(task: &Task<'_>, path: &[u8]) -> Crossing {
+pub(crate) fn enter(task: &Task<'_>, path: &[u8]) -> Crossing {
     match task.prefix.leads(path) {
         Some(walked) => Crossing::Inside { root: root(task, 0), walked },
         None => enter_slow(task, path),
@@ -106,31 +106,31 @@ fn enter_crooked(task: &Task<'_>, path: &[u8]) -> Crossing {
 
 /// The root of a mount. Roots are never freed.
 #[inline]
-pub fn root(task: &Task<'_>, mount: usize) -> InodeRef {
+pub(crate) fn root(task: &Task<'_>, mount: usize) -> InodeRef {
     let id = InodeId(task.region.header().roots[mount & 15].load(Ordering::Acquire));
     InodeRef { id, generation: task.region.inode(id).generation.load(Ordering::Relaxed) }
 }
 
 /// Whether this is a root.
-pub fn is_root(task: &Task<'_>, inode: InodeRef) -> bool {
+pub(crate) fn is_root(task: &Task<'_>, inode: InodeRef) -> bool {
     let record = task.region.inode(inode.id);
     task.region.header().roots[record.root.load(Ordering::Relaxed) as usize & 15].load(Ordering::Relaxed)
         == inode.id.0
 }
 
 /// Whether this is a directory that was removed.
-pub fn is_gone(task: &Task<'_>, dir: InodeRef) -> bool {
+pub(crate) fn is_gone(task: &Task<'_>, dir: InodeRef) -> bool {
     task.region.inode(dir.id).flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
 }
 
 /// Path of the mount whose root has this inode's root number.
-pub fn path<'t>(task: &'t Task<'_>, inode: &Inode) -> &'t [u8] {
+pub(crate) fn path<'t>(task: &'t Task<'_>, inode: &Inode) -> &'t [u8] {
     let mount = inode.root.load(Ordering::Relaxed) as usize; // Relaxed: immutable.
     task.run.mounts.get(mount).map_or(b"", |path| path.get())
 }
 
 /// Path of the directory that the mount stands in, without a slash at its end.
-pub fn above<'t>(task: &'t Task<'_>, root: &Inode) -> &'t [u8] {
+pub(crate) fn above<'t>(task: &'t Task<'_>, root: &Inode) -> &'t [u8] {
     let path = path(task, root);
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }

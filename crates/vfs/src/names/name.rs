@@ -7,7 +7,7 @@ use lp_region::InodeId;
 use lp_region::records::SHORT_NAME;
 
 /// Words of a name that are kept at hand: as many as a [`lp_region::records::Dirent`] holds.
-pub const WORDS: usize = SHORT_NAME / 8;
+pub(crate) const WORDS: usize = SHORT_NAME / 8;
 
 const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;

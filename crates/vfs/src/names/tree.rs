@@ -24,13 +24,13 @@ const PAUSES: u32 = 20;
 const TRIES: u32 = 100;
 
 /// A change of where paths lead, or of whether everyone may walk them, until this is dropped.
-pub struct Shift<'t, 'r> {
+pub(crate) struct Shift<'t, 'r> {
     task: &'t Task<'r>,
     begun: Begun,
 }
 
 /// Begins a change of where paths lead. The caller holds the locks of the inodes that it changes.
-pub fn shift<'t, 'r>(task: &'t Task<'r>) -> Shift<'t, 'r> {
+pub(crate) fn shift<'t, 'r>(task: &'t Task<'r>) -> Shift<'t, 'r> {
     Shift { task, begun: task.region.header().tree.begin(&task.lane.shifting) }
 }
 
@@ -81,25 +81,25 @@ impl Directories for All<'_> {
 
 /// A move of another lane that has to be over before a climb can tell.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Met {
+pub(crate) struct Met {
     dir: InodeId,
     mover: LaneId,
 }
 
 /// The directories that a call has marked as moving. Dropped before the locks of their parents are given
 /// back.
-pub struct Marks<'t, 'r> {
+pub(crate) struct Marks<'t, 'r> {
     task: &'t Task<'r>,
 }
 
 impl<'t, 'r> Marks<'t, 'r> {
     /// None yet.
-    pub fn new(task: &'t Task<'r>) -> Self {
+    pub(crate) fn new(task: &'t Task<'r>) -> Self {
         Marks { task }
     }
 
     /// Marks a directory; at most two. The caller holds the lock of its parent.
-    pub fn add(&mut self, dir: InodeId) {
+    pub(crate) fn add(&mut self, dir: InodeId) {
         let moves = &self.task.lane.moves;
         let at = usize::from(moves[0].load(Ordering::Relaxed) != 0); // Relaxed, here and below: the lane's own.
         // Release: whoever buries the lane finds each directory that is marked.
@@ -111,7 +111,7 @@ impl<'t, 'r> Marks<'t, 'r> {
     ///
     /// # Errors
     /// The move of another that has to be over first.
-    pub fn are_above(&self, from: InodeId) -> Result<bool, Met> {
+    pub(crate) fn are_above(&self, from: InodeId) -> Result<bool, Met> {
         let (task, tree) = (self.task, &self.task.region.header().tree);
         let mut patience = PATIENCE;
         let mut tries = TRIES;
@@ -148,7 +148,7 @@ impl Drop for Marks<'_, '_> {
 }
 
 /// Whether a directory is above another, whatever moves meanwhile.
-pub fn is_above(task: &Task<'_>, above: InodeId, below: InodeId) -> bool {
+pub(crate) fn is_above(task: &Task<'_>, above: InodeId, below: InodeId) -> bool {
     let tree = &task.region.header().tree;
     for _ in 0..TRIES {
         let before = tree.read();
@@ -162,7 +162,7 @@ pub fn is_above(task: &Task<'_>, above: InodeId, below: InodeId) -> bool {
 
 /// Waits until another's move is over. The caller holds nothing.
 #[cold]
-pub fn wait(task: &Task<'_>, met: Met) {
+pub(crate) fn wait(task: &Task<'_>, met: Met) {
     let moving = &task.region.inode(met.dir).moving;
     let mut looks = 0u32;
     while moving.mover() == met.mover {

@@ -28,7 +28,7 @@ use crate::rights::permission::{self, EXEC};
 const TEXT: usize = 2 * PATH_MAX;
 
 /// Walks before a name that leads to a freed inode each time is taken for damage: `ESTALE`.
-pub const TRIES: u32 = 1000;
+pub(crate) const TRIES: u32 = 1000;
 
 /// Which buffer of the task takes a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -233,7 +233,7 @@ pub(crate) fn copy_path(task: &Task<'_>, which: Which, path: *const u8) -> Resul
 }
 
 /// The path that [`copy_path`] left in a buffer.
-pub fn copied<'t>(task: &'t Task<'_>, which: Which) -> &'t [u8] {
+pub(crate) fn copied<'t>(task: &'t Task<'_>, which: Which) -> &'t [u8] {
     // SAFETY: the buffer is the task's, which makes one call at a time; nobody writes it while the call uses the path.
     let bytes = unsafe { slice::from_raw_parts(buffer(task, which).cast::<u8>(), PATH_MAX) };
     &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(PATH_MAX)]
@@ -243,7 +243,7 @@ pub fn copied<'t>(task: &'t Task<'_>, which: Which) -> &'t [u8] {
 ///
 /// # Errors
 /// `ENAMETOOLONG` when the kernel would not take it either.
-pub fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Outside> {
+pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Outside> {
     if let Outside::Rewritten(length) = outside {
         if length >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
@@ -259,7 +259,7 @@ pub fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Outside> 
 ///
 /// # Errors
 /// `EFAULT`.
-pub fn is_empty(path: *const u8) -> Result<bool> {
+pub(crate) fn is_empty(path: *const u8) -> Result<bool> {
     // SAFETY: bad pointers are the fault handler's.
     Ok(unsafe { ucopy::get(path) }? == 0)
 }
@@ -323,7 +323,7 @@ fn may_everyone_search(inode: &Inode) -> bool {
 ///
 /// # Errors
 /// As [`inode`], but a missing last component is no error.
-pub fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<End>> {
+pub(crate) fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<End>> {
     again(task, dirfd, copy_path(task, Which::Path, path)?, Making(follow))
 }
 
@@ -331,7 +331,7 @@ pub fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Resu
 ///
 /// # Errors
 /// As [`inode`], but the last component is not looked at.
-pub fn parent(task: &Task<'_>, dirfd: i32, path: *const u8, which: Which) -> Result<Place<Parent>> {
+pub(crate) fn parent(task: &Task<'_>, dirfd: i32, path: *const u8, which: Which) -> Result<Place<Parent>> {
     again(task, dirfd, copy_path(task, which, path)?, Placing)
 }
 

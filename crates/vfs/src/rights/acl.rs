@@ -12,9 +12,9 @@ use crate::inodes::inode;
 use crate::rights::credentials::{self, Identity};
 
 /// Extended attribute of the access ACL.
-pub const ACCESS_NAME: &[u8] = b"system.posix_acl_access";
+pub(crate) const ACCESS_NAME: &[u8] = b"system.posix_acl_access";
 /// Extended attribute of the default ACL.
-pub const DEFAULT_NAME: &[u8] = b"system.posix_acl_default";
+pub(crate) const DEFAULT_NAME: &[u8] = b"system.posix_acl_default";
 
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;
@@ -72,7 +72,7 @@ fn set_perm(task: &Task, view: View, index: u64, perm: u16) {
 
 /// What the access ACL grants of `want` to someone who is not the owner, as `posix_acl_permission`: permission bits,
 /// or none when there is no ACL.
-pub fn grants(task: &Task, inode: &Inode, want: u32, who: Identity) -> Option<u32> {
+pub(crate) fn grants(task: &Task, inode: &Inode, want: u32, who: Identity) -> Option<u32> {
     blob::peek(task.region, inode, Which::Acl, |view| evaluate(task, inode, view, want as u16, who))
 }
 
@@ -151,7 +151,14 @@ fn mode_of(view: View) -> (u32, bool) {
 ///
 /// # Errors
 /// `ENODATA` without one; `ERANGE` when it does not fit; `EOPNOTSUPP` for a symbolic link; `EFAULT`.
-pub fn get(task: &Task, id: InodeId, inode: &Inode, which: Which, to: *mut u8, size: usize) -> Result<usize> {
+pub(crate) fn get(
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    which: Which,
+    to: *mut u8,
+    size: usize,
+) -> Result<usize> {
     if inode.mode.load(Relaxed) & S_IFMT == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
@@ -170,7 +177,7 @@ pub fn get(task: &Task, id: InodeId, inode: &Inode, which: Which, to: *mut u8, s
 /// # Errors
 /// `EINVAL` for what is no ACL; `EOPNOTSUPP` for another version and for a symbolic link; `EPERM` for who does not own the
 /// file; `EACCES` for a default ACL of what is no directory; `ENOSPC`, `EFAULT`.
-pub fn set(
+pub(crate) fn set(
     task: &Task,
     id: InodeId,
     inode: &Inode,
@@ -224,7 +231,7 @@ pub fn set(
 ///
 /// # Errors
 /// As [`set`].
-pub fn remove(task: &Task, id: InodeId, inode: &Inode, which: Which) -> Result<()> {
+pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: Which) -> Result<()> {
     may_set(task, inode, which, false)?;
     blob::swap(task, id, which, None, inode.mode.load(Relaxed)); // Relaxed: under the lock.
     Ok(())
@@ -271,7 +278,7 @@ fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t
 ///
 /// # Errors
 /// `ENOSPC`.
-pub fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<bool> {
+pub(crate) fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<bool> {
     let Some(old) = blob::of(task, inode, Which::Acl) else { return Ok(false) };
     let draft = duplicate(task, old, inode.root.load(Relaxed))?;
     let view = draft.view();
@@ -294,7 +301,7 @@ pub fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<bool>
 ///
 /// # Errors
 /// `ENOSPC`.
-pub fn inherit(task: &Task, parent: &Inode, inode: &Inode) -> Result<()> {
+pub(crate) fn inherit(task: &Task, parent: &Inode, inode: &Inode) -> Result<()> {
     let root = inode.root.load(Relaxed); // Relaxed: nobody else has the inode.
     let Some(default) = blob::of(task, parent, Which::DefaultAcl) else { return Ok(()) };
     let mode = inode.mode.load(Relaxed);

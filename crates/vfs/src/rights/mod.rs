@@ -3,8 +3,8 @@
 //! Checks read single words as seen and take no lock. Only [`acl::get`] takes the inode's lock; the other functions that
 //! change something expect their caller to hold it.
 
-pub mod acl;
-pub mod credentials;
-pub mod initial;
+pub(crate) mod acl;
+pub(crate) mod credentials;
+pub(crate) mod initial;
 pub mod permission;
-pub mod privileges;
+pub(crate) mod privileges;

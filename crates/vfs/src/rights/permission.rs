@@ -47,7 +47,7 @@ fn check_slow(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
 ///
 /// # Errors
 /// As [`check`].
-pub fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Result<()> {
+pub(crate) fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Result<()> {
     if want & WRITE != 0 && inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0 {
         return Err(Errno::EPERM);
     }
@@ -88,7 +88,7 @@ fn overrides(mode: u32, want: u32, held: u32) -> bool {
 /// # Errors
 /// `ENOENT` for a removed directory; `EACCES`, `EPERM`.
 #[inline]
-pub fn may_create(task: &Task<'_>, dir: &Inode) -> Result<()> {
+pub(crate) fn may_create(task: &Task<'_>, dir: &Inode) -> Result<()> {
     if dir.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 {
         return Err(Errno::ENOENT);
     }
@@ -108,7 +108,7 @@ pub enum Victim {
 ///
 /// # Errors
 /// `EACCES`, `EPERM`; `ENOTDIR` and `EISDIR` when it is not what was expected; `ENOENT` for a removed directory.
-pub fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: Victim) -> Result<()> {
+pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: Victim) -> Result<()> {
     check(task, dir, WRITE | EXEC)?;
     if dir.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {
         return Err(Errno::EPERM);

@@ -13,7 +13,7 @@ use crate::rights::credentials;
 /// Takes set-user-ID, set-group-ID and file capabilities away from a file that is being changed, as `file_remove_privs`. The caller
 /// holds its lock and is not inside a `seq` section.
 #[inline]
-pub fn drop_privileges(task: &Task, id: InodeId, inode: &Inode) {
+pub(crate) fn drop_privileges(task: &Task, id: InodeId, inode: &Inode) {
     // Relaxed: under the lock.
     if inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed) != 0 {
         drop_privileges_slow(task, id, inode);

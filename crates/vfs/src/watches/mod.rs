@@ -3,5 +3,5 @@
 //! Changes of names are told under the directory's lock, everything else with no inode locked. [`watch::mark_way`] locks
 //! one inode at a time.
 
-pub mod watch;
-pub mod watch_names;
+pub(crate) mod watch;
+pub(crate) mod watch_names;

@@ -30,7 +30,7 @@ use crate::names::dirent;
 
 /// Tells that a descriptor is closed: an entry of the caller's table that is empty by now.
 #[cold]
-pub fn closed_slow(task: &Task<'_>, word: u64) {
+pub(crate) fn closed_slow(task: &Task<'_>, word: u64) {
     if let Some(shadow) = entry::shadow(word) {
         return (task.notify)(task, &Event::Closed(shadow));
     }

@@ -18,7 +18,7 @@ use crate::watches::watch;
 
 /// Tells that a file has got one more name.
 #[cold]
-pub fn linked_slow(task: &Task<'_>, at: At<'_>, id: InodeId, entry: DirentId) {
+pub(crate) fn linked_slow(task: &Task<'_>, at: At<'_>, id: InodeId, entry: DirentId) {
     let inode = task.region.inode(id);
     if !watched::is_watched(task.region.inode(at.dir)) {
         return (task.notify)(task, &Event::Touched(id, Touched::Links));
@@ -32,7 +32,7 @@ pub fn linked_slow(task: &Task<'_>, at: At<'_>, id: InodeId, entry: DirentId) {
 
 /// Tells that the name of an inode that had a shadow is gone; `nlink` links are left.
 #[cold]
-pub fn removed_slow(task: &Task<'_>, at: At<'_>, id: InodeId, what: Victim, nlink: u32) {
+pub(crate) fn removed_slow(task: &Task<'_>, at: At<'_>, id: InodeId, what: Victim, nlink: u32) {
     let kind = if what == Victim::Directory { Kind::Directory } else { Kind::File };
     if nlink == 0 {
         // From here on the slot may be another inode's.
@@ -73,7 +73,7 @@ struct Side {
 }
 
 /// A rename of which somebody must be told.
-pub struct Rename {
+pub(crate) struct Rename {
     old: Side,
     new: Option<Side>,
     new_dir: InodeId,
@@ -83,7 +83,7 @@ impl Rename {
     /// What a rename is about to do to the name `source` in one directory and what it names, and to `target`
     /// in another.
     #[inline]
-    pub fn new(
+    pub(crate) fn new(
         task: &Task<'_>,
         (old_dir, source): (InodeId, Hit),
         (new_dir, target): (InodeId, Option<Hit>),
@@ -113,7 +113,12 @@ impl Rename {
 
     /// Tells that it is done.
     #[cold]
-    pub fn tell_slow(self, task: &Task<'_>, (old, new): (&Name<'_>, &Place<'_, '_>), is_exchange: bool) {
+    pub(crate) fn tell_slow(
+        self,
+        task: &Task<'_>,
+        (old, new): (&Name<'_>, &Place<'_, '_>),
+        is_exchange: bool,
+    ) {
         let from = At { dir: self.old.dir, name: old.bytes() };
         let to = At { dir: self.new_dir, name: new.name.bytes() };
         let old_place = Place::new(self.old.dir, old);
