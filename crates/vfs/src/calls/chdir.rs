@@ -23,16 +23,11 @@ pub fn chdir(task: &Task<'_>, path: *const u8) -> Result<Place<()>> {
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
         // From the pin on, until the directory stands in the process's record, it is not freed.
-        if pin::inode(task, pin::slot::WALK, dir).is_err() {
-            // Removed; it lives on as the working directory that it is already.
-            if task.process.cwd.load(Ordering::Relaxed) == dir.to_word() {
-                return enter(task, dir).map(Place::Inside);
-            }
-            continue;
+        let pin = pin::hold(task, pin::slot::WALK, dir);
+        // Removed, it lives on as the working directory that it is already.
+        if pin.is_ok() || task.process.cwd.load(Ordering::Relaxed) == dir.to_word() {
+            return enter(task, dir).map(Place::Inside);
         }
-        let done = enter(task, dir);
-        pin::clear(task, pin::slot::WALK);
-        return done.map(Place::Inside);
     }
     Err(Errno::ESTALE)
 }

@@ -6,7 +6,7 @@ use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeRef};
 
 use crate::caller::task::{Place, Task};
-use crate::inodes::{inode, make, watched};
+use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::life::reclaim;
 use crate::names::change::{self, Change};
@@ -126,15 +126,9 @@ fn make(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What) -> Result<(In
         return Err(Errno::EMLINK);
     }
     dir::reserve(task, place.dir)?;
-    let inode = initial::create(task, dir, what.mode, what.rdev)?;
-    let entry = match fill(task, place, what, inode) {
-        Ok(entry) => entry,
-        Err(errno) => {
-            make::discard(task, inode.id);
-            return Err(errno);
-        }
-    };
-    let record = task.region.inode(inode.id);
+    let new = initial::create(task, dir, what.mode, what.rdev)?;
+    let entry = fill(task, place, what, new.inode())?;
+    let record = task.region.inode(new.inode().id);
     let mut after = dir::with_entry(task.region, place.dir, entry);
     if is_dir {
         after.nlink += 1;
@@ -149,6 +143,7 @@ fn make(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What) -> Result<(In
         watched::mark_new(record, place.dir, entry);
     }
     let load = change::perform(task, &change);
+    let inode = new.linked_in();
     if is_watched {
         watched::made_slow(task, place.dir, place.name.bytes(), record);
     }

@@ -14,8 +14,9 @@ use crate::calls::create::{self, Content, Made, What};
 use crate::calls::truncate;
 use crate::descriptors::table;
 use crate::inodes::{inode, watched};
+use crate::lane::pin::Pin;
 use crate::lane::{kept, pin, writer};
-use crate::life::open_file::{self, Opening};
+use crate::life::open_file::{self, NewFile, Opening};
 use crate::names::walk::{self, End, Follow, Found, Last};
 use crate::rights::{credentials, initial, permission};
 
@@ -80,26 +81,20 @@ pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
     let record = task.region.inode(found.inode.id);
-    let plain = pin::inode(task, pin::slot::OPEN, found.inode).is_ok() && is_plain(record);
-    if !plain {
+    let Some(pin) = pin::hold(task, pin::slot::OPEN, found.inode).ok().filter(|_| is_plain(record)) else {
         return openat_slow(task, dirfd, path, flags, mode);
-    }
-    let opened = permission::check(task, record, permission::READ).and_then(|()| {
-        open_file::create(
-            task,
-            &Opening {
-                inode: found.inode,
-                flags: flags & KNOWN & !FORGOTTEN | O_LARGEFILE,
-                mode: file_mode::READ | file_mode::REGULAR,
-                parent: found.parent,
-                dirent: found.dirent,
-            },
-        )
-    });
-    if opened.is_err() {
-        pin::clear(task, pin::slot::OPEN);
-    }
-    opened.map(|id| Place::Inside(Opened::File(id)))
+    };
+    permission::check(task, record, permission::READ)?;
+    let opening = Opening {
+        inode: found.inode,
+        flags: flags & KNOWN & !FORGOTTEN | O_LARGEFILE,
+        mode: file_mode::READ | file_mode::REGULAR,
+        parent: found.parent,
+        dirent: found.dirent,
+    };
+    let new = open_file::create(task, &opening)?;
+    pin.leave();
+    Ok(Place::Inside(Opened::File(new.hand_over())))
 }
 
 /// Whether an inode is a regular file that nobody watches.
@@ -140,8 +135,8 @@ pub fn reopen(task: &Task, fd: i32, flags: u32) -> Result<Opened> {
         dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
         parent: InodeId(held.file.parent.load(Ordering::Relaxed)),
     };
-    pin::known_inode(task, pin::slot::OPEN, found.inode.id);
-    let opened = pinned(task, &found, &how);
+    let pin = pin::hold_known(task, pin::slot::OPEN, found.inode.id);
+    let opened = pinned(task, pin, &found, &how);
     // The new reference came from another in the same table.
     table::moved(task);
     opened
@@ -273,8 +268,8 @@ fn open_existing(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
-    pin_found(task, dirfd, &found)?;
-    pinned(task, &found, how).map(Place::Inside)
+    let pin = pin_found(task, dirfd, &found)?;
+    pinned(task, pin, &found, how).map(Place::Inside)
 }
 
 /// `O_CREAT`.
@@ -301,18 +296,18 @@ fn open_or_make(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<P
     if how.has(O_EXCL) {
         return Err(Errno::EEXIST);
     }
-    pin_found(task, dirfd, &found)?;
+    let pin = pin_found(task, dirfd, &found)?;
     if task.region.inode(found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR {
-        pin::clear(task, pin::slot::OPEN);
         return Err(Errno::EISDIR);
     }
-    pinned(task, &found, how).map(Place::Inside)
+    pinned(task, pin, &found, how).map(Place::Inside)
 }
 
 /// Opens a file that this call has made: its mode and size do not matter.
 fn made(task: &Task, dirfd: i32, found: &Found, how: &How) -> Result<Opened> {
-    pin_found(task, dirfd, found)?;
-    let opened = finish(task, found, how, S_IFREG)?;
+    let pin = pin_found(task, dirfd, found)?;
+    let opened = Opened::File(finish(task, found, how, S_IFREG)?.hand_over());
+    pin.leave();
     Ok(if watched::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })
 }
 
@@ -322,12 +317,10 @@ fn open_nameless(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
-    pin_found(task, dirfd, &found)?;
-    let opened = make_nameless(task, &found, how);
-    if opened.is_err() {
-        pin::clear(task, pin::slot::OPEN);
-    }
-    opened.map(Place::Inside)
+    let pin = pin_found(task, dirfd, &found)?;
+    let opened = make_nameless(task, &found, how)?;
+    pin.leave();
+    Ok(Place::Inside(opened))
 }
 
 fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
@@ -338,16 +331,17 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
     let _writing = writer::begin(task, parent)?;
     permission::check(task, parent, permission::WRITE | permission::EXEC)?;
     let new = initial::create(task, parent, S_IFREG | how.mode, 0)?;
-    let record = task.region.inode(new.id);
+    let id = new.inode().id;
+    let record = task.region.inode(id);
     record.nlink.store(0, Ordering::Relaxed); // Relaxed: nobody else knows the inode.
     if !how.has(O_EXCL) {
         record.flags.fetch_or(inode_flags::LINKABLE, Ordering::Relaxed);
     }
-    pin::known_inode(task, pin::slot::OPEN, new.id);
-    kept::orphan(task, new.id);
+    pin::known_inode(task, pin::slot::OPEN, id);
+    kept::orphan(task, id);
     task.region.settle::<Inode>(task.lane);
-    let found = Found { inode: new, dirent: DirentId::NONE, parent: dir.inode.id };
-    finish(task, &found, how, S_IFREG)
+    let found = Found { inode: new.linked_in(), dirent: DirentId::NONE, parent: dir.inode.id };
+    finish(task, &found, how, S_IFREG).map(|new| Opened::File(new.hand_over()))
 }
 
 /// Pins what a walk found.
@@ -355,12 +349,12 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
 /// # Errors
 /// `ESTALE` when it was unlinked since, unless it is the directory that the walk started from, which may be gone.
 #[inline]
-fn pin_found(task: &Task, dirfd: i32, found: &Found) -> Result<()> {
-    pin::inode(task, pin::slot::OPEN, found.inode).or_else(|errno| pin_base_slow(task, dirfd, found, errno))
+fn pin_found<'r>(task: &Task<'r>, dirfd: i32, found: &Found) -> Result<Pin<'r>> {
+    pin::hold(task, pin::slot::OPEN, found.inode).or_else(|errno| pin_base_slow(task, dirfd, found, errno))
 }
 
 #[cold]
-fn pin_base_slow(task: &Task, dirfd: i32, found: &Found, errno: Errno) -> Result<()> {
+fn pin_base_slow<'r>(task: &Task<'r>, dirfd: i32, found: &Found, errno: Errno) -> Result<Pin<'r>> {
     let base = match dirfd {
         AT_FDCWD => InodeRef::from_word(task.process.cwd.load(Ordering::Relaxed)),
         fd => table::fget_any(task, fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
@@ -368,18 +362,17 @@ fn pin_base_slow(task: &Task, dirfd: i32, found: &Found, errno: Errno) -> Result
     if found.inode != base {
         return Err(errno);
     }
-    pin::known_inode(task, pin::slot::OPEN, base.id);
-    Ok(())
+    Ok(pin::hold_known(task, pin::slot::OPEN, base.id))
 }
 
 /// do_open for what was there already, and is pinned. The pin goes on to the file, or goes.
 #[inline]
-fn pinned(task: &Task, found: &Found, how: &How) -> Result<Opened> {
-    let opened = may_open(task, found, how);
-    if matches!(opened, Err(_) | Ok(Opened::HostNode(_))) {
-        pin::clear(task, pin::slot::OPEN);
+fn pinned(task: &Task, pin: Pin, found: &Found, how: &How) -> Result<Opened> {
+    let opened = may_open(task, found, how)?;
+    if !matches!(opened, Opened::HostNode(_)) {
+        pin.leave();
     }
-    opened
+    Ok(opened)
 }
 
 #[inline]
@@ -391,11 +384,11 @@ fn may_open(task: &Task, found: &Found, how: &How) -> Result<Opened> {
         return Err(Errno::ENOTDIR);
     }
     if how.has(O_PATH) {
-        return finish(task, found, how, kind);
+        return finish(task, found, how, kind).map(|new| Opened::File(new.hand_over()));
     }
     if is_plain(record) && how.flags & (O_TRUNC | O_NOATIME) | how.access & permission::WRITE == 0 {
         permission::check(task, record, how.access)?;
-        return finish(task, found, how, kind);
+        return finish(task, found, how, kind).map(|new| Opened::File(new.hand_over()));
     }
     may_open_slow(task, found, how, kind)
 }
@@ -447,11 +440,11 @@ fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Open
         S_IFSOCK => return Err(Errno::ENXIO),
         _ => return Ok(Opened::HostNode(Node { found: *found, flags: how.flags })),
     }
-    let opened = finish(task, found, how, kind)?;
+    let new = finish(task, found, how, kind)?;
     if kind == S_IFREG && how.has(O_TRUNC) {
         empty(task, found.inode.id)?;
     }
-    Ok(opened)
+    Ok(Opened::File(new.hand_over()))
 }
 
 /// Says of an open file that its inode may be watched.
@@ -471,7 +464,7 @@ fn empty(task: &Task, id: InodeId) -> Result<()> {
 
 /// Makes the open file. The inode is pinned, and stays so through the file's own pin.
 #[inline]
-fn finish(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
+fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, how: &How, kind: u32) -> Result<NewFile<'t, 'r>> {
     let opening = Opening {
         inode: found.inode,
         flags: how.flags & !FORGOTTEN,
@@ -479,7 +472,7 @@ fn finish(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
         parent: found.parent,
         dirent: found.dirent,
     };
-    open_file::create(task, &opening).map(Opened::File)
+    open_file::create(task, &opening)
 }
 
 /// [`file_mode`] of an open file.
@@ -504,7 +497,7 @@ fn mode_of(flags: u32, kind: u32) -> u32 {
 /// # Errors
 /// `ENFILE`; `ENOENT` when the node was unlinked meanwhile.
 pub fn node_file(task: &Task, node: &Node) -> Result<FileId> {
-    pin::inode(task, pin::slot::OPEN, node.found.inode).map_err(|_| Errno::ENOENT)?;
+    let pin = pin::hold(task, pin::slot::OPEN, node.found.inode).map_err(|_| Errno::ENOENT)?;
     let kind = task.region.inode(node.found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT;
     let opening = Opening {
         inode: node.found.inode,
@@ -513,5 +506,7 @@ pub fn node_file(task: &Task, node: &Node) -> Result<FileId> {
         parent: node.found.parent,
         dirent: node.found.dirent,
     };
-    open_file::create(task, &opening)
+    let new = open_file::create(task, &opening)?;
+    pin.leave();
+    Ok(new.hand_over())
 }

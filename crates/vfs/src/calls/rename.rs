@@ -10,6 +10,7 @@ use crate::caller::task::{self, Task};
 use crate::calls::link::Two;
 use crate::calls::unlink;
 use crate::inodes::inode::{self, Locked};
+use crate::inodes::make::NewInode;
 use crate::lane::writer;
 use crate::names::change::{self, Change, Directory, Links, Moved, Retarget};
 use crate::names::hash::{self, Hit, Load};
@@ -268,7 +269,7 @@ struct Rename<'t, 'r> {
     behind: Behind,
 }
 
-impl<'r> Rename<'_, 'r> {
+impl<'t, 'r> Rename<'t, 'r> {
     fn inode(&self, id: InodeId) -> &'r Inode {
         self.task.region.inode(id)
     }
@@ -417,8 +418,8 @@ impl<'r> Rename<'_, 'r> {
             // The directory that goes was counted where the one that comes is.
             change.dirs[0].nlink = change.dirs[0].nlink.saturating_sub(1);
         }
-        self.leave(&mut change)?;
-        Ok(change::perform(self.task, &change))
+        let whiteout = self.leave(&mut change)?;
+        Ok(self.carry_out(&change, whiteout))
     }
 
     /// A new entry names the source.
@@ -437,26 +438,36 @@ impl<'r> Rename<'_, 'r> {
             change.dirs[at].nlink += 1;
             change.dirs[0].nlink = change.dirs[0].nlink.saturating_sub(1);
         }
-        if let Err(errno) = self.leave(&mut change) {
-            dirent::discard(task.region, task.lane, entry);
-            return Err(errno);
+        match self.leave(&mut change) {
+            Ok(whiteout) => Ok(self.carry_out(&change, whiteout)),
+            Err(errno) => {
+                dirent::discard(task.region, task.lane, entry);
+                Err(errno)
+            }
         }
-        Ok(change::perform(task, &change))
     }
 
-    /// Adds to a change what happens to the old name.
-    fn leave(&self, change: &mut Change) -> Result<()> {
+    fn carry_out(&self, change: &Change, whiteout: Option<NewInode>) -> Load {
+        let load = change::perform(self.task, change);
+        if let Some(whiteout) = whiteout {
+            whiteout.linked_in();
+        }
+        load
+    }
+
+    /// Adds to a change what happens to the old name; gives the whiteout that it names then.
+    fn leave(&self, change: &mut Change) -> Result<Option<NewInode<'t, 'r>>> {
         if self.behind == Behind::Nothing {
             change.removed = self.source.dirent();
             change.dirs[0].entries = change.dirs[0].entries.saturating_sub(1);
             if change.added.is_none() || self.old != self.new {
                 change.dirs[0].tail = dir::tail_without(self.task.region, self.source.dirent());
             }
-            return Ok(());
+            return Ok(None);
         }
         let whiteout = initial::create(self.task, self.inode(self.old), S_IFCHR, 0)?;
         let at = usize::from(change.retargeted[0].dirent.is_some());
-        change.retargeted[at] = Retarget { dirent: self.source.dirent(), target: whiteout };
-        Ok(())
+        change.retargeted[at] = Retarget { dirent: self.source.dirent(), target: whiteout.inode() };
+        Ok(Some(whiteout))
     }
 }

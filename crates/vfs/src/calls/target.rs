@@ -49,10 +49,8 @@ pub fn at<T>(
             Place::Inside(found) => found.inode,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        if pin::inode(task, pin::slot::WALK, found).is_ok() {
-            let done = work(found.id, task.region.inode(found.id));
-            pin::clear(task, pin::slot::WALK);
-            return done.map(Place::Inside);
+        if let Ok(_pin) = pin::hold(task, pin::slot::WALK, found) {
+            return work(found.id, task.region.inode(found.id)).map(Place::Inside);
         }
     }
     Err(Errno::ESTALE)

@@ -6,6 +6,8 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
+use lp_region::lock::Guard;
+use lp_region::process::Process;
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU64, Ordering};
@@ -82,6 +84,7 @@ pub(crate) enum Kind {
 }
 
 /// An open file for the length of a call, like `struct fd` between `fdget` and `fdput`.
+#[must_use = "the file may be closed once this is dropped"]
 pub struct Held<'r> {
     /// Its handle.
     pub id: FileId,
@@ -333,13 +336,12 @@ pub fn restore(task: &Task, place: &AtomicU64, old: u64) {
 /// `EBADF` when it is not.
 pub fn change(task: &Task, fd: i32, set: u64, clear: u64) -> Result<()> {
     let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
-    let locked = lock(task);
+    let _locked = lock(task);
     let old = place.load(Ordering::Relaxed);
     let ours = old & entry::OPEN != 0;
     if ours {
         place.store(old & !clear | set, Ordering::Release);
     }
-    unlock(task, locked);
     if ours { Ok(()) } else { Err(Errno::EBADF) }
 }
 
@@ -364,30 +366,27 @@ pub fn open_entries<'r>(task: &Task<'r>) -> impl Iterator<Item = (i32, u64)> + u
         .filter(|(_, entry)| entry & entry::OPEN != 0)
 }
 
-/// Whether a change of a table is made under its lock.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Locking {
-    /// One thread has the table.
-    NotNeeded,
-    /// The lock is held.
-    Held,
+/// The table's lock if threads share it, until this is dropped.
+#[must_use = "the lock is given back once this is dropped"]
+pub(crate) struct TableLock<'r> {
+    _held: Option<Guard<'r>>,
+}
+
+impl TableLock<'_> {
+    /// Leaves the lock to another function of this thread, which unlocks it.
+    pub(crate) fn leave(self) {
+        core::mem::forget(self);
+    }
 }
 
 /// Takes the table's lock if threads share it.
 #[inline]
-pub(crate) fn lock(task: &Task) -> Locking {
+pub(crate) fn lock<'r>(task: &Task<'r>) -> TableLock<'r> {
     // Relaxed: only this thread can have made the second thread.
     if task.process.threads.load(Ordering::Relaxed) == 0 {
-        return Locking::NotNeeded;
+        return TableLock { _held: None };
     }
-    task.process.table_lock.lock(task.lane_id, task);
-    Locking::Held
-}
-
-/// Gives it back.
-#[inline]
-pub(crate) fn unlock(task: &Task, locking: Locking) {
-    if locking == Locking::Held {
-        task.process.table_lock.unlock();
-    }
+    let process: &'r Process = task.process;
+    process.table_lock.lock(task.lane_id, task);
+    TableLock { _held: Some(process.table_lock.guard()) }
 }

@@ -214,9 +214,9 @@ pub(crate) fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>,
         id.0
     });
     let swap = Swap { of, which, new, old, mode, time: task.now() };
-    intent::write(task, op::BLOB, &swap.to_words());
+    let intent = intent::write(task, op::BLOB, &swap.to_words());
     swap.apply(task, task.lane);
-    intent::clear(task);
+    drop(intent);
     if old != 0 {
         make::free(task, InodeId(old));
     }

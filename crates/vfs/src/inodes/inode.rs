@@ -146,6 +146,7 @@ pub(crate) fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
 }
 
 /// Holds an inode's lock; gives it back when dropped.
+#[must_use = "the lock is given back once this is dropped"]
 pub struct Locked<'r> {
     inode: &'r Inode,
     hold: Hold,

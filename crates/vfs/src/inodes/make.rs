@@ -11,18 +11,20 @@ use crate::content::map;
 use crate::inodes::blob::{self, Which};
 use crate::inodes::inode;
 
-/// Makes the directory that is root number `root`. It stays named in the lane as after [`create`].
+/// Makes the directory that is root number `root`. It stays named in the lane until the caller has linked it in and
+/// settles it (`Region::settle::<Inode>`), or [`discard`]s it.
 ///
 /// # Errors
-/// As [`create`].
+/// `ENOSPC` when there are no inodes left.
 pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Result<InodeRef> {
     make(task, root, S_IFDIR | mode & 0o7777, 0, owner)
 }
 
-/// Makes an inode that no name ever leads to: what blobs are. It stays named in the lane as after [`create`].
+/// Makes an inode that no name ever leads to: what blobs are. It stays named in the lane as after
+/// [`create_root`].
 ///
 /// # Errors
-/// As [`create`].
+/// As [`create_root`].
 pub(crate) fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
     let made = make(task, root, S_IFREG, 0, (0, 0))?;
     let flags = inode_flags::BLOB | S_IFREG & inode_flags::KIND;
@@ -30,8 +32,52 @@ pub(crate) fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
     Ok(made)
 }
 
+/// An inode that was made and that nothing leads to yet. Dropped, it is given back.
+#[must_use = "the inode is given back once this is dropped"]
+pub struct NewInode<'t, 'r> {
+    task: &'t Task<'r>,
+    made: InodeRef,
+}
+
+impl<'t, 'r> NewInode<'t, 'r> {
+    /// An inode of root number `root`, with one link, a directory with two.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    #[inline(always)]
+    pub(crate) fn new(
+        task: &'t Task<'r>,
+        root: u32,
+        mode: u32,
+        rdev: u32,
+        owner: (u32, u32),
+    ) -> Result<Self> {
+        make(task, root, mode, rdev, owner).map(|made| NewInode { task, made })
+    }
+
+    /// Its handle.
+    #[inline]
+    pub fn inode(&self) -> InodeRef {
+        self.made
+    }
+
+    /// Something leads to it, and the lane's `taken` names it no more.
+    #[inline]
+    pub fn linked_in(self) -> InodeRef {
+        let made = self.made;
+        core::mem::forget(self);
+        made
+    }
+}
+
+impl Drop for NewInode<'_, '_> {
+    fn drop(&mut self) {
+        discard(self.task, self.made.id);
+    }
+}
+
 #[inline(always)]
-pub(crate) fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Result<InodeRef> {
+fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Result<InodeRef> {
     let region = task.region;
     let id = region.take::<Inode>(task.lane)?;
     if u64::from(id.0) > region.header().inode_limit.load(Relaxed) {
@@ -77,7 +123,7 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     }
 }
 
-/// Gives back an inode that [`create`] made and nobody has linked in.
+/// Gives back an inode that was made and that nobody has linked in.
 pub(crate) fn discard(task: &Task, id: InodeId) {
     free(task, id);
     task.region.settle::<Inode>(task.lane);

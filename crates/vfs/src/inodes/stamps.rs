@@ -18,9 +18,8 @@ pub(crate) struct Stamps {
 impl Stamps {
     /// Makes it so. The caller holds the inode's lock.
     pub(crate) fn carry_out(&self, task: &Task) {
-        intent::write(task, op::TIMES, &self.to_words());
+        let _intent = intent::write(task, op::TIMES, &self.to_words());
         self.apply(task);
-        intent::clear(task);
     }
 
     fn to_words(&self) -> [u64; 5] {

@@ -2,7 +2,7 @@
 //!
 //! [`crate::life::burial`] finishes what a dead lane had written down.
 
-use lp_region::sync::Ordering;
+use lp_region::sync::{AtomicU64, Ordering};
 
 use crate::caller::task::Task;
 
@@ -18,28 +18,34 @@ pub mod op {
     pub const SPLIT: u64 = 2;
     /// A change of an inode's blob; the words are [`crate::inodes::blob::swap`]'s.
     pub const BLOB: u64 = 3;
-    /// A change of an inode's owners; the words are [`crate::calls::chown`]'s.
+    /// A change of an inode's owners; the words are [`crate::inodes::owners`]'s.
     pub const OWNERS: u64 = 5;
-    /// A change of an inode's times; the words are [`crate::calls::utimens`]'s.
+    /// A change of an inode's times; the words are [`crate::inodes::stamps`]'s.
     pub const TIMES: u64 = 6;
     /// The last of them.
     pub const LAST: u64 = TIMES;
 }
 
-/// Writes down what this lane is about to do.
+/// A change that is written down and under way, until this is dropped.
+#[must_use = "the change counts as done once this is dropped"]
+pub(crate) struct Intent<'r>(&'r AtomicU64);
+
+impl Drop for Intent<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: every step is seen by whoever sees that none is left.
+        self.0.store(op::NONE, Ordering::Release);
+    }
+}
+
+/// Writes down what this lane is about to do. The caller does it to the end before it drops the intent.
 #[inline]
-pub(crate) fn write<const N: usize>(task: &Task, op: u64, words: &[u64; N]) {
+pub(crate) fn write<'r, const N: usize>(task: &Task<'r>, op: u64, words: &[u64; N]) -> Intent<'r> {
     let intent = &task.lane.intent;
     for (to, from) in intent.words.iter().zip(words) {
         to.store(*from, Ordering::Relaxed); // Relaxed: published by `op`.
     }
     // PAIRS: the acquire load in `replay`.
     intent.op.store(op, Ordering::Release);
-}
-
-/// Says that it is done.
-#[inline]
-pub(crate) fn clear(task: &Task) {
-    // Release: every step is seen by whoever sees that none is left.
-    task.lane.intent.op.store(op::NONE, Ordering::Release);
+    Intent(&intent.op)
 }

@@ -2,7 +2,7 @@
 //! [`lp_region::marks`]'s; [`crate::life::reclaim`] looks for them.
 
 use lp_abi::{Errno, Result};
-use lp_region::sync::Ordering;
+use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef, marks};
 
 use crate::caller::task::Task;
@@ -54,6 +54,41 @@ pub fn inode(task: &Task, slot: usize, inode: InodeRef) -> Result<()> {
 #[inline]
 pub fn known_inode(task: &Task, slot: usize, id: InodeId) {
     marks::pin(&task.lane.pins[slot], INODE | u64::from(id.0));
+}
+
+/// A pin of an inode, taken away when this is dropped.
+#[must_use = "the inode may be freed once the pin is dropped"]
+pub struct Pin<'r>(&'r AtomicU64);
+
+impl Drop for Pin<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        marks::unpin(self.0);
+    }
+}
+
+impl Pin<'_> {
+    /// Leaves the pin where it is: something else takes it away, or puts another in its place.
+    #[inline]
+    pub fn leave(self) {
+        core::mem::forget(self);
+    }
+}
+
+/// [`inode`] for as long as the guard lives.
+///
+/// # Errors
+/// As [`inode`].
+#[inline]
+pub fn hold<'r>(task: &Task<'r>, slot: usize, of: InodeRef) -> Result<Pin<'r>> {
+    inode(task, slot, of).map(|()| Pin(&task.lane.pins[slot]))
+}
+
+/// [`known_inode`] for as long as the guard lives.
+#[inline]
+pub fn hold_known<'r>(task: &Task<'r>, slot: usize, id: InodeId) -> Pin<'r> {
+    known_inode(task, slot, id);
+    Pin(&task.lane.pins[slot])
 }
 
 /// Takes a pin away.

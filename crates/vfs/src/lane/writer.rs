@@ -11,6 +11,7 @@ use lp_region::sync::Ordering;
 use crate::caller::task::Task;
 
 /// A writer's mark: the root stays writable until it is dropped.
+#[must_use = "the mark is taken away once this is dropped"]
 pub(crate) struct Writing<'t, 'r> {
     task: &'t Task<'r>,
 }

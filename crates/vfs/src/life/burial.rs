@@ -2,7 +2,7 @@
 
 use lp_region::LaneId;
 use lp_region::layout::LANE_BITS;
-use lp_region::lock::{Lanes, Undertaker};
+use lp_region::lock::{Guard, Lanes, Undertaker};
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
@@ -23,14 +23,13 @@ pub(crate) fn repair(task: &Task, lane: LaneId) {
     if is_buried(task, lane) || record.burial.holder() == task.lane_id {
         return;
     }
-    lock_burial(task, lane);
+    let _burial = lock_burial(task, lane);
     if !is_buried(task, lane) {
         // Pages first: a replay may free the same pages again, and then they may be somebody else's.
         page::repair(task, lane);
         replay(task, lane);
         lock::settle_in_hand(task, record);
     }
-    record.burial.unlock();
 }
 
 /// Whether a dead lane was cleaned up already: it may have a new owner.
@@ -38,24 +37,25 @@ pub(crate) fn is_buried(task: &Task, lane: LaneId) -> bool {
     task.region.lane(lane).generation.load(Ordering::Acquire) != lane.0 >> LANE_BITS
 }
 
-/// Takes the lock of a dead lane's burial as [`lock_burial`] does, unless a living thread has it; whether it did.
-pub(crate) fn lock_burial_unless_held(task: &Task, lane: LaneId) -> bool {
+/// Takes the lock of a dead lane's burial as [`lock_burial`] does, unless a living thread has it.
+pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Option<Guard<'r>> {
     let burial = &task.region.lane(lane).burial;
     if burial.try_lock(task.lane_id) {
-        return true;
+        return Some(burial.guard());
     }
     let holder = burial.holder();
     if holder.is_some() && !task.is_dead(holder) {
-        return false;
+        return None;
     }
-    lock_burial(task, lane);
-    true
+    Some(lock_burial(task, lane))
 }
 
 /// Takes the lock of a dead lane's burial. If somebody died at it, that one is repaired first, and what it did for this lane
 /// is done again.
-pub(crate) fn lock_burial(task: &Task, lane: LaneId) {
-    task.region.lane(lane).burial.lock(task.lane_id, &Gravedigger { task, grave: lane });
+pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> Guard<'r> {
+    let burial = &task.region.lane(lane).burial;
+    burial.lock(task.lane_id, &Gravedigger { task, grave: lane });
+    burial.guard()
 }
 
 struct Gravedigger<'t, 'r> {

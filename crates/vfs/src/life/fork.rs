@@ -53,7 +53,8 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
     if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
         reap::dead(task);
     }
-    table::lock(task);
+    // Held over the kernel's fork: `copied` unlocks it.
+    table::lock(task).leave();
     copy_table(task, child);
     let inherited = if memory == Memory::Copied { mapping::inherit(task, child) } else { Ok(()) };
     // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.

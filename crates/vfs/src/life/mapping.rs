@@ -183,10 +183,8 @@ fn list<'r>(
 }
 
 fn add(task: &Task, of: InodeRef, bytes: u64) -> Result<()> {
-    let locked = table::lock(task);
-    let added = add_locked(task, task.process, task.process_id, of, bytes);
-    table::unlock(task, locked);
-    added
+    let _locked = table::lock(task);
+    add_locked(task, task.process, task.process_id, of, bytes)
 }
 
 fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: InodeRef, bytes: u64) -> Result<()> {
@@ -216,7 +214,7 @@ fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: InodeRe
 
 /// Takes bytes off the process's record; whether none are left and the record is gone.
 fn subtract(task: &Task, of: InodeRef, bytes: u64) -> bool {
-    let locked = table::lock(task);
+    let _locked = table::lock(task);
     let mut before = MappingId::NONE;
     let mut gone = false;
     for (id, record) in list(task, task.process) {
@@ -231,7 +229,6 @@ fn subtract(task: &Task, of: InodeRef, bytes: u64) -> bool {
     if gone {
         unlink(task, before);
     }
-    table::unlock(task, locked);
     gone
 }
 

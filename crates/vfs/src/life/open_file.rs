@@ -27,13 +27,37 @@ pub struct Opening {
     pub dirent: DirentId,
 }
 
-/// Makes an open file at position 0. It is pinned in the lane until [`crate::life::open_file::install`] or [`discard`]; the caller
-/// has pinned its inode.
+/// An open file that was made and that nobody else knows. Dropped, it is freed.
+#[must_use = "the open file is freed once this is dropped"]
+pub struct NewFile<'t, 'r> {
+    task: &'t Task<'r>,
+    id: FileId,
+}
+
+impl NewFile<'_, '_> {
+    /// Leaves the file to whoever calls [`install`] or [`discard`].
+    #[inline]
+    pub fn hand_over(self) -> FileId {
+        let id = self.id;
+        core::mem::forget(self);
+        id
+    }
+}
+
+impl Drop for NewFile<'_, '_> {
+    #[cold]
+    fn drop(&mut self) {
+        discard(self.task, self.id);
+    }
+}
+
+/// Makes an open file at position 0. It is pinned in the lane until [`install`] or [`discard`]; the caller has pinned its
+/// inode.
 ///
 /// # Errors
 /// `ENFILE` when there are none left.
 #[inline]
-pub fn create(task: &Task, opening: &Opening) -> Result<FileId> {
+pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'t, 'r>> {
     let id = match task.region.take::<OpenFile>(task.lane) {
         Ok(id) => id,
         Err(_) => reclaim::file_slot_slow(task)?,
@@ -51,7 +75,7 @@ pub fn create(task: &Task, opening: &Opening) -> Result<FileId> {
     file.mode.store(opening.mode, Ordering::Relaxed);
     // Release: who finds the pin finds the file's inode. From here on the file's pin keeps the inode.
     task.lane.pins[pin::slot::OPEN].store(u64::from(id.0), Ordering::Release);
-    Ok(id)
+    Ok(NewFile { task, id })
 }
 
 /// The file that was being opened stands in a table.
@@ -154,7 +178,7 @@ pub(crate) fn install_and(
     let Some(place) = task.table.get(fd as u32 as usize) else { return Err(Errno::EBADF) };
     let locked = table::lock(task);
     let old = table::replace(task, fd, place, entry::OPEN | flags | u64::from(id.0));
-    table::unlock(task, locked);
+    drop(locked);
     arrived();
     settle(task);
     let_go(task, old);
@@ -219,12 +243,11 @@ pub fn take_out(task: &Task, fd: i32, vacate: impl FnOnce(&AtomicU64)) -> Result
     let locked = table::lock(task);
     let old = place.load(Ordering::Relaxed);
     if old & entry::OPEN == 0 {
-        table::unlock(task, locked);
         return Err(Errno::EBADF);
     }
     file::leave(task, place, FileId(old as u32), entry::TRANSIT);
     vacate(place);
-    table::unlock(task, locked);
+    drop(locked);
     let_go(task, old);
     Ok(())
 }

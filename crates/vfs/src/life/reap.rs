@@ -164,16 +164,17 @@ fn give_back_mapping(task: &Task, record: &Lane) {
 /// somebody who lives. Of several at once the first does.
 pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     let record = task.region.lane(lane);
-    if !drop_locks_of_closer(task, record) || !burial::lock_burial_unless_held(task, lane) {
+    if !drop_locks_of_closer(task, record) {
         return false;
     }
+    let Some(burial) = burial::lock_burial_unless_held(task, lane) else { return false };
     let first = !burial::is_buried(task, lane);
     if first {
         strip(task, lane);
         task.region.retire_lane(lane);
     }
     let retired = task.region.lane_id(record.number());
-    record.burial.unlock();
+    drop(burial);
     first && mend_section(task, record) && release(task, retired)
 }
 
@@ -181,15 +182,12 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
 /// Whether this call did.
 fn release(task: &Task, retired: LaneId) -> bool {
     let record = task.region.lane(retired);
-    if !burial::lock_burial_unless_held(task, retired) {
-        return false;
-    }
+    let Some(_burial) = burial::lock_burial_unless_held(task, retired) else { return false };
     let is_own = !burial::is_buried(task, retired);
     if is_own {
         record.holding.store(0, Ordering::Release);
         task.region.release_lane(retired);
     }
-    record.burial.unlock();
     is_own
 }
 

@@ -195,14 +195,12 @@ fn pair(low: u32, high: u32) -> u64 {
 /// as long as a replay may change it, nobody else gets its slot.
 pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     let victim = change.victim();
-    if victim.is_some() {
-        pin::known_inode(task, pin::slot::WALK_OTHER, victim);
-    }
-    if change.is_plain() {
-        intent::write(task, op::PLAIN_CHANGE, &change.to_plain_words());
+    let _pin = victim.is_some().then(|| pin::hold_known(task, pin::slot::WALK_OTHER, victim));
+    let intent = if change.is_plain() {
+        intent::write(task, op::PLAIN_CHANGE, &change.to_plain_words())
     } else {
-        intent::write(task, op::CHANGE, &change.to_words());
-    }
+        intent::write(task, op::CHANGE, &change.to_words())
+    };
     let load = apply(task, &Turn::First, change);
     if change.added.is_some() {
         dirent::settle(task.region, task.lane);
@@ -212,7 +210,7 @@ pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     if change.removed.is_some() {
         dirent::retire(task.region, task.lane, change.removed);
     }
-    intent::clear(task);
+    drop(intent);
     if change.removed.is_some() {
         dirent::give(task.region, task.lane, change.removed);
         dirent::settle(task.region, task.lane);
@@ -220,7 +218,6 @@ pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     if victim.is_some() {
         kept::orphan(task, victim);
         task.region.settle::<Inode>(task.lane);
-        pin::clear(task, pin::slot::WALK_OTHER);
     }
     load
 }

@@ -300,8 +300,9 @@ pub fn split(task: &Task<'_>) {
     if !header.split_lock.try_lock_or_take_over(task.lane_id, task) {
         return;
     }
+    let _held = header.split_lock.guard();
     let table = Changing { region: task.region, lane: task.lane };
-    intent::write(task, op::SPLIT, &[]);
+    let _intent = intent::write(task, op::SPLIT, &[]);
     if carry::go_on(&table) {
         // Relaxed: only the holder of the split lock changes it.
         let state = header.hash_state.load(Ordering::Relaxed);
@@ -311,8 +312,6 @@ pub fn split(task: &Task<'_>) {
             carry::split(&table);
         }
     }
-    intent::clear(task);
-    header.split_lock.unlock();
 }
 
 /// Ends the split that the dead `lane` had begun. One at a time for each lane.

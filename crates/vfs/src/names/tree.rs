@@ -24,6 +24,7 @@ const PAUSES: u32 = 20;
 const TRIES: u32 = 100;
 
 /// A change of where paths lead, or of whether everyone may walk them, until this is dropped.
+#[must_use = "the change is over once this is dropped"]
 pub(crate) struct Shift<'t, 'r> {
     task: &'t Task<'r>,
     begun: Begun,
@@ -88,6 +89,7 @@ pub(crate) struct Met {
 
 /// The directories that a call has marked as moving. Dropped before the locks of their parents are given
 /// back.
+#[must_use = "the marks are taken away once this is dropped"]
 pub(crate) struct Marks<'t, 'r> {
     task: &'t Task<'r>,
 }

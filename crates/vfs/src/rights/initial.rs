@@ -2,22 +2,21 @@
 
 use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_ISGID, S_IXGRP};
-use lp_region::InodeRef;
 use lp_region::records::Inode;
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::{Relaxed, Release};
 
 use crate::caller::task::Task;
-use crate::inodes::make;
+use crate::inodes::make::NewInode;
 use crate::rights::{acl, credentials};
 
 /// Makes an inode in the directory `parent`: `mode` is its type and the permissions asked for; the umask, the
-/// directory's set-group-ID bit and its default ACL are applied here. It has one link, a directory two, and no name yet: it stays named
-/// in the lane until the caller has linked it in and settles it (`Region::settle::<Inode>`), or [`discard`]s it.
+/// directory's set-group-ID bit and its default ACL are applied here. It has one link, a
+/// directory two, and no name yet: it stays named in the lane until the caller has linked it in.
 ///
 /// # Errors
 /// `ENOSPC` when there are no inodes left.
-pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<InodeRef> {
+pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) -> Result<NewInode<'t, 'r>> {
     let process = task.process;
     // Relaxed throughout: one word each; what they are at this moment.
     let kind = mode & S_IFMT;
@@ -37,15 +36,12 @@ pub fn create(task: &Task, parent: &Inode, mode: u32, rdev: u32) -> Result<Inode
         }
     }
     let root = parent.root.load(Relaxed);
-    let made = make::make(task, root, mode, rdev, (credentials.fsuid.load(Relaxed), gid))?;
+    let made = NewInode::new(task, root, mode, rdev, (credentials.fsuid.load(Relaxed), gid))?;
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0 {
-        let inherited = acl::inherit(task, parent, task.region.inode(made.id));
+        let inherited = acl::inherit(task, parent, task.region.inode(made.inode().id));
         // The blobs that were made stood in its place.
-        task.lane.taken[Inode::SLAB].store(made.id.0, Release);
-        if let Err(errno) = inherited {
-            make::discard(task, made.id);
-            return Err(errno);
-        }
+        task.lane.taken[Inode::SLAB].store(made.inode().id.0, Release);
+        inherited?;
     }
     Ok(made)
 }
