@@ -42,7 +42,7 @@ pub use descriptors::{busy, flight};
 pub use inodes::{blob, limit};
 pub use lane::{intent, pin};
 pub use life::{boot, fork, mapping, reap, reclaim};
-pub use locks::{flock, lock, record_lock};
+pub use locks::{file_lock, flock, record_lock};
 pub use names::{dir, dirent, hash, name, walk};
 pub use rights::permission;
 
@@ -59,7 +59,7 @@ pub mod inode {
 }
 
 pub mod mounts {
-    pub use crate::caller::mount_prefix::Prefix;
+    pub use crate::caller::mount_prefix::MountPrefix as Prefix;
 }
 
 pub mod read {

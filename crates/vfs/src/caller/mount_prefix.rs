@@ -5,7 +5,7 @@ use lp_region::sync::Ordering;
 
 /// The path of a run's only mount, if it is short, in a form that is compared at once.
 #[derive(Clone, Copy)]
-pub struct Prefix {
+pub struct MountPrefix {
     /// Its bytes, zeros behind them.
     word: u64,
     /// Ones where it has bytes.
@@ -14,17 +14,17 @@ pub struct Prefix {
     length: u32,
 }
 
-impl Prefix {
+impl MountPrefix {
     /// That of a run whose mounts do not change any more.
     pub fn of(run: &Run) -> Self {
         let path = run.mounts[0].get();
         // Relaxed: immutable while the run lives.
         let alone = run.mount_count.load(Ordering::Relaxed) == 1;
         if !alone || path.is_empty() || path.len() >= 8 {
-            return Prefix { word: 0, mask: 0, length: 0 };
+            return MountPrefix { word: 0, mask: 0, length: 0 };
         }
         let word = path.iter().rev().fold(0, |word, byte| word << 8 | *byte as u64);
-        Prefix { word, mask: (1 << (8 * path.len())) - 1, length: path.len() as u32 }
+        MountPrefix { word, mask: (1 << (8 * path.len())) - 1, length: path.len() as u32 }
     }
 
     /// The length of the mount's path if `path` starts with it.

@@ -13,7 +13,7 @@ use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
 use crate::caller::event::Event;
-use crate::caller::mount_prefix::Prefix;
+use crate::caller::mount_prefix::MountPrefix;
 use crate::caller::prefix_cache::PrefixCache;
 
 /// Device number of a region's root 0: `st_dev`, in the kernel's 64-bit encoding. The other roots' numbers are ORed in.
@@ -64,7 +64,7 @@ pub struct Task<'r> {
     /// Tells watchers; nobody, unless the door has some.
     pub notify: fn(&Task<'_>, &Event<'_>),
     /// The run's mount, for quick comparison.
-    pub prefix: Prefix,
+    pub prefix: MountPrefix,
     /// Directories that paths led to.
     pub prefixes: PrefixCache,
     /// Path buffers.
@@ -162,7 +162,7 @@ impl<'r> Task<'r> {
             table: region.fd_table(process_id),
             run,
             root_device: device(region),
-            prefix: Prefix::of(run),
+            prefix: MountPrefix::of(run),
             clock,
             interrupted: || false,
             blocking: system_call,

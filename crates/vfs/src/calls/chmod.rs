@@ -30,7 +30,7 @@ pub fn fchmodat(task: &Task, dirfd: i32, path: *const u8, mode: u32, flags: u32)
 /// # Errors
 /// `EBADF`; otherwise as [`fchmodat`].
 pub fn fchmod(task: &Task, fd: i32, mode: u32) -> Result<()> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     change(task, held.inode_id(), held.inode, mode)
 }
 

@@ -11,7 +11,7 @@ use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
 use crate::descriptors::table;
-use crate::inodes::owners::Owners;
+use crate::inodes::ownership::Owners;
 use crate::inodes::{inode, watched, xattrs};
 use crate::lane::writer;
 use crate::rights::credentials;
@@ -39,7 +39,7 @@ pub fn fchownat(
 /// # Errors
 /// `EBADF`; otherwise as [`fchownat`].
 pub fn fchown(task: &Task, fd: i32, owner: u32, group: u32) -> Result<()> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     change(task, held.inode_id(), held.inode, owner, group)
 }
 

@@ -20,7 +20,7 @@ use crate::calls::write;
 use crate::content::buffer::Single;
 use crate::content::pipe::{Drain, End, Pipe, Wait};
 use crate::content::snapshot;
-use crate::content::source::Content;
+use crate::content::source::FileContent;
 use crate::descriptors::file;
 use crate::descriptors::table::{self, Held};
 use crate::inodes::{inode, watched};
@@ -229,7 +229,7 @@ fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len
         if most == 0 {
             return Ok(0);
         }
-        let content = Content::new(task.region, from.inode, start);
+        let content = FileContent::new(task.region, from.inode, start);
         match write::store(task, to, content, most, at + done as u64) {
             // The source was cut short meanwhile.
             Err(Errno::EFAULT) => Ok(0),

@@ -27,7 +27,7 @@ use crate::rights::privileges;
 /// tmpfs has not; `EFBIG`; `ENOSPC`; `EISDIR`, `ENODEV` for what is no regular file; `EPERM` for an append-only or
 /// immutable one.
 pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> Result<()> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);
     }

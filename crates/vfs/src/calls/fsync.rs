@@ -30,7 +30,7 @@ pub enum Sync {
 /// # Errors
 /// `EBADF`; those of the host's file system.
 pub fn fsync(task: &Task, fd: i32, call: Sync) -> Result<()> {
-    table::open(task, fd)?;
+    table::fget_no_path(task, fd)?;
     if !is_in_file(task.region) {
         return Ok(());
     }
@@ -68,7 +68,7 @@ fn is_in_file(region: Region) -> bool {
 /// # Errors
 /// `EBADF`.
 pub fn sync_file_range(task: &Task, fd: i32) -> Result<()> {
-    table::open(task, fd).map(drop)
+    table::fget_no_path(task, fd).map(drop)
 }
 
 /// Everything is in memory.
@@ -76,7 +76,7 @@ pub fn sync_file_range(task: &Task, fd: i32) -> Result<()> {
 /// # Errors
 /// `EBADF` when the file is not open for reading; `EINVAL` when it is not a regular file.
 pub fn readahead(task: &Task, fd: i32) -> Result<()> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     match held.file.mode.load(Relaxed) {
         mode if mode & file_mode::READ == 0 => Err(Errno::EBADF),
         mode if mode & file_mode::REGULAR == 0 => Err(Errno::EINVAL),
@@ -89,7 +89,7 @@ pub fn readahead(task: &Task, fd: i32) -> Result<()> {
 /// # Errors
 /// `EBADF`; `EINVAL` for a length below zero or unknown advice.
 pub fn fadvise(task: &Task, fd: i32, length: i64, advice: u32) -> Result<()> {
-    table::open(task, fd)?;
+    table::fget_no_path(task, fd)?;
     let known = advice <= POSIX_FADV_DONTNEED.max(POSIX_FADV_NOREUSE);
     if length < 0 || !known { Err(Errno::EINVAL) } else { Ok(()) }
 }

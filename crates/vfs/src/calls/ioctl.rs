@@ -33,7 +33,7 @@ const FLAGS: [(u32, u32, u32); 4] = [
 /// # Errors
 /// `EBADF`; `ENOTTY` for a request that no file answers, `EOPNOTSUPP` for one that tmpfs does not; `EFAULT`; `EPERM`.
 pub fn ioctl(task: &Task, fd: i32, request: u32, argument: usize) -> Result<()> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let regular = mode & file_mode::REGULAR != 0;
     match request {

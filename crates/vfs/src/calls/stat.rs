@@ -102,7 +102,7 @@ pub fn statx(
 /// Calls `put` on what a descriptor, or `AT_FDCWD`, names.
 #[inline(always)]
 fn of_descriptor(task: &Task, fd: i32, put: impl Fn(InodeId, &Inode) -> Result<()>) -> Result<Place<()>> {
-    if table::kind(task, fd) != table::Kind::NotOurs {
+    if table::whose(task, fd) != table::Whose::NotOurs {
         let held = table::fget_any(task, fd)?;
         return put(held.inode_id(), held.inode).map(Place::Inside);
     }

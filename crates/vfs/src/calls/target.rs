@@ -69,7 +69,7 @@ fn descriptor<T>(
         }
         return work(cwd.id, task.region.inode(cwd.id)).map(Place::Inside);
     }
-    if table::kind(task, fd) == table::Kind::NotOurs {
+    if table::whose(task, fd) == table::Whose::NotOurs {
         return Ok(Place::Outside(Outside::AsGiven));
     }
     let held = table::fget_any(task, fd)?;

@@ -97,7 +97,7 @@ pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
     if length < 0 {
         return Err(Errno::EINVAL);
     }
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     if held.file.mode.load(Relaxed) & wanted != wanted {
         return Err(Errno::EINVAL);

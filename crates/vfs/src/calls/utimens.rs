@@ -38,7 +38,7 @@ pub fn futimens(task: &Task, fd: i32, times: Times) -> Result<()> {
     match wanted(times)? {
         (Set::Keep, Set::Keep) => Ok(()),
         set => {
-            let held = table::open(task, fd)?;
+            let held = table::fget_no_path(task, fd)?;
             change(task, held.inode_id(), held.inode, set)
         }
     }

@@ -58,7 +58,7 @@ pub fn setxattr(
 /// # Errors
 /// As [`setxattr`]; `EBADF`.
 pub fn fsetxattr(task: &Task, fd: i32, name: *const u8, value: Value) -> Result<()> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     set(task, held.inode_id(), held.inode, &checked(name, &value)?, value)
 }
 
@@ -83,7 +83,7 @@ pub fn getxattr(
 /// # Errors
 /// As [`getxattr`]; `EBADF`.
 pub fn fgetxattr(task: &Task, fd: i32, name: *const u8, to: Room) -> Result<usize> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     get(task, held.inode_id(), held.inode, &Name::import(name)?, to)
 }
 
@@ -100,7 +100,7 @@ pub fn listxattr(task: &Task, dirfd: i32, path: *const u8, at_flags: u32, to: Ro
 /// # Errors
 /// As [`listxattr`]; `EBADF`.
 pub fn flistxattr(task: &Task, fd: i32, to: Room) -> Result<usize> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     list(task, held.inode_id(), held.inode, to)
 }
 
@@ -124,7 +124,7 @@ pub fn removexattr(
 /// # Errors
 /// As [`removexattr`]; `EBADF`.
 pub fn fremovexattr(task: &Task, fd: i32, name: *const u8) -> Result<()> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     remove(task, held.inode_id(), held.inode, &Name::import(name)?)
 }
 

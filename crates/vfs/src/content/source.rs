@@ -53,16 +53,16 @@ impl<B: Buffer> Source for B {
 /// and the map must still name the pages, else they may have been recycled meanwhile and the piece is copied
 /// again. The map is asked even under an odd count that stands still, because a truncation gives pages back
 /// within its section.
-pub(crate) struct Content<'r> {
+pub(crate) struct FileContent<'r> {
     region: Region<'r>,
     inode: &'r Inode,
     at: u64,
 }
 
-impl<'r> Content<'r> {
+impl<'r> FileContent<'r> {
     /// The content of `inode` from `at` on.
     pub(crate) fn new(region: Region<'r>, inode: &'r Inode, at: u64) -> Self {
-        Content { region, inode, at }
+        FileContent { region, inode, at }
     }
 
     fn piece(&self, most: usize) -> Piece {
@@ -89,7 +89,7 @@ impl<'r> Content<'r> {
     }
 }
 
-impl Source for Content<'_> {
+impl Source for FileContent<'_> {
     // What is copied was read first.
     const IS_TOLD: bool = false;
 

@@ -21,7 +21,7 @@ use crate::lane::pin;
 ///
 /// # Errors
 /// `EBADF`.
-pub(crate) fn open<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+pub(crate) fn fget_no_path<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
     let held = fget_any(task, fd)?;
     // Relaxed: immutable.
     if held.file.mode.load(Relaxed) & file_mode::PATH != 0 { Err(Errno::EBADF) } else { Ok(held) }
@@ -74,7 +74,7 @@ pub mod closing {
 
 /// What a descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum Whose {
     /// The kernel's business.
     NotOurs,
     /// An open file of ours.
@@ -84,7 +84,6 @@ pub(crate) enum Kind {
 }
 
 /// An open file for the length of a call, like `struct fd` between `fdget` and `fdput`.
-#[must_use = "the file may be closed once this is dropped"]
 pub struct Held<'r> {
     /// Its handle.
     pub id: FileId,
@@ -135,11 +134,11 @@ pub(crate) fn is_ours(task: &Task, fd: i32) -> bool {
 
 /// What `fd` is.
 #[inline]
-pub(crate) fn kind(task: &Task, fd: i32) -> Kind {
+pub(crate) fn whose(task: &Task, fd: i32) -> Whose {
     match load(task, fd) & (entry::OPEN | entry::HOST) {
-        entry::OPEN => Kind::Ours,
-        0 => Kind::NotOurs,
-        _ => Kind::Host,
+        entry::OPEN => Whose::Ours,
+        0 => Whose::NotOurs,
+        _ => Whose::Host,
     }
 }
 

@@ -10,7 +10,7 @@ pub mod blob;
 pub(crate) mod inode;
 pub mod limit;
 pub(crate) mod make;
-pub(crate) mod owners;
+pub(crate) mod ownership;
 pub(crate) mod stamps;
 pub(crate) mod watched;
 pub(crate) mod xattrs;

@@ -18,7 +18,7 @@ pub mod op {
     pub const SPLIT: u64 = 2;
     /// A change of an inode's blob; the words are [`crate::inodes::blob::swap`]'s.
     pub const BLOB: u64 = 3;
-    /// A change of an inode's owners; the words are [`crate::inodes::owners`]'s.
+    /// A change of an inode's owners; the words are [`crate::inodes::ownership`]'s.
     pub const OWNERS: u64 = 5;
     /// A change of an inode's times; the words are [`crate::inodes::stamps`]'s.
     pub const TIMES: u64 = 6;

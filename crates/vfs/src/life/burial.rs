@@ -7,9 +7,9 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 use crate::content::page;
-use crate::inodes::{blob, owners, stamps};
+use crate::inodes::{blob, ownership, stamps};
 use crate::lane::intent::op;
-use crate::locks::lock;
+use crate::locks::file_lock;
 use crate::names::{change, hash};
 
 /// Finishes or undoes what the dead `lane` had begun, once: whoever comes second finds it done.
@@ -28,7 +28,7 @@ pub(crate) fn repair(task: &Task, lane: LaneId) {
         // Pages first: a replay may free the same pages again, and then they may be somebody else's.
         page::repair(task, lane);
         replay(task, lane);
-        lock::settle_in_hand(task, record);
+        file_lock::settle_in_hand(task, record);
     }
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
         op::CHANGE | op::PLAIN_CHANGE => change::replay(task, lane),
         op::SPLIT => hash::replay_split(task, lane),
         op::BLOB => blob::replay(task, lane),
-        op::OWNERS => owners::replay(task, lane),
+        op::OWNERS => ownership::replay(task, lane),
         op::TIMES => stamps::replay(task, lane),
         _ => intent.op.store(op::NONE, Ordering::Release),
     }

@@ -45,7 +45,7 @@ pub struct Piece {
 /// # Errors
 /// Those of mmap(2): `EBADF`, `EACCES`, `ENODEV` for what is no regular file, `EOVERFLOW`; `ENOMEM` without a record.
 pub fn begin(task: &Task, fd: i32, offset: u64, len: usize, sharing: Sharing) -> Result<InodeRef> {
-    let held = table::open(task, fd)?;
+    let held = table::fget_no_path(task, fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let append_only = held.inode.flags.load(Relaxed) & inode_flags::APPEND != 0;
     let may_write = mode & file_mode::WRITE != 0 && !append_only;

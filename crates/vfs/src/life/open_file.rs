@@ -10,7 +10,7 @@ use crate::descriptors::file::{self, sharing};
 use crate::descriptors::table::{self, closing, entry};
 use crate::lane::pin;
 use crate::life::reclaim;
-use crate::locks::lock;
+use crate::locks::file_lock;
 use crate::watches::watch;
 
 /// What a new open file is made of.
@@ -102,7 +102,7 @@ pub(crate) fn left(task: &Task, id: FileId) {
     }
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
     if file.locked.load(Ordering::Relaxed) != 0 {
-        lock::drop_file_slow(task, id);
+        file_lock::drop_file_slow(task, id);
     }
     free(task, id);
     pin::clear(task, pin::slot::CLOSE);
@@ -216,7 +216,7 @@ fn look_slow(task: &Task, old: u64) {
 fn drop_locks(task: &Task, id: FileId) {
     let inode = InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id;
     if task.region.inode(inode).flags.load(Ordering::Relaxed) & inode_flags::LOCKED != 0 {
-        lock::drop_posix(task, inode);
+        file_lock::drop_posix(task, inode);
     }
 }
 

@@ -25,7 +25,7 @@ use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
 use crate::lane::{pin, taken};
 use crate::life::{burial, mapping, reclaim, sweep};
-use crate::locks::lock;
+use crate::locks::file_lock;
 use crate::names::tree;
 
 /// Cleans up after all processes that are dead; gives their number.
@@ -112,7 +112,7 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
         }
         let file = FileId(old as u32);
         let inode = InodeRef::from_word(region.file(file).inode.load(Ordering::Relaxed)).id;
-        if process.posix_locks.load(Ordering::Relaxed) != 0 && !lock::try_drop_dead(task, inode, id) {
+        if process.posix_locks.load(Ordering::Relaxed) != 0 && !file_lock::try_drop_dead(task, inode, id) {
             done = false;
             continue;
         }
@@ -199,7 +199,7 @@ fn drop_locks_of_closer(task: &Task, record: &Lane) -> bool {
         return true;
     }
     let inode = InodeRef::from_word(task.region.file(FileId(word as u32)).inode.load(Ordering::Relaxed)).id;
-    lock::try_drop_dead(task, inode, ProcessId(record.process.load(Ordering::Relaxed)))
+    file_lock::try_drop_dead(task, inode, ProcessId(record.process.load(Ordering::Relaxed)))
 }
 
 /// Mends the inode that a dead thread was writing through its bias: whoever takes the inode's lock does, now that the lane's
@@ -216,7 +216,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     page::repair(task, lane);
     burial::replay(task, lane);
-    lock::settle_in_hand(task, record);
+    file_lock::settle_in_hand(task, record);
     tree::bury(task, lane);
     task.region.settle_slab::<OpenFile>(record);
     task.region.settle_slab::<Inode>(record);
@@ -283,7 +283,7 @@ fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
     // In hand it has its next generation already.
     let in_hand = record.taken[Inode::SLAB].load(Ordering::Acquire) == inode.id.0;
     let is_same = sweep::is_unlinked(task, inode);
-    if !(in_hand || is_same && lock::try_drop_all(task, inode.id)) {
+    if !(in_hand || is_same && file_lock::try_drop_all(task, inode.id)) {
         return claimed.custody.unclaim();
     }
     if is_same {

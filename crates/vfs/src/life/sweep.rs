@@ -41,7 +41,7 @@ use crate::lane::kept::{Listed, all_lanes, chain, link_in, listed};
 use crate::lane::pin;
 use crate::life::candidates::{Found, Origin, Set};
 use crate::life::reap;
-use crate::locks::lock;
+use crate::locks::file_lock;
 
 /// Scans before a sweep leaves it at that, if references move all the time.
 const SCANS: u32 = 8;
@@ -378,7 +378,7 @@ pub(crate) fn empty_file(task: &Task, id: FileId, generation: u32) -> bool {
     let file = task.region.file(id);
     let is_same = file.generation.load(Ordering::Acquire) == generation;
     // Claimed, it stays what it is.
-    if is_same && file.locked.load(Ordering::Relaxed) != 0 && !lock::try_drop_file(task, id) {
+    if is_same && file.locked.load(Ordering::Relaxed) != 0 && !file_lock::try_drop_file(task, id) {
         file.custody.unclaim();
         return false;
     }
@@ -399,7 +399,7 @@ fn free_inode(task: &Task, inode: InodeRef) -> bool {
     claim.store(inode.to_word(), Ordering::Release);
     let record = task.region.inode(inode.id);
     let claimed = record.custody.claim(task.lane_id.0);
-    let freed = claimed && is_unlinked(task, inode) && lock::try_drop_all(task, inode.id);
+    let freed = claimed && is_unlinked(task, inode) && file_lock::try_drop_all(task, inode.id);
     if freed {
         free_claimed(task, inode);
     } else if claimed {

@@ -7,7 +7,7 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 use crate::descriptors::table;
-use crate::locks::lock::{self, Kind, Lock, Range, Wait, family};
+use crate::locks::file_lock::{self, Lock, LockType, Range, Wait, family};
 
 /// Locks or unlocks an open file's inode. `EINTR` is the door's to restart.
 ///
@@ -19,8 +19,8 @@ pub fn flock(task: &Task, fd: i32, operation: u32) -> Result<()> {
         return Ok(());
     }
     let kind = match operation & !LOCK_NB {
-        LOCK_SH => Some(Kind::Shared),
-        LOCK_EX => Some(Kind::Exclusive),
+        LOCK_SH => Some(LockType::Shared),
+        LOCK_EX => Some(LockType::Exclusive),
         LOCK_UN => None,
         _ => return Err(Errno::EINVAL),
     };
@@ -30,18 +30,18 @@ pub fn flock(task: &Task, fd: i32, operation: u32) -> Result<()> {
     if mode & file_mode::PATH != 0 || kind.is_some() && !usable {
         return Err(Errno::EBADF);
     }
-    let owner = lock::file_owner(task, held.id, family::FLOCK);
+    let owner = file_lock::file_owner(task, held.id, family::FLOCK);
     let id = held.inode_id();
     let Some(kind) = kind else {
-        return lock::release(task, id, owner, Range::WHOLE);
+        return file_lock::release(task, id, owner, Range::WHOLE);
     };
-    if lock::holds(task, id, owner, kind) {
+    if file_lock::holds(task, id, owner, kind) {
         return Ok(());
     }
     // A conversion gives the old lock up first and is not atomic, as flock(2) warns.
-    lock::release(task, id, owner, Range::WHOLE)?;
+    file_lock::release(task, id, owner, Range::WHOLE)?;
     held.file.locked.store(1, Ordering::Release);
     let pid = task.process.pid.load(Ordering::Relaxed);
     let wait = if operation & LOCK_NB != 0 { Wait::No } else { Wait::Yes };
-    lock::acquire(task, id, &Lock { owner, range: Range::WHOLE, kind, pid }, wait)
+    file_lock::acquire(task, id, &Lock { owner, range: Range::WHOLE, kind, pid }, wait)
 }

@@ -2,9 +2,9 @@
 //!
 //! A list of locks is guarded by its inode's lock. Nobody sleeps with that lock held.
 //!
-//! Cycle inside: `lock` asks `deadlock` before it sleeps, which reads the records' families.
+//! Cycle inside: `file_lock` asks `deadlock` before it sleeps, which reads the records' families.
 
 pub(crate) mod deadlock;
+pub mod file_lock;
 pub mod flock;
-pub mod lock;
 pub mod record_lock;

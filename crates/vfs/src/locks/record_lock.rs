@@ -12,7 +12,7 @@ use lp_region::ucopy;
 use crate::caller::task::Task;
 use crate::descriptors::file;
 use crate::descriptors::table::{self, Held};
-use crate::locks::lock::{self, Kind, Lock, Owner, Range, TO_END, Wait, family};
+use crate::locks::file_lock::{self, Lock, LockType, Owner, Range, TO_END, Wait, family};
 
 /// `struct flock`.
 #[repr(C)]
@@ -45,8 +45,8 @@ pub fn fcntl(task: &Task, fd: i32, command: u32, argument: *mut u8) -> Result<()
     // SAFETY: bad pointers are the fault handler's; the structure is made of integers.
     let asked: Flock = unsafe { ucopy::get(argument.cast_const().cast()) }?;
     let owner = match command {
-        F_GETLK | F_SETLK | F_SETLKW => lock::process_owner(task),
-        _ => lock::file_owner(task, held.id, family::OFD),
+        F_GETLK | F_SETLK | F_SETLKW => file_lock::process_owner(task),
+        _ => file_lock::file_owner(task, held.id, family::OFD),
     };
     match command {
         F_GETLK | F_OFD_GETLK => get(task, &held, owner, asked, argument),
@@ -66,15 +66,15 @@ fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: *mut u8) 
         return Err(Errno::EINVAL);
     }
     let found = match kind {
-        Some(kind) => lock::conflict(task, held.inode_id(), &Lock { owner, range, kind, pid: 0 }),
+        Some(kind) => file_lock::conflict(task, held.inode_id(), &Lock { owner, range, kind, pid: 0 }),
         // posix_test_locks_conflict: F_OFD_GETLK with F_UNLCK asks for the owner's own locks.
-        None => lock::own(task, held.inode_id(), owner, range),
+        None => file_lock::own(task, held.inode_id(), owner, range),
     };
     let mut answer = asked;
     match found {
         None => answer.kind = F_UNLCK as i16,
         Some(found) => {
-            answer.kind = if found.kind == Kind::Shared { F_RDLCK } else { F_WRLCK } as i16;
+            answer.kind = if found.kind == LockType::Shared { F_RDLCK } else { F_WRLCK } as i16;
             answer.whence = SEEK_SET as i16;
             answer.start = found.range.start as i64;
             answer.len =
@@ -89,8 +89,8 @@ fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: *mut u8) 
 fn set(task: &Task, held: &Held, owner: Owner, asked: &Flock, wait: Wait) -> Result<()> {
     let (range, kind) = (range_of(task, held, asked)?, kind_of(asked)?);
     let needed = match kind {
-        Some(Kind::Shared) => file_mode::READ,
-        Some(Kind::Exclusive) => file_mode::WRITE,
+        Some(LockType::Shared) => file_mode::READ,
+        Some(LockType::Exclusive) => file_mode::WRITE,
         None => 0,
     };
     if held.file.mode.load(Ordering::Relaxed) & needed != needed {
@@ -100,21 +100,21 @@ fn set(task: &Task, held: &Held, owner: Owner, asked: &Flock, wait: Wait) -> Res
         return Err(Errno::EINVAL);
     }
     let Some(kind) = kind else {
-        return lock::release(task, held.inode_id(), owner, range);
+        return file_lock::release(task, held.inode_id(), owner, range);
     };
     match owner.family {
         family::POSIX => task.process.closes_look(table::closing::LOCKS),
         _ => held.file.locked.store(1, Ordering::Release),
     }
     let pid = task.process.pid.load(Ordering::Relaxed);
-    lock::acquire(task, held.inode_id(), &Lock { owner, range, kind, pid }, wait)
+    file_lock::acquire(task, held.inode_id(), &Lock { owner, range, kind, pid }, wait)
 }
 
 /// What kind of lock is asked for; none to unlock.
-fn kind_of(asked: &Flock) -> Result<Option<Kind>> {
+fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
     match asked.kind as u32 {
-        F_RDLCK => Ok(Some(Kind::Shared)),
-        F_WRLCK => Ok(Some(Kind::Exclusive)),
+        F_RDLCK => Ok(Some(LockType::Shared)),
+        F_WRLCK => Ok(Some(LockType::Exclusive)),
         F_UNLCK => Ok(None),
         _ => Err(Errno::EINVAL),
     }

@@ -37,7 +37,7 @@ const SLEEP_NS: u64 = 20_000_000;
 
 /// Shared or exclusive, as `F_RDLCK` and `F_WRLCK`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum LockType {
     /// `F_RDLCK`, `LOCK_SH`.
     Shared = 0,
     /// `F_WRLCK`, `LOCK_EX`.
@@ -86,7 +86,7 @@ pub struct Lock {
     /// What it covers.
     pub range: Range,
     /// How.
-    pub kind: Kind,
+    pub kind: LockType,
     /// Process that asked, for `l_pid`.
     pub pid: u32,
 }
@@ -202,7 +202,7 @@ pub(crate) fn release(task: &Task, id: InodeId, owner: Owner, range: Range) -> R
 }
 
 /// Whether `owner` has exactly this lock on the whole file.
-pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: Kind) -> bool {
+pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: LockType) -> bool {
     let record = task.region.inode(id);
     if record.flags.load(Ordering::Relaxed) & inode_flags::LOCKED == 0 {
         return false; // No lock was ever made.
@@ -282,7 +282,7 @@ fn read(record: &LockRecord) -> Lock {
             generation: record.owner_generation.load(Ordering::Relaxed),
         },
         range: Range { start: record.start.load(Ordering::Relaxed), end: record.end.load(Ordering::Relaxed) },
-        kind: if record.kind.load(Ordering::Relaxed) == 0 { Kind::Shared } else { Kind::Exclusive },
+        kind: if record.kind.load(Ordering::Relaxed) == 0 { LockType::Shared } else { LockType::Exclusive },
         pid: record.pid.load(Ordering::Relaxed),
     }
 }
@@ -307,7 +307,7 @@ fn blocker(task: &Task, inode: &Inode, lock: &Lock) -> Option<LockId> {
             && (other.owner.family == family::FLOCK) == flock
             && other.owner != lock.owner
             && other.range.meets(lock.range)
-            && (other.kind == Kind::Exclusive || lock.kind == Kind::Exclusive)
+            && (other.kind == LockType::Exclusive || lock.kind == LockType::Exclusive)
     };
     // The lowest: posix_test_lock walks an owner's locks in the order of their starts.
     let in_way = records(task, inode).filter(|(_, record)| blocks(&read(record)));
