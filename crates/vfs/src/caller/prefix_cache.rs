@@ -3,10 +3,10 @@
 //!
 //! An entry says that a text, from a base, leads to a directory through directories that everyone may search
 //! and through no symbolic link and no dots. That is a fact about the tree, whoever asks, and it stays one
-//! while `Header::tree` stands still: [`crate::names::tree`] makes the count odd before a directory moves or becomes
-//! less searchable, and a new even one afterwards. Removal is no such change: a directory that is removed is
-//! marked as dead, or freed and its generation grows, before another can be made under its name, and both are
-//! looked at here.
+//! while `Header::tree` stands still: [`crate::names::tree`] makes the count odd before a directory moves or
+//! becomes less searchable, and a new even one afterwards. Removal is no such change: a directory that is
+//! removed is marked as dead, or freed and its generation grows, before another can be made under its name,
+//! and both are looked at here.
 //!
 //! A walk notes the count before its first step; what it found is entered only if the count is even and still
 //! the same. Linearisation of a hit: the load of the count. ABA: 2^31 changes of the tree between two uses of
@@ -81,7 +81,8 @@ impl Prefix {
     /// The first `length` bytes of `text`. Only one that is not empty can be found or noted.
     ///
     /// # Safety
-    /// They are readable and stay as they are while this is used, and so are [`crate::caller::task::SLACK`] bytes behind them.
+    /// They are readable and stay as they are while this is used, and so are [`crate::caller::task::SLACK`]
+    /// bytes behind them.
     #[inline(always)]
     pub(crate) unsafe fn new(base: u64, text: *const u8, length: usize) -> Self {
         Prefix { base, text, length }

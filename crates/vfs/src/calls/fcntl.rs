@@ -1,5 +1,5 @@
-//! fcntl(2): the commands that are about descriptors and open files. Locks are [`crate::locks::file_lock`]'s, `F_DUPFD` is
-//! [`crate::calls::dup`]'s.
+//! fcntl(2): the commands that are about descriptors and open files. Locks are [`crate::locks::file_lock`]'s,
+//! `F_DUPFD` is [`crate::calls::dup`]'s.
 
 use lp_abi::linux::{FD_CLOEXEC, O_APPEND, O_DIRECT, O_NDELAY, O_NOATIME, O_NONBLOCK};
 use lp_abi::{Errno, Result};

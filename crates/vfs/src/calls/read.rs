@@ -1,7 +1,7 @@
 //! read(2), pread(2), readv(2), preadv(2), preadv2(2).
 //!
-//! A read is a snapshot ([`crate::content::snapshot`]), so it never sees half a write. It takes no lock and writes
-//! nothing that is shared but the position.
+//! A read is a snapshot ([`crate::content::snapshot`]), so it never sees half a write. It takes no lock and
+//! writes nothing that is shared but the position.
 
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
 use lp_abi::{Errno, PAGE_SIZE, Result};

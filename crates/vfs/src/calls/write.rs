@@ -125,7 +125,8 @@ pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resu
 /// Writes several buffers at an offset, or at the position if it is -1, with `RWF_*` flags.
 ///
 /// # Errors
-/// As [`pwrite`] and [`writev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that contradict each other.
+/// As [`pwrite`] and [`writev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that
+/// contradict each other.
 pub fn pwritev2(
     task: &Task,
     fd: i32,

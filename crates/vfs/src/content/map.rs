@@ -1,10 +1,11 @@
 //! The page map: which page holds which part of an inode's content.
 //!
-//! [`Inode::map`] holds the root page and the height in one word. Height 0: the root is page 0 of the content. Height
-//! h: the root is a map page of 1,024 entries, each the root of a map of height h - 1, so that height 6 covers all that
-//! an `off_t` can name. An entry of 0 is a hole. Entries change in one store each, a page's bytes being ready before, so
-//! that every state between two stores is a map that readers can use; they validate with `data_seq` afterwards.
-//! Writers hold the inode's lock. Pages on their way in or out are named in the lane, see [`crate::content::page`].
+//! [`Inode::map`] holds the root page and the height in one word. Height 0: the root is page 0 of the
+//! content. Height h: the root is a map page of 1,024 entries, each the root of a map of height h - 1, so
+//! that height 6 covers all that an `off_t` can name. An entry of 0 is a hole. Entries change in one store
+//! each, a page's bytes being ready before, so that every state between two stores is a map that readers can
+//! use; they validate with `data_seq` afterwards. Writers hold the inode's lock. Pages on their way in or out
+//! are named in the lane, see [`crate::content::page`].
 
 use core::cell::Cell;
 

@@ -1,8 +1,8 @@
 //! Open file descriptions, like `struct file`, except that nobody counts who names them.
 //!
-//! One that no fork has shared is freed by the close of its only descriptor, or of its last in the table where it was
-//! duplicated. A shared one, or any while threads share the table, is kept by the lane that closes it ([`crate::life::reclaim`])
-//! until a sweep finds no table and no pin that names it.
+//! One that no fork has shared is freed by the close of its only descriptor, or of its last in the table
+//! where it was duplicated. A shared one, or any while threads share the table, is kept by the lane that
+//! closes it ([`crate::life::reclaim`]) until a sweep finds no table and no pin that names it.
 
 use lp_region::lock::Guard;
 use lp_region::records::OpenFile;

@@ -1,4 +1,5 @@
-//! What descriptors name: the table of a process, open files, and looking through the tables of all processes.
+//! What descriptors name: the table of a process, open files, and looking through the tables of all
+//! processes.
 //!
 //! Nothing here frees an open file: that is [`crate::life::open_file`]'s. Lock order: an open file's position
 //! ([`file::position`]) before any inode; the table's lock ([`table::lock`]) after all inodes.

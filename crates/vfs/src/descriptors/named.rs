@@ -1,8 +1,8 @@
 //! Whether a living process still names an open file: for who finds a lock of that file in the way.
 //!
-//! A sweep ([`crate::life::sweep`]) finds what nothing names and frees it, and takes a dead process's table for a
-//! name until the reaper has emptied it. Here a dead process's names count for nothing, whoever is about to
-//! empty its table. The argument why a scan that is not atomic suffices is the sweep's.
+//! A sweep ([`crate::life::sweep`]) finds what nothing names and frees it, and takes a dead process's table
+//! for a name until the reaper has emptied it. Here a dead process's names count for nothing, whoever is
+//! about to empty its table. The argument why a scan that is not atomic suffices is the sweep's.
 
 use lp_region::sync::heavy_barrier;
 use lp_region::{FileId, ProcessId};

@@ -1,4 +1,5 @@
-//! The extended attributes of an inode as they are stored: one blob of records of a header, a name and a value.
+//! The extended attributes of an inode as they are stored: one blob of records of a header, a name and a
+//! value.
 
 use lp_abi::linux::{XATTR_CREATE, XATTR_REPLACE};
 use lp_abi::{Errno, Result};

@@ -1,5 +1,5 @@
-//! What a thread notes in its own lane, where others look for it: pins, the mount-writer mark, intents, slots in hand
-//! and what is left to be freed.
+//! What a thread notes in its own lane, where others look for it: pins, the mount-writer mark, intents, slots
+//! in hand and what is left to be freed.
 //!
 //! Used by every folder that changes something. It takes no lock: each word has one writer.
 

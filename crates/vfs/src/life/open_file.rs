@@ -51,8 +51,8 @@ impl Drop for NewFile<'_, '_> {
     }
 }
 
-/// Makes an open file at position 0. It is pinned in the lane until [`install`] or [`discard`]; the caller has pinned its
-/// inode.
+/// Makes an open file at position 0. It is pinned in the lane until [`install`] or [`discard`]; the caller
+/// has pinned its inode.
 ///
 /// # Errors
 /// `ENFILE` when there are none left.

@@ -17,8 +17,8 @@
 //!   `Process::moves` within a table (dup), `Header::moves` from one table to another (fork, receipt over a
 //!   socket). A sweep that sees a count change looks again, and in the end frees nothing. Of a table that one
 //!   thread has, nobody takes the original out before the copy is there: only the look at that table counts.
-//! - A sender keeps its file pinned or named until it is in flight ([`crate::descriptors::flight`]): the scan asks for
-//!   flights last.
+//! - A sender keeps its file pinned or named until it is in flight ([`crate::descriptors::flight`]): the scan
+//!   asks for flights last.
 //!
 //! What a complete scan has not found stays unnamed for good: nobody can name it again.
 //!

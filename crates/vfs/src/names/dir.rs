@@ -1,10 +1,11 @@
 //! Directories: the array of their entries, for readdir; finding by name is [`crate::names::hash`]'s.
 //!
-//! A directory's content is an array of entry handles in the order in which names were made, in pages of its own map.
-//! The first word of a page counts its live entries; the other [`PER_LEAF`] are handles, 0 where an entry has gone.
-//! An entry's place in the array never changes, so it is the readdir cookie. `tail` is the place that the next entry gets;
-//! it goes back when the last entry goes. A page that `tail` has passed and that holds nothing any more is freed.
-//! All of this changes under the directory's lock; readers validate what they find, see [`crate::calls::getdents`].
+//! A directory's content is an array of entry handles in the order in which names were made, in pages of its
+//! own map. The first word of a page counts its live entries; the other [`PER_LEAF`] are handles, 0 where an
+//! entry has gone. An entry's place in the array never changes, so it is the readdir cookie. `tail` is the
+//! place that the next entry gets; it goes back when the last entry goes. A page that `tail` has passed and
+//! that holds nothing any more is freed. All of this changes under the directory's lock; readers validate
+//! what they find, see [`crate::calls::getdents`].
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Result};

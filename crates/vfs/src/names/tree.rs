@@ -1,5 +1,5 @@
-//! The shape of the tree: changes of where the paths of others lead, which [`crate::caller::prefix_cache`] must know
-//! of, and directories that move to another parent.
+//! The shape of the tree: changes of where the paths of others lead, which [`crate::caller::prefix_cache`]
+//! must know of, and directories that move to another parent.
 //!
 //! No lock guards the shape as a whole. A change of where paths lead is counted ([`lp_region::shape`]); a
 //! directory that moves is marked ([`lp_region::moving`]). Two moves that could close a ring meet each

@@ -3,7 +3,6 @@
 use lp_region::process::{Process, caps};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
-use lp_region::sync::Ordering::Relaxed;
 
 use crate::caller::task::Task;
 
@@ -39,7 +38,7 @@ impl Identity {
     }
 }
 
-/// Whether `gid` is the caller's group or one of its supplementary ones, like `in_group_p`.
+/// Whether `gid` is the group of `who`, or a supplementary one of `process`, like `in_group_p`.
 pub(crate) fn in_group(process: &Process, who: Identity, gid: u32) -> bool {
     let count = process.group_count.load(Ordering::Relaxed) as usize;
     who.gid == gid || process.groups.iter().take(count).any(|group| group.load(Ordering::Relaxed) == gid)
@@ -65,7 +64,5 @@ pub(crate) fn may_keep_setgid(task: &Task, gid: u32) -> bool {
 /// Whether the caller is in group `gid`.
 pub(crate) fn is_member(task: &Task, gid: u32) -> bool {
     let own = task.credentials.get();
-    // Relaxed: only the process itself changes them.
-    let count = (own.group_count.load(Relaxed) as usize).min(own.groups.len());
-    own.fsgid.load(Relaxed) == gid || own.groups[..count].iter().any(|group| group.load(Relaxed) == gid)
+    in_group(own, Identity::of(own), gid)
 }
