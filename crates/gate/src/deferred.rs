@@ -387,7 +387,7 @@ pub(crate) fn handle_waiting() -> bool {
 /// Runs the program's handler as a function. It sees the signal's siginfo and a context of zeros, and only
 /// what the program has blocked is blocked.
 fn handle_here(number: usize, mut info: Info) {
-    let Some(handler) = signal::handler(number) else { return };
+    let Some(handler) = signal::take_handler(number) else { return };
     let mut context = [0u64; CONTEXT / 8];
     // SAFETY: the program's handler, of the type that SA_SIGINFO asks for; one that takes less ignores the
     // rest.

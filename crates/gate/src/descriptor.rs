@@ -2,7 +2,7 @@
 
 use lp_abi::Errno;
 use lp_region::sync::Ordering;
-use lp_vfs::table::entry;
+use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use crate::dispatch::NOT_OURS;
@@ -12,7 +12,7 @@ use crate::placeholder;
 #[inline(always)]
 pub fn word(task: &Task, fd: i32) -> u64 {
     // Relaxed: the call that uses the word pins and checks what it names.
-    task.table.get(fd as u32 as usize).map_or(0, |word| word.load(Ordering::Relaxed))
+    table::covered(task, fd).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
 /// Whether `fd` is an open file of ours that the file system itself answers for.

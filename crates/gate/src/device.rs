@@ -18,7 +18,7 @@ use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::ucopy;
 use lp_vfs::bulk::LEAST;
-use lp_vfs::table::entry;
+use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use crate::descriptor;
@@ -88,20 +88,16 @@ fn mark(task: &Task, fd: i32, mark: u64) {
     if task.process.threads.load(Ordering::Relaxed) | distrusted(task.process).load(Ordering::Relaxed) != 0 {
         return;
     }
-    let Some(place) = task.table.get(fd as u32 as usize) else { return };
-    if place.load(Ordering::Relaxed) != 0 {
-        return;
+    let Ok(place) = table::reach(task, fd) else { return };
+    if place.load(Ordering::Relaxed) == 0 {
+        place.store(mark, Ordering::Release);
     }
-    if fd as u32 >= task.process.fd_limit.load(Ordering::Relaxed) {
-        task.process.fd_limit.store(fd as u32 + 1, Ordering::Release);
-    }
-    place.store(mark, Ordering::Release);
 }
 
 /// The kernel is about to close or replace `fd`, or its close-on-exec flag changes.
 #[inline]
 pub fn forget(task: &Task, fd: i32) {
-    if let Some(place) = task.table.get(fd as u32 as usize) {
+    if let Some(place) = table::covered(task, fd) {
         unmark(place);
     }
 }

@@ -102,8 +102,8 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
     // Relaxed, all: one word each, looked at again by whoever uses it.
     match magic.link {
         Link::Descriptor(fd) => {
-            let table = task.region.fd_table(magic.process);
-            table.get(fd as u32 as usize).is_some_and(|word| word.load(Ordering::Relaxed) & entry::OPEN != 0)
+            let word = table::covered_of(task.region, magic.process, fd);
+            word.is_some_and(|word| word.load(Ordering::Relaxed) & entry::OPEN != 0)
         }
         Link::Cwd => process.cwd.load(Ordering::Relaxed) != 0,
         Link::Exe => process.exe.load(Ordering::Relaxed) != 0,
@@ -241,7 +241,7 @@ fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
     // Relaxed, all: one word each. What another process closes meanwhile gives a name that was right a moment ago.
     let text = match magic.link {
         Link::Descriptor(fd) => {
-            let word = task.region.fd_table(magic.process).get(fd as u32 as usize)?.load(Ordering::Relaxed);
+            let word = table::covered_of(task.region, magic.process, fd)?.load(Ordering::Relaxed);
             getcwd::of_file(task, task.region.file(FileId(word as u32)))
         }
         Link::Cwd => getcwd::of_directory(task, Spot::from_word(process.cwd.load(Ordering::Relaxed))),

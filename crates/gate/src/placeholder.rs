@@ -129,7 +129,8 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<i32> {
         close_number(number as i32);
         return Err(Errno::EMFILE);
     }
-    table::replace(task, number as i32, &task.table[number], entry::TRANSIT);
+    let place = table::reach(task, number as i32).inspect_err(|_| close_number(number as i32))?;
+    table::replace(task, place, entry::TRANSIT);
     let mark = watermark(task).load(Ordering::Relaxed);
     if min <= mark && mark <= number as u32 {
         watermark(task).store(number as u32 + 1, Ordering::Relaxed);
@@ -161,7 +162,8 @@ fn put_ready(task: &Task, fd: i32) -> bool {
     if bit >= u32::BITS {
         return false;
     }
-    table::replace(task, fd, &task.table[fd as usize], entry::PARKED);
+    let Ok(place) = table::reach(task, fd) else { return false };
+    table::replace(task, place, entry::PARKED);
     let ready = &task.process.spare[READY];
     ready.store(ready.load(Ordering::Relaxed) | 1 << bit, Ordering::Relaxed);
     true
@@ -188,13 +190,13 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<i32> {
 /// `EBADF` past the limits; `EBUSY` while another thread opens the number.
 #[cold]
 pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> {
-    let place = task.table.get(fd as u32 as usize).ok_or(Errno::EBADF)?;
     let base = base(task)?;
     let _guard = Guard::take(task);
+    let place = table::reach(task, fd)?;
     if place.load(Ordering::Relaxed) == entry::TRANSIT {
         return Err(Errno::EBUSY);
     }
-    let old = table::replace(task, fd, place, word);
+    let old = table::replace(task, place, word);
     if old & (entry::OPEN | entry::HOST) == entry::OPEN {
         return Ok(old);
     }

@@ -75,7 +75,10 @@ fn keep(task: &'static Task<'static>, fd: i32, shadow: i32) {
         return close_number(number as i32);
     }
     let guard = Guard::take(task);
-    table::replace(task, number as i32, &task.table[number], entry::PARKED | entry::SHADOW);
+    let Ok(place) = table::reach(task, number as i32) else {
+        return close_number(number as i32);
+    };
+    table::replace(task, place, entry::PARKED | entry::SHADOW);
     drop(guard);
     task.process.closes_look(closing::SHADOWS);
     if table::change(task, fd, entry::with_shadow(number as i32), 0).is_err() {
@@ -85,7 +88,7 @@ fn keep(task: &'static Task<'static>, fd: i32, shadow: i32) {
 
 /// Closes the descriptor of a shadow whose file was closed.
 pub(crate) fn close(task: &Task<'_>, fd: i32) {
-    let Some(place) = task.table.get(fd as u32 as usize) else { return };
+    let Some(place) = table::covered(task, fd) else { return };
     let _guard = Guard::take(handler::task());
     // The program may have put something else on the number.
     if place.load(Ordering::Relaxed) & (entry::OPEN | entry::SHADOW) == entry::SHADOW {

@@ -14,9 +14,9 @@ use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_rt_sigaction, __NR_rt_sigprocmask, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_RESTORER,
-    SA_SIGINFO, SIG_BLOCK, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP,
-    SIGSYS, SIGTRAP, SIGURG, SIGWINCH,
+    __NR_exit_group, __NR_rt_sigaction, __NR_rt_sigprocmask, SA_NODEFER, SA_ONSTACK, SA_RESETHAND,
+    SA_RESTART, SA_RESTORER, SA_SIGINFO, SIG_BLOCK, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL,
+    SIGKILL, SIGSEGV, SIGSTOP, SIGSYS, SIGTRAP, SIGURG, SIGWINCH,
 };
 use lp_region::ucopy;
 
@@ -343,25 +343,14 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
         return 0;
     }
     deferred::take_turn(signal, info);
-    let Some(action) = actions().of(signal) else { return 0 };
-    let program = action.get();
-    match program.handler {
-        DEFAULT => {
-            end_by(signal, info, by_instruction);
-            0
-        }
-        IGNORE if !by_instruction => 0,
-        IGNORE => {
-            end_by(signal, info, by_instruction);
-            0
-        }
-        handler => {
-            if program.flags & u64::from(SA_RESETHAND) != 0 {
-                reset(signal, action, &program);
-            }
-            handler
-        }
+    if let Some(handler) = take_handler(signal) {
+        return handler;
     }
+    let is_ignored = actions().of(signal).is_none_or(|action| action.get().handler == IGNORE);
+    if by_instruction || !is_ignored {
+        default(signal, info, by_instruction);
+    }
+    0
 }
 
 /// Whether a fault at `address` is none of the program's: a bad pointer of its that the gate has met, or a
@@ -404,29 +393,39 @@ fn repair(address: usize) -> bool {
     is_good
 }
 
-/// A fault signal whose action is the default: the kernel's own end of the process, with its core dump and status. The
-/// faulting instruction runs again; a signal that was sent is sent once more.
-fn end_by(signal: usize, info: &Info, by_instruction: bool) {
-    let _ = kernel_action(signal, Some(&KernelAction::default()), None);
-    if !by_instruction {
-        deferred::send(signal, info);
+/// The default action of a signal that has come: the kernel's own, with its core dump and status. A faulting
+/// instruction runs again; a signal that was sent is sent once more. A limited process can only exit.
+fn default(signal: usize, info: &Info, by_instruction: bool) {
+    if !lp_abi::sys::is_limited() {
+        let _ = kernel_action(signal, Some(&KernelAction::default()), None);
+        if !by_instruction {
+            deferred::send(signal, info);
+        }
+    } else if by_instruction || !discards(signal as u32, DEFAULT) {
+        // SAFETY: ends the process.
+        let _ = unsafe { lp_abi::syscall!(__NR_exit_group, 128 + signal) };
     }
 }
 
-/// What SA_RESETHAND asks for on entry to the handler.
-fn reset(signal: usize, action: &Action, program: &KernelAction) {
-    let default = KernelAction { handler: DEFAULT, ..*program };
-    if is_fault(signal) {
-        action.set(&default);
-    } else {
-        let _ = kernel_action(signal, Some(&default), None);
+/// The program's handler of a signal, which is about to run. One with SA_RESETHAND runs once: of two threads
+/// that get the signal at the same time one has it.
+pub(crate) fn take_handler(signal: usize) -> Option<usize> {
+    let action = actions().of(signal)?;
+    let program = action.get();
+    if program.handler == DEFAULT || program.handler == IGNORE {
+        return None;
     }
-}
-
-/// The program's handler of a signal, if it has one.
-pub(crate) fn handler(signal: usize) -> Option<usize> {
-    let handler = actions().of(signal)?.get().handler;
-    (handler != DEFAULT && handler != IGNORE).then_some(handler)
+    if program.flags & u64::from(SA_RESETHAND) != 0 {
+        // Relaxed, both: the word stands for itself.
+        action
+            .handler
+            .compare_exchange(program.handler, DEFAULT, Ordering::Relaxed, Ordering::Relaxed)
+            .ok()?;
+        if !is_fault(signal) {
+            let _ = kernel_action(signal, Some(&KernelAction { handler: DEFAULT, ..program }), None);
+        }
+    }
+    Some(program.handler)
 }
 
 /// Whether the program's handler of a signal has SA_RESTART.

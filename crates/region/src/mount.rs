@@ -121,6 +121,16 @@ pub mod superblock_flags {
     pub const GID: u32 = 16;
 }
 
+impl crate::records::OpenFile {
+    /// The mount that it was opened through.
+    #[inline(always)]
+    pub fn mount(&self) -> crate::ids::MountId {
+        // Relaxed: immutable while open.
+        let mode = self.mode.load(crate::sync::Ordering::Relaxed);
+        crate::ids::MountId(mode >> crate::records::file_mode::MOUNT_SHIFT)
+    }
+}
+
 impl Mount {
     /// Its root.
     #[inline]

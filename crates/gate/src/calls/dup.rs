@@ -142,27 +142,39 @@ fn replace_by_other(
         Ok(listed) => listed,
         Err(errno) => return errno.to_ret(),
     };
+    let word = listed.map_or(0, |file| entry::OPEN | entry::HOST | cloexec | u64::from(file.0));
     let guard = placeholder::Guard::take(task);
-    let (done, replaced) = match task.table.get(new as u32 as usize) {
-        Some(place) if place.load(Ordering::Relaxed) == entry::TRANSIT => (Errno::EBUSY.to_ret(), 0),
-        place => {
-            let done = match flags {
-                None => kernel!(__NR_dup2, old, new),
-                Some(flags) => kernel!(__NR_dup3, old, new, flags),
-            };
-            // The kernel's descriptor stands on the number already; ours goes.
-            let word = listed.map_or(0, |file| entry::OPEN | entry::HOST | cloexec | u64::from(file.0));
-            let replaced = place.filter(|_| done >= 0).map(|place| {
-                placeholder::unmark_parked(task, new);
-                table::replace(task, new, place, word)
-            });
-            (done, replaced.unwrap_or(0))
-        }
-    };
+    let replaced = replace_both(task, old, new, flags, word);
     drop(guard);
     dup::arrived(task);
-    table::let_go(task, replaced);
-    done
+    ret(replaced.map(|replaced| {
+        table::let_go(task, replaced);
+        new
+    }))
+}
+
+/// Has the kernel put its descriptor `old` onto `new`, and then `word` into our table. Gives what the table
+/// had. The caller holds the guard.
+fn replace_both(
+    task: &'static Task<'static>,
+    old: i32,
+    new: i32,
+    flags: Option<u32>,
+    word: u64,
+) -> Result<u64> {
+    let place = if word == 0 { table::covered(task, new) } else { Some(table::reach(task, new)?) };
+    if place.is_some_and(|place| place.load(Ordering::Relaxed) == entry::TRANSIT) {
+        return Err(Errno::EBUSY);
+    }
+    // SAFETY: the program's own call.
+    match flags {
+        None => unsafe { lp_abi::syscall!(__NR_dup2, old, new) },
+        Some(flags) => unsafe { lp_abi::syscall!(__NR_dup3, old, new, flags) },
+    }?;
+    Ok(place.map_or(0, |place| {
+        placeholder::unmark_parked(task, new);
+        table::replace(task, place, word)
+    }))
 }
 
 /// Whether `fd` carries the close-on-exec mark in our table.

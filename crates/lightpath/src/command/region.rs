@@ -14,8 +14,7 @@ use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
 use lp_vfs::Task;
-use lp_vfs::boot::{self, RunSetup};
-use lp_vfs::mount::Access;
+use lp_vfs::boot::{self, Access, RunSetup};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 

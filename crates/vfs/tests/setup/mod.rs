@@ -66,22 +66,17 @@ impl Fixture {
         let task = &self.task;
         let parent = self.root();
         let mount = boot::root_spot(task, 0).expect("root").mount;
-        let made = inode::create(task, task.region.inode(parent), S_IFREG | 0o644, 0).expect("inode");
+        let made =
+            inode::create(task, task.region.inode(parent), S_IFREG | 0o644, 0).expect("inode").linked_in();
         task.region.settle::<Inode>(task.lane);
         let access = match flags & O_ACCMODE {
             O_RDONLY => file_mode::READ,
             O_WRONLY => file_mode::WRITE,
             _ => file_mode::READ | file_mode::WRITE,
         };
-        let opening = Opening {
-            inode: made,
-            flags,
-            mode: access | file_mode::REGULAR,
-            parent,
-            dirent: DirentId::NONE,
-            mount,
-        };
-        let id = file::create(task, &opening).expect("file");
+        let mode = access | file_mode::REGULAR;
+        let opening = Opening { inode: made, flags, mode, parent, dirent: DirentId::NONE, mount };
+        let id = file::create(task, &opening).expect("file").hand_over();
         let fd = table::lowest(task, 0, 1024).expect("descriptor");
         table::install(task, fd, id, 0).expect("install");
         fd

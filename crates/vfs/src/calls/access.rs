@@ -1,0 +1,89 @@
+//! access(2), faccessat(2), faccessat2(2).
+
+use lp_abi::linux::{
+    AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG, S_IFSOCK,
+};
+use lp_abi::{Errno, Result};
+use lp_region::mount::mount_flags;
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_region::{MountId, Spot};
+
+use crate::caller::task::{Outside, Place, Task};
+use crate::descriptors::table;
+use crate::lane::writer;
+use crate::names::mounts;
+use crate::names::walk::{self, Follow};
+use crate::rights::credentials::Identity;
+use crate::rights::permission::{self, EXEC, WRITE};
+
+/// Whether the caller may read, write or execute what a path names; `mode` 0 asks whether it is there.
+///
+/// # Errors
+/// Those of path_resolution(7); `EINVAL` for an unknown mode or flag; `EACCES`, `EROFS`, `EPERM`.
+#[inline]
+pub fn faccessat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32, flags: u32) -> Result<Place<()>> {
+    if mode & !7 != 0 || flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
+        return descriptor(task, dirfd, mode, flags);
+    }
+    let follow = if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
+    for _ in 0..walk::TRIES {
+        let found = match walk::inode(task, dirfd, path, follow)? {
+            Place::Inside(found) => found,
+            Place::Outside(outside) => return Ok(Place::Outside(outside)),
+        };
+        let record = task.region.inode(found.inode.id);
+        let answer = check(task, record, found.mount, mode, flags);
+        // Acquire: a generation grows before its slot is used again.
+        if record.generation.load(Ordering::Acquire) == found.inode.generation {
+            return answer.map(Place::Inside);
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+#[cold]
+fn descriptor(task: &Task<'_>, fd: i32, mode: u32, flags: u32) -> Result<Place<()>> {
+    if fd == lp_abi::linux::AT_FDCWD {
+        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
+        if cwd == 0 {
+            return Ok(Place::Outside(Outside::AsGiven));
+        }
+        let cwd = Spot::from_word(cwd);
+        return check(task, task.region.inode(cwd.inode.id), cwd.mount, mode, flags).map(Place::Inside);
+    }
+    match table::fget_any(task, fd) {
+        Ok(held) => check(task, held.inode, held.mount(), mode, flags).map(Place::Inside),
+        Err(_) => Ok(Place::Outside(Outside::AsGiven)),
+    }
+}
+
+#[inline]
+fn check(task: &Task<'_>, inode: &Inode, mount: MountId, mode: u32, flags: u32) -> Result<()> {
+    if mode == 0 {
+        return Ok(());
+    }
+    if mode & WRITE != 0 && writer::is_read_only(task, mount) {
+        // What is a door to something else may be written on a read-only file system.
+        let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
+        if !matches!(kind, S_IFBLK | S_IFCHR | S_IFIFO | S_IFSOCK) {
+            return Err(Errno::EROFS);
+        }
+    }
+    let is_regular = || inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFREG;
+    if mode & EXEC != 0 && mounts::has(task, mount, mount_flags::NOEXEC) && is_regular() {
+        return Err(Errno::EACCES);
+    }
+    if flags & AT_EACCESS != 0 {
+        return permission::check(task, inode, mode);
+    }
+    // Relaxed, as `permission::check`: what everybody may, the real user may.
+    let everyone = (mode * 0o111) & !inode.mode.load(Ordering::Relaxed) == 0;
+    if everyone && mode & WRITE == 0 && inode.acl.load(Ordering::Relaxed) == 0 {
+        return Ok(());
+    }
+    permission::check_as(task, inode, mode, Identity::real(task.process))
+}

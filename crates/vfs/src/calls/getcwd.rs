@@ -1,0 +1,249 @@
+//! getcwd(2), and the paths of inodes: what `/proc/self/cwd` and `/proc/self/fd/N` are links to.
+
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use lp_region::records::OpenFile;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
+
+use crate::caller::task::Task;
+use crate::names::mounts::{self, Above};
+use crate::names::{dir, dirent};
+
+/// What d_path appends to the path of something that has no name any more.
+const DELETED: &[u8] = b" (deleted)";
+
+/// What getcwd puts before the path of a directory that is out of the tree.
+const UNREACHABLE: &[u8] = b"(unreachable)";
+
+/// Times that a path is put together again because a rename came in between.
+const TRIES: u32 = 1000;
+
+/// Copies the path of the working directory, with its NUL, into the program's buffer and gives its length with the NUL;
+/// none if the directory is the host's.
+///
+/// # Errors
+/// `ERANGE` when it does not fit, `ENOENT` when the directory was removed, `EFAULT`.
+pub fn getcwd(task: &Task<'_>, buffer: *mut u8, size: usize) -> Result<Option<usize>> {
+    let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
+    if cwd == 0 {
+        return Ok(None);
+    }
+    let cwd = Spot::from_word(cwd);
+    if mounts::is_gone(task, cwd.inode) {
+        return Err(Errno::ENOENT);
+    }
+    let path = of_spot(task, cwd, UNREACHABLE)?;
+    if path.len() + 1 > size {
+        return Err(Errno::ERANGE);
+    }
+    // SAFETY: bad pointers are the fault handler's; a NUL follows the path.
+    unsafe { ucopy::copy(buffer, path.as_ptr(), path.len() + 1) }?;
+    Ok(Some(path.len() + 1))
+}
+
+/// The path of a directory, in `scratch.outside`, a NUL behind it.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn of_directory<'t>(task: &'t Task<'_>, dir: Spot) -> Result<&'t [u8]> {
+    of_spot(task, dir, b"")
+}
+
+/// The path of a directory; `unreachable` comes before one of a mount that is out of the tree.
+fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, unreachable: &[u8]) -> Result<&'t [u8]> {
+    for _ in 0..TRIES {
+        let mut text = Text::new(task);
+        match climb(task, &mut text, dir)? {
+            Climbed::Moved => {}
+            Climbed::Top => return Ok(text.get(task)),
+            Climbed::Nowhere => {
+                text.prepend(unreachable)?;
+                return Ok(text.get(task));
+            }
+        }
+    }
+    Err(Errno::ENOENT)
+}
+
+/// The path of an open file, in `scratch.outside`, a NUL behind it; with " (deleted)" at its end if it has no name.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn of_file<'t>(task: &'t Task<'_>, file: &OpenFile) -> Result<&'t [u8]> {
+    // Relaxed, all three: immutable while open.
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
+    let opened = DirentId(file.dirent.load(Ordering::Relaxed));
+    let parent = InodeId(file.parent.load(Ordering::Relaxed));
+    of_entry(task, Spot { inode, mount: file.mount() }, opened, parent)
+}
+
+/// [`of_file`] for an inode that was found as `opened` in the directory `found_in`.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn of_entry<'t>(task: &'t Task<'_>, spot: Spot, opened: DirentId, found_in: InodeId) -> Result<&'t [u8]> {
+    let Spot { inode, mount } = spot;
+    let record = task.region.inode(inode.id);
+    if dir::is(record) && !dir::is_dead(record) || task.region.mount(mount).root() == inode {
+        return of_directory(task, spot);
+    }
+    for _ in 0..TRIES {
+        let named = names(task, opened, inode);
+        let entry = if named { opened } else { other_name(task, inode) };
+        let mut text = Text::new(task);
+        let parent = if entry.is_some() {
+            InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed))
+        } else {
+            text.prepend(DELETED)?;
+            found_in
+        };
+        let shown = if entry.is_some() { entry } else { opened };
+        if shown.is_some() {
+            text.prepend_name(task, shown)?;
+        } else {
+            text.prepend(b"/#")?;
+        }
+        let parent = InodeRef { id: parent, generation: 0 };
+        let done = climb(task, &mut text, Spot { inode: parent, mount })? != Climbed::Moved;
+        if done && (entry.is_none() || names(task, entry, inode)) {
+            return Ok(text.get(task));
+        }
+    }
+    Err(Errno::ENOENT)
+}
+
+/// Whether the entry names this inode.
+fn names(task: &Task<'_>, entry: DirentId, inode: InodeRef) -> bool {
+    let record = task.region.dirent(entry);
+    entry.is_some() && dirent::lives(record) && dirent::target(record) == inode
+}
+
+/// Some name of an inode whose name at open has gone: after a rename. Looks through all entries.
+#[cold]
+fn other_name(task: &Task<'_>, inode: InodeRef) -> DirentId {
+    // Relaxed: a file without links has no names.
+    if task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0 {
+        return DirentId::NONE;
+    }
+    dirent::all(task.region).find(|entry| names(task, *entry, inode)).unwrap_or(DirentId::NONE)
+}
+
+/// The path of an inode from the root of its file system, in `scratch.outside`, a NUL behind it.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn within<'t>(task: &'t Task<'_>, inode: InodeRef) -> Result<&'t [u8]> {
+    // No mount: its root is nothing that a climb meets.
+    let mut spot = Spot { inode, mount: MountId::NONE };
+    for _ in 0..TRIES {
+        let mut text = Text::new(task);
+        if !dir::is(task.region.inode(inode.id)) {
+            let entry = other_name(task, inode);
+            if entry.is_none() {
+                return Ok(DELETED);
+            }
+            text.prepend_name(task, entry)?;
+            let id = InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed));
+            spot.inode = InodeRef { id, generation: 0 };
+        }
+        if climb(task, &mut text, spot)? != Climbed::Moved {
+            return Ok(text.get(task));
+        }
+    }
+    Err(Errno::ENOENT)
+}
+
+/// How a climb ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Climbed {
+    /// Something moved meanwhile.
+    Moved,
+    /// At the root of the host's tree.
+    Top,
+    /// At the root of a mount that is out of the tree, or of a file system that the mount does not show whole.
+    Nowhere,
+}
+
+/// Puts the path of `from`, a directory or the root of a mount, before the text. Its generation does not matter.
+fn climb(task: &Task<'_>, text: &mut Text, from: Spot) -> Result<Climbed> {
+    let Spot { inode: InodeRef { id: mut at, .. }, mut mount } = from;
+    loop {
+        let inode = task.region.inode(at);
+        if task.region.mount(mount).root().id == at {
+            match mounts::above(task, mount) {
+                Above::Host => {
+                    text.prepend(mounts::path(task, mount))?;
+                    text.end_at_root()?;
+                    return Ok(Climbed::Top);
+                }
+                Above::Nothing => {
+                    text.end_at_root()?;
+                    return Ok(Climbed::Nowhere);
+                }
+                Above::Point(point, entry) => {
+                    (at, mount) = (point.inode.id, point.mount);
+                    let is_root = task.region.mount(mount).root() == point.inode;
+                    if !is_root && !dir::is(task.region.inode(at)) {
+                        text.prepend_name(task, entry)?;
+                        at = InodeId(task.region.dirent(entry).parent.load(Ordering::Relaxed));
+                    }
+                    continue;
+                }
+            }
+        }
+        let (entry, parent) = inode
+            .seq
+            .snapshot(|| (inode.self_dirent.load(Ordering::Relaxed), inode.parent.load(Ordering::Relaxed)));
+        if entry == 0 {
+            text.end_at_root()?;
+            return Ok(Climbed::Nowhere);
+        }
+        text.prepend_name(task, DirentId(entry))?;
+        if dirent::target(task.region.dirent(DirentId(entry))).id != at && !dir::is_dead(inode) {
+            return Ok(Climbed::Moved);
+        }
+        at = InodeId(parent);
+    }
+}
+
+/// A path that grows at its front, at the end of `scratch.outside`.
+struct Text {
+    buffer: *mut u8,
+    start: usize,
+}
+
+/// Where the NUL behind a path stands.
+const END: usize = PATH_MAX - 1;
+
+impl Text {
+    fn new(task: &Task<'_>) -> Self {
+        let buffer = task.scratch.outside.get().cast::<u8>();
+        // SAFETY: the buffer is longer than PATH_MAX and the task's own.
+        unsafe { *buffer.add(END) = 0 };
+        Text { buffer, start: END }
+    }
+
+    /// The path of a root is a slash.
+    fn end_at_root(&mut self) -> Result<()> {
+        if self.start == END { self.prepend(b"/") } else { Ok(()) }
+    }
+
+    fn prepend(&mut self, bytes: &[u8]) -> Result<()> {
+        self.start = self.start.checked_sub(bytes.len()).ok_or(Errno::ENAMETOOLONG)?;
+        // SAFETY: between the buffer's start and its end; `bytes` lies elsewhere.
+        unsafe { self.buffer.add(self.start).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        Ok(())
+    }
+
+    fn prepend_name(&mut self, task: &Task<'_>, entry: DirentId) -> Result<()> {
+        let mut name = [0; NAME_MAX];
+        let length = dirent::copy_name(task.region, task.region.dirent(entry), &mut name);
+        self.prepend(&name[..length])?;
+        self.prepend(b"/")
+    }
+
+    fn get<'t>(&self, _task: &'t Task<'_>) -> &'t [u8] {
+        // SAFETY: written above; the task makes one call at a time, and nobody writes the buffer while the call uses it.
+        unsafe { core::slice::from_raw_parts(self.buffer.add(self.start), END - self.start) }
+    }
+}

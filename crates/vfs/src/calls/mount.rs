@@ -1,0 +1,386 @@
+//! mount(2): new file systems, bind mounts, remounts, moves, propagation types.
+
+use lp_abi::linux::{
+    __NR_umount2, MS_BIND, MS_MGC_MSK, MS_MGC_VAL, MS_MOVE, MS_NOATIME, MS_NODEV, MS_NODIRATIME, MS_NOEXEC,
+    MS_NOSUID, MS_NOSYMFOLLOW, MS_NOUSER, MS_PRIVATE, MS_RDONLY, MS_REC, MS_RELATIME, MS_REMOUNT, MS_SHARED,
+    MS_SLAVE, MS_STRICTATIME, MS_UNBINDABLE,
+};
+use lp_abi::{Errno, Result};
+use lp_region::layout::MOUNTS;
+use lp_region::mount::{SOURCE, mount_flags};
+use lp_region::process::caps;
+use lp_region::sync::Ordering;
+use lp_region::{InodeRef, MountId, ucopy};
+
+use crate::caller::task::{Place, Task};
+use crate::calls::remount::{self, What};
+use crate::life::mount_tree::{Making, Tree};
+use crate::life::superblock::{self, Options};
+use crate::names::walk::{self, Follow, Found};
+use crate::names::{dir, mounts, tree};
+use crate::rights::credentials;
+
+/// Bytes of a string of options that are looked at.
+const OPTIONS: usize = 1024;
+/// Bytes of a file system's name.
+const KIND: usize = 32;
+
+/// What mount(2) is called with besides the path.
+#[derive(Clone, Copy)]
+pub struct Call {
+    /// What is mounted: a path for a bind mount or a move, else a name.
+    pub source: *const u8,
+    /// The kind of file system.
+    pub kind: *const u8,
+    /// `MS_*`.
+    pub flags: u32,
+    /// Options.
+    pub data: *const u8,
+}
+
+/// Mounts something on what a path names, or changes what is mounted there.
+///
+/// # Errors
+/// Those of path_resolution(7) and mount(2); `EINVAL` for a source on the host, `ENODEV` for all kinds but tmpfs.
+pub fn mount(task: &Task<'_>, dirfd: i32, path: *const u8, call: &Call) -> Result<Place<()>> {
+    let mut kind = [0; KIND];
+    let mut data = [0; OPTIONS];
+    let kind = text(&mut kind, call.kind)?;
+    let data = text(&mut data, call.data)?.unwrap_or_default();
+    let at = match walk::inode(task, dirfd, path, Follow::Link)? {
+        Place::Inside(found) => found,
+        Place::Outside(outside) => return Ok(Place::Outside(outside)),
+    };
+    let magic = call.flags & MS_MGC_MSK == MS_MGC_VAL & MS_MGC_MSK;
+    let flags = if magic { call.flags & !MS_MGC_MSK } else { call.flags };
+    if flags & MS_NOUSER != 0 {
+        return Err(Errno::EINVAL);
+    }
+    may_mount(task)?;
+    let types = MS_SHARED | MS_PRIVATE | MS_SLAVE | MS_UNBINDABLE;
+    if flags & (MS_REMOUNT | MS_BIND) == MS_REMOUNT | MS_BIND {
+        reconfigure_mount(task, &at, flags)
+    } else if flags & MS_REMOUNT != 0 {
+        remount_superblock(task, &at, flags, data)
+    } else if flags & MS_BIND != 0 {
+        bind(task, call.source, &at, flags & MS_REC != 0)
+    } else if flags & types != 0 {
+        change_type(task, &at, flags)
+    } else if flags & MS_MOVE != 0 {
+        move_mount(task, call.source, &at)
+    } else {
+        new(task, &at, flags, (kind, call.source), data)
+    }
+    .map(Place::Inside)
+}
+
+/// A string of the program's that may be left out.
+fn text(to: &mut [u8], from: *const u8) -> Result<Option<&[u8]>> {
+    if from.is_null() {
+        return Ok(None);
+    }
+    // SAFETY: bad pointers are the fault handler's.
+    match unsafe { ucopy::string(to, from) } {
+        Ok(length) => Ok(Some(&to[..length])),
+        Err(Errno::ENAMETOOLONG) => Err(Errno::EINVAL),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether the caller may mount: by the kernel's own rules, namespaces included. To unmount what is no mount changes
+/// nothing, and the kernel asks for the right first.
+///
+/// # Errors
+/// `EPERM`.
+pub fn may_mount(task: &Task<'_>) -> Result<()> {
+    let capable = credentials::capable(task, caps::SYS_ADMIN);
+    // Relaxed: changes in its own process only.
+    if capable && task.process.limited.load(Ordering::Relaxed) == 0 {
+        // SAFETY: the path is NUL-terminated and never a mount.
+        let asked = unsafe { lp_abi::syscall!(__NR_umount2, c"/proc/self/status".as_ptr(), 0) };
+        return if asked == Err(Errno::EPERM) { Err(Errno::EPERM) } else { Ok(()) };
+    }
+    if capable { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// Whether a path named a mount itself, and not something in it.
+pub(crate) fn is_mount(task: &Task<'_>, found: &Found) -> bool {
+    task.region.mount(found.mount).root() == found.inode
+}
+
+/// What is uppermost where `found` is, now that nobody else changes mounts.
+fn uppermost(task: &Task<'_>, found: &Found) -> Found {
+    let top = mounts::cover(task, found.spot(), found.dirent);
+    if top == found.spot() { *found } else { Found { inode: top.inode, mount: top.mount, ..*found } }
+}
+
+/// The mount's flags that `MS_*` ask for (path_mount).
+fn own_flags(flags: u32) -> u32 {
+    const NAMES: [(u32, u32); 7] = [
+        (MS_RDONLY, mount_flags::READ_ONLY),
+        (MS_NOSUID, mount_flags::NOSUID),
+        (MS_NODEV, mount_flags::NODEV),
+        (MS_NOEXEC, mount_flags::NOEXEC),
+        (MS_NOATIME, mount_flags::NOATIME),
+        (MS_NODIRATIME, mount_flags::NODIRATIME),
+        (MS_NOSYMFOLLOW, mount_flags::NOSYMFOLLOW),
+    ];
+    let own = NAMES.iter().filter(|(bit, _)| flags & bit != 0).fold(0, |all, (_, own)| all | own);
+    let strict = flags & (MS_NOATIME | MS_STRICTATIME) != 0;
+    if strict { own } else { own | mount_flags::RELATIME }
+}
+
+/// do_new_mount.
+fn new(
+    task: &Task<'_>,
+    at: &Found,
+    flags: u32,
+    (kind, source): (Option<&[u8]>, *const u8),
+    data: &[u8],
+) -> Result<()> {
+    match kind {
+        None => return Err(Errno::EINVAL),
+        Some(b"tmpfs" | b"ramfs") => {}
+        Some(_) => return Err(Errno::ENODEV),
+    }
+    let options = Options::parse(data, task.region.header().data_pages.load(Ordering::Relaxed))?;
+    let mut name = [0; SOURCE];
+    // SAFETY: bad pointers are the fault handler's. A name that is too long is cut.
+    let length = match source.is_null() {
+        true => 0,
+        false => unsafe { ucopy::string(&mut name, source) }.unwrap_or(SOURCE - 1),
+    };
+    let source = if length == 0 { &b"none"[..] } else { &name[..length] };
+    let tree = Tree::lock(task);
+    tree.collect();
+    let at = uppermost(task, at);
+    if !tree.holds(at.mount) {
+        return Err(Errno::EINVAL);
+    }
+    if !dir::is(task.region.inode(at.inode.id)) {
+        return Err(Errno::ENOTDIR);
+    }
+    let superblock = superblock::create(task, &options)?;
+    let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
+    superblock::set_read_only(task, superblock, read_only);
+    let id = mounts::superblock_root(task, superblock);
+    let generation = task.region.inode(id).generation.load(Ordering::Acquire);
+    let root = InodeRef { id, generation };
+    let made = tree.make(&Making { root, superblock, flags: own_flags(flags), source });
+    let done = made.and_then(|id| {
+        tree.attach(id, at.spot(), point_dirent(task, &at), || ()).inspect_err(|_| tree.discard(id))
+    });
+    if done.is_err() {
+        superblock::destroy(task, superblock);
+    }
+    done
+}
+
+/// The entry that tells what is covered from the file's other names; none for the root of a mount.
+fn point_dirent(task: &Task<'_>, at: &Found) -> lp_region::DirentId {
+    if is_mount(task, at) { lp_region::DirentId::NONE } else { at.dirent }
+}
+
+/// do_loopback.
+fn bind(task: &Task<'_>, source: *const u8, at: &Found, recursive: bool) -> Result<()> {
+    let from = source_path(task, source)?;
+    let tree = Tree::lock(task);
+    tree.collect();
+    let at = uppermost(task, at);
+    let flags = task.region.mount(from.mount).flags.load(Ordering::Relaxed);
+    if !tree.holds(at.mount) || !tree.holds(from.mount) || flags & mount_flags::UNBINDABLE != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let is_dir = |found: &Found| dir::is(task.region.inode(found.inode.id));
+    let top = tree.copy(from.mount, from.inode)?;
+    let mut copies = [0; MOUNTS];
+    copies[from.mount.index()] = top.0 as u8;
+    let copied = if recursive { copy_below(task, &tree, &from, &mut copies) } else { Ok(()) };
+    let done = copied.and_then(|()| match is_dir(&from) == is_dir(&at) {
+        true => tree.attach(top, at.spot(), point_dirent(task, &at), || {
+            attach_copies(task, &tree, &copies, from.mount);
+        }),
+        false => Err(Errno::ENOTDIR),
+    });
+    if done.is_err() {
+        copies.iter().filter(|copy| **copy != 0).for_each(|copy| tree.discard(MountId(u32::from(*copy))));
+    }
+    done
+}
+
+/// The path that a bind mount or a move is of.
+fn source_path(task: &Task<'_>, source: *const u8) -> Result<Found> {
+    if source.is_null() || walk::is_empty(source)? {
+        return Err(Errno::EINVAL);
+    }
+    match walk::second_inode(task, lp_abi::linux::AT_FDCWD, source, Follow::Link)? {
+        Place::Inside(found) => Ok(found),
+        Place::Outside(_) => Err(Errno::EINVAL),
+    }
+}
+
+/// Makes copies of the mounts below `from` (copy_tree): `copies` says by the number of each what became of it.
+fn copy_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, copies: &mut [u8; MOUNTS]) -> Result<()> {
+    let run = task.process.run.load(Ordering::Relaxed);
+    let mut grows = true;
+    while grows {
+        grows = false;
+        for id in mounts::of_run(task, run) {
+            let record = task.region.mount(id);
+            let parent = record.parent.load(Ordering::Relaxed);
+            let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
+            let is_below = || point.id == from.inode.id || tree::is_above(task, from.inode.id, point.id);
+            let wanted = parent != 0
+                && copies[id.index()] == 0
+                && copies[parent as usize & (MOUNTS - 1)] != 0
+                && record.flags.load(Ordering::Relaxed) & mount_flags::UNBINDABLE == 0
+                && (parent != from.mount.0 || is_point_below(task, record, is_below));
+            if wanted {
+                copies[id.index()] = tree.copy(id, record.root())?.0 as u8;
+                grows = true;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether what a mount covers is below a directory: for a file, whether its directory is.
+fn is_point_below(
+    task: &Task<'_>,
+    record: &lp_region::mount::Mount,
+    is_below: impl FnOnce() -> bool,
+) -> bool {
+    let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
+    superblock::is_directory(task, point.id) && is_below()
+}
+
+/// Links the copies of mounts in below the uppermost one, which is linked in.
+fn attach_copies(task: &Task<'_>, tree: &Tree<'_, '_>, copies: &[u8; MOUNTS], from: MountId) {
+    for id in mounts::all(task).filter(|id| copies[id.index()] != 0 && *id != from) {
+        let parent = task.region.mount(id).parent.load(Ordering::Relaxed) as usize & (MOUNTS - 1);
+        let (copy, parent) = (MountId(copies[id.index()].into()), MountId(copies[parent].into()));
+        tree.attach_below(copy, parent, id);
+    }
+}
+
+/// do_reconfigure_mnt: flags of one mount.
+fn reconfigure_mount(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
+    let tree = Tree::lock(task);
+    if !tree.holds(at.mount) || !is_mount(task, at) {
+        return Err(Errno::EINVAL);
+    }
+    set_flags(task, at.mount, flags)
+}
+
+/// Sets a mount's own flags; read-only only if nobody writes.
+///
+/// # Errors
+/// `EBUSY`.
+fn set_flags(task: &Task<'_>, mount: MountId, flags: u32) -> Result<()> {
+    let word = &task.region.mount(mount).flags;
+    let old = word.load(Ordering::Relaxed); // Relaxed: under the lock.
+    let atime = mount_flags::NOATIME | mount_flags::NODIRATIME | mount_flags::RELATIME;
+    let mut own = own_flags(flags);
+    if flags & (MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME) == 0 {
+        own = own & !atime | old & atime;
+    }
+    match (own & mount_flags::READ_ONLY != 0, old & mount_flags::READ_ONLY != 0) {
+        (true, false) => remount::shut(task, What::Mount(mount))?,
+        (false, true) => remount::open(task, What::Mount(mount)),
+        _ => {}
+    }
+    let rest = mount_flags::OWN & !mount_flags::READ_ONLY;
+    word.fetch_and(!rest | own, Ordering::AcqRel);
+    word.fetch_or(own & rest, Ordering::AcqRel);
+    Ok(())
+}
+
+/// do_remount: a whole file system, and this mount's flags.
+fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> Result<()> {
+    let options = Options::parse(data, task.region.header().data_pages.load(Ordering::Relaxed))?;
+    let tree = Tree::lock(task);
+    if !tree.holds(at.mount) || !is_mount(task, at) {
+        return Err(Errno::EINVAL);
+    }
+    let root = task.region.inode(at.inode.id).root.load(Ordering::Relaxed);
+    let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
+    if read_only && !superblock::is_read_only(task, root) {
+        remount::shut(task, What::Superblock(root))?;
+    } else if !read_only {
+        remount::open(task, What::Superblock(root));
+    }
+    superblock::set_read_only(task, root, read_only);
+    superblock::reconfigure(task, root, &options);
+    if flags & MS_RDONLY != 0 {
+        // Nobody writes to the file system, so nobody does through this mount.
+        task.region.mount(at.mount).flags.fetch_or(mount_flags::READ_ONLY, Ordering::AcqRel);
+    }
+    set_flags(task, at.mount, flags)
+}
+
+/// do_change_type: how mounts and unmounts in a mount spread.
+fn change_type(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
+    let kind = flags & !(MS_REC | lp_abi::linux::MS_SILENT);
+    if !kind.is_power_of_two() || !is_mount(task, at) {
+        return Err(Errno::EINVAL);
+    }
+    let tree = Tree::lock(task);
+    if !tree.holds(at.mount) {
+        return Err(Errno::EINVAL);
+    }
+    let each = if flags & MS_REC != 0 { tree.subtree(at.mount) } else { [0; MOUNTS] };
+    for id in mounts::all(task).filter(|id| *id == at.mount || each[id.index()] != 0) {
+        set_type(task, &tree, id, kind);
+    }
+    Ok(())
+}
+
+/// change_mnt_propagation.
+fn set_type(task: &Task<'_>, tree: &Tree<'_, '_>, id: MountId, kind: u32) {
+    let record = task.region.mount(id);
+    let peers = record.peers.load(Ordering::Relaxed); // Relaxed throughout: under the lock.
+    record.flags.fetch_and(!mount_flags::UNBINDABLE, Ordering::Relaxed);
+    match kind {
+        MS_SHARED if peers == 0 => record.peers.store(tree.serial(), Ordering::Relaxed),
+        MS_SHARED => {}
+        MS_SLAVE => {
+            let has_peers = mounts::all(task)
+                .any(|other| other != id && task.region.mount(other).peers.load(Ordering::Relaxed) == peers);
+            if peers != 0 && has_peers {
+                record.master.store(peers, Ordering::Relaxed);
+            }
+            record.peers.store(0, Ordering::Relaxed);
+        }
+        _ => {
+            record.peers.store(0, Ordering::Relaxed);
+            record.master.store(0, Ordering::Relaxed);
+            if kind == MS_UNBINDABLE {
+                record.flags.fetch_or(mount_flags::UNBINDABLE, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// do_move_mount.
+fn move_mount(task: &Task<'_>, source: *const u8, at: &Found) -> Result<()> {
+    let from = source_path(task, source)?;
+    let tree = Tree::lock(task);
+    let at = uppermost(task, at);
+    let record = task.region.mount(from.mount);
+    let is_whole = tree.holds(from.mount) && is_mount(task, &from);
+    // A mount of the command line stands in a directory of the host's.
+    if !tree.holds(at.mount) || !is_whole || record.parent.load(Ordering::Relaxed) == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if dir::is(task.region.inode(from.inode.id)) != dir::is(task.region.inode(at.inode.id)) {
+        return Err(Errno::EINVAL);
+    }
+    if tree.subtree(from.mount)[at.mount.index()] != 0 {
+        return Err(Errno::ELOOP);
+    }
+    let old = InodeRef::from_word(record.point.load(Ordering::Relaxed));
+    let old_dirent = lp_region::DirentId(record.point_dirent.load(Ordering::Relaxed));
+    tree.attach(from.mount, at.spot(), point_dirent(task, &at), || ())?;
+    tree.uncover(old, old_dirent);
+    Ok(())
+}

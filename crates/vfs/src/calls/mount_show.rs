@@ -1,0 +1,128 @@
+//! What is shown of mounts: in /proc, and by those calls that tell of them.
+
+use lp_abi::{PAGE_SIZE, Result};
+use lp_region::mount::{SOURCE, mount_flags, superblock_flags};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{MountId, Spot};
+
+use crate::caller::task::Task;
+use crate::calls::{getcwd, stat};
+use crate::life::superblock;
+use crate::names::mounts;
+
+/// A mount as it is shown.
+pub struct Shown {
+    /// Which it is.
+    pub id: MountId,
+    /// The mount it stands in; none for one of the command line.
+    pub parent: Option<MountId>,
+    /// Major and minor of `st_dev`.
+    pub device: (u32, u32),
+    /// Whether this mount is read-only.
+    pub is_read_only: bool,
+    /// Whether the file system is.
+    pub is_superblock_read_only: bool,
+    /// Whether it may be bound elsewhere.
+    pub is_unbindable: bool,
+    /// Peer group; 0 none.
+    pub peers: u32,
+    /// Peer group that it is a slave of; 0 none.
+    pub master: u32,
+    /// `size=`.
+    pub kilobytes: Option<u64>,
+    /// `nr_inodes=`.
+    pub inodes: Option<u64>,
+    /// `mode=`.
+    pub mode: Option<u32>,
+    /// `uid=`.
+    pub uid: Option<u32>,
+    /// `gid=`.
+    pub gid: Option<u32>,
+    flags: u32,
+    source: [u8; SOURCE],
+}
+
+/// Options of a mount, in the order of show_mnt_opts.
+const OPTIONS: [(u32, &[u8]); 7] = [
+    (mount_flags::NOSUID, b"nosuid"),
+    (mount_flags::NODEV, b"nodev"),
+    (mount_flags::NOEXEC, b"noexec"),
+    (mount_flags::NOATIME, b"noatime"),
+    (mount_flags::NODIRATIME, b"nodiratime"),
+    (mount_flags::RELATIME, b"relatime"),
+    (mount_flags::NOSYMFOLLOW, b"nosymfollow"),
+];
+
+impl Shown {
+    /// What there is to show of a mount. Relaxed throughout: words of a moment.
+    pub fn new(task: &Task<'_>, id: MountId) -> Shown {
+        let record = task.region.mount(id);
+        let flags = record.flags.load(Relaxed);
+        let root = record.superblock.load(Relaxed);
+        let mut source = [0; SOURCE];
+        for (to, from) in source.iter_mut().zip(&record.source) {
+            *to = from.load(Relaxed);
+        }
+        let parent = MountId(record.parent.load(Relaxed));
+        let made = superblock::record(task, root);
+        let given = made.map_or(0, |made| made.flags.load(Relaxed));
+        let pages = match made {
+            Some(made) => made.pages.load(Relaxed),
+            None => task.region.header().data_pages.load(Relaxed),
+        };
+        let inodes = made.map_or(0, |made| made.inodes.load(Relaxed));
+        let option = |flag: u32, word: fn(&lp_region::mount::Superblock) -> u32| {
+            made.filter(|_| given & flag != 0).map(word)
+        };
+        Shown {
+            id,
+            parent: parent.is_some().then_some(parent),
+            device: stat::split_device(task.device(root)),
+            is_read_only: flags & mount_flags::READ_ONLY != 0,
+            is_superblock_read_only: superblock::is_read_only(task, root),
+            is_unbindable: flags & mount_flags::UNBINDABLE != 0,
+            peers: record.peers.load(Relaxed),
+            master: record.master.load(Relaxed),
+            kilobytes: (pages != 0).then_some(pages * (PAGE_SIZE as u64 / 1024)),
+            inodes: (inodes != 0).then_some(inodes),
+            mode: option(superblock_flags::MODE, |made| made.mode.load(Relaxed)),
+            uid: option(superblock_flags::UID, |made| made.uid.load(Relaxed)),
+            gid: option(superblock_flags::GID, |made| made.gid.load(Relaxed)),
+            flags,
+            source,
+        }
+    }
+
+    /// What it was made of.
+    pub fn source(&self) -> &[u8] {
+        let end = self.source.iter().position(|byte| *byte == 0).unwrap_or(SOURCE);
+        &self.source[..end]
+    }
+
+    /// Its options but for `ro` and `rw`.
+    pub fn own_options(&self) -> impl Iterator<Item = &'static [u8]> {
+        OPTIONS.into_iter().filter(|(flag, _)| self.flags & flag != 0).map(|(_, name)| name)
+    }
+}
+
+/// The mount of a run that was made first after number `after`.
+pub fn next(task: &Task<'_>, run: u32, after: u32) -> Option<MountId> {
+    let serial = |id: &MountId| task.region.mount(*id).serial.load(Relaxed); // Relaxed: immutable while in use.
+    mounts::of_run(task, run).filter(|id| serial(id) > after).min_by_key(serial)
+}
+
+/// Where a mount is, in `scratch.outside`.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn point_path<'t>(task: &'t Task<'_>, id: MountId) -> Result<&'t [u8]> {
+    getcwd::of_directory(task, Spot { inode: task.region.mount(id).root(), mount: id })
+}
+
+/// What a mount shows of its file system: a path from that file system's root, in `scratch.outside`.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn root_path<'t>(task: &'t Task<'_>, id: MountId) -> Result<&'t [u8]> {
+    getcwd::within(task, task.region.mount(id).root())
+}

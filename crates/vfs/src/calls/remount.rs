@@ -1,0 +1,152 @@
+//! mount(2) with `MS_REMOUNT`: making a mount, or a file system in all its mounts, read-only, or writable again.
+//!
+//! The writers' side is [`crate::lane::writer`]'s.
+
+use lp_abi::{Errno, Result};
+use lp_region::mount::{mount_flags, mount_state};
+use lp_region::records::{OpenFile, file_mode};
+use lp_region::sync::{Ordering, futex_wait, heavy_barrier};
+use lp_region::{FileId, InodeRef, MountId, marks};
+
+use crate::caller::task::Task;
+use crate::descriptors::table::entry;
+use crate::lane::pin;
+use crate::names::mounts;
+
+/// Looks at the lane of one writer before a remount gives up; 1 ms apart.
+const REMOUNT_TRIES: u32 = 1000;
+/// Attempts of a remount that writers call off.
+const ATTEMPTS: u32 = 5;
+
+/// What becomes read-only.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum What {
+    /// One mount.
+    Mount(MountId),
+    /// A file system, in all its mounts.
+    Superblock(u32),
+}
+
+impl What {
+    fn bit(self) -> u32 {
+        match self {
+            What::Mount(_) => mount_flags::READ_ONLY,
+            What::Superblock(_) => mount_flags::SB_READ_ONLY,
+        }
+    }
+
+    fn holds(self, task: &Task, mount: MountId) -> bool {
+        match self {
+            What::Mount(only) => mount == only,
+            What::Superblock(root) => {
+                let record = task.region.mount(mount);
+                // Relaxed, both: changed under the lock that the caller holds.
+                matches!(record.state.load(Ordering::Relaxed), mount_state::ATTACHED | mount_state::DETACHED)
+                    && record.superblock.load(Ordering::Relaxed) == root
+            }
+        }
+    }
+
+    fn mounts(self, task: &Task) -> impl Iterator<Item = MountId> {
+        mounts::all(task).filter(move |mount| self.holds(task, *mount))
+    }
+}
+
+/// Makes something writable again. The caller holds the mounts' lock.
+pub fn open(task: &Task, what: What) {
+    for mount in what.mounts(task) {
+        // Release: a writer that comes in sees what the remount did before.
+        task.region.mount(mount).flags.fetch_and(!(what.bit() | mount_flags::SHUTTING), Ordering::Release);
+    }
+}
+
+/// Makes something read-only. Once it returns no change through it is under way and none begins. The caller holds the
+/// mounts' lock.
+///
+/// # Errors
+/// `EBUSY` when a file is open for writing, when a writer does not finish, or in a process without barriers.
+pub fn shut(task: &Task, what: What) -> Result<()> {
+    for _ in 0..ATTEMPTS {
+        for mount in what.mounts(task) {
+            // Relaxed: ordered by the heavy barrier.
+            task.region.mount(mount).flags.fetch_or(mount_flags::SHUTTING, Ordering::Relaxed);
+        }
+        // PAIRS: the light barrier in `marks::enter`.
+        let is_free = heavy_barrier() && wait_for_writers(task, what) && !has_writable_file(task, what);
+        if !is_free {
+            break;
+        }
+        if what.mounts(task).all(|mount| commit(task, mount, what.bit())) {
+            return Ok(());
+        }
+    }
+    open(task, what);
+    Err(Errno::EBUSY)
+}
+
+/// Makes one mount read-only that is being shut; false if a writer has called that off.
+fn commit(task: &Task, mount: MountId, bit: u32) -> bool {
+    let flags = &task.region.mount(mount).flags;
+    let mut seen = flags.load(Ordering::Acquire);
+    while seen & mount_flags::SHUTTING != 0 {
+        let new = seen & !mount_flags::SHUTTING | bit;
+        // PAIRS: the exchange in `writer::enter_slow`: of the two one fails.
+        match flags.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return true,
+            Err(now) => seen = now,
+        }
+    }
+    seen & bit != 0
+}
+
+/// Whether the writers that were there have finished.
+fn wait_for_writers(task: &Task, what: What) -> bool {
+    for id in task.region.lanes().filter(|id| *id != task.lane_id) {
+        let lane = task.region.lane(id);
+        for tries in 0.. {
+            // PAIRS: the release store when the mark is dropped: what the writer changed is changed.
+            let mark = lane.writing.load(Ordering::Acquire);
+            if mark == 0
+                || !what.holds(task, MountId::of_mark(mark))
+                || task.region.lane_is_dead(id, task.process_id)
+            {
+                break;
+            }
+            if tries > REMOUNT_TRIES {
+                return false;
+            }
+            let _ = futex_wait(&lane.writing, mark, 1_000_000);
+        }
+    }
+    true
+}
+
+/// Whether a file is open for writing, or on its way into or out of a table. A file system does not become read-only
+/// either while files of it without a name are open (sb_prepare_remount_readonly).
+fn has_writable_file(task: &Task, what: What) -> bool {
+    let region = task.region;
+    let keeps = |file: &OpenFile| {
+        let mode = file.mode.load(Ordering::Relaxed); // Relaxed, here and below: immutable while named.
+        if !what.holds(task, file.mount()) || mode & file_mode::PATH != 0 {
+            return false;
+        }
+        let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
+        let nameless = || region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0;
+        mode & file_mode::WRITE != 0 || matches!(what, What::Superblock(_)) && nameless()
+    };
+    let in_tables = region.processes().any(|process| {
+        let limit = region.process(process).fd_limit.load(Ordering::Acquire) as usize;
+        let open = |word: u64| word & entry::OPEN != 0 && keeps(region.file(FileId(word as u32)));
+        region.fd_table(process).iter().take(limit).any(|word| open(word.load(Ordering::Acquire)))
+            && !region.process_is_dead(process, task.process_id)
+    });
+    in_tables
+        || region.lanes().any(|id| {
+            let lane = region.lane(id);
+            lane.pins
+                .iter()
+                .map(marks::pinned)
+                .any(|pin| pin != 0 && pin & pin::INODE == 0 && keeps(region.file(FileId(pin as u32))))
+                && !region.lane_is_dead(id, task.process_id)
+        })
+}

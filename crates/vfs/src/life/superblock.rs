@@ -1,0 +1,313 @@
+//! File systems of a region, like `struct super_block`: those that command lines name, and those that `mount -t tmpfs`
+//! makes. Both have a root number; what a number stands for is said by the header or by a [`Superblock`].
+
+use lp_abi::linux::{S_IFDIR, S_ISVTX};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::layout::{COMMAND_ROOTS, SUPERBLOCKS};
+use lp_region::mount::{Superblock, superblock_flags};
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef};
+
+use crate::caller::task::Task;
+use crate::content::map;
+use crate::inodes::{inode, make};
+use crate::lane::kept;
+use crate::life::reclaim;
+use crate::names::dir::{self, Leaf, PER_LEAF};
+use crate::names::dirent;
+use crate::names::removal;
+use crate::rights::permission::Victim;
+
+/// Options of a tmpfs, tmpfs(5), that were given.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Options {
+    /// `size=` or `nr_blocks=`, in pages; 0 no limit.
+    pub pages: Option<u64>,
+    /// `nr_inodes=`; 0 no limit.
+    pub inodes: Option<u64>,
+    /// `mode=`.
+    pub mode: Option<u32>,
+    /// `uid=`.
+    pub uid: Option<u32>,
+    /// `gid=`.
+    pub gid: Option<u32>,
+    /// `ro` or `rw`.
+    pub read_only: Option<bool>,
+}
+
+impl Options {
+    /// Takes a string of options apart.
+    ///
+    /// # Errors
+    /// `EINVAL` for what tmpfs does not know.
+    pub(crate) fn parse(text: &[u8], of: u64) -> Result<Options> {
+        let mut options = Options::default();
+        for part in text.split(|byte| *byte == b',').filter(|part| !part.is_empty()) {
+            let equals = part.iter().position(|byte| *byte == b'=');
+            let (name, value) = equals.map_or((part, &b""[..]), |at| (&part[..at], &part[at + 1..]));
+            let id = || number(value, 10).and_then(|id| u32::try_from(id).ok()).ok_or(Errno::EINVAL);
+            match name {
+                b"size" => options.pages = Some(size(value, of)?),
+                b"nr_blocks" => options.pages = Some(scaled(value)?),
+                b"nr_inodes" => options.inodes = Some(scaled(value)?),
+                b"mode" => options.mode = Some(number(value, 8).ok_or(Errno::EINVAL)? as u32 & 0o7777),
+                b"uid" => options.uid = Some(id()?),
+                b"gid" => options.gid = Some(id()?),
+                b"ro" => options.read_only = Some(true),
+                b"rw" => options.read_only = Some(false),
+                b"huge" | b"mpol" | b"noswap" | b"inode32" | b"inode64" | b"source" => {}
+                b"async" | b"sync" | b"dirsync" | b"lazytime" | b"nolazytime" | b"mand" | b"nomand" => {}
+                _ => return Err(Errno::EINVAL),
+            }
+        }
+        Ok(options)
+    }
+
+    /// Stores what was given.
+    fn store(&self, record: &Superblock) {
+        // Relaxed throughout: under the mounts' lock, or counts of a moment to those who show them.
+        if let Some(pages) = self.pages {
+            record.pages.store(pages, Ordering::Relaxed);
+        }
+        if let Some(inodes) = self.inodes {
+            record.inodes.store(inodes, Ordering::Relaxed);
+        }
+        let given = |value: Option<u32>, word: &lp_region::sync::AtomicU32, flag: u32| {
+            if let Some(value) = value {
+                word.store(value, Ordering::Relaxed);
+                record.flags.fetch_or(flag, Ordering::Relaxed);
+            }
+        };
+        given(self.mode, &record.mode, superblock_flags::MODE);
+        given(self.uid, &record.uid, superblock_flags::UID);
+        given(self.gid, &record.gid, superblock_flags::GID);
+    }
+}
+
+/// A whole number; nothing else may follow it.
+fn number(text: &[u8], base: u64) -> Option<u64> {
+    let (digits, rest) = digits(text, base);
+    (rest.is_empty()).then_some(digits).flatten()
+}
+
+/// The number that a text starts with, and what follows.
+fn digits(text: &[u8], base: u64) -> (Option<u64>, &[u8]) {
+    let is_digit = |byte: &&u8| u64::from(byte.wrapping_sub(b'0')) < base;
+    let length = text.iter().take_while(is_digit).count();
+    let value = text[..length]
+        .iter()
+        .try_fold(0u64, |value, byte| value.checked_mul(base)?.checked_add(u64::from(byte - b'0')));
+    (value.filter(|_| length != 0), &text[length..])
+}
+
+/// A number with a unit, as memparse takes them.
+fn scaled(text: &[u8]) -> Result<u64> {
+    let (value, rest) = digits(text, 10);
+    let shift = match rest {
+        b"" => 0,
+        b"k" | b"K" => 10,
+        b"m" | b"M" => 20,
+        b"g" | b"G" => 30,
+        b"t" | b"T" => 40,
+        _ => return Err(Errno::EINVAL),
+    };
+    value.and_then(|value| value.checked_mul(1 << shift)).ok_or(Errno::EINVAL)
+}
+
+/// A size in pages; a percentage is of `all` pages.
+fn size(text: &[u8], all: u64) -> Result<u64> {
+    match text.strip_suffix(b"%") {
+        Some(part) => Ok(all * number(part, 10).ok_or(Errno::EINVAL)? / 100),
+        None => Ok(scaled(text)?.div_ceil(PAGE_SIZE as u64)),
+    }
+}
+
+/// The record of a file system made by mount(2); none for one of a command line.
+pub(crate) fn record<'r>(task: &Task<'r>, root: u32) -> Option<&'r Superblock> {
+    (root as usize >= COMMAND_ROOTS).then(|| task.region.superblock(root))
+}
+
+/// Whether a file system is read-only.
+pub(crate) fn is_read_only(task: &Task<'_>, root: u32) -> bool {
+    // Relaxed: as seen; writers look at their mount.
+    match record(task, root) {
+        Some(record) => record.flags.load(Ordering::Relaxed) & superblock_flags::READ_ONLY != 0,
+        None => task.region.header().read_only.load(Ordering::Relaxed) & 1 << root != 0,
+    }
+}
+
+/// Says whether new mounts of a file system are read-only. The caller holds the mounts' lock.
+pub(crate) fn set_read_only(task: &Task<'_>, root: u32, value: bool) {
+    let (word, bit) = match record(task, root) {
+        Some(record) => (&record.flags, superblock_flags::READ_ONLY),
+        None => (&task.region.header().read_only, 1 << root),
+    };
+    // Relaxed: under the lock.
+    if value {
+        word.fetch_or(bit, Ordering::Relaxed)
+    } else {
+        word.fetch_and(!bit, Ordering::Relaxed)
+    };
+}
+
+/// What statfs(2) shows of pages and inodes, all and free, in a file system with limits of its own.
+pub(crate) fn limited(
+    task: &Task<'_>,
+    root: u32,
+    pages: (u64, u64),
+    inodes: (u64, u64),
+) -> ((u64, u64), (u64, u64)) {
+    let Some(record) = record(task, root) else { return (pages, inodes) };
+    // Relaxed: counts of a moment.
+    let limits = (record.pages.load(Ordering::Relaxed), record.inodes.load(Ordering::Relaxed));
+    if limits == (0, 0) {
+        return (pages, inodes);
+    }
+    let used = used(task, root);
+    let within = |limit: u64, (all, free): (u64, u64), used: u64| match limit {
+        0 => (all, free),
+        limit => (limit, limit.saturating_sub(used).min(free)),
+    };
+    (within(limits.0, pages, used.0), within(limits.1, inodes, used.1))
+}
+
+/// Pages and inodes that a file system has in use.
+fn used(task: &Task<'_>, root: u32) -> (u64, u64) {
+    let last = task.region.header().slabs[<Inode as lp_region::slab::Slot>::SLAB].last();
+    let mut used = (0, 0);
+    for id in 1..=last as u32 {
+        let record = task.region.inode(InodeId(id));
+        // Relaxed: counts of a moment.
+        if record.nlink.load(Ordering::Relaxed) != 0 && record.root.load(Ordering::Relaxed) == root {
+            used = (used.0 + record.pages.load(Ordering::Relaxed), used.1 + 1);
+        }
+    }
+    used
+}
+
+/// Makes an empty file system and gives its number. The caller holds the mounts' lock.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(crate) fn create(task: &Task<'_>, options: &Options) -> Result<u32> {
+    let is_free = |root: &u32| task.region.superblock(*root).root.load(Ordering::Relaxed) == 0;
+    let root = (COMMAND_ROOTS as u32..SUPERBLOCKS as u32).find(is_free).ok_or(Errno::ENOSPC)?;
+    let record = task.region.superblock(root);
+    for word in [&record.flags, &record.mode, &record.uid, &record.gid] {
+        word.store(0, Ordering::Relaxed);
+    }
+    record.pages.store(task.region.header().data_pages.load(Ordering::Relaxed) / 2, Ordering::Relaxed);
+    record.inodes.store(0, Ordering::Relaxed);
+    options.store(record);
+    let credentials = task.credentials.get();
+    let owner = (
+        options.uid.unwrap_or(credentials.fsuid.load(Ordering::Relaxed)),
+        options.gid.unwrap_or(credentials.fsgid.load(Ordering::Relaxed)),
+    );
+    let made = make::create_root(task, root, options.mode.unwrap_or(S_ISVTX | 0o777), owner)?;
+    task.region.inode(made.id).parent.store(made.id.0, Ordering::Relaxed); // `..` of a root is the root.
+    // Release: whoever sees the root sees the rest.
+    record.root.store(made.to_word(), Ordering::Release);
+    task.region.settle::<Inode>(task.lane);
+    Ok(root)
+}
+
+/// Changes limits. The caller holds the mounts' lock.
+pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
+    if let Some(record) = record(task, root) {
+        // What the root directory is cannot be changed afterwards.
+        Options { mode: None, uid: None, gid: None, ..*options }.store(record);
+    }
+}
+
+/// Frees what a file system holds, if nobody can reach it any more. The caller holds the mounts' lock. May be done again
+/// after a death.
+pub(crate) fn destroy(task: &Task<'_>, root: u32) {
+    let record = task.region.superblock(root);
+    let top = InodeRef::from_word(record.root.load(Ordering::Relaxed));
+    let inode = task.region.inode(top.id);
+    if top == InodeRef::NONE {
+        return;
+    }
+    record.flags.fetch_or(superblock_flags::DYING, Ordering::Release);
+    let lives = inode.generation.load(Ordering::Acquire) == top.generation
+        && inode.nlink.load(Ordering::Relaxed) != 0
+        && inode.root.load(Ordering::Relaxed) == root;
+    if lives {
+        empty(task, top);
+        let _locked = inode::lock(task, top.id);
+        inode.nlink.store(0, Ordering::Relaxed); // Relaxed: under the lock.
+        kept::orphan(task, top.id);
+    }
+    record.root.store(0, Ordering::Release);
+    reclaim::after_unlink(task);
+}
+
+/// Removes all that is below a directory, the last entry first, so that directories shrink as they are emptied.
+fn empty(task: &Task<'_>, top: InodeRef) {
+    let mut here = top;
+    loop {
+        let Some((entry, target)) = last_entry(task, here.id) else {
+            if here == top {
+                return;
+            }
+            let record = task.region.inode(here.id);
+            let parent = InodeId(record.parent.load(Ordering::Relaxed));
+            let entry = DirentId(record.self_dirent.load(Ordering::Relaxed));
+            let above = InodeRef {
+                id: parent,
+                generation: task.region.inode(parent).generation.load(Ordering::Acquire),
+            };
+            if remove_entry(task, above, (entry, here), Victim::Directory).is_err() {
+                return;
+            }
+            here = above;
+            continue;
+        };
+        if task.region.inode(target.id).mode.load(Ordering::Relaxed) & lp_abi::linux::S_IFMT == S_IFDIR {
+            here = target;
+        } else if remove_entry(task, here, (entry, target), Victim::File).is_err() {
+            return;
+        }
+    }
+}
+
+/// Removes an entry of a directory that nobody else can reach.
+///
+/// # Errors
+/// `ENOTEMPTY`; `ENOENT` when the directory was removed.
+fn remove_entry(
+    task: &Task<'_>,
+    dir: InodeRef,
+    (entry, target): (DirentId, InodeRef),
+    what: Victim,
+) -> Result<()> {
+    let locked = dir::enter(task, dir)?;
+    let victim_locked = inode::lock(task, target.id);
+    let nlink = removal::take(task, dir, entry, target, what)?;
+    drop((victim_locked, locked));
+    if nlink == 0 {
+        reclaim::after_unlink(task);
+    }
+    Ok(())
+}
+
+/// The entry with the highest position in a directory.
+fn last_entry(task: &Task<'_>, dir: InodeId) -> Option<(DirentId, InodeRef)> {
+    let (region, inode) = (task.region, task.region.inode(dir));
+    let tail = inode.tail.load(Ordering::Relaxed).min(map::Map::of(inode).span().saturating_mul(PER_LEAF));
+    (0..tail).rev().find_map(|position| {
+        let leaf = Leaf::new(region, map::get(region, inode, position / PER_LEAF))?;
+        let entry = DirentId(leaf.entry(position).load(Ordering::Relaxed));
+        let record = region.dirent(entry);
+        let is_there =
+            entry.is_some() && dirent::lives(record) && record.parent.load(Ordering::Relaxed) == dir.0;
+        is_there.then(|| (entry, dirent::target(record)))
+    })
+}
+
+/// Whether a directory is one: for those who look at what is mounted.
+pub(crate) fn is_directory(task: &Task<'_>, id: InodeId) -> bool {
+    dir::is(task.region.inode(id))
+}

@@ -1,0 +1,286 @@
+//! Where file systems appear: in the host's tree, by the run's command line, and in each other, by mount(2).
+//!
+//! A place is a [`Spot`]: an inode and the mount that it was reached through. Something may be mounted on an inode only
+//! if the inode says so ([`COVERED`]); then [`cover`] looks for the mount whose parent and point are the spot's. Walks
+//! take no lock: changes count as changes of where paths lead ([`crate::names::tree::shift`]), so a look that met one is
+//! taken again.
+
+use lp_region::mount::mount_state;
+use lp_region::records::{COVERED, inode_flags};
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
+
+use crate::caller::task::Task;
+use crate::names::dir;
+
+/// Times that a look at the mounts is taken again because they changed.
+const TRIES: u32 = 1000;
+
+/// What an absolute path leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Crossing {
+    /// Into a mount of the command line: its root, and how many bytes of the path led there.
+    Inside {
+        /// The root, or that of what is mounted on it.
+        root: Spot,
+        /// Bytes of the path up to the end of the mount's own path.
+        walked: usize,
+    },
+    /// Nowhere near.
+    Outside,
+}
+
+/// Finds the mount that an absolute path leads into.
+///
+/// The path stands in one of the task's buffers, a NUL and [`crate::caller::task::SLACK`] bytes behind it.
+///
+/// The host's part of the path is taken by its letters: `.`, `..` and double slashes are understood, the host's
+/// symbolic links are not.
+#[inline]
+pub(crate) fn enter(task: &Task<'_>, path: &[u8]) -> Crossing {
+    match task.prefix.leads(path) {
+        Some(walked) => Crossing::Inside { root: root(task, 0), walked },
+        None => enter_slow(task, path),
+    }
+}
+
+#[inline(never)]
+fn enter_slow(task: &Task<'_>, path: &[u8]) -> Crossing {
+    match longest(task, path) {
+        Some((mount, walked)) => Crossing::Inside { root: root(task, mount), walked },
+        None if is_plain(path) => Crossing::Outside,
+        None => enter_crooked(task, path),
+    }
+}
+
+/// The mount whose path is the longest beginning of `path`.
+fn longest(task: &Task<'_>, path: &[u8]) -> Option<(usize, usize)> {
+    let mut best = None;
+    // Relaxed: immutable while the run lives.
+    let count = task.run.mount_count.load(Ordering::Relaxed) as usize;
+    for (mount, at) in task.run.mounts.iter().take(count).enumerate() {
+        let at = at.get();
+        let leads = path.starts_with(at) && matches!(path.get(at.len()), None | Some(b'/'));
+        if leads && best.is_none_or(|(_, length)| length < at.len()) {
+            best = Some((mount, at.len()));
+        }
+    }
+    best
+}
+
+/// Whether a path has no `.`, no `..` and no empty component: nothing for [`enter_crooked`].
+fn is_plain(path: &[u8]) -> bool {
+    let mut after_slash = false;
+    for (index, byte) in path.iter().enumerate() {
+        if after_slash && matches!(byte, b'/' | b'.') {
+            let rest = &path[index..];
+            let special = [&b"/"[..], b"./", b"../"].iter().any(|start| rest.starts_with(start));
+            if special || matches!(rest, b"." | b"..") {
+                return false;
+            }
+        }
+        after_slash = *byte == b'/';
+    }
+    true
+}
+
+/// Follows the path by its letters until it stands on a mount.
+#[cold]
+fn enter_crooked(task: &Task<'_>, path: &[u8]) -> Crossing {
+    // SAFETY: the buffer is the task's; whoever left a path in it has used it by now.
+    let normal = unsafe { &mut *task.scratch.outside.get() };
+    let mut length = 0;
+    let mut walked = 0;
+    while walked < path.len() {
+        let start = walked + path[walked..].iter().take_while(|byte| **byte == b'/').count();
+        let name = path[start..].split(|byte| *byte == b'/').next().unwrap_or_default();
+        walked = start + name.len();
+        match name {
+            b"" | b"." => continue,
+            b".." => length = normal[..length].iter().rposition(|byte| *byte == b'/').unwrap_or(0),
+            name if length + 1 + name.len() < normal.len() => {
+                normal[length] = b'/';
+                normal[length + 1..length + 1 + name.len()].copy_from_slice(name);
+                length += 1 + name.len();
+            }
+            _ => return Crossing::Outside,
+        }
+        if let Some((mount, all)) = longest(task, &normal[..length])
+            && all == length
+        {
+            return Crossing::Inside { root: root(task, mount), walked };
+        }
+    }
+    Crossing::Outside
+}
+
+/// The root of a mount of the command line, or of what is mounted on it.
+#[inline]
+pub(crate) fn root(task: &Task<'_>, index: usize) -> Spot {
+    let base = base(task, index);
+    if is_covered(task, base.inode.id) { cover(task, base, DirentId::NONE) } else { base }
+}
+
+/// The root of a mount of the command line itself.
+#[inline]
+pub(crate) fn base(task: &Task<'_>, index: usize) -> Spot {
+    // PAIRS: the release store in `boot::mkfs`.
+    let mount = MountId(task.run.bases[index & 15].load(Ordering::Acquire));
+    Spot { inode: task.region.mount(mount).root(), mount }
+}
+
+/// Whether something may be mounted on an inode.
+#[inline(always)]
+pub(crate) fn is_covered(task: &Task<'_>, id: InodeId) -> bool {
+    // Relaxed: a hint; the records decide.
+    task.region.inode(id).acl.load(Ordering::Relaxed) & COVERED != 0
+}
+
+/// The records that may be in use.
+pub(crate) fn all(task: &Task<'_>) -> impl Iterator<Item = MountId> + use<> {
+    (1..=task.region.header().mount_limit.load(Ordering::Acquire)).map(MountId)
+}
+
+/// The mounts in the tree of a run.
+pub(crate) fn of_run<'r>(task: &Task<'r>, run: u32) -> impl Iterator<Item = MountId> + use<'r> {
+    let region = task.region;
+    all(task).filter(move |id| {
+        let record = region.mount(*id);
+        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
+            && record.run.load(Ordering::Relaxed) == run
+    })
+}
+
+/// What stands at a spot: the root of the uppermost mount there, or the spot itself. `dirent` is the entry that led
+/// there, which tells names of one file apart.
+#[cold]
+pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
+    let tree = &task.region.header().tree;
+    let (mut here, mut dirent) = (spot, dirent);
+    for _ in 0..TRIES {
+        let before = tree.read();
+        let found = over(task, here, dirent);
+        if tree.has_changed(before) {
+            continue;
+        }
+        match found {
+            Some(mount) => {
+                here = Spot { inode: task.region.mount(mount).root(), mount };
+                dirent = DirentId::NONE;
+            }
+            None => return here,
+        }
+    }
+    here
+}
+
+/// The mount whose point is this.
+fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<MountId> {
+    let is_dir = dir::is(task.region.inode(spot.inode.id));
+    all(task).find(|id| {
+        let record = task.region.mount(*id);
+        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
+            && record.parent.load(Ordering::Relaxed) == spot.mount.0
+            && record.point.load(Ordering::Relaxed) == spot.inode.to_word()
+            && (is_dir || record.point_dirent.load(Ordering::Relaxed) == dirent.0)
+    })
+}
+
+/// Whether something is mounted on an inode, reached by `dirent` if it is no directory, in a run that lives. The caller
+/// holds the inode's lock, so that nothing new is mounted there.
+pub(crate) fn is_point(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
+    is_covered(task, inode.id) && is_point_slow(task, inode, dirent)
+}
+
+#[cold]
+fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
+    let own = RunId(task.process.run.load(Ordering::Relaxed)); // Relaxed: immutable.
+    let is_dir = dir::is(task.region.inode(inode.id));
+    all(task).any(|id| {
+        let record = task.region.mount(id);
+        let run = RunId(record.run.load(Ordering::Relaxed));
+        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
+            && record.point.load(Ordering::Relaxed) == inode.to_word()
+            && (is_dir || record.point_dirent.load(Ordering::Relaxed) == dirent.0)
+            && (run == own || task.region.run_is_held(run))
+    })
+}
+
+/// What is above the root of a mount.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Above {
+    /// The host's directory that holds the mount.
+    Host,
+    /// Nothing: it was taken out of the tree.
+    Nothing,
+    /// What it covers, and the entry that names that.
+    Point(Spot, DirentId),
+}
+
+/// What is above the root of a mount.
+pub(crate) fn above(task: &Task<'_>, mount: MountId) -> Above {
+    let (record, tree) = (task.region.mount(mount), &task.region.header().tree);
+    let mut seen = Above::Nothing;
+    for _ in 0..TRIES {
+        let before = tree.read();
+        // Relaxed, here and below: of one shape of the tree, as looked at afterwards.
+        let parent = MountId(record.parent.load(Ordering::Relaxed));
+        let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
+        let dirent = DirentId(record.point_dirent.load(Ordering::Relaxed));
+        seen = match record.state.load(Ordering::Acquire) {
+            mount_state::ATTACHED if parent.is_none() => Above::Host,
+            mount_state::ATTACHED => Above::Point(Spot { inode: point, mount: parent }, dirent),
+            _ => Above::Nothing,
+        };
+        if !tree.has_changed(before) {
+            break;
+        }
+    }
+    seen
+}
+
+/// The inode that is root number `root`; none if there is no such file system.
+pub(crate) fn superblock_root(task: &Task<'_>, root: u32) -> InodeId {
+    let header = task.region.header();
+    match header.roots.get(root as usize) {
+        Some(place) => InodeId(place.load(Ordering::Acquire)),
+        None => InodeRef::from_word(task.region.superblock(root).root.load(Ordering::Acquire)).id,
+    }
+}
+
+/// Whether this is the root of its file system.
+pub(crate) fn is_root(task: &Task<'_>, inode: InodeRef) -> bool {
+    let root = task.region.inode(inode.id).root.load(Ordering::Relaxed); // Relaxed: immutable.
+    superblock_root(task, root) == inode.id
+}
+
+/// Whether this is a directory that was removed.
+pub(crate) fn is_gone(task: &Task<'_>, dir: InodeRef) -> bool {
+    task.region.inode(dir.id).flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
+}
+
+/// Path of a mount of the command line.
+pub fn path<'t>(task: &'t Task<'_>, mount: MountId) -> &'t [u8] {
+    // Relaxed: immutable while the run lives.
+    let index = task.run.bases.iter().position(|base| base.load(Ordering::Relaxed) == mount.0);
+    index.and_then(|index| task.run.mounts.get(index)).map_or(b"", |path| path.get())
+}
+
+/// Path of the directory that a mount of the command line stands in, without a slash at its end.
+pub(crate) fn host_above<'t>(task: &'t Task<'_>, mount: MountId) -> &'t [u8] {
+    let path = path(task, mount);
+    &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
+}
+
+/// Numbers of mounts as programs see them start behind this, where the host's do not come.
+const SHOWN: u32 = 1_000_000_000;
+
+/// A mount's number as programs see it: in statx(2) and /proc.
+pub fn shown_id(mount: MountId) -> u32 {
+    SHOWN + mount.0
+}
+
+/// Whether a mount has one of [`lp_region::mount::mount_flags`].
+pub fn has(task: &Task<'_>, mount: MountId, flags: u32) -> bool {
+    task.region.mount(mount).flags.load(Ordering::Relaxed) & flags != 0 // Relaxed: one word, as seen.
+}
