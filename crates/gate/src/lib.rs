@@ -13,7 +13,7 @@
 //! # Two halves
 //! The low half is this machinery, with the calls that are about processes rather than files: fork, vfork, clone, exec,
 //! exit, sigaction, and mappings of code. The high half, [`calls`], decodes the file calls. The low half calls it
-//! through [`hooks`] only. [`table::PROCESS`] is the low half alone: with it a program runs patched, and everything that
+//! through [`above`] only. [`table::PROCESS`] is the low half alone: with it a program runs patched, and everything that
 //! is a file call goes to the kernel; `LIGHTPATH_GATE=-:BUNDLE:BUILDER` asks for that.
 //!
 //! # Rules on every path
@@ -21,54 +21,10 @@
 //! what the program has in them; but for copies by [`calls::quick`], whose sites hold nothing there.
 #![no_std]
 
-mod across;
-pub mod address;
-mod apart;
-pub mod attach;
-pub mod calls;
-pub mod count;
-mod deferred;
-pub mod descriptor;
-mod device;
-pub mod dispatch;
-mod elf;
-pub mod entry;
-mod entry_quick;
-pub mod exec;
-pub mod exec_check;
-pub mod exec_env;
-pub mod exec_known;
-pub mod fd_directory;
-mod filter;
-mod home;
-pub mod hooks;
-pub mod hostlink;
-pub mod libraries;
-mod limited;
-pub mod magic;
-pub mod mapping;
-pub mod maps;
-pub mod mounts;
-mod names;
-pub mod node;
-pub mod objects;
-mod own_descriptor;
-pub mod patch;
-pub mod path;
-pub mod placeholder;
-pub mod process;
-pub mod report;
-pub mod rights;
-pub mod rtld_audit;
-pub mod settings;
-mod shadow;
-mod shadow_end;
-mod shadow_fd;
-pub mod signal;
-pub mod standalone;
-pub mod table;
-pub mod text;
-pub mod thread;
-pub mod tls;
-mod tree;
-mod words;
+mod high;
+mod low;
+
+pub use high::table::calls;
+pub use low::object::objects;
+pub use low::start::{attach, auditor, standalone};
+pub use low::tools::report;

@@ -1,0 +1,37 @@
+//! The file calls: one module per family, each handler decodes its arguments and asks `lp-vfs`.
+
+pub mod access;
+pub mod across;
+pub mod allocate;
+pub mod chdir;
+pub mod chmod;
+pub mod close;
+pub mod credentials;
+pub mod dup;
+pub mod exec;
+pub mod fcntl;
+pub mod filter;
+pub mod fsync;
+pub mod getdents;
+pub mod inotify;
+pub mod ioctl;
+pub mod link;
+pub mod lseek;
+pub mod mkdir;
+pub mod mmap;
+pub mod open;
+pub mod poll;
+pub mod quick;
+pub mod read;
+pub mod refused;
+pub mod rename;
+pub mod sendfile;
+pub mod socket;
+pub mod stat;
+pub mod statfs;
+pub mod truncate;
+pub mod utimensat;
+pub mod wait;
+pub mod watch;
+pub mod write;
+pub mod xattr;

@@ -1,0 +1,3 @@
+//! X.
+
+pub mod areas;

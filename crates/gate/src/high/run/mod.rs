@@ -1,0 +1,5 @@
+//! X.
+
+pub mod apart;
+pub mod mounts;
+pub mod words;

@@ -1,0 +1,4 @@
+//! X.
+
+pub mod address;
+pub mod node;

@@ -1,0 +1,6 @@
+//! X.
+
+pub mod apart;
+pub mod calls;
+pub mod count;
+pub mod limited;

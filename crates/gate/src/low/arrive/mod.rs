@@ -1,0 +1,4 @@
+//! X.
+
+pub mod entry;
+pub mod entry_quick;

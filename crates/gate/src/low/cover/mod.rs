@@ -1,0 +1,4 @@
+//! X.
+
+pub mod mapping;
+pub mod patch;

@@ -1,0 +1,6 @@
+//! X.
+
+pub mod check;
+pub mod environment;
+pub mod known;
+pub mod run;

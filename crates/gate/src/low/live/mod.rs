@@ -1,0 +1,5 @@
+//! X.
+
+pub mod deferred;
+pub mod process;
+pub mod signal;

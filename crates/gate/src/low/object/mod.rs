@@ -1,0 +1,4 @@
+//! X.
+
+pub mod elf;
+pub mod objects;

@@ -1,0 +1,6 @@
+//! X.
+
+pub mod attach;
+pub mod auditor;
+pub mod process_calls;
+pub mod standalone;

@@ -1,0 +1,5 @@
+//! X.
+
+pub mod names;
+pub mod report;
+pub mod text;
