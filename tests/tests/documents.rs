@@ -140,7 +140,7 @@ fn rows() -> BTreeMap<String, Row> {
         .collect();
     let explorer = read("crates/explore/src/calls.rs");
     let budgets = read("crates/audit/budgets.toml");
-    let calls = read("crates/gate/src/calls/mod.rs");
+    let calls = read("crates/gate/src/high/table/calls.rs");
     let numbers = calls.lines().filter_map(|line| line.trim().strip_prefix("__NR_")?.split_once(" =>"));
     let mut rows = BTreeMap::new();
     for (call, _) in numbers {

@@ -16,7 +16,7 @@ pub(crate) const SHARE_MEMORY: isize = isize::MIN + 1;
 pub(crate) const AGAIN: isize = isize::MIN + 2;
 /// For [`crate::low::live::process`] only: the call makes a thread, or fails; the entry makes it, to learn which.
 pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
-/// The call was interrupted while it waited ([`crate::low::live::signal::blocking_syscall`] gave `EINTR`) and has had no effect. It
+/// The call was interrupted while it waited ([`crate::low::live::deferred::blocking_syscall`] gave `EINTR`) and has had no effect. It
 /// fails with `EINTR` after the signal's handler has run, or is made once more if that handler has `SA_RESTART`. The
 /// kernel's ERESTARTSYS.
 pub const RESTART: isize = -512;
@@ -87,4 +87,24 @@ impl Table {
         (distance != 0)
             .then(|| unsafe { core::mem::transmute(self.address().wrapping_add(distance as usize)) })
     }
+}
+
+/// Whether calls on low descriptors have a short way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// They do: the table is that of all calls, and none of the gate's own descriptors is low.
+    Short,
+    /// All calls go through the table.
+    Long,
+    /// Calls on a descriptor are the kernel's; the table has those on the gate's own ([`crate::low::above`]).
+    Apart,
+}
+
+/// How the calls of a process are answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls {
+    pub(crate) table: &'static Table,
+    pub(crate) way: Way,
+    /// The lowest of the gate's own descriptors, for the entries of [`Way::Apart`].
+    pub(crate) hidden: u32,
 }

@@ -6,8 +6,9 @@ use lp_vfs::access;
 use lp_vfs::task::Task;
 
 use crate::high::calls::chmod::last_of;
+use crate::high::frame::at::At;
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{At, one};
+use crate::high::route::path::one;
 
 handlers! {
     /// access(2).

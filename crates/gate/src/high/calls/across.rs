@@ -10,8 +10,9 @@ use lp_region::ucopy;
 use lp_vfs::target;
 use lp_vfs::task::Task;
 
+use crate::high::frame::at::{At, Last, Which, buffer};
 use crate::high::frame::handler::{failed_with, kernel};
-use crate::high::route::path::{At, Last, Which, buffer, one};
+use crate::high::route::path::one;
 
 /// What link(2) of `old` to `new` gives: both must be resolved, and the new name must be free.
 #[cold]

@@ -8,8 +8,9 @@ use lp_vfs::walk::Follow;
 use lp_vfs::{chdir, getcwd, walk};
 
 use crate::high::fd::descriptor;
+use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::route::path::{At, Last, one};
+use crate::high::route::path::one;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {

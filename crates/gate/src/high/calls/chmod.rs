@@ -6,8 +6,9 @@ use lp_vfs::task::Task;
 use lp_vfs::{chmod, chown};
 
 use crate::high::fd::descriptor::listed_or_return;
+use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::route::path::{At, Last, one};
+use crate::high::route::path::one;
 
 handlers! {
     /// chmod(2).

@@ -7,8 +7,7 @@ use lp_vfs::table::entry;
 use lp_vfs::task::Task;
 use lp_vfs::{dup, table};
 
-use crate::high::fd::placeholder;
-use crate::high::fd::{descriptor, device};
+use crate::high::fd::{descriptor, device, placeholder};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::watch::shadow_fd;
 use crate::low::dispatch::NOT_OURS;
@@ -164,9 +163,4 @@ fn replace_by_other(
     dup::arrived(task);
     table::let_go(task, replaced);
     done
-}
-
-/// Whether `fd` carries the close-on-exec mark in our table.
-pub fn is_cloexec(task: &Task, fd: i32) -> bool {
-    table::load(task, fd) & entry::CLOEXEC != 0
 }

@@ -14,23 +14,24 @@ use lp_abi::{Errno, Result};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
-use lp_vfs::buffer::Single;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, getcwd, permission, pin, read};
+use lp_vfs::{busy, getcwd, permission, pin};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor;
+use crate::high::frame::at::{At, Last, Route, Which, spare_buffer};
+use crate::high::frame::content::read_at;
 use crate::high::frame::handler::handlers;
 use crate::high::route::hostlink;
-use crate::high::route::path::{At, Last, Route, Which, leave, may_be_link, route, spare_buffer};
-use crate::low::exec::check;
-use crate::low::exec::check::{Load, Program};
-use crate::low::exec::environment::{Environment, Static};
-use crate::low::exec::run as low;
+use crate::high::route::path::{leave, may_be_link, route};
+use crate::low::exec::check::Program;
+use crate::low::exec::environment::Environment;
+use crate::low::exec::load::{Load, Static};
+use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
-use crate::low::thread::tls;
+use crate::low::thread::current;
 use crate::low::tools::text::Writer;
 
 /// Scripts in a row whose interpreters are scripts (the kernel's limit).
@@ -92,7 +93,14 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the pointers are the program's.
     let done = unsafe {
-        low::host(&mut *tls::current(), at.dirfd as isize, at.path, exec.argv, exec.envp, exec.flags as usize)
+        low::host(
+            &mut *current::thread(),
+            at.dirfd as isize,
+            at.path,
+            exec.argv,
+            exec.envp,
+            exec.flags as usize,
+        )
     };
     let Some(done) = done else {
         return host_script(task, at, exec, SCRIPTS).unwrap_or(Errno::ENOEXEC.to_ret());
@@ -220,7 +228,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         (Some(loader), Some(elf)) => {
             let program = Program { elf: &elf, origin: check::directory_of(name.to_bytes()) };
             // SAFETY: the record is the thread's own.
-            program.load(unsafe { &mut *tls::current() }, loader, &environment, |_| ())
+            program.load(unsafe { &mut *current::thread() }, loader, &environment, |_| ())
         }
         _ => Load::Preload,
     };
@@ -243,14 +251,6 @@ fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]
     CStr::from_bytes_until_nul(room).unwrap_or_default()
 }
 
-/// Reads a file of ours.
-pub fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usize> {
-    // Content past what the file has is not there to read.
-    let left = inode.size.load(Ordering::Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
-    let length = (to.len() as u64).min(left) as usize;
-    read::snapshot(task.region, inode, Single::new(to.as_mut_ptr(), length)?, length, at)
-}
-
 /// Has the kernel execute the memfd.
 fn program(
     task: &'static Task<'static>,
@@ -265,7 +265,7 @@ fn program(
     task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
     // SAFETY: the record is the thread's own; the path is good, the other pointers are the program's.
     let done = unsafe {
-        let thread = &mut *tls::current();
+        let thread = &mut *current::thread();
         let flags = AT_EMPTY_PATH as usize;
         low::run(thread, fd as isize, c"".as_ptr().cast(), argv, environment, flags, load)
     };
@@ -334,7 +334,7 @@ fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: 
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest the program's.
     let done =
-        unsafe { low::host(&mut *tls::current(), AT_FDCWD as isize, at.path, exec.argv, exec.envp, 0) };
+        unsafe { low::host(&mut *current::thread(), AT_FDCWD as isize, at.path, exec.argv, exec.envp, 0) };
     let Some(done) = done else {
         return host_script(task, at, exec, scripts).unwrap_or(Errno::ENOEXEC.to_ret());
     };
@@ -390,7 +390,7 @@ impl Arguments {
         }
         let pointers = (FRONT + count.max(1) + 1) * size_of::<usize>();
         // SAFETY: the record is the thread's own.
-        let start = unsafe { (*tls::current()).arguments.at_least(pointers + STRINGS) }?;
+        let start = unsafe { (*current::thread()).arguments.at_least(pointers + STRINGS) }?;
         // SAFETY: all within the room.
         unsafe {
             let first = start.cast::<usize>().add(FRONT);

@@ -10,9 +10,8 @@ use lp_vfs::task::Task;
 use lp_vfs::{fcntl, flock, record_lock};
 
 use crate::high::calls::dup::{dup_other, duplicate};
-use crate::high::fd::descriptor;
 use crate::high::fd::descriptor::file_or_return;
-use crate::high::fd::device;
+use crate::high::fd::{descriptor, device};
 use crate::high::frame::handler::{handlers, interruptible, kernel, ret};
 use crate::low::dispatch::NOT_OURS;
 

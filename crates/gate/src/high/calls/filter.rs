@@ -8,18 +8,21 @@
 //! The filter is read as the kernel reads it: a program of classic BPF
 //! (Documentation/userspace-api/seccomp_filter.rst).
 
+use crate::High;
+use crate::high::frame::handler::thread;
+use crate::low::above::Above;
 use lp_abi::linux::*;
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
 use lp_vfs::limit;
 
+use crate::high::calls::limit as limit_calls;
 use crate::high::fd::placeholder;
 use crate::high::frame::handler::{handlers, ret, task};
-use crate::high::table::limited;
 use crate::low::cover::patch;
 use crate::low::dispatch::{AGAIN, NOT_OURS};
 use crate::low::live::deferred;
-use crate::low::thread::record;
+use crate::low::thread::pool;
 
 /// linux/prctl.h, linux/seccomp.h, linux/audit.h.
 const PR_SET_SECCOMP: u32 = 22;
@@ -70,24 +73,24 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
         return errno.to_ret();
     }
     placeholder::keep_ready(task);
-    record::keep_ready();
-    limited::begin();
+    pool::keep_ready();
+    limit_calls::begin();
     // A signal that came before this has its handler run first: it has blocked the thread's signals, which a
     // limited process cannot undo.
     if deferred::interrupted() {
-        limited::end();
+        limit_calls::end();
         limit::end(task);
         return AGAIN;
     }
     // SAFETY: the program's own call.
     let done = ret(Errno::from_ret(unsafe { lp_abi::sys::syscall6(nr, a, b, c, d, e, 0) }));
     if done < 0 {
-        limited::end();
+        limit_calls::end();
         limit::end(task);
         return done;
     }
     // The ways that know nothing of a limit are closed.
-    patch::fill_gate_page(&limited::LIMITED, patch::Way::Long);
+    patch::fill_gate_page(&High::calls(thread()));
     done
 }
 

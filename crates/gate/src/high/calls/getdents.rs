@@ -5,9 +5,8 @@ use lp_region::ucopy;
 use lp_vfs::getdents;
 use lp_vfs::task::Task;
 
-use crate::high::fd::descriptor;
 use crate::high::fd::descriptor::file_or_return;
-use crate::high::fd::directory;
+use crate::high::fd::{descriptor, directory};
 use crate::high::frame::handler::{handlers, ret};
 
 handlers! {

@@ -15,9 +15,10 @@ use lp_vfs::{dirent, inode, permission, pin, walk};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::refused::on_file;
+use crate::high::frame::at::{At, spare_buffer};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{At, one, spare_buffer};
-use crate::high::watch::{shadow, shadow_end};
+use crate::high::route::path::one;
+use crate::high::watch::{shadow, shadow_end, shadow_path};
 
 /// Times that a path is looked at again because somebody moved something meanwhile.
 const TRIES: u32 = 100;
@@ -75,7 +76,7 @@ fn watch_found(task: &Task, fd: i32, found: &Found, mask: u32) -> Result<isize> 
         return Err(Errno::ENOSPC);
     }
     shadow::prepare(task, shadow_end::note_watcher(task)).map_err(|_| Errno::ENOSPC)?;
-    let secret = shadow::secret(task);
+    let secret = shadow_path::secret(task);
     place(task, found)?;
     let is_new = make_shadow(task, id, kind)?;
     match kind {
@@ -86,10 +87,10 @@ fn watch_found(task: &Task, fd: i32, found: &Found, mask: u32) -> Result<isize> 
         }
     }
     watch::look_at_closes(task);
-    let path = shadow::path_of(task, id, spare_buffer()).map_err(unmade)?;
+    let path = shadow_path::path_of(task, id, spare_buffer()).map_err(unmade)?;
     let done = kernel!(__NR_inotify_add_watch, fd, path.as_ptr(), mask | IN_DONT_FOLLOW);
     // Another watcher may have made new shadows elsewhere.
-    let is_stale = done == Errno::ENOENT.to_ret() || shadow::secret(task) != secret;
+    let is_stale = done == Errno::ENOENT.to_ret() || shadow_path::secret(task) != secret;
     if is_stale { Err(Errno::ESTALE) } else { Ok(done) }
 }
 
@@ -118,7 +119,7 @@ fn place(task: &Task, found: &Found) -> Result<()> {
 /// Makes the shadow of an inode, and those of the directories above it; whether it is new.
 fn make_shadow(task: &Task, id: InodeId, kind: Kind) -> Result<bool> {
     watch::mark_way(task, id).map_err(unmade)?;
-    let path = shadow::path_of(task, id, spare_buffer()).map_err(unmade)?;
+    let path = shadow_path::path_of(task, id, spare_buffer()).map_err(unmade)?;
     shadow::make_way(task, path).map_err(unmade)?;
     match shadow::make(task, path, kind) {
         Ok(()) => Ok(true),
@@ -137,7 +138,7 @@ fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     }
     watch::each_entry(task, dir, |entry, name, target| {
         let child = task.region.inode(target.id);
-        let path = shadow::path_at(task, watch::At { dir, name }, spare_buffer())?;
+        let path = shadow_path::path_at(task, watch::At { dir, name }, spare_buffer())?;
         // Relaxed: what another name of the file says is as good.
         let known = child.self_dirent.load(Ordering::Relaxed);
         let made = match watch::kind(child) {

@@ -8,8 +8,7 @@ use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use crate::high::calls::refused::on_file;
-use crate::high::fd::descriptor;
-use crate::high::fd::device;
+use crate::high::fd::{descriptor, device};
 use crate::high::frame::handler::{handlers, ret};
 use crate::low::dispatch::NOT_OURS;
 

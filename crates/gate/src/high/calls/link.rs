@@ -7,9 +7,10 @@ use lp_vfs::task::Task;
 use lp_vfs::{link, readlink, symlink};
 
 use crate::high::calls::across;
+use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::route::magic;
-use crate::high::route::path::{At, Last, Route, Which, one, route, two};
+use crate::high::route::path::{one, route, two};
 
 handlers! {
     /// link(2).

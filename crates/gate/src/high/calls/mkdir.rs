@@ -7,8 +7,9 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::Follow;
 use lp_vfs::{mkdir, mknod, unlink, walk};
 
+use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{At, Last, one};
+use crate::high::route::path::one;
 use crate::high::special::node;
 
 handlers! {
@@ -70,6 +71,7 @@ fn remove(task: &Task, at: At, flags: u32) -> isize {
 }
 
 /// The FIFO or socket of that name, if it has no other.
+#[cold]
 fn node_at(task: &Task, at: At) -> Option<InodeRef> {
     let Ok(Place::Inside(found)) = walk::inode(task, at.dirfd, at.path, Follow::No) else { return None };
     let inode = task.region.inode(found.inode.id);

@@ -9,14 +9,15 @@ use lp_vfs::mapping;
 use lp_vfs::table;
 use lp_vfs::task::Task;
 
-use crate::high::calls::exec::{copy_to_memfd, read_at};
+use crate::high::calls::exec::copy_to_memfd;
 use crate::high::fd::{descriptor, placeholder};
+use crate::high::frame::content::read_at;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas;
 use crate::high::memory::areas::{Area, Sharing};
+use crate::low::cover::build;
 use crate::low::cover::mapping::{Source, mapped};
 use crate::low::dispatch::NOT_OURS;
-use crate::low::start::attach;
 use crate::low::tools::names;
 
 /// Flags that say where a mapping goes and how it behaves, handed on to the kernel.
@@ -199,7 +200,7 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     let build = || {
         let Ok(fd) = copy_to_memfd(task, record, c"lightpath-code") else { return };
         let mut room = [0; names::ROOM];
-        attach::build(core::iter::once(names::of_descriptor(fd as usize, &mut room)));
+        build::build(core::iter::once(names::of_descriptor(fd as usize, &mut room)));
         placeholder::close_number(fd);
     };
     let source = Source { read: &read, name: names::NAMELESS, build: &build };

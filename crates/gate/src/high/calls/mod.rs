@@ -1,4 +1,6 @@
-//! The file calls: one module per family, each handler decodes its arguments and asks `lp-vfs`.
+//! The file calls: one file per family, named after its man page. Each handler decodes its arguments and asks `lp-vfs`.
+//!
+//! Called by the dispatch tables only. Locks are taken in `lp-vfs`; the list of mappings before them.
 
 pub mod access;
 pub mod across;
@@ -15,6 +17,7 @@ pub mod fsync;
 pub mod getdents;
 pub mod inotify;
 pub mod ioctl;
+pub mod limit;
 pub mod link;
 pub mod lseek;
 pub mod mkdir;

@@ -13,13 +13,14 @@ use lp_vfs::task::{Outside, Place, Task};
 use lp_vfs::watch::{self, Touched};
 
 use crate::high::fd::{device, directory, placeholder};
+use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{handlers, ret};
 use crate::high::route::hostlink;
-use crate::high::route::path::{At, Last, Route, Which, leave, may_be_link, route, route_outside};
+use crate::high::route::path::{leave, may_be_link, route, route_outside};
 use crate::high::special::node;
 use crate::high::watch::shadow_fd;
 use crate::low::dispatch::RESTART;
-use crate::low::live::signal;
+use crate::low::live::deferred;
 
 handlers! {
     /// open(2).
@@ -185,7 +186,7 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     let arguments = [at.dirfd as usize, at.path as usize, third, fourth, 0, 0];
     // A FIFO or a terminal may keep it waiting.
     // SAFETY: the program's own call.
-    let done = ret(unsafe { signal::blocking_syscall(nr, arguments) });
+    let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
     if done == Errno::EINTR.to_ret() {
         return RESTART;
     }

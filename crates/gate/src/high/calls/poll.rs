@@ -18,8 +18,8 @@ use lp_vfs::task::Task;
 
 use crate::high::fd::descriptor;
 use crate::high::fd::descriptor::file_or_return;
+use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::frame::handler::{handlers, ret};
-use crate::high::route::path::{Which, buffer, spare_buffer};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::live::{deferred, signal};
 

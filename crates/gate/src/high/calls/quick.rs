@@ -7,39 +7,32 @@ use lp_abi::linux;
 use lp_vfs::task::Task;
 use lp_vfs::{lseek, read, stat, write};
 
+use crate::High;
+use crate::low::above::Quick;
 use crate::low::dispatch::AGAIN;
 
 /// Writes handlers that have four arguments, the task and the entry, and give an answer or none.
 macro_rules! quick {
-    ($($(#[$doc:meta])* fn $name:ident($b:ident $c:ident $d:ident $task:ident $entry:ident) = $answer:expr;)*) => {$(
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// For the entry only: the calling thread's task, the entry of descriptor `a`, and a program's arguments.
-        pub(crate) unsafe extern "sysv64" fn $name(
-            _: usize, $b: usize, $c: usize, $d: usize, $task: &Task<'static>, $entry: u64,
-        ) -> isize {
-            $answer.unwrap_or(AGAIN)
-        }
-    )*};
+    ($(fn $name:ident($b:ident $c:ident $d:ident $task:ident $entry:ident) = $answer:expr;)*) => {
+        impl Quick for High {$(
+            unsafe extern "sysv64" fn $name(
+                _: usize, $b: usize, $c: usize, $d: usize, $task: &Task<'static>, $entry: u64,
+            ) -> isize {
+                $answer.unwrap_or(AGAIN)
+            }
+        )*}
+    };
 }
 
 quick! {
-    /// read(2).
     fn read(b c _d task entry) = read::read_quick::<true>(task, entry, b as *mut u8, c).map(|got| got as isize);
-    /// write(2).
     fn write(b c _d task entry) = write::write_quick::<true>(task, entry, b as *const u8, c).map(|done| done as isize);
-    /// fstat(2).
     fn fstat(b _c _d task entry) = stat::fstat_quick(task, entry, b as *mut linux::stat).then_some(0);
-    /// lseek(2).
     fn lseek(b c _d task entry) =
         lseek::quick(task, entry, b as i64, c as u32).map(|position| position as isize);
-    /// pread64(2).
     fn pread64(b c d task entry) =
         read::pread_quick::<true>(task, entry, b as *mut u8, c, d as i64).map(|got| got as isize);
-    /// pwrite64(2).
     fn pwrite64(b c d task entry) =
         write::pwrite_quick::<true>(task, entry, b as *const u8, c, d as i64).map(|done| done as isize);
-    /// newfstatat(2) with `AT_EMPTY_PATH` and an empty path: glibc's fstat.
     fn newfstatat(_b c _d task entry) = stat::fstat_quick(task, entry, c as *mut linux::stat).then_some(0);
 }

@@ -10,12 +10,11 @@ use lp_vfs::task::{Place, Task};
 use lp_vfs::walk;
 
 use crate::high::calls::poll::is_path;
-use crate::high::fd::descriptor;
-use crate::high::fd::own_descriptor;
-use crate::high::fd::placeholder;
 use crate::high::fd::placeholder::close_number;
+use crate::high::fd::{descriptor, own_descriptor, placeholder};
+use crate::high::frame::at::{At, Last, Which, buffer};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{At, Last, Which, buffer, is_base_ours, may_be_ours, one};
+use crate::high::route::path::{is_base_ours, may_be_ours, one};
 use crate::high::run::mounts::mounts;
 use crate::low::dispatch::NOT_OURS;
 

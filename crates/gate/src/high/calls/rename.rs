@@ -6,8 +6,9 @@ use lp_vfs::rename;
 use lp_vfs::task::Task;
 
 use crate::high::calls::across;
+use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::{At, Last, two};
+use crate::high::route::path::two;
 
 handlers! {
     /// rename(2).

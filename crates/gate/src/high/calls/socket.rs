@@ -9,31 +9,11 @@ use lp_vfs::task::Task;
 use crate::high::calls::refused::on_file;
 use crate::high::fd::{placeholder, rights};
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::special::address;
+use crate::high::frame::message::{MOST, Message, STRIDE, messages};
 use crate::high::special::address::Meaning;
-use crate::high::special::node;
+use crate::high::special::{address, node};
 use crate::low::dispatch::{NOT_OURS, RESTART};
-use crate::low::live::signal;
-
-/// `struct msghdr` as the kernel has it.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct Message {
-    /// Address, or null.
-    pub name: usize,
-    /// Its bytes.
-    pub name_length: u32,
-    /// Vector of buffers.
-    pub vector: usize,
-    /// How many.
-    pub vector_length: usize,
-    /// Control messages, or null.
-    pub control: usize,
-    /// Their bytes.
-    pub control_length: usize,
-    /// What recvmsg says.
-    pub flags: u32,
-}
+use crate::low::live::deferred;
 
 /// Returns from the handler with what a file of ours gives as a socket.
 macro_rules! not_socket_returns {
@@ -172,18 +152,7 @@ handlers! {
     }
 }
 
-/// Bytes from one message of sendmmsg(2) to the next, and where its length goes.
-const STRIDE: usize = 64;
 const SENT: usize = size_of::<Message>();
-/// Messages of one call (`UIO_MAXIOV`).
-const MOST: u32 = 1024;
-
-/// The messages of a sendmmsg(2), up to the first that cannot be read.
-pub(crate) fn messages(vector: usize, count: u32) -> impl Iterator<Item = Message> {
-    let at = move |index| vector.wrapping_add(index as usize * STRIDE) as *const Message;
-    // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
-    (0..count.min(MOST)).map_while(move |index| unsafe { ucopy::get(at(index)) }.ok())
-}
 
 /// Whether a message goes to a path of ours, or carries descriptors of ours or of the gate's own.
 fn concerns(task: &Task, message: &Message) -> bool {
@@ -214,7 +183,7 @@ fn send_each(fd: i32, vector: usize, count: u32, flags: usize) -> isize {
 /// A call that may wait: interrupted, it is made again if the signal's handler says so.
 fn blocking(nr: u32, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call, with an address that means the same.
-    let done = ret(unsafe { signal::blocking_syscall(nr, arguments) });
+    let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
     if done == Errno::EINTR.to_ret() { RESTART } else { done }
 }
 

@@ -7,11 +7,11 @@ use lp_vfs::stat as attributes;
 use lp_vfs::task::Task;
 
 use crate::high::calls::chmod::last_of;
-use crate::high::fd::descriptor;
 use crate::high::fd::descriptor::listed_or_return;
-use crate::high::fd::placeholder;
+use crate::high::fd::{descriptor, placeholder};
+use crate::high::frame::at::{At, Route, Which};
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::route::path::{At, Route, Which, is_base_ours, one, route};
+use crate::high::route::path::{is_base_ours, one, route};
 
 handlers! {
     /// fstat(2).

@@ -4,8 +4,9 @@ use lp_abi::linux::{__NR_statfs, statfs};
 use lp_vfs::statfs as usage;
 
 use crate::high::fd::descriptor::listed_or_return;
+use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::route::path::{At, Last, one};
+use crate::high::route::path::one;
 
 handlers! {
     /// statfs(2).

@@ -5,9 +5,10 @@ use lp_abi::linux::__NR_truncate;
 use lp_vfs::{fallocate, truncate};
 
 use crate::high::fd::descriptor::file_or_return;
+use crate::high::frame::at::{At, Last};
 use crate::high::frame::handler::{exceeded_slow, handlers, kernel, ret_limited};
 use crate::high::memory::areas;
-use crate::high::route::path::{At, Last, one};
+use crate::high::route::path::one;
 
 handlers! {
     /// truncate(2).

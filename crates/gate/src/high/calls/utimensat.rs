@@ -11,8 +11,9 @@ use lp_vfs::utimens;
 use crate::high::calls::chmod::last_of;
 use crate::high::fd::descriptor;
 use crate::high::fd::descriptor::listed_or_return;
+use crate::high::frame::at::At;
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::route::path::{At, one};
+use crate::high::route::path::one;
 
 /// atime and mtime as utimensat(2) takes them, seconds and nanoseconds each; none for now.
 type Times = Option<[i64; 4]>;

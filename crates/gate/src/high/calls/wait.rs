@@ -12,7 +12,7 @@ use lp_vfs::task::Task;
 
 use crate::high::frame::handler::{handlers, ret};
 use crate::low::dispatch::NOT_OURS;
-use crate::low::live::signal;
+use crate::low::live::deferred;
 
 handlers! {
     /// wait4(2).
@@ -48,5 +48,5 @@ fn has_threads(task: &Task) -> bool {
 
 fn blocking(nr: u32, arguments: [usize; 6]) -> isize {
     // SAFETY: the program's own call with its own arguments.
-    ret(unsafe { signal::blocking_syscall(nr, arguments) })
+    ret(unsafe { deferred::blocking_syscall(nr, arguments) })
 }

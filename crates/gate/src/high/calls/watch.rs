@@ -7,8 +7,8 @@ use lp_abi::linux::*;
 use crate::high::calls::refused::{at_path, concerns, mentions_mount, on_file};
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor;
+use crate::high::frame::at::At;
 use crate::high::frame::handler::{handlers, kernel};
-use crate::high::route::path::At;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {

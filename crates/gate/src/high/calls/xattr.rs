@@ -9,8 +9,9 @@ use lp_vfs::xattr::{self, Room, Value};
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor::listed_or_return;
+use crate::high::frame::at::At;
 use crate::high::frame::handler::{handlers, kernel, ret};
-use crate::high::route::path::{At, is_base_ours, one};
+use crate::high::route::path::{is_base_ours, one};
 
 /// `AT_SYMLINK_NOFOLLOW` for the calls whose names start with `l`.
 const LINK: u32 = AT_SYMLINK_NOFOLLOW;

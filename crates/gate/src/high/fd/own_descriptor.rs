@@ -8,7 +8,7 @@ use lp_abi::linux::{__NR_fstat, __NR_open, __NR_openat, __NR_read, O_CLOEXEC, O_
 use lp_region::Region;
 
 use crate::high::fd::placeholder::close_number;
-use crate::high::route::path::At;
+use crate::high::frame::at::At;
 use crate::low::tools::text::{Writer, parse_decimal};
 
 /// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to that descriptor

@@ -23,6 +23,7 @@ use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
+use crate::high::run::apart::is_regions;
 use crate::high::run::words::{BASE, FROM_THREADS, READY, WATERMARK};
 use crate::low::arrive::entry_quick::QUICK_FDS;
 use crate::low::tools::names;
@@ -73,12 +74,6 @@ pub fn is_guarded(task: &Task, fd: i32) -> bool {
     // Relaxed, both: immutable, and the process's own word.
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
     is_regions(task.region.fd(), fd) || fd >= 0 && others.contains(&(fd as u32 + 1))
-}
-
-/// Whether `fd` is that of the region, `region`, or that of the life file beside it.
-#[inline(always)]
-pub fn is_regions(region: i32, fd: i32) -> bool {
-    fd.wrapping_sub(region) as u32 <= 1 && region >= 0
 }
 
 /// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::low::arrive::entry_quick`].

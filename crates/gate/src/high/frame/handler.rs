@@ -7,8 +7,8 @@ use lp_vfs::task::Task;
 
 use crate::high::memory::areas;
 use crate::low::dispatch::{AGAIN, RESTART};
+use crate::low::thread::current;
 use crate::low::thread::record::Thread;
-use crate::low::thread::tls;
 
 /// An argument register as a typed value.
 pub trait Argument {
@@ -75,14 +75,14 @@ pub(crate) use kernel;
 #[inline(always)]
 pub fn task() -> &'static Task<'static> {
     // SAFETY: handlers run in threads that have a record and a task, which live as long as the thread does.
-    unsafe { &*(*tls::current()).task }
+    unsafe { &*(*current::thread()).task }
 }
 
 /// The calling thread's record. Its buffers are the running handler's.
 #[inline(always)]
 pub fn thread() -> &'static Thread {
     // SAFETY: as in `task`; nothing but its cells is changed through this.
-    unsafe { &*tls::current() }
+    unsafe { &*current::thread() }
 }
 
 /// A value that a call returns.

@@ -1,3 +1,6 @@
-//! X.
+//! What every handler is made of: decoded arguments, paths and their buffers, results as `rax`.
 
+pub mod at;
+pub mod content;
 pub mod handler;
+pub mod message;

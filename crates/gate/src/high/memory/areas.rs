@@ -14,7 +14,7 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_mprotect, __NR_munmap, FUTEX_WAIT, FUTEX_WAKE,
+    __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_munmap, FUTEX_WAIT, FUTEX_WAKE,
     MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_READ, PROT_WRITE,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
@@ -23,8 +23,8 @@ use lp_region::sync::{AtomicU32, AtomicU64, Ordering, light_barrier};
 use lp_vfs::mapping;
 use lp_vfs::task::Task;
 
+use crate::low::thread::current;
 use crate::low::thread::record::Thread;
-use crate::low::thread::tls;
 
 /// Most mappings of one process: the kernel allows fewer.
 const MOST: usize = 1 << 17;
@@ -153,7 +153,7 @@ fn name_of(thread: *const Thread) -> u32 {
 
 /// Holds the list (Drepper, "Futexes are tricky").
 pub fn list() -> List {
-    let me = name_of(tls::current());
+    let me = name_of(current::thread());
     // PAIRS: the release in `drop`.
     if GLOBAL.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
         list_slow(me);
@@ -452,15 +452,6 @@ pub fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
 pub fn unmap(start: usize, bytes: usize) -> Result<()> {
     // SAFETY: the addresses are the mapping's own.
     unsafe { lp_abi::syscall!(__NR_munmap, start, bytes) }.map(drop)
-}
-
-/// Sets the protection of addresses.
-///
-/// # Errors
-/// Those of mprotect(2).
-pub fn protect(start: usize, bytes: usize, protection: u32) -> Result<()> {
-    // SAFETY: the addresses are the mapping's own.
-    unsafe { lp_abi::syscall!(__NR_mprotect, start, bytes, protection) }.map(drop)
 }
 
 /// Before a fork: holds the list until [`after_fork`], on both sides, so that the child's copy is whole, free

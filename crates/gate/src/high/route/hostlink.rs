@@ -9,9 +9,8 @@ use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 
-use crate::high::fd::own_descriptor;
-use crate::high::fd::placeholder;
-use crate::high::route::path::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::high::fd::{own_descriptor, placeholder};
+use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
 use crate::low::tools::text::Writer;

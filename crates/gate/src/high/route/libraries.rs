@@ -9,22 +9,15 @@ use lp_vfs::pin;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
 
-use crate::high::calls::exec::read_at;
 use crate::high::fd::placeholder;
+use crate::high::frame::at::{At, Last, Route, Which, buffer};
+use crate::high::frame::content::read_at;
 use crate::high::route::hostlink;
-use crate::high::route::path::{At, Last, Route, Which, buffer, route, route_apart};
+use crate::high::route::path::{route, route_apart};
 use crate::high::run::mounts::mounts;
+use crate::low::above::List;
 use crate::low::object::elf::{Elf, Read, read_file};
 use crate::low::tools::text::Writer;
-
-/// A list of paths in an environment, by ld.so(8).
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum List {
-    /// LD_LIBRARY_PATH: directories.
-    Directories,
-    /// LD_PRELOAD: libraries; those without a slash are searched for.
-    Libraries,
-}
 
 impl List {
     fn separates(self, byte: u8) -> bool {

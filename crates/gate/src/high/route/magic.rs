@@ -11,12 +11,12 @@ use lp_vfs::getcwd;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
-use crate::high::fd::descriptor;
-use crate::high::fd::directory;
-use crate::high::fd::own_descriptor;
-use crate::high::route::path::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::high::fd::{descriptor, directory, own_descriptor};
+use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::run::apart;
+use crate::high::run::mounts::Mounts;
 use crate::low::start::standalone::link;
+use crate::low::tools::names;
 use crate::low::tools::text::parse_decimal;
 
 /// What a magic link names.
@@ -276,4 +276,10 @@ pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
         _ => return None,
     };
     Some(&text[..length])
+}
+
+/// The path in a mount that is meant by one of the host's that starts with the memfd of the program that runs.
+pub fn in_memfd<'p>(task: &Task, mounts: &Mounts, path: &'p [u8]) -> Option<&'p [u8]> {
+    let path = path.strip_prefix(names::MEMFD).filter(|path| mounts.holds(path))?;
+    (task.process.exe.load(Ordering::Relaxed) != 0).then_some(path) // Relaxed: the process's own word.
 }

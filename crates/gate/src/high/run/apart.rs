@@ -9,26 +9,18 @@
 //! process that has joined has a slot, and keeps it over exec; one of a process that is apart is apart, and
 //! so is what it executes.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
+use lp_region::records::PROGRAMS;
 
 use lp_region::process::Run;
-use lp_region::sync::Ordering;
+use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{Front, Region, RunId};
-use lp_vfs::{boot, reap};
 
-use crate::high::above;
-use crate::high::fd::placeholder;
-use crate::low::cover::patch;
-use crate::low::exec::known::Known;
-use crate::low::start::attach;
-use crate::low::thread::record::Thread;
-use crate::low::tools::report;
+use crate::high::run::region;
 use crate::low::tools::text::Writer;
 
 /// What stands before the number of a run, where LIGHTPATH_GATE has a slot's otherwise.
 pub(crate) const RUN: u8 = b'@';
-/// Of so many slots that are taken, one has its owner look for dead processes.
-const REAP_EVERY: u32 = 64;
 
 /// What a process that is apart knows of its run.
 struct State {
@@ -42,15 +34,24 @@ struct State {
     run: RunId,
     front: Front<'static>,
     /// The region, once it is mapped.
-    region: Option<Region<'static>>,
+    region: Cell<Option<Region<'static>>>,
 }
 
-struct Cell(UnsafeCell<Option<State>>);
+/// What a process that joins the run needs.
+pub(crate) struct Joining {
+    pub(crate) fd: i32,
+    pub(crate) length: usize,
+    pub(crate) run: RunId,
+    /// Where a child in this memory has mapped it already.
+    pub(crate) region: Option<Region<'static>>,
+}
+
+struct Global(UnsafeCell<Option<State>>);
 
 // SAFETY: changed at attach and by `join`, in processes with one thread.
-unsafe impl Sync for Cell {}
+unsafe impl Sync for Global {}
 
-static STATE: Cell = Cell(UnsafeCell::new(None));
+static STATE: Global = Global(UnsafeCell::new(None));
 
 fn state() -> Option<&'static State> {
     // SAFETY: one thread, or nothing changes any more.
@@ -63,67 +64,26 @@ fn state() -> Option<&'static State> {
 /// One line that says why not.
 pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'static [u8]> {
     // SAFETY: LIGHTPATH_GATE names a region.
-    let front = unsafe { Front::attach(fd) }.map_err(|errno| above::no_region(errno.into()))?;
+    let front = unsafe { Front::attach(fd) }.map_err(|errno| region::no_region(errno.into()))?;
     let record = front.run(RunId(run));
     let flights = record.flights.load(Ordering::Relaxed) as i32 - 1; // Relaxed: immutable.
     let lowest = if flights < 0 { fd } else { fd.min(flights) };
-    let state = State { fd, flights, lowest, length, run: RunId(run), front, region: None };
+    let state = State { fd, flights, lowest, length, run: RunId(run), front, region: Cell::new(None) };
     // SAFETY: attach: one thread.
     unsafe { *STATE.0.get() = Some(state) };
-    above::read_run(record);
+    region::read_run(record);
     Ok(record)
 }
 
-/// Has the process take part in the run, unless it does already or has no part in any. `thread` is its only one then, or that of
-/// a child in its memory.
-#[cold]
-pub(crate) fn join(thread: &mut Thread) {
-    if !thread.task.is_null() {
-        return;
-    }
-    // SAFETY: whoever is apart has one thread.
-    let Some(state) = (unsafe { &mut *STATE.0.get() }) else { return };
-    if let Err(line) = enter(thread, state) {
-        report::refuse(&[line]);
-    }
-}
-
-fn enter(thread: &mut Thread, state: &mut State) -> Result<(), &'static [u8]> {
-    const FULL: &[u8] = b"the region has no place for this process";
-    let region = match state.region {
-        Some(region) => region,
-        None => above::map_region(state.fd, Some(state.length))?,
-    };
-    state.region = Some(region);
-    let process = boot::claim_own_process(region, state.run).map_err(|_| FULL)?;
-    let lane = boot::attach(region, process, thread.tid).map_err(|_| FULL)?;
-    let task = above::set_task(thread, region, process, lane);
-    // A child in its parent's memory makes no threads, and its parent joins for itself.
-    if thread.parent.is_null() {
-        above::set_home(region, process);
-    }
-    boot::arrive_late(task);
-    if process.0.is_multiple_of(REAP_EVERY) {
-        reap::dead(task);
-    }
-    attach::cover_rest();
-    let (calls, way) = attach::calls_of(task);
-    patch::fill_gate_page(calls, way);
-    Ok(())
-}
-
-/// After a child in this process's memory is gone: if it has joined, all calls go through the table that wants a task.
-pub(crate) fn follow_child(thread: &mut Thread) {
-    if state().is_some_and(|state| state.region.is_some()) {
-        join(thread);
-    }
+/// Whether `fd` is that of the region, `region`, or that of the life file beside it.
+#[inline(always)]
+pub fn is_regions(region: i32, fd: i32) -> bool {
+    fd.wrapping_sub(region) as u32 <= 1 && region >= 0
 }
 
 /// Whether `fd` is the gate's own.
 pub(crate) fn is_hidden(fd: i32) -> bool {
-    state().is_some_and(|state| {
-        fd >= state.lowest && (placeholder::is_regions(state.fd, fd) || fd == state.flights)
-    })
+    state().is_some_and(|state| fd >= state.lowest && (is_regions(state.fd, fd) || fd == state.flights))
 }
 
 /// The lowest of the gate's own descriptors.
@@ -134,6 +94,28 @@ pub(crate) fn lowest() -> i32 {
 /// The gate's own descriptors.
 pub(crate) fn hidden() -> [i32; 3] {
     state().map_or([-1; 3], |state| [state.fd, state.fd + 1, state.flights])
+}
+
+/// What the process needs to join; `None` where there is no run.
+pub(crate) fn joining() -> Option<Joining> {
+    state().map(|state| Joining {
+        fd: state.fd,
+        length: state.length,
+        run: state.run,
+        region: state.region.get(),
+    })
+}
+
+/// Keeps the region, which is mapped now.
+pub(crate) fn keep_region(region: Region<'static>) {
+    if let Some(state) = state() {
+        state.region.set(Some(region));
+    }
+}
+
+/// Whether the region is mapped.
+pub(crate) fn is_mapped() -> bool {
+    state().is_some_and(|state| state.region.get().is_some())
 }
 
 /// The region's descriptor and its length.
@@ -147,8 +129,8 @@ pub(crate) fn run() -> Option<&'static Run> {
 }
 
 /// The programs that processes of the region have looked at before an exec.
-pub(crate) fn known_programs() -> Option<Known<'static>> {
-    state().map(|state| Known(&state.front.header().programs))
+pub(crate) fn known_programs() -> Option<&'static [AtomicU64; PROGRAMS]> {
+    state().map(|state| &state.front.header().programs)
 }
 
 /// Writes what LIGHTPATH_GATE must be for an image that a process which is apart execs, without the name.

@@ -15,3 +15,8 @@ pub(crate) const STALE: usize = 4;
 pub(crate) const WATCHES: usize = 5;
 /// In a limited process, which of the numbers that are kept ready have a placeholder.
 pub(crate) const READY: usize = 6;
+
+/// Bit of `Run::spare[0]`: some inode of the run has an object on the host.
+pub(crate) const NODES: u64 = 1;
+/// The same: there may be shadows.
+pub(crate) const SHADOWS: u64 = 2;

@@ -10,7 +10,8 @@ use lp_vfs::permission;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow};
 
-use crate::high::route::path::{At, Last, Route, Which, buffer, leave, route, spare_buffer};
+use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::high::route::path::{leave, route};
 use crate::high::special::node;
 
 /// `AF_UNIX`.

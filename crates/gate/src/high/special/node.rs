@@ -6,29 +6,25 @@
 
 use lp_abi::linux::__NR_openat;
 use lp_abi::linux::{
-    __NR_fstat, __NR_getdents64, __NR_mkdir, __NR_mknod, __NR_open, __NR_rmdir, __NR_unlink, __NR_unlinkat,
-    O_CLOEXEC, O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT, stat,
+    __NR_getdents64, __NR_mkdir, __NR_mknod, __NR_open, __NR_rmdir, __NR_unlink, __NR_unlinkat, O_CLOEXEC,
+    O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
 };
 use lp_abi::{Errno, PATH_MAX, Result};
+use lp_region::InodeRef;
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
-use lp_region::{InodeRef, ProcessId};
 use lp_vfs::open::Node;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::placeholder;
+use crate::high::frame::at::{Which, buffer, spare_buffer};
 use crate::high::frame::handler::ret;
-use crate::high::route::path::{Which, buffer, spare_buffer};
-use crate::high::watch::shadow_end;
+use crate::high::run::words::NODES;
 use crate::low::dispatch::RESTART;
-use crate::low::live::signal;
+use crate::low::live::deferred;
 use crate::low::tools::text::Writer;
 
-/// Bit of `Run::spare[0]`: some inode of the run has an object on the host.
-const NODES: u64 = 1;
-/// The same: there may be shadows ([`crate::high::watch::shadow`]).
-const SHADOWS: u64 = 2;
 /// Longest path of the directory: what is left of a socket's 108 bytes, less the name.
 const DIRECTORY: usize = 80;
 
@@ -73,45 +69,8 @@ pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
     path[directory] = slash;
 }
 
-/// Says that there are shadows.
-pub(crate) fn note_shadows(task: &Task) {
-    task.run.spare[0].fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: as in `any`.
-}
-
-/// The process has given its slot back and ends: with the last one the shadows go, and with the last one of a
-/// region that no file keeps the objects.
-pub fn left(task: &Task) {
-    if task.run.spare[0].load(Ordering::Relaxed) != 0 {
-        left_slow(task);
-    }
-}
-
-/// Of two that end at once the later to give its lock back finds none of the other's.
-#[cold]
-fn left_slow(task: &Task) {
-    let is_last = task.region.processes().all(|id| task.region.process_is_dead(id, ProcessId::NONE));
-    if !is_last {
-        return;
-    }
-    if task.run.spare[0].load(Ordering::Relaxed) & SHADOWS != 0 {
-        shadow_end::remove_all(task);
-    }
-    if any(task) && is_unnamed(task.region.fd()) {
-        remove_all(task);
-    }
-}
-
-/// Whether a file has no name.
-fn is_unnamed(fd: i32) -> bool {
-    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
-    unsafe {
-        let mut found: stat = core::mem::zeroed();
-        lp_abi::syscall!(__NR_fstat, fd, &raw mut found).is_ok() && found.st_nlink == 0
-    }
-}
-
 /// Removes the directory of objects.
-fn remove_all(task: &Task) {
+pub(crate) fn remove_all(task: &Task) {
     /// Bytes before the name in `struct linux_dirent64`, and where its length stands.
     const HEAD: usize = 19;
     const LENGTH: usize = 16;
@@ -160,7 +119,7 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
     // Waits for the other side.
     // SAFETY: a NUL-terminated path; the call makes a descriptor.
     let done = unsafe {
-        signal::blocking_syscall(__NR_openat, [0, path.as_ptr() as usize, flags as usize, 0, 0, 0])
+        deferred::blocking_syscall(__NR_openat, [0, path.as_ptr() as usize, flags as usize, 0, 0, 0])
     };
     let fd = match ret(done) {
         fd @ 0.. => fd as i32,
@@ -178,6 +137,7 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
 }
 
 /// The inode was unlinked: its object goes too.
+#[cold]
 pub fn remove(task: &Task, inode: InodeRef) {
     let path: &mut [u8; PATH_MAX] = spare_buffer();
     let Ok((length, _)) = host_path(task, inode, path) else { return };

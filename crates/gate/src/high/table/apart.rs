@@ -4,20 +4,22 @@
 //! again by the table of all calls. It may err on that side. Calls that cannot concern one are not in the table: nothing
 //! that is open, mapped or the working directory is ours.
 
+use crate::high::life::join;
 use lp_abi::Errno;
 use lp_abi::linux::*;
 use lp_region::ucopy;
 
-use crate::high::calls::socket::Message;
 use crate::high::fd::directory;
+use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::frame::handler::{kernel, ret};
+use crate::high::frame::message::Message;
 use crate::high::route::hostlink;
-use crate::high::route::path::{At, Last, Route, Which, may_be_link, route_apart};
+use crate::high::route::path::{may_be_link, route_apart};
 use crate::high::run::apart;
 use crate::high::special::address;
 use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART};
-use crate::low::live::signal;
-use crate::low::thread::tls;
+use crate::low::live::deferred;
+use crate::low::thread::current;
 
 /// Where a path is among a call's arguments: the directory's place, if it has one, and its own.
 type Place = (Option<usize>, usize);
@@ -38,7 +40,7 @@ const PR_SET_SECCOMP: u32 = 22;
 #[cold]
 fn join() -> isize {
     // SAFETY: current is set in the gate, and the record is the thread's own.
-    apart::join(unsafe { &mut *tls::current() });
+    join::join(unsafe { &mut *current::thread() });
     AGAIN
 }
 
@@ -100,7 +102,7 @@ macro_rules! open_handlers {
             let words = [a, b, c, d, e, f];
             by_path(words, $places, || {
                 // SAFETY: the program's own call.
-                let done = ret(unsafe { signal::blocking_syscall($nr, words) });
+                let done = ret(unsafe { deferred::blocking_syscall($nr, words) });
                 if done == Errno::EINTR.to_ret() { RESTART } else { done }
             })
         }
@@ -219,7 +221,7 @@ handlers! {
     fn sendmmsg(words) {
         let [_, vector, count, ..] = words;
         let concerns = |message: Message| by_message(&message) != NOT_OURS;
-        match crate::high::calls::socket::messages(vector, count as u32).any(concerns) {
+        match crate::high::frame::message::messages(vector, count as u32).any(concerns) {
             true => AGAIN,
             false => NOT_OURS,
         }
@@ -268,7 +270,7 @@ fn execute(
     host: impl Fn(&mut crate::low::thread::record::Thread) -> Option<isize>,
 ) -> isize {
     // SAFETY: the record is the thread's own.
-    by_path(words, places, || match host(unsafe { &mut *tls::current() }) {
+    by_path(words, places, || match host(unsafe { &mut *current::thread() }) {
         Some(done) if may_be_link(done) && exists(at(&words, places[0])) => join(),
         Some(done) => done,
         None => join(),
@@ -312,7 +314,7 @@ crate::low::dispatch::dispatch_table! {
     __NR_lseek => first,
     __NR_mmap => mmap,
     __NR_munmap => crate::low::live::process::munmap,
-    __NR_rt_sigaction => crate::low::live::signal::rt_sigaction,
+    __NR_rt_sigaction => crate::low::arrive::sigaction::rt_sigaction,
     __NR_ioctl => first,
     __NR_pread64 => first,
     __NR_pwrite64 => first,

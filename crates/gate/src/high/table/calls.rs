@@ -5,8 +5,9 @@ use crate::high::calls::{
     ioctl, link, lseek, mkdir, mmap, open, poll, read, refused, rename, sendfile, socket, stat, statfs,
     truncate, utimensat, wait, watch, write, xattr,
 };
+use crate::low::arrive::sigaction;
 use crate::low::dispatch::dispatch_table;
-use crate::low::live::{process, signal};
+use crate::low::live::process;
 use lp_abi::linux::*;
 
 dispatch_table! {
@@ -24,7 +25,7 @@ dispatch_table! {
     __NR_mmap => mmap::mmap,
     __NR_mprotect => mmap::mprotect,
     __NR_munmap => mmap::munmap,
-    __NR_rt_sigaction => signal::rt_sigaction,
+    __NR_rt_sigaction => sigaction::rt_sigaction,
     __NR_ioctl => ioctl::ioctl,
     __NR_pread64 => read::pread64,
     __NR_pwrite64 => write::pwrite64,

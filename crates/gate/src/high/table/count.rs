@@ -10,7 +10,7 @@ use lp_region::lane::{COUNTED_CALLS, MOVING_CALLS};
 use lp_region::sync::{AtomicU32, Ordering};
 
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, Table};
-use crate::low::thread::tls;
+use crate::low::thread::current;
 
 global_asm!(
     ".pushsection .rodata.lp_tables,\"a\",@progbits",
@@ -60,7 +60,7 @@ pub static COUNTED: Table = Table(&raw const STUBS);
 /// Counts one call by its result.
 extern "sysv64" fn count(number: usize, result: isize) {
     // SAFETY: the calling thread's own record.
-    let Some(thread) = (unsafe { tls::current().as_ref() }) else { return };
+    let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
     let crossed = thread.crossed.replace(false);
     if number >= COUNTED_CALLS || result == AGAIN {
         return;

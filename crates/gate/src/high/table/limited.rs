@@ -22,6 +22,9 @@
 // Calls stand in patterns under the kernel's names.
 #![allow(non_upper_case_globals)]
 
+use crate::High;
+use crate::high::life::join;
+use crate::low::above::Above;
 use core::arch::global_asm;
 
 use lp_abi::Errno;
@@ -30,16 +33,17 @@ use lp_region::sync::Ordering;
 use lp_vfs::table;
 use lp_vfs::task::Task;
 
-use crate::high::above;
 use crate::high::calls::refused;
 use crate::high::fd::descriptor;
+use crate::high::frame::at::{At, Last, Route, Which};
 use crate::high::memory::areas;
-use crate::high::route::path::{At, Last, Route, Which, route, route_apart};
+use crate::high::route::path::{route, route_apart};
 use crate::high::special::address;
 use crate::high::table::calls::CALLS;
 use crate::low::dispatch::{NOT_OURS, Table};
 use crate::low::live::deferred;
-use crate::low::thread::record;
+use crate::low::thread::current;
+use crate::low::thread::pool;
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 
@@ -72,53 +76,12 @@ unsafe extern "C" {
 /// The table of a limited process.
 pub(crate) static LIMITED: Table = Table(&raw const STUBS);
 
-/// From here on the process is limited.
-pub(crate) fn begin() {
-    lp_abi::sys::limit(permits);
-}
-
-/// It is not after all.
-pub(crate) fn end() {
-    lp_abi::sys::unlimit();
-}
-
-/// Calls that a handler makes with the program's own number, and with arguments that mean what the program's
-/// do.
-const SAME: &[u32] = &[
-    __NR_close,
-    __NR_close_range,
-    __NR_dup2,
-    __NR_dup3,
-    __NR_munmap,
-    __NR_mprotect,
-    __NR_rt_sigaction,
-    __NR_poll,
-    __NR_ppoll,
-    __NR_select,
-    __NR_pselect6,
-    __NR_fsync,
-    __NR_fdatasync,
-    __NR_syncfs,
-    __NR_chdir,
-    __NR_fchdir,
-    __NR_umask,
-    __NR_prctl,
-    __NR_seccomp,
-];
-
-/// Whether the gate may make call `nr`: the program is making it.
-fn permits(nr: u32) -> bool {
-    // SAFETY: null, or the calling thread's own record.
-    let current = unsafe { tls::current().as_ref() };
-    current.is_some_and(|thread| tls::in_gate() != 0 && thread.limited_to == nr && SAME.contains(&nr))
-}
-
 /// Answers call `nr`, whose arguments lie at `words`, the last first.
 extern "sysv64" fn answer(nr: u32, words: &[usize; 6]) -> isize {
     let [f, e, d, c, b, a] = *words;
     let words = [a, b, c, d, e, f];
     // SAFETY: in the gate current is set, and only this thread uses its record.
-    let thread = unsafe { &mut *tls::current() };
+    let thread = unsafe { &mut *current::thread() };
     thread.limited_to = nr;
     if let Some(done) = of_process(thread, nr, words) {
         return done;
@@ -182,10 +145,10 @@ fn fork(thread: &mut Thread, nr: u32, words: [usize; 6], flags: u64, stack: usiz
     let has = |flag: u32| flags & u64::from(flag) != 0;
     if has(CLONE_THREAD) {
         // Where gs leads to the words, signals would have to be blocked.
-        return match record::are_ready() && !tls::is_by_gs() {
+        return match pool::are_ready() && !tls::is_by_gs() {
             true => {
                 if !thread.task.is_null() {
-                    above::before_thread(thread);
+                    High::before_thread(thread);
                 }
                 NOT_OURS
             }
@@ -200,7 +163,7 @@ fn fork(thread: &mut Thread, nr: u32, words: [usize; 6], flags: u64, stack: usiz
     // SAFETY: the program's own call; both sides return here, each with memory of its own.
     let result = unsafe { deferred::fork(nr, words) };
     if result == 0 {
-        above::leave_run(thread);
+        join::leave(thread);
     }
     result
 }
@@ -273,7 +236,7 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
 
 fn descriptor_in_message(task: &Task, nr: u32, words: [usize; 6]) -> bool {
     let count = if nr == __NR_sendmsg { 1 } else { words[2] as u32 };
-    crate::high::calls::socket::messages(words[1], count)
+    crate::high::frame::message::messages(words[1], count)
         .any(|message| crate::high::fd::rights::carries_ours(task, &message))
 }
 
@@ -283,7 +246,7 @@ fn socket_address(nr: u32, words: [usize; 6]) -> Option<At> {
         __NR_bind | __NR_connect => (words[1], words[2]),
         __NR_sendto => (words[4], words[5]),
         __NR_sendmsg => {
-            let message = crate::high::calls::socket::messages(words[1], 1).next()?;
+            let message = crate::high::frame::message::messages(words[1], 1).next()?;
             (message.name, message.name_length as usize)
         }
         _ => return None,

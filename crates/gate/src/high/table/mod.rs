@@ -1,4 +1,5 @@
-//! X.
+//! Dispatch tables: all calls ([`calls`]), those of a process that is apart ([`apart`]) or has limited itself
+//! ([`limited`]), and counted calls ([`count`]).
 
 pub mod apart;
 pub mod calls;

@@ -10,37 +10,21 @@
 use lp_abi::linux::{
     __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_newfstatat, __NR_renameat2, __NR_rmdir,
     __NR_truncate, __NR_umask, __NR_unlink, __NR_utimensat, AT_FDCWD, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE,
-    S_IFDIR, S_IFMT, S_IFREG, UTIME_NOW, UTIME_OMIT, stat,
+    S_IFDIR, S_IFMT, S_IFREG, stat,
 };
 use lp_abi::{Errno, PATH_MAX, Result};
 use lp_region::InodeId;
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
-use lp_vfs::watch::{self, At, Event, Kind, Move, New, Sides, Touched};
+use lp_vfs::watch::{At, Event, Kind, Move, New, Sides, Touched};
 
+use crate::high::frame::at::spare_buffer;
 use crate::high::frame::handler::thread;
-use crate::high::route::path::spare_buffer;
-use crate::high::special::node;
+use crate::high::run::words::SHADOWS;
+use crate::high::watch::shadow_end::Watchers;
+use crate::high::watch::shadow_path::{BASE, IN_CACHE, MEMORY, STALE, base, path_at, path_of};
 use crate::high::watch::{shadow_end, shadow_fd, tree};
 use crate::low::tools::text::Writer;
-
-/// Bytes for the path of the directory of shadows.
-pub(crate) const BASE: usize = 512;
-/// Where memory is kept as files, and the start of the name of a user's directory there.
-const MEMORY: &[u8] = b"/dev/shm/lightpath-";
-/// The last of `Header::shadows`: in the run's cache directory.
-const IN_CACHE: u64 = 1 << 32;
-/// Bit of the same: nobody has watched for a while, and shadows are not like inodes any more.
-pub(crate) const STALE: u64 = 1 << 33;
-
-/// How many processes watch.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Watchers {
-    /// The calling one, from now on.
-    One,
-    /// Others, or the calling one before.
-    More,
-}
 
 /// [`Task::notify`]: tells watchers by way of shadows. A process that has limited itself makes no call for
 /// it.
@@ -64,39 +48,6 @@ pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
         }
         Event::ClosedLate(id, flags) => shadow_fd::open_and_close(task, *id, *flags),
     };
-}
-
-/// The directory of shadows, without a NUL, in `room`; its length, and that of the directory which holds it.
-///
-/// # Errors
-/// `ENAMETOOLONG`; `ENOENT` when there is none yet.
-pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<(usize, usize)> {
-    // Relaxed: set once, each.
-    let [first, second, place] = secret(task);
-    let mut path = Writer::new(room);
-    match place {
-        0 => return Err(Errno::ENOENT),
-        IN_CACHE => {
-            path.push(task.run.cache.get());
-            path.push(b"/watch");
-        }
-        user => {
-            path.push(MEMORY);
-            path.push_decimal(user - 1);
-        }
-    }
-    let above = path.length();
-    path.push(b"/");
-    path.push_hex(first, 16);
-    path.push_hex(second, 16);
-    Ok((path.finish().ok_or(Errno::ENAMETOOLONG)?, above))
-}
-
-/// What the path of the directory of shadows is made of; another one once it is another.
-pub(crate) fn secret(task: &Task<'_>) -> [u64; 3] {
-    let [first, second, place] = &task.region.header().shadows;
-    // Relaxed: set once, but for the first.
-    [first, second, place].map(|word| word.load(Ordering::Relaxed) & !STALE)
 }
 
 /// Makes the directory of shadows; a new one for a watcher that is the only one if those that there are may
@@ -128,7 +79,7 @@ pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
         let _ = tree::remove(&room[..=length]);
     }
     let (length, above) = base(task, &mut room)?;
-    node::note_shadows(task);
+    task.run.spare[0].fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: as in `node::any`.
     room[above] = 0;
     let _ = make_above(&room[..=above]);
     room[above] = b'/';
@@ -176,39 +127,6 @@ fn is_safe(path: &[u8], user: u32) -> bool {
         lp_abi::syscall!(__NR_newfstatat, AT_FDCWD, path.as_ptr(), &raw mut found, AT_SYMLINK_NOFOLLOW)
     };
     done.is_ok() && found.st_uid == user && found.st_mode & (S_IFMT | 0o066) == S_IFDIR
-}
-
-/// The path of the shadow of an inode, with its NUL, in a buffer.
-///
-/// # Errors
-/// `ENOENT` when the inode has no name; `ENAMETOOLONG`.
-pub(crate) fn path_of<'b>(task: &Task<'_>, id: InodeId, to: &'b mut [u8]) -> Result<&'b mut [u8]> {
-    let start = watch::path(task, id, to)?;
-    let start = put_base(task, to, start)?;
-    Ok(&mut to[start..])
-}
-
-fn put_base(task: &Task<'_>, to: &mut [u8], start: usize) -> Result<usize> {
-    let mut room = [0; BASE];
-    let (length, _) = base(task, &mut room)?;
-    let start = start.checked_sub(length).ok_or(Errno::ENAMETOOLONG)?;
-    to[start..start + length].copy_from_slice(&room[..length]);
-    Ok(start)
-}
-
-/// The path of the shadow of a name.
-///
-/// # Errors
-/// As [`path_of`].
-pub(crate) fn path_at<'b>(task: &Task<'_>, at: At<'_>, to: &'b mut [u8]) -> Result<&'b mut [u8]> {
-    let end = to.len();
-    let rest = end.checked_sub(at.name.len() + 1).ok_or(Errno::ENAMETOOLONG)?;
-    let start = watch::path(task, at.dir, &mut to[..rest])?;
-    to[rest - 1] = b'/';
-    to[rest..end - 1].copy_from_slice(at.name);
-    to[end - 1] = 0;
-    let start = put_base(task, to, start)?;
-    Ok(&mut to[start..])
 }
 
 /// The task's buffer for a second path.
@@ -280,7 +198,7 @@ fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Result<()> {
     if what == Touched::Links {
         return touch_links(task, path);
     }
-    let times = times_of(what);
+    let times = shadow_fd::times_of(what);
     let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
     // SAFETY: NUL-terminated, and times that live on.
     let set =
@@ -291,16 +209,6 @@ fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Result<()> {
         return unsafe { lp_abi::syscall!(__NR_truncate, path.as_ptr(), 0) }.map(drop);
     }
     set.map(drop)
-}
-
-/// The times to set for an event; none for both.
-pub(crate) fn times_of(what: Touched) -> Option<[[i64; 2]; 2]> {
-    let (now, keep) = ([0, i64::from(UTIME_NOW)], [0, i64::from(UTIME_OMIT)]);
-    match what {
-        Touched::Accessed => Some([now, keep]),
-        Touched::Modified => Some([keep, now]),
-        Touched::Attributes | Touched::Links => None,
-    }
 }
 
 /// One link more and one fewer: for watchers, one event.

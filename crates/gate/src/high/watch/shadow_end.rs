@@ -18,9 +18,17 @@ use lp_vfs::task::Task;
 use lp_vfs::{inode, watch};
 
 use crate::high::run::words::WATCHES;
-use crate::high::watch::shadow;
-use crate::high::watch::shadow::{BASE, Watchers};
-use crate::high::watch::tree;
+use crate::high::watch::shadow_path::BASE;
+use crate::high::watch::{shadow_path, tree};
+
+/// How many processes watch.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watchers {
+    /// The calling one, from now on.
+    One,
+    /// Others, or the calling one before.
+    More,
+}
 
 /// Events between two looks whether anybody watches.
 const EVERY: u32 = 256;
@@ -49,7 +57,7 @@ pub(crate) fn told(task: &Task<'_>) {
     if told.is_multiple_of(EVERY) && !is_watched(task) {
         forget_all(task);
         // Release: after the flags. PAIRS: the acquire in `shadow::prepare`.
-        task.region.header().shadows[2].fetch_or(shadow::STALE, Ordering::Release);
+        task.region.header().shadows[2].fetch_or(shadow_path::STALE, Ordering::Release);
     }
 }
 
@@ -89,7 +97,7 @@ pub(crate) fn forget_all(task: &Task<'_>) {
 /// Removes all shadows: the last process of the region ends.
 pub(crate) fn remove_all(task: &Task<'_>) {
     let mut room = [0; BASE];
-    let Ok((length, above)) = shadow::base(task, &mut room) else { return };
+    let Ok((length, above)) = shadow_path::base(task, &mut room) else { return };
     room[length] = 0;
     if tree::remove(&room[..=length]).is_ok() {
         forget_all(task);

@@ -7,7 +7,7 @@
 
 use lp_abi::linux::{
     __NR_fcntl, __NR_openat, __NR_pwrite64, __NR_utimensat, AT_FDCWD, F_DUPFD, O_ACCMODE, O_CLOEXEC,
-    O_DIRECTORY, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK,
+    O_DIRECTORY, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, UTIME_NOW, UTIME_OMIT,
 };
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
@@ -19,9 +19,9 @@ use lp_vfs::watch::{self, Kind, Touched};
 
 use crate::high::fd::descriptor;
 use crate::high::fd::placeholder::{Guard, close_number};
+use crate::high::frame::at::spare_buffer;
 use crate::high::frame::handler;
-use crate::high::route::path::spare_buffer;
-use crate::high::watch::shadow;
+use crate::high::watch::shadow_path;
 
 /// Where numbers for shadows are looked for: above those that programs use, or at least that they care about.
 const FROM: [u32; 2] = [128, 64];
@@ -47,9 +47,9 @@ pub(crate) fn open_and_close(task: &Task<'_>, id: InodeId, flags: u32) -> Result
 /// Opens the shadow of an inode as the inode was opened.
 ///
 /// # Errors
-/// As [`shadow::path_of`] and open(2).
+/// As [`shadow_path::path_of`] and open(2).
 fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<i32> {
-    let path = shadow::path_of(task, id, spare_buffer())?;
+    let path = shadow_path::path_of(task, id, spare_buffer())?;
     let kind = match watch::kind(task.region.inode(id)) {
         Kind::Directory => O_DIRECTORY,
         Kind::File => 0,
@@ -124,9 +124,19 @@ pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
             return Some(());
         }
     }
-    let times = shadow::times_of(what);
+    let times = times_of(what);
     let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
     // SAFETY: times that live on; no path is futimens.
     let _ = unsafe { lp_abi::syscall!(__NR_utimensat, first, 0, times, 0) };
     Some(())
+}
+
+/// The times to set for an event; none for both.
+pub(crate) fn times_of(what: Touched) -> Option<[[i64; 2]; 2]> {
+    let (now, keep) = ([0, i64::from(UTIME_NOW)], [0, i64::from(UTIME_OMIT)]);
+    match what {
+        Touched::Accessed => Some([now, keep]),
+        Touched::Modified => Some([keep, now]),
+        Touched::Attributes | Touched::Links => None,
+    }
 }

@@ -9,7 +9,7 @@ use lp_abi::{Errno, PATH_MAX, Result};
 use lp_vfs::watch::Kind;
 
 use crate::high::fd::placeholder::close_number;
-use crate::high::route::path::{Which, buffer};
+use crate::high::frame::at::{Which, buffer};
 
 /// Bytes before the name in `struct linux_dirent64`, where its length stands, and the type.
 const HEAD: usize = 19;

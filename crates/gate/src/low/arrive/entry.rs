@@ -23,10 +23,12 @@
 use core::arch::global_asm;
 use core::mem::offset_of;
 
+use crate::low::arrive::deliver;
 use crate::low::dispatch::AGAIN;
-use crate::low::live::{deferred, process};
+use crate::low::live::first_call;
+use crate::low::live::process;
 use crate::low::thread::record::Thread;
-use crate::low::thread::{record, tls};
+use crate::low::thread::tls;
 use lp_abi::image::GATE_PAGE;
 
 /// Keeps the registers of a call below `rbp`, which was pushed and is the stack pointer: the frame that all entries make.
@@ -391,8 +393,8 @@ global_asm!(
     protection = const lp_abi::linux::PROT_READ | lp_abi::linux::PROT_WRITE,
     flags = const lp_abi::linux::MAP_PRIVATE | lp_abi::linux::MAP_ANONYMOUS | lp_abi::linux::MAP_NORESERVE,
     limit = sym lp_abi::sys::LIMIT,
-    start_slow = sym record::start_slow,
-    deliver = sym deferred::deliver,
+    start_slow = sym first_call::start_slow,
+    deliver = sym deliver::deliver,
     share_call = const offset_of!(Thread, share_call),
     share_given = const offset_of!(Thread, share_given),
     after_thread = sym process::after_thread,

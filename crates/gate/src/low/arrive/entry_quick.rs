@@ -2,7 +2,7 @@
 //!
 //! They are [`crate::low::arrive::entry`]'s with what is known beforehand left out: the call needs no table, and on a low descriptor one
 //! look at its entry comes before anything is saved. An entry of 0 is the kernel's business, so that what a program does with
-//! its own files pays next to nothing; else [`crate::high::calls::quick`]'s handler gets the entry, read once more now that signals
+//! its own files pays next to nothing; else its [`Quick`] handler gets the entry, read once more now that signals
 //! wait. What is not the common case goes the ordinary way, from the start or (`AGAIN`) with the frame that is made here.
 //!
 //! Each has two forms: one gives argument registers back, the other is for sites behind which nobody reads them.
@@ -13,7 +13,8 @@ use core::mem::offset_of;
 use lp_abi::image::{GATE_PAGE, GatePage, QUICK_CALLS};
 use lp_abi::linux::AT_EMPTY_PATH;
 
-use crate::high::calls::quick;
+use crate::High;
+use crate::low::above::Quick;
 use crate::low::arrive::entry::{load_arguments, push_arguments};
 use crate::low::dispatch::AGAIN;
 use crate::low::thread::tls;
@@ -118,13 +119,13 @@ global_asm!(
     in_gate = const tls::IN_GATE,
     deferred = const tls::DEFERRED,
     empty_path = const AT_EMPTY_PATH,
-    read = sym quick::read,
-    write = sym quick::write,
-    fstat = sym quick::fstat,
-    lseek = sym quick::lseek,
-    pread64 = sym quick::pread64,
-    pwrite64 = sym quick::pwrite64,
-    newfstatat = sym quick::newfstatat,
+    read = sym <High as Quick>::read,
+    write = sym <High as Quick>::write,
+    fstat = sym <High as Quick>::fstat,
+    lseek = sym <High as Quick>::lseek,
+    pread64 = sym <High as Quick>::pread64,
+    pwrite64 = sym <High as Quick>::pwrite64,
+    newfstatat = sym <High as Quick>::newfstatat,
 );
 
 unsafe extern "C" {

@@ -3,14 +3,15 @@
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::sys::syscall6;
 
+use crate::low::cover::build;
+use crate::low::cover::cover;
+use crate::low::cover::cover::Outcome;
 use crate::low::cover::patch::Bundle;
 use crate::low::dispatch::NOT_OURS;
 use crate::low::object::elf::{Read, read_file};
 use crate::low::object::objects;
 use crate::low::object::objects::{Object, SEGMENTS, Segment};
-use crate::low::start::attach;
-use crate::low::start::attach::Outcome;
-use crate::low::thread::settings;
+use crate::low::thread::home;
 use crate::low::tools::{names, report};
 
 /// Longest set of notes that is looked at for a build-id.
@@ -36,7 +37,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
             let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
             let mut room = [0; names::ROOM];
             let name = names::of_descriptor(fd, &mut room);
-            let build = || attach::build(core::iter::once(name));
+            let build = || build::build(core::iter::once(name));
             mapped(&Source { read: &read, name, build: &build }, result as usize, offset);
         }
     }
@@ -81,12 +82,12 @@ pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
     let object = Object { base, segments, name: source.name };
     // SAFETY: the settings' strings are NUL-terminated; the object is mapped.
     unsafe {
-        let bundle = Bundle::open(settings::get().bundle.pointer());
-        let Outcome::Unknown = attach::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
+        let bundle = Bundle::open(home::settings().bundle.pointer());
+        let Outcome::Unknown = cover::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
         drop(bundle);
         (source.build)();
-        let bundle = Bundle::open(settings::get().bundle.pointer());
-        if let Outcome::Unknown = attach::cover_mapped(bundle.as_ref(), &object, build_id) {
+        let bundle = Bundle::open(home::settings().bundle.pointer());
+        if let Outcome::Unknown = cover::cover_mapped(bundle.as_ref(), &object, build_id) {
             report::refuse(&[b"no site image for ", source.name]);
         }
     }

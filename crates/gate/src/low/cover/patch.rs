@@ -15,6 +15,8 @@ use lp_abi::linux::{
 };
 use lp_abi::{Result, gated};
 
+use crate::low::dispatch::{Calls, Way};
+use crate::low::thread::home::THUNKS;
 use crate::low::thread::home::home;
 use crate::low::tools::report;
 
@@ -88,9 +90,6 @@ impl Bundle {
         }
     }
 }
-
-/// Thunk pages that can be remembered.
-pub(crate) const THUNKS: usize = 64;
 
 /// Thunk pages that were mapped beside objects, so that those of an object that is gone can be replaced.
 fn thunk_places() -> &'static [AtomicUsize; THUNKS] {
@@ -219,17 +218,6 @@ unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, ent
     Ok(())
 }
 
-/// Whether calls on low descriptors have a short way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Way {
-    /// They do: the table is that of all calls, and none of the gate's own descriptors is low.
-    Short,
-    /// All calls go through the table.
-    Long,
-    /// Calls on a descriptor are the kernel's; the table has those on the gate's own ([`crate::high::run::apart`]).
-    Apart,
-}
-
 /// Has all calls go through the table from now on: a descriptor of the gate's own is low.
 pub(crate) fn take_long_way() {
     // SAFETY: the home is mapped.
@@ -261,7 +249,7 @@ pub static lp_slots: Slots =
     Slots(UnsafeCell::new([crate::low::arrive::entry_quick::lp_entry_kernel; SLOTS]));
 
 /// Fills the page through which thunks find the gate. `table` is the dispatch table.
-pub(crate) fn fill_gate_page(table: &crate::low::dispatch::Table, way: Way) {
+pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls) {
     let [quick, quick_scratch] = quick_entries(way);
     let page = GatePage {
         entry: entry(),
@@ -269,7 +257,7 @@ pub(crate) fn fill_gate_page(table: &crate::low::dispatch::Table, way: Way) {
         table: table.address(),
         quick,
         quick_scratch,
-        hidden: crate::high::run::apart::lowest() as u32 as usize,
+        hidden: hidden as usize,
         before_load: nothing(),
     };
     // SAFETY: the home is mapped, and no thunk is in use by another thread.
@@ -280,8 +268,8 @@ pub(crate) fn fill_gate_page(table: &crate::low::dispatch::Table, way: Way) {
 }
 
 /// Has the C library tell the gate before it loads an object.
-pub(crate) fn tell_of_loads() {
-    set_before_load(crate::low::start::attach::cover_rest as *const () as usize);
+pub(crate) fn tell_of_loads(told: extern "C" fn()) {
+    set_before_load(told as *const () as usize);
 }
 
 /// Has it load objects without telling the gate, which covers the loader now.

@@ -10,9 +10,14 @@ use lp_abi::linux::{
     __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT,
     S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
 };
+use lp_region::ucopy;
 
-use crate::high::above;
-use crate::low::exec::environment::{Environment, Static};
+use crate::High;
+use crate::low::above::Above;
+use crate::low::exec::environment::Environment;
+use crate::low::exec::known::Known;
+use crate::low::exec::load::Load;
+use crate::low::exec::load::Static;
 use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
 use crate::low::tools::{names, report};
@@ -68,22 +73,6 @@ const HEAD: usize = 1024;
 const SCRIPTS: usize = 5;
 const AT_FDCWD: isize = -100;
 
-/// How the loader of the new image loads the gate.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Load {
-    /// With the program's libraries, before they are initialised.
-    Preload,
-    /// As a part of the C library (`lp_sites::merge`), which the loader finds instead of the system's.
-    Within,
-    /// Before it looks for any library ([`crate::low::start::auditor`]): it would look in a mount.
-    Audit {
-        /// Bytes of thread-local storage that libraries which the program needs take.
-        storage: u64,
-    },
-    /// By itself, as it starts the program ([`crate::low::start::standalone`]).
-    Static(Static),
-}
-
 /// A program that is looked at.
 pub(crate) struct Program<'p> {
     pub(crate) elf: &'p Elf<'p>,
@@ -94,7 +83,7 @@ pub(crate) struct Program<'p> {
 impl Program<'_> {
     /// Whether it has the loader look in a mount: in a directory, or for a library that it names by a path.
     fn leads_into_mount(&self, thread: &Thread) -> bool {
-        let mut leads = |path: &[u8]| above::leads_into_mount(thread, self.origin, path);
+        let mut leads = |path: &[u8]| High::leads_into_mount(thread, self.origin, path);
         self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
     }
 
@@ -103,7 +92,7 @@ impl Program<'_> {
         let mut sum = 0u64;
         self.elf.needed(&mut |name| {
             self.elf.directories(&mut |directory| {
-                let bytes = above::storage_of(thread, self.origin, directory, name);
+                let bytes = High::storage_of(thread, self.origin, directory, name);
                 sum = sum.saturating_add(bytes.unwrap_or(0));
                 bytes.is_some()
             });
@@ -156,7 +145,9 @@ pub(crate) unsafe fn host_file(
     flags: usize,
 ) -> Result<Load, Refusal> {
     // SAFETY: the caller's promise.
-    let known = above::known_programs(thread).and_then(|known| unsafe { known.get(directory, path, flags) });
+    let known = High::known_programs(thread)
+        .map(Known)
+        .and_then(|known| unsafe { known.get(directory, path, flags) });
     match known {
         Some(Loader::Static) | None => {}
         Some(loader) => return Ok(environment.load(thread, loader)),
@@ -212,14 +203,14 @@ fn program(
         None => return PRELOAD,
         Some(loader) => loader,
     };
-    let known = above::known_programs(thread).filter(|_| !open.has_capabilities());
+    let known = High::known_programs(thread).map(Known).filter(|_| !open.has_capabilities());
     let remember = |loader| {
         if let Some(known) = known {
             known.add(&stat, loader, lp_vfs::clock::now().sec);
         }
     };
     if loader == Loader::Static {
-        return match above::has_run(thread) {
+        return match High::has_run(thread) {
             true => {
                 remember(loader);
                 Ok(None)
@@ -285,7 +276,7 @@ impl File {
     /// As [`host_file`].
     unsafe fn open(directory: isize, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
         let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
-        if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && crate::low::exec::run::is_empty(path) {
+        if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
             return Ok(File::again(directory));
         }
         // SAFETY: the caller's promise; the file is not changed.
@@ -380,4 +371,11 @@ impl Drop for File {
 fn id(call: u32) -> u32 {
     // SAFETY: no effect.
     unsafe { lp_abi::syscall!(call) }.unwrap_or(0) as u32
+}
+
+/// Whether the program's string is empty; a bad pointer is not.
+fn is_empty(path: *const u8) -> bool {
+    // SAFETY: the copy routine answers bad pointers.
+    let first = unsafe { ucopy::get(path) };
+    first == Ok(0)
 }

@@ -9,38 +9,23 @@
 //!
 //! Attach finds and drops them again.
 
-use core::ffi::CStr;
-
-use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
 
-use crate::high::above;
-use crate::high::route::libraries::List;
-use crate::low::exec::check::Load;
+use crate::High;
+use crate::low::above::{Above, List};
+use crate::low::exec::load::{Load, Static};
+use crate::low::exec::variables::{AUDIT, AUDITS, GATE, LIBRARY_PATH, MASK, PRELOAD, STATIC, WITHIN};
 use crate::low::object::elf::Loader;
+use crate::low::thread::home;
 use crate::low::thread::record::Thread;
-use crate::low::thread::settings;
 use crate::low::tools::{report, text};
 
-const PRELOAD: &[u8] = b"LD_PRELOAD=";
-const AUDIT: &[u8] = b"LD_AUDIT=";
-const LIBRARY_PATH: &[u8] = b"LD_LIBRARY_PATH=";
-const GATE: &[u8] = b"LIGHTPATH_GATE=";
 /// Makes room for thread-local storage. With an auditor the loader lays the storage out before it knows the libraries:
 /// those that want theirs at a fixed place in it share what is set apart here, and some 1,300 bytes more.
 const TUNABLES: &[u8] = b"GLIBC_TUNABLES=glibc.rtld.optional_static_tls=";
 /// Bytes set apart besides those of libraries that are known to be needed. Little: it is part of every thread's stack.
 const STORAGE: u64 = 2048;
-/// How it starts when the new image is to set its signal mask, which follows in hexadecimal: see
-/// [`crate::low::exec::run::run`].
-const MASK: &[u8] = b"m0000000000000000:";
-/// How the value of LIGHTPATH_GATE ends when the gate comes as an auditor.
-const AUDITS: &[u8] = b":audit";
-/// How it ends when the gate comes within the C library.
-const WITHIN: &[u8] = b":within";
-/// What stands in it before the descriptor of a static program, which a colon and its path follow.
-const STATIC: &[u8] = b":static:";
 /// What the name of the gate's file for those has in the place of the ending of the preload library's.
 const STATIC_ENDING: &[u8] = b"-static.so";
 const ENDING: &[u8] = b".so";
@@ -48,37 +33,6 @@ const ENDING: &[u8] = b".so";
 const OWN_PRELOAD: usize = 64 << 10;
 /// Most variables; more than the kernel takes on any stack limit in use.
 const VARIABLES: usize = 1 << 20;
-
-/// Memory for a new environment that does not fit the thread's scratch buffers: mapped when needed, kept for the next
-/// exec that fails, given back with the record.
-#[repr(C)]
-pub(crate) struct Room {
-    start: usize,
-    bytes: usize,
-}
-
-impl Room {
-    /// At least so many bytes; the next call may move them.
-    pub(crate) fn at_least(&mut self, bytes: usize) -> Result<*mut u8> {
-        if self.bytes < bytes {
-            self.release();
-            let bytes = bytes.next_multiple_of(4096);
-            let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
-            // SAFETY: a new mapping.
-            self.start = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) }?;
-            self.bytes = bytes;
-        }
-        Ok(self.start as *mut u8)
-    }
-
-    pub(crate) fn release(&mut self) {
-        if self.bytes != 0 {
-            // SAFETY: the mapping is this record's own and not in use.
-            let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.start, self.bytes) };
-            self.bytes = 0;
-        }
-    }
-}
 
 /// Writes into a buffer from both ends: pointers from the start, strings behind them.
 struct Writer {
@@ -186,7 +140,7 @@ impl Environment {
     /// Whether it has the loader look in a mount.
     pub(crate) fn leads_into_mount(&self, thread: &Thread) -> bool {
         let leads = |variable: usize, name: &[u8], list| {
-            variable != 0 && above::list_leads_into_mount(thread, list, (variable + name.len()) as *const u8)
+            variable != 0 && High::list_leads_into_mount(thread, list, (variable + name.len()) as *const u8)
         };
         leads(self.library_path, LIBRARY_PATH, List::Directories)
             || leads(self.preload, PRELOAD, List::Libraries)
@@ -197,7 +151,7 @@ impl Environment {
         // What else is to be loaded, or looked for elsewhere, must meet the C library that it would meet without us.
         let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits;
         match loader {
-            Loader::System if is_plain && !settings::get().library.get().is_empty() => Load::Within,
+            Loader::System if is_plain && !home::settings().library.get().is_empty() => Load::Within,
             loader if loader.is_gnu() && self.leads_into_mount(thread) => Load::Audit { storage: 0 },
             _ => Load::Preload,
         }
@@ -210,15 +164,15 @@ impl Environment {
     /// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
     pub(crate) fn build(&self, thread: &mut Thread, load: Load) -> Result<Built> {
         let mut gate = [0u8; 64];
-        let gate = match above::gate_value(thread, &mut gate) {
-            0 => settings::get().gate.get(),
+        let gate = match High::gate_value(thread, &mut gate) {
+            0 => home::settings().gate.get(),
             length => &gate[..length.min(64)],
         };
         let mut ending = [0u8; ENDING_ROOM];
         let (name, ours, ending) = match load {
-            Load::Preload => (PRELOAD, settings::get().preload.get(), &b""[..]),
-            Load::Within => (LIBRARY_PATH, settings::get().library.get(), WITHIN),
-            Load::Audit { .. } => (AUDIT, settings::get().preload.get(), AUDITS),
+            Load::Preload => (PRELOAD, home::settings().preload.get(), &b""[..]),
+            Load::Within => (LIBRARY_PATH, home::settings().library.get(), WITHIN),
+            Load::Audit { .. } => (AUDIT, home::settings().preload.get(), AUDITS),
             Load::Static(program) => (&b""[..], &b""[..], program.ending(&mut ending)),
         };
         let own = if load == Load::Preload { self.preload } else { 0 };
@@ -277,16 +231,6 @@ impl Environment {
     }
 }
 
-/// A static program that is to be executed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Static {
-    /// Its descriptor, open for reading.
-    pub(crate) fd: i32,
-    /// The directory's descriptor and the path by which it is executed: the program's, or good.
-    pub(crate) directory: i32,
-    pub(crate) path: *const u8,
-}
-
 /// Bytes for what [`Static::ending`] writes.
 const ENDING_ROOM: usize = STATIC.len() + 10 + 1 + DESCRIPTORS.len() + 10 + 1;
 /// How the kernel names what is executed by a descriptor.
@@ -326,7 +270,7 @@ fn length_of(path: *const u8) -> Result<usize> {
 
 /// The path of the gate's file for static programs, with a NUL behind it, in `room`.
 pub(crate) fn static_gate(room: &mut [u8]) -> Option<&[u8]> {
-    let stem = settings::get().preload.get().strip_suffix(ENDING)?;
+    let stem = home::settings().preload.get().strip_suffix(ENDING)?;
     let mut text = text::Writer::new(room);
     text.push(stem);
     text.push(STATIC_ENDING);
@@ -362,16 +306,6 @@ impl Built {
     }
 }
 
-/// Takes the mask off the front of LIGHTPATH_GATE's value.
-fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
-    if gate.len() < MASK.len() || gate[0] != MASK[0] {
-        return (None, gate);
-    }
-    let (mask, rest) = gate.split_at(MASK.len());
-    let value = |digit: &u8| char::from(*digit).to_digit(16).unwrap_or_default();
-    (Some(mask[1..17].iter().fold(0, |mask, digit| mask << 4 | u64::from(value(digit)))), rest)
-}
-
 #[derive(PartialEq)]
 enum Kind {
     Preload,
@@ -401,137 +335,4 @@ fn kind(variable: usize) -> Result<Kind> {
         head if head.starts_with(GATE) => Kind::Gate,
         _ => Kind::Other,
     })
-}
-
-/// What attach found in the environment.
-pub(crate) struct Found {
-    /// LIGHTPATH_GATE's value, but for the mask.
-    pub(crate) gate: &'static [u8],
-    /// The signal mask that the image is to have once the gate is attached, if it is not the one that it
-    /// started with.
-    pub(crate) mask: Option<u64>,
-    /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if the gate came within the C library.
-    pub(crate) preload: &'static [u8],
-    /// Whether the gate came as an auditor: the loader has not looked for the program's libraries yet.
-    pub(crate) audits: bool,
-    /// Whether it came within the C library.
-    pub(crate) within: bool,
-    /// The static program that is to be started.
-    pub(crate) program: Option<Program>,
-}
-
-/// A static program, as LIGHTPATH_GATE names it.
-#[derive(Clone, Copy)]
-pub(crate) struct Program {
-    /// Its descriptor.
-    pub(crate) fd: usize,
-    /// The path by which it was executed.
-    pub(crate) name: &'static CStr,
-}
-
-/// Takes the program off the end of LIGHTPATH_GATE's value, a string.
-fn split_program(gate: &'static [u8]) -> (Option<Program>, &'static [u8]) {
-    let Some(at) = gate.windows(STATIC.len()).position(|window| window == STATIC) else {
-        return (None, gate);
-    };
-    let (gate, rest) = (&gate[..at], &gate[at + STATIC.len()..]);
-    let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return (None, gate) };
-    let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
-    // SAFETY: the value is a string, whose NUL follows it.
-    let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
-    (Some(Program { fd, name }), gate)
-}
-
-/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us. Without the former
-/// nothing is changed.
-///
-/// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that starts
-/// with 0: AT_NULL. They then do without it or read /proc/self/auxv.
-///
-/// # Safety
-/// `envp` is the process's own environment as the kernel made it, and nothing else uses it now.
-pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
-    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where they are as long
-    // as the process.
-    let (gate_at, gate) = unsafe {
-        let mut at = envp;
-        loop {
-            if (*at).is_null() {
-                return None;
-            }
-            if starts_with(*at, GATE) {
-                break (at, &report::c_bytes::<'static>(*at)[GATE.len()..]);
-            }
-            at = at.add(1);
-        }
-    };
-    let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN));
-    let (program, gate) = split_program(gate);
-    let (audits, within) = (audits && program.is_none(), within && program.is_none());
-    let (mask, gate) = split_mask(gate);
-    let mut found = Found { gate, mask, preload: &[], audits, within, program };
-    let is_preloaded = !audits && !within && program.is_none();
-    let (mut from, mut to) = (envp, envp);
-    // SAFETY: as above; `to` never passes `from`.
-    unsafe {
-        while !(*from).is_null() {
-            let variable = *from;
-            from = from.add(1);
-            if starts_with(variable, GATE) {
-                continue;
-            }
-            match gate_at.offset_from(from) {
-                0 if audits || within => continue,
-                1 if audits => {
-                    found.preload = &report::c_bytes::<'static>(variable)[AUDIT.len()..];
-                    continue;
-                }
-                _ => {}
-            }
-            if found.preload.is_empty() && is_preloaded && starts_with(variable, PRELOAD) {
-                let value = &report::c_bytes::<'static>(variable)[PRELOAD.len()..];
-                let ours =
-                    value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());
-                if ours == value.len() {
-                    found.preload = value;
-                    continue;
-                }
-                *to = move_name(variable, ours);
-                found.preload = core::slice::from_raw_parts(variable, ours);
-                to = to.add(1);
-                continue;
-            }
-            *to = variable;
-            to = to.add(1);
-        }
-        while to < from {
-            *to = core::ptr::null_mut();
-            to = to.add(1);
-        }
-    }
-    Some(found)
-}
-
-/// Whether a string starts with `prefix`: looks no further than the first difference.
-///
-/// # Safety
-/// `text` is a NUL-terminated string.
-unsafe fn starts_with(text: *const u8, prefix: &[u8]) -> bool {
-    // SAFETY: the caller's promise; a NUL in the text is a difference.
-    prefix.iter().enumerate().all(|(at, byte)| unsafe { *text.add(at) } == *byte)
-}
-
-/// Moves `LD_PRELOAD=` up by `ours` and the separator, and what it overwrites to the front: the path of ours then starts
-/// where the variable did.
-///
-/// # Safety
-/// `variable` is a string `LD_PRELOAD=` + `ours` bytes + separator + more, and is nobody else's.
-unsafe fn move_name(variable: *mut u8, ours: usize) -> *mut u8 {
-    let name = PRELOAD.len();
-    // SAFETY: all within the string. Rotating keeps our path readable: it moves down by the name's length.
-    unsafe {
-        let text = core::slice::from_raw_parts_mut(variable, name + ours + 1);
-        text.rotate_left(name);
-        variable.add(ours + 1)
-    }
 }

@@ -8,14 +8,16 @@ use lp_abi::linux::{__NR_close, __NR_execveat, __NR_fcntl, F_SETFD, SIG_SETMASK}
 use lp_abi::sys::syscall6;
 use lp_region::ucopy;
 
-use crate::high::above;
-use crate::low::exec::check;
-use crate::low::exec::check::{Load, Refusal};
-use crate::low::exec::environment;
+use crate::High;
+use crate::low::above::Above;
+use crate::low::arrive::sigaction;
+use crate::low::exec::check::Refusal;
 use crate::low::exec::environment::Environment;
+use crate::low::exec::load::Load;
+use crate::low::exec::{check, environment};
 use crate::low::live::{deferred, signal};
+use crate::low::thread::current;
 use crate::low::thread::record::Thread;
-use crate::low::thread::tls;
 use crate::low::tools::names;
 
 const AT_FDCWD: isize = -100;
@@ -30,7 +32,7 @@ pub(crate) unsafe extern "sysv64" fn execve(
     _: usize,
 ) -> isize {
     // SAFETY: current is set in the gate; the program's pointers are handled as such.
-    let done = unsafe { host(&mut *tls::current(), AT_FDCWD, path as *const u8, argv, envp, 0) };
+    let done = unsafe { host(&mut *current::thread(), AT_FDCWD, path as *const u8, argv, envp, 0) };
     done.unwrap_or(Errno::ENOEXEC.to_ret()) // Not in a process without a region.
 }
 
@@ -46,7 +48,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     // SAFETY: as above.
     let done = unsafe {
         host(
-            &mut *tls::current(),
+            &mut *current::thread(),
             directory as i32 as isize,
             path as *const u8,
             argv,
@@ -131,10 +133,10 @@ pub(crate) unsafe fn run(
         },
         _ => (directory, path, flags),
     };
-    if let Err(errno) = above::before_exec(thread) {
+    if let Err(errno) = High::before_exec(thread) {
         return errno.to_ret();
     }
-    signal::before_exec();
+    sigaction::before_exec();
     let arguments = [directory as usize, path as usize, argv, environment.vector() as usize, flags, 0];
     // SAFETY: the program's own exec; the environment is ours and good.
     let mut result = match unsafe { deferred::blocking_syscall(__NR_execveat, arguments) } {
@@ -149,14 +151,7 @@ pub(crate) unsafe fn run(
         result = unsafe { syscall6(__NR_execveat, a, b, c, d, e, f) };
         signal::set_mask(SIG_SETMASK, mask);
     }
-    signal::exec_failed();
-    above::exec_failed(thread, Errno::new(-result as i32));
+    sigaction::exec_failed();
+    High::exec_failed(thread, Errno::new(-result as i32));
     result
-}
-
-/// Whether the program's string is empty; a bad pointer is not.
-pub(crate) fn is_empty(path: *const u8) -> bool {
-    // SAFETY: the copy routine answers bad pointers.
-    let first = unsafe { ucopy::get(path) };
-    first == Ok(0)
 }

@@ -23,57 +23,25 @@
 //! program's handlers as functions ([`handle_here`]).
 
 use core::arch::global_asm;
-use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use lp_abi::Errno;
-use lp_abi::linux::{
-    __NR_getpid, __NR_ppoll, __NR_rt_tgsigqueueinfo, SI_USER, SIG_BLOCK, SIG_SETMASK, timespec,
-};
+use lp_abi::linux::{__NR_getpid, __NR_rt_tgsigqueueinfo, SI_USER, SIG_BLOCK};
 
-use crate::low::dispatch::{AGAIN, MAKE_THREAD, RESTART};
-use crate::low::live::process;
 use crate::low::live::signal;
-use crate::low::live::signal::{Context, SIGNALS, SYNCHRONOUS, bit};
+use crate::low::live::signal::{Context, SYNCHRONOUS, bit};
+use crate::low::thread::actions::SIGNALS;
+use crate::low::thread::current;
+use crate::low::thread::pending::Info;
+use crate::low::thread::pool;
 use crate::low::thread::record::Thread;
-use crate::low::thread::{record, tls};
-
-/// The kernel's siginfo.
-pub(crate) type Info = [u64; 16];
+use crate::low::thread::tls;
 
 /// The first real-time signal; the kernel queues these.
 const FIRST_QUEUED: usize = 32;
 /// Marks a token: in the upper half of the siginfo's second word, which is padding.
 const TOKEN: u64 = 0x6c70_7369 << 32;
-
-/// The signals of a thread that wait. Handlers that interrupt each other change it.
-#[repr(C)]
-pub(crate) struct Deferred {
-    /// Those whose handlers wait for the end of the call.
-    waiting: AtomicU64,
-    /// Those of which a token is in the kernel's queue.
-    sent: AtomicU64,
-    /// What the masks to go back to have in common.
-    mask: AtomicU64,
-    /// The mask of the call that a signal has ended, if it had one of its own; see [`ended_under`].
-    wait_mask: UnsafeCell<Option<u64>>,
-}
-
-/// The siginfo of each signal in [`Deferred::waiting`] and [`Deferred::sent`]. Touched only where it is used.
-#[repr(C)]
-pub(crate) struct Notes([UnsafeCell<MaybeUninit<Info>>; SIGNALS]);
-
-// Relaxed throughout: the words are the thread's own, and atomic for the handlers that interrupt it.
-impl Deferred {
-    /// Nothing waits.
-    pub(crate) fn reset(&mut self) {
-        *self.waiting.get_mut() = 0;
-        *self.sent.get_mut() = 0;
-        *self.mask.get_mut() = u64::MAX;
-        *self.wait_mask.get_mut() = None;
-    }
-}
 
 global_asm!(
     ".pushsection .text.lp_block,\"ax\",@progbits",
@@ -155,7 +123,7 @@ pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result
             "add {at}, {deferred}", at = out(reg) mark, deferred = const tls::DEFERRED, options(nostack));
     }
     // SAFETY: the calling thread's own record.
-    if let Some(thread) = unsafe { tls::current().as_ref() } {
+    if let Some(thread) = unsafe { current::thread().as_ref() } {
         thread.crossed.set(true);
     }
     // SAFETY: the caller's promise.
@@ -173,7 +141,7 @@ pub fn interrupted() -> bool {
 /// keeps that for the first alone.
 pub(crate) fn ended_under(mask: u64, own: u64) {
     // SAFETY: in the gate current is set, and the record is this thread's own.
-    let deferred = unsafe { &(*tls::current()).deferred };
+    let deferred = unsafe { &(*current::thread()).deferred };
     deferred.mask.store(own, Ordering::Relaxed);
     // SAFETY: as above; no handler touches it.
     unsafe { *deferred.wait_mask.get() = Some(mask) };
@@ -187,7 +155,7 @@ pub(crate) fn ended_under(mask: u64, own: u64) {
 pub(crate) unsafe fn fork(nr: u32, arguments: [usize; 6]) -> isize {
     let mut before = 0;
     // SAFETY: in the gate current is set, and the record is this thread's own.
-    let deferred = unsafe { &(*tls::current()).deferred };
+    let deferred = unsafe { &(*current::thread()).deferred };
     // SAFETY: the caller's promise.
     let result = unsafe { lp_fork(nr, &raw const arguments, &raw const deferred.waiting, &raw mut before) };
     if result == 0 {
@@ -218,7 +186,7 @@ fn resume_at(at: usize) -> usize {
 /// Puts a signal off that has interrupted the gate.
 pub(crate) fn put_off(number: usize, info: &Info, context: &Context) {
     context.set_instruction(resume_at(context.instruction()));
-    let current = tls::current();
+    let current = current::thread();
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let deferred = unsafe { &(*current).deferred };
     deferred.mask.fetch_and(context.mask(), Ordering::Relaxed);
@@ -255,14 +223,14 @@ fn is_token(info: &Info) -> bool {
     info[1] & !0 << 32 == TOKEN || (info[1], info[2]) == (u64::from(SI_USER), 0)
 }
 
-fn note(current: *mut Thread, number: usize) -> *mut MaybeUninit<Info> {
+pub(crate) fn note(current: *mut Thread, number: usize) -> *mut MaybeUninit<Info> {
     // SAFETY: the calling thread's own record; numbers of signals are 1 to SIGNALS.
     unsafe { (*current).notes.0[(number - 1) % SIGNALS].get() }
 }
 
 /// Gives the oldest siginfo of its number to a signal whose handler is about to run.
 pub(crate) fn take_turn(number: usize, info: &mut Info) {
-    let current = tls::current();
+    let current = current::thread();
     // SAFETY: null, or this thread's own record.
     let Some(deferred) = (unsafe { current.as_ref() }).map(|thread| &thread.deferred) else { return };
     let bit = bit(number as u32);
@@ -283,14 +251,14 @@ pub(crate) fn take_turn(number: usize, info: &mut Info) {
 /// What was pending of a signal is discarded, tokens too.
 pub(crate) fn forget(number: usize) {
     // SAFETY: in the gate current is set, and the record is this thread's own.
-    unsafe { (*tls::current()).deferred.sent.fetch_and(!bit(number as u32), Ordering::Relaxed) };
+    unsafe { (*current::thread()).deferred.sent.fetch_and(!bit(number as u32), Ordering::Relaxed) };
 }
 
 /// Sends the thread what waits once more, with all signals blocked from here on. Gives the mask to go back
 /// to, and the signal among them that the kernel delivers first.
 pub(crate) fn release() -> (u64, usize) {
     signal::set_mask(SIG_BLOCK, u64::MAX);
-    let current = tls::current();
+    let current = current::thread();
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let deferred = unsafe { &(*current).deferred };
     let waiting = deferred.waiting.swap(0, Ordering::Relaxed);
@@ -315,7 +283,7 @@ pub(crate) fn release() -> (u64, usize) {
 pub(crate) fn send(number: usize, info: &Info) {
     // SAFETY: no effect.
     let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
-    let tid = record::own_tid();
+    let tid = pool::own_tid();
     // SAFETY: the kernel reads the siginfo; to itself a process may send any.
     let queue = |info: &Info| unsafe {
         lp_abi::syscall!(__NR_rt_tgsigqueueinfo, pid, tid, number, info as *const Info)
@@ -323,91 +291,4 @@ pub(crate) fn send(number: usize, info: &Info) {
     if queue(info).is_err() {
         let _ = queue(&[0; 16]); // SI_USER, of nobody: see `is_token`.
     }
-}
-
-/// At the end of a call: sends what was put off, and makes a call that it interrupted fail or happen again.
-pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
-    if lp_abi::sys::is_limited() {
-        return ended(result, handle_waiting());
-    }
-    // SAFETY: in the gate current is set, and the record is this thread's own.
-    let wait_mask = unsafe { (*(*tls::current()).deferred.wait_mask.get()).take() };
-    // Undone first: a handler may leave by longjmp.
-    let result = match result {
-        MAKE_THREAD => {
-            process::after_thread(Errno::EAGAIN.to_ret());
-            AGAIN
-        }
-        other => other,
-    };
-    let (mask, first) = release();
-    let restarts = signal::restarts(first);
-    // The program's handlers run before this returns.
-    signal::set_mask(SIG_SETMASK, mask);
-    if let Some(mask) = wait_mask {
-        wait_under(mask);
-    }
-    ended(result, restarts)
-}
-
-/// What becomes of a call's result after a handler has run.
-fn ended(result: isize, restarts: bool) -> isize {
-    match result {
-        RESTART if restarts => AGAIN,
-        RESTART => Errno::EINTR.to_ret(),
-        other => other,
-    }
-}
-
-/// In a limited process: runs the handlers of what waits, in the kernel's order. Whether the first restarts a
-/// call.
-#[cold]
-pub(crate) fn handle_waiting() -> bool {
-    tls::set_deferred(0);
-    let current = tls::current();
-    // SAFETY: null at the thread's end, or this thread's own record.
-    let Some(deferred) = (unsafe { current.as_ref() }).map(|thread| &thread.deferred) else { return false };
-    deferred.mask.store(u64::MAX, Ordering::Relaxed);
-    // SAFETY: as above; no handler touches it.
-    unsafe { *deferred.wait_mask.get() = None };
-    let mut restarts = None;
-    loop {
-        let waiting = deferred.waiting.load(Ordering::Relaxed);
-        let first = if waiting & SYNCHRONOUS != 0 { waiting & SYNCHRONOUS } else { waiting };
-        if first == 0 {
-            return restarts.unwrap_or(false);
-        }
-        let number = first.trailing_zeros() as usize + 1;
-        restarts.get_or_insert(signal::restarts(number));
-        // SAFETY: the bit in `waiting` says that the note is written, and keeps it until it is cleared.
-        let info = unsafe { (*note(current, number)).assume_init() };
-        deferred.waiting.fetch_and(!bit(number as u32), Ordering::Relaxed);
-        handle_here(number, info);
-    }
-}
-
-/// Runs the program's handler as a function. It sees the signal's siginfo and a context of zeros, and only
-/// what the program has blocked is blocked.
-fn handle_here(number: usize, mut info: Info) {
-    let Some(handler) = signal::handler(number) else { return };
-    let mut context = [0u64; CONTEXT / 8];
-    // SAFETY: the program's handler, of the type that SA_SIGINFO asks for; one that takes less ignores the
-    // rest.
-    unsafe {
-        core::mem::transmute::<usize, extern "C" fn(i32, *mut u64, *mut u64)>(handler)(
-            number as i32,
-            info.as_mut_ptr(),
-            context.as_mut_ptr(),
-        );
-    }
-}
-
-/// Bytes of `struct ucontext` with room behind it.
-const CONTEXT: usize = 1024;
-
-/// Has the kernel deliver what `mask` leaves open, as a wait with that mask does.
-fn wait_under(mask: u64) {
-    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel reads both.
-    let _ = unsafe { lp_abi::syscall!(__NR_ppoll, 0, 0, &raw const at_once, &raw const mask, 8) };
 }

@@ -18,18 +18,20 @@ use lp_abi::linux::{
 use lp_abi::sys::{self, syscall6};
 use lp_region::ucopy;
 
-use crate::high::above;
+use crate::High;
+use crate::low::above::Above;
 use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
 use crate::low::live::deferred;
 use crate::low::live::signal::set_mask;
-use crate::low::thread::record;
+use crate::low::thread::current;
+use crate::low::thread::pool;
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 
 /// The calling thread's record.
 fn current() -> &'static mut Thread {
     // SAFETY: in the gate current is set, and only this thread uses its record.
-    unsafe { &mut *tls::current() }
+    unsafe { &mut *current::thread() }
 }
 
 /// fork(2).
@@ -124,9 +126,9 @@ fn leave() -> isize {
     if deferred::interrupted() {
         return AGAIN;
     }
-    above::thread_exit(thread);
-    tls::leave();
-    record::give_back(thread);
+    High::thread_exit(thread);
+    current::leave();
+    pool::give_back(thread);
     NOT_OURS
 }
 
@@ -134,7 +136,7 @@ fn leave() -> isize {
 /// comes: no handler may run once the process has given its place in the region back.
 #[unsafe(link_section = ".text.startup.lp")]
 fn end(nr: u32, status: usize) -> isize {
-    above::process_exit(current());
+    High::process_exit(current());
     // SAFETY: the program's own call.
     unsafe { syscall6(nr, status, 0, 0, 0, 0, 0) }
 }
@@ -188,7 +190,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
     let [first, second, third, fourth, fifth, _] = arguments;
     thread.share_given = [first, second, third];
     thread.share_call = [nr as usize, first, second, third];
-    thread.shares_table = has(CLONE_FILES) && above::may_share_table(thread);
+    thread.shares_table = has(CLONE_FILES) && High::may_share_table(thread);
     if has(CLONE_FILES)
         && !thread.shares_table
         && let Err(errno) = own_table(thread)
@@ -272,7 +274,7 @@ fn make_thread(stack: Stack) -> isize {
             return AGAIN;
         }
     }
-    above::before_thread(thread);
+    High::before_thread(thread);
     thread.own_stack = u64::from(stack == Stack::Own);
     MAKE_THREAD
 }
@@ -281,7 +283,7 @@ fn make_thread(stack: Stack) -> isize {
 pub(crate) extern "sysv64" fn after_thread(result: isize) {
     let thread = current();
     if result < 0 {
-        above::thread_not_made(thread);
+        High::thread_not_made(thread);
     }
     if tls::is_by_gs() {
         set_mask(SIG_SETMASK, thread.share_mask);
@@ -291,7 +293,7 @@ pub(crate) extern "sysv64" fn after_thread(result: isize) {
 /// A child that is a copy and goes on where the parent does. `rest` are the last arguments of clone(2).
 fn copy_here(rest: [usize; 2]) -> isize {
     let thread = current();
-    if let Err(errno) = above::before_fork(thread) {
+    if let Err(errno) = High::before_fork(thread) {
         return errno.to_ret();
     }
     announce_child(thread);
@@ -300,17 +302,17 @@ fn copy_here(rest: [usize; 2]) -> isize {
     // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
     let result = unsafe { deferred::fork(nr, arguments) };
     if result == 0 {
-        record::after_fork_child();
-        above::after_fork_child(thread);
+        pool::after_fork_child();
+        High::after_fork_child(thread);
     } else {
-        above::after_fork_parent(thread, result);
+        High::after_fork_parent(thread, result);
     }
     result
 }
 
 fn announce_child(thread: &mut Thread) {
-    if above::announce_child(thread).is_some_and(|to| !announce(thread, to)) {
-        above::make_unannounced(thread);
+    if High::announce_child(thread).is_some_and(|to| !announce(thread, to)) {
+        High::make_unannounced(thread);
     }
 }
 
@@ -321,7 +323,7 @@ fn copy_elsewhere() -> isize {
     if deferred::interrupted() {
         return AGAIN;
     }
-    if let Err(errno) = above::before_fork(thread) {
+    if let Err(errno) = High::before_fork(thread) {
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
@@ -339,7 +341,7 @@ fn share(stack: Stack) -> isize {
     if deferred::interrupted() {
         return AGAIN;
     }
-    let Some(child) = record::take() else {
+    let Some(child) = pool::take() else {
         set_mask(SIG_SETMASK, mask);
         return Errno::ENOMEM.to_ret();
     };
@@ -351,8 +353,8 @@ fn share(stack: Stack) -> isize {
         (*child).own_stack = u64::from(stack == Stack::Own);
         &mut *child
     };
-    if let Err(errno) = above::before_vfork(thread, child) {
-        record::give_back(child);
+    if let Err(errno) = High::before_vfork(thread, child) {
+        pool::give_back(child);
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
@@ -364,7 +366,7 @@ fn share(stack: Stack) -> isize {
 
 /// The parent's side, after the child has execed or exited or could not be made.
 pub(crate) extern "sysv64" fn share_parent(result: isize) {
-    tls::refresh();
+    current::refresh();
     tls::set_deferred(0); // A child that died in the gate has left its own in the storage that it shared.
     let thread = current();
     after_share(thread, result);
@@ -380,13 +382,13 @@ pub(crate) extern "sysv64" fn share_child() {
         thread.child = core::ptr::null_mut();
         thread.own_stack = 0;
         thread.switched = 0;
-        record::after_fork_child();
-        above::after_fork_child(thread);
+        pool::after_fork_child();
+        High::after_fork_child(thread);
         set_mask(SIG_SETMASK, mask);
         return;
     }
-    thread.tid = record::own_tid();
-    above::after_vfork_child(thread);
+    thread.tid = pool::own_tid();
+    High::after_vfork_child(thread);
     // SAFETY: the parent waits, and its record stays valid.
     set_mask(SIG_SETMASK, unsafe { (*thread.parent).share_mask });
 }
@@ -396,15 +398,15 @@ fn after_share(thread: &mut Thread, result: isize) {
     thread.child = core::ptr::null_mut();
     if core::ptr::eq(child, thread) {
         thread.own_stack = 0;
-        above::after_fork_parent(thread, result);
+        High::after_fork_parent(thread, result);
         return;
     }
     // SAFETY: the child's record is the parent's again: the child is gone, or has memory of its own.
     let child = unsafe { &mut *child };
-    above::after_vfork_parent(thread, child, result);
+    High::after_vfork_parent(thread, child, result);
     child.exec.release();
     child.arguments.release();
-    record::give_back(child);
+    pool::give_back(child);
 }
 
 /// Blocks all signals and gives the mask before.

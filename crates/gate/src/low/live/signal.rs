@@ -1,286 +1,17 @@
-//! Signals: handlers of the program never run while their thread is in the gate.
-//!
-//! A handler may make file calls of its own, or leave by longjmp: both must not happen in the middle of a
-//! call. So rt_sigaction(2) is answered here. The kernel is given `lp_signal` as the handler of every signal
-//! that the program handles, with the program's own flags and mask. It jumps to the program's handler with
-//! the stack as the kernel made it, so that unwinders, debuggers and pthread_cancel(3) see what they expect.
-//! If the thread is in the gate, the signal waits for the end of the call instead: see [`crate::low::live::deferred`].
-//!
-//! SIGSEGV and SIGBUS are always `lp_signal`'s: a fault in [`lp_region::ucopy`] is a bad pointer of the program's, and
-//! continues at the routine's exit for faults. The program does not see the difference: [`Actions`] keeps its view.
+//! Masks and contexts of signals, and what the program wants of them.
 
-use core::arch::global_asm;
-use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-
-use lp_abi::Errno;
 use lp_abi::linux::{
-    __NR_rt_sigaction, __NR_rt_sigprocmask, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTART, SA_RESTORER,
-    SA_SIGINFO, SIG_BLOCK, SIG_SETMASK, SIGBUS, SIGCHLD, SIGCONT, SIGFPE, SIGILL, SIGKILL, SIGSEGV, SIGSTOP,
-    SIGSYS, SIGTRAP, SIGURG, SIGWINCH,
+    __NR_rt_sigprocmask, SA_RESTART, SIG_BLOCK, SIGBUS, SIGFPE, SIGILL, SIGSEGV, SIGSYS, SIGTRAP,
 };
-use lp_region::ucopy;
 
-use crate::high::above;
-use crate::high::memory::areas;
-use crate::low::arrive::{entry, entry_quick};
-use crate::low::dispatch::NOT_OURS;
-use crate::low::live::deferred;
-use crate::low::live::deferred::Info;
-pub use crate::low::live::deferred::{blocking_syscall, interrupted};
-use crate::low::thread::home::home;
-use crate::low::thread::{record, tls};
+use crate::low::thread::actions::Actions;
+use crate::low::thread::{current, home};
 
-/// Signals of Linux: 1 to 64.
-pub(crate) const SIGNALS: usize = 64;
-const DEFAULT: usize = 0;
-const IGNORE: usize = 1;
-
-/// The kernel's `struct sigaction` on x86-64.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct KernelAction {
-    handler: usize,
-    flags: u64,
-    restorer: usize,
-    mask: u64,
-}
-
-/// The program's view of the actions of signals, for those that the kernel knows as `lp_signal`. Private to the process.
-///
-/// Threads of a process that change the same signal's action at once get one or the other, as with the kernel, or for
-/// the length of the call a mixture of flags and handler.
-#[repr(C)]
-pub struct Actions([Action; SIGNALS]);
-
-#[repr(C)]
-struct Action {
-    handler: AtomicUsize,
-    flags: AtomicU64,
-    restorer: AtomicUsize,
-    mask: AtomicU64,
-}
-
-impl Actions {
-    fn of(&self, signal: usize) -> Option<&Action> {
-        self.0.get(signal.wrapping_sub(1))
-    }
-
-    /// Becomes a copy of `other`.
-    pub(crate) fn copy(&self, other: &Actions) {
-        for (to, from) in self.0.iter().zip(&other.0) {
-            to.set(&from.get());
-        }
-    }
-}
-
-// Relaxed throughout: each word stands for itself, and the kernel's call between orders them with the delivery.
-impl Action {
-    fn get(&self) -> KernelAction {
-        KernelAction {
-            handler: self.handler.load(Ordering::Relaxed),
-            flags: self.flags.load(Ordering::Relaxed),
-            restorer: self.restorer.load(Ordering::Relaxed),
-            mask: self.mask.load(Ordering::Relaxed),
-        }
-    }
-
-    fn set(&self, action: &KernelAction) {
-        self.flags.store(action.flags, Ordering::Relaxed);
-        self.restorer.store(action.restorer, Ordering::Relaxed);
-        self.mask.store(action.mask, Ordering::Relaxed);
-        self.handler.store(action.handler, Ordering::Relaxed);
-    }
-}
-
-/// The actions of the process itself.
-pub(crate) fn process_actions() -> *const Actions {
-    // SAFETY: an address in the process's home.
-    unsafe { &raw const (*home()).actions }
-}
-
-fn actions() -> &'static Actions {
-    let current = tls::current();
+/// The actions that the calling thread goes by.
+pub(crate) fn actions() -> &'static Actions {
+    let current = current::thread();
     // SAFETY: a record, once current, stays valid, and so do its actions; the home is mapped and made of atomics.
-    unsafe { if current.is_null() { &*process_actions() } else { &*(*current).actions } }
-}
-
-global_asm!(
-    ".pushsection .text.lp_signal,\"ax\",@progbits",
-    ".globl lp_signal, lp_restorer",
-    ".hidden lp_signal, lp_restorer",
-    ".balign 16",
-    "lp_signal:",
-    "push rdi",
-    "push rsi",
-    "push rdx",
-    "call {route}",
-    "pop rdx",
-    "pop rsi",
-    "pop rdi",
-    "test rax, rax",
-    "jz 1f",
-    "jmp rax",
-    "1:",
-    "ret",
-    ".balign 16",
-    "lp_restorer:",
-    "mov eax, 15", // rt_sigreturn
-    "syscall",
-    ".popsection",
-    route = sym route,
-);
-
-unsafe extern "C" {
-    static lp_signal: u8;
-    static lp_restorer: u8;
-}
-
-fn lp_signal_address() -> usize {
-    &raw const lp_signal as usize
-}
-
-/// Installs the handler for faults. Called once, by attach, before the program's own code.
-pub(crate) fn attach() {
-    for signal in [SIGSEGV, SIGBUS] {
-        let mut inherited = KernelAction::default();
-        if kernel_action(signal as usize, Some(&fault_action()), Some(&mut inherited)).is_ok()
-            && let Some(action) = actions().of(signal as usize)
-        {
-            action.set(&inherited);
-        }
-    }
-}
-
-/// Before an exec: a signal that the program ignores stays ignored in the new image, also if the kernel has our handler.
-pub(crate) fn before_exec() {
-    for signal in [SIGSEGV, SIGBUS] {
-        let ignored =
-            actions().of(signal as usize).map(Action::get).filter(|action| action.handler == IGNORE);
-        if let Some(action) = ignored {
-            let _ = kernel_action(signal as usize, Some(&action), None);
-        }
-    }
-}
-
-/// After an exec that failed.
-pub(crate) fn exec_failed() {
-    for signal in [SIGSEGV, SIGBUS] {
-        let program = actions().of(signal as usize).map_or_else(KernelAction::default, Action::get);
-        if program.handler == IGNORE {
-            let _ = kernel_action(signal as usize, Some(&fault_action()), None);
-        }
-    }
-}
-
-fn fault_action() -> KernelAction {
-    KernelAction {
-        handler: lp_signal_address(),
-        flags: u64::from(SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER),
-        restorer: &raw const lp_restorer as usize,
-        mask: 0,
-    }
-}
-
-fn is_fault(signal: usize) -> bool {
-    signal == SIGSEGV as usize || signal == SIGBUS as usize
-}
-
-fn kernel_action(
-    signal: usize,
-    new: Option<&KernelAction>,
-    old: Option<&mut KernelAction>,
-) -> lp_abi::Result<usize> {
-    let new = new.map_or(core::ptr::null(), |action| action as *const KernelAction);
-    let old = old.map_or(core::ptr::null_mut(), |action| action as *mut KernelAction);
-    // SAFETY: the kernel reads and writes the records; the handlers that are installed are `lp_signal` or the program's.
-    unsafe { lp_abi::syscall!(__NR_rt_sigaction, signal, new, old, 8) }
-}
-
-/// rt_sigaction(2).
-pub(crate) unsafe extern "sysv64" fn rt_sigaction(
-    signal: usize,
-    new: usize,
-    old: usize,
-    size: usize,
-    _: usize,
-    _: usize,
-) -> isize {
-    let signal = signal as u32 as usize;
-    let valid = (1..=SIGNALS).contains(&signal) && size == 8;
-    let fixed = signal == SIGKILL as usize || signal == SIGSTOP as usize;
-    if !valid || (fixed && new != 0) {
-        return NOT_OURS; // The kernel has the error for it.
-    }
-    if stays_unhandled(signal, new as *const KernelAction) {
-        return NOT_OURS;
-    }
-    match change(signal, new as *const KernelAction, old as *mut KernelAction) {
-        Ok(()) => 0,
-        Err(errno) => errno.to_ret(),
-    }
-}
-
-/// Whether the program has never handled the signal, and the call leaves it so: then what the kernel knows is what the
-/// program sees. posix_spawn(3) makes a hundred such calls.
-fn stays_unhandled(signal: usize, new: *const KernelAction) -> bool {
-    let Some(action) = actions().of(signal).filter(|_| !is_fault(signal)) else { return false };
-    if action.handler.load(Ordering::Relaxed) != DEFAULT {
-        return false;
-    }
-    // SAFETY: the copy routine answers bad pointers. The handler is the first word.
-    new.is_null() || matches!(unsafe { ucopy::word(new.cast()) } as usize, DEFAULT | IGNORE)
-}
-
-fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp_abi::Result<()> {
-    let program = match new.is_null() {
-        true => None,
-        // SAFETY: the copy routine answers bad pointers; every bit pattern is an action.
-        false => Some(unsafe { ucopy::get(new) }?),
-    };
-    let action = actions().of(signal).ok_or(Errno::EINVAL)?;
-    let before = action.get();
-    let mut was = KernelAction::default();
-    match program {
-        None => kernel_action(signal, None, Some(&mut was))?,
-        Some(program) => {
-            let handled = program.handler != DEFAULT && program.handler != IGNORE;
-            let kernel = match (handled, is_fault(signal)) {
-                // SA_RESETHAND is carried out in `route`: a handler that is put off must still be there afterwards.
-                (true, _) => KernelAction {
-                    handler: lp_signal_address(),
-                    flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
-                    ..program
-                },
-                (false, true) => fault_action(),
-                (false, false) => program,
-            };
-            if handled || is_fault(signal) {
-                action.set(&program);
-            }
-            if discards(signal as u32, program.handler) {
-                deferred::forget(signal);
-            }
-            match kernel_action(signal, Some(&kernel), Some(&mut was)) {
-                Ok(done) => done,
-                Err(errno) => {
-                    action.set(&before);
-                    return Err(errno);
-                }
-            }
-        }
-    };
-    if old.is_null() {
-        return Ok(());
-    }
-    let seen = if was.handler == lp_signal_address() { before } else { was };
-    // SAFETY: the copy routine answers bad pointers.
-    unsafe { ucopy::put(old, &seen) }
-}
-
-/// Whether the kernel discards what is pending of a signal that gets this handler.
-fn discards(signal: u32, handler: usize) -> bool {
-    let is_ignored = [SIGCHLD, SIGCONT, SIGURG, SIGWINCH].contains(&signal);
-    handler == IGNORE || handler == DEFAULT && is_ignored
+    unsafe { if current.is_null() { &*home::actions() } else { &*(*current).actions } }
 }
 
 /// Offsets in the kernel's `struct ucontext` on x86-64.
@@ -290,7 +21,7 @@ mod context {
 }
 
 /// The registers and the mask that a signal interrupted.
-pub(crate) struct Context(*mut u8);
+pub(crate) struct Context(pub(crate) *mut u8);
 
 impl Context {
     fn get(&self, offset: usize) -> usize {
@@ -328,105 +59,6 @@ pub(crate) const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
-/// Decides what becomes of a signal: the handler to jump to, or 0 to return to what was interrupted.
-extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> usize {
-    let context = Context(context);
-    // SAFETY: the kernel's siginfo is valid during the handler, and nobody else's.
-    let info = unsafe { &mut *info };
-    let by_instruction = info[1] as i32 > 0 && is_fault(signal); // si_code
-    if by_instruction && signal == SIGBUS as usize {
-        above::end_if_cut();
-    }
-    if by_instruction && resolve(info[2] as usize, &context) {
-        return 0;
-    }
-    // A thread of a limited process that ends has no record any more, and its signals are not blocked.
-    let is_put_off = (tls::in_gate() != 0 || tls::deferred() != 0) && !tls::current().is_null();
-    if is_put_off && !by_instruction {
-        deferred::put_off(signal, info, &context);
-        return 0;
-    }
-    deferred::take_turn(signal, info);
-    let Some(action) = actions().of(signal) else { return 0 };
-    let program = action.get();
-    match program.handler {
-        DEFAULT => {
-            end_by(signal, info, by_instruction);
-            0
-        }
-        IGNORE if !by_instruction => 0,
-        IGNORE => {
-            end_by(signal, info, by_instruction);
-            0
-        }
-        handler => {
-            if program.flags & u64::from(SA_RESETHAND) != 0 {
-                reset(signal, action, &program);
-            }
-            handler
-        }
-    }
-}
-
-/// Whether a fault at `address` is none of the program's: a bad pointer of its that the gate has met, or a
-/// page that is there now.
-fn resolve(address: usize, context: &Context) -> bool {
-    let at = context.instruction();
-    let (start, end, fault) = ucopy::fault_range();
-    if (start..end).contains(&at) {
-        context.set_instruction(fault);
-        return true;
-    }
-    if entry_quick::looks().contains(&at) {
-        context.set_instruction(&raw const entry::lp_entry as usize);
-        return true;
-    }
-    tls::in_gate() == 0 && repair(address)
-}
-
-/// Has a mapping repaired, in the gate as any other call: it takes locks. Signals that come meanwhile are
-/// delivered where the fault was if it is mended, else before its handler runs.
-fn repair(address: usize) -> bool {
-    if areas::is_empty() {
-        return false;
-    }
-    if tls::current().is_null() {
-        record::start_slow(); // A thread may touch a mapping before it makes its first call.
-    }
-    tls::set_in_gate(1);
-    // SAFETY: the thread's own record, which nothing else uses now.
-    let is_good = above::fault(unsafe { &mut *tls::current() }, address);
-    tls::set_in_gate(0);
-    if interrupted() && lp_abi::sys::is_limited() {
-        deferred::handle_waiting();
-    } else if interrupted() {
-        let (mask, _) = deferred::release();
-        if !is_good {
-            set_mask(SIG_SETMASK, mask);
-        }
-    }
-    is_good
-}
-
-/// A fault signal whose action is the default: the kernel's own end of the process, with its core dump and status. The
-/// faulting instruction runs again; a signal that was sent is sent once more.
-fn end_by(signal: usize, info: &Info, by_instruction: bool) {
-    let _ = kernel_action(signal, Some(&KernelAction::default()), None);
-    if !by_instruction {
-        deferred::send(signal, info);
-    }
-}
-
-/// What SA_RESETHAND asks for on entry to the handler.
-fn reset(signal: usize, action: &Action, program: &KernelAction) {
-    let default = KernelAction { handler: DEFAULT, ..*program };
-    if is_fault(signal) {
-        action.set(&default);
-    } else {
-        let _ = kernel_action(signal, Some(&default), None);
-    }
-}
-
 /// The program's handler of a signal, if it has one.
 pub(crate) fn handler(signal: usize) -> Option<usize> {
     let handler = actions().of(signal)?.get().handler;
@@ -450,3 +82,9 @@ pub(crate) fn set_mask(how: u32, mask: u64) -> u64 {
     let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, how, &raw const mask, &raw mut before, 8) };
     before
 }
+
+/// `SIG_DFL`.
+pub(crate) const DEFAULT: usize = 0;
+
+/// `SIG_IGN`.
+pub(crate) const IGNORE: usize = 1;

@@ -8,21 +8,10 @@
 //! in a mount is executed from a memfd, whose name is the program's path, so that the link reads
 //! `/memfd:PATH (deleted)`: what the loader makes of that leads to where PATH does.
 
-use lp_region::sync::Ordering;
-use lp_vfs::task::Task;
-
-use crate::high::run::mounts::{Mounts, mounts};
+use crate::High;
+use crate::low::above::Above;
 use crate::low::object::objects::LinkMap;
-use crate::low::tools::report;
-
-/// What stands before the name of a memfd in the link that /proc/self/exe is.
-const MEMFD: &[u8] = b"/memfd:";
-
-/// The path in a mount that is meant by one of the host's that starts with the memfd of the program that runs.
-pub fn in_memfd<'p>(task: &Task, mounts: &Mounts, path: &'p [u8]) -> Option<&'p [u8]> {
-    let path = path.strip_prefix(MEMFD).filter(|path| mounts.holds(path))?;
-    (task.process.exe.load(Ordering::Relaxed) != 0).then_some(path) // Relaxed: the process's own word.
-}
+use crate::low::tools::{names, report};
 
 /// `la_version`: the interface's version that the loader offers will do, whatever it is.
 pub extern "C" fn version(offered: u32) -> u32 {
@@ -38,8 +27,8 @@ pub unsafe extern "C" fn open(map: *mut LinkMap, _namespace: isize, _cookie: *co
     unsafe {
         let name = (*map).name.cast_mut();
         let path = if name.is_null() { b"" } else { report::c_bytes(name) };
-        if let Some(path) = path.strip_prefix(MEMFD).filter(|path| mounts().holds(path)) {
-            name.copy_from(name.add(MEMFD.len()), path.len() + 1);
+        if let Some(path) = path.strip_prefix(names::MEMFD).filter(|path| High::holds(path)) {
+            name.copy_from(name.add(names::MEMFD.len()), path.len() + 1);
         }
     }
     0

@@ -8,7 +8,7 @@ crate::low::dispatch::dispatch_table! {
     PROCESS "lp_table_process":
     __NR_mmap => crate::low::cover::mapping::mmap,
     __NR_munmap => crate::low::live::process::munmap,
-    __NR_rt_sigaction => crate::low::live::signal::rt_sigaction,
+    __NR_rt_sigaction => crate::low::arrive::sigaction::rt_sigaction,
     __NR_clone => crate::low::live::process::clone,
     __NR_fork => crate::low::live::process::fork,
     __NR_vfork => crate::low::live::process::vfork,

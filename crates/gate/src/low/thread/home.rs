@@ -12,11 +12,21 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Result};
 
-use crate::low::cover::patch::THUNKS;
-use crate::low::live::signal::Actions;
-use crate::low::start::attach::Rest;
+use crate::low::object::objects::Auxiliary;
+use crate::low::thread::actions::Actions;
 use crate::low::thread::record::Thread;
 use crate::low::thread::settings::Settings;
+
+/// What waits to be patched in a process that has not met a mount nor loaded anything, where the gate is part of the C library:
+/// the loader, whose calls do not matter there.
+pub(crate) struct Rest {
+    pub(crate) auxiliary: Auxiliary,
+    /// Objects at the start of the loader's list that are covered; they are never unloaded.
+    pub(crate) known: usize,
+}
+
+/// Thunk pages that can be remembered.
+pub(crate) const THUNKS: usize = 64;
 
 /// The process's memory. Private; a fork's child has a copy.
 #[repr(C)]
@@ -60,4 +70,25 @@ pub(crate) fn map() -> Result<()> {
     // SAFETY: just mapped.
     unsafe { (*home()).page.entry = 0 };
     Ok(())
+}
+
+/// The settings.
+pub(crate) fn settings() -> &'static Settings {
+    // SAFETY: mapped by attach, which alone changes them, before anything else runs.
+    unsafe { &(*home()).settings }
+}
+
+/// The settings, for attach to fill in.
+///
+/// # Safety
+/// The process has one thread, its home is mapped, and no other reference is alive.
+pub(crate) unsafe fn fill_settings() -> &'static mut Settings {
+    // SAFETY: the caller's promise.
+    unsafe { &mut (*home()).settings }
+}
+
+/// The actions of the process itself.
+pub(crate) fn actions() -> *const Actions {
+    // SAFETY: an address in the process's home.
+    unsafe { &raw const (*home()).actions }
 }

@@ -2,7 +2,6 @@
 
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
-use crate::low::thread::home::home;
 use crate::low::tools::report;
 
 /// Bytes for strings at hand; longer ones are kept elsewhere.
@@ -81,19 +80,4 @@ impl Settings {
         }
         Text { start, length: text.len() }
     }
-}
-
-/// The settings.
-pub(crate) fn get() -> &'static Settings {
-    // SAFETY: mapped by attach, which alone changes them, before anything else runs.
-    unsafe { &(*home()).settings }
-}
-
-/// The settings, for attach to fill in.
-///
-/// # Safety
-/// The process has one thread, its home is mapped, and no other reference is alive.
-pub(crate) unsafe fn fill() -> &'static mut Settings {
-    // SAFETY: the caller's promise.
-    unsafe { &mut (*home()).settings }
 }

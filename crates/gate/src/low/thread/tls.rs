@@ -12,8 +12,6 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 
 use lp_abi::linux::__NR_arch_prctl;
 
-use crate::low::thread::record::Thread;
-
 global_asm!(
     ".pushsection .tbss.lp_tls,\"awT\",@nobits",
     ".balign 16",
@@ -81,21 +79,14 @@ tls_write!(set_in_gate, IN_GATE, u32, ":e", "dword", "the mark that the thread i
 tls_read!(deferred, DEFERRED, u32, ":e", "dword", "the mark that a signal waits");
 tls_write!(set_deferred, DEFERRED, u32, ":e", "dword", "the mark that a signal waits");
 
-/// The calling thread's record: like `current`. Null before the thread's first call through the gate; never in a handler
-/// of the dispatch table.
-#[inline(always)]
-pub fn current() -> *mut Thread {
-    pointer() as *mut Thread
-}
-
 /// The words of a thread of a static program, at the base of its gs.
 #[repr(C, align(16))]
 pub(crate) struct Words {
     /// Its own address, as the first word of a thread's block has it under fs.
-    own: AtomicUsize,
+    pub(crate) own: AtomicUsize,
     spare: usize,
     /// What `lp_tls` is elsewhere.
-    words: UnsafeCell<[usize; 4]>,
+    pub(crate) words: UnsafeCell<[usize; 4]>,
 }
 
 // SAFETY: a thread's words are touched by that thread alone. In those of `NOBODY` threads without a record
@@ -158,43 +149,9 @@ pub(crate) fn is_by_gs() -> bool {
 }
 
 /// Has gs lead to `words` in the calling thread.
-fn point(words: &Words) {
+pub(crate) fn point(words: &Words) {
     // SAFETY: in a static program gs is the gate's; the words live as long as they are pointed to.
     unsafe {
         asm!("call lp_point_gs", inout("rcx") words => _, out("rax") _, out("r11") _);
     }
-}
-
-/// Makes `thread` the record of the calling thread, which has had none.
-pub(crate) fn enter(thread: *mut Thread) {
-    if is_by_gs() {
-        // SAFETY: the record is the calling thread's.
-        let words = unsafe { &(*thread).words };
-        words.own.store(core::ptr::from_ref(words) as usize, Ordering::Relaxed);
-        // SAFETY: nobody's yet. They are complete before a handler of a signal can see them.
-        unsafe { *words.words.get() = [thread as usize, 0, 0, 0] };
-        point(words);
-    }
-    set_current(thread);
-}
-
-/// The calling thread has no record any more.
-pub(crate) fn leave() {
-    if is_by_gs() {
-        return point(&NOBODY);
-    }
-    set_current(core::ptr::null_mut());
-}
-
-fn set_current(thread: *mut Thread) {
-    set_pointer(thread as usize);
-    refresh();
-}
-
-/// Takes over what the record of the calling thread says: after its task has changed.
-pub(crate) fn refresh() {
-    // SAFETY: null, or the thread's own record; and null or its task, which lives as long as the record.
-    let task = unsafe { current().as_ref().and_then(|thread| thread.task.as_ref()) };
-    set_task(task.map_or(0, |task| core::ptr::from_ref(task) as usize));
-    set_table(task.map_or(0, |task| core::ptr::from_ref(task.table) as usize));
 }

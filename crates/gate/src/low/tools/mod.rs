@@ -1,4 +1,4 @@
-//! X.
+//! Text, paths and error lines, without an allocator: for everyone.
 
 pub mod names;
 pub mod report;

@@ -9,6 +9,9 @@ pub(crate) const ROOM: usize = 1024;
 /// How the paths of objects start that have no name of their own (any more): their key is that of their content.
 pub(crate) const NAMELESS: &[u8] = b"/proc/";
 
+/// What stands before the name of a memfd in the link that /proc/self/exe is.
+pub(crate) const MEMFD: &[u8] = b"/memfd:";
+
 /// The path of the running program.
 pub(crate) fn of_program(room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/exe", None)
@@ -41,7 +44,7 @@ fn of_directory<'a>(room: &'a mut [u8; ROOM], process: &[u8], name: &[u8], numbe
     // SAFETY: the kernel reads the link's name, which has a NUL behind it, and writes within `room`.
     let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), ROOM - 1) };
     let got = got.unwrap_or(0);
-    let nameless = room[..got].ends_with(b" (deleted)") || room[..got].starts_with(b"/memfd:");
+    let nameless = room[..got].ends_with(b" (deleted)") || room[..got].starts_with(MEMFD);
     let length = if nameless { join(room, &[&link[..length]]) } else { got };
     &room[..length]
 }

@@ -4,7 +4,8 @@ use lp_abi::linux::{__NR_close, __NR_openat, __NR_read, AT_FDCWD, O_CLOEXEC};
 
 use crate::low::exec::environment;
 use crate::low::object::elf::read_file;
-use crate::low::thread::{settings, tls};
+use crate::low::thread::home;
+use crate::low::thread::tls;
 use crate::low::tools::names;
 use crate::low::tools::text::Writer;
 
@@ -14,7 +15,7 @@ const VECTOR: usize = 128;
 
 /// Whether the running program's link is one of those that the gate answers.
 pub(crate) fn is_own() -> bool {
-    tls::is_by_gs() && !settings::get().program.get().is_empty()
+    tls::is_by_gs() && !home::settings().program.get().is_empty()
 }
 
 /// The path of the static program of the host's that runs in process `pid`, NUL-terminated in `to`: its
@@ -22,7 +23,7 @@ pub(crate) fn is_own() -> bool {
 #[cold]
 pub(crate) fn program(pid: u32, own: bool, to: &mut [u8]) -> Option<usize> {
     if own {
-        let path = settings::get().program.get();
+        let path = home::settings().program.get();
         return if is_own() { put(path, to) } else { None };
     }
     let (mut link, mut gate) = ([0u8; names::ROOM], [0u8; names::ROOM]);

@@ -19,14 +19,13 @@ mod vector;
 
 use lp_abi::linux::{__NR_close, __NR_prctl};
 
-use crate::low::exec::environment;
-use crate::low::exec::environment::Program;
+use crate::low::exec::inherited;
+use crate::low::exec::inherited::Program;
 use crate::low::live::signal;
 use crate::low::object::objects::Object;
 use crate::low::start::attach;
 use crate::low::thread::tls;
-use crate::low::tools::names;
-use crate::low::tools::report;
+use crate::low::tools::{names, report};
 use image::Image;
 use vector::Stack;
 
@@ -78,7 +77,7 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     let mut stack = unsafe { Stack::read(stack) };
     tls::start_by_gs(stack.hwcap2());
     // SAFETY: the environment as the kernel has made it, which nobody uses yet.
-    let found = unsafe { environment::scrub(stack.environment()) };
+    let found = unsafe { inherited::scrub(stack.environment()) };
     let Some((found, program)) = found.and_then(|found| found.program.map(|program| (found, program))) else {
         report::refuse(&[b"this file starts static programs; lightpath run executes it"]);
     };
