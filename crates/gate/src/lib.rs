@@ -31,5 +31,5 @@ pub(crate) struct High;
 
 pub use high::table::calls;
 pub use low::object::objects;
-pub use low::start::{attach, auditor, standalone};
+pub use low::start::{attach, auditor, process_calls, standalone};
 pub use low::tools::report;

@@ -25,7 +25,7 @@ use crate::high::route::libraries;
 use crate::high::run::region;
 use crate::high::run::region::joined;
 use crate::high::run::{apart, mounts};
-use crate::high::table::apart::APART;
+use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
 use crate::high::table::limited::LIMITED;
 use crate::high::watch::shadow_end;

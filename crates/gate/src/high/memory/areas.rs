@@ -14,8 +14,8 @@ use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_munmap, FUTEX_WAIT, FUTEX_WAKE,
-    MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_READ, PROT_WRITE,
+    __NR_close, __NR_futex, __NR_memfd_create, __NR_mmap, __NR_munmap, FUTEX_WAIT, FUTEX_WAKE, MAP_ANONYMOUS,
+    MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, MFD_CLOEXEC, PROT_READ, PROT_WRITE,
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::InodeRef;

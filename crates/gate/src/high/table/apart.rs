@@ -5,6 +5,7 @@
 //! that is open, mapped or the working directory is ours.
 
 use crate::high::life::join;
+use crate::high::table::arguments::{PathArgument, paths};
 use lp_abi::Errno;
 use lp_abi::linux::*;
 use lp_region::ucopy;
@@ -21,18 +22,6 @@ use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART};
 use crate::low::live::deferred;
 use crate::low::thread::current;
 
-/// Where a path is among a call's arguments: the directory's place, if it has one, and its own.
-type Place = (Option<usize>, usize);
-
-/// Path arguments as calls have them.
-const FIRST: &[Place] = &[(None, 0)];
-const SECOND: &[Place] = &[(None, 1)];
-const BOTH: &[Place] = &[(None, 0), (None, 1)];
-const AT: &[Place] = &[(Some(0), 1)];
-const AT_SECOND: &[Place] = &[(Some(1), 2)];
-const AT_BOTH: &[Place] = &[(Some(0), 1), (Some(2), 3)];
-const AT_FOURTH: &[Place] = &[(Some(3), 4)];
-
 /// `PR_SET_SECCOMP` of linux/prctl.h.
 const PR_SET_SECCOMP: u32 = 22;
 
@@ -44,23 +33,18 @@ fn join() -> isize {
     AGAIN
 }
 
-fn at(words: &[usize; 6], place: Place) -> At {
-    let dirfd = place.0.map_or(AT_FDCWD, |index| words[index] as i32);
-    At { dirfd, path: words[place.1] as *const u8 }
-}
-
 /// Whether a path may lead into a mount.
 fn concerns_mount(at: At) -> bool {
     !matches!(route_apart(Which::First, at), Route::Host)
 }
 
 /// Makes a call with paths, which the kernel alone can answer unless it fails as it does where a link leads into a mount.
-fn by_path(words: [usize; 6], places: &[Place], host: impl Fn() -> isize) -> isize {
-    if places.iter().any(|place| concerns_mount(at(&words, *place))) {
+fn by_path(words: [usize; 6], places: &[PathArgument], host: impl Fn() -> isize) -> isize {
+    if places.iter().any(|place| concerns_mount(place.of(&words))) {
         return join();
     }
     let done = host();
-    if may_be_link(done) && places.iter().any(|place| is_link_into_mount(at(&words, *place))) {
+    if may_be_link(done) && places.iter().any(|place| is_link_into_mount(place.of(&words))) {
         return join();
     }
     done
@@ -79,60 +63,55 @@ fn by_descriptor(descriptors: &[usize]) -> isize {
 macro_rules! handlers {
     ($($(#[$doc:meta])* fn $name:ident($words:ident) $body:block)*) => {$(
         $(#[$doc])*
-        unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+        pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
             let $words = [a, b, c, d, e, f];
             $body
         }
     )*};
 }
 
-/// Writes a handler for each call that has paths at the same places.
+/// Writes a handler for each call that takes paths.
 macro_rules! path_handlers {
-    ($($places:ident: $($name:ident $nr:ident)*;)*) => {$($(
-        unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-            by_path([a, b, c, d, e, f], $places, || kernel!($nr, a, b, c, d, e, f))
+    ($($name:ident $nr:ident)*) => {$(
+        pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+            by_path([a, b, c, d, e, f], const { paths($nr) }, || kernel!($nr, a, b, c, d, e, f))
         }
-    )*)*};
+    )*};
 }
 
 /// The same for calls that may wait: a FIFO's or a terminal's other end.
 macro_rules! open_handlers {
-    ($($places:ident: $($name:ident $nr:ident)*;)*) => {$($(
-        unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+    ($($name:ident $nr:ident)*) => {$(
+        pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
             let words = [a, b, c, d, e, f];
-            by_path(words, $places, || {
+            by_path(words, const { paths($nr) }, || {
                 // SAFETY: the program's own call.
                 let done = ret(unsafe { deferred::blocking_syscall($nr, words) });
                 if done == Errno::EINTR.to_ret() { RESTART } else { done }
             })
         }
-    )*)*};
+    )*};
 }
 
 open_handlers! {
-    FIRST: open __NR_open creat __NR_creat;
-    AT: openat __NR_openat openat2 __NR_openat2;
+    open __NR_open creat __NR_creat openat __NR_openat openat2 __NR_openat2
 }
 
 path_handlers! {
-    FIRST: stat __NR_stat lstat __NR_lstat access __NR_access truncate __NR_truncate chdir __NR_chdir
-        mkdir __NR_mkdir rmdir __NR_rmdir unlink __NR_unlink readlink __NR_readlink chmod __NR_chmod
-        chown __NR_chown lchown __NR_lchown utime __NR_utime mknod __NR_mknod statfs __NR_statfs
-        chroot __NR_chroot acct __NR_acct umount2 __NR_umount2 swapon __NR_swapon setxattr __NR_setxattr
-        lsetxattr __NR_lsetxattr getxattr __NR_getxattr lgetxattr __NR_lgetxattr listxattr __NR_listxattr
-        llistxattr __NR_llistxattr removexattr __NR_removexattr lremovexattr __NR_lremovexattr
-        utimes __NR_utimes;
-    SECOND: symlink __NR_symlink inotify_add_watch __NR_inotify_add_watch;
-    BOTH: rename __NR_rename link __NR_link;
-    AT: mkdirat __NR_mkdirat mknodat __NR_mknodat fchownat __NR_fchownat futimesat __NR_futimesat
-        unlinkat __NR_unlinkat readlinkat __NR_readlinkat fchmodat __NR_fchmodat faccessat __NR_faccessat
-        utimensat __NR_utimensat name_to_handle_at __NR_name_to_handle_at statx __NR_statx
-        open_tree __NR_open_tree faccessat2 __NR_faccessat2 fchmodat2 __NR_fchmodat2
-        setxattrat __NR_setxattrat getxattrat __NR_getxattrat listxattrat __NR_listxattrat
-        removexattrat __NR_removexattrat;
-    AT_SECOND: symlinkat __NR_symlinkat;
-    AT_BOTH: renameat __NR_renameat linkat __NR_linkat renameat2 __NR_renameat2;
-    AT_FOURTH: fanotify_mark __NR_fanotify_mark;
+    stat __NR_stat lstat __NR_lstat access __NR_access truncate __NR_truncate chdir __NR_chdir
+    mkdir __NR_mkdir rmdir __NR_rmdir unlink __NR_unlink readlink __NR_readlink chmod __NR_chmod
+    chown __NR_chown lchown __NR_lchown utime __NR_utime mknod __NR_mknod statfs __NR_statfs
+    chroot __NR_chroot acct __NR_acct umount2 __NR_umount2 swapon __NR_swapon setxattr __NR_setxattr
+    lsetxattr __NR_lsetxattr getxattr __NR_getxattr lgetxattr __NR_lgetxattr listxattr __NR_listxattr
+    llistxattr __NR_llistxattr removexattr __NR_removexattr lremovexattr __NR_lremovexattr
+    utimes __NR_utimes symlink __NR_symlink inotify_add_watch __NR_inotify_add_watch rename __NR_rename
+    link __NR_link mkdirat __NR_mkdirat mknodat __NR_mknodat fchownat __NR_fchownat futimesat __NR_futimesat
+    unlinkat __NR_unlinkat readlinkat __NR_readlinkat fchmodat __NR_fchmodat faccessat __NR_faccessat
+    utimensat __NR_utimensat name_to_handle_at __NR_name_to_handle_at statx __NR_statx
+    open_tree __NR_open_tree faccessat2 __NR_faccessat2 fchmodat2 __NR_fchmodat2 setxattrat __NR_setxattrat
+    getxattrat __NR_getxattrat listxattrat __NR_listxattrat removexattrat __NR_removexattrat
+    symlinkat __NR_symlinkat renameat __NR_renameat linkat __NR_linkat renameat2 __NR_renameat2
+    fanotify_mark __NR_fanotify_mark
 }
 
 handlers! {
@@ -143,7 +122,7 @@ handlers! {
             return by_descriptor(&words[..1]);
         }
         let [dirfd, path, to, flags, ..] = words;
-        by_path(words, AT, || kernel!(__NR_newfstatat, dirfd, path, to, flags))
+        by_path(words, const { paths(__NR_newfstatat) }, || kernel!(__NR_newfstatat, dirfd, path, to, flags))
     }
 
     /// Calls on the descriptor that is their first argument.
@@ -185,7 +164,7 @@ handlers! {
     /// execve(2).
     fn execve(words) {
         let [path, argv, envp, ..] = words;
-        execute(words, FIRST, |thread| {
+        execute(words, const { paths(__NR_execve) }, |thread| {
             // SAFETY: the program's own call.
             unsafe { crate::low::exec::run::host(thread, AT_FDCWD as isize, path as *const u8, argv, envp, 0) }
         })
@@ -194,7 +173,7 @@ handlers! {
     /// execveat(2).
     fn execveat(words) {
         let [dirfd, path, argv, envp, flags, _] = words;
-        execute(words, AT, |thread| {
+        execute(words, const { paths(__NR_execveat) }, |thread| {
             let dirfd = dirfd as i32 as isize;
             // SAFETY: the program's own call.
             unsafe { crate::low::exec::run::host(thread, dirfd, path as *const u8, argv, envp, flags as u32 as usize) }
@@ -266,12 +245,12 @@ handlers! {
 /// Executes a file of the host; a link, or a script's interpreter that is not there, may lead into a mount.
 fn execute(
     words: [usize; 6],
-    places: &[Place],
+    places: &[PathArgument],
     host: impl Fn(&mut crate::low::thread::record::Thread) -> Option<isize>,
 ) -> isize {
     // SAFETY: the record is the thread's own.
     by_path(words, places, || match host(unsafe { &mut *current::thread() }) {
-        Some(done) if may_be_link(done) && exists(at(&words, places[0])) => join(),
+        Some(done) if may_be_link(done) && exists(places[0].of(&words)) => join(),
         Some(done) => done,
         None => join(),
     })
@@ -299,163 +278,4 @@ fn by_message(message: &Message) -> isize {
 /// A call that gives the address of a socket.
 fn gives_address() -> isize {
     if apart::run().is_some_and(crate::high::special::node::any_of) { join() } else { NOT_OURS }
-}
-
-crate::low::dispatch::dispatch_table! {
-    /// What a process that has not met a mount must not leave to the kernel unseen, in rising order.
-    APART "lp_table_apart":
-    __NR_read => first,
-    __NR_write => first,
-    __NR_open => open,
-    __NR_close => first,
-    __NR_stat => stat,
-    __NR_fstat => first,
-    __NR_lstat => lstat,
-    __NR_lseek => first,
-    __NR_mmap => mmap,
-    __NR_munmap => crate::low::live::process::munmap,
-    __NR_rt_sigaction => crate::low::arrive::sigaction::rt_sigaction,
-    __NR_ioctl => first,
-    __NR_pread64 => first,
-    __NR_pwrite64 => first,
-    __NR_readv => first,
-    __NR_writev => first,
-    __NR_access => access,
-    __NR_dup => first,
-    __NR_dup2 => first_two,
-    __NR_sendfile => first_two,
-    __NR_connect => names_socket,
-    __NR_accept => names_peer,
-    __NR_sendto => sendto,
-    __NR_recvfrom => names_peer,
-    __NR_sendmsg => sendmsg,
-    __NR_recvmsg => recvmsg,
-    __NR_bind => names_socket,
-    __NR_getsockname => names_peer,
-    __NR_getpeername => names_peer,
-    __NR_clone => crate::low::live::process::clone,
-    __NR_fork => crate::low::live::process::fork,
-    __NR_vfork => crate::low::live::process::vfork,
-    __NR_execve => execve,
-    __NR_exit => crate::low::live::process::exit,
-    __NR_fcntl => first,
-    __NR_flock => first,
-    __NR_fsync => first,
-    __NR_fdatasync => first,
-    __NR_truncate => truncate,
-    __NR_ftruncate => first,
-    __NR_getdents => getdents,
-    __NR_chdir => chdir,
-    __NR_fchdir => first,
-    __NR_rename => rename,
-    __NR_mkdir => mkdir,
-    __NR_rmdir => rmdir,
-    __NR_creat => creat,
-    __NR_link => link,
-    __NR_unlink => unlink,
-    __NR_symlink => symlink,
-    __NR_readlink => readlink,
-    __NR_chmod => chmod,
-    __NR_fchmod => first,
-    __NR_chown => chown,
-    __NR_fchown => first,
-    __NR_lchown => lchown,
-    __NR_utime => utime,
-    __NR_mknod => mknod,
-    __NR_uselib => at_once,
-    __NR_statfs => statfs,
-    __NR_fstatfs => first,
-    __NR_pivot_root => at_once,
-    __NR_prctl => prctl,
-    __NR_setrlimit => setrlimit,
-    __NR_chroot => chroot,
-    __NR_acct => acct,
-    __NR_mount => at_once,
-    __NR_umount2 => umount2,
-    __NR_swapon => swapon,
-    __NR_swapoff => at_once,
-    __NR_quotactl => at_once,
-    __NR_readahead => first,
-    __NR_setxattr => setxattr,
-    __NR_lsetxattr => lsetxattr,
-    __NR_fsetxattr => first,
-    __NR_getxattr => getxattr,
-    __NR_lgetxattr => lgetxattr,
-    __NR_fgetxattr => first,
-    __NR_listxattr => listxattr,
-    __NR_llistxattr => llistxattr,
-    __NR_flistxattr => first,
-    __NR_removexattr => removexattr,
-    __NR_lremovexattr => lremovexattr,
-    __NR_fremovexattr => first,
-    __NR_io_setup => crate::high::calls::refused::absent,
-    __NR_io_destroy => crate::high::calls::refused::absent,
-    __NR_io_getevents => crate::high::calls::refused::absent,
-    __NR_io_submit => crate::high::calls::refused::absent,
-    __NR_io_cancel => crate::high::calls::refused::absent,
-    __NR_getdents64 => getdents,
-    __NR_fadvise64 => first,
-    __NR_exit_group => crate::low::live::process::exit_group,
-    __NR_utimes => utimes,
-    __NR_inotify_add_watch => inotify_add_watch,
-    __NR_openat => openat,
-    __NR_mkdirat => mkdirat,
-    __NR_mknodat => mknodat,
-    __NR_fchownat => fchownat,
-    __NR_futimesat => futimesat,
-    __NR_newfstatat => newfstatat,
-    __NR_unlinkat => unlinkat,
-    __NR_renameat => renameat,
-    __NR_linkat => linkat,
-    __NR_symlinkat => symlinkat,
-    __NR_readlinkat => readlinkat,
-    __NR_fchmodat => fchmodat,
-    __NR_faccessat => faccessat,
-    __NR_splice => first_and_third,
-    __NR_tee => first_two,
-    __NR_sync_file_range => first,
-    __NR_vmsplice => first,
-    __NR_utimensat => utimensat,
-    __NR_fallocate => first,
-    __NR_accept4 => names_peer,
-    __NR_dup3 => first_two,
-    __NR_preadv => first,
-    __NR_pwritev => first,
-    __NR_fanotify_mark => fanotify_mark,
-    __NR_prlimit64 => prlimit64,
-    __NR_name_to_handle_at => name_to_handle_at,
-    __NR_syncfs => first,
-    __NR_sendmmsg => sendmmsg,
-    __NR_renameat2 => renameat2,
-    __NR_seccomp => at_once,
-    __NR_bpf => at_once,
-    __NR_execveat => execveat,
-    __NR_copy_file_range => first_and_third,
-    __NR_preadv2 => first,
-    __NR_pwritev2 => first,
-    __NR_statx => statx,
-    __NR_io_pgetevents => crate::high::calls::refused::absent,
-    __NR_io_uring_setup => crate::high::calls::refused::absent,
-    __NR_io_uring_enter => crate::high::calls::refused::absent,
-    __NR_io_uring_register => crate::high::calls::refused::absent,
-    __NR_open_tree => open_tree,
-    __NR_move_mount => at_once,
-    __NR_fsconfig => at_once,
-    __NR_fspick => at_once,
-    __NR_clone3 => crate::low::live::process::clone3,
-    __NR_close_range => close_range,
-    __NR_openat2 => openat2,
-    __NR_pidfd_getfd => at_once,
-    __NR_faccessat2 => faccessat2,
-    __NR_mount_setattr => at_once,
-    __NR_landlock_restrict_self => at_once,
-    __NR_fchmodat2 => fchmodat2,
-    __NR_setxattrat => setxattrat,
-    __NR_getxattrat => getxattrat,
-    __NR_listxattrat => listxattrat,
-    __NR_removexattrat => removexattrat,
-    __NR_open_tree_attr => at_once,
-    __NR_file_getattr => at_once,
-    __NR_file_setattr => at_once,
-    .. => crate::high::calls::refused::absent,
 }

@@ -24,6 +24,7 @@
 
 use crate::High;
 use crate::high::life::join;
+use crate::high::table::arguments::{PathArgument, descriptors, paths};
 use crate::low::above::Above;
 use core::arch::global_asm;
 
@@ -181,7 +182,7 @@ fn holds_anything(task: &Task) -> bool {
 
 /// In a child that has no part in the run: the mounts are out of its reach.
 fn without(nr: u32, words: [usize; 6]) -> isize {
-    let is_host = |place: &Place| matches!(route_apart(Which::First, at(&words, *place)), Route::Host);
+    let is_host = |place: &PathArgument| matches!(route_apart(Which::First, place.of(&words)), Route::Host);
     if !paths(nr).iter().all(is_host) {
         return Errno::EACCES.to_ret();
     }
@@ -217,8 +218,8 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
         return true;
     }
     if !paths.is_empty() {
-        let is_host = |place: &Place| {
-            matches!(route(task, Which::First, at(&words, *place), Last::Follow), Route::Host)
+        let is_host = |place: &PathArgument| {
+            matches!(route(task, Which::First, place.of(&words), Last::Follow), Route::Host)
         };
         return !paths.iter().all(is_host);
     }
@@ -252,67 +253,4 @@ fn socket_address(nr: u32, words: [usize; 6]) -> Option<At> {
         _ => return None,
     };
     address::path_of(at as *const u8, length).map(|path| At::cwd(path.as_ptr()))
-}
-
-/// Where a path is among a call's arguments: the directory's place, if it has one, and its own.
-type Place = (Option<usize>, usize);
-
-fn at(words: &[usize; 6], place: Place) -> At {
-    let dirfd = place.0.map_or(AT_FDCWD, |index| words[index] as i32);
-    At { dirfd, path: words[place.1] as *const u8 }
-}
-
-/// The paths that a call takes.
-fn paths(nr: u32) -> &'static [Place] {
-    match nr {
-        __NR_open | __NR_creat | __NR_stat | __NR_lstat | __NR_access | __NR_truncate | __NR_chdir
-        | __NR_mkdir | __NR_rmdir | __NR_unlink | __NR_readlink | __NR_chmod | __NR_chown | __NR_lchown
-        | __NR_utime | __NR_utimes | __NR_mknod | __NR_statfs | __NR_chroot | __NR_acct | __NR_umount2
-        | __NR_swapon | __NR_swapoff | __NR_uselib | __NR_setxattr | __NR_lsetxattr | __NR_getxattr
-        | __NR_lgetxattr | __NR_listxattr | __NR_llistxattr | __NR_removexattr | __NR_lremovexattr => {
-            &[(None, 0)]
-        }
-        __NR_inotify_add_watch | __NR_quotactl => &[(None, 1)],
-        __NR_rename | __NR_link | __NR_mount | __NR_pivot_root | __NR_symlink => &[(None, 0), (None, 1)],
-        __NR_openat
-        | __NR_openat2
-        | __NR_mkdirat
-        | __NR_mknodat
-        | __NR_fchownat
-        | __NR_futimesat
-        | __NR_newfstatat
-        | __NR_unlinkat
-        | __NR_readlinkat
-        | __NR_fchmodat
-        | __NR_faccessat
-        | __NR_utimensat
-        | __NR_name_to_handle_at
-        | __NR_statx
-        | __NR_open_tree
-        | __NR_open_tree_attr
-        | __NR_faccessat2
-        | __NR_fchmodat2
-        | __NR_setxattrat
-        | __NR_getxattrat
-        | __NR_listxattrat
-        | __NR_removexattrat
-        | __NR_file_getattr
-        | __NR_file_setattr
-        | __NR_mount_setattr
-        | __NR_fspick => &[(Some(0), 1)],
-        __NR_symlinkat => &[(Some(1), 2)],
-        __NR_renameat | __NR_linkat | __NR_renameat2 | __NR_move_mount => &[(Some(0), 1), (Some(2), 3)],
-        __NR_fanotify_mark | __NR_fsconfig => &[(Some(3), 4)],
-        _ => &[],
-    }
-}
-
-/// The descriptors that a call without paths takes.
-fn descriptors(nr: u32) -> &'static [usize] {
-    match nr {
-        __NR_mmap => &[4],
-        __NR_dup2 | __NR_dup3 | __NR_sendfile | __NR_tee | __NR_pidfd_getfd => &[0, 1],
-        __NR_splice | __NR_copy_file_range | __NR_epoll_ctl => &[0, 2],
-        _ => &[0],
-    }
 }
