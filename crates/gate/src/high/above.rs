@@ -45,7 +45,7 @@ const PR_SET_NAME: u32 = 15;
 
 impl Above for High {
     fn attach<'a>(
-        thread: &mut Thread,
+        thread: &Thread,
         gate: &[u8],
         ids: ImageIds,
         room: &'a mut [u8; PATH],
@@ -69,7 +69,7 @@ impl Above for High {
         apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) // Relaxed: immutable.
     }
 
-    fn join(thread: &mut Thread) {
+    fn join(thread: &Thread) {
         join::join(thread);
     }
 
@@ -82,62 +82,62 @@ impl Above for High {
         Calls { table, way, hidden: apart::lowest() as u32 }
     }
 
-    fn thread_start(thread: &mut Thread) {
+    fn thread_start(thread: &Thread) {
         let Some((region, process)) = joined() else { return };
-        match boot::thread_lane(region, process, thread.tid) {
+        match boot::thread_lane(region, process, thread.tid.get()) {
             Ok(lane) => credentials::of_new_thread(set_task(thread, region, process, lane)),
             Err(_) => report::refuse(&[b"the region has no place for another thread"]),
         }
     }
 
-    fn before_thread(thread: &mut Thread) {
+    fn before_thread(thread: &Thread) {
         join::join(thread);
         if let Some(task) = task_of(thread) {
             boot::before_thread(task);
         }
     }
 
-    fn thread_not_made(thread: &mut Thread) {
+    fn thread_not_made(thread: &Thread) {
         if let Some(task) = task_of(thread) {
             boot::thread_gone(task.process);
         }
     }
 
-    fn thread_exit(thread: &mut Thread) {
+    fn thread_exit(thread: &Thread) {
         if let Some(task) = task_of(thread) {
             boot::leave_lane(task);
             boot::thread_gone(task.process);
-            thread.task = core::ptr::null_mut();
+            thread.task.set(core::ptr::null_mut());
         }
     }
 
-    fn process_exit(thread: &mut Thread) {
+    fn process_exit(thread: &Thread) {
         if let Some(task) = task_of(thread) {
             boot::exit(task);
             left::left(task);
         }
     }
 
-    fn before_fork(thread: &mut Thread) -> lp_abi::Result<()> {
+    fn before_fork(thread: &Thread) -> lp_abi::Result<()> {
         let Some(task) = task_of(thread) else { return Ok(()) };
         areas::before_fork();
         let child = fork::before(task).inspect_err(|_| areas::after_fork())?;
         table_copied(task, child);
-        thread.forked = child.0;
+        thread.forked.set(child.0);
         Ok(())
     }
 
     fn announce_child(thread: &Thread) -> Option<*mut u32> {
-        task_of(thread).map(|task| fork::announce_at(task.region, ProcessId(thread.forked)))
+        task_of(thread).map(|task| fork::announce_at(task.region, ProcessId(thread.forked.get())))
     }
 
     fn make_unannounced(thread: &Thread) {
         if let Some(task) = task_of(thread) {
-            fork::make_unannounced(task, ProcessId(thread.forked));
+            fork::make_unannounced(task, ProcessId(thread.forked.get()));
         }
     }
 
-    fn may_share_table(thread: &mut Thread) -> bool {
+    fn may_share_table(thread: &Thread) -> bool {
         join::join(thread);
         let Some(task) = task_of(thread) else { return true };
         placeholder::flush(task);
@@ -148,21 +148,21 @@ impl Above for High {
         may
     }
 
-    fn after_fork_parent(thread: &mut Thread, result: isize) {
+    fn after_fork_parent(thread: &Thread, result: isize) {
         let Some(task) = task_of(thread) else { return };
         areas::after_fork();
         fork::copied(task);
         if result < 0 {
-            fork::failed(task, ProcessId(thread.forked));
+            fork::failed(task, ProcessId(thread.forked.get()));
         }
     }
 
-    fn after_fork_child(thread: &mut Thread) {
+    fn after_fork_child(thread: &Thread) {
         let Some(task) = task_of(thread) else { return };
-        let (region, child) = (task.region, ProcessId(thread.forked));
-        let started = match thread.shares_table {
-            true => fork::child_that_shares(region, child, thread.tid),
-            false => fork::child(region, child, thread.tid),
+        let (region, child) = (task.region, ProcessId(thread.forked.get()));
+        let started = match thread.shares_table.get() {
+            true => fork::child_that_shares(region, child, thread.tid.get()),
+            false => fork::child(region, child, thread.tid.get()),
         };
         match started {
             Ok(lane) => {
@@ -175,27 +175,27 @@ impl Above for High {
         }
     }
 
-    fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<()> {
+    fn before_vfork(thread: &Thread, child: &Thread) -> lp_abi::Result<()> {
         let Some(task) = task_of(thread) else { return Ok(()) };
         let slot = fork::before_vfork(task)?;
         table_copied(task, slot);
-        thread.forked = slot.0;
+        thread.forked.set(slot.0);
         // Its lane comes when it runs.
         set_task(child, task.region, slot, LaneId::NONE);
         Ok(())
     }
 
-    fn after_vfork_child(child: &mut Thread) {
+    fn after_vfork_child(child: &Thread) {
         let Some(task) = task_of(child) else { return };
         let (region, slot) = (task.region, task.process_id);
         // SAFETY: the parent waits, and its record stays valid.
-        let parent = unsafe { child.parent.as_ref() };
+        let parent = unsafe { child.parent.get().as_ref() };
         if let Some(parent) = parent.and_then(task_of) {
             fork::copied(parent);
         }
-        let started = match parent.is_some_and(|parent| parent.shares_table) {
-            true => fork::child_that_shares(region, slot, child.tid),
-            false => fork::child_in_parent(region, slot, child.tid),
+        let started = match parent.is_some_and(|parent| parent.shares_table.get()) {
+            true => fork::child_that_shares(region, slot, child.tid.get()),
+            false => fork::child_in_parent(region, slot, child.tid.get()),
         };
         match started {
             Ok(lane) => placeholder::after_fork(set_task(child, region, slot, lane)),
@@ -203,10 +203,10 @@ impl Above for High {
         }
     }
 
-    fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize) {
+    fn after_vfork_parent(thread: &Thread, child: &Thread, result: isize) {
         areas::settle_child(child);
         let Some(task) = task_of(thread) else {
-            child.task = core::ptr::null_mut();
+            child.task.set(core::ptr::null_mut());
             return join::follow_child(thread);
         };
         let Some(started) = task_of(child) else { return };
@@ -216,7 +216,7 @@ impl Above for High {
         } else {
             fork::after_vfork(task, started.process_id);
         }
-        child.task = core::ptr::null_mut();
+        child.task.set(core::ptr::null_mut());
     }
 
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]> {
@@ -225,7 +225,7 @@ impl Above for High {
     }
 
     fn has_run(thread: &Thread) -> bool {
-        !thread.task.is_null() || apart::run().is_some()
+        !thread.task.get().is_null() || apart::run().is_some()
     }
 
     #[cold]
@@ -234,7 +234,7 @@ impl Above for High {
     }
 
     #[cold]
-    fn storage_of(thread: &mut Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
+    fn storage_of(thread: &Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
         join::join(thread);
         task_of(thread).and_then(|task| libraries::storage_of(task, origin, directory, name))
     }
@@ -244,7 +244,7 @@ impl Above for High {
         Self::has_run(thread) && libraries::list_leads_into_mount(task_of(thread), list, text)
     }
 
-    fn before_exec(thread: &mut Thread) -> lp_abi::Result<()> {
+    fn before_exec(thread: &Thread) -> lp_abi::Result<()> {
         if let Some(task) = task_of(thread) {
             boot::before_exec(task);
             credentials::before_exec(task);
@@ -254,7 +254,7 @@ impl Above for High {
         Ok(())
     }
 
-    fn exec_failed(thread: &mut Thread, errno: lp_abi::Errno) {
+    fn exec_failed(thread: &Thread, errno: lp_abi::Errno) {
         let _ = errno;
         if let Some(task) = task_of(thread) {
             credentials::exec_failed(task);
@@ -295,14 +295,14 @@ impl Above for High {
         }
     }
 
-    fn fault(thread: &mut Thread, address: usize) -> bool {
+    fn fault(thread: &Thread, address: usize) -> bool {
         let Some(task) = task_of(thread) else { return false };
-        let before = core::mem::take(&mut thread.unclear_fault);
+        let before = thread.unclear_fault.replace(0);
         match areas::fault(task, address) {
             areas::Fault::Real => false,
             areas::Fault::Mended => true,
             areas::Fault::Unclear => {
-                thread.unclear_fault = address;
+                thread.unclear_fault.set(address);
                 before != address
             }
         }
@@ -328,19 +328,19 @@ fn calls_of(task: &Task) -> (&'static Table, Way) {
 
 fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
     // SAFETY: null, or the thread's task, which lives as long as its record.
-    unsafe { thread.task.as_ref() }
+    unsafe { thread.task.get().as_ref() }
 }
 
 /// Attaches to the slot that a launcher or an image before has left to this one.
 fn attach_slot(
-    thread: &mut Thread,
+    thread: &Thread,
     fd: i32,
     process: ProcessId,
     length: Option<usize>,
     ids: ImageIds,
 ) -> Result<&'static Task<'static>, &'static [u8]> {
     let region = region::map_region(fd, length)?;
-    let lane = boot::attach(region, process, thread.tid).map_err(|errno| match errno {
+    let lane = boot::attach(region, process, thread.tid.get()).map_err(|errno| match errno {
         Errno::EAGAIN => &b"the region has no place for another thread"[..],
         _ => b"the region has no place for this process any more",
     })?;

@@ -46,7 +46,7 @@ pub(crate) trait Above: Quick {
     /// # Errors
     /// One line that says why not; the process is then refused.
     fn attach<'a>(
-        thread: &mut Thread,
+        thread: &Thread,
         gate: &[u8],
         ids: ImageIds,
         room: &'a mut [u8; PATH],
@@ -56,28 +56,28 @@ pub(crate) trait Above: Quick {
     fn counts_calls() -> bool;
 
     /// Has the process take part in the run, unless it does already or has no part in any.
-    fn join(thread: &mut Thread);
+    fn join(thread: &Thread);
 
     /// By which table the calls of a process are answered, and on which ways.
     fn calls(thread: &Thread) -> Calls;
 
     /// A thread has made its first call: it needs a task.
-    fn thread_start(thread: &mut Thread);
+    fn thread_start(thread: &Thread);
 
     /// A thread is about to be made that shares memory, descriptors and all with its maker: the table is shared from now on.
-    fn before_thread(thread: &mut Thread);
+    fn before_thread(thread: &Thread);
 
     /// The thread of [`before_thread`] was not made.
-    fn thread_not_made(thread: &mut Thread);
+    fn thread_not_made(thread: &Thread);
 
     /// The thread ends; its record is given back.
-    fn thread_exit(thread: &mut Thread);
+    fn thread_exit(thread: &Thread);
 
     /// The process ends by exit_group(2). It may be a child that shares memory with its parent.
-    fn process_exit(thread: &mut Thread);
+    fn process_exit(thread: &Thread);
 
     /// fork(2) is about to happen: open files become shared, and the child needs a process slot. An error fails the call.
-    fn before_fork(thread: &mut Thread) -> lp_abi::Result<()>;
+    fn before_fork(thread: &Thread) -> lp_abi::Result<()>;
 
     /// Where the kernel is to write the id of the child for which [`before_fork`] or [`before_vfork`] has taken a
     /// slot.
@@ -88,25 +88,25 @@ pub(crate) trait Above: Quick {
 
     /// A child is about to be made that is to share the kernel's table of descriptors, and is not a thread. It
     /// may while no file of ours is open: each has a table of ours of its own.
-    fn may_share_table(thread: &mut Thread) -> bool;
+    fn may_share_table(thread: &Thread) -> bool;
 
     /// fork(2) has happened: `result` is the child's process id, or `-errno`, and then what `before_fork` took goes back.
-    fn after_fork_parent(thread: &mut Thread, result: isize);
+    fn after_fork_parent(thread: &Thread, result: isize);
 
     /// The child of a fork: its memory is a copy of the parent's, `thread` is its only thread.
-    fn after_fork_child(thread: &mut Thread);
+    fn after_fork_child(thread: &Thread);
 
     /// A child is about to start that shares memory with `thread` but has a descriptor table and directory of its own until
     /// it execs or exits (vfork, posix_spawn). `child` needs a task of its own: a process slot, and a copy of the table. An
     /// error fails the call.
-    fn before_vfork(thread: &mut Thread, child: &mut Thread) -> lp_abi::Result<()>;
+    fn before_vfork(thread: &Thread, child: &Thread) -> lp_abi::Result<()>;
 
     /// That child's first moment, on its own kernel thread: it can take its record lock now.
-    fn after_vfork_child(child: &mut Thread);
+    fn after_vfork_child(child: &Thread);
 
     /// The child has execed or exited (`result` is its process id) or was not made (`-errno`): what the parent's side keeps
     /// in `child` is not needed any more. The process slot stays with the process that execed.
-    fn after_vfork_parent(thread: &mut Thread, child: &mut Thread, result: isize);
+    fn after_vfork_parent(thread: &Thread, child: &Thread, result: isize);
 
     /// The programs that processes of the region have looked at before an exec.
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]>;
@@ -118,17 +118,17 @@ pub(crate) trait Above: Quick {
     fn leads_into_mount(thread: &Thread, origin: &[u8], path: &[u8]) -> bool;
 
     /// Bytes of thread-local storage for the library `name`, if it lies in a directory that such a program has for the loader.
-    fn storage_of(thread: &mut Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64>;
+    fn storage_of(thread: &Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64>;
 
     /// Whether an entry of a list in an environment, a string of the program's, leads the loader into a mount.
     fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool;
 
     /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait for other
     /// threads' calls or to set marks that the new image reads. An error fails the exec.
-    fn before_exec(thread: &mut Thread) -> lp_abi::Result<()>;
+    fn before_exec(thread: &Thread) -> lp_abi::Result<()>;
 
     /// The exec failed with `errno` after all; the old image goes on.
-    fn exec_failed(thread: &mut Thread, errno: lp_abi::Errno);
+    fn exec_failed(thread: &Thread, errno: lp_abi::Errno);
 
     /// Writes what LIGHTPATH_GATE must be for an image that `thread` execs, without the name, and gives its length; 0 in a
     /// process without a region.
@@ -140,7 +140,7 @@ pub(crate) trait Above: Quick {
 
     /// The program's own access to `address` has faulted. Whether to make it again: a file that is mapped there
     /// has grown since. Where that is unclear it is made again once, and then the fault is the program's.
-    fn fault(thread: &mut Thread, address: usize) -> bool;
+    fn fault(thread: &Thread, address: usize) -> bool;
 
     /// Whether a file of ours may be mapped in the process.
     fn has_mappings() -> bool;

@@ -93,14 +93,7 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the pointers are the program's.
     let done = unsafe {
-        low::host(
-            &mut *current::thread(),
-            at.dirfd as isize,
-            at.path,
-            exec.argv,
-            exec.envp,
-            exec.flags as usize,
-        )
+        low::host(&*current::thread(), at.dirfd as isize, at.path, exec.argv, exec.envp, exec.flags as usize)
     };
     let Some(done) = done else {
         return host_script(task, at, exec, SCRIPTS).unwrap_or(Errno::ENOEXEC.to_ret());
@@ -228,7 +221,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         (Some(loader), Some(elf)) => {
             let program = Program { elf: &elf, origin: check::directory_of(name.to_bytes()) };
             // SAFETY: the record is the thread's own.
-            program.load(unsafe { &mut *current::thread() }, loader, &environment, |_| ())
+            program.load(unsafe { &*current::thread() }, loader, &environment, |_| ())
         }
         _ => Load::Preload,
     };
@@ -265,7 +258,7 @@ fn program(
     task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
     // SAFETY: the record is the thread's own; the path is good, the other pointers are the program's.
     let done = unsafe {
-        let thread = &mut *current::thread();
+        let thread = &*current::thread();
         let flags = AT_EMPTY_PATH as usize;
         low::run(thread, fd as isize, c"".as_ptr().cast(), argv, environment, flags, load)
     };
@@ -333,8 +326,7 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
 fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> isize {
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest the program's.
-    let done =
-        unsafe { low::host(&mut *current::thread(), AT_FDCWD as isize, at.path, exec.argv, exec.envp, 0) };
+    let done = unsafe { low::host(&*current::thread(), AT_FDCWD as isize, at.path, exec.argv, exec.envp, 0) };
     let Some(done) = done else {
         return host_script(task, at, exec, scripts).unwrap_or(Errno::ENOEXEC.to_ret());
     };

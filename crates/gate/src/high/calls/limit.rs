@@ -42,5 +42,5 @@ const SAME: &[u32] = &[
 fn permits(nr: u32) -> bool {
     // SAFETY: null, or the calling thread's own record.
     let current = unsafe { current::thread().as_ref() };
-    current.is_some_and(|thread| tls::in_gate() != 0 && thread.limited_to == nr && SAME.contains(&nr))
+    current.is_some_and(|thread| tls::in_gate() != 0 && thread.limited_to.get() == nr && SAME.contains(&nr))
 }

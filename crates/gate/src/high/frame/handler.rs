@@ -75,7 +75,7 @@ pub(crate) use kernel;
 #[inline(always)]
 pub fn task() -> &'static Task<'static> {
     // SAFETY: handlers run in threads that have a record and a task, which live as long as the thread does.
-    unsafe { &*(*current::thread()).task }
+    unsafe { &*(*current::thread()).task.get() }
 }
 
 /// The calling thread's record. Its buffers are the running handler's.
@@ -161,7 +161,7 @@ pub fn exceeded_slow(task: &Task) {
     // Relaxed: the process's own word.
     if task.process.fsize_limit.load(Ordering::Relaxed) != u64::MAX {
         let pid = kernel!(__NR_getpid);
-        kernel!(__NR_tgkill, pid, thread().tid, SIGXFSZ);
+        kernel!(__NR_tgkill, pid, thread().tid.get(), SIGXFSZ);
     }
 }
 

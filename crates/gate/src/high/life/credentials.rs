@@ -35,19 +35,19 @@ static PARTED: AtomicU32 = AtomicU32::new(0);
 fn part(task: &'static Task<'static>) {
     PARTED.store(1, Ordering::Relaxed); // Relaxed: the kernel's clone orders it for threads that this one makes.
     // SAFETY: the record is the thread's own.
-    let place = unsafe { &raw mut (*current::thread()).credentials };
+    let own = unsafe { &(*current::thread()).credentials };
     // SAFETY: as above; a new mapping, of zeros, which are a valid record of atomics, and which lives as long
     // as the thread.
     unsafe {
-        if (*place).is_null() {
+        if own.get().is_null() {
             let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
             let bytes = size_of::<Process>();
             match lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) {
-                Ok(at) => *place = at as *mut Process,
+                Ok(at) => own.set(at as *mut Process),
                 Err(_) => report::refuse(&[b"no memory for a thread's credentials"]),
             }
         }
-        task.credentials.set(&**place);
+        task.credentials.set(&*own.get());
     }
 }
 

@@ -18,8 +18,8 @@ const REAP_EVERY: u32 = 64;
 /// Has the process take part in the run, unless it does already or has no part in any. `thread` is its only one then, or that of
 /// a child in its memory.
 #[cold]
-pub(crate) fn join(thread: &mut Thread) {
-    if !thread.task.is_null() {
+pub(crate) fn join(thread: &Thread) {
+    if !thread.task.get().is_null() {
         return;
     }
     let Some(joining) = apart::joining() else { return };
@@ -28,7 +28,7 @@ pub(crate) fn join(thread: &mut Thread) {
     }
 }
 
-fn enter(thread: &mut Thread, joining: Joining) -> Result<(), &'static [u8]> {
+fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
     const FULL: &[u8] = b"the region has no place for this process";
     let region = match joining.region {
         Some(region) => region,
@@ -36,10 +36,10 @@ fn enter(thread: &mut Thread, joining: Joining) -> Result<(), &'static [u8]> {
     };
     apart::keep_region(region);
     let process = boot::claim_own_process(region, joining.run).map_err(|_| FULL)?;
-    let lane = boot::attach(region, process, thread.tid).map_err(|_| FULL)?;
+    let lane = boot::attach(region, process, thread.tid.get()).map_err(|_| FULL)?;
     let task = set_task(thread, region, process, lane);
     // A child in its parent's memory makes no threads, and its parent joins for itself.
-    if thread.parent.is_null() {
+    if thread.parent.get().is_null() {
         region::set_joined(region, process);
     }
     boot::arrive_late(task);
@@ -52,15 +52,15 @@ fn enter(thread: &mut Thread, joining: Joining) -> Result<(), &'static [u8]> {
 }
 
 /// After a child in this process's memory is gone: if it has joined, all calls go through the table that wants a task.
-pub(crate) fn follow_child(thread: &mut Thread) {
+pub(crate) fn follow_child(thread: &Thread) {
     if apart::is_mapped() {
         join(thread);
     }
 }
 
 /// The child of a limited process, which had nothing of ours: it has no part in the run.
-pub(crate) fn leave(thread: &mut Thread) {
-    thread.task = core::ptr::null_mut();
+pub(crate) fn leave(thread: &Thread) {
+    thread.task.set(core::ptr::null_mut());
     current::refresh();
     region::leave();
 }

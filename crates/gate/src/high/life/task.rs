@@ -14,13 +14,13 @@ use crate::low::thread::record::Thread;
 
 /// Fills in the task of `thread` field by field: its buffers stay untouched, and so do their pages.
 pub(crate) fn set_task(
-    thread: &mut Thread,
+    thread: &Thread,
     region: Region<'static>,
     process_id: ProcessId,
     lane_id: LaneId,
 ) -> &'static Task<'static> {
     let process = region.process(process_id);
-    let task = thread.task_room.as_mut_ptr();
+    let task = thread.task_room.get().cast::<Task<'static>>();
     // SAFETY: the room is the thread's own; its buffers are valid as they are, with whatever bytes.
     unsafe {
         (&raw mut (*task).region).write(region);
@@ -40,7 +40,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).blocking).write(deferred::blocking_syscall);
         (&raw mut (*task).notify).write(shadow::notify);
     }
-    thread.task = task;
+    thread.task.set(task);
     current::refresh();
     // SAFETY: all fields are there, and it lives as long as the record.
     unsafe { &*task }

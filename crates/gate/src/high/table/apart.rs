@@ -29,7 +29,7 @@ const PR_SET_SECCOMP: u32 = 22;
 #[cold]
 fn join() -> isize {
     // SAFETY: current is set in the gate, and the record is the thread's own.
-    join::join(unsafe { &mut *current::thread() });
+    join::join(unsafe { &*current::thread() });
     AGAIN
 }
 
@@ -246,10 +246,10 @@ handlers! {
 fn execute(
     words: [usize; 6],
     places: &[PathArgument],
-    host: impl Fn(&mut crate::low::thread::record::Thread) -> Option<isize>,
+    host: impl Fn(&crate::low::thread::record::Thread) -> Option<isize>,
 ) -> isize {
     // SAFETY: the record is the thread's own.
-    by_path(words, places, || match host(unsafe { &mut *current::thread() }) {
+    by_path(words, places, || match host(unsafe { &*current::thread() }) {
         Some(done) if may_be_link(done) && exists(places[0].of(&words)) => join(),
         Some(done) => done,
         None => join(),

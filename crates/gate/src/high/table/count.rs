@@ -66,7 +66,7 @@ extern "sysv64" fn count(number: usize, result: isize) {
         return;
     }
     // SAFETY: the thread's own task, which lives as long as the thread if there is one.
-    let Some(task) = (unsafe { thread.task.as_ref() }) else { return };
+    let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
     // Relaxed: a counter that this thread alone writes.
     let more = |counter: &AtomicU32| {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

@@ -82,14 +82,14 @@ extern "sysv64" fn answer(nr: u32, words: &[usize; 6]) -> isize {
     let [f, e, d, c, b, a] = *words;
     let words = [a, b, c, d, e, f];
     // SAFETY: in the gate current is set, and only this thread uses its record.
-    let thread = unsafe { &mut *current::thread() };
-    thread.limited_to = nr;
+    let thread = unsafe { &*current::thread() };
+    thread.limited_to.set(nr);
     if let Some(done) = of_process(thread, nr, words) {
         return done;
     }
     let Some(handler) = CALLS.handler(nr) else { return NOT_OURS };
     // SAFETY: null, or the thread's own task.
-    let Some(task) = (unsafe { thread.task.as_ref() }) else { return without(nr, words) };
+    let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return without(nr, words) };
     if !concerns(task, nr, words) {
         return NOT_OURS;
     }
@@ -111,7 +111,7 @@ fn instead(nr: u32) -> isize {
 }
 
 /// Calls that are about the process, ours or not.
-fn of_process(thread: &mut Thread, nr: u32, words: [usize; 6]) -> Option<isize> {
+fn of_process(thread: &Thread, nr: u32, words: [usize; 6]) -> Option<isize> {
     let [a, b, c, ..] = words;
     Some(match nr {
         __NR_exit_group => NOT_OURS,
@@ -142,13 +142,13 @@ fn of_process(thread: &mut Thread, nr: u32, words: [usize; 6]) -> Option<isize> 
 }
 
 /// Makes a child that is a copy, or a thread.
-fn fork(thread: &mut Thread, nr: u32, words: [usize; 6], flags: u64, stack: usize) -> isize {
+fn fork(thread: &Thread, nr: u32, words: [usize; 6], flags: u64, stack: usize) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
     if has(CLONE_THREAD) {
         // Where gs leads to the words, signals would have to be blocked.
         return match pool::are_ready() && !tls::is_by_gs() {
             true => {
-                if !thread.task.is_null() {
+                if !thread.task.get().is_null() {
                     High::before_thread(thread);
                 }
                 NOT_OURS
@@ -157,7 +157,7 @@ fn fork(thread: &mut Thread, nr: u32, words: [usize; 6], flags: u64, stack: usiz
         };
     }
     // SAFETY: null, or the thread's own task.
-    let holds = unsafe { thread.task.as_ref() }.is_some_and(holds_anything);
+    let holds = unsafe { thread.task.get().as_ref() }.is_some_and(holds_anything);
     if has(CLONE_VM) || stack != 0 || holds {
         return Errno::EAGAIN.to_ret();
     }

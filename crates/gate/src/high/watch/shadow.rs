@@ -141,7 +141,7 @@ fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
     let (length, _) = base(task, to)?;
     let mut name = Writer::new(&mut to[length..]);
     name.push(b"/t");
-    name.push_decimal(u64::from(thread().tid));
+    name.push_decimal(u64::from(thread().tid.get()));
     let more = name.finish().ok_or(Errno::ENAMETOOLONG)?;
     to[length + more] = 0;
     Ok(&to[..=length + more])

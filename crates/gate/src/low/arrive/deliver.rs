@@ -18,7 +18,7 @@ pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
         return ended(result, handle_waiting());
     }
     // SAFETY: in the gate current is set, and the record is this thread's own.
-    let wait_mask = unsafe { (*(*current::thread()).deferred.wait_mask.get()).take() };
+    let wait_mask = unsafe { (*current::thread()).deferred.wait_mask.take() };
     // Undone first: a handler may leave by longjmp.
     let result = match result {
         MAKE_THREAD => {
@@ -55,8 +55,7 @@ pub(crate) fn handle_waiting() -> bool {
     // SAFETY: null at the thread's end, or this thread's own record.
     let Some(deferred) = (unsafe { current.as_ref() }).map(|thread| &thread.deferred) else { return false };
     deferred.mask.store(u64::MAX, Ordering::Relaxed);
-    // SAFETY: as above; no handler touches it.
-    unsafe { *deferred.wait_mask.get() = None };
+    deferred.wait_mask.set(None);
     let mut restarts = None;
     loop {
         let waiting = deferred.waiting.load(Ordering::Relaxed);

@@ -285,7 +285,7 @@ fn repair(address: usize) -> bool {
     }
     tls::set_in_gate(1);
     // SAFETY: the thread's own record, which nothing else uses now.
-    let is_good = High::fault(unsafe { &mut *current::thread() }, address);
+    let is_good = High::fault(unsafe { &*current::thread() }, address);
     tls::set_in_gate(0);
     if interrupted() && lp_abi::sys::is_limited() {
         deliver::handle_waiting();

@@ -88,7 +88,7 @@ impl Program<'_> {
     }
 
     /// Bytes of thread-local storage of the libraries that are found in the directories which it names.
-    fn storage(&self, thread: &mut Thread) -> u64 {
+    fn storage(&self, thread: &Thread) -> u64 {
         let mut sum = 0u64;
         self.elf.needed(&mut |name| {
             self.elf.directories(&mut |directory| {
@@ -102,7 +102,7 @@ impl Program<'_> {
     }
 
     /// How the gate comes into it, with an environment, when it names paths itself.
-    fn load_with_paths(&self, thread: &mut Thread, loader: Loader, environment: &Environment) -> Load {
+    fn load_with_paths(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
         let audits =
             loader.is_gnu() && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
         if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
@@ -111,7 +111,7 @@ impl Program<'_> {
     /// How the gate comes into it. A program for which that hangs on its file's loader alone is `remember`ed with it.
     pub(crate) fn load(
         &self,
-        thread: &mut Thread,
+        thread: &Thread,
         loader: Loader,
         environment: &Environment,
         remember: impl FnOnce(Loader),
@@ -138,7 +138,7 @@ impl Program<'_> {
 /// # Safety
 /// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
 pub(crate) unsafe fn host_file(
-    thread: &mut Thread,
+    thread: &Thread,
     environment: &Environment,
     directory: isize,
     path: *const u8,
@@ -188,7 +188,7 @@ pub(crate) unsafe fn host_file(
 
 /// Judges a file that is no script, by its first bytes for one. `None` if it is a static program.
 fn program(
-    thread: &mut Thread,
+    thread: &Thread,
     environment: &Environment,
     open: &File,
     head: &[u8],

@@ -162,7 +162,7 @@ impl Environment {
     ///
     /// # Errors
     /// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
-    pub(crate) fn build(&self, thread: &mut Thread, load: Load) -> Result<Built> {
+    pub(crate) fn build(&self, thread: &Thread, load: Load) -> Result<Built> {
         let mut gate = [0u8; 64];
         let gate = match High::gate_value(thread, &mut gate) {
             0 => home::settings().gate.get(),

@@ -32,7 +32,7 @@ pub(crate) unsafe extern "sysv64" fn execve(
     _: usize,
 ) -> isize {
     // SAFETY: current is set in the gate; the program's pointers are handled as such.
-    let done = unsafe { host(&mut *current::thread(), AT_FDCWD, path as *const u8, argv, envp, 0) };
+    let done = unsafe { host(&*current::thread(), AT_FDCWD, path as *const u8, argv, envp, 0) };
     done.unwrap_or(Errno::ENOEXEC.to_ret()) // Not in a process without a region.
 }
 
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     // SAFETY: as above.
     let done = unsafe {
         host(
-            &mut *current::thread(),
+            &*current::thread(),
             directory as i32 as isize,
             path as *const u8,
             argv,
@@ -65,7 +65,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
 /// # Safety
 /// `path`, `argv` and `envp` are the program's, or good.
 pub unsafe fn host(
-    thread: &mut Thread,
+    thread: &Thread,
     directory: isize,
     path: *const u8,
     argv: usize,
@@ -108,7 +108,7 @@ pub unsafe fn host(
 /// # Safety
 /// As [`host`].
 pub(crate) unsafe fn run(
-    thread: &mut Thread,
+    thread: &Thread,
     directory: isize,
     path: *const u8,
     argv: usize,

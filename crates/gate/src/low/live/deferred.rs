@@ -143,8 +143,7 @@ pub(crate) fn ended_under(mask: u64, own: u64) {
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let deferred = unsafe { &(*current::thread()).deferred };
     deferred.mask.store(own, Ordering::Relaxed);
-    // SAFETY: as above; no handler touches it.
-    unsafe { *deferred.wait_mask.get() = Some(mask) };
+    deferred.wait_mask.set(Some(mask));
 }
 
 /// A system call that makes a child with a copy of this memory. In the child, what waited in the parent is

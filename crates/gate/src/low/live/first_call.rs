@@ -24,7 +24,7 @@ pub(crate) extern "sysv64" fn start_slow() {
         }
         current::enter(thread);
         // SAFETY: the record is this thread's, and current.
-        High::thread_start(unsafe { &mut *thread });
+        High::thread_start(unsafe { &*thread });
     }
     signal::set_mask(SIG_SETMASK, before);
 }

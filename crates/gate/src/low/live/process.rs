@@ -8,6 +8,7 @@
 //! | shares memory, parent waits (vfork, posix_spawn) | [`crate::low::arrive::entry`]'s way, with a record for the child |
 //! | shares memory, parent goes on, not a thread | as a thread. It shares its maker's thread-local storage unless it sets one up, which no C library survives either |
 
+use core::cell::Cell;
 use core::mem::offset_of;
 
 use lp_abi::Errno;
@@ -29,9 +30,9 @@ use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 
 /// The calling thread's record.
-fn current() -> &'static mut Thread {
-    // SAFETY: in the gate current is set, and only this thread uses its record.
-    unsafe { &mut *current::thread() }
+fn current() -> &'static Thread {
+    // SAFETY: in the gate current is set, and the record stays as long as the thread.
+    unsafe { &*current::thread() }
 }
 
 /// fork(2).
@@ -44,9 +45,9 @@ pub(crate) unsafe extern "sysv64" fn fork(
     _: usize,
 ) -> isize {
     let thread = current();
-    thread.shares_table = false;
+    thread.shares_table.set(false);
     // The same, in terms that can say where the child's id goes.
-    thread.share_call = [__NR_clone as usize, SIGCHLD as usize, 0, 0];
+    thread.set_share_call([__NR_clone as usize, SIGCHLD as usize, 0, 0]);
     copy_here([0, 0])
 }
 
@@ -60,9 +61,9 @@ pub(crate) unsafe extern "sysv64" fn vfork(
     _: usize,
 ) -> isize {
     let thread = current();
-    thread.share_call = [__NR_vfork as usize, first, second, third];
-    thread.share_given = [first, second, third];
-    thread.shares_table = false;
+    thread.set_share_call([__NR_vfork as usize, first, second, third]);
+    thread.share_given.set([first, second, third]);
+    thread.shares_table.set(false);
     share(Stack::Parents)
 }
 
@@ -111,7 +112,7 @@ pub(crate) unsafe extern "sysv64" fn exit(
     _: usize,
 ) -> isize {
     let thread = current();
-    if !thread.parent.is_null() {
+    if !thread.parent.get().is_null() {
         // A child that shares memory ends; its parent takes its record back.
         return end(__NR_exit, status);
     }
@@ -128,7 +129,7 @@ fn leave() -> isize {
     }
     High::thread_exit(thread);
     current::leave();
-    pool::give_back(thread);
+    pool::give_back(core::ptr::from_ref(thread).cast_mut());
     NOT_OURS
 }
 
@@ -188,11 +189,11 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
         return make_thread(stack);
     }
     let [first, second, third, fourth, fifth, _] = arguments;
-    thread.share_given = [first, second, third];
-    thread.share_call = [nr as usize, first, second, third];
-    thread.shares_table = has(CLONE_FILES) && High::may_share_table(thread);
+    thread.share_given.set([first, second, third]);
+    thread.set_share_call([nr as usize, first, second, third]);
+    thread.shares_table.set(has(CLONE_FILES) && High::may_share_table(thread));
     if has(CLONE_FILES)
-        && !thread.shares_table
+        && !thread.shares_table.get()
         && let Err(errno) = own_table(thread)
     {
         return errno.to_ret();
@@ -206,14 +207,16 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
 
 /// Takes `CLONE_FILES` out of the call: the child's slot has a table of its own, which must agree with the
 /// kernel's about what is ours.
-fn own_table(thread: &mut Thread) -> lp_abi::Result<()> {
+fn own_table(thread: &Thread) -> lp_abi::Result<()> {
     let files = u64::from(CLONE_FILES);
-    if thread.share_call[0] == __NR_clone as usize {
-        thread.share_call[1] &= !(files as usize);
+    let [number, flags, ..] = thread.share_call.each_ref().map(Cell::get);
+    if number == __NR_clone as usize {
+        thread.share_call[1].set(flags & !(files as usize));
         return Ok(());
     }
     copy_clone_args(thread)?;
-    thread.clone_args[offset_of!(clone_args, flags) / 8] &= !files;
+    let flags = &thread.clone_args[offset_of!(clone_args, flags) / 8];
+    flags.set(flags.get() & !files);
     Ok(())
 }
 
@@ -221,45 +224,45 @@ fn own_table(thread: &mut Thread) -> lp_abi::Result<()> {
 ///
 /// # Errors
 /// `EFAULT`; `E2BIG`, the kernel's word for a record with what it does not know.
-fn copy_clone_args(thread: &mut Thread) -> lp_abi::Result<()> {
-    let [_, given, size, _] = thread.share_call;
-    let to = thread.clone_args.as_mut_ptr();
+fn copy_clone_args(thread: &Thread) -> lp_abi::Result<()> {
+    let [_, given, size, _] = thread.share_call.each_ref().map(Cell::get);
+    let to = thread.clone_args.as_ptr().cast_mut();
     if given != to as usize {
         if size > size_of_val(&thread.clone_args) {
             return Err(Errno::E2BIG);
         }
         // SAFETY: the copy routine answers bad pointers; the size fits.
         unsafe { ucopy::copy(to.cast(), given as *const u8, size) }?;
-        thread.share_call[1] = to as usize;
+        thread.share_call[1].set(to as usize);
     }
     Ok(())
 }
 
 /// Has the kernel write the id of the child to `to` as it makes the child; whether it will.
-fn announce(thread: &mut Thread, to: *mut u32) -> bool {
+fn announce(thread: &Thread, to: *mut u32) -> bool {
     let set = CLONE_PARENT_SETTID as usize;
     let flags = offset_of!(clone_args, flags) / 8;
-    let number = thread.share_call[0] as u32;
+    let number = thread.share_call[0].get() as u32;
     // A limited process makes the very call that the program made.
     if sys::is_limited() {
         return false;
     }
     if number == __NR_vfork {
         let as_vfork = (CLONE_VM | CLONE_VFORK | SIGCHLD) as usize;
-        thread.share_call = [__NR_clone as usize, as_vfork | set, 0, to as usize];
+        thread.set_share_call([__NR_clone as usize, as_vfork | set, 0, to as usize]);
     } else if number == __NR_clone {
         // One place in memory for both.
-        if thread.share_call[1] & (set | CLONE_PIDFD as usize) != 0 {
+        if thread.share_call[1].get() & (set | CLONE_PIDFD as usize) != 0 {
             return false;
         }
-        thread.share_call[1] |= set;
-        thread.share_call[3] = to as usize;
+        thread.share_call[1].set(thread.share_call[1].get() | set);
+        thread.share_call[3].set(to as usize);
     } else {
-        if copy_clone_args(thread).is_err() || thread.clone_args[flags] & set as u64 != 0 {
+        if copy_clone_args(thread).is_err() || thread.clone_args[flags].get() & set as u64 != 0 {
             return false;
         }
-        thread.clone_args[flags] |= set as u64;
-        thread.clone_args[offset_of!(clone_args, parent_tid) / 8] = to as u64;
+        thread.clone_args[flags].set(thread.clone_args[flags].get() | set as u64);
+        thread.clone_args[offset_of!(clone_args, parent_tid) / 8].set(to as u64);
     }
     true
 }
@@ -269,13 +272,13 @@ fn announce(thread: &mut Thread, to: *mut u32) -> bool {
 fn make_thread(stack: Stack) -> isize {
     let thread = current();
     if tls::is_by_gs() {
-        thread.share_mask = block_signals();
+        thread.share_mask.set(block_signals());
         if deferred::interrupted() {
             return AGAIN;
         }
     }
     High::before_thread(thread);
-    thread.own_stack = u64::from(stack == Stack::Own);
+    thread.own_stack.set(u64::from(stack == Stack::Own));
     MAKE_THREAD
 }
 
@@ -286,7 +289,7 @@ pub(crate) extern "sysv64" fn after_thread(result: isize) {
         High::thread_not_made(thread);
     }
     if tls::is_by_gs() {
-        set_mask(SIG_SETMASK, thread.share_mask);
+        set_mask(SIG_SETMASK, thread.share_mask.get());
     }
 }
 
@@ -297,7 +300,7 @@ fn copy_here(rest: [usize; 2]) -> isize {
         return errno.to_ret();
     }
     announce_child(thread);
-    let [number, first, second, third] = thread.share_call;
+    let [number, first, second, third] = thread.share_call.each_ref().map(Cell::get);
     let (nr, arguments) = (number as u32, [first, second, third, rest[0], rest[1], 0]);
     // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
     let result = unsafe { deferred::fork(nr, arguments) };
@@ -310,7 +313,7 @@ fn copy_here(rest: [usize; 2]) -> isize {
     result
 }
 
-fn announce_child(thread: &mut Thread) {
+fn announce_child(thread: &Thread) {
     if High::announce_child(thread).is_some_and(|to| !announce(thread, to)) {
         High::make_unannounced(thread);
     }
@@ -328,9 +331,9 @@ fn copy_elsewhere() -> isize {
         return errno.to_ret();
     }
     announce_child(thread);
-    thread.child = thread;
-    thread.own_stack = 1;
-    thread.share_mask = mask;
+    thread.child.set(core::ptr::from_ref(thread).cast_mut());
+    thread.own_stack.set(1);
+    thread.share_mask.set(mask);
     SHARE_MEMORY
 }
 
@@ -347,20 +350,20 @@ fn share(stack: Stack) -> isize {
     };
     // SAFETY: the new record is nobody else's; the parent's actions are valid.
     let child = unsafe {
-        (*child).own_actions.copy(&*thread.actions);
-        (*child).actions = &raw const (*child).own_actions;
-        (*child).parent = thread;
-        (*child).own_stack = u64::from(stack == Stack::Own);
-        &mut *child
+        (*child).own_actions.copy(&*thread.actions.get());
+        (*child).actions.set(&raw const (*child).own_actions);
+        (*child).parent.set(thread);
+        (*child).own_stack.set(u64::from(stack == Stack::Own));
+        &*child
     };
     if let Err(errno) = High::before_vfork(thread, child) {
-        pool::give_back(child);
+        pool::give_back(core::ptr::from_ref(child).cast_mut());
         set_mask(SIG_SETMASK, mask);
         return errno.to_ret();
     }
     announce_child(thread);
-    thread.child = child;
-    thread.share_mask = mask;
+    thread.child.set(core::ptr::from_ref(child).cast_mut());
+    thread.share_mask.set(mask);
     SHARE_MEMORY
 }
 
@@ -370,43 +373,43 @@ pub(crate) extern "sysv64" fn share_parent(result: isize) {
     tls::set_deferred(0); // A child that died in the gate has left its own in the storage that it shared.
     let thread = current();
     after_share(thread, result);
-    thread.switched = 0;
-    set_mask(SIG_SETMASK, thread.share_mask);
+    thread.switched.set(0);
+    set_mask(SIG_SETMASK, thread.share_mask.get());
 }
 
 /// The child's side, before its first instruction.
 pub(crate) extern "sysv64" fn share_child() {
     let thread = current();
-    if thread.parent.is_null() {
-        let mask = thread.share_mask;
-        thread.child = core::ptr::null_mut();
-        thread.own_stack = 0;
-        thread.switched = 0;
+    if thread.parent.get().is_null() {
+        let mask = thread.share_mask.get();
+        thread.child.set(core::ptr::null_mut());
+        thread.own_stack.set(0);
+        thread.switched.set(0);
         pool::after_fork_child();
         High::after_fork_child(thread);
         set_mask(SIG_SETMASK, mask);
         return;
     }
-    thread.tid = pool::own_tid();
+    thread.tid.set(pool::own_tid());
     High::after_vfork_child(thread);
     // SAFETY: the parent waits, and its record stays valid.
-    set_mask(SIG_SETMASK, unsafe { (*thread.parent).share_mask });
+    set_mask(SIG_SETMASK, unsafe { (*thread.parent.get()).share_mask.get() });
 }
 
-fn after_share(thread: &mut Thread, result: isize) {
-    let child = thread.child;
-    thread.child = core::ptr::null_mut();
+fn after_share(thread: &Thread, result: isize) {
+    let child = thread.child.get();
+    thread.child.set(core::ptr::null_mut());
     if core::ptr::eq(child, thread) {
-        thread.own_stack = 0;
+        thread.own_stack.set(0);
         High::after_fork_parent(thread, result);
         return;
     }
     // SAFETY: the child's record is the parent's again: the child is gone, or has memory of its own.
-    let child = unsafe { &mut *child };
+    let child = unsafe { &*child };
     High::after_vfork_parent(thread, child, result);
     child.exec.release();
     child.arguments.release();
-    pool::give_back(child);
+    pool::give_back(core::ptr::from_ref(child).cast_mut());
 }
 
 /// Blocks all signals and gives the mask before.

@@ -11,7 +11,7 @@ use crate::low::thread::{current, home};
 pub(crate) fn actions() -> &'static Actions {
     let current = current::thread();
     // SAFETY: a record, once current, stays valid, and so do its actions; the home is mapped and made of atomics.
-    unsafe { if current.is_null() { &*home::actions() } else { &*(*current).actions } }
+    unsafe { if current.is_null() { &*home::actions() } else { &*(*current).actions.get() } }
 }
 
 /// Offsets in the kernel's `struct ucontext` on x86-64.

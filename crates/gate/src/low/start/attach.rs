@@ -130,7 +130,7 @@ unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
         Calls { table: &process_calls::PROCESS, way: Way::Long, hidden: u32::MAX }
     } else {
         // SAFETY: the first thread's record, just made.
-        let thread = unsafe { &mut *thread };
+        let thread = unsafe { &*thread };
         attach_region(thread, gate, auxiliary.ids);
         // Its calls are counted, or what it is made of lies in a mount.
         if found.audits || High::counts_calls() {
@@ -151,7 +151,7 @@ fn attach_nothing(gate: &[u8]) {
     settings.builder = settings.keep(parts.next().unwrap_or_default());
 }
 
-fn attach_region(thread: &mut Thread, gate: &[u8], ids: ImageIds) {
+fn attach_region(thread: &Thread, gate: &[u8], ids: ImageIds) {
     let mut room = [0; above::PATH];
     let outcome = match High::attach(thread, gate, ids, &mut room) {
         Ok(outcome) => outcome,

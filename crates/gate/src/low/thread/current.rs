@@ -41,7 +41,7 @@ fn set_current(thread: *mut Thread) {
 /// Takes over what the record of the calling thread says: after its task has changed.
 pub(crate) fn refresh() {
     // SAFETY: null, or the thread's own record; and null or its task, which lives as long as the record.
-    let task = unsafe { thread().as_ref().and_then(|thread| thread.task.as_ref()) };
+    let task = unsafe { thread().as_ref().and_then(|thread| thread.task.get().as_ref()) };
     tls::set_task(task.map_or(0, |task| core::ptr::from_ref(task) as usize));
     tls::set_table(task.map_or(0, |task| core::ptr::from_ref(task.table) as usize));
 }

@@ -1,8 +1,8 @@
 //! What is known of the signals of a thread that wait for the end of a call.
 
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use crate::low::thread::actions::SIGNALS;
 
@@ -19,7 +19,7 @@ pub(crate) struct Deferred {
     /// What the masks to go back to have in common.
     pub(crate) mask: AtomicU64,
     /// The mask of the call that a signal has ended, if it had one of its own; see [`ended_under`].
-    pub(crate) wait_mask: UnsafeCell<Option<u64>>,
+    pub(crate) wait_mask: Cell<Option<u64>>,
 }
 
 /// The siginfo of each signal in [`Deferred::waiting`] and [`Deferred::sent`]. Touched only where it is used.
@@ -29,10 +29,10 @@ pub(crate) struct Notes(pub(crate) [UnsafeCell<MaybeUninit<Info>>; SIGNALS]);
 // Relaxed throughout: the words are the thread's own, and atomic for the handlers that interrupt it.
 impl Deferred {
     /// Nothing waits.
-    pub(crate) fn reset(&mut self) {
-        *self.waiting.get_mut() = 0;
-        *self.sent.get_mut() = 0;
-        *self.mask.get_mut() = u64::MAX;
-        *self.wait_mask.get_mut() = None;
+    pub(crate) fn reset(&self) {
+        self.waiting.store(0, Ordering::Relaxed);
+        self.sent.store(0, Ordering::Relaxed);
+        self.mask.store(u64::MAX, Ordering::Relaxed);
+        self.wait_mask.set(None);
     }
 }

@@ -1,6 +1,6 @@
 //! Records of threads: the first's, new ones, and those that wait for another thread.
 
-use core::ptr::null_mut;
+use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use lp_abi::linux::{
@@ -41,7 +41,7 @@ pub(crate) fn start_first() -> *mut Thread {
 /// storage up anew when auditors have used it already (its bug 28096).
 pub(crate) fn restore_first() -> bool {
     // SAFETY: the record is that thread's own, and nobody else changes the fields looked at.
-    let is_first = unsafe { !(*first()).task.is_null() && (*first()).tid == own_tid() };
+    let is_first = unsafe { !(*first()).task.get().is_null() && (*first()).tid.get() == own_tid() };
     if is_first {
         current::enter(first());
     }
@@ -59,7 +59,7 @@ pub(crate) fn take() -> Option<*mut Thread> {
         take_ready().or_else(make)?
     } else {
         // SAFETY: records in the list are valid and nobody else's once taken.
-        push(unsafe { (*first).next });
+        push(unsafe { (*first).next.get() });
         first
     };
     // SAFETY: it is zeroed or was in use before, and is nobody else's.
@@ -113,7 +113,7 @@ pub(crate) fn give_back(thread: *mut Thread) {
         return;
     }
     // SAFETY: the record is the caller's to give.
-    unsafe { (*thread).next = null_mut() };
+    unsafe { (*thread).next.set(null_mut()) };
     push(thread);
 }
 
@@ -125,12 +125,12 @@ fn push(list: *mut Thread) {
     let mut last = list;
     // SAFETY: the records are the caller's.
     unsafe {
-        while !(*last).next.is_null() {
-            last = (*last).next;
+        while !(*last).next.get().is_null() {
+            last = (*last).next.get();
         }
         let mut head = UNUSED.load(Ordering::Relaxed);
         loop {
-            (*last).next = head;
+            (*last).next.set(head);
             // PAIRS: the acquire in `take`.
             match UNUSED.compare_exchange_weak(head, list, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
@@ -143,7 +143,7 @@ fn push(list: *mut Thread) {
 /// In the child of a fork: the other threads are gone, whatever they held.
 pub(crate) fn after_fork_child() {
     // SAFETY: current is this thread's own.
-    unsafe { (*current::thread()).tid = own_tid() };
+    unsafe { (*current::thread()).tid.set(own_tid()) };
 }
 
 /// # Safety
@@ -151,16 +151,16 @@ pub(crate) fn after_fork_child() {
 unsafe fn prepare(thread: *mut Thread) {
     // SAFETY: the caller's promise; fields are set one by one, so that pages of buffers stay untouched.
     unsafe {
-        (*thread).child = null_mut();
-        (*thread).parent = null_mut();
-        (*thread).own_stack = 0;
-        (*thread).switched = 0;
-        (*thread).actions = home::actions();
-        (*thread).tid = own_tid();
-        (*thread).limited_to = 0;
-        (*thread).task = null_mut();
+        (*thread).child.set(null_mut());
+        (*thread).parent.set(null());
+        (*thread).own_stack.set(0);
+        (*thread).switched.set(0);
+        (*thread).actions.set(home::actions());
+        (*thread).tid.set(own_tid());
+        (*thread).limited_to.set(0);
+        (*thread).task.set(null_mut());
         (*thread).deferred.reset();
-        (*thread).unclear_fault = 0;
+        (*thread).unclear_fault.set(0);
     }
 }
 

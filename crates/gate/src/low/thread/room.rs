@@ -1,5 +1,7 @@
 //! [`Room`]: memory that a thread keeps for what it has to put together before an exec.
 
+use core::cell::Cell;
+
 use lp_abi::Result;
 use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
@@ -7,29 +9,30 @@ use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_REA
 /// exec that fails, given back with the record.
 #[repr(C)]
 pub(crate) struct Room {
-    start: usize,
-    bytes: usize,
+    start: Cell<usize>,
+    bytes: Cell<usize>,
 }
 
 impl Room {
     /// At least so many bytes; the next call may move them.
-    pub(crate) fn at_least(&mut self, bytes: usize) -> Result<*mut u8> {
-        if self.bytes < bytes {
+    pub(crate) fn at_least(&self, bytes: usize) -> Result<*mut u8> {
+        if self.bytes.get() < bytes {
             self.release();
             let bytes = bytes.next_multiple_of(4096);
             let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
             // SAFETY: a new mapping.
-            self.start = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) }?;
-            self.bytes = bytes;
+            self.start
+                .set(unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) }?);
+            self.bytes.set(bytes);
         }
-        Ok(self.start as *mut u8)
+        Ok(self.start.get() as *mut u8)
     }
 
-    pub(crate) fn release(&mut self) {
-        if self.bytes != 0 {
+    pub(crate) fn release(&self) {
+        if self.bytes.get() != 0 {
             // SAFETY: the mapping is this record's own and not in use.
-            let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.start, self.bytes) };
-            self.bytes = 0;
+            let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.start.get(), self.bytes.get()) };
+            self.bytes.set(0);
         }
     }
 }
