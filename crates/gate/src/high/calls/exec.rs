@@ -23,7 +23,7 @@ use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, spare_buffer};
 use crate::high::frame::content::read_at;
-use crate::high::frame::handler::handlers;
+use crate::high::frame::handler::{handlers, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, route};
 use crate::low::exec::check::Program;
@@ -199,7 +199,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
             let mut name = [0u8; 256];
             // SAFETY: the copy routine answers bad pointers.
             let length = unsafe { ucopy::string(&mut name, given.path) }.unwrap_or(0);
-            return refusal.report(&name[..length]).to_ret();
+            return check::refuse(thread(), refusal, &name[..length]).to_ret();
         }
     };
     let environment = match Environment::survey(exec.envp) {

@@ -1,6 +1,7 @@
 //! Objects that are mapped: which of them are patched, and how.
 
 use lp_abi::image::{Entry, state};
+use lp_abi::refusal::Refusal;
 
 use crate::low::cover::build::{UNKNOWN, build, name_of};
 use crate::low::cover::patch;
@@ -125,7 +126,7 @@ pub(crate) unsafe fn cover_mapped(
             Outcome::Covered
         }
         state::IMAGE => report::refuse(&[name_of(object.name), b": its site image does not fit it"]),
-        _ => report::refuse(&[name_of(object.name), b": has a system call that cannot be intercepted"]),
+        _ => report::refuse(&[name_of(object.name), b": ", Refusal::Unpatchable.why().as_bytes()]),
     }
 }
 

@@ -10,6 +10,7 @@ use lp_abi::linux::{
     __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT,
     S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
 };
+use lp_abi::refusal::Refusal;
 use lp_region::ucopy;
 
 use crate::High;
@@ -22,48 +23,18 @@ use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
 use crate::low::tools::{names, report};
 
-/// Why a file is refused.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Refusal {
-    /// No dynamic linker loads it, and the process has no region.
-    Static,
-    /// A script's interpreter is such a program.
-    StaticInterpreter,
-    /// Made for another processor mode.
-    Bits32,
-    /// The set-user-id bit would change the effective user.
-    SetUser,
-    /// The set-group-id bit would change the effective group.
-    SetGroup,
-    /// It carries capabilities.
-    Capabilities,
-    /// It may be executed but not read, so that it cannot be looked at.
-    Unreadable,
-}
-
-impl Refusal {
-    /// The line for the user.
-    pub fn words(self) -> &'static [u8] {
-        match self {
-            Refusal::Static => b"is statically linked: its file calls cannot be answered; not started",
-            Refusal::StaticInterpreter => b"is a script for a statically linked interpreter; not started",
-            Refusal::Bits32 => b"is a 32-bit program: its file calls cannot be answered; not started",
-            Refusal::SetUser => b"is set-user-id: the dynamic linker would leave Lightpath out; not started",
-            Refusal::SetGroup => {
-                b"is set-group-id: the dynamic linker would leave Lightpath out; not started"
-            }
-            Refusal::Capabilities => {
-                b"carries file capabilities: the dynamic linker would leave Lightpath out; not started"
-            }
-            Refusal::Unreadable => b"cannot be read, so it cannot be checked; not started",
-        }
+/// Tells the user why a file is refused, and gives the errno, which a shell turns into status 126.
+///
+/// Programs look for a command in several directories, which may be one: the same refusal of the same name by
+/// the same thread is told once.
+pub(crate) fn refuse(thread: &Thread, refusal: Refusal, path: &[u8]) -> Errno {
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let told = name.iter().fold(refusal as u64 + 1, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(PRIME));
+    if thread.refused.replace(told) != told {
+        report::line(&[path, b": ", refusal.why().as_bytes()]);
     }
-
-    /// Writes the line and gives the errno, which a shell turns into status 126.
-    pub fn report(self, path: &[u8]) -> Errno {
-        report::line(&[path, b": ", self.words()]);
-        Errno::EACCES
-    }
+    Errno::EACCES
 }
 
 const PR_GET_NO_NEW_PRIVS: usize = 39;
@@ -132,6 +103,8 @@ impl Program<'_> {
 /// Looks at the host's file `path` (relative to `directory`, as execveat(2) takes it) and at the interpreters of scripts.
 /// What processes of the region have found good is not opened. `environment` is that of the new image.
 ///
+/// `None` for a script whose interpreter is a static program.
+///
 /// # Errors
 /// The refusal. Files that are absent or that the kernel will refuse pass.
 ///
@@ -143,14 +116,14 @@ pub(crate) unsafe fn host_file(
     directory: isize,
     path: *const u8,
     flags: usize,
-) -> Result<Load, Refusal> {
+) -> Result<Option<Load>, Refusal> {
     // SAFETY: the caller's promise.
     let known = High::known_programs(thread)
         .map(Known)
         .and_then(|known| unsafe { known.get(directory, path, flags) });
     match known {
         Some(Loader::Static) | None => {}
-        Some(loader) => return Ok(environment.load(thread, loader)),
+        Some(loader) => return Ok(Some(environment.load(thread, loader))),
     }
     // SAFETY: the caller's promise.
     let mut file = unsafe { File::open(directory, path, flags) }?;
@@ -159,31 +132,31 @@ pub(crate) unsafe fn host_file(
         false => Load::Preload, // The kernel says why not.
     };
     if known.is_some() {
-        return Ok(file.map_or(Load::Preload, start));
+        return Ok(Some(file.map_or(Load::Preload, start)));
     }
     let mut head = [0u8; HEAD];
     for depth in 0..SCRIPTS {
-        let Some(open) = &file else { return Ok(Load::Preload) };
+        let Some(open) = &file else { return Ok(Some(Load::Preload)) };
         let got = open.read(&mut head, 0);
         let head = &mut head[..got];
         if !head.starts_with(b"#!") {
             return match program(thread, environment, open, head)? {
-                Some(load) => Ok(load),
-                None if depth > 0 => Err(Refusal::StaticInterpreter),
-                None => Ok(file.map_or(Load::Preload, start)),
+                Some(load) => Ok(Some(load)),
+                None if depth > 0 => Ok(None),
+                None => Ok(Some(file.map_or(Load::Preload, start))),
             };
         }
-        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Load::Preload) };
+        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Some(Load::Preload)) };
         let end = interpreter.end;
         let start = interpreter.start;
         if end >= head.len() {
-            return Ok(Load::Preload);
+            return Ok(Some(Load::Preload));
         }
         head[end] = 0;
         // SAFETY: a string that ends within the buffer.
         file = unsafe { File::open(AT_FDCWD, head[start..].as_ptr(), 0) }?;
     }
-    Ok(Load::Preload)
+    Ok(Some(Load::Preload))
 }
 
 /// Judges a file that is no script, by its first bytes for one. `None` if it is a static program.
@@ -259,7 +232,7 @@ pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal
     match (head.get(4), machine) {
         _ if !head.starts_with(b"\x7fELF") => return Ok(None),
         (Some(2), Some(X86_64)) => {}
-        (_, Some(I386)) | (Some(1), Some(X86_64)) => return Err(Refusal::Bits32),
+        (_, Some(I386)) | (Some(1), Some(X86_64)) => return Err(Refusal::Foreign),
         _ => return Ok(None),
     }
     match Elf::new(head, read).map(|elf| elf.loader()) {

@@ -11,7 +11,7 @@ use lp_region::ucopy;
 use crate::High;
 use crate::low::above::Above;
 use crate::low::arrive::sigaction;
-use crate::low::exec::check::Refusal;
+
 use crate::low::exec::environment::Environment;
 use crate::low::exec::load::Load;
 use crate::low::exec::{check, environment};
@@ -78,7 +78,7 @@ pub unsafe fn host(
     };
     // SAFETY: the caller's promise.
     match unsafe { check::host_file(thread, &environment, directory, path, flags) } {
-        Ok(load) => {
+        Ok(Some(load)) => {
             // SAFETY: the caller's promise.
             let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
             if let Load::Static(program) = load {
@@ -87,13 +87,13 @@ pub unsafe fn host(
             }
             Some(done)
         }
-        Err(Refusal::StaticInterpreter) => None,
+        Ok(None) => None,
         Err(refusal) => {
             let mut room = [0u8; 512];
             // SAFETY: the copy routine answers bad pointers.
             let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
             let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
-            Some(refusal.report(name).to_ret())
+            Some(check::refuse(thread, refusal, name).to_ret())
         }
     }
 }

@@ -161,6 +161,7 @@ unsafe fn prepare(thread: *mut Thread) {
         (*thread).task.set(null_mut());
         (*thread).deferred.reset();
         (*thread).unclear_fault.set(0);
+        (*thread).refused.set(0);
     }
 }
 

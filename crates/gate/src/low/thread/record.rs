@@ -57,6 +57,8 @@ pub struct Thread {
     pub(crate) deferred: Deferred,
     /// Where a fault was that may have been mended by another thread; see [`above::fault`].
     pub(crate) unclear_fault: Cell<usize>,
+    /// What the thread's last refused exec was told with; see [`crate::low::exec::check`].
+    pub(crate) refused: Cell<u64>,
     /// The process slot of the child that a fork under way will make.
     pub forked: Cell<u32>,
     /// The words of a thread of a static program; see [`tls`].
