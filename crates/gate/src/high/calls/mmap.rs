@@ -16,7 +16,7 @@ use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::memory::areas;
 use crate::high::memory::areas::{Area, Sharing};
 use crate::low::cover::build;
-use crate::low::cover::mapping::{Source, mapped};
+use crate::low::cover::mapped_code::{Source, mapped};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::names;
 
@@ -111,7 +111,8 @@ fn is_error(rax: isize) -> bool {
 fn mmap_other(task: &Task, arguments: [usize; 6]) -> isize {
     let [address, length, protection, flags, fd, offset] = arguments;
     // SAFETY: the program's own call.
-    let map = || unsafe { crate::low::cover::mapping::mmap(address, length, protection, flags, fd, offset) };
+    let map =
+        || unsafe { crate::low::cover::mapped_code::mmap(address, length, protection, flags, fd, offset) };
     if flags as u32 & MAP_FIXED == 0 || areas::is_empty() {
         return map();
     }
@@ -173,7 +174,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
 /// Maps `area`, which is given for address 0, at `hint` as `flags` say, and lists it. With `MAP_FIXED` it
 /// replaces what is there, and that stays mapped and listed as long as the call can still fail for want of
 /// pages or of addresses.
-fn place(task: &Task, list: &mut areas::List, area: Area, hint: usize, flags: u32) -> Result<usize> {
+fn place(task: &Task, list: &mut areas::LockedAreas, area: Area, hint: usize, flags: u32) -> Result<usize> {
     list.reserve()?;
     let bytes = area.bytes();
     if flags & MAP_FIXED != 0 {
@@ -243,7 +244,7 @@ fn remap(task: &Task, to: &Move) -> isize {
 
 /// mremap(2) of what starts with a mapping of the kernel's: it may land on files of ours, or cut some off
 /// behind it.
-fn remap_other(task: &Task, list: &mut areas::List, to: &Move) -> isize {
+fn remap_other(task: &Task, list: &mut areas::LockedAreas, to: &Move) -> isize {
     let lands = (to.flags & MREMAP_FIXED != 0).then(|| end_of(to.new, to.new_length)).flatten();
     let lands = lands.map(|end| (to.new, end)).filter(|(start, end)| list.find(*start, *end).is_some());
     let goes_on = list.find(to.old, to.old_end).is_some();
@@ -277,7 +278,7 @@ struct Move {
     new: usize,
 }
 
-fn remap_area(task: &Task, list: &mut areas::List, area: &Area, to: &Move) -> Result<usize> {
+fn remap_area(task: &Task, list: &mut areas::LockedAreas, area: &Area, to: &Move) -> Result<usize> {
     let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
     let fixed = to.flags & MREMAP_FIXED != 0;
     let may_move = to.flags & MREMAP_MAYMOVE != 0;
@@ -321,7 +322,7 @@ fn remap_area(task: &Task, list: &mut areas::List, area: &Area, to: &Move) -> Re
 }
 
 /// Grows an area where it is; whether there was room.
-fn extend(task: &Task, list: &mut areas::List, area: &Area, more: usize) -> Result<bool> {
+fn extend(task: &Task, list: &mut areas::LockedAreas, area: &Area, more: usize) -> Result<bool> {
     match areas::reserve(area.end, more, MAP_FIXED_NOREPLACE) {
         Ok(at) if at == area.end => {}
         Ok(at) => {
@@ -354,7 +355,13 @@ fn extend(task: &Task, list: &mut areas::List, area: &Area, more: usize) -> Resu
 
 /// Maps the file anew and takes the old mapping away, which stays until the new one is there. Pages of a
 /// private mapping that the program has changed are moved. The caller has noted the new mapping's `bytes`.
-fn move_to(task: &Task, list: &mut areas::List, area: &Area, to: &Move, bytes: usize) -> Result<usize> {
+fn move_to(
+    task: &Task,
+    list: &mut areas::LockedAreas,
+    area: &Area,
+    to: &Move,
+    bytes: usize,
+) -> Result<usize> {
     let offset = area.offset + (to.old - area.start) as u64;
     let moved = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };
     let (hint, flags) = if to.flags & MREMAP_FIXED != 0 { (to.new, MAP_FIXED) } else { (0, 0) };

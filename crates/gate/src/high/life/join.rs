@@ -7,7 +7,7 @@ use crate::high::life::task::set_task;
 use crate::high::run::apart::Joining;
 use crate::high::run::{apart, region};
 use crate::low::above::Above;
-use crate::low::cover::{cover, patch};
+use crate::low::cover::{loaded, patch};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
@@ -46,7 +46,7 @@ fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
     if process.0.is_multiple_of(REAP_EVERY) {
         reap::dead(task);
     }
-    cover::cover_rest();
+    loaded::cover_rest();
     patch::fill_gate_page(&High::calls(thread));
     Ok(())
 }

@@ -87,7 +87,7 @@ struct Areas {
 
 /// An insertion or a removal under way. Each move of an area may be made again.
 struct Step {
-    kind: Kind,
+    kind: Change,
     /// Place of the area that comes or goes.
     index: usize,
     /// Place that gets its neighbour's area next.
@@ -99,15 +99,16 @@ struct Step {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Change {
     Nothing,
     Insertion,
     Removal,
 }
 
-const NOTHING: Step = Step { kind: Kind::Nothing, index: 0, next: 0, count: 0, area: MaybeUninit::uninit() };
+const NOTHING: Step =
+    Step { kind: Change::Nothing, index: 0, next: 0, count: 0, area: MaybeUninit::uninit() };
 
-struct Global {
+struct Mappings {
     lock: AtomicU32,
     /// How many there are, for those who need none.
     count: AtomicU64,
@@ -115,9 +116,9 @@ struct Global {
 }
 
 // SAFETY: the list is touched under the lock only.
-unsafe impl Sync for Global {}
+unsafe impl Sync for Mappings {}
 
-static GLOBAL: Global = Global {
+static GLOBAL: Mappings = Mappings {
     lock: AtomicU32::new(0),
     count: AtomicU64::new(0),
     areas: UnsafeCell::new(Areas { at: core::ptr::null_mut(), count: 0, step: NOTHING }),
@@ -130,9 +131,9 @@ pub fn is_empty() -> bool {
 }
 
 /// The list, held.
-pub struct List(());
+pub struct LockedAreas(());
 
-impl Drop for List {
+impl Drop for LockedAreas {
     fn drop(&mut self) {
         // PAIRS: the acquires in `list`.
         if GLOBAL.lock.swap(0, Ordering::Release) & WAITED != 0 {
@@ -152,13 +153,13 @@ fn name_of(thread: *const Thread) -> u32 {
 }
 
 /// Holds the list (Drepper, "Futexes are tricky").
-pub fn list() -> List {
+pub fn list() -> LockedAreas {
     let me = name_of(current::thread());
     // PAIRS: the release in `drop`.
     if GLOBAL.lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
         list_slow(me);
     }
-    List(())
+    LockedAreas(())
 }
 
 #[cold]
@@ -184,12 +185,12 @@ fn list_slow(me: u32) {
 pub fn settle_child(child: *const Thread) {
     let holder = GLOBAL.lock.load(Ordering::Acquire) & !WAITED; // PAIRS: the child's end, which the kernel told.
     if holder == name_of(child) {
-        let mut list = List(());
+        let mut list = LockedAreas(());
         list.finish();
     }
 }
 
-impl List {
+impl LockedAreas {
     fn areas(&mut self) -> &mut [Area] {
         // SAFETY: the lock is held; the memory holds `count` areas.
         unsafe {
@@ -220,7 +221,7 @@ impl List {
         let index = self.areas().partition_point(|other| other.start < area.start);
         let count = self.areas().len();
         self.begin(Step {
-            kind: Kind::Insertion,
+            kind: Change::Insertion,
             index,
             next: count,
             count: count + 1,
@@ -230,14 +231,14 @@ impl List {
 
     fn remove(&mut self, index: usize) {
         let count = self.areas().len() - 1;
-        self.begin(Step { kind: Kind::Removal, index, next: index, count, ..NOTHING });
+        self.begin(Step { kind: Change::Removal, index, next: index, count, ..NOTHING });
     }
 
     fn begin(&mut self, step: Step) {
         // SAFETY: the lock is held.
         let areas = unsafe { &mut *GLOBAL.areas.get() };
         let kind = step.kind;
-        areas.step = Step { kind: Kind::Nothing, ..step };
+        areas.step = Step { kind: Change::Nothing, ..step };
         light_barrier(); // A death finds the step whole.
         areas.step.kind = kind;
         light_barrier();
@@ -251,8 +252,8 @@ impl List {
             let areas = &mut *GLOBAL.areas.get();
             let step = &mut areas.step;
             match step.kind {
-                Kind::Nothing => return,
-                Kind::Insertion => {
+                Change::Nothing => return,
+                Change::Insertion => {
                     while step.next > step.index {
                         areas.at.add(step.next).write(*areas.at.add(step.next - 1));
                         light_barrier(); // A death finds each area in one place at least.
@@ -261,7 +262,7 @@ impl List {
                     }
                     areas.at.add(step.index).write(step.area.assume_init());
                 }
-                Kind::Removal => {
+                Change::Removal => {
                     while step.next < step.count {
                         areas.at.add(step.next).write(*areas.at.add(step.next + 1));
                         light_barrier(); // As above.
@@ -274,7 +275,7 @@ impl List {
             areas.count = step.count;
             GLOBAL.count.store(step.count as u64, Ordering::Relaxed); // Relaxed: see `is_empty`.
             light_barrier();
-            step.kind = Kind::Nothing;
+            step.kind = Change::Nothing;
         }
     }
 
@@ -462,5 +463,5 @@ pub fn before_fork() {
 
 /// After a fork, on either side: lets the list go.
 pub fn after_fork() {
-    drop(List(()));
+    drop(LockedAreas(()));
 }

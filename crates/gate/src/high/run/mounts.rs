@@ -14,13 +14,13 @@ pub struct Mounts {
     covers: u32,
 }
 
-struct Cell(UnsafeCell<Mounts>);
+struct Global(UnsafeCell<Mounts>);
 
 // SAFETY: written once, at attach, before any other thread or handler exists.
-unsafe impl Sync for Cell {}
+unsafe impl Sync for Global {}
 
-static MOUNTS: Cell =
-    Cell(UnsafeCell::new(Mounts { count: 0, longest: 0, paths: [&[]; RUN_MOUNTS], covers: 0 }));
+static MOUNTS: Global =
+    Global(UnsafeCell::new(Mounts { count: 0, longest: 0, paths: [&[]; RUN_MOUNTS], covers: 0 }));
 
 /// Takes the paths from the run record.
 ///

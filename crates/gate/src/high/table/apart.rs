@@ -158,7 +158,7 @@ handlers! {
             return join();
         }
         // SAFETY: the program's call.
-        unsafe { crate::low::cover::mapping::mmap(address, length, protection, flags, fd, offset) }
+        unsafe { crate::low::cover::mapped_code::mmap(address, length, protection, flags, fd, offset) }
     }
 
     /// execve(2).

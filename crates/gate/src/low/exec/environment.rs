@@ -35,13 +35,13 @@ const OWN_PRELOAD: usize = 64 << 10;
 const VARIABLES: usize = 1 << 20;
 
 /// Writes into a buffer from both ends: pointers from the start, strings behind them.
-struct Writer {
+struct VectorWriter {
     pointers: *mut usize,
     strings: *mut u8,
     end: *mut u8,
 }
 
-impl Writer {
+impl VectorWriter {
     fn pointer(&mut self, value: usize) {
         // SAFETY: `build` made room for every pointer that it writes.
         unsafe {
@@ -127,10 +127,10 @@ impl Environment {
                 found.count = index;
                 return Ok(found);
             }
-            match kind(variable)? {
-                Kind::Preload if found.preload == 0 => found.preload = variable,
-                Kind::LibraryPath => found.library_path = variable,
-                Kind::Audit => found.audits = true,
+            match kind_of(variable)? {
+                Variable::Preload if found.preload == 0 => found.preload = variable,
+                Variable::LibraryPath => found.library_path = variable,
+                Variable::Audit => found.audits = true,
                 _ => {}
             }
         }
@@ -186,7 +186,7 @@ impl Environment {
             true => scratch.as_ptr().cast_mut().cast::<u8>(),
             false => thread.exec.at_least(room)?,
         };
-        let mut writer = Writer {
+        let mut writer = VectorWriter {
             pointers: start.cast(),
             // SAFETY: both are within the room.
             strings: unsafe { start.add(pointers) },
@@ -202,14 +202,14 @@ impl Environment {
         for index in 0..self.count {
             // SAFETY: the copy routine answers bad pointers.
             let variable = unsafe { ucopy::get(self.envp.add(index)) }?;
-            match kind(variable)? {
-                Kind::Preload if own == 0 => writer.pointer(variable),
-                Kind::Preload if !placed => {
+            match kind_of(variable)? {
+                Variable::Preload if own == 0 => writer.pointer(variable),
+                Variable::Preload if !placed => {
                     placed = true;
                     writer.pointer(loads);
                 }
-                Kind::Preload | Kind::Gate => {}
-                Kind::LibraryPath | Kind::Audit | Kind::Other => writer.pointer(variable),
+                Variable::Preload | Variable::Gate => {}
+                Variable::LibraryPath | Variable::Audit | Variable::Other => writer.pointer(variable),
             }
         }
         if !placed && loads != 0 {
@@ -307,7 +307,7 @@ impl Built {
 }
 
 #[derive(PartialEq)]
-enum Kind {
+enum Variable {
     Preload,
     LibraryPath,
     Audit,
@@ -315,12 +315,12 @@ enum Kind {
     Other,
 }
 
-fn kind(variable: usize) -> Result<Kind> {
+fn kind_of(variable: usize) -> Result<Variable> {
     if variable & 4095 <= 4096 - 8 {
         // SAFETY: the copy routine answers bad pointers; eight bytes on one page.
         let head = unsafe { ucopy::get(variable as *const [u8; 8]) }?;
         if [PRELOAD, LIBRARY_PATH, AUDIT, GATE].iter().all(|name| head[..] != name[..8]) {
-            return Ok(Kind::Other);
+            return Ok(Variable::Other);
         }
     }
     let mut head = [0u8; 24];
@@ -329,10 +329,10 @@ fn kind(variable: usize) -> Result<Kind> {
         return Err(Errno::EFAULT);
     }
     Ok(match &head {
-        head if head.starts_with(PRELOAD) => Kind::Preload,
-        head if head.starts_with(LIBRARY_PATH) => Kind::LibraryPath,
-        head if head.starts_with(AUDIT) => Kind::Audit,
-        head if head.starts_with(GATE) => Kind::Gate,
-        _ => Kind::Other,
+        head if head.starts_with(PRELOAD) => Variable::Preload,
+        head if head.starts_with(LIBRARY_PATH) => Variable::LibraryPath,
+        head if head.starts_with(AUDIT) => Variable::Audit,
+        head if head.starts_with(GATE) => Variable::Gate,
+        _ => Variable::Other,
     })
 }

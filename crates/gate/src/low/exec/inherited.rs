@@ -29,12 +29,12 @@ pub(crate) struct Found {
     /// Whether it came within the C library.
     pub(crate) within: bool,
     /// The static program that is to be started.
-    pub(crate) program: Option<Program>,
+    pub(crate) program: Option<StaticProgram>,
 }
 
 /// A static program, as LIGHTPATH_GATE names it.
 #[derive(Clone, Copy)]
-pub(crate) struct Program {
+pub(crate) struct StaticProgram {
     /// Its descriptor.
     pub(crate) fd: usize,
     /// The path by which it was executed.
@@ -42,7 +42,7 @@ pub(crate) struct Program {
 }
 
 /// Takes the program off the end of LIGHTPATH_GATE's value, a string.
-fn split_program(gate: &'static [u8]) -> (Option<Program>, &'static [u8]) {
+fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) {
     let Some(at) = gate.windows(STATIC.len()).position(|window| window == STATIC) else {
         return (None, gate);
     };
@@ -51,7 +51,7 @@ fn split_program(gate: &'static [u8]) -> (Option<Program>, &'static [u8]) {
     let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
     // SAFETY: the value is a string, whose NUL follows it.
     let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
-    (Some(Program { fd, name }), gate)
+    (Some(StaticProgram { fd, name }), gate)
 }
 
 /// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us. Without the former

@@ -64,7 +64,7 @@ pub(crate) unsafe extern "sysv64" fn vfork(
     thread.set_share_call([__NR_vfork as usize, first, second, third]);
     thread.share_given.set([first, second, third]);
     thread.shares_table.set(false);
-    share(Stack::Parents)
+    share(ChildStack::Parents)
 }
 
 /// clone(2).
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "sysv64" fn clone(
     _: usize,
 ) -> isize {
     let arguments = [flags, stack, parent_tid, child_tid, tls, 0];
-    make(__NR_clone, arguments, flags as u64, if stack == 0 { Stack::Parents } else { Stack::Own })
+    make(__NR_clone, arguments, flags as u64, if stack == 0 { ChildStack::Parents } else { ChildStack::Own })
 }
 
 /// clone3(2).
@@ -98,7 +98,7 @@ pub(crate) unsafe extern "sysv64" fn clone3(
     };
     let flags = words[offset_of!(clone_args, flags) / 8];
     let stack = words[offset_of!(clone_args, stack) / 8];
-    let stack = if stack == 0 { Stack::Parents } else { Stack::Own };
+    let stack = if stack == 0 { ChildStack::Parents } else { ChildStack::Own };
     make(__NR_clone3, [arguments, size, third, 0, 0, 0], flags, stack)
 }
 
@@ -177,12 +177,12 @@ pub(crate) unsafe extern "sysv64" fn exit_group(
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Stack {
+enum ChildStack {
     Parents,
     Own,
 }
 
-fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
+fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
     let thread = current();
     if has(CLONE_VM) && (!has(CLONE_VFORK) || has(CLONE_THREAD)) {
@@ -200,8 +200,8 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: Stack) -> isize {
     }
     match stack {
         _ if has(CLONE_VM) => share(stack),
-        Stack::Parents => copy_here([fourth, fifth]),
-        Stack::Own => copy_elsewhere(),
+        ChildStack::Parents => copy_here([fourth, fifth]),
+        ChildStack::Own => copy_elsewhere(),
     }
 }
 
@@ -269,7 +269,7 @@ fn announce(thread: &Thread, to: *mut u32) -> bool {
 
 /// A thread, which the entry makes. Where the words are found by gs, the new thread has its maker's until it
 /// has taken others: no handler of a signal may run before.
-fn make_thread(stack: Stack) -> isize {
+fn make_thread(stack: ChildStack) -> isize {
     let thread = current();
     if tls::is_by_gs() {
         thread.share_mask.set(block_signals());
@@ -278,7 +278,7 @@ fn make_thread(stack: Stack) -> isize {
         }
     }
     High::before_thread(thread);
-    thread.own_stack.set(u64::from(stack == Stack::Own));
+    thread.own_stack.set(u64::from(stack == ChildStack::Own));
     MAKE_THREAD
 }
 
@@ -338,7 +338,7 @@ fn copy_elsewhere() -> isize {
 }
 
 /// A child that shares memory until it execs or exits.
-fn share(stack: Stack) -> isize {
+fn share(stack: ChildStack) -> isize {
     let thread = current();
     let mask = block_signals();
     if deferred::interrupted() {
@@ -353,7 +353,7 @@ fn share(stack: Stack) -> isize {
         (*child).own_actions.copy(&*thread.actions.get());
         (*child).actions.set(&raw const (*child).own_actions);
         (*child).parent.set(thread);
-        (*child).own_stack.set(u64::from(stack == Stack::Own));
+        (*child).own_stack.set(u64::from(stack == ChildStack::Own));
         &*child
     };
     if let Err(errno) = High::before_vfork(thread, child) {

@@ -4,7 +4,7 @@
 //! objects are loaded, or, where the gate is an auditor ([`crate::low::start::auditor`]), when the program alone is.
 
 use crate::low::above;
-use crate::low::cover::cover;
+use crate::low::cover::loaded;
 use crate::low::dispatch::Calls;
 use crate::low::thread::record::Thread;
 use lp_abi::linux::{__NR_prctl, SIG_SETMASK};
@@ -69,7 +69,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     let waits = within && way == Way::Apart;
     if audits {
         // SAFETY: the kernel has mapped both; what follows is covered as the dynamic linker maps it.
-        unsafe { cover::cover(auxiliary.first_objects()) };
+        unsafe { loaded::cover(auxiliary.first_objects()) };
         return mask;
     }
     // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
@@ -80,10 +80,10 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
         let known = objects.clone().count();
         // SAFETY: one thread.
         unsafe { (*home::home()).rest = Some(Rest { auxiliary, known }) };
-        patch::tell_of_loads(cover::cover_rest);
+        patch::tell_of_loads(loaded::cover_rest);
     }
     // SAFETY: as above.
-    unsafe { cover::cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
+    unsafe { loaded::cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
     mask
 }
 
@@ -100,7 +100,7 @@ pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program:
             let settings = home::fill_settings();
             settings.program = settings.keep(program.name);
         }
-        cover::cover(core::iter::once(program));
+        loaded::cover(core::iter::once(program));
     }
     found.mask
 }

@@ -20,14 +20,14 @@ mod vector;
 use lp_abi::linux::{__NR_close, __NR_prctl};
 
 use crate::low::exec::inherited;
-use crate::low::exec::inherited::Program;
+use crate::low::exec::inherited::StaticProgram;
 use crate::low::live::signal;
 use crate::low::object::objects::Object;
 use crate::low::start::attach;
 use crate::low::thread::tls;
 use crate::low::tools::{names, report};
 use image::Image;
-use vector::Stack;
+use vector::InitialStack;
 
 /// `PR_SET_NAME` of linux/prctl.h.
 const PR_SET_NAME: u32 = 15;
@@ -74,7 +74,7 @@ pub unsafe extern "sysv64" fn relocate() {
 /// Called by the file's entry, once, after [`relocate`].
 pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     // SAFETY: the caller's promise.
-    let mut stack = unsafe { Stack::read(stack) };
+    let mut stack = unsafe { InitialStack::read(stack) };
     tls::start_by_gs(stack.hwcap2());
     // SAFETY: the environment as the kernel has made it, which nobody uses yet.
     let found = unsafe { inherited::scrub(stack.environment()) };
@@ -102,7 +102,7 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
 }
 
 /// Has /proc show the program.
-fn show(program: &Program, stack: &Stack, image: &Image) {
+fn show(program: &StaticProgram, stack: &InitialStack, image: &Image) {
     let name = program.name.to_bytes();
     let last = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     // SAFETY: the kernel reads up to 16 bytes of the string.

@@ -18,7 +18,7 @@ const AT_HWCAP2: usize = 26;
 const AT_EXECFN: usize = 31;
 
 /// The words at the start of the stack.
-pub(super) struct Stack {
+pub(super) struct InitialStack {
     at: *mut usize,
     arguments: usize,
     variables: usize,
@@ -46,10 +46,10 @@ const PR_SET_MM_MAP: u32 = 14;
 /// The program's file stays what it is.
 const NO_FILE: u32 = u32::MAX;
 
-impl Stack {
+impl InitialStack {
     /// # Safety
     /// `at` is the stack pointer as the kernel has left it for a new program.
-    pub(super) unsafe fn read(at: *mut usize) -> Stack {
+    pub(super) unsafe fn read(at: *mut usize) -> InitialStack {
         // SAFETY: the number of arguments, the arguments and a null pointer, the variables and a null
         // pointer.
         unsafe {
@@ -68,7 +68,12 @@ impl Stack {
             };
             let start = if arguments == 0 { at as usize } else { *at.add(1) };
             let middle = end_of(at.add(1), arguments).max(start);
-            Stack { at, arguments, variables, strings: [start, middle, end_of(first, variables).max(middle)] }
+            InitialStack {
+                at,
+                arguments,
+                variables,
+                strings: [start, middle, end_of(first, variables).max(middle)],
+            }
         }
     }
 

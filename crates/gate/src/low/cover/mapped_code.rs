@@ -4,8 +4,8 @@ use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::sys::syscall6;
 
 use crate::low::cover::build;
-use crate::low::cover::cover;
-use crate::low::cover::cover::Outcome;
+use crate::low::cover::loaded;
+use crate::low::cover::loaded::Outcome;
 use crate::low::cover::patch::Bundle;
 use crate::low::dispatch::NOT_OURS;
 use crate::low::object::elf::{Read, read_file};
@@ -83,11 +83,11 @@ pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
     // SAFETY: the settings' strings are NUL-terminated; the object is mapped.
     unsafe {
         let bundle = Bundle::open(home::settings().bundle.pointer());
-        let Outcome::Unknown = cover::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
+        let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
         drop(bundle);
         (source.build)();
         let bundle = Bundle::open(home::settings().bundle.pointer());
-        if let Outcome::Unknown = cover::cover_mapped(bundle.as_ref(), &object, build_id) {
+        if let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) {
             report::refuse(&[b"no site image for ", source.name]);
         }
     }
