@@ -1,0 +1,284 @@
+//! `/proc/PID/mountinfo`, `mounts` and `mountstats`: the host's lines and, behind them, those of the run's mounts.
+//!
+//! What the program has opened is read to its end and replaced by a memfd with the whole text, made at that moment.
+
+use lp_abi::linux::{
+    __NR_close, __NR_dup3, __NR_fcntl, __NR_lseek, __NR_memfd_create, __NR_read, __NR_write, F_GETFD,
+    FD_CLOEXEC, MFD_CLOEXEC, O_CLOEXEC,
+};
+use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
+use lp_vfs::mount_show::{self, Shown};
+use lp_vfs::mounts;
+use lp_vfs::task::Task;
+
+use crate::high::run::mounts::mounts as command_line;
+use crate::low::tools::text::{Writer, number, parse_decimal};
+
+/// Which of the files it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Table {
+    /// `mountinfo`.
+    Info,
+    /// `mounts`, and `/etc/mtab`, which is a link to it.
+    Mounts,
+    /// `mountstats`.
+    Stats,
+}
+
+/// Bytes of a line of the host's that are looked at: enough for its numbers and its path.
+const LINE: usize = 512;
+
+/// Which table of the calling process, or of any, a path is.
+pub fn of_path(path: &[u8]) -> Option<Table> {
+    if path == b"/etc/mtab" {
+        return Some(Table::Mounts);
+    }
+    let rest = path.strip_prefix(b"/proc/")?;
+    if rest == b"mounts" {
+        return Some(Table::Mounts);
+    }
+    let end = rest.iter().position(|byte| *byte == b'/')?;
+    let process = &rest[..end];
+    if process != b"self" && process != b"thread-self" && number(process).is_none() {
+        return None;
+    }
+    match &rest[end + 1..] {
+        b"mountinfo" => Some(Table::Info),
+        b"mounts" => Some(Table::Mounts),
+        b"mountstats" => Some(Table::Stats),
+        _ => None,
+    }
+}
+
+/// The process that a path of [`of_path`] names by its number, if any.
+pub fn process_of(path: &[u8]) -> Option<u32> {
+    Some(parse_decimal(path.strip_prefix(b"/proc/")?)?.0)
+}
+
+/// Whether a process, as the caller numbers it, belongs to the run.
+fn is_in_run(task: &Task, pid: u32) -> bool {
+    let run = task.process.run.load(Ordering::Relaxed); // Relaxed, here and below: one word each.
+    task.region.processes().any(|id| {
+        let record = task.region.process(id);
+        record.run.load(Ordering::Relaxed) == run && record.pid.load(Ordering::Relaxed) == pid
+    })
+}
+
+/// Puts the run's mounts into a table that the program has just opened as `fd`, by `path`. If that cannot be done the
+/// program sees the host's alone.
+#[cold]
+pub fn complete(task: &Task, fd: i32, path: &[u8], table: Table) {
+    if process_of(path).is_none_or(|pid| is_in_run(task, pid)) {
+        let _ = replace(task, fd, table);
+    }
+}
+
+fn replace(task: &Task, fd: i32, table: Table) -> Result<()> {
+    // SAFETY: the calls take numbers, and a NUL-terminated name; the memfd is closed again.
+    unsafe {
+        let flags = lp_abi::syscall!(__NR_fcntl, fd, F_GETFD)?;
+        let made = lp_abi::syscall!(__NR_memfd_create, c"mounts".as_ptr(), MFD_CLOEXEC)? as i32;
+        let cloexec = if flags as u32 & FD_CLOEXEC != 0 { O_CLOEXEC } else { 0 };
+        let filled = fill(task, fd, made, table)
+            .and_then(|()| lp_abi::syscall!(__NR_lseek, made, 0, 0))
+            .and_then(|_| lp_abi::syscall!(__NR_dup3, made, fd, cloexec));
+        let _ = lp_abi::syscall!(__NR_lseek, fd, 0, 0);
+        let _ = lp_abi::syscall!(__NR_close, made);
+        filled.map(|_| ())
+    }
+}
+
+/// Copies the host's lines, then writes ours.
+fn fill(task: &Task, from: i32, to: i32, table: Table) -> Result<()> {
+    let mut parents = Parents::new(task);
+    let mut buffer = [0u8; 2048];
+    loop {
+        // SAFETY: the kernel writes within the buffer.
+        let got = unsafe { lp_abi::syscall!(__NR_read, from, buffer.as_mut_ptr(), buffer.len()) }?;
+        let Some(bytes) = buffer.get(..got as usize).filter(|bytes| !bytes.is_empty()) else { break };
+        parents.take(bytes);
+        write(to, bytes)?;
+    }
+    let run = task.process.run.load(Ordering::Relaxed); // Relaxed: immutable.
+    let mut after = 0;
+    // In the order in which they were made.
+    while let Some(id) = mount_show::next(task, run, after) {
+        after = task.region.mount(id).serial.load(Ordering::Relaxed);
+        let shown = Shown::new(task, id);
+        let mut room = [0u8; LINE * 2];
+        let mut line = Writer::new(&mut room);
+        match table {
+            Table::Info => info(task, &shown, &parents, &mut line)?,
+            Table::Mounts => plain(task, &shown, &mut line)?,
+            Table::Stats => stats(task, &shown, &mut line)?,
+        }
+        // A line that does not fit, of a path of kilobytes, is left out.
+        if let Some(length) = line.finish() {
+            write(to, &room[..length])?;
+        }
+    }
+    Ok(())
+}
+
+fn write(to: i32, bytes: &[u8]) -> Result<()> {
+    // SAFETY: the kernel reads within `bytes`. A memfd takes all or fails.
+    let done = unsafe { lp_abi::syscall!(__NR_write, to, bytes.as_ptr(), bytes.len()) }?;
+    if done as usize == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
+}
+
+/// A path or a name as these files show them: what would break a line apart is octal.
+fn push_escaped(line: &mut Writer<'_>, bytes: &[u8]) {
+    for byte in bytes {
+        match byte {
+            b' ' => line.push(b"\\040"),
+            b'\t' => line.push(b"\\011"),
+            b'\n' => line.push(b"\\012"),
+            b'\\' => line.push(b"\\134"),
+            b'#' => line.push(b"\\043"),
+            other => line.push(core::slice::from_ref(other)),
+        }
+    }
+}
+
+/// `36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - tmpfs name rw,size=...`.
+fn info(task: &Task, shown: &Shown, parents: &Parents, line: &mut Writer<'_>) -> Result<()> {
+    line.push_decimal(mounts::shown_id(shown.id).into());
+    line.push(b" ");
+    match shown.parent {
+        Some(parent) => line.push_decimal(mounts::shown_id(parent).into()),
+        None => line.push_decimal(parents.of(mounts::path(task, shown.id)).into()),
+    }
+    line.push(b" ");
+    line.push_decimal(shown.device.0.into());
+    line.push(b":");
+    line.push_decimal(shown.device.1.into());
+    line.push(b" ");
+    push_escaped(line, mount_show::root_path(task, shown.id)?);
+    line.push(b" ");
+    push_escaped(line, mount_show::point_path(task, shown.id)?);
+    line.push(if shown.is_read_only { b" ro" } else { b" rw" });
+    push_own_options(shown, line);
+    for (name, group) in [(&b" shared:"[..], shown.peers), (b" master:", shown.master)] {
+        if group != 0 {
+            line.push(name);
+            line.push_decimal(group.into());
+        }
+    }
+    if shown.is_unbindable {
+        line.push(b" unbindable");
+    }
+    line.push(b" - tmpfs ");
+    push_escaped(line, shown.source());
+    line.push(if shown.is_superblock_read_only { b" ro" } else { b" rw" });
+    push_tmpfs_options(shown, line);
+    line.push(b"\n");
+    Ok(())
+}
+
+/// `name /mnt tmpfs rw,noatime,size=... 0 0`.
+fn plain(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
+    push_escaped(line, shown.source());
+    line.push(b" ");
+    push_escaped(line, mount_show::point_path(task, shown.id)?);
+    let is_read_only = shown.is_read_only || shown.is_superblock_read_only;
+    line.push(if is_read_only { b" tmpfs ro" } else { b" tmpfs rw" });
+    push_own_options(shown, line);
+    push_tmpfs_options(shown, line);
+    line.push(b" 0 0\n");
+    Ok(())
+}
+
+/// `device name mounted on /mnt with fstype tmpfs`.
+fn stats(task: &Task, shown: &Shown, line: &mut Writer<'_>) -> Result<()> {
+    line.push(b"device ");
+    push_escaped(line, shown.source());
+    line.push(b" mounted on ");
+    push_escaped(line, mount_show::point_path(task, shown.id)?);
+    line.push(b" with fstype tmpfs\n");
+    Ok(())
+}
+
+fn push_own_options(shown: &Shown, line: &mut Writer<'_>) {
+    for option in shown.own_options() {
+        line.push(b",");
+        line.push(option);
+    }
+}
+
+fn push_tmpfs_options(shown: &Shown, line: &mut Writer<'_>) {
+    let numbers = [(&b",size="[..], shown.kilobytes, &b"k"[..]), (b",nr_inodes=", shown.inodes, b"")];
+    for (name, value, unit) in numbers {
+        if let Some(value) = value {
+            line.push(name);
+            line.push_decimal(value);
+            line.push(unit);
+        }
+    }
+    if let Some(mode) = shown.mode {
+        line.push(b",mode=");
+        for shift in (0..4).rev() {
+            let digit = (mode >> (3 * shift) & 7) as u8;
+            if shift < 3 || digit != 0 {
+                line.push(&[b'0' + digit]);
+            }
+        }
+    }
+    for (name, value) in [(&b",uid="[..], shown.uid), (b",gid=", shown.gid)] {
+        if let Some(value) = value {
+            line.push(name);
+            line.push_decimal(value.into());
+        }
+    }
+}
+
+/// The host's mounts that the run's mounts of the command line stand in: found as the host's lines go by.
+struct Parents {
+    /// For each path, how long the best match is and which mount that is.
+    best: [(usize, u32); lp_region::process::RUN_MOUNTS],
+    paths: [&'static [u8]; lp_region::process::RUN_MOUNTS],
+    line: [u8; LINE],
+    length: usize,
+}
+
+impl Parents {
+    fn new(_task: &Task) -> Parents {
+        let mut paths = [&b""[..]; lp_region::process::RUN_MOUNTS];
+        for (to, from) in paths.iter_mut().zip(command_line().paths()) {
+            *to = from;
+        }
+        Parents { best: [(0, 1); lp_region::process::RUN_MOUNTS], paths, line: [0; LINE], length: 0 }
+    }
+
+    /// The mount that stands above the one at `path`.
+    fn of(&self, path: &[u8]) -> u32 {
+        self.paths.iter().position(|own| *own == path).map_or(1, |index| self.best[index].1)
+    }
+
+    fn take(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            if *byte == b'\n' {
+                self.end_line();
+            } else if let Some(place) = self.line.get_mut(self.length) {
+                *place = *byte;
+                self.length += 1;
+            }
+        }
+    }
+
+    fn end_line(&mut self) {
+        let line = &self.line[..self.length];
+        self.length = 0;
+        let mut words = line.split(|byte| *byte == b' ');
+        let Some((id, _)) = words.next().and_then(parse_decimal) else { return };
+        let Some(point) = words.nth(3) else { return };
+        let point = if point == b"/" { b"" } else { point };
+        for (path, best) in self.paths.iter().zip(&mut self.best) {
+            let holds = path.strip_prefix(point).is_some_and(|rest| rest.first() == Some(&b'/'));
+            // A later line of the same length lies above an earlier one.
+            if holds && point.len() >= best.0 {
+                *best = (point.len(), id);
+            }
+        }
+    }
+}
