@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use lp_models::marks::{enter, inside, leave, named, pin, pinned, shut, take_out, unpin};
+use lp_models::marks::{
+    call_off, commit, enter, inside, leave, named, pin, pinned, shut, take_out, unpin,
+};
 use lp_models::sync::{AtomicU32, AtomicU64, Ordering, Weaken, check, heavy_barrier, weakened};
 
 const NAME: u64 = 5;
@@ -118,4 +120,48 @@ fn a_writer_needs_its_barrier_and_its_release() {
     assert!(weakened(Weaken::LightBarrier, a_writer_against_a_remount));
     assert!(weakened(Weaken::Release, a_writer_against_a_remount));
     assert!(weakened(Weaken::Acquire, a_writer_against_a_remount));
+}
+
+const SHUTTING: u32 = 2;
+
+/// The same, with a writer that does not depend on the remount's coming back.
+fn a_writer_that_calls_a_remount_off() {
+    #[derive(Default)]
+    struct Mount {
+        mark: AtomicU32,
+        closed: AtomicU32,
+        content: AtomicU32,
+    }
+    let mount = Arc::new(Mount::default());
+    let other = Arc::clone(&mount);
+    let thread = loom::thread::spawn(move || {
+        assert!(shut(&other.closed, SHUTTING));
+        let is_shut = !inside(&other.mark, ROOT) && commit(&other.closed, SHUTTING, ROOT);
+        is_shut.then(|| other.content.load(Ordering::Relaxed))
+    });
+    let mut is_in = enter(&mount.mark, ROOT, &mount.closed, ROOT | SHUTTING);
+    while !is_in {
+        let seen = mount.closed.load(Ordering::Acquire);
+        if seen & ROOT != 0 {
+            break;
+        }
+        is_in = seen & SHUTTING == 0 || call_off(&mount.closed, seen, SHUTTING);
+    }
+    if is_in {
+        mount.content.store(1, Ordering::Relaxed);
+    }
+    leave(&mount.mark);
+    if let Some(frozen) = thread.join().expect("no panic") {
+        assert_eq!(mount.content.load(Ordering::Relaxed), frozen, "written after the remount");
+    }
+}
+
+#[test]
+fn of_commit_and_call_off_one_fails() {
+    check(a_writer_that_calls_a_remount_off);
+}
+
+#[test]
+fn a_writer_that_calls_off_needs_its_barrier() {
+    assert!(weakened(Weaken::LightBarrier, a_writer_that_calls_a_remount_off));
 }

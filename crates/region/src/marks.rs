@@ -8,7 +8,8 @@
 //!
 //! *A writer's mark* says which root a lane is changing. The writer stores it, passes a light barrier and looks whether
 //! writing is shut ([`enter`]); who shuts it passes the heavy barrier and waits until no lane carries the mark
-//! ([`shut`], [`inside`]).
+//! ([`shut`], [`inside`]). If writers are not to depend on its coming back, what it sets says that it is on its way: they
+//! may [`call_off`] that, and it has to [`commit`] once it has looked.
 //!
 //! Linearisation points: the second look at the word, the look at `shut`. Progress: wait-free for those who mark.
 //! Source: Michael, "Hazard Pointers" (2004); Piggin, "fs: mnt_want_write speedup" (2009); both with the fence moved to
@@ -77,6 +78,27 @@ pub fn shut(closed: &AtomicU32, bits: u32) -> bool {
     closed.fetch_or(bits, Ordering::Relaxed); // Relaxed: ordered by the heavy barrier.
     // PAIRS: the light barrier in `enter`.
     heavy_barrier()
+}
+
+/// Takes `bits` of `closed` back that [`shut`] set, if it is `seen` still: whether it was. The caller carries its mark.
+/// Whoever set them has not made them last ([`commit`]) then, and will not.
+pub fn call_off(closed: &AtomicU32, seen: u32, bits: u32) -> bool {
+    // PAIRS: the exchange in `commit`: of the two one fails.
+    closed.compare_exchange(seen, seen & !bits, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Puts `lasting` in the place of `bits` that [`shut`] set, once nobody is inside; false if somebody has called that off.
+pub fn commit(closed: &AtomicU32, bits: u32, lasting: u32) -> bool {
+    let mut seen = closed.load(Ordering::Acquire);
+    while seen & bits == bits {
+        // PAIRS: the exchange in `call_off`: of the two one fails.
+        let new = seen & !bits | lasting;
+        match closed.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return true,
+            Err(now) => seen = now,
+        }
+    }
+    seen & lasting == lasting
 }
 
 /// Whether a lane with this mark is changing what `value` names.

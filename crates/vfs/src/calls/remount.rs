@@ -5,7 +5,7 @@
 use lp_abi::{Errno, Result};
 use lp_region::mount::{mount_flags, mount_state};
 use lp_region::records::{OpenFile, file_mode};
-use lp_region::sync::{Ordering, futex_wait, heavy_barrier};
+use lp_region::sync::{Ordering, futex_wait};
 use lp_region::{FileId, InodeRef, MountId, marks};
 
 use crate::caller::task::Task;
@@ -67,36 +67,22 @@ pub fn open(task: &Task, what: What) {
 /// `EBUSY` when a file is open for writing, when a writer does not finish, or in a process without barriers.
 pub fn shut(task: &Task, what: What) -> Result<()> {
     for _ in 0..ATTEMPTS {
-        for mount in what.mounts(task) {
-            // Relaxed: ordered by the heavy barrier.
-            task.region.mount(mount).flags.fetch_or(mount_flags::SHUTTING, Ordering::Relaxed);
-        }
-        // PAIRS: the light barrier in `marks::enter`.
-        let is_free = heavy_barrier() && wait_for_writers(task, what) && !has_writable_file(task, what);
+        let is_shut = what
+            .mounts(task)
+            .all(|mount| marks::shut(&task.region.mount(mount).flags, mount_flags::SHUTTING));
+        let is_free = is_shut && wait_for_writers(task, what) && !has_writable_file(task, what);
         if !is_free {
             break;
         }
-        if what.mounts(task).all(|mount| commit(task, mount, what.bit())) {
+        let commit = |mount: MountId| {
+            marks::commit(&task.region.mount(mount).flags, mount_flags::SHUTTING, what.bit())
+        };
+        if what.mounts(task).all(commit) {
             return Ok(());
         }
     }
     open(task, what);
     Err(Errno::EBUSY)
-}
-
-/// Makes one mount read-only that is being shut; false if a writer has called that off.
-fn commit(task: &Task, mount: MountId, bit: u32) -> bool {
-    let flags = &task.region.mount(mount).flags;
-    let mut seen = flags.load(Ordering::Acquire);
-    while seen & mount_flags::SHUTTING != 0 {
-        let new = seen & !mount_flags::SHUTTING | bit;
-        // PAIRS: the exchange in `writer::enter_slow`: of the two one fails.
-        match flags.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return true,
-            Err(now) => seen = now,
-        }
-    }
-    seen & bit != 0
 }
 
 /// Whether the writers that were there have finished.

@@ -98,10 +98,7 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
             return Err(Errno::EROFS);
         }
         let open = seen & !mount_flags::SHUTTING;
-        // PAIRS: the exchange in `calls::remount`, which fails from here on.
-        let is_open =
-            seen == open || flags.compare_exchange(seen, open, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        if is_open {
+        if seen == open || marks::call_off(flags, seen, mount_flags::SHUTTING) {
             return Ok(());
         }
     }

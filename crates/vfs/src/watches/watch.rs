@@ -122,8 +122,10 @@ pub fn path(task: &Task<'_>, id: InodeId, to: &mut [u8]) -> Result<usize> {
         let read = || (inode.self_dirent.load(Relaxed), inode.parent.load(Relaxed));
         let (entry, parent) = inode.seq.snapshot(read);
         if entry == 0 {
-            let root = [b'0' + (inode.root.load(Relaxed) & 15) as u8];
-            return if dir::is(inode) { prepend(&root) } else { Err(Errno::ENOENT) };
+            let number = inode.root.load(Relaxed) as u8; // Relaxed: immutable.
+            let (digit, letters) = ([b'0' + (number & 15)], [b'a' + (number >> 4), b'a' + (number & 15)]);
+            let root = if number < 16 { &digit[..] } else { &letters };
+            return if dir::is(inode) { prepend(root) } else { Err(Errno::ENOENT) };
         }
         let record = task.region.dirent(DirentId(entry));
         if dirent::target(record).id != at || dir::is_dead(inode) {
