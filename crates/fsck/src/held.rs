@@ -223,7 +223,7 @@ impl Check<'_> {
             }
             let inode = self.region.inode(InodeId(index));
             for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
-                let blob = which.word(inode).load(Relaxed);
+                let blob = which.handle(inode);
                 if blob == 0 {
                     continue;
                 }

@@ -14,6 +14,7 @@ use lp_region::records::file_mode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
+use crate::below;
 use crate::buffer::Single;
 use crate::pipe::{Drain, End, Pipe, Wait};
 use crate::source::Content;
@@ -218,6 +219,7 @@ fn not_append(to: &Held) -> Result<()> {
 
 /// Copies up to `len` bytes from one file of ours to another.
 fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len: usize) -> Result<usize> {
+    below::complete(task, from.inode)?;
     let done = in_steps(task, from, len, STEP, |done, most| {
         let start = start + done as u64;
         // Asked for no more than there is, the target's limits do not fail a call at the source's end.
@@ -241,6 +243,7 @@ fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len
 
 /// Writes up to `len` bytes from `at` on to a descriptor of the kernel's that is no pipe.
 fn to_host(task: &Task, from: &Held, at: u64, fd: i32, len: usize) -> Result<usize> {
+    below::complete(task, from.inode)?;
     let (room, bytes) = task.scratch.whole();
     in_steps(task, from, len, bytes, |done, most| {
         let got = read::snapshot(task.region, from.inode, Single::new(room, most)?, most, at + done as u64)?;
@@ -254,6 +257,7 @@ fn to_host(task: &Task, from: &Held, at: u64, fd: i32, len: usize) -> Result<usi
 
 /// Moves up to `len` bytes from `at` on into a pipe: waits for room, then takes what there is.
 fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+    below::complete(task, from.inode)?;
     let (room, bytes) = task.scratch.whole();
     loop {
         pipe.ready(task)?;

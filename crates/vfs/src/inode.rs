@@ -326,6 +326,15 @@ pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Resu
     make(task, root, S_IFDIR | mode & 0o7777, 0, owner)
 }
 
+/// Makes an inode as it is said, without a look at its directory or the caller. It stays named in the lane as
+/// after [`create`].
+///
+/// # Errors
+/// As [`create`].
+pub fn create_as(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Result<InodeRef> {
+    make(task, root, mode, rdev, owner)
+}
+
 /// Makes an inode that no name ever leads to: what blobs are. It stays named in the lane as after [`create`].
 ///
 /// # Errors
@@ -493,6 +502,11 @@ pub fn is_modified_at(inode: &Inode, now: Time) -> bool {
 /// Access and modification time. The caller holds the inode's lock.
 pub fn access_and_modification(inode: &Inode) -> (Time, Time) {
     (time(&inode.atime), time(&inode.mtime))
+}
+
+/// Its attributes. The caller holds the inode's lock.
+pub fn attributes_locked(inode: &Inode) -> Attributes {
+    copy_attributes(inode)
 }
 
 /// Sets all times but the birth's. The caller holds the inode's lock.

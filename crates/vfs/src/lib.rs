@@ -14,6 +14,7 @@
 
 pub mod access;
 pub mod acl;
+pub mod below;
 pub mod blob;
 pub mod boot;
 pub mod buffer;

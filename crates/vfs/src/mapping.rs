@@ -11,6 +11,7 @@ use lp_region::records::{Inode, Mapping, file_mode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeRef, MappingId, ProcessId};
 
+use crate::below;
 use crate::map::{self, Map};
 use crate::task::Task;
 use crate::{inode, reclaim, table, target, truncate};
@@ -117,6 +118,9 @@ pub fn pieces(
 ) -> Result<u64> {
     let page = PAGE_SIZE as u64;
     let inode = task.region.inode(of.id);
+    if below::is_pending(inode) {
+        below::content::range(task, of.id, offset / page * page, len as u64 + page)?;
+    }
     let mut index = offset / page;
     let end = (offset + len as u64).div_ceil(page).min(fill(task, of, inode, index, offset + len as u64)?);
     while index < end {

@@ -9,6 +9,7 @@ use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, InodeRef, ucopy};
 
+use crate::below;
 use crate::create::{self, Content, Made, What};
 use crate::file::{self, Opening};
 use crate::task::{Place, Task};
@@ -99,11 +100,11 @@ pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -
     opened.map(|id| Place::Inside(Opened::File(id)))
 }
 
-/// Whether an inode is a regular file that nobody watches.
+/// Whether an inode is a regular file that nobody watches and whose content is there.
 #[inline(always)]
 fn is_plain(record: &Inode) -> bool {
     // Relaxed: the type does not change while the inode is pinned, and a watch may come a moment later.
-    record.flags.load(Ordering::Relaxed) & (inode_flags::KIND | inode_flags::SHADOW) == S_IFREG
+    record.flags.load(Ordering::Relaxed) & (inode_flags::KIND | inode_flags::SHADOW | inode_flags::PENDING) == S_IFREG
 }
 
 /// Any other open.
@@ -419,13 +420,14 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         return Err(Errno::EROFS);
     }
     permission::check(task, record, how.access)?;
-    if record.flags.load(Ordering::Relaxed) & (inode_flags::APPEND | inode_flags::SHADOW) != 0 {
+    let marks = inode_flags::APPEND | inode_flags::SHADOW | inode_flags::PENDING;
+    if record.flags.load(Ordering::Relaxed) & marks != 0 {
         return open_marked_slow(task, found, how, kind);
     }
     open_checked(task, found, how, kind)
 }
 
-/// A file that may only be appended to, or that may be watched.
+/// A file that may only be appended to, that may be watched, or whose content is still to be taken.
 #[cold]
 fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
@@ -433,6 +435,15 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
     let overwrites = how.flags & O_ACCMODE != O_RDONLY && !how.has(O_APPEND);
     if flags & inode_flags::APPEND != 0 && (overwrites || cuts) {
         return Err(Errno::EPERM);
+    }
+    if flags & inode_flags::PENDING != 0 && kind == S_IFREG {
+        let writes = how.access & permission::WRITE != 0;
+        if cuts {
+            let _writing = writer::begin(task, task.region.inode(found.inode.id))?;
+            below::content::forgo(task, found.inode.id);
+        } else {
+            below::content::open(task, found.inode.id, writes)?;
+        }
     }
     match open_checked(task, found, how, kind)? {
         Opened::File(id) if flags & inode_flags::SHADOW == 0 => Ok(Opened::File(id)),

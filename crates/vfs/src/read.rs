@@ -12,6 +12,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, pause, spin};
 use lp_region::{PageId, Region, ucopy};
 
+use crate::below;
 use crate::buffer::{self, Buffer, RWF_NOAPPEND, Single, Vector};
 use crate::bulk::Way;
 use crate::map::{self, Map};
@@ -233,9 +234,19 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
     if offset.saturating_add(len as u64) > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    let got = snapshot(task.region, held.inode, to, len, offset)?;
+    let got = match snapshot(task.region, held.inode, to, len, offset) {
+        Err(below::MISSING) => taken_slow(task, held, to, len, offset)?,
+        got => got?,
+    };
     note(task, held.file, held.inode, got);
     Ok(got)
+}
+
+/// Reads what is taken from the layer below first.
+#[cold]
+fn taken_slow<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
+    below::content::range(task, held.inode_id(), offset, len as u64)?;
+    snapshot(task.region, held.inode, to, len, offset)
 }
 
 /// Notes the access to some bytes.
@@ -331,9 +342,14 @@ fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset:
         // SAFETY: within the page.
         unsafe { buffer::copy(Way::Out, region.page(page).add(within), &mut to, len, (-1, 0)) }
     } else {
-        buffer::zero_out(&mut to, len)
+        hole(inode, &mut to, len)?
     };
     if got == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(got) }
+}
+
+/// Gives the zeros of a hole; [`below::MISSING`] if it is none, but content that is still to be taken.
+fn hole<B: Buffer>(inode: &Inode, to: &mut B, len: usize) -> Result<usize> {
+    if below::is_pending(inode) { Err(below::MISSING) } else { Ok(buffer::zero_out(to, len)) }
 }
 
 /// Copies what spans pages, neighbouring ones at once.
@@ -354,7 +370,7 @@ fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, o
                 // SAFETY: as above.
                 unsafe { buffer::copy(Way::Out, from, &mut to, bytes, (region.fd(), base + within)) }
             }
-            None => buffer::zero_out(&mut to, bytes),
+            None => hole(inode, &mut to, bytes)?,
         };
         done += got;
         if got < bytes {

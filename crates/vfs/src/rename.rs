@@ -1,11 +1,12 @@
 //! rename(2), renameat(2), renameat2(2).
 
-use lp_abi::linux::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR};
+use lp_abi::linux::{S_IFDIR, RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR};
 use lp_abi::{Errno, Result};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
 
+use crate::below;
 use crate::change::{self, Change, Directory, Links, Moved, Retarget};
 use crate::hash::{self, Hit, Load};
 use crate::inode::Locked;
@@ -96,6 +97,11 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
     let names = (from.name(task), to.name(task));
+    if let Some(hit) = hash::lookup(task.region, to.dir.id, &names.1)
+        && hit.kind() == S_IFDIR >> 12
+    {
+        below::complete(task, task.region.inode(hit.target().id))?;
+    }
     let _writing = writer::begin(task, old_dir)?;
     let place = Place::new(to.dir.id, &names.1);
     let ask = Ask { task, from, to, name: &names.0, place: &place, mode, behind };
@@ -399,6 +405,10 @@ impl<'r> Rename<'_, 'r> {
     fn replace(&self, target: Hit) -> Result<Load> {
         let victim = self.inode(target.target().id);
         let is_dir = self.is_dir(self.source);
+        if is_dir && below::is_pending(victim) {
+            // Another than the one that was looked at.
+            return Err(Errno::ESTALE);
+        }
         // Relaxed: under its lock.
         if is_dir && victim.entries.load(Ordering::Relaxed) != 0 {
             return Err(Errno::ENOTEMPTY);

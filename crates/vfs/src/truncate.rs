@@ -9,6 +9,7 @@ use lp_region::InodeId;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
+use crate::below;
 use crate::inode::{self, Touch};
 use crate::task::{Place, Task};
 use crate::watch::{self, Touched};
@@ -118,6 +119,10 @@ pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result
             S_IFREG => {}
             S_IFDIR => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
+        }
+        if below::is_pending(inode) {
+            permission::check(task, inode, permission::WRITE)?;
+            below::complete(task, inode)?;
         }
         let writing = writer::begin(task, inode)?;
         permission::check(task, inode, permission::WRITE)?;

@@ -6,6 +6,7 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef};
 
+use crate::below;
 use crate::change::{self, Change, Links};
 use crate::permission::{self, Victim};
 use crate::task::{Place, Task};
@@ -64,6 +65,11 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     }
     let name = parent.name(task);
     let dir = task.region.inode(parent.dir.id);
+    if expected == Victim::Directory
+        && let Some(hit) = hash::lookup(task.region, parent.dir.id, &name)
+    {
+        below::complete(task, task.region.inode(hit.target().id))?;
+    }
     let _writing = writer::begin(task, dir)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let (hit, victim_locked) = loop {
@@ -105,6 +111,8 @@ fn take(task: &Task<'_>, dir: InodeRef, entry: DirentId, target: InodeRef, what:
     after.tail = dir::tail_without(task.region, entry);
     let nlink = match what {
         Victim::File => fewer_links(victim),
+        // Another than the one that was looked at.
+        Victim::Directory if below::is_pending(victim) => return Err(Errno::ESTALE),
         Victim::Directory if victim.entries.load(Ordering::Relaxed) != 0 => return Err(Errno::ENOTEMPTY),
         Victim::Directory => {
             after.nlink = after.nlink.saturating_sub(1);

@@ -16,6 +16,7 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, ucopy};
 
+use crate::below;
 use crate::hash;
 use crate::mounts::{self, Crossing};
 use crate::name::{Name, SLACK};
@@ -317,7 +318,8 @@ fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<
 fn may_everyone_search(inode: &Inode) -> bool {
     // Relaxed: each is one word and used as seen; see `permission::check`.
     let mode = inode.mode.load(Ordering::Relaxed);
-    mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Relaxed) == 0
+    // PAIRS: the release store in `below::names`: an ACL that is none says that the names are there.
+    mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Acquire) == 0
 }
 
 /// Where a path ends and what stands there, nothing included: what an open that may create asks.
@@ -578,6 +580,7 @@ impl<'r> Walk<'_, 'r> {
         let is_dir = here.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
         let allowed = if is_dir { permission::check(self.task, here, EXEC) } else { Err(Errno::ENOTDIR) };
         match allowed {
+            Ok(()) if below::is_pending(here) => below::take(self.task, self.here).map(|()| false),
             Ok(()) => Ok(false),
             Err(errno) => Err(self.check(self.here).err().unwrap_or(errno)),
         }

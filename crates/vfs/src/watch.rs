@@ -195,7 +195,7 @@ pub fn look_at_closes(task: &Task<'_>) {
 }
 
 /// The handle of an inode's record.
-fn id_of(region: Region<'_>, inode: &Inode) -> InodeId {
+pub(crate) fn id_of(region: Region<'_>, inode: &Inode) -> InodeId {
     let first = core::ptr::from_ref(region.inode(InodeId::NONE)) as usize;
     InodeId(((core::ptr::from_ref(inode) as usize - first) / size_of::<Inode>()) as u32)
 }

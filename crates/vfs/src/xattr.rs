@@ -470,6 +470,33 @@ fn copy(draft: &Draft, from: View, start: u64, end: u64) -> Result<()> {
     Ok(())
 }
 
+/// Gives an inode an attribute that it has in the layer below. The caller holds its lock.
+///
+/// # Errors
+/// `ENOSPC`.
+pub fn put(task: &Task, id: InodeId, inode: &Inode, name: &[u8], value: &[u8]) -> Result<()> {
+    match space(name) {
+        Space::Acl(_) | Space::System | Space::Unknown => Ok(()),
+        _ => replace(task, id, inode, name, Some(Value { at: value.as_ptr(), size: value.len(), flags: 0 })),
+    }
+}
+
+/// Gives an inode an ACL that it has in the layer below, unless it has one. The caller holds its lock.
+///
+/// # Errors
+/// `ENOSPC`.
+pub fn put_acl(task: &Task, inode: &Inode, which: Which, value: &[u8]) -> Result<()> {
+    if which.handle(inode) != 0 {
+        return Ok(());
+    }
+    let draft = Draft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
+    draft.append(value.as_ptr(), value.len())?;
+    draft.attach(which.word(inode));
+    task.region.settle::<Inode>(task.lane);
+    Ok(())
+}
+
+
 /// Takes the file capabilities away: the content changes. The caller holds the inode's lock.
 #[cold]
 pub fn drop_capability(task: &Task, id: InodeId, inode: &Inode) {

@@ -181,7 +181,7 @@ impl Rebuild {
         let inode = self.region.inode(InodeId(index));
         for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
             let word = which.word(inode);
-            let blob = word.load(Relaxed);
+            let blob = which.handle(inode);
             if blob == 0 {
                 continue;
             }

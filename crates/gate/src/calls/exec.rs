@@ -17,7 +17,7 @@ use lp_region::ucopy;
 use lp_vfs::buffer::Single;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{self, Follow, Found};
-use lp_vfs::{busy, getcwd, permission, pin, read};
+use lp_vfs::{below, busy, getcwd, permission, pin, read};
 
 use super::chmod::last_of;
 use super::handler::handlers;
@@ -241,6 +241,7 @@ fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]
 
 /// Reads a file of ours.
 pub fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usize> {
+    below::complete(task, inode)?;
     // Content past what the file has is not there to read.
     let left = inode.size.load(Ordering::Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
     let length = (to.len() as u64).min(left) as usize;

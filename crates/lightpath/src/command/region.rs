@@ -1,6 +1,6 @@
 //! The launcher's side of a region: making or opening it, the run record, the command's process slot.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -11,9 +11,10 @@ use std::path::{Path, PathBuf};
 use lp_abi::Errno;
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
-use lp_region::sync::Ordering::{Acquire, Relaxed};
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
-use lp_vfs::Task;
+use lp_vfs::walk::{self, Follow};
+use lp_vfs::{Place, Task, below};
 use lp_vfs::boot::{self, RunSetup};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
@@ -99,16 +100,17 @@ fn builder(cache: &Path) -> Result<PathBuf, String> {
 }
 
 /// Makes the root of each mount unless it is there. This process takes part in the run for that long.
-fn make_roots(region: Region<'static>, run: RunId, mounts: usize) -> Result<(), Failure> {
+fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<(), Failure> {
     let made = (|| {
         let process = boot::claim_own_process(region, run)?;
         let lane = boot::attach(region, process, std::process::id())?;
-        let task = Task::new(region, process, lane, lp_vfs::clock::now);
+        let task = Box::new(Task::new(region, process, lane, lp_vfs::clock::now));
         // A region file may name processes that died with an earlier run.
         lp_vfs::reap::dead(&task);
-        let made = (0..mounts as u32).try_for_each(|root| boot::mkfs(&task, root));
+        let made = (0..options.at.len() as u32).try_for_each(|root| boot::mkfs(&task, root));
+        let laid = made.and_then(|()| lay(&task, options));
         boot::exit(&task);
-        made
+        laid
     })();
     made.map_err(|e| {
         Failure::new(
@@ -120,6 +122,15 @@ fn make_roots(region: Region<'static>, run: RunId, mounts: usize) -> Result<(), 
             },
         )
     })
+}
+
+/// Puts the tree that the run is over below its root.
+fn lay(task: &Task, options: &Options) -> lp_abi::Result<()> {
+    if options.over.is_none() {
+        return Ok(());
+    }
+    let path = [bytes(options.at[0].path()), b"\0"].concat();
+    below::names::lay(task, 0, &path)
 }
 
 fn full(errno: Errno) -> Failure {
@@ -163,7 +174,7 @@ impl Session {
         }
         let run = claim_run(region, options, paths)?;
         inherit_flights(region, run)?;
-        make_roots(region, run, options.at.len())?;
+        make_roots(region, run, options)?;
         let started = Counts::of(region);
         locked(&fd, FlockOperation::Unlock)?;
         // The descriptors stay open for ever.
@@ -176,6 +187,33 @@ impl Session {
         let process = boot::claim_process(self.region, self.run).map_err(full)?;
         let generation = self.region.process(process).life.get().generation();
         Ok(Slot { process, generation })
+    }
+
+    /// [`Session::claim`] of a slot whose working directory is `directory` if that lies in a mount.
+    pub(crate) fn claim_in(&self, directory: &Path) -> Result<Slot, Failure> {
+        let slot = self.claim()?;
+        let process = self.region.process(slot.process);
+        let path = CString::new(bytes(directory)).unwrap_or_default();
+        let found = self.with_task(|task| walk::inode(task, libc::AT_FDCWD, path.as_ptr().cast(), Follow::Link));
+        match found.map_err(full)? {
+            Ok(Place::Inside(found)) => process.cwd.store(found.inode.to_word(), Release),
+            Ok(Place::Outside(_)) => {}
+            Err(e) => {
+                let reason = reason(&std::io::Error::from_raw_os_error(e.number()));
+                return Err(Failure::new(REGION, format!("{} in the session: {reason}", directory.display())));
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Has this process take part in the run for the length of a call.
+    pub(crate) fn with_task<T>(&self, call: impl FnOnce(&Task<'static>) -> T) -> lp_abi::Result<T> {
+        let process = boot::claim_own_process(self.region, self.run)?;
+        let lane = boot::attach(self.region, process, std::process::id())?;
+        let task = Box::new(Task::new(self.region, process, lane, lp_vfs::clock::now));
+        let done = call(&task);
+        boot::exit(&task);
+        Ok(done)
     }
 
     /// What the gate of the command, which this process is about to exec, has to be told. With a slot this process becomes
