@@ -206,6 +206,11 @@ impl Session {
         Ok(slot)
     }
 
+    /// Whether other runs use the region.
+    pub(crate) fn has_others(&self) -> bool {
+        (1..RUNS as u32).map(RunId).any(|run| run != self.run && self.region.run_is_held(run))
+    }
+
     /// Has this process take part in the run for the length of a call.
     pub(crate) fn with_task<T>(&self, call: impl FnOnce(&Task<'static>) -> T) -> lp_abi::Result<T> {
         let process = boot::claim_own_process(self.region, self.run)?;

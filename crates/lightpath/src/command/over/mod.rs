@@ -69,9 +69,21 @@ fn open(kept: &Kept) -> Result<Session, Failure> {
     Session::open(&options, &Paths { cache: &cache, preload: &cache, library: None })
 }
 
+/// Refuses to end a session that a run is using.
+fn check_unused(kept: &Kept, session: &Session) -> Result<(), Failure> {
+    match session.has_others() {
+        true => Err(Failure::new(REGION, format!("session {} is in use: wait for its run to end", kept.shown()))),
+        false => Ok(()),
+    }
+}
+
 /// `lightpath discard`.
 pub(crate) fn discard(args: &Discard) -> Result<u8, Failure> {
     let kept = Kept::find(args.which.session.as_deref())?;
+    // One that cannot be opened, another version's say, can still be forgotten.
+    if let Ok(session) = open(&kept) {
+        check_unused(&kept, &session)?;
+    }
     kept.remove()?;
     print(format!("session {} is gone; {} is as it was\n", kept.shown(), kept.over.display()).as_bytes())
 }
