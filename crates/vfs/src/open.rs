@@ -436,7 +436,10 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
     if flags & inode_flags::APPEND != 0 && (overwrites || cuts) {
         return Err(Errno::EPERM);
     }
-    if flags & inode_flags::PENDING != 0 && kind == S_IFREG {
+    if flags & inode_flags::PENDING != 0 && kind == S_IFDIR {
+        // Who reads it compares its attributes before and after.
+        below::take(task, found.inode)?;
+    } else if flags & inode_flags::PENDING != 0 {
         let writes = how.access & permission::WRITE != 0;
         if cuts {
             let _writing = writer::begin(task, task.region.inode(found.inode.id))?;

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use lp_vfs::below;
 use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
 
-use super::changes::{self, Change, Changes, New, Tree, is_dir, kind};
+use super::changes::{self, Change, Changes, New, Old, Tree, is_dir, kind};
 use super::{check_unused, open};
 use crate::command::cli::{Apply, Options};
 use crate::command::failure::{Failure, REGION, reason};
@@ -143,14 +143,22 @@ impl Writer<'_> {
             return false;
         }
         let path = self.host(&change.path);
-        let found = match (fs::symlink_metadata(&path), &change.new) {
+        let (found, new) = match (fs::symlink_metadata(&path), &change.new) {
             (Err(e), new) => {
-                return e.kind() == ErrorKind::NotFound && (new.is_none() || change.what.kind);
+                let is_gone = matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory);
+                return is_gone && (new.is_none() || change.what.kind);
             }
             (Ok(_), None) => return false,
             (Ok(found), Some(new)) => (found, new),
         };
-        let (found, new) = found;
+        // Another name of the same file may have been written, which changes `ctime`.
+        let is_old = change.old.is_some_and(|Old { seen, .. }| {
+            let now = (found.dev(), found.ino(), found.size(), found.mtime(), found.mtime_nsec());
+            now == (seen.dev, seen.ino, seen.size, seen.seconds[1], i64::from(seen.nanoseconds[1]))
+        });
+        if is_old {
+            return true;
+        }
         if kind(found.mode()) != kind(new.attributes.mode) {
             return false;
         }
@@ -391,7 +399,7 @@ impl Writer<'_> {
 /// The removal of what may be gone already.
 fn gone(done: io::Result<()>) -> io::Result<()> {
     match done {
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
         done => done,
     }
 }
