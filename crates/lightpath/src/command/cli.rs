@@ -238,7 +238,7 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, doctor, fsck, info, bench, completions or man".to_owned()
+            "say what to do: run, shell, diff, apply, discard, sessions, doctor, fsck, info, bench, completions or man".to_owned()
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {
