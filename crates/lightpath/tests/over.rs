@@ -38,18 +38,39 @@ printf 'x' > "$(printf 'a/not\377utf8')"; printf y > 'a/with blank'; printf z > 
 
 /// What is done in both.
 const SCRIPTS: [(&str, &str); 12] = [
-    ("reads", "cat a/one a/b/c/three numbers > /dev/null; find . > /dev/null; md5sum d/large d/e/larger; ./run.sh; cat alias/one d/e/soft"),
-    ("writes", "echo more >> a/one; cat d/hard; : > a/b/two; echo new > a/b/new; mkdir -p x/y/z; echo q > x/y/z/q; chmod 640 numbers"),
+    (
+        "reads",
+        "cat a/one a/b/c/three numbers > /dev/null; find . > /dev/null; md5sum d/large d/e/larger; ./run.sh; cat alias/one d/e/soft",
+    ),
+    (
+        "writes",
+        "echo more >> a/one; cat d/hard; : > a/b/two; echo new > a/b/new; mkdir -p x/y/z; echo q > x/y/z/q; chmod 640 numbers",
+    ),
     ("sed", "sed -i s/1/one/ numbers; sed -i s/one/1/ d/hard; sed -i '$d' d/large; cat alias/one"),
-    ("moves", "mv a q; mv d/e q/b/e; mv q/b d/b; ls -R | grep -v '^total'; mv numbers keep/numbers; mv keep kept"),
+    (
+        "moves",
+        "mv a q; mv d/e q/b/e; mv q/b d/b; ls -R | grep -v '^total'; mv numbers keep/numbers; mv keep kept",
+    ),
     ("removes", "rm -r a d/e; rm numbers d/hard; rmdir empty; rm pipe dangling; mkdir a; echo again > a/one"),
-    ("links", "ln a/b/two a/b/zwei; ln numbers d/zahlen; ln -sfn d alias; echo 5 >> a/b/zwei; rm a/b/two; ln d/large x; mv x a/x"),
-    ("types", "rm a/one; mkdir a/one; echo in > a/one/in; rm -r d; echo file > d; rm alias; echo file > alias; rm dangling; ln -s other dangling"),
+    (
+        "links",
+        "ln a/b/two a/b/zwei; ln numbers d/zahlen; ln -sfn d alias; echo 5 >> a/b/zwei; rm a/b/two; ln d/large x; mv x a/x",
+    ),
+    (
+        "types",
+        "rm a/one; mkdir a/one; echo in > a/one/in; rm -r d; echo file > d; rm alias; echo file > alias; rm dangling; ln -s other dangling",
+    ),
     ("make", "make -s; cat out; touch -d 2030-01-01 numbers; make -s; rm Makefile"),
     ("tar", "tar cf t.tar a d; rm -r a d; tar xf t.tar; rm t.tar; tar cf - keep | tar tf - | sort"),
-    ("git", "export HOME=$PWD GIT_CONFIG_NOSYSTEM=1; git init -q; git -c user.name=n -c user.email=e add -A . ; git -c user.name=n -c user.email=e commit -qm m; echo z >> numbers; git status --short; git diff --stat; git checkout -q numbers; git status --short; rm -rf .git"),
+    (
+        "git",
+        "export HOME=$PWD GIT_CONFIG_NOSYSTEM=1; git init -q; git -c user.name=n -c user.email=e add -A . ; git -c user.name=n -c user.email=e commit -qm m; echo z >> numbers; git status --short; git diff --stat; git checkout -q numbers; git status --short; rm -rf .git",
+    ),
     ("swaps", "mv a/one t; mv a/b/c/three a/one; mv t a/b/c/three; mv a/b t; mv d a/b; mv t d"),
-    ("sizes", "truncate -s 100 d/large; truncate -s 10000 a/one; dd if=/dev/zero of=d/e/larger bs=1 count=5 seek=1000 conv=notrunc 2>/dev/null; tail -c 5 d/e/larger; head -c 1003 d/e/larger | tail -c 4 | od -c; cp -a d/e e2; cp --reflink=never d/large l2"),
+    (
+        "sizes",
+        "truncate -s 100 d/large; truncate -s 10000 a/one; dd if=/dev/zero of=d/e/larger bs=1 count=5 seek=1000 conv=notrunc 2>/dev/null; tail -c 5 d/e/larger; head -c 1003 d/e/larger | tail -c 4 | od -c; cp -a d/e e2; cp --reflink=never d/large l2",
+    ),
 ];
 
 /// A tree, a copy of it, and a place for sessions.
@@ -113,7 +134,10 @@ fn sh(at: &Path, script: &str) -> String {
 
 /// All that is to be seen of a tree but access times.
 fn state(at: &Path) -> String {
-    sh(at, "export LC_ALL=C; find . -printf '%P %y %m %U %G %s %n %i %l %T@ %C@\n' | sort; find . -type f -exec md5sum {} + | sort")
+    sh(
+        at,
+        "export LC_ALL=C; find . -printf '%P %y %m %U %G %s %n %i %l %T@ %C@\n' | sort; find . -type f -exec md5sum {} + | sort",
+    )
 }
 
 #[test]
@@ -143,8 +167,11 @@ fn scripts_do_the_same_over_a_tree_as_in_a_copy() {
 #[test]
 fn scripts_after_one_another_are_one_session() {
     let trees = Trees::new(MAKE);
-    let scripts: Vec<&str> =
-        SCRIPTS.iter().filter(|(name, _)| ["reads", "writes", "links", "sizes"].contains(name)).map(|(_, s)| *s).collect();
+    let scripts: Vec<&str> = SCRIPTS
+        .iter()
+        .filter(|(name, _)| ["reads", "writes", "links", "sizes"].contains(name))
+        .map(|(_, s)| *s)
+        .collect();
     for script in &scripts {
         trees.over(script);
         sh(&trees.copy(), script);
@@ -174,14 +201,18 @@ fn diff_speaks_git() {
     let text = trees.says(&["diff"]);
     assert_eq!(text, "M\tMakefile\nR\ta/one\ta/uno\nT\talias\nM\td/e/soft\nA\tn/new\nM\tnumbers\n");
     assert_eq!(trees.says(&["diff", "n"]), "A\tn/new\n");
-    assert!(trees.says(&["diff", "--stat", "numbers"]).contains("1 file changed, 1 insertion(+), 0 deletions(-)"));
+    assert!(
+        trees.says(&["diff", "--stat", "numbers"]).contains("1 file changed, 1 insertion(+), 0 deletions(-)")
+    );
     assert!(trees.says(&["diff", "--json", "n"]).contains("\"status\":\"A\""));
     assert!(trees.fails(&["diff", "/etc"]).contains("not below"));
 }
 
 #[test]
 fn git_takes_the_patch() {
-    let trees = Trees::new("seq 1 100 > n; printf 'no end' > e; head -c 9000 /dev/zero > bin; mkdir d; echo d > d/d; ln -s d/d l; : > void; printf q > \"$(printf 'q\\t\\377')\"; echo x > x; echo s > s");
+    let trees = Trees::new(
+        "seq 1 100 > n; printf 'no end' > e; head -c 9000 /dev/zero > bin; mkdir d; echo d > d/d; ln -s d/d l; : > void; printf q > \"$(printf 'q\\t\\377')\"; echo x > x; echo s > s",
+    );
     let script = "sed -i 's/^5./x/' n; printf 'no end either' > e; printf 1 | dd of=bin seek=10 bs=1 conv=notrunc 2>/dev/null; \
         mv d/d r; rm void; : > hollow; printf qq > \"$(printf 'q\\t\\377')\"; chmod +x x; rm s; ln -s n s; head -c 70000 /dev/zero | tr '\\0' '\\1' > b2; printf '\\0' >> b2";
     trees.over(script);
@@ -200,7 +231,10 @@ fn git_takes_the_patch() {
 fn conflicts_are_named_and_nothing_is_written() {
     let trees = Trees::new(MAKE);
     trees.over("echo mine >> numbers; echo new > fresh; rm a/b/two; cat a/one; ls d");
-    sh(&trees.tree(), "echo theirs >> numbers; echo theirs > fresh; echo theirs >> a/b/two; echo theirs >> d/large");
+    sh(
+        &trees.tree(),
+        "echo theirs >> numbers; echo theirs > fresh; echo theirs >> a/b/two; echo theirs >> d/large",
+    );
     let before = state(&trees.tree());
     let text = trees.fails(&["apply"]);
     for path in ["numbers", "fresh", "a/b/two"] {
@@ -230,7 +264,9 @@ fn bad_input_is_one_line() {
     fs::rename(trees.tree(), trees.home.path().join("gone")).unwrap();
     let mut apply = trees.lightpath(&["apply", "--session", trees.session().as_str()]);
     let output = apply.current_dir("/").output().unwrap();
-    assert!(!output.status.success() && trees.home.path().join("state/lightpath").join(trees.session()).exists());
+    assert!(
+        !output.status.success() && trees.home.path().join("state/lightpath").join(trees.session()).exists()
+    );
 }
 
 impl Trees {
@@ -261,7 +297,8 @@ fn large_and_deep_directories() {
     let make = "mkdir many; cd many; seq -f 'file-with-a-rather-long-name-%g' 1 5000 | xargs touch; cd ..; \
         i=0; while [ $i -lt 300 ]; do mkdir deep-$i; cd deep-$i; i=$((i+1)); done; echo deep > deep";
     let trees = Trees::new(make);
-    let count = "ls many | wc -l; ls many | sort | md5sum; find . | wc -l; find . -name deep -execdir cat {} +";
+    let count =
+        "ls many | wc -l; ls many | sort | md5sum; find . | wc -l; find . -name deep -execdir cat {} +";
     assert_eq!(trees.over(count), sh(&trees.copy(), count));
     let change = "rm many/*7; find . -name deep -execdir sh -c 'echo more >> deep' ';'";
     trees.over(change);
@@ -272,8 +309,11 @@ fn large_and_deep_directories() {
 
 #[test]
 fn several_processes_look_at_once() {
-    let trees = Trees::new("for i in 1 2 3 4 5 6 7 8; do mkdir -p d$i/e; seq 1 $((i * 20000)) > d$i/e/f; seq -f d$i/n%g 1 300 | xargs touch; done");
-    let look = "for i in 1 2 3 4 5 6; do (find . | sort | md5sum; md5sum d*/e/f | sort | md5sum) & done; wait";
+    let trees = Trees::new(
+        "for i in 1 2 3 4 5 6 7 8; do mkdir -p d$i/e; seq 1 $((i * 20000)) > d$i/e/f; seq -f d$i/n%g 1 300 | xargs touch; done",
+    );
+    let look =
+        "for i in 1 2 3 4 5 6; do (find . | sort | md5sum; md5sum d*/e/f | sort | md5sum) & done; wait";
     let expected = sh(&trees.copy(), "find . | sort | md5sum; md5sum d*/e/f | sort | md5sum");
     let mut lines: Vec<String> = trees.over(look).lines().map(str::to_owned).collect();
     lines.sort();
@@ -289,18 +329,21 @@ fn what_a_user_may_not_read_stays_unread() {
     if unsafe { libc::geteuid() } != 0 {
         return;
     }
-    let trees = Trees::new("mkdir shut; echo s > shut/s; chmod 700 shut; echo k > key; chmod 600 key; echo o > open");
+    let trees =
+        Trees::new("mkdir shut; echo s > shut/s; chmod 700 shut; echo k > key; chmod 600 key; echo o > open");
     fs::set_permissions(trees.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let state = trees.home.path().join("user");
     fs::create_dir(&state).unwrap();
     std::os::unix::fs::chown(&state, Some(65534), Some(65534)).unwrap();
     let script = "cat open; cat key; ls shut; cat shut/s; chown 0 open; echo x > open; id -u";
     let run = |command: &mut Command| {
-        let output = command.uid(65534).gid(65534).env("HOME", &state).env("XDG_STATE_HOME", &state).output().unwrap();
+        let output =
+            command.uid(65534).gid(65534).env("HOME", &state).env("XDG_STATE_HOME", &state).output().unwrap();
         let text = [output.stdout, output.stderr].concat();
         String::from_utf8_lossy(&text).into_owned()
     };
-    let over = run(trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]).current_dir(trees.tree()));
+    let over =
+        run(trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]).current_dir(trees.tree()));
     let plain = run(Command::new("sh").args(["-c", script]).current_dir(trees.copy()));
     assert_eq!(over, plain);
 }
@@ -369,7 +412,8 @@ fn a_look_that_is_killed_leaves_nothing_half_there() {
     let (mut calls, mut kills) = (400, 0);
     while !ended {
         // One process: it becomes the command.
-        let mut look = trees.lightpath(&["run", "--over", ".", "--", "md5sum", "c/large", "c/small", "a/b/x", "a/n7", "c/x"]);
+        let mut look = trees
+            .lightpath(&["run", "--over", ".", "--", "md5sum", "c/large", "c/small", "a/b/x", "a/n7", "c/x"]);
         ended = killed_at(&mut look, calls);
         assert_eq!(trees.over(LIST), expected, "killed at call {calls}");
         assert_eq!(trees.says(&["diff"]), "", "killed at call {calls}");
@@ -381,7 +425,10 @@ fn a_look_that_is_killed_leaves_nothing_half_there() {
             .output()
             .unwrap();
         let text = String::from_utf8_lossy(&checked.stdout).into_owned();
-        assert!(!text.contains("structure") && !text.contains("inconsistent"), "killed at call {calls}: {text}");
+        assert!(
+            !text.contains("structure") && !text.contains("inconsistent"),
+            "killed at call {calls}: {text}"
+        );
         trees.says(&["discard"]);
         calls += 131;
         kills += 1;

@@ -12,10 +12,10 @@ use lp_abi::Errno;
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
-use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
+use lp_region::{Geometry, LaneId, ProcessId, Region, RegionError, RunId};
+use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::walk::{self, Follow};
 use lp_vfs::{Place, Task, below};
-use lp_vfs::boot::{self, RunSetup};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
@@ -104,7 +104,7 @@ fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<
     let made = (|| {
         let process = boot::claim_own_process(region, run)?;
         let lane = boot::attach(region, process, std::process::id())?;
-        let task = Box::new(Task::new(region, process, lane, lp_vfs::clock::now));
+        let task = task_of(region, process, lane);
         // A region file may name processes that died with an earlier run.
         lp_vfs::reap::dead(&task);
         let made = (0..options.at.len() as u32).try_for_each(|root| boot::mkfs(&task, root));
@@ -122,6 +122,13 @@ fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<
             },
         )
     })
+}
+
+/// The task of this process, in the slot that it has claimed.
+fn task_of(region: Region<'static>, process: ProcessId, lane: LaneId) -> Box<Task<'static>> {
+    let mut task = Box::new(Task::new(region, process, lane, lp_vfs::clock::now));
+    task.below = below::take;
+    task
 }
 
 /// Puts the tree that the run is over below its root.
@@ -194,13 +201,17 @@ impl Session {
         let slot = self.claim()?;
         let process = self.region.process(slot.process);
         let path = CString::new(bytes(directory)).unwrap_or_default();
-        let found = self.with_task(|task| walk::inode(task, libc::AT_FDCWD, path.as_ptr().cast(), Follow::Link));
+        let found =
+            self.with_task(|task| walk::inode(task, libc::AT_FDCWD, path.as_ptr().cast(), Follow::Link));
         match found.map_err(full)? {
             Ok(Place::Inside(found)) => process.cwd.store(found.inode.to_word(), Release),
             Ok(Place::Outside(_)) => {}
             Err(e) => {
                 let reason = reason(&std::io::Error::from_raw_os_error(e.number()));
-                return Err(Failure::new(REGION, format!("{} in the session: {reason}", directory.display())));
+                return Err(Failure::new(
+                    REGION,
+                    format!("{} in the session: {reason}", directory.display()),
+                ));
             }
         }
         Ok(slot)
@@ -215,7 +226,7 @@ impl Session {
     pub(crate) fn with_task<T>(&self, call: impl FnOnce(&Task<'static>) -> T) -> lp_abi::Result<T> {
         let process = boot::claim_own_process(self.region, self.run)?;
         let lane = boot::attach(self.region, process, std::process::id())?;
-        let task = Box::new(Task::new(self.region, process, lane, lp_vfs::clock::now));
+        let task = task_of(self.region, process, lane);
         let done = call(&task);
         boot::exit(&task);
         Ok(done)

@@ -28,9 +28,8 @@ impl Kept {
             None => name_of(over),
         };
         let kept = Kept { place: home()?.join(&name), name, over: over.to_owned() };
-        let fail = |e: std::io::Error| {
-            Failure::new(REGION, format!("{}: {}", kept.place.display(), reason(&e)))
-        };
+        let fail =
+            |e: std::io::Error| Failure::new(REGION, format!("{}: {}", kept.place.display(), reason(&e)));
         match fs::read(kept.place.join("directory")) {
             Ok(at) if at == over.as_os_str().as_bytes() => {}
             Ok(at) => {
@@ -62,7 +61,12 @@ impl Kept {
         match (found.pop(), found.pop()) {
             (Some(kept), Some(other)) if kept.over == other.over => Err(Failure::new(
                 USAGE,
-                format!("{} and {} are both over {}; say --session", kept.shown(), other.shown(), kept.over.display()),
+                format!(
+                    "{} and {} are both over {}; say --session",
+                    kept.shown(),
+                    other.shown(),
+                    kept.over.display()
+                ),
             )),
             (Some(kept), _) => Ok(kept),
             (None, _) => Err(Failure::new(
@@ -123,7 +127,9 @@ fn checked(name: &str) -> Result<OsString, Failure> {
     let fits = !name.is_empty() && name.len() <= LONGEST && !name.starts_with('.') && !name.contains('/');
     match fits {
         true => Ok(name.into()),
-        false => Err(Failure::new(USAGE, format!("'{name}' is no name for a session: no slash, no dot first"))),
+        false => {
+            Err(Failure::new(USAGE, format!("'{name}' is no name for a session: no slash, no dot first")))
+        }
     }
 }
 

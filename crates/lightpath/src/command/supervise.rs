@@ -7,8 +7,8 @@
 use std::io::Error;
 use std::mem::MaybeUninit;
 
-use super::failure::{Failure, REGION, reason};
 use super::cli::Options;
+use super::failure::{Failure, REGION, reason};
 use super::over;
 use super::region::{Session, Slot};
 use super::run::Launch;

@@ -2,61 +2,46 @@
 
 use lp_abi::linux::{__NR_madvise, MADV_POPULATE_WRITE};
 use lp_abi::{Errno, PAGE_SIZE, Result};
-use lp_region::InodeId;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, InodeRef};
 
-use super::host::HostTree;
-use super::list::{self, Record};
-use super::{File, Layer, is_pending, may_call, spot};
-use crate::map::{self, Map};
-use crate::page::{self, Content, Home};
-use crate::task::Task;
-use crate::{inode, reclaim, truncate};
+use crate::below::host::HostTree;
+use crate::below::list::{self, Record};
+use crate::below::{File, Layer, lock, may_call, spot};
+use crate::caller::below::is_pending;
+use crate::caller::task::Task;
+use crate::calls::truncate;
+use crate::content::map::{self, Map};
+use crate::content::page::{self, Content, Home};
+use crate::lane::writer;
+use crate::life::reclaim;
 
 /// Files up to this come in whole when they are opened.
-pub const SMALL: u64 = 1 << 20;
+pub(crate) const SMALL: u64 = 1 << 20;
 
 /// Bytes that are taken at a time, and compared with their origin before they are shown.
 const RUN: u64 = 256 << 10;
-
-/// What a file's first open needs of it.
-///
-/// # Errors
-/// As [`super::take`].
-#[cold]
-pub fn open(task: &Task<'_>, id: InodeId, writes: bool) -> Result<()> {
-    let size = task.region.inode(id).size.load(Relaxed); // Relaxed: it does not change while it is pending.
-    if writes || size <= SMALL { whole(task, id) } else { Ok(()) }
-}
-
-/// Takes all that is still missing.
-///
-/// # Errors
-/// As [`super::take`].
-#[cold]
-pub fn whole(task: &Task<'_>, id: InodeId) -> Result<()> {
-    range(task, id, 0, u64::MAX)
-}
 
 /// Takes what is missing of `len` bytes at `offset`.
 ///
 /// # Errors
 /// As [`super::take`].
 #[cold]
-pub fn range(task: &Task<'_>, id: InodeId, offset: u64, len: u64) -> Result<()> {
-    match range_once(task, id, offset, len) {
+pub(crate) fn range(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()> {
+    match range_once(task, of, offset, len) {
         Err(Errno::ENOSPC) => {
             reclaim::all(task);
-            range_once(task, id, offset, len)
+            range_once(task, of, offset, len)
         }
         done => done,
     }
 }
 
-fn range_once(task: &Task<'_>, id: InodeId, offset: u64, len: u64) -> Result<()> {
+fn range_once(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()> {
+    let id = of.id;
     let inode = task.region.inode(id);
-    let _locked = inode::lock(task, id);
+    let _locked = lock(task, of)?;
     if !is_pending(inode) {
         return Ok(());
     }
@@ -73,11 +58,8 @@ fn range_once(task: &Task<'_>, id: InodeId, offset: u64, len: u64) -> Result<()>
         while index < pages.end {
             let piece = map::piece(task.region, Map::of(inode), index, pages.end - index);
             let len = piece.len.min(RUN / PAGE_SIZE as u64);
-            index += if piece.page.is_some() {
-                piece.len
-            } else {
-                run(task, id, (&file, &seen), (index, len))?
-            };
+            index +=
+                if piece.page.is_some() { piece.len } else { run(task, id, (&file, &seen), (index, len))? };
         }
     }
     if offset == 0 && end == size {
@@ -144,18 +126,20 @@ fn settle(task: &Task<'_>, inode: &Inode) {
     inode.data_seq.end();
 }
 
-/// The file is about to be emptied: nothing more is taken. The caller may empty it and holds no lock.
+/// Empties a file that is opened to be emptied: nothing more is taken.
 ///
 /// # Errors
-/// None.
+/// `ESTALE`; `EROFS`.
 #[cold]
-pub fn forgo(task: &Task<'_>, id: InodeId) {
-    let inode = task.region.inode(id);
-    let _locked = inode::lock(task, id);
+pub(crate) fn forgo(task: &Task<'_>, of: InodeRef) -> Result<()> {
+    let inode = task.region.inode(of.id);
+    let _writing = writer::begin(task, inode)?;
+    let _locked = lock(task, of)?;
     if is_pending(inode) {
-        // First the emptying: should this lane die here, it has happened.
-        inode.pages.store(map::count(task.region, inode), Relaxed);
-        truncate::resize(task, id, inode, 0);
+        // Should this lane die behind it, the file is empty, and there is nothing to take.
+        inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: under the lock.
+        truncate::resize(task, of.id, inode, 0);
         settle(task, inode);
     }
+    Ok(())
 }

@@ -8,17 +8,18 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    __NR_close, __NR_getdents64, __NR_lgetxattr, __NR_llistxattr, __NR_openat, __NR_pread64, __NR_prlimit64,
-    __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_SYMLINK_NOFOLLOW, O_CLOEXEC,
-    O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, RLIMIT_NOFILE, S_IFDIR, S_IFMT,
-    STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
+    __NR_close, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_openat,
+    __NR_pread64, __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT,
+    AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
+    RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
 };
 use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
 use lp_region::Region;
 
-use super::list::{self, Record, Spot};
-use super::{Dir, File, Layer};
-use crate::task::Task;
+use crate::below::list::{self, Record, Spot};
+use crate::below::memory::Memory;
+use crate::below::{Dir, File, Layer};
+use crate::caller::task::Task;
 
 /// The layer of a tree of the host: where that is its lists say.
 pub(super) struct HostTree;
@@ -41,7 +42,7 @@ impl Layer for HostTree {
     type File = Descriptor;
 
     fn dir(&self, task: &Task<'_>, at: Spot) -> Result<Descriptor> {
-        let dir = open(task, at, O_RDONLY | O_DIRECTORY)?;
+        let dir = found(open(task, at, O_RDONLY | O_DIRECTORY))?;
         let (seen, now) = (list::record(task.region, at)?, of(&dir)?);
         let same = (seen.dev, seen.ino) == (now.dev, now.ino) && now.mode & S_IFMT == S_IFDIR;
         if same { Ok(dir) } else { Err(Errno::EIO) }
@@ -53,10 +54,15 @@ impl Layer for HostTree {
             Err(Errno::EPERM) => open(task, at, O_RDONLY | O_NONBLOCK),
             opened => opened,
         };
-        match opened {
-            Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Err(Errno::EIO),
-            opened => opened,
-        }
+        found(opened)
+    }
+}
+
+/// What is not there any more is a conflict.
+fn found(opened: Result<Descriptor>) -> Result<Descriptor> {
+    match opened {
+        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Err(Errno::EIO),
+        opened => opened,
     }
 }
 
@@ -193,8 +199,7 @@ impl Dir for Descriptor {
         let room = unsafe { &mut *task.scratch.outside.get() };
         loop {
             // SAFETY: the kernel writes within the buffer.
-            let got =
-                unsafe { lp_abi::syscall!(__NR_getdents64, self.0, room.as_mut_ptr(), room.len()) }?;
+            let got = unsafe { lp_abi::syscall!(__NR_getdents64, self.0, room.as_mut_ptr(), room.len()) }?;
             let mut rest = &room[..got];
             if rest.is_empty() {
                 return Ok(());
@@ -227,11 +232,16 @@ impl Dir for Descriptor {
         let mut path = [0u8; PROC.len() + 12 + NAME_MAX + 1];
         let path = proc_path(&mut path, self.0, name);
         // SAFETY, all: the path and the names are NUL-terminated; the kernel writes within the buffers.
-        let size = unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) };
+        let flags = AT_SYMLINK_NOFOLLOW;
+        let size = match unsafe { lp_abi::syscall!(__NR_listxattrat, self.0, name.as_ptr(), flags, 0, 0) } {
+            // Linux before 6.13.
+            Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
+            size => size,
+        };
         if matches!(size, Ok(0) | Err(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ENOTDIR)) {
             return Ok(());
         }
-        let room = super::names::Memory::new()?;
+        let room = Memory::new()?;
         let (names, values) = room.halves();
         let listed = unsafe { lp_abi::syscall!(__NR_llistxattr, path, names.as_mut_ptr(), names.len()) }?;
         for name in names[..listed].split_inclusive(|byte| *byte == 0) {
@@ -285,9 +295,8 @@ impl File for Descriptor {
 
     fn check(&self, seen: &Record) -> Result<()> {
         let now = of(self)?;
-        let of = |record: &Record| {
-            (record.dev, record.ino, record.size, record.seconds[2], record.nanoseconds[2])
-        };
+        let of =
+            |record: &Record| (record.dev, record.ino, record.size, record.seconds[2], record.nanoseconds[2]);
         if of(&now) == of(seen) { Ok(()) } else { Err(Errno::EIO) }
     }
 }

@@ -1,6 +1,6 @@
 //! Lists: what was taken of each directory of a layer, name by name.
 //!
-//! A list is a file of root [`super::ROOT`], named after the spot of its directory's record. It begins with a
+//! A list is a file of root [`ROOT`], named after the spot of its directory's record. It begins with a
 //! [`Head`] and goes on with records, each followed by its name, padded to 8 bytes. It is written under the
 //! lock of its directory, and does not change once its head says that it is complete, but for what became of
 //! its names ([`Record::target`], [`Record::list`]). So it tells what the layer had when it was looked at, and
@@ -14,12 +14,17 @@ use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::sync::{AtomicU32, AtomicU64};
 use lp_region::{InodeId, InodeRef, Region};
 
-use super::ROOT;
-use crate::buffer::Single;
-use crate::create::{self, Content, Made, What};
-use crate::name::{Name, SLACK};
-use crate::task::Task;
-use crate::{boot, hash, inode, map, mounts, read, write};
+use crate::caller::task::{SLACK, Task};
+use crate::calls::create::{self, Content, Made, What};
+use crate::content::buffer::Single;
+use crate::content::{fill, map, snapshot};
+use crate::inodes::inode;
+use crate::life::boot;
+use crate::names::name::Name;
+use crate::names::{hash, mounts};
+
+/// Number of the root that holds the lists.
+pub const ROOT: u32 = 15;
 
 /// Place of a record: the list's inode and the offset in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
@@ -129,7 +134,7 @@ pub fn name<'a>(region: Region<'_>, at: Spot, record: &Record, to: &'a mut NameR
 pub fn bytes(region: Region<'_>, at: Spot, skip: usize, to: &mut [u8]) -> Result<()> {
     let start = u64::from(at.offset) + (size_of::<Record>() + skip) as u64;
     let list = region.inode(at.list);
-    match read::snapshot(region, list, Single::new(to.as_mut_ptr(), to.len())?, to.len(), start) {
+    match snapshot::snapshot(region, list, Single::new(to.as_mut_ptr(), to.len())?, to.len(), start) {
         Ok(got) if got == to.len() => Ok(()),
         _ => Err(Errno::EIO),
     }
@@ -175,7 +180,7 @@ pub fn each(
 
 fn get<T>(region: Region<'_>, list: InodeId, to: *mut T, at: u64) -> Result<()> {
     let len = size_of::<T>();
-    match read::snapshot(region, region.inode(list), Single::new(to.cast(), len)?, len, at) {
+    match snapshot::snapshot(region, region.inode(list), Single::new(to.cast(), len)?, len, at) {
         Ok(got) if got == len => Ok(()),
         _ => Err(Errno::EIO),
     }
@@ -183,7 +188,7 @@ fn get<T>(region: Region<'_>, list: InodeId, to: *mut T, at: u64) -> Result<()> 
 
 /// Copies bytes of a file of root [`ROOT`].
 pub(super) fn raw(region: Region<'_>, file: InodeId, to: *mut u8, len: usize, at: u64) -> Result<()> {
-    read::snapshot(region, region.inode(file), Single::new(to, len)?, len, at).map(|_| ())
+    snapshot::snapshot(region, region.inode(file), Single::new(to, len)?, len, at).map(|_| ())
 }
 
 /// Notes what stands for a record.
@@ -261,7 +266,7 @@ pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: Spot) -> Result<(In
     record.pages.store(0, Relaxed);
     record.data_seq.end();
     let head = Head { up_list: up.list.0, up_offset: up.offset, ..Head::default() };
-    write::append_private(task, list, (&raw const head).cast(), size_of::<Head>())?;
+    fill::append_private(task, list, (&raw const head).cast(), size_of::<Head>())?;
     Ok((list, false))
 }
 
@@ -274,10 +279,10 @@ pub(super) fn append(task: &Task<'_>, list: InodeId, record: &Record, name: &[u8
     let size = task.region.inode(list).size.load(Relaxed); // Relaxed: the caller's.
     let offset = u32::try_from(size).map_err(|_| Errno::EFBIG)?;
     let record = Record { length: name.len() as u32, ..*record };
-    write::append_private(task, list, (&raw const record).cast(), size_of::<Record>())?;
-    write::append_private(task, list, name.as_ptr(), name.len())?;
+    fill::append_private(task, list, (&raw const record).cast(), size_of::<Record>())?;
+    fill::append_private(task, list, name.as_ptr(), name.len())?;
     let padding = record.bytes() as usize - size_of::<Record>() - name.len();
-    write::append_private(task, list, [0; 8].as_ptr(), padding)?;
+    fill::append_private(task, list, [0; 8].as_ptr(), padding)?;
     Ok(Spot { list, offset })
 }
 

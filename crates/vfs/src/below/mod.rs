@@ -14,29 +14,30 @@
 //! that it is complete, a name that is there is not made again, a page that is there is not read again, and
 //! `PENDING` goes last. So whoever finds a dead holder's lock goes on where that one stopped.
 //!
-//! Lists are files of root [`ROOT`], which no mount shows. Lock order: the directory or file that is taken in,
+//! Callers do not know this folder: they ask for what they need by [`Task::below`], which the door sets to
+//! [`take`].
+//!
+//! Lists are files of root [`list::ROOT`], which no mount shows. Lock order: the directory or file that is taken in,
 //! then that root, then a list.
 
-pub mod content;
+mod content;
 mod host;
+mod links;
 pub mod list;
+mod memory;
 pub mod names;
 
 use lp_abi::linux::S_IFREG;
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, inode_flags};
-use lp_region::sync::Ordering::Relaxed;
-use lp_region::sync::{AtomicU32, Ordering};
+use lp_region::sync::AtomicU32;
+use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef};
 
-use crate::task::Task;
-use list::{Record, Spot};
-
-/// Number of the root that holds the lists.
-pub const ROOT: u32 = 15;
-
-/// What a read comes to at content that is still to be taken: the caller takes it and reads again.
-pub const MISSING: Errno = Errno::EUCLEAN;
+use crate::below::list::{Record, Spot};
+pub use crate::caller::below::{Need, complete, is_pending};
+use crate::caller::task::Task;
+use crate::inodes::inode::{self, Locked};
 
 /// A layer: where names, attributes and content come from. A spot is the place of a record in its list.
 trait Layer {
@@ -82,12 +83,6 @@ trait File {
     fn check(&self, seen: &Record) -> Result<()>;
 }
 
-/// Whether names or content are still to be taken.
-#[inline]
-pub fn is_pending(inode: &Inode) -> bool {
-    inode.flags.load(Relaxed) & inode_flags::PENDING != 0 // Relaxed: looked at again under the lock.
-}
-
 /// Where the record of an inode stands, if it came from below.
 pub fn spot(inode: &Inode) -> Option<Spot> {
     // Relaxed: immutable once the inode is reached.
@@ -110,37 +105,34 @@ fn words(inode: &Inode) -> &[AtomicU32; 2] {
     unsafe { &*(&raw const inode.inline).cast() }
 }
 
-/// Takes in what the caller is about to need of an inode: a directory's names, a file's content.
+/// Takes in what a call is about to need of an inode: what a door sets [`Task::below`] to.
 ///
 /// # Errors
 /// `ESTALE` when it was freed meanwhile; those of the layer; `EIO` for a conflict; `ENOSPC`.
 #[cold]
-pub fn take(task: &Task<'_>, of: InodeRef) -> Result<()> {
+pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
     let inode = task.region.inode(of.id);
     // Relaxed: immutable.
-    if inode.flags.load(Relaxed) & inode_flags::KIND == S_IFREG {
-        content::whole(task, of.id)
-    } else {
-        names::take(task, of)
+    let is_file = inode.flags.load(Relaxed) & inode_flags::KIND == S_IFREG;
+    match need {
+        _ if !is_file => names::take(task, of),
+        Need::Nothing => content::forgo(task, of),
+        Need::Range(offset, len) => content::range(task, of, offset, len),
+        // Relaxed: it does not change while the file is pending.
+        Need::Opened if inode.size.load(Relaxed) > content::SMALL => Ok(()),
+        Need::Opened | Need::All => content::range(task, of, 0, u64::MAX),
     }
 }
 
-/// [`take`] of an inode that the caller keeps from being freed.
+/// Locks what something is taken for.
 ///
 /// # Errors
-/// As [`take`].
-pub fn take_known(task: &Task<'_>, id: InodeId) -> Result<()> {
-    let generation = task.region.inode(id).generation.load(Ordering::Acquire);
-    take(task, InodeRef { id, generation })
-}
-
-/// [`take_known`] of an inode's record, if anything of it is still to be taken.
-///
-/// # Errors
-/// As [`take`].
-#[inline]
-pub fn complete(task: &Task<'_>, inode: &Inode) -> Result<()> {
-    if is_pending(inode) { take_known(task, crate::watch::id_of(task.region, inode)) } else { Ok(()) }
+/// `ESTALE` when it was freed meanwhile.
+fn lock<'r>(task: &Task<'r>, of: InodeRef) -> Result<Locked<'r>> {
+    let locked = inode::lock(task, of.id);
+    // Acquire: the generation grows before the slot is used again.
+    let generation = task.region.inode(of.id).generation.load(Acquire);
+    if generation == of.generation { Ok(locked) } else { Err(Errno::ESTALE) }
 }
 
 /// A process that has limited itself makes no calls of its own.

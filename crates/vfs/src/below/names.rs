@@ -1,61 +1,32 @@
 //! Names of directories, taken in whole at the first look.
 
-use lp_abi::linux::{
-    __NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE, S_IFDIR, S_IFLNK,
-    S_IFMT, S_IFREG,
-};
-use lp_abi::{Errno, PATH_MAX, Result};
+use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
 use lp_region::records::{Inode, NO_ACL_YET, inode_flags};
-use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{DirentId, InodeId, InodeRef};
 
-use super::host::{self, HostTree};
-use super::list::{self, NameRoom, Record, Spot};
-use super::{Dir, Layer, is_pending, may_call, set_spot, spot};
-use crate::blob::Which;
-use crate::change::{self, Change};
-use crate::hash::{self, Load};
-use crate::inode::{self, Locked};
-use crate::name::{self, Name, SLACK};
-use crate::task::{Task, Time};
-use crate::{acl, dir, dirent, mounts, reclaim, symlink, xattr};
+use crate::below::host::{self, HostTree};
+use crate::below::list::{self, NameRoom, Record, Spot};
+use crate::below::{Dir, Layer, links, lock, may_call, set_spot, spot};
+use crate::caller::below::is_pending;
+use crate::caller::task::{SLACK, Task, Time};
+use crate::inodes::blob::{Draft, Which};
+use crate::inodes::inode::{self, Locked};
+use crate::inodes::make::NewInode;
+use crate::inodes::xattrs::{self, Value};
+use crate::life::reclaim;
+use crate::names::change::{self, Change};
+use crate::names::hash::{self, Load};
+use crate::names::name::{self, Name};
+use crate::names::{dir, dirent, link_target, mounts};
+use crate::rights::acl;
+
+/// Namespaces of extended attributes that are taken, besides the ACLs.
+const TAKEN: [&[u8]; 3] = [b"user.", b"security.", b"trusted."];
 
 /// Names that are made while the lock is held at a stretch: the hash table grows in between.
 const BATCH: u32 = 128;
-
-/// The list of files of the layer that have several links.
-const LINKS: &[u8] = b"links";
-
-/// Memory for a moment, from the kernel.
-pub(super) struct Memory(*mut u8);
-
-impl Memory {
-    const HALF: usize = 1 << 16;
-
-    pub(super) fn new() -> Result<Memory> {
-        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
-        // SAFETY: a new mapping where nothing is.
-        let at = unsafe { lp_abi::syscall!(__NR_mmap, 0, 2 * Memory::HALF, protection, flags, usize::MAX, 0) }?;
-        Ok(Memory(at as *mut u8))
-    }
-
-    pub(super) fn halves(&self) -> (&mut [u8], &mut [u8]) {
-        // SAFETY: both halves are this value's, and are borrowed once.
-        unsafe {
-            (
-                core::slice::from_raw_parts_mut(self.0, Memory::HALF),
-                core::slice::from_raw_parts_mut(self.0.add(Memory::HALF), Memory::HALF),
-            )
-        }
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        // SAFETY: mapped by `new`.
-        let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.0, 2 * Memory::HALF) };
-    }
-}
 
 /// Puts the tree at `path`, NUL-terminated and without symbolic links, below root `root`, unless it has one
 /// below it. Nobody else uses the root yet.
@@ -136,7 +107,7 @@ pub fn take(task: &Task<'_>, of: InodeRef) -> Result<()> {
 fn take_once(task: &Task<'_>, of: InodeRef) -> Result<()> {
     let mut from = list::FIRST;
     loop {
-        let locked = dir::lock(task, of)?;
+        let locked = lock(task, of)?;
         if !is_pending(task.region.inode(of.id)) {
             return Ok(());
         }
@@ -211,34 +182,28 @@ fn finish(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
 /// Makes the name of one record, unless it is there; gives whether the table is crowded if it was made.
 fn name_in(task: &Task<'_>, dir: InodeId, from: &impl Dir, at: Spot, seen: &Record) -> Result<Option<Load>> {
     let region = task.region;
-    let mut room: NameRoom = [0; lp_abi::NAME_MAX + 1 + SLACK];
+    let mut room: NameRoom = [0; NAME_MAX + 1 + SLACK];
     list::name(region, at, seen, &mut room)?;
     // SAFETY: a NUL follows the name, and SLACK bytes that one.
     let name = unsafe { Name::scan(room.as_ptr()) };
     let place = name::Place::new(dir, &name);
     if let Some(hit) = hash::lookup_at(region, &place) {
         // Somebody died behind this one.
-        known(task, seen, hit.target())?;
+        links::note(task, seen, hit.target())?;
         list::set_target(region, at, hit.target());
         return Ok(None);
     }
     dir::reserve(task, dir)?;
-    let shared = seen.mode & S_IFMT != S_IFDIR && seen.nlink > 1;
-    let (target, is_new) = match if shared { linked(task, seen)? } else { None } {
-        Some(target) => (target, false),
-        None => (make(task, dir, from, &name, at, seen)?, true),
+    let known = if links::may_have(seen) { links::find(task, seen)? } else { None };
+    let made = match known {
+        Some(_) => None,
+        None => Some(make(task, dir, from, &name, at, seen)?),
     };
-    let entry = match dirent::take(region, task.lane, &place, target) {
-        Ok(entry) => entry,
-        Err(errno) => {
-            if is_new {
-                inode::discard(task, target.id);
-            }
-            return Err(errno);
-        }
-    };
+    let target = made.as_ref().map(NewInode::inode).or(known).ok_or(Errno::EIO)?;
+    let entry = dirent::take(region, task.lane, &place, target)?;
     let load = link_in(task, dir, entry, target);
-    known(task, seen, target)?;
+    let is_new = made.map(NewInode::linked_in).is_some();
+    links::note(task, seen, target)?;
     list::set_target(region, at, target);
     if is_new {
         attributes(task, from, &name, target.id, seen)?;
@@ -257,27 +222,24 @@ fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> 
     change.dirs[0] = dir::with_entry(task.region, dir, entry);
     change.added = entry;
     let load = change::perform(task, &change);
-    task.region.settle::<Inode>(task.lane);
     load
 }
 
-/// Makes the inode for a record. It stays named in the lane.
-fn make(
-    task: &Task<'_>,
+/// Makes the inode for a record.
+fn make<'t, 'r>(
+    task: &'t Task<'r>,
     dir: InodeId,
     from: &impl Dir,
     name: &Name<'_>,
     at: Spot,
     seen: &Record,
-) -> Result<InodeRef> {
+) -> Result<NewInode<'t, 'r>> {
     let root = task.region.inode(dir).root.load(Relaxed); // Relaxed: immutable.
-    let made = inode::create_as(task, root, seen.mode, seen.rdev, (seen.uid, seen.gid))?;
-    let filled = if seen.mode & S_IFMT == S_IFLNK { target(task, from, name, made.id) } else { Ok(()) };
-    if let Err(errno) = filled {
-        inode::discard(task, made.id);
-        return Err(errno);
+    let made = NewInode::new(task, root, seen.mode, seen.rdev, (seen.uid, seen.gid))?;
+    if seen.mode & S_IFMT == S_IFLNK {
+        target(task, from, name, made.inode().id)?;
     }
-    dress(task.region.inode(made.id), seen, at);
+    dress(task.region.inode(made.inode().id), seen, at);
     Ok(made)
 }
 
@@ -289,7 +251,7 @@ fn target(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, link: InodeId) -> R
         Err(Errno::ENOENT | Errno::EINVAL) => return Err(Errno::EIO),
         length => length?,
     };
-    symlink::set_target(task, link, &room[..length.min(PATH_MAX - 1)])
+    link_target::set_target(task, link, &room[..length.min(PATH_MAX - 1)])
 }
 
 /// Takes the extended attributes of what a name stands for.
@@ -303,9 +265,13 @@ fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, se
     from.attributes(name.bytes(), &mut |name, value| {
         some = true;
         match name {
-            acl::ACCESS_NAME => xattr::put_acl(task, inode, Which::Acl, value),
-            acl::DEFAULT_NAME => xattr::put_acl(task, inode, Which::DefaultAcl, value),
-            name => xattr::put(task, id, inode, name, value),
+            acl::ACCESS_NAME => put_acl(task, inode, Which::Acl, value),
+            acl::DEFAULT_NAME => put_acl(task, inode, Which::DefaultAcl, value),
+            name if TAKEN.iter().any(|space| name.starts_with(space)) => {
+                let value = Value { at: value.as_ptr(), size: value.len(), flags: 0 };
+                xattrs::replace(task, id, inode, name, Some(value))
+            }
+            _ => Ok(()),
         }
     })?;
     if some {
@@ -316,44 +282,14 @@ fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, se
     Ok(())
 }
 
-/// An entry of the list of links.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Link {
-    dev: u64,
-    ino: u64,
-    target: u64,
-}
-
-/// The inode that stands for a file of the layer that has several links, if one does.
-fn linked(task: &Task<'_>, seen: &Record) -> Result<Option<InodeRef>> {
-    let list = list::file(task, LINKS)?;
-    let region = task.region;
-    let size = region.inode(list).size.load(Acquire);
-    let mut links = [Link::default(); 64];
-    let mut at = 0;
-    while at < size {
-        let room = core::mem::size_of_val(&links).min((size - at) as usize);
-        list::raw(region, list, links.as_mut_ptr().cast(), room, at)?;
-        for link in &links[..room / size_of::<Link>()] {
-            let target = InodeRef::from_word(link.target);
-            let lives = region.inode(target.id).generation.load(Acquire) == target.generation;
-            if (link.dev, link.ino) == (seen.dev, seen.ino) && lives {
-                return Ok(Some(target));
-            }
-        }
-        at += room as u64;
-    }
-    Ok(None)
-}
-
-/// Notes what stands for a file of the layer that has several links.
-fn known(task: &Task<'_>, seen: &Record, target: InodeRef) -> Result<()> {
-    if seen.mode & S_IFMT == S_IFDIR || seen.nlink < 2 || linked(task, seen)?.is_some() {
+/// Gives an inode an ACL that it has in the layer below, unless it has one. The caller holds its lock.
+fn put_acl(task: &Task<'_>, inode: &Inode, which: Which, value: &[u8]) -> Result<()> {
+    if which.handle(inode) != 0 {
         return Ok(());
     }
-    let list = list::file(task, LINKS)?;
-    let _locked = inode::lock(task, list);
-    let link = Link { dev: seen.dev, ino: seen.ino, target: target.to_word() };
-    crate::write::append_private(task, list, (&raw const link).cast(), size_of::<Link>())
+    let draft = Draft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
+    draft.append(value.as_ptr(), value.len())?;
+    draft.attach(which.word(inode));
+    task.region.settle::<Inode>(task.lane);
+    Ok(())
 }

@@ -48,7 +48,8 @@ pub(crate) fn at_end(session: &Session, options: &Options) -> Result<u8, Failure
 
 fn in_session(kept: &Kept, session: &Session, check: bool) -> Result<u8, Failure> {
     let over = &kept.over;
-    let fail = |what: &Path, e: &io::Error| Failure::new(REGION, format!("{}: {}", what.display(), reason(e)));
+    let fail =
+        |what: &Path, e: &io::Error| Failure::new(REGION, format!("{}: {}", what.display(), reason(e)));
     match fs::metadata(over) {
         Ok(found) if !found.is_dir() => {
             return Err(Failure::new(REGION, format!("{} is no directory any more", over.display())));
@@ -164,8 +165,7 @@ impl Writer<'_> {
         }
         match kind(found.mode()) {
             libc::S_IFREG => {
-                found.size() == new.attributes.size
-                    && self.tree.content(new).ok() == fs::read(&path).ok()
+                found.size() == new.attributes.size && self.tree.content(new).ok() == fs::read(&path).ok()
             }
             libc::S_IFLNK => self.tree.target(new).ok() == fs::read_link(&path).ok(),
             _ => true,
@@ -216,8 +216,8 @@ impl Writer<'_> {
         for change in self.changes.all.iter().rev().filter(|change| change.old.is_some()) {
             let gives_way = replaced.iter().any(|path| change.path.starts_with(path));
             let is_old = kind(change.modes().0.unwrap_or(0));
-            let still = fs::symlink_metadata(self.host(&change.path))
-                .is_ok_and(|found| kind(found.mode()) == is_old);
+            let still =
+                fs::symlink_metadata(self.host(&change.path)).is_ok_and(|found| kind(found.mode()) == is_old);
             if gives_way && still {
                 self.remove(change).map_err(at(&change.path))?;
             }
@@ -378,8 +378,7 @@ impl Writer<'_> {
             }
         }
         let time = |time: lp_vfs::Time| Timespec { tv_sec: time.sec, tv_nsec: i64::from(time.nsec) };
-        let times =
-            Timestamps { last_access: time(wanted.atime), last_modification: time(wanted.mtime) };
+        let times = Timestamps { last_access: time(wanted.atime), last_modification: time(wanted.mtime) };
         rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
         Ok(())
     }

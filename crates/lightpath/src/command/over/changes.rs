@@ -14,11 +14,12 @@ use std::path::{Path, PathBuf};
 use lp_abi::Errno;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, InodeRef};
+use lp_vfs::below::Need;
 use lp_vfs::below::list::{self, NameRoom, Record, Spot};
 use lp_vfs::buffer::Single;
 use lp_vfs::inode::{self, Attributes};
 use lp_vfs::xattr::{self, Room};
-use lp_vfs::{Place, Task, below, read, symlink, watch};
+use lp_vfs::{Place, Task, below, boot, link_target, read, watch};
 
 /// Bytes that are compared at a time.
 const STEP: usize = 1 << 16;
@@ -127,14 +128,18 @@ impl Change {
         let directory = old.or(new).is_some_and(is_dir) && new.or(old).is_some_and(is_dir);
         let attributes = self.what.mode || self.what.owner || self.what.xattr;
         let both = self.old.is_some() && self.new.is_some();
-        if directory { both && attributes } else { !both || attributes || self.what.kind || self.what.content }
+        if directory {
+            both && attributes
+        } else {
+            !both || attributes || self.what.kind || self.what.content
+        }
     }
 }
 
 impl Tree<'_> {
     /// All changes, by path.
     pub(crate) fn changes(&self) -> io::Result<Changes> {
-        let root = lp_vfs::mounts::root(self.task, 0);
+        let root = boot::root(self.task, 0).map_err(error)?;
         let record = self.task.region.inode(root.id);
         let at = below::spot(record).ok_or_else(|| error(Errno::EINVAL))?;
         let old = Old { at, seen: self.record(at)? };
@@ -155,7 +160,13 @@ impl Tree<'_> {
         New { inode, attributes }
     }
 
-    fn compare(&self, path: &Path, old: Option<&Old>, new: Option<&New>, found: &mut Changes) -> io::Result<()> {
+    fn compare(
+        &self,
+        path: &Path,
+        old: Option<&Old>,
+        new: Option<&New>,
+        found: &mut Changes,
+    ) -> io::Result<()> {
         let what = match (old, new) {
             (Some(old), Some(new)) => self.differs(path, old, new)?,
             _ => What::default(),
@@ -163,7 +174,11 @@ impl Tree<'_> {
         let changed = what != What::default() || old.is_some() != new.is_some();
         if let Some(new) = new.filter(|new| !is_dir(new.attributes.mode) && new.attributes.nlink > 1) {
             let is_there = !changed && old.is_some_and(|old| old.seen.target() == new.inode);
-            found.links.entry(new.inode.to_word()).or_default().push(Link { path: path.to_owned(), is_there });
+            found
+                .links
+                .entry(new.inode.to_word())
+                .or_default()
+                .push(Link { path: path.to_owned(), is_there });
         }
         if changed {
             let (path, old, new) = (path.to_owned(), old.copied(), new.cloned());
@@ -192,7 +207,7 @@ impl Tree<'_> {
         let mut seen = self.record(old.at)?;
         if seen.list == 0 {
             // It was moved before anybody looked into it.
-            below::take(self.task, seen.target()).map_err(error)?;
+            below::take(self.task, seen.target(), Need::All).map_err(error)?;
             seen = self.record(old.at)?;
         }
         let mut names = BTreeMap::new();
@@ -299,8 +314,8 @@ impl Tree<'_> {
     /// The target of a symbolic link.
     pub(crate) fn target(&self, new: &New) -> io::Result<PathBuf> {
         let record = self.task.region.inode(new.inode.id);
-        let mut target = vec![0; symlink::target_length(record)];
-        symlink::copy_target(self.task, record, &mut target).map_err(error)?;
+        let mut target = vec![0; link_target::target_length(record)];
+        link_target::copy_target(self.task, record, &mut target).map_err(error)?;
         Ok(OsString::from_vec(target).into())
     }
 
@@ -315,7 +330,8 @@ impl Tree<'_> {
         let flags = libc::AT_SYMLINK_NOFOLLOW as u32;
         let mut names = vec![0; XATTR_MAX];
         let room = Room { at: names.as_mut_ptr(), size: names.len() };
-        let listed = at(xattr::listxattr(self.task, libc::AT_FDCWD, path.as_ptr(), flags, room)).map_err(error)?;
+        let listed =
+            at(xattr::listxattr(self.task, libc::AT_FDCWD, path.as_ptr(), flags, room)).map_err(error)?;
         let mut all = Xattrs::new();
         for name in names[..listed].split_inclusive(|byte| *byte == 0) {
             let mut value = vec![0; XATTR_MAX];

@@ -70,7 +70,9 @@ fn text(args: &Diff, tree: &Tree<'_>, shown: &[&Change]) -> io::Result<Vec<u8>> 
         .filter(|change| change.new.is_some() || !renamed.contains(&change.path))
         .collect();
     if args.json {
-        return Ok(format!("{}\n", json!(listed.iter().map(|change| object(change)).collect::<Vec<_>>())).into());
+        return Ok(
+            format!("{}\n", json!(listed.iter().map(|change| object(change)).collect::<Vec<_>>())).into()
+        );
     }
     if args.patch {
         return patch::patch(tree, &listed);

@@ -72,7 +72,9 @@ fn open(kept: &Kept) -> Result<Session, Failure> {
 /// Refuses to end a session that a run is using.
 fn check_unused(kept: &Kept, session: &Session) -> Result<(), Failure> {
     match session.has_others() {
-        true => Err(Failure::new(REGION, format!("session {} is in use: wait for its run to end", kept.shown()))),
+        true => {
+            Err(Failure::new(REGION, format!("session {} is in use: wait for its run to end", kept.shown())))
+        }
         false => Ok(()),
     }
 }

@@ -41,9 +41,10 @@ impl Sides {
     }
 
     fn is_binary(&self) -> bool {
-        [&self.old, &self.new].into_iter().flatten().any(|side| {
-            side.len() > LARGE || side.iter().take(LOOKED_AT).any(|byte| *byte == 0)
-        })
+        [&self.old, &self.new]
+            .into_iter()
+            .flatten()
+            .any(|side| side.len() > LARGE || side.iter().take(LOOKED_AT).any(|byte| *byte == 0))
     }
 
     fn lines(&self) -> [Vec<&[u8]>; 2] {
