@@ -3,7 +3,7 @@
 use lp_region::custody;
 use lp_region::layout as at;
 use lp_region::life::State;
-use lp_region::records::{COVERED, Inode, LockRecord, Mapping, OpenFile};
+use lp_region::records::{Inode, LockRecord, Mapping, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId, Spot};
@@ -223,7 +223,7 @@ impl Check<'_> {
             }
             let inode = self.region.inode(InodeId(index));
             for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
-                let blob = which.word(inode).load(Relaxed) & !COVERED;
+                let blob = which.handle(inode);
                 if blob == 0 {
                     continue;
                 }

@@ -346,6 +346,11 @@ impl Check<'_> {
                 (_, false) => continue,
                 (false, true) => named.names,
             };
+            // It may have links in the layer below that nobody has looked at.
+            let flags = inode.flags.load(Relaxed);
+            if flags & inode_flags::LINKED_BELOW != 0 || dir::is(inode) && flags & inode_flags::PENDING != 0 {
+                continue;
+            }
             if nlink != wanted && has_type(inode.mode.load(Relaxed)) {
                 self.half(inode, || format!("inode {index} has {wanted} links and counts {nlink}"));
             }

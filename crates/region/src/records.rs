@@ -165,7 +165,8 @@ pub struct Inode {
     pub self_dirent: AtomicU32,
     /// First of the inode's record locks and flocks. Lock.
     pub locks: AtomicU32,
-    /// Target of a short symbolic link. Immutable.
+    /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
+    /// offset of its record (`lp_vfs::below`). Immutable.
     pub inline: [AtomicU8; SHORT_TARGET],
     /// Directory: the lane that moves it to another parent. Under the lock of its parent; a burial takes a
     /// dead lane's away.
@@ -174,6 +175,9 @@ pub struct Inode {
 
 /// Bit of [`Inode::acl`]: something may be mounted on the inode.
 pub const COVERED: u32 = 1 << 31;
+
+/// [`Inode::acl`], but for [`COVERED`], of a directory without an ACL whose names are still to be taken from the layer below.
+pub const NO_ACL_YET: u32 = !COVERED;
 
 /// Longest target of a symbolic link kept in the inode itself, in bytes.
 pub const SHORT_TARGET: usize = 60;
@@ -213,6 +217,14 @@ pub mod inode_flags {
     pub const SHADOW: u32 = 1024;
     /// It was watched itself. All entries of such a directory have shadows.
     pub const WATCHED: u32 = 2048;
+    /// It stands for something in the layer below, whose record [`Inode::inline`](super::Inode::inline) names
+    /// (`lp_vfs::below`): regular files and directories only. Immutable once set.
+    pub const ORIGIN: u32 = 1 << 16;
+    /// Names or content are still to be taken from the layer below. Of a directory [`NO_ACL_YET`](super::NO_ACL_YET)
+    /// may stand in place of its ACL besides, so that no walk passes it unseen.
+    pub const PENDING: u32 = 1 << 17;
+    /// It has more links in the layer below than names that were taken.
+    pub const LINKED_BELOW: u32 = 1 << 18;
     /// The type as in the mode, so that one look tells whether a file is a regular one without a shadow.
     /// Immutable; 0 where only the mode tells.
     pub const KIND: u32 = 0o170_000;

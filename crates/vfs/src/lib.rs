@@ -3,7 +3,7 @@
 //! Every call takes the [`Task`](task::Task) that makes it and answers as the system call of the same name does.
 //!
 //! A folder holds one subject; its `mod.rs` says which, and in which order its locks are taken. Folders use
-//! only those below them, which `scripts/rooms` checks: `calls`, `life`, `watches`, `locks`, `names`,
+//! only those below them, which `scripts/rooms` checks: `below`, `calls`, `life`, `watches`, `locks`, `names`,
 //! `descriptors` and `rights`, `inodes`, `content` and `lane`, `caller`. What other crates use is listed
 //! below, under the name that it has for them.
 //!
@@ -18,6 +18,7 @@
     reason = "programs' pointers are touched by the copy routines only, whose faults are EFAULT"
 )]
 
+pub mod below;
 mod caller;
 mod calls;
 mod content;
@@ -43,7 +44,7 @@ pub use inodes::{blob, limit};
 pub use lane::{intent, pin};
 pub use life::{boot, fork, mapping, mount_tree, reap, reclaim};
 pub use locks::{file_lock, flock, record_lock};
-pub use names::{dir, dirent, hash, name, walk};
+pub use names::{dir, dirent, hash, link_target, name, walk};
 pub use rights::permission;
 
 pub mod file {
@@ -53,7 +54,7 @@ pub mod file {
 
 pub mod inode {
     pub use crate::caller::task::device;
-    pub use crate::inodes::inode::{attributes, enter, lock, lock_unless_held};
+    pub use crate::inodes::inode::{Attributes, attributes, enter, lock, lock_unless_held};
     pub use crate::inodes::make::create_root;
     pub use crate::rights::initial::create;
 }

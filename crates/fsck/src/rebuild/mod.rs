@@ -182,7 +182,8 @@ impl Rebuild {
         for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
             let word = which.word(inode);
             // Nothing is mounted on anything when nobody uses the region.
-            let blob = word.fetch_and(!COVERED, Relaxed) & !COVERED;
+            word.fetch_and(!COVERED, Relaxed);
+            let blob = which.handle(inode);
             if blob == 0 {
                 continue;
             }

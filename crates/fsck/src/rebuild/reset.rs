@@ -24,6 +24,9 @@ const KEPT_FLAGS: u32 = inode_flags::IMMUTABLE
     | inode_flags::APPEND
     | inode_flags::NODUMP
     | inode_flags::NOATIME
+    | inode_flags::ORIGIN
+    | inode_flags::PENDING
+    | inode_flags::LINKED_BELOW
     | inode_flags::KIND;
 
 impl Rebuild {

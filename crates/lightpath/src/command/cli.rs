@@ -36,6 +36,16 @@ pub(crate) enum Verb {
     Run(Run),
     /// Run your shell ($SHELL) with Lightpath's file system in view.
     Shell(Shell),
+    /// Say what a session has changed.
+    #[command(after_help = DIFF_AFTER_HELP)]
+    Diff(Diff),
+    /// Write what a session has changed to its directory, and end the session.
+    #[command(after_help = APPLY_AFTER_HELP)]
+    Apply(Apply),
+    /// Forget a session.
+    Discard(Discard),
+    /// List the sessions.
+    Sessions(Sessions),
     /// Say what on this machine works, what does not, and why.
     Doctor,
     /// Check a region file, and mend it.
@@ -62,6 +72,15 @@ Exit status: that of CMD; 128+N if signal N ended it; 127 if CMD is not found; 1
 covered (setuid, or for another machine); 2 if the command line is wrong; 1 if the region cannot be used.
 
 Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
+
+const DIFF_AFTER_HELP: &str = "\
+Letters: A added, M content or attributes changed, D deleted, R renamed, T another type.";
+
+const APPLY_AFTER_HELP: &str = "\
+Nothing is written if the directory has changed where the session has: each such path is a conflict and is listed. \
+An apply that was interrupted is finished by the next one.
+
+Exit status: 0 if all was written; 1 if there is a conflict or writing failed, and then the session is kept.";
 
 const FSCK_AFTER_HELP: &str = "\
 Exit status, as of fsck(8): 0 if nothing is wrong; 1 if all that was wrong is mended; 4 if something is still wrong; \
@@ -90,6 +109,61 @@ pub(crate) struct Info {
     /// The region file, which runs may be using.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
+}
+
+/// Which session.
+#[derive(Args)]
+pub(crate) struct Which {
+    /// The session; without it that of the current directory or the nearest above it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) session: Option<String>,
+}
+
+/// `lightpath diff`.
+#[derive(Args)]
+pub(crate) struct Diff {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Print a patch that git apply takes.
+    #[arg(long, conflicts_with_all = ["stat", "name_status", "json"])]
+    pub(crate) patch: bool,
+    /// Count the lines added and removed in each file.
+    #[arg(long, conflicts_with_all = ["name_status", "json"])]
+    pub(crate) stat: bool,
+    /// Print a letter and the name: the default.
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) name_status: bool,
+    /// Print it as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only what lies at or below these.
+    #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+}
+
+/// `lightpath apply`.
+#[derive(Args)]
+pub(crate) struct Apply {
+    #[command(flatten)]
+    pub(crate) which: Which,
+    /// Only say what is in the way; write nothing.
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// `lightpath discard`.
+#[derive(Args)]
+pub(crate) struct Discard {
+    #[command(flatten)]
+    pub(crate) which: Which,
+}
+
+/// `lightpath sessions`.
+#[derive(Args)]
+pub(crate) struct Sessions {
+    /// Print them as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `lightpath run`.
@@ -130,6 +204,19 @@ pub(crate) struct Options {
     /// with a tree of its own; the first is $LIGHTPATH in the command's environment.
     #[arg(long, value_name = "DIR", default_value = MountPoint::DEFAULT, value_parser = mount_point(), value_hint = ValueHint::DirPath)]
     pub(crate) at: Vec<MountPoint>,
+    /// Run over the tree at DIR: the command sees it at its own path, and what it changes there is kept in a
+    /// session, not written to DIR. See lightpath diff, apply and discard.
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath, conflicts_with_all = ["at", "region"])]
+    pub(crate) over: Option<PathBuf>,
+    /// Name of the session; without it the session is named after DIR.
+    #[arg(long, value_name = "NAME", requires = "over")]
+    pub(crate) session: Option<String>,
+    /// Keep nothing of what the command changes.
+    #[arg(long, requires = "over", conflicts_with_all = ["session", "apply"])]
+    pub(crate) discard: bool,
+    /// When the command has ended with status 0, write what it changed to DIR.
+    #[arg(long, requires = "over")]
+    pub(crate) apply: bool,
     /// Mount read-only, for this run.
     #[arg(long)]
     pub(crate) ro: bool,
@@ -154,7 +241,7 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, doctor, fsck, info, bench, completions or man".to_owned()
+            "say what to do: run, shell, diff, apply, discard, sessions, doctor, fsck, info, bench, completions or man".to_owned()
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {

@@ -97,6 +97,15 @@ Keep a checkout in a region file, and work in it again later:
 .br
 .B lightpath run --region project.region -- make -C /light/project
 .TP
+Try a command on this directory, look at what it did, and take it over or forget it:
+.B lightpath run --over . -- make install
+.br
+.B lightpath diff
+.br
+.B lightpath apply
+or
+.B lightpath discard
+.TP
 See how many calls never reached the kernel:
 .B lightpath run --stats -- cp -r /usr/include /light
 ";
@@ -131,8 +140,8 @@ what
 .B lightpath shell
 starts.
 .TP
-.BR XDG_CACHE_HOME , \" HOME\"
-where the gate and the site images are kept: see below.
+.BR XDG_CACHE_HOME , \" XDG_STATE_HOME\" , \" HOME\"
+where the gate, the site images and sessions are kept: see below.
 ";
 
 const FILES: &str = "\
@@ -141,6 +150,11 @@ const FILES: &str = "\
 .IR $XDG_CACHE_HOME/lightpath , \" ~/.cache/lightpath\" , \" /tmp/lightpath-UID\"
 the cache directory, the first that can be used: the gate, and patched images of libraries and programs. It may be removed
 when no run is under way; the next run makes it again.
+.TP
+.IR $XDG_STATE_HOME/lightpath , \" ~/.local/state/lightpath\"
+the sessions of
+.BR \"run --over\" ,
+a directory each.
 ";
 
 const SEE_ALSO: &str = "\

@@ -12,10 +12,12 @@ mod life;
 mod lookup;
 mod manual;
 mod mountpoint;
+mod over;
 mod preload;
 mod program;
 mod region;
 mod run;
+mod session;
 mod sites;
 mod size;
 mod stats;
@@ -54,6 +56,10 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
     match verb {
         Verb::Run(run) => run::run(&run.options, &run.command),
         Verb::Shell(shell) => run::shell(&shell.options),
+        Verb::Diff(args) => over::diff::diff(&args),
+        Verb::Apply(args) => over::apply::apply(&args),
+        Verb::Discard(args) => over::discard(&args),
+        Verb::Sessions(args) => over::sessions(&args),
         Verb::Doctor => {
             let (text, status) = doctor::doctor();
             print(text.as_bytes()).map(|_| status)

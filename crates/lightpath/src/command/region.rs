@@ -1,6 +1,6 @@
 //! The launcher's side of a region: making or opening it, the run record, the command's process slot.
 
-use std::ffi::OsStr;
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -11,10 +11,11 @@ use std::path::{Path, PathBuf};
 use lp_abi::Errno;
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
-use lp_region::sync::Ordering::{Acquire, Relaxed};
-use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
-use lp_vfs::Task;
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::{Geometry, LaneId, ProcessId, Region, RegionError, RunId};
 use lp_vfs::boot::{self, Access, RunSetup};
+use lp_vfs::walk::{self, Follow};
+use lp_vfs::{Place, Task, below};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
 use rustix::process::{Resource, getrlimit};
 
@@ -103,14 +104,15 @@ fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<
     let made = (|| {
         let process = boot::claim_own_process(region, run)?;
         let lane = boot::attach(region, process, std::process::id())?;
-        let task = Task::new(region, process, lane, lp_vfs::clock::now);
+        let task = task_of(region, process, lane);
         // A region file may name processes that died with an earlier run.
         lp_vfs::reap::dead(&task);
         let access = if options.ro { Access::ReadOnly } else { Access::ReadWrite };
         let mut roots = 0..options.at.len() as u32;
         let made = roots.try_for_each(|root| boot::mount_root(&task, root, access));
+        let laid = made.and_then(|()| lay(&task, options));
         boot::exit(&task);
-        made
+        laid
     })();
     made.map_err(|e| {
         Failure::new(
@@ -122,6 +124,22 @@ fn make_roots(region: Region<'static>, run: RunId, options: &Options) -> Result<
             },
         )
     })
+}
+
+/// The task of this process, in the slot that it has claimed.
+fn task_of(region: Region<'static>, process: ProcessId, lane: LaneId) -> Box<Task<'static>> {
+    let mut task = Box::new(Task::new(region, process, lane, lp_vfs::clock::now));
+    task.below = below::take;
+    task
+}
+
+/// Puts the tree that the run is over below its root.
+fn lay(task: &Task, options: &Options) -> lp_abi::Result<()> {
+    if options.over.is_none() {
+        return Ok(());
+    }
+    let path = [bytes(options.at[0].path()), b"\0"].concat();
+    below::names::lay(task, 0, &path)
 }
 
 fn full(errno: Errno) -> Failure {
@@ -178,6 +196,42 @@ impl Session {
         let process = boot::claim_process(self.region, self.run).map_err(full)?;
         let generation = self.region.process(process).life.get().generation();
         Ok(Slot { process, generation })
+    }
+
+    /// [`Session::claim`] of a slot whose working directory is `directory` if that lies in a mount.
+    pub(crate) fn claim_in(&self, directory: &Path) -> Result<Slot, Failure> {
+        let slot = self.claim()?;
+        let process = self.region.process(slot.process);
+        let path = CString::new(bytes(directory)).unwrap_or_default();
+        let found =
+            self.with_task(|task| walk::inode(task, libc::AT_FDCWD, path.as_ptr().cast(), Follow::Link));
+        match found.map_err(full)? {
+            Ok(Place::Inside(found)) => process.cwd.store(found.inode.to_word(), Release),
+            Ok(Place::Outside(_)) => {}
+            Err(e) => {
+                let reason = reason(&std::io::Error::from_raw_os_error(e.number()));
+                return Err(Failure::new(
+                    REGION,
+                    format!("{} in the session: {reason}", directory.display()),
+                ));
+            }
+        }
+        Ok(slot)
+    }
+
+    /// Whether other runs use the region.
+    pub(crate) fn has_others(&self) -> bool {
+        (1..RUNS as u32).map(RunId).any(|run| run != self.run && self.region.run_is_held(run))
+    }
+
+    /// Has this process take part in the run for the length of a call.
+    pub(crate) fn with_task<T>(&self, call: impl FnOnce(&Task<'static>) -> T) -> lp_abi::Result<T> {
+        let process = boot::claim_own_process(self.region, self.run)?;
+        let lane = boot::attach(self.region, process, std::process::id())?;
+        let task = task_of(self.region, process, lane);
+        let done = call(&task);
+        boot::exit(&task);
+        Ok(done)
     }
 
     /// What the gate of the command, which this process is about to exec, has to be told. With a slot this process becomes

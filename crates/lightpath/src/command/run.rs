@@ -12,7 +12,7 @@ use super::lookup::{self, Found};
 use super::mountpoint::MountPoint;
 use super::program::{self, Program};
 use super::region::{Paths, Session, Slot};
-use super::{cache, inherited, libraries, mountpoint, preload, supervise, within};
+use super::{cache, inherited, libraries, mountpoint, over, preload, supervise, within};
 
 /// The shell that runs a script without `#!`, as in execvp(3), and that starts what needs a mount to start.
 const SHELL: &str = "/bin/sh";
@@ -37,6 +37,14 @@ struct Static {
 
 /// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the command's own.
 pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
+    if let Some(over) = &options.over {
+        return over::run(options, over, command);
+    }
+    start(options, command)
+}
+
+/// [`run`] where the mounts are known.
+pub(crate) fn start(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;
     inherited::check()?;
@@ -49,9 +57,17 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     launch.start_static(loader)?;
     let session =
         Session::open(options, &Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
-    match options.stats {
-        true => supervise::supervise(&mut launch, &session),
-        false => Err(launch.exec(&session, None)),
+    let directory = options.over.is_some().then(std::env::current_dir).and_then(Result::ok);
+    let slot = || match &directory {
+        Some(directory) => session.claim_in(directory).map(Some),
+        None => Ok(None),
+    };
+    match options.stats || options.apply {
+        true => {
+            let slot = slot()?.map_or_else(|| session.claim(), Ok)?;
+            supervise::supervise(&mut launch, &session, &slot, options)
+        }
+        false => Err(launch.exec(&session, slot()?.as_ref())),
     }
 }
 

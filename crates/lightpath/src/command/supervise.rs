@@ -1,4 +1,4 @@
-//! Waiting for the command when something remains to be done at its end (`--stats`).
+//! Waiting for the command when something remains to be done at its end (`--stats`, `--apply`).
 //!
 //! The command runs as a child in the same process group, so the terminal is its own as much as ours. We take part in
 //! nothing: signals of the terminal reach it directly, those sent to us are passed on, when it stops we stop, and as
@@ -7,8 +7,10 @@
 use std::io::Error;
 use std::mem::MaybeUninit;
 
+use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
-use super::region::Session;
+use super::over;
+use super::region::{Session, Slot};
 use super::run::Launch;
 
 /// How the command ended.
@@ -17,9 +19,13 @@ enum End {
     Killed(libc::c_int),
 }
 
-/// Runs the command as a child; prints the table when it has ended; ends as it did.
-pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Failure> {
-    let slot = session.claim()?;
+/// Runs the command as a child in a slot; does what remains when it has ended; ends as it did.
+pub(crate) fn supervise(
+    launch: &mut Launch,
+    session: &Session,
+    slot: &Slot,
+    options: &Options,
+) -> Result<u8, Failure> {
     let all = every_signal();
     let before = set_mask(&all);
     // SAFETY: no other thread runs, so the child may do what any process may.
@@ -30,21 +36,24 @@ pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Fa
         }
         0 => {
             set_mask(&before);
-            let failure = launch.exec(session, Some(&slot));
+            let failure = launch.exec(session, Some(slot));
             eprintln!("lightpath: {failure}");
             // SAFETY: ends the child without running what the parent has registered for its own exit.
             unsafe { libc::_exit(i32::from(failure.status)) }
         }
         child => {
             let end = wait(child, &all);
-            if session.missed(&slot) {
+            if session.missed(slot) {
                 eprintln!(
                     "lightpath: {} ran without the gate: all of its calls went to the kernel",
                     launch.name
                 );
             }
-            eprint!("{}", session.counts().table());
+            if options.stats {
+                eprint!("{}", session.counts().table());
+            }
             match end {
+                End::Exited(0) if options.apply => over::apply::at_end(session, options),
                 End::Exited(status) => Ok(status),
                 End::Killed(signal) => Ok(die_by(signal)),
             }

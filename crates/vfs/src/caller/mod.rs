@@ -3,10 +3,12 @@
 //! Every folder may use this one, and it uses none. It takes no lock; [`task::Task`] tells the locks of the
 //! region who is dead, and [`crate::life::burial`] replays what those had begun.
 //!
-//! Cycle inside: a task has a prefix cache, whose functions take a task.
+//! Cycle inside: a task has a prefix cache, and asks for what is still to be taken from the layer below, by
+//! functions that take a task.
 //!
-//! Cycle: `prefix_cache`, `task`.
+//! Cycle: `below`, `prefix_cache`, `task`.
 
+pub(crate) mod below;
 pub mod clock;
 pub(crate) mod event;
 pub(crate) mod mount_prefix;

@@ -2,7 +2,7 @@
 
 use core::cell::{Cell, UnsafeCell};
 
-use lp_abi::{PAGE_SIZE, PATH_MAX, Result};
+use lp_abi::{Errno, PAGE_SIZE, PATH_MAX, Result};
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
 use lp_region::lock::{Lanes, OwnerLock};
@@ -10,8 +10,9 @@ use lp_region::onlooker::Onlooker;
 use lp_region::process::{Process, Run};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
-use lp_region::{LaneId, ProcessId, Region, RunId};
+use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
 
+use crate::caller::below::Need;
 use crate::caller::event::Event;
 use crate::caller::mount_prefix::MountPrefix;
 use crate::caller::prefix_cache::PrefixCache;
@@ -63,6 +64,8 @@ pub struct Task<'r> {
     pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
     /// Tells watchers; nobody, unless the door has some.
     pub notify: fn(&Task<'_>, &Event<'_>),
+    /// Takes in what is still to be taken from the layer below: [`crate::below::take`] where the door has one.
+    pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
     /// The run's mount, for quick comparison.
     pub prefix: MountPrefix,
     /// Directories that paths led to.
@@ -167,6 +170,7 @@ impl<'r> Task<'r> {
             interrupted: || false,
             blocking: system_call,
             notify: |_, _| {},
+            below: |_, _, _| Err(Errno::EIO),
             prefixes: PrefixCache::new(),
             scratch: Scratch::new(),
         }

@@ -14,6 +14,7 @@ use lp_region::records::file_mode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
+use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::Task;
 use crate::calls::write;
@@ -221,6 +222,7 @@ fn not_append(to: &Held) -> Result<()> {
 
 /// Copies up to `len` bytes from one file of ours to another.
 fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len: usize) -> Result<usize> {
+    below::complete(task, from.inode)?;
     let done = in_steps(task, from, len, STEP, |done, most| {
         let start = start + done as u64;
         // Asked for no more than there is, the target's limits do not fail a call at the source's end.
@@ -244,6 +246,7 @@ fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len
 
 /// Writes up to `len` bytes from `at` on to a descriptor of the kernel's that is no pipe.
 fn to_host(task: &Task, from: &Held, at: u64, fd: i32, len: usize) -> Result<usize> {
+    below::complete(task, from.inode)?;
     let (room, bytes) = task.scratch.whole();
     in_steps(task, from, len, bytes, |done, most| {
         let got =
@@ -258,6 +261,7 @@ fn to_host(task: &Task, from: &Held, at: u64, fd: i32, len: usize) -> Result<usi
 
 /// Moves up to `len` bytes from `at` on into a pipe: waits for room, then takes what there is.
 fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+    below::complete(task, from.inode)?;
     let (room, bytes) = task.scratch.whole();
     loop {
         pipe.ready(task)?;

@@ -90,19 +90,35 @@ pub(crate) fn at(
 /// `ESTALE` when the directory was freed since the walk: walk again. `ENOENT` when it was removed; `EACCES`, `ENOSPC`,
 /// `EROFS`, `EMLINK`.
 pub(crate) fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &What) -> Result<Made> {
-    let (dir, mount) = (parent.dir, parent.mount);
-    match named_once(task, dir, mount, name, what) {
+    let once = || {
+        let _writing = writer::begin(task, parent.mount)?;
+        named_once(task, parent.dir, parent.mount, name, what)
+    };
+    or_reclaim(task, once)
+}
+
+/// [`named`] in a directory that no mount shows.
+///
+/// # Errors
+/// As there.
+pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
+    or_reclaim(task, || named_once(task, dir, MountId::NONE, name, what))
+}
+
+/// Tries once more when all that is free has been gathered.
+fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result<Made> {
+    match once() {
         Err(Errno::ENOSPC) => {
             reclaim::all(task);
-            named_once(task, dir, mount, name, what)
+            once()
         }
         done => done,
     }
 }
 
+/// The caller writes through the mount.
 fn named_once(task: &Task<'_>, dir: InodeRef, mount: MountId, name: &Name<'_>, what: &What) -> Result<Made> {
     let record = task.region.inode(dir.id);
-    let _writing = writer::begin(task, mount)?;
     let locked = dir::enter(task, dir)?;
     let place = name::Place::new(dir.id, name);
     if let Some(hit) = hash::lookup_at(task.region, &place) {

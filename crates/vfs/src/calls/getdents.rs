@@ -15,6 +15,7 @@ use lp_region::records::{Dirent, Inode, file_mode};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, sync, ucopy};
 
+use crate::caller::below;
 use crate::caller::task::Task;
 use crate::content::map;
 use crate::descriptors::file;
@@ -85,6 +86,7 @@ pub fn getdents64(task: &Task<'_>, fd: i32, buffer: *mut u8, size: usize) -> Res
     if !dir::is(held.inode) {
         return Err(Errno::ENOTDIR);
     }
+    below::complete(task, held.inode)?;
     let position = file::position(task, &held);
     if dir::is_dead(held.inode) {
         return Err(Errno::ENOENT);

@@ -5,6 +5,7 @@ use lp_abi::{Errno, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 
+use crate::caller::below;
 use crate::caller::task::Task;
 use crate::content::seek;
 use crate::descriptors::file;
@@ -64,6 +65,10 @@ fn elsewhere(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<Optio
         _ if directory => Err(Errno::EINVAL),
         // Relaxed: the size stands for itself.
         SEEK_END => Ok((held.inode.size.load(Ordering::Relaxed) as i64).checked_add(offset)),
+        SEEK_DATA | SEEK_HOLE if offset >= 0 && below::is_pending(held.inode) => {
+            below::complete(task, held.inode)?;
+            elsewhere(task, held, offset, whence)
+        }
         SEEK_DATA => seek::data(task, held.inode, offset).map(Some),
         SEEK_HOLE => seek::hole(task, held.inode, offset).map(Some),
         _ => Err(Errno::EINVAL),

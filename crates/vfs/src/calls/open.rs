@@ -11,6 +11,7 @@ use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, InodeRef, Spot, ucopy};
 
+use crate::caller::below::{self, Need};
 use crate::caller::task::{Place, Task};
 use crate::calls::create::{self, Content, Made, What};
 use crate::calls::truncate;
@@ -101,11 +102,12 @@ pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -
     Ok(Place::Inside(Opened::File(new.hand_over())))
 }
 
-/// Whether an inode is a regular file that nobody watches.
+/// Whether an inode is a regular file that nobody watches and whose content is there.
 #[inline(always)]
 fn is_plain(record: &Inode) -> bool {
     // Relaxed: the type does not change while the inode is pinned, and a watch may come a moment later.
-    record.flags.load(Ordering::Relaxed) & (inode_flags::KIND | inode_flags::SHADOW) == S_IFREG
+    record.flags.load(Ordering::Relaxed) & (inode_flags::KIND | inode_flags::SHADOW | inode_flags::PENDING)
+        == S_IFREG
 }
 
 /// Any other open.
@@ -414,13 +416,14 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         return Err(Errno::EROFS);
     }
     permission::check(task, record, how.access)?;
-    if record.flags.load(Ordering::Relaxed) & (inode_flags::APPEND | inode_flags::SHADOW) != 0 {
+    let marks = inode_flags::APPEND | inode_flags::SHADOW | inode_flags::PENDING;
+    if record.flags.load(Ordering::Relaxed) & marks != 0 {
         return open_marked_slow(task, found, how, kind);
     }
     open_checked(task, found, how, kind)
 }
 
-/// A file that may only be appended to, or that may be watched.
+/// A file that may only be appended to, that may be watched, or something still to be taken from below.
 #[cold]
 fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
@@ -428,6 +431,20 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
     let overwrites = how.flags & O_ACCMODE != O_RDONLY && !how.has(O_APPEND);
     if flags & inode_flags::APPEND != 0 && (overwrites || cuts) {
         return Err(Errno::EPERM);
+    }
+    if flags & inode_flags::PENDING != 0 {
+        // Who reads a directory compares its attributes before and after.
+        let need = match how.access & permission::WRITE {
+            _ if kind == S_IFDIR => Need::All,
+            _ if cuts => Need::Nothing,
+            0 => Need::Opened,
+            _ => Need::All,
+        };
+        let _writing = match need {
+            Need::Nothing => Some(writer::begin(task, found.mount)?),
+            _ => None,
+        };
+        below::take(task, found.inode.id, need)?;
     }
     match open_checked(task, found, how, kind)? {
         Opened::File(id) if flags & inode_flags::SHADOW == 0 => Ok(Opened::File(id)),

@@ -9,6 +9,7 @@ use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
+use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
 use crate::content::buffer::{Buffer, RWF_NOAPPEND, Single, Vector};
 use crate::content::{map, snapshot};
@@ -229,9 +230,19 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
     if offset.saturating_add(len as u64) > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
-    let got = snapshot::snapshot(task.region, held.inode, to, len, offset)?;
+    let got = match snapshot::snapshot(task.region, held.inode, to, len, offset) {
+        Err(below::MISSING) => taken_slow(task, held, to, len, offset)?,
+        got => got?,
+    };
     note(task, held.file, held.inode, got);
     Ok(got)
+}
+
+/// Reads what is taken from the layer below first.
+#[cold]
+fn taken_slow<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
+    below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
+    snapshot::snapshot(task.region, held.inode, to, len, offset)
 }
 
 /// Notes the access to some bytes.

@@ -6,6 +6,7 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
 
+use crate::caller::below;
 use crate::caller::task::{self, Task};
 use crate::calls::link::Two;
 use crate::calls::unlink;
@@ -99,6 +100,11 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
     let names = (from.name(task), to.name(task));
+    if let Some(hit) = hash::lookup(task.region, to.dir.id, &names.1)
+        && hit.is_directory()
+    {
+        below::complete(task, task.region.inode(hit.target().id))?;
+    }
     let _writing = writer::begin(task, from.mount)?;
     let place = Place::new(to.dir.id, &names.1);
     let ask = Ask { task, from, to, name: &names.0, place: &place, mode, behind };
@@ -412,6 +418,10 @@ impl<'t, 'r> Rename<'t, 'r> {
     fn replace(&self, target: Hit) -> Result<Load> {
         let victim = self.inode(target.target().id);
         let is_dir = self.is_dir(self.source);
+        if is_dir && below::is_pending(victim) {
+            // Another than the one that was looked at.
+            return Err(Errno::ESTALE);
+        }
         // Relaxed: under its lock.
         if is_dir && victim.entries.load(Ordering::Relaxed) != 0 {
             return Err(Errno::ENOTEMPTY);

@@ -9,6 +9,7 @@ use lp_region::InodeId;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 
+use crate::caller::below;
 use crate::caller::event::Touched;
 use crate::caller::task::{Place, Task};
 use crate::calls::target;
@@ -77,6 +78,10 @@ pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result
             S_IFREG => {}
             S_IFDIR => return Err(Errno::EISDIR),
             _ => return Err(Errno::EINVAL),
+        }
+        if below::is_pending(inode) {
+            permission::check(task, inode, permission::WRITE)?;
+            below::complete(task, inode)?;
         }
         let writing = writer::begin(task, mount)?;
         permission::check(task, inode, permission::WRITE)?;

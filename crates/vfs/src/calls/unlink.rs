@@ -5,6 +5,7 @@ use lp_abi::{Errno, Result};
 use lp_region::InodeId;
 use lp_region::sync::Ordering;
 
+use crate::caller::below;
 use crate::caller::event;
 use crate::caller::task::{Place, Task};
 use crate::inodes::{inode, watched};
@@ -67,6 +68,11 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     }
     let name = parent.name(task);
     let dir = task.region.inode(parent.dir.id);
+    if expected == Victim::Directory
+        && let Some(hit) = hash::lookup(task.region, parent.dir.id, &name)
+    {
+        below::complete(task, task.region.inode(hit.target().id))?;
+    }
     let _writing = writer::begin(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
     let (hit, victim_locked) = loop {

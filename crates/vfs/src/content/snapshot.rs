@@ -10,6 +10,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, pause, spin};
 use lp_region::{PageId, Region};
 
+use crate::caller::below;
 use crate::content::buffer::{self, Buffer};
 use crate::content::bulk::Way;
 use crate::content::map::{self, Map};
@@ -105,9 +106,14 @@ fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset:
         // SAFETY: within the page.
         unsafe { buffer::copy(Way::Out, region.page(page).add(within), &mut to, len, (-1, 0)) }
     } else {
-        buffer::zero_out(&mut to, len)
+        hole(inode, &mut to, len)?
     };
     if got == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(got) }
+}
+
+/// Gives the zeros of a hole; [`below::MISSING`] if it is none, but content that is still to be taken.
+fn hole<B: Buffer>(inode: &Inode, to: &mut B, len: usize) -> Result<usize> {
+    if below::is_pending(inode) { Err(below::MISSING) } else { Ok(buffer::zero_out(to, len)) }
 }
 
 /// Copies what spans pages, neighbouring ones at once.
@@ -128,7 +134,7 @@ fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, o
                 // SAFETY: as above.
                 unsafe { buffer::copy(Way::Out, from, &mut to, bytes, (region.fd(), base + within)) }
             }
-            None => buffer::zero_out(&mut to, bytes),
+            None => hole(inode, &mut to, bytes)?,
         };
         done += got;
         if got < bytes {

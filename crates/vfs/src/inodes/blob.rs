@@ -6,12 +6,13 @@
 use lp_abi::Result;
 use lp_region::custody::LISTED;
 use lp_region::lane::Lane;
-use lp_region::records::{COVERED, Inode};
+use lp_region::records::{COVERED, Inode, NO_ACL_YET};
 use lp_region::slab::Slot;
 use lp_region::sync::AtomicU32;
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeId, LaneId, Region, validated};
 
+use crate::caller::below;
 use crate::caller::task::{Task, Time};
 use crate::content::buffer::Single;
 use crate::content::{fill, map, snapshot};
@@ -37,6 +38,14 @@ impl Which {
             Which::Xattr => &inode.xattr,
             Which::Acl => &inode.acl,
             Which::DefaultAcl => &inode.default_acl,
+        }
+    }
+
+    /// The blob that it is; 0 if there is none.
+    pub fn handle(self, inode: &Inode) -> u32 {
+        match self.word(inode).load(Acquire) & !COVERED {
+            NO_ACL_YET => 0,
+            handle => handle,
         }
     }
 
@@ -139,7 +148,7 @@ impl<'r> View<'r> {
 
 /// A blob of an inode whose lock the caller holds; none if it has none.
 pub(crate) fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> {
-    let id = InodeId(which.word(inode).load(Acquire) & !COVERED);
+    let id = InodeId(which.handle(inode));
     id.is_some().then_some(View { region: task.region, id })
 }
 
@@ -150,6 +159,9 @@ pub(crate) fn peek<T>(
     which: Which,
     mut look: impl FnMut(View) -> T,
 ) -> Option<T> {
+    if which.handle(inode) == 0 {
+        return None;
+    }
     // PAIRS: the release store in `Swap::apply`, and the fence at the start of `inode::clear`'s section.
     let generation = |word| &region.inode(InodeId(word & !COVERED)).generation;
     let look = |word| {
@@ -212,8 +224,12 @@ impl Swap {
 /// Makes a draft an inode's blob, or takes the blob away, and gives the former one back; sets the inode's
 /// mode, and `ctime`. The caller holds the inode's lock and is not inside a `seq` section.
 pub(crate) fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
-    let old = which.word(task.region.inode(of)).load(Relaxed) & !COVERED; // Relaxed: under the lock.
-    let new = draft.map_or(0, |draft| {
+    let old = which.handle(task.region.inode(of));
+    let inode = task.region.inode(of);
+    // Names that are still to be taken need a trap: see `below`.
+    let is_trap = which == Which::Acl && inode::is_dir(inode) && below::is_pending(inode);
+    let none = if is_trap { NO_ACL_YET } else { 0 };
+    let new = draft.map_or(none, |draft| {
         let id = draft.id;
         core::mem::forget(draft);
         id.0
@@ -242,7 +258,11 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
 
 /// Frees a blob of an inode that is being freed itself.
 pub(crate) fn drop_of_freed(task: &Task, word: &AtomicU32) {
-    let id = InodeId(word.load(Relaxed) & !COVERED); // Relaxed: nobody else has the inode.
+    // Relaxed: nobody else has the inode.
+    let id = InodeId(word.load(Relaxed) & !COVERED);
+    if id.0 == NO_ACL_YET {
+        return word.store(0, Release);
+    }
     // One that died freeing the inode may have left the blob to a sweep.
     if id.is_some() && task.region.inode(id).custody.get() & LISTED != 0 {
         word.store(0, Release);

@@ -318,6 +318,11 @@ pub(crate) fn access_and_modification(inode: &Inode) -> (Time, Time) {
     (time(&inode.atime), time(&inode.mtime))
 }
 
+/// Its attributes. The caller holds the inode's lock.
+pub(crate) fn attributes_locked(inode: &Inode) -> Attributes {
+    copy_attributes(inode)
+}
+
 /// Sets all times but the birth's. The caller holds the inode's lock.
 pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
     inode.seq.begin();

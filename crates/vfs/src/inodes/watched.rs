@@ -5,8 +5,9 @@
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{DirentId, InodeId, Region};
+use lp_region::{DirentId, InodeId};
 
+use crate::caller::below::id_of;
 use crate::caller::event::{At, Event, Kind, New, Touched};
 use crate::caller::task::Task;
 use crate::inodes::inode;
@@ -56,12 +57,6 @@ pub(crate) fn read_slow(task: &Task<'_>, inode: &Inode) {
 #[cold]
 pub(crate) fn written_slow(task: &Task<'_>, inode: &Inode) {
     touched_slow(task, id_of(task.region, inode), Touched::Modified);
-}
-
-/// The handle of an inode's record.
-fn id_of(region: Region<'_>, inode: &Inode) -> InodeId {
-    let first = core::ptr::from_ref(region.inode(InodeId::NONE)) as usize;
-    InodeId(((core::ptr::from_ref(inode) as usize - first) / size_of::<Inode>()) as u32)
 }
 
 /// Tells that an inode was made in a watched directory. The caller holds the directory's lock.

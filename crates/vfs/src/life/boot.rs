@@ -305,6 +305,20 @@ pub fn mount_root(task: &Task, root: u32, access: Access) -> Result<()> {
     mount_base(task, root, access)
 }
 
+/// The directory of a root that is not mounted, made if it is not there.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(crate) fn hidden_root(task: &Task, root: u32) -> Result<InodeRef> {
+    let place = &task.region.header().roots[root as usize];
+    // PAIRS: the release in `make_root`.
+    if place.load(Ordering::Acquire) == 0 {
+        make_root(task, root, place)?;
+    }
+    let id = mounts::superblock_root(task, root);
+    Ok(InodeRef { id, generation: task.region.inode(id).generation.load(Ordering::Acquire) })
+}
+
 /// Mounts root number `root` where the run's command line says, as its launcher or the library asks.
 ///
 /// # Errors

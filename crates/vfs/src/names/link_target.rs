@@ -16,7 +16,7 @@ const UNCOUNTED: usize = 128;
 
 /// Length of a link's target.
 #[inline]
-pub(crate) fn target_length(link: &Inode) -> usize {
+pub fn target_length(link: &Inode) -> usize {
     (link.size.load(Ordering::Relaxed) as usize).min(PATH_MAX - 1) // Relaxed: validated by the inode's generation.
 }
 
@@ -24,7 +24,7 @@ pub(crate) fn target_length(link: &Inode) -> usize {
 ///
 /// # Errors
 /// `ESTALE` when the link has gone meanwhile.
-pub(crate) fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
+pub fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
     if to.len() <= SHORT_TARGET {
         for (to, from) in to.iter_mut().zip(&link.inline) {
             *to = from.load(Ordering::Relaxed);

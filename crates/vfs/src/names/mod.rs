@@ -14,7 +14,7 @@ pub(crate) mod change;
 pub mod dir;
 pub mod dirent;
 pub mod hash;
-pub(crate) mod link_target;
+pub mod link_target;
 pub(crate) mod mounts;
 pub mod name;
 pub(crate) mod removal;

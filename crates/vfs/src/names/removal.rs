@@ -5,6 +5,7 @@ use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeRef};
 
+use crate::caller::below;
 use crate::caller::task::Task;
 use crate::names::change::{self, Change, Links};
 use crate::names::dir;
@@ -25,6 +26,8 @@ pub(crate) fn take(
     after.tail = dir::tail_without(task.region, entry);
     let nlink = match what {
         Victim::File => fewer_links(victim),
+        // Another than the one that was looked at.
+        Victim::Directory if below::is_pending(victim) => return Err(Errno::ESTALE),
         Victim::Directory if victim.entries.load(Ordering::Relaxed) != 0 => return Err(Errno::ENOTEMPTY),
         Victim::Directory => {
             after.nlink = after.nlink.saturating_sub(1);

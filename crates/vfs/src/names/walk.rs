@@ -17,6 +17,7 @@ use lp_region::records::{COVERED, Inode};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
 
+use crate::caller::below::{self, Need};
 use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, SLACK, Task};
 use crate::descriptors::table;
@@ -338,6 +339,7 @@ fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<
 fn may_everyone_search(inode: &Inode) -> bool {
     // Relaxed: each is one word and used as seen; see `permission::check`.
     let mode = inode.mode.load(Ordering::Relaxed);
+    // No ACL says that the names are there (`below::names`): x86-64 reads them after this, which they depend on.
     mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Relaxed) == 0
 }
 
@@ -650,6 +652,9 @@ impl<'r> Walk<'_, 'r> {
         let is_dir = here.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
         let allowed = if is_dir { permission::check(self.task, here, EXEC) } else { Err(Errno::ENOTDIR) };
         match allowed {
+            Ok(()) if below::is_pending(here) => {
+                below::take(self.task, self.here.id, Need::All).map(|()| false)
+            }
             Ok(()) => Ok(false),
             Err(errno) => Err(self.check(self.here).err().unwrap_or(errno)),
         }

@@ -8,6 +8,7 @@ use lp_abi::{Errno, Result};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
+use lp_vfs::below;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::{Follow, Found};
 use lp_vfs::watch::{self, Kind};
@@ -132,6 +133,7 @@ fn make_shadow(task: &Task, id: InodeId, kind: Kind) -> Result<bool> {
 /// its lock, so that the names are all and stay.
 fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     let record = task.region.inode(dir);
+    below::complete(task, record)?;
     let held = inode::lock(task, dir);
     if !is_new && watch::is_watched(record) {
         return Ok(());

@@ -39,6 +39,7 @@ pub(crate) fn set_task(
         (&raw mut (*task).interrupted).write(deferred::interrupted);
         (&raw mut (*task).blocking).write(deferred::blocking_syscall);
         (&raw mut (*task).notify).write(shadow::notify);
+        (&raw mut (*task).below).write(lp_vfs::below::take);
     }
     thread.task.set(task);
     current::refresh();
@@ -65,6 +66,7 @@ fn fields_of(task: Task<'static>) {
         interrupted: _,
         blocking: _,
         notify: _,
+        below: _,
         scratch: _,
     } = task;
 }

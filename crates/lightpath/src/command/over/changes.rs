@@ -1,0 +1,408 @@
+//! What a session has changed: its tree against the lists of what was taken from the directory below.
+//!
+//! A name is compared with its record. The same inode with the change time that the record has is untouched, and
+//! a directory that nobody has looked into has nothing changed below it. What is left is compared with the host.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use lp_abi::Errno;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, InodeRef};
+use lp_vfs::below::Need;
+use lp_vfs::below::list::{self, NameRoom, Record, RecordAt};
+use lp_vfs::buffer::Single;
+use lp_vfs::inode::{self, Attributes};
+use lp_vfs::xattr::{self, Room};
+use lp_vfs::{Place, Task, below, boot, link_target, read, watch};
+
+/// Bytes that are compared at a time.
+const STEP: usize = 1 << 16;
+/// Longest value or list of extended attributes.
+const XATTR_MAX: usize = 1 << 16;
+
+/// A session's tree and the directory below it.
+pub(crate) struct Tree<'t> {
+    pub(crate) task: &'t Task<'static>,
+    pub(crate) over: &'t Path,
+}
+
+/// What a name was.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Old {
+    at: RecordAt,
+    pub(crate) seen: Record,
+}
+
+/// What a name is.
+#[derive(Clone, Debug)]
+pub(crate) struct New {
+    pub(crate) inode: InodeRef,
+    pub(crate) attributes: Attributes,
+}
+
+/// A name that is not what it was.
+#[derive(Clone, Debug)]
+pub(crate) struct Change {
+    /// Below the directory.
+    pub(crate) path: PathBuf,
+    pub(crate) old: Option<Old>,
+    pub(crate) new: Option<New>,
+    /// Where what it names was before, if that name is gone.
+    pub(crate) from: Option<PathBuf>,
+    /// What differs if it was there and is.
+    pub(crate) what: What,
+}
+
+/// What of a name differs.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct What {
+    pub(crate) kind: bool,
+    pub(crate) content: bool,
+    pub(crate) mode: bool,
+    pub(crate) owner: bool,
+    pub(crate) xattr: bool,
+    pub(crate) times: bool,
+}
+
+/// A name of a file that has several.
+#[derive(Clone, Debug)]
+pub(crate) struct Link {
+    pub(crate) path: PathBuf,
+    /// Whether the host has the same file at this name.
+    pub(crate) is_there: bool,
+}
+
+/// What there is to say of a session.
+#[derive(Default)]
+pub(crate) struct Changes {
+    /// By path.
+    pub(crate) all: Vec<Change>,
+    /// Names of files that have several, by inode.
+    pub(crate) links: BTreeMap<u64, Vec<Link>>,
+}
+
+/// Extended attributes by name.
+pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// The type in a mode.
+pub(crate) fn kind(mode: u32) -> u32 {
+    mode & libc::S_IFMT
+}
+
+/// Whether a mode is a directory's.
+pub(crate) fn is_dir(mode: u32) -> bool {
+    kind(mode) == libc::S_IFDIR
+}
+
+/// An error of the file system's as one of the library's.
+pub(crate) fn error(errno: Errno) -> io::Error {
+    io::Error::from_raw_os_error(errno.number())
+}
+
+impl Change {
+    /// The letter that git has for it.
+    pub(crate) fn letter(&self) -> char {
+        match (&self.old, &self.new) {
+            (_, Some(_)) if self.from.is_some() => 'R',
+            (None, _) => 'A',
+            (_, None) => 'D',
+            _ if self.what.kind => 'T',
+            _ => 'M',
+        }
+    }
+
+    /// The mode that it had, and the one that it has.
+    pub(crate) fn modes(&self) -> (Option<u32>, Option<u32>) {
+        (self.old.map(|old| old.seen.mode), self.new.as_ref().map(|new| new.attributes.mode))
+    }
+
+    /// Whether a listing shows it: of directories it shows what they hold, and changes of times alone not at all.
+    pub(crate) fn is_shown(&self) -> bool {
+        let (old, new) = self.modes();
+        let directory = old.or(new).is_some_and(is_dir) && new.or(old).is_some_and(is_dir);
+        let attributes = self.what.mode || self.what.owner || self.what.xattr;
+        let both = self.old.is_some() && self.new.is_some();
+        if directory {
+            both && attributes
+        } else {
+            !both || attributes || self.what.kind || self.what.content
+        }
+    }
+}
+
+impl Tree<'_> {
+    /// All changes, by path.
+    pub(crate) fn changes(&self) -> io::Result<Changes> {
+        let root = boot::root(self.task, 0).map_err(error)?;
+        let record = self.task.region.inode(root.id);
+        let at = below::spot(record).ok_or_else(|| error(Errno::EINVAL))?;
+        let old = Old { at, seen: self.record(at)? };
+        let mut found = Changes::default();
+        let new = self.new(root);
+        self.compare(Path::new(""), Some(&old), Some(&new), &mut found)?;
+        pair_renames(&mut found.all);
+        found.all.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(found)
+    }
+
+    fn record(&self, at: RecordAt) -> io::Result<Record> {
+        list::record(self.task.region, at).map_err(error)
+    }
+
+    fn new(&self, inode: InodeRef) -> New {
+        let attributes = inode::attributes(self.task, inode.id, self.task.region.inode(inode.id));
+        New { inode, attributes }
+    }
+
+    fn compare(
+        &self,
+        path: &Path,
+        old: Option<&Old>,
+        new: Option<&New>,
+        found: &mut Changes,
+    ) -> io::Result<()> {
+        let what = match (old, new) {
+            (Some(old), Some(new)) => self.differs(path, old, new)?,
+            _ => What::default(),
+        };
+        let changed = what != What::default() || old.is_some() != new.is_some();
+        if let Some(new) = new.filter(|new| !is_dir(new.attributes.mode) && new.attributes.nlink > 1) {
+            let is_there = !changed && old.is_some_and(|old| old.seen.target() == new.inode);
+            found
+                .links
+                .entry(new.inode.to_word())
+                .or_default()
+                .push(Link { path: path.to_owned(), is_there });
+        }
+        if changed {
+            let (path, old, new) = (path.to_owned(), old.copied(), new.cloned());
+            found.all.push(Change { path, old, new, from: None, what });
+        }
+        let old = old.filter(|old| is_dir(old.seen.mode));
+        let new = new.filter(|new| is_dir(new.attributes.mode));
+        if let (Some(old), Some(new)) = (old, new)
+            && old.seen.target() == new.inode
+            && below::is_pending(self.task.region.inode(new.inode.id))
+        {
+            return Ok(());
+        }
+        let before = old.map_or(Ok(BTreeMap::new()), |old| self.names_before(old))?;
+        let now = new.map_or(Ok(BTreeMap::new()), |new| self.names_now(new))?;
+        let names: std::collections::BTreeSet<_> = before.keys().chain(now.keys()).collect();
+        for name in names {
+            self.compare(&path.join(name), before.get(name), now.get(name), found)?;
+        }
+        Ok(())
+    }
+
+    /// The names that a directory had.
+    fn names_before(&self, old: &Old) -> io::Result<BTreeMap<OsString, Old>> {
+        let region = self.task.region;
+        let mut seen = self.record(old.at)?;
+        if seen.list == 0 {
+            // It was moved before anybody looked into it.
+            below::take(self.task, seen.target(), Need::All).map_err(error)?;
+            seen = self.record(old.at)?;
+        }
+        let mut names = BTreeMap::new();
+        let mut room: NameRoom = [0; std::mem::size_of::<NameRoom>()];
+        list::each(region, InodeId(seen.list), list::FIRST, |at, seen| {
+            let name = OsStr::from_bytes(list::name(region, at, seen, &mut room)?).to_owned();
+            names.insert(name, Old { at, seen: *seen });
+            Ok(true)
+        })
+        .map_err(error)?;
+        Ok(names)
+    }
+
+    /// The names that a directory has.
+    fn names_now(&self, new: &New) -> io::Result<BTreeMap<OsString, New>> {
+        let record = self.task.region.inode(new.inode.id);
+        below::complete(self.task, record).map_err(error)?;
+        let mut names = BTreeMap::new();
+        watch::each_entry(self.task, new.inode.id, |entry, name, target| {
+            if lp_vfs::dirent::lives(self.task.region.dirent(entry)) {
+                names.insert(OsStr::from_bytes(name).to_owned(), self.new(target));
+            }
+            Ok(())
+        })
+        .map_err(error)?;
+        Ok(names)
+    }
+
+    fn differs(&self, path: &Path, old: &Old, new: &New) -> io::Result<What> {
+        let (seen, now) = (&old.seen, &new.attributes);
+        let same = seen.target() == new.inode;
+        let changed = (now.ctime.sec, now.ctime.nsec) != (seen.seconds[2], seen.nanoseconds[2]);
+        if same && !changed {
+            return Ok(What::default());
+        }
+        let kinds = kind(seen.mode) != kind(now.mode) || seen.rdev != now.rdev;
+        let content = !kinds
+            && match kind(now.mode) {
+                libc::S_IFREG => !self.has_content_of(path, old, new)?,
+                libc::S_IFLNK => !same && self.target(new)? != fs::read_link(self.over.join(path))?,
+                _ => false,
+            };
+        let link = kind(now.mode) == libc::S_IFLNK;
+        Ok(What {
+            kind: kinds,
+            content,
+            mode: !link && seen.mode & 0o7777 != now.mode & 0o7777,
+            owner: (seen.uid, seen.gid) != (now.uid, now.gid),
+            xattr: !kinds && !link && self.xattrs(path)? != host_xattrs(&self.over.join(path))?,
+            times: (seen.seconds[1], seen.nanoseconds[1]) != (now.mtime.sec, now.mtime.nsec),
+        })
+    }
+
+    fn has_content_of(&self, path: &Path, old: &Old, new: &New) -> io::Result<bool> {
+        if old.seen.size != new.attributes.size {
+            return Ok(false);
+        }
+        let pending = below::is_pending(self.task.region.inode(new.inode.id));
+        if pending && old.seen.target() == new.inode {
+            return Ok(true);
+        }
+        let mut host = File::open(self.over.join(path))?;
+        let (mut here, mut there) = (vec![0; STEP], vec![0; STEP]);
+        let mut at = 0;
+        loop {
+            let got = self.read(new, &mut here, at)?;
+            match host.read_exact(&mut there[..got]) {
+                Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
+                read => read?,
+            }
+            if here[..got] != there[..got] {
+                return Ok(false);
+            }
+            if got == 0 {
+                return Ok(true);
+            }
+            at += got as u64;
+        }
+    }
+
+    /// Reads content of a file.
+    pub(crate) fn read(&self, new: &New, to: &mut [u8], at: u64) -> io::Result<usize> {
+        let record = self.task.region.inode(new.inode.id);
+        below::complete(self.task, record).map_err(error)?;
+        let left = record.size.load(Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
+        let length = (to.len() as u64).min(left) as usize;
+        let to = Single::new(to.as_mut_ptr(), length).map_err(error)?;
+        read::snapshot(self.task.region, record, to, length, at).map_err(error)
+    }
+
+    /// All content of a file.
+    pub(crate) fn content(&self, new: &New) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; new.attributes.size as usize];
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.read(new, &mut bytes[done..], done as u64)? {
+                0 => bytes.truncate(done),
+                got => done += got,
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The target of a symbolic link.
+    pub(crate) fn target(&self, new: &New) -> io::Result<PathBuf> {
+        let record = self.task.region.inode(new.inode.id);
+        let mut target = vec![0; link_target::target_length(record)];
+        link_target::copy_target(self.task, record, &mut target).map_err(error)?;
+        Ok(OsString::from_vec(target).into())
+    }
+
+    /// The extended attributes of a path of the session.
+    pub(crate) fn xattrs(&self, path: &Path) -> io::Result<Xattrs> {
+        let path = [self.over.join(path).as_os_str().as_bytes(), b"\0"].concat();
+        let at = |place: lp_abi::Result<Place<usize>>| match place {
+            Ok(Place::Inside(length)) => Ok(length),
+            Ok(Place::Outside(_)) => Err(Errno::ENOENT),
+            Err(errno) => Err(errno),
+        };
+        let flags = libc::AT_SYMLINK_NOFOLLOW as u32;
+        let mut names = vec![0; XATTR_MAX];
+        let room = Room { at: names.as_mut_ptr(), size: names.len() };
+        let listed =
+            at(xattr::listxattr(self.task, libc::AT_FDCWD, path.as_ptr(), flags, room)).map_err(error)?;
+        let mut all = Xattrs::new();
+        for name in names[..listed].split_inclusive(|byte| *byte == 0) {
+            let mut value = vec![0; XATTR_MAX];
+            let room = Room { at: value.as_mut_ptr(), size: value.len() };
+            let got = xattr::getxattr(self.task, libc::AT_FDCWD, path.as_ptr(), flags, name.as_ptr(), room);
+            value.truncate(at(got).map_err(error)?);
+            all.insert(name[..name.len() - 1].to_vec(), value);
+        }
+        Ok(all)
+    }
+
+    /// Why a change cannot be written: what is on the host is not what was seen there.
+    pub(crate) fn conflict(&self, change: &Change) -> Option<String> {
+        let found = fs::symlink_metadata(self.over.join(&change.path));
+        match (&change.old, found) {
+            (None, Err(e)) if e.kind() == io::ErrorKind::NotFound => None,
+            // A directory above is not there yet, or not any more.
+            (None, Err(e)) if e.kind() == io::ErrorKind::NotADirectory => None,
+            (None, Ok(found)) if found.is_dir() && change.modes().1.is_some_and(is_dir) => {
+                Some("was made on the host too".to_owned())
+            }
+            (None, Ok(_)) => Some("was made on the host too".to_owned()),
+            (Some(_), Err(e)) if e.kind() == io::ErrorKind::NotFound => {
+                Some("has been removed on the host".to_owned())
+            }
+            (_, Err(e)) => Some(e.to_string()),
+            (Some(old), Ok(found)) => {
+                let seen = &old.seen;
+                let same = (found.dev(), found.ino()) == (seen.dev, seen.ino)
+                    && (found.is_dir()
+                        || (found.size(), found.ctime(), found.ctime_nsec())
+                            == (seen.size, seen.seconds[2], i64::from(seen.nanoseconds[2])));
+                (!same).then(|| "has changed on the host".to_owned())
+            }
+        }
+    }
+}
+
+/// The extended attributes of a path of the host.
+pub(crate) fn host_xattrs(path: &Path) -> io::Result<Xattrs> {
+    let mut names = vec![0; XATTR_MAX];
+    let listed = match rustix::fs::llistxattr(path, &mut names[..]) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOENT) => 0,
+        listed => listed?,
+    };
+    let mut all = Xattrs::new();
+    for name in names[..listed].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let known = [&b"user."[..], b"trusted.", b"security.", b"system.posix_acl_"];
+        if known.iter().any(|space| name.starts_with(space)) {
+            let mut value = vec![0; XATTR_MAX];
+            let got = rustix::fs::lgetxattr(path, name, &mut value[..])?;
+            value.truncate(got);
+            all.insert(name.to_vec(), value);
+        }
+    }
+    Ok(all)
+}
+
+/// Finds names that were taken away from what stands at another name now.
+fn pair_renames(all: &mut Vec<Change>) {
+    let gone: BTreeMap<u64, PathBuf> = all
+        .iter()
+        .filter(|change| change.new.is_none())
+        .filter_map(|change| change.old.map(|old| (old.seen.target, change.path.clone())))
+        .collect();
+    let mut taken = std::collections::BTreeSet::new();
+    for change in all.iter_mut().filter(|change| change.old.is_none()) {
+        let Some(new) = &change.new else { continue };
+        let word = new.inode.to_word();
+        if let Some(from) = gone.get(&word).filter(|_| taken.insert(word)) {
+            change.from = Some(from.clone());
+        }
+    }
+}

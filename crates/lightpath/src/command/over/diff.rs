@@ -1,0 +1,135 @@
+//! `lightpath diff`: what a session has changed, in git's words.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{self, IsTerminal};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::json;
+
+use super::changes::{Change, Tree, is_dir};
+use super::{open, patch};
+use crate::command::cli::Diff;
+use crate::command::failure::{Failure, REGION, USAGE, reason};
+use crate::command::print;
+use crate::command::session::Kept;
+
+/// Prints the changes of a session; says of each that cannot be written why.
+pub(crate) fn diff(args: &Diff) -> Result<u8, Failure> {
+    let kept = Kept::find(args.which.session.as_deref())?;
+    let wanted = below(&kept.over, &args.paths)?;
+    let session = open(&kept)?;
+    let fail = |e: io::Error| Failure::new(REGION, format!("session {}: {}", kept.shown(), reason(&e)));
+    let made = session.with_task(|task| {
+        let tree = Tree { task, over: &kept.over };
+        let changes = tree.changes()?;
+        let shown: Vec<&Change> =
+            changes.all.iter().filter(|change| change.is_shown() && is_wanted(change, &wanted)).collect();
+        for (path, why) in shown.iter().filter_map(|change| Some((&change.path, tree.conflict(change)?))) {
+            eprintln!("lightpath: {}", Failure::new(REGION, format!("conflict: {} {why}", path.display())));
+        }
+        text(args, &tree, &shown)
+    });
+    let text = made.map_err(|e| fail(super::changes::error(e)))?.map_err(fail)?;
+    print(&text)
+}
+
+/// The paths that were asked for, below the directory.
+fn below(over: &Path, paths: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    let fail = |path: &Path, why: &str| Failure::new(USAGE, format!("{}: {why}", path.display()));
+    let here = std::env::current_dir().unwrap_or_default();
+    paths
+        .iter()
+        .map(|path| {
+            let mut absolute = PathBuf::new();
+            for part in here.join(path).components() {
+                match part {
+                    std::path::Component::ParentDir => _ = absolute.pop(),
+                    std::path::Component::CurDir => {}
+                    part => absolute.push(part),
+                }
+            }
+            let rest = absolute.strip_prefix(over).map(Path::to_owned);
+            rest.map_err(|_| fail(path, &format!("not below {}", over.display())))
+        })
+        .collect()
+}
+
+fn is_wanted(change: &Change, wanted: &[PathBuf]) -> bool {
+    let is_in = |path: &Path| wanted.iter().any(|wanted| path.starts_with(wanted));
+    wanted.is_empty() || is_in(&change.path) || change.from.as_deref().is_some_and(is_in)
+}
+
+fn text(args: &Diff, tree: &Tree<'_>, shown: &[&Change]) -> io::Result<Vec<u8>> {
+    // A rename says what became of the name that is gone.
+    let renamed: BTreeSet<&PathBuf> = shown.iter().filter_map(|change| change.from.as_ref()).collect();
+    let listed: Vec<&Change> = shown
+        .iter()
+        .copied()
+        .filter(|change| change.new.is_some() || !renamed.contains(&change.path))
+        .collect();
+    if args.json {
+        return Ok(
+            format!("{}\n", json!(listed.iter().map(|change| object(change)).collect::<Vec<_>>())).into()
+        );
+    }
+    if args.patch {
+        return patch::patch(tree, &listed);
+    }
+    if args.stat {
+        return patch::stat(tree, &listed);
+    }
+    let colour = io::stdout().is_terminal();
+    let mut text = Vec::new();
+    for change in listed {
+        let letter = change.letter();
+        let code = match letter {
+            'A' => 32,
+            'D' => 31,
+            _ => 33,
+        };
+        match colour {
+            true => text.extend(format!("\x1b[{code}m{letter}\x1b[m\t").bytes()),
+            false => text.extend(format!("{letter}\t").bytes()),
+        }
+        if let Some(from) = &change.from {
+            text.extend(patch::quoted(from.as_os_str().as_bytes()));
+            text.push(b'\t');
+        }
+        text.extend(patch::quoted(change.path.as_os_str().as_bytes()));
+        if change.modes().1.or(change.modes().0).is_some_and(is_dir) {
+            text.push(b'/');
+        }
+        text.push(b'\n');
+    }
+    Ok(text)
+}
+
+fn object(change: &Change) -> serde_json::Value {
+    let (old, new) = change.modes();
+    let octal = |mode: Option<u32>| mode.map(|mode| format!("{mode:06o}"));
+    let what = [
+        ("type", change.what.kind),
+        ("content", change.what.content),
+        ("mode", change.what.mode),
+        ("owner", change.what.owner),
+        ("xattr", change.what.xattr),
+    ];
+    json!({
+        "status": change.letter().to_string(),
+        "path": change.path.to_string_lossy(),
+        "from": change.from.as_ref().map(|from| from.to_string_lossy()),
+        "old_mode": octal(old),
+        "new_mode": octal(new),
+        "changed": what.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect::<Vec<_>>(),
+    })
+}
+
+/// What a file of the host holds, or where a symbolic link leads.
+pub(super) fn host_content(path: &Path) -> io::Result<Vec<u8>> {
+    if fs::symlink_metadata(path)?.is_symlink() {
+        return Ok(fs::read_link(path)?.as_os_str().as_bytes().to_vec());
+    }
+    fs::read(path)
+}

@@ -1,0 +1,447 @@
+//! `lightpath run --over` and what comes after it: the same scripts in a plain copy of a tree and over the tree.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use tempfile::TempDir;
+
+/// Lists a tree: names, types, modes, owners, links, targets and content, of files also the times of change.
+const LIST: &str = r#"
+export LC_ALL=C
+find . -mindepth 1 \( -type d -printf '%P %y %m %U %G\n' \) -o -printf '%P %y %m %U %G %s %n %l\n' | sort
+find . -type f -size +0 -exec md5sum {} + | sort
+"#;
+
+/// Times of what no script touches.
+const TIMES: &str = "export LC_ALL=C; find . -name 'keep*' -printf '%P %T@\n' | sort";
+
+/// A tree with something of everything.
+const MAKE: &str = r#"
+set -e
+umask 022
+mkdir -p a/b/c d/e keep/deep/er empty
+echo one > a/one; echo two > a/b/two; echo three > a/b/c/three
+seq 1 1000 > numbers; seq 1 200000 > d/large
+head -c 3000000 /dev/zero | tr '\0' x > d/e/larger
+ln a/one d/hard; ln -s ../../a/one d/e/soft; ln -s nowhere dangling; ln -s a alias
+echo 'all: out' > Makefile; printf 'out: numbers\n\twc -l < numbers > out\n' >> Makefile
+printf '#!/bin/sh\necho script in $(pwd | sed s,.*/,,)\n' > run.sh; chmod 755 run.sh
+chmod 600 a/b/two; chmod 700 d/e; mkfifo pipe
+echo keep > keep/file; touch -d 2001-02-03T04:05:06.789 keep/file keep/deep; : > keep/nothing
+printf 'x' > "$(printf 'a/not\377utf8')"; printf y > 'a/with blank'; printf z > "$(printf 'a/new\nline')"
+"#;
+
+/// What is done in both.
+const SCRIPTS: [(&str, &str); 12] = [
+    (
+        "reads",
+        "cat a/one a/b/c/three numbers > /dev/null; find . > /dev/null; md5sum d/large d/e/larger; ./run.sh; cat alias/one d/e/soft",
+    ),
+    (
+        "writes",
+        "echo more >> a/one; cat d/hard; : > a/b/two; echo new > a/b/new; mkdir -p x/y/z; echo q > x/y/z/q; chmod 640 numbers",
+    ),
+    ("sed", "sed -i s/1/one/ numbers; sed -i s/one/1/ d/hard; sed -i '$d' d/large; cat alias/one"),
+    (
+        "moves",
+        "mv a q; mv d/e q/b/e; mv q/b d/b; ls -R | grep -v '^total'; mv numbers keep/numbers; mv keep kept",
+    ),
+    ("removes", "rm -r a d/e; rm numbers d/hard; rmdir empty; rm pipe dangling; mkdir a; echo again > a/one"),
+    (
+        "links",
+        "ln a/b/two a/b/zwei; ln numbers d/zahlen; ln -sfn d alias; echo 5 >> a/b/zwei; rm a/b/two; ln d/large x; mv x a/x",
+    ),
+    (
+        "types",
+        "rm a/one; mkdir a/one; echo in > a/one/in; rm -r d; echo file > d; rm alias; echo file > alias; rm dangling; ln -s other dangling",
+    ),
+    ("make", "make -s; cat out; touch -d 2030-01-01 numbers; make -s; rm Makefile"),
+    ("tar", "tar cf t.tar a d; rm -r a d; tar xf t.tar; rm t.tar; tar cf - keep | tar tf - | sort"),
+    (
+        "git",
+        "export HOME=$PWD GIT_CONFIG_NOSYSTEM=1; git init -q; git -c user.name=n -c user.email=e add -A . ; git -c user.name=n -c user.email=e commit -qm m; echo z >> numbers; git status --short; git diff --stat; git checkout -q numbers; git status --short; rm -rf .git",
+    ),
+    ("swaps", "mv a/one t; mv a/b/c/three a/one; mv t a/b/c/three; mv a/b t; mv d a/b; mv t d"),
+    (
+        "sizes",
+        "truncate -s 100 d/large; truncate -s 10000 a/one; dd if=/dev/zero of=d/e/larger bs=1 count=5 seek=1000 conv=notrunc 2>/dev/null; tail -c 5 d/e/larger; head -c 1003 d/e/larger | tail -c 4 | od -c; cp -a d/e e2; cp --reflink=never d/large l2",
+    ),
+];
+
+/// A tree, a copy of it, and a place for sessions.
+struct Trees {
+    home: TempDir,
+}
+
+impl Trees {
+    fn new(make: &str) -> Trees {
+        let trees = Trees { home: TempDir::new().unwrap() };
+        fs::create_dir(trees.tree()).unwrap();
+        sh(&trees.tree(), make);
+        let copied = Command::new("cp").arg("-a").args([trees.tree(), trees.copy()]).status().unwrap();
+        assert!(copied.success());
+        trees
+    }
+
+    fn tree(&self) -> PathBuf {
+        self.home.path().join("tree")
+    }
+
+    fn copy(&self) -> PathBuf {
+        self.home.path().join("copy")
+    }
+
+    fn lightpath(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_lightpath"));
+        command.args(args).current_dir(self.tree()).stdin(Stdio::null());
+        command.env("XDG_STATE_HOME", self.home.path().join("state"));
+        command
+    }
+
+    /// Runs a script over the tree; what it prints.
+    fn over(&self, script: &str) -> String {
+        let output = self.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]).output().unwrap();
+        said(&output)
+    }
+
+    fn says(&self, args: &[&str]) -> String {
+        said(&self.lightpath(args).output().unwrap())
+    }
+
+    /// What a command that must fail says: one line.
+    fn fails(&self, args: &[&str]) -> String {
+        let output = self.lightpath(args).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success(), "{args:?} succeeded: {text}");
+        text
+    }
+}
+
+fn said(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}: {text}{}", output.status, String::from_utf8_lossy(&output.stderr));
+    text
+}
+
+fn sh(at: &Path, script: &str) -> String {
+    said(&Command::new("sh").args(["-c", script]).current_dir(at).stdin(Stdio::null()).output().unwrap())
+}
+
+/// All that is to be seen of a tree but access times.
+fn state(at: &Path) -> String {
+    sh(
+        at,
+        "export LC_ALL=C; find . -printf '%P %y %m %U %G %s %n %i %l %T@ %C@\n' | sort; find . -type f -exec md5sum {} + | sort",
+    )
+}
+
+#[test]
+fn scripts_do_the_same_over_a_tree_as_in_a_copy() {
+    for (name, script) in SCRIPTS {
+        let trees = Trees::new(MAKE);
+        let before = state(&trees.tree());
+        // The directory's own name is in what some scripts print.
+        fs::rename(trees.copy(), trees.home.path().join("t")).unwrap();
+        fs::create_dir(trees.copy()).unwrap();
+        fs::rename(trees.home.path().join("t"), trees.copy().join("tree")).unwrap();
+        let copy = trees.copy().join("tree");
+        let script = format!("{{ {script}; }} 2>&1");
+        assert_eq!(trees.over(&script), sh(&copy, &script), "{name}: output");
+        assert_eq!(trees.over(LIST), sh(&copy, LIST), "{name}: view");
+        assert_eq!(state(&trees.tree()), before, "{name}: the tree was written to");
+        trees.says(&["diff"]);
+        trees.says(&["apply", "--check"]);
+        assert_eq!(state(&trees.tree()), before, "{name}: diff or --check has written");
+        trees.says(&["apply"]);
+        assert_eq!(sh(&trees.tree(), LIST), sh(&copy, LIST), "{name}: after apply");
+        assert_eq!(sh(&trees.tree(), TIMES), sh(&copy, TIMES), "{name}: times");
+        assert_eq!(trees.says(&["sessions"]), "", "{name}: the session is still there");
+    }
+}
+
+#[test]
+fn scripts_after_one_another_are_one_session() {
+    let trees = Trees::new(MAKE);
+    let scripts: Vec<&str> = SCRIPTS
+        .iter()
+        .filter(|(name, _)| ["reads", "writes", "links", "sizes"].contains(name))
+        .map(|(_, s)| *s)
+        .collect();
+    for script in &scripts {
+        trees.over(script);
+        sh(&trees.copy(), script);
+    }
+    assert_eq!(trees.over(LIST), sh(&trees.copy(), LIST));
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
+}
+
+#[test]
+fn a_discarded_session_leaves_no_trace() {
+    let trees = Trees::new(MAKE);
+    let before = state(&trees.tree());
+    trees.over("rm -r a; echo x > numbers");
+    assert!(trees.says(&["sessions"]).contains("tree"));
+    trees.says(&["discard"]);
+    trees.says(&["run", "--over", ".", "--discard", "--", "sh", "-c", "rm -r d"]);
+    assert_eq!(trees.says(&["sessions"]), "");
+    assert_eq!(state(&trees.tree()), before);
+    assert_eq!(trees.over("cat numbers"), fs::read_to_string(trees.tree().join("numbers")).unwrap());
+}
+
+#[test]
+fn diff_speaks_git() {
+    let trees = Trees::new(MAKE);
+    trees.over("mv a/one a/uno; echo x >> numbers; ln -sfn ../../a/uno d/e/soft; mkdir n; echo n > n/new; chmod +x Makefile; rm alias; echo f > alias");
+    let text = trees.says(&["diff"]);
+    assert_eq!(text, "M\tMakefile\nR\ta/one\ta/uno\nT\talias\nM\td/e/soft\nA\tn/new\nM\tnumbers\n");
+    assert_eq!(trees.says(&["diff", "n"]), "A\tn/new\n");
+    assert!(
+        trees.says(&["diff", "--stat", "numbers"]).contains("1 file changed, 1 insertion(+), 0 deletions(-)")
+    );
+    assert!(trees.says(&["diff", "--json", "n"]).contains("\"status\":\"A\""));
+    assert!(trees.fails(&["diff", "/etc"]).contains("not below"));
+}
+
+#[test]
+fn git_takes_the_patch() {
+    let trees = Trees::new(
+        "seq 1 100 > n; printf 'no end' > e; head -c 9000 /dev/zero > bin; mkdir d; echo d > d/d; ln -s d/d l; : > void; printf q > \"$(printf 'q\\t\\377')\"; echo x > x; echo s > s",
+    );
+    let script = "sed -i 's/^5./x/' n; printf 'no end either' > e; printf 1 | dd of=bin seek=10 bs=1 conv=notrunc 2>/dev/null; \
+        mv d/d r; rm void; : > hollow; printf qq > \"$(printf 'q\\t\\377')\"; chmod +x x; rm s; ln -s n s; head -c 70000 /dev/zero | tr '\\0' '\\1' > b2; printf '\\0' >> b2";
+    trees.over(script);
+    let patch = trees.lightpath(&["diff", "--patch"]).output().unwrap();
+    assert!(patch.status.success());
+    let at = trees.home.path().join("patch");
+    fs::write(&at, &patch.stdout).unwrap();
+    sh(&trees.copy(), &format!("git init -q && git apply {} && rm -rf .git", at.display()));
+    trees.says(&["apply"]);
+    // Empty directories are not in a patch.
+    let list = "export LC_ALL=C; find . -not -type d -printf '%P %y %m %l\n' | sort; find . -type f -exec md5sum {} + | sort";
+    assert_eq!(sh(&trees.tree(), list), sh(&trees.copy(), list));
+}
+
+#[test]
+fn conflicts_are_named_and_nothing_is_written() {
+    let trees = Trees::new(MAKE);
+    trees.over("echo mine >> numbers; echo new > fresh; rm a/b/two; cat a/one; ls d");
+    sh(
+        &trees.tree(),
+        "echo theirs >> numbers; echo theirs > fresh; echo theirs >> a/b/two; echo theirs >> d/large",
+    );
+    let before = state(&trees.tree());
+    let text = trees.fails(&["apply"]);
+    for path in ["numbers", "fresh", "a/b/two"] {
+        assert!(text.contains(&format!("conflict: {path} ")), "{path} is not in {text}");
+    }
+    assert!(text.contains("3 conflicts") && !text.contains("d/large"), "{text}");
+    assert_eq!(state(&trees.tree()), before);
+    // Its attributes were seen with its name; its content is another by now.
+    assert_eq!(trees.over("cat d/large 2>&1 || true"), "cat: d/large: Input/output error\n");
+    assert_eq!(trees.over("tail -n 1 numbers; cat a/one"), "mine\none\n");
+}
+
+#[test]
+fn bad_input_is_one_line() {
+    let trees = Trees::new("mkdir d; echo f > f");
+    let line = |text: String| {
+        assert_eq!(text.trim_end().lines().count(), 1, "{text}");
+        text
+    };
+    assert!(line(trees.fails(&["run", "--over", "nowhere", "--", "true"])).contains("No such file"));
+    assert!(line(trees.fails(&["run", "--over", "f", "--", "true"])).contains("Not a directory"));
+    assert!(line(trees.fails(&["run", "--over", "/", "--", "true"])).contains("cannot be covered"));
+    assert!(line(trees.fails(&["run", "--over", ".", "--region", "r", "--", "true"])).contains("--region"));
+    assert!(line(trees.fails(&["diff"])).contains("no session"));
+    assert!(line(trees.fails(&["apply", "--session", "x"])).contains("no session x"));
+    trees.over("echo x > f");
+    fs::rename(trees.tree(), trees.home.path().join("gone")).unwrap();
+    let mut apply = trees.lightpath(&["apply", "--session", trees.session().as_str()]);
+    let output = apply.current_dir("/").output().unwrap();
+    assert!(
+        !output.status.success() && trees.home.path().join("state/lightpath").join(trees.session()).exists()
+    );
+}
+
+impl Trees {
+    /// The name of the tree's session.
+    fn session(&self) -> String {
+        self.tree().to_str().unwrap()[1..].replace('/', "+")
+    }
+}
+
+#[test]
+fn a_session_in_use_is_left_alone() {
+    let trees = Trees::new("echo f > f");
+    let mut run = trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", "echo x > f; echo; read line"]);
+    let mut run = run.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut byte = [0];
+    std::io::Read::read_exact(run.stdout.as_mut().unwrap(), &mut byte).unwrap();
+    assert_eq!(trees.says(&["diff"]), "M\tf\n");
+    assert!(trees.fails(&["apply"]).contains("in use"));
+    assert!(trees.fails(&["discard"]).contains("in use"));
+    drop(run.stdin.take());
+    run.wait().unwrap();
+    trees.says(&["apply"]);
+    assert_eq!(fs::read_to_string(trees.tree().join("f")).unwrap(), "x\n");
+}
+
+#[test]
+fn large_and_deep_directories() {
+    let make = "mkdir many; cd many; seq -f 'file-with-a-rather-long-name-%g' 1 5000 | xargs touch; cd ..; \
+        i=0; while [ $i -lt 300 ]; do mkdir deep-$i; cd deep-$i; i=$((i+1)); done; echo deep > deep";
+    let trees = Trees::new(make);
+    let count =
+        "ls many | wc -l; ls many | sort | md5sum; find . | wc -l; find . -name deep -execdir cat {} +";
+    assert_eq!(trees.over(count), sh(&trees.copy(), count));
+    let change = "rm many/*7; find . -name deep -execdir sh -c 'echo more >> deep' ';'";
+    trees.over(change);
+    sh(&trees.copy(), change);
+    trees.says(&["apply"]);
+    assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST));
+}
+
+#[test]
+fn several_processes_look_at_once() {
+    let trees = Trees::new(
+        "for i in 1 2 3 4 5 6 7 8; do mkdir -p d$i/e; seq 1 $((i * 20000)) > d$i/e/f; seq -f d$i/n%g 1 300 | xargs touch; done",
+    );
+    let look =
+        "for i in 1 2 3 4 5 6; do (find . | sort | md5sum; md5sum d*/e/f | sort | md5sum) & done; wait";
+    let expected = sh(&trees.copy(), "find . | sort | md5sum; md5sum d*/e/f | sort | md5sum");
+    let mut lines: Vec<String> = trees.over(look).lines().map(str::to_owned).collect();
+    lines.sort();
+    lines.dedup();
+    let mut expected: Vec<&str> = expected.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected);
+}
+
+#[test]
+fn what_a_user_may_not_read_stays_unread() {
+    // SAFETY: asks for the user.
+    if unsafe { libc::geteuid() } != 0 {
+        return;
+    }
+    let trees =
+        Trees::new("mkdir shut; echo s > shut/s; chmod 700 shut; echo k > key; chmod 600 key; echo o > open");
+    fs::set_permissions(trees.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let state = trees.home.path().join("user");
+    fs::create_dir(&state).unwrap();
+    std::os::unix::fs::chown(&state, Some(65534), Some(65534)).unwrap();
+    let script = "cat open; cat key; ls shut; cat shut/s; chown 0 open; echo x > open; id -u";
+    let run = |command: &mut Command| {
+        let output =
+            command.uid(65534).gid(65534).env("HOME", &state).env("XDG_STATE_HOME", &state).output().unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        String::from_utf8_lossy(&text).into_owned()
+    };
+    let over =
+        run(trees.lightpath(&["run", "--over", ".", "--", "sh", "-c", script]).current_dir(trees.tree()));
+    let plain = run(Command::new("sh").args(["-c", script]).current_dir(trees.copy()));
+    assert_eq!(over, plain);
+}
+
+/// Starts a command traced, kills it at its `calls`th stop at a system call; whether it ended before.
+fn killed_at(command: &mut Command, calls: usize) -> bool {
+    // SAFETY: ptrace(2) and nothing else happens in the child.
+    unsafe {
+        command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
+            0 => Ok(()),
+            _ => Err(std::io::Error::last_os_error()),
+        });
+    }
+    let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let pid = child.id() as libc::pid_t;
+    let (mut left, mut status) = (calls, 0);
+    loop {
+        // SAFETY, here and below: the child is this test's own and not reaped yet.
+        unsafe { libc::waitpid(pid, &raw mut status, 0) };
+        if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
+            return true;
+        }
+        if left == 0 {
+            unsafe {
+                libc::kill(pid, libc::SIGKILL);
+                libc::waitpid(pid, &raw mut status, 0);
+            }
+            return false;
+        }
+        left -= 1;
+        let signal = match libc::WSTOPSIG(status) {
+            libc::SIGTRAP => 0,
+            signal => signal,
+        };
+        unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, signal) };
+    }
+}
+
+#[test]
+fn an_apply_that_is_killed_is_finished_by_the_next() {
+    let change = "echo more >> a/one; rm -r d; echo file > d; mv a/b b; mkdir -p n/m; echo n > n/m/n; rm numbers; ln a/one uno; chmod 700 a";
+    let mut ended = false;
+    let mut calls = 100;
+    let mut kills = 0;
+    while !ended {
+        let trees = Trees::new(MAKE);
+        trees.over(change);
+        sh(&trees.copy(), change);
+        ended = killed_at(&mut trees.lightpath(&["apply"]), calls);
+        if !ended || trees.home.path().join("state/lightpath").join(trees.session()).exists() {
+            trees.says(&["apply"]);
+        }
+        assert_eq!(sh(&trees.tree(), LIST), sh(&trees.copy(), LIST), "killed at call {calls}");
+        calls += 83;
+        kills += 1;
+    }
+    assert!(kills > 5, "{kills} kills");
+}
+
+#[test]
+fn a_look_that_is_killed_leaves_nothing_half_there() {
+    let make = "mkdir -p a/b c; seq -f a/n%g 1 200 | xargs touch; seq 1 500000 > c/large; echo x > a/b/x; ln a/b/x c/x; ln -s x c/s; seq 1 9000 > c/small";
+    let trees = Trees::new(make);
+    let expected = sh(&trees.copy(), LIST);
+    let mut ended = false;
+    let (mut calls, mut kills) = (400, 0);
+    while !ended {
+        // One process: it becomes the command.
+        let mut look = trees
+            .lightpath(&["run", "--over", ".", "--", "md5sum", "c/large", "c/small", "a/b/x", "a/n7", "c/x"]);
+        ended = killed_at(&mut look, calls);
+        assert_eq!(trees.over(LIST), expected, "killed at call {calls}");
+        assert_eq!(trees.says(&["diff"]), "", "killed at call {calls}");
+        let region = trees.home.path().join("state/lightpath").join(trees.session()).join("region");
+        let region = CString::new(region.as_os_str().as_bytes()).unwrap();
+        let checked = Command::new(env!("CARGO_BIN_EXE_lightpath"))
+            .arg("fsck")
+            .arg(OsStr::from_bytes(region.as_bytes()))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&checked.stdout).into_owned();
+        assert!(
+            !text.contains("structure") && !text.contains("inconsistent"),
+            "killed at call {calls}: {text}"
+        );
+        trees.says(&["discard"]);
+        calls += 131;
+        kills += 1;
+    }
+    assert!(kills > 5, "{kills} kills");
+}
+
+#[test]
+fn attributes_are_the_hosts() {
+    let trees = Trees::new(MAKE);
+    let stat = "export LC_ALL=C; stat -c '%n %f %h %u %g %s %Y %Z' numbers a/one d/large d/e/soft pipe; stat -c '%n %f %h %Y %Z' a a/b d/e keep";
+    assert_eq!(trees.over(stat), sh(&trees.tree(), stat));
+    let tree = trees.tree();
+    let listed = fs::metadata(tree.join("keep/file")).unwrap();
+    assert_eq!(trees.over("stat -c %Y keep/file").trim(), listed.mtime().to_string());
+}

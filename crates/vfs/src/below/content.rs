@@ -1,0 +1,143 @@
+//! Content of files, taken when it is first needed: of small ones whole, of large ones by runs.
+
+use lp_abi::linux::{__NR_madvise, MADV_POPULATE_WRITE};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, InodeRef};
+
+use crate::below::host::HostTree;
+use crate::below::list::{self, Record};
+use crate::below::{File, Layer, lock, may_call, spot};
+use crate::caller::below::is_pending;
+use crate::caller::task::Task;
+use crate::calls::truncate;
+use crate::content::map::{self, Map};
+use crate::content::page::{self, Content, Home};
+use crate::life::reclaim;
+
+/// Files up to this come in whole when they are opened.
+pub(crate) const SMALL: u64 = 1 << 20;
+
+/// Bytes that are taken at a time, and compared with their origin before they are shown.
+const RUN: u64 = 256 << 10;
+
+/// Takes what is missing of `len` bytes at `offset`.
+///
+/// # Errors
+/// As [`super::take`].
+#[cold]
+pub(crate) fn range(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()> {
+    match range_once(task, of, offset, len) {
+        Err(Errno::ENOSPC) => {
+            reclaim::all(task);
+            range_once(task, of, offset, len)
+        }
+        done => done,
+    }
+}
+
+fn range_once(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()> {
+    let id = of.id;
+    let inode = task.region.inode(id);
+    let _locked = lock(task, of)?;
+    if !is_pending(inode) {
+        return Ok(());
+    }
+    let size = inode.size.load(Relaxed); // Relaxed: under the lock.
+    let end = offset.saturating_add(len).min(size);
+    let pages = offset / PAGE_SIZE as u64..end.div_ceil(PAGE_SIZE as u64);
+    if !pages.is_empty() {
+        let at = spot(inode).ok_or(Errno::EIO)?;
+        let seen = list::record(task.region, at)?;
+        may_call()?;
+        let file = HostTree.file(task, at)?;
+        file.check(&seen)?;
+        let mut index = pages.start;
+        while index < pages.end {
+            let piece = map::piece(task.region, Map::of(inode), index, pages.end - index);
+            let len = piece.len.min(RUN / PAGE_SIZE as u64);
+            index +=
+                if piece.page.is_some() { piece.len } else { run(task, id, (&file, &seen), (index, len))? };
+        }
+    }
+    if offset == 0 && end == size {
+        settle(task, inode);
+    }
+    Ok(())
+}
+
+/// Fills a hole of up to `len` pages at `index`; gives how many. The caller holds the lock.
+fn run(
+    task: &Task<'_>,
+    id: InodeId,
+    (file, seen): (&impl File, &Record),
+    (index, len): (u64, u64),
+) -> Result<u64> {
+    let inode = task.region.inode(id);
+    map::prepare(task, id, inode, index, len)?;
+    let want = len.min(u64::from(map::room(inode, index))) as u32;
+    let fresh = page::take_run(task, Home { inode: id, index }, want)?;
+    let done = fill(task, file, seen, &fresh, index);
+    if done.is_err() {
+        page::give(task);
+    }
+    done?;
+    map::link(task, inode, index, fresh.run);
+    Ok(u64::from(fresh.run.len))
+}
+
+fn fill(task: &Task<'_>, file: &impl File, seen: &Record, fresh: &page::Fresh, index: u64) -> Result<()> {
+    let bytes = fresh.run.len as usize * PAGE_SIZE;
+    let start = index * PAGE_SIZE as u64;
+    let wanted = ((seen.size - start.min(seen.size)) as usize).min(bytes);
+    let to = task.region.page(fresh.run.first);
+    if fresh.content == Content::Zeros && fresh.run.len > 1 {
+        // A failure shows where the pages are touched.
+        // SAFETY: the region's pages, which are the caller's.
+        let _ = unsafe { lp_abi::syscall!(__NR_madvise, to, bytes, MADV_POPULATE_WRITE) };
+    }
+    let mut done = 0;
+    while done < wanted {
+        // SAFETY: within the run.
+        match file.read(unsafe { to.add(done) }, wanted - done, start + done as u64)? {
+            0 => return Err(Errno::EIO),
+            got => done += got,
+        }
+    }
+    if fresh.content == Content::Old {
+        // SAFETY: as above.
+        unsafe { to.add(wanted).write_bytes(0, bytes - wanted) };
+    }
+    file.check(seen)
+}
+
+/// All is there. The caller holds the lock.
+fn settle(task: &Task<'_>, inode: &Inode) {
+    let pages = map::count(task.region, inode);
+    // A reader that saw a hole before sees the count move.
+    inode.data_seq.begin();
+    inode.seq.begin();
+    inode.pages.store(pages, Relaxed); // Relaxed: inside the section.
+    inode.seq.end();
+    // Relaxed: under the lock.
+    inode.flags.store(inode.flags.load(Relaxed) & !inode_flags::PENDING, Relaxed);
+    inode.data_seq.end();
+}
+
+/// Empties a file that is opened to be emptied: nothing more is taken. The caller is writing.
+///
+/// # Errors
+/// `ESTALE`.
+#[cold]
+pub(crate) fn forgo(task: &Task<'_>, of: InodeRef) -> Result<()> {
+    let inode = task.region.inode(of.id);
+    let _locked = lock(task, of)?;
+    if is_pending(inode) {
+        // Should this lane die behind it, the file is empty, and there is nothing to take.
+        inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: under the lock.
+        truncate::resize(task, of.id, inode, 0);
+        settle(task, inode);
+    }
+    Ok(())
+}

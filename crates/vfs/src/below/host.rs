@@ -1,0 +1,302 @@
+//! A directory of the host as a layer.
+//!
+//! It is reached by its absolute path, so any process of the run can, whichever descriptors it has; one that has
+//! changed its root or its user sees what the kernel shows it there. The way down is the lists', by names, with
+//! no symbolic link followed, and what is found is compared with its record. The descriptor that a look takes is
+//! closed before the call returns. If the process has none left, its soft limit is raised for that moment.
+
+use core::mem::MaybeUninit;
+
+use lp_abi::linux::{
+    __NR_close, __NR_getdents64, __NR_lgetxattr, __NR_listxattrat, __NR_llistxattr, __NR_openat,
+    __NR_pread64, __NR_prlimit64, __NR_readlinkat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT,
+    AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
+    RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
+};
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use lp_region::Region;
+
+use crate::below::list::{self, Record, RecordAt};
+use crate::below::memory::Memory;
+use crate::below::{Dir, File, Layer};
+use crate::caller::task::Task;
+
+/// The layer of a tree of the host: where that is its lists say.
+pub(super) struct HostTree;
+
+/// A descriptor of the gate's own, closed when it is dropped.
+pub(super) struct Descriptor(i32);
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's.
+        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
+    }
+}
+
+/// Most bytes of a path that is opened at once.
+const STEP: usize = PATH_MAX - NAME_MAX - 2;
+
+impl Layer for HostTree {
+    type Dir = Descriptor;
+    type File = Descriptor;
+
+    fn dir(&self, task: &Task<'_>, at: RecordAt) -> Result<Descriptor> {
+        let dir = found(open(task, at, O_RDONLY | O_DIRECTORY))?;
+        let (seen, now) = (list::record(task.region, at)?, of(&dir)?);
+        let same = (seen.dev, seen.ino) == (now.dev, now.ino) && now.mode & S_IFMT == S_IFDIR;
+        if same { Ok(dir) } else { Err(Errno::EIO) }
+    }
+
+    fn file(&self, task: &Task<'_>, at: RecordAt) -> Result<Descriptor> {
+        // Only its owner may leave the access time alone.
+        let opened = match open(task, at, O_RDONLY | O_NONBLOCK | O_NOATIME) {
+            Err(Errno::EPERM) => open(task, at, O_RDONLY | O_NONBLOCK),
+            opened => opened,
+        };
+        found(opened)
+    }
+}
+
+/// What is not there any more is a conflict.
+fn found(opened: Result<Descriptor>) -> Result<Descriptor> {
+    match opened {
+        Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Err(Errno::EIO),
+        opened => opened,
+    }
+}
+
+/// Opens what a record is of.
+fn open(task: &Task<'_>, at: RecordAt, flags: u32) -> Result<Descriptor> {
+    let region = task.region;
+    let above = far_above(region, at)?;
+    let base = match above {
+        Some(above) => Some(open(task, above, O_PATH | O_DIRECTORY)?),
+        None => None,
+    };
+    // SAFETY: the buffer is the task's; whoever left a path in it has used it by now.
+    let room = unsafe { &mut *task.scratch.outside.get() };
+    let start = path(region, at, above, room)?;
+    let dirfd = base.as_ref().map_or(AT_FDCWD, |base| base.0);
+    openat(dirfd, room[start..].as_ptr(), flags | O_NOFOLLOW | O_CLOEXEC)
+}
+
+/// The ancestor from which on the path of a record is short enough; none if all of it is.
+fn far_above(region: Region<'_>, at: RecordAt) -> Result<Option<RecordAt>> {
+    let (mut here, mut bytes) = (at, 0);
+    loop {
+        bytes += list::record(region, here)?.length as usize + 1;
+        let Some(up) = list::up(&list::head(region, here.list)?) else { return Ok(None) };
+        if bytes > STEP {
+            return Ok(Some(up));
+        }
+        here = up;
+    }
+}
+
+/// Writes the path of a record below `above`, or from the root of the host, to the end of a buffer, a NUL
+/// behind it; gives where it starts.
+fn path(region: Region<'_>, at: RecordAt, above: Option<RecordAt>, room: &mut [u8]) -> Result<usize> {
+    let mut start = room.len() - 1;
+    room[start] = 0;
+    let mut here = at;
+    loop {
+        let length = list::record(region, here)?.length as usize;
+        let slash = usize::from(start != room.len() - 1);
+        start = start.checked_sub(length + slash).ok_or(Errno::ENAMETOOLONG)?;
+        if slash == 1 {
+            room[start + length] = b'/';
+        }
+        list::bytes(region, here, 0, &mut room[start..start + length])?;
+        match list::up(&list::head(region, here.list)?) {
+            Some(up) if Some(up) != above => here = up,
+            _ => return Ok(start),
+        }
+    }
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Limit {
+    soft: u64,
+    hard: u64,
+}
+
+fn openat(dirfd: i32, path: *const u8, flags: u32) -> Result<Descriptor> {
+    // SAFETY: the path is NUL-terminated.
+    let open = || unsafe { lp_abi::syscall!(__NR_openat, dirfd, path, flags, 0) };
+    let opened = match open() {
+        Err(Errno::EMFILE) => with_room(open),
+        Err(Errno::EINTR) => open(),
+        opened => opened,
+    };
+    opened.map(|fd| Descriptor(fd as i32))
+}
+
+/// Makes a call with room for descriptors up to the hard limit.
+fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
+    let mut limit = Limit { soft: 0, hard: 0 };
+    // SAFETY, both: the kernel reads and writes the structures.
+    unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, &raw mut limit) }?;
+    let raised = Limit { soft: limit.hard, ..limit };
+    let set = |limit: &Limit| unsafe {
+        lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_NOFILE, core::ptr::from_ref(limit), 0)
+    };
+    set(&raised)?;
+    let opened = open();
+    set(&limit)?;
+    opened
+}
+
+/// The attributes of what a name stands for, or, if it is empty, of the descriptor itself.
+fn attributes(dirfd: i32, name: *const u8) -> Result<Record> {
+    let mut found = MaybeUninit::<Statx>::zeroed();
+    let flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH;
+    let mask = STATX_BASIC_STATS | STATX_BTIME;
+    // SAFETY: the name is NUL-terminated; the kernel fills the structure in.
+    let found = unsafe {
+        lp_abi::syscall!(__NR_statx, dirfd, name, flags, mask, found.as_mut_ptr())?;
+        found.assume_init()
+    };
+    let number = |major: u32, minor: u32| {
+        u64::from(minor & 0xff) | u64::from(major & 0xfff) << 8 | u64::from(minor & !0xff) << 12
+    };
+    let times = [&found.stx_atime, &found.stx_mtime, &found.stx_ctime, &found.stx_btime];
+    Ok(Record {
+        dev: number(found.stx_dev_major, found.stx_dev_minor),
+        ino: found.stx_ino,
+        size: found.stx_size,
+        blocks: found.stx_blocks,
+        seconds: times.map(|time| time.tv_sec),
+        nanoseconds: times.map(|time| time.tv_nsec),
+        mode: u32::from(found.stx_mode),
+        uid: found.stx_uid,
+        gid: found.stx_gid,
+        nlink: found.stx_nlink,
+        rdev: number(found.stx_rdev_major, found.stx_rdev_minor) as u32,
+        ..Record::default()
+    })
+}
+
+fn of(file: &Descriptor) -> Result<Record> {
+    attributes(file.0, c"".as_ptr().cast())
+}
+
+/// The record of a tree's root, whose path is NUL-terminated.
+///
+/// # Errors
+/// Those of open(2) and statx(2); `ENOTDIR`.
+pub(super) fn root(path: *const u8) -> Result<Record> {
+    of(&openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)
+}
+
+/// Bytes of `struct linux_dirent64` before its name.
+const HEAD: usize = 19;
+
+impl Dir for Descriptor {
+    fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()> {
+        // SAFETY: the buffer is the task's; the path that stood in it has been used.
+        let room = unsafe { &mut *task.scratch.outside.get() };
+        loop {
+            // SAFETY: the kernel writes within the buffer.
+            let got = unsafe { lp_abi::syscall!(__NR_getdents64, self.0, room.as_mut_ptr(), room.len()) }?;
+            let mut rest = &room[..got];
+            if rest.is_empty() {
+                return Ok(());
+            }
+            while let Some(&[low, high]) = rest.get(16..18) {
+                let (entry, next) =
+                    rest.split_at_checked(u16::from_le_bytes([low, high]).into()).ok_or(Errno::EIO)?;
+                rest = next;
+                let name = entry.get(HEAD..).ok_or(Errno::EIO)?;
+                let length = name.iter().position(|byte| *byte == 0).ok_or(Errno::EIO)?;
+                if matches!(&name[..length], b"." | b"..") {
+                    continue;
+                }
+                match attributes(self.0, name.as_ptr()) {
+                    Ok(mut record) => each(&name[..length], &mut record)?,
+                    // It has gone since.
+                    Err(Errno::ENOENT) => {}
+                    Err(errno) => return Err(errno),
+                }
+            }
+        }
+    }
+
+    fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize> {
+        // SAFETY: a NUL follows the name; the kernel writes within the buffer.
+        unsafe { lp_abi::syscall!(__NR_readlinkat, self.0, name.as_ptr(), to.as_mut_ptr(), to.len()) }
+    }
+
+    fn attributes(&self, name: &[u8], each: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let mut path = [0u8; PROC.len() + 12 + NAME_MAX + 1];
+        let path = proc_path(&mut path, self.0, name);
+        // SAFETY, all: the path and the names are NUL-terminated; the kernel writes within the buffers.
+        let flags = AT_SYMLINK_NOFOLLOW;
+        let size = match unsafe { lp_abi::syscall!(__NR_listxattrat, self.0, name.as_ptr(), flags, 0, 0) } {
+            // Linux before 6.13.
+            Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
+            size => size,
+        };
+        if matches!(size, Ok(0) | Err(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ENOTDIR)) {
+            return Ok(());
+        }
+        let room = Memory::new()?;
+        let (names, values) = room.halves();
+        let listed = unsafe { lp_abi::syscall!(__NR_llistxattr, path, names.as_mut_ptr(), names.len()) }?;
+        for name in names[..listed].split_inclusive(|byte| *byte == 0) {
+            let value = unsafe {
+                lp_abi::syscall!(__NR_lgetxattr, path, name.as_ptr(), values.as_mut_ptr(), values.len())
+            };
+            match value {
+                Ok(length) => each(&name[..name.len() - 1], &values[..length])?,
+                // Gone since, or not for this user to see.
+                Err(Errno::ENODATA | Errno::EACCES | Errno::EPERM | Errno::EOPNOTSUPP) => {}
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+}
+
+const PROC: &[u8] = b"/proc/self/fd/";
+
+/// The path of a name in an open directory, for calls that take no descriptor.
+fn proc_path(room: &mut [u8], fd: i32, name: &[u8]) -> *const u8 {
+    room[..PROC.len()].copy_from_slice(PROC);
+    let mut digits = [0; 10];
+    let (mut first, mut left) = (digits.len(), fd as u32);
+    loop {
+        first -= 1;
+        digits[first] = b'0' + (left % 10) as u8;
+        left /= 10;
+        if left == 0 {
+            break;
+        }
+    }
+    let mut length = PROC.len();
+    for part in [&digits[first..], b"/", name] {
+        room[length..length + part.len()].copy_from_slice(part);
+        length += part.len();
+    }
+    room.as_ptr()
+}
+
+impl File for Descriptor {
+    fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize> {
+        loop {
+            // SAFETY: `to` is good for `len` bytes, the caller says.
+            match unsafe { lp_abi::syscall!(__NR_pread64, self.0, to, len, at) } {
+                Err(Errno::EINTR) => {}
+                done => return done,
+            }
+        }
+    }
+
+    fn check(&self, seen: &Record) -> Result<()> {
+        let now = of(self)?;
+        let of =
+            |record: &Record| (record.dev, record.ino, record.size, record.seconds[2], record.nanoseconds[2]);
+        if of(&now) == of(seen) { Ok(()) } else { Err(Errno::EIO) }
+    }
+}

@@ -1,0 +1,308 @@
+//! Lists: what was taken of each directory of a layer, name by name.
+//!
+//! A list is a file of root [`ROOT`], named after the spot of its directory's record. It begins with a
+//! [`Head`] and goes on with records, each followed by its name, padded to 8 bytes. It is written under the
+//! lock of its directory, and does not change once its head says that it is complete, but for what became of
+//! its names ([`Record::target`], [`Record::list`]). So it tells what the layer had when it was looked at, and
+//! the way up from list to list is the path there, wherever directories have been moved since.
+
+use core::mem::offset_of;
+
+use lp_abi::linux::S_IFREG;
+use lp_abi::{Errno, NAME_MAX, PAGE_SIZE, Result};
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::sync::{AtomicU32, AtomicU64};
+use lp_region::{InodeId, InodeRef, Region};
+
+use crate::caller::task::{SLACK, Task};
+use crate::calls::create::{self, Content, Made, What};
+use crate::content::buffer::Single;
+use crate::content::{fill, map, snapshot};
+use crate::inodes::inode;
+use crate::life::boot;
+use crate::names::hash;
+use crate::names::name::Name;
+
+/// Number of the root that holds the lists.
+pub const ROOT: u32 = 15;
+
+/// Place of a record: the list's inode and the offset in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
+pub struct RecordAt {
+    /// The list.
+    pub list: InodeId,
+    /// The offset.
+    pub offset: u32,
+}
+
+/// Beginning of a list.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Head {
+    /// 1 once all records are there.
+    pub complete: u32,
+    /// How many there are.
+    pub count: u32,
+    /// RecordAt of the directory's own record; 0 of a root's.
+    pub up_list: u32,
+    /// Its offset.
+    pub up_offset: u32,
+}
+
+/// What was seen of one name. Integers without padding: it is copied as bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Device of the layer.
+    pub dev: u64,
+    /// Inode number there.
+    pub ino: u64,
+    /// Bytes of content.
+    pub size: u64,
+    /// 512-byte blocks.
+    pub blocks: u64,
+    /// The inode that stands for it, as [`InodeRef::to_word`]; 0 before there is one.
+    pub target: u64,
+    /// Access, modification, change and birth time: seconds.
+    pub seconds: [i64; 4],
+    /// Their nanoseconds.
+    pub nanoseconds: [u32; 4],
+    /// Type and permissions.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Links.
+    pub nlink: u32,
+    /// Device number of a node, as `st_rdev`.
+    pub rdev: u32,
+    /// Of a directory: its own list; 0 while nobody has looked into it.
+    pub list: u32,
+    /// Bytes of the name.
+    pub length: u32,
+    /// Spare.
+    pub spare: u32,
+}
+
+/// Offset of the first record.
+pub const FIRST: u32 = size_of::<Head>() as u32;
+
+/// Longest name of a list: two numbers in hexadecimal and what stands between them.
+const NAME_ROOM: usize = 24;
+
+/// Room for a name with what [`Name::scan`] reads past it.
+pub type NameRoom = [u8; NAME_MAX + 1 + SLACK];
+
+impl Record {
+    /// Bytes that it and its name take.
+    pub fn bytes(&self) -> u32 {
+        (size_of::<Record>() as u32 + self.length).next_multiple_of(8)
+    }
+
+    /// What stands for it.
+    pub fn target(&self) -> InodeRef {
+        InodeRef::from_word(self.target)
+    }
+}
+
+/// The record at a spot.
+///
+/// # Errors
+/// `EIO` if there is none: a damaged region's.
+pub fn record(region: Region<'_>, at: RecordAt) -> Result<Record> {
+    let mut record = Record::default();
+    get(region, at.list, &raw mut record, u64::from(at.offset))?;
+    Ok(record)
+}
+
+/// Copies the name of a record, which stands at a spot, and gives it.
+///
+/// # Errors
+/// As [`record`].
+pub fn name<'a>(region: Region<'_>, at: RecordAt, record: &Record, to: &'a mut NameRoom) -> Result<&'a [u8]> {
+    let length = (record.length as usize).min(NAME_MAX);
+    bytes(region, at, 0, &mut to[..length])?;
+    to[length] = 0;
+    Ok(&to[..length])
+}
+
+/// Copies bytes of the name of the record at a spot: a root's is a path.
+///
+/// # Errors
+/// As [`record`].
+pub fn bytes(region: Region<'_>, at: RecordAt, skip: usize, to: &mut [u8]) -> Result<()> {
+    let start = u64::from(at.offset) + (size_of::<Record>() + skip) as u64;
+    let list = region.inode(at.list);
+    match snapshot::snapshot(region, list, Single::new(to.as_mut_ptr(), to.len())?, to.len(), start) {
+        Ok(got) if got == to.len() => Ok(()),
+        _ => Err(Errno::EIO),
+    }
+}
+
+/// The head of a list.
+///
+/// # Errors
+/// As [`record`].
+pub fn head(region: Region<'_>, list: InodeId) -> Result<Head> {
+    let mut head = Head::default();
+    get(region, list, &raw mut head, 0)?;
+    Ok(head)
+}
+
+/// The directory's record that a list belongs to; none for a root's list.
+pub fn up(head: &Head) -> Option<RecordAt> {
+    let up = RecordAt { list: InodeId(head.up_list), offset: head.up_offset };
+    up.list.is_some().then_some(up)
+}
+
+/// Calls `each` with the spots and records of a list, from `from` on, until it says no.
+///
+/// # Errors
+/// As [`record`]; those of `each`.
+pub fn each(
+    region: Region<'_>,
+    list: InodeId,
+    from: u32,
+    mut each: impl FnMut(RecordAt, &Record) -> Result<bool>,
+) -> Result<()> {
+    let end = region.inode(list).size.load(Relaxed); // Relaxed: it is complete, or the caller's.
+    let mut at = RecordAt { list, offset: from };
+    while u64::from(at.offset) < end {
+        let record = record(region, at)?;
+        if !each(at, &record)? {
+            break;
+        }
+        at.offset += record.bytes();
+    }
+    Ok(())
+}
+
+fn get<T>(region: Region<'_>, list: InodeId, to: *mut T, at: u64) -> Result<()> {
+    let len = size_of::<T>();
+    match snapshot::snapshot(region, region.inode(list), Single::new(to.cast(), len)?, len, at) {
+        Ok(got) if got == len => Ok(()),
+        _ => Err(Errno::EIO),
+    }
+}
+
+/// Copies bytes of a file of root [`ROOT`].
+pub(super) fn raw(region: Region<'_>, file: InodeId, to: *mut u8, len: usize, at: u64) -> Result<()> {
+    snapshot::snapshot(region, region.inode(file), Single::new(to, len)?, len, at).map(|_| ())
+}
+
+/// Notes what stands for a record.
+pub fn set_target(region: Region<'_>, at: RecordAt, target: InodeRef) {
+    let field = u64::from(at.offset) + offset_of!(Record, target) as u64;
+    if let Some(word) = address(region, at.list, field) {
+        // SAFETY: 8 bytes at a multiple of 8 of a page; lists are never freed.
+        unsafe { &*word.cast::<AtomicU64>() }.store(target.to_word(), Release);
+    }
+}
+
+/// Notes the list of a directory's record.
+pub(super) fn set_list(region: Region<'_>, at: RecordAt, list: InodeId) {
+    set_word(region, at.list, u64::from(at.offset) + offset_of!(Record, list) as u64, list.0);
+}
+
+fn set_word(region: Region<'_>, list: InodeId, at: u64, value: u32) {
+    if let Some(word) = address(region, list, at) {
+        // SAFETY: 4 bytes at a multiple of 4 of a page; lists are never freed.
+        unsafe { &*word.cast::<AtomicU32>() }.store(value, Release);
+    }
+}
+
+fn address(region: Region<'_>, list: InodeId, at: u64) -> Option<*mut u8> {
+    let page = map::get(region, region.inode(list), at / PAGE_SIZE as u64);
+    // SAFETY: within the page.
+    page.is_some().then(|| unsafe { region.page(page).add(at as usize % PAGE_SIZE) })
+}
+
+/// The file of root [`ROOT`] with a name, made if it is not there.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(super) fn file(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
+    let root = boot::hidden_root(task, ROOT)?;
+    let name = Name::new(name)?;
+    if let Some(hit) = hash::lookup(task.region, root.id, &name) {
+        return Ok(hit.target().id);
+    }
+    let what = What { mode: S_IFREG | 0o600, rdev: 0, content: Content::Empty };
+    match create::hidden(task, root, &name, &what)? {
+        Made::New(found) | Made::Existing(found) => Ok(found.inode.id),
+    }
+}
+
+/// The list of the directory whose record stands at `at`, begun anew unless it is complete; whether it is. The
+/// caller holds the directory's lock.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(super) fn begin(task: &Task<'_>, at: RecordAt) -> Result<(InodeId, bool)> {
+    let mut room = [0; NAME_ROOM];
+    let list = file(task, write_name(&mut room, at))?;
+    begin_file(task, list, at)
+}
+
+/// [`begin`] of a file that [`file`] gave.
+pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result<(InodeId, bool)> {
+    let region = task.region;
+    // PAIRS: the release store in `finish`.
+    let complete = address(region, list, 0).is_some_and(|word| {
+        // SAFETY: as in `set_word`.
+        unsafe { &*word.cast::<AtomicU32>() }.load(Acquire) == 1
+    });
+    if complete {
+        return Ok((list, true));
+    }
+    // Whoever began it has died.
+    let _locked = inode::lock(task, list);
+    let record = region.inode(list);
+    record.data_seq.begin();
+    map::clear(task, list, record, 0, map::END);
+    record.size.store(0, Relaxed); // Relaxed, both: inside the section.
+    record.pages.store(0, Relaxed);
+    record.data_seq.end();
+    let head = Head { up_list: up.list.0, up_offset: up.offset, ..Head::default() };
+    fill::append_private(task, list, (&raw const head).cast(), size_of::<Head>())?;
+    Ok((list, false))
+}
+
+/// Adds a record to a list that is not complete; gives its spot.
+///
+/// # Errors
+/// `ENOSPC`; `EFBIG` past 4 GiB.
+pub(super) fn append(task: &Task<'_>, list: InodeId, record: &Record, name: &[u8]) -> Result<RecordAt> {
+    let _locked = inode::lock(task, list);
+    let size = task.region.inode(list).size.load(Relaxed); // Relaxed: the caller's.
+    let offset = u32::try_from(size).map_err(|_| Errno::EFBIG)?;
+    let record = Record { length: name.len() as u32, ..*record };
+    fill::append_private(task, list, (&raw const record).cast(), size_of::<Record>())?;
+    fill::append_private(task, list, name.as_ptr(), name.len())?;
+    let padding = record.bytes() as usize - size_of::<Record>() - name.len();
+    fill::append_private(task, list, [0; 8].as_ptr(), padding)?;
+    Ok(RecordAt { list, offset })
+}
+
+/// Says that a list is complete.
+pub(super) fn finish(task: &Task<'_>, list: InodeId, count: u32) {
+    set_word(task.region, list, offset_of!(Head, count) as u64, count);
+    // PAIRS: the acquire load in `begin`.
+    set_word(task.region, list, offset_of!(Head, complete) as u64, 1);
+}
+
+fn write_name(room: &mut [u8; NAME_ROOM], at: RecordAt) -> &[u8] {
+    let mut length = 0;
+    for (number, end) in [(at.list.0, Some(b'-')), (at.offset, None)] {
+        for digit in (0..8).rev() {
+            room[length] = b"0123456789abcdef"[(number >> (4 * digit)) as usize & 15];
+            length += 1;
+        }
+        if let Some(end) = end {
+            room[length] = end;
+            length += 1;
+        }
+    }
+    &room[..length]
+}

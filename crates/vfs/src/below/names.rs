@@ -1,0 +1,302 @@
+//! Names of directories, taken in whole at the first look.
+
+use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use lp_region::records::{COVERED, Inode, NO_ACL_YET, inode_flags};
+use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::{DirentId, InodeId, InodeRef};
+
+use crate::below::host::{self, HostTree};
+use crate::below::list::{self, NameRoom, Record, RecordAt};
+use crate::below::{Dir, Layer, links, lock, may_call, set_spot, spot};
+use crate::caller::below::is_pending;
+use crate::caller::task::{SLACK, Task, Time};
+use crate::inodes::blob::{Draft, Which};
+use crate::inodes::inode::{self, Locked};
+use crate::inodes::make::NewInode;
+use crate::inodes::xattrs::{self, Value};
+use crate::life::boot;
+use crate::life::reclaim;
+use crate::names::change::{self, Change};
+use crate::names::hash::{self, Load};
+use crate::names::name::{self, Name};
+use crate::names::{dir, dirent, link_target};
+use crate::rights::acl;
+
+/// Namespaces of extended attributes that are taken, besides the ACLs.
+const TAKEN: [&[u8]; 3] = [b"user.", b"security.", b"trusted."];
+
+/// Names that are made while the lock is held at a stretch: the hash table grows in between.
+const BATCH: u32 = 128;
+
+/// Puts the tree at `path`, NUL-terminated and without symbolic links, below root `root`, unless it has one
+/// below it. Nobody else uses the root yet.
+///
+/// # Errors
+/// Those of open(2) for the directory; `ENOSPC`.
+pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
+    let at = boot::root(task, root as usize)?;
+    let record = task.region.inode(at.id);
+    if spot(record).is_some() {
+        return Ok(());
+    }
+    let seen = host::root(path.as_ptr())?;
+    let name = [b'r', b'0' + (root / 10) as u8, b'0' + (root % 10) as u8];
+    let file = list::file(task, &name)?;
+    let (list, complete) = list::begin_file(task, file, RecordAt { list: InodeId::NONE, offset: 0 })?;
+    let offset = list::FIRST;
+    if !complete {
+        list::append(task, list, &seen, &path[..path.len() - 1])?;
+        list::finish(task, list, 1);
+    }
+    let _locked = inode::lock(task, at.id);
+    dress(record, &seen, RecordAt { list, offset });
+    list::set_target(task.region, RecordAt { list, offset }, at);
+    Ok(())
+}
+
+/// Gives an inode that nobody uses yet the attributes of a record.
+fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
+    let kind = seen.mode & S_IFMT;
+    let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
+    inode.seq.begin();
+    // Relaxed throughout: inside the section.
+    inode.mode.store(seen.mode, Relaxed);
+    inode.uid.store(seen.uid, Relaxed);
+    inode.gid.store(seen.gid, Relaxed);
+    inode.nlink.store(seen.nlink.max(if kind == S_IFDIR { 2 } else { 1 }), Relaxed);
+    let mut flags = inode.flags.load(Relaxed);
+    if kind == S_IFREG {
+        inode.size.store(seen.size, Relaxed);
+        inode.pages.store(seen.blocks.div_ceil(8), Relaxed);
+    }
+    if matches!(kind, S_IFREG | S_IFDIR) {
+        set_spot(inode, at);
+        flags |= inode_flags::ORIGIN;
+    }
+    if kind == S_IFDIR || kind == S_IFREG && seen.size != 0 {
+        flags |= inode_flags::PENDING;
+    }
+    if kind != S_IFDIR && seen.nlink > 1 {
+        flags |= inode_flags::LINKED_BELOW;
+    }
+    inode.flags.store(flags, Relaxed);
+    inode.btime.store(seen.seconds[3] as u64, Relaxed);
+    inode.btime_nsec.store(seen.nanoseconds[3], Relaxed);
+    inode.seq.end();
+    inode::set_times(inode, time(0), time(1), time(2));
+    if kind == S_IFDIR && inode.acl.load(Relaxed) == 0 {
+        inode.acl.store(NO_ACL_YET, Release);
+    }
+}
+
+/// Takes the names of a directory in, unless somebody has. The caller holds no lock.
+///
+/// # Errors
+/// `ESTALE` when the directory was freed; those of the layer; `ENOSPC`.
+#[cold]
+pub fn take(task: &Task<'_>, of: InodeRef) -> Result<()> {
+    match take_once(task, of) {
+        Err(Errno::ENOSPC) => {
+            reclaim::all(task);
+            take_once(task, of)
+        }
+        done => done,
+    }
+}
+
+fn take_once(task: &Task<'_>, of: InodeRef) -> Result<()> {
+    let mut from = list::FIRST;
+    loop {
+        let locked = lock(task, of)?;
+        if !is_pending(task.region.inode(of.id)) {
+            return Ok(());
+        }
+        let crowded = batch(task, of.id, &locked, &mut from)?;
+        drop(locked);
+        (0..crowded).for_each(|_| hash::split(task));
+    }
+}
+
+/// Makes the next names of a directory from its list, which is made first. Gives how often the hash table
+/// should grow. The caller holds the directory's lock.
+fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, from: &mut u32) -> Result<u32> {
+    let inode = task.region.inode(id);
+    may_call()?;
+    let at = spot(inode).ok_or(Errno::EIO)?;
+    let layer = HostTree;
+    let dir = layer.dir(task, at)?;
+    let (list, complete) = list::begin(task, at)?;
+    if !complete {
+        let mut count = 0;
+        dir.names(task, &mut |name, seen| {
+            count += 1;
+            list::append(task, list, seen, name).map(|_| ())
+        })?;
+        list::finish(task, list, count);
+    }
+    list::set_list(task.region, at, list);
+    let times = (inode::access_and_modification(inode), inode::attributes_locked(inode).ctime);
+    let (mut left, mut crowded, mut end) = (BATCH, 0, true);
+    let made = list::each(task.region, list, *from, |at, seen| {
+        if left == 0 {
+            end = false;
+            return Ok(false);
+        }
+        let new = name_in(task, id, &dir, at, seen)?;
+        if let Some(load) = new {
+            left -= 1;
+            crowded += u32::from(load == Load::Crowded);
+        }
+        *from = at.offset + seen.bytes();
+        Ok(true)
+    });
+    inode.data_seq.begin();
+    inode::set_times(inode, times.0.0, times.0.1, times.1);
+    inode.data_seq.end();
+    made?;
+    if end {
+        finish(task, id, list)?;
+    }
+    Ok(crowded)
+}
+
+/// All names are there. The caller holds the directory's lock.
+fn finish(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
+    let inode = task.region.inode(id);
+    let mut below = 0;
+    list::each(task.region, list, list::FIRST, |_, seen| {
+        below += u32::from(seen.mode & S_IFMT == S_IFDIR);
+        Ok(true)
+    })?;
+    inode.seq.begin();
+    inode.nlink.store(2 + below, Relaxed); // Relaxed, both: inside the section, under the lock.
+    inode.flags.store(inode.flags.load(Relaxed) & !inode_flags::PENDING, Relaxed);
+    inode.seq.end();
+    if inode.acl.load(Relaxed) & !COVERED == NO_ACL_YET {
+        // PAIRS: the acquire load in `walk::may_everyone_search`: all names are there.
+        inode.acl.fetch_and(COVERED, Release);
+    }
+    Ok(())
+}
+
+/// Makes the name of one record, unless it is there; gives whether the table is crowded if it was made.
+fn name_in(
+    task: &Task<'_>,
+    dir: InodeId,
+    from: &impl Dir,
+    at: RecordAt,
+    seen: &Record,
+) -> Result<Option<Load>> {
+    let region = task.region;
+    let mut room: NameRoom = [0; NAME_MAX + 1 + SLACK];
+    list::name(region, at, seen, &mut room)?;
+    // SAFETY: a NUL follows the name, and SLACK bytes that one.
+    let name = unsafe { Name::scan(room.as_ptr()) };
+    let place = name::Place::new(dir, &name);
+    if let Some(hit) = hash::lookup_at(region, &place) {
+        // Somebody died behind this one.
+        links::note(task, seen, hit.target())?;
+        list::set_target(region, at, hit.target());
+        return Ok(None);
+    }
+    dir::reserve(task, dir)?;
+    let known = if links::may_have(seen) { links::find(task, seen)? } else { None };
+    let made = match known {
+        Some(_) => None,
+        None => Some(make(task, dir, from, &name, at, seen)?),
+    };
+    let target = made.as_ref().map(NewInode::inode).or(known).ok_or(Errno::EIO)?;
+    let entry = dirent::take(region, task.lane, &place, target)?;
+    let load = link_in(task, dir, entry, target);
+    let is_new = made.map(NewInode::linked_in).is_some();
+    links::note(task, seen, target)?;
+    list::set_target(region, at, target);
+    if is_new {
+        attributes(task, from, &name, target.id, seen)?;
+    }
+    Ok(Some(load))
+}
+
+fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> Load {
+    let record = task.region.inode(target.id);
+    if dir::is(record) {
+        record.parent.store(dir.0, Relaxed); // Relaxed, both: published with the name.
+        record.self_dirent.store(entry.0, Relaxed);
+    }
+    let (_, mtime) = inode::access_and_modification(task.region.inode(dir));
+    let mut change = Change::at(mtime);
+    change.dirs[0] = dir::with_entry(task.region, dir, entry);
+    change.added = entry;
+    let load = change::perform(task, &change);
+    load
+}
+
+/// Makes the inode for a record.
+fn make<'t, 'r>(
+    task: &'t Task<'r>,
+    dir: InodeId,
+    from: &impl Dir,
+    name: &Name<'_>,
+    at: RecordAt,
+    seen: &Record,
+) -> Result<NewInode<'t, 'r>> {
+    let root = task.region.inode(dir).root.load(Relaxed); // Relaxed: immutable.
+    let made = NewInode::new(task, root, seen.mode, seen.rdev, (seen.uid, seen.gid))?;
+    if seen.mode & S_IFMT == S_IFLNK {
+        target(task, from, name, made.inode().id)?;
+    }
+    dress(task.region.inode(made.inode().id), seen, at);
+    Ok(made)
+}
+
+fn target(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, link: InodeId) -> Result<()> {
+    // SAFETY: the buffer is the task's, and nobody else uses it while names are taken.
+    let room = unsafe { &mut *task.scratch.outside.get() };
+    let length = match from.target(name.bytes(), &mut room[..PATH_MAX]) {
+        // It has been replaced since.
+        Err(Errno::ENOENT | Errno::EINVAL) => return Err(Errno::EIO),
+        length => length?,
+    };
+    link_target::set_target(task, link, &room[..length.min(PATH_MAX - 1)])
+}
+
+/// Takes the extended attributes of what a name stands for.
+fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, seen: &Record) -> Result<()> {
+    if seen.mode & S_IFMT == S_IFLNK {
+        return Ok(());
+    }
+    let inode = task.region.inode(id);
+    let mut some = false;
+    let locked = inode::lock(task, id);
+    from.attributes(name.bytes(), &mut |name, value| {
+        some = true;
+        match name {
+            acl::ACCESS_NAME => put_acl(task, inode, Which::Acl, value),
+            acl::DEFAULT_NAME => put_acl(task, inode, Which::DefaultAcl, value),
+            name if TAKEN.iter().any(|space| name.starts_with(space)) => {
+                let value = Value { at: value.as_ptr(), size: value.len(), flags: 0 };
+                xattrs::replace(task, id, inode, name, Some(value))
+            }
+            _ => Ok(()),
+        }
+    })?;
+    if some {
+        let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
+        inode::set_times(inode, time(0), time(1), time(2));
+    }
+    drop(locked);
+    Ok(())
+}
+
+/// Gives an inode an ACL that it has in the layer below, unless it has one. The caller holds its lock.
+fn put_acl(task: &Task<'_>, inode: &Inode, which: Which, value: &[u8]) -> Result<()> {
+    if which.handle(inode) != 0 {
+        return Ok(());
+    }
+    let draft = Draft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
+    draft.append(value.as_ptr(), value.len())?;
+    draft.attach(which.word(inode));
+    task.region.settle::<Inode>(task.lane);
+    Ok(())
+}
