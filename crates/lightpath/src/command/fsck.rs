@@ -40,7 +40,7 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
         show(args, &Checked { name: &name, is_old, report: &report, repaired: None })?;
         return Ok(if report.is_sound() { 0 } else { WRONG });
     }
-    let done = lp_fsck::repair(region).map_err(|e| fail(format!("{name} cannot be mended: {e:?}")))?;
+    let done = lp_fsck::repair(region).map_err(|e| fail(format!("{name} cannot be repaired: {e:?}")))?;
     let repaired = Some((&done.after, done.rebuilt));
     show(args, &Checked { name: &name, is_old, report: &done.before, repaired })?;
     Ok(match (done.before.findings.is_empty(), done.after.is_sound()) {
@@ -93,7 +93,7 @@ fn summary(checked: &Checked) -> String {
         (None, _) => "clean",
         (Some(_), Some(after)) if after.is_sound() => "mended",
         (Some(Severity::Leftover), _) => "clean but for what dead processes left; the next run gives it back",
-        (Some(_), None) => "damaged; mend it with --repair",
+        (Some(_), None) => "damaged; repair it with --repair",
         (Some(_), Some(_)) => "damaged, and not all could be mended",
     };
     format!("{state}: {} names, {} inodes, {} pages of data in use", usage.entries, usage.inodes, usage.pages)

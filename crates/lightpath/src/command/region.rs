@@ -400,7 +400,7 @@ fn check(region: Region<'static>, name: &str) -> Result<(), Failure> {
     match report.first_worst() {
         Some(finding) if finding.severity == Severity::Structure => Err(Failure::new(
             REGION,
-            format!("{name} is damaged ({}); mend it with: lightpath fsck --repair {name}", finding.what),
+            format!("{name} is damaged ({}); repair it with: lightpath fsck --repair {name}", finding.what),
         )),
         _ => Ok(()),
     }
