@@ -89,6 +89,12 @@ impl OwnerLock {
         }
     }
 
+    /// Returns a guard that releases the lock when dropped. The caller has just taken the lock.
+    #[inline]
+    pub fn guard(&self) -> Guard<'_> {
+        Guard(self)
+    }
+
     /// The holder of the lock; none if free.
     #[inline]
     pub fn holder(&self) -> LaneId {
@@ -203,6 +209,17 @@ impl OwnerLock {
         if !heavy_barrier() || lanes.is_awaited(self) {
             self.expect_waiters();
         }
+    }
+}
+
+/// A lock that is held, until this is dropped.
+#[must_use = "the lock is given back once the guard is dropped"]
+pub struct Guard<'l>(&'l OwnerLock);
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
     }
 }
 
