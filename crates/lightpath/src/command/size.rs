@@ -1,8 +1,8 @@
-//! [`Size`]: how `--size` is written.
+//! [`Size`]: the argument of `--size`.
 
 use std::str::FromStr;
 
-/// The largest file system, in bytes: what one mapping of the region can reach with room to spare.
+/// The largest file system in bytes: one mapping of the region must fit the address space with room to spare.
 const MOST: u64 = 1 << 46;
 /// The smallest, in bytes.
 const LEAST: u64 = 1 << 20;
@@ -10,14 +10,14 @@ const LEAST: u64 = 1 << 20;
 /// A size limit, written as in tmpfs(5) and coreutils: bytes, a number with a unit, or a percentage of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many hundredths of the machine's memory.
+    /// A percentage of the machine's memory.
     Percent(u64),
 }
 
 impl Size {
-    /// Half of the memory, as tmpfs.
+    /// Half of the memory, as in tmpfs.
     pub(crate) const DEFAULT: Size = Size::Percent(50);
 
     /// The limit in bytes on a machine with `memory` bytes, in whole pages.
@@ -58,7 +58,7 @@ impl FromStr for Size {
     }
 }
 
-/// Bytes in a unit: `K` and `KiB` are 1024, `KB` is 1000, as in coreutils; small letters as in tmpfs.
+/// Bytes of a unit: `K` and `KiB` are 1024, `KB` is 1000, as in coreutils; lower case as in tmpfs.
 fn unit_bytes(unit: &str) -> Option<u64> {
     let unit = unit.to_ascii_uppercase();
     if unit.is_empty() || unit == "B" {
