@@ -8,6 +8,7 @@
 mod errno;
 pub mod gated;
 pub mod image;
+pub mod refusal;
 pub mod sys;
 
 pub use errno::{Errno, Result};

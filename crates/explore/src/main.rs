@@ -1,5 +1,6 @@
-//! `lp-explore`: stops a process after each instruction of a call, lets others run to their ends, then lets it go on, be
-//! killed or stay where it is, and checks that nobody else noticed. `docs/explorer.md` says how to read what it prints.
+//! `lp-explore`: stops a process after each instruction of a call, lets others run to completion, then lets
+//! it go on, kills it or leaves it stopped, and checks that no other process noticed. `docs/explorer.md`
+//! explains its output.
 
 mod actor;
 mod calls;

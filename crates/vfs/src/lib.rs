@@ -3,7 +3,7 @@
 //! Every call takes the [`Task`](task::Task) that makes it and answers as the system call of the same name does.
 //!
 //! A folder holds one subject; its `mod.rs` says which, and in which order its locks are taken. Folders use
-//! only those below them, which `scripts/cycles vfs` checks: `calls`, `life`, `watches`, `locks`, `names`,
+//! only those below them, which `scripts/rooms` checks: `calls`, `life`, `watches`, `locks`, `names`,
 //! `descriptors` and `rights`, `inodes`, `content` and `lane`, `caller`. What other crates use is listed
 //! below, under the name that it has for them.
 //!

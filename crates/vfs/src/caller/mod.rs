@@ -4,6 +4,8 @@
 //! region who is dead, and [`crate::life::burial`] replays what those had begun.
 //!
 //! Cycle inside: a task has a prefix cache, whose functions take a task.
+//!
+//! Cycle: `prefix_cache`, `task`.
 
 pub mod clock;
 pub(crate) mod event;

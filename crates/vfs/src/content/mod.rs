@@ -5,6 +5,8 @@
 //!
 //! Cycle inside: `chunk`, `owner` and `page` share the type of a run of pages; `page` asks `map` at a repair
 //! whether a page is linked in.
+//!
+//! Cycle: `chunk`, `map`, `owner`, `page`.
 
 pub mod buffer;
 pub mod bulk;

@@ -5,6 +5,8 @@
 //! ([`file::position`]) before any inode; the table's lock ([`table::lock`]) after all inodes.
 //!
 //! Cycle inside: `table` takes files out of entries, `file` goes through a table's entries.
+//!
+//! Cycle: `file`, `table`.
 
 pub mod busy;
 pub(crate) mod file;

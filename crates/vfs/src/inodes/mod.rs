@@ -5,6 +5,9 @@
 //!
 //! Cycles inside: `inode`, `limit` and `watched` decide together whether a lock may be biased; freeing an
 //! inode frees its blobs, which are inodes (`make`, `blob`).
+//!
+//! Cycle: `blob`, `make`.
+//! Cycle: `inode`, `limit`, `watched`.
 
 pub mod blob;
 pub(crate) mod inode;

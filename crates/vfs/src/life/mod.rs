@@ -6,6 +6,8 @@
 //!
 //! Cycle inside: a sweep that finds a dead holder has it reaped, the reaper asks for a sweep and gives
 //! mappings back, and a mapping without memory asks for a reclaim (`reclaim`, `sweep`, `reap`, `mapping`).
+//!
+//! Cycle: `mapping`, `reap`, `reclaim`, `sweep`.
 
 pub mod boot;
 pub(crate) mod burial;

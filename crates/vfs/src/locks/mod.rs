@@ -3,6 +3,8 @@
 //! A list of locks is guarded by its inode's lock. Nobody sleeps with that lock held.
 //!
 //! Cycle inside: `file_lock` asks `deadlock` before it sleeps, which reads the records' families.
+//!
+//! Cycle: `deadlock`, `file_lock`.
 
 pub(crate) mod deadlock;
 pub mod file_lock;

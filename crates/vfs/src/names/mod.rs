@@ -7,6 +7,8 @@
 //!
 //! Cycle inside: a change is carried out in a directory's array, and begins with what the directory is now
 //! (`change`, `dir`).
+//!
+//! Cycle: `change`, `dir`.
 
 pub(crate) mod change;
 pub mod dir;
