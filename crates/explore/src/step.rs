@@ -38,7 +38,7 @@ pub fn me() -> &'static Slot {
 pub enum Role {
     /// Makes calls.
     Actor,
-    /// Looks at what is left, a thousand seconds later.
+    /// Checks what is left, a thousand seconds later.
     Judge,
 }
 

@@ -32,7 +32,9 @@ impl MountPoint {
             }
         }
         if normal == Path::new("/") {
-            return Err("the root cannot be a mount point; use a directory below it, such as /light".to_owned());
+            return Err(
+                "the root cannot be a mount point; use a directory below it, such as /light".to_owned()
+            );
         }
         if let Some(kept) = KEPT.iter().find(|kept| normal.starts_with(kept)) {
             return Err(format!("{kept} belongs to the kernel; use another directory, such as /light"));
