@@ -1,6 +1,7 @@
-/* around MOUNT: every call that takes a path or a descriptor, with a path into a mount that covers a host directory
- * and with descriptors of the mount. The caller checks whether the host directory has changed. A result that comes
- * from it shows as a size of 4242, as the attribute user.host, or as success where Lightpath must fail.
+/* around MOUNT: every call that takes a path or a descriptor, with a path into a mount that covers a host
+ * directory and with descriptors of the mount. The caller checks whether the host directory has changed. A
+ * result that comes from it shows as a size of 4242, as the attribute user.host, or as success where
+ * Lightpath must fail.
  */
 #include <errno.h>
 #include <fcntl.h>

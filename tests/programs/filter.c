@@ -1,5 +1,5 @@
-/* Programs that restrict themselves with seccomp(2). A case runs alone, in a process that has not used the directory
- * yet; its output is compared between file systems. A call that its filter does not list kills it.
+/* Programs that restrict themselves with seccomp(2). A case runs alone, in a process that has not used the
+ * directory yet; its output is compared between file systems. A call that its filter does not list kills it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -27,7 +27,8 @@ pub enum Outcome {
     /// If the peer waits for the victim, it is killed while it waits; another process makes its calls; then
     /// the victim goes on.
     Waiter,
-    /// The victim is a thread; its process calls exec(2), which kills it and lets a new image arrive; then the peer runs.
+    /// The victim is a thread; its process calls exec(2), which kills it and lets a new image arrive; then
+    /// the peer runs.
     Exec,
     /// The peer runs, a signal arrives at the victim, and the victim goes on.
     Signal,
@@ -166,7 +167,8 @@ impl Stage<'_> {
     fn fork(&mut self, index: usize, what: &Light, play: impl FnOnce()) {
         let pid = what.fork_into() as i32;
         if pid == 0 {
-            // SAFETY: both change this process only. It does not outlive the stage, stopped or not; its children end with it.
+            // SAFETY: both change this process only. It does not outlive the stage, stopped or not; its
+            // children end with it.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 libc::setpgid(0, 0);

@@ -237,7 +237,8 @@ pub fn check_bounded(model: impl Fn() + Sync + Send + 'static) {
     BOUNDED.set(false);
 }
 
-/// Sleeps; outside [`check_bounded`] without a time limit, so that a lost wake is a deadlock that the model reports.
+/// Sleeps; outside [`check_bounded`] without a time limit, so that a lost wake is a deadlock that the model
+/// reports.
 pub fn futex_wait(word: &AtomicU32, expected: u32, _nanoseconds: u64) -> Result<()> {
     if BOUNDED.get() {
         spin();

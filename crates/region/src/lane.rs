@@ -58,7 +58,8 @@ pub struct Lane {
     pub writing_depth: AtomicU32,
     /// Number of the inode whose biased lock the lane holds; 0 if none. See [`crate::bias`].
     pub holding: AtomicU32,
-    /// Pins: open files ([`crate::ids::FileId`]) and inodes (1 << 32 | [`crate::ids::InodeId`]) that must not be reclaimed.
+    /// Pins: open files ([`crate::ids::FileId`]) and inodes (1 << 32 | [`crate::ids::InodeId`]) that must not
+    /// be reclaimed.
     pub pins: [AtomicU64; 6],
     /// The change in progress; see [`Intent`].
     pub intent: Intent,

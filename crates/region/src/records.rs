@@ -309,7 +309,8 @@ pub struct LockRecord {
     pub end: AtomicU64,
     /// `F_RDLCK` or `F_WRLCK`.
     pub kind: AtomicU32,
-    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 none: an unused record in the list.
+    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 none: an unused record in the
+    /// list.
     pub family: AtomicU32,
     /// Owner: process or open file.
     pub owner: AtomicU32,

@@ -165,9 +165,9 @@ core::arch::global_asm!(
     "xor eax, eax",
     "rep stosb",
     "ret",
-    // lp_ustr(rdi to, rsi from, rdx room) -> rax length without NUL, or room when there is no NUL; -1 for a fault. rdx bytes
-    // up to the last slash and with it.
-    // 16 at a time where neither the buffer nor the source's page ends within them: the page behind may not be there.
+    // lp_ustr(rdi to, rsi from, rdx room) -> rax length without NUL, or room when there is no NUL; -1 for a
+    // fault. rdx bytes up to the last slash and with it. 16 at a time where neither the buffer nor the
+    // source's page ends within them: the page behind may not be there.
     "lp_ustr:",
     "xor r9d, r9d",
     "xor r10d, r10d",

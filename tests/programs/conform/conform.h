@@ -1,5 +1,5 @@
-/* Conformance of system calls: groups of calls whose results are printed, one line each, to be compared between
- * file systems. The program has no expectations of its own; the kernel's tmpfs defines what is right.
+/* Conformance of system calls: groups of calls whose results are printed, one line each, to be compared
+ * between file systems. The program has no expectations of its own; the kernel's tmpfs defines what is right.
  */
 #ifndef CONFORM_H
 #define CONFORM_H

@@ -1,4 +1,5 @@
-/* /dev/zero and /dev/null beside files: reads and writes, and all ways to create and close their descriptors. */
+/* /dev/zero and /dev/null beside files: reads and writes, and all ways to create and close
+ * their descriptors. */
 #include "conform.h"
 #include <linux/close_range.h>
 #include <poll.h>

@@ -1,5 +1,5 @@
-/* getdents64, telldir, seekdir; directories that change while they are read. The order depends on the file system,
- * but each name must be seen once.
+/* getdents64, telldir, seekdir; directories that change while they are read. The order depends on the file
+ * system, but each name must be seen once.
  */
 #include "conform.h"
 

@@ -179,7 +179,8 @@ GROUP(fault, page)
 
 GROUP(fault, partial)
 {
-    /* Within a page the kernel decides how much is transferred before a fault, so only whole pages are compared. */
+    /* Within a page the kernel decides how much is transferred before a fault, so only whole pages are
+     * compared. */
     int fd = T(open("f", O_RDWR | O_CREAT, 0644));
     char *p = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(p, 'd', 2 * 4096);

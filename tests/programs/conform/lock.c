@@ -1,4 +1,5 @@
-/* flock, POSIX record locks, open file description locks: conflicts, waiting, deadlock, release at close and death. */
+/* flock, POSIX record locks, open file description locks: conflicts, waiting, deadlock, release at close and
+ * death. */
 #include "conform.h"
 #include <pthread.h>
 #include <sched.h>
@@ -242,8 +243,8 @@ static const char *tell(int to, int from, char command)
     return answer ? strerrorname_np(answer) : "done";
 }
 
-/* The locks belong to the process, and each of its threads may wait for another process's lock: the process counts as
- * waiting for the lock of the thread that began last. */
+/* The locks belong to the process, and each of its threads may wait for another process's lock: the process
+ * counts as waiting for the lock of the thread that began last. */
 GROUP(lock, deadlock_of_threads)
 {
     threads_file = make_open("f", "", O_RDWR);

@@ -1,4 +1,5 @@
-/* mmap of files: shared and private, coherence with read and write and between processes, mremap, msync, errors. */
+/* mmap of files: shared and private, coherence with read and write and between processes, mremap, msync,
+ * errors. */
 #include "conform.h"
 #include <pthread.h>
 #include <sched.h>
@@ -316,7 +317,8 @@ GROUP(map, many)
     T(pwrite(fd, big, 10 * PAGE, 5 * PAGE) == 10 * PAGE);
 }
 
-/* Sixteen other files get pages now; a store through a mapping whose pages were freed would reach one of them. */
+/* Sixteen other files get pages now; a store through a mapping whose pages were freed would reach one of
+ * them. */
 static void store_and_look(const char *text, char *at, long size)
 {
     char other[2 * PAGE];

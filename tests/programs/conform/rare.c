@@ -1,5 +1,5 @@
-/* Rare calls: changes of single ids and capabilities, calls that create descriptors beside open files, batches of
- * messages, limits, and calls that take a descriptor other than a file's.
+/* Rare calls: changes of single ids and capabilities, calls that create descriptors beside open files,
+ * batches of messages, limits, and calls that take a descriptor other than a file's.
  */
 #include "conform.h"
 #include <linux/capability.h>

@@ -336,7 +336,8 @@ GROUP(rw, sync_calls)
 
 GROUP(rw, much_again)
 {
-    /* The same megabyte repeatedly: the kernel or the process may copy it in each round, with the same result. */
+    /* The same megabyte repeatedly: the kernel or the process may copy it in each round, with the same
+     * result. */
     enum { MUCH = 1 << 20 };
     int fd = T(open("f", O_RDWR | O_CREAT, 0644));
     unsigned char *from = malloc(MUCH + 100), *to = malloc(MUCH + 100);

@@ -1,5 +1,6 @@
-/* What threads share and what they do not: descriptors that other threads replace and close, concurrent forks,
- * children that share a table, credentials of a thread, descriptors in messages that nobody receives. */
+/* What threads share and what they do not: descriptors that other threads replace and close, concurrent
+ * forks, children that share a table, credentials of a thread, descriptors in messages that nobody receives.
+ * */
 #include "conform.h"
 #include <pthread.h>
 #include <sched.h>

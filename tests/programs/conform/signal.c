@@ -122,7 +122,8 @@ static void in_order_with_calls(int signal, siginfo_t *info, void *context)
 
 GROUP(signal, queued_to_handlers_that_make_calls)
 {
-    /* Several numbers at once, whose handlers interrupt each other and reinstall themselves; one blocks the others. */
+    /* Several numbers at once, whose handlers interrupt each other and reinstall themselves; one blocks the
+     * others. */
     share();
     make("f", "x");
     pid_t child = fork();
@@ -290,7 +291,8 @@ static int sleeps(pid_t pid)
 
 static void restart(int first_restarts, int second_restarts)
 {
-    /* Both signals interrupt a wait together: the one that the kernel takes first decides if the wait goes on. */
+    /* Both signals interrupt a wait together: the one that the kernel takes first decides if the wait goes
+     * on. */
     share();
     mkfifo("fifo", 0600);
     pid_t child = fork();

@@ -22,8 +22,8 @@ GROUP(signal, image)
 
 static void exec_under_fire(const char *program)
 {
-    /* Each child is sent SIGUSR1 once, at some moment of its exec, and has SIGUSR2 blocked, which is sent before.
-     * Either the handler gets the signal or the new image dies of it. */
+    /* Each child is sent SIGUSR1 once, at some moment of its exec, and has SIGUSR2 blocked, which is sent
+     * before. Either the handler gets the signal or the new image dies of it. */
     int died = 0, handled = 0, lost = 0, twice = 0, odd = 0, rounds = 400;
     int out = open("images", O_CREAT | O_RDWR | O_TRUNC, 0600);
     for (int i = 0; i < rounds; i++) {
@@ -299,7 +299,8 @@ GROUP(signal, to_threads_that_end)
     say("sent %d, handled %d", sent, shared->handled);
 }
 
-/* Touches the pages of a mapping of a file that another process makes grow, under signals whose handler changes the file. */
+/* Touches the pages of a mapping of a file that another process makes grow, under signals whose handler
+ * changes the file. */
 static void *touch(void *mapping)
 {
     static const int all = 3000;

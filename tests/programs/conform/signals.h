@@ -64,7 +64,7 @@ static void count_both(int signal, siginfo_t *info, void *context)
         shared->second++;
 }
 
-/* Writes and stats a file repeatedly: most of the time is spent in calls. */
+/* Writes and looks up a file repeatedly: most of the time is spent in calls. */
 static void write_until_stopped(const char *path, long bytes)
 {
     static char b[1 << 16];

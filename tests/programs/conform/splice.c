@@ -1,4 +1,5 @@
-/* splice, sendfile, copy_file_range, tee: pipe slots, limits, signals while waiting, files truncated meanwhile. */
+/* splice, sendfile, copy_file_range, tee: pipe slots, limits, signals while waiting, files truncated
+ * meanwhile. */
 #include "conform.h"
 #include <poll.h>
 #include <signal.h>
@@ -130,7 +131,8 @@ GROUP(splice, limit)
     attributes_fd(fd);
 }
 
-/* Runs `call` in a child until it waits, signals it, and lets `release` end the wait if the signal did not. */
+/* Runs `call` in a child until it waits, signals it, and lets `release` end the wait if the signal did not.
+ * */
 static void interrupted(const char *name, int flags, long (*call)(void), void (*release)(void))
 {
     struct shared {
@@ -344,7 +346,8 @@ GROUP(splice, observers)
     }
     *stop = 1;
     say_wait(child);
-    /* tmpfs promises neither (docs/differences.md). Its devices have low minor numbers, a region's has a high one. */
+    /* tmpfs promises neither (docs/differences.md). Its devices have low minor numbers, a region's has a high
+     * one. */
     struct stat st;
     fstat(fd, &st);
     int mixed = minor(st.st_dev) >= 0x80000 && (sizes || orders);

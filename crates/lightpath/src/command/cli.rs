@@ -12,8 +12,8 @@ use super::size::Size;
 
 /// A Linux file system in memory shared by ordinary programs.
 ///
-/// `lightpath run -- CMD` starts any program, and answers the file calls that it and its children make under a
-/// mount inside the process: no kernel crossing, no root, no daemon, no change to the program.
+/// `lightpath run -- CMD` starts any program, and answers the file calls that it and its children make under
+/// a mount inside the process: no kernel crossing, no root, no daemon, no change to the program.
 #[derive(Parser)]
 #[command(name = "lightpath", version, max_term_width = 100)]
 #[command(
@@ -126,20 +126,20 @@ pub(crate) struct Sites {
 /// Options of both `run` and `shell`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Mount point of the file system. DIR need not exist; an existing directory is hidden. May be repeated to mount
-    /// several trees; $LIGHTPATH in the command's environment names the first.
+    /// Mount point of the file system. DIR need not exist; an existing directory is hidden. May be repeated
+    /// to mount several trees; $LIGHTPATH in the command's environment names the first.
     #[arg(long, value_name = "DIR", default_value = MountPoint::DEFAULT, value_parser = mount_point(), value_hint = ValueHint::DirPath)]
     pub(crate) at: Vec<MountPoint>,
-    /// Size limit of the file system: bytes, a number with a unit (512M, 2GiB, 10GB), or a percentage of memory.
-    /// [default: 50%]
+    /// Size limit of the file system: bytes, a number with a unit (512M, 2GiB, 10GB), or a percentage of
+    /// memory. [default: 50%]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
-    /// Keep the file system in FILE, which is created if absent. It persists across runs, and several runs can use it
-    /// at once. Without it the file system disappears with the last process of the run.
+    /// Keep the file system in FILE, which is created if absent. It persists across runs, and several runs
+    /// can use it at once. Without it the file system disappears with the last process of the run.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) region: Option<PathBuf>,
-    /// When the command ends, print a table to standard error: for each call, how many were answered in the process,
-    /// how many went to the kernel, and how many bytes.
+    /// When the command ends, print a table to standard error: for each call, how many were answered in the
+    /// process, how many went to the kernel, and how many bytes.
     #[arg(long)]
     pub(crate) stats: bool,
 }

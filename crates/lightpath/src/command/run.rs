@@ -36,7 +36,8 @@ struct Static {
     file: File,
 }
 
-/// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the command's own.
+/// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the
+/// command's own.
 pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;

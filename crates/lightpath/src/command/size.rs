@@ -7,7 +7,8 @@ const MOST: u64 = 1 << 46;
 /// The smallest, in bytes.
 const LEAST: u64 = 1 << 20;
 
-/// A size limit, written as in tmpfs(5) and coreutils: bytes, a number with a unit, or a percentage of memory.
+/// A size limit, written as in tmpfs(5) and coreutils: bytes, a number with a unit, or a percentage of
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
     /// A number of bytes.
