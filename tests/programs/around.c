@@ -1,6 +1,7 @@
-/* around MOUNT: every call that takes a path or a descriptor, with a path into a mount that covers a directory of the host
- * and with descriptors of the mount. Who runs it looks whether the host's directory has changed; what comes back from it
- * shows as a size of 4242, as the attribute user.host or as success where Lightpath has none to give.
+/* around MOUNT: every call that takes a path or a descriptor, with a path into a mount that covers a host
+ * directory and with descriptors of the mount. The caller checks whether the host directory has changed. A
+ * result that comes from it shows as a size of 4242, as the attribute user.host, or as success where
+ * Lightpath must fail.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,9 +30,9 @@ enum { HOST_SIZE = 4242 };
 static const char *mount_point;
 static int leaks, made;
 
-/* One call in a process of its own: some change their process, some wait. */
+/* One call in a process of its own, because some change their process and some wait. */
 #define CALL(name, ...) call(#name, (long[7]) { __VA_ARGS__ }, NULL)
-/* The same; `look` says whether the result is the host's. */
+/* The same; `look` returns whether the result comes from the host. */
 #define LOOK(name, look, ...) call(#name, (long[7]) { __VA_ARGS__ }, look)
 
 static struct stat st;
@@ -39,13 +40,13 @@ static struct statx sx;
 static struct statfs sf;
 static char room[4096];
 
-/* That it works at all says that the kernel was asked. */
+/* If it succeeds, the kernel has made the call. */
 static int always(void) { return 1; }
 static int stat_leaks(void) { return st.st_size == HOST_SIZE; }
 static int statx_leaks(void) { return sx.stx_size == HOST_SIZE; }
 static int room_leaks(void) { return memmem(room, sizeof room, "user.host", 9) || memmem(room, sizeof room, "of the host", 11); }
 
-/* A watch on the host's file hears nothing of what happens to ours. */
+/* A watch on the host's file gets no events of ours. */
 static const char *watched;
 static int watched_by;
 static int watch_leaks(void)
@@ -65,7 +66,7 @@ static void call(const char *name, long *w, int (*look)(void))
         alarm(5);
         long done = syscall(w[0], w[1], w[2], w[3], w[4], w[5], w[6]);
         int leak = look && done >= 0 && look();
-        /* What was opened for reading must not be the host's. */
+        /* The file opened for reading must not be the host's. */
         if (!leak && done > 2 && !look && read(done, room, sizeof room) > 0)
             leak = room_leaks();
         _exit(leak);
@@ -78,7 +79,7 @@ static void call(const char *name, long *w, int (*look)(void))
     }
 }
 
-/* Files as the calls below may leave them. */
+/* Files in the state in which the calls below may leave them. */
 static void fresh(void)
 {
     int fd = open("f", O_RDWR | O_CREAT | O_TRUNC, 0644);

@@ -1,5 +1,5 @@
-/* Programs that limit themselves with seccomp(2). A case runs alone, in a process that has not looked at the directory
- * yet; what it prints is compared between file systems. A call that its filter does not list kills it.
+/* Programs that restrict themselves with seccomp(2). A case runs alone, in a process that has not used the
+ * directory yet; its output is compared between file systems. A call that its filter does not list kills it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -43,7 +43,7 @@ static void install(struct sock_filter *code, int count)
         say("no filter: %d\n", errno), _exit(9);
 }
 
-/* Lets these calls pass and dies of every other. */
+/* Allows these calls and kills the process for any other. */
 static void allow(const int *calls, int count)
 {
     struct sock_filter code[200] = { BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)) };
@@ -56,7 +56,7 @@ static void allow(const int *calls, int count)
     install(code, at);
 }
 
-/* Lets everything pass but this call, which gets an errno, or kills if that is 0. */
+/* Allows every call except this one, which fails with an errno, or kills if that is 0. */
 static void deny(int call, int error)
 {
     struct sock_filter code[] = {
@@ -251,7 +251,7 @@ static void jump(int number)
         siglongjmp(top, 1);
 }
 
-/* A handler that leaves the call that it interrupted: the next ones find everything in order. */
+/* A handler that jumps out of the interrupted call: later calls must still work. */
 static void jumps(void)
 {
     static char text[4096];
@@ -267,7 +267,7 @@ static void jumps(void)
     say("jumped\n");
 }
 
-/* SA_RESETHAND: the handler runs once, however often the signal comes. */
+/* SA_RESETHAND: the handler runs once, however often the signal arrives. */
 static void resets(void)
 {
     static char text[4096];
@@ -306,7 +306,7 @@ static void forks(void)
     say("%d\n", WEXITSTATUS(status));
 }
 
-/* A filter that lists more than the program needs leaves everything as it was. */
+/* A filter that allows more than the program needs changes nothing. */
 static void denied(void)
 {
     deny(SYS_ptrace, EPERM);
@@ -319,7 +319,7 @@ static void denied(void)
     say("%.4s\n", map);
 }
 
-/* A process that cannot have barriers appends to a file that another one is the sole writer of. */
+/* A process without barriers appends to a file whose sole writer is another process. */
 static void together(void)
 {
     enum { ROUNDS = 3000 };

@@ -1,8 +1,8 @@
-/* fuzz SEED STEPS: a random sequence of file calls, the same for the same seed, each printed with all it gave.
- * Two file systems that agree print the same lines; the first that differs names the call.
+/* fuzz SEED STEPS: a random sequence of file calls, the same for the same seed, each printed with its results.
+ * Two file systems that agree print the same lines; the first line that differs names the call.
  *
- * Every third seed runs without privileges. Names are few and sizes small, so that calls meet each other. FIFOs are
- * opened by O_PATH only: anything else could wait for ever.
+ * Every third seed runs without privileges. There are few names and small sizes, so that calls interact. FIFOs are
+ * opened with O_PATH only: anything else could wait for ever.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -78,7 +78,7 @@ static const char *path(int which)
     return p;
 }
 
-/* Descriptors that this sequence holds; one in twenty is none of them. */
+/* Descriptors that this sequence holds; one in twenty is invalid. */
 static int fds[12];
 static unsigned fd_count;
 static int some_fd(void)
@@ -248,10 +248,10 @@ static void on_descriptor(unsigned which)
         break;
     case 4: {
         int whence = roll(6);
-        /* What fallocate has made room for is a hole to tmpfs only; the conformance suite asks the rest. */
+        /* Only tmpfs treats space from fallocate as a hole; the conformance suite checks the rest. */
         if (whence == SEEK_DATA || whence == SEEK_HOLE)
             whence = SEEK_END;
-        /* Positions in a directory are the file system's own affair. */
+        /* Directory positions depend on the file system. */
         if (!fstat(fd, &st) && S_ISDIR(st.st_mode))
             at = whence = 0;
         DO(lseek(fd, at, whence), "lseek %d %ld %d", fd, at, whence);
@@ -291,7 +291,7 @@ static void on_descriptor(unsigned which)
     case 13: {
         int other = some_fd();
         struct stat to;
-        /* From a file to itself, what is read of what was just written is the kernel's affair. */
+        /* In a copy from a file to itself, it is up to the kernel which new bytes are read. */
         if (!fstat(fd, &to) && !fstat(other, &st) && to.st_ino == st.st_ino)
             break;
         DO(sendfile(fd, other, NULL, n), "sendfile %d %d %u", fd, other, n);
@@ -361,7 +361,7 @@ static void on_path(unsigned which)
         DO(unlink(p), "unlink %s", p);
         break;
     case 8:
-        /* fs.protected_hardlinks forbids links to the files of others, if set. */
+        /* fs.protected_hardlinks, if set, forbids links to files of other users. */
         if (geteuid() && !lstat(p, &st) && st.st_uid != geteuid())
             break;
         DO(link(p, q), "link %s %s", p, q);

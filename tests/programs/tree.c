@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Above SAMPLED bytes, one buffer in STEP is looked at. */
+/* Above SAMPLED bytes, only one buffer in STEP is read. */
 #define SAMPLED (64L << 20)
 #define STEP (8L << 20)
 

@@ -1,5 +1,5 @@
-//! No way around the gate: `tests/programs/around.c` makes every call that takes a path, on a mount laid over
-//! a directory of the host, which must be as it was afterwards, in content, names and attributes.
+//! No way around the gate: `tests/programs/around.c` makes every call that takes a path, on a mount that
+//! covers a host directory. That directory must be unchanged afterwards, in content, names and attributes.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -16,8 +16,8 @@ fn main() -> ExitCode {
     suite::run(Ok(vec![Trial::test("the_covered_directory_is_untouched", run)]))
 }
 
-/// The host's directory: files that the program's calls name, larger than ours and with an attribute that
-/// ours lack.
+/// The host directory: files with the names that the program's calls use, larger than ours and with an
+/// attribute that ours lack.
 fn prepare(directory: &Path) -> Result<()> {
     std::fs::create_dir(directory)?;
     std::fs::create_dir(directory.join("d"))?;
@@ -31,7 +31,7 @@ fn prepare(directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Everything of the directory that a call could change; the change times tell of what was changed back, too.
+/// Everything in the directory that a call could change; change times also reveal what was changed back.
 fn state(directory: &Path) -> Result<Vec<String>> {
     let mut found = Vec::new();
     for name in [".", "d", "f", "l"] {
@@ -64,7 +64,7 @@ fn around() -> Result<()> {
     let before = state(&mount)?;
     let host = tempfile::tempdir()?;
     let said = host.path().join("said");
-    // What mounts, if anything does, mounts in a namespace of its own.
+    // If anything mounts, it does so in a namespace of its own.
     let is_root = rustix::process::geteuid().is_root();
     let mut command = Command::new(if is_root { "unshare" } else { "env" });
     if is_root {

@@ -1,4 +1,4 @@
-//! Compilers and build tools at work in the mount: gcc, g++, make, cargo, shared libraries.
+//! Compilers and build tools in the mount: gcc, g++, make, cargo, shared libraries.
 
 use std::process::ExitCode;
 

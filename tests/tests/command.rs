@@ -35,7 +35,8 @@ fn said(output: &Output) -> &str {
     str::from_utf8(&output.stdout).unwrap()
 }
 
-/// One line on standard error that begins with the command's name, nothing on standard output, this exit status.
+/// Expects one line on standard error that begins with the command's name, nothing on standard output, and
+/// this exit status.
 #[track_caller]
 fn refused(output: &Output, status: i32) {
     let text = String::from_utf8_lossy(&output.stderr);
@@ -310,7 +311,7 @@ fn signals_reach_the_command() {
     assert_eq!(said(&shell(script)), "up\ntrapped\n124\n");
 }
 
-/// What a terminal session prints, with and without Lightpath.
+/// The output of a terminal session, with and without Lightpath.
 fn terminal(command: &str) -> (String, String) {
     program::require(&["script"]).unwrap();
     let typed = |prefix: &str| {

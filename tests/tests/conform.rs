@@ -1,5 +1,5 @@
-//! Conformance of system calls: each group of `tests/programs/conform`, call by call, by a dynamic program
-//! and by static ones.
+//! Conformance of system calls: each group of `tests/programs/conform`, call by call, in a dynamic program
+//! and in static ones.
 
 use std::process::{Command, ExitCode};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Programs that leave their parent, talk through the mount, inherit descriptors, or are killed.
+//! Programs that leave their parent, communicate through the mount, inherit descriptors, or are killed.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! What the documents say of the code is so: links lead somewhere, the tour's files and functions are there,
-//! and `tests/README.md` leads from each call to its tests. `LIGHTPATH_BLESS=1` writes that table anew.
+//! Checks what the documents say about the code: links lead somewhere, the tour's files and functions exist,
+//! and `tests/README.md` leads from each call to its tests. `LIGHTPATH_BLESS=1` rewrites that table.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +15,7 @@ fn read(path: impl AsRef<Path>) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// The files in a directory of the project whose names end in `suffix`, by name.
+/// The files in a directory of the project whose names end in `suffix`, sorted by name.
 fn files(directory: &str, suffix: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(root().join(directory)).unwrap();
     let paths = entries.map(|entry| Path::new(directory).join(entry.unwrap().file_name()));
@@ -24,7 +24,7 @@ fn files(directory: &str, suffix: &str) -> Vec<PathBuf> {
     found
 }
 
-/// What stands between `open` and `close`, each time.
+/// Each text between `open` and `close`.
 fn between<'t>(text: &'t str, open: &str, close: &str) -> Vec<&'t str> {
     text.split(open).skip(1).filter_map(|rest| rest.split_once(close)).map(|(inside, _)| inside).collect()
 }
@@ -56,7 +56,7 @@ fn links_lead_somewhere() {
 fn the_tour_names_what_is_there() {
     let tour = read("docs/tour.md");
     let mut functions = 0;
-    // A step, and the text after the steps, is a paragraph; its functions are in one of its files.
+    // A step, or the text after the steps, is a paragraph; its functions are in one of its files.
     let mut last: Vec<String> = Vec::new();
     for paragraph in tour.split("\n\n").flat_map(|block| block.split("\n1. ").flat_map(steps)) {
         let ticked = between_ticks(&paragraph);
@@ -96,10 +96,10 @@ fn between_ticks(text: &str) -> Vec<String> {
     text.split('`').skip(1).step_by(2).map(|tick| tick.replace('\n', " ")).collect()
 }
 
-/// Where a call is tested.
+/// The tests of a call.
 #[derive(Default)]
 struct Row {
-    /// Those that make the call most often first.
+    /// Sorted by how often they make the call.
     conformance: Vec<(Reverse<usize>, String)>,
     library: BTreeSet<String>,
     programs: BTreeSet<String>,
@@ -164,7 +164,7 @@ fn rows() -> BTreeMap<String, Row> {
     rows
 }
 
-/// What programs write for a call.
+/// The names that programs use for a call.
 fn names(call: &str) -> Vec<String> {
     let others: &[&str] = match call {
         "newfstatat" => &["fstatat", "stat", "lstat", "fstat"],
@@ -208,7 +208,8 @@ fn times(text: &str, name: &str) -> usize {
     text.match_indices(name).filter(called).count()
 }
 
-/// The groups of the conformance program, each with its text and that of the functions it uses from its file.
+/// The groups of the conformance program, each with its text and that of the functions that it uses from its
+/// file.
 fn groups() -> Vec<(String, String)> {
     let mut groups = Vec::new();
     for path in files("tests/programs/conform", ".c") {
@@ -219,7 +220,7 @@ fn groups() -> Vec<(String, String)> {
             let Some((head, body)) = rest.split_once(')') else { continue };
             let name = head.replace(", ", ".");
             let mut whole = body.to_owned();
-            // Helpers stand before the groups that use them.
+            // Helpers precede the groups that use them.
             for helper in parts[..index].iter().rev().filter(|part| !part.contains("GROUP(")) {
                 let defined = helper.lines().find(|line| line.starts_with("static") && line.contains('('));
                 let helper_name = defined.and_then(|line| line.split('(').next()?.rsplit([' ', '*']).next());

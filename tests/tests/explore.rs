@@ -1,18 +1,18 @@
-//! A fixed sample of the schedules in which a thread is stopped inside a gated call; `crates/explore` has
-//! those below the gate.
+//! A fixed sample of the schedules that stop a thread inside a gated call; `crates/explore` has those below
+//! the gate.
 
 use std::process::Command;
 
 use lp_tests::binary;
 
-/// Schedules of the sample; `LIGHTPATH_EXPLORE` asks for another number.
+/// Number of schedules in the sample; `LIGHTPATH_EXPLORE` overrides it.
 const SCHEDULES: &str = "120";
 
 #[test]
 fn nobody_notices_a_thread_that_is_stopped_in_a_gated_call() {
     let count = std::env::var("LIGHTPATH_EXPLORE").unwrap_or_else(|_| SCHEDULES.into());
     let mut explorer = Command::new(binary::explorer().expect("lp-explore"));
-    // Locks of the region as a whole still make others wait: see docs/explorer.md, "Known".
+    // Waits for the stopped thread are tolerated here.
     explorer.args(["--gate", "--sample", &count, "--seed", "1", "--tolerate", "waits"]);
     let output = explorer.output().expect("lp-explore");
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! Programs that limit themselves (seccomp(2)), and runs under a filter from outside:
+//! Programs that restrict themselves with seccomp(2), and runs under a filter from outside:
 //! `tests/programs/filter.c`, whose cases run on tmpfs and on a mount.
 
 use std::path::Path;
@@ -47,7 +47,7 @@ fn trial(name: &str, run: impl FnOnce() -> Result<()> + Send + 'static) -> Trial
     Trial::test(name, move || run().map_err(|error| Failed::from(format!("{error:#}"))))
 }
 
-/// What a command ended with, and what it said.
+/// The exit status of a command, and its output.
 fn outcome(command: &mut Command) -> Result<(String, String)> {
     let directory = tempfile::tempdir()?;
     let said = directory.path().join("said");
@@ -73,14 +73,14 @@ fn compare(program: &Path, case: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a shell script in a run that is started with something that `program` makes first.
+/// Runs a shell script in a run, after a setup that `program` makes.
 fn started_by(program: &Path, how: &[&str], script: &str) -> Result<(String, String)> {
     let mut command = Command::new(program);
     command.args(how).arg(binary::lightpath()?).args(["run", "--", "sh", "-c", script]);
     outcome(&mut command)
 }
 
-/// A container's filter that has nothing against the gate's calls.
+/// A container's filter that allows the gate's calls.
 fn filter_from_outside(program: &Path) -> Result<()> {
     let script =
         "echo a > /light/f; for i in 1 2 3; do cat /light/f > /light/$i & done; wait; cat /light/[0-9]";
@@ -89,7 +89,8 @@ fn filter_from_outside(program: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Without what the gate needs a run does not start, and says so; whether the filter gives an errno or kills.
+/// A run without a call that the gate needs refuses to start and says so, whether the filter returns an errno
+/// or kills.
 fn filter_that_denies(program: &Path) -> Result<()> {
     for (call, name) in
         [("324", "membarrier"), ("72", "fcntl"), ("28", "madvise"), ("297", "rt_tgsigqueueinfo")]

@@ -1,6 +1,6 @@
 //! Random sequences of calls on both doors, compared call by call.
 //!
-//! `LP_TESTS_SEEDS=FROM..TO` runs other seeds than the usual ones, `LP_TESTS_STEPS=N` sequences of another length.
+//! `LP_TESTS_SEEDS=FROM..TO` selects other seeds, `LP_TESTS_STEPS=N` another length of the sequences.
 
 use std::ops::Range;
 use std::process::ExitCode;

@@ -1,4 +1,4 @@
-//! Perl, Python, Node and Java programs that use their libraries' file calls.
+//! Perl, Python, Node and Java programs that use their libraries' file functions.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Programs whose libraries lie in the mount: search paths, preloading, libraries that need others.
+//! Programs whose libraries are in the mount: search paths, preloading, libraries that need others.
 
 use std::process::ExitCode;
 

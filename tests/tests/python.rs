@@ -1,4 +1,4 @@
-//! Python's own test modules with their files on the mount: every test ends as it does on tmpfs.
+//! Python's own test modules with their files on the mount: every test must end as it does on tmpfs.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -9,7 +9,7 @@ use libtest_mimic::{Failed, Trial};
 use lp_tests::session::Session;
 use lp_tests::{compile, program, suite};
 
-/// The modules, slow ones first, and tests to leave out because they end differently on tmpfs from run to run.
+/// The modules, slow ones first, with tests to skip because their result on tmpfs varies from run to run.
 const MODULES: &[(&str, &[&str])] = &[
     ("test_io", &[]),
     ("test_subprocess", &["test_run_with_shell_timeout"]),
@@ -62,12 +62,12 @@ fn session(module: &str, skipped: &[&str]) -> Result<Session> {
     command.extend(skipped.iter().map(|name| (*name).to_owned()));
     let mut session = Session::new(command);
     session.limit = Duration::from_secs(240);
-    // Sparse files of some gigabytes; as roomy as the host's tmpfs is.
+    // Sparse files of several gigabytes; as large as the host's tmpfs.
     session.size = "12G".to_owned();
     Ok(session)
 }
 
-/// A Python that carries the module: distributions pack the test suite apart, and some leave parts of it out.
+/// A Python that has the module: distributions package the test suite separately, and some omit parts of it.
 fn carrier(module: &str) -> Result<PathBuf> {
     let carries = |python: &PathBuf| {
         let import = format!("import test.{module}");

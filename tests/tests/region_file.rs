@@ -1,4 +1,4 @@
-//! Regions in files, and who counts as alive in them.
+//! Regions in files, and which processes count as alive in them.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -34,7 +34,7 @@ fn script(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("programs").join(name)
 }
 
-/// The descriptors of a process that lead to a target that starts so.
+/// The descriptors of a process whose targets start with `target`.
 fn numbers(pid: u32, target: &str) -> Vec<String> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).unwrap().flatten();
     let leads = entries
@@ -42,7 +42,8 @@ fn numbers(pid: u32, target: &str) -> Vec<String> {
     leads.map(|entry| entry.file_name().into_string().unwrap()).collect()
 }
 
-/// Runs `life.py` and tells it the numbers of the gate's own descriptors, which it cannot know; gives what it found.
+/// Runs `life.py`, tells it the numbers of the gate's own descriptors, which it cannot know, and returns its
+/// findings.
 fn life(region: Option<&Path>) -> String {
     let mut command = Command::new(binary::lightpath().unwrap());
     set(&mut command).arg("run").stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -138,7 +139,8 @@ fn on_small_disk(directory: &Path, size: &str, script: &str) -> Option<Output> {
     Some(shell(directory, "unshare -Urm /bin/bash --norc script 2>&1"))
 }
 
-/// Data, names and processes each in turn; then room is made and everything goes on. `$RUN` runs a command.
+/// Uses up data, names and processes in turn; then space is freed and everything goes on. `$RUN` runs a
+/// command.
 const FILL: &str = r#"
     $RUN --region r --size 1G -- bash -c '
         cd /light; mkdir d
@@ -242,7 +244,8 @@ fn a_copy_of_a_region_file_has_its_room_again() {
 #[test]
 fn a_file_that_is_cut_short_while_in_use_ends_its_users_with_a_line() {
     let dir = directory();
-    // Whoever meets the cut first ends, before its read or after: the shell keeps the pipe open itself.
+    // A process that meets the truncation first ends, before its read or after, so the shell keeps the pipe
+    // open itself.
     let script = r#"mkfifo ready done; exec 9<>done
         "$LP" run --region r -- bash -c 'echo x >/light/f; echo >'"$PWD"'/ready; read <&9; echo y >/light/f; echo survived' &
         read <ready

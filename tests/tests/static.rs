@@ -1,4 +1,4 @@
-//! Static programs: C with two libraries and with none, Go, a shell.
+//! Static programs: C with two C libraries and with none, Go, a shell.
 
 use std::process::ExitCode;
 

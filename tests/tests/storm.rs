@@ -1,8 +1,10 @@
-//! Storms through the gate: processes that kill, stop, signal and exec each other on a mount, and check what they see.
+//! Storms through the gate: processes that kill, stop, signal and exec each other on a mount, and check what
+//! they see.
 //!
-//! Each mode of `tests/programs/storm` runs on a tmpfs first, where it must find nothing wrong, then on a mount, and in a
-//! region file that is opened again afterwards where that can show more. `LP_STORM_SECONDS=N` says how long the mixed
-//! storm lasts, `LP_STORM_SEED=N` where its random choices begin, `LP_STORM_FULL=1` asks for the counts of a run by hand.
+//! Each mode of `tests/programs/storm` runs on a tmpfs first, where it must find nothing wrong, then on a
+//! mount, and also in a region file that is reopened afterwards if that can show more. `LP_STORM_SECONDS=N`
+//! sets the length of the mixed storm, `LP_STORM_SEED=N` its random seed, `LP_STORM_FULL=1` selects the
+//! counts of a manual run.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
@@ -18,17 +20,17 @@ use lp_tests::{binary, compile, outcome, process, program};
 #[derive(Clone, Copy)]
 struct Mode {
     name: &'static str,
-    /// Parameters, in CI and by hand.
+    /// Parameters in CI, and in a manual run.
     short: &'static str,
     full: &'static str,
     region: Region,
 }
 
-/// Where a mount's content lives.
+/// Where a mount's content is stored.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Region {
     Memory,
-    /// In a file, which a second run opens to look for what was left.
+    /// In a file, which a second run opens to check for leftovers.
     File,
 }
 
@@ -56,10 +58,10 @@ const MODES: &[Mode] = &[
     reopened("mixed", "workers=24", "workers=48"),
 ];
 
-/// For a mode that is bounded by a count; what hangs is found by the mode itself, much sooner.
+/// For modes that are bounded by a count; the mode itself detects a hang much sooner.
 const LIMIT: Duration = Duration::from_secs(300);
 const FULL_LIMIT: Duration = Duration::from_secs(7200);
-/// Seconds that the mixed storm lasts in CI, on a mount.
+/// Length of the mixed storm in CI, on a mount, in seconds.
 const SECONDS: u64 = 60;
 
 fn main() -> ExitCode {
@@ -92,7 +94,8 @@ impl Mode {
 
     fn parameters(&self, door: Door) -> Vec<String> {
         let full = from_environment("LP_STORM_FULL").is_some();
-        // On the kernel a sample is enough: it shows that the program asks for nothing that Linux does not promise.
+        // On the kernel a sample suffices to show that the program requires nothing that Linux does not
+        // promise.
         let given = if full && door != Door::Kernel { self.full } else { self.short };
         let mut parameters: Vec<String> = given.split(' ').map(str::to_owned).collect();
         let share = if door == Door::Kernel { 10 } else { 1 };
@@ -101,7 +104,7 @@ impl Mode {
             parameters.push(format!("seconds={}", seconds.max(3)));
         }
         if door == Door::Kernel && !host::can_be_read_only() {
-            // A tmpfs that others use too: free space says nothing there.
+            // Other processes use this tmpfs too, so its free space is meaningless.
             parameters.push("shared=1".to_owned());
         }
         parameters.push(format!("seed={}", from_environment("LP_STORM_SEED").unwrap_or(1)));
@@ -119,11 +122,11 @@ impl Mode {
     }
 }
 
-/// A place for one storm after the other, on one door.
+/// A place for successive storms on one door.
 struct Storm<'p> {
     door: Door,
     place: &'p Place,
-    /// The host's directory that a storm may write to: a region file, what it prints.
+    /// Host directory for a storm: a region file and its output.
     host: tempfile::TempDir,
 }
 
@@ -136,7 +139,7 @@ impl Storm<'_> {
         self.place.of(self.door).join("m")
     }
 
-    /// The program with these arguments; an error tells what it complained of.
+    /// Runs the program with these arguments; the error contains its complaints.
     fn run(&self, arguments: &[String], region: Region, limit: Duration) -> Result<()> {
         let mut command = self.command(region)?;
         let marker = format!("LP_TESTS_SESSION={}", self.mount().display());

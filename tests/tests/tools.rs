@@ -1,4 +1,4 @@
-//! The tools that walk trees, edit in place and pack: find, grep, sed, tar, gzip, rsync, diff and their like.
+//! Tools that walk trees, edit in place and pack: find, grep, sed, tar, gzip, rsync, diff and similar.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Programs that wait for files to change: tail, inotifywait, entr, node, and a recursive watch of each.
+//! Programs that wait for changes to files: tail, inotifywait, entr, node, each also with a recursive watch.
 
 use std::process::ExitCode;
 

@@ -2,12 +2,12 @@
 
 use linux_raw_sys::errno as e;
 
-/// A Linux error number, as errno(3) lists them: positive, below 4096.
+/// A Linux error number, as listed in errno(3): positive, below 4096.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(transparent)]
 pub struct Errno(u16);
 
-/// The result of a call that may fail as a system call does.
+/// The result of a call that may fail like a system call.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 impl Errno {
@@ -21,7 +21,7 @@ impl Errno {
         self.0 as i32
     }
 
-    /// What a failing system call returns in `rax`: the number, negated.
+    /// The value that a failing system call returns in `rax`: the negated number.
     pub const fn to_ret(self) -> isize {
         -(self.0 as isize)
     }

@@ -1,21 +1,21 @@
-//! Which system calls the gate must see.
+//! The system calls that the gate must see.
 
 use crate::linux::*;
 
-/// Numbers past the last that x86-64 Linux uses. Beyond it are the kernel's x32 calls, which do not exist in
-/// a run.
+/// Upper bound of the numbers that x86-64 Linux uses. Beyond are the kernel's x32 calls, which do not exist
+/// in a run.
 pub const CALLS: usize = 512;
-/// First number without a call when this was written. What a newer kernel has from here on does not exist in
-/// a run.
+/// First number without a call at the time of writing. Newer calls, from here on, do not exist in a run.
 pub const UNKNOWN: u32 = __NR_file_setattr + 1;
 
-/// Calls that arrive at the gate: all that name a file, a descriptor, a mapping, a process, a signal's action or
-/// the credentials that files are checked against. The others (futexes, clocks, scheduling) are never patched.
+/// Calls that must arrive at the gate: all that name a file, a descriptor, a mapping, a process, a signal's
+/// action or the credentials that file access is checked against. The others (futexes, clocks, scheduling)
+/// are never patched.
 ///
-/// A call that makes a descriptor is here even if it has nothing to do with files: a parked placeholder may hold the
-/// number that the kernel must give out next.
+/// A call that creates a descriptor is here even if it has nothing to do with files: a parked placeholder may
+/// occupy the number that the kernel must return next.
 const GATED: &[u32] = &[
-    // Ends of children.
+    // Waiting for children.
     __NR_wait4,
     __NR_waitid,
     // Data.
@@ -179,7 +179,7 @@ const GATED: &[u32] = &[
     __NR_timerfd_settime,
     __NR_timerfd_gettime,
     __NR_inotify_rm_watch,
-    // Asynchronous calls, which pass the gate by.
+    // Asynchronous calls, which bypass the gate.
     __NR_io_uring_setup,
     __NR_io_uring_enter,
     __NR_io_uring_register,
@@ -267,7 +267,7 @@ pub const fn is_gated(nr: u32) -> bool {
     (nr as usize) < CALLS && TABLE[nr as usize]
 }
 
-/// A number that changes when the set of gated calls does, so that site images made for another set are not used.
+/// A value that changes with the set of gated calls, so that site images made for another set are not used.
 pub const GATED_SET: u32 = {
     let mut hash = 0x811c_9dc5u32;
     let mut nr = 0;

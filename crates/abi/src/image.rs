@@ -1,46 +1,48 @@
 //! Site images: how `lp-sites` tells the gate where to patch an object.
 //!
-//! One file, the *bundle*, holds them all: a header page, a table of [`Entry`]s found by the object's key, and pages to
-//! map. For an object with sites there are *patched pages*, copies of pages of its text in which the instructions
-//! before each needed `syscall` are a jump, and *thunk pages*, the targets of those jumps, which belong at a fixed
-//! distance from the object. Attaching is mapping these pages over and beside the object.
+//! One file, the *bundle*, contains them all: a header page, a table of [`Entry`]s keyed by object, and pages
+//! to map. An object with sites has *patched pages*, copies of pages of its text in which the instructions
+//! before each needed `syscall` are replaced by a jump, and *thunk pages*, the targets of those jumps, at a
+//! fixed distance from the object. Attaching means mapping these pages over and beside the object.
 //!
-//! A thunk does, in this order: the displaced instructions; `lea rsp, [rsp - 128]`; a call through a slot of the
-//! [`GatePage`]; `lea rsp, [rsp + 128]`; `jo` to the site's own `syscall` (the gate returns with the overflow flag set
-//! for "not ours"); `jmp` to the instruction behind it.
+//! A thunk does, in this order: the displaced instructions; `lea rsp, [rsp - 128]`; a call through a slot of
+//! the [`GatePage`]; `lea rsp, [rsp + 128]`; `jo` to the site's own `syscall` (the gate returns with the
+//! overflow flag set for "not ours"); `jmp` to the instruction after it.
 //!
-//! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle; readers take no
-//! lock. Entries and pages are never changed or removed afterwards.
+//! The builder appends pages and then fills in an entry, its state last, under flock(2) on the bundle.
+//! Readers take no lock. Entries and pages are never changed or removed afterwards.
 
 use crate::linux::{
     __NR_fstat, __NR_lseek, __NR_newfstatat, __NR_pread64, __NR_pwrite64, __NR_read, __NR_write,
 };
 
-/// Where every process maps its [`GatePage`]: below 2 GiB so that a thunk reaches it by an absolute operand, and above
-/// what a program linked at the usual 0x400000 and its heap are likely to use.
+/// Address at which every process maps its [`GatePage`]: below 2 GiB so that a thunk reaches it by an
+/// absolute operand, and above the addresses that a program linked at the usual 0x400000 and its heap are
+/// likely to use.
 pub const GATE_PAGE: usize = 0x7ffd_0000;
 
-/// Calls with entries of their own, for sites that make only that one.
+/// Calls with entries of their own, for sites that make only that call.
 pub const QUICK_CALLS: [u32; 7] =
     [__NR_read, __NR_write, __NR_fstat, __NR_lseek, __NR_pread64, __NR_pwrite64, __NR_newfstatat];
 
-/// The start of the page at [`GATE_PAGE`], private to the process; and the same in the data of a gate that is part of a C
-/// library, for that library's thunks.
+/// The start of the page at [`GATE_PAGE`], private to the process. The data of a gate that is part of a C
+/// library contains the same, for that library's thunks.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct GatePage {
-    /// The gate's entry, for objects that hold nothing in vector registers at their sites (C libraries).
+    /// The gate's entry for objects with no live vector registers at their sites (C libraries).
     pub entry: usize,
-    /// The entry that saves xmm0-15, for all others.
+    /// The entry that saves xmm0-15, for all other objects.
     pub entry_vector: usize,
-    /// Base of the dispatch table in use.
+    /// Base of the current dispatch table.
     pub table: usize,
-    /// For sites like those of `entry` that make one call of [`QUICK_CALLS`], in its order.
+    /// Entries for sites like those of `entry` that make one call of [`QUICK_CALLS`], in its order.
     pub quick: [usize; QUICK_CALLS.len()],
-    /// The same for sites behind which no argument register is read: unless the call is the kernel's they come back as
-    /// they happen to be.
+    /// The same for sites after which no argument register is read: unless the kernel makes the call,
+    /// argument registers return clobbered.
     pub quick_scratch: [usize; QUICK_CALLS.len()],
-    /// Not for thunks: descriptors from this one on are looked at in a process which has not met a mount.
+    /// Not used by thunks: in a process that has not used a mount, descriptors from this one on get special
+    /// treatment.
     pub hidden: usize,
     /// Called before the C library loads an object for the program: dlopen(3).
     pub before_load: usize,
@@ -52,13 +54,13 @@ pub const MAGIC: [u8; 8] = *b"LPsites\n";
 pub const VERSION: u32 = 5;
 /// Entries in the table; a power of two.
 pub const ENTRIES: usize = 4096;
-/// Entries looked at for one key before it is taken to be absent.
+/// Entries probed for one key before it is considered absent.
 pub const PROBES: usize = 32;
 /// Ranges of patched pages per object.
 pub const RANGES: usize = 16;
-/// Where the table starts in the bundle, in bytes.
+/// Offset of the table in the bundle, in bytes.
 pub const ENTRIES_AT: usize = 4096;
-/// Where pages start in the bundle, in bytes.
+/// Offset of the pages in the bundle, in bytes.
 pub const PAGES_AT: usize = ENTRIES_AT + ENTRIES * size_of::<Entry>();
 
 /// The bundle's first page.
@@ -77,27 +79,27 @@ pub struct Header {
 pub mod state {
     /// The entry is free.
     pub const EMPTY: u32 = 0;
-    /// The object has no site that matters.
+    /// The object has no site that needs patching.
     pub const NO_SITES: u32 = 1;
     /// The object is to be patched as the entry says.
     pub const IMAGE: u32 = 2;
-    /// The object has a needed site that cannot be patched.
+    /// The object has a site that needs patching and cannot be patched.
     pub const REFUSED: u32 = 3;
 }
 
-/// What is known of one object. 512 bytes.
+/// What is known about one object. 512 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// Which object; see [`key_of_build_id`] and [`key_of_bytes`].
+    /// Key of the object; see [`key_of_build_id`] and [`key_of_bytes`].
     pub key: [u64; 2],
     /// [`state`]. Written last.
     pub state: u32,
     /// Ranges in use.
     pub range_count: u32,
-    /// Address of the executable segment, relative to the object's base: checked against its program headers.
+    /// Address of the executable segment, relative to the object's base; checked against the program headers.
     pub text_at: u64,
-    /// Bytes of the executable segment in the file: checked as well.
+    /// Length of the executable segment in the file; checked as well.
     pub text_bytes: u64,
     /// Address of the thunk pages relative to the object's base.
     pub thunk_delta: i64,
@@ -107,8 +109,8 @@ pub struct Entry {
     pub thunk_bytes: u64,
     /// Sites patched.
     pub sites: u32,
-    /// Fixups: places of a 32-bit distance between text and thunks, to be corrected when the thunks cannot go where
-    /// `thunk_delta` says.
+    /// Fixups: 32-bit distances between text and thunks, to be corrected when the thunks cannot be placed at
+    /// `thunk_delta`.
     pub fixups: u32,
     /// Offset of the [`Fixup`]s in the bundle.
     pub fixups_at: u64,
@@ -130,17 +132,18 @@ pub struct Range {
     pub bytes: u64,
 }
 
-/// A 32-bit little-endian distance that depends on where the thunks are.
+/// A 32-bit little-endian distance that depends on the address of the thunks.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fixup {
-    /// In a thunk: offset in the thunk pages, and the top bit set. In the text: address relative to the object's base.
+    /// For a thunk: offset in the thunk pages, with the top bit set. For the text: address relative to the
+    /// object's base.
     pub at: u32,
 }
 
 impl Fixup {
-    /// Set in [`Fixup::at`] of a distance in a thunk, which shrinks by as much as the thunks move up; one in the text
-    /// grows by it.
+    /// Set in [`Fixup::at`] for a distance in a thunk, which shrinks by as much as the thunks move up; a
+    /// distance in the text grows by it.
     pub const IN_THUNK: u32 = 1 << 31;
 }
 
@@ -168,7 +171,8 @@ pub fn key_of_build_id(id: &[u8]) -> [u64; 2] {
     hash(id, 1)
 }
 
-/// The key of an object without one: of its first page as mapped, and of what stat(2) tells the file apart by.
+/// The key of an object without a build-id, from its first page as mapped and the fields of stat(2) that
+/// identify the file.
 pub fn key_of_bytes(first_page: &[u8], stat: [u64; 4]) -> [u64; 2] {
     let [a, b] = hash(first_page, 2);
     stat.iter().fold([a, b], |[a, b], word| {
@@ -177,13 +181,14 @@ pub fn key_of_bytes(first_page: &[u8], stat: [u64; 4]) -> [u64; 2] {
     })
 }
 
-/// The key of an object that has neither a build-id nor a name: of its first page and its executable segment.
+/// The key of an object that has neither a build-id nor a name, from its first page and its executable
+/// segment.
 pub fn key_of_content(first_page: &[u8], text: &[u8]) -> [u64; 2] {
     let [a, b] = hash(text, 3);
     key_of_bytes(first_page, [a, b, text.len() as u64, 0])
 }
 
-/// Where the search for `key` starts.
+/// The slot where the search for `key` starts.
 pub fn first_probe(key: [u64; 2]) -> usize {
     key[0] as usize % ENTRIES
 }
@@ -191,8 +196,8 @@ pub fn first_probe(key: [u64; 2]) -> usize {
 const PRIME_A: u64 = 0x9e37_79b9_7f4a_7c15;
 const PRIME_B: u64 = 0xc2b2_ae3d_27d4_eb4f;
 
-/// Two 64-bit hashes at once; it tells objects apart and is no defence against a forger, who could as well forge the
-/// build-id.
+/// Two 64-bit hashes at once. They distinguish objects but do not resist a forger, who could forge the
+/// build-id as well.
 fn hash(bytes: &[u8], seed: u64) -> [u64; 2] {
     let mut a = seed.wrapping_mul(PRIME_B) ^ bytes.len() as u64;
     let mut b = seed.wrapping_mul(PRIME_A);
@@ -206,7 +211,7 @@ fn hash(bytes: &[u8], seed: u64) -> [u64; 2] {
         b = (b ^ word.rotate_left(32)).wrapping_mul(PRIME_B);
         b ^= b >> 32;
     }
-    // Zero marks no key anywhere.
+    // A zero key is never valid.
     [a | 1, b]
 }
 

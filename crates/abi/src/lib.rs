@@ -1,7 +1,8 @@
-//! Linux's numbers, structures and errors as the rest of Lightpath names them.
+//! Linux's numbers, structures and errors under the names that the rest of Lightpath uses.
 //!
-//! Nothing here has state or policy. Constants and structures are those of the kernel's user API, taken from
-//! `linux-raw-sys`; [`Errno`] and the raw system calls are ours because the gate may call neither libc nor std.
+//! This crate has no state and no policy. Constants and structures are those of the kernel's user API, from
+//! `linux-raw-sys`. [`Errno`] and the raw system calls are our own, because the gate may call neither libc
+//! nor std.
 #![no_std]
 
 mod errno;
@@ -16,13 +17,13 @@ pub use linux_raw_sys::general as linux;
 /// `ioctl` request numbers.
 pub use linux_raw_sys::ioctl;
 
-/// Bytes in a page of memory and in a page of a Lightpath file.
+/// Size in bytes of a page of memory and of a page of a Lightpath file.
 pub const PAGE_SIZE: usize = 4096;
 /// Longest file name, in bytes (`NAME_MAX`).
 pub const NAME_MAX: usize = 255;
-/// Longest path, in bytes, its terminating NUL included (`PATH_MAX`).
+/// Longest path in bytes, including its terminating NUL (`PATH_MAX`).
 pub const PATH_MAX: usize = 4096;
-/// Symbolic links followed in one path before `ELOOP` (path_resolution(7)).
+/// Maximum number of symbolic links followed in one path before `ELOOP` (path_resolution(7)).
 pub const MAX_SYMLINKS: u32 = 40;
-/// Most bytes one read or write moves (read(2)).
+/// Maximum number of bytes that one read or write transfers (read(2)).
 pub const MAX_RW_COUNT: usize = 0x7fff_f000;

@@ -1,4 +1,5 @@
-//! Why a program is not started in a run: one type and one wording for the launcher, `lightpath doctor` and the gate.
+//! Why a program is not started in a run: one type and one wording for the launcher, `lightpath doctor` and
+//! the gate.
 
 /// Why a program or an object of it cannot be covered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,7 +36,8 @@ impl Refusal {
         }
     }
 
-    /// Whether it would change its privileges as it starts: then the dynamic linker ignores preloading (ld.so(8)).
+    /// Whether it would change its privileges as it starts: then the dynamic linker ignores preloading
+    /// (ld.so(8)).
     pub const fn is_privileged(self) -> bool {
         matches!(self, Refusal::SetUser | Refusal::SetGroup | Refusal::Capabilities)
     }

@@ -1,4 +1,4 @@
-//! Raw system calls: no libc, no errno variable, nothing but the instruction.
+//! Raw system calls, without libc and errno.
 
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -6,15 +6,15 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crate::Errno;
 use crate::errno::Result;
 
-/// Enters the kernel with call `nr` and six arguments; the raw `rax` comes back.
+/// Enters the kernel with call `nr` and six arguments; returns the raw `rax`.
 ///
 /// # Safety
-/// As the system call itself: pointers among the arguments must be good for what the call does with them,
-/// and its effect on the process must be one that the caller may cause.
+/// As for the system call itself: pointer arguments must be valid for what the call does with them, and the
+/// caller must be allowed to cause its effect on the process.
 #[inline(always)]
 pub unsafe fn syscall6(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
     let ret: isize;
-    // SAFETY: the caller answers for the call; the instruction itself clobbers rcx and r11 only.
+    // SAFETY: the caller promises that the call is sound; the instruction itself clobbers only rcx and r11.
     unsafe {
         asm!("syscall", inlateout("rax") nr as isize => ret, in("rdi") a, in("rsi") b, in("rdx") c,
              in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
@@ -22,21 +22,21 @@ pub unsafe fn syscall6(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize
     ret
 }
 
-/// What [`limit`] was given; 0 while there is no limit.
+/// The argument of [`limit`]; 0 while there is no limit.
 pub static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
-/// From here on [`syscall!`] makes only those calls for whose numbers `permits` holds; all others fail with
+/// From here on [`syscall!`] makes only calls for whose numbers `permits` returns true; all others fail with
 /// `ENOSYS`. For a process with a filter (seccomp(2)) that kills it for calls that are not the program's own.
 pub fn limit(permits: fn(u32) -> bool) {
     LIMIT.store(permits as usize, Ordering::Relaxed); // Relaxed: the address stands for itself.
 }
 
-/// Takes the limit away again.
+/// Removes the limit.
 pub fn unlimit() {
     LIMIT.store(0, Ordering::Relaxed); // Relaxed: as in `limit`.
 }
 
-/// Whether there is a limit.
+/// Whether a limit is set.
 #[inline]
 pub fn is_limited() -> bool {
     LIMIT.load(Ordering::Relaxed) != 0 // Relaxed: as in `limit`.
@@ -49,7 +49,7 @@ fn permits(nr: u32) -> bool {
     limit == 0 || unsafe { core::mem::transmute::<usize, fn(u32) -> bool>(limit) }(nr)
 }
 
-/// [`syscall6`] for [`syscall!`]: nothing happens past the limit.
+/// [`syscall6`] for [`syscall!`]: obeys the limit.
 ///
 /// # Safety
 /// As [`syscall6`].
@@ -59,13 +59,13 @@ pub unsafe fn own(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: 
     if is_limited() && !permits(nr) {
         return Errno::ENOSYS.to_ret();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the call is sound.
     unsafe { syscall6(nr, a, b, c, d, e, f) }
 }
 
-/// [`syscall6`] with its result split; up to six arguments, the rest zero.
+/// [`syscall6`] with its result split; up to six arguments, missing ones are zero.
 ///
-/// Must stand in an `unsafe` block, for the reasons that [`syscall6`] gives.
+/// Must be used in an `unsafe` block, for the reasons that [`syscall6`] gives.
 #[macro_export]
 macro_rules! syscall {
     ($nr:expr) => { $crate::syscall!(@ $nr, 0, 0, 0, 0, 0, 0) };

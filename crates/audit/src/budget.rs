@@ -1,4 +1,4 @@
-//! What each call may cost, in `budgets.toml`.
+//! The limits of each call, in `budgets.toml`.
 
 use crate::decode::Serialising;
 use crate::probe::{Audit, Ground};
@@ -8,13 +8,13 @@ use std::fmt;
 
 const TEXT: &str = include_str!("../budgets.toml");
 
-/// One call's allowance.
+/// The limits of one call.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Budget {
     pub call: String,
-    /// Instructions: through the gate from libc's entry to its return, both libc's own and the gate's; through
-    /// the library from call to return.
+    /// Instructions. Through the gate: from libc's entry to its return, including libc's own and the gate's.
+    /// Through the library: from call to return.
     pub instructions: usize,
     /// `lock`-prefixed instructions, `xchg` with memory, fences, `cpuid`.
     #[serde(default)]
@@ -40,7 +40,7 @@ impl Budgets {
         toml::from_str(TEXT).context("cannot read budgets.toml")
     }
 
-    /// Those of the door that `ground` goes through; the kernel has none.
+    /// The limits for the door of `ground`; the kernel has none.
     #[must_use]
     pub fn of(&self, ground: &Ground) -> &[Budget] {
         match ground {
@@ -51,7 +51,7 @@ impl Budgets {
     }
 }
 
-/// Something that a call spent beyond its budget.
+/// A limit that a call exceeded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Excess {
     Instructions {
@@ -66,12 +66,12 @@ pub enum Excess {
         spent: Vec<u64>,
         allowed: usize,
     },
-    /// Not the same count each time.
+    /// The count differs between repetitions.
     Unsteady(Vec<usize>),
 }
 
 impl Budget {
-    /// Where `audit` exceeds this.
+    /// Where `audit` exceeds the limits.
     #[must_use]
     pub fn excesses(&self, audit: &Audit) -> Vec<Excess> {
         let mut excesses = Vec::new();

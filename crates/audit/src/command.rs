@@ -41,7 +41,7 @@ enum Action {
         #[arg(value_name = "CALL")]
         calls: Vec<String>,
     },
-    /// Hold the calls against their budgets; exit status 1 if one is exceeded
+    /// Compare the calls with their budgets; exit status 1 if one is exceeded
     Check,
     /// Print each instruction that a call executes
     Trace {
@@ -54,7 +54,7 @@ enum Action {
         #[arg(value_name = "CALL")]
         calls: Vec<String>,
     },
-    /// Be the audited program of the library door
+    /// Act as the audited program of the library door
     #[command(hide = true)]
     Perform {
         repetitions: usize,
@@ -63,7 +63,7 @@ enum Action {
     },
 }
 
-/// Does what `command` says, printing to standard output.
+/// Executes `command`, printing to standard output.
 ///
 /// # Errors
 /// If a call cannot be audited.
@@ -108,7 +108,7 @@ impl Command {
     }
 }
 
-/// `names`, all of them calls; all calls, if there are none.
+/// Checks that `names` are calls; returns all calls if there are none.
 fn known(ground: &Ground, names: &[String]) -> Result<Vec<&'static str>> {
     let calls = ground.calls();
     if names.is_empty() {
@@ -185,7 +185,7 @@ fn check_row(budget: &Budget, audit: &Audit, verdict: &str) -> [String; 6] {
     ]
 }
 
-/// The executed instructions in order, a heading whenever the function changes.
+/// The executed instructions in order, with a heading whenever the function changes.
 fn listing(audit: &Audit) -> String {
     let mut formatter = GasFormatter::new();
     let mut symbols = Symbols::default();

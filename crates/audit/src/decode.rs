@@ -1,4 +1,5 @@
-//! What one instruction does: whether it serialises, enters the kernel, and which memory it touches.
+//! Properties of one instruction: whether it serialises, whether it enters the kernel, and which memory it
+//! touches.
 
 use iced_x86::{
     Decoder, DecoderOptions, Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register,
@@ -16,7 +17,7 @@ pub enum Serialising {
     Locked,
     /// `mfence`, `lfence` or `sfence`.
     Fence,
-    /// `cpuid`, `serialize` and the like.
+    /// `cpuid`, `serialize` and similar.
     Whole,
 }
 
@@ -46,8 +47,8 @@ pub(crate) fn serialising(instruction: &Instruction) -> Option<Serialising> {
     }
 }
 
-/// The memory that `instruction` touches when it is executed with `registers`. Of a repeated string
-/// instruction, what its next round touches: single-stepping stops after each.
+/// The memory that `instruction` touches when it is executed with `registers`. For a repeated string
+/// instruction, the memory of its next iteration: single-stepping stops after each.
 pub(crate) fn accesses(
     factory: &mut InstructionInfoFactory,
     instruction: &Instruction,
@@ -69,8 +70,8 @@ fn access(memory: &UsedMemory, instruction: &Instruction, registers: &user_regs_
         _ => return None,
     };
     let address = memory.virtual_address(0, |register, _, _| value(register, registers))?;
-    // Of a repeated string instruction the library gives no size, as it depends on the count; one round
-    // touches one element. An operand whose size depends on state (xsave) counts as one cache line.
+    // For a repeated string instruction the library returns no size, because it depends on the count; one
+    // iteration touches one element. An operand whose size depends on state (xsave) counts as one cache line.
     let size = match (memory.memory_size().size(), instruction.memory_size().size()) {
         (0, 0) => 64,
         (0, element) => element as u64,
@@ -115,7 +116,7 @@ mod tests {
 
     /// All zero.
     fn registers() -> user_regs_struct {
-        // SAFETY: the struct is made of integers, for which all bits zero is a value.
+        // SAFETY: the struct consists of integers, for which zero is a valid value.
         unsafe { std::mem::zeroed() }
     }
 

@@ -1,5 +1,5 @@
-//! The audited program for the library door: what `c/probe.c` is for the gate, with the calls made
-//! directly on a region of its own. It is `lp-audit` itself, started with a hidden subcommand.
+//! The audited program for the library door: the counterpart of `c/probe.c`, with the calls made directly on
+//! a region of its own. It is `lp-audit` itself, started with a hidden subcommand.
 
 use anyhow::{Context, Result, anyhow, bail};
 use lp_abi::linux::{AT_FDCWD, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, SEEK_END, SEEK_SET, stat, statx};
@@ -20,7 +20,7 @@ const WARM_UP: usize = 200;
 const SHARED: &CStr = c"/a/b/f";
 const MISSING: &CStr = c"/a/b/missing";
 
-/// Names of the calls of the C probe that need no C library.
+/// Names of the C probe's calls that need no C library.
 pub(crate) fn names() -> Vec<&'static str> {
     CALLS.iter().map(|(name, _)| *name).collect()
 }
@@ -40,7 +40,7 @@ struct Actor {
 /// Makes `calls`, one in this process and the second, if there is one, in a child, as `c/probe.c` does.
 ///
 /// # Errors
-/// If the region cannot be made or a call fails.
+/// If the region cannot be created or a call fails.
 pub(crate) fn perform(repetitions: usize, calls: &[String]) -> Result<()> {
     let (region, run) = make_region()?;
     let setup = attach(region, run)?;
@@ -56,7 +56,7 @@ pub(crate) fn perform(repetitions: usize, calls: &[String]) -> Result<()> {
     let [first, rest @ ..] = calls else { bail!("no call") };
     let mut child = None;
     if let [second] = rest {
-        // SAFETY: this process has one thread: the child may do all that its parent could.
+        // SAFETY: this process has one thread, so the child may do whatever its parent could.
         match unsafe { nix::unistd::fork() }? {
             nix::unistd::ForkResult::Child => {
                 let done = Actor::new(region, run, 1).and_then(|actor| actor.perform(second, repetitions));
@@ -74,9 +74,9 @@ pub(crate) fn perform(repetitions: usize, calls: &[String]) -> Result<()> {
 }
 
 fn make_region() -> Result<(Region<'static>, RunId)> {
-    // SAFETY: the address that the kernel gave.
+    // SAFETY: the address comes from the kernel.
     unsafe { clock::init(nix::libc::getauxval(nix::libc::AT_SYSINFO_EHDR) as usize) };
-    // The tracer knows the region by this name. Leaked: it lives as long as the process.
+    // The tracer recognises the region by this name. Leaked: it lives as long as the process.
     let memory = memfd_create("lightpath-audit", MFdFlags::MFD_CLOEXEC)?;
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 4096, identity: 1 };
     let memory = lp_region::life_file::beside(memory.into_raw_fd()).map_err(failed("make a life file"))?;
@@ -186,7 +186,7 @@ fn rename(task: &Task, old: &CStr, new: &CStr) -> Answer<()> {
     lp_vfs::rename::renameat2(task, AT_FDCWD, old, AT_FDCWD, new, 0).map(drop)
 }
 
-/// A path that is not in the region is not there.
+/// A path outside the region does not exist.
 fn inside(answer: Answer<Place<()>>) -> Answer<()> {
     match answer? {
         Place::Inside(()) => Ok(()),
@@ -206,7 +206,7 @@ fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<i32> {
     Ok(fd)
 }
 
-/// Writes the file full and closes it.
+/// Fills the file and closes it.
 fn fill(task: &Task, fd: i32) -> Result<()> {
     let bytes = vec![b'x'; FILE_SIZE];
     let wrote = lp_vfs::write::write(task, fd, bytes.as_ptr(), bytes.len()).map_err(failed("write"))?;
@@ -220,7 +220,7 @@ fn failed(what: &'static str) -> impl Fn(Errno) -> anyhow::Error {
     move |errno| anyhow!("cannot {what}: {errno:?}")
 }
 
-/// The tracer attaches without a word; the kernel says when it has.
+/// The tracer attaches silently; the kernel shows when it has.
 fn wait_for_tracer() -> Result<()> {
     loop {
         let status = std::fs::read_to_string("/proc/self/status")?;
@@ -236,6 +236,6 @@ fn wait_for_tracer() -> Result<()> {
 /// Stops for the tracer.
 #[inline(always)]
 fn breakpoint() {
-    // SAFETY: a traced process stops here and goes on; this one is traced, it has waited for that.
+    // SAFETY: the process is traced, as it has waited for the tracer: it stops here and continues.
     unsafe { std::arch::asm!("int3") };
 }

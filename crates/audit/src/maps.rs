@@ -1,4 +1,4 @@
-//! What is mapped where in a traced process: proc_pid_maps(5).
+//! The mappings of a traced process: proc_pid_maps(5).
 
 use anyhow::{Context, Result};
 use nix::unistd::Pid;
@@ -8,7 +8,7 @@ use nix::unistd::Pid;
 pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Where in the mapped file it begins, in bytes.
+    /// Offset in the mapped file, in bytes.
     pub(crate) offset: u64,
     /// The file's path, or a name such as "[stack]"; empty for anonymous memory.
     pub(crate) name: String,

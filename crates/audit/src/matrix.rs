@@ -1,22 +1,22 @@
-//! Which pairs of commuting calls conflict: touch, from two processes, a cache line of the region that
-//! one of them writes. Calls without a conflict scale; the scalable commutativity rule (Clements and
-//! others, SOSP 2013) says that commuting calls can always be made so.
+//! Finds the pairs of commuting calls that conflict: they touch, from two processes, a cache line of the
+//! region that one of them writes. Calls without a conflict scale; the scalable commutativity rule (Clements
+//! and others, SOSP 2013) says that commuting calls can always be implemented that way.
 
 use crate::probe::Probe;
 use crate::tracer::Count;
 use anyhow::Result;
 use std::collections::BTreeSet;
 
-/// The lines that stand between two calls.
+/// The cache lines on which two calls conflict.
 #[derive(Debug, Clone)]
 pub struct Conflict {
     pub first: String,
     pub second: String,
-    /// Numbered from the region's start; none, if the calls scale.
+    /// Numbered from the region's start; empty if the calls scale.
     pub lines: BTreeSet<u64>,
 }
 
-/// Every pair of some calls.
+/// All pairs of a set of calls.
 #[derive(Debug, Clone)]
 pub struct Matrix {
     pub calls: Vec<String>,
@@ -49,7 +49,7 @@ impl Matrix {
         free as f64 / self.pairs.len().max(1) as f64
     }
 
-    /// How many lines `first` and `second` conflict on.
+    /// Number of lines on which `first` and `second` conflict.
     #[must_use]
     pub fn conflicts(&self, first: &str, second: &str) -> Option<usize> {
         let matches = |pair: &&Conflict| {

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 const SOURCE: &str = include_str!("../c/probe.c");
 const NAME: &str = "probe";
 
-/// How often each call is traced; most must agree.
+/// How often each call is traced; most counts must agree.
 const REPETITIONS: usize = 5;
 
 /// The calls that the probe can make.
@@ -72,7 +72,7 @@ impl Probe {
     /// Compiles the probe.
     ///
     /// # Errors
-    /// If there is no C compiler, or no place for its output.
+    /// If there is no C compiler, or nowhere to put its output.
     pub fn new(ground: Ground) -> Result<Self> {
         let dir = tempfile::Builder::new().prefix("lightpath-audit-").tempdir()?;
         let source = dir.path().join("probe.c");
@@ -88,7 +88,7 @@ impl Probe {
         Ok(Self { dir, ground })
     }
 
-    /// What `call` executes, warm: the least of several counts, which are the same where nothing else
+    /// What `call` executes when warm: the lowest of several counts, which are equal unless something
     /// interferes.
     ///
     /// # Errors
@@ -98,7 +98,7 @@ impl Probe {
         audits.pop().context("no count")
     }
 
-    /// The same for two calls at once, each in a process of its own, which commute.
+    /// The same for two commuting calls at once, each in a process of its own.
     ///
     /// # Errors
     /// As for [`Self::audit`].
@@ -116,7 +116,7 @@ impl Probe {
         };
         let mut child = Running(self.command(room.as_ref().map(|room| room.path()), calls).spawn()?);
         let output = child.0.stdout.take().context("the probe has no output")?;
-        // The first call's process is the parent of the second's; which is ready first is open.
+        // The first call's process is the parent of the second's; either may be ready first.
         let mut ready: Vec<i32> = Vec::new();
         for line in BufReader::new(output).lines() {
             let line = line?;
@@ -133,7 +133,8 @@ impl Probe {
         if ready.len() == 2 && is_parent(ready[1], ready[0])? {
             ready.reverse();
         }
-        // The C probe's own instructions do not count; the library's are in the program that makes the calls.
+        // The C probe's own instructions do not count; those of the library are in the program that makes the
+        // calls.
         let probe = match self.ground {
             Ground::Directory(_) | Ground::Lightpath(_) => Some(NAME),
             Ground::Library(_) => None,
@@ -174,15 +175,15 @@ impl Probe {
 /// Several counts of one call.
 #[derive(Debug, Clone)]
 pub struct Audit {
-    /// The least.
+    /// The lowest count.
     pub count: Count,
     /// Instructions of each repetition.
     pub totals: Vec<usize>,
 }
 
 impl Audit {
-    /// Whether most repetitions executed the least number of instructions, give or take the few by which the
-    /// C library's or the kernel's clock differs: one in many calls may do some upkeep.
+    /// Whether most repetitions executed the lowest number of instructions, plus or minus the few by which
+    /// the clock of the C library or the kernel varies: one in many calls may do some upkeep.
     #[must_use]
     pub fn is_steady(&self) -> bool {
         let least = self.count.total();
@@ -213,12 +214,12 @@ fn is_parent(parent: i32, child: i32) -> Result<bool> {
     Ok(fields.split(' ').nth(1) == Some(parent.to_string().as_str()))
 }
 
-/// The probe, ended with its tracer.
+/// The probe; ended when dropped.
 struct Running(Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both fail when it has ended already, which is as it should be.
+        // Both fail if it has already ended, which is fine.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }

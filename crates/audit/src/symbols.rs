@@ -1,22 +1,22 @@
-//! Names for addresses, from the symbol tables of the files they are mapped from.
+//! Names for addresses, from the symbol tables of the mapped files.
 
 use object::{Object, ObjectSegment, ObjectSymbol, SymbolKind};
 use std::collections::HashMap;
 
-/// Symbol tables, read once for each file.
+/// Symbol tables, read once per file.
 #[derive(Default)]
 pub(crate) struct Symbols(HashMap<String, Table>);
 
 #[derive(Default)]
 struct Table {
-    /// Of each segment: offset in the file, size, address.
+    /// For each segment: offset in the file, size, address.
     segments: Vec<(u64, u64, u64)>,
     /// Address and name, in order.
     names: Vec<(u64, String)>,
 }
 
 impl Symbols {
-    /// The function at `offset` in `file`, and how far into it.
+    /// The function at `offset` in `file`, and the offset within it.
     pub(crate) fn name(&mut self, file: &str, offset: u64) -> Option<String> {
         let table = self.0.entry(file.to_owned()).or_insert_with(|| Table::read(file).unwrap_or_default());
         let address = table

@@ -19,20 +19,20 @@ const BREAKPOINT: u8 = 0xcc;
 /// x86's cache line, in bytes.
 const LINE: u64 = 64;
 
-/// A call that runs longer than this is not a hot call, and not worth the wait.
+/// A call that runs longer than this is not a hot call, and not worth waiting for.
 const MOST_STEPS: usize = 5_000_000;
 
 /// One instruction as it was executed.
 #[derive(Debug, Clone)]
 pub struct Step {
     pub instruction: Instruction,
-    /// The object that it belongs to, by its file's name.
+    /// File name of the object that contains it.
     pub object: String,
-    /// The file and the offset in it, where there is a file.
+    /// The file and the offset in it, if there is a file.
     pub origin: Option<(String, u64)>,
 }
 
-/// What one call executed, from its first instruction outside the probe to its last.
+/// Counts of one call, from its first instruction outside the probe to its last.
 #[derive(Debug, Clone, Default)]
 pub struct Count {
     /// Instructions, by object; a repeated string instruction is one.
@@ -54,7 +54,7 @@ impl Count {
     }
 }
 
-/// A traced process. Dropped, it is let go.
+/// A traced process, which is detached on drop.
 pub(crate) struct Tracer {
     pid: Pid,
     memory: File,
@@ -69,15 +69,15 @@ impl Tracer {
         ptrace::seize(pid, ptrace::Options::empty())
             .with_context(|| format!("cannot trace process {pid}"))?;
         let tracer = Self { pid, memory, factory: InstructionInfoFactory::new() };
-        // It was not stopped, so there is nothing to resume.
+        // It was not stopped, so it needs no resume.
         match tracer.wait()? {
             Signal::SIGTRAP => Ok(tracer),
             other => tracer.run_to_breakpoint_with(Some(other)).map(|()| tracer),
         }
     }
 
-    /// Counts what the process executes from here to its next breakpoint, where it stays. Instructions
-    /// of the object `probe`, if there is one, are not counted.
+    /// Counts what the process executes from here to its next breakpoint, where it stays stopped.
+    /// Instructions of the object `probe`, if given, are not counted.
     pub(crate) fn count(&mut self, probe: Option<&str>) -> Result<Count> {
         let mut maps = Maps::of(self.pid)?;
         let mut count = Count::default();
@@ -94,7 +94,7 @@ impl Tracer {
             if maps.at(registers.rip).is_none() {
                 maps = Maps::of(self.pid)?;
             }
-            // A repeated string instruction stops after each round, where it began.
+            // A repeated string instruction stops after each iteration, at its own address.
             let again = registers.rip == previous && instruction.is_string_instruction();
             previous = registers.rip;
             let accesses = decode::accesses(&mut self.factory, &instruction, &registers);
@@ -139,7 +139,7 @@ impl Tracer {
         }
     }
 
-    /// Waits until the process stops, and says for which signal.
+    /// Waits until the process stops, and returns the signal.
     fn wait(&self) -> Result<Signal> {
         loop {
             match waitpid(self.pid, Some(WaitPidFlag::__WALL)).context("cannot wait for the probe")? {

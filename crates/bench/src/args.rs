@@ -5,15 +5,15 @@ use std::path::PathBuf;
 /// Measure Lightpath against the kernel's file systems
 #[derive(clap::Args, Debug, Clone, Default)]
 pub struct Args {
-    /// Workloads to run (all, if none is named); `figures` stands for those that have a target
+    /// Workloads to run (default: all); `figures` selects those that have a target
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
 
-    /// List the workloads and end
+    /// List the workloads and exit
     #[arg(long)]
     pub list: bool,
 
-    /// Fewer samples of shorter runs: minutes become seconds, and the spread grows
+    /// Take fewer samples of shorter runs: seconds instead of minutes, but a wider spread
     #[arg(long)]
     pub quick: bool,
 
@@ -21,15 +21,15 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub samples: Option<u32>,
 
-    /// Measure in DIR too; may be given more than once
+    /// Measure in DIR as well; may be repeated
     #[arg(long, value_name = "DIR")]
     pub dir: Vec<PathBuf>,
 
-    /// Write the raw samples, with the machine and its versions, to FILE
+    /// Write the raw samples, with a description of the machine, to FILE
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Write a page with plots, in one self-contained file
+    /// Write a self-contained page with plots to FILE
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
-    /// Measure nothing; show the report that --json wrote to FILE
+    /// Show the report that --json wrote to FILE, without measuring
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "quick", "samples", "dir"])]
     pub from: Option<PathBuf>,
 
@@ -49,7 +49,7 @@ pub struct Args {
     #[arg(long, value_name = "SPEC", hide = true)]
     pub in_process: Option<String>,
 
-    /// The command that starts a run, if it is not this one
+    /// The command that starts a run, if not this one
     #[arg(long, value_name = "PATH", hide = true)]
     pub lightpath: Option<PathBuf>,
 }

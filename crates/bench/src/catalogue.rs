@@ -1,4 +1,4 @@
-//! What can be measured: the workloads, what their figures are called, and their targets.
+//! The catalogue: the workloads, the names of their figures, and their targets.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ pub(crate) struct Workload {
     pub(crate) quick: &'static [&'static [&'static str]],
 }
 
-/// What runs.
+/// The program of a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
-    /// This C program (named without its suffix), in each file system.
+    /// This C program (named without its suffix), on each file system.
     C(&'static str),
     /// [`crate::before`], in both designs.
     InProcess,
@@ -178,7 +178,7 @@ pub(crate) const WORKLOADS: &[Workload] = &[
     },
 ];
 
-/// Readable names of figures whose key does not say enough.
+/// Readable names of figures whose key is not clear enough.
 const LABELS: &[(&str, &str)] = &[
     ("dd_wall", "dd bs=1, wall"),
     ("dd_system", "dd bs=1, system time"),
@@ -253,7 +253,7 @@ pub(crate) fn label(metric: &str) -> String {
 #[derive(Debug)]
 pub(crate) struct Selection(pub(crate) Vec<&'static Workload>);
 
-/// A NAME that is no workload's.
+/// A NAME that is not a workload's.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct UnknownName(String);
 
@@ -265,7 +265,7 @@ impl fmt::Display for UnknownName {
 }
 
 impl Selection {
-    /// The workloads that `names` ask for: all of them, if `names` is empty.
+    /// The workloads selected by `names`; all of them if `names` is empty.
     pub(crate) fn of(names: &[String]) -> Result<Self, UnknownName> {
         if let Some(unknown) = names
             .iter()

@@ -10,7 +10,7 @@ pub(crate) const SCHEME: &str = "\
 :root{--ink:#1b2430;--muted:#5c6a7c;--grid:#dde3ea;--paper:#ffffff;--light:#e4570b;--base:#62748a;--c1:#a9b7c6;--c2:#7aa7a0;--c3:#b59ac4}\
 @media(prefers-color-scheme:dark){:root{--ink:#e7ecf2;--muted:#98a6b7;--grid:#2c3642;--paper:#12171d;--light:#ff8236;--base:#8ea2ba;--c1:#546475;--c2:#5f9c93;--c3:#9a7bb0}}";
 
-/// What the plots look like, given [`SCHEME`].
+/// Style of the plots, based on [`SCHEME`].
 pub(crate) const STYLE: &str = "\
 text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fill:var(--ink);font-size:12.5px}\
 .paper{fill:var(--paper)}.small{font-size:11px;fill:var(--muted)}.value{font-size:11.5px;font-variant-numeric:tabular-nums}\
@@ -35,13 +35,13 @@ pub(crate) fn colour(report: &Report, place: &str) -> &'static str {
     }
 }
 
-/// The plot of the targets that are speed-ups, as a document of its own.
+/// The plot of the targets that are speed-ups, as a standalone document.
 pub(crate) fn speedup_document(report: &Report) -> String {
     speedup_drawing(report).document(&without_variables(SCHEME, STYLE))
 }
 
-/// `style` with each `var(--name)` replaced by the light colour that `scheme` gives it: not every
-/// program that draws SVG knows variables.
+/// `style` with each `var(--name)` replaced by its light colour in `scheme`, because not every program that
+/// draws SVG supports variables.
 fn without_variables(scheme: &str, style: &str) -> String {
     let light =
         scheme.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map_or("", |(light, _)| light);
@@ -51,7 +51,7 @@ fn without_variables(scheme: &str, style: &str) -> String {
         .fold(style.to_owned(), |style, (name, colour)| style.replace(&format!("var({name})"), colour))
 }
 
-/// The same as an element of a page; nothing, if the report has none of those figures.
+/// The same as an element of a page; none if the report has none of those figures.
 pub(crate) fn speedup(report: &Report) -> Option<String> {
     figures::verdicts(report)
         .iter()
@@ -139,7 +139,7 @@ fn ticks(most: f64) -> Vec<f64> {
     (1..).map(|n| f64::from(n) * step).take_while(|tick| *tick <= most).collect()
 }
 
-/// Bars with their spread, a group for each figure, each group to a scale of its own.
+/// Bars with their spread, a group for each figure, each group with its own scale.
 pub(crate) fn bars(report: &Report, workload: &WorkloadReport, series: &[&Series]) -> String {
     const BAR: f64 = 11.0;
     const GAP: f64 = 12.0;
@@ -149,7 +149,8 @@ pub(crate) fn bars(report: &Report, workload: &WorkloadReport, series: &[&Series
     let mut svg = Svg::new(WIDTH, height);
     let mut y = 4.0;
     for series in series {
-        // A disk that is a hundred times slower would leave nothing to see of the others: its bar is cut.
+        // A disk that is a hundred times slower would leave nothing visible of the others, so its bar is
+        // truncated.
         let known = |place: &str| series.cell(place).map_or(0.0, |cell| cell.max);
         let compared = known(workload.baseline()).max(known("lightpath"));
         let most =
@@ -181,7 +182,7 @@ pub(crate) fn curves(report: &Report, workload: &WorkloadReport, series: &[&Seri
     let mut svg = Svg::new(SIZE.0, SIZE.1);
     let Some(first) = series.first() else { return svg.element() };
     let positions: Vec<u32> = series.iter().filter_map(|series| series.x).collect();
-    // Workers double from point to point, so the points are spaced evenly.
+    // Workers double from point to point, so the points are evenly spaced.
     let place_x = |x: u32| {
         let index = positions.iter().position(|p| *p == x).unwrap_or(0) as f64;
         left + 14.0 + index / (positions.len().max(2) - 1) as f64 * (right - left - 28.0)
@@ -224,9 +225,9 @@ fn tick_text(tick: f64) -> String {
 
 /// The scale of a plot's values.
 enum Axis {
-    /// From 0 to this: rates, whose size is the point.
+    /// From 0 to this: for rates, whose magnitude matters.
     Linear(f64),
-    /// Whole powers of ten: times, which grow with the number of workers.
+    /// Whole powers of ten: for times, which grow with the number of workers.
     Log(f64, f64),
 }
 
@@ -238,7 +239,7 @@ impl Axis {
         }
     }
 
-    /// Where `value` lies, from 0 to 1.
+    /// Position of `value` on the axis, from 0 to 1.
     fn share(&self, value: f64) -> f64 {
         match self {
             Self::Linear(most) => value / most,

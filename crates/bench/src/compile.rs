@@ -1,4 +1,4 @@
-//! The workload programs: C sources that travel in the binary, compiled by the host's `cc`.
+//! The workload programs: C sources embedded in the binary, compiled by the host's `cc`.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub(crate) fn source_of(program: &str) -> Option<&'static str> {
     SOURCES.iter().find(|(name, _)| *name == program).map(|(_, source)| *source)
 }
 
-/// Compiles `program` into `dir` and gives the binary's path: dynamic, as any user's program.
+/// Compiles `program` into `dir` and returns the binary's path: dynamically linked, like any user's program.
 pub(crate) fn compile(program: &str, dir: &Path) -> Result<PathBuf> {
     let binary = dir.join(program);
     if binary.exists() {

@@ -1,17 +1,17 @@
-//! The figures to reach: what the project promises, held against a report.
+//! The target figures: what the project promises, compared with a report.
 
 use crate::report::{Report, paired};
 
-/// What a figure must do.
+/// What a figure must achieve.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Goal {
     /// At least this many times as fast as the baseline.
     Faster(f64),
-    /// At most this many per cent dearer than the baseline.
+    /// At most this many per cent slower than the baseline.
     Dearer(f64),
     /// At most this many nanoseconds more than the baseline.
     ExtraNs(f64),
-    /// At two workers, at least this many times the throughput of one.
+    /// With two workers, at least this many times the throughput of one.
     Scales(f64),
 }
 
@@ -59,12 +59,12 @@ pub(crate) const TARGETS: &[Target] = &[
     target("scale", "processes_stat", Goal::Scales(1.9)),
 ];
 
-/// Whether `workload` has a figure to reach.
+/// Whether `workload` has a target.
 pub(crate) fn concern(workload: &str) -> bool {
     TARGETS.iter().any(|target| target.workload == workload)
 }
 
-/// A target held against what was measured.
+/// A target compared with a measurement.
 pub(crate) struct Verdict {
     pub(crate) target: &'static Target,
     pub(crate) label: String,
@@ -83,13 +83,13 @@ pub(crate) enum Reached {
     No,
 }
 
-/// Every target that `report` has the figures for.
+/// Every target for which `report` has figures.
 pub(crate) fn verdicts(report: &Report) -> Vec<Verdict> {
     TARGETS.iter().filter_map(|target| verdict(report, target)).collect()
 }
 
 fn verdict(report: &Report, target: &'static Target) -> Option<Verdict> {
-    // Scaling is Lightpath against itself: one worker's figure is the baseline of two workers'.
+    // Scaling compares Lightpath with itself: one worker's figure is the baseline of two workers'.
     let (series, before) = match target.goal {
         Goal::Scales(_) => {
             let series = report.series(target.workload, target.metric, Some(2))?;

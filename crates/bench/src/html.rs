@@ -1,4 +1,4 @@
-//! The report as one page: no script, no other file, light or dark as the reader's system is.
+//! The report as one page: no script, no other file, light or dark like the reader's system.
 
 use crate::chart::{self, SCHEME, STYLE};
 use crate::figures::{self, Goal, Reached};

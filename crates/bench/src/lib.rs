@@ -1,9 +1,9 @@
 //! `lightpath bench`: the workloads that Lightpath was built for, measured side by side.
 //!
-//! Each workload is a C program ([`program`]) that knows nothing of Lightpath, times itself and
-//! prints its figures. The [`runner`] runs the same binary in several [`place`]s (tmpfs, the disk's
-//! file system, and a Lightpath mount under `lightpath run`), interleaved, several samples each.
-//! What comes out is one [`report::Report`], shown as tables ([`table`]), JSON, or a page ([`html`]).
+//! Each workload is a C program ([`program`]) that knows nothing of Lightpath, times itself and prints its
+//! figures. The [`runner`] runs the same binary in several [`place`]s (tmpfs, the disk's file system, and a
+//! Lightpath mount under `lightpath run`), interleaved, several samples each. The result is one
+//! [`report::Report`], shown as tables ([`table`]), JSON, or a page ([`html`]).
 
 mod args;
 mod before;
@@ -30,7 +30,7 @@ use std::process::ExitCode;
 
 /// Runs the workloads that `args` names and prints the report on standard output.
 ///
-/// Exit status: 0; 1 if a workload failed somewhere; 2 if a NAME is not known.
+/// Exit status: 0; 1 if a workload failed somewhere; 2 if a NAME is unknown.
 pub fn main(args: Args) -> Result<ExitCode> {
     if let Some(spec) = &args.in_process {
         print!("{}", before::sample(spec)?);
@@ -47,7 +47,7 @@ pub fn main(args: Args) -> Result<ExitCode> {
             return Ok(ExitCode::from(2));
         }
     };
-    // Written before the first measurement: a report that cannot be kept is no use after ten minutes.
+    // Created before the first measurement: a report that cannot be saved is useless after ten minutes.
     for file in args.json.iter().chain(&args.html).chain(&args.svg) {
         writable(file)?;
     }

@@ -1,4 +1,4 @@
-//! What the figures were measured on.
+//! The machine on which the figures were measured.
 
 use serde::{Deserialize, Serialize};
 use std::process::Command;
@@ -8,7 +8,7 @@ pub(crate) struct Machine {
     pub(crate) cpu: String,
     pub(crate) processors: usize,
     pub(crate) memory_mib: u64,
-    /// Whether the processor says that a hypervisor runs beneath it.
+    /// Whether the processor reports a hypervisor.
     pub(crate) virtual_machine: bool,
     pub(crate) kernel: String,
     pub(crate) libc: String,
@@ -16,7 +16,7 @@ pub(crate) struct Machine {
     pub(crate) lightpath: String,
     /// Load average over the last minute, before the first measurement.
     pub(crate) load: f64,
-    /// UTC, as `date -u +%FT%TZ` gives it.
+    /// UTC, in the format of `date -u +%FT%TZ`.
     pub(crate) date: String,
 }
 

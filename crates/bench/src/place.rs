@@ -8,10 +8,10 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the Lightpath side's file system appears.
+/// Mount point on the Lightpath side.
 const MOUNT: &str = "/light";
 
-/// A place as the report names it.
+/// A place as named in the report.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub(crate) struct PlaceInfo {
     /// "tmpfs", "ext4", ... or "lightpath"; unique in a report.
@@ -21,9 +21,9 @@ pub(crate) struct PlaceInfo {
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// A fresh directory under this one, for each sample.
+    /// A new directory under this one for each sample.
     Kernel(PathBuf),
-    /// A run of its own, by this command, for each sample.
+    /// A new run by this command for each sample.
     Lightpath(PathBuf),
     /// No directory: a design of [`crate::before`], in a process of this command.
     InProcess(Design),
@@ -35,9 +35,9 @@ pub(crate) struct Place {
     kind: Kind,
 }
 
-/// A directory for one sample, and how to start a program that works in it.
+/// A directory for one sample, and how to start a program in it.
 pub(crate) struct Ground {
-    /// Holds the directory until the sample ends.
+    /// Keeps the directory until the sample ends.
     _keep: Option<tempfile::TempDir>,
     pub(crate) dir: PathBuf,
     launcher: Option<PathBuf>,
@@ -68,7 +68,7 @@ impl Ground {
 }
 
 impl Place {
-    /// The place that Lightpath's command `launcher` makes, once it has proved that it can.
+    /// The place provided by the Lightpath command `launcher`, after a check that it works.
     pub(crate) fn lightpath(launcher: PathBuf) -> Result<Self> {
         let output = Command::new(&launcher)
             .args(["run", "--at", MOUNT, "--", "test", "-d", MOUNT])
@@ -82,18 +82,18 @@ impl Place {
         Ok(Self { info, kind: Kind::Lightpath(launcher) })
     }
 
-    /// The command for one sample of [`crate::before`]: this command again, as it was called.
+    /// The command for one sample of [`crate::before`]: this command again, invoked the same way.
     pub(crate) fn in_process(&self, spec: &str) -> Result<Command> {
         let Kind::InProcess(design) = self.kind else { bail!("{} is a directory", self.info.name) };
         let mut command =
             Command::new(std::env::current_exe().context("cannot find this command's own path")?);
-        // Called as `lightpath bench`, it has a subcommand in front.
+        // When invoked as `lightpath bench`, a subcommand comes first.
         command.args(std::env::args_os().nth(1).filter(|first| first == "bench"));
         command.arg("--in-process").arg(format!("{},{spec}", design.name())).process_group(0);
         Ok(command)
     }
 
-    /// Makes the directory for one sample.
+    /// Creates the directory for one sample.
     pub(crate) fn prepare(&self) -> Result<Ground> {
         match &self.kind {
             Kind::Kernel(base) => {
@@ -108,8 +108,8 @@ impl Place {
     }
 }
 
-/// The kernel's file systems: one directory for each type found where programs keep their files
-/// (tmpfs first), and whatever directories the user adds.
+/// The kernel's file systems: one directory for each type found where programs keep their files (tmpfs
+/// first), and the directories that the user adds.
 pub(crate) fn kernel_places(added: &[PathBuf]) -> Result<Vec<Place>> {
     let mounts =
         std::fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
@@ -141,7 +141,7 @@ fn kernel_place(name: String, base: PathBuf) -> Place {
     Place { info: PlaceInfo { name, dir: base.display().to_string() }, kind: Kind::Kernel(base) }
 }
 
-/// The type of the file system that `dir` is on, if files can be made there.
+/// The type of `dir`'s file system, if files can be created there.
 fn usable_type(dir: &Path, mounts: &str) -> Option<String> {
     tempfile::tempfile_in(dir).ok()?;
     type_of(&dir.canonicalize().ok()?, mounts)

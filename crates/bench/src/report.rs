@@ -1,10 +1,10 @@
-//! What a bench gives: figures with all their samples, and where they come from.
+//! The result of a bench: figures with all their samples, and their origin.
 
 use crate::machine::Machine;
 use crate::place::PlaceInfo;
 use serde::{Deserialize, Serialize};
 
-/// The version of the JSON's shape.
+/// Version of the JSON format.
 pub(crate) const SCHEMA: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -12,7 +12,7 @@ pub(crate) struct Report {
     pub(crate) schema: u32,
     pub(crate) command: Vec<String>,
     pub(crate) machine: Machine,
-    /// Where files were, in the order in which they are shown; the first is the baseline of the figures to reach.
+    /// The places of the files, in display order; the first is the baseline of the targets.
     pub(crate) places: Vec<PlaceInfo>,
     pub(crate) workloads: Vec<WorkloadReport>,
 }
@@ -22,13 +22,13 @@ pub(crate) struct WorkloadReport {
     pub(crate) name: String,
     pub(crate) title: String,
     pub(crate) detail: String,
-    /// Names of what is compared, in the order in which it is shown; the first is the baseline of the ratios.
+    /// Names of what is compared, in display order; the first is the baseline of the ratios.
     pub(crate) places: Vec<String>,
     pub(crate) series: Vec<Series>,
     pub(crate) failures: Vec<Failure>,
 }
 
-/// One figure, at one number of workers if it has one, in every place.
+/// One figure in every place, at one number of workers if it has one.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Series {
     pub(crate) metric: String,
@@ -48,11 +48,11 @@ pub(crate) struct Cell {
     pub(crate) median: f64,
     pub(crate) min: f64,
     pub(crate) max: f64,
-    /// How many times better than the baseline place, above 1 is faster: the median of the rounds' ratios.
+    /// How many times better than the baseline place (above 1 is faster): the median of the rounds' ratios.
     pub(crate) ratio: Option<f64>,
 }
 
-/// A workload that did not run to its end somewhere.
+/// A workload that failed somewhere.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq, Eq)]
 pub(crate) struct Failure {
     pub(crate) place: String,
@@ -67,7 +67,7 @@ pub(crate) enum Better {
 }
 
 impl Better {
-    /// Times are better small, rates are better large.
+    /// Lower is better for times, higher for rates.
     pub(crate) fn of_unit(unit: &str) -> Self {
         if unit.ends_with("/s") { Self::More } else { Self::Less }
     }
@@ -82,15 +82,15 @@ impl Better {
     }
 }
 
-/// How many times better `now` is than `before`: the median of what the rounds gave. The samples of one round were taken one
-/// after the other, so that a slow minute of the machine slows both down and their ratio stays.
+/// How many times better `now` is than `before`: the median over the rounds. The samples of one round are
+/// taken one after the other, so a slow minute of the machine affects both and their ratio stays.
 pub(crate) fn paired(better: Better, now: &Cell, before: &Cell) -> Option<f64> {
     let rounds = now.samples.iter().zip(&before.samples);
     let ratios: Option<Vec<_>> = rounds.map(|(now, before)| better.ratio(*now, *before)).collect();
     ratios.filter(|ratios| !ratios.is_empty()).map(|ratios| median(&ratios))
 }
 
-/// The middle of `samples`; of an even number, the mean of the two in the middle.
+/// The median of `samples`; for an even number, the mean of the middle two.
 pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -159,7 +159,7 @@ impl Figure {
     }
 }
 
-/// Gathers the figures of one workload as they come in, sample by sample and place by place.
+/// Collects the figures of one workload as they arrive, sample by sample and place by place.
 #[derive(Default)]
 pub(crate) struct Gatherer {
     rows: Vec<Row>,

@@ -1,5 +1,5 @@
-//! Runs the selected workloads: one sample in each place after the other, and round again, so that a
-//! slow minute of the machine falls on all of them.
+//! Runs the selected workloads in rounds, one sample in each place per round, so that a slow minute of the
+//! machine affects all places.
 
 use crate::Workload;
 use crate::args::Args;
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// No workload takes this long on a machine that makes progress.
+/// No workload takes this long on a working machine.
 const LIMIT: Duration = Duration::from_secs(900);
 
 pub(crate) fn run(selection: &Selection, args: &Args) -> Result<Report> {
@@ -52,8 +52,8 @@ pub(crate) fn run(selection: &Selection, args: &Args) -> Result<Report> {
     Ok(Report { schema: SCHEMA, command: std::env::args().collect(), machine, places, workloads })
 }
 
-/// The kernel's file systems, then Lightpath. That Lightpath cannot run is said, once, and the kernel's
-/// figures are still given.
+/// The kernel's file systems, then Lightpath. If Lightpath cannot run, that is reported once, and the
+/// kernel's figures are still measured.
 fn places(args: &Args) -> Result<Vec<Place>> {
     let mut places = place::kernel_places(&args.dir)?;
     if !args.kernel_only {
@@ -72,14 +72,14 @@ fn places(args: &Args) -> Result<Vec<Place>> {
 /// One workload and what it needs.
 struct Bench<'b> {
     workload: &'b Workload,
-    /// Its program; none, if it runs in a process of this command.
+    /// Its program; none if it runs in a process of this command.
     binary: Option<PathBuf>,
     scratch: &'b Path,
     args: &'b Args,
 }
 
 impl Bench<'_> {
-    /// All samples in all places; where one fails, the place is left out from then on.
+    /// All samples in all places; a place that fails is skipped from then on.
     fn run(&self, places: &[Place], progress: &ProgressBar) -> WorkloadReport {
         let mut gatherer = Gatherer::default();
         let mut failures: Vec<Failure> = Vec::new();

@@ -1,16 +1,16 @@
-//! The little of SVG that the plots need. Colours and fonts come from classes, so that a plot follows
-//! the page's light or dark scheme.
+//! The subset of SVG that the plots need. Colours and fonts come from classes, so a plot follows the page's
+//! light or dark scheme.
 
 use std::fmt::Write;
 
-/// A drawing under construction; units are pixels.
+/// A drawing in progress; units are pixels.
 pub(crate) struct Svg {
     body: String,
     width: f64,
     height: f64,
 }
 
-/// Where a text's anchor point lies.
+/// Position of a text's anchor point.
 #[derive(Clone, Copy)]
 pub(crate) enum Anchor {
     Start,
@@ -76,7 +76,7 @@ impl Svg {
         self.wrapped("")
     }
 
-    /// A document of its own, with `style` inside.
+    /// A standalone document that includes `style`.
     pub(crate) fn document(self, style: &str) -> String {
         let style =
             format!("<style>{style}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n");

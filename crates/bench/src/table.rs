@@ -4,7 +4,7 @@ use crate::figures::{self, Goal, Reached};
 use crate::report::{Cell, Report, Series, WorkloadReport};
 use comfy_table::{CellAlignment, Table, TableComponent, presets};
 
-/// Every workload's table, with a heading, and what failed.
+/// Every workload's table, with a heading, and the failures.
 pub(crate) fn render(report: &Report) -> String {
     let machine = &report.machine;
     let mut text = format!(
@@ -54,7 +54,7 @@ fn workload_table(workload: &WorkloadReport) -> Table {
     table
 }
 
-/// The figures to reach; nothing, if the report has none of them.
+/// The target figures; empty if the report has none of them.
 pub(crate) fn render_figures(report: &Report) -> String {
     let verdicts = figures::verdicts(report);
     if verdicts.is_empty() {
@@ -111,7 +111,7 @@ fn spread(cell: &Cell) -> String {
     format!("{}..{}", number(cell.min), number(cell.max))
 }
 
-/// Three significant digits, or all of the digits before the point, in groups of three.
+/// Three significant digits, or all digits before the point, grouped by three.
 pub(crate) fn number(value: f64) -> String {
     let magnitude = value.abs();
     match magnitude {

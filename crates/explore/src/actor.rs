@@ -38,13 +38,13 @@ fn leave(door: &dyn Door, slot: &Slot) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// What an actor does before the schedule begins.
+/// An actor's preparation before the schedule begins.
 fn begin(door: &dyn Door, part: &Part, dirs: &[Dir; 3]) {
     let born = door.born();
     assert_eq!(born, 0, "born");
     for (fd, dir) in OWN.iter().zip(DIRS) {
         let path = std::ffi::CString::new(format!("{dir}/a")).unwrap_or_default();
-        // A thread has its process's.
+        // A thread uses the descriptors of its process.
         if door.pread(*fd, &mut [0], 0) < 0 {
             assert_eq!(door.open(*fd, &path, libc::O_RDWR, 0), 0, "open {dir}/a");
         }
@@ -54,7 +54,7 @@ fn begin(door: &dyn Door, part: &Part, dirs: &[Dir; 3]) {
     }
 }
 
-/// A child of an actor that serves `slot` from now on: it is born, it verifies, and leaves.
+/// A child of an actor that serves `slot` from now on: it is born, verifies, and leaves.
 pub fn stay(door: &dyn Door, slot: &'static Slot) -> ! {
     step::use_slot(slot);
     step::stand();
@@ -77,7 +77,7 @@ fn note(slot: &Slot, result: i64) {
     slot.made.fetch_add(1, Ordering::Release);
 }
 
-/// A panic is a finding, not a message in between.
+/// Turns a panic into a finding.
 pub fn report_panics(page: &'static Page) {
     std::panic::set_hook(Box::new(move |panic| {
         page.say(&format!("{panic}"));

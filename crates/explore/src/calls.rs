@@ -1,11 +1,11 @@
-//! The calls that victims and peers make, by name, and what each changes.
+//! The calls of victims and peers, by name, and what each changes.
 
 use std::ffi::{CStr, CString};
 
 use crate::control::{CHILDREN, Page, Slot};
 use crate::door::{COMMON, Door, KEEP, NEW, OWN, RangeLock};
 
-/// What a call is made with: paths made beforehand, because the call itself is counted in instructions.
+/// Arguments of a call: paths created beforehand, because the call's own instructions are counted.
 pub struct Dir {
     /// The actor's own descriptor of its `a`.
     pub own: i32,
@@ -16,21 +16,21 @@ pub struct Dir {
     d: CString,
     /// A directory with a file in it.
     e: CString,
-    /// A name that does not fit into an entry.
+    /// A name that is too long to be stored in an entry.
     long: CString,
     /// A file with an attribute.
     x: CString,
-    /// A name that is free.
+    /// An unused name.
     n: CString,
-    /// A name in `e` that is free.
+    /// An unused name in `e`.
     en: CString,
-    /// A name that is free in the other directory.
+    /// An unused name in the other directory.
     other: CString,
     /// For the child that stays.
     child: &'static Slot,
 }
 
-/// The directories: the victim's, another, and the bystander's, which no comparison looks at.
+/// The directories: the victim's, another, and the bystander's, which comparisons ignore.
 pub const DIRS: [&str; 3] = ["v", "w", "z"];
 /// A name of 60 bytes.
 pub const LONG: &str = "a-name-that-is-too-long-for-the-entry-and-takes-a-slot-more-";
@@ -59,22 +59,22 @@ impl Dir {
 
 /// A call by its name.
 pub struct Call {
-    /// What the command line calls it.
+    /// Its name on the command line.
     pub name: &'static str,
     /// What it changes: `@` is its directory, `%` the other one.
     pub changes: &'static [&'static str],
     /// Makes it.
     pub make: fn(&dyn Door, &Dir) -> i64,
-    /// Made before the victim is stopped, at full speed.
+    /// Run at full speed before the victim is stopped.
     pub before: fn(&dyn Door, &Dir),
-    /// Whether a dead process is there to be found.
+    /// Whether it needs a dead process to find.
     pub corpse: bool,
-    /// Whether it changes bytes of `a`: if it is killed, some of them are as they were and some as they were to be.
+    /// Whether it changes bytes of `a`: if it is killed, some of them may be old and some new.
     pub bytes: bool,
-    /// Whether it waits for a lock on a file as long as another has it.
+    /// Whether it waits for a lock on a file that another process holds.
     pub waits: bool,
-    /// A result that another may stand for: Linux looks one path up after the other, and others act in
-    /// between.
+    /// A result and another that is acceptable in its place: Linux looks up one path after the other, and
+    /// other calls may run in between.
     pub also: Option<(i64, i64)>,
 }
 
@@ -95,12 +95,12 @@ const fn biased(
     Call { before, ..call(name, changes, make) }
 }
 
-/// A call that waits for locks of others; `before` takes what it has then.
+/// A call that waits for locks of others; `before` first takes its own lock.
 const fn waiting(name: &'static str, make: fn(&dyn Door, &Dir) -> i64, before: fn(&dyn Door, &Dir)) -> Call {
     Call { waits: true, ..biased(name, &["@/a"], make, before) }
 }
 
-/// Of a call that changes bytes.
+/// A call that changes bytes.
 const fn bytes(of: Call) -> Call {
     Call { bytes: true, ..of }
 }
@@ -117,18 +117,18 @@ static ACL: [u8; 44] = [
     0, 4, 0, 255, 255, 255, 255, 32, 0, 4, 0, 255, 255, 255, 255,
 ];
 const TARGET: &CStr = c"/a/target/of/more/than/sixty-four/bytes/that/takes/a/page/of/its/own/and/some/more";
-/// Names that fill the bucket of `v/n`: whoever makes that splits one.
+/// Names that fill the bucket of `v/n`, so that creating it splits a bucket.
 const CROWD: u32 = 300;
 const CREATE: i32 = libc::O_RDWR | libc::O_CREAT | libc::O_EXCL;
 
-/// Makes the caller the only one that has used a file, so that it has the lock's bias.
+/// Makes the caller the only user of a file, so that it gets the lock's bias.
 fn write_often(door: &dyn Door, dir: &Dir) {
     for _ in 0..300 {
         door.pwrite(dir.own, &[1], 0);
     }
 }
 
-/// The same of a directory.
+/// The same for a directory.
 fn create_often(door: &dyn Door, dir: &Dir) {
     for _ in 0..150 {
         door.mkfifo(&dir.n);
@@ -137,7 +137,7 @@ fn create_often(door: &dyn Door, dir: &Dir) {
     door.reclaim();
 }
 
-/// Fills the hash table, in a directory that no comparison looks at.
+/// Fills the hash table, in a directory that comparisons ignore.
 fn crowd(door: &dyn Door, _: &Dir) {
     for number in 0..CROWD {
         door.mkfifo(&CString::new(format!("{}/f{number}", DIRS[2])).unwrap_or_default());
@@ -152,7 +152,7 @@ fn wait_for(door: &dyn Door, fd: i32, command: i32, start: i64) -> i64 {
     door.lock(fd, RangeLock { command, kind: libc::F_WRLCK, start, len: 10 })
 }
 
-/// Bytes that one of two has while it waits for the other's.
+/// Bytes that one of two has locked while it waits for the other's.
 const FIRST: i64 = 100;
 /// See [`FIRST`].
 const SECOND: i64 = 200;
@@ -236,7 +236,7 @@ pub static CALLS: &[Call] = &[
     waiting("setlkw", |door, dir| wait_for(door, dir.own, libc::F_SETLKW, 20), |_, _| ()),
     waiting("ofd-setlkw", |door, dir| wait_for(door, dir.own, libc::F_OFD_SETLKW, 20), |_, _| ()),
     waiting("flock-wait", |door, dir| door.flock(dir.own, libc::LOCK_EX), |_, _| ()),
-    // Who has these waits for each other: one of them is told so.
+    // Two of these wait for each other; one of them gets an error.
     waiting(
         "ring",
         |door, dir| wait_for(door, dir.own, libc::F_SETLKW, SECOND),
@@ -253,7 +253,7 @@ pub static CALLS: &[Call] = &[
         }
         door.flock(dir.own, libc::LOCK_UN)
     }),
-    // A holder that lets go.
+    // A holder that releases its lock.
     biased(
         "let-go",
         &["@/a"],
@@ -299,13 +299,13 @@ impl Made {
         self.call.changes.iter().map(move |what| what.replace('@', here).replace('%', there))
     }
 
-    /// Whether both change something in common.
+    /// Whether both change the same object.
     pub fn meets(&self, other: &Made) -> bool {
         self.changes().any(|what| other.changes().any(|that| that == what))
     }
 }
 
-/// What an actor does: calls, one after another.
+/// An actor's role: calls, one after another.
 #[derive(Clone)]
 pub struct Part {
     /// `call`, `call@w`, or several with `+` between.
@@ -328,12 +328,12 @@ impl Part {
         Some(Part { name: name.to_owned(), calls: calls? })
     }
 
-    /// Whether the actor takes part from its first call on only.
+    /// Whether the actor joins only with its first call.
     pub fn begins_unborn(&self) -> bool {
         self.calls.first().is_some_and(|made| matches!(made.call.name, "born" | "join"))
     }
 
-    /// Whether it is a process that none of the run's has forked.
+    /// Whether it is a process that was not forked by one of the run's.
     pub fn is_stranger(&self) -> bool {
         self.calls.first().is_some_and(|made| made.call.name == "join")
     }
@@ -343,12 +343,12 @@ impl Part {
         self.calls.iter().any(|made| made.call.waits)
     }
 
-    /// Whether a dead process is to be there.
+    /// Whether it needs a dead process.
     pub fn wants_corpse(&self) -> bool {
         self.calls.iter().any(|made| made.call.corpse)
     }
 }
 
-/// What somebody does who changes nothing that a victim changes: it waits for nobody.
+/// Calls of a bystander, which changes nothing that a victim changes and must never wait.
 pub const BYSTANDER: &str = "create@z+link@z+unlink-long@z+rename-dir@z+chmod@z+grow@z+empty@z+setxattr@z+flock@z+\
                              setlk@z+map@z+open@z+arrive+fork+reclaim+reap+statfs";

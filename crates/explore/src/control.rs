@@ -1,6 +1,8 @@
-//! [`Page`]: memory that the conductor and all actors of a schedule share, and the orders that pass through it.
+//! [`Page`]: memory that the conductor and all actors of a schedule share, and the orders that pass through
+//! it.
 //!
-//! One party acts at a time: the conductor gives an actor an order and waits until the actor says how it ended.
+//! One party acts at a time: the conductor gives an actor an order and waits until the actor reports how it
+//! ended.
 
 use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -24,40 +26,40 @@ pub const TEXT: usize = 60_000;
 /// Sixth argument of the futex calls that the explorer itself makes: those that a filter lets pass.
 pub const OWN: usize = 0x6c70_6578;
 
-/// What an actor says of itself.
+/// States that an actor reports.
 pub mod state {
     /// It acts on an order.
     pub const RUNNING: u32 = 0;
-    /// It has carried out its order.
+    /// It has completed its order.
     pub const DONE: u32 = 1;
-    /// It stands between two instructions, stopped.
+    /// It is stopped between two instructions.
     pub const STOPPED: u32 = 2;
-    /// It is about to wait for somebody: the next order ends the wait as its timeout would.
+    /// It is about to wait for another process: the next order ends the wait like a timeout.
     pub const BLOCKED: u32 = 3;
-    /// It has left and ends.
+    /// It has left and is about to end.
     pub const GONE: u32 = 4;
-    /// It has panicked; the text says how.
+    /// It has panicked; the text contains the message.
     pub const PANICKED: u32 = 5;
 }
 
-/// What an actor is told to do.
+/// Orders to an actor.
 pub mod order {
     /// Make its calls.
     pub const CALLS: u32 = 1;
-    /// Look whether what it had open is what it was.
+    /// Check whether what it had open is unchanged.
     pub const VERIFY: u32 = 2;
     /// Leave and end.
     pub const LEAVE: u32 = 3;
-    /// Go on from where it stopped or waits.
+    /// Continue after a stop or a wait.
     pub const GO_ON: u32 = 4;
     /// Make the next call.
     pub const NEXT: u32 = 5;
 }
 
-/// What one actor and the conductor tell each other.
+/// Communication between one actor and the conductor.
 #[repr(C, align(64))]
 pub struct Slot {
-    /// Grows with each order.
+    /// Incremented with each order.
     pub orders: AtomicU32,
     /// The last order.
     pub order: AtomicU32,
@@ -75,16 +77,16 @@ pub struct Slot {
     pub wakes: AtomicU32,
     /// Address of the futex that it waits for; 0 for a pause.
     pub waits_at: AtomicU64,
-    /// Where it stops instead of after `left` instructions: an address, and arrivals there; 0 if steps are
-    /// counted.
+    /// A place where it stops instead of after `left` instructions: an address, and the number of arrivals
+    /// there; 0 if steps are counted.
     pub place: AtomicU64,
     /// See `place`.
     pub hits: AtomicU32,
-    /// 1 once a signal has come, until the call that it came to is over.
+    /// 1 once a signal has arrived, until the interrupted call is over.
     pub signalled: AtomicU32,
     /// Calls made.
     pub made: AtomicU32,
-    /// What they returned, and then what [`order::VERIFY`] found.
+    /// Results of the calls, followed by that of [`order::VERIFY`].
     pub results: [AtomicI64; RESULTS],
 }
 
@@ -95,26 +97,26 @@ pub struct Page {
     pub slots: [Slot; ACTORS],
     /// Bytes of `text` in use.
     pub length: AtomicUsize,
-    /// What the judge found, or what a panic said.
+    /// The judge's findings, or a panic's message.
     pub text: [AtomicU8; TEXT],
 }
 
 /// How an order ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// As the actor says: a [`state`].
+    /// The [`state`] that the actor reported.
     State(u32),
     /// It died: the status of waitpid(2).
     Died(i32),
-    /// Nothing happened for so long that it cannot be going on.
+    /// Nothing has happened for so long that the actor must be stuck.
     Silence,
 }
 
-/// Most processor time that an actor may take for an order: it is far beyond what any needs, and only ends
-/// what would never end.
+/// Limit of the processor time that an actor may use for an order. It is far beyond what any needs, and only
+/// ends what would never end.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// New memory that children share: zeros, which must be a `T`.
+/// New memory shared with children: zeros, which must be a valid `T`.
 pub fn shared<T>() -> &'static T {
     let access = libc::PROT_READ | libc::PROT_WRITE;
     let kind = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -132,7 +134,7 @@ impl Page {
         shared()
     }
 
-    /// The memory that a file is, which is as long as a page.
+    /// Maps a file of at least a page's length.
     pub fn of(fd: i32) -> &'static Page {
         let access = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping, which stays; a page consists of atomics.
@@ -143,7 +145,7 @@ impl Page {
         }
     }
 
-    /// Makes it as good as new. No actor lives.
+    /// Resets it. No actor is alive.
     pub fn clear(&self) {
         for slot in &self.slots {
             for word in [&slot.orders, &slot.order, &slot.state, &slot.pid, &slot.left, &slot.steps] {
@@ -175,13 +177,14 @@ impl Page {
 }
 
 impl Slot {
-    /// The actor's side: says how the order ended and waits for the next. Calls nothing that a signal handler may not.
+    /// The actor's side: reports how the order ended and waits for the next. Async-signal-safe.
     pub fn report(&self, state: u32) -> u32 {
         let seen = self.orders.load(Ordering::Acquire);
         self.say(state);
         while self.orders.load(Ordering::Acquire) == seen {
             futex(&self.orders, libc::FUTEX_WAIT, seen, Some(Duration::from_secs(1)));
-            // SAFETY: no conductor will give orders any more: it has died, and the process goes to init.
+            // SAFETY: the conductor has died and will give no more orders; the process has been reparented to
+            // init.
             unsafe {
                 if libc::getppid() == 1 {
                     libc::_exit(1);
@@ -191,7 +194,7 @@ impl Slot {
         self.order.load(Ordering::Acquire)
     }
 
-    /// The actor's side: says how the order ended.
+    /// The actor's side: reports how the order ended.
     pub fn say(&self, state: u32) {
         self.state.store(state, Ordering::Release);
         futex(&self.state, libc::FUTEX_WAKE, 1, None);
@@ -205,7 +208,7 @@ impl Slot {
         futex(&self.orders, libc::FUTEX_WAKE, 1, None);
     }
 
-    /// The conductor's side: waits until the actor, which is its child `pid`, says how the order ended, or is dead.
+    /// The conductor's side: waits until the actor, its child `pid`, reports how the order ended, or is dead.
     pub fn wait(&self, pid: i32) -> Event {
         let begin = used(pid);
         loop {
@@ -217,7 +220,7 @@ impl Slot {
         }
     }
 
-    /// [`Slot::wait`] for a moment; none if the actor still acts.
+    /// [`Slot::wait`] for a moment; none if the actor is still running.
     pub fn wait_a_while(&self, pid: i32) -> Option<Event> {
         let state = || Some(self.state.load(Ordering::Acquire)).filter(|now| *now != state::RUNNING);
         if let Some(now) = state() {

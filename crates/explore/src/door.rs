@@ -1,13 +1,14 @@
-//! [`Door`]: the calls that schedules are made of, answered by Lightpath or by the kernel.
+//! [`Door`]: the calls of schedules, answered by Lightpath or by the kernel.
 //!
-//! Each gives what the system call of its name does: a value, or the error's number negated. Descriptors have fixed
-//! numbers, so that no call depends on which is free.
+//! Each returns what the system call of its name does: a value, or the negated error number. Descriptors have
+//! fixed numbers, so no call depends on which is free.
 
 use std::ffi::CStr;
 
 use crate::control::Slot;
 
-/// Descriptors that the family has in common: a file that nobody changes, `v/a` for appending, a file without a name.
+/// Descriptors that the family shares: a file that nobody changes, `v/a` for appending, a file without a
+/// name.
 pub const KEEP: i32 = 20;
 /// See [`KEEP`].
 pub const COMMON: i32 = 21;
@@ -15,14 +16,14 @@ pub const COMMON: i32 = 21;
 pub const GONE: i32 = 22;
 /// An actor's own: `a` of each directory.
 pub const OWN: [i32; 3] = [23, 24, 25];
-/// Where calls put what they open.
+/// Where calls put new descriptors.
 pub const NEW: i32 = 26;
 
-/// What the file behind [`KEEP`] holds.
+/// Content of the file behind [`KEEP`].
 pub const KEPT: &[u8] = b"what everybody reads";
-/// [`Door::verify`]: the file behind [`KEEP`] holds something else.
+/// [`Door::verify`]: the content of the file behind [`KEEP`] is wrong.
 pub const CHANGED: i64 = -10_001;
-/// [`Door::verify`]: the process's slot or lane is no longer its own.
+/// [`Door::verify`]: the process no longer owns its slot or lane.
 pub const LOST: i64 = -10_002;
 
 /// Attributes that both systems must agree on.
@@ -105,7 +106,7 @@ pub trait Door {
     fn lock(&self, fd: i32, lock: RangeLock) -> i64;
     /// statfs(2): 0 or an error.
     fn statfs(&self) -> i64;
-    /// Notes a mapping of a file and takes it back.
+    /// Records a mapping of a file and removes it.
     fn map(&self, fd: i32) -> i64;
     /// fork(2); the child verifies and ends: its [`Door::verify`].
     fn fork(&self) -> i64;
@@ -113,19 +114,19 @@ pub trait Door {
     fn vfork(&self) -> i64;
     /// fork(2) of a child that serves `slot` from then on.
     fn fork_to_stay(&self, slot: &'static Slot) -> i64;
-    /// The first thing that a forked child does.
+    /// The first step of a forked child.
     fn born(&self) -> i64;
-    /// What the first process of a command does.
+    /// The first step of the first process of a command.
     fn join(&self) -> i64;
-    /// What a new image does after exec(2) of a process with one thread.
+    /// The first step of a new image after exec(2) of a single-threaded process.
     fn arrive(&self) -> i64;
-    /// exit(2), but for the end of the process.
+    /// exit(2), except for the end of the process.
     fn exit(&self) -> i64;
     /// Looks for dead processes.
     fn reap(&self) -> i64;
-    /// Frees what nothing names.
+    /// Frees everything that nothing names.
     fn reclaim(&self) -> i64;
-    /// Whether the process has what it had: 0, an error, [`CHANGED`] or [`LOST`].
+    /// Whether the process still has what it had: 0, an error, [`CHANGED`] or [`LOST`].
     fn verify(&self) -> i64;
     /// lstat(2).
     fn facts(&self, path: &CStr) -> Result<Facts, i64>;

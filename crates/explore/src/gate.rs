@@ -1,6 +1,5 @@
-//! The same at the gate: one thread of a program under `lightpath run` is stopped after an instruction of a
-//! gated call, with ptrace(2); then another thread, another process, a signal, a death, exec(2) or exit(2)
-//! come in between.
+//! Schedules at the gate: ptrace(2) stops one thread of a program under `lightpath run` after an instruction
+//! of a gated call. Then another thread, another process, a signal, a death, exec(2) or exit(2) intervenes.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -17,19 +16,19 @@ use crate::control::{Event, OTHER, PEER, Page, VICTIM, order, state};
 use crate::inside::CALLS;
 use crate::plan::Random;
 
-/// What happens beside the stopped thread.
+/// Events while the thread is stopped.
 const OUTCOMES: [&str; 7] = ["thread", "process", "signal", "restart", "die", "exec", "exit"];
-/// What others do.
+/// Calls of the peers.
 static PEERS: [&str; 4] = ["write", "open", "fork", "dup2"];
-/// The victim that waits until the other process lets go: only a signal has something to say there.
+/// The victim that waits until the other process releases its lock: only signals matter to it.
 const HELD: &str = "setlkw-held";
-/// Instructions of the longest call, about.
+/// Approximate instructions of the longest call.
 const LONGEST: u64 = 20_000;
-/// No process has this number: whoever is asked about is no child.
+/// No process has this id, so it is nobody's child.
 const NOBODY: i32 = i32::MAX;
-/// Looks after which nothing can be going on any more.
+/// Checks after which nothing can be in progress any more.
 const ALL_LOOKS: u32 = 6000;
-/// How long somebody only sleeps before that counts as waiting.
+/// How long a thread must only sleep before that counts as waiting.
 const ASLEEP: Duration = Duration::from_millis(300);
 
 /// A victim, a peer, an outcome.
@@ -39,27 +38,28 @@ struct Case<'a> {
     outcome: &'a str,
 }
 
-/// What came of a schedule.
+/// Result of a schedule.
 enum End {
-    /// The victim's call was over before.
+    /// The victim's call was over before the stop.
     Over,
     /// The findings.
     Findings(Vec<String>),
 }
 
-/// Prints what can be named.
+/// Prints all names.
 pub fn list() {
     println!("victims: {}", CALLS.map(|(name, _)| name).join(" "));
     println!("peers: {}", PEERS.join(" "));
     println!("outcomes: {}", OUTCOMES.join(" "));
 }
 
-/// Explores instructions of every victim with every peer and outcome; schedules and findings.
+/// Explores instructions of every victim with every peer and outcome; returns the numbers of schedules and
+/// findings.
 ///
 /// # Errors
 /// When `lightpath` does not run.
 pub fn explore(args: &Args) -> Result<(u64, u32)> {
-    // SAFETY: changes this process only: who loses its parent becomes a child of this one.
+    // SAFETY: changes this process only: orphans become its children.
     unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) };
     let gate = Gate::new(args)?;
     let only = |given: &[String], name: &str| given.is_empty() || given.iter().any(|known| known == name);
@@ -74,11 +74,11 @@ pub fn explore(args: &Args) -> Result<(u64, u32)> {
     for (victim, _) in CALLS {
         for outcome in OUTCOMES {
             let signal = matches!(outcome, "signal" | "restart");
-            // Who waits for what the other has waits for ever without a signal.
+            // A wait for what the other process holds would never end without a signal.
             if victim == HELD && !signal {
                 continue;
             }
-            // The peer of these makes no difference.
+            // The peer makes no difference to these.
             let peers = if signal || outcome == "exec" { &PEERS[..1] } else { &PEERS[..] };
             for peer in peers {
                 let all =
@@ -104,7 +104,7 @@ pub fn explore(args: &Args) -> Result<(u64, u32)> {
         let length = lengths.entry(case.victim).or_insert(LONGEST);
         let at = random.below(*length);
         let (within, found) = gate.try_one(case, 1 + at as u32)?;
-        // One whose victim was not stopped is no schedule, and tells how long the call is at most.
+        // A schedule whose victim was not stopped does not count; it shows the maximum length of the call.
         schedules += u64::from(within);
         if !within {
             *length = at;
@@ -148,7 +148,7 @@ impl Gate {
             let (within, found) = self.try_one(case, at)?;
             schedules += 1;
             bad += found;
-            // A few of a kind are enough.
+            // A few findings of a kind are enough.
             if !within || bad == 3 {
                 break;
             }
@@ -156,7 +156,8 @@ impl Gate {
         Ok((schedules, bad))
     }
 
-    /// One schedule: whether the victim was stopped within its call, and findings, which it prints.
+    /// Runs one schedule and prints its findings; returns whether the victim was stopped within its call, and
+    /// their number.
     fn try_one(&self, case: &Case, at: u32) -> Result<(bool, u32)> {
         let mut program = self.start(case)?;
         let end = self.play(&mut program, case, at);
@@ -196,16 +197,16 @@ impl Gate {
         Ok(program)
     }
 
-    /// Ends whoever is left, and waits for all.
+    /// Kills all remaining processes, and waits for them.
     fn sweep(&self, program: &mut Child) {
         let other = self.page.slots[OTHER].pid.load(Ordering::Acquire) as i32;
         if other > 0 {
-            // SAFETY: a child of the program's or of this process, which nobody has waited for.
+            // SAFETY: a child of the program or of this process, not yet waited for.
             unsafe { libc::kill(other, libc::SIGKILL) };
         }
         let _ = program.kill();
-        // A traced thread's end is waited for like a child's, and its process's comes after it.
-        // SAFETY: waits for children; none is left to live.
+        // The end of a traced thread is waited for like that of a child, and the end of its process comes
+        // after it. SAFETY: waits for children; none is left alive.
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
     }
 
@@ -253,7 +254,7 @@ impl Gate {
                 slot.results[0].store(-1, Ordering::Relaxed);
                 slot.tell(order::NEXT);
                 let arrived = || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE));
-                // Another thread's lock may be in the way, the C library's or ours.
+                // A lock of another thread may be in the way, in the C library or in the gate.
                 let done = in_time(pid, || victim.is_gone() && arrived()) || {
                     victim.let_go();
                     in_time(pid, arrived)
@@ -286,13 +287,13 @@ impl Gate {
         Ok(End::Findings(findings))
     }
 
-    /// What came of a signal to the victim: its handler has run once, under the right mask, and the call's
-    /// result is right.
+    /// Checks the effect of a signal to the victim: its handler has run once, under the right mask, and the
+    /// call's result is right.
     fn signalled(&self, case: &Case, tid: i32, wrong: &mut dyn FnMut(String)) {
         let slot = &self.page.slots[VICTIM];
         let mut held = case.victim == HELD;
         let done = in_time(tid, || {
-            // The call may have begun after the handler had run; it waits then, as it should, or restarts.
+            // The call may have begun after the handler had run; it then rightly waits, or restarts.
             if held && slot.signalled.load(Ordering::Acquire) != 0 {
                 held = !self.ask(OTHER, order::NEXT);
             }
@@ -325,7 +326,7 @@ impl Gate {
         }
     }
 
-    /// Gives an order; whether it is carried out without waiting for somebody.
+    /// Gives an order; returns whether it was completed without waiting for another process.
     fn ask(&self, index: usize, what: u32) -> bool {
         self.page.slots[index].tell(what);
         self.finishes(index)
@@ -338,7 +339,7 @@ impl Gate {
         })
     }
 
-    /// Stops the victim after `at` instructions of its call; none if it is over before.
+    /// Stops the victim after `at` instructions of its call; none if the call is over before.
     fn stop(&self, at: u32) -> Result<Option<Victim>> {
         let slot = &self.page.slots[VICTIM];
         let tid = slot.pid.load(Ordering::Acquire) as i32;
@@ -358,10 +359,10 @@ impl Gate {
     }
 }
 
-/// A thread of another process that this one traces.
+/// A traced thread of another process.
 struct Victim {
     tid: i32,
-    /// The signal that it is to take as it goes on.
+    /// The signal to deliver when it continues.
     signal: Cell<i32>,
     gone: Cell<bool>,
 }
@@ -396,7 +397,7 @@ impl Victim {
         let _ = self.ask(libc::PTRACE_DETACH, self.signal.get());
     }
 
-    /// Whether it has been killed. Its process does not end before this was asked.
+    /// Whether it has been killed. Its process cannot end before this was asked.
     fn is_gone(&self) -> bool {
         let mut status = 0;
         // SAFETY: asks about a traced thread.
@@ -406,7 +407,7 @@ impl Victim {
     }
 }
 
-/// Looks again and again whether `is_so`; false once the thread `tid`, which could make it so, only sleeps.
+/// Polls until `is_so`; false once the thread `tid`, which could make it so, only sleeps.
 fn in_time(tid: i32, mut is_so: impl FnMut() -> bool) -> bool {
     let mut awake = Instant::now();
     for _ in 0..ALL_LOOKS {

@@ -17,18 +17,18 @@ pub struct Mine {
     old: CString,
 }
 
-/// A call: 0 if everything is as it should be, `-EINTR` if a signal ended it.
+/// A call: 0 on success, `-EINTR` if a signal ended it.
 pub type Call = fn(&Mine) -> i64;
 
 /// Bytes of each file.
 const SIZE: usize = 8192;
-/// Of those, what the other process has locked, and what nobody has.
+/// Bytes of the file: those that the other process has locked, and those that nobody has.
 const HELD: i64 = 100;
 const FREE: i64 = 300;
-/// How an actor's call says that something is wrong.
+/// Result of an actor's call that found an error.
 const WRONG: i64 = -10_000;
 
-/// What victims and peers do.
+/// The calls of victims and peers.
 pub const CALLS: [(&str, Call); 12] = [
     ("read", |mine| right(mine.reads(mine.fd))),
     ("write", |mine| {
@@ -102,7 +102,7 @@ pub const CALLS: [(&str, Call); 12] = [
     ("setlkw", |mine| {
         lock(mine, FREE, libc::F_SETLKW, libc::F_WRLCK).min(lock(mine, FREE, libc::F_SETLK, libc::F_UNLCK))
     }),
-    // The other process has the lock until it is told to let go.
+    // The other process holds the lock until it is told to release it.
     ("setlkw-held", |mine| lock(mine, HELD, libc::F_SETLKW, libc::F_RDLCK)),
 ];
 
@@ -151,7 +151,7 @@ impl Mine {
         b'a' + self.index as u8
     }
 
-    /// Whether a descriptor of the file gives what the file holds.
+    /// Whether a descriptor of the file reads what the file contains.
     fn reads(&self, fd: i32) -> bool {
         let mut bytes = [0u8; 100];
         // SAFETY: the buffer is as long as said.
@@ -263,7 +263,7 @@ extern "C" fn count(_: i32) {
     COUNTED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The victim's handler makes a call on a mount of its own, and says under which mask it runs.
+/// The victim's handler makes a call on a mount, and records its signal mask.
 extern "C" fn note(signal: i32) {
     // SAFETY: the buffer is as long as said.
     let written = unsafe { libc::write(LOG.load(Ordering::Relaxed) as i32, c"x".as_ptr().cast(), 1) };

@@ -1,4 +1,5 @@
-//! The judge: a process that comes to the region when all others have left it or are dead, and looks at everything.
+//! The judge: a process that joins the region when all others have left it or are dead, and checks
+//! everything.
 
 use lp_region::lane::Lane;
 use lp_region::life::State;
@@ -12,15 +13,15 @@ use crate::light::Light;
 use crate::step::{self, Role};
 use crate::{actor, world};
 
-/// Before this line the tree as it was found, behind it as it was after all were buried and every object was touched.
+/// Separates the tree as it was found from the tree after all dead were buried and every object was touched.
 pub const LATER: &str = "== later";
-/// Behind this line what is in use when everything was removed.
+/// Precedes the counts of what is in use after everything was removed.
 pub const COUNTS: &str = "== counts";
 
-/// A lock thinks that somebody waits for it.
+/// A lock records a waiter that does not exist.
 pub const WAKES: &str = "wakes for nobody";
 
-/// Looks, says what it found, and ends.
+/// Checks, reports its findings, and ends.
 pub fn judge(light: &Light, page: &'static Page) -> ! {
     let slot = &page.slots[JUDGE];
     step::become_actor(slot, Role::Judge);
@@ -56,7 +57,7 @@ pub fn judge(light: &Light, page: &'static Page) -> ! {
     unsafe { libc::_exit(0) }
 }
 
-/// Takes the lock of every object once: whoever finds a dead holder mends what it left.
+/// Takes the lock of every object once, which repairs what a dead holder left.
 fn touch(light: &Light) {
     let mut pending = vec![".".to_owned()];
     while let Some(dir) = pending.pop() {
@@ -73,7 +74,7 @@ fn touch(light: &Light) {
     }
 }
 
-/// Takes every lock that no object has, for the same reason.
+/// Takes every lock that belongs to no object, for the same reason.
 fn take_all(light: &Light) {
     for dir in [c"p", c"q"] {
         light.mkdir(dir);
@@ -89,7 +90,7 @@ fn path(text: &str) -> std::ffi::CString {
     std::ffi::CString::new(text).unwrap_or_default()
 }
 
-/// Checks the region, in which only the dead are besides the caller.
+/// Checks the region, where all processes but the caller are dead.
 fn sound(task: &lp_vfs::Task) {
     lp_fsck::check(task.region, task.process_id).expect_sound("after a schedule");
 }

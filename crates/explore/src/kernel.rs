@@ -14,7 +14,7 @@ fn answer(value: i64) -> i64 {
     if value >= 0 { value } else { -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)) }
 }
 
-/// What a child's exit status says of its [`Door::verify`].
+/// The [`Door::verify`] result in a child's exit status.
 pub fn waited(pid: i32) -> i64 {
     let mut status = 0;
     // SAFETY: waits for a child of this process.
@@ -22,7 +22,8 @@ pub fn waited(pid: i32) -> i64 {
     if libc::WIFEXITED(status) { -i64::from(libc::WEXITSTATUS(status)) } else { -20_000 - i64::from(status) }
 }
 
-// SAFETY, of every block below: paths end in NUL, buffers are as long as said, and the calls keep none of them.
+// SAFETY, of every block below: paths end in NUL, buffers have the stated length, and the calls keep none of
+// them.
 impl Door for Kernel {
     fn open(&self, fd: i32, path: &CStr, flags: i32, mode: u32) -> i64 {
         // SAFETY: above.

@@ -24,7 +24,7 @@ use crate::door::{CHANGED, Door, Facts, KEEP, KEPT, LOST, RangeLock};
 use crate::kernel::waited;
 use crate::step;
 
-/// Where the file system appears.
+/// Mount point of the file system.
 const MOUNT: &CStr = c"/light";
 
 /// A process of a run.
@@ -74,24 +74,25 @@ fn tid() -> u32 {
     unsafe { libc::gettid() as u32 }
 }
 
-/// What a [`Light`] is to the process whose slot it has.
+/// Role of a [`Light`] in the process whose slot it has.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// It.
+    /// The process itself.
     Process,
-    /// One of its threads. It has an address space of its own all the same: exec kills threads, and a conductor only processes.
+    /// One of its threads. It still has an address space of its own: exec kills threads, and a conductor can
+    /// kill only processes.
     Thread,
 }
 
 impl Light {
     /// The process that slot `id` was claimed for; [`Door::born`] makes it the calling one. Without a slot,
-    /// [`Door::join`] does.
+    /// [`Door::join`] does that.
     pub fn new(region: Region<'static>, run: RunId, id: ProcessId) -> Light {
         let (id, kind) = (Cell::new(id), Kind::Process);
         Light { region, run, id, task: Cell::new(None), kind, left: Cell::new(false) }
     }
 
-    /// A file system of its own in a new region, and its first process.
+    /// Creates a file system in a new region, and its first process.
     pub fn found() -> Light {
         // SAFETY: the name is a string.
         let fd = unsafe { libc::memfd_create(c"explore".as_ptr(), libc::MFD_CLOEXEC) };
@@ -128,12 +129,12 @@ impl Light {
         self.id.get()
     }
 
-    /// Makes the caller the owner of `lane`. Not stepped: it clears much memory of the process's own.
+    /// Makes the caller the owner of `lane`. Not single-stepped, because it clears much process memory.
     fn become_task(&self, lane: LaneId) -> &'static Task<'static> {
         if let Some(task) = self.task.get().filter(|task| task.lane_id == lane) {
             return task;
         }
-        // Not freed: an actor has two at most.
+        // Not freed: an actor has at most two.
         let new = || {
             let mut task = Task::new(self.region, self.id.get(), lane, clock::now);
             task.interrupted = step::is_signalled;
@@ -159,23 +160,23 @@ impl Light {
         Light::new(self.region, self.run, ProcessId::NONE)
     }
 
-    /// What a child that is about to be forked will be: a slot is claimed for it.
+    /// Claims a slot for a child that is about to be forked.
     pub fn child(&self) -> Light {
         let id = fork::before(self.task()).expect("a slot for an actor");
         Light::new(self.region, self.run, id)
     }
 
-    /// Forks the process that this is to be, which has a slot: the kernel writes its id there, as it does for
-    /// the gate's children.
+    /// Forks the process that this represents, which has a slot: the kernel writes its id there, as for the
+    /// gate's children.
     pub fn fork_into(&self) -> libc::c_long {
         let has_slot = self.id().is_some() && self.kind == Kind::Process;
         let to = if has_slot { fork::announce_at(self.region, self.id()) } else { std::ptr::null_mut() };
         let flags = libc::SIGCHLD | if to.is_null() { 0 } else { libc::CLONE_PARENT_SETTID };
-        // SAFETY: the process has one thread, so the child may go on as after fork(2).
+        // SAFETY: the process has one thread, so the child may continue as after fork(2).
         unsafe { libc::syscall(libc::SYS_clone, flags, 0, to, 0, 0) }
     }
 
-    /// `forked` is told the child's process before the caller can be stopped.
+    /// Calls `forked` with the child's pid before the caller can be stopped.
     fn fork_with(
         &self,
         before: fn(&Task) -> Answer<ProcessId>,
@@ -344,7 +345,7 @@ impl Door for Light {
     }
 
     fn vfork(&self) -> i64 {
-        // The child has memory of its own here, which registers for barriers by itself.
+        // The child has its own memory here, so it registers for barriers itself.
         match self.fork_with(fork::before_vfork, &brief, &|_| ()) {
             pid @ 0.. => waited(pid as i32),
             errno => errno,
@@ -406,7 +407,7 @@ impl Door for Light {
     }
 
     fn verify(&self) -> i64 {
-        // One that left, or that was not needed and never born, has nothing.
+        // An actor that has left, or that was not needed and never born, has nothing.
         let Some(task) = self.task.get().filter(|_| !self.left.get()) else { return 0 };
         // Relaxed: one party acts at a time.
         let lives = task.process.life.get().state() == State::Live

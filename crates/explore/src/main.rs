@@ -1,5 +1,6 @@
-//! `lp-explore`: stops a process after each instruction of a call, lets others run to their ends, then lets it go on, be
-//! killed or stay where it is, and checks that nobody else noticed. `docs/explorer.md` says how to read what it prints.
+//! `lp-explore`: stops a process after each instruction of a call, lets others run to completion, then lets
+//! it go on, kills it or leaves it stopped, and checks that no other process noticed. `docs/explorer.md`
+//! explains its output.
 
 mod actor;
 mod calls;
@@ -25,46 +26,45 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser;
 
-/// Explores what happens when one process is stopped anywhere in a call and others go on.
+/// Explores what happens when a process is stopped anywhere in a call while others go on.
 #[derive(Parser)]
 #[command(name = "lp-explore", version)]
 pub struct Args {
-    /// Victims: calls by name, all without
+    /// Victims: calls by name (default: all)
     #[arg(long, value_delimiter = ',')]
     victim: Vec<String>,
-    /// Peers: calls by name, `@w` for another directory, `+` between several; all without
+    /// Peers: calls by name, `@w` for another directory, `+` between several (default: all)
     #[arg(long, value_delimiter = ',')]
     peer: Vec<String>,
-    /// What becomes of the victim: go, kill, die, stop, waiter, exec, signal, two; all but two without
+    /// Outcomes: go, kill, die, stop, waiter, exec, signal, two (default: all but two)
     #[arg(long, value_delimiter = ',')]
     outcome: Vec<String>,
     /// Try every N-th instruction
     #[arg(long, default_value_t = 1)]
     stride: u32,
-    /// Stop at no instruction behind this one
+    /// Do not stop after this instruction
     #[arg(long, default_value_t = 400_000)]
     until: u32,
-    /// Stop at no instruction before this one
+    /// Do not stop before this instruction
     #[arg(long, default_value_t = 1)]
     since: u32,
-    /// Run this many schedules, drawn evenly from all
+    /// Run this many schedules, drawn evenly from all of them
     #[arg(long)]
     sample: Option<u32>,
-    /// Where the drawing starts
+    /// Seed for the draw
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Run part K of N
     #[arg(long, value_name = "K/N")]
     shard: Option<String>,
-    /// Begin with this victim:peer:outcome, where an earlier run ended
+    /// Start with this victim:peer:outcome, where an earlier run ended
     #[arg(long)]
     from: Option<String>,
-    /// Run one schedule, victim:peer:outcome:instruction[:instruction], an instruction by number or as
-    /// @PLACExTIMES, and say what comes of it
+    /// Run one schedule, victim:peer:outcome:instruction[:instruction], and print its result; an instruction
+    /// is a number or @PLACExTIMES
     #[arg(long)]
     replay: Option<String>,
-    /// Kinds of findings that are counted and do not fail the run; of `waits` also by what is waited for, as
-    /// `waits:split`
+    /// Kinds of findings to count without failing the run; `waits` can name a lock, as in `waits:split`
     #[arg(long, value_delimiter = ',')]
     tolerate: Vec<String>,
     /// Append each new finding to this file
@@ -73,17 +73,17 @@ pub struct Args {
     /// A directory on a tmpfs
     #[arg(long, default_value = "/dev/shm")]
     tmpfs: PathBuf,
-    /// Say what is being explored
+    /// Print what is being explored
     #[arg(long, short)]
     verbose: bool,
-    /// Explore programs under `lightpath run`, which lies beside this program: other victims, peers and
+    /// Explore programs under `lightpath run` (the command beside this one), with other victims, peers and
     /// outcomes
     #[arg(long)]
     gate: bool,
-    /// Be such a program
+    /// Act as such a program
     #[arg(long, hide = true)]
     inside: Option<String>,
-    /// The descriptor by which such a program is told what to do
+    /// The descriptor through which such a program receives its orders
     #[arg(long, hide = true, default_value_t = -1)]
     control: i32,
     /// List calls and outcomes

@@ -1,12 +1,11 @@
-//! What a futex in a region is: the lock that an actor waits for, by the name that `docs/locking.md` gives
-//! it.
+//! Names the futexes of a region: the lock that an actor waits for, as `docs/locking.md` calls it.
 
 use lp_region::layout as at;
 use lp_region::records::{Inode, LockRecord, OpenFile};
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, Region};
 
-/// The name of what lies at `address`, where the region is mapped; 0 is a pause between two looks.
+/// The name of the object at `address`, where the region is mapped; 0 is a pause between two checks.
 pub fn of(region: Region<'static>, address: u64) -> &'static str {
     if address == 0 {
         return "pause";

@@ -1,4 +1,4 @@
-//! What the kernel says: the same calls on a tmpfs, in every order that a schedule allows.
+//! The oracle: makes the same calls on a tmpfs, in every order that a schedule allows.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -13,27 +13,27 @@ use crate::kernel::Kernel;
 use crate::schedule::CAST;
 use crate::{actor, world};
 
-/// What happens next in an order.
+/// The next step of an order.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Turn {
     /// The actor makes its next call.
     Call(usize),
     /// The actor is killed.
     Kill(usize),
-    /// The actor takes a signal: if it waits, its call ends.
+    /// The actor receives a signal: if it is waiting, its call ends.
     Signal(usize),
 }
 
-/// What can be seen of a schedule when it is over.
+/// The observable result of a schedule.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Seen {
-    /// Results of each actor's calls and of its verification; none of one that was killed.
+    /// Results of each actor's calls and of its verification; none for an actor that was killed.
     pub results: Vec<Option<Vec<i64>>>,
     /// The tree.
     pub tree: Vec<String>,
 }
 
-/// Every order of two sequences that keeps the order of each.
+/// Every interleaving of two sequences.
 pub fn merges(one: &[Turn], other: &[Turn]) -> Vec<Vec<Turn>> {
     if one.is_empty() || other.is_empty() {
         return vec![[one, other].concat()];
@@ -44,7 +44,7 @@ pub fn merges(one: &[Turn], other: &[Turn]) -> Vec<Vec<Turn>> {
     with(one[0], merges(&one[1..], other)).chain(with(other[0], merges(one, &other[1..]))).collect()
 }
 
-/// Asks the kernel, and remembers.
+/// Queries the kernel, and caches the answers.
 pub struct Oracle {
     page: &'static Page,
     base: PathBuf,
@@ -58,10 +58,10 @@ impl Oracle {
         Oracle { page: Page::new(), base, known: HashMap::new(), asked: 0 }
     }
 
-    /// What comes of one order of the actors' calls.
+    /// The result of one order of the actors' calls.
     ///
     /// # Errors
-    /// When the kernel's side cannot be carried out.
+    /// When the kernel's side cannot be run.
     pub fn ask(&mut self, parts: &[&Part], turns: &[Turn]) -> Result<&Seen> {
         let names: Vec<&str> = parts.iter().map(|part| part.name.as_str()).collect();
         let key = format!("{names:?} {turns:?}");
@@ -127,7 +127,7 @@ impl Oracle {
             }
             stage.go_on();
         }
-        // Who waits for a lock gets it once its holder has left.
+        // A waiter gets the lock once its holder has left.
         for index in CAST {
             if stage.blocked.contains(&true) && !stage.blocked[index] {
                 stage.verify(index);
@@ -148,18 +148,18 @@ impl Oracle {
     }
 }
 
-/// The kernel's actors: each makes its calls in turn; one that waits for a lock goes on when it can.
+/// The kernel's actors: each makes its calls in turn; one that waits for a lock continues when it can.
 struct Actors {
     page: &'static Page,
     pids: [i32; ACTORS],
-    /// Calls that each is to make.
+    /// Calls that each has yet to make.
     pending: [u32; 3],
-    /// Who waits.
+    /// The actors that wait.
     blocked: [bool; 3],
 }
 
 impl Actors {
-    /// Has all make their calls who do not wait.
+    /// Lets all actors that do not wait make their calls.
     fn go_on(&mut self) {
         let mut moved = true;
         while std::mem::take(&mut moved) {
@@ -180,10 +180,10 @@ impl Actors {
         }
     }
 
-    /// Waits until an actor's call is over, or waits for a lock; whether it is over.
+    /// Waits until an actor's call is over or waits for a lock; returns whether it is over.
     fn is_done(&self, index: usize) -> bool {
         let waits = || {
-            // fcntl(2) and flock(2); one that runs has no number.
+            // fcntl(2) and flock(2); a running thread shows no number.
             let call = std::fs::read_to_string(format!("/proc/{}/syscall", self.pids[index]));
             call.is_ok_and(|call| call.starts_with("72 ") || call.starts_with("73 "))
         };
@@ -215,7 +215,7 @@ impl Actors {
     }
 }
 
-/// A signal ends a wait, and nothing else happens.
+/// Makes a signal end a wait, without other effect.
 fn take_signals() {
     extern "C" fn nothing(_: i32) {}
     // SAFETY: the handler does nothing; without SA_RESTART, and zeros are an empty sigaction.
@@ -234,7 +234,7 @@ fn end(pid: i32) {
     }
 }
 
-/// What an actor's calls returned.
+/// Results of an actor's calls.
 pub fn results_of(slot: &crate::control::Slot) -> Vec<i64> {
     let made = slot.made.load(std::sync::atomic::Ordering::Acquire) as usize;
     slot.results.iter().take(made).map(|result| result.load(std::sync::atomic::Ordering::Relaxed)).collect()

@@ -1,4 +1,4 @@
-//! Which schedules there are, in which order they run, and what is said about them.
+//! Selects the schedules, runs them in order, and reports on them.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -17,19 +17,19 @@ use crate::schedule::{OUTCOMES, Outcome, Schedule, perform};
 use crate::trace::{self, Place, Trace};
 use crate::verdict::{Finding, Report};
 
-/// Peers that are more than one call.
+/// Peers that make more than one call.
 const SEQUENCES: &[&str] = &["reap+fork-stay", "statfs+fork-stay", "bystander"];
-/// Calls that wait for locks on files, and what lets others go on.
+/// Calls that wait for locks on files, and the calls that release the waiters.
 const IN_TURN: &[&str] =
     &["setlkw+unlock", "ofd-setlkw+unlock", "flock-wait+unlock", "ring+unlock", "ring-other+unlock"];
-/// Calls that stand in for all in another directory.
+/// Representatives of all calls in another directory.
 const ELSEWHERE: &[&str] = &["create@w", "unlink@w", "rename-dir@w", "grow@w", "chmod@w", "flock@w"];
 /// Calls that only make sense in a sequence.
 const PARTS_ONLY: &[&str] = &["tidy", "unlock", "setlkw", "ofd-setlkw", "flock-wait", "ring", "ring-other"];
-/// Calls whose locks outlive the calling thread: they are its process's, or its open files'.
+/// Calls whose locks outlive the calling thread, because they belong to its process or its open files.
 const OF_PROCESSES: &[&str] = &["flock", "flock-common", "setlk", "ofd-setlk", "unlk", "let-go"];
 
-/// Prints what can be named.
+/// Prints all names.
 pub fn list() {
     println!("calls: {}", CALLS.iter().map(|call| call.name).collect::<Vec<_>>().join(" "));
     println!("sequences: {} {}", SEQUENCES.join(" "), IN_TURN.join(" "));
@@ -75,13 +75,13 @@ pub struct Explorer {
     oracle: Oracle,
     base: PathBuf,
     clean: Vec<String>,
-    /// How often each was found. The same finding at several instructions of one case is one.
+    /// How often each was found. The same finding at several instructions of one case counts once.
     classes: BTreeMap<String, u32>,
-    /// The same of kinds that are tolerated.
+    /// The same for tolerated kinds.
     tolerated: BTreeMap<String, u32>,
     /// How often each kind was found, tolerated or not.
     kinds: BTreeMap<String, u32>,
-    /// Instructions of a part's calls when nobody disturbs them.
+    /// The instructions of a part's calls when undisturbed.
     ways: BTreeMap<String, Rc<[u64]>>,
     trace: &'static Trace,
     schedules: u64,
@@ -91,10 +91,10 @@ pub struct Explorer {
 }
 
 impl Explorer {
-    /// An explorer with an oracle of its own.
+    /// Creates an explorer with an oracle of its own.
     ///
     /// # Errors
-    /// When there is no tmpfs where the arguments say.
+    /// When the given directory is not on a tmpfs.
     pub fn new(args: Args) -> Result<Explorer> {
         let base = args.tmpfs.join(format!("lp-explore.{}", std::process::id()));
         std::fs::create_dir(&base).with_context(|| format!("{}", base.display()))?;
@@ -116,10 +116,10 @@ impl Explorer {
         })
     }
 
-    /// Runs what the arguments ask for; failure when there is a finding.
+    /// Runs what the arguments select; failure when there is a finding.
     ///
     /// # Errors
-    /// When the machine does not let it.
+    /// When the machine does not permit it.
     pub fn run(mut self) -> Result<ExitCode> {
         self.clean = self
             .run_one(
@@ -173,7 +173,7 @@ impl Explorer {
         if let Some(shard) = &self.args.shard {
             let (part, parts) = shard.split_once('/').context("K/N")?;
             let (part, parts): (usize, usize) = (part.parse()?, parts.parse()?);
-            // By victim: each shard follows its own only.
+            // Sharded by victim, so that each shard traces only its own.
             let mut victims: Vec<String> = cases.iter().map(|case| case.victim.name.clone()).collect();
             victims.dedup();
             let mine = |case: &Case| {
@@ -188,7 +188,7 @@ impl Explorer {
         }
     }
 
-    /// All cases that the arguments ask for, in the order in which they run.
+    /// All selected cases, in the order in which they run.
     fn cases(&self) -> Result<Vec<Case>> {
         let calls = || CALLS.iter().map(|call| call.name).filter(|name| !PARTS_ONLY.contains(name));
         let all = || calls().chain(IN_TURN.iter().copied());
@@ -203,11 +203,11 @@ impl Explorer {
             for peer in &peers {
                 for name in &outcomes {
                     let case = Case { victim: part(victim)?, peer: part(peer)?, outcome: outcome(name)? };
-                    // These are what a process does, not one of its threads.
+                    // These are calls of a process, not of one of its threads.
                     let process = matches!(victim.as_str(), "born" | "join" | "arrive" | "exit")
                         || OF_PROCESSES.contains(&victim.as_str())
                         || case.victim.waits();
-                    // A lock of an open file that everybody has stays as long as anybody.
+                    // A lock of an open file that all processes share stays until the last of them is gone.
                     let common = |one: &Part, other: &Part| one.waits() && other.name == "flock-common";
                     let stays = common(&case.victim, &case.peer) || common(&case.peer, &case.victim);
                     if (case.outcome != Outcome::Exec || !process) && !stays {
@@ -219,7 +219,7 @@ impl Explorer {
         Ok(cases)
     }
 
-    /// Every instruction of the victim's.
+    /// Explores every instruction of the victim.
     fn exhaust(&mut self, case: &Case) -> Result<()> {
         if self.args.verbose {
             eprintln!("{} ({} schedules, {} bad)", case.name(), self.schedules, self.classes.len());
@@ -230,7 +230,7 @@ impl Explorer {
             let mut schedule = case.schedule(at, 1 + at % 997);
             schedule.place = trace::place(&way, at);
             if !self.try_one(case, &schedule, &at.to_string())? && schedule.place.take().is_some() {
-                // It went another way.
+                // It took another path.
                 self.try_one(case, &schedule, &at.to_string())?;
             }
         }
@@ -256,7 +256,7 @@ impl Explorer {
         Ok(())
     }
 
-    /// The instructions of a part's calls when nobody disturbs them, beside a peer that does next to nothing.
+    /// The instructions of a part's calls when undisturbed, beside a peer that does almost nothing.
     fn way(&mut self, of: &Part) -> Result<Rc<[u64]>> {
         if let Some(known) = self.ways.get(&of.name) {
             return Ok(known.clone());
@@ -276,8 +276,8 @@ impl Explorer {
         Ok(self.trace.way(length).into())
     }
 
-    /// Runs one schedule and notes what it finds; whether the victim was stopped within its calls. `name`
-    /// says where.
+    /// Runs one schedule and records its findings; returns whether the victim was stopped within its calls.
+    /// `name` identifies the instruction.
     fn try_one(&mut self, case: &Case, schedule: &Schedule, name: &str) -> Result<bool> {
         let report = self.run_one(schedule)?;
         self.schedules += 1;
@@ -315,7 +315,7 @@ impl Explorer {
         Ok(())
     }
 
-    /// Carries a schedule out in a process of its own.
+    /// Runs a schedule in a process of its own.
     fn run_one(&self, schedule: &Schedule) -> Result<Report> {
         self.page.clear();
         // SAFETY: the process has one thread.
@@ -347,7 +347,7 @@ impl Explorer {
     }
 }
 
-/// A text without its numbers.
+/// A text with its numbers removed.
 fn shape(text: &str) -> String {
     text.chars().filter(|letter| !letter.is_ascii_digit()).collect()
 }

@@ -1,7 +1,7 @@
-//! One schedule: who is stopped where, who runs meanwhile, what becomes of the one who was stopped.
+//! One schedule: which process is stopped where, which run meanwhile, and what happens to the stopped one.
 //!
-//! It is carried out by a process of its own, the stage, which is the parent of all actors: whatever goes wrong in a
-//! region goes wrong there. It leaves a report, line by line, for [`crate::verdict`].
+//! A process of its own runs it, the stage, which is the parent of all actors, so that failures in a region
+//! stay there. It leaves a report, line by line, for [`crate::verdict`].
 
 use std::sync::atomic::Ordering;
 
@@ -13,7 +13,7 @@ use crate::oracle::results_of;
 use crate::trace::Place;
 use crate::{actor, judge, names, world};
 
-/// What becomes of a stopped victim.
+/// What happens to a stopped victim.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub enum Outcome {
     /// The peer runs, then the victim goes on.
@@ -24,11 +24,13 @@ pub enum Outcome {
     Die,
     /// The peer runs, a bystander runs, and the victim stays stopped until the end.
     Stop,
-    /// If the peer waits for the victim it is killed as it waits; another makes its calls; then the victim goes on.
+    /// If the peer waits for the victim, it is killed while it waits; another process makes its calls; then
+    /// the victim goes on.
     Waiter,
-    /// The victim is a thread; its process calls exec(2), which kills it and lets a new image arrive; then the peer runs.
+    /// The victim is a thread; its process calls exec(2), which kills it and lets a new image arrive; then
+    /// the peer runs.
     Exec,
-    /// The peer runs, a signal comes to the victim, and the victim goes on.
+    /// The peer runs, a signal arrives at the victim, and the victim goes on.
     Signal,
     /// The peer is stopped as well, half-way; the victim goes on, then the peer.
     Two,
@@ -53,35 +55,36 @@ pub struct Schedule {
     pub victim: Part,
     /// Its peer.
     pub peer: Part,
-    /// What becomes of the victim.
+    /// What happens to the victim.
     pub outcome: Outcome,
-    /// Instructions of its calls that the victim makes before it is stopped; `u32::MAX` if it is not.
+    /// Instructions of its calls after which the victim is stopped; `u32::MAX` for never.
     pub at: u32,
-    /// Where that is, if it is known.
+    /// The place of that instruction, if known.
     pub place: Option<Place>,
-    /// The same of the peer, for [`Outcome::Two`].
+    /// The same for the peer, for [`Outcome::Two`].
     pub then: u32,
 }
 
-/// The order in which actors come up: what they have from the start goes by it.
+/// The order in which actors start, which determines what they have from the beginning.
 pub const CAST: [usize; CHILDREN] = [PEER, VICTIM, OTHER];
-/// Waits that an actor is allowed before it counts as blocked: it may find out in several steps that it need not wait.
+/// Waits that an actor may make before it counts as blocked: it may need several to find that it need not
+/// wait.
 const TRIES: u32 = 8;
-/// Rounds of waits, with nobody stopped, after which nobody will go on any more.
+/// Rounds of waits, with no process stopped, after which no progress is possible.
 const ROUNDS: u32 = 60;
-/// Seconds after which a stage that is stuck outside an actor is given up.
+/// Seconds after which a stage that is stuck outside an actor is abandoned.
 const LIMIT: u32 = 300;
 
 /// The stage.
 pub struct Stage<'s> {
     page: &'static Page,
     schedule: &'s Schedule,
-    /// What victim, peer and other do.
+    /// The roles of victim, peer and other.
     parts: [Option<Part>; CHILDREN],
     pids: [i32; ACTORS],
-    /// Actors that live and have not left.
+    /// Actors that are alive and have not left.
     alive: [bool; ACTORS],
-    /// Actors that stand between two instructions.
+    /// Actors that are stopped between two instructions.
     stopped: [bool; ACTORS],
     report: Vec<String>,
 }
@@ -95,7 +98,7 @@ pub fn other(schedule: &Schedule) -> Option<Part> {
     }
 }
 
-/// Who meets the victim first: the peer, or the process that the victim is a thread of.
+/// The first process to meet the victim: the peer, or the process that the victim is a thread of.
 pub fn first(schedule: &Schedule) -> Part {
     match schedule.outcome {
         Outcome::Exec => Part::named("arrive").unwrap_or_else(|| schedule.peer.clone()),
@@ -103,7 +106,7 @@ pub fn first(schedule: &Schedule) -> Part {
     }
 }
 
-/// Carries a schedule out and leaves the report in `page`. Ends the process.
+/// Runs a schedule and leaves the report in `page`. Ends the process.
 pub fn perform(schedule: &Schedule, page: &'static Page) -> ! {
     // SAFETY: all change this process only.
     unsafe {
@@ -164,7 +167,8 @@ impl Stage<'_> {
     fn fork(&mut self, index: usize, what: &Light, play: impl FnOnce()) {
         let pid = what.fork_into() as i32;
         if pid == 0 {
-            // SAFETY: both change this process only. It does not outlive the stage, stopped or not; its children end with it.
+            // SAFETY: both change this process only. It does not outlive the stage, stopped or not; its
+            // children end with it.
             unsafe {
                 libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                 libc::setpgid(0, 0);
@@ -180,7 +184,7 @@ impl Stage<'_> {
         ["the victim", "the peer", "the other", "a child", "a child", "a child", "the judge"][index]
     }
 
-    /// Notes what should not have happened; whether the actor can go on.
+    /// Records an unexpected event; returns whether the actor can go on.
     fn expect(&mut self, index: usize, event: Event, when: &str) -> bool {
         let name = self.name(index);
         match event {
@@ -195,7 +199,7 @@ impl Stage<'_> {
         false
     }
 
-    /// Gives an order and follows it for as long as the actor only tries.
+    /// Gives an order and follows it as long as the actor only retries.
     fn tell(&mut self, index: usize, what: u32, when: &str) -> Option<u32> {
         let slot = &self.page.slots[index];
         let mut event = {
@@ -215,7 +219,7 @@ impl Stage<'_> {
         ended
     }
 
-    /// Waits until children that were forked meanwhile are born, or wait for somebody.
+    /// Waits until children forked meanwhile are born, or wait for another process.
     fn adopt(&mut self) {
         for index in CHILDREN..JUDGE {
             let pid = self.page.slots[index].pid.load(Ordering::Acquire) as i32;
@@ -249,8 +253,8 @@ impl Stage<'_> {
         Some(now)
     }
 
-    /// Ends waits in turn until nobody waits; whether that worked. Who waits for a lock on a file that
-    /// somebody keeps is right to wait: then whoever has nothing left to do leaves.
+    /// Ends waits in turn until no actor waits; returns whether that worked. An actor may rightly wait for a
+    /// lock on a file that another holds; then an actor with nothing left to do leaves.
     fn settle(&mut self, when: &str) -> bool {
         loop {
             let Some(waiting) = self.end_waits(when) else { return false };
@@ -272,7 +276,8 @@ impl Stage<'_> {
         }
     }
 
-    /// Ends waits in turn; who still waits after many rounds. `None` when something went wrong.
+    /// Ends waits in turn; returns the actors that still wait after many rounds. `None` when something went
+    /// wrong.
     fn end_waits(&mut self, when: &str) -> Option<Vec<usize>> {
         let mut waiting = Vec::new();
         for _ in 0..ROUNDS {
@@ -294,13 +299,13 @@ impl Stage<'_> {
         self.alive[index] && self.page.slots[index].state.load(Ordering::Acquire) == state::BLOCKED
     }
 
-    /// Whether an actor is in a call that waits as long as another has a lock on a file.
+    /// Whether an actor is in a call that waits for a file lock held by another.
     fn waits_for_file(&self, index: usize) -> bool {
         let part = self.parts.get(index).and_then(Option::as_ref);
         part.and_then(|part| self.current(index, part)).is_some_and(|made| made.call.waits)
     }
 
-    /// Notes what an actor's calls returned, and has it leave.
+    /// Records the results of an actor's calls, and makes it leave.
     fn retire(&mut self, index: usize, when: &str) -> bool {
         let results = results_of(&self.page.slots[index]);
         self.report.push(format!("R\t{index}\t{results:?}"));
@@ -320,7 +325,7 @@ impl Stage<'_> {
 
     fn kill(&mut self, index: usize) {
         let pid = self.pids[index];
-        // SAFETY: a child of ours, and those it forked, which are ours to wait for once it has ended.
+        // SAFETY: a child of ours, and the children it forked, which are ours to wait for once it has ended.
         unsafe {
             libc::kill(-pid, libc::SIGKILL);
             libc::kill(pid, libc::SIGKILL);
@@ -350,13 +355,13 @@ impl Stage<'_> {
         }
     }
 
-    /// `waits`, and what an actor waits for.
+    /// `waits`, and the lock that an actor waits for.
     fn kind_of_wait(&self, light: &Light, index: usize) -> String {
         let address = self.page.slots[index].waits_at.load(Ordering::Relaxed);
         format!("waits:{}", names::of(light.region(), address))
     }
 
-    /// Everything up to the point where all calls are made. False when something went so wrong that nothing can follow.
+    /// Runs the schedule until all calls are made. False when an error prevents continuing.
     fn act(&mut self, light: &Light) -> bool {
         let schedule = self.schedule;
         let victim = &self.page.slots[VICTIM];
@@ -366,7 +371,7 @@ impl Stage<'_> {
             victim.place.store(place.address, Ordering::Relaxed);
         }
         let Some(now) = self.tell(VICTIM, order::CALLS, "alone") else { return false };
-        // It may wait for a lock on a file that its peer has, as it should.
+        // It may rightly wait for a file lock that its peer holds.
         let waits_for_file = now == state::BLOCKED && self.waits_for_file(VICTIM);
         let stopped = now == state::STOPPED || waits_for_file;
         self.report.push(format!("S\t{}\t{}", u32::from(stopped), self.made(VICTIM)));
@@ -380,7 +385,7 @@ impl Stage<'_> {
             self.kill(VICTIM);
         }
         if schedule.outcome == Outcome::Die {
-            // The stage is the parent: the gate settles a child's calls as the parent waits for it.
+            // The stage is the parent: the gate settles a child's calls when the parent waits for it.
             lp_vfs::reap::child(light.task(), self.pids[VICTIM] as u32);
         }
         if schedule.outcome == Outcome::Two {
@@ -432,13 +437,13 @@ impl Stage<'_> {
         self.page.slots[index].made.load(Ordering::Acquire)
     }
 
-    /// Lets all go on who are stopped or wait, to their ends.
+    /// Lets all stopped or waiting actors run to their ends.
     fn go_on(&mut self) -> bool {
         loop {
             let stopped =
                 [VICTIM, PEER, OTHER].into_iter().find(|index| self.alive[*index] && self.stopped[*index]);
             let Some(index) = stopped else {
-                // One that waited may be stopped only now.
+                // An actor that waited may be stopped only now.
                 if !self.settle("when all go on") {
                     return false;
                 }
@@ -453,10 +458,10 @@ impl Stage<'_> {
         }
     }
 
-    /// Everybody verifies and leaves; the judge looks.
+    /// All actors verify and leave; the judge checks.
     fn close(&mut self, light: &Light) {
         for index in [VICTIM, PEER, OTHER] {
-            // The bystander of a schedule in which nobody was stopped has not been needed.
+            // In a schedule in which no process was stopped, the bystander was not needed.
             if self.alive[index]
                 && (self.tell(index, order::VERIFY, "verifying").is_none() || !self.settle("verifying"))
             {
@@ -472,8 +477,8 @@ impl Stage<'_> {
             }
         }
         light.exit();
-        // Children of actors that are gone, as an init does: a slot is a zombie's until it was waited for.
-        // SAFETY: waits for children that have ended.
+        // Reaps children of actors that are gone, like init: a slot belongs to a zombie until it was waited
+        // for. SAFETY: waits for children that have ended.
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::WNOHANG) } > 0 {}
         if !self.leave_as(JUDGE, order::CALLS, "looking") {
             return;
@@ -482,7 +487,7 @@ impl Stage<'_> {
         self.report.extend(said.lines().map(|line| format!("J\t{line}")));
     }
 
-    /// Children that stayed: they have what their parents had.
+    /// Children that stayed must have what their parents had.
     fn children(&mut self) {
         for index in CHILDREN..JUDGE {
             if !self.alive[index] {
@@ -507,24 +512,24 @@ impl Stage<'_> {
         true
     }
 
-    /// Ends whoever is left.
+    /// Ends all remaining actors.
     fn sweep(&mut self) {
         for index in 0..ACTORS {
             let pid = self.page.slots[index].pid.load(Ordering::Acquire) as i32;
             for pid in [pid, self.pids[index]] {
-                // SAFETY: actors of this stage, if they are not waited for yet.
+                // SAFETY: actors of this stage, if they have not been waited for yet.
                 if pid > 0 && unsafe { libc::getpgid(pid) } == pid {
                     // SAFETY: as above.
                     unsafe { libc::kill(-pid, libc::SIGKILL) };
                 }
             }
         }
-        // SAFETY: waits for children; none is left to live.
+        // SAFETY: waits for children; none is left alive.
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), 0) } > 0 {}
     }
 }
 
-/// A process that dies with a file without a name open, and a lock on another.
+/// A process that dies with an unnamed file open and a lock on another.
 fn corpse(light: &Light) {
     let child = light.child();
     let pid = child.fork_into() as i32;
@@ -535,7 +540,7 @@ fn corpse(light: &Light) {
         child.pwrite(new, &[3; 9000], 0);
         child.unlink(c"corpse");
         child.flock(crate::door::KEEP, libc::LOCK_SH);
-        // SAFETY: ends this process as anybody else would.
+        // SAFETY: ends this process, as another process would.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
     // SAFETY: waits for the child.

@@ -1,9 +1,10 @@
-//! What happens inside an actor: it stops after a given number of instructions, and says so before it waits.
+//! The code inside an actor: it stops after a given number of instructions, and reports before it waits.
 //!
-//! The processor's trap flag raises SIGTRAP after every instruction. Where the instruction is known by its
-//! address and by how often it comes by, a breakpoint does ([`crate::trace`]). A seccomp filter turns each
-//! system call that sleeps into SIGSYS; the handler tells the conductor and ends the wait when told, as a
-//! timeout would. So no schedule depends on time, and one who waits is told from one who is slow.
+//! The processor's trap flag raises SIGTRAP after every instruction. If the instruction is known by its
+//! address and its number of arrivals there, a breakpoint is used instead ([`crate::trace`]). A seccomp
+//! filter turns each system call that sleeps into SIGSYS; the handler notifies the conductor and ends the
+//! wait when told, like a timeout. So no schedule depends on time, and a waiting actor is distinguished from
+//! a slow one.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
@@ -11,16 +12,16 @@ use crate::control::{OWN, Slot, order, state};
 use crate::trace::{self, Breakpoint};
 
 static ME: AtomicPtr<Slot> = AtomicPtr::new(std::ptr::null_mut());
-/// Whether a stop is a real one, SIGSTOP, or the actor just stands.
+/// Whether a stop is real, by SIGSTOP, or the actor only pauses.
 static REAL: AtomicBool = AtomicBool::new(true);
 static BREAKPOINT: Breakpoint = Breakpoint::new();
-/// Where the last instruction was, and elements of string instructions so far.
+/// Address of the last instruction, and elements of string instructions so far.
 static PLACE: AtomicU64 = AtomicU64::new(0);
 static ELEMENTS: AtomicU32 = AtomicU32::new(1);
-/// Whether the clock is far ahead, and wakes are counted: the judge's.
+/// Whether the clock is far ahead, and wakes are counted: for the judge.
 static LATE: AtomicBool = AtomicBool::new(false);
 
-/// Seconds by which a judge's clock is ahead: whatever the region waits for by the clock is over.
+/// Seconds by which a judge's clock is ahead, so that all timeouts of the region have expired.
 const AHEAD: i64 = 1000;
 /// Elements of a string instruction that count as one step.
 const EVERY: u32 = 512;
@@ -32,16 +33,16 @@ pub fn me() -> &'static Slot {
     unsafe { &*ME.load(Ordering::Relaxed) }
 }
 
-/// What the judge's filter does besides.
+/// The role decides what the filter does in addition.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Makes calls.
     Actor,
-    /// Looks at what is left, a thousand seconds later.
+    /// Checks what is left, a thousand seconds later.
     Judge,
 }
 
-/// Makes the process an actor: its waits are the conductor's business from now on.
+/// Makes the process an actor: from now on the conductor handles its waits.
 pub fn become_actor(slot: &'static Slot, role: Role) {
     use_slot(slot);
     // SAFETY: getpid has no effect.
@@ -52,12 +53,13 @@ pub fn become_actor(slot: &'static Slot, role: Role) {
     filter(role);
 }
 
-/// A child that an actor forked speaks through another slot, and is not stopped for real: it is not the conductor's child.
+/// For a child that an actor forked: it uses another slot, and its stops are not real, because it is not the
+/// conductor's child.
 pub fn use_slot(slot: &'static Slot) {
     ME.store(std::ptr::from_ref(slot).cast_mut(), Ordering::Relaxed);
 }
 
-/// From now on it stands still where it would be stopped.
+/// From now on it pauses where it would be stopped.
 pub fn stand() {
     REAL.store(false, Ordering::Relaxed);
 }
@@ -74,7 +76,7 @@ fn handle(signal: i32, handler: Handler) {
     }
 }
 
-/// Runs `call` on its way to a stop, or counted, if that is asked for.
+/// Runs `call` up to a stop, or counts its instructions, if requested.
 pub fn stepped<T>(call: impl FnOnce() -> T) -> T {
     if me().left.load(Ordering::Relaxed) == 0 {
         return call();
@@ -90,7 +92,8 @@ pub fn stepped<T>(call: impl FnOnce() -> T) -> T {
     value
 }
 
-/// Runs `call` without the trap flag and without a breakpoint: what a clone(2) makes must not inherit them.
+/// Runs `call` without the trap flag and without a breakpoint, which a new process of clone(2) must not
+/// inherit.
 pub fn unstepped<T>(call: impl FnOnce() -> T) -> T {
     if BREAKPOINT.remove() {
         let value = call();
@@ -100,14 +103,14 @@ pub fn unstepped<T>(call: impl FnOnce() -> T) -> T {
         return value;
     }
     let flags: i64;
-    // SAFETY: reads the flags. The red zone is stepped over.
+    // SAFETY: reads the flags and skips the red zone.
     unsafe { std::arch::asm!("sub rsp, 128", "pushfq", "pop {}", "add rsp, 128", out(reg) flags) };
     if flags & TRAP_FLAG == 0 {
         return call();
     }
     untrap();
     let value = call();
-    // It was stopped and went on at full speed if nothing is left.
+    // If nothing is left, it was stopped and went on at full speed.
     if me().left.load(Ordering::Relaxed) != 0 {
         trap();
     }
@@ -116,7 +119,7 @@ pub fn unstepped<T>(call: impl FnOnce() -> T) -> T {
 
 #[inline(always)]
 fn trap() {
-    // SAFETY: the flag makes the processor trap, and the handler is there. The red zone is stepped over.
+    // SAFETY: the flag makes the processor trap, and the handler is installed. Skips the red zone.
     unsafe {
         std::arch::asm!("sub rsp, 128", "pushfq", "or qword ptr [rsp], 0x100", "popfq", "add rsp, 128")
     };
@@ -142,7 +145,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucont
         return;
     }
     let place = registers[libc::REG_RIP as usize] as u64;
-    // A string instruction traps after each element: most of them are no place of their own.
+    // A string instruction traps after each element; most elements do not count.
     if PLACE.swap(place, Ordering::Relaxed) == place {
         trace::repeats(me);
         if !ELEMENTS.fetch_add(1, Ordering::Relaxed).is_multiple_of(EVERY) {
@@ -160,12 +163,12 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucont
     }
 }
 
-/// Stands still until told to go on.
+/// Stops until told to go on.
 fn stop(me: &Slot) {
     if REAL.load(Ordering::Relaxed) {
         let seen = me.orders.load(Ordering::Acquire);
         me.say(state::STOPPED);
-        // SAFETY: stops this process, as anybody else would.
+        // SAFETY: stops this process, as another process would.
         unsafe { libc::kill(libc::getpid(), libc::SIGSTOP) };
         if me.orders.load(Ordering::Acquire) == seen {
             me.report(state::STOPPED);
@@ -175,7 +178,7 @@ fn stop(me: &Slot) {
     }
 }
 
-/// Whether a signal has come: what [`lp_vfs::Task::interrupted`] asks.
+/// Whether a signal has arrived, as [`lp_vfs::Task::interrupted`] asks.
 pub fn is_signalled() -> bool {
     me().signalled.load(Ordering::Relaxed) != 0
 }
@@ -184,7 +187,7 @@ extern "C" fn on_call(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucont
     // SAFETY: the kernel's own record of what is interrupted.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let number = registers[libc::REG_RAX as usize];
-    // The handler's own way may lead over the breakpoint.
+    // The handler's own path may cross the breakpoint.
     let armed = BREAKPOINT.remove();
     let argument = |register: i32| registers[register as usize] as usize;
     let answer = match number {
@@ -214,7 +217,7 @@ fn futex(word: usize, operation: usize, value: usize) -> i64 {
     if is_signalled() { -i64::from(libc::EINTR) } else { -i64::from(libc::ETIMEDOUT) }
 }
 
-/// Waits for the conductor instead of a change of the futex at `word`, 0 for a pause.
+/// Waits for the conductor instead of a change of the futex at `word`; 0 means a pause.
 fn wait(word: u64) {
     let me = me();
     me.waits.fetch_add(1, Ordering::Relaxed);
@@ -222,9 +225,9 @@ fn wait(word: u64) {
     while me.report(state::BLOCKED) != order::GO_ON {}
 }
 
-/// clock_gettime(2), a while later.
+/// clock_gettime(2), with the clock ahead.
 fn later(clock: usize, to: usize) -> i64 {
-    // SAFETY: the interrupted code's own room for a time; the C library asks the vdso, not the kernel.
+    // SAFETY: the interrupted code's own buffer for a time; the C library uses the vdso, not the kernel.
     unsafe {
         let to = to as *mut libc::timespec;
         libc::clock_gettime(clock as i32, to);

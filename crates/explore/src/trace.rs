@@ -1,40 +1,40 @@
-//! The instructions of a victim that nobody disturbs, and breakpoints at them.
+//! The recorded path of an undisturbed victim, and breakpoints on it.
 //!
-//! A trap after every instruction costs microseconds; up to its stop a victim always takes the same way. So
-//! its way is noted once, and an instruction is then found again by its address and by how often the victim
-//! comes by.
+//! A trap after every instruction costs microseconds, and a victim always takes the same path up to its stop.
+//! So its path is recorded once. An instruction is then identified by its address and the number of times the
+//! victim arrives there.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use crate::control::{Slot, shared};
 
-/// Most instructions of a way.
+/// Maximum length of a path in instructions.
 const MOST: usize = 1 << 19;
-/// The instruction repeats itself: each time counts as an arrival.
+/// The instruction repeats itself: each iteration counts as an arrival.
 const REPEATS: u64 = 1 << 63;
 const INT3: u8 = 0xcc;
 const TRAP_FLAG: i64 = 0x100;
 const PAGE: u64 = 4096;
 
-/// A way, in memory that the conductor and the victim share.
+/// A path, in memory that the conductor and the victim share.
 #[repr(C)]
 pub struct Trace {
     places: [AtomicU64; MOST],
 }
 
-/// What is being filled in; none as a rule.
+/// The path being recorded; usually none.
 static TRACE: AtomicPtr<Trace> = AtomicPtr::new(std::ptr::null_mut());
 
-/// An address, and arrivals there up to the one that counts.
+/// An address, and the number of arrivals up to the one that counts.
 #[derive(Clone, Copy)]
 pub struct Place {
     /// Where the instruction lies.
     pub address: u64,
-    /// Arrivals, the wanted one included.
+    /// Arrivals, including the wanted one.
     pub hits: u32,
 }
 
-/// The program's own code, wherever it is loaded.
+/// The address range of the program's own code.
 fn code() -> std::ops::Range<u64> {
     unsafe extern "C" {
         static __executable_start: u8;
@@ -44,7 +44,7 @@ fn code() -> std::ops::Range<u64> {
 }
 
 impl Place {
-    /// Whether another process of the same program finds it by its name.
+    /// Whether another process of the same program can find it by its name.
     pub fn has_name(&self) -> bool {
         code().contains(&self.address)
     }
@@ -64,24 +64,25 @@ impl std::fmt::Display for Place {
 }
 
 impl Trace {
-    /// Memory for a way.
+    /// Memory for a path.
     pub fn new() -> &'static Trace {
         shared()
     }
 
-    /// Has the victims that are forked from now on note their ways here, or nowhere.
+    /// Makes the victims that are forked from now on record their paths here, or nowhere.
     pub fn record(trace: Option<&'static Trace>) {
         let to = trace.map_or(std::ptr::null_mut(), |trace| std::ptr::from_ref(trace).cast_mut());
         TRACE.store(to, Ordering::Relaxed);
     }
 
-    /// The way that was noted: `length` instructions of it.
+    /// The recorded path: its first `length` instructions.
     pub fn way(&self, length: u32) -> Vec<u64> {
         self.places.iter().take(length as usize).map(|place| place.load(Ordering::Relaxed)).collect()
     }
 }
 
-/// Where instruction number `at` of a way is, if a breakpoint finds it with fewer traps than steps would.
+/// Place of instruction number `at` of a path, if a breakpoint reaches it with fewer traps than single steps
+/// would.
 pub fn place(way: &[u64], at: u32) -> Option<Place> {
     let before = way.get(..at as usize)?;
     let address = before.last()? & !REPEATS;
@@ -97,25 +98,25 @@ fn noted(me: &Slot, back: u32) -> Option<&'static AtomicU64> {
     trace.places.get(me.steps.load(Ordering::Relaxed).checked_sub(back)? as usize)
 }
 
-/// Notes where the victim is about to go on.
+/// Records where the victim is about to continue.
 pub fn note(me: &Slot, place: u64) {
     if let Some(to) = noted(me, 0) {
         to.store(place, Ordering::Relaxed);
     }
 }
 
-/// Notes that the last instruction has come back to itself.
+/// Records that the last instruction has repeated itself.
 pub fn repeats(me: &Slot) {
     if let Some(last) = noted(me, 1) {
         last.fetch_or(REPEATS, Ordering::Relaxed);
     }
 }
 
-/// A breakpoint of the calling process's.
+/// A breakpoint in the calling process.
 pub struct Breakpoint {
     address: AtomicU64,
     hits: AtomicU32,
-    /// The byte that stands there without it.
+    /// The original byte at its address.
     byte: AtomicU8,
     armed: AtomicBool,
     inserted: AtomicBool,
@@ -133,7 +134,7 @@ impl Breakpoint {
         }
     }
 
-    /// Sets the one that `me` names; whether it names one, and one can be there.
+    /// Sets the breakpoint that `me` names; returns whether it names one that can be set.
     pub fn arm(&self, me: &Slot) -> bool {
         let address = me.place.load(Ordering::Relaxed);
         if address == 0 {

@@ -1,4 +1,4 @@
-//! What a stage reports, and whether the kernel could have come to the same.
+//! A stage's report, and whether the kernel could have produced the same result.
 
 use anyhow::{Context, Result};
 
@@ -9,25 +9,25 @@ use crate::oracle::{Oracle, Seen, Turn, merges};
 use crate::schedule::{Outcome, Schedule, first, other};
 use crate::world::FOREIGN;
 
-/// Something that must not happen.
+/// An error that a schedule has revealed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// One word.
+    /// Its kind, in one word.
     pub kind: String,
-    /// What exactly.
+    /// The details.
     pub detail: String,
 }
 
-/// A stage's report, taken apart.
+/// A parsed report of a stage.
 #[derive(Default)]
 pub struct Report {
-    /// What the stage itself found.
+    /// The stage's own findings.
     pub findings: Vec<Finding>,
     /// Whether the victim was stopped before its calls were over.
     pub stopped: bool,
     /// Whether the peer had to wait.
     pub waited: bool,
-    /// Calls that victim and peer had made when the one was stopped, the other waited.
+    /// Number of calls that the victim had made when it was stopped, and the peer when it waited.
     made: [usize; 2],
     results: Vec<(usize, Vec<i64>)>,
     trees: [Vec<String>; 2],
@@ -35,10 +35,10 @@ pub struct Report {
 }
 
 impl Report {
-    /// Takes the text apart.
+    /// Parses a report.
     ///
     /// # Errors
-    /// When it is no report.
+    /// When the text is not a report.
     pub fn parse(text: &str) -> Result<Report> {
         let (mut report, mut part) = (Report::default(), 0);
         for line in text.lines() {
@@ -71,7 +71,8 @@ impl Report {
         Ok(report)
     }
 
-    /// Holds the report against what the kernel does, and against `clean`, the counts of a region in which nothing happened.
+    /// Holds the report against what the kernel does, and against `clean`, the counts of a region in which
+    /// nothing happened.
     ///
     /// # Errors
     /// When the kernel cannot be asked.
@@ -122,7 +123,8 @@ impl Report {
         self.counts.as_deref().unwrap_or_default()
     }
 
-    /// What this schedule shows that one order of the kernel's does not. The bystander's calls have no part in it.
+    /// What this schedule shows that one order of the kernel's does not. The bystander's calls have no part
+    /// in it.
     fn differences(&self, seen: &Seen, tree: &[String], torn: &[String], parts: &[&Part]) -> Vec<String> {
         let mut found = Vec::new();
         let plain = |tree: &[String]| tree.iter().map(|line| without_bytes(line, torn)).collect::<Vec<_>>();
@@ -159,7 +161,8 @@ impl Report {
         }
     }
 
-    /// Every order in which the calls may seem to have been made. A killed actor's last call may have been made or not.
+    /// Every order in which the calls may seem to have been made. A killed actor's last call may have been
+    /// made or not.
     fn orders(&self, schedule: &Schedule) -> Vec<Vec<Turn>> {
         let calls = |index: usize, count: usize| vec![Turn::Call(index); count];
         let (victim, peer) = (schedule.victim.calls.len(), schedule.peer.calls.len());
@@ -212,7 +215,8 @@ impl Report {
     }
 }
 
-/// A line of a tree without blocks and bytes if it is one of those `torn`, and holds nothing that nobody wrote.
+/// A line of a tree without blocks and bytes if it is one of those `torn`, and holds nothing that nobody
+/// wrote.
 fn without_bytes(line: &str, torn: &[String]) -> String {
     let (path, rest) = line.split_once(": ").unwrap_or((line, ""));
     if !torn.iter().any(|torn| torn == path) || rest.contains(FOREIGN) {

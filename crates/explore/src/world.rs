@@ -1,4 +1,4 @@
-//! What stands there before each schedule, and what a whole tree looks like as text.
+//! The initial state of each schedule, and a whole tree as text.
 
 use std::ffi::{CStr, CString};
 
@@ -17,10 +17,10 @@ fn file(door: &dyn Door, path: &str, content: &[u8]) {
     assert_eq!(door.close(NEW), 0, "{path}");
 }
 
-/// Content of a file that holds bytes which nobody wrote into it.
+/// Content of a file with bytes that nobody wrote to it.
 pub const FOREIGN: &str = "foreign bytes";
 
-/// Makes the tree, and opens what all actors inherit.
+/// Creates the tree, and opens the descriptors that all actors inherit.
 pub fn furnish(door: &dyn Door) {
     for dir in DIRS {
         assert_eq!(door.mkdir(&c(dir)), 0, "{dir}");
@@ -42,7 +42,7 @@ pub fn furnish(door: &dyn Door) {
     assert_eq!(door.unlink(c"gone"), 0, "gone");
 }
 
-/// Every object below the root: a line each, in order.
+/// Every object below the root, one line each, in order.
 pub fn tree(door: &dyn Door) -> Vec<String> {
     let (mut lines, mut pending) = (Vec::new(), vec![String::new()]);
     while let Some(dir) = pending.pop() {
@@ -54,7 +54,7 @@ pub fn tree(door: &dyn Door) -> Vec<String> {
             }
         };
         for name in listed {
-            // The bystander's is nobody else's business.
+            // The bystander's directory is not compared.
             if dir.is_empty() && name == DIRS[2] {
                 continue;
             }
@@ -120,7 +120,7 @@ fn hash(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
-/// Removes everything; the errors that come up.
+/// Removes everything; returns the errors.
 pub fn clear(door: &dyn Door) -> Vec<String> {
     let (mut errors, mut pending, mut dirs) = (Vec::new(), vec![String::new()], Vec::new());
     while let Some(dir) = pending.pop() {

@@ -1,6 +1,6 @@
 //! [`Bits`]: a set of slots or pages.
 
-/// A set of indices, one bit each; it grows as far as its highest member.
+/// A set of indices, one bit each; it grows to its highest member.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Bits {
     words: Vec<u64>,
@@ -8,7 +8,7 @@ pub(crate) struct Bits {
 }
 
 impl Bits {
-    /// Puts an index in; false if it was in already.
+    /// Adds an index; false if it was already present.
     pub(crate) fn insert(&mut self, index: u32) -> bool {
         let (word, bit) = (index as usize / 64, 1 << (index % 64));
         if word >= self.words.len() {
@@ -20,7 +20,7 @@ impl Bits {
         fresh
     }
 
-    /// Whether an index is in.
+    /// Whether an index is present.
     pub(crate) fn has(&self, index: u32) -> bool {
         self.word(index as usize / 64) & 1 << (index % 64) != 0
     }
@@ -30,7 +30,7 @@ impl Bits {
         self.words.get(index).copied().unwrap_or(0)
     }
 
-    /// How many indices are in.
+    /// Number of indices.
     pub(crate) fn len(&self) -> u64 {
         self.count
     }

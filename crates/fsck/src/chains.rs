@@ -1,5 +1,5 @@
-//! Chains of lanes: closed files and inodes without links that wait to be freed, and the word of each record
-//! that says who keeps it ([`lp_region::custody`]).
+//! Chains of lanes: closed files and inodes without links that await freeing, and the word of each record
+//! that names its keeper ([`lp_region::custody`]).
 
 use lp_region::LaneId;
 use lp_region::custody;
@@ -16,13 +16,13 @@ use crate::slabs::{Slabs, Slots};
 
 /// A record that lanes keep in chains.
 pub(crate) trait Kept: Retired {
-    /// What it is called.
+    /// Its name in findings.
     const NAME: &'static str;
 
     /// Its slots.
     fn slots(slabs: &Slabs) -> &Slots;
 
-    /// Whether nothing is left of it but the slot.
+    /// Whether only the slot is left of it.
     fn is_empty(&self) -> bool;
 }
 
@@ -53,7 +53,7 @@ impl Kept for Inode {
 }
 
 impl Check<'_> {
-    /// The records in all lanes' chains and those that a dead lane was freeing or moving: what waits for a
+    /// The records in all lanes' chains, and those that a dead lane was freeing or moving: all that await a
     /// sweep.
     pub(crate) fn kept<T: Kept>(&mut self) -> Bits {
         let mut chained = Bits::default();
@@ -71,7 +71,7 @@ impl Check<'_> {
         kept
     }
 
-    /// Follows a chain as far as a sweep does: up to what the lane does not keep.
+    /// Follows a chain as far as a sweep does: up to a record that the lane does not keep.
     fn chain<T: Kept>(&mut self, lane: u32, chained: &mut Bits) {
         let mut next = self.region.lane(LaneId(lane)).chains[T::SLAB].load(Relaxed);
         while next != 0 {
@@ -106,7 +106,7 @@ impl Check<'_> {
         }
     }
 
-    /// The word of a record, which is not 0; whether a dead lane was freeing it.
+    /// Checks the nonzero custody word of a record; returns whether a dead lane was freeing it.
     fn custody<T: Kept>(&mut self, index: u32, word: u32, chained: &Bits) -> bool {
         let record = self.region.slot::<T>(index);
         let slots = T::slots(&self.slabs);
@@ -139,7 +139,7 @@ impl Check<'_> {
         is_left
     }
 
-    /// Whether a lane died with a record in hand: its burial finishes what it was doing.
+    /// Whether a lane died with a record in hand; its burial finishes the operation.
     fn is_in_hand_of<T: Kept>(&self, lane: u32, index: u32) -> bool {
         if lane == 0 || lane >= self.lanes {
             return false;
@@ -153,13 +153,13 @@ impl Check<'_> {
         (lane.taken[T::SLAB].load(Relaxed) == index || is_named()) && self.is_left(lane)
     }
 
-    /// Whether a lane is a dead thread's.
+    /// Whether a lane belongs to a dead thread.
     fn is_left(&self, lane: &Lane) -> bool {
         lane.process.load(Relaxed) != 0 && self.is_dead(LaneId(lane.id.load(Relaxed)))
     }
 }
 
-/// What a lane claims, and what it takes out of its chain or puts there.
+/// What a lane claims, and what it adds to or removes from its chain.
 fn marks<T: Slot>(lane: &Lane) -> [u32; 2] {
     [lane.claims[T::SLAB].load(Relaxed) as u32, lane.unlisting[T::SLAB].load(Relaxed)]
 }

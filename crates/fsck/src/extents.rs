@@ -1,16 +1,16 @@
-//! [`Extents`]: which parts of a region's file hold anything.
+//! [`Extents`]: the parts of a region's file that contain data.
 //!
-//! A region is sparse, and reading a hole of shared memory fills it. What lies in a hole is zero: passes over
-//! slabs skip it, so that a damaged count does not make the checker touch gigabytes.
+//! A region is sparse, and reading a hole of shared memory fills it. A hole reads as zeros, so passes over
+//! slabs skip it, and a damaged count does not make the checker touch gigabytes.
 
 use lp_region::Region;
 use lp_region::slab::Slot;
 
-/// Byte ranges of the file that are no holes, in order.
+/// Byte ranges of the file that are not holes, in order.
 pub(crate) struct Extents(Vec<(u64, u64)>);
 
 impl Extents {
-    /// Those of a region. Private memory has no file to ask: all of it counts.
+    /// The extents of a region. Private memory has no file, so all of it counts.
     pub(crate) fn of(region: Region) -> Extents {
         let length = region.length() as u64;
         if region.fd() < 0 {
@@ -31,8 +31,7 @@ impl Extents {
         Extents(extents)
     }
 
-    /// The records of `size` bytes from `offset` on, `count` of them, that lie in the extents at least in
-    /// part.
+    /// Of `count` records of `size` bytes from `offset` on, those that are at least partly in the extents.
     pub(crate) fn records(&self, offset: usize, size: usize, count: usize) -> impl Iterator<Item = u32> + '_ {
         let (first, last) = (offset as u64, (offset + size * count) as u64);
         let ranges = self.0.iter().filter(move |(start, end)| *start < last && *end > first);
@@ -46,7 +45,7 @@ impl Extents {
         })
     }
 
-    /// The slots of a slab that may hold something.
+    /// The slots of a slab that may contain data.
     pub(crate) fn slots<T: Slot>(&self) -> impl Iterator<Item = u32> + '_ {
         self.records(T::OFFSET, size_of::<T>(), T::SLOTS).filter(|index| *index != 0)
     }
@@ -58,7 +57,7 @@ impl Extents {
         range.map_or(0, |(_, end)| ((end.min(&last) - first).div_ceil(size_of::<T>() as u64) - 1) as u32)
     }
 
-    /// Whether something may lie at an offset.
+    /// Whether an offset may contain data.
     pub(crate) fn has(&self, offset: u64) -> bool {
         let after = self.0.partition_point(|(_, end)| *end <= offset);
         self.0.get(after).is_some_and(|(start, _)| *start <= offset)

@@ -1,4 +1,4 @@
-//! The header, lanes and process slots: counts, limits, locks of the region as a whole.
+//! The header, lanes and process slots: counts, limits, and the locks of the region as a whole.
 
 use lp_region::bucket::UNDER_WAY;
 use lp_region::lane::{CACHE_SLOTS, UNLINKED};
@@ -69,7 +69,7 @@ impl Check<'_> {
         self.mounts();
         let is_shifting = |id: LaneId| region.lane(id).shifting.load(Relaxed) != 0;
         if header.tree.read() & 1 != 0 && !region.lanes().any(is_shifting) {
-            // Walks remember no prefixes until the next directory moves.
+            // Walks cache no prefixes until the next move of a directory.
             self.inconsistent(|| {
                 "a change of the tree's shape is under way, and no lane is at one".to_owned()
             });
@@ -120,7 +120,7 @@ impl Check<'_> {
         }
         let awaited = lane.waits_for.load(Relaxed);
         if awaited != 0 && !locks::is_one(awaited) {
-            // Who buries the lane changes it.
+            // The burial of the lane would write to it.
             self.structure(|| format!("lane {index} waits for a lock at {awaited:#x}, where none is"));
         }
         for page in chunk::in_hand(lane).filter(|page| region.page_offset(*page).is_some()) {
@@ -166,7 +166,7 @@ impl Check<'_> {
     }
 }
 
-/// Whether an id can be that of a lane: it has its index, whichever its generation.
+/// Whether an id can be that of a lane: it has the lane's index, with any generation.
 fn is_own_id(id: u32, index: u32) -> bool {
     id == 0 || id >> at::LANE_BITS < at::LANE_GENERATIONS && id % at::LANES as u32 == index
 }

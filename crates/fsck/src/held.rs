@@ -1,4 +1,5 @@
-//! What processes hold: open files, locks, mappings; inodes that live without a name; what nothing holds.
+//! What processes hold: open files, locks and mappings; live inodes without a name; records that nothing
+//! holds.
 
 use lp_region::custody;
 use lp_region::layout as at;
@@ -15,7 +16,7 @@ use crate::slabs::Slots;
 use crate::{Check, names};
 
 impl Check<'_> {
-    /// Tables, chains, lists; then what none of them knows.
+    /// Tables, chains and lists; then the records that none of them names.
     pub(crate) fn held(&mut self) {
         let mut files = Bits::default();
         self.tables(&mut files);
@@ -38,7 +39,7 @@ impl Check<'_> {
         used.collect::<Vec<_>>().into_iter()
     }
 
-    /// Descriptor tables name open files that live; a process's directory and program live.
+    /// Descriptor tables must name live open files; a process's working directory and program must be live.
     fn tables(&mut self, files: &mut Bits) {
         let region = self.region;
         for id in self.live_or_dead() {
@@ -67,7 +68,7 @@ impl Check<'_> {
         }
     }
 
-    /// Pins of lanes keep open files.
+    /// Open files that the pins of lanes keep.
     fn pins(&mut self) -> Bits {
         let mut files = Bits::default();
         for lane in 1..self.lanes {
@@ -89,7 +90,8 @@ impl Check<'_> {
             && self.region.inode(inode.id).generation.load(Relaxed) == inode.generation
     }
 
-    /// `waiting` are those that a pin or a chain names: whoever died with one may have been freeing it.
+    /// `waiting` are those that a pin or a chain names: a process that died with one may have been freeing
+    /// it.
     fn files(&mut self, named: &Bits, waiting: &Bits) {
         let fresh = self.slabs.files.fresh;
         for index in self.extents.slots::<OpenFile>().take_while(|index| *index <= fresh).collect::<Vec<_>>()
@@ -100,7 +102,7 @@ impl Check<'_> {
             let file = self.region.file(FileId(index));
             self.lock(&file.lock, || format!("the position of open file {index}"));
             let inode = InodeRef::from_word(file.inode.load(Relaxed));
-            // Sent once, it may be on its way still: only processes of its run can ask.
+            // If it was ever sent, it may still be in flight: only processes of its run can query that.
             let is_held = named.has(index) || file.in_flight.load(Relaxed) != 0;
             if !is_held && (waiting.has(index) || self.slabs.files.hand.has(index)) {
                 if self.lives(inode) {
@@ -198,13 +200,13 @@ impl Check<'_> {
         listed
     }
 
-    /// Inodes that wait for a sweep.
+    /// Inodes that await a sweep.
     fn orphans(&mut self) {
         self.kept::<Inode>().iter().for_each(|inode| _ = self.named.insert(inode));
         for lane in 1..self.lanes {
             let list = &self.region.lane(LaneId(lane)).unlinked;
             for word in list.inodes.iter().take(list.count.load(Relaxed) as usize) {
-                // An old one is no longer what it was: its generation says so.
+                // A stale reference: the inode's generation has changed.
                 let inode = InodeRef::from_word(word.load(Relaxed));
                 if self.lives(inode) {
                     self.named.insert(inode.id.0);
@@ -244,7 +246,8 @@ impl Check<'_> {
         owned.iter().for_each(|blob| _ = self.named.insert(blob));
     }
 
-    /// Whether a blob of an inode without links waits for a sweep by itself: whoever freed the inode died.
+    /// Whether a blob of an inode without links awaits a sweep on its own, because the process that freed the
+    /// inode died.
     fn is_dropped(&self, inode: &Inode, blob: u32) -> bool {
         let word = self.region.inode(InodeId(blob)).custody.get();
         inode.nlink.load(Relaxed) == 0 && word & custody::LISTED != 0 && self.named.has(blob)

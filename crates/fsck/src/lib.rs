@@ -1,14 +1,14 @@
-//! The checker of regions: what holds between calls, written down once, for `lightpath fsck`, for the
-//! launcher before it lets a program at a region file, and for tests.
+//! The region checker: the invariants that hold between calls, stated once. `lightpath fsck`, the launcher
+//! (before it admits a program to a region file) and tests use it.
 //!
-//! [`check`] reads and changes nothing. It trusts no value: every index is compared with its slab, every
-//! chain is followed no further than it can be long, so that it ends whatever the bytes are. [`repair`] makes
-//! a region sound that nobody uses.
+//! [`check`] reads and changes nothing. It trusts no value: it compares every index with its slab and follows
+//! no chain beyond its maximum length, so it terminates on any input. [`repair`] repairs a region that nobody
+//! uses.
 //!
 //! Passes, in order: the header and the lanes ([`header`]), the slabs' free slots ([`slabs`]), page maps and
 //! the chunks' bitmaps ([`pages`]), directories, entries and the hash table ([`names`]), tables, open files,
-//! locks and mappings ([`held`]), what waits to be freed ([`chains`]). Each leaves in [`Check`] what the
-//! later ones need.
+//! locks and mappings ([`held`]), records that await freeing ([`chains`]). Each leaves in [`Check`] what
+//! later passes need.
 
 mod bits;
 mod chains;
@@ -43,7 +43,7 @@ use slabs::Slabs;
 // Relaxed throughout the crate: nobody changes what is checked.
 
 /// Checks a region that nobody is changing: processes may live in it, but none is inside a call. `me` is the
-/// caller's own process in the region, which lives; none if it has none.
+/// caller's own process in the region, which is alive; none if it has none.
 pub fn check(region: Region<'_>, me: ProcessId) -> Report {
     let mut check = Check::new(region, me);
     check.header();
@@ -60,7 +60,7 @@ pub fn check(region: Region<'_>, me: ProcessId) -> Report {
 /// Whether a live process or run uses the region.
 pub fn is_in_use(region: Region<'_>) -> bool {
     let lives = |id: &ProcessId| {
-        // A slot that waits for its child, or for its claimant, is nobody's sign of life: its run's is.
+        // A slot that awaits its child, or its claimant, does not prove that anyone lives; its run does.
         let state = region.process(*id).life.get().state();
         state == State::Live && !region.process_is_dead(*id, ProcessId::NONE)
     };
@@ -69,13 +69,13 @@ pub fn is_in_use(region: Region<'_>) -> bool {
             || region.processes().any(|id| lives(&id)))
 }
 
-/// A check under way: what passes have found so far.
+/// A check in progress: the results of the passes so far.
 struct Check<'r> {
     region: Region<'r>,
     me: ProcessId,
     extents: Extents,
     report: Report,
-    /// Lanes and processes that were ever claimed, by number.
+    /// Number of lanes and processes that were ever claimed.
     lanes: u32,
     processes: u32,
     /// Locks that lanes wait for, by offset.
@@ -83,13 +83,13 @@ struct Check<'r> {
     slabs: Slabs,
     /// Pages that maps name.
     claimed: Bits,
-    /// Pages on their way in a lane's hands.
+    /// Pages in transit in a lane's hands.
     moving: Bits,
     /// Overflow buckets in chains that hold no entry.
     idle: u64,
     /// Inodes that something names, by slot.
     named: Bits,
-    /// Those of them that a path or a descriptor leads to. Others may have been left half filled in.
+    /// Those among them that a path or a descriptor leads to. Others may have been left partly initialised.
     reached: Bits,
 }
 
@@ -128,12 +128,12 @@ impl<'r> Check<'r> {
         self.report.add(Severity::Leftover, what);
     }
 
-    /// Whether the owner of a lane is gone.
+    /// Whether the owner of a lane is dead.
     fn is_dead(&self, lane: LaneId) -> bool {
         self.region.lane_is_dead(lane, self.me)
     }
 
-    /// Notes that a path or a descriptor leads to an inode.
+    /// Records that a path or a descriptor leads to an inode.
     fn reach(&mut self, inode: u32) {
         self.named.insert(inode);
         self.reached.insert(inode);

@@ -1,4 +1,4 @@
-//! Locks: their words, and where they lie.
+//! Locks: their words and their locations.
 
 use core::mem::offset_of;
 
@@ -15,7 +15,7 @@ use lp_region::sync::{AtomicU32, Ordering::Relaxed};
 use crate::Check;
 
 impl Check<'_> {
-    /// A lock between calls: free, or held by the dead.
+    /// A lock between calls must be free, or held by the dead.
     pub(crate) fn lock(&mut self, lock: &OwnerLock, of: impl Fn() -> String) {
         let [owner, contended] = words(lock).each_ref().map(|word| word.load(Relaxed));
         if owner != 0 {
@@ -31,8 +31,8 @@ impl Check<'_> {
             }
         }
         if contended != 0 && !self.awaited.contains(&self.region.offset_of(lock)) {
-            // One that died as it stopped waiting: each unlocking wakes for it in vain until somebody waits
-            // again.
+            // A waiter died as it stopped waiting: each unlock makes a needless system call until another
+            // waiter comes.
             self.leftover(|| format!("{} expects waiters and nobody waits", of()));
         }
     }
@@ -59,15 +59,15 @@ pub(crate) fn of_inode(inode: &Inode) -> &OwnerLock {
     unsafe { &*(&raw const inode.lock).cast() }
 }
 
-/// The lane that holds the inner lock of an inode's, and the one that has the bias; 0 none.
+/// The lane that holds the inner lock of an inode's lock, and the lane that has the bias; 0 if none.
 pub(crate) fn holders(inode: &Inode) -> [u32; 2] {
     let [owner, _, bias, ..] = inode_words(inode).each_ref().map(|word| word.load(Relaxed));
     [owner, bias & !REVOKED]
 }
 
-/// Whether a lock lies at an offset of the region.
+/// Whether there is a lock at an offset of the region.
 pub(crate) fn is_one(offset: u64) -> bool {
-    // Area, records, their size, the lock in each.
+    // Area, records, their size, and the lock in each.
     let records = [
         (at::LANES_AT, at::LANES, at::LANE_SIZE, offset_of!(Lane, burial)),
         (at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE, offset_of!(Process, table_lock)),

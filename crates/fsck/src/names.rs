@@ -1,5 +1,5 @@
-//! Names: directories' arrays, entries, the hash table, links. An entry stands once in its directory's array
-//! and once in the table; it names an inode that lives; links are as many as names.
+//! Names: directories' arrays, entries, the hash table, links. An entry is once in its directory's array and
+//! once in the table; it names a live inode; an inode has as many links as names.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use crate::bits::Bits;
 use crate::pages::{Walk, map_of};
 use crate::{Check, has_type, header, locks, mounts};
 
-/// What names say of an inode.
+/// What names show about an inode.
 #[derive(Clone, Copy, Default)]
 struct Named {
     /// Names that lead to it.
@@ -29,16 +29,16 @@ struct Named {
     below: u32,
 }
 
-/// What the pass gathers.
+/// Results of the pass.
 #[derive(Default)]
 struct Pass {
     /// Entries in directories' arrays.
     listed: Bits,
     /// Entries in the table.
     tabled: Bits,
-    /// Entries of which a split has made a copy that stands for them.
+    /// Entries whose copy, made by a split, represents them.
     left: Bits,
-    /// Entries of which there is a copy that is to become plain.
+    /// Entries with a copy that is to become plain.
     coming: Bits,
     /// Overflow buckets in chains.
     chained: Bits,
@@ -57,7 +57,7 @@ impl Check<'_> {
         pass.inodes.resize(fresh as usize + 1, Named::default());
         for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
             let inode = self.region.inode(InodeId(index));
-            // One without links has no entries, or was left half filled in.
+            // A directory without links has no entries, or was left partly initialised.
             let counts = dir::is(inode) && inode.nlink.load(Relaxed) != 0;
             if counts && self.slabs.inodes.is_used(index) && !self.slabs.inodes.hand.has(index) {
                 self.directory(index, inode, &mut pass);
@@ -74,7 +74,7 @@ impl Check<'_> {
         let (_, height) = map_of(inode);
         let is_dead = inode.flags.load(Relaxed) & inode_flags::DEAD != 0;
         let tail = inode.tail.load(Relaxed);
-        // Of a removed directory it is something else.
+        // In a removed directory the field has another meaning.
         let room = 1u64.checked_shl(10 * height.min(6)).unwrap_or(u64::MAX).saturating_mul(PER_LEAF);
         if !is_dead && tail > room {
             self.structure(|| format!("directory {index} ends at position {tail}, behind its {room} places"));
@@ -104,7 +104,7 @@ impl Check<'_> {
         }
     }
 
-    /// Something that a change of a directory leaves half done if it is killed.
+    /// Reports something that a killed change of a directory leaves half done.
     fn half(&mut self, inode: &Inode, what: impl FnOnce() -> String) {
         let key = locks::inode_words(inode)[4].load(Relaxed);
         let is_dead = |lane: u32| lane != 0 && self.is_dead(LaneId(lane));
@@ -210,7 +210,7 @@ impl Check<'_> {
         }
     }
 
-    /// Every entry that some place knows, and every one that none knows.
+    /// Every entry that is referenced somewhere, and every one that is not.
     fn entries(&mut self, pass: &mut Pass) {
         let fresh = self.slabs.entries.fresh;
         for index in self.extents.slots::<Dirent>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
@@ -220,7 +220,7 @@ impl Check<'_> {
             match (listed, tabled) {
                 (true, true) => {
                     if !self.stands(index, in_hand) {
-                        // Its long name goes with it.
+                        // Its long name belongs to it.
                         pass.long.insert(self.region.dirent(DirentId(index)).long.load(Relaxed));
                         continue;
                     }
@@ -248,7 +248,7 @@ impl Check<'_> {
         }
     }
 
-    /// Whether a dead lane's unfinished change is about an entry: it may stand anywhere.
+    /// Whether a dead lane's unfinished change concerns an entry, which may then be anywhere.
     fn is_intended(&self, entry: u32) -> bool {
         (1..self.lanes).any(|lane| {
             let intent = &self.region.lane(LaneId(lane)).intent;
@@ -261,7 +261,7 @@ impl Check<'_> {
         })
     }
 
-    /// Whether an entry that the table and its directory lead to lives.
+    /// Whether an entry that the table and its directory lead to is live.
     fn stands(&mut self, entry: u32, in_hand: bool) -> bool {
         let record = self.region.dirent(DirentId(entry));
         let lives = dirent::lives(record);
@@ -280,7 +280,7 @@ impl Check<'_> {
         let (mut bytes, length) = ([0; NAME_MAX], dirent::length(record));
         let long = record.long.load(Relaxed);
         if length <= SHORT_NAME && long != 0 {
-            // It is given back with the entry.
+            // The long name is freed with the entry.
             self.structure(|| format!("entry {index} has a short name and long name {long}"));
         } else if length > SHORT_NAME && !(self.slabs.names.is_used(long) && pass.long.insert(long)) {
             self.structure(|| format!("entry {index} has long name {long}, which is not its own"));
@@ -323,7 +323,7 @@ impl Check<'_> {
         }
     }
 
-    /// Links are as many as names.
+    /// Checks that link counts match names.
     fn links(&mut self, pass: &Pass) {
         let roots = mounts::roots(self.region);
         for (index, named) in pass.inodes.iter().enumerate().skip(1) {
@@ -342,7 +342,7 @@ impl Check<'_> {
             }
             let wanted = match (dir::is(inode), named.names != 0 || is_root) {
                 (true, true) => 2 + named.below,
-                // Its links are found in what else names it: see `held`.
+                // Its links come from other references: see `held`.
                 (_, false) => continue,
                 (false, true) => named.names,
             };
@@ -407,7 +407,7 @@ impl Check<'_> {
     }
 }
 
-/// Pages of a directory's array with their places. Ends whatever the map says.
+/// Pages of a directory's array with their places. Terminates on any map.
 pub(crate) fn leaves(region: Region<'_>, id: InodeId) -> Vec<(u64, PageId)> {
     let inode = region.inode(id);
     let (root, height) = map_of(inode);
@@ -429,7 +429,8 @@ pub(crate) fn leaves(region: Region<'_>, id: InodeId) -> Vec<(u64, PageId)> {
     found
 }
 
-/// Whether an inode can be a blob: a file that has all the content it says. Who reads one goes on to its end.
+/// Whether an inode can be a blob: a file that has all the content its size claims. A reader of a blob reads
+/// to its end.
 pub(crate) fn is_blob(region: Region<'_>, id: InodeId) -> bool {
     let inode = region.inode(id);
     let bytes = leaves(region, id).len() as u64 * lp_abi::PAGE_SIZE as u64;
@@ -441,11 +442,11 @@ pub(crate) fn is_marked_blob(region: Region<'_>, id: InodeId) -> bool {
     region.inode(id).flags.load(Relaxed) & inode_flags::BLOB != 0
 }
 
-/// Everything below a root: path, mode and links. Ends whatever the region holds.
+/// Everything below a root: path, mode and links. Terminates on any region.
 pub fn tree(region: Region<'_>, root: InodeId) -> BTreeMap<String, (u32, u32)> {
     let mut found = BTreeMap::new();
     let mut seen = Bits::default();
-    // Not by recursion: directories may lie thousands deep.
+    // Not recursive: directories may be nested thousands deep.
     let mut pending = vec![(root, String::new())];
     while let Some((id, path)) = pending.pop() {
         if !seen.insert(id.0) {

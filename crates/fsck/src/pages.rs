@@ -17,15 +17,15 @@ use crate::{Check, has_type, locks};
 /// What is wrong with a page that a map names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fault {
-    /// There is no such page.
+    /// The page does not exist.
     Outside,
-    /// Another map, or another place of this one, has it.
+    /// Another map, or another place of this one, names it.
     Shared,
-    /// It was taken for another inode, or another place of this one.
+    /// It was allocated for another inode, or another place of this one.
     Foreign,
 }
 
-/// Walks page maps; no page is visited twice, so that it ends whatever the maps say.
+/// Walks page maps; visits no page twice, so it terminates on any map.
 pub(crate) struct Walk<'w, 'r> {
     pub(crate) region: Region<'r>,
     /// Inode whose map it is.
@@ -34,12 +34,12 @@ pub(crate) struct Walk<'w, 'r> {
     pub(crate) claimed: &'w mut Bits,
     /// Called with each page of content and its index.
     pub(crate) content: &'w mut dyn FnMut(u64, PageId),
-    /// Called with a page that may not stand where it does.
+    /// Called with a page that must not be where it is.
     pub(crate) fault: &'w mut dyn FnMut(u32, Fault, &AtomicU32),
 }
 
 impl Walk<'_, '_> {
-    /// Claims a page that stands in `word` at a height and an index; whether it may stand there.
+    /// Claims a page named by `word` at a height and an index; returns whether it may be there.
     pub(crate) fn claim(&mut self, page: u32, (height, index): (u32, u64), word: &AtomicU32) -> bool {
         let home = Home { inode: self.owner, index };
         let fault = if u64::from(page) > self.region.header().data_pages.load(Relaxed)
@@ -73,7 +73,7 @@ impl Walk<'_, '_> {
     }
 }
 
-/// Root and height of a map, as they stand there.
+/// Root and height of a map, as stored.
 pub(crate) fn map_of(inode: &Inode) -> (u32, u32) {
     let word = inode.map.load(Relaxed);
     (word as u32, (word >> 32) as u32)
@@ -126,7 +126,7 @@ impl Check<'_> {
                 }
             },
         };
-        // Its place in the inode is a half of a word; who repairs does not need it.
+        // Its place in the inode is half of a word, which a repair does not need.
         if walk.claim(root, (height, 0), &inode.link) {
             walk.below(root, height, 0);
         }
@@ -148,7 +148,7 @@ impl Check<'_> {
         }
     }
 
-    /// What the inodes say of themselves that a path or a descriptor leads to.
+    /// Checks the attributes of inodes that a path or a descriptor leads to.
     pub(crate) fn attributes(&mut self) {
         let reached = core::mem::take(&mut self.reached);
         for index in reached.iter().filter(|index| !self.slabs.inodes.hand.has(*index)).collect::<Vec<_>>() {
@@ -190,7 +190,7 @@ impl Check<'_> {
             && self.region.page_words(page).iter().any(|word| word.load(Relaxed) != 0)
     }
 
-    /// Times, which have words that nobody writes again: those of a freed inode are its next owner's.
+    /// Times. Some of their words are not rewritten: those of a freed inode pass to its next owner.
     fn times(&mut self, index: u32, inode: &Inode) {
         let stamps = [&inode.atime, &inode.mtime, &inode.ctime];
         if stamps.iter().any(|stamp| stamp.nsec.load(Relaxed) > 999_999_999 || stamp.zero.load(Relaxed) != 0)
@@ -213,7 +213,7 @@ impl Check<'_> {
             let pages = |bits: u64| {
                 (0..64).filter(move |bit| bits & 1 << bit != 0).map(move |bit| (place * 64 + bit) as u32)
             };
-            // What was never handed out is taken for zeros, by maps too.
+            // A page that was never handed out is assumed to be zero, by maps too.
             let clean = usable(data_pages, index, word) & !chunk.dirty[word].load(Relaxed) & !moving;
             stale.extend(pages(clean).filter(|page| self.holds_bytes(PageId(*page))));
             free.extend(pages(claimed & !used));

@@ -1,6 +1,6 @@
-//! Mending a region that nobody uses: first what any run would do, which gives back and finishes what the
-//! dead left; if that is not enough, or the machine was started since, everything that can be derived is
-//! [made anew](crate::rebuild).
+//! Repairs a region that nobody uses. First it does what any run would do, which frees and finishes what the
+//! dead left. If that is not enough, or the machine has been rebooted since, it [rebuilds](crate::rebuild)
+//! everything that can be derived.
 
 use lp_abi::{Errno, Result};
 use lp_region::{ProcessId, Region, RunId};
@@ -9,22 +9,22 @@ use lp_vfs::{Task, boot, clock, reap, reclaim};
 use crate::rebuild::{Rebuild, Rebuilt};
 use crate::{Report, Severity, check, is_in_use};
 
-/// What a repair did.
+/// Result of a repair.
 #[derive(Clone, Debug)]
 pub struct Repaired {
-    /// What was found before.
+    /// The findings before.
     pub before: Report,
-    /// What is still wrong.
+    /// The remaining findings.
     pub after: Report,
-    /// What has not kept its place.
+    /// What was not kept in its place.
     pub rebuilt: Rebuilt,
 }
 
-/// Makes a region sound that nobody uses, and that nobody may come to use meanwhile: the caller sees to that.
+/// Repairs a region that nobody uses. The caller must ensure that nobody starts to use it meanwhile.
 ///
 /// # Errors
-/// `EBUSY` when a live process or run uses it; `ENOSPC` when directories have no place; those of taking part
-/// in a run.
+/// `EBUSY` when a live process or run uses it; `ENOSPC` when directories have no space; those of joining a
+/// run.
 pub fn repair(region: Region<'static>) -> Result<Repaired> {
     if is_in_use(region) {
         return Err(Errno::EBUSY);
@@ -44,11 +44,11 @@ pub fn repair(region: Region<'static>) -> Result<Repaired> {
     Ok(repaired)
 }
 
-/// Makes anew all of a region that can be derived: what is fit for a region file after the machine crashed,
-/// whose pages are of different ages, and for a damaged one. Nobody uses it, and nobody may come to
-/// meanwhile.
+/// Rebuilds everything in a region that can be derived: for a region file after a crash of the machine, whose
+/// pages are of different ages, and for a damaged region. Nobody uses it, and the caller must ensure that
+/// nobody starts to.
 ///
-/// Nothing is lost to a crash in the middle: what an unchanged file is made of stays as it is.
+/// A crash in the middle loses nothing, because the records of an unchanged file stay as they are.
 ///
 /// # Errors
 /// As [`repair`].
@@ -60,7 +60,7 @@ pub fn rebuild(region: Region<'static>) -> Result<Rebuilt> {
     Ok(rebuilt)
 }
 
-/// Gives back what the dead held.
+/// Frees what the dead held.
 fn recover(region: Region<'static>) -> Result<()> {
     with_task(region, |task| {
         reap::dead(task);
@@ -68,9 +68,9 @@ fn recover(region: Region<'static>) -> Result<()> {
     })
 }
 
-/// Takes part in the region for as long as `work` takes.
+/// Takes part in the region while `work` runs.
 fn with_task<T>(region: Region<'static>, work: impl FnOnce(&Task<'static>) -> T) -> Result<T> {
-    // No run's mounts concern it: it resolves no path.
+    // It resolves no path, so no run's mounts are needed.
     let process = boot::claim_process(region, RunId::NONE)?;
     let lane = boot::attach(region, process, std::process::id())?;
     let task = Box::new(Task::new(region, process, lane, clock::now));

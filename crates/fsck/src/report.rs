@@ -1,26 +1,26 @@
-//! [`Report`]: what a check found.
+//! [`Report`]: the findings of a check.
 
 use std::fmt;
 
-/// Findings that a report keeps; the rest is counted.
+/// Number of findings that a report keeps; the rest are only counted.
 const KEPT: usize = 500;
 
-/// How bad a finding is. Later is milder.
+/// Severity of a finding, in decreasing order.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Severity {
-    /// A handle, a count or a chain leads where none may lead, whatever was interrupted: the region must not
-    /// be used.
+    /// A handle, a count or a chain has an impossible value, whatever was interrupted: the region must not be
+    /// used.
     Structure,
     /// Records contradict each other.
     Inconsistent,
-    /// Something is in use that nothing accounts for.
+    /// Something is in use although nothing names it.
     Leak,
-    /// What dead processes left and the next users give back or finish.
+    /// Left by dead processes; later users free or finish it.
     Leftover,
 }
 
 impl Severity {
-    /// Its name, for people and for machines.
+    /// Its name, for people and for programs.
     pub const fn name(self) -> &'static str {
         match self {
             Severity::Structure => "structure",
@@ -31,12 +31,12 @@ impl Severity {
     }
 }
 
-/// One thing that a check found.
+/// One finding.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// How bad it is.
+    /// Its severity.
     pub severity: Severity,
-    /// What it is, in one line.
+    /// A description in one line.
     pub what: String,
 }
 
@@ -49,7 +49,7 @@ impl fmt::Display for Finding {
 /// Records in use, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// Inodes, blobs included.
+    /// Inodes, including blobs.
     pub inodes: u64,
     /// Directory entries.
     pub entries: u64,
@@ -63,11 +63,11 @@ pub struct Usage {
     pub locks: u64,
     /// Mappings.
     pub mappings: u64,
-    /// Pages of data, map pages included.
+    /// Pages of data, including map pages.
     pub pages: u64,
 }
 
-/// What a check found.
+/// The findings of a check.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Report {
     /// Findings, in the order in which they were made.
@@ -80,17 +80,17 @@ pub struct Report {
 }
 
 impl Report {
-    /// The most severe finding's severity; none without findings.
+    /// The highest severity found; none without findings.
     pub fn worst(&self) -> Option<Severity> {
         self.worst
     }
 
-    /// Whether nothing was found but what dead processes left.
+    /// Whether nothing was found except leftovers of dead processes.
     pub fn is_sound(&self) -> bool {
         self.worst.is_none_or(|worst| worst == Severity::Leftover)
     }
 
-    /// The first finding that is as severe as the worst.
+    /// The first finding of the highest severity.
     pub fn first_worst(&self) -> Option<&Finding> {
         self.findings.iter().find(|finding| Some(finding.severity) == self.worst)
     }
@@ -109,7 +109,7 @@ impl Report {
         if is_worst {
             self.worst = Some(severity);
         }
-        // The first of the worst is always kept.
+        // The first finding of the highest severity is always kept.
         if self.findings.len() < KEPT || is_worst {
             self.findings.push(Finding { severity, what: what() });
         } else {

@@ -1,4 +1,4 @@
-//! Slabs: which slots are free, and that each is free once.
+//! Slabs: determines which slots are free, and checks that each is free only once.
 
 use lp_region::LaneId;
 use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
@@ -44,7 +44,7 @@ pub(crate) struct Slabs {
 }
 
 impl Check<'_> {
-    /// Finds out what is free.
+    /// Determines the free slots.
     pub(crate) fn slabs(&mut self) {
         self.slabs.files = self.slab::<OpenFile>("open file");
         self.slabs.inodes = self.slab::<Inode>("inode");
@@ -57,7 +57,7 @@ impl Check<'_> {
 
     fn slab<T: Slot>(&mut self, name: &str) -> Slots {
         let fresh = self.region.header().slabs[T::SLAB].last();
-        // Lanes hold slots that nobody has touched yet.
+        // Lanes may cache slots that nobody has touched yet.
         let most = (self.extents.last::<T>() as usize + self.lanes as usize * BATCH).min(T::SLOTS - 1);
         if fresh as usize > most {
             self.structure(|| format!("the slab of {name} slots says that {fresh} were handed out"));

@@ -1,4 +1,4 @@
-//! Attributes: stat(2) and what changes them.
+//! Attributes: stat(2) and the calls that change them.
 
 use std::mem::MaybeUninit;
 use std::path::Path;
@@ -28,7 +28,7 @@ impl Task<'_> {
         Ok(unsafe { stat.assume_init() })
     }
 
-    /// Attributes of what a path names, links followed: stat(2).
+    /// Attributes of the file at a path, following links: stat(2).
     ///
     /// # Errors
     /// Those of stat(2).
@@ -36,7 +36,7 @@ impl Task<'_> {
         self.fstatat(Fd::CWD, path, 0)
     }
 
-    /// Attributes of what a path names, a link at its end not followed: lstat(2).
+    /// Attributes of the file at a path, without following a link at its end: lstat(2).
     ///
     /// # Errors
     /// Those of lstat(2).
@@ -71,7 +71,7 @@ impl Task<'_> {
         chmod::fchmod(self.inner(), fd.0, mode)
     }
 
-    /// Sets owner and group, `u32::MAX` keeps one; a link at the path's end is followed: chown(2).
+    /// Sets owner and group; `u32::MAX` keeps the current one. Follows a link at the path's end: chown(2).
     ///
     /// # Errors
     /// Those of chown(2).
@@ -97,7 +97,8 @@ impl Task<'_> {
         chown::fchown(self.inner(), fd.0, owner, group)
     }
 
-    /// Sets access and modification time, each seconds and nanoseconds; none is now for both: utimensat(2).
+    /// Sets access and modification time, each as seconds and nanoseconds; `None` sets both to now:
+    /// utimensat(2).
     ///
     /// # Errors
     /// Those of utimensat(2).

@@ -1,4 +1,4 @@
-//! Content: read(2), write(2), lseek(2) and their like.
+//! Content: read(2), write(2), lseek(2) and related calls.
 
 use std::path::Path;
 
@@ -9,7 +9,8 @@ use crate::task::with_path;
 use crate::{Fd, Task};
 
 impl Task<'_> {
-    /// Reads at the file's position and moves it; fewer bytes than asked for at the end of the file: read(2).
+    /// Reads at the file's position and advances it; returns fewer bytes than requested at the end of the
+    /// file: read(2).
     ///
     /// # Errors
     /// Those of read(2).
@@ -27,7 +28,8 @@ impl Task<'_> {
         read::pread(self.inner(), fd.0, into.as_mut_ptr(), into.len(), offset)
     }
 
-    /// Writes at the file's position and moves it; fewer bytes than given when the file system is full: write(2).
+    /// Writes at the file's position and advances it; writes fewer bytes than given when the file system is
+    /// full: write(2).
     ///
     /// # Errors
     /// Those of write(2); no signal is sent with `EFBIG`.
@@ -54,7 +56,7 @@ impl Task<'_> {
         lseek::lseek(self.inner(), fd.0, offset, whence)
     }
 
-    /// Cuts or extends a file: truncate(2).
+    /// Truncates or extends a file: truncate(2).
     ///
     /// # Errors
     /// Those of truncate(2).
@@ -62,7 +64,7 @@ impl Task<'_> {
         with_path(path, |path| truncate::truncate(self.inner(), Fd::CWD.0, path, length))
     }
 
-    /// Cuts or extends an open file: ftruncate(2).
+    /// Truncates or extends an open file: ftruncate(2).
     ///
     /// # Errors
     /// Those of ftruncate(2).
@@ -70,7 +72,7 @@ impl Task<'_> {
         truncate::ftruncate(self.inner(), fd.0, length)
     }
 
-    /// Takes or gives back space: fallocate(2).
+    /// Allocates or frees space: fallocate(2).
     ///
     /// # Errors
     /// Those of fallocate(2).
@@ -78,7 +80,7 @@ impl Task<'_> {
         fallocate::fallocate(self.inner(), fd.0, mode, offset, length)
     }
 
-    /// Has nothing to do but to look at the descriptor: fsync(2).
+    /// Checks the descriptor; there is nothing to sync: fsync(2).
     ///
     /// # Errors
     /// Those of fsync(2).
@@ -86,8 +88,8 @@ impl Task<'_> {
         fsync::fsync(self.inner(), fd.0, fsync::Sync::File)
     }
 
-    /// Copies up to `length` bytes from one file to another, at `from_offset` and `to_offset` or, without them, at the
-    /// files' positions, which it moves then: copy_file_range(2).
+    /// Copies up to `length` bytes from one file to another, at `from_offset` and `to_offset`. Without
+    /// offsets it copies at the files' positions and advances them: copy_file_range(2).
     ///
     /// # Errors
     /// Those of copy_file_range(2).

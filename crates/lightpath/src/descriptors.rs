@@ -13,17 +13,17 @@ use lp_vfs::{close, dup, fcntl, file, flock, table};
 use crate::Task;
 use crate::task::with_path;
 
-/// A descriptor of a [`Task`]. Like the kernel's: a number, the lowest free one.
+/// A descriptor of a [`Task`]. As in the kernel, a new one is the lowest free number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fd(pub i32);
 
 impl Fd {
-    /// In place of a directory's descriptor: the working directory (`AT_FDCWD`).
+    /// The working directory, in place of a directory's descriptor (`AT_FDCWD`).
     pub const CWD: Fd = Fd(AT_FDCWD);
 }
 
 impl Task<'_> {
-    /// Opens a file, making it with `mode` if `flags` say so: open(2).
+    /// Opens a file, creating it with `mode` if `flags` say so: open(2).
     ///
     /// # Errors
     /// Those of open(2); `ENXIO` for FIFOs, sockets and devices, which have no kernel behind them here.
@@ -56,7 +56,7 @@ impl Task<'_> {
         close::close(self.inner(), fd.0)
     }
 
-    /// A second descriptor for an open file: dup(2).
+    /// Duplicates a descriptor: dup(2).
     ///
     /// # Errors
     /// `EBADF`, `EMFILE`.
@@ -65,7 +65,7 @@ impl Task<'_> {
         self.lowest(0).and_then(|to| self.install_dup(Fd(to), id)).inspect_err(|_| dup::abandon(self.inner()))
     }
 
-    /// Makes `to` a second descriptor for the open file of `fd`, closing what it was before: dup2(2).
+    /// Makes `to` a duplicate of `fd`, closing what `to` named before: dup2(2).
     ///
     /// # Errors
     /// `EBADF`.

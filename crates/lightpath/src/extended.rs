@@ -12,7 +12,7 @@ use crate::{Fd, Task};
 const LONGEST: usize = 65536;
 
 impl Task<'_> {
-    /// Sets an extended attribute of what a path names: setxattr(2).
+    /// Sets an extended attribute of the file at a path: setxattr(2).
     ///
     /// # Errors
     /// Those of setxattr(2).
@@ -56,7 +56,7 @@ impl Task<'_> {
     }
 }
 
-/// What a call that says how much it has written writes.
+/// The result of a call that fills a buffer and returns the number of bytes written.
 fn filled(call: impl FnOnce(Room) -> Result<usize>) -> Result<Vec<u8>> {
     let mut buffer = vec![0; LONGEST];
     let length = call(Room { at: buffer.as_mut_ptr(), size: buffer.len() })?;

@@ -7,21 +7,21 @@ use lp_vfs::boot::{self, RunSetup};
 use crate::Task;
 use lp_abi::Errno;
 
-/// A file system in this process's memory, empty when it is made, gone when it is dropped.
+/// A file system in this process's memory. It is empty when created and gone when dropped.
 ///
-/// Like a mount of tmpfs that nobody else sees. It is used through [`Task`]s.
+/// It is like a private tmpfs mount. It is used through [`Task`]s.
 pub struct Fs {
     region: Region<'static>,
     run: RunId,
 }
 
 impl Fs {
-    /// Makes one that holds up to `bytes` of data; memory is taken as files fill it.
+    /// Creates a file system that holds up to `bytes` of data; memory is allocated as files fill it.
     ///
     /// # Errors
     /// `EFBIG` for more than a region can hold; `ENOMEM` when the address space is limited.
     pub fn new(bytes: u64) -> Result<Fs> {
-        // SAFETY: the address that the kernel gave.
+        // SAFETY: the address comes from the kernel.
         unsafe { lp_vfs::clock::init(libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
         let geometry = Geometry { data_bytes: bytes, inodes: u64::MAX, identity: identity() };
         let region = Region::create_private(&geometry).map_err(|error| match error {
@@ -36,10 +36,10 @@ impl Fs {
         Ok(fs)
     }
 
-    /// A task with the credentials and the umask of this process, in the root directory.
+    /// Creates a task with the credentials and the umask of this process, in the root directory.
     ///
     /// # Errors
-    /// `EAGAIN` when there are some 4,000 already.
+    /// `EAGAIN` when there are already about 4,000.
     pub fn task(&self) -> Result<Task<'_>> {
         Task::new(self.region, self.run)
     }
@@ -47,12 +47,12 @@ impl Fs {
 
 impl Drop for Fs {
     fn drop(&mut self) {
-        // SAFETY: tasks borrow the file system, so none is left, and nothing else comes from the region.
+        // SAFETY: tasks borrow the file system, so none is left, and nothing else refers to the region.
         unsafe { self.region.unmap() }
     }
 }
 
-/// A number that tells file systems of this process apart, for `st_dev`.
+/// A number that distinguishes the file systems of this process, for `st_dev`.
 fn identity() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)

@@ -1,5 +1,5 @@
-//! Lightpath's file system for Rust programs: the one that `lightpath run` shows to other programs, in this process's
-//! own memory and called directly.
+//! Lightpath's file system for Rust programs: the same one that `lightpath run` gives to other programs, in
+//! this process's own memory and called directly.
 //!
 //! ```
 //! use lightpath::{Fs, linux::{O_CREAT, O_RDWR, SEEK_SET}};
@@ -15,9 +15,9 @@
 //! # Ok::<(), lightpath::Errno>(())
 //! ```
 //!
-//! A [`Task`] is what Linux calls one, as far as files are concerned: credentials, working directory, umask and a table
-//! of descriptors. Each method is the system call of its name: it answers as `tmpfs` does, error for error, and its
-//! manual page describes it. Any number of tasks, on any threads, work on one [`Fs`] at once.
+//! A [`Task`] is like a Linux task, as far as files are concerned: credentials, working directory, umask and
+//! a descriptor table. Each method is the system call of the same name: it behaves as on `tmpfs`, error for
+//! error, and its manual page describes it. Any number of tasks, on any threads, can use one [`Fs`] at once.
 //!
 //! Constants are the kernel's own, in [`linux`].
 

@@ -1,4 +1,4 @@
-//! Names: making, removing and listing what directories hold.
+//! Names: creating, removing and listing directory entries.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -12,7 +12,7 @@ use crate::task::with_path;
 use crate::{Fd, Task};
 
 impl Task<'_> {
-    /// Makes a directory: mkdir(2).
+    /// Creates a directory: mkdir(2).
     ///
     /// # Errors
     /// Those of mkdir(2).
@@ -28,7 +28,7 @@ impl Task<'_> {
         with_path(path, |path| mkdir::mkdirat(self.inner(), dir.0, path, mode))
     }
 
-    /// Makes a file of any kind: mknod(2).
+    /// Creates a file of any type: mknod(2).
     ///
     /// # Errors
     /// Those of mknod(2).
@@ -36,7 +36,7 @@ impl Task<'_> {
         with_path(path, |path| mknod::mknodat(self.inner(), Fd::CWD.0, path, mode, device))
     }
 
-    /// Makes a symbolic link: symlink(2).
+    /// Creates a symbolic link: symlink(2).
     ///
     /// # Errors
     /// Those of symlink(2).
@@ -47,7 +47,7 @@ impl Task<'_> {
         })
     }
 
-    /// Where a symbolic link leads: readlink(2).
+    /// The target of a symbolic link: readlink(2).
     ///
     /// # Errors
     /// Those of readlink(2).
@@ -83,7 +83,7 @@ impl Task<'_> {
         with_paths(old, new, |old, new| link::linkat(self.inner(), old_dir.0, old, new_dir.0, new, flags))
     }
 
-    /// Changes a name, taking the place of what has the new one: rename(2).
+    /// Renames a file, replacing any file at the new path: rename(2).
     ///
     /// # Errors
     /// Those of rename(2).
@@ -132,7 +132,7 @@ impl Task<'_> {
         with_path(path, |path| unlink::unlinkat(self.inner(), dir.0, path, flags))
     }
 
-    /// Whether the task may read, write or execute what a path names: access(2).
+    /// Whether the task may read, write or execute the file at a path: access(2).
     ///
     /// # Errors
     /// Those of access(2).
@@ -148,7 +148,7 @@ impl Task<'_> {
         with_path(path, |path| chdir::chdir(self.inner(), path))
     }
 
-    /// Changes the working directory to an open one: fchdir(2).
+    /// Changes the working directory to an open directory: fchdir(2).
     ///
     /// # Errors
     /// Those of fchdir(2).
@@ -167,7 +167,8 @@ impl Task<'_> {
         Ok(OsString::from_vec(path).into())
     }
 
-    /// Fills `into` with records of an open directory, from its position on; 0 at its end: getdents64(2).
+    /// Fills `into` with records of an open directory, from its position on; returns 0 at its end:
+    /// getdents64(2).
     ///
     /// # Errors
     /// Those of getdents64(2).
@@ -175,7 +176,7 @@ impl Task<'_> {
         getdents::getdents64(self.inner(), dir.0, into.as_mut_ptr(), into.len())
     }
 
-    /// The entries of an open directory, from its position to its end, `.` and `..` included: readdir(3).
+    /// The entries of an open directory from its position to its end, including `.` and `..`: readdir(3).
     ///
     /// # Errors
     /// Those of getdents64(2).
@@ -196,21 +197,21 @@ impl Task<'_> {
     }
 }
 
-/// An entry of a directory, like `struct dirent`.
+/// A directory entry, like `struct dirent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// Inode number (`d_ino`).
     pub ino: u64,
-    /// Where a later look may go on after this entry: an offset for [`Task::lseek`] (`d_off`).
+    /// Position after this entry, an offset for [`Task::lseek`] (`d_off`).
     pub next: i64,
-    /// Kind of file, one of the `DT_` constants of readdir(3) (`d_type`).
+    /// File type, one of the `DT_` constants of readdir(3) (`d_type`).
     pub kind: u8,
     /// The name.
     pub name: OsString,
 }
 
 impl Entry {
-    /// The first of some records of getdents64(2), and the records after it.
+    /// The first of several records of getdents64(2), and the records after it.
     fn split_from(records: &[u8]) -> Option<(Entry, &[u8])> {
         let (ino, rest) = records.split_first_chunk::<8>()?;
         let (next, rest) = rest.split_first_chunk::<8>()?;

@@ -1,4 +1,4 @@
-//! [`Task`]: who makes calls.
+//! [`Task`]: the caller of system calls.
 
 use std::ffi::CString;
 use std::mem::MaybeUninit;
@@ -11,16 +11,16 @@ use lp_region::sync::Ordering;
 use lp_region::{Region, RunId};
 use lp_vfs::{Place, boot, clock};
 
-/// A maker of calls: credentials, working directory, umask, descriptors.
+/// A caller of system calls, with credentials, working directory, umask and descriptors.
 ///
-/// Like `struct task_struct`, as far as files are concerned. It belongs to one thread at a time. Dropping it closes its
-/// descriptors.
+/// Like `struct task_struct`, as far as files are concerned. It belongs to one thread at a time. Dropping it
+/// closes its descriptors.
 pub struct Task<'fs> {
     /// Boxed: its path buffers are large, and a task may move.
     inner: Box<lp_vfs::Task<'fs>>,
 }
 
-/// Asking the kernel for the umask sets it for a moment: one task at a time.
+/// Reading the kernel's umask sets it for a moment, so tasks are created one at a time.
 static BEGINNING: Mutex<()> = Mutex::new(());
 
 impl<'fs> Task<'fs> {
@@ -40,7 +40,7 @@ impl<'fs> Task<'fs> {
         &self.inner
     }
 
-    /// Sets the mask of permission bits that new files do not get, and returns the one before: umask(2).
+    /// Sets the umask, the permission bits that new files do not get, and returns the previous one: umask(2).
     pub fn umask(&self, mask: u32) -> u32 {
         // Relaxed: only this task's thread uses it.
         self.inner.process.umask.swap(mask & 0o777, Ordering::Relaxed)
@@ -53,13 +53,13 @@ impl Drop for Task<'_> {
     }
 }
 
-/// Longest path, its NUL included, that needs no memory from the heap.
+/// Longest path, including its NUL, that needs no heap memory.
 const SHORT: usize = 256;
 
 /// Makes a call with a path in the form that system calls take.
 ///
 /// # Errors
-/// Those of the call; `ENOENT` for a path that holds a NUL: no file has such a name.
+/// Those of the call; `ENOENT` for a path that contains a NUL, because no file has such a name.
 #[inline]
 pub(crate) fn with_path<T>(
     path: impl AsRef<Path>,
@@ -80,12 +80,12 @@ pub(crate) fn with_path<T>(
 /// A name, not a path, in the form that system calls take.
 ///
 /// # Errors
-/// `EINVAL` when it holds a NUL.
+/// `EINVAL` when it contains a NUL.
 pub(crate) fn c_name(name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| Errno::EINVAL)
 }
 
-/// What a call came to, in a file system that no path leads out of.
+/// The result of a call in a file system that no path leads out of.
 fn inside<T>(place: Place<T>) -> Result<T> {
     match place {
         Place::Inside(value) => Ok(value),

@@ -1,4 +1,4 @@
-//! `lp_region::sync`, with loom's atomics.
+//! `lp_region::sync` with loom's atomics.
 
 use std::cell::Cell;
 
@@ -6,7 +6,7 @@ pub use loom::sync::atomic::Ordering;
 use loom::sync::atomic::fence;
 use lp_abi::{Errno, Result};
 
-/// An ordering that a model may be run without.
+/// An ordering that a model can be run without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Weaken {
     /// Nothing: the code as it ships.
@@ -32,7 +32,7 @@ std::thread_local! {
     static EXHAUSTIVE: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Whether `model` fails when run without what `weaken` names.
+/// Whether `model` fails when it runs without `weaken`.
 pub fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> bool {
     WEAKEN.set(weaken);
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| check(model)));
@@ -40,16 +40,16 @@ pub fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> boo
     outcome.is_err()
 }
 
-/// Runs `model` in all its interleavings, up to three preemptions or as many as [`exhaustively`] says.
+/// Runs `model` in all its interleavings, up to three preemptions or the number that [`exhaustively`] sets.
 pub fn check(model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(EXHAUSTIVE.get().unwrap_or(3));
     builder.check(model);
 }
 
-/// Runs `models`, up to so many preemptions, with every operation of one thread switched with every one of
-/// another. loom by itself switches only those that meet at a word, and of a word it remembers the last
-/// access alone: an exchange after a load of the same thread hides that load from it.
+/// Runs `models` with up to `preemptions` preemptions, interleaving every operation of one thread with every
+/// one of another. On its own, loom interleaves only operations on the same word, and remembers only the last
+/// access to a word: an exchange after a load by the same thread hides that load from it.
 pub fn exhaustively<T>(preemptions: usize, models: impl FnOnce() -> T) -> T {
     EXHAUSTIVE.set(Some(preemptions));
     let outcome = models();
@@ -61,7 +61,7 @@ loom::lazy_static! {
     static ref CLOCK: loom::sync::atomic::AtomicU32 = loom::sync::atomic::AtomicU32::new(0);
 }
 
-/// All threads meet here, without order.
+/// All threads access this word, without ordering.
 fn tick() {
     if EXHAUSTIVE.get().is_some() {
         CLOCK.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ fn effective(ordering: Ordering) -> Ordering {
 
 macro_rules! atomics {
     ($($name:ident $word:ty;)*) => {$(
-        /// As `core`'s, on loom's.
+        /// Like `core`'s, but based on loom's.
         #[derive(Debug, Default)]
         pub struct $name(loom::sync::atomic::$name);
 
@@ -146,11 +146,11 @@ loom::thread_local! {
     static FUSE: Cell<Option<u32>> = Cell::new(None);
 }
 
-/// What the death of a [mortal](mortal) thread unwinds with.
+/// Panic payload that unwinds a [mortal](mortal) thread at its death.
 struct Died;
 
-/// Runs `call` until its thread has stored or exchanged `steps` times: then it is as if it were killed.
-/// Whether it lived.
+/// Runs `call` until its thread has made `steps` stores or exchanges, and then acts as if it were killed.
+/// Returns whether it survived.
 pub fn mortal(steps: u32, call: impl FnOnce()) -> bool {
     FUSE.with(|fuse| fuse.set(Some(steps)));
     let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
@@ -171,7 +171,7 @@ fn burn() {
     }
 }
 
-/// Models go straight to sleep: that is where the difficulty is.
+/// Models go straight to sleep, which is the difficult part.
 pub const LOCK_SPINS: u32 = 0;
 
 /// A model has no membarrier: a full fence on both sides allows the same outcomes as the asymmetric pair.
@@ -185,7 +185,7 @@ loom::thread_local! {
     static DENIED: Cell<bool> = Cell::new(false);
 }
 
-/// From here on the calling thread is one of a process that a filter denies membarrier(2).
+/// From here on the calling thread belongs to a process that a filter denies membarrier(2).
 pub fn deny_barriers() {
     DENIED.with(|denied| denied.set(true));
 }
@@ -220,7 +220,7 @@ pub fn full_fence() {
     }
 }
 
-/// Lets another thread run, as a short sleep does.
+/// Lets another thread run, like a short sleep.
 pub fn pause() {
     spin();
 }
@@ -230,14 +230,15 @@ pub fn spin() {
     loom::thread::yield_now();
 }
 
-/// Runs `model` with sleeps that end at once for lack of time.
+/// Runs `model` with sleeps that time out at once.
 pub fn check_bounded(model: impl Fn() + Sync + Send + 'static) {
     BOUNDED.set(true);
     check(model);
     BOUNDED.set(false);
 }
 
-/// Sleeps; outside [`check_bounded`] without a time limit, so that a lost wake is a deadlock that the model reports.
+/// Sleeps; outside [`check_bounded`] without a time limit, so that a lost wake is a deadlock that the model
+/// reports.
 pub fn futex_wait(word: &AtomicU32, expected: u32, _nanoseconds: u64) -> Result<()> {
     if BOUNDED.get() {
         spin();
@@ -252,7 +253,8 @@ pub fn futex_wake(_word: &AtomicU32, _count: u32) {
 }
 
 mod futex {
-    //! One wait queue for all words: a wake for another word is a spurious wake, which callers must bear anyway.
+    //! One wait queue for all words: a wake for another word is a spurious wake, which callers must tolerate
+    //! anyway.
 
     use super::{AtomicU32, Errno, Ordering, Result};
     use loom::sync::{Condvar, Mutex};

@@ -1,4 +1,5 @@
-//! The preload library: the gate as a shared object that needs no other, and exports what the loader asks of an auditor only.
+//! The preload library: the gate as a shared object that needs no other and exports only what the loader
+//! requires of an auditor.
 #![no_std]
 
 mod memory;
@@ -16,8 +17,8 @@ core::arch::global_asm!(
     start = sym lp_gate::attach::lp_gate_start,
 );
 
-// The stack is the kernel's and becomes the program's; the registers are to be zero, as the kernel leaves
-// them.
+// The stack is the one that the kernel set up, and becomes the program's. The registers must be zero, as the
+// kernel leaves them.
 core::arch::global_asm!(
     ".pushsection .text.lp_standalone,\"ax\",@progbits",
     ".globl lp_standalone",
@@ -63,11 +64,11 @@ pub extern "C" fn la_version(offered: u32) -> u32 {
 /// Called by the loader.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn la_objopen(map: *mut LinkMap, namespace: isize, cookie: *const usize) -> u32 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the loader calls this with valid arguments.
     unsafe { auditor::open(map, namespace, cookie) }
 }
 
-/// Nothing in the gate panics; should it, going on would be worse than the end of the process.
+/// Nothing in the gate panics. If it did, ending the process would be better than going on.
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     lp_gate::report::refuse(&[b"internal error in the gate"])

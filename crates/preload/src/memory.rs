@@ -1,14 +1,15 @@
-//! The memory functions that compiled code calls. Hidden: exported ones would take the place of the program's own.
+//! The memory functions that compiled code calls. Hidden, because exported ones would replace the program's
+//! own.
 //!
-//! Copies up to 32 bytes are two overlapping moves, up to 512 a loop of 16, beyond that `rep movsb`, which the processor does
-//! by lines.
+//! Copies of up to 32 bytes are two overlapping moves, copies of up to 512 bytes a loop of 16, and larger
+//! ones `rep movsb`, which the processor executes by cache lines.
 
 core::arch::global_asm!(
     ".pushsection .text.startup.lp_memory,\"ax\",@progbits",
     ".globl memcpy, memmove, memset, memcmp, bcmp, strlen",
     ".hidden memcpy, memmove, memset, memcmp, bcmp, strlen",
     ".balign 64",
-    // memcpy(rdi to, rsi from, rdx bytes): also right for overlaps, of which the large ones go backwards.
+    // memcpy(rdi to, rsi from, rdx bytes): also correct for overlaps; large overlapping copies go backwards.
     "memcpy:",
     "memmove:",
     "mov rax, rdi",

@@ -1,13 +1,13 @@
-//! Room in the host's file system for a region that lies in a file.
+//! Space in the host's file system for a region that lies in a file.
 //!
-//! A region file is sparse, and a store to a hole of it fails with SIGBUS when the file system below is full. So whoever is
-//! about to touch a part of it for the first time asks for its room beforehand, by fallocate(2), and can still answer
-//! `ENOSPC`. Parts grow by whole steps: behind the used part of each slab there is room up to the next multiple of [`STEP`].
-//! A launcher that finds nobody at work asks again for everything in use: a copy of a region file has holes where there
-//! was room.
+//! A region file is sparse, and a store to a hole fails with SIGBUS when the file system below is full. A
+//! process that is about to touch a part of it for the first time therefore reserves space with fallocate(2),
+//! while it can still return `ENOSPC`. Parts grow in whole steps: beyond the used part of each slab, space is
+//! reserved up to the next multiple of [`STEP`]. A launcher that finds no other run at work reserves space
+//! for everything in use, because a copy of a region file has holes where there was space.
 //!
-//! Nothing is asked for a region in a memfd, whose pages are memory. On a file system without fallocate(2)
-//! the kernel touches the pages in its place: madvise(2) fails where a store would give SIGBUS.
+//! Nothing is reserved for a region in a memfd, whose pages are memory. On a file system without fallocate(2)
+//! the kernel faults in the pages instead: madvise(2) fails where a store would cause SIGBUS.
 
 use lp_abi::linux::{__NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE};
 use lp_abi::{Errno, PAGE_SIZE, Result};
@@ -19,23 +19,24 @@ use crate::region::Region;
 use crate::slab::Slot;
 use crate::sync::Ordering;
 
-/// Room is asked for in multiples of so many bytes; every slab starts at one.
+/// Space is reserved in multiples of this; every slab starts at a multiple.
 const STEP: usize = 64 << 10;
-/// Processes that have room from the start: what a shell needs to clean up when there is no more.
+/// Processes that have space from the start: what a shell needs to clean up when no more is available.
 const SLOTS: u32 = 32;
-/// Bytes of a descriptor table that have room from its slot's first use on. More is asked for in multiples of it.
+/// Bytes of a descriptor table that have space from its slot's first use. More is reserved in multiples of
+/// this.
 const TABLE: usize = at::FDS_BACKED * 8;
 
 impl Region<'_> {
-    /// Says that the region lies in a file that may run out of room.
+    /// Records that the region is in a file that may run out of space.
     pub fn set_in_file(self) {
         self.header().in_file.store(1, Ordering::Relaxed); // Relaxed: before any process of a run.
     }
 
-    /// Asks for room for `bytes` bytes at `offset`.
+    /// Reserves space for `bytes` bytes at `offset`.
     ///
     /// # Errors
-    /// `ENOSPC`; what else fallocate(2) says of a file system in trouble.
+    /// `ENOSPC`, and other errors of fallocate(2) from a failing file system.
     #[cold]
     pub fn back(self, offset: usize, bytes: usize) -> Result<()> {
         if bytes == 0 || self.header().in_file.load(Ordering::Relaxed) == 0 {
@@ -55,12 +56,12 @@ impl Region<'_> {
         }
     }
 
-    /// Has the kernel fault in `bytes` bytes at `offset` for writing, which changes none of them. A file
-    /// system that gives a page room only as it is written out is not found full by that.
+    /// Makes the kernel fault in `bytes` bytes at `offset` for writing, without changing them. This does not
+    /// detect a full file system that allocates space only at writeback.
     #[cold]
     fn touch(self, offset: usize, bytes: usize) -> Result<()> {
         let from = offset - offset % PAGE_SIZE;
-        // Room may be asked for behind the region's end; pages are there up to it.
+        // Space may be reserved beyond the region's end, but pages exist only up to it.
         let to = offset.saturating_add(bytes).min(self.length());
         if from >= to {
             return Ok(());
@@ -72,13 +73,14 @@ impl Region<'_> {
             return match done {
                 Err(Errno::EFAULT) => Err(Errno::ENOSPC),
                 Err(Errno::EINTR | Errno::EAGAIN) => continue,
-                // Before Linux 5.14 it is not known, and there is no promise.
+                // Kernels before Linux 5.14 do not support it, and then nothing is promised.
                 _ => Ok(()),
             };
         }
     }
 
-    /// Asks for room for a part at `offset` that grows from `old` bytes to `new`: there is room up to the step behind `old`.
+    /// Reserves space for a part at `offset` that grows from `old` bytes to `new`; space exists up to the
+    /// step after `old`.
     ///
     /// # Errors
     /// As [`Region::back`].
@@ -87,7 +89,8 @@ impl Region<'_> {
         if to > from { self.back(from, to - from) } else { Ok(()) }
     }
 
-    /// Asks for room for the records of process slot `index`, its lane's among them, unless it was in use before.
+    /// Reserves space for the records of process slot `index`, including its lane's, unless it was in use
+    /// before.
     ///
     /// # Errors
     /// As [`Region::back`].
@@ -99,8 +102,8 @@ impl Region<'_> {
         self.back(at::FD_TABLES_AT + index as usize * at::FDS * 8, TABLE)
     }
 
-    /// Asks for room for a descriptor table that grows from `old` entries to `new`: there is room up to the step
-    /// behind `old`.
+    /// Reserves space for a descriptor table that grows from `old` entries to `new`; space exists up to the
+    /// step after `old`.
     ///
     /// # Errors
     /// As [`Region::back`].
@@ -111,7 +114,7 @@ impl Region<'_> {
         self.back(table + bytes(old), bytes(new).saturating_sub(bytes(old)))
     }
 
-    /// Asks for room for the records of lane `index`, unless it was in use before.
+    /// Reserves space for the records of lane `index`, unless it was in use before.
     ///
     /// # Errors
     /// As [`Region::back`].
@@ -121,15 +124,15 @@ impl Region<'_> {
         if index < limit { Ok(()) } else { self.back_growth(at::LANES_AT, bytes(limit), bytes(index + 1)) }
     }
 
-    /// Lanes, and so processes, whose records have been in use; 1 at least.
+    /// Lanes, and therefore processes, whose records have been in use; at least 1.
     fn slots_backed(self) -> u32 {
         let header = self.header();
-        // Relaxed: they only grow, and asking twice does no harm.
+        // Relaxed: the limits only grow, and reserving twice does no harm.
         let lanes = header.lane_limit.load(Ordering::Relaxed);
         lanes.max(header.process_limit.load(Ordering::Relaxed)).max(1)
     }
 
-    /// Asks for room for all records in use, and the step behind them. Nobody is at work.
+    /// Reserves space for all records in use and the step after them. No process is at work.
     ///
     /// # Errors
     /// As [`Region::back`].

@@ -1,29 +1,33 @@
 //! [`BiasedLock`]: an [`OwnerLock`] that its sole user takes without an atomic instruction.
 //!
-//! A lane that has taken the lock [`STREAK`] times in a row is given the bias. From then on it enters by a store to its
-//! own mark (the lock's key), a light barrier and a look at the bias; it leaves by clearing the mark. Anybody else takes
-//! the inner lock, and if another lane has the bias revokes it: marks the bias [`REVOKED`], passes the heavy barrier, waits
-//! until the mark no longer names this lock, and clears the bias. Store-load on both sides: either the entering lane sees
-//! the bias revoked and queues at the inner lock, or the revoker sees its mark and waits. The bias goes on naming the lane
-//! until the revoker knows that it is outside: if the revoker dies, the inner lock's next holder finds the revocation
-//! begun and waits in its place, and what the dead revoker left is repaired only then. A lane that died with its mark set
-//! is repaired by the revoker; a stopped one is waited for, as the holder of any lock. After a revocation the streak
-//! starts far below zero, so two writers of one file do not pay for a revocation at every turn.
+//! A lane that has taken the lock [`STREAK`] times in a row is given the bias. From then on it enters by a
+//! store to its own mark (the lock's key), a light barrier and a load of the bias. It leaves by clearing the
+//! mark. Any other lane takes the inner lock, and revokes the bias if another lane has it: it marks the bias
+//! [`REVOKED`], passes the heavy barrier, waits until the mark no longer names this lock, and clears the
+//! bias. Store-load on both sides: either the entering lane sees the bias revoked and queues at the inner
+//! lock, or the revoker sees its mark and waits.
 //!
-//! Linearisation: entering, the second look at the bias; revoking, the load that finds the mark cleared. Progress: blocking.
-//! Source: Dice, Moir, Scherer, "Quickly reacquirable locks" (2003); Linux's membarrier(2) for the asymmetry.
+//! The bias keeps naming the lane until the revoker knows that the lane is outside. If the revoker dies, the
+//! inner lock's next holder finds the revocation in progress and waits in its place; only then does it repair
+//! what the dead revoker left. If a lane died with its mark set, the revoker repairs its section; a stopped
+//! lane is waited for, like the holder of any lock. After a revocation the streak starts far below zero, so
+//! two writers of one file do not pay for a revocation at every turn.
+//!
+//! Linearisation: entering, the second load of the bias; revoking, the load that finds the mark cleared.
+//! Progress: blocking. Source: Dice, Moir, Scherer, "Quickly reacquirable locks" (2003); Linux's
+//! membarrier(2) for the asymmetry.
 
 use crate::ids::LaneId;
 use crate::lock::{OwnerLock, Undertaker};
 use crate::sync::{AtomicU32, LOCK_SPINS, Ordering, heavy_barrier, light_barrier, pause, spin};
 
-/// Times in a row that a lane takes the inner lock before it is given the bias.
+/// Times in a row that a lane must take the inner lock to be given the bias.
 pub const STREAK: u32 = 4;
-/// Where the streak starts after a revocation.
+/// Initial deficit of the streak after a revocation.
 const PENALTY: u32 = 256;
 /// Set in the bias while it is being revoked. No lane's id has this bit ([`crate::layout::LANE_BITS`]).
 pub const REVOKED: u32 = 1 << 31;
-/// Looks at the mark of a lane inside, 50 us apart, between two questions whether it lives.
+/// Checks of the mark of a lane inside, 50 us apart, between two liveness checks.
 const PAUSES: u32 = 20;
 
 /// How a [`BiasedLock`] is held.
@@ -41,9 +45,10 @@ pub struct BiasedLock {
     inner: OwnerLock,
     /// Lane that has the bias; 0 none. Given and revoked under `inner`.
     bias: AtomicU32,
-    /// Turns that the bias still has to wait for, high half; the lane that takes them, low half. Under `inner`.
+    /// Turns still missing before the bias is given, high half; the lane that takes them, low half. Under
+    /// `inner`.
     streak: AtomicU32,
-    /// What names this lock in a mark; 0 while it may not be biased. Immutable once set.
+    /// The key that names this lock in a mark; 0 while it may not be biased. Immutable once set.
     key: AtomicU32,
 }
 
@@ -54,7 +59,7 @@ impl BiasedLock {
         BiasedLock { inner: OwnerLock::new(), bias: zero(), streak: zero(), key: zero() }
     }
 
-    /// Says what names this lock in a mark: from now on it may be biased. No other lock has this key.
+    /// Sets the key that names this lock in a mark: from now on it may be biased. No other lock has this key.
     pub fn set_key(&self, key: u32) {
         self.key.store(key, Ordering::Relaxed); // Relaxed: a lock's key never changes from one value to another.
     }
@@ -64,9 +69,9 @@ impl BiasedLock {
     pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
         let mut dead = self.inner.lock_unrepaired(me, undertaker);
         while !self.is_settled_for(me) && !self.revoke_slow(me, undertaker) {
-            // This process has no barriers. Others have and revoke the bias if they get the lock; none is
-            // given meanwhile (`Undertaker::may_bias`). What a dead holder left is this lane's to repair, so
-            // it keeps that lock.
+            // This process has no barriers. Other processes have them, and revoke the bias when they get the
+            // lock; meanwhile no bias is given (`Undertaker::may_bias`). This lane must repair what a dead
+            // holder left, so it keeps that lock.
             if dead.is_none() {
                 self.inner.unlock();
             }
@@ -80,13 +85,13 @@ impl BiasedLock {
         }
     }
 
-    /// Whether a lane has the bias: a hint.
+    /// Whether a lane has the bias; a hint.
     #[inline]
     pub fn is_biased(&self) -> bool {
         self.bias.load(Ordering::Relaxed) != 0 // Relaxed: a hint.
     }
 
-    /// Gives the caller's own bias up. The caller got the lock by [`BiasedLock::lock`].
+    /// Ends the caller's own bias. The caller took the lock with [`BiasedLock::lock`].
     pub fn end_bias(&self) {
         self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
     }
@@ -104,7 +109,7 @@ impl BiasedLock {
         settled
     }
 
-    /// Takes the lock for `me` if nobody is inside, waiting for nobody: not for a stopped process either.
+    /// Takes the lock for `me` if nobody is inside. Never waits, not even for a stopped process.
     #[cold]
     pub fn try_lock(&self, me: LaneId, undertaker: &dyn Undertaker) -> bool {
         if !self.inner.try_lock(me) {
@@ -120,26 +125,27 @@ impl BiasedLock {
             self.bias.store(0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
             return true;
         }
-        // It is inside, or may be, and keeps the bias. Meanwhile it may have queued at the inner lock, which
-        // is as well.
+        // It is inside, or may be, and keeps the bias. If it has queued at the inner lock meanwhile, that
+        // does no harm.
         self.bias.store(bias & !REVOKED, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
         self.inner.unlock();
         false
     }
 
-    /// Gives back what [`BiasedLock::lock`] took.
+    /// Releases what [`BiasedLock::lock`] took.
     #[inline]
     pub fn unlock(&self) {
         self.inner.unlock();
     }
 
-    /// Who holds the inner lock; none if nobody.
+    /// The holder of the inner lock; none if free.
     #[inline]
     pub fn holder(&self) -> LaneId {
         self.inner.holder()
     }
 
-    /// Whether the dead hold the lock: its inner holder is dead, or it is free inside and the lane in it by its bias is.
+    /// Whether a dead lane holds the lock: the holder of the inner lock is dead, or the inner lock is free
+    /// and the lane inside by its bias is dead.
     #[cold]
     pub fn is_left_by_the_dead(&self, undertaker: &dyn Undertaker) -> bool {
         let holder = self.inner.holder();
@@ -150,8 +156,8 @@ impl BiasedLock {
         owner.is_none() || !self.is_inside(owner, undertaker) || undertaker.lanes().is_dead(owner)
     }
 
-    /// Takes the lock for `me`, without an atomic instruction if `me` has the bias. `mark` is `me`'s own; a lane is in
-    /// one such section at a time.
+    /// Takes the lock for `me`, without an atomic instruction if `me` has the bias. `mark` is `me`'s own; a
+    /// lane is in one such section at a time.
     #[inline]
     pub fn enter(&self, me: LaneId, mark: &AtomicU32, undertaker: &dyn Undertaker) -> Hold {
         if self.enter_biased(me, mark) {
@@ -160,7 +166,7 @@ impl BiasedLock {
         self.enter_slow(me, undertaker)
     }
 
-    /// [`BiasedLock::enter`] if `me` has the bias; else nothing.
+    /// Fast path of [`BiasedLock::enter`], if `me` has the bias; `None` otherwise.
     #[inline(always)]
     pub fn enter_biased(&self, me: LaneId, mark: &AtomicU32) -> bool {
         if self.bias.load(Ordering::Relaxed) != me.0 {
@@ -176,7 +182,7 @@ impl BiasedLock {
         false
     }
 
-    /// Gives back what [`BiasedLock::enter`] took.
+    /// Releases what [`BiasedLock::enter`] took.
     #[inline]
     pub fn leave(&self, hold: Hold, mark: &AtomicU32) {
         match hold {
@@ -189,13 +195,14 @@ impl BiasedLock {
     #[cold]
     fn enter_slow(&self, me: LaneId, undertaker: &dyn Undertaker) -> Hold {
         self.lock(me, undertaker);
-        // Relaxed throughout: under the inner lock. Only the low 16 bits of a lane are kept: a mistaken streak is harmless.
+        // Relaxed throughout: under the inner lock. Only the low 16 bits of a lane are kept; a mistaken
+        // streak is harmless.
         let (turns, lane) = split(self.streak.load(Ordering::Relaxed));
         let turns = if lane == me.0 & 0xffff { turns.saturating_sub(1) } else { turns.max(STREAK) };
         self.streak.store(join(turns, me.0), Ordering::Relaxed);
         if turns == 0 && self.key.load(Ordering::Relaxed) != 0 {
             self.bias.store(me.0, Ordering::Relaxed); // Relaxed: published by unlocking the inner lock.
-            // PAIRS: the heavy barrier of whoever forbids it and then looks at all locks.
+            // PAIRS: the heavy barrier of a process that forbids biases and then scans all locks.
             light_barrier();
             if !undertaker.may_bias() {
                 self.bias.store(0, Ordering::Relaxed); // Relaxed: as above.
@@ -211,8 +218,9 @@ impl BiasedLock {
         bias == 0 || bias == me.0
     }
 
-    /// Tells the lane that has the bias, which it gives, to enter no more; `None` if that is not sure, for
-    /// want of a barrier. The caller, `me`, holds the inner lock; it is outside if the bias is its own.
+    /// Marks the bias revoked, so that the lane that has it, which is returned, no longer enters. `None` if
+    /// there is no barrier to make that certain. The caller, `me`, holds the inner lock; it is outside if the
+    /// bias is its own.
     fn begin_revocation(&self, bias: u32, me: LaneId) -> Option<LaneId> {
         let owner = LaneId(bias & !REVOKED);
         self.bias.store(bias | REVOKED, Ordering::Relaxed); // Relaxed: ordered by the barrier.
@@ -222,12 +230,12 @@ impl BiasedLock {
 
     /// Whether `owner` is inside by its bias.
     fn is_inside(&self, owner: LaneId, undertaker: &dyn Undertaker) -> bool {
-        // PAIRS: the release in `leave`: what the owner did in its section is seen here.
+        // PAIRS: the release in `leave`. What the owner did in its section is visible here.
         undertaker.lanes().mark(owner).load(Ordering::Acquire) == self.key.load(Ordering::Relaxed)
     }
 
-    /// Takes the bias from its lane and waits until that is outside; `false` in a process without barriers.
-    /// The bias then stays revoked: its lane gives it up when it comes again.
+    /// Takes the bias from its lane and waits until that lane is outside; `false` in a process without
+    /// barriers. The bias then stays revoked, and its lane drops it at its next entry.
     #[cold]
     fn revoke_slow(&self, me: LaneId, undertaker: &dyn Undertaker) -> bool {
         let bias = self.bias.load(Ordering::Relaxed); // Relaxed: given under the inner lock, which we hold.

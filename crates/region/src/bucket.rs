@@ -1,32 +1,33 @@
-//! Buckets of the hash table of names: one [word](word) for each entry, changed by compare-and-swap alone.
+//! Buckets of the hash table of names: one [word](word) for each entry, changed only by compare-and-swap.
 //!
-//! The table is linear hashing's: its state says how many buckets there are and only grows. A bucket that is
-//! full goes on in overflow buckets; one that was linked into a chain stays there. A word belongs to whoever
-//! holds the lock of the entry's directory, or buries that holder: only he inserts and removes it. A split
-//! carries words of others ([`crate::split`]). Nobody waits for anybody.
+//! The table uses linear hashing: its state says how many buckets there are and only grows. A full bucket
+//! continues in overflow buckets; an overflow bucket that was linked into a chain stays there. A word belongs
+//! to the lane that holds the lock of the entry's directory, or that buries that holder: only this lane
+//! inserts and removes it. A split carries words of other lanes ([`crate::split`]). No lane waits for
+//! another.
 //!
-//! A word is a hint: whether an entry is alive, and of which name, its record says. So an entry may be in the
-//! table before it lives and after it has died; the table owes only that the word of an entry that lives is
-//! found.
+//! A word is a hint: the entry's record says whether the entry is alive, and under which name. So an entry
+//! may be in the table before it is born and after it has died. The table guarantees only that the word of a
+//! live entry is found.
 //!
-//! *Insert and split.* A split publishes its state first and then raises the tag of every word of the bucket,
-//! the empty ones and the end of the chain included. An insert loads an empty word, looks whether the state
-//! still leads here, and exchanges the word. If the tag was raised before it looked it sees the new state; if
-//! afterwards, its exchange fails; if neither, the split finds its word. A bucket is split once at most for
-//! each value of a tag, so there is no ABA.
+//! *Insert and split.* A split publishes its state first, and then raises the tag of every word of the
+//! bucket, including the empty words and the end of the chain. An insert loads an empty word, checks that the
+//! state still leads here, and swaps the word. If the tag was raised before the check, the insert sees the
+//! new state; if after it, the swap fails; if neither, the split finds the inserted word. A bucket is split
+//! at most once for each value of a tag, so there is no ABA.
 //!
-//! *Look and split.* A split carries words away from the bucket, and from its overflow buckets into room in
-//! the bucket itself; a copy is there before the original goes. A look that found nothing is certain if the
-//! state stood still. While a split is under way it looks at the places that words leave before those that
-//! they come to ([`way`]).
+//! *Lookup and split.* A split carries words away from the bucket, and from its overflow buckets into free
+//! words of the bucket itself; the copy exists before the original disappears. A lookup that found nothing is
+//! conclusive if the state did not change. While a split is under way, a lookup reads the places that words
+//! leave before the places where they arrive ([`way`]).
 //!
 //! *Remove and split.* See [`crate::split`].
 //!
-//! Linearisation points: none; they are those of the records. Progress: lock-free, and a look that finds
-//! nothing is made again only when a split began or ended meanwhile. Reclamation: none, slots are type-stable
-//! and overflow buckets stay: there are as many as the largest set of names that the table ever held needed.
-//! Source: Litwin, "Linear hashing" (VLDB 1980); Michael, "High performance dynamic lock-free hash tables"
-//! (SPAA 2002).
+//! Linearisation points: none; they are those of the records. Progress: lock-free; a lookup that finds
+//! nothing is repeated only when a split began or ended meanwhile. Reclamation: none. Slots are type-stable
+//! and overflow buckets stay, so there are as many as the largest set of names that the table ever held
+//! needed. Source: Litwin, "Linear hashing" (VLDB 1980); Michael, "High performance dynamic lock-free hash
+//! tables" (SPAA 2002).
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, acquire_fence};
 
@@ -36,7 +37,7 @@ pub const ID_BITS: u32 = 23;
 pub const NEXT_BITS: u32 = 20;
 
 const ID: u64 = (1 << ID_BITS) - 1;
-/// How often the bucket was split when the word was last looked at by a split.
+/// The tag: how often the bucket had been split when a split last visited the word.
 const TAG_AT: u32 = ID_BITS;
 const TAG: u64 = 15 << TAG_AT;
 const MARK_AT: u32 = TAG_AT + 4;
@@ -44,23 +45,23 @@ const MARK: u64 = 3 << MARK_AT;
 const NEXT: u32 = (1 << NEXT_BITS) - 1;
 const NEXT_TAG: u32 = 15 << NEXT_BITS;
 
-/// What a split does with a word; see [`crate::split`].
+/// State of a word during a split; see [`crate::split`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mark {
-    /// Nothing.
+    /// Not part of a split.
     None,
-    /// It is being carried away. A removal of it stops that.
+    /// Being carried away. A removal of the word stops that.
     Leaving,
-    /// Its copy stands for it.
+    /// Replaced by its copy.
     Left,
-    /// It is a copy of a word that is leaving or has left.
+    /// A copy of a word that is leaving or has left.
     Coming,
 }
 
 /// A bucket: one cache line. Its words are changed by compare-and-swap.
 #[repr(C, align(64))]
 pub struct Bucket<const N: usize> {
-    /// Next overflow bucket of the chain, with a tag; of a free overflow bucket the slab's link. Atomic.
+    /// Next overflow bucket of the chain, with a tag; in a free overflow bucket, the slab's link. Atomic.
     pub next: AtomicU32,
     /// Spare.
     pub spare: [AtomicU32; 3],
@@ -84,7 +85,7 @@ impl<const N: usize> Bucket<N> {
         self.entries.iter().for_each(|entry| entry.store(0, Ordering::Relaxed));
     }
 
-    /// Which overflow bucket follows; 0 none.
+    /// Index of the next overflow bucket; 0 if none.
     #[inline(always)]
     pub fn next_index(&self) -> u32 {
         self.next.load(Ordering::Relaxed) & NEXT // Relaxed: who follows loads it again.
@@ -135,13 +136,13 @@ pub(crate) fn tagged(word: u64, tag: u32) -> u64 {
     word & !TAG | u64::from(tag) << TAG_AT
 }
 
-/// What is left of a word when its entry has gone.
+/// A word after its entry is gone.
 #[inline(always)]
 pub(crate) fn emptied(word: u64) -> u64 {
     word & TAG
 }
 
-/// The hash and the entry's number in a word, whatever stands between them.
+/// The hash and the entry's number of a word, without the bits in between.
 #[inline(always)]
 pub fn bare(word: u64) -> u64 {
     word & !(u64::from(u32::MAX) & !ID)
@@ -153,7 +154,7 @@ pub fn is_empty(word: u64) -> bool {
     word & ID == 0
 }
 
-/// Bit of a state that says that the last split is not done yet.
+/// Bit of a state that is set while the last split is under way.
 pub const UNDER_WAY: u64 = 1 << 31;
 
 /// Whether a split is under way.
@@ -162,11 +163,11 @@ pub fn is_under_way(state: u64) -> bool {
     state & UNDER_WAY != 0
 }
 
-/// Index of the bucket that holds `hash` in this state, if an empty table has `1 << base` of them: the hash's
-/// low bits, and one more below the bucket that is due for splitting.
+/// Index of the bucket that holds `hash` in this state, if an empty table has `1 << base` buckets: the hash's
+/// low bits, and one more bit below the bucket that is split next.
 #[inline(always)]
 pub fn place(base: u32, state: u64, hash: u32) -> u32 {
-    // The shift counts modulo 32: it does not see `UNDER_WAY`.
+    // The shift counts modulo 32, so it ignores `UNDER_WAY`.
     let mask = (1u32 << base).wrapping_shl(state as u32).wrapping_sub(1);
     let index = hash & mask;
     if index < (state >> 32) as u32 { hash & (mask << 1 | 1) } else { index }
@@ -175,16 +176,16 @@ pub fn place(base: u32, state: u64, hash: u32) -> u32 {
 /// The bucket that was split last and the one that it was split into.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pair {
-    /// The one that words leave.
+    /// The bucket that words leave.
     pub from: u32,
-    /// The one that they come to.
+    /// The bucket where they arrive.
     pub to: u32,
-    /// How many times `from` has been split, at most.
+    /// Upper bound of how many times `from` has been split.
     pub tag: u32,
 }
 
 impl Pair {
-    /// That of the split which led to a state.
+    /// The buckets of the split that led to a state.
     pub fn of(base: u32, state: u64) -> Pair {
         let (level, next) = (state as u32 & 31, (state >> 32) as u32);
         let (level, from) = match next {
@@ -198,11 +199,11 @@ impl Pair {
     }
 }
 
-/// A table.
+/// A hash table.
 pub trait Table<const N: usize> {
     /// Buckets of an empty table, as a power of two.
     const BASE: u32;
-    /// Most overflow buckets of a chain.
+    /// Maximum number of overflow buckets in a chain.
     const MOST: usize;
     /// Level in the low half, the next bucket to split in the high one, and [`UNDER_WAY`].
     fn state(&self) -> &AtomicU64;
@@ -212,17 +213,17 @@ pub trait Table<const N: usize> {
     fn overflow(&self, id: u32) -> &Bucket<N>;
 }
 
-/// A table that can get overflow buckets.
+/// A table that can allocate overflow buckets.
 pub trait Growing<const N: usize>: Table<N> {
-    /// One that is empty and in no chain, for the caller to link in; none if there are no more.
+    /// Allocates an empty bucket that is in no chain, for the caller to link in; none if there are no more.
     fn take(&self) -> Option<u32>;
-    /// The one last taken is in a chain.
+    /// Reports that the bucket last taken is in a chain.
     fn linked(&self);
-    /// It is not, and is not needed.
+    /// Frees a bucket that was taken and not linked in.
     fn give(&self, id: u32);
 }
 
-/// The buckets of a chain. Bounded: a damaged region may hold a ring.
+/// The buckets of a chain. Bounded, because a damaged region may contain a ring.
 pub fn chain<'t, const N: usize, T: Table<N>>(
     table: &'t T,
     first: &'t Bucket<N>,
@@ -235,7 +236,7 @@ pub fn chain<'t, const N: usize, T: Table<N>>(
     .take(T::MOST)
 }
 
-/// The buckets in which a hash's words may be in this state: those that words leave first.
+/// The buckets that may hold a hash's words in this state: those that words leave come first.
 pub fn way<const N: usize, T: Table<N>>(
     table: &T,
     state: u64,
@@ -250,18 +251,18 @@ pub fn way<const N: usize, T: Table<N>>(
     source.chain(rest.into_iter().flat_map(|first| chain(table, first)))
 }
 
-/// What a look at one bucket came to: what was found, and whether that is certain.
+/// Result of a lookup in one bucket: what was found, and whether that is conclusive.
 pub type Look<H> = (Option<H>, bool);
 
-/// Looks once with `scan`, which reads one bucket, in the bucket that the state leads to. Gives nothing with
-/// certainty only if nothing can be elsewhere: else the caller comes again with [`look_slow`].
+/// Looks once with `scan`, which reads one bucket, in the bucket that the state leads to. A miss is
+/// conclusive only if the word cannot be elsewhere; otherwise the caller retries with [`look_slow`].
 #[inline(always)]
 pub fn look<const N: usize, T: Table<N>, H>(
     table: &T,
     hash: u32,
     scan: impl FnOnce(&Bucket<N>) -> Look<H>,
 ) -> Look<H> {
-    // PAIRS: the release stores in `split`: who sees a state sees the words where it leads.
+    // PAIRS: the release stores in `split`. A reader that sees a state sees the words where it leads.
     let seen = table.state().load(Ordering::Acquire);
     let bucket = table.first(place(T::BASE, seen, hash));
     let (hit, certain) = scan(bucket);
@@ -271,7 +272,7 @@ pub fn look<const N: usize, T: Table<N>, H>(
     (None, bucket.next_index() == 0 && !is_under_way(seen) && stands_at(table.state(), seen))
 }
 
-/// Looks once in all buckets where a hash's words may be.
+/// Looks once in all buckets that may hold a hash's words.
 pub fn look_slow<const N: usize, T: Table<N>, H>(
     table: &T,
     hash: u32,
@@ -284,7 +285,7 @@ pub fn look_slow<const N: usize, T: Table<N>, H>(
         if hit.is_some() || !certain {
             return (hit, certain);
         }
-        // PAIRS: the exchanges in `split`: who saw that an original had gone sees its copy.
+        // PAIRS: the exchanges in `split`. A reader that saw an original gone sees its copy.
         acquire_fence();
     }
     (None, stands_at(table.state(), seen))
@@ -293,12 +294,12 @@ pub fn look_slow<const N: usize, T: Table<N>, H>(
 /// Whether no split began or ended since the state was `seen`.
 #[inline(always)]
 fn stands_at(state: &AtomicU64, seen: u64) -> bool {
-    // PAIRS: the exchanges in `split`: who saw that a word had gone sees the state that was published before.
+    // PAIRS: the exchanges in `split`. A reader that saw a word gone sees the state published before.
     acquire_fence();
     state.load(Ordering::Relaxed) == seen // Relaxed: ordered by the fence.
 }
 
-/// Where an insert found room.
+/// Where an insert found a free word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
     /// In the bucket itself.
@@ -307,8 +308,8 @@ pub enum Room {
     Overflow,
 }
 
-/// Inserts an entry, which is not in the table. The caller holds the lock of the entry's directory. `None` if
-/// there are no overflow buckets left.
+/// Inserts an entry that is not in the table. The caller holds the lock of the entry's directory. `None` if
+/// no overflow buckets are left.
 #[inline]
 pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> Option<Room> {
     let word = word(hash, id);
@@ -317,7 +318,7 @@ pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> O
     let seen = state.load(Ordering::Acquire);
     let first = table.first(place(T::BASE, seen, hash));
     for entry in &first.entries {
-        // PAIRS: the exchange in `split::carry_all`: who sees the raised tag sees the new state.
+        // PAIRS: the exchange in `split::carry_all`. A lane that sees the raised tag sees the new state.
         let was = entry.load(Ordering::Acquire);
         if is_empty(was) {
             // Relaxed: ordered by the load above.
@@ -330,11 +331,11 @@ pub fn insert<const N: usize, T: Growing<N>>(table: &T, hash: u32, id: u32) -> O
     insert_slow(table, word)
 }
 
-/// Exchanges a word; whether it was as it `was`.
+/// Swaps a word; returns whether it was still `was`.
 #[inline(always)]
 pub(crate) fn exchange(entry: &AtomicU64, was: u64, word: u64) -> bool {
-    // PAIRS: acquire loads of words: who sees this one sees the entry filled in, and the state published
-    // before.
+    // PAIRS: acquire loads of words. A reader that sees this word sees the entry filled in, and the state
+    // published before.
     entry.compare_exchange(was, word, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
@@ -357,17 +358,17 @@ fn insert_slow<const N: usize, T: Growing<N>>(table: &T, word: u64) -> Option<Ro
     room
 }
 
-/// What an attempt to put a word into a chain came to.
+/// Result of an attempt to put a word into a chain.
 pub(crate) enum Put<'t> {
-    /// It stands here.
+    /// The word is here.
     At(&'t AtomicU64, Room),
-    /// The chain has changed: look again.
+    /// The chain has changed; retry.
     Again,
-    /// There is no overflow bucket.
+    /// No overflow bucket is available.
     Full,
 }
 
-/// Puts a word into a chain if `still` says so after each look at an empty place. An overflow bucket that was
+/// Puts a word into a chain if `still` holds after each load of an empty word. An overflow bucket that was
 /// taken and not linked in is left in `spare`.
 pub(crate) fn put<'t, const N: usize, T: Growing<N>>(
     table: &'t T,
@@ -424,7 +425,7 @@ fn append<'t, const N: usize, T: Growing<N>>(
     Put::At(entry, Room::Overflow)
 }
 
-/// Raises the tag of the end of a chain, if `bucket` is its last; whether it is.
+/// Raises the tag of the end of a chain if `bucket` is its last bucket; returns whether it is.
 pub(crate) fn raise_end<const N: usize>(bucket: &Bucket<N>, tag: u32) -> bool {
     // Relaxed: the exchange decides.
     let end = bucket.next.load(Ordering::Relaxed);
@@ -442,8 +443,8 @@ pub fn has<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) -> bool {
     let word = word(hash, id);
     loop {
         let mut has_left = false;
-        // Of a copy that is coming and an original that has left neither counts alone: the copy may be taken
-        // back, and what the original has become may have been removed. The original is seen first.
+        // Neither a coming copy nor an original that has left counts alone: the copy may be taken back, and
+        // the copy that replaced the original may have been removed. The original is read first.
         let mut is_it = |entry: &AtomicU64| {
             let has = entry.load(Ordering::Acquire);
             match mark_of(has) {
@@ -465,7 +466,7 @@ pub fn has<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) -> bool {
 }
 
 /// Removes an entry's word. The caller holds the lock of the entry's directory, or buries that holder, and
-/// the entry lives no more.
+/// the entry is dead.
 #[inline]
 pub fn remove<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) {
     let word = word(hash, id);
@@ -474,7 +475,7 @@ pub fn remove<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) {
     for entry in &table.first(place(T::BASE, seen, hash)).entries {
         let was = entry.load(Ordering::Relaxed); // Relaxed: the word is the caller's.
         if was & !TAG == word {
-            // One without a mark is the only one: a copy is made when the original is marked.
+            // A word without a mark is the only one: a copy is made only once the original is marked.
             if exchange(entry, was, emptied(was)) {
                 return;
             }
@@ -484,7 +485,7 @@ pub fn remove<const N: usize, T: Table<N>>(table: &T, hash: u32, id: u32) {
     remove_slow(table, word);
 }
 
-/// Removes a word and its copy, if there is one. Originals first: then no copy takes their place.
+/// Removes a word and its copy, if there is one. Originals first, so that no copy replaces them.
 #[cold]
 fn remove_slow<const N: usize, T: Table<N>>(table: &T, word: u64) {
     loop {
@@ -499,7 +500,7 @@ fn remove_slow<const N: usize, T: Table<N>>(table: &T, word: u64) {
     }
 }
 
-/// Empties an entry if it holds this word, whatever its tag and mark.
+/// Empties a table entry if it holds this word, whatever its tag and mark.
 fn take_out(entry: &AtomicU64, word: u64) {
     loop {
         let was = entry.load(Ordering::Acquire);

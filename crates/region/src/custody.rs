@@ -1,32 +1,33 @@
 //! [`Custody`]: which lane keeps a retired record until it can be freed, and which lane frees it.
 //!
-//! Open files that were closed and inodes without links stand in chains, one of each kind for each lane, until a sweep
-//! finds that nothing names them ([`crate::lane::Lane::chains`]). The chain's own lane alone links and unlinks. Any lane
-//! may free what it has found unreferenced: it claims the record by one exchange, frees what the record holds, and leaves
-//! the slot in the chain as a *husk*, for the chain's lane to take out. A record that is in no chain is claimed the same
-//! way and its slot freed at once.
+//! Closed open files and inodes without links are kept in chains, one of each kind per lane, until a sweep
+//! finds that nothing names them ([`crate::lane::Lane::chains`]). Only the chain's own lane links and
+//! unlinks. Any lane may free a record that it has found unreferenced: it claims the record by one
+//! compare-and-swap, frees what the record holds, and leaves the slot in the chain as a *husk*, which the
+//! chain's lane removes. A record that is in no chain is claimed the same way and its slot freed at once.
 //!
-//! | bits | say |
+//! | bits | meaning |
 //! |---|---|
 //! | [`LISTED`], keeper | in the keeper's chain, or about to be linked in or unlinked by it |
-//! | [`ASKED`] | somebody let go of it since the keeper's last sweep began |
-//! | [`CLAIMED`], claimer | the claimer frees it, or finds that it is another by now and lets go |
-//! | [`HUSK`] | freed but for the slot |
+//! | [`ASKED`] | released by some lane since the keeper's last sweep began |
+//! | [`CLAIMED`], claimer | the claimer frees it, or finds that the slot has been reused and lets go |
+//! | [`HUSK`] | freed except for the slot |
 //!
-//! Linearisation point of freeing: the exchange in [`Custody::claim`]. ABA: the claimer names record and generation in
-//! its lane first and compares the generation after the exchange. Progress: lock-free; a stopped keeper keeps slots, not
-//! what they held. Source: Michael, "Hazard Pointers" (2004), for lists of retired records by thread.
+//! Linearisation point of freeing: the exchange in [`Custody::claim`]. ABA: the claimer names record and
+//! generation in its lane first and compares the generation after the exchange. Progress: lock-free; a
+//! stopped keeper keeps slots, not what they held. Source: Michael, "Hazard Pointers" (2004), for per-thread
+//! lists of retired records.
 
 use crate::layout::LANE_BITS;
 use crate::sync::{AtomicU32, Ordering};
 
-/// It stands in a chain.
+/// In a chain.
 pub const LISTED: u32 = 1;
-/// A new look is asked for.
+/// Another scan is requested.
 pub const ASKED: u32 = 2;
-/// A lane frees it.
+/// A lane is freeing it.
 pub const CLAIMED: u32 = 4;
-/// Nothing is left of it but the slot.
+/// Freed except for the slot.
 pub const HUSK: u32 = 8;
 
 const KEEPER: u32 = 4;
@@ -35,13 +36,13 @@ const INDEX: u32 = (1 << LANE_BITS) - 1;
 
 const _: () = assert!(CLAIMER + LANE_BITS == u32::BITS);
 
-/// The word; see the module. Lanes are named by index: a lane's next owner comes after its burial, which settles what
-/// it kept and claimed.
+/// The word; see the module. Lanes are named by index: a lane's next owner comes after its burial, which
+/// settles what it kept and claimed.
 #[repr(transparent)]
 pub struct Custody(AtomicU32);
 
 impl Custody {
-    /// In nobody's custody.
+    /// In no lane's custody.
     pub fn new() -> Self {
         Custody(AtomicU32::new(0))
     }
@@ -49,12 +50,12 @@ impl Custody {
     /// The word.
     #[inline]
     pub fn get(&self) -> u32 {
-        // PAIRS: the releases below: what was done to the record before is seen.
+        // PAIRS: the releases below. What was done to the record before is visible.
         self.0.load(Ordering::Acquire)
     }
 
-    /// Asks for a look at the record. True if it is in no chain: the caller, lane number `me`, is its keeper from now on and
-    /// links it in.
+    /// Requests a scan for the record. True if it is in no chain: then the caller, lane number `me`, is its
+    /// keeper and must link it in.
     pub fn ask(&self, me: u32) -> bool {
         let (_, listed) = self.update(|word| match word & LISTED {
             0 => Some(word & !(INDEX << KEEPER) | LISTED | ASKED | (me & INDEX) << KEEPER),
@@ -63,19 +64,19 @@ impl Custody {
         listed
     }
 
-    /// Makes lane number `me`, which has claimed the record, its keeper instead, unless it stands in a chain
-    /// by now; whether that was so.
+    /// Makes lane number `me`, which has claimed the record, its keeper instead, unless it is in a chain by
+    /// now; returns whether it did.
     pub fn keep_claimed(&self, me: u32) -> bool {
         self.update(|word| (word & LISTED == 0).then_some(LISTED | ASKED | (me & INDEX) << KEEPER)).1
     }
 
-    /// Takes a record that the caller has claimed out of custody, unless it stands in a chain by now; whether
-    /// that was so.
+    /// Takes a record that the caller has claimed out of custody, unless it is in a chain by now; returns
+    /// whether it did.
     pub fn clear_claimed(&self) -> bool {
         self.update(|word| (word & LISTED == 0).then_some(0)).1
     }
 
-    /// Notes that the keeper is about to look: who asks from now on asks for another look.
+    /// Called by the keeper before a scan: a later [`Custody::ask`] requests another one.
     pub fn begin_look(&self) {
         self.update(|word| Some(word & !ASKED));
     }
@@ -86,18 +87,18 @@ impl Custody {
             .1
     }
 
-    /// Lets go of what [`Custody::claim`] claimed.
+    /// Releases the claim of [`Custody::claim`].
     pub fn unclaim(&self) {
         self.update(|word| Some(word & !(CLAIMED | INDEX << CLAIMER)));
     }
 
-    /// Makes a record in a chain, which the caller has claimed and emptied, a husk.
+    /// Makes a husk of a record in a chain that the caller has claimed and emptied.
     pub fn make_husk(&self) {
         self.update(|word| Some(word & !(CLAIMED | ASKED | INDEX << CLAIMER) | HUSK));
     }
 
-    /// Makes a record that a dead lane had claimed and that is empty by now a husk: in the chain it stands in, or else in that
-    /// of lane number `keeper`.
+    /// Makes a husk of an emptied record that a dead lane had claimed. It stays in its chain, or else goes to
+    /// that of lane number `keeper`.
     pub fn keep_husk(&self, keeper: u32) {
         self.update(|word| {
             let kept = if word & LISTED != 0 { word & INDEX << KEEPER } else { (keeper & INDEX) << KEEPER };
@@ -105,19 +106,19 @@ impl Custody {
         });
     }
 
-    /// Takes a record that nobody frees or asked for out of custody; whether that was so. The caller is its keeper and has
-    /// unlinked it.
+    /// Takes a record out of custody if no lane has claimed it or asked for it; returns whether it did. The
+    /// caller is its keeper and has unlinked it.
     pub fn unlist(&self) -> bool {
         self.update(|word| (word & (ASKED | CLAIMED | HUSK) == 0).then_some(0)).1
     }
 
-    /// Takes a record that only the caller knows out of custody.
+    /// Takes a record that only the caller can reach out of custody.
     pub fn clear(&self) {
         self.0.store(0, Ordering::Release);
     }
 
-    /// Changes the word by `change`, unless that gives none: the word before, and whether it changed but for
-    /// [`ASKED`].
+    /// Applies `change` to the word, unless that returns none. Returns the word before, and whether it
+    /// changed other than in [`ASKED`].
     fn update(&self, change: impl Fn(u32) -> Option<u32>) -> (u32, bool) {
         let mut old = self.get();
         loop {
@@ -137,22 +138,22 @@ impl Default for Custody {
     }
 }
 
-/// Whether a word says that lane number `lane` keeps the record.
+/// Whether lane number `lane` keeps the record, according to a word.
 pub fn is_kept_by(word: u32, lane: u32) -> bool {
     word & LISTED != 0 && keeper(word) == lane & INDEX
 }
 
-/// The number of the lane that a word names as the keeper; it counts with [`LISTED`] only.
+/// The keeper's lane number in a word; valid only with [`LISTED`].
 pub fn keeper(word: u32) -> u32 {
     word >> KEEPER & INDEX
 }
 
-/// The number of the lane that a word names as the claimer; 0 without [`CLAIMED`].
+/// The claimer's lane number in a word; 0 without [`CLAIMED`].
 pub fn claimer(word: u32) -> u32 {
     word >> CLAIMER & INDEX
 }
 
-/// Whether a word says that lane number `lane` has claimed the record.
+/// Whether lane number `lane` has claimed the record, according to a word.
 pub fn is_claimed_by(word: u32, lane: u32) -> bool {
     word & CLAIMED != 0 && claimer(word) == lane & INDEX
 }

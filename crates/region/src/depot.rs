@@ -1,13 +1,12 @@
-//! The shared part of a slab: a [stack](crate::stack) of free slots, and the mark behind the last slot ever
-//! handed out.
+//! The shared part of a slab: a [stack](crate::stack) of free slots, and the last slot ever handed out.
 //!
-//! Lanes come here once in [`BATCH`] times, and each exchanges one of two words, which say who did it last
-//! ([`crate::signed`]). Nobody waits for a lane that is stopped here. What was exchanged, and the lane has
-//! not carried into its cache yet, follows from the lane's note: [`Region::settled`] gives the cache as it
-//! will be. Whoever buries a dead lane carries that in.
+//! A lane comes here once in [`BATCH`] operations and swaps one of two words, which record the lane that
+//! changed them last ([`crate::signed`]). No lane waits for one that is stopped here. The lane's note shows
+//! what was swapped and not carried into its cache yet: [`Region::settled`] returns the cache as it will be.
+//! The burial of a dead lane carries that in.
 //!
-//! How many slots are free is nobody's word: each lane keeps in its ledger how many it has put on the stack,
-//! less those that it took off.
+//! No word counts the free slots: each lane keeps a ledger of the slots it has pushed onto the stack, less
+//! those that it popped.
 
 use lp_abi::{Errno, Result};
 
@@ -22,10 +21,10 @@ use crate::sync::Ordering;
 
 const _: () = assert!(BATCH <= 15 && 2 * BATCH == CACHE_SLOTS);
 
-// Relaxed throughout: cache and ledger are the lane's own. What the dead have stored is ordered by their
-// death. Release where a later store must not be seen without an earlier one.
+// Relaxed throughout: cache and ledger are the lane's own. The stores of a dead lane are ordered by its
+// death. Release where a later store must not become visible before an earlier one.
 
-/// A lane's cache of one slab, and its account of the stack.
+/// A lane's cache of one slab, and its ledger of the stack.
 #[derive(Clone, Copy, Debug)]
 pub struct Settled {
     slots: [u32; CACHE_SLOTS],
@@ -44,7 +43,7 @@ impl Settled {
         self.ledger as u32
     }
 
-    /// Counts slots that an exchange of the stack moved, once.
+    /// Accounts, once, for slots that an exchange of the stack moved.
     fn book(&mut self, turn: u64, put: u32) {
         if self.ledger >> 32 != turn {
             self.ledger = turn << 32 | u64::from(self.put().wrapping_add(put));
@@ -53,11 +52,11 @@ impl Settled {
 }
 
 impl<'r> Region<'r> {
-    /// Fills the empty cache of a lane. The caller owns it, or buries it.
+    /// Fills the empty cache of a lane. The caller owns the lane, or buries it.
     #[cold]
     pub(crate) fn refill_slow<T: Slot>(self, lane: &Lane) -> Result<()> {
         let head = &self.header().slabs[T::SLAB];
-        // Where no slot was ever handed out the region may have no memory.
+        // Slots that were never handed out may have no memory.
         let link = |index: u32| (index <= head.last()).then(|| self.slot::<T>(index).link());
         let take = || stack::take(&head.free, lane.number(), BATCH as u32, link, self.notes::<T>());
         while take().is_none() && !self.grow::<T>(lane, head)? {}
@@ -65,8 +64,8 @@ impl<'r> Region<'r> {
         Ok(())
     }
 
-    /// Makes room in the full cache of a lane. The oldest go; the newest, warm in this core's cache, stay.
-    /// The caller owns the lane, or buries it.
+    /// Makes room in a lane's full cache. The oldest slots go; the newest, which are warm in this core's
+    /// cache, stay. The caller owns the lane, or buries it.
     #[cold]
     pub(crate) fn spill_slow<T: Slot>(self, lane: &Lane) {
         let slots = &lane.caches[T::SLAB].slots;
@@ -81,10 +80,10 @@ impl<'r> Region<'r> {
         self.carry_in::<T>(lane);
     }
 
-    /// Hands out slots that were never used; false if the caller should look at the stack again.
+    /// Hands out slots that were never used; false if the caller should try the stack again.
     fn grow<T: Slot>(self, lane: &Lane, head: &SlabHead) -> Result<bool> {
         let seen = head.fresh.load();
-        // Slot 0 names nothing, so a fresh slab starts at 1.
+        // Slot 0 is the null handle, so a fresh slab starts at 1.
         let first = seen.value() as usize + 1;
         let end = (first + BATCH).min(T::SLOTS);
         if first >= end {
@@ -95,8 +94,8 @@ impl<'r> Region<'r> {
         Ok(stack::grow(&head.fresh, lane.number(), seen, batch, self.notes::<T>()))
     }
 
-    /// Carries into a dead lane's cache what it had exchanged, or forgets what it had not. The caller buries
-    /// the lane.
+    /// Carries into a dead lane's cache what it had exchanged, or discards its note if the exchange did not
+    /// take effect. The caller buries the lane.
     pub fn settle_slab<T: Slot>(self, lane: &Lane) {
         if stack::noted(&lane.moving[T::SLAB].note).is_some() {
             let settled = self.settled::<T>(lane);
@@ -104,8 +103,8 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// A lane's cache and account as they are once its last exchange is carried in, if that took effect. The
-    /// lane is dead or in no call, or the caller's.
+    /// A lane's cache and ledger as they are once its last exchange is carried in, if that took effect. The
+    /// lane is dead, in no call, or the caller's.
     pub fn settled<T: Slot>(self, lane: &Lane) -> Settled {
         let now = held::<T>(lane);
         let note = &lane.moving[T::SLAB].note;
@@ -118,7 +117,7 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// Carries in what the lane's own exchange moved.
+    /// Carries in the result of the lane's own exchange.
     fn carry_in<T: Slot>(self, lane: &Lane) {
         let note = &lane.moving[T::SLAB].note;
         if let Some((kind, batch)) = stack::noted(note) {
@@ -127,8 +126,8 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// What `now` is after an exchange. In absolute terms: of what was carried in already, whole or in part,
-    /// the same comes out again.
+    /// The state after an exchange, in absolute terms: applying it again after it was carried in, wholly or
+    /// in part, gives the same result.
     fn after<T: Slot>(self, mut now: Settled, kind: Move, batch: Batch, turn: u64) -> Settled {
         let count = batch.count as usize;
         match kind {
@@ -161,7 +160,7 @@ impl<'r> Region<'r> {
         move |lane| &self.lane(LaneId(lane)).moving[T::SLAB].note
     }
 
-    /// Slots of a slab that are in use now, those that lanes hold ready not counted.
+    /// Slots of a slab that are in use now, not counting those that lanes cache.
     pub fn in_use<T: Slot>(self) -> u64 {
         let head = &self.header().slabs[T::SLAB];
         let lanes = 1..self.header().lane_limit.load(Ordering::Relaxed);
@@ -170,7 +169,7 @@ impl<'r> Region<'r> {
             put = put.wrapping_add(lane.moving[T::SLAB].ledger.load(Ordering::Relaxed) as u32);
             ready += u64::from(lane.caches[T::SLAB].count.load(Ordering::Relaxed));
         }
-        // While lanes come and go the sum may be of no moment, and less than nothing.
+        // While lanes come and go, the sum may match no single moment and may be negative.
         u64::from(head.last()).saturating_sub(ready + u64::from((put as i32).max(0) as u32))
     }
 }
@@ -187,16 +186,16 @@ impl SlabHead {
     }
 }
 
-/// The word that an exchange was of.
+/// The word that an exchange concerns.
 fn word(head: &SlabHead, kind: Move) -> &Head {
     if kind == Move::Fresh { &head.fresh } else { &head.free }
 }
 
-/// The cache and account as they stand in a lane.
+/// The cache and ledger as stored in a lane.
 fn held<T: Slot>(lane: &Lane) -> Settled {
     let cache = &lane.caches[T::SLAB];
     let slot = |place: usize| cache.slots[place].load(Ordering::Relaxed);
-    // A damaged region's may say more than there are.
+    // In a damaged region the count may be too large.
     let count = (cache.count.load(Ordering::Relaxed) as usize).min(CACHE_SLOTS);
     Settled {
         slots: core::array::from_fn(slot),
@@ -205,7 +204,7 @@ fn held<T: Slot>(lane: &Lane) -> Settled {
     }
 }
 
-/// Makes a lane's cache and account what `settled` says, and forgets the exchange.
+/// Stores `settled` as a lane's cache and ledger, and clears the note of the exchange.
 fn store<T: Slot>(lane: &Lane, settled: &Settled) {
     let cache = &lane.caches[T::SLAB];
     for (to, from) in cache.slots.iter().zip(settled.slots()) {
@@ -217,7 +216,7 @@ fn store<T: Slot>(lane: &Lane, settled: &Settled) {
     moving.note.clear();
 }
 
-/// Whether a slot stands in a lane's cache.
+/// Whether a slot is in a lane's cache.
 pub fn is_cached<T: Slot>(lane: &Lane, index: u32) -> bool {
     held::<T>(lane).slots().contains(&index)
 }

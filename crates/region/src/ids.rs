@@ -1,4 +1,4 @@
-//! Handles: 32-bit indices into the slabs, one type for each kind. Zero names nothing.
+//! Handles: 32-bit indices into the slabs, one type for each kind. Zero is the null handle.
 
 use crate::layout::{INODE_BITS, MOUNT_BITS, MOUNT_SIZE_BITS};
 
@@ -10,16 +10,16 @@ macro_rules! ids {
         pub struct $name(pub u32);
 
         impl $name {
-            /// The handle that names nothing.
+            /// The null handle.
             pub const NONE: $name = $name(0);
 
-            /// Whether it names nothing.
+            /// Whether this is the null handle.
             #[inline]
             pub const fn is_none(self) -> bool {
                 self.0 == 0
             }
 
-            /// Whether it names something.
+            /// Whether it names a slot.
             #[inline]
             pub const fn is_some(self) -> bool {
                 self.0 != 0
@@ -43,10 +43,10 @@ ids! {
     FileId
     /// A process slot.
     ProcessId
-    /// A thread's lane, with the generation it had when it was claimed: a lock's owner word cannot be taken for the
-    /// lane's next owner.
+    /// A thread's lane, with its generation when it was claimed, so that a lock's owner word is never
+    /// mistaken for the lane's next owner.
     LaneId
-    /// A page of data: page n lies at `DATA_AT + n * PAGE_SIZE`. Page 0 is never handed out.
+    /// A page of data: page n is at `DATA_AT + n * PAGE_SIZE`. Page 0 is never handed out.
     PageId
     /// A long name.
     NameId
@@ -62,7 +62,8 @@ ids! {
     MountId
 }
 
-/// An inode and the generation its slot had when it was named: what a reference that may outlive the inode holds.
+/// An inode and the generation of its slot when it was named. A reference that may outlive the inode holds
+/// one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InodeRef {
     /// The slot.
@@ -72,16 +73,16 @@ pub struct InodeRef {
 }
 
 impl InodeRef {
-    /// Names nothing.
+    /// The null reference.
     pub const NONE: InodeRef = InodeRef { id: InodeId::NONE, generation: 0 };
 
-    /// Packs it into one word, so that it is read and replaced at once.
+    /// Packs it into one word, so that it can be read and replaced atomically.
     #[inline]
     pub const fn to_word(self) -> u64 {
         self.id.0 as u64 | (self.generation as u64) << 32
     }
 
-    /// The reverse of [`InodeRef::to_word`].
+    /// The inverse of [`InodeRef::to_word`].
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         InodeRef { id: InodeId(word as u32), generation: (word >> 32) as u32 }

@@ -1,4 +1,4 @@
-//! [`Lane`]: what one thread alone writes, for others to find.
+//! [`Lane`]: state that one thread alone writes and others read.
 
 use lp_abi::linux::{
     __NR_copy_file_range, __NR_getdents, __NR_getdents64, __NR_pread64, __NR_preadv, __NR_preadv2,
@@ -12,11 +12,11 @@ use crate::ring::Wait;
 use crate::signed::Note;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// Slots that a lane keeps of one slab.
+/// Free slots of one slab that a lane caches.
 pub const CACHE_SLOTS: usize = 30;
 /// Inodes that a lane unlinks before it runs a reclaim.
 pub const UNLINKED: usize = 64;
-/// Calls that `--stats` tells apart: the kernel's numbers.
+/// Call numbers that `--stats` counts.
 pub const COUNTED_CALLS: usize = 470;
 /// [`Lane::tid`] of a thread that exec has ended.
 pub const GONE: u32 = u32::MAX;
@@ -42,81 +42,82 @@ pub const MOVING_CALLS: [u32; 16] = [
 /// Words of an intent.
 pub const INTENT_WORDS: usize = 15;
 
-/// A lane. 7 KiB, before a process record: two lines of marks, the intent, what it has unlinked, allocation caches,
-/// counters.
+/// A lane. 7 KiB, followed by a process record: two lines of marks, the intent, unlinked inodes, allocation
+/// caches, counters.
 ///
-/// Every field is the owning thread's to write (guard: *lane*); the reaper takes over once the owner is dead.
+/// Only the owning thread writes a field (guard: *lane*). The reaper takes over once the owner is dead.
 #[repr(C, align(64))]
 pub struct Lane {
-    /// Process that owns it; 0 free. Atomic: claimed by compare-and-swap.
+    /// Process that owns the lane; 0 if free. Atomic: claimed by compare-and-swap.
     pub process: AtomicU32,
-    /// Thread id; [`GONE`] once the thread is known to be gone while its process lives.
+    /// Thread id; [`GONE`] once the thread is known to have ended while its process lives.
     pub tid: AtomicU32,
     /// Mount through which this lane is changing files ([`crate::ids::MountId::mark`]); 0 none: the mount-writer mark.
     pub writing: AtomicU32,
     /// Nesting of `writing`.
     pub writing_depth: AtomicU32,
-    /// Inode whose biased lock it is in, by number; 0 none. See [`crate::bias`].
+    /// Number of the inode whose biased lock the lane holds; 0 if none. See [`crate::bias`].
     pub holding: AtomicU32,
-    /// Pins: open files ([`crate::ids::FileId`]) and inodes (1 << 32 | [`crate::ids::InodeId`]) that must not be reclaimed.
+    /// Pins: open files ([`crate::ids::FileId`]) and inodes (1 << 32 | [`crate::ids::InodeId`]) that must not
+    /// be reclaimed.
     pub pins: [AtomicU64; 6],
-    /// What this lane is changing; see [`Intent`].
+    /// The change in progress; see [`Intent`].
     pub intent: Intent,
-    /// Slot taken from each cache and not linked in yet.
+    /// Slot taken from each cache and not yet linked in.
     pub taken: [AtomicU32; 12],
-    /// Inodes whose last link it took. They stay for the lane's next owner.
+    /// Inodes whose last link this lane removed. They stay for the lane's next owner.
     pub unlinked: Unlinked,
-    /// Heads of the lane's chains, closed files and inodes without links; see [`crate::custody`]. They stay for the lane's next
-    /// owner. Whoever owns the lane changes them.
+    /// Heads of the lane's chains: closed files, and inodes without links; see [`crate::custody`]. They stay
+    /// for the lane's next owner. Only the lane's owner changes them.
     pub chains: [AtomicU32; 2],
-    /// What of each chain is being unlinked.
+    /// The record being unlinked from each chain.
     pub unlisting: [AtomicU32; 2],
-    /// What it claims or frees: index and, in the high half, generation.
+    /// The record that the lane has claimed or is freeing: index and, in the high half, generation.
     pub claims: [AtomicU64; 2],
-    /// Files that came to its chain, and inodes, since it last began to sweep the chain.
+    /// Files and inodes added to its chains since it last began to sweep each chain.
     pub arrived: [AtomicU32; 2],
-    /// Inodes that its last sweep of the chain left there.
+    /// Inodes that its last sweep left in the chain.
     pub kept: AtomicU32,
-    /// Whether it changes where paths lead; see [`crate::shape`].
+    /// Nonzero while the lane changes where paths lead; see [`crate::shape`].
     pub shifting: AtomicU32,
-    /// Directories that it has marked as moving; see [`crate::moving`].
+    /// Directories that the lane has marked as moving; see [`crate::moving`].
     pub moves: [AtomicU32; 2],
-    /// Lock that it waits for, an offset in the region; 0 none.
+    /// Lock that the lane waits for, as an offset in the region; 0 if none.
     pub waits_for: AtomicU64,
     /// Caches of free slots, by slab.
     pub caches: [LaneCache; 12],
     /// Page allocation.
     pub pages: PageMarks,
-    /// Calls answered in process, by number.
+    /// Calls answered in the process, by number.
     pub answered: [AtomicU32; COUNTED_CALLS],
     /// Calls passed to the kernel, by number.
     pub passed: [AtomicU32; COUNTED_CALLS],
-    /// Bytes moved by calls answered in process, by place in [`MOVING_CALLS`].
+    /// Bytes moved by calls answered in the process, by index in [`MOVING_CALLS`].
     pub bytes: [AtomicU64; MOVING_CALLS.len()],
-    /// The lane itself, as its owner: what it writes into the locks that it takes.
+    /// The lane's own id, which it writes into the locks that it takes.
     pub id: AtomicU32,
-    /// Slots on their way between each cache and the slab's shared part.
+    /// Slots in transit between each cache and the slab's shared part.
     pub moving: [Moving; 12],
-    /// Grows each time the lane is claimed; the high bits of a [`LaneId`](crate::ids::LaneId). Atomic.
+    /// Incremented each time the lane is claimed; the high bits of a [`LaneId`](crate::ids::LaneId). Atomic.
     pub generation: AtomicU32,
-    /// Guards the burial of the lane: replaying its intent, giving its slots back.
+    /// Guards the burial of the lane: replaying its intent and freeing its slots.
     pub burial: OwnerLock,
-    /// POSIX lock of another process that the thread waits for, read for EDEADLK: [`crate::ids::LockId`] and,
-    /// in the high half, the lock's version.
+    /// Another process's POSIX lock that the thread waits for, read to detect EDEADLK: [`crate::ids::LockId`]
+    /// and, in the high half, the lock's version.
     pub posix_wait: Wait,
 }
 
 impl Lane {
-    /// Its number, as its owner.
+    /// The lane's number, which names it as an owner.
     #[inline]
     pub fn number(&self) -> u32 {
         self.id.load(Ordering::Relaxed) & ((1 << LANE_BITS) - 1) // Relaxed: changed while nobody owns it.
     }
 }
 
-/// A change of more than one word, written down before its first step so that anybody can finish it.
+/// A change of more than one word, recorded before its first step so that any process can finish it.
 ///
-/// `op` is stored last and cleared last. What the words mean is the business of the code that owns the operation
+/// `op` is stored last and cleared last. The code that owns the operation defines the words
 /// (`lp_vfs::intent`).
 #[repr(C, align(64))]
 pub struct Intent {
@@ -126,59 +127,60 @@ pub struct Intent {
     pub words: [AtomicU64; INTENT_WORDS],
 }
 
-/// Inodes that a lane unlinked, for a sweep to free. Whoever frees them leaves their references here, which their
-/// generations tell; only the lane takes them out.
+/// Inodes that a lane unlinked, for a sweep to free. A lane that frees one leaves the reference here, and its
+/// generation shows that it is stale. Only the owning lane removes references.
 #[repr(C)]
 pub struct Unlinked {
-    /// How many.
+    /// Number of references.
     pub count: AtomicU32,
-    /// Pages that those had which came since the lane last ran a reclaim.
+    /// Pages of those inodes that were added since the lane last ran a reclaim.
     pub pages: AtomicU32,
-    /// Which ([`crate::ids::InodeRef`]).
+    /// The references ([`crate::ids::InodeRef`]).
     pub inodes: [AtomicU64; UNLINKED],
 }
 
-/// Free slots of one slab in a lane's hands.
+/// Free slots of one slab that a lane caches.
 #[repr(C)]
 pub struct LaneCache {
-    /// How many.
+    /// Number of slots.
     pub count: AtomicU32,
-    /// Which.
+    /// The slots.
     pub slots: [AtomicU32; CACHE_SLOTS],
 }
 
-/// What a lane does at the shared part of one slab; see [`crate::depot`].
+/// A lane's operation on the shared part of one slab; see [`crate::depot`].
 #[repr(C)]
 pub struct Moving {
-    /// The batch on its way.
+    /// The batch in transit.
     pub note: Note,
-    /// Slots that the lane put on the stack less those that it took off, modulo 2^32, in the low half; in the
-    /// high one the turn of the last exchange that is counted.
+    /// Slots that the lane pushed onto the stack less those that it popped, modulo 2^32, in the low half; in
+    /// the high half the turn of the last exchange counted.
     pub ledger: AtomicU64,
 }
 
-/// What a lane remembers between two allocations of pages, and which pages are in its hands.
+/// State of page allocation kept between two allocations, and the pages in the lane's hands.
 #[repr(C)]
 pub struct PageMarks {
-    /// Chunk it allocates from, plus one; 0 none.
+    /// Chunk that the lane allocates from, plus one; 0 if none.
     pub chunk: AtomicU32,
-    /// Page where its next search starts: behind the last it took, or the first it gave back.
+    /// Page where the next search starts: after the last page taken, or the first one freed.
     pub next: AtomicU32,
-    /// Pages between free and linked in: how many, the first (`lp_vfs::chunk` packs it).
+    /// Pages in transit between free and linked in: the count and the first page (`lp_vfs::chunk` packs
+    /// them).
     pub moving: AtomicU64,
-    /// Pages that become, or cease to be, the last of them.
+    /// The exchange that adds pages to the end of these, or removes them.
     pub note: Note,
-    /// Inode whose map or attributes they are to be linked into, or were.
+    /// Inode into whose map or attributes the pages will be, or were, linked.
     pub inode: AtomicU32,
-    /// Pages to make memory for ahead of use; grows while it pays.
+    /// Pages to populate ahead of use; grows while that pays off.
     pub ahead: AtomicU32,
-    /// Index in the inode's content of the first of them.
+    /// Index of the first of them in the inode's content.
     pub index: AtomicU64,
-    /// Page behind the last that memory was made for ahead of use.
+    /// Page after the last one populated ahead of use.
     pub ready: AtomicU32,
-    /// Reads answered, to look at the clock once in a while.
+    /// Reads answered, used to read the clock only once in a while.
     pub reads: AtomicU32,
-    /// Second that the lane last saw on the clock: never later than now.
+    /// The second that the lane last read from the clock; never in the future.
     pub second: AtomicU64,
 }
 

@@ -1,8 +1,8 @@
-//! Where everything lies in a region. `docs/layout.md` draws it.
+//! The layout of a region. `docs/layout.md` draws it.
 //!
-//! A region is one sparse file. Each kind of record has a slab of its own at a fixed offset, big enough for the most
-//! there can be; memory is taken only for what is touched. Slabs hold a power of two of slots, so that an index
-//! read from a damaged region is masked into the slab instead of being trusted.
+//! A region is one sparse file. Each kind of record has a slab of its own at a fixed offset, large enough for
+//! the maximum number of records; only touched pages use memory. The number of slots is a power of two, so an
+//! index read from a damaged region is masked into the slab instead of being trusted.
 
 use lp_abi::PAGE_SIZE;
 
@@ -11,7 +11,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"LIGHTPTH");
 /// Layout version; a region of another version is refused.
 pub const VERSION: u32 = 13;
 
-/// Runs that use one region at once.
+/// Runs that can use one region at once.
 pub const RUNS: usize = 64;
 /// Live processes in all runs of a region.
 pub const PROCESSES: usize = 4096;
@@ -27,7 +27,7 @@ pub const FILES: usize = 1 << 20;
 pub const INODES: usize = 1 << INODE_BITS;
 /// Directory entries.
 pub const DIRENTS: usize = 1 << 23;
-/// Primary hash buckets, the most that linear hashing grows to.
+/// Primary hash buckets: the limit of linear hashing's growth.
 pub const BUCKETS: usize = 1 << 21;
 /// Overflow hash buckets.
 pub const OVERFLOWS: usize = 1 << 20;
@@ -39,7 +39,8 @@ pub const LOCKS: usize = 1 << 18;
 pub const MAPPINGS: usize = 1 << 18;
 /// Descriptors of one process that can be ours.
 pub const FDS: usize = 1 << 16;
-/// So many of them have memory as long as their slot is in use; the others only up to `Process::fd_limit`.
+/// The first descriptors, which have memory as long as their slot is in use; the others only up to
+/// `Process::fd_limit`.
 pub const FDS_BACKED: usize = 1024;
 /// 2 MiB chunks of data.
 pub const CHUNKS: usize = 1 << 21;
@@ -81,8 +82,8 @@ pub const LANES_AT: usize = (SUPERBLOCKS_AT + SUPERBLOCKS * 64).next_multiple_of
 pub const LANE_SIZE: usize = 8192;
 /// Bytes of a process record.
 pub const PROCESS_SIZE: usize = 1024;
-/// Offset of the process records. Each ends the slot of the lane with its number, which is that of its first thread as a
-/// rule: an image that attaches faults both in at once.
+/// Offset of the process records. Each is at the end of the lane with its number, which is usually that of
+/// its first thread, so a new image faults in both at once.
 pub const PROCESSES_AT: usize = LANES_AT + LANE_SIZE - PROCESS_SIZE;
 /// Offset of the open file descriptions.
 pub const FILES_AT: usize = after(LANES_AT, LANES, LANE_SIZE);
@@ -104,7 +105,7 @@ pub const MAPPINGS_AT: usize = after(LOCKS_AT, LOCKS, 64);
 pub const FD_TABLES_AT: usize = after(MAPPINGS_AT, MAPPINGS, 64);
 /// Offset of the chunk records.
 pub const CHUNKS_AT: usize = after(FD_TABLES_AT, PROCESSES * FDS, 8);
-/// Offset of the owners of pages, a word a page.
+/// Offset of the page owners, one word per page.
 pub const OWNERS_AT: usize = after(CHUNKS_AT, CHUNKS, 256);
-/// Offset of the data pages; a region is this long plus its data.
+/// Offset of the data pages. A region's length is this plus its data.
 pub const DATA_AT: usize = after(OWNERS_AT, CHUNKS * CHUNK_PAGES, 8);

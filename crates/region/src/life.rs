@@ -1,28 +1,29 @@
-//! [`Life`]: the one word of a process slot that says what becomes of it.
+//! [`Life`]: the one word of a process slot that describes its state.
 //!
-//! State, generation and the lane that answers for the slot change together, by compare-and-swap: whoever acts on a
-//! verdict ("dead") acts on the very word that it was passed on, and fails if anything has happened to the slot since.
+//! State, generation and the lane responsible for the slot change together, by compare-and-swap. A process
+//! that acts on a verdict ("dead") must swap the very word that the verdict was based on. It fails if
+//! anything has happened to the slot since.
 //!
-//! | state | lane | means |
+//! | state | lane | meaning |
 //! |---|---|---|
-//! | free | none | anybody may claim it |
+//! | free | none | any process may claim it |
 //! | born | the claimer's, or none | claimed for a child that has not taken its record lock yet, or cannot before its exec |
 //! | live | none | its process holds the record lock on its byte |
-//! | dying | the reaper's, or none | being emptied, by its own process as it exits or by a reaper |
+//! | dying | the reaper's, or none | being emptied, by its own process at exit or by a reaper |
 //!
-//! The generation grows when the slot becomes free.
+//! The generation is incremented when the slot becomes free.
 
 use crate::ids::LaneId;
 use crate::sync::{AtomicU64, Ordering};
 
-/// What a slot is.
+/// State of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// Nobody's.
+    /// Unused.
     Free = 0,
-    /// Claimed for a child to come.
+    /// Claimed for a child that does not run yet.
     Born = 1,
-    /// A process's.
+    /// In use by a live process.
     Live = 2,
     /// Being emptied.
     Dying = 3,
@@ -36,7 +37,7 @@ const GENERATION_MASK: u32 = u32::MAX >> STATE_BITS;
 pub struct Life(u64);
 
 impl Life {
-    /// What it says: state, generation, lane.
+    /// The word for a state, a generation and a lane.
     pub const fn new(state: State, generation: u32, lane: LaneId) -> Self {
         let low = (generation & GENERATION_MASK) << STATE_BITS | state as u32;
         Life((lane.0 as u64) << 32 | low as u64)
@@ -57,7 +58,7 @@ impl Life {
         self.0 as u32 >> STATE_BITS
     }
 
-    /// The claimer's lane of a slot that is born, the reaper's of one that is dying.
+    /// The claimer's lane of a slot that is born; the reaper's lane of one that is dying.
     pub const fn lane(self) -> LaneId {
         LaneId((self.0 >> 32) as u32)
     }
@@ -73,7 +74,7 @@ impl Life {
     }
 }
 
-/// The word.
+/// The atomic word.
 #[repr(transparent)]
 pub struct LifeWord(AtomicU64);
 
@@ -83,14 +84,14 @@ impl LifeWord {
         LifeWord(AtomicU64::new(0))
     }
 
-    /// What it says now.
+    /// The current value.
     #[inline]
     pub fn get(&self) -> Life {
-        // PAIRS: the release in `change`: what was written into the slot before is seen.
+        // PAIRS: the release in `change`. What was written into the slot before is visible.
         Life(self.0.load(Ordering::Acquire))
     }
 
-    /// Makes it `to` if it is `from` still; whether it was.
+    /// Changes the word from `from` to `to`; returns whether it did.
     #[inline]
     pub fn change(&self, from: Life, to: Life) -> bool {
         // PAIRS: `get`, and the acquire of the next change.

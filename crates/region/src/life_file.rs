@@ -1,10 +1,11 @@
-//! The life file: what the processes of a region hold their record locks on ([`crate::liveness`]).
+//! The life file, on which the processes of a region hold their record locks ([`crate::liveness`]).
 //!
-//! A POSIX record lock goes when its process closes *any* descriptor of the file, so no program may ever get one. The life
-//! file is therefore not the region's, which a program can open by name or through a mapping, but an empty, sealed memfd
-//! of mode 0: it has no name, the kernel opens it through /proc for root alone, and the gate answers for the paths and the
-//! numbers that lead to it. Its descriptor is beside the region's, one number higher, so that who knows the one knows the
-//! other. All runs of a region share one life file.
+//! A process loses its POSIX record locks when it closes *any* descriptor of the file, so no program may ever
+//! get one. The region's own file is therefore unsuitable: a program can open it by name or through a
+//! mapping. The life file is an empty, sealed memfd of mode 0. It has no name, the kernel opens it through
+//! /proc only for root, and the gate refuses the paths and descriptor numbers that lead to it. Its descriptor
+//! is one number above the region's, so one number implies the other. All runs of a region share one life
+//! file.
 
 use lp_abi::Result;
 use lp_abi::linux::{
@@ -12,10 +13,10 @@ use lp_abi::linux::{
     F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING,
 };
 
-/// How the name of each life file starts.
+/// Prefix of the name of each life file.
 pub const NAME: &[u8] = b"lightpath-life:";
 
-/// Makes a life file; `name` starts with [`NAME`]. Nobody holds a lock on it.
+/// Creates a life file; `name` starts with [`NAME`]. No lock is held on it.
 ///
 /// # Errors
 /// Those of memfd_create(2) and fcntl(2).
@@ -31,11 +32,11 @@ pub fn create(name: &core::ffi::CStr) -> Result<i32> {
     sealed.map(|_| fd).inspect_err(|_| close(fd))
 }
 
-/// Moves the descriptors of a region and of its life file to neighbouring numbers, at or above `min`, that exec keeps; gives
-/// the region's. The caller holds no record lock on either.
+/// Moves the descriptors of a region and of its life file to adjacent numbers at or above `min` that survive
+/// exec; returns the region's. The caller holds no record lock on either.
 ///
 /// # Errors
-/// `EMFILE`, `EINVAL` as fcntl(2) gives for `F_DUPFD`; both descriptors are where they were then.
+/// `EMFILE`, `EINVAL`, as from fcntl(2) with `F_DUPFD`; both descriptors then keep their numbers.
 pub fn pair(region: i32, life: i32, min: i32) -> Result<i32> {
     let mut from = min;
     loop {
@@ -52,8 +53,8 @@ pub fn pair(region: i32, life: i32, min: i32) -> Result<i32> {
     }
 }
 
-/// Gives the region behind `fd` a life file of its own, for a region that one program makes and its children use; the region's
-/// new number.
+/// Gives the region behind `fd` a life file of its own, for a region that one program creates and its
+/// children use. Returns the region's new number.
 ///
 /// # Errors
 /// Those of [`create`] and [`pair`].

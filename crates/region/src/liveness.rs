@@ -1,21 +1,23 @@
-//! Who lives: process slots, their record locks, lanes.
+//! Liveness: process slots, their record locks, and lanes.
 //!
-//! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the *life file*, whose descriptor every process of a run
-//! inherits beside the region's ([`crate::life_file`]). The kernel drops the lock when the process dies, keeps it over exec and
-//! gives none to a fork's child; F_GETLK asks. In private memory there is one process, and it lives.
+//! A process holds a POSIX record lock on byte `LIVE_AT + slot` of the *life file*, whose descriptor every
+//! process of a run inherits beside the region's ([`crate::life_file`]). The kernel drops the lock when the
+//! process dies, keeps it across exec, and does not give it to a fork's child. F_GETLK queries it. In private
+//! memory there is only one process, and it is alive.
 //!
-//! A process takes its lock before its slot says that it is live, and gives it back after the slot says that it is not.
-//! So a slot that says "live" and whose byte nobody has locked is a dead process's, or changes before anybody can act on
-//! that: every act is a compare-and-swap of the very word that the verdict was passed on ([`crate::life`]).
+//! A process takes its lock before it marks its slot live, and drops it after it has cleared that mark. So a
+//! slot marked live whose byte nobody has locked belongs to a dead process, or its word changes before anyone
+//! can act on the verdict: every action is a compare-and-swap of the very word that the verdict was based on
+//! ([`crate::life`]).
 //!
-//! A child that has not run yet has no lock, and neither has one that shares its parent's table of
-//! descriptors, to which record locks belong. It is dead if the process that its parent saw made is gone, or
-//! if the parent died before it made one. Whoever cannot know, in another pid namespace, takes it for alive
-//! as long as its run lasts.
+//! A child that has not run yet has no lock. Neither has a child that shares its parent's descriptor table,
+//! which owns record locks. Such a child is dead if the process that its parent saw created is gone, or if
+//! the parent died before it created one. A process that cannot know this, because it is in another pid
+//! namespace, considers the child alive as long as its run lasts.
 //!
-//! A run has processes without slots, too, which have not met a mount yet. What all its processes have is the launcher's
-//! open file description of the region, and that holds a lock (F_OFD_SETLK) on byte `LIVE_AT + PROCESSES + run` of the
-//! region's file.
+//! A run also has processes without slots, which have not used a mount yet. All its processes share the
+//! launcher's open file description of the region, which holds a lock (F_OFD_SETLK) on byte `LIVE_AT +
+//! PROCESSES + run` of the region's file.
 
 use lp_abi::linux::{
     __NR_fcntl, __NR_getpid, __NR_kill, F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_RDLCK, F_SETLK, F_UNLCK, F_WRLCK,
@@ -30,7 +32,7 @@ use crate::process::{Process, UNANNOUNCED};
 use crate::region::Region;
 use crate::sync::Ordering;
 
-/// First byte of the range that record locks use: beyond any data.
+/// First byte of the range that record locks use, beyond any data.
 const LIVE_AT: i64 = 1 << 60;
 
 #[repr(C)]
@@ -43,8 +45,9 @@ struct Flock {
 }
 
 impl<'r> Region<'r> {
-    /// Claims a free process slot for a child to come, or for the caller itself. `claimer` is the lane of the thread that
-    /// will make the child, or none: then nobody gives the slot up for dead before its run is over.
+    /// Claims a free process slot for a child to come, or for the caller itself. `claimer` is the lane of the
+    /// thread that will create the child, or none: then the slot is not considered dead before its run is
+    /// over.
     ///
     /// # Errors
     /// `EAGAIN` when all [`at::PROCESSES`] slots are taken.
@@ -57,11 +60,11 @@ impl<'r> Region<'r> {
             if life.state() != State::Free {
                 continue;
             }
-            // Whoever looks at all slots looks at this one from before it is claimed.
+            // A scan of all slots includes this one from before it is claimed.
             self.header().process_limit.fetch_max(index + 1, Ordering::Relaxed);
             if process.life.change(life, life.becoming(State::Born, claimer)) {
-                // No child is made before the claimer asks for one; a slot without a claimer may be
-                // anybody's.
+                // No child is created before the claimer asks for one. A slot without a claimer may be
+                // anyone's.
                 let pid = if claimer.is_none() { UNANNOUNCED } else { 0 };
                 process.pid.store(pid, Ordering::Relaxed);
                 process.run.store(run.0, Ordering::Relaxed);
@@ -71,8 +74,8 @@ impl<'r> Region<'r> {
         Err(Errno::EAGAIN)
     }
 
-    /// Claims a free process slot for the calling process, which has none: at no moment is the slot taken and
-    /// nobody's.
+    /// Claims a free process slot for the calling process, which has none. At no moment is the slot taken but
+    /// without an owner.
     ///
     /// # Errors
     /// `EAGAIN` when all are taken; errors of fcntl(2).
@@ -104,12 +107,12 @@ impl<'r> Region<'r> {
             return Ok(());
         }
         let mut lock = flock_of(id, kind);
-        // SAFETY: the kernel reads the struct. Unlocking what another process holds has no effect.
+        // SAFETY: the kernel reads the struct. Unlocking a lock that another process holds has no effect.
         unsafe { lp_abi::syscall!(__NR_fcntl, self.life_fd(), F_SETLK, &raw mut lock) }.map(drop)
     }
 
-    /// Makes the calling process the owner of `id`: takes its record lock and marks it live. After exec it is that already,
-    /// and the lock was kept.
+    /// Makes the calling process the owner of `id`: takes its record lock and marks it live. After exec it
+    /// already is the owner and still holds the lock.
     ///
     /// # Errors
     /// `ESRCH` when the slot was reaped meanwhile; errors of fcntl(2).
@@ -117,7 +120,7 @@ impl<'r> Region<'r> {
         let process = self.process(id);
         // SAFETY: getpid has no effect.
         let pid = unsafe { lp_abi::syscall!(__NR_getpid) }? as u32;
-        // Relaxed: its own process's words, if it is this one's.
+        // Relaxed: if the slot belongs to this process, it wrote these words itself.
         let owned = process.pid.load(Ordering::Relaxed) == pid;
         let life = process.life.get();
         if owned && life.state() == State::Live {
@@ -135,8 +138,8 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// Makes the calling process known as the one of slot `id`, which is born and stays so: it cannot take a
-    /// record lock before its exec. Its maker answers for it no longer.
+    /// Records the calling process as the one of slot `id`, which stays born, because the process cannot take
+    /// a record lock before its exec. Its creator is no longer responsible for it.
     ///
     /// # Errors
     /// `ESRCH` when the slot was reaped meanwhile.
@@ -156,9 +159,9 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// Whether the process of slot `id` is gone. `me` is the asking process, which lives.
+    /// Whether the process of slot `id` is gone. `me` is the calling process, which is alive.
     pub fn process_is_dead(self, id: ProcessId, me: ProcessId) -> bool {
-        // A process that has limited itself cannot ask.
+        // A process restricted by a filter cannot query locks.
         if id == me || self.fd() < 0 || lp_abi::sys::is_limited() {
             return false;
         }
@@ -170,7 +173,8 @@ impl<'r> Region<'r> {
         }
     }
 
-    /// The word of slot `id` if it is for somebody else to empty: its process is dead, and nobody who lives empties it.
+    /// Returns the word of slot `id` if another process must empty it: its own process is dead, and no live
+    /// process is emptying it.
     pub fn left_by_the_dead(self, id: ProcessId, me: ProcessId) -> Option<Life> {
         let life = self.process(id).life.get();
         let left = match life.state() {
@@ -185,7 +189,7 @@ impl<'r> Region<'r> {
         left.then_some(life)
     }
 
-    /// Whether nobody holds the record lock of a slot.
+    /// Whether no process holds the record lock of a slot.
     fn is_unlocked(self, id: ProcessId) -> bool {
         let mut lock = flock_of(id, F_WRLCK as i16);
         // SAFETY: the kernel writes the struct.
@@ -199,7 +203,7 @@ impl<'r> Region<'r> {
         // Relaxed throughout: the caller acts on the slot's word, which changes when these do.
         let claimer = process.life.get().lane();
         let claimer_is_dead = claimer.is_some() && self.lane_is_dead(claimer, me);
-        // If the claimer was dead above, the kernel has written the id or never will.
+        // If the claimer was dead above, the kernel has already written the id or never will.
         let pid = process.pid.load(Ordering::Acquire);
         let run = process.run.load(Ordering::Relaxed);
         if pid == 0 || run == 0 {
@@ -225,8 +229,8 @@ impl<'r> Region<'r> {
             || self.process_is_dead(owner, me)
     }
 
-    /// Claims a lane for a thread of `process`: the one numbered like the process if it is free, so that a process with
-    /// one thread looks at one lane only.
+    /// Claims a lane for a thread of `process`: the one with the process's number if it is free, so that a
+    /// single-threaded process uses one lane only.
     ///
     /// # Errors
     /// `EAGAIN` when all are taken.
@@ -240,15 +244,16 @@ impl<'r> Region<'r> {
         Err(Errno::EAGAIN)
     }
 
-    /// Claims one lane for a thread of `process` if nobody owns it. It has room in the region's file.
+    /// Claims one lane for a thread of `process` if it has no owner. Space for it is reserved in the region's
+    /// file.
     pub fn try_claim_lane(self, id: LaneId, process: ProcessId, tid: u32) -> Option<LaneId> {
         let lane = self.lane(id);
         if lane.process.load(Ordering::Relaxed) != 0 {
             return None;
         }
-        // Whoever looks at all lanes looks at this one from before it is claimed.
+        // A scan of all lanes includes this one from before it is claimed.
         self.header().lane_limit.fetch_max(id.0 + 1, Ordering::Relaxed);
-        // PAIRS: the release store of whoever gave the lane back.
+        // PAIRS: the release store in `release_lane`.
         lane.process.compare_exchange(0, process.0, Ordering::Acquire, Ordering::Relaxed).ok()?;
         lane.tid.store(tid, Ordering::Relaxed);
         let id = self.lane_id(id.0);
@@ -256,56 +261,58 @@ impl<'r> Region<'r> {
         Some(id)
     }
 
-    /// Gives a lane back. Its caches stay in it for the next owner; its marks must be clear.
+    /// Releases a lane. Its caches stay in it for the next owner; its marks must be clear.
     pub fn release_lane(self, lane: LaneId) {
         self.retire_lane(lane);
         // PAIRS: the acquire in `claim_lane`.
         self.lane(lane).process.store(0, Ordering::Release);
     }
 
-    /// Tells all who look that the lane's owner is gone; [`Region::release_lane`] follows.
+    /// Marks the lane's owner as gone; [`Region::release_lane`] follows.
     pub fn retire_lane(self, lane: LaneId) {
         let record = self.lane(lane);
-        // Locks that still name this generation are of the dead. A lock would have to stay unwanted over 2^17 owners of
-        // the lane to be taken for a live one's.
+        // Locks that still name this generation are held by the dead. To be mistaken for a live owner's, a
+        // lock would have to stay unwanted over 2^17 owners of the lane.
         let next = record.generation.load(Ordering::Relaxed).wrapping_add(1) % at::LANE_GENERATIONS;
         record.generation.store(next, Ordering::Release);
     }
 
-    /// The lane with this index, in its generation of now.
+    /// The lane with this index, in its current generation.
     pub fn lane_id(self, index: u32) -> LaneId {
         let generation = self.lane(LaneId(index)).generation.load(Ordering::Acquire);
         LaneId(generation << at::LANE_BITS | index)
     }
 
-    /// Lanes of all processes that are claimed now.
+    /// All lanes of all processes that are currently claimed.
     pub fn lanes(self) -> impl Iterator<Item = LaneId> + 'r {
         (1..self.header().lane_limit.load(Ordering::Acquire).min(at::LANES as u32))
             .filter(move |index| self.lane(LaneId(*index)).process.load(Ordering::Acquire) != 0)
             .map(move |index| self.lane_id(index))
     }
 
-    /// Makes a slot whose word is `life` one that `reaper` empties; gives its word now, unless the slot has changed.
+    /// Marks a slot whose word is `life` as being emptied by `reaper`; returns its new word, unless the slot
+    /// has changed.
     pub fn begin_emptying(self, id: ProcessId, life: Life, reaper: LaneId) -> Option<Life> {
         let dying = life.becoming(State::Dying, reaper);
         self.process(id).life.change(life, dying).then_some(dying)
     }
 
-    /// Gives an emptied slot back to be claimed again: its record lock first, if it is the caller's own. Nothing of it may
-    /// be in use any more. `dying` is what [`Region::begin_emptying`] gave.
+    /// Frees an emptied slot: its record lock first, if it is the caller's own. Nothing of it may be in use
+    /// any more. `dying` is what [`Region::begin_emptying`] returned.
     pub fn release_process(self, id: ProcessId, dying: Life) {
         self.process(id).clear();
         let _ = self.lock_slot(id, F_UNLCK as i16);
-        // A process that exits may be taken for dead from here on: who does frees the slot in its place.
+        // From here on an exiting process may be considered dead; whoever does so frees the slot for it.
         self.process(id).life.change(dying, dying.freed());
     }
 
-    /// Leaves a slot that could not be emptied to whoever looks next.
+    /// Leaves a slot that could not be emptied to the next reaper.
     pub fn abandon_emptying(self, id: ProcessId, dying: Life) {
         self.process(id).life.change(dying, dying.becoming(State::Dying, LaneId::NONE));
     }
 
-    /// Holds a run until the last process has closed the region's open file description, which is the caller's.
+    /// Holds a run until the last process has closed the region's open file description, which is the
+    /// caller's.
     ///
     /// # Errors
     /// Those of fcntl(2).
@@ -318,7 +325,7 @@ impl<'r> Region<'r> {
         Ok(())
     }
 
-    /// Whether a run is held by another launcher's processes.
+    /// Whether processes of another launcher hold a run.
     pub fn run_is_held(self, id: RunId) -> bool {
         let mut lock = run_lock_of(id, F_WRLCK as i16);
         // SAFETY: the kernel writes the struct.
@@ -326,7 +333,7 @@ impl<'r> Region<'r> {
         asked.is_ok() && lock.kind != F_UNLCK as i16
     }
 
-    /// Process slots that are not free now.
+    /// Process slots that are currently not free.
     pub fn processes(self) -> impl Iterator<Item = ProcessId> + 'r {
         (1..self.header().process_limit.load(Ordering::Acquire).min(at::PROCESSES as u32))
             .map(ProcessId)
@@ -334,9 +341,9 @@ impl<'r> Region<'r> {
     }
 }
 
-/// Whether a process of the caller's pid namespace has ended and was waited for.
+/// Whether a process in the caller's pid namespace has ended and was waited for.
 fn has_ended(pid: u32) -> bool {
-    // SAFETY: signal 0 is none.
+    // SAFETY: signal 0 sends nothing.
     let asked = unsafe { lp_abi::syscall!(__NR_kill, pid, 0) };
     asked == Err(Errno::ESRCH)
 }

@@ -1,17 +1,19 @@
-//! [`OwnerLock`]: a lock whose word names the lane that holds it, so that a dead holder is found and repaired.
+//! [`OwnerLock`]: a lock whose word names the lane that holds it, so that a dead holder is found and
+//! repaired.
 //!
-//! States: `owner = 0` free; `owner = lane` held. One compare-and-swap takes it, a plain store gives it back.
-//! A waiter names the lock in its own lane, sets `contended`, runs the heavy barrier, looks again and sleeps on the owner
-//! word; the holder stores 0, passes a light barrier and looks at `contended`: one of the two sees the other (store-load
-//! on both sides). A sleep is bounded, and after each the waiter asks whether the owner's process lives. What a dead
-//! owner wrote down is carried out first, while all its locks still name it, so that a replay can tell them from locks of
-//! the living; then the lock is taken over by a compare-and-swap of the owner word, and whoever wins repairs what the lock
-//! guards.
+//! States: `owner = 0` free; `owner = lane` held. One compare-and-swap takes it, a plain store releases it. A
+//! waiter names the lock in its own lane, sets `contended`, runs the heavy barrier, checks again and sleeps
+//! on the owner word. The holder stores 0, passes a light barrier and reads `contended`. One of the two sees
+//! the other (store-load on both sides). Each sleep is bounded, and after it the waiter checks whether the
+//! owner's process is alive. If the owner is dead, its intent is replayed first, while all its locks still
+//! name it, so that a replay can distinguish them from locks of live lanes. Then a compare-and-swap of the
+//! owner word takes the lock over, and the winner repairs what the lock guards.
 //!
-//! `contended` is a hint, not a count: waiters are found in their lanes. A waiter that gets the lock clears the hint and
-//! sets it again if another lane names the lock; nobody can unlock in between, because it holds the lock. Whoever buries
-//! a dead waiter does the same and wakes a sleeper in case the holder unlocked in between ([`OwnerLock::forget_waiter`]).
-//! Progress: blocking for writers, invisible to readers. Source: Bar-Yossef et al., robust futexes (set_robust_list(2)).
+//! `contended` is a hint, not a count: waiters are found in their lanes. A waiter that gets the lock clears
+//! the hint and sets it again if another lane names the lock; nobody can unlock in between, because the
+//! waiter holds the lock. The burial of a dead waiter does the same, and wakes a sleeper in case the holder
+//! unlocked in between ([`OwnerLock::forget_waiter`]). Progress: blocking for writers, invisible to readers.
+//! Source: the kernel's robust futexes (set_robust_list(2)).
 
 use crate::ids::LaneId;
 use crate::sync::{
@@ -20,27 +22,28 @@ use crate::sync::{
 
 const SLEEP_NS: u64 = 5_000_000;
 
-/// What a lock has to know of the region's lanes.
+/// What a lock needs to know about the region's lanes.
 pub trait Lanes {
     /// Whether the thread that owns `lane` is gone.
     fn is_dead(&self, lane: LaneId) -> bool;
-    /// The word in which `lane` names the biased lock it is in; see [`crate::bias`].
+    /// The word in which `lane` names the biased lock that it holds; see [`crate::bias`].
     fn mark(&self, lane: LaneId) -> &AtomicU32;
-    /// Names the lock that `me` waits for in its lane; `None` when it waits no more.
+    /// Records in `me`'s lane the lock that it waits for; `None` when it no longer waits.
     fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>);
-    /// Whether a lane names `lock` as the one it waits for.
+    /// Whether any lane waits for `lock`.
     fn is_awaited(&self, lock: &OwnerLock) -> bool;
 }
 
-/// What a lock asks of the region when its holder does not come back.
+/// What a lock asks of the region when its holder has died.
 pub trait Undertaker {
     /// The region's lanes.
     fn lanes(&self) -> &dyn Lanes;
-    /// Carries out what `lane` wrote down before it died. Several waiters may ask at once; it is done once it returns.
+    /// Replays the intent that `lane` recorded before it died. Several waiters may call it at once; the
+    /// replay is complete when it returns.
     fn replay(&self, _lane: LaneId) {}
     /// Repairs what the lock guards. The caller holds the lock, which it took over from `lane`.
     fn repair(&self, lane: LaneId);
-    /// Whether locks may be biased: not while a process that cannot revoke a bias may want one.
+    /// Whether locks may be biased. They may not while there is a process that cannot revoke a bias.
     fn may_bias(&self) -> bool {
         true
     }
@@ -59,7 +62,7 @@ impl OwnerLock {
         OwnerLock { owner: AtomicU32::new(0), contended: AtomicU32::new(0) }
     }
 
-    /// Takes the lock for `me`, waiting if it must.
+    /// Takes the lock for `me`; waits if necessary.
     #[inline]
     pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
         if !self.try_lock(me) {
@@ -74,7 +77,7 @@ impl OwnerLock {
         self.owner.compare_exchange(0, me.0, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Gives the lock back. The caller holds it.
+    /// Releases the lock. The caller holds it.
     #[inline]
     pub fn unlock(&self) {
         // PAIRS: the acquire in `try_lock`.
@@ -86,31 +89,31 @@ impl OwnerLock {
         }
     }
 
-    /// Has the lock given back when the guard is dropped. The caller has just taken it.
+    /// Returns a guard that releases the lock when dropped. The caller has just taken the lock.
     #[inline]
     pub fn guard(&self) -> Guard<'_> {
         Guard(self)
     }
 
-    /// Who holds the lock; none if nobody.
+    /// The holder of the lock; none if free.
     #[inline]
     pub fn holder(&self) -> LaneId {
         LaneId(self.owner.load(Ordering::Relaxed)) // Relaxed: a hint for repair and for assertions.
     }
 
-    /// Whether unlocking asks the kernel to wake somebody.
+    /// Whether an unlock makes a system call to wake a waiter.
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.contended.load(Ordering::Relaxed) != 0 // Relaxed: a hint.
     }
 
-    /// Says that somebody may wait.
+    /// Records that a lane may be waiting.
     fn expect_waiters(&self) {
         self.contended.store(1, Ordering::Relaxed); // Relaxed: ordered by the barriers around it.
     }
 
-    /// Takes the lock like [`OwnerLock::lock`] but leaves the repair of what a dead holder left to the caller: gives that
-    /// holder, if there was one.
+    /// Takes the lock like [`OwnerLock::lock`], but leaves the repair to the caller. Returns the dead holder,
+    /// if there was one.
     #[inline]
     pub(crate) fn lock_unrepaired(&self, me: LaneId, undertaker: &dyn Undertaker) -> Option<LaneId> {
         if self.try_lock(me) {
@@ -119,13 +122,13 @@ impl OwnerLock {
         self.wait_slow(me, undertaker)
     }
 
-    /// A waiter of this lock has died and its lane names the lock no more: withdraws the hint that somebody waits if
-    /// nobody else does.
+    /// Called when a waiter of this lock has died and its lane no longer names the lock: clears the hint if
+    /// no other lane waits.
     #[cold]
     pub fn forget_waiter(&self, lanes: &dyn Lanes) {
         self.withdraw_hint(lanes);
         if self.is_contended() {
-            // The holder may have unlocked while the hint was withdrawn.
+            // The holder may have unlocked while the hint was clear.
             futex_wake(&self.owner, 1);
         }
     }
@@ -137,7 +140,7 @@ impl OwnerLock {
         }
     }
 
-    /// Waits until the lock is `me`'s; gives the dead holder that it was taken over from.
+    /// Waits until `me` holds the lock; returns the dead holder from which it was taken over.
     #[cold]
     fn wait_slow(&self, me: LaneId, undertaker: &dyn Undertaker) -> Option<LaneId> {
         for _ in 0..LOCK_SPINS {
@@ -163,13 +166,13 @@ impl OwnerLock {
         dead
     }
 
-    /// Sleeps once; then takes the lock over if its holder is dead, and gives that holder.
+    /// Sleeps once; then takes the lock over if its holder is dead, and returns that holder.
     fn sleep_or_take_over(&self, me: LaneId, undertaker: &dyn Undertaker) -> Option<LaneId> {
         let owner = self.owner.load(Ordering::Relaxed); // Relaxed: checked again by the futex and the exchange.
         if owner == 0 {
             return None;
         }
-        // However it ends, the loop looks again.
+        // The loop checks again, however the wait ended.
         let _ = futex_wait(&self.owner, owner, SLEEP_NS);
         if owner != self.owner.load(Ordering::Relaxed) || !undertaker.lanes().is_dead(LaneId(owner)) {
             return None;
@@ -177,14 +180,14 @@ impl OwnerLock {
         self.take_over(me, LaneId(owner), undertaker).then_some(LaneId(owner))
     }
 
-    /// Takes the lock over from the dead lane `owner`, if that still holds it.
+    /// Takes the lock over from the dead lane `owner`, if that lane still holds it.
     fn take_over(&self, me: LaneId, owner: LaneId, undertaker: &dyn Undertaker) -> bool {
         undertaker.replay(owner);
         // PAIRS: another waiter's attempt at the same takeover; what the dead wrote came before its death.
         self.owner.compare_exchange(owner.0, me.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Takes the lock if it is free or its holder is dead; waits for no holder that lives.
+    /// Takes the lock if it is free or its holder is dead. Never waits for a live holder.
     #[cold]
     pub fn try_lock_or_take_over(&self, me: LaneId, undertaker: &dyn Undertaker) -> bool {
         if self.try_lock(me) {
@@ -199,8 +202,8 @@ impl OwnerLock {
         taken
     }
 
-    /// Clears `contended` unless a lane waits. A waiter names the lock first and sets the hint then: either it is found
-    /// here, or its store of the hint comes after this one. Without a barrier the hint stays.
+    /// Clears `contended` unless a lane waits. A waiter names the lock first and then sets the hint: either
+    /// it is found here, or its store of the hint comes after this one. Without a barrier the hint stays set.
     fn withdraw_hint(&self, lanes: &dyn Lanes) {
         self.contended.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier.
         if !heavy_barrier() || lanes.is_awaited(self) {

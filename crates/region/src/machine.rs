@@ -1,10 +1,10 @@
-//! Which boot of the machine a region file was last used in: what tells a crash of the machine from every
-//! other end.
+//! Identifies the boot in which a region file was last used, to tell a crash of the machine from any other
+//! end.
 //!
-//! As long as the machine runs, the kernel has all pages of the file as they were last, whoever was killed.
-//! Across a boot it may have lost any of the changes since the last fsync(2). So a launcher that finds the
-//! mark of another boot rebuilds the region before anybody uses it (`lp_fsck::rebuild`). An orderly shutdown
-//! leaves the same mark: to tell it apart, every last process would have to write the file out.
+//! While the machine runs, the kernel has the latest version of all pages of the file, whichever process was
+//! killed. Across a boot any of the changes since the last fsync(2) may be lost. A launcher that finds the
+//! mark of another boot therefore rebuilds the region before anyone uses it (`lp_fsck::rebuild`). An orderly
+//! shutdown leaves the same mark: to distinguish it, every last process would have to write out the file.
 
 use lp_abi::linux::{__NR_close, __NR_open, __NR_read, O_CLOEXEC, O_RDONLY};
 
@@ -15,15 +15,15 @@ use crate::sync::Ordering::Relaxed;
 const TEXT: usize = 36;
 
 impl Region<'_> {
-    /// Whether the region lies in a file and was last used before the machine started, or nobody knows.
+    /// Whether the region is in a file and was last used before this boot, or at an unknown time.
     pub fn is_of_former_boot(self) -> bool {
         let header = self.header();
-        // Relaxed: written by a launcher under the flock.
+        // Relaxed: written by a launcher that holds the flock.
         let seen = [header.boot[0].load(Relaxed), header.boot[1].load(Relaxed)];
         header.in_file.load(Relaxed) != 0 && boot_id() != Some(seen)
     }
 
-    /// Says that the region is used in this boot of the machine. The caller holds the flock of its file.
+    /// Records that the region is used in this boot. The caller holds the flock of its file.
     pub fn mark_boot(self) {
         let words = boot_id().unwrap_or_default();
         for (word, value) in self.header().boot.iter().zip(words) {
@@ -32,10 +32,11 @@ impl Region<'_> {
     }
 }
 
-/// The number of this boot; none without /proc.
+/// The id of this boot; none without /proc.
 fn boot_id() -> Option<[u64; 2]> {
     let mut text = [0u8; TEXT];
-    // SAFETY: the path is NUL-terminated, the buffer as long as said; the descriptor is closed again.
+    // SAFETY: the path is NUL-terminated, the buffer has the given length, and the descriptor is closed
+    // again.
     let got = unsafe {
         let path = c"/proc/sys/kernel/random/boot_id".as_ptr();
         let fd = lp_abi::syscall!(__NR_open, path, O_RDONLY | O_CLOEXEC, 0).ok()?;

@@ -1,60 +1,63 @@
-//! Marks in a lane's own words that others look for: pins and mount writers, without a word that all write.
+//! Marks in a lane's own words that others scan: pins and mount writers, without a word that all threads
+//! write.
 //!
-//! *A pin* is a hazard pointer. Who wants to use what a word names stores the name in its pin, passes a light barrier and
-//! looks at the word again ([`pin`]). Who takes the name out of the word passes the heavy barrier and then looks at the
-//! pins ([`pinned`]). Store-load on both sides: either the user sees the name gone, or the other sees the pin.
-//! Who takes a name out and still needs what it named pins it first ([`take_out`]); a scan reads words before pins, so
-//! it sees the name, or the pin, or everything that was done under the pin.
+//! *A pin* is a hazard pointer. A thread that wants to use what a word names stores the name in its pin,
+//! passes a light barrier and loads the word again ([`pin`]). A thread that removes the name from the word
+//! passes the heavy barrier and then reads the pins ([`pinned`]). Store-load on both sides: either the user
+//! sees the name gone, or the remover sees the pin. A caller that removes a name but still uses its target
+//! must pin the target first ([`take_out`]). A scan reads words before pins, so it sees the name, or the pin,
+//! or everything that was done under the pin.
 //!
 //! *A writer's mark* says which root a lane is changing. The writer stores it, passes a light barrier and looks whether
 //! writing is shut ([`enter`]); who shuts it passes the heavy barrier and waits until no lane carries the mark
 //! ([`shut`], [`inside`]). If writers are not to depend on its coming back, what it sets says that it is on its way: they
 //! may [`call_off`] that, and it has to [`commit`] once it has looked.
 //!
-//! Linearisation points: the second look at the word, the look at `shut`. Progress: wait-free for those who mark.
-//! Source: Michael, "Hazard Pointers" (2004); Piggin, "fs: mnt_want_write speedup" (2009); both with the fence moved to
-//! the rare side, as Dice et al., "Fast non-intrusive memory reclamation" (2016).
+//! Linearisation points: the second load of the word; the load of `shut`. Progress: wait-free for the marking
+//! side. Source: Michael, "Hazard Pointers" (2004); Piggin, "fs: mnt_want_write speedup" (2009); both with
+//! the fence moved to the rare side, as in Dice et al., "Fast non-intrusive memory reclamation" (2016).
 
 use crate::sync::{AtomicU32, AtomicU64, Ordering, heavy_barrier, light_barrier};
 
-/// Pins `name`. The caller looks afterwards whether it is still named where it found it.
+/// Pins `name`. The caller must then check that the word in which it found the name still holds it.
 #[inline(always)]
 pub fn pin(pin: &AtomicU64, name: u64) {
     pin.store(name, Ordering::Relaxed); // Relaxed: ordered by the barriers.
-    // PAIRS: the heavy barrier of whoever looks at the pins, after the name is gone.
+    // PAIRS: the heavy barrier of a thread that reads the pins after the name is gone.
     light_barrier();
 }
 
-/// Takes a pin away.
+/// Clears a pin.
 #[inline(always)]
 pub fn unpin(pin: &AtomicU64) {
     // PAIRS: the acquire in `pinned`: what was done under the pin is done.
     pin.store(0, Ordering::Release);
 }
 
-/// What a pin names; 0 nothing.
+/// The name in a pin; 0 if none.
 #[inline]
 pub fn pinned(pin: &AtomicU64) -> u64 {
     // PAIRS: the release in `unpin`, and the one in `take_out`.
     pin.load(Ordering::Acquire)
 }
 
-/// Puts `instead` in the place of `name` in `word` and pins what it named: until [`unpin`] the caller may use that.
+/// Replaces `name` by `instead` in `word` and pins the target: the caller may use it until [`unpin`].
 #[inline(always)]
 pub fn take_out(word: &AtomicU64, pin: &AtomicU64, name: u64, instead: u64) {
     pin.store(name, Ordering::Relaxed); // Relaxed: published by the store below.
-    // PAIRS: the acquire in `named`: who sees the name gone sees the pin.
+    // PAIRS: the acquire in `named`. A scan that sees the name gone sees the pin.
     word.store(instead, Ordering::Release);
 }
 
-/// What a word names. A scan calls it on all words before it calls [`pinned`] on any pin.
+/// The name in a word. A scan calls it on all words before it calls [`pinned`] on any pin.
 #[inline]
 pub fn named(word: &AtomicU64) -> u64 {
     // PAIRS: the release in `take_out`.
     word.load(Ordering::Acquire)
 }
 
-/// Marks a change of what `value` names, unless one of `bits` is set in `closed`: then the caller takes the mark away.
+/// Marks a change of what `value` names, unless one of `bits` is set in `closed`: then the caller must clear
+/// the mark.
 #[inline(always)]
 pub fn enter(mark: &AtomicU32, value: u32, closed: &AtomicU32, bits: u32) -> bool {
     mark.store(value, Ordering::Relaxed); // Relaxed: ordered by the barriers.
@@ -63,15 +66,15 @@ pub fn enter(mark: &AtomicU32, value: u32, closed: &AtomicU32, bits: u32) -> boo
     closed.load(Ordering::Relaxed) & bits == 0 // Relaxed: as above.
 }
 
-/// Takes the mark away.
+/// Clears the mark.
 #[inline(always)]
 pub fn leave(mark: &AtomicU32) {
     // PAIRS: the acquire in `inside`: what the writer changed is changed.
     mark.store(0, Ordering::Release);
 }
 
-/// Sets `bits` of `closed`. From here on [`enter`] refuses, but to those that carry the mark already; `false`
-/// if that is not sure, for want of a barrier.
+/// Sets `bits` of `closed`. From here on [`enter`] refuses all lanes except those that already carry the
+/// mark; `false` if there is no barrier to make that certain.
 #[cold]
 #[must_use]
 pub fn shut(closed: &AtomicU32, bits: u32) -> bool {

@@ -1,15 +1,15 @@
-//! [`Onlooker`]: what a lock has to know of the region's lanes, for one process.
+//! [`Onlooker`]: what a lock needs to know about the region's lanes, from the viewpoint of one process.
 
 use crate::ids::{LaneId, ProcessId};
 use crate::lock::{Lanes, OwnerLock};
 use crate::region::Region;
 use crate::sync::{AtomicU32, Ordering};
 
-/// The region's lanes as a process sees them.
+/// The region's lanes as seen by one process.
 pub struct Onlooker<'r> {
     /// The region.
     pub region: Region<'r>,
-    /// The process, which lives.
+    /// The process, which is alive.
     pub process: ProcessId,
 }
 

@@ -5,30 +5,32 @@ use crate::lock::OwnerLock;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 use lp_abi::{Errno, Result};
 
-/// [`Process::pid`] of a child that may have been made and whose id the kernel does not write there.
+/// [`Process::pid`] of a child that may have been created and whose id the kernel does not write there.
 pub const UNANNOUNCED: u32 = u32::MAX;
 
 /// A process of a run: what Linux keeps in `task_struct`, `files_struct`, `fs_struct` and `cred`. 1 KiB.
 ///
-/// Only its own process writes it, and whoever `life` names. It is kept over exec; fork copies it.
+/// Only its own process writes it, and the lane that `life` names. It survives exec; fork copies it.
 #[repr(C, align(64))]
 pub struct Process {
-    /// State, generation, and the lane that answers for it. Atomic.
+    /// State, generation, and the lane responsible for it. Atomic.
     pub life: LifeWord,
-    /// Process id, in the process's own pid namespace. While it is born, the id that its parent sees: 0 until the kernel
-    /// has written it as it makes the child (CLONE_PARENT_SETTID), [`UNANNOUNCED`] if it will not.
+    /// Process id, in the process's own pid namespace. While it is born, the id that its parent sees: 0 until
+    /// the kernel has written it on creating the child (CLONE_PARENT_SETTID), or [`UNANNOUNCED`] if it will
+    /// not.
     pub pid: AtomicU32,
     /// [`crate::ids::RunId`]. Immutable while claimed.
     pub run: AtomicU32,
-    /// Tells the pid namespace of the process from others of the run, or 0: not known. While it is born, its parent's.
+    /// Distinguishes the process's pid namespace from others of the run; 0 if unknown. While it is born, its
+    /// parent's.
     pub pid_namespace: AtomicU32,
-    /// Grows after each copy of a reference within the process's table. Atomic.
+    /// Incremented after each copy of a reference within the process's table. Atomic.
     pub moves: AtomicU32,
-    /// Grows with each thread that ends. Atomic.
+    /// Incremented for each thread that ends. Atomic.
     pub threads_gone: AtomicU32,
     /// Spare.
     pub spare_word: AtomicU32,
-    /// Descriptors at and past it are not ours: end of the table in use.
+    /// End of the table in use: descriptors from here on are not ours.
     pub fd_limit: AtomicU32,
     /// Nonzero while several threads share the table.
     pub threads: AtomicU32,
@@ -44,7 +46,7 @@ pub struct Process {
     pub fsuid: AtomicU32,
     /// Group id for file access (`fsgid`).
     pub fsgid: AtomicU32,
-    /// Capabilities that file calls ask for, [`caps`].
+    /// Capabilities relevant to file calls, [`caps`].
     pub caps: AtomicU32,
     /// Supplementary groups in `groups`.
     pub group_count: AtomicU32,
@@ -56,23 +58,23 @@ pub struct Process {
     pub exe: AtomicU64,
     /// `RLIMIT_FSIZE`, soft.
     pub fsize_limit: AtomicU64,
-    /// Set by the gate's constructor once it has attached: the canary.
+    /// Set by the gate's constructor once it has attached: a canary.
     pub attached: AtomicU32,
     /// Serialises changes of the table while threads share it.
     pub table_lock: OwnerLock,
-    /// Nonzero once close has to look: the process may hold POSIX locks, or watchers are told of its open
-    /// files (`lp_vfs::table::closing`).
+    /// Nonzero if close must check more: the process may hold POSIX locks, or watchers are notified of its
+    /// open files (`lp_vfs::table::closing`).
     pub posix_locks: AtomicU32,
-    /// Entry of the executed file, for its path.
+    /// Directory entry of the executed file, for its path.
     pub exe_dirent: AtomicU32,
-    /// Lane of its first thread or of the one that last called exec ([`crate::ids::LaneId`]), taken over by
-    /// the new image.
+    /// Lane of its first thread, or of the thread that last called exec ([`crate::ids::LaneId`]), which the
+    /// new image takes over.
     pub first_lane: AtomicU32,
     /// Real group id.
     pub rgid: AtomicU32,
-    /// Permitted capabilities of the same: those that access(2) gives a real root.
+    /// Permitted capabilities among these: those that access(2) grants to a real root.
     pub permitted: AtomicU32,
-    /// Nonzero once it has a filter that lets it make no call of the gate's own, barriers included.
+    /// Nonzero once a filter forbids all of the gate's own calls, including barriers.
     pub limited: AtomicU32,
     /// Spare.
     pub spare: [AtomicU32; 17],
@@ -83,7 +85,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Has each close look at what `reason` says.
+    /// Makes each close check for `reason`.
     pub fn closes_look(&self, reason: u32) {
         self.posix_locks.fetch_or(reason, Ordering::Release);
     }
@@ -96,14 +98,14 @@ impl Process {
     fn clear_words(&self, from: usize, to: usize) {
         let words: *const Process = self;
         for word in from / 4..to / 4 {
-            // SAFETY: the record is made of atomics only and is this long.
+            // SAFETY: the record consists of atomics only and has this length.
             unsafe { &*words.cast::<AtomicU32>().add(word) }.store(0, Ordering::Relaxed);
         }
     }
 }
 
 impl RunPath {
-    /// Stores a path. The run is being set up by the caller alone.
+    /// Stores a path. Only the caller, which sets up the run, uses the record.
     ///
     /// # Errors
     /// `ENAMETOOLONG` when it does not fit.
@@ -160,25 +162,25 @@ pub struct RunPath {
     pub bytes: [AtomicU8; RUN_PATH + 1],
 }
 
-/// What the processes of one `lightpath run` have in common. 16 KiB. Immutable once its first process runs.
+/// State shared by the processes of one `lightpath run`. 16 KiB. Immutable once its first process runs.
 #[repr(C, align(64))]
 pub struct Run {
-    /// Nonzero while claimed; it is free again when no process names it. Atomic.
+    /// Nonzero while claimed; free again when no process names it. Atomic.
     pub state: AtomicU32,
     /// Mounts in use.
     pub mount_count: AtomicU32,
     /// 1 when calls are counted for `--stats`.
     pub stats: AtomicU32,
-    /// Bit m set where mount m covers a directory that exists on the host.
+    /// Bit m is set if mount m hides a directory that exists on the host.
     pub covers: AtomicU32,
-    /// Effective user of the launcher, to whom the cache directory belongs.
+    /// Effective user of the launcher, who owns the cache directory.
     pub owner: AtomicU32,
-    /// 1 if processors have AVX2.
+    /// 1 if the processor has AVX2.
     pub avx2: AtomicU32,
-    /// The number of the region's descriptor in its processes.
+    /// Number of the region's descriptor in its processes.
     pub descriptor: AtomicU32,
-    /// The descriptor, inherited by every process of the run, that says which open files are on their way
-    /// over a socket: its number plus one; 0 none.
+    /// Number plus one of the flights descriptor, which every process of the run inherits and which records
+    /// the open files in transit over a socket; 0 if none.
     pub flights: AtomicU32,
     /// The mounts ([`crate::ids::MountId`]) at those paths.
     pub bases: [AtomicU32; 16],
@@ -186,13 +188,13 @@ pub struct Run {
     pub spare: [AtomicU64; 4],
     /// The launcher's own path.
     pub launcher: RunPath,
-    /// The cache directory: site images, the preload library.
+    /// The cache directory, with site images and the preload library.
     pub cache: RunPath,
     /// The preload library's path.
     pub preload: RunPath,
-    /// The directory of the C library that has the gate in it; empty if there is none.
+    /// The directory of the C library that contains the gate; empty if there is none.
     pub library: RunPath,
-    /// Where mount m appears: an absolute, normal path without a slash at its end ("/" itself is empty).
+    /// The path of mount m: absolute and normalised, without a trailing slash ("/" itself is empty).
     pub mounts: [RunPath; RUN_MOUNTS],
 }
 

@@ -1,8 +1,8 @@
 //! The records that live in the region, field by field, with what guards each and who repairs it.
 //!
-//! Guards are named thus: *immutable* (set before the record is linked in), *lock* (changed under the record's
-//! lock), *seq* (as lock, and read through the sequence count), *atomic* (one word that stands for itself),
-//! *lane* (only the owning lane writes it). Repair is by [`crate::lane::Intent`] unless said otherwise.
+//! Guards: *immutable* (set before the record is linked in), *lock* (changed under the record's lock), *seq*
+//! (like lock, and read through the sequence count), *atomic* (a single word that stands alone), *lane* (only
+//! the owning lane writes it). [`crate::lane::Intent`] repairs a record unless stated otherwise.
 
 use crate::bias::BiasedLock;
 use crate::custody::Custody;
@@ -15,23 +15,23 @@ use crate::signed::Signed;
 use crate::stack::Head;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
 
-/// Programs that the header remembers.
+/// Programs that the header caches.
 pub const PROGRAMS: usize = 64;
 
-/// Header of a region, at offset 0. What hot calls read stands in its first two lines, which hardly ever change.
+/// Header of a region, at offset 0. The first two lines hold what hot calls read, and hardly ever change.
 #[repr(C, align(64))]
 pub struct Header {
-    /// [`crate::layout::MAGIC`]; written last when a region is made.
+    /// [`crate::layout::MAGIC`]; written last when a region is created.
     pub magic: AtomicU64,
     /// [`crate::layout::VERSION`].
     pub version: AtomicU32,
     /// Checksum of the immutable fields.
     pub checksum: AtomicU32,
-    /// Bytes of the region, its data included.
+    /// Length of the region in bytes, including its data.
     pub length: AtomicU64,
     /// Pages of data the file system may use.
     pub data_pages: AtomicU64,
-    /// Random number that tells this region from others (`st_dev`, placeholder names).
+    /// Random number that distinguishes this region from others (`st_dev`, placeholder names).
     pub identity: AtomicU64,
     /// Inodes the file system may use.
     pub inode_limit: AtomicU64,
@@ -40,43 +40,43 @@ pub struct Header {
     pub hash_state: AtomicU64,
     /// Bit n is set when root number n is read-only: what new mounts of it start from. Under `mount_lock`.
     pub read_only: AtomicU32,
-    /// Odd while a directory moves or becomes one that not everyone may search. Atomic, together with
+    /// Odd while a directory moves or stops being searchable by everyone. Atomic, together with
     /// [`crate::lane::Lane::shifting`].
     pub tree: Shape,
-    /// Inode of each root, [`InodeId`](crate::ids::InodeId) by root number; 0 where not made yet. Atomic.
+    /// Inode of each root, [`InodeId`](crate::ids::InodeId) by root number; 0 until created. Atomic.
     pub roots: [AtomicU32; 16],
-    /// Tickets drawn by those that wait for a POSIX lock; see [`crate::ring`]. Atomic, only grows.
+    /// Tickets drawn by waiters for POSIX locks; see [`crate::ring`]. Atomic, only grows.
     pub tickets: AtomicU64,
-    /// Splitting of hash buckets; taken by try only.
+    /// Guards the splitting of hash buckets; taken only by try-lock.
     pub split_lock: OwnerLock,
-    /// Lanes behind the highest ever claimed. Atomic, only grows.
+    /// Number of lanes up to the highest ever claimed. Atomic, only grows.
     pub lane_limit: AtomicU32,
-    /// Chunks ever touched: those at and past it have never been used. Atomic.
+    /// Number of chunks ever touched: those from here on have never been used. Atomic.
     pub chunk_limit: AtomicU32,
     /// Where the next search for a chunk starts. A hint.
     pub chunk_hint: AtomicU32,
-    /// Slots behind the highest process slot ever claimed. Atomic, only grows.
+    /// Number of process slots up to the highest ever claimed. Atomic, only grows.
     pub process_limit: AtomicU32,
-    /// Per slab: the free slots that no lane has.
+    /// Per slab: the free slots that no lane caches.
     pub slabs: [SlabHead; 10],
-    /// Grows after each copy of a reference from one table to another ([`crate::process::Process::moves`]
-    /// within one): what a scan saw meanwhile does not count. Atomic.
+    /// Incremented after each copy of a reference from one table to another
+    /// ([`crate::process::Process::moves`] within one): invalidates concurrent scans. Atomic.
     pub moves: AtomicU64,
-    /// Which life file the region's processes use ([`crate::life_file`]): the number in its name. Changed by a launcher under the
-    /// file's flock, when no run is held.
+    /// The number in the name of the life file that the region's processes use ([`crate::life_file`]).
+    /// Changed by a launcher under the file's flock, when no run is held.
     pub life: AtomicU64,
-    /// 1 if the region lies in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
+    /// 1 if the region is in a file, whose file system may be full ([`crate::backing`]). Set by the launcher.
     pub in_file: AtomicU64,
-    /// Boot of the machine in which the region was last in use ([`crate::machine`]); 0 in memory. Changed by
-    /// a launcher under the file's flock, when no run is held.
+    /// Boot in which the region was last used ([`crate::machine`]); 0 in memory. Changed by a launcher under
+    /// the file's flock, when no run is held.
     pub boot: [AtomicU64; 2],
-    /// Open files behind the highest that was ever sent over a socket. Atomic, only grows.
+    /// Number of open files up to the highest that was ever sent over a socket. Atomic, only grows.
     pub flown: AtomicU32,
-    /// Fingerprints of programs that may be executed, for the gate. Atomic, each for itself.
+    /// Fingerprints of programs that may be executed, for the gate. Each is atomic on its own.
     pub programs: [AtomicU64; PROGRAMS],
-    /// Where the shadows are on the host (`lp_vfs::watch`): random numbers in their path, which no other user
-    /// may guess, 0 before the first watch; then whose directory they lie in, a user id plus 1, or 1 << 32
-    /// for the run's. Atomic, set once each.
+    /// Location of the shadows on the host (`lp_vfs::watch`): random numbers in their path, which no other
+    /// user may guess, 0 before the first watch; then the owner of their directory, a user id plus 1, or 1 <<
+    /// 32 for the run's. Atomic, set once each.
     pub shadows: [AtomicU64; 3],
     /// Guards changes of the mounts of all runs and of the file systems made by mount(2).
     pub mount_lock: OwnerLock,
@@ -89,11 +89,12 @@ pub struct Header {
 /// Shared part of a slab's allocator; see [`crate::depot`]. A cache line.
 #[repr(C, align(64))]
 pub struct SlabHead {
-    /// First free slot; their links lead on. Atomic.
+    /// First free slot; the links lead to the next ones. Atomic.
     pub free: Head,
     /// Last slot that was ever handed out. Atomic.
     pub fresh: Head,
-    /// Free slots that no lane's ledger accounts for: a repair's. Set while nobody uses the region.
+    /// Free slots that no lane's ledger accounts for, because a repair freed them. Set while nobody uses the
+    /// region.
     pub base: AtomicU64,
 }
 
@@ -102,17 +103,17 @@ pub struct SlabHead {
 pub struct Inode {
     /// Guards the attributes and times; odd while they change.
     pub seq: Seq,
-    /// Generation of the slot: grows when the inode is freed. Atomic.
+    /// Generation of the slot, incremented when the inode is freed. Atomic.
     pub generation: AtomicU32,
     /// Type and permission bits, as `st_mode`. Seq.
     pub mode: AtomicU32,
-    /// Owner. Seq. Behind `mode`, as in `struct stat`.
+    /// Owner. Seq. Follows `mode`, as in `struct stat`.
     pub uid: AtomicU32,
     /// Group. Seq.
     pub gid: AtomicU32,
     /// Links; 0 once unlinked, and while free. Seq.
     pub nlink: AtomicU32,
-    /// Bytes of content. Seq, and stored inside a data section too.
+    /// Bytes of content. Seq, and also stored inside a data section.
     pub size: AtomicU64,
     /// Blob of the access ACL, an inode without a name; 0 means none and may be used as seen. Bit 31,
     /// [`COVERED`], says that something may be mounted on the inode: one look tells that neither is so. Atomic.
@@ -123,8 +124,8 @@ pub struct Inode {
     pub rdev: AtomicU32,
     /// Number of the root it belongs to. Immutable.
     pub root: AtomicU32,
-    /// Pages of content: `st_blocks` is 8 a page. Seq, and stored inside a data section too, together with the size and the
-    /// times of the same change; counted anew from the map after a death.
+    /// Pages of content: `st_blocks` is 8 per page. Seq, and also stored inside a data section, together with
+    /// the size and the times of the same change; recounted from the map after a death.
     pub pages: AtomicU64,
     /// [`inode_flags`]. Lock, read as seen.
     pub flags: AtomicU32,
@@ -136,25 +137,28 @@ pub struct Inode {
     pub mtime: Stamp,
     /// Change time. Seq.
     pub ctime: Stamp,
-    /// Birth time, seconds. Immutable.
+    /// Birth time in seconds. Immutable.
     pub btime: AtomicU64,
-    /// Its nanoseconds. Immutable.
+    /// Birth time, nanoseconds. Immutable.
     pub btime_nsec: AtomicU32,
-    /// Second at which the next read must look at relatime, at most; 0: at once. Atomic; writers of mtime and ctime store 0.
+    /// Second by which the next read must check relatime; 0: at once. Atomic; writers of mtime and ctime
+    /// store 0.
     pub atime_due: AtomicU32,
-    /// Guards the content, the map and, for a directory, its entries; biased to a sole writer. The inode's lock.
+    /// The inode's lock. Guards the content, the map and, for a directory, its entries; biased to a sole
+    /// writer.
     pub lock: BiasedLock,
-    /// Guards the content against readers; odd while bytes or the map change. Of a directory also `entries`, `mtime` and
-    /// `ctime` where they change with an entry: line 0, which every walk through it reads, stays as it is.
+    /// Guards the content against readers; odd while bytes or the map change. In a directory it also guards
+    /// `entries`, and `mtime` and `ctime` where they change with an entry: line 0, which every walk through
+    /// it reads, stays unchanged.
     pub data_seq: Seq,
-    /// Page map: its root page in the low half, its height in the high one, so that both change in one store; 0 is
-    /// empty, height 0 a single page. Lock, read under data_seq.
+    /// Page map: its root page in the low half, its height in the high half, so that both change in one
+    /// store; 0 is empty, height 0 a single page. Lock, read under data_seq.
     pub map: AtomicU64,
     /// Directory: blob of the default ACL; 0 means none. Atomic.
     pub default_acl: AtomicU32,
-    /// Without links: which lane keeps it, which frees it. Atomic.
+    /// For an inode without links: which lane keeps it, and which frees it. Atomic.
     pub custody: Custody,
-    /// Directory: position that the next entry gets. Lock.
+    /// Directory: position of the next new entry. Lock.
     pub tail: AtomicU64,
     /// Directory: live entries. Lock.
     pub entries: AtomicU32,
@@ -168,8 +172,8 @@ pub struct Inode {
     /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
     /// offset of its record (`lp_vfs::below`). Immutable.
     pub inline: [AtomicU8; SHORT_TARGET],
-    /// Directory: the lane that moves it to another parent. Under the lock of its parent; a burial takes a
-    /// dead lane's away.
+    /// Directory: the lane that moves it to another parent. Guarded by the lock of its parent; a burial
+    /// clears a dead lane's mark.
     pub moving: Moving,
 }
 
@@ -182,7 +186,7 @@ pub const NO_ACL_YET: u32 = !COVERED;
 /// Longest target of a symbolic link kept in the inode itself, in bytes.
 pub const SHORT_TARGET: usize = 60;
 
-/// A time as it stands in `struct stat`.
+/// A time in the format of `struct stat`.
 #[repr(C)]
 pub struct Stamp {
     /// Seconds since 1970.
@@ -195,9 +199,9 @@ pub struct Stamp {
 
 /// Bits of [`Inode::flags`].
 pub mod inode_flags {
-    /// A mapping of it was made since it was created; truncation keeps its pages.
+    /// It has been mapped since it was created; truncation keeps its pages.
     pub const MAPPED: u32 = 1;
-    /// A lock record was made since it was created; close has to look.
+    /// A lock record was created since the inode was; close must check.
     pub const LOCKED: u32 = 2;
     /// `O_TMPFILE` without `O_EXCL`: link may give it a name.
     pub const LINKABLE: u32 = 8;
@@ -209,11 +213,11 @@ pub mod inode_flags {
     pub const APPEND: u32 = 64;
     /// `FS_NODUMP_FL`.
     pub const NODUMP: u32 = 128;
-    /// `FS_NOATIME_FL`: reads leave the access time.
+    /// `FS_NOATIME_FL`: reads do not change the access time.
     pub const NOATIME: u32 = 256;
-    /// A blob: content of another inode's, never named by an entry.
+    /// A blob: content that belongs to another inode, never named by an entry.
     pub const BLOB: u32 = 512;
-    /// It has a shadow on the host, which watches are on (`lp_vfs::watch`).
+    /// It has a watched shadow on the host (`lp_vfs::watch`).
     pub const SHADOW: u32 = 1024;
     /// It was watched itself. All entries of such a directory have shadows.
     pub const WATCHED: u32 = 2048;
@@ -230,20 +234,21 @@ pub mod inode_flags {
     pub const KIND: u32 = 0o170_000;
 }
 
-/// A directory entry, like `struct dentry`. 64 bytes. Whether a name is there is said by its entry alone; the
+/// A directory entry, like `struct dentry`. 64 bytes. Only the entry decides whether a name exists; the
 /// directory's array and the hash table lead to it.
 #[repr(C, align(64))]
 pub struct Dirent {
-    /// Inode and generation ([`crate::ids::InodeRef`]); 0 while free. Atomic: rename over an entry replaces it in one store.
+    /// Inode and generation ([`crate::ids::InodeRef`]); 0 while free. Atomic: rename over an entry replaces
+    /// it in one store.
     pub target: AtomicU64,
-    /// Position in its directory, the readdir cookie less one. Immutable.
+    /// Position in its directory: the readdir cookie minus one. Immutable.
     pub position: AtomicU64,
     /// Directory that holds it. Immutable while linked in; 0 while free.
     pub parent: AtomicU32,
     /// Hash of parent and name. Immutable.
     pub hash: AtomicU32,
-    /// Grows by two when the entry is freed, and when a rename changes it; odd meanwhile. Who reads an entry
-    /// compares it before and after. Lock of the directory.
+    /// Advances by two when the entry is freed and when a rename changes it; odd meanwhile. A reader of the
+    /// entry compares it before and after. Guarded by the directory's lock.
     pub seq: Seq,
     /// Length of the name in bits 0-7 while the entry lives, else 0; `d_type` in bits 8-15; length of the
     /// name in bits 16-23. Atomic: an entry is born, and dies, in one store.
@@ -256,7 +261,7 @@ pub struct Dirent {
     pub name: [AtomicU8; SHORT_NAME],
 }
 
-/// Longest name kept in the entry itself, in bytes.
+/// Longest name stored in the entry itself, in bytes.
 pub const SHORT_NAME: usize = 24;
 
 /// A long name. 256 bytes.
@@ -279,8 +284,8 @@ pub struct OpenFile {
     pub inode: AtomicU64,
     /// `f_flags`: access mode and status flags. Atomic.
     pub flags: AtomicU32,
-    /// 1 while a second descriptor of the same table may name it (dup), 2 once another table may (fork, SCM_RIGHTS). Atomic;
-    /// goes from 1 back to 0 only.
+    /// 1 while a second descriptor of the same table may name it (dup), 2 once another table may (fork,
+    /// SCM_RIGHTS). Atomic; only 1 goes back to 0.
     pub shared: AtomicU32,
     /// Guards the position once shared.
     pub lock: OwnerLock,
@@ -288,18 +293,18 @@ pub struct OpenFile {
     pub generation: AtomicU32,
     /// Link of the slab's free list, or of a lane's chain of closed files.
     pub link: AtomicU32,
-    /// Directory through which it was opened and the entry found there: for its path. Immutable.
+    /// Directory through which it was opened; with the entry found there it gives its path. Immutable.
     pub parent: AtomicU32,
-    /// Entry found at open, 0 for a root or an O_TMPFILE. Immutable.
+    /// Entry found at open; 0 for a root or an O_TMPFILE. Immutable.
     pub dirent: AtomicU32,
     /// Nonzero while it may hold an flock or OFD lock. Atomic.
     pub locked: AtomicU32,
-    /// Runs that have ever sent it over a socket, one bit each: it may be on its way. Atomic, bits are only
+    /// Runs that have ever sent it over a socket, one bit each: it may be in transit. Atomic, bits are only
     /// set.
     pub in_flight: AtomicU32,
     /// [`file_mode`], and in the high half the mount it was opened through. Immutable.
     pub mode: AtomicU32,
-    /// Closed while others might name it: which lane keeps it, which frees it. Atomic.
+    /// For a file closed while others may name it: which lane keeps it, and which frees it. Atomic.
     pub custody: Custody,
 }
 
@@ -324,11 +329,12 @@ pub mod file_mode {
 pub struct LockRecord {
     /// First byte.
     pub start: AtomicU64,
-    /// Last byte, inclusive; `i64::MAX` for the end of any file.
+    /// Last byte, inclusive; `i64::MAX` means to the end of any file.
     pub end: AtomicU64,
     /// `F_RDLCK` or `F_WRLCK`.
     pub kind: AtomicU32,
-    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 none: an unused record in the list.
+    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 none: an unused record in the
+    /// list.
     pub family: AtomicU32,
     /// Owner: process or open file.
     pub owner: AtomicU32,
@@ -336,11 +342,11 @@ pub struct LockRecord {
     pub owner_generation: AtomicU32,
     /// Next lock of the inode, or the slab's link.
     pub link: AtomicU32,
-    /// Process that made it, for `l_pid`.
+    /// Process that created it, for `l_pid`.
     pub pid: AtomicU32,
-    /// Grows when the lock shrinks, weakens or goes away: those that wait for it sleep on it. Atomic.
+    /// Incremented when the lock shrinks, weakens or goes away; waiters sleep on it. Atomic.
     pub version: AtomicU32,
-    /// How many wait for it, those that were killed meanwhile included. Lock.
+    /// Number of waiters, including those killed while waiting. Lock.
     pub waiters: AtomicU32,
     /// Inode whose list it was last linked into.
     pub inode: AtomicU32,
@@ -348,14 +354,15 @@ pub struct LockRecord {
     pub spare: AtomicU32,
 }
 
-/// One process's mapping of an inode: keeps it from reclaim. 64 bytes. Written by its process only.
+/// One process's mapping of an inode, which keeps the inode from reclaim. 64 bytes. Written only by its
+/// process.
 #[repr(C, align(64))]
 pub struct Mapping {
     /// Inode and generation; 0 while free.
     pub inode: AtomicU64,
     /// Bytes still mapped.
     pub bytes: AtomicU64,
-    /// Process that has it.
+    /// The process that owns the mapping.
     pub process: AtomicU32,
     /// The process's next mapping, or the slab's link.
     pub link: AtomicU32,
@@ -370,29 +377,30 @@ pub struct Mapping {
 /// 2 MiB of data pages. 256 bytes.
 #[repr(C, align(64))]
 pub struct Chunk {
-    /// Lane that allocates from it by preference. A hint: it counts while that lane's `pages.chunk` names the chunk.
+    /// Lane that prefers to allocate from it. A hint: valid while that lane's `pages.chunk` names the chunk.
     pub owner: AtomicU32,
-    /// Which eighths have had memory, or room in a region's file, made for their pages and not given back: a
-    /// bit each. Atomic; set by who has a page of the eighth, cleared by who has all pages of the chunk.
+    /// The eighths whose pages have been populated, or reserved in a region's file, and not given back: one
+    /// bit each. Atomic; set by a lane that holds a page of the eighth, cleared by a lane that holds all
+    /// pages of the chunk.
     pub populated: AtomicU32,
-    /// One bit a page, set while it is in use. Atomic.
+    /// One bit per page, set while the page is in use. Atomic.
     pub used: [Used; CHUNK_PAGES / USED_PAGES],
-    /// One bit a page, set once it was handed out since its memory was last given back: it may hold old
-    /// bytes. Atomic; the business of who has the page.
+    /// One bit per page, set once the page was handed out since its memory was last given back: it may hold
+    /// old bytes. Atomic; used only by the page's owner.
     pub dirty: [AtomicU64; 8],
 }
 
-/// Pages that a word of [`Chunk::used`] has bits for.
+/// Number of pages in a word of [`Chunk::used`].
 pub const USED_PAGES: usize = 32;
 
-/// A word of [`Chunk::used`]. Notes of its exchanges say which word by the number of the page.
+/// A word of [`Chunk::used`]. Notes of its exchanges identify the word by the number of the page.
 pub type Used = Signed<32, { (1 << PAGE_BITS) - USED_PAGES as u64 }>;
 
 /// Bits of a page's number.
 pub const PAGE_BITS: u32 = 30;
 
 impl Chunk {
-    /// Which of 64 pages are in use.
+    /// The pages in use, of 64.
     #[inline]
     pub fn used(&self, word: usize) -> u64 {
         self.used[2 * word].load().value() | self.used[2 * word + 1].load().value() << 32

@@ -1,4 +1,4 @@
-//! [`Region`]: the mapped region, and the way from a handle to its record.
+//! [`Region`]: the mapped region, and access to its records by handle.
 
 use core::marker::PhantomData;
 use core::ptr::NonNull;
@@ -19,23 +19,24 @@ use crate::records::*;
 use crate::slab::Slot;
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
-/// A mapped region. Copy: it is a base address and what is needed to use it.
+/// A mapped region. `Copy`: a base address and what is needed to use it.
 ///
-/// `'r` is how long the mapping lives; the gate's lives as long as the program (`'static`).
+/// `'r` is the lifetime of the mapping; the gate's lives as long as the program (`'static`).
 #[derive(Clone, Copy)]
 pub struct Region<'r> {
     base: NonNull<u8>,
-    /// Pages of data in the high half, the file's descriptor in the low one: two words travel in registers.
+    /// Pages of data in the high half, the file's descriptor in the low half: two words fit in registers.
     extent: u64,
     mapped: PhantomData<&'r [AtomicU64]>,
 }
 
-// SAFETY: everything in a region is an atomic, or a data page that is touched through the copy routines only.
+// SAFETY: everything in a region is an atomic, or a data page that only the copy routines touch.
 unsafe impl Send for Region<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`: the region consists of atomics and of data pages that only the copy routines touch.
 unsafe impl Sync for Region<'_> {}
 
-/// The first pages of a region, mapped by themselves: the header and the runs, for a process that does not take part yet.
+/// The first pages of a region, mapped on their own: the header and the runs, for a process that has not
+/// joined yet.
 #[derive(Clone, Copy)]
 pub struct Front<'r>(Region<'r>);
 
@@ -60,21 +61,21 @@ impl From<Errno> for RegionError {
     }
 }
 
-/// What a new region is to be.
+/// Parameters of a new region.
 #[derive(Clone, Copy)]
 pub struct Geometry {
     /// Bytes of data, rounded up to whole pages.
     pub data_bytes: u64,
-    /// Most inodes.
+    /// Maximum number of inodes.
     pub inodes: u64,
-    /// Random number that tells it from others.
+    /// Random number that distinguishes it from others.
     pub identity: u64,
 }
 
 impl Geometry {
-    /// Bytes of the whole sparse file.
+    /// Length of the whole sparse file in bytes.
     pub fn length(&self) -> Result<u64> {
-        // Page 0 names nothing, so there is one page more than can be used.
+        // Page 0 is never used, so there is one page more than is usable.
         let pages = self.data_bytes.div_ceil(PAGE_SIZE as u64) + 1;
         let chunks = pages.div_ceil(at::CHUNK_PAGES as u64);
         if chunks == 0 || chunks > at::CHUNKS as u64 {
@@ -84,13 +85,15 @@ impl Geometry {
     }
 }
 
-/// Where the region goes if nothing is there. Without a hint it would be right below the libraries, in the way of what the gate
-/// must put at a fixed distance of each, and of libraries loaded later. Up to 16 TiB and a little more is AddressSanitizer's,
-/// which maps its shadow over what is there.
+/// Preferred address of the region. Without a hint it would be right below the libraries, where it would
+/// block the gate's mappings at a fixed distance from each library, and libraries loaded later.
+/// AddressSanitizer uses the addresses up to slightly above 16 TiB and maps its shadow over existing
+/// mappings.
 const HINT: usize = 3 << 44;
 
 impl<'r> Region<'r> {
-    /// Makes the empty, zero-length file behind `fd` a region and maps it. `vfs::mkfs` makes its first root.
+    /// Makes the empty, zero-length file behind `fd` a region and maps it. `vfs::mkfs` creates its first
+    /// root.
     pub fn create(fd: i32, geometry: &Geometry) -> core::result::Result<Region<'static>, RegionError> {
         let length = geometry.length()?;
         // SAFETY: changes the file only.
@@ -100,7 +103,7 @@ impl<'r> Region<'r> {
         Ok(region)
     }
 
-    /// A region in private memory, for the library.
+    /// Creates a region in private memory, for the library.
     pub fn create_private(geometry: &Geometry) -> core::result::Result<Region<'static>, RegionError> {
         let length = geometry.length()?;
         let region = Self::map(-1, length as usize, MAP_PRIVATE | MAP_ANONYMOUS)?;
@@ -139,7 +142,7 @@ impl<'r> Region<'r> {
         Ok(Self::map(fd, length as usize, MAP_SHARED)?)
     }
 
-    /// Maps a region whose header this process's ancestors have checked already: the gate's attach.
+    /// Maps a region whose header an ancestor of this process has already checked: the gate's attach.
     ///
     /// # Safety
     /// `fd` is a region of `length` bytes.
@@ -148,12 +151,12 @@ impl<'r> Region<'r> {
     }
 
     fn map(fd: i32, length: usize, kind: u32) -> Result<Region<'static>> {
-        // SAFETY: a new mapping, at the hint if nothing is there, else where the kernel likes.
+        // SAFETY: a new mapping, at the hint if that is free, else where the kernel chooses.
         let base = unsafe {
             lp_abi::syscall!(__NR_mmap, HINT, length, PROT_READ | PROT_WRITE, kind | MAP_NORESERVE, fd, 0)
         }?;
         // A core dump reads every page of a shared mapping, and reading a hole of shared memory fills it.
-        // SAFETY: changes how the new mapping is dumped only.
+        // SAFETY: changes only how the new mapping is dumped.
         unsafe { lp_abi::syscall!(__NR_madvise, base, length, MADV_DONTDUMP) }?;
         let base = NonNull::new(base as *mut u8).ok_or(Errno::ENOMEM)?;
         let pages = (length - at::DATA_AT) / (at::CHUNK_PAGES * PAGE_SIZE) * at::CHUNK_PAGES;
@@ -172,26 +175,27 @@ impl<'r> Region<'r> {
         header.version.store(at::VERSION, Ordering::Relaxed);
         let sum = checksum(&[length, pages, geometry.identity, inodes]);
         header.checksum.store(sum, Ordering::Relaxed);
-        // Release: whoever sees the magic sees the rest.
+        // Release: a process that sees the magic sees the rest.
         header.magic.store(at::MAGIC, Ordering::Release);
     }
 
     /// Unmaps it.
     ///
     /// # Safety
-    /// Nothing that came from this region is used afterwards.
+    /// The caller no longer uses anything that came from this region.
     pub unsafe fn unmap(self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller promises that nothing uses the mapping any more.
         let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.base.as_ptr(), self.length()) };
     }
 
-    /// The file it is mapped from, -1 in private memory.
+    /// The descriptor that it is mapped from; -1 in private memory.
     #[inline]
     pub fn fd(self) -> i32 {
         self.extent as i32
     }
 
-    /// The life file's descriptor, which is beside the region's: see [`crate::life_file`]. Only where there is a file.
+    /// The life file's descriptor, one above the region's: see [`crate::life_file`]. Valid only for a region
+    /// with a file.
     #[inline]
     pub fn life_fd(self) -> i32 {
         self.fd() + 1
@@ -202,7 +206,7 @@ impl<'r> Region<'r> {
         Region { extent: self.extent >> 32 << 32 | fd as u32 as u64, ..self }
     }
 
-    /// Bytes mapped.
+    /// Length of the mapping in bytes.
     #[inline]
     pub fn length(self) -> usize {
         at::DATA_AT + self.pages() as usize * PAGE_SIZE
@@ -213,7 +217,7 @@ impl<'r> Region<'r> {
         (self.extent >> 32) as u32
     }
 
-    /// Where it is mapped.
+    /// Address of the mapping.
     #[inline]
     pub fn base(self) -> *mut u8 {
         self.base.as_ptr()
@@ -225,7 +229,7 @@ impl<'r> Region<'r> {
         self.at(at::HEADER_AT)
     }
 
-    /// The region for looks at records alone: it has no data pages and no file, and travels in one register.
+    /// The region for access to records only: without data pages and file, it fits in one register.
     #[inline(always)]
     pub fn records(self) -> Self {
         Region { extent: 0, ..self }
@@ -233,7 +237,8 @@ impl<'r> Region<'r> {
 
     #[inline(always)]
     fn at<T>(self, offset: usize) -> &'r T {
-        // SAFETY: callers pass offsets of records inside the fixed part, which every region has; records are atomics.
+        // SAFETY: callers pass offsets of records inside the fixed part, which every region has; records are
+        // atomics.
         unsafe { &*self.base.as_ptr().add(offset).cast::<T>() }
     }
 
@@ -327,12 +332,12 @@ impl<'r> Region<'r> {
         self.at(at::LANES_AT + (id.index() & (at::LANES - 1)) * at::LANE_SIZE)
     }
 
-    /// Where a record of the region, or a part of one, lies in it.
+    /// Offset in the region of a record or a part of one.
     pub fn offset_of<T>(self, record: &T) -> u64 {
         (core::ptr::from_ref(record) as usize).wrapping_sub(self.base.as_ptr() as usize) as u64
     }
 
-    /// The lock at an offset that [`Region::offset_of`] gave; none for one that no record can be at.
+    /// The lock at an offset returned by [`Region::offset_of`]; none if no record can be there.
     pub fn lock_at(self, offset: u64) -> Option<&'r OwnerLock> {
         let fits = offset.is_multiple_of(align_of::<OwnerLock>() as u64) && offset < at::DATA_AT as u64;
         fits.then(|| self.at(offset as usize))
@@ -344,31 +349,31 @@ impl<'r> Region<'r> {
         self.at(at::FD_TABLES_AT + (id.index() & (at::PROCESSES - 1)) * at::FDS * 8)
     }
 
-    /// Chunks the file has.
+    /// Number of chunks in the file.
     #[inline]
     pub fn chunk_count(self) -> usize {
         self.pages() as usize / at::CHUNK_PAGES
     }
 
-    /// A chunk record; none past the last chunk.
+    /// A chunk record; none beyond the last chunk.
     #[inline]
     pub fn chunk(self, index: usize) -> Option<&'r Chunk> {
         (index < self.chunk_count()).then(|| self.at(at::CHUNKS_AT + index * size_of::<Chunk>()))
     }
 
-    /// The word that says whose a page is; none past the last page.
+    /// The owner word of a page; none beyond the last page.
     #[inline]
     pub fn page_owner(self, page: PageId) -> Option<&'r AtomicU64> {
         (page.0 < self.pages()).then(|| self.at(at::OWNERS_AT + page.index() * size_of::<AtomicU64>()))
     }
 
-    /// A page's offset in the region's file; none past the last page.
+    /// A page's offset in the region's file; none beyond the last page.
     #[inline]
     pub fn page_offset(self, page: PageId) -> Option<usize> {
         (page.0 < self.pages()).then_some(at::DATA_AT + page.index() * PAGE_SIZE)
     }
 
-    /// The bytes of a page; a page past the end, which only a damaged region names, becomes page 0.
+    /// The bytes of a page. A page beyond the end, which only a damaged region names, becomes page 0.
     #[inline(always)]
     pub fn page(self, page: PageId) -> *mut u8 {
         let offset = self.page_offset(page).unwrap_or(at::DATA_AT);
@@ -376,16 +381,16 @@ impl<'r> Region<'r> {
         unsafe { self.base.as_ptr().add(offset) }
     }
 
-    /// A page as words: map pages, directory pages.
+    /// A page as words, for map pages and directory pages.
     #[inline(always)]
     pub fn page_words(self, page: PageId) -> &'r [AtomicU32; PAGE_SIZE / 4] {
-        // SAFETY: a page is PAGE_SIZE bytes, page-aligned, and is touched as atomics here.
+        // SAFETY: a page is PAGE_SIZE bytes, page-aligned, and accessed as atomics here.
         unsafe { &*self.page(page).cast() }
     }
 }
 
 impl Front<'_> {
-    /// Maps them.
+    /// Maps the first pages.
     ///
     /// # Errors
     /// Those of mmap(2).
@@ -414,7 +419,7 @@ impl<'r> Front<'r> {
 }
 
 fn checksum(words: &[u64]) -> u32 {
-    // FNV-1a over the bytes: finds damage, not malice.
+    // FNV-1a over the bytes: detects damage, not malice.
     words
         .iter()
         .flat_map(|word| word.to_le_bytes())

@@ -1,16 +1,17 @@
-//! Sequence count: a writer that holds the record's lock makes it odd, changes the record, makes it even; a reader
-//! copies and checks that it saw one even value before and after.
+//! Sequence count. A writer that holds the record's lock makes it odd, changes the record and makes it even.
+//! A reader copies the record and checks that it saw one even value before and after.
 //!
-//! Linearisation point of a read: any moment between its two loads of the count. Readers write nothing. Progress:
-//! a reader is delayed by writers that run, also one that the scheduler keeps off its core; after `SPINS` tries and
-//! `PAUSES` sleeps it takes what it has read, field by field, as Linux would give it, so a stopped writer blocks nobody. Source: Lameter, "Effective synchronization on
-//! Linux/NUMA systems" (2005); Boehm, "Can seqlocks get along with programming language memory models?" (2012).
+//! Linearisation point of a read: any moment between its two loads of the count. Readers write nothing.
+//! Progress: running writers delay a reader, including one that the scheduler has preempted. After `SPINS`
+//! tries and `PAUSES` sleeps a reader takes what it has read, field by field, as Linux would return it, so a
+//! stopped writer blocks no reader. Source: Lameter, "Effective synchronization on Linux/NUMA systems"
+//! (2005); Boehm, "Can seqlocks get along with programming language memory models?" (2012).
 
 use crate::sync::{AtomicU32, Ordering, acquire_fence, pause, release_fence, spin};
 
 /// Tries of a reader before it sleeps between them.
 const SPINS: u32 = 2000;
-/// Sleeps, of 50 us and more each, before it settles for unvalidated fields.
+/// Sleeps, of at least 50 us each, before a reader accepts unvalidated fields.
 const PAUSES: u32 = 100;
 
 /// The count.
@@ -18,17 +19,17 @@ const PAUSES: u32 = 100;
 pub struct Seq(AtomicU32);
 
 impl Seq {
-    /// A count that stands at zero.
+    /// A count of zero.
     pub fn new() -> Self {
         Seq(AtomicU32::new(0))
     }
 
-    /// Starts a change. The caller holds the lock that guards the record.
+    /// Begins a change. The caller holds the lock that guards the record.
     #[inline]
     pub fn begin(&self) {
         let seq = self.0.load(Ordering::Relaxed); // Relaxed: only the lock's holder writes it.
         self.0.store(seq | 1, Ordering::Relaxed); // Relaxed: ordered by the fence below.
-        // PAIRS: the fence in `retry`. The odd value is seen by whoever sees a later store of this change.
+        // PAIRS: the fence in `retry`. A reader that sees a later store of this change sees the odd value.
         release_fence();
     }
 
@@ -36,7 +37,7 @@ impl Seq {
     #[inline]
     pub fn end(&self) {
         let seq = self.0.load(Ordering::Relaxed); // Relaxed: only the lock's holder writes it.
-        // PAIRS: the acquire load in `read`. The change is seen by whoever sees the even value.
+        // PAIRS: the acquire load in `read`. A reader that sees the even value sees the change.
         self.0.store((seq | 1).wrapping_add(1), Ordering::Release);
     }
 
@@ -47,16 +48,17 @@ impl Seq {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Whether what was read since `before` may be mixed of two states.
+    /// Whether what was read since `before` may mix two states.
     #[inline]
     pub fn retry(&self, before: u32) -> bool {
-        // PAIRS: the fence in `begin`. A load above that saw a store of a change makes the count seen below odd or new.
+        // PAIRS: the fence in `begin`. If a load above saw a store of a change, the count loaded below is odd
+        // or new.
         acquire_fence();
         before & 1 != 0 || self.0.load(Ordering::Relaxed) != before // Relaxed: ordered by the fence above.
     }
 
-    /// Whether no change has begun since the count was `before`, an even value: what was noted then still holds. Who has seen
-    /// anything of a change finds that it does not.
+    /// Whether no change has begun since the count was `before`, an even value, so that what was cached then
+    /// still holds. False for a caller that has seen anything of a change.
     #[inline(always)]
     pub fn stands_at(&self, before: u32) -> bool {
         // PAIRS: the fence in `begin`, through whatever the change published.
@@ -74,7 +76,7 @@ impl Seq {
         self.snapshot_slow(&mut copy)
     }
 
-    /// [`Seq::snapshot`] of what this count and another guard. One inside the other would try `SPINS` times
+    /// [`Seq::snapshot`] of what this count and another guard. Nested snapshots would try `SPINS` times
     /// `SPINS`.
     #[inline]
     pub fn snapshot_both<T>(&self, other: &Seq, mut copy: impl FnMut() -> T) -> T {

@@ -1,27 +1,27 @@
-//! [`Signed`]: a word that says who changed it last, so that an exchange by a lane that died can be told from
-//! one that never happened.
+//! [`Signed`]: a word that records which lane changed it last, so that an exchange by a dead lane can be
+//! distinguished from one that never happened.
 //!
-//! A lane that wants to exchange the word first writes down in its own [`Note`] what for, and which turn it
-//! would be. The new word carries the lane and the turn. Whoever replaces that word confirms the exchange in
-//! that lane's note first. So the exchange of a dead lane took effect if and only if the word still carries
-//! its signature or its note is confirmed ([`Signed::took_effect`]), and whoever buries the lane finishes
-//! what the exchange was for, or forgets it.
+//! A lane that wants to exchange the word first records the purpose and the turn in its own [`Note`]. The new
+//! word carries the lane and the turn. A lane that replaces that word first confirms the exchange in the
+//! former lane's note. So the exchange of a dead lane took effect if and only if the word still carries its
+//! signature or its note is confirmed ([`Signed::took_effect`]). The burial of the lane then finishes what
+//! the exchange was for, or discards it.
 //!
-//! | bits of a word | say |
+//! | bits of a word | meaning |
 //! |---|---|
 //! | the low `VALUE` | the value |
 //! | the next [`LANE_BITS`] | the lane that changed it last; 0 none |
-//! | the rest | the turn, which grows with each change |
+//! | the rest | the turn, incremented by each change |
 //!
-//! | bits of a note | say |
+//! | bits of a note | meaning |
 //! |---|---|
 //! | as many as a turn has | the turn |
-//! | from there to 62 | what the exchange is for; the bits of `PLACE` say of which word. Never 0 |
+//! | from there to 62 | the purpose of the exchange; the bits of `PLACE` identify the word. Never 0 |
 //! | 63 | confirmed: the exchange took effect |
 //!
 //! Linearisation point: the exchange. ABA defence: lane and turn; a lane would have to stop between load and
-//! exchange while the turns go round exactly. Progress: lock-free; nobody waits for a lane that is stopped at
-//! whatever instruction. Source: Attiya, Ben-Baruch, Hendler, "Nesting-Safe Recoverable Linearizability"
+//! exchange while the turns wrap around exactly. Progress: lock-free; no lane waits for one that is stopped
+//! at any instruction. Source: Attiya, Ben-Baruch, Hendler, "Nesting-Safe Recoverable Linearizability"
 //! (2018), for the recoverable exchange.
 
 use crate::layout::LANE_BITS;
@@ -34,11 +34,11 @@ const LANE: u64 = (1 << LANE_BITS) - 1;
 #[repr(transparent)]
 pub struct Signed<const VALUE: u32, const PLACE: u64>(AtomicU64);
 
-/// What a lane is exchanging; see the module. The lane's own but for the confirmation.
+/// A lane's pending exchange; see the module. Only the lane itself writes it, except for the confirmation.
 #[repr(transparent)]
 pub struct Note(AtomicU64);
 
-/// A [`Signed`] as one load saw it.
+/// A [`Signed`] as seen by one load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Seen<const VALUE: u32>(u64);
 
@@ -74,10 +74,10 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
         Signed(AtomicU64::new(value))
     }
 
-    /// The word as it is now.
+    /// The current word.
     #[inline(always)]
     pub fn load(&self) -> Seen<VALUE> {
-        // PAIRS: the exchange: what its lane wrote before is seen, its note included.
+        // PAIRS: the exchange. What its lane wrote before is visible, including its note.
         Seen(self.0.load(Ordering::Acquire))
     }
 
@@ -86,9 +86,9 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
         self.0.store(value, Ordering::Relaxed); // Relaxed: nobody else uses it.
     }
 
-    /// Makes the value `value` if the word is still as it was `seen`; whether it was. `what` goes into the
-    /// note of lane number `me`, and the caller has to [`Note::clear`] that, after it has done what the
-    /// exchange was for if there was one. `note` gives a lane's note.
+    /// Changes the value to `value` if the word is still `seen`; returns whether it did. `what` goes into the
+    /// note of lane number `me`. The caller must [`Note::clear`] it once it has completed what the exchange
+    /// was for, if anything. `note` returns a lane's note.
     #[inline]
     pub fn exchange<'n>(
         &self,
@@ -99,7 +99,7 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
         note: impl Fn(u32) -> &'n Note,
     ) -> bool {
         let turn = seen.next_turn();
-        // PAIRS: `load`: who sees the exchange sees what it is for.
+        // PAIRS: `load`. A lane that sees the exchange sees its purpose.
         note(me).0.store(what << Self::TURN_BITS | turn, Ordering::Release);
         let last = seen.lane();
         if last != 0 && last != me {
@@ -110,49 +110,49 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
         self.0.compare_exchange(seen.0, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
-    /// Bits of a note that say which exchange it is about.
+    /// Bits of a note that identify its exchange.
     const NAMING: u64 = PLACE << Self::TURN_BITS | ((1 << Self::TURN_BITS) - 1);
 
-    /// What a note says that its lane is exchanging a word of this kind for; 0 nothing.
+    /// The purpose for which a note's lane is exchanging a word of this kind; 0 if none.
     pub fn noted(note: &Note) -> u64 {
         (note.0.load(Ordering::Acquire) & !CONFIRMED) >> Self::TURN_BITS
     }
 
-    /// The turn that a note is about.
+    /// The turn in a note.
     pub fn noted_turn(note: &Note) -> u64 {
         note.0.load(Ordering::Relaxed) & ((1 << Self::TURN_BITS) - 1) // Relaxed: the lane's own, or of the dead.
     }
 
-    /// Whether the exchange that lane number `lane`, which is dead, noted took effect. This is the word that
-    /// it noted.
+    /// Whether the exchange that the dead lane number `lane` noted took effect. `self` is the word that it
+    /// noted.
     pub fn took_effect(&self, lane: u32, note: &Note) -> bool {
         let seen = self.load();
-        // After the word: who replaced it confirmed before.
+        // Read after the word: the lane that replaced it confirmed before.
         seen.lane() == lane && seen.turn() == Self::noted_turn(note)
             || note.0.load(Ordering::Acquire) & CONFIRMED != 0
     }
 }
 
 impl Note {
-    /// A note of nothing.
+    /// An empty note.
     pub fn new() -> Self {
         Note(AtomicU64::new(0))
     }
 
-    /// Forgets the exchange: what it was for is done, or it did not take effect.
+    /// Clears the note: the purpose of the exchange is complete, or it did not take effect.
     #[inline]
     pub fn clear(&self) {
-        // Release: who sees it forgotten sees it done.
+        // Release: a reader that sees the note cleared sees the purpose complete.
         self.0.store(0, Ordering::Release);
     }
 
-    /// Confirms the exchange of which the bits of `naming` are `name`, unless it was forgotten meanwhile.
+    /// Confirms the exchange whose bits under `naming` are `name`, unless the note was cleared meanwhile.
     #[inline]
     fn confirm(&self, name: u64, naming: u64) {
         let word = self.0.load(Ordering::Relaxed); // Relaxed: the load of the word that it explains acquired it.
         if word & (naming | CONFIRMED) == name {
-            // PAIRS: `took_effect`, by way of the exchange that follows. Whoever else changed it confirmed it
-            // or forgot it.
+            // PAIRS: `took_effect`, through the exchange that follows. If it fails, another lane has
+            // confirmed it, or it was cleared.
             let _ = self.0.compare_exchange(word, word | CONFIRMED, Ordering::Relaxed, Ordering::Relaxed);
         }
     }

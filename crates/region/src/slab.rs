@@ -1,9 +1,9 @@
-//! Slots: taking and giving back records of the slabs.
+//! Slots: allocating and freeing records of the slabs.
 //!
-//! A lane takes from its own cache and gives back to it with plain stores; it goes to the shared part,
-//! [`crate::depot`], once in [`BATCH`] times. A slot that was taken and is not linked in yet is named in the
-//! lane (`taken`), so a death leaks nothing: the reaper puts `taken` into the cache, which the lane's next
-//! owner has. Source: Bonwick and Adams, "Magazines and Vmem" (2001).
+//! A lane allocates from and frees to its own cache with plain stores; it uses the shared part,
+//! [`crate::depot`], once in [`BATCH`] operations. A slot that was allocated and is not linked in yet is
+//! named in the lane (`taken`), so a death leaks nothing: the reaper puts `taken` into the cache, which the
+//! lane's next owner inherits. Source: Bonwick and Adams, "Magazines and Vmem" (2001).
 
 use lp_abi::Result;
 
@@ -18,15 +18,15 @@ use crate::sync::{AtomicU32, Ordering};
 /// Slots moved between a lane and the shared part at a time.
 pub const BATCH: usize = 15;
 
-/// A kind of record that is taken and given back slot by slot.
+/// A kind of record that is allocated and freed slot by slot.
 pub trait Slot: Sized {
     /// The handle type.
     type Id: Copy + Into<u32>;
     /// Number of the slab, an index of [`Header::slabs`].
     const SLAB: usize;
-    /// Where it lies.
+    /// Offset of the slab in the region.
     const OFFSET: usize;
-    /// Slots it has, a power of two.
+    /// Number of slots, a power of two.
     const SLOTS: usize;
 
     /// The word that links free slots.
@@ -68,9 +68,9 @@ slots! {
 
 /// A record that is retired to a lane's chain before it is freed.
 pub trait Retired: Slot {
-    /// Who keeps it.
+    /// The lane that keeps it.
     fn custody(&self) -> &Custody;
-    /// Its generation: grows when it is freed.
+    /// Its generation, incremented when it is freed.
     fn generation(&self) -> &AtomicU32;
 }
 
@@ -89,7 +89,7 @@ macro_rules! retired {
 
 retired! { OpenFile Inode }
 
-// They index the arrays of a lane that have a word for each of the two.
+// They index arrays of a lane that have one word for each of the two.
 const _: () = assert!(OpenFile::SLAB < 2 && Inode::SLAB < 2);
 
 impl From<OverflowId> for u32 {
@@ -124,7 +124,8 @@ impl Slot for LongName {
     const SLOTS: usize = at::NAMES;
     fn link(&self) -> &AtomicU32 {
         let first: *const _ = &self.bytes;
-        // SAFETY: the record is 64-byte aligned and 256 bytes long, and while it is free only the slab uses it.
+        // SAFETY: the record is 64-byte aligned and 256 bytes long, and while it is free only the slab uses
+        // it.
         unsafe { &*first.cast::<AtomicU32>() }
     }
     fn id(index: u32) -> NameId {
@@ -133,10 +134,10 @@ impl Slot for LongName {
 }
 
 impl Region<'_> {
-    /// Takes a free slot; it stays named in `lane.taken` until [`Region::settle`].
+    /// Allocates a free slot, which stays named in `lane.taken` until [`Region::settle`].
     ///
     /// # Errors
-    /// `ENOSPC` when the slab is used up.
+    /// `ENOSPC` when the slab is exhausted.
     #[inline]
     pub fn take<T: Slot>(self, lane: &Lane) -> Result<T::Id> {
         let cache = &lane.caches[T::SLAB];
@@ -147,18 +148,18 @@ impl Region<'_> {
         }
         let index = cache.slots[(count as usize - 1).min(CACHE_SLOTS - 1)].load(Ordering::Relaxed);
         lane.taken[T::SLAB].store(index, Ordering::Relaxed);
-        // Release: the reaper that sees the lower count sees the slot named in `taken`.
+        // Release: a reaper that sees the lower count sees the slot named in `taken`.
         cache.count.store(count - 1, Ordering::Release);
         Ok(T::id(index))
     }
 
-    /// Says that the slot last taken is linked in: the lane forgets it.
+    /// Records that the slot last allocated is linked in.
     #[inline]
     pub fn settle<T: Slot>(self, lane: &Lane) {
         lane.taken[T::SLAB].store(0, Ordering::Release);
     }
 
-    /// Gives a slot back. Nothing may name it any more but readers that check its generation.
+    /// Frees a slot. Nothing may name it any more except readers that check its generation.
     #[inline]
     pub fn give<T: Slot>(self, lane: &Lane, id: T::Id) {
         let cache = &lane.caches[T::SLAB];

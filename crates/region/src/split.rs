@@ -1,25 +1,25 @@
-//! Splitting a bucket of the hash table of names: carries words of others to where they belong, while those
-//! insert and remove them.
+//! Splitting a bucket of the hash table of names: carries words of other lanes to their new places while
+//! those lanes insert and remove them.
 //!
-//! One split at a time, by whoever has the split lock; if he dies, whoever buries him goes on. The state is
-//! published first, with [`UNDER_WAY`]; then each word of the bucket is looked at, its tag raised (see
-//! [`crate::bucket`]), and if it belongs elsewhere carried there:
+//! The holder of the split lock makes one split at a time; if it dies, its burial goes on. The state is
+//! published first, with [`UNDER_WAY`]. Then each word of the bucket is visited, its tag is raised (see
+//! [`crate::bucket`]), and if it belongs elsewhere it is carried there:
 //!
-//! | original | copy | |
+//! | original | copy | step |
 //! |---|---|---|
 //! | plain | | it is marked *leaving* |
 //! | leaving | | a copy is made that is marked *coming* |
-//! | leaving | coming | the original is marked *left*: from here on the copy stands for it |
+//! | leaving | coming | the original is marked *left*: from here on the copy represents the word |
 //! | left | coming | the copy becomes plain |
 //! | left | plain | the original is emptied |
 //!
-//! Whoever removes the word empties the original, if he finds one, before the copy. If he does while it is
-//! leaving, it can not become *left*, and the copy is taken back. A word that is inserted again is plain, so
-//! it is never taken for the one that was leaving, and no copy that is coming is ever his. A copy that is
-//! coming and whose original is neither leaving nor left stands for nothing: whoever goes on after a death
-//! takes it back at the end, when all originals are done.
+//! A lane that removes the word empties the original, if it finds one, before the copy. If it does so while
+//! the original is leaving, the original cannot become *left*, and the copy is taken back. A word that is
+//! inserted again is plain, so it is never mistaken for the one that was leaving, and no coming copy ever
+//! belongs to it. A coming copy whose original is neither leaving nor left represents nothing: a split that
+//! goes on after a death takes it back at the end, when all originals are done.
 //!
-//! Words that stay are carried too, from overflow buckets into room in the bucket itself.
+//! Words that stay are carried too, from overflow buckets into free words of the bucket itself.
 
 use crate::bucket::{
     Bucket, Growing, Mark, Pair, Put, UNDER_WAY, bare, chain, emptied, exchange, hash_of, is_empty,
@@ -27,14 +27,15 @@ use crate::bucket::{
 };
 use crate::sync::{AtomicU64, Ordering};
 
-/// The state after the split that is due in `state`.
+/// The state after the next split.
 pub fn next_state(base: u32, state: u64) -> u64 {
     let (level, next) = (state as u32 & 31, (state >> 32) as u32 + 1);
     if next == 1 << (base + level) { u64::from(level) + 1 } else { (state & !UNDER_WAY) + (1 << 32) }
 }
 
-/// Splits the bucket that is due. The caller has the split lock, and no split is under way. False if there
-/// were not enough overflow buckets: it stays under way, which makes the table slower, and [`go_on`] ends it.
+/// Splits the bucket that is due. The caller holds the split lock, and no split is under way. False if there
+/// were not enough overflow buckets: the split stays under way, which makes the table slower, and [`go_on`]
+/// finishes it.
 pub fn split<const N: usize, T: Growing<N>>(table: &T) -> bool {
     // Relaxed: only the holder of the split lock changes it.
     let state = table.state().load(Ordering::Relaxed);
@@ -43,8 +44,8 @@ pub fn split<const N: usize, T: Growing<N>>(table: &T) -> bool {
     go_on(table)
 }
 
-/// Ends the split that is under way, if one is. The caller has the split lock, or buries its holder. Whether
-/// none is under way any more.
+/// Finishes the split that is under way, if there is one. The caller holds the split lock, or buries its
+/// holder. Returns whether no split is under way any more.
 pub fn go_on<const N: usize, T: Growing<N>>(table: &T) -> bool {
     let state = table.state().load(Ordering::Relaxed); // Relaxed: as above.
     if !is_under_way(state) {
@@ -55,7 +56,8 @@ pub fn go_on<const N: usize, T: Growing<N>>(table: &T) -> bool {
     let is_done = split.carry_all();
     if is_done {
         split.take_back();
-        // PAIRS: the acquire loads of the state: who sees that it is done sees the words where they belong.
+        // PAIRS: the acquire loads of the state. A reader that sees the split done sees the words where they
+        // belong.
         table.state().store(state & !UNDER_WAY, Ordering::Release);
     }
     is_done
@@ -81,7 +83,8 @@ enum Goal {
 }
 
 impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
-    /// Raises all tags and carries what belongs elsewhere; false if there was no overflow bucket for it.
+    /// Raises all tags and carries the words that belong elsewhere; false if there was no overflow bucket for
+    /// one.
     fn carry_all(&self) -> bool {
         loop {
             let mut last = self.from;
@@ -91,14 +94,14 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
                 }
                 last = bucket;
             }
-            // If something was appended meanwhile, that is looked at too.
+            // If something was appended meanwhile, it is visited too.
             if raise_end(last, self.pair.tag) {
                 return true;
             }
         }
     }
 
-    /// Where a word in a bucket of the old chain belongs.
+    /// The goal of a word in a bucket of the old chain.
     fn goal(&self, bucket: &Bucket<N>, word: u64) -> Goal {
         let is_first = core::ptr::eq(bucket, self.from);
         if is_empty(word) || mark_of(word) == Mark::Coming {
@@ -112,8 +115,8 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
         }
     }
 
-    /// Raises the tag of an entry; carries its word to where it belongs. False if there is no overflow bucket
-    /// for it.
+    /// Raises the tag of an entry and carries its word to its goal. False if there is no overflow bucket for
+    /// it.
     fn carry(&self, bucket: &Bucket<N>, entry: &AtomicU64) -> bool {
         loop {
             // PAIRS: the exchange that inserted it.
@@ -122,7 +125,7 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
             let goal = self.goal(bucket, was);
             let mark = mark_of(was);
             if goal == Goal::Here || mark == Mark::None && goal == Goal::First && !self.has_room() {
-                // Even if it is raised: an exchange finds what was inserted since.
+                // Swapped even if the tag is already raised, to detect words inserted since.
                 if exchange(entry, was, raised) {
                     return true;
                 }
@@ -131,7 +134,7 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
             match mark {
                 Mark::Leaving => match self.copy(goal, bare(was)) {
                     Some(_) if exchange(entry, was, marked(raised, Mark::Left)) => {}
-                    // It was removed.
+                    // The word was removed.
                     Some(copy) => take_back(copy, bare(was)),
                     None => {
                         let _ = exchange(entry, was, marked(raised, Mark::None));
@@ -146,7 +149,7 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
                     }
                     let _ = exchange(entry, was, emptied(raised));
                 }
-                // Coming ones stay.
+                // Coming copies stay.
                 Mark::None | Mark::Coming => {
                     let _ = exchange(entry, was, marked(raised, Mark::Leaving));
                 }
@@ -158,7 +161,7 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
         self.from.entries.iter().any(|entry| is_empty(entry.load(Ordering::Relaxed))) // Relaxed: a guess.
     }
 
-    /// The coming copy of a word that leaves, made unless it is there.
+    /// The coming copy of a leaving word; creates it unless it exists.
     fn copy(&self, goal: Goal, word: u64) -> Option<&'t AtomicU64> {
         self.coming(goal, word).or_else(|| self.make(goal, marked(word, Mark::Coming)))
     }
@@ -182,7 +185,7 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
         }
         let mut spare = None;
         let made = loop {
-            // Nobody else splits: the new bucket stays where it is.
+            // No other lane splits, so the new bucket does not change.
             match put(self.table, self.to, copy, || true, &mut spare) {
                 Put::At(entry, _) => break Some(entry),
                 Put::Again => {}
@@ -193,16 +196,16 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
         made
     }
 
-    /// A copy stands for its original from now on: it becomes plain, unless it was removed.
+    /// Makes a copy plain, unless the word was removed: from now on it represents the word.
     fn arrive(&self, copy: &AtomicU64, word: u64) {
         let was = copy.load(Ordering::Acquire);
         if tagged(was, 0) == marked(word, Mark::Coming) {
-            // If it fails it was removed.
+            // It fails only if the word was removed.
             let _ = exchange(copy, was, marked(was, Mark::None));
         }
     }
 
-    /// Takes back copies that stand for nothing. All originals are done.
+    /// Takes back copies that represent nothing. All originals are done.
     fn take_back(&self) {
         for entry in self.from.entries.iter().chain(chain(self.table, self.to).flat_map(|to| &to.entries)) {
             let was = entry.load(Ordering::Acquire);
@@ -213,7 +216,7 @@ impl<'t, const N: usize, T: Growing<N>> Split<'t, N, T> {
     }
 }
 
-/// Takes a copy back that is coming, unless it was removed.
+/// Takes back a coming copy, unless the word was removed.
 fn take_back(copy: &AtomicU64, word: u64) {
     let was = copy.load(Ordering::Acquire);
     if tagged(was, 0) == marked(word, Mark::Coming) {

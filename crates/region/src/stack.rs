@@ -1,18 +1,18 @@
-//! A stack of free slots threaded through their links, of which batches are taken and given: Treiber's.
+//! A stack of free slots threaded through their links, with batched push and pop: Treiber's stack.
 //!
-//! The head is a [`Signed`] word, so that a burial can tell whether a batch left the stack, or came to it,
-//! when its lane died in between. A taker walks down as many links as it wants slots and exchanges the head
-//! for what follows; if the head has not changed meanwhile, what it walked along was the stack. Linearisation
-//! points: the exchanges. Reclamation: slots are type-stable, so reading the link of one that somebody else
-//! has just taken is harmless; the exchange then fails. Progress: lock-free. Source: Treiber, IBM RJ 5118
-//! (1986).
+//! The head is a [`Signed`] word, so that a burial can tell whether its lane died before or after a batch
+//! left or entered the stack. To pop, a lane follows as many links as it wants slots and swaps the head for
+//! the next one. If the head has not changed meanwhile, the links it followed were those of the stack.
+//! Linearisation points: the exchanges. Reclamation: slots are type-stable, so reading the link of one that
+//! another lane has just popped is harmless; the exchange then fails. Progress: lock-free. Source: Treiber,
+//! IBM RJ 5118 (1986).
 
 use crate::signed::{Note, Seen, Signed};
 use crate::sync::{AtomicU32, Ordering};
 
 /// Bits of a slot's index.
 pub const INDEX_BITS: u32 = 23;
-/// The bit of a note that tells the words of one slab apart.
+/// The bit of a note that distinguishes the words of one slab.
 const PLACE: u64 = 1 << 29;
 const COUNT: u32 = INDEX_BITS;
 const KIND: u32 = COUNT + 4;
@@ -20,23 +20,23 @@ const KIND: u32 = COUNT + 4;
 /// A word of a slab that lanes exchange: the top slot of its stack, or its last slot ever handed out.
 pub type Head = Signed<INDEX_BITS, PLACE>;
 
-/// What a lane exchanges a word of a slab for.
+/// Purpose of an exchange of a slab's word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Move {
-    /// The batch comes off the stack.
+    /// The batch is popped.
     Take = 1,
-    /// The batch goes onto the stack.
+    /// The batch is pushed.
     Give = 2,
-    /// The batch, neighbours, was never handed out before.
+    /// The batch consists of adjacent slots that were never handed out.
     Fresh = 3,
 }
 
 /// Slots that move together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Batch {
-    /// The first, or lowest; the links of those on a stack lead on.
+    /// The first, or lowest; on a stack, links lead from it to the others.
     pub first: u32,
-    /// How many, 1 to 15.
+    /// Number of slots, 1 to 15.
     pub count: u32,
 }
 
@@ -47,7 +47,7 @@ impl Batch {
     }
 }
 
-/// What a note says; `None` if nothing.
+/// The content of a note; `None` if it is empty.
 pub fn noted(note: &Note) -> Option<(Move, Batch)> {
     let what = Head::noted(note);
     let kind = match what >> KIND & 3 {
@@ -60,8 +60,8 @@ pub fn noted(note: &Note) -> Option<(Move, Batch)> {
     Some((kind, Batch { first, count: (what >> COUNT) as u32 & 15 }))
 }
 
-/// Takes up to `most` slots, at most 15, for lane number `me`, whose note then says so. `link` gives a slot's
-/// link, or `None` if there is no such slot.
+/// Pops up to `most` slots, at most 15, for lane number `me`, and records that in the lane's note. `link`
+/// returns a slot's link, or `None` if there is no such slot.
 pub fn take<'a>(
     head: &Head,
     me: u32,
@@ -72,8 +72,8 @@ pub fn take<'a>(
     loop {
         let seen = head.load();
         let (mut count, mut next) = (0, seen.value() as u32);
-        // A link that leads nowhere is not the stack's, and then the exchange fails, or a damaged one's,
-        // which ends there.
+        // A link that leads nowhere either is not the stack's, and then the exchange fails, or belongs to a
+        // damaged stack, which ends there.
         while count < most && next != 0 {
             let Some(link) = link(next) else {
                 next = 0;
@@ -93,8 +93,8 @@ pub fn take<'a>(
     }
 }
 
-/// Gives a batch, whose links lead from its first slot to its last one, for lane number `me`; `last` is that
-/// one's link.
+/// Pushes a batch, whose links lead from its first slot to its last, for lane number `me`; `last` is the link
+/// of the last slot.
 pub fn give<'a>(head: &Head, me: u32, batch: Batch, last: &AtomicU32, note: impl Fn(u32) -> &'a Note) {
     loop {
         let seen = head.load();
@@ -105,8 +105,8 @@ pub fn give<'a>(head: &Head, me: u32, batch: Batch, last: &AtomicU32, note: impl
     }
 }
 
-/// Hands out a batch of slots that were never used, for lane number `me`, if the last that was is still as it
-/// was `seen`.
+/// Hands out a batch of slots that were never used, for lane number `me`, if the last one handed out is still
+/// `seen`.
 pub fn grow<'a>(
     last: &Head,
     me: u32,

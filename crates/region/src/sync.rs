@@ -1,7 +1,7 @@
-//! The only door to atomics, fences and waiting: everything in Lightpath takes them from here.
+//! The only source of atomics, fences and waiting in Lightpath.
 //!
-//! `crates/models` compiles the lock-free files of this crate against a `sync` module of the same shape whose atomics
-//! are loom's, so that a model runs the very code that ships.
+//! `crates/models` compiles the lock-free files of this crate against a `sync` module of the same shape with
+//! loom's atomics, so that a model runs the code that ships.
 
 pub use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
@@ -9,14 +9,14 @@ use core::sync::atomic::{compiler_fence, fence};
 
 use lp_abi::linux::{__NR_futex, __NR_membarrier, __NR_nanosleep, FUTEX_WAIT, FUTEX_WAKE, membarrier_cmd};
 
-/// Looks at a held lock before sleeping: a holder that runs needs about 100 ns.
+/// Checks of a held lock before sleeping: a running holder needs about 100 ns.
 pub const LOCK_SPINS: u32 = 100;
 
-/// The common side of an asymmetric fence: keeps the compiler from moving accesses, costs no instruction.
+/// The common side of an asymmetric fence: prevents compiler reordering and costs no instruction.
 ///
-/// PAIRS: [`heavy_barrier`]. A store before `light_barrier` and a load after it are, towards a thread that runs
-/// `heavy_barrier` between its own store and load, as if separated by a full fence: the kernel makes every
-/// running thread of the registered processes pass one (membarrier(2), GLOBAL_EXPEDITED).
+/// PAIRS: [`heavy_barrier`]. With respect to a thread that runs `heavy_barrier` between its own store and
+/// load, a store before `light_barrier` and a load after it are ordered as if by a full fence: the kernel
+/// makes every running thread of the registered processes execute one (membarrier(2), GLOBAL_EXPEDITED).
 #[inline(always)]
 pub fn light_barrier() {
     compiler_fence(Ordering::SeqCst);
@@ -25,7 +25,7 @@ pub fn light_barrier() {
 /// The rare side of an asymmetric fence: about 0.2-0.7 us.
 ///
 /// PAIRS: [`light_barrier`]. Falls back to the slow global command where the expedited one is not registered.
-/// `false` where a filter leaves neither: then no light barrier has been paired with, and the caller must not
+/// `false` where a filter denies both: then no light barrier has been paired with, and the caller must not
 /// act on what it sees.
 #[cold]
 #[must_use]
@@ -41,7 +41,8 @@ pub fn heavy_barrier() -> bool {
     unsafe { lp_abi::syscall!(__NR_membarrier, global, 0, 0) }.is_ok()
 }
 
-/// Registers the process for [`heavy_barrier`] of others. exec clears it, so every attach calls this.
+/// Registers the process for the [`heavy_barrier`] of other processes. exec clears the registration, so every
+/// attach calls this.
 ///
 /// # Errors
 /// Those of membarrier(2): `EINVAL` on a kernel without the expedited command.
@@ -69,24 +70,24 @@ pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Has the first two lines of something fetched into the cache, or nothing; reads and orders nothing.
+/// Prefetches the first two lines of a value into the cache. A hint: it reads and orders nothing.
 #[inline(always)]
 pub fn prefetch<T>(what: &T) {
     let line = core::ptr::from_ref(what).cast::<i8>();
-    // SAFETY: a hint for whatever address.
+    // SAFETY: a hint that accepts any address.
     unsafe {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line);
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(line.wrapping_add(64));
     }
 }
 
-/// Tells the core that this is a waiting loop.
+/// Tells the core that this is a spin loop.
 #[inline(always)]
 pub fn spin() {
     core::hint::spin_loop();
 }
 
-/// Sleeps for 50 us: for waiting on a word whose writer does not wake.
+/// Sleeps for 50 us, to wait on a word whose writer does not wake.
 #[cold]
 pub fn pause() {
     let time = [0u64, 50_000];
@@ -95,14 +96,14 @@ pub fn pause() {
     spin_instead(slept);
 }
 
-/// What a process does whose filter does not let it sleep.
+/// Fallback for a process whose filter does not allow it to sleep.
 fn spin_instead(slept: lp_abi::Result<usize>) {
     if slept == Err(lp_abi::Errno::ENOSYS) {
         (0..LOCK_SPINS).for_each(|_| spin());
     }
 }
 
-/// Sleeps while `word` is `expected`, for at most `nanoseconds` (below one second); may wake for no reason.
+/// Sleeps while `word` is `expected`, for at most `nanoseconds` (below one second); may wake spuriously.
 ///
 /// # Errors
 /// `EINTR` when a signal arrived, `EAGAIN` when the word had changed, `ETIMEDOUT`.

@@ -1,8 +1,9 @@
 //! Copies from and to memory that the program named: the only code that touches it.
 //!
-//! A fault anywhere between `lp_ucopy_start` and `lp_ucopy_end` means that the program's pointer was bad. The gate's
-//! SIGSEGV and SIGBUS handler then sets the instruction pointer to `lp_ucopy_fault`, which makes the routine return
-//! 1 instead of 0; the routines keep nothing on the stack. In the library pointers come from slices and never fault.
+//! A fault between `lp_ucopy_start` and `lp_ucopy_end` means that the program's pointer was bad. The gate's
+//! SIGSEGV and SIGBUS handler then sets the instruction pointer to `lp_ucopy_fault`, which makes the routine
+//! return 1 instead of 0; the routines keep nothing on the stack. In the library, pointers come from slices
+//! and never fault.
 
 use core::mem::offset_of;
 
@@ -38,7 +39,7 @@ core::arch::global_asm!(
     ".hidden lp_ubyte",
     ".hidden lp_uword",
     "lp_ucopy_start:",
-    // lp_ucopy_wide: lp_ucopy, by ymm registers from 128 bytes on if there are any.
+    // lp_ucopy_wide: lp_ucopy, with ymm registers from 128 bytes on if available.
     "lp_ucopy_wide:",
     "cmp rdx, 128",
     "jb lp_ucopy",
@@ -58,7 +59,7 @@ core::arch::global_asm!(
     "add rdi, 128",
     "sub rdx, 128",
     "jae 18b",
-    // What is left, with what was copied before it: 128 bytes once more.
+    // The remainder, together with bytes already copied: another 128 bytes.
     "add rsi, rdx",
     "add rdi, rdx",
     "add rdx, 128",
@@ -149,7 +150,7 @@ core::arch::global_asm!(
     "mov rcx, rdx",
     "test dl, 7",
     "jnz 17f",
-    // Whole words: between aligned addresses it is the faster of the two.
+    // Whole words: faster between aligned addresses.
     "shr rcx, 3",
     "rep movsq",
     "xor eax, eax",
@@ -164,9 +165,9 @@ core::arch::global_asm!(
     "xor eax, eax",
     "rep stosb",
     "ret",
-    // lp_ustr(rdi to, rsi from, rdx room) -> rax length without NUL, or room when there is no NUL; -1 for a fault. rdx bytes
-    // up to the last slash and with it.
-    // 16 at a time where neither the buffer nor the source's page ends within them: the page behind may not be there.
+    // lp_ustr(rdi to, rsi from, rdx room) -> rax length without NUL, or room when there is no NUL; -1 for a
+    // fault. rdx bytes up to the last slash and with it. 16 at a time where neither the buffer nor the
+    // source's page ends within them: the page behind may not be there.
     "lp_ustr:",
     "xor r9d, r9d",
     "xor r10d, r10d",
@@ -224,8 +225,8 @@ core::arch::global_asm!(
     "mov rax, r9",
     "mov rdx, r10",
     "ret",
-    // lp_uwords(rdi to, rsi from, rdx pairs of words, not 0) -> rax 0: eight bytes at a time, as the source was written,
-    // so that each load is forwarded from its store.
+    // lp_uwords(rdi to, rsi from, rdx pairs of words, not 0) -> rax 0: copies eight bytes at a time, the size
+    // of the source's stores, so that each load is forwarded from its store.
     "lp_uwords:",
     "12:",
     "mov rax, qword ptr [rsi]",
@@ -238,7 +239,8 @@ core::arch::global_asm!(
     "jnz 12b",
     "xor eax, eax",
     "ret",
-    // lp_ustat(rdi struct stat, rsi inode, rdx st_dev, ecx st_ino) -> rax 0: fstat(2)'s answer straight from the record.
+    // lp_ustat(rdi struct stat, rsi inode, rdx st_dev, ecx st_ino) -> rax 0: the result of fstat(2) straight
+    // from the record.
     "lp_ustat:",
     "mov qword ptr [rdi], rdx",
     "mov ecx, ecx",
@@ -258,7 +260,7 @@ core::arch::global_asm!(
     "and r8d, 0xf000",
     "cmp r8d, 0x4000",
     "jne 15f",
-    // A directory: 20 bytes for an entry, as tmpfs counts, and no blocks.
+    // A directory: 20 bytes per entry, as tmpfs counts, and no blocks.
     "mov eax, dword ptr [rsi + {entries}]",
     "lea rax, [rax + rax * 4]",
     "lea rax, [rax * 4 + 40]",
@@ -305,13 +307,13 @@ core::arch::global_asm!(
 /// 1 if a wide [`copy_as`] may use ymm registers.
 static WIDE: AtomicU8 = AtomicU8::new(0);
 
-/// Says whether the processor has AVX2 ([`crate::cpu::has_avx2`]): until then a wide [`copy_as`] is [`copy`].
+/// Sets whether the processor has AVX2 ([`crate::cpu::has_avx2`]). Until then a wide [`copy_as`] is [`copy`].
 pub fn set_wide(avx2: bool) {
     WIDE.store(u8::from(avx2), Ordering::Relaxed); // Relaxed: the copy routine's choice, either of which is right.
 }
 
 const _: () = {
-    // What lp_ustat writes.
+    // The layout that lp_ustat writes.
     assert!(size_of::<stat>() == 144 && offset_of!(stat, st_mode) == 24 && offset_of!(stat, st_rdev) == 40);
     assert!(
         offset_of!(stat, st_size) == 48
@@ -335,26 +337,28 @@ unsafe extern "sysv64" {
     static lp_ucopy_fault: u8;
 }
 
-/// First address of the copy routines, the one behind the last, and where a fault between them resumes.
+/// First address of the copy routines, the address after the last, and the address where a fault between them
+/// resumes.
 pub fn fault_range() -> (usize, usize, usize) {
     (&raw const lp_ucopy_start as usize, &raw const lp_ucopy_end as usize, &raw const lp_ucopy_fault as usize)
 }
 
-/// Copies `bytes` bytes; either side may be the program's.
+/// Copies `bytes` bytes; either side may belong to the program.
 ///
 /// # Errors
-/// `EFAULT` when one cannot be read or written; part may have been copied.
+/// `EFAULT` when one side cannot be read or written; part may have been copied.
 ///
 /// # Safety
-/// The side that is not the program's is good for `bytes` bytes, and the gate's fault handler is in place if the other
-/// may be bad.
+/// A side that does not belong to the program is valid for `bytes` bytes, and the gate's fault handler is
+/// installed if the other may be bad.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises a valid side, and a fault handler for the other.
     unsafe { copy_as::<false>(to, from, bytes) }
 }
 
-/// [`copy`]; `WIDE` is for callers for whom all vector registers are free, whole: half of what it takes from 128 bytes on.
+/// [`copy`]; `WIDE` is for callers that have all vector registers free, in full width: takes half the time
+/// from 128 bytes on.
 ///
 /// # Errors
 /// As [`copy`].
@@ -364,8 +368,8 @@ pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
 #[inline(always)]
 pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
     let fault: usize;
-    // A call from here tells the compiler how few registers the routine uses, so that callers keep theirs: of ymm0-3 by
-    // the names of their halves.
+    // A call from here tells the compiler how few registers the routine uses, so that callers keep theirs: of
+    // ymm0-3 by the names of their halves.
     macro_rules! call {
         ($routine:path) => {
             core::arch::asm!(
@@ -384,7 +388,8 @@ pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usi
             )
         };
     }
-    // SAFETY: the caller's promise; these are the registers that the routines use.
+    // SAFETY: the caller promises a valid side, and a fault handler for the other; these are the registers
+    // that the routines use.
     unsafe { if WIDE { call!(lp_ucopy_wide) } else { call!(lp_ucopy) } }
     if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
@@ -398,24 +403,24 @@ pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usi
 /// As [`copy`].
 #[inline]
 pub unsafe fn zero(to: *mut u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the fault handler is installed if `to` may be bad.
     if unsafe { lp_uzero(to, bytes) } == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Copies a NUL-terminated string of the program's into `to` and gives its length.
+/// Copies a NUL-terminated string of the program into `to` and returns its length.
 ///
 /// # Errors
 /// `EFAULT`; `ENAMETOOLONG` when there is no NUL within `to`.
 ///
 /// # Safety
-/// The gate's fault handler is in place if `from` may be bad.
+/// The gate's fault handler is installed if `from` may be bad.
 #[inline]
 pub unsafe fn string(to: &mut [u8], from: *const u8) -> Result<usize> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller promises that the fault handler is installed if `from` may be bad.
     unsafe { path(to, from) }.map(|(length, _)| length)
 }
 
-/// [`string`], and how many of its bytes stand up to its last slash and with it.
+/// [`string`], and the length of its prefix up to and including the last slash.
 ///
 /// # Errors
 /// As [`string`].
@@ -425,7 +430,8 @@ pub unsafe fn string(to: &mut [u8], from: *const u8) -> Result<usize> {
 #[inline(always)]
 pub unsafe fn path(to: &mut [u8], from: *const u8) -> Result<(usize, usize)> {
     let (length, slash): (isize, usize);
-    // SAFETY: `to` is good for its length; the rest is the caller's promise; these are the registers that the routine uses.
+    // SAFETY: `to` is valid for its length; the caller promises that the fault handler is installed if `from`
+    // may be bad; these are the registers that the routine uses.
     unsafe {
         core::arch::asm!(
             "call {routine}",
@@ -451,31 +457,33 @@ pub unsafe fn path(to: &mut [u8], from: *const u8) -> Result<(usize, usize)> {
     }
 }
 
-/// The eight bytes that a string of the program's starts with; all ones where they cannot be read.
+/// The first eight bytes of a string of the program; all ones where they cannot be read.
 ///
 /// # Safety
 /// As [`string`].
 #[inline(always)]
 pub unsafe fn word(from: *const u8) -> u64 {
     let word: u64;
-    // SAFETY: the caller's promise; this is the register that the routine uses.
+    // SAFETY: the caller promises that the fault handler is installed if `from` may be bad; this is the
+    // register that the routine uses.
     unsafe {
         core::arch::asm!("call {routine}", routine = sym lp_uword, in("rdi") from, out("rax") word);
     }
     word
 }
 
-/// Reads one value of the program's.
+/// Reads one value from the program's memory.
 ///
 /// # Errors
 /// `EFAULT`.
 ///
 /// # Safety
-/// As [`copy`]; every bit pattern is a `T`.
+/// As [`copy`]; every bit pattern is a valid `T`.
 #[inline]
 pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
     let mut value = core::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: the caller's promise; once copied, the value is initialised.
+    // SAFETY: the caller promises a fault handler for a bad `from`, and that every bit pattern is a `T`; once
+    // copied, the value is initialised.
     unsafe {
         copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>())?;
         Ok(value.assume_init())
@@ -491,11 +499,12 @@ pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
 /// As [`copy`].
 #[inline]
 pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the value is readable; the caller promises a fault handler for a bad `to`.
     unsafe { copy(to.cast(), (value as *const T).cast(), size_of::<T>()) }
 }
 
-/// [`put`] of a structure of 8-byte fields that was just filled in: 16-byte loads of it would wait for its stores.
+/// [`put`] of a structure of 8-byte fields that was just filled in: 16-byte loads of it would stall on its
+/// stores.
 ///
 /// # Errors
 /// `EFAULT`.
@@ -505,13 +514,14 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 #[inline]
 pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
     const { assert!(size_of::<T>().is_multiple_of(16) && size_of::<T>() > 0) };
-    // SAFETY: the caller's promise.
+    // SAFETY: the value is readable; the caller promises a fault handler for a bad `to`.
     let done = unsafe { lp_uwords(to.cast(), (value as *const T).cast(), size_of::<T>() / 16) };
     if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Writes an inode's record into the program's memory as a `struct stat` of device `device` and number `number`. The
-/// caller validates with the inode's `seq` what was written, and writes it again if it may be mixed.
+/// Writes an inode's record into the program's memory as a `struct stat` with device `device` and inode
+/// number `number`. The caller validates the result with the inode's `seq`, and writes it again if it may be
+/// mixed.
 ///
 /// # Errors
 /// `EFAULT`.
@@ -521,7 +531,8 @@ pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 #[inline(always)]
 pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) -> Result<()> {
     let fault: usize;
-    // SAFETY: the caller's promise; these are the registers that the routine uses.
+    // SAFETY: the caller promises a fault handler for a bad `to`; these are the registers that the routine
+    // uses.
     unsafe {
         core::arch::asm!(
             "call {routine}",
@@ -541,14 +552,15 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
     if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
-/// Whether the program's string is empty. A bad pointer is not: the call that reads on finds it out.
+/// Whether the program's string is empty. False for a bad pointer: the call that reads on detects it.
 ///
 /// # Safety
 /// As [`copy`].
 #[inline(always)]
 pub unsafe fn is_empty(string: *const u8) -> bool {
     let first: isize;
-    // SAFETY: the caller's promise; this is the register that the routine uses.
+    // SAFETY: the caller promises a fault handler for a bad `string`; this is the register that the routine
+    // uses.
     unsafe {
         core::arch::asm!("call {routine}", routine = sym lp_ubyte, in("rdi") string, out("rax") first);
     }

@@ -1,4 +1,4 @@
-//! The bundle: one file with the images of all objects met so far.
+//! The bundle: one file with the images of all objects seen so far.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -15,12 +15,12 @@ use lp_abi::image::{
 use crate::elf::Elf;
 use crate::image::{Analysis, Refusal, analyse};
 
-/// What is known of an object.
+/// What is known about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Status {
-    /// It has no site that matters.
+    /// It has no site that needs patching.
     NoSites,
-    /// It is patched at this many sites.
+    /// It is patched at this number of sites.
     Patched(u32),
     /// It cannot be covered.
     Refused(String),
@@ -37,22 +37,23 @@ impl fmt::Display for Status {
     }
 }
 
-/// An open bundle. Several processes may add to one at a time.
+/// An open bundle. Several processes may use it; one adds at a time.
 pub struct Bundle {
     file: File,
     path: PathBuf,
 }
 
 impl Bundle {
-    /// The name of bundles that this version can use: another version's, or one for another set of gated calls, is another file.
+    /// File name of the bundles that this version can use. Another version, or another set of gated calls,
+    /// uses a different file.
     pub fn file_name() -> String {
         format!("sites-{VERSION}-{GATED_SET:08x}")
     }
 
-    /// Opens or makes the bundle at `path`.
+    /// Opens or creates the bundle at `path`.
     ///
     /// # Errors
-    /// Those of the file system; a file that is no bundle.
+    /// Those of the file system; a file that is not a bundle.
     pub fn open(path: &Path) -> io::Result<Bundle> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o644).open(path)?;
@@ -75,15 +76,16 @@ impl Bundle {
         Ok(bundle)
     }
 
-    /// Where it is.
+    /// Path of the bundle.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What is known of the object at `path`, after finding it out if need be.
+    /// The status of the object at `path`; analyses the object if necessary.
     ///
     /// # Errors
-    /// Those of the file system, and a full table. That an object cannot be covered is no error but a [`Status`].
+    /// Those of the file system, and a full table. An object that cannot be covered is not an error but a
+    /// [`Status`].
     pub fn add(&self, path: &Path) -> io::Result<Status> {
         let contents = std::fs::read(path)?;
         let elf = match Elf::parse(&contents) {
@@ -104,7 +106,7 @@ impl Bundle {
         self.store(slot, key, &elf, analysis)
     }
 
-    /// What is known of the object at `path`, without finding it out.
+    /// The status of the object at `path`, without analysing it.
     ///
     /// # Errors
     /// Those of the file system.
@@ -162,7 +164,7 @@ impl Bundle {
         Ok(status)
     }
 
-    /// Appends an image's pages and fills its entry in.
+    /// Appends an image's pages and fills in its entry.
     fn fill(
         &self,
         entry: &mut Entry,
@@ -194,7 +196,7 @@ impl Bundle {
         Ok(Status::Patched(entry.sites))
     }
 
-    /// Appends `bytes` and gives their offset, a multiple of the page size.
+    /// Appends `bytes` and returns their offset, a multiple of the page size.
     fn append_pages(&self, bytes: &[u8]) -> io::Result<u64> {
         let at = self.file.metadata()?.len().next_multiple_of(4096);
         self.file.write_all_at(bytes, at)?;
@@ -204,17 +206,17 @@ impl Bundle {
     }
 }
 
-/// The lock on a bundle, given back when dropped.
+/// The lock on a bundle, released when dropped.
 struct Locked<'a>(&'a File);
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        // Closing the file gives it back anyway.
+        // Closing the file releases it anyway.
         let _ = self.0.unlock();
     }
 }
 
-/// The key by which the gate will look the object up.
+/// The key under which the gate will look up the object.
 fn key(elf: &Elf<'_>, path: &Path) -> io::Result<[u64; 2]> {
     if let Some(id) = &elf.build_id {
         return Ok(image::key_of_build_id(id));
@@ -252,6 +254,6 @@ fn bytes_of<T: Record>(record: &T) -> &[u8] {
 }
 
 fn bytes_of_mut<T: Record>(record: &mut T) -> &mut [u8] {
-    // SAFETY: as above, and every bit pattern is a record.
+    // SAFETY: the record has no padding, and every bit pattern is a valid record.
     unsafe { slice::from_raw_parts_mut(ptr::from_mut(record).cast(), size_of::<T>()) }
 }

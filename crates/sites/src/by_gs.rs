@@ -1,8 +1,8 @@
-//! The gate for static programs: the preload library with its thread words found by gs.
+//! The gate for static programs: the preload library with its thread words addressed by gs.
 //!
-//! In a static program fs and thread-local storage are the program's, and no dynamic linker sets storage
-//! apart for the gate. There gs leads to the words. The code is the same but for one byte of each instruction
-//! that reads or writes them: the prefix that names the segment.
+//! In a static program fs and thread-local storage belong to the program, and no dynamic linker reserves
+//! storage for the gate. There gs points to the words. The code is the same except for one byte of each
+//! instruction that accesses them: the segment prefix.
 
 use iced_x86::{Code, Decoder, DecoderOptions, Register};
 use object::read::elf::{ElfFile64, FileHeader};
@@ -14,14 +14,14 @@ const FS: u8 = 0x64;
 const GS: u8 = 0x65;
 /// Longest sequence of prefixes before an opcode.
 const PREFIXES: usize = 14;
-/// The relocations that the gate makes by itself as it starts (`lp_gate::standalone`).
+/// The relocations that the gate applies itself at start (`lp_gate::standalone`).
 const RELATIVE: u32 = object::elf::R_X86_64_RELATIVE;
 const STORAGE: u32 = object::elf::R_X86_64_TPOFF64;
 
-/// Makes the file from the preload library.
+/// Creates the file from the preload library.
 ///
 /// # Errors
-/// The library has code that is not understood, or needs more than its own loader does.
+/// The library has code that is not understood, or needs more from its loader than there is.
 pub fn by_gs(gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     let elf = ElfFile64::<Endianness>::parse(gate).map_err(|_| Unfit::Layout("the gate is no ELF object"))?;
     if elf.elf_header().e_entry(elf.endian()) == 0 {
@@ -44,7 +44,7 @@ pub fn by_gs(gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     Ok(file)
 }
 
-/// Has the instructions of `code` that use fs use gs in `copy`.
+/// Makes the instructions of `code` that use fs use gs in `copy`.
 fn rewrite(code: &[u8], copy: &mut [u8]) -> Result<(), Unfit> {
     let mut decoder = Decoder::new(64, code, DecoderOptions::NONE);
     while decoder.can_decode() {
@@ -56,7 +56,7 @@ fn rewrite(code: &[u8], copy: &mut [u8]) -> Result<(), Unfit> {
         if instruction.segment_prefix() != Register::FS {
             continue;
         }
-        // Of several prefixes for a segment the last counts; padding repeats it.
+        // Of several segment prefixes the last one counts; padding repeats it.
         let prefixes = &mut copy[at..at + PREFIXES.min(instruction.len())];
         for prefix in prefixes.iter_mut().take_while(|byte| is_legacy_prefix(**byte)) {
             if *prefix == FS {

@@ -9,14 +9,14 @@ use crate::elf::{Elf, Known, Region};
 
 /// Bytes of a `syscall` instruction.
 pub const SYSCALL: [u8; 2] = [0x0f, 0x05];
-/// How far from a site a branch target matters, in bytes.
+/// Distance in bytes from a site within which a branch target matters.
 const NEAR: u64 = 32;
 
 /// A region, disassembled from its start to its end.
 pub struct Listing {
-    /// Where.
+    /// Its addresses.
     pub region: Region,
-    /// Its instructions, in order, contiguous (bytes that are none are instructions with `Code::INVALID`).
+    /// Its instructions, in order, contiguous (invalid bytes are instructions with `Code::INVALID`).
     pub instructions: Vec<Instruction>,
     /// For each target of a branch in the region: the indices of the branches.
     pub branches: BTreeMap<u64, Vec<usize>>,
@@ -42,7 +42,7 @@ impl Listing {
         Listing { region, instructions, branches, last_calls }
     }
 
-    /// Whether execution goes on behind the instruction at `index`.
+    /// Whether execution continues after the instruction at `index`.
     pub fn falls_through(&self, index: usize) -> bool {
         let instruction = &self.instructions[index];
         let ends = matches!(
@@ -60,8 +60,9 @@ impl Listing {
         self.instructions.binary_search_by_key(&address, Instruction::ip).ok()
     }
 
-    /// Targets of jump tables that the region uses: tables of 32-bit distances from the table's own address, as compilers
-    /// make them for position-independent code. A superset: everything that can be read as such a table counts.
+    /// Targets of jump tables that the region uses: tables of 32-bit distances from the table's own address,
+    /// as compilers generate for position-independent code. A superset: everything that can be read as such a
+    /// table counts.
     fn table_targets(&self, elf: &Elf<'_>, into: &mut BTreeSet<u64>) {
         for instruction in &self.instructions {
             if instruction.code() != Code::Lea_r64_m || !instruction.is_ip_rel_memory_operand() {
@@ -97,7 +98,7 @@ fn branch_target(instruction: &Instruction) -> Option<u64> {
         .then(|| instruction.near_branch_target())
 }
 
-/// The places where the bytes `0f 05` stand in executable sections.
+/// The addresses of all bytes `0f 05` in executable sections.
 pub fn candidates(elf: &Elf<'_>) -> Vec<u64> {
     let mut found = Vec::new();
     for code in &elf.code {
@@ -109,7 +110,7 @@ pub fn candidates(elf: &Elf<'_>) -> Vec<u64> {
     found
 }
 
-/// What the bytes `0f 05` at a place are.
+/// Meaning of the bytes `0f 05` at an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// A `syscall` instruction.
@@ -118,10 +119,11 @@ pub enum Meaning {
     Other,
 }
 
-/// Decides what the candidate at `address` is.
+/// Decides the meaning of the candidate at `address`.
 ///
-/// In a known function the disassembly decides. In a gap, which may hold data or start in the middle of something, bytes that
-/// read as `mov eax, NUMBER; syscall` are a site too, if the disassembly did not arrive at them.
+/// In a known function the disassembly decides. A gap may contain data or start in the middle of something.
+/// There, bytes that read as `mov eax, NUMBER; syscall` are a site too, even if the disassembly did not
+/// arrive at them.
 pub fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> Meaning {
     if let Some(index) = listing.index(address) {
         let is_site = listing.instructions[index].code() == Code::Syscall;
@@ -136,7 +138,7 @@ pub fn meaning(elf: &Elf<'_>, listing: &Listing, address: u64) -> Meaning {
     }
 }
 
-/// All places near one of the `sites` that are jumped to, or may be, from the `listings` or from data.
+/// All places near one of the `sites` that may be jump targets, from the `listings` or from data.
 pub fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut targets: BTreeSet<u64> =
         elf.entries.iter().copied().filter(|target| is_near(*target, sites)).collect();
@@ -146,11 +148,11 @@ pub fn listed_targets(elf: &Elf<'_>, listings: &[Listing], sites: &BTreeSet<u64>
     targets
 }
 
-/// All places near one of the `sites` that a branch in another region jumps to: parts of a function may be far apart. Those
-/// from the same region are in its listing.
+/// All places near one of the `sites` that are the target of a branch in another region, since parts of a
+/// function may be far apart. Targets from the same region are in its listing.
 ///
-/// Short branches come from close by, where the code is disassembled. For others the bytes of a branch are
-/// looked for at all places: those that happen to look like one to a place near a site count, too.
+/// Short branches come from nearby code, which is disassembled. Other branches are found by their bytes at
+/// all addresses: bytes that only look like a branch to a place near a site count, too.
 pub fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     let mut targets = BTreeSet::new();
     let (Some(first), Some(last)) = (sites.first(), sites.last()) else { return targets };
@@ -186,12 +188,12 @@ pub fn branch_targets(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> BTreeSet<u64> {
     targets
 }
 
-/// Bytes of the distance in a branch that is not short.
+/// Bytes of the displacement in a branch that is not short.
 const DISTANCE: usize = 4;
-/// How far a short branch reaches, its own length included.
+/// Reach of a short branch, including its own length.
 const SHORT: u64 = 130;
 
-/// The regions from which a short branch may lead near a site.
+/// The regions from which a short branch may reach a site.
 fn regions_around(elf: &Elf<'_>, sites: &BTreeSet<u64>) -> Vec<Range<u64>> {
     let mut all = BTreeMap::new();
     for site in sites {
@@ -213,7 +215,7 @@ fn is_near(address: u64, sites: &BTreeSet<u64>) -> bool {
     sites.range(address.saturating_sub(NEAR)..=address.saturating_add(NEAR)).next().is_some()
 }
 
-/// Whether the function at `start` cannot return: it is known where it ends, and nothing in it leaves it but calls.
+/// Whether the function at `start` cannot return: its end is known, and only calls leave it.
 fn never_returns(elf: &Elf<'_>, start: u64) -> bool {
     let Some(region) =
         elf.region(start).filter(|region| region.known == Known::Function && region.range.start == start)

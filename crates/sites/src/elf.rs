@@ -1,4 +1,4 @@
-//! What an ELF file says about its code.
+//! Reads an ELF file as far as its code is concerned.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::frames::{self, Frames};
 const PT_LOAD: u32 = 1;
 const PF_X: u32 = 1;
 
-/// Why a file is no object that can have sites.
+/// Why a file is not an object that can have sites.
 #[derive(Debug)]
 pub enum NotAnObject {
     /// It is not ELF for x86-64, or damaged.
@@ -45,7 +45,7 @@ pub struct Segment<'a> {
     pub executable: bool,
 }
 
-/// An ELF object, read.
+/// A parsed ELF object.
 pub struct Elf<'a> {
     /// The file.
     pub file: &'a [u8],
@@ -57,7 +57,8 @@ pub struct Elf<'a> {
     pub fixed: bool,
     /// DT_SONAME, or empty.
     pub soname: String,
-    /// Whether it is a C library, known by the function that every program starts with; musl's has no DT_SONAME.
+    /// Whether it is a C library, recognised by the function that starts every program; musl's has no
+    /// DT_SONAME.
     pub starts_programs: bool,
     /// Its build-id, if it has one.
     pub build_id: Option<Vec<u8>>,
@@ -65,7 +66,8 @@ pub struct Elf<'a> {
     pub functions: Vec<Range<u64>>,
     /// Executable sections (or executable segments, without section headers), sorted.
     pub code: Vec<Range<u64>>,
-    /// Addresses of code that something other than a branch may jump to: symbols, landing pads, what data points to.
+    /// Addresses of code that may be entered other than by a branch: symbols, landing pads, targets of
+    /// pointers in data.
     pub entries: BTreeSet<u64>,
     /// Addresses of the functions that other objects may call.
     pub exports: BTreeSet<u64>,
@@ -137,7 +139,7 @@ impl<'a> Elf<'a> {
         })
     }
 
-    /// The code between known places around `address`: the function, or the gap between functions.
+    /// The code between known places around `address`: the function, or the gap between two functions.
     pub fn region(&self, address: u64) -> Option<Region> {
         let code = self.code.iter().find(|code| code.contains(&address))?;
         let next = self.functions.partition_point(|function| function.start <= address);
@@ -166,8 +168,8 @@ impl<'a> Elf<'a> {
     }
 
     fn read_sections(&mut self, elf: &ElfFile64<'a, Endianness>) {
-        // Without RELR relocations, those that have an addend name all addresses of a position-independent
-        // object.
+        // Without RELR relocations, the relocations with an addend name all addresses of a
+        // position-independent object.
         let has_addresses = self.fixed || elf.section_by_name(".relr.dyn").is_some();
         for section in elf.sections() {
             let address = section.address();
@@ -197,7 +199,8 @@ impl<'a> Elf<'a> {
         self.entries.insert(elf.entry());
     }
 
-    /// Words in data that may be addresses of code: tables of absolute addresses, and what RELR relocations cover.
+    /// Words in data that may be addresses of code: tables of absolute addresses, and words that RELR
+    /// relocations cover.
     fn read_pointers(&mut self, bytes: &[u8]) {
         for word in bytes.chunks_exact(8) {
             let value = u64::from_le_bytes(word.try_into().unwrap_or_default());
@@ -232,7 +235,7 @@ impl<'a> Elf<'a> {
             self.entries.extend(landings);
         }
         functions.sort_by_key(|function| (function.start, std::cmp::Reverse(function.end)));
-        // Where two overlap the one that starts first wins; the other's start is still an entry.
+        // If two overlap, the one that starts first wins; the other's start is still an entry.
         for function in functions {
             self.entries.insert(function.start);
             match self.functions.last_mut() {
@@ -243,7 +246,7 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// The build-id that the gate finds in the mapped object: in a segment of notes. A section alone is not one.
+/// The build-id that the gate finds in the mapped object, in a note segment. A section alone does not count.
 fn build_id(elf: &ElfFile64<'_, Endianness>) -> Option<Vec<u8>> {
     let endian = elf.endian();
     elf.elf_program_headers().iter().find_map(|segment| {
@@ -259,7 +262,7 @@ fn build_id(elf: &ElfFile64<'_, Endianness>) -> Option<Vec<u8>> {
     })
 }
 
-/// Code that is disassembled as one piece.
+/// Code that is disassembled in one piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
     /// Addresses.
@@ -273,6 +276,6 @@ pub struct Region {
 pub enum Known {
     /// From symbols or unwind tables.
     Function,
-    /// It is what lies between two of those: padding, or code that nothing describes.
+    /// Between two of those: padding, or code without a description.
     Gap,
 }

@@ -1,14 +1,14 @@
-//! `.eh_frame`: where functions start and end, and where exceptions land in them.
+//! `.eh_frame`: bounds of functions, and landing pads of exceptions.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// What the unwind tables say about code.
+/// What the unwind tables contain about code.
 #[derive(Default)]
 pub struct Frames {
     /// Functions, or parts of functions.
     pub functions: Vec<Range<u64>>,
-    /// Landing pads: entered by the unwinder, by no branch.
+    /// Landing pads: entered by the unwinder, not by a branch.
     pub landings: BTreeSet<u64>,
 }
 
@@ -58,7 +58,7 @@ impl Reader<'_> {
         self.address.wrapping_add(self.at as u64)
     }
 
-    /// A pointer; 0 stays 0. Indirect and data-relative ones are not used where this reads.
+    /// A pointer; 0 stays 0. Indirect and data-relative pointers do not occur where this reads.
     fn pointer(&mut self, encoding: Encoding) -> Option<u64> {
         let here = self.here();
         let value = match encoding.0 & 0x0f {
@@ -79,7 +79,7 @@ impl Reader<'_> {
     }
 }
 
-/// A common information entry, as far as its FDEs need it.
+/// The part of a common information entry that its FDEs need.
 struct Common {
     pointer: Encoding,
     lsda: Encoding,
@@ -87,9 +87,9 @@ struct Common {
     is_signal_frame: bool,
 }
 
-/// Parses `.eh_frame`, mapped at `address`; `read` gives the bytes of the object from an address on.
+/// Parses `.eh_frame`, mapped at `address`; `read` returns the bytes of the object from an address on.
 ///
-/// Entries that cannot be read are left out: their functions are then found as gaps between others.
+/// Unreadable entries are skipped: their functions are then found as gaps between others.
 pub fn parse<'a>(bytes: &[u8], address: u64, read: impl Fn(u64) -> Option<&'a [u8]>) -> Frames {
     let mut frames = Frames::default();
     let mut at = 0;
@@ -135,7 +135,8 @@ fn description(reader: &mut Reader<'_>, all: &[u8], address: u64) -> Option<Desc
     let mut first = reader.pointer(common.pointer)?;
     let mut length = reader.pointer(Encoding(common.pointer.0 & 0x0f))?;
     if common.is_signal_frame {
-        // It starts a byte before the code that it describes: unwinders look up return addresses minus one.
+        // It starts one byte before the code that it describes, because unwinders look up return addresses
+        // minus one.
         first += 1;
         length = length.checked_sub(1)?;
     }

@@ -1,4 +1,4 @@
-//! From an object to its image: which sites are patched, the pages that result.
+//! From an object to its image: chooses the sites to patch and produces the patched pages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,23 +15,23 @@ use crate::thunk::{self, Entry, Parts, Slots};
 use crate::window::{self, Class, JUMP, Window};
 
 const PAGE: u64 = 4096;
-/// Where thunks go, relative to a position-independent object's base, and to a fixed one's.
+/// Address of the thunks, relative to a position-independent object's base, and to a fixed one's.
 const DELTA: i64 = -(1 << 30);
 const DELTA_FIXED: i64 = 1 << 30;
-/// Unpatched pages between two patched ones that are mapped along rather than starting another range: another mapping over
-/// the text costs 5 to 7 us, a page more in one costs what it takes to fault it in again, if it is used at all.
+/// Unpatched pages between two patched ones that are included instead of starting another range. Another
+/// mapping over the text costs 5 to 7 us; an additional page costs one more fault, if it is used at all.
 const BRIDGE: u64 = 64;
-/// Unpatched pages at an edge of the segment that are mapped along, so that no piece of the old mapping is left there: one
-/// less to split off, and to take down at the end.
+/// Unpatched pages at an edge of the segment that are included, so that no piece of the old mapping is left
+/// there to be split off, and unmapped at the end.
 const EDGE: u64 = 8;
-/// Objects whose sites come from a C library's system call macros, which hold nothing in vector registers; checked for each
-/// site all the same.
+/// Objects whose sites come from a C library's system call macros, which keep nothing in vector registers;
+/// still checked for each site.
 const C_LIBRARIES: &[&str] = &["ld-linux", "libpthread.so", "librt.so"];
-/// A text of more bytes than this is not looked through for branches if its sites, seen by themselves, are not needed.
+/// A text larger than this is not searched for branches if its sites, seen alone, do not need patching.
 const LARGE: usize = 16 << 20;
-/// Calls that the dynamic linker makes before the gate is there, or to write a message about the end of the process: it is
-/// mapped anew in every process, and leaving these alone spares most of its pages. (It finds the program's own path by readlink
-/// of /proc/self/exe, at start.)
+/// Calls that the dynamic linker makes before the gate is there, or to print a message at the end of the
+/// process. The linker is mapped anew in every process, and leaving these calls alone leaves most of its
+/// pages unpatched. (At start it finds the program's own path by readlink of /proc/self/exe.)
 const LINKERS_OWN: &[u32] = &[__NR_write, __NR_writev, __NR_access, __NR_execve, __NR_readlink];
 /// Instructions between munmap and exit in a function that has unmapped its own stack.
 const UNMAP_EXIT: usize = 6;
@@ -43,11 +43,11 @@ pub struct Site {
     pub address: u64,
     /// What it calls.
     pub number: Number,
-    /// What is to be done about it.
+    /// What is done about it.
     pub verdict: Verdict,
 }
 
-/// What becomes of a site.
+/// The decision about a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The gate does not need to see the call.
@@ -56,7 +56,7 @@ pub enum Verdict {
     NoStack,
     /// It is patched.
     Patch,
-    /// It would have to be patched and cannot be.
+    /// It needs patching but cannot be patched.
     Unpatchable,
 }
 
@@ -69,34 +69,34 @@ pub struct Patch {
     pub bytes: u64,
     /// Address of the thunk.
     pub thunk: u64,
-    /// By which door it enters the gate.
+    /// The entry of the gate that it uses.
     pub entry: Entry,
 }
 
-/// All that is found out about an object.
+/// The analysis of an object.
 pub struct Analysis {
     /// Its `syscall` instructions, sorted.
     pub sites: Vec<Site>,
-    /// Those that are patched, sorted.
+    /// The patches, sorted.
     pub patches: Vec<Patch>,
-    /// Where the thunks are.
+    /// Location of the thunks.
     pub place: Place,
     /// The thunks, whole pages.
     pub thunks: Vec<u8>,
-    /// Distances that depend on where the thunks are.
+    /// Distances that depend on the location of the thunks.
     pub fixups: Vec<Fixup>,
 }
 
 /// Why an object cannot be covered.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It is no object.
+    /// It is not an object.
     NotAnObject(NotAnObject),
     /// A needed site cannot be patched.
     Site(u64),
     /// A displaced instruction cannot be moved.
     Encoding(u64, String),
-    /// It has sites on more scattered pages than an entry holds.
+    /// Its sites are on more scattered pages than an entry has room for.
     Scattered,
 }
 
@@ -119,12 +119,12 @@ impl From<NotAnObject> for Refusal {
     }
 }
 
-/// Where an object's thunks go.
+/// Location of an object's thunks.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {
     /// Their address relative to the object's base.
     pub delta: i64,
-    /// Where they find the gate.
+    /// How they find the gate.
     pub slots: Slots,
 }
 
@@ -182,10 +182,10 @@ pub fn analyse_for(elf: &Elf<'_>, place: Place) -> Result<Analysis, Refusal> {
     Ok(analysis)
 }
 
-/// The entry for a site in a C library where no vector register is live.
+/// The entry for a site in a C library at which no vector register is live.
 ///
-/// A function that others call by its name is compiled to leave no more registers than the calling convention says; a
-/// static function's callers may know that it leaves more.
+/// A function that others call by name is compiled to preserve only the registers of the calling convention;
+/// callers of a static function may rely on more.
 fn plain_entry(elf: &Elf<'_>, listing: &Listing, index: usize, number: &Number) -> Entry {
     let Some(call) = QUICK_CALLS.iter().position(|nr| number.is(*nr)) else { return Entry::Plain };
     let exported = elf.exports.contains(&listing.region.range.start);
@@ -196,13 +196,13 @@ fn plain_entry(elf: &Elf<'_>, listing: &Listing, index: usize, number: &Number) 
     }
 }
 
-/// Everything about an object's regions with sites.
+/// All regions of an object that contain sites.
 struct Listings {
     /// The regions, disassembled.
     all: Vec<Listing>,
     /// All sites.
     sites: BTreeSet<u64>,
-    /// Targets of branches in regions that are listed in parts only.
+    /// Targets of branches in regions that are only partly listed.
     out_of_step: BTreeSet<u64>,
 }
 
@@ -226,7 +226,8 @@ fn listings(elf: &Elf<'_>) -> Listings {
                 has_sites = true;
                 continue;
             }
-            // In a gap, out of step with the disassembly: a listing of its own, from the instruction that sets the number.
+            // In a gap, not aligned with the disassembly: listed separately, from the instruction that sets
+            // the number.
             let mut region = listing.region.clone();
             region.range.start = candidate - JUMP as u64;
             found.all.push(Listing::new(elf, region));
@@ -239,14 +240,14 @@ fn listings(elf: &Elf<'_>) -> Listings {
     found
 }
 
-/// Whether two pages are in one executable segment.
+/// Whether two pages are in the same executable segment.
 fn is_one(elf: &Elf<'_>, first: u64, second: u64) -> bool {
     let start =
         |page| elf.executable(page).or(elf.executable(page + PAGE - 1)).map(|segment| segment.address);
     start(first) == start(second)
 }
 
-/// A range of pages, by its first and last, taken to the edges of its segment that are close.
+/// Extends a range of pages, given by its first and last, to the edges of its segment if they are close.
 fn to_edges(elf: &Elf<'_>, start: u64, end: u64) -> (u64, u64) {
     let Some(segment) = elf.executable(start).or(elf.executable(end + PAGE - 1)) else { return (start, end) };
     let first = segment.address & !(PAGE - 1);
@@ -255,7 +256,7 @@ fn to_edges(elf: &Elf<'_>, start: u64, end: u64) -> (u64, u64) {
     (if close(first, start) { first } else { start }, if close(end, last) { last } else { end })
 }
 
-/// Decides about every site, given the places that are jumped to.
+/// Decides about every site, given all jump targets.
 fn judge<'a>(
     listings: &'a [Listing],
     sites: &BTreeSet<u64>,
@@ -283,8 +284,8 @@ fn judge<'a>(
     all
 }
 
-/// Whether the site is the exit of a thread that has unmapped the stack it stood on (musl's `__unmapself`): a thunk would have
-/// nothing to push to. The gate takes that munmap for the thread's end.
+/// Whether the site is the exit of a thread that has unmapped its own stack (musl's `__unmapself`): a thunk
+/// could not push anything. The gate treats that munmap as the thread's end.
 fn has_no_stack(listing: &Listing, index: usize, number: &Number, targets: &BTreeSet<u64>) -> bool {
     let is_syscall = |at: &usize| listing.instructions[*at].code() == iced_x86::Code::Syscall;
     let start = index.saturating_sub(UNMAP_EXIT);
@@ -326,7 +327,7 @@ impl Analysis {
         Ok(())
     }
 
-    /// The first site that must be patched and cannot be.
+    /// The first site that needs patching but cannot be patched.
     pub fn unpatchable(&self) -> Option<u64> {
         self.sites.iter().find(|site| site.verdict == Verdict::Unpatchable).map(|site| site.address)
     }
@@ -346,7 +347,7 @@ impl Analysis {
                 _ => ranges.push((start, end)),
             }
         }
-        // The closest neighbours are joined until they fit.
+        // The closest neighbours are merged until they fit.
         while ranges.len() > RANGES {
             let (closest, _) = ranges
                 .windows(2)
@@ -367,14 +368,14 @@ impl Analysis {
         Ok(pages)
     }
 
-    /// Writes the jumps into `bytes` of text that start at `start`.
+    /// Writes the jumps into `bytes`, text that starts at `start`.
     pub(crate) fn write_jumps(&self, start: u64, bytes: &mut [u8]) {
         let range = start..start + bytes.len() as u64;
         for patch in self.patches.iter().filter(|patch| range.contains(&patch.start)) {
             let at = (patch.start - start) as usize;
             let distance = patch.thunk.wrapping_sub(patch.start + JUMP as u64) as i64 as i32;
             let room = &mut bytes[at..at + patch.bytes as usize];
-            // What is left of the displaced instructions is never executed.
+            // The rest of the displaced instructions is never executed.
             room.fill(0xcc);
             room[0] = 0xe9;
             room[1..JUMP].copy_from_slice(&distance.to_le_bytes());

@@ -1,19 +1,22 @@
-//! Finds the `syscall` instructions of ELF objects, and makes the *site images* by which the gate patches them.
+//! Finds the `syscall` instructions of ELF objects, and creates the *site images* with which the gate patches
+//! them.
 //!
-//! The way from a file to an entry of the bundle ([`lp_abi::image`]):
+//! The steps from a file to an entry of the bundle ([`lp_abi::image`]):
 //! 1. [`elf`]: segments, function bounds, unwind tables, addresses taken in data.
-//! 2. [`code`]: disassembly of the functions that contain the bytes `0f 05`, and the branch targets near them.
-//! 3. [`number`]: which system call a site makes, by looking back along all paths for what `eax` was set to.
-//! 4. [`window`]: which instructions before (or around) a site make room for a jump.
-//! 5. [`thunk`]: the code that the jump leads to.
-//! 6. [`bundle`]: the file in which images are kept.
+//! 2. [`code`]: disassembly of the functions that contain the bytes `0f 05`, and the branch targets near
+//!    them.
+//! 3. [`number`]: the system call of a site, by tracing the value of `eax` back along all paths.
+//! 4. [`window`]: the instructions before (or around) a site that are displaced by a jump.
+//! 5. [`thunk`]: the target of the jump.
+//! 6. [`bundle`]: the file that stores images.
 //!
-//! [`merge`] makes of the system's C library and the gate one object, whose sites need no patching any more.
+//! [`merge`] combines the system's C library and the gate into one object, whose sites need no patching at
+//! run time.
 //!
-//! [`by_gs`](mod@by_gs) makes the gate that static programs get.
+//! [`by_gs`](mod@by_gs) creates the gate for static programs.
 //!
-//! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched. If it cannot
-//! be, the object is refused: a program never runs half-covered.
+//! A site must be patched if [`lp_abi::gated`] lists its call, or if its number is not known beforehand. If
+//! it cannot be patched, the object is refused: a program never runs half-covered.
 
 pub mod bundle;
 pub mod by_gs;

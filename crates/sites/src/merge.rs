@@ -1,19 +1,20 @@
-//! A C library with the gate in it: one file that the loader maps in the library's place.
+//! A C library that contains the gate: one file that the loader maps in the library's place.
 //!
-//! A preloaded gate costs the loader a search, four mappings and a scope to look symbols up in, and costs attaching new
-//! mappings over the library's text, all of it for every process. Here the jumps to the thunks are in the text already,
-//! and the gate is two segments more of a library that is mapped anyway.
+//! A preloaded gate costs each process a search, four mappings and a scope for symbol lookup in the loader,
+//! and new mappings over the library's text when it attaches. In the merged file the jumps to the thunks are
+//! already in the text, and the gate is two additional segments of a library that is mapped anyway.
 //!
 //! ```text
 //! | the library's file, patched | headers, relocations | thunks | the gate's code | the gate's data |
 //!   its own segments              one segment: read, execute                        read, write
 //! ```
-//! Behind the library's file every offset is the address. The program headers move, since there is no room for more of them
-//! where they are; so do the relocations, which the gate's are appended to. The gate's initialiser becomes the library's,
-//! and its thread-local storage the end of the library's.
 //!
-//! dlopen(3) is given a prologue that calls the gate: until a program loads something, nothing that the loader does is the
-//! gate's business, and the loader's own text is left alone.
+//! After the library's file every offset equals the address. The program headers move, because there is no
+//! room for more of them in place; so do the relocations, to which the gate's are appended. The gate's
+//! initialiser becomes the library's, and its thread-local storage the end of the library's.
+//!
+//! dlopen(3) gets a prologue that calls the gate: until a program loads something, the gate need not see what
+//! the loader does, and the loader's own text is left alone.
 
 use std::fmt;
 use std::mem::offset_of;
@@ -27,16 +28,16 @@ use crate::elf::Elf;
 use crate::image::{Place, Refusal, analyse_for};
 use crate::thunk::Slots;
 
-/// Version of what [`merge`] makes of the same two files.
+/// Version of the output of [`merge`] for the same two files.
 pub const VERSION: u32 = 1;
 const PAGE: u64 = 4096;
-/// Bytes that the kernel maps around a page that is touched first: thunks and what the gate's code starts with are in one
-/// such piece.
+/// Bytes that the kernel maps around a page at its first touch: the thunks and the start of the gate's code
+/// are in one such block.
 const AROUND: u64 = 64 << 10;
-/// Room for prologues, and the bytes of one.
+/// Space for prologues, and the size of one.
 const PROLOGUES: u64 = 256;
 const PROLOGUE: usize = 32;
-/// Functions that have objects loaded.
+/// Functions that load objects.
 const LOADING: [&[u8]; 2] = [b"dlopen", b"dlmopen"];
 /// The symbol of the [`GatePage`] in the gate's data.
 const SLOTS: &[u8] = b"lp_slots";
@@ -57,10 +58,10 @@ const DT_JMPREL: u64 = 23;
 const DT_RELR: u64 = 36;
 const R_X86_64_RELATIVE: u64 = 8;
 const R_X86_64_TPOFF64: u64 = 18;
-/// Bytes of a program header, of a relocation.
+/// Size of a program header and of a relocation.
 const HEADER: usize = 56;
 const RELOCATION: usize = 24;
-/// Fields of the file header: where the program headers are, and how many.
+/// Fields of the file header: location and number of the program headers.
 const E_PHOFF: u64 = 32;
 const E_PHNUM: u64 = 56;
 
@@ -69,7 +70,7 @@ const E_PHNUM: u64 = 56;
 pub enum Unfit {
     /// The library cannot be patched.
     Refused(Refusal),
-    /// It, or the gate, is not laid out as this needs it.
+    /// It, or the gate, does not have the required layout.
     Layout(&'static str),
 }
 
@@ -84,14 +85,14 @@ impl fmt::Display for Unfit {
 
 impl std::error::Error for Unfit {}
 
-/// Makes the file: `library` with `gate`, a shared object that needs no other, in it.
+/// Creates the file: `library` merged with `gate`, a shared object that needs no other.
 ///
 /// # Errors
 /// See [`Unfit`].
 pub fn merge(library: &[u8], gate: &[u8]) -> Result<Vec<u8>, Unfit> {
     let elf = Elf::parse(library).map_err(|why| Unfit::Refused(why.into()))?;
     let (library, gate) = (Input::read(library)?, Input::read(gate)?);
-    // Where thunks are changes nothing about their length.
+    // The location of thunks does not change their length.
     let anywhere = Place { delta: library.end() as i64, slots: Slots::Object(library.end()) };
     let thunks = analyse_for(&elf, anywhere).map_err(Unfit::Refused)?.thunks.len() as u64;
     let layout = Layout::new(&library, &gate, thunks)?;
@@ -127,7 +128,7 @@ fn put(file: &mut [u8], at: u64, bytes: &[u8]) {
     file[at as usize..at as usize + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Where the slots lie in the gate.
+/// Location of the slots in the gate.
 fn slots_of(gate: &Input<'_>) -> Result<u64, Unfit> {
     let elf =
         ElfFile64::<Endianness>::parse(gate.file).map_err(|_| Unfit::Layout("the gate is no ELF object"))?;
@@ -136,7 +137,8 @@ fn slots_of(gate: &Input<'_>) -> Result<u64, Unfit> {
     fits.map(|symbol| symbol.address()).ok_or(Unfit::Layout("the gate has no slots"))
 }
 
-/// Has the symbols of [`LOADING`] lead to prologues at `at`, which call what the slot `before_load` says.
+/// Redirects the symbols of [`LOADING`] to prologues at `at`, which call the address in the slot
+/// `before_load`.
 fn write_prologues(file: &mut [u8], library: &Input<'_>, mut at: u64, before_load: u64) -> Result<(), Unfit> {
     const SYMBOL: u64 = 24;
     const VALUE: u64 = 8;
@@ -165,7 +167,7 @@ fn write_prologues(file: &mut [u8], library: &Input<'_>, mut at: u64, before_loa
         at += PROLOGUE as u64;
         written += 1;
     }
-    // Before glibc 2.34 they are in a library of their own.
+    // Before glibc 2.34 they are in a separate library.
     if written == 0 { Err(Unfit::Layout("the library does not load objects itself")) } else { Ok(()) }
 }
 
@@ -186,7 +188,7 @@ impl Segment {
         self.offset as usize..self.offset.saturating_add(self.file_bytes) as usize
     }
 
-    /// As it stands in a file.
+    /// Its representation in a file.
     fn written(&self) -> Vec<u8> {
         let Segment { kind, flags, offset, address, file_bytes, bytes, align } = *self;
         let words = [offset, address, address, file_bytes, bytes, align];
@@ -199,7 +201,7 @@ impl Segment {
 struct Input<'f> {
     file: &'f [u8],
     segments: Vec<Segment>,
-    /// Where the dynamic section is in the file.
+    /// Offset of the dynamic section in the file.
     dynamic_at: u64,
     dynamic: Vec<[u64; 2]>,
 }
@@ -237,7 +239,7 @@ impl<'f> Input<'f> {
         self.segments.iter().filter(|segment| segment.kind == PT_LOAD)
     }
 
-    /// Where the object's memory ends.
+    /// End of the object's memory.
     fn end(&self) -> u64 {
         self.loads().map(|segment| segment.address + segment.bytes).max().unwrap_or(0)
     }
@@ -246,7 +248,7 @@ impl<'f> Input<'f> {
         self.dynamic.iter().find(|[found, _]| *found == tag).map(|[_, value]| *value)
     }
 
-    /// Where what is mapped at `address` is in the file.
+    /// File offset of the byte mapped at `address`.
     fn offset_of(&self, address: u64) -> Option<u64> {
         let holds =
             |segment: &&Segment| (segment.address..segment.address + segment.file_bytes).contains(&address);
@@ -262,18 +264,18 @@ impl<'f> Input<'f> {
     }
 }
 
-/// Where everything goes: addresses relative to the object's base, which are offsets in the file as well.
+/// The layout of the result: addresses relative to the object's base, which are also file offsets.
 struct Layout {
     headers: u64,
     header_count: usize,
     relocations: u64,
     thunks: u64,
     gate: u64,
-    /// Where the gate's data starts.
+    /// Start of the gate's data.
     data: u64,
     /// The end of all segments.
     end: u64,
-    /// Where the gate's thread-local storage lies in the library's, and the whole's bytes and alignment.
+    /// Location of the gate's thread-local storage in the library's, and size and alignment of the whole.
     storage: u64,
     storage_bytes: u64,
     storage_align: u64,
@@ -322,7 +324,7 @@ impl Layout {
         })
     }
 
-    /// The program headers, moved and two more, and the file header's word of where they are.
+    /// Writes the program headers at their new place with two more, and their location in the file header.
     fn write_headers(&self, file: &mut [u8], library: &Input<'_>) {
         let last = library.segments.iter().rposition(|segment| segment.kind == PT_LOAD);
         let load = |range: Range<u64>, flags| {
@@ -371,7 +373,7 @@ impl Layout {
         Ok(all)
     }
 
-    /// The library's dynamic section, with the relocations' new place and the gate's initialiser.
+    /// The library's dynamic section, with the new location of the relocations and the gate's initialiser.
     fn dynamic_of(&self, library: &Input<'_>, gate: &Input<'_>) -> Result<Vec<u8>, Unfit> {
         let init = gate.tagged(DT_INIT).ok_or(Unfit::Layout("the gate has no initialiser"))?;
         let bytes = library.relocations()?.len() + gate.relocations()?.len();

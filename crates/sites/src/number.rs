@@ -1,4 +1,4 @@
-//! Which system call a site makes: what `eax` can be there.
+//! Determines which system call a site makes: the possible values of `eax` there.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,7 +12,7 @@ const STEPS: usize = 4096;
 /// The numbers that a site can have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Number {
-    /// One of these, whatever way execution took.
+    /// One of these, on every path.
     Known(BTreeSet<u32>),
     /// It comes from elsewhere, such as the argument of syscall(2)'s wrapper.
     Dynamic,
@@ -33,8 +33,8 @@ impl Number {
     }
 }
 
-/// Looks back from the instruction at `index` along all paths. `entered` are places that are reached in ways that the listing
-/// does not show.
+/// Traces back from the instruction at `index` along all paths. `entered` are places that are reached in ways
+/// that the listing does not show.
 pub fn at_site(listing: &Listing, index: usize, entered: &BTreeSet<u64>) -> Number {
     match values(listing, index, Register::RAX, entered) {
         Some(numbers) if !numbers.is_empty() => Number::Known(numbers),
@@ -42,7 +42,8 @@ pub fn at_site(listing: &Listing, index: usize, entered: &BTreeSet<u64>) -> Numb
     }
 }
 
-/// The constants that `register` can hold before the instruction at `index`; `None` if it can be something else.
+/// The constants that `register` can hold before the instruction at `index`; `None` if other values are
+/// possible.
 fn values(
     listing: &Listing,
     index: usize,
@@ -72,7 +73,7 @@ fn values(
     Some(found)
 }
 
-/// The instructions after which the one at `index` is executed; `None` if it can also be entered in other ways.
+/// The instructions that can precede the one at `index`; `None` if it can also be entered in other ways.
 fn predecessors(listing: &Listing, index: usize, entered: &BTreeSet<u64>) -> Option<Vec<usize>> {
     let address = listing.instructions[index].ip();
     if entered.contains(&address) {
@@ -139,7 +140,7 @@ fn effect(
             Effect::Copies(instruction.op1_register().full_register())
         }
         Code::Mov_r8_imm8 | Code::Mov_rm8_imm8 if written == Register::AL && register == Register::RAX => {
-            // The rest of the register is from before.
+            // The rest of the register keeps its previous value.
             let low = instruction.immediate(1) as u32 & 0xff;
             match values(listing, index, register, entered) {
                 Some(values) => Effect::Sets(values.iter().map(|value| value & !0xff | low).collect()),

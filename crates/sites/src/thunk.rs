@@ -1,14 +1,14 @@
-//! The code behind a site's jump; [`lp_abi::image`] says what it does.
+//! The target of a site's jump; [`lp_abi::image`] describes what it does.
 
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Decoder, DecoderOptions, Instruction, InstructionBlock};
 use lp_abi::image::{Fixup, GATE_PAGE, GatePage};
 
 use crate::code::SYSCALL;
 
-/// Bytes between thunks: they start at multiples.
+/// Alignment of thunks in bytes.
 pub const ALIGN: usize = 16;
 
-/// By which door a thunk enters the gate.
+/// The entry through which a thunk enters the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// No vector register is live at the site.
@@ -17,7 +17,7 @@ pub enum Entry {
     Vector,
     /// As `Plain`, for one of [`lp_abi::image::QUICK_CALLS`], by its index.
     Quick(usize),
-    /// As `Quick`, and no argument register is live behind the site.
+    /// As `Quick`, and no argument register is live after the site.
     QuickScratch(usize),
 }
 
@@ -33,7 +33,7 @@ impl Entry {
     }
 }
 
-/// Where thunks find the gate's addresses.
+/// How thunks find the gate's addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Slots {
     /// In the process's [`GatePage`], at its fixed address.
@@ -42,21 +42,21 @@ pub enum Slots {
     Object(u64),
 }
 
-/// What a thunk is made of.
+/// The parts of a thunk.
 pub struct Parts<'a> {
     /// Displaced instructions before the site.
     pub before: &'a [Instruction],
-    /// Displaced instructions behind it; `None` when the site's own `syscall` stays.
+    /// Displaced instructions after it; `None` when the site's own `syscall` stays.
     pub behind: Option<&'a [Instruction]>,
     /// Address of the site's `syscall`.
     pub site: u64,
-    /// The door.
+    /// The gate's entry.
     pub entry: Entry,
-    /// Where it is looked up.
+    /// Where its address is found.
     pub slots: Slots,
 }
 
-/// Code under construction at an address.
+/// Code being assembled at an address.
 struct Writer {
     at: u64,
     bytes: Vec<u8>,
@@ -66,7 +66,7 @@ struct Writer {
 /// Assembles a thunk at `at`: its bytes, and the offsets of distances that lead out of the thunks.
 ///
 /// # Errors
-/// What the encoder says about an instruction that does not reach what it refers to.
+/// The encoder's error for an instruction that cannot reach its operand.
 pub fn assemble(parts: &Parts<'_>, at: u64) -> Result<(Vec<u8>, Vec<u32>), String> {
     let mut code = Writer { at, bytes: Vec::new(), fixups: Vec::new() };
     code.displaced(parts.before)?;
@@ -114,7 +114,7 @@ impl Writer {
         Ok(())
     }
 
-    /// The distance to `target` from behind the four bytes that come next.
+    /// The distance to `target` from the end of the next four bytes.
     fn distance(&self, target: u64) -> Result<i32, String> {
         let distance = target.wrapping_sub(self.here() + 4) as i64;
         i32::try_from(distance).map_err(|_| format!("{target:#x} is out of reach"))

@@ -1,4 +1,4 @@
-//! Where at a site the jump goes: which instructions make room for it.
+//! Chooses the instructions at a site that a jump replaces.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -15,8 +15,8 @@ pub const JUMP: usize = 5;
 pub enum Window {
     /// Those before the site: the site's own `syscall` stays and makes the kernel's call.
     Before(Range<usize>),
-    /// Some around the site, the `syscall` among them: the kernel's call is made in the thunk. Only where there is no room
-    /// before, because an address in a thunk means nothing to unwinders.
+    /// Instructions around the site, including the `syscall`: the thunk makes the kernel's call. Used only if
+    /// there is no room before the site, because unwinders do not know addresses in a thunk.
     Around(Range<usize>),
 }
 
@@ -29,11 +29,12 @@ impl Window {
     }
 }
 
-/// Chooses the window for the site at `index`; `None` if there is none. `targets` are all places near sites that are jumped to.
+/// Chooses the window for the site at `index`; `None` if there is none. `targets` are all jump targets near
+/// sites.
 pub fn choose(listing: &Listing, index: usize, targets: &BTreeSet<u64>) -> Option<Window> {
     let free = |address: u64| !targets.contains(&address) && !listing.branches.contains_key(&address);
     let all = &listing.instructions;
-    // Backwards: as long as nothing jumps behind the first displaced instruction.
+    // Backwards, as long as nothing jumps past the first displaced instruction.
     let mut first = index;
     let mut bytes = 0;
     while bytes < JUMP && first > 0 && free(all[first].ip()) && can_move(&all[first - 1]) {
@@ -53,21 +54,22 @@ pub fn choose(listing: &Listing, index: usize, targets: &BTreeSet<u64>) -> Optio
     Some(Window::Around(first..end))
 }
 
-/// Whether an instruction does the same at another address (after its operand is corrected), and is followed by the next.
+/// Whether an instruction has the same effect at another address (after its operand is corrected), and the
+/// next one follows it.
 fn can_move(instruction: &Instruction) -> bool {
     instruction.flow_control() == FlowControl::Next && instruction.code() != Code::INVALID
 }
 
-/// Registers that a system call does not change and the gate may.
+/// Registers that a system call preserves and the gate may clobber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// xmm0-15: free at calls and returns, but for results.
+    /// xmm0-15: free at calls and returns, except for results.
     Vectors,
-    /// Those of a system call's arguments. What a function is called with counts as read by it.
+    /// Those of a system call's arguments. A function's arguments count as read by it.
     Arguments,
 }
 
-/// Registers of arguments, of system calls and of functions.
+/// Argument registers, of system calls and of functions.
 const ARGUMENTS: [Register; 7] =
     [Register::RDI, Register::RSI, Register::RDX, Register::R10, Register::R8, Register::R9, Register::RCX];
 
@@ -83,7 +85,7 @@ impl Class {
         Some(1 << index)
     }
 
-    /// What is taken to be written at the site itself: `rcx`, which the kernel changes.
+    /// Registers considered written at the site itself: `rcx`, which the kernel changes.
     fn at_site(self) -> u32 {
         match self {
             Class::Vectors => 0,
@@ -91,14 +93,14 @@ impl Class {
         }
     }
 
-    /// Whether a function that is called with only `written` set anew may read what was there at the site.
+    /// Whether a function that is called with only `written` newly set may read a value from before the site.
     fn is_read_by_call(self, written: u32) -> bool {
         self == Class::Arguments && written.count_ones() < ARGUMENTS.len() as u32
     }
 }
 
-/// Whether a register of the class may hold a value across the site that the code behind it reads: then the gate must keep
-/// it. Looks along the listing from the site on, and takes what it cannot follow for the end.
+/// Whether a register of the class may be live across the site: then the gate must preserve it. Follows the
+/// listing from the site on, and treats what it cannot follow as the end.
 pub fn live(class: Class, listing: &Listing, index: usize) -> bool {
     let mut factory = InstructionInfoFactory::new();
     let mut work = vec![(index + 1, class.at_site())];
@@ -133,14 +135,15 @@ pub fn live(class: Class, listing: &Listing, index: usize) -> bool {
     false
 }
 
-/// Whether the instruction reads a register of the class that is not in the set `written`, to which it adds what it writes.
+/// Whether the instruction reads a register of the class that is not in the set `written`; adds what it
+/// writes to the set.
 fn reads_unwritten(
     class: Class,
     instruction: &Instruction,
     factory: &mut InstructionInfoFactory,
     written: &mut u32,
 ) -> bool {
-    // A register with itself: these depend on nothing.
+    // A register combined with itself: the result depends on nothing.
     let zeroes = matches!(
         instruction.code(),
         Code::Pxor_xmm_xmmm128

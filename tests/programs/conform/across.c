@@ -1,4 +1,4 @@
-/* link and rename with one path in the file system and one in another: what is found before EXDEV. */
+/* link and rename with one path in the file system and one in another: errors that precede EXDEV. */
 #include "conform.h"
 
 static void both(const char *name, const char *old, const char *new)

@@ -1,4 +1,4 @@
-/* Extended attributes and POSIX ACLs, as tmpfs keeps them. */
+/* Extended attributes and POSIX ACLs, as on tmpfs. */
 #include "conform.h"
 #include <sys/xattr.h>
 

@@ -1,5 +1,5 @@
-/* Conformance of system calls: groups of calls whose results are printed, one line each, to be compared between
- * file systems. Nothing is expected here; the kernel's tmpfs says what is right.
+/* Conformance of system calls: groups of calls whose results are printed, one line each, to be compared
+ * between file systems. The program has no expectations of its own; the kernel's tmpfs defines what is right.
  */
 #ifndef CONFORM_H
 #define CONFORM_H
@@ -30,11 +30,11 @@
     static void family##_##name(void)
 void add_group(const char *name, void (*run)(void));
 
-/* One call: prints its text, its result, and its errno if it is -1. Gives the result. */
+/* One call: prints its text, its result, and its errno if it is -1. Returns the result. */
 #define T(call) say_result(#call, ({ errno = 0; (long)(call); }))
-/* The same under a text of one's own, for calls in loops. */
+/* The same with a given text, for calls in loops. */
 #define TN(text, call) say_result(text, ({ errno = 0; (long)(call); }))
-/* The same for calls that return a pointer: only whether it is good is printed. */
+/* The same for calls that return a pointer: prints only whether it is valid. */
 #define TP(call) say_pointer(#call, ({ errno = 0; (void *)(call); }))
 long say_result(const char *text, long result);
 void *say_pointer(const char *text, void *result);
@@ -50,19 +50,19 @@ void attributes_fd(int fd);
 /* The contents of a file. */
 void contents(const char *path);
 
-/* Makes a file with these contents, or a directory, without a line. */
+/* Creates a file with these contents, or a directory, without printing a line. */
 void make(const char *path, const char *text);
 void make_dir(const char *path);
 /* An open file with these contents, position 0. */
 int make_open(const char *path, const char *text, int flags);
 
-/* Runs the body in a forked child and says how it ended. */
+/* Runs the body in a forked child and prints how it ended. */
 #define CHILD for (pid_t child_ = fork(); child_ >= 0; child_ ? (say_wait(child_), child_ = -1) : (_exit(0), 0)) if (!child_)
 void say_wait(pid_t child);
-/* Becomes a user without privileges (when root), for the rest of this process. */
+/* Drops privileges (if root) for the rest of this process. */
 void become_nobody(void);
 
-/* Until the clock that stamps files has moved on. */
+/* Waits until the clock for file times has advanced. */
 void nap(void);
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))

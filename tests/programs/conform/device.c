@@ -1,4 +1,5 @@
-/* /dev/zero and /dev/null beside files: what is read and written, and the ways in which their descriptors come and go. */
+/* /dev/zero and /dev/null beside files: reads and writes, and all ways to create and close
+ * their descriptors. */
 #include "conform.h"
 #include <linux/close_range.h>
 #include <poll.h>
@@ -14,7 +15,7 @@
 
 extern char **environ;
 
-/* What a read of up to 8 bytes gives; the buffer was full of 'x'. */
+/* The result of a read of up to 8 bytes; the buffer was full of 'x'. */
 static void look(const char *text, int fd)
 {
     char b[8];
@@ -23,7 +24,7 @@ static void look(const char *text, int fd)
     say_bytes("  bytes", b, sizeof b);
 }
 
-/* What a shell makes of descriptor `fd`. */
+/* What a shell reads or writes through descriptor `fd`. */
 static void look_by_exec(int fd)
 {
     char line[100];

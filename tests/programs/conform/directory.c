@@ -1,5 +1,5 @@
-/* getdents64, telldir, seekdir; directories that change while they are read. Order is the file system's own affair:
- * what must hold is that each name is seen once.
+/* getdents64, telldir, seekdir; directories that change while they are read. The order depends on the file
+ * system, but each name must be seen once.
  */
 #include "conform.h"
 
@@ -149,7 +149,7 @@ GROUP(directory, changing)
     for (struct dirent *e; (e = readdir(dir)); round++) {
         if (e->d_name[0] == 'n')
             seen[atoi(e->d_name + 1)]++;
-        /* Odd names go, in an order of their own; others come. Even ones must each be seen once. */
+        /* Odd names are removed, in a different order; others are added. Even ones must each be seen once. */
         sprintf(name, "n%d", (round * 2 + 501) % 1000 | 1);
         unlink(name);
         sprintf(other, "x%d", round);

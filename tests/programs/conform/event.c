@@ -58,7 +58,8 @@ GROUP(event, select)
     FD_SET(fd, &r), FD_SET(p[0], &r), FD_SET(fd, &w), FD_SET(p[1], &w), FD_SET(fd, &e);
     T(select(10, &r, &w, &e, NULL));
     say("%d %d %d %d %d", FD_ISSET(fd, &r) != 0, FD_ISSET(p[0], &r) != 0, FD_ISSET(fd, &w) != 0, FD_ISSET(p[1], &w) != 0, FD_ISSET(fd, &e) != 0);
-    /* A closed one below 64: numbers past the end of the descriptor table are ignored, and 64 is its smallest size. */
+    /* A closed descriptor below 64: numbers beyond the descriptor table are ignored, and its minimum size is
+     * 64. */
     FD_ZERO(&r); FD_SET(40, &r);
     T(select(50, &r, NULL, NULL, &(struct timeval){ 0, 0 }));
     FD_ZERO(&r); FD_SET(p[0], &r);

@@ -1,4 +1,4 @@
-/* Bad pointers in every pointer argument: EFAULT, never a signal, and what was done before the fault stays done. */
+/* Bad pointers in every pointer argument: EFAULT, never a signal; what was done before the fault remains. */
 #include "conform.h"
 #include <poll.h>
 #include <signal.h>
@@ -12,7 +12,7 @@
 
 #define BAD ((void *)8)
 
-/* The last bytes of a page that is followed by none. */
+/* The last bytes of a page that is followed by an unmapped one. */
 static char *page_edge(void)
 {
     char *p = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -155,7 +155,7 @@ GROUP(fault, data)
 
 GROUP(fault, page)
 {
-    /* A page at once, which is copied in another way than a few bytes. */
+    /* A whole page, which is copied differently from a few bytes. */
     int fd = T(open("f", O_RDWR | O_CREAT, 0644));
     char *p = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(p, 'p', 4096);
@@ -179,7 +179,8 @@ GROUP(fault, page)
 
 GROUP(fault, partial)
 {
-    /* How much of a transfer is done before a fault is the kernel's affair page by page; whole pages are compared. */
+    /* Within a page the kernel decides how much is transferred before a fault, so only whole pages are
+     * compared. */
     int fd = T(open("f", O_RDWR | O_CREAT, 0644));
     char *p = mmap(NULL, 4 * 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     memset(p, 'd', 2 * 4096);

@@ -1,4 +1,4 @@
-/* chmod, chown, truncate, fallocate: what changes an inode. */
+/* chmod, chown, truncate, fallocate: calls that change an inode. */
 #include "conform.h"
 #include <linux/falloc.h>
 #include <sys/resource.h>

@@ -1,4 +1,5 @@
-/* flock, POSIX record locks, open file description locks: conflicts, waiting, deadlock, release at close and death. */
+/* flock, POSIX record locks, open file description locks: conflicts, waiting, deadlock, release at close and
+ * death. */
 #include "conform.h"
 #include <pthread.h>
 #include <sched.h>
@@ -129,7 +130,7 @@ GROUP(lock, waiting)
         char c;
         close(p[1]);
         long locked = set(fd, F_SETLKW, F_WRLCK, 5, 10);
-        /* The byte was there before the lock was let go. */
+        /* The byte was written before the lock was released. */
         _exit(locked ? 1 : read(p[0], &c, 1) != 1);
     }
     close(p[0]);
@@ -176,7 +177,7 @@ GROUP(lock, deadlock)
     say_wait(child);
 }
 
-/* A thread that waits for a byte of `threads_file`, and what came of it. */
+/* A thread that waits for a lock on a byte of `threads_file`, and its result. */
 struct waiter {
     pthread_t thread;
     long byte, result;
@@ -200,7 +201,7 @@ static void begin_to_wait(struct waiter *waiter, long byte)
         sched_yield();
     char path[64], state = 0;
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", waiter->tid);
-    /* Asleep twice, a while apart: in no lock of the C library. */
+    /* Asleep twice, some time apart: not in a lock of the C library. */
     for (int asleep = 0; asleep < 2;) {
         FILE *stat = fopen(path, "r");
         if (!stat || fscanf(stat, "%*d %*s %c", &state) != 1)
@@ -211,7 +212,7 @@ static void begin_to_wait(struct waiter *waiter, long byte)
     }
 }
 
-/* A process that has locked a byte: told to, it asks for byte 0, gives its own up, or ends. */
+/* A process that has locked a byte: on command it requests byte 0, releases its own, or ends. */
 static pid_t owner_of(long byte, int *to, int *from)
 {
     int told[2], tells[2];
@@ -242,8 +243,8 @@ static const char *tell(int to, int from, char command)
     return answer ? strerrorname_np(answer) : "done";
 }
 
-/* The locks are the process's, and each of its threads may wait for another's: the last that began is what its
- * process waits for. */
+/* The locks belong to the process, and each of its threads may wait for another process's lock: the process
+ * counts as waiting for the lock of the thread that began last. */
 GROUP(lock, deadlock_of_threads)
 {
     threads_file = make_open("f", "", O_RDWR);

@@ -1,4 +1,5 @@
-/* Symbolic links, and paths with `..`, that lead by the kernel's magic links to files of the file system's own. */
+/* Symbolic links, and paths with `..`, that lead through the kernel's magic links to files of this file
+ * system. */
 #include "conform.h"
 #include <sys/socket.h>
 #include <sys/un.h>

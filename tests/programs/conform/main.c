@@ -185,7 +185,7 @@ int main(int argc, char **argv)
             say("%s", groups[g].name);
         return 0;
     }
-    /* Descriptors that the caller left open would shift the numbers of ours. */
+    /* Descriptors that the caller left open would shift our numbers. */
     close_range(3, 200, 0);
     for (int a = 1; a < argc; a++)
         for (unsigned g = 0; g < group_count; g++)

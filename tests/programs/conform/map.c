@@ -1,4 +1,5 @@
-/* mmap of files: shared and private, coherence with read and write and between processes, mremap, msync, errors. */
+/* mmap of files: shared and private, coherence with read and write and between processes, mremap, msync,
+ * errors. */
 #include "conform.h"
 #include <pthread.h>
 #include <sched.h>
@@ -15,7 +16,7 @@ static void on_fault(int signal)
     siglongjmp(fault_exit, signal);
 }
 
-/* Reads (or writes) one byte and tells the byte or the signal. */
+/* Reads (or writes) one byte and prints the byte or the signal. */
 static void touch(const char *text, volatile char *at, int writing)
 {
     struct sigaction act = { .sa_handler = on_fault }, segv, bus;
@@ -316,7 +317,8 @@ GROUP(map, many)
     T(pwrite(fd, big, 10 * PAGE, 5 * PAGE) == 10 * PAGE);
 }
 
-/* Sixteen other files get pages now; a store through a mapping whose pages were given away would reach one of them. */
+/* Sixteen other files get pages now; a store through a mapping whose pages were freed would reach one of
+ * them. */
 static void store_and_look(const char *text, char *at, long size)
 {
     char other[2 * PAGE];
@@ -414,7 +416,7 @@ GROUP(map, fork_beside_a_thread_that_maps)
     say("hung %d, wrong %d, failed %ld", hung, wrong, (long)bad);
 }
 
-/* Bytes in use now, roughly: whether they are about those of a file that should be gone. */
+/* Approximate bytes in use: whether they include those of a file that should be gone. */
 static long in_use(void)
 {
     struct statfs s;
@@ -461,7 +463,7 @@ static void *kills_mapper(void *unused)
     return NULL;
 }
 
-/* A child of vfork changes its parent's mappings. Killed as it does, it leaves them usable. */
+/* A child of vfork changes its parent's mappings. If it is killed while it does so, they must stay usable. */
 GROUP(map, vfork_child_killed_as_it_maps)
 {
     static char text[65536];

@@ -459,7 +459,7 @@ GROUP(open, permissions)
         T(rename("read", "other"));
         T(mkdir("d", 0700));
         T(symlink("x", "s"));
-        /* Of one's own: with fs.protected_hardlinks another's is refused first. */
+        /* Our own file: with fs.protected_hardlinks another user's would be refused first. */
         T(link("both", "hard"));
         T(open("full/mine", O_CREAT | O_RDWR, 0600) > 0);
         T(link("full/mine", "full/hard"));

@@ -50,7 +50,7 @@ GROUP(process, fork_copies_the_table)
     contents("orphan");
 }
 
-/* What an exec of `path` gives. */
+/* The result of an exec of `path`. */
 static void try_exec(const char *text, const char *path)
 {
     say("%s", text);
@@ -212,7 +212,7 @@ static void *closer(void *arg)
         int fd = open(name, O_CREAT | O_RDWR, 0600);
         if (fd < 0)
             return (void *)1;
-        /* Another thread may hold our number a moment later; that must never reach our file. */
+        /* Another thread may get our number a moment later; its calls must never reach our file. */
         if (write(fd, name, strlen(name)) < 0)
             return (void *)2;
         close(fd);
@@ -487,7 +487,7 @@ GROUP(process, stdio)
 
 GROUP(process, descriptors_after_a_failed_open)
 {
-    /* A process that ends with a file open and an open that failed behind it; then one that may get what it left. */
+    /* A process that ends with a file open after a failed open; then one that may get what it left. */
     make("f", "text");
     for (int round = 0; round < 3; round++) {
         CHILD {

@@ -1,5 +1,5 @@
-/* Calls that few programs make: changes of single ids and capabilities, makers of descriptors beside open files, messages
- * by the dozen, limits, and calls that take a descriptor of a kind that a file is not.
+/* Rare calls: changes of single ids and capabilities, calls that create descriptors beside open files,
+ * batches of messages, limits, and calls that take a descriptor other than a file's.
  */
 #include "conform.h"
 #include <linux/capability.h>
@@ -17,7 +17,7 @@
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 
-/* What the caller may do with a file of root's and one of a group's. */
+/* The caller's access to a file of root and to a file of a group. */
 static void may(const char *who)
 {
     say("%s", who);
@@ -112,7 +112,7 @@ GROUP(rare, capabilities)
     attributes("group");
 }
 
-/* A descriptor that was just made stands where the lowest number was. */
+/* A new descriptor has the lowest free number. */
 static void made(const char *what, long fd, long expected)
 {
     say("%s: %s", what, fd < 0 ? strerrorname_np(errno) : fd == expected ? "the lowest number" : "another number");
@@ -208,7 +208,7 @@ GROUP(rare, limits_of_a_process)
     int fd = make_open("f", "12345678", O_RDWR | O_APPEND);
     T(syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, NULL, &old));
     new.rlim_max = old.rlim_max;
-    /* What is said goes to a file too: it waits until there is no limit any more. */
+    /* The output goes to a file too, so it waits until the limit is gone. */
     long results[8], limited = syscall(SYS_prlimit64, 0, RLIMIT_FSIZE, &new, NULL);
     results[0] = write(fd, "abcd", 4), results[1] = errno;
     results[2] = write(fd, "e", 1), results[3] = errno;
@@ -238,7 +238,7 @@ GROUP(rare, descriptors_of_another_kind)
         T(syscall(SYS_landlock_add_rule, fd, 1, NULL, 0));
         T(syscall(SYS_landlock_restrict_self, fd, 0));
         T(syscall(SYS_pidfd_getfd, fd, 0, 0));
-        /* A kernel without modules does not know the call. */
+        /* A kernel without modules does not have the call. */
         if (syscall(SYS_finit_module, -1, "", 0) < 0 && errno != ENOSYS)
             T(syscall(SYS_finit_module, fd, "", 0));
         T(syscall(SYS_mq_timedsend, fd, "", 0, 0, NULL));

@@ -1,4 +1,5 @@
-/* Descriptors and paths of regular files in calls that are about something else, and NULL for the working directory. */
+/* Descriptors and paths of regular files in calls that expect something else, and NULL for the working
+ * directory. */
 #include <linux/fs.h>
 #include <linux/kcmp.h>
 #include <poll.h>

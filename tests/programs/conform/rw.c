@@ -1,4 +1,4 @@
-/* read, write and their positioned and vector forms; lseek; what they do to position, size and contents. */
+/* read, write and their positioned and vector forms; lseek; their effect on position, size and contents. */
 #include "conform.h"
 #include <sys/uio.h>
 
@@ -336,7 +336,8 @@ GROUP(rw, sync_calls)
 
 GROUP(rw, much_again)
 {
-    /* The same megabyte over and over: who copies it may change from one round to the next, what arrives may not. */
+    /* The same megabyte repeatedly: the kernel or the process may copy it in each round, with the same
+     * result. */
     enum { MUCH = 1 << 20 };
     int fd = T(open("f", O_RDWR | O_CREAT, 0644));
     unsigned char *from = malloc(MUCH + 100), *to = malloc(MUCH + 100);

@@ -1,5 +1,6 @@
-/* What threads share and what they do not: descriptors that others replace and close, forks beside them, children that
- * share a table, credentials of a thread, descriptors in messages that nobody receives. */
+/* What threads share and what they do not: descriptors that other threads replace and close, concurrent
+ * forks, children that share a table, credentials of a thread, descriptors in messages that nobody receives.
+ * */
 #include "conform.h"
 #include <pthread.h>
 #include <sched.h>
@@ -12,7 +13,7 @@
 static volatile int stop, target;
 static volatile long calls;
 
-/* Uses `target` until told to stop; gives how many calls failed. */
+/* Uses `target` until told to stop; returns the number of failed calls. */
 static void *user(void *first)
 {
     long bad = 0;
@@ -60,7 +61,7 @@ GROUP(shared, dup2_over_a_descriptor_in_use)
     with_user("dup3", replace, O_CLOEXEC);
     T(dup2(one, 100) == (target = 100));
     with_user("dup2, a high number", replace, -1);
-    /* How much was written is chance. */
+    /* The amount written varies. */
     T(ftruncate(one, 0));
     T(ftruncate(other, 0));
 }
@@ -82,7 +83,7 @@ GROUP(shared, dup2_drops_record_locks)
 static pthread_barrier_t both;
 static int number;
 
-/* Closes the same number as the other thread, at the same time. */
+/* Closes the same number as the other thread at the same time. */
 static void *closer(void *closed)
 {
     for (int i = 0; i < 5000; i++) {
@@ -145,7 +146,7 @@ GROUP(shared, fork_beside_a_thread_that_opens)
     for (int i = 0; i < 400 || calls < 1000; i++) {
         pid_t child = fork();
         if (!child) {
-            /* What the kernel gives now must be what the numbers name. */
+            /* The kernel's descriptors must match what the numbers name. */
             for (int k = 0; k < 8; k++) {
                 struct stat st;
                 int fd = fcntl(host, F_DUPFD, k < 4 ? 0 : 100);

@@ -1,4 +1,4 @@
-/* Signals that arrive at any moment of a call: each is delivered, once, under the mask that the program has. */
+/* Signals that arrive at any moment of a call: each must be delivered once, under the program's mask. */
 #include "signals.h"
 #include <poll.h>
 #include <sys/select.h>
@@ -6,7 +6,7 @@
 
 GROUP(signal, pairs)
 {
-    /* Both signals of a pair arrive while the process is stopped, most likely within a call. */
+    /* Both signals of a pair arrive while the process is stopped, most likely inside a call. */
     share();
     pid_t child = fork();
     if (!child) {
@@ -122,8 +122,8 @@ static void in_order_with_calls(int signal, siginfo_t *info, void *context)
 
 GROUP(signal, queued_to_handlers_that_make_calls)
 {
-    /* Several numbers at once, whose handlers interrupt each other and install themselves again; one has the others
-     * blocked. */
+    /* Several numbers at once, whose handlers interrupt each other and reinstall themselves; one blocks the
+     * others. */
     share();
     make("f", "x");
     pid_t child = fork();
@@ -225,7 +225,7 @@ static void say_masks(int signal, siginfo_t *info, void *context)
 
 GROUP(signal, masks_of_waits)
 {
-    /* Both signals are blocked but for the length of a wait, which has a file among what it waits for. */
+    /* Both signals are blocked except during a wait, which includes a file. */
     int fd = make_open("f", "x", O_RDWR);
     sigset_t both, none, second;
     sigemptyset(&none);
@@ -291,7 +291,8 @@ static int sleeps(pid_t pid)
 
 static void restart(int first_restarts, int second_restarts)
 {
-    /* Both signals end a wait together: the one that the kernel takes first says whether the wait goes on. */
+    /* Both signals interrupt a wait together: the one that the kernel takes first decides if the wait goes
+     * on. */
     share();
     mkfifo("fifo", 0600);
     pid_t child = fork();

@@ -1,15 +1,15 @@
-/* Signals that arrive as a process or a thread begins, ends, becomes another program, or has a mapping mended. */
+/* Signals that arrive while a process or thread starts, ends, calls exec, or repairs a mapping. */
 #include "signals.h"
 #include <pthread.h>
 
 /* Descriptor at which an image of `signal.exec` waits for the end of its pipe. */
 #define WAITS_AT 300
-/* And at which it has the memory of `shared`. */
+/* Descriptor at which it has the memory of `shared`. */
 #define TELLS_AT 301
 
 GROUP(signal, image)
 {
-    /* What an exec below starts; run by itself it only looks at its mask. */
+    /* The program of the exec below; run on its own it only checks its mask. */
     say_blocked("an image starts with");
     if (fcntl(TELLS_AT, F_GETFD) == -1)
         return;
@@ -22,8 +22,8 @@ GROUP(signal, image)
 
 static void exec_under_fire(const char *program)
 {
-    /* Each child is sent SIGUSR1 once, at some moment of its exec, and has SIGUSR2 blocked, which is sent before. Either the
-     * handler sees the signal or the new image dies of it. */
+    /* Each child is sent SIGUSR1 once, at some moment of its exec, and has SIGUSR2 blocked, which is sent
+     * before. Either the handler gets the signal or the new image dies of it. */
     int died = 0, handled = 0, lost = 0, twice = 0, odd = 0, rounds = 400;
     int out = open("images", O_CREAT | O_RDWR | O_TRUNC, 0600);
     for (int i = 0; i < rounds; i++) {
@@ -105,7 +105,7 @@ GROUP(signal, during_exec_that_fails)
 
 GROUP(signal, exec_makes_progress)
 {
-    /* A timer that fires faster than an exec is prepared must not keep the exec from happening. */
+    /* A timer that fires faster than an exec can be prepared must not prevent the exec. */
     share();
     int fine = 0;
     for (int i = 0; i < 30; i++) {
@@ -114,7 +114,7 @@ GROUP(signal, exec_makes_progress)
             handle(SIGALRM, count_one, SA_RESTART);
             dup2(open("/dev/null", O_WRONLY), 1);
             every(20);
-            /* The timer goes on in the new image, and kills it. */
+            /* The timer continues in the new image, and kills it. */
             execl("/proc/self/exe", "conform", "signal.image", NULL);
             _exit(9);
         }
@@ -168,7 +168,7 @@ static void only_here(int signal, siginfo_t *info, void *context)
 
 static void fork_under_fire(pid_t (*make_child)(void))
 {
-    /* A timer is not inherited: the child must see none of its parent's signals, and have nothing blocked. */
+    /* A timer is not inherited: the child must get none of its parent's signals, and have none blocked. */
     share();
     fires_at = getpid();
     handle(SIGALRM, only_here, SA_RESTART);
@@ -270,7 +270,7 @@ static void *short_life(void *unused)
 
 GROUP(signal, to_threads_that_end)
 {
-    /* What a thread takes of the process's signals is not lost with it. */
+    /* A process signal that a thread has taken is not lost when the thread ends. */
     share();
     pid_t child = fork();
     if (!child) {
@@ -299,7 +299,8 @@ GROUP(signal, to_threads_that_end)
     say("sent %d, handled %d", sent, shared->handled);
 }
 
-/* Touches the pages of a mapping of a file that another process makes grow, under signals whose handler changes the file. */
+/* Touches the pages of a mapping of a file that another process makes grow, under signals whose handler
+ * changes the file. */
 static void *touch(void *mapping)
 {
     static const int all = 3000;

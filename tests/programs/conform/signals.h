@@ -1,4 +1,4 @@
-/* What the groups of signals have in common. */
+/* Helpers for the groups of signals. */
 #ifndef SIGNALS_H
 #define SIGNALS_H
 
@@ -8,7 +8,7 @@
 #include <sys/mman.h>
 #include <sys/time.h>
 
-/* What the processes of a group tell each other. */
+/* State shared by the processes of a group. */
 static volatile struct shared {
     volatile int ready, stop, wrong, handled, second, pages;
 } *shared;
@@ -18,10 +18,10 @@ static void share(void)
     shared = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 }
 
-/* Adds one, in a handler that another may interrupt. */
+/* Increments atomically, in a handler that another may interrupt. */
 #define BUMP(field) __sync_fetch_and_add(&shared->field, 1)
 
-/* Waits until `done` holds, for a minute at most: what never comes must not hang the suite. */
+/* Waits until `done` holds, for at most a minute, so that a lost event does not hang the suite. */
 #define AWAIT(done)                                                 \
     ({                                                              \
         int left_ = 600000;                                         \
@@ -42,7 +42,7 @@ static void every(int microseconds)
     setitimer(ITIMER_REAL, &v, NULL);
 }
 
-/* The signals that are blocked, those of the C library's own aside. */
+/* The blocked signals, except those of the C library. */
 static void say_blocked(const char *text)
 {
     sigset_t set;
@@ -64,7 +64,7 @@ static void count_both(int signal, siginfo_t *info, void *context)
         shared->second++;
 }
 
-/* Writes a file and looks at it again and again: most of the time is spent in calls. */
+/* Writes and looks up a file repeatedly: most of the time is spent in calls. */
 static void write_until_stopped(const char *path, long bytes)
 {
     static char b[1 << 16];

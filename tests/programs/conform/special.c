@@ -1,4 +1,5 @@
-/* FIFOs and sockets in the mount, /dev/fd, /proc/self, the working directory, links out and in, mounts' edges. */
+/* FIFOs and sockets in the mount, /dev/fd, /proc/self, the working directory, links out and in, mount
+ * boundaries. */
 #include "conform.h"
 #include <signal.h>
 #include <sys/socket.h>

@@ -1,4 +1,5 @@
-/* splice, sendfile, copy_file_range, tee: pipes by slots, limits, signals while they wait, files that are cut meanwhile. */
+/* splice, sendfile, copy_file_range, tee: pipe slots, limits, signals while waiting, files truncated
+ * meanwhile. */
 #include "conform.h"
 #include <poll.h>
 #include <signal.h>
@@ -15,7 +16,7 @@ static void on_signal(int number)
     handled++;
 }
 
-/* A file of `length` times `byte`. */
+/* A file with `length` copies of `byte`. */
 static int filled(const char *path, int byte, size_t length)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_TRUNC, 0644);
@@ -40,13 +41,13 @@ GROUP(splice, slots)
     int p[2], fd = T(open("f", O_RDWR | O_CREAT, 0644));
     T(pipe(p));
     T(ftruncate(fd, 1 << 20));
-    /* A hole from within a page on: as many slots as pages, not as bytes. */
+    /* A hole from within a page on: one slot per page. */
     loff_t at = 100;
     T(splice(fd, &at, p[1], NULL, 1 << 20, 0));
     say("at %lld", (long long)at);
     T(splice(fd, &at, p[1], NULL, 1 << 20, SPLICE_F_NONBLOCK));
     empty(p[0]);
-    /* Every other page is there. */
+    /* Every other page exists. */
     for (int page = 0; page < 64; page += 2)
         pwrite(fd, "data", 4, page * 4096);
     at = 4095;
@@ -102,7 +103,7 @@ GROUP(splice, fifo)
     contents("t");
 }
 
-/* What a file does not take stays in the pipe. */
+/* Data that a file does not accept stays in the pipe. */
 GROUP(splice, limit)
 {
     int p[2], fd = T(open("f", O_RDWR | O_CREAT, 0644)), from = filled("g", 'g', 20000);
@@ -130,7 +131,8 @@ GROUP(splice, limit)
     attributes_fd(fd);
 }
 
-/* Runs `call` in a child until it waits, signals it, and lets `release` end the wait if the signal did not. */
+/* Runs `call` in a child until it waits, signals it, and lets `release` end the wait if the signal did not.
+ * */
 static void interrupted(const char *name, int flags, long (*call)(void), void (*release)(void))
 {
     struct shared {
@@ -245,7 +247,7 @@ GROUP(splice, signals)
     interrupted("sendfile partly sent", 0, send_to_socket, NULL);
 }
 
-/* A sendfile that waits, of a file that is cut and whose pages become another's. */
+/* A blocked sendfile of a file that is truncated and whose pages go to another file. */
 GROUP(splice, cut)
 {
     int fd = filled("f", 'A', 1 << 20), p[2];
@@ -257,7 +259,7 @@ GROUP(splice, cut)
         _exit(0);
     }
     close(p[1]);
-    /* Until as much has come as fits. */
+    /* Until the pipe is full. */
     int held = -1, before;
     do {
         before = held;
@@ -275,7 +277,7 @@ GROUP(splice, cut)
     say("foreign bytes %ld", foreign);
 }
 
-/* copy_file_range of a file that is cut meanwhile, its pages becoming another's. */
+/* copy_file_range of a file that is truncated meanwhile and whose pages go to another file. */
 GROUP(splice, copies_of_cut)
 {
     volatile int *stop = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -313,7 +315,7 @@ GROUP(splice, copies_of_cut)
     *stop = 1;
     say_wait(child);
     say("foreign bytes %ld", foreign);
-    ftruncate(to, 0); /* What the last copy found is chance. */
+    ftruncate(to, 0); /* The result of the last copy varies. */
 }
 
 /* Size, blocks and the times of one change appear together. */
@@ -344,7 +346,8 @@ GROUP(splice, observers)
     }
     *stop = 1;
     say_wait(child);
-    /* tmpfs promises neither (docs/differences.md). Its devices have low minor numbers, a region's has a high one. */
+    /* tmpfs promises neither (docs/differences.md). Its devices have low minor numbers, a region's has a high
+     * one. */
     struct stat st;
     fstat(fd, &st);
     int mixed = minor(st.st_dev) >= 0x80000 && (sizes || orders);
@@ -353,7 +356,7 @@ GROUP(splice, observers)
         say("size and blocks %ld, times %ld", sizes, orders);
 }
 
-/* Memory of a mapping that another process's growth made good, given to calls on files. */
+/* Memory of a mapping that became valid when another process grew the file, passed to calls on files. */
 GROUP(splice, grown_mapping)
 {
     int fd = T(open("f", O_RDWR | O_CREAT, 0644)), to = T(open("t", O_RDWR | O_CREAT, 0644));

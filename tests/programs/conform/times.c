@@ -1,4 +1,4 @@
-/* Which of the three times each call moves, of a file and of the directory it is in; utimensat. */
+/* Which of the three times of a file and of its directory each call updates; utimensat. */
 #include "conform.h"
 #include <sys/mman.h>
 #include <sys/time.h>
@@ -33,7 +33,7 @@ static void say_moved(const char *name, struct marks before)
             moved(before.c, after.c) ? " ctime" : "");
 }
 
-/* Runs a call and tells what it moved of f, g, the directory d and the current one. */
+/* Runs a call and prints the times that it updated of f, g, the directory d and the current one. */
 #define MOVES(call)                                                                                              \
     do {                                                                                                         \
         struct marks f_ = marks_of("f"), g_ = marks_of("g"), d_ = marks_of("d"), here_ = marks_of(".");          \

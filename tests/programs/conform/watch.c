@@ -24,7 +24,7 @@ static int group;
 static uint32_t cookies[64];
 static unsigned known;
 
-/* The event's cookie as a number in the order of their first appearance; 0 for none. */
+/* The event's cookie, numbered in order of first appearance; 0 for none. */
 static unsigned cookie(uint32_t value)
 {
     for (unsigned i = 0; value && i < known; i++)
@@ -36,7 +36,7 @@ static unsigned cookie(uint32_t value)
     return known;
 }
 
-/* Prints what has come since the last time. */
+/* Prints the events since the last call. */
 static void events(const char *after)
 {
     char room[65536] __attribute__((aligned(8)));
@@ -69,7 +69,7 @@ static void begin(void)
     umask(022);
 }
 
-/* A watch, by the number that the next one has. */
+/* Adds a watch, identified by the next number. */
 static int watch(const char *path, uint32_t mask)
 {
     return TN(path, inotify_add_watch(group, path, mask));

@@ -1,4 +1,5 @@
-// Blocks that carry their file, place, writer and sequence, and a checksum. Each has one writer and many readers.
+// Blocks that contain their file, place, writer, sequence number and a checksum. Each has one writer and many
+// readers.
 #include "mixed.h"
 
 struct block {
@@ -59,7 +60,7 @@ static void read_block(int which)
     if (got != sizeof block)
         lost("block %d.%d was written %ld times and reads %zd bytes", which / BLOCKS, which % BLOCKS, before, got);
     else if (block.sum != sum(&block) || block.magic != magic) {
-        // The kernel lets a reader see half a write; a writer that is killed may leave half of one.
+        // The kernel lets a reader see half a write; a killed writer may leave half of one.
         if (busy || before != after)
             storm->torn++;
         else
@@ -75,7 +76,7 @@ static void read_block(int which)
 
 void blocks_begin(void)
 {
-    // The write in which the place's last worker was killed is made anew.
+    // The write in which the place's last worker was killed is repeated.
     long half = storm->worker[place].writing;
     if (half)
         write_block(half - 1);

@@ -1,4 +1,4 @@
-// A program executes itself while its threads are inside calls, again and again; others go on beside it.
+// A program executes itself repeatedly while its threads are inside calls; others go on beside it.
 #include "storm.h"
 
 static struct chain_state {
@@ -24,7 +24,7 @@ void *work_until_exec(void *wrong)
     return NULL;
 }
 
-// One image: threads set to work, and then the next image. A signal mask and descriptors go along.
+// One image: starts threads, then the next image. A signal mask and descriptors are passed on.
 int image(char **arguments)
 {
     long left = atol(arguments[0]), threads = atol(arguments[1]);
@@ -75,7 +75,7 @@ void execs(void)
     long beats = 0;
     for (int i = 0; i < CHAINS; i++) {
         int status = 0, done;
-        // A chain is not late while any goes on; after the first that hangs the others' time is up.
+        // A chain is not late while any other makes progress; after the first hang the others' time is up.
         for (long before = -1;
              !(done = ends_within(chains[i], &status, figures->hung ? 1 : PATIENCE)) && before != state->execs;)
             before = state->execs;

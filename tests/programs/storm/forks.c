@@ -1,4 +1,4 @@
-// Processes that come and go: whoever lives keeps what it has, however many others are judged dead meanwhile.
+// Processes that come and go: a live process keeps what it has, however many others are found dead meanwhile.
 #include "storm.h"
 
 static struct {
@@ -23,7 +23,8 @@ static void child(long reads)
         }
 }
 
-// A fork that the gate could not carry out ends the child before it runs; one that lost its slot dies of a signal.
+// A fork that the gate could not complete ends the child before it runs; a child that lost its slot dies of a
+// signal.
 static void fork_on(long forks)
 {
     for (long i = 0; i < forks && !state->stop; i++) {
@@ -51,7 +52,8 @@ static void cleanup(void)
     unlink("inherited");
 }
 
-// Nobody is killed: forks and exits beside others that ask for free space, which makes them look for the dead.
+// No process is killed: forks and exits beside others that query free space, which makes them look for the
+// dead.
 void forks(void)
 {
     enum { PARENTS = 4, MOST = 16 };
@@ -63,7 +65,7 @@ void forks(void)
     for (int i = 0; i < PARENTS; i++)
         parent[i] = start(fork_on, total / PARENTS);
     for (int i = 0; i < PARENTS; i++) {
-        // A parent that goes on is not late, however long it takes.
+        // A parent that makes progress is not late, however long it takes.
         for (long before = -1; !ends_within(parent[i], NULL, PATIENCE + 5);) {
             if (before == state->forks) {
                 figures->hung++;
@@ -88,7 +90,7 @@ static void sleep_on(long unused)
         pause();
 }
 
-// Children killed before their first instruction take no place from those who come later.
+// Children killed before their first instruction take no slot from later ones.
 void newborn(void)
 {
     long kills = number("kills", 4500);

@@ -1,12 +1,12 @@
-// A call of a killed process was made or not made once waitpid(2) has returned: whatever is asked, and whoever writes
-// something else meanwhile.
+// A call of a killed process either was made or was not, once waitpid(2) has returned, whatever is queried
+// and whatever other processes write meanwhile.
 #include "storm.h"
 
 enum { NAMES = 6 };
 
 static void name_of(int which, char *name)
 {
-    // Short names stand in the entry, long ones apart from it.
+    // Short names are stored in the entry, long ones outside it.
     sprintf(name, "%s%d", which % 2 ? "a-name-that-is-too-long-for-an-entry-" : "n", which);
 }
 
@@ -38,7 +38,7 @@ static void change(long unused)
     }
 }
 
-// What can be asked about the directory.
+// The possible queries of the directory.
 struct view {
     long inode[NAMES], links[NAMES], listed[NAMES], directory_links, entries;
     int is_directory;
@@ -100,7 +100,7 @@ void halves(void)
         fchdir(inside);
         look(&before);
         check(&before, "after a kill");
-        // Somebody who changes something else.
+        // Another process that changes something else.
         close(make("else"));
         unlink("else");
         look(&after);

@@ -1,4 +1,4 @@
-// Who holds a lock on a file is killed: the lock is gone when waitpid(2) has returned, for good.
+// The holder of a file lock is killed: the lock must be gone, for good, when waitpid(2) has returned.
 #include "storm.h"
 
 static const char *const kinds[LOCK_KINDS] = {"flock", "fcntl", "OFD"};
@@ -34,7 +34,8 @@ static void nothing(long unused)
 {
 }
 
-// What makes others look for open files that nobody names: files removed while open, and descriptors shared by fork.
+// Makes others look for open files that nobody names: files removed while open, and descriptors shared by
+// fork.
 static void stir(void)
 {
     char name[300];
@@ -47,7 +48,7 @@ static void stir(void)
         waitpid(child, NULL, 0);
 }
 
-// Takes and gives back the lock, through the file's own descriptor or a copy, until it is killed.
+// Takes and releases the lock, through the file's own descriptor or a copy, until it is killed.
 static void hold(long which)
 {
     int kind = which / LOCK_FILES % LOCK_KINDS;
@@ -99,7 +100,7 @@ static void check(long which)
     close(file);
 }
 
-// Kills holders and all their children, which die with them, and looks whether the lock is free.
+// Kills holders and all their children, which die with them, and checks that the lock is free.
 static void kill_and_check(long kills)
 {
     enum { TOGETHER = 4 };
@@ -140,7 +141,7 @@ void holders(void)
     printf(" kills=%ld locks=%ld", (long)*killed, (long)*held);
 }
 
-// In a run of its own, after the others are over: no lock is left on any file, and nothing else.
+// In a run of its own, after the others are over: no lock is left on any file, nor anything else.
 void relock(void)
 {
     for (long which = 0; which < LOCK_FILES * LOCK_KINDS; which++)

@@ -1,4 +1,5 @@
-// Whatever killed processes had open, mapped, half written or removed is free again when they have been waited for.
+// Everything that killed processes had open, mapped, half written or removed must be free again once they
+// have been waited for.
 #include "storm.h"
 
 static count *turns;
@@ -27,7 +28,7 @@ static void use_space(long which)
     }
 }
 
-// Kills all at once; what they made has no names by then, but for the file each is at.
+// Kills all at once. By then the files they made have no names, except the one each is working on.
 static void one_burst(long together)
 {
     enum { MOST = 64 };

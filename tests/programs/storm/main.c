@@ -1,4 +1,4 @@
-// The modes, and what they share.
+// The modes, and the code they share.
 #include "storm.h"
 
 struct figures *figures;
@@ -47,7 +47,7 @@ void *shared(size_t size)
     return memory;
 }
 
-// Where the memory is that goes along over exec.
+// Descriptor of the memory that is passed on across exec.
 #define KEPT_FD 200
 
 static void *map_kept(size_t size)

@@ -1,4 +1,4 @@
-// The supervisor of the mixed storm: kills, stops and signals workers, puts new ones in their place, keeps the figures.
+// The supervisor of the mixed storm: kills, stops and signals workers, replaces them, and keeps the counts.
 #include "mixed.h"
 
 struct storm *storm;
@@ -13,7 +13,7 @@ static void put_worker(int at)
 {
     struct worker *worker = &storm->worker[at];
     worker->sent = worker->handled = 0;
-    // The worker's own: the shared one grows before it is killed.
+    // The worker's own copy: the shared one is incremented before the worker is killed.
     epoch = worker->epoch;
     worker->pid = start(worker_run, at);
     storm->forks++;
@@ -38,7 +38,7 @@ static void kill_worker(int at)
 static void signal_worker(int at)
 {
     struct worker *worker = &storm->worker[at];
-    // Queued signals are counted: of ordinary ones two make one.
+    // Queued signals are counted: two ordinary ones merge into one.
     if (below(2) == 0) {
         kill(worker->pid, SIGUSR1);
     } else {
@@ -67,7 +67,7 @@ static void continue_workers(int all)
         }
 }
 
-// Who made no turn for PATIENCE seconds hangs: shown, and replaced.
+// A worker without a turn for PATIENCE seconds hangs: it is reported and replaced.
 static void look_for_hung(void)
 {
     for (int at = 0; at < storm->workers; at++) {
@@ -86,7 +86,7 @@ static void look_for_hung(void)
     }
 }
 
-// A worker that ended by itself saw something that stopped it.
+// A worker that ended by itself found an error.
 static void look_for_ended(void)
 {
     int status;
@@ -101,7 +101,7 @@ static void look_for_ended(void)
 
 static void rage(double seconds, long most_kills)
 {
-    // Of a hundred things that happen to workers.
+    // Percentages of what happens to workers.
     int killing = number("killing", 12), stopping = number("stopping", 15), signalling = number("signalling", 1);
     double began = now();
     long second = 0;

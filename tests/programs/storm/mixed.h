@@ -1,16 +1,16 @@
-// The mixed storm: workers of several roles, and what they and their supervisor share.
+// The mixed storm: workers of several roles, and the data that they share with their supervisor.
 #ifndef MIXED_H
 #define MIXED_H
 #include "storm.h"
 
 enum { WORKERS = 64, BLOCK_FILES = 4, BLOCKS = 512, DIRECTORIES = 4, SECONDS = 4096 };
 
-// One place for a worker: the next takes it when one is killed.
+// A worker's place; a new worker takes it over when the worker is killed.
 struct worker {
     atomic_int pid;
-    // Grows before its worker is killed.
+    // Incremented before its worker is killed.
     atomic_int epoch;
-    // Turns made: who makes none hangs.
+    // Turns made: a worker that makes none hangs.
     count turns;
     // Queued signals sent and handled.
     count sent, handled;
@@ -25,7 +25,7 @@ struct storm {
     long workers, executing;
     // Last finished write of each block.
     count written[BLOCK_FILES * BLOCKS];
-    // For each lock: who is inside (place and epoch), and the last update that was finished.
+    // For each lock: who is inside (place and epoch), and the last completed update.
     struct {
         count inside, done;
     } lock[LOCK_FILES * LOCK_KINDS];
@@ -36,14 +36,14 @@ extern struct storm *storm;
 // The calling worker's place.
 extern int place, epoch;
 
-// One turn of each role. `*_begin` puts right what the place's last worker left when it was killed.
+// One turn of each role. `*_begin` repairs what the place's last worker left when it was killed.
 void blocks_begin(void), blocks_turn(void), blocks_end(void);
 void names_begin(void), names_turn(void), names_end(void);
 void locks_turn(void);
 void forks_turn(void);
 void own_file_turn(void);
-// Signals wait from the fork on until the worker has its handlers.
+// Signals are blocked from the fork on until the worker has its handlers.
 void hold_signals_back(void);
-// A worker's life.
+// A worker's main function.
 void worker_run(long place);
 #endif

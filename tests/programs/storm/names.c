@@ -1,4 +1,5 @@
-// Names that carry their inode's number, in directories that everybody changes: whatever a name leads to is its own.
+// Names that contain their inode's number, in directories that all workers change: every name must lead to
+// its own inode.
 #include "mixed.h"
 
 static long made;
@@ -41,7 +42,7 @@ void names_begin(void)
     }
 }
 
-// A file that carries its inode's number in its content and its names.
+// A file whose content and names contain its inode's number.
 static void make_named(void)
 {
     char path[64], other[64], temporary[128], name[128], second[128];
@@ -129,7 +130,7 @@ void names_turn(void)
             remove_own(i);
 }
 
-// What the place's worker made is gone when it has removed what directories list.
+// Everything that the place's worker created is gone once it has removed what directories list.
 void names_end(void)
 {
     for (int i = 0; i < DIRECTORIES; i++)

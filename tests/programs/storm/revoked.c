@@ -1,4 +1,5 @@
-// A lock's owner stopped inside, whoever waits for it killed, a third let in: nothing the owner does is undone.
+// A lock's owner is stopped inside, its waiter killed, and a third lane let in: nothing that the owner does
+// may be undone.
 #include "storm.h"
 
 static struct {
@@ -12,7 +13,7 @@ static void write_long(long unused)
     char *bytes = malloc(size);
     memset(bytes, 'A', size);
     int file = open("revoked", O_RDWR);
-    // Alone with the file for a while: it may become the owner's.
+    // Alone with the file for a while, so that it may become the owner's.
     for (int i = 0; i < 2000; i++)
         pwrite(file, "A", 1, 0);
     state->ready = 1;
@@ -31,7 +32,7 @@ static void write_one(long at)
     pwrite(file, "A", 1, at);
 }
 
-// Writes into the file, and takes what pages there are for another one.
+// Writes to the file, and takes the available pages for another one.
 static void write_here_and_there(long unused)
 {
     static char bytes[1 << 20];
@@ -211,7 +212,7 @@ static void read_a_byte_at_a_time(long reads)
     count_to_here();
 }
 
-// A writer killed inside its write is mended once, not worked around by every read from then on.
+// A writer killed inside its write is repaired once, not worked around by every later read.
 void bereaved(void)
 {
     long rounds = number("rounds", 5), reads = number("reads", 200), most = 0;
@@ -227,7 +228,7 @@ void bereaved(void)
         finish(owner);
         long calls = traced(read_a_byte_at_a_time, reads).all;
         most = calls > most ? calls : most;
-        // Two calls a turn are the program's own. Mending takes some, once.
+        // Two calls per turn are the program's own. The repair makes some more, once.
         if (calls > 2 * reads + 100)
             bad("round %ld: %ld reads and fstats after the writer's death make %ld system calls", round, 2 * reads,
                 calls);

@@ -1,11 +1,11 @@
-// Free space and inodes, and system calls: what a storm is measured by besides results.
+// Free space, free inodes and system calls: what a storm measures besides results.
 #include "storm.h"
 #include <sys/ptrace.h>
 #include <sys/user.h>
 
 struct room room(void)
 {
-    // A directory that had names may keep room for names.
+    // A directory that had names may keep space for names.
     close(make("stir"));
     unlink("stir");
     struct statfs status;
@@ -36,7 +36,7 @@ void same_room(struct room before)
             before.files - after.files);
 }
 
-// A call that nothing else makes marks where counting begins and ends.
+// A call that nothing else makes marks the begin and the end of counting.
 #define MARK 0x53746f72
 
 void count_from_here(void)

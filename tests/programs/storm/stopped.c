@@ -1,4 +1,5 @@
-// A process is stopped (^Z) anywhere in calls that change things; others, who use other things, go on meanwhile.
+// A process is stopped (^Z) anywhere in calls that change things. Other processes, which use other objects,
+// must go on meanwhile.
 #include "storm.h"
 
 static count *turns, *go;
@@ -69,7 +70,7 @@ static void (*const changes[])(long) = {create_and_unlink, move_directories, gro
                                         lock_and_unlock,   fork_and_wait,    make_long_names};
 enum { CHANGES = sizeof changes / sizeof *changes };
 
-// The others are there before the process is stopped: a fork that hangs must not be the test's own.
+// The others are created before the process is stopped: a fork that hangs must not be the test's own.
 static void await_go(void)
 {
     while (!*go)
@@ -146,7 +147,7 @@ void stopped(void)
         company[i] = start(hold_a_file, i);
     for (long try = 0; try < tries && figures->hung < 10; try++) {
         *turns = *go = 0;
-        // Every second one is the commonest: make a file and remove it.
+        // Every second one is the most common: create a file and remove it.
         int change = try % 2 ? try / 2 % CHANGES : 0;
         pid_t victim = start(changes[change], try);
         while (*turns < 3)
@@ -159,7 +160,7 @@ void stopped(void)
         *go = 1;
         int hung = 0, status;
         for (int i = 0; i < OTHERS; i++) {
-            // The first that hangs takes the patience; the others had as long.
+            // The first that hangs uses up the patience; the others had as long.
             int done = ends_within(child[i], &status, hung ? 0.1 : PATIENCE / 4);
             hung += !done;
             if (done && status)

@@ -33,25 +33,25 @@
 
 typedef atomic_long count;
 
-// What every process of a storm shares.
+// State that every process of a storm shares.
 struct figures {
     count bad, lost, hung, said;
 };
 extern struct figures *figures;
 
-// The directory of the storm: the mode's own, made and removed by main.
+// The storm's directory: the mode's own, created and removed by main.
 extern char dir[];
-// The program, for those who execute it again.
+// The program's path, for processes that execute it again.
 extern char *self;
 
 // A parameter of the command line.
 long number(const char *name, long otherwise);
 // Memory that children share.
 void *shared(size_t size);
-// The same over exec, and what it was before the exec. One at a time.
+// The same across exec, and the memory from before the exec. One at a time.
 void *kept_over_exec(size_t size);
 void *after_exec(size_t size);
-// Random numbers of the calling process; `seed` says which.
+// Random numbers of the calling process, from `seed`.
 void seed(uint64_t value);
 uint32_t below(uint32_t limit);
 void nap(long microseconds);
@@ -59,26 +59,26 @@ double now(void);
 
 // A child that runs `work(argument)`, dies with its parent and never returns.
 pid_t start(void (*work)(long), long argument);
-// Waits for a child for PATIENCE seconds at most. 0: it hangs, which is counted and told; it lives on.
+// Waits for a child for at most PATIENCE seconds. 0: it hangs, which is counted and reported; it stays alive.
 int ended(pid_t child, int *status, const char *who);
 // The same for `seconds`, without counting.
 int ends_within(pid_t child, int *status, double seconds);
 void finish(pid_t child);
-// Waits until a thread sleeps or stops, as the kernel shows it; not longer than a second, for it may have ended.
+// Waits until a thread sleeps or stops, as the kernel reports it; at most a second, since it may have ended.
 void settle(pid_t thread);
 
-// Something wrong: counted, and told for the first few.
+// Counts an error, and reports the first few.
 void bad(const char *format, ...) __attribute__((format(printf, 1, 2)));
 void lost(const char *format, ...) __attribute__((format(printf, 1, 2)));
-// What the kernel knows of a process that does not go on.
+// What the kernel reports about a process that does not go on.
 void show(pid_t pid);
 
-// System calls that `work` makes, by ptrace(2): all, and futex(2)'s.
+// Counts the system calls of `work`, by ptrace(2): all, and those of futex(2).
 struct calls {
     long all, futex;
 };
 struct calls traced(void (*work)(long), long argument);
-// Brackets what is counted, in the work of `traced`.
+// Brackets the counted part, in the work of `traced`.
 void count_from_here(void);
 void count_to_here(void);
 
@@ -87,21 +87,21 @@ struct room {
     long blocks, files;
 };
 struct room room(void);
-// Complains unless the room is what it was.
+// Reports an error unless free space and inodes are as before.
 void same_room(struct room before);
 
-// A file made as small as this, or the process's end.
+// Truncates a file to this size, or ends the process.
 int make(const char *name);
-// Removes all in a directory but names that begin with `kept`; complains of what cannot be removed.
+// Removes everything in a directory except names that begin with `kept`; reports what cannot be removed.
 void clean_up(const char *directory, const char *kept);
 
-// One mode to a line: name, and what it does with the parameters.
+// One mode per line: name, and its parameters' effect.
 void forks(void), newborn(void), execs(void), revoked_files(void), revoked_directories(void), stopped(void);
 void waiters(void), halves(void), bereaved(void), leaks(void), holders(void), relock(void), families(void);
 void mixed(void);
 // What the program does when it is executed again: `storm again image|worker ARGUMENTS`.
 int image(char **arguments), worker_again(char **arguments);
-// What threads of such a program do until it executes itself. `wrong` counts.
+// What threads of such a program do until it executes itself. `wrong` counts errors.
 void *work_until_exec(void *wrong);
 
 // The files on which locks are taken, by number, and the locks.

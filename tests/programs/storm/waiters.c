@@ -1,4 +1,4 @@
-// Who waits for a lock is killed, exits or executes something: the lock is as cheap as before once they are gone.
+// A waiter for a lock is killed, exits or calls exec: the lock must be as cheap as before once it is gone.
 #include "storm.h"
 
 static struct {
@@ -77,11 +77,11 @@ void waiters(void)
         if (!ended(writer, NULL, "the writer"))
             finish(writer);
         struct calls calls = traced(truncate_often, TIMES);
-        // One futex call may be the last of those who were woken.
+        // The last of the woken waiters may leave one futex call.
         if (calls.futex > 1)
             bad("round %ld: %d calls of ftruncate make %ld futex calls once %ld waiters are gone", round, TIMES,
                 calls.futex, waiters);
-        // A file of its own each round: what the last left does not hide in this one.
+        // A new file for each round, so that what the last round left is not hidden.
         unlink("awaited");
     }
     printf(" rounds=%ld waiters=%ld", rounds, rounds * waiters);

@@ -1,4 +1,5 @@
-// A worker of the mixed storm: turns of its role until the storm ends, signals handled between any two instructions.
+// A worker of the mixed storm: takes turns in its role until the storm ends, and handles signals between any
+// two instructions.
 #include "mixed.h"
 #include <spawn.h>
 
@@ -47,7 +48,7 @@ static void execute_again(void)
 {
     char text[16], own_epoch[16];
     pthread_t thread;
-    // A thread that exec ends inside a handler loses the signal, on Linux too.
+    // A thread that exec ends inside a handler loses the signal, also on Linux.
     hold_signals_back();
     for (int i = 0; i < 3; i++)
         pthread_create(&thread, NULL, work_until_exec, &storm->figures.bad);
@@ -95,7 +96,7 @@ void forks_turn(void)
     storm->checks++;
 }
 
-// A file of the place's own that grows, shrinks and is mapped: what is past its end is zero.
+// The place's own file, which grows, shrinks and is mapped: beyond its end it must be zero.
 void own_file_turn(void)
 {
     static char bytes[20000], back[20000], zeros[20000];
@@ -163,7 +164,7 @@ void worker_run(long at)
             execute_again();
     }
     names_end();
-    // What is still queued is handled before the end.
+    // Signals still queued are handled before the end.
     hold_signals_back();
     let_signals_come();
 }

@@ -28,7 +28,7 @@ impl Design {
     }
 }
 
-/// Which change.
+/// The historical change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// 2003: reader-writer lock on the descriptor table, atomic count on the file. `pread` of 1 byte.
@@ -62,7 +62,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// What the report calls it.
+    /// Its title in the report.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Lookup => "pread 1 B: table lock and file count",
@@ -74,31 +74,31 @@ impl Kind {
     }
 }
 
-/// The old synchronisation: zero is its resting state, so that fresh shared memory will do. Each word
-/// has a cache line to itself, the kindest layout for the old designs.
+/// The old synchronisation. Zero is its initial state, so fresh shared memory will do. Each word has its own
+/// cache line, the most favourable layout for the old designs.
 #[repr(C)]
 pub(super) struct Old {
-    /// Of each descriptor table; threads share the first.
+    /// For each descriptor table; threads share the first.
     tables: [ReadLock; MOST_WORKERS],
-    /// Of each worker's open file.
+    /// For each worker's open file.
     files: [Count; MOST_WORKERS],
-    /// Of each processor.
+    /// For each processor.
     writers: [SpinLock; MOST_WORKERS],
-    /// Of the shared file.
+    /// For the shared file.
     shared_inode: Mutex,
-    /// Of `/`, `/a` and `/a/b`.
+    /// For `/`, `/a` and `/a/b`.
     directories: [SpinLock; 3],
-    /// The file system's entry, and its readers' count under it.
+    /// The file system's entry, and the count of its readers.
     entry: [Mutex; 1],
     credentials: Count,
 }
 
-/// What a call needs of the worker that makes it.
+/// What a call needs from the worker that makes it.
 pub(super) struct Worker<'r> {
     pub(super) task: Box<Task<'r>>,
     /// Its number from 0.
     pub(super) index: usize,
-    /// Whose table: its own, or that of all threads.
+    /// Index of its table: its own, or the one that all threads share.
     pub(super) table: usize,
     /// A processor for each worker, wrapping around.
     pub(super) processor: usize,
@@ -108,7 +108,7 @@ pub(super) struct Worker<'r> {
     pub(super) shared: i32,
 }
 
-/// `struct vattr` of ZFS, in its fields.
+/// The fields of ZFS's `struct vattr`.
 struct Vattr {
     mode: u32,
     uid: u32,
@@ -191,7 +191,7 @@ impl Worker<'_> {
         Ok(unsafe { to.assume_init() })
     }
 
-    /// `zfs_getattr` as it was: enter, hold the credentials, build a vattr under the lock, convert, leave.
+    /// The old `zfs_getattr`: enter, hold the credentials, build a vattr under the lock, convert, leave.
     fn fstat_before(&self, old: &Old) -> Result<()> {
         // rrw_enter and rrw_exit each take the mutex of the file system's count.
         old.entry[0].with(|| ());
@@ -234,7 +234,7 @@ impl Vattr {
 
     /// Fills a zeroed `struct stat`.
     fn convert(&self, mut to: NonNull<stat>) {
-        // SAFETY: the caller's structure, which nobody else has; all zeros is a stat.
+        // SAFETY: the caller's structure, which nobody else uses; all zeros is a valid stat.
         let to = unsafe { to.as_mut() };
         (to.st_mode, to.st_uid, to.st_gid) = (self.mode, self.uid, self.gid);
         (to.st_dev, to.st_ino, to.st_nlink) = (self.fsid, self.nodeid, self.nlink);

@@ -1,12 +1,12 @@
-//! The locks that the old designs used, as Linux had them, in memory that processes share.
+//! The locks of the old designs, as Linux had them, in memory that processes share.
 
 use lp_region::sync::{AtomicU32, Ordering, futex_wait, futex_wake, spin};
 
-/// Looks at a held lock before giving the processor away: a kernel would not be preempted here.
+/// Checks of a held lock before yielding the processor: a kernel would not be preempted here.
 const SPINS: u32 = 200;
 
-/// `spinlock_t`. Where the kernel disables preemption, a holder here may be descheduled: a waiter that
-/// has looked long enough yields.
+/// `spinlock_t`. The kernel disables preemption, but a holder here may be descheduled, so a waiter yields
+/// after a while.
 #[repr(C, align(64))]
 pub(crate) struct SpinLock(AtomicU32);
 
@@ -25,7 +25,7 @@ impl SpinLock {
     }
 }
 
-/// `struct mutex`: 0 free, 1 held, 2 held and waited for.
+/// `struct mutex`: 0 free, 1 held, 2 held and contended.
 #[repr(C, align(64))]
 pub(crate) struct Mutex(AtomicU32);
 
@@ -53,13 +53,13 @@ impl Mutex {
             spin();
         }
         while self.0.swap(2, Ordering::Acquire) != 0 {
-            // Woken, timed out or interrupted: in each case the lock is looked at again.
+            // Woken, timed out or interrupted: the loop checks the lock again.
             let _ = futex_wait(&self.0, 2, 100_000_000);
         }
     }
 }
 
-/// The reading side of `rwlock_t`: an atomic count of readers. Nobody writes here, as in the workload.
+/// The reading side of `rwlock_t`: an atomic count of readers. As in the workload, there is no writer.
 #[repr(C, align(64))]
 pub(crate) struct ReadLock(AtomicU32);
 
@@ -89,7 +89,7 @@ impl Count {
         self.0.fetch_add(1, Ordering::Relaxed); // Relaxed: the caller has a reference already.
     }
 
-    /// Gives the reference back; `atomic_dec_and_test` orders everything before it.
+    /// Drops the reference; `atomic_dec_and_test` orders everything before it.
     pub(crate) fn put(&self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -108,10 +108,10 @@ mod tests {
     use super::*;
     use std::cell::UnsafeCell;
 
-    /// A number that only a lock makes safe to change from several threads.
+    /// A number that several threads may change only under a lock.
     struct Guarded(UnsafeCell<u64>);
 
-    // SAFETY: the tests change it under a lock only, which is what they test.
+    // SAFETY: the tests change it only under a lock, which is what they test.
     unsafe impl Sync for Guarded {}
 
     fn counts_exactly(with_lock: impl Fn(&dyn Fn()) + Sync) {

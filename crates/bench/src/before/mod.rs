@@ -1,6 +1,6 @@
-//! The designs that the five changes replaced, put back: each workload's hot call on Lightpath's own
-//! records, as it is, and with the old lock or count around it. The difference is what each change is
-//! worth, at any number of processes or threads, without the kernel in between.
+//! The designs that the five changes replaced, restored: each workload's hot call on Lightpath's own records,
+//! as it is, and with the old lock or count around it. The difference is the value of each change, at any
+//! number of processes or threads, without the kernel in between.
 
 mod calls;
 mod locks;
@@ -14,7 +14,7 @@ use stage::{Stage, Workers};
 use std::fmt::Write as _;
 use std::time::Duration;
 
-/// One sample in a process of its own: what the hidden option `--in-process` asks for, as
+/// One sample in a process of its own: the hidden option `--in-process` requests it as
 /// `DESIGN,KIND,WORKERS,MILLISECONDS,N...`.
 pub(crate) fn sample(spec: &str) -> Result<String> {
     let mut fields = spec.split(',');
@@ -61,7 +61,7 @@ mod tests {
         for kind in Kind::ALL {
             for design in ["before", "now"] {
                 for workers in ["processes", "threads"] {
-                    // Forking is for processes with one thread, which a test is not.
+                    // Only a single-threaded process may fork, and a test has several threads.
                     if workers == "processes" {
                         continue;
                     }

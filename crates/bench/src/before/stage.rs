@@ -1,4 +1,4 @@
-//! A region of its own, and workers in it: processes or threads that all start at once.
+//! A region of its own and its workers: processes or threads that all start at once.
 
 use super::calls::{Design, FILE_SIZE, Kind, Old, Worker};
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,21 +15,22 @@ use std::ffi::CString;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// As many as the historical figures go to, and some.
+/// As many as the historical figures need, and some more.
 pub(super) const MOST_WORKERS: usize = 128;
 
-/// Calls between two looks at the clock.
+/// Calls between two reads of the clock.
 const ROUND: usize = 256;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Workers {
     /// Each with a table of its own.
     Processes,
-    /// Sharing one table as it is now; each with its own, and the old lock in common, as it was before.
+    /// Sharing one table in the current design; each with its own, and the old lock in common, in the old
+    /// one.
     Threads,
 }
 
-/// What workers tell each other, in shared memory; zero at first.
+/// Messages between workers, in shared memory; initially zero.
 #[repr(C)]
 struct Board {
     old: Old,
@@ -54,23 +55,23 @@ pub(super) struct Stage {
 #[derive(Clone, Copy)]
 struct Shared<'s>(&'s Stage);
 
-// SAFETY: what the stage points to is a region and a board, both made of atomics.
+// SAFETY: the stage points to a region and a board, both made of atomics.
 unsafe impl Send for Shared<'_> {}
 
 impl<'s> Shared<'s> {
-    /// A method, so that a closure takes the whole of it and not the reference inside.
+    /// A method, so that a closure captures all of it and not the inner reference.
     fn stage(self) -> &'s Stage {
         self.0
     }
 }
 
 impl Stage {
-    /// A fresh file system with the directory `/a/b` of another owner, and room for `count` workers.
+    /// A new file system with the directory `/a/b` of another owner, for `count` workers.
     pub(super) fn new(workers: Workers, count: usize) -> Result<Self> {
         if count == 0 || count > MOST_WORKERS {
             bail!("from 1 to {MOST_WORKERS} workers, not {count}");
         }
-        // SAFETY: the address that the kernel gave.
+        // SAFETY: the address comes from the kernel.
         unsafe { clock::init(libc::getauxval(libc::AT_SYSINFO_EHDR) as usize) };
         let memory = rustix::fs::memfd_create("lightpath-bench", MemfdFlags::CLOEXEC)?;
         let memory =
@@ -81,7 +82,7 @@ impl Stage {
         let region = Region::create(memory, &geometry).map_err(|error| anyhow!("{error:?}"))?;
         let setup = RunSetup { mounts: &[b""], ..RunSetup::default() };
         let run = boot::claim_run(region, &setup).map_err(failed("claim a run"))?;
-        // SAFETY: a new anonymous mapping, where the kernel likes.
+        // SAFETY: a new anonymous mapping, where the kernel chooses.
         let board = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -103,7 +104,7 @@ impl Stage {
         Ok(stage)
     }
 
-    /// Has all workers make calls for `time`, and gives their calls per second together.
+    /// Makes all workers call for `time`, and returns their total calls per second.
     pub(super) fn perform(&self, design: Design, kind: Kind, time: Duration) -> Result<f64> {
         match self.workers {
             Workers::Processes => self.perform_in_processes(design, kind, time)?,
@@ -121,7 +122,7 @@ impl Stage {
 
     fn perform_in_processes(&self, design: Design, kind: Kind, time: Duration) -> Result<()> {
         for index in 0..self.count {
-            // SAFETY: this process has one thread: the child may do all that its parent could.
+            // SAFETY: this process has one thread, so the child may do whatever its parent could.
             match unsafe { libc::fork() } {
                 -1 => return Err(std::io::Error::last_os_error()).context("cannot fork"),
                 0 => {
@@ -141,8 +142,8 @@ impl Stage {
     }
 
     fn perform_in_threads(&self, design: Design, kind: Kind, time: Duration) -> Result<()> {
-        // Threads of now share one table. Before, the lock stands for the sharing: each has its own table,
-        // so that the pin, which replaced the lock, is not paid for as well.
+        // In the current design threads share one table. In the old one the lock stands for the sharing: each
+        // thread has its own table, so that it does not also pay for the pin, which replaced the lock.
         let main = self.task()?;
         let mut tasks = Vec::new();
         for _ in 0..self.count {
@@ -167,7 +168,7 @@ impl Stage {
         Ok(())
     }
 
-    /// One worker: sets up, waits for the start, makes calls until the time is over, writes down how many.
+    /// One worker: sets up, waits for the start, makes calls until the time is over, records how many.
     fn work(
         &self,
         task: Box<Task<'static>>,
@@ -204,7 +205,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Lets the workers go once all are ready, or one has failed and the others need not wait.
+    /// Starts the workers once all are ready, or once one has failed and the others need not wait.
     fn start_when_ready(&self) {
         let board = self.board();
         while board.ready.load(Ordering::Acquire) + board.failed.load(Ordering::Acquire) < self.count as u32 {
@@ -222,11 +223,11 @@ impl Stage {
     }
 
     fn board(&self) -> &Board {
-        // SAFETY: mapped until the stage is dropped; a board is made of atomics, for which zero is a value.
+        // SAFETY: mapped until the stage is dropped; a board consists of atomics, for which zero is valid.
         unsafe { &*self.board }
     }
 
-    /// A process of the region's, whose caller it is from now on.
+    /// Makes the caller a process of the region.
     fn task(&self) -> Result<Box<Task<'static>>> {
         let process = boot::claim_process(self.region, self.run).map_err(failed("claim a process"))?;
         let lane = boot::attach(self.region, process, std::process::id()).map_err(failed("attach"))?;
@@ -248,7 +249,7 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // SAFETY: the workers have ended, and nothing else comes from the region or the board.
+        // SAFETY: the workers have ended, and nothing else refers to the region or the board.
         unsafe {
             self.region.unmap();
             let _ = munmap(self.board.cast(), size_of::<Board>());
@@ -256,7 +257,7 @@ impl Drop for Stage {
     }
 }
 
-/// A task on its way to the thread that will use it.
+/// A task that is moved to the thread that will use it.
 struct Moved(Box<Task<'static>>);
 
 // SAFETY: one thread uses a task at a time; its buffers are its own and the rest is the region.
@@ -281,8 +282,8 @@ fn open_file(task: &Task, path: &str, flags: u32) -> Result<i32> {
     let opened =
         open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, 0o644).map_err(failed("open a file"))?;
     let Place::Inside(Opened::File(id)) = opened else { bail!("{path:?} is not a file of the region") };
-    // Threads open one after another only while they do not race for a number, so each takes the lowest
-    // in a range of its own.
+    // Threads open files in turn only while they do not race for a number, so each uses the lowest number in
+    // a range of its own.
     let first = task.lane_id.0 % MOST_WORKERS as u32 * 4;
     let fd = table::lowest(task, first, u32::MAX).map_err(failed("find a descriptor"))?;
     table::install(task, fd, id, 0).map_err(|errno| {
@@ -298,7 +299,8 @@ fn make_directory(task: &Task, path: &str) -> Result<()> {
     let path = CString::new(path)?;
     lp_vfs::mkdir::mkdirat(task, AT_FDCWD, path.as_ptr().cast(), 0o755)
         .map_err(failed("make a directory"))?;
-    // Only root can give it away; without, the permission check is the owner's and just as short.
+    // Only root can change the owner; otherwise the permission check takes the owner's path, which is just as
+    // short.
     let _ = lp_vfs::chown::fchownat(task, AT_FDCWD, path.as_ptr().cast(), SOMEBODY, SOMEBODY, 0);
     Ok(())
 }
@@ -312,7 +314,7 @@ fn fill(task: &Task, fd: i32) -> Result<()> {
     lp_vfs::close::close(task, fd).map_err(failed("close"))
 }
 
-/// Binds the caller to one processor; where that is not allowed, it stays free.
+/// Binds the caller to one processor, if permitted.
 fn bind_to(processor: usize) {
     let mut set = rustix::thread::CpuSet::new();
     set.set(processor);

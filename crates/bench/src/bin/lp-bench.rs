@@ -1,4 +1,4 @@
-//! The bench on its own, for work on it: `lp-bench --lightpath PATH/TO/lightpath NAME...`.
+//! The bench as a separate program, for work on it: `lp-bench --lightpath PATH/TO/lightpath NAME...`.
 
 use clap::Parser;
 use std::process::ExitCode;

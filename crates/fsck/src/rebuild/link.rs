@@ -1,4 +1,4 @@
-//! Puts every entry into its directory and the table, and what has no name into `lost+found`.
+//! Links every entry into its directory and the table, and what has no name into `lost+found`.
 
 use lp_abi::linux::S_IFDIR;
 use lp_abi::{Errno, NAME_MAX, Result};
@@ -11,15 +11,15 @@ use lp_vfs::{Task, dir, dirent, hash, inode, map};
 
 use super::{Rebuild, Rebuilt, counts_pages};
 
-/// The directory, in the root of each tree, of what lost its name; and the permissions it is made with.
+/// The directory, in the root of each tree, for what lost its name; and the permissions it is created with.
 const LOST: &str = "lost+found";
 const LOST_MODE: u32 = 0o700;
 
 impl Rebuild {
-    /// Makes the tree that was gathered.
+    /// Creates the gathered tree.
     ///
     /// # Errors
-    /// `ENOSPC` when directories have no place.
+    /// `ENOSPC` when directories have no space.
     pub(crate) fn link(&self, task: &Task) -> Result<Rebuilt> {
         for directory in &self.directories {
             let inode = self.region.inode(directory.id);
@@ -80,7 +80,7 @@ impl Rebuild {
         Ok(())
     }
 
-    /// Gives what lost its name one in `lost+found`: its inode's number.
+    /// Gives an inode that lost its name one in `lost+found`: its inode number.
     fn name_lost(&self, task: &Task, id: InodeId) -> Result<()> {
         let inode = self.region.inode(id);
         let home = self.lost_directory(task, inode.root.load(Relaxed))?;
@@ -93,7 +93,7 @@ impl Rebuild {
         Ok(())
     }
 
-    /// `lost+found` of a root, made unless it is there.
+    /// The `lost+found` of a root; creates it if necessary.
     fn lost_directory(&self, task: &Task, root: u32) -> Result<InodeId> {
         let top = self.directories.iter().take(self.roots).find(|directory| directory.root == root);
         let top = top.ok_or(Errno::ENOENT)?.id;
@@ -114,7 +114,7 @@ impl Rebuild {
         Ok(made.id)
     }
 
-    /// Makes an entry; if the name is there, one with a number behind it.
+    /// Adds an entry; if the name exists, appends a number.
     fn add(&self, task: &Task, home: InodeId, name: &str, target: InodeRef) -> Result<DirentId> {
         let mut text = name.to_owned();
         for number in 1.. {

@@ -1,22 +1,22 @@
-//! Makes anew what can be derived: directories' arrays, the hash table, links, bitmaps, free lists. What
-//! counts as true is what cannot: inodes with their page maps as far as they own the pages, and entries,
-//! which know their directory, place, name and target. What only live processes have (lanes, tables, open
-//! files, locks, mappings) goes, as nobody lives.
+//! Rebuilds what can be derived: directories' arrays, the hash table, links, bitmaps, free lists. It trusts
+//! what cannot be derived: inodes with their page maps, as far as they own the pages, and entries, which
+//! record their directory, position, name and target. It discards what only live processes have (lanes,
+//! tables, open files, locks, mappings), because no process is alive.
 //!
-//! The records need not be of one moment. After a loss of power each page of the file is as the last fsync
-//! left it or as some later change did. What belongs to a file that did not change meanwhile is the same in
-//! all of them: its inode, the pages of its map, their owners, its content, the entries on the way to it. So
-//! nothing else may count against it:
+//! The records need not be of the same moment. After a power failure each page of the file is as the last
+//! fsync left it or as some later change did. The records of an unchanged file are the same in all versions:
+//! its inode, the pages of its map, their owners, its content, the entries on the way to it. So nothing else
+//! may count against them:
 //!
-//! - A page is a file's if its owner says so ([`owner`]), whatever other maps seem to name.
-//! - An entry counts if the inode that it names lives in that generation. A free slot says so itself: an
-//!   inode has no links, an entry no target.
-//! - Of two entries with one name, or two of one directory, at least one is of another age, and neither is an
-//!   unchanged file's: see [`tree`].
-//! - Intents and lanes are never looked at.
+//! - A page belongs to a file if its owner word says so ([`owner`]), whatever other maps seem to name.
+//! - An entry counts if its inode is live in the generation that the entry records. A free slot is
+//!   recognisable: a free inode has no links, a free entry has no target.
+//! - Of two entries with one name, or two of one directory, at least one is of another age, and neither
+//!   belongs to an unchanged file: see [`tree`].
+//! - Intents and lanes are never read.
 //!
-//! Passes: [`tree`] reads names, this file content, [`reset`] empties what is derived, [`link`] makes it
-//! anew.
+//! Passes: [`tree`] reads names, this module file content, [`reset`] empties what is derived, [`link`]
+//! rebuilds it.
 
 mod link;
 mod reset;
@@ -43,7 +43,7 @@ use crate::pages::{Walk, map_of};
 /// Longest target of a symbolic link whose page is not counted.
 const UNCOUNTED: u64 = 128;
 
-/// A directory of the tree to come.
+/// A directory of the rebuilt tree.
 struct Directory {
     id: InodeId,
     /// Its parent; none if it lost its name.
@@ -55,35 +55,36 @@ struct Directory {
     entries: Vec<DirentId>,
 }
 
-/// What is true of a region, gathered before anything is changed that cannot be seen any more afterwards.
+/// The trusted state of a region, gathered before changes make it unreadable.
 pub(crate) struct Rebuild {
     region: Region<'static>,
     extents: Extents,
-    /// Last inode that there can be.
+    /// Highest possible inode number.
     last: u32,
-    /// The tree: the roots first, then what hangs on them, then what lost its name and what hangs on that.
+    /// The tree: the roots first, then everything below them, then what lost its name and everything below
+    /// that.
     directories: Vec<Directory>,
     /// How many of them are roots.
     roots: usize,
     /// The entry that names each directory.
     named: BTreeMap<u32, DirentId>,
-    /// Which inodes they are.
+    /// Their inodes.
     known: Bits,
-    /// Names of each inode that is no directory, and its root.
+    /// For each inode that is not a directory: number of names, and its root.
     files: BTreeMap<u32, (u32, u32)>,
-    /// Those of them that lost their names.
+    /// Those that lost their names.
     unnamed: Vec<InodeId>,
     /// Blobs that inodes keep.
     blobs: BTreeSet<u32>,
     entries: Bits,
     names: Bits,
     pages: Bits,
-    /// Pages of content that no map names, and where they belong.
+    /// Pages of content that no map names, and their places.
     stray: Vec<(Home, PageId)>,
     dropped: u64,
 }
 
-/// What a rebuild could not keep where it was.
+/// What a rebuild could not keep in its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Rebuilt {
     /// Names that led nowhere and are gone.
@@ -93,10 +94,10 @@ pub struct Rebuilt {
 }
 
 impl Rebuild {
-    /// Reads what is true, putting right what stands in the way.
+    /// Reads the trusted state, repairing what is in the way.
     pub(crate) fn gather(region: Region<'static>) -> Rebuild {
         let extents = Extents::of(region);
-        // A use of a damaged region may have touched slots that no inode ever had.
+        // A user of a damaged region may have touched slots that no inode ever had.
         let limit = region.header().inode_limit.load(Relaxed).min(u64::from(u32::MAX)) as u32;
         let mut all = Rebuild {
             region,
@@ -128,8 +129,8 @@ impl Rebuild {
         all
     }
 
-    /// Takes in pages of content that no map names any more, for the files that they belong to: a map that
-    /// grew or a page of it may be older than they are.
+    /// Collects pages of content that no map names any more, for the files that own them: the map, or a page
+    /// of it, may be older than the pages.
     fn strays(&mut self) {
         let pages = self.extents.records(at::OWNERS_AT, size_of::<u64>(), at::CHUNKS * at::CHUNK_PAGES);
         let data_pages = self.region.header().data_pages.load(Relaxed);
@@ -143,7 +144,7 @@ impl Rebuild {
                 self.stray.push((home, PageId(page)));
             }
         }
-        // Of two for one place, where the file was cut meanwhile, either will do.
+        // If two claim one place, because the file was truncated meanwhile, either is acceptable.
         self.stray
             .retain(|(home, _)| map::get(self.region, self.region.inode(home.inode), home.index).is_none());
         self.stray.sort_unstable_by_key(|(home, _)| (home.inode.0, home.index));
@@ -151,7 +152,7 @@ impl Rebuild {
         self.stray.iter().for_each(|(_, page)| _ = self.pages.insert(page.0));
     }
 
-    /// Keeps of an inode's page map what is a map and nobody else's.
+    /// Keeps the part of an inode's page map that is valid and belongs to no other inode.
     fn content(&mut self, index: u32) {
         let inode = self.region.inode(InodeId(index));
         let (root, height) = map_of(inode);
@@ -176,7 +177,7 @@ impl Rebuild {
         inode.pages.store(if counts_pages(inode) { content } else { 0 }, Relaxed);
     }
 
-    /// Keeps the blobs of an inode that are blobs and nobody else's.
+    /// Keeps the blobs of an inode that are valid and belong to no other inode.
     fn attached(&mut self, index: u32) {
         let inode = self.region.inode(InodeId(index));
         for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
@@ -193,7 +194,7 @@ impl Rebuild {
                 && names::is_marked_blob(self.region, InodeId(blob))
                 && names::is_blob(self.region, InodeId(blob));
             if is_blob && self.blobs.insert(blob) {
-                // It has none itself.
+                // A blob has no blobs.
                 let own = self.region.inode(InodeId(blob));
                 [&own.xattr, &own.acl, &own.default_acl].iter().for_each(|word| word.store(0, Relaxed));
                 self.content(blob);
@@ -204,7 +205,7 @@ impl Rebuild {
     }
 }
 
-/// Whether the pages of an inode that is no directory are counted.
+/// Whether the pages of an inode that is not a directory are counted.
 fn counts_pages(inode: &Inode) -> bool {
     inode.mode.load(Relaxed) & S_IFMT != S_IFLNK || inode.size.load(Relaxed) > UNCOUNTED
 }

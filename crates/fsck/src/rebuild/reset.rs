@@ -103,7 +103,7 @@ impl Rebuild {
         }
     }
 
-    /// The bitmaps say what maps name; what may hold old bytes is said to.
+    /// Sets the bitmaps from what maps name, and marks pages that may hold old bytes.
     fn chunks(&self) {
         let count = self.region.chunk_count();
         let mut touched: BTreeSet<u32> =
@@ -114,7 +114,7 @@ impl Rebuild {
         for index in &touched {
             let Some(chunk) = self.region.chunk(*index as usize) else { continue };
             chunk.owner.store(0, Relaxed);
-            // Free pages of the first eighth stand for all those that have memory to give back.
+            // The free pages of the first eighth stand for all those that have memory to give back.
             let mut populated = 1;
             for (word, dirty) in chunk.dirty.iter().enumerate() {
                 let pages = self.pages.word(*index as usize * CHUNK_PAGES / 64 + word);
@@ -129,7 +129,7 @@ impl Rebuild {
         self.region.header().chunk_limit.store(limit.max(touched.last().map_or(0, |last| last + 1)), Relaxed);
     }
 
-    /// Pages that are free are nobody's. `free` has the bits of 64 pages.
+    /// Clears the owners of free pages. `free` has the bits of 64 pages.
     fn forget_owners(&self, first: usize, free: u64) {
         let offset = at::OWNERS_AT + first * size_of::<u64>();
         if self.extents.has(offset as u64) || self.extents.has((offset + 64 * size_of::<u64>() - 1) as u64) {
@@ -138,7 +138,7 @@ impl Rebuild {
         }
     }
 
-    /// Inodes that stay lose what was under way; the others lose all but their generation.
+    /// Clears the transient state of inodes that stay; clears the others except for their generation.
     fn inodes(&self) {
         for index in self.extents.slots::<Inode>() {
             let inode = self.region.inode(InodeId(index));
@@ -182,7 +182,7 @@ impl Rebuild {
         }
     }
 
-    /// Lists as free what is not used, up to the last that is.
+    /// Puts unused slots on the free list, up to the last used one.
     fn reset_slab<T: Slot>(&self, used: &Bits) {
         let head = &self.region.header().slabs[T::SLAB];
         let fresh = used.iter().last().unwrap_or(0);

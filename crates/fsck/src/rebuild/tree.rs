@@ -1,4 +1,4 @@
-//! Names: which entries are true, and the tree that they make.
+//! Names: decides which entries count, and builds the tree from them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use super::{Directory, Rebuild};
 use crate::has_type;
 
 impl Rebuild {
-    /// Gathers the tree: from the roots down, then what hangs on none.
+    /// Gathers the tree: from the roots down, then what hangs from none.
     pub(super) fn tree(&mut self) {
         let mut children = self.children();
         self.roots();
@@ -24,7 +24,7 @@ impl Rebuild {
         self.dropped += children.values().map(|lost| lost.len() as u64).sum::<u64>();
     }
 
-    /// Fills directories from number `next` on, those that this brings in too.
+    /// Fills directories from number `next` on, including those that this adds.
     fn fill_from(&mut self, mut next: usize, children: &mut BTreeMap<u32, Vec<(u64, DirentId)>>) {
         while next < self.directories.len() {
             let mine = children.remove(&self.directories[next].id.0).unwrap_or_default();
@@ -33,7 +33,7 @@ impl Rebuild {
         }
     }
 
-    /// Entries that can be true, by directory, each directory's in order.
+    /// Entries that may count, by directory, each directory's in order.
     fn children(&mut self) -> BTreeMap<u32, Vec<(u64, DirentId)>> {
         let mut found = Vec::new();
         for index in self.extents.slots::<Dirent>() {
@@ -62,7 +62,7 @@ impl Rebuild {
         children
     }
 
-    /// Whether what an entry names lives, and in the generation that it says.
+    /// Whether an entry's target is live, in the generation that the entry records.
     fn is_true(&self, record: &Dirent) -> bool {
         let target = dirent::target(record);
         let inode = self.region.inode(target.id);
@@ -76,8 +76,8 @@ impl Rebuild {
             && self.has_name(record)
     }
 
-    /// A directory has one name. Of two, the old and the new one of a rename, it is the one that the
-    /// directory knows.
+    /// A directory has one name. Of two, the old and the new name of a rename, the one that the directory
+    /// records counts.
     fn settle_name(&mut self, id: DirentId) {
         let target = dirent::target(self.region.dirent(id)).id;
         let inode = self.region.inode(target);
@@ -87,7 +87,7 @@ impl Rebuild {
         }
     }
 
-    /// Whether an entry has a name that a file can have.
+    /// Whether an entry has a valid name.
     fn has_name(&self, record: &Dirent) -> bool {
         let length = dirent::length(record);
         let long = record.long.load(Relaxed);
@@ -97,7 +97,7 @@ impl Rebuild {
         let mut bytes = [0; NAME_MAX];
         dirent::copy_name(self.region, record, &mut bytes);
         let name = &bytes[..length];
-        // Of a long name the first bytes stand in the entry too.
+        // The entry also holds the first bytes of a long name.
         let starts_alike = record.name.iter().zip(name).all(|(here, there)| here.load(Relaxed) == *there);
         let ends = record.name.iter().skip(length).all(|byte| byte.load(Relaxed) == 0);
         !name.is_empty()
@@ -109,7 +109,7 @@ impl Rebuild {
             && ends
     }
 
-    /// The roots: where the header says, or the directory that is its own parent.
+    /// The roots: those that the header names, or the directory that is its own parent.
     fn roots(&mut self) {
         let last = self.last;
         let mut seen = BTreeSet::new();
@@ -153,7 +153,7 @@ impl Rebuild {
         }
     }
 
-    /// Takes the entries of a directory in, one name once, one directory once.
+    /// Adds the entries of a directory: each name once, each directory once.
     fn fill(&mut self, at: usize, entries: Vec<(u64, DirentId)>) {
         let (parent, root) = (self.directories[at].id, self.directories[at].root);
         let names = self.last_of_each_name(&entries);
@@ -187,8 +187,8 @@ impl Rebuild {
         }
     }
 
-    /// The entry that each name of a directory stands for. Of two, whose pages are of different ages, it is
-    /// the one whose inode changed last.
+    /// The entry for each name of a directory. Of two, whose pages are of different ages, the one whose inode
+    /// changed last counts.
     fn last_of_each_name(&self, entries: &[(u64, DirentId)]) -> BTreeMap<Vec<u8>, DirentId> {
         let age = |id: DirentId| {
             let changed = &self.region.inode(dirent::target(self.region.dirent(id)).id).ctime;
@@ -210,7 +210,7 @@ impl Rebuild {
         bytes[..length].to_vec()
     }
 
-    /// Gives an inode that has lost its type the one that its entry says; whether it is a directory.
+    /// Gives an inode that has lost its type the type in its entry; returns whether it is a directory.
     fn settle_type(&self, record: &Dirent, id: InodeId) -> bool {
         let inode = self.region.inode(id);
         let mode = inode.mode.load(Relaxed);
@@ -224,8 +224,8 @@ impl Rebuild {
         dir::is(inode)
     }
 
-    /// Takes in what lives and no name leads to: directories with all that is below them, files that are not
-    /// empty. Those that stand highest get a name in `lost+found`.
+    /// Collects live inodes that no name leads to: directories with everything below them, and non-empty
+    /// files. The topmost get a name in `lost+found`.
     fn lost(&mut self, children: &mut BTreeMap<u32, Vec<(u64, DirentId)>>) {
         if self.directories.is_empty() {
             return;
@@ -246,8 +246,7 @@ impl Rebuild {
             let parent = entry.map(|entry| InodeId(self.region.dirent(*entry).parent.load(Relaxed)));
             parent.and_then(living).is_some_and(dir::is)
         };
-        // Of directories that lie below each other in a ring, which no root is above, the first is taken for
-        // the highest.
+        // Of directories that form a ring, below no root, the first counts as the topmost.
         let (rings, highest): (Vec<InodeId>, Vec<InodeId>) = below.into_iter().partition(is_below);
         for id in highest.into_iter().chain(rings) {
             if self.known.insert(id.0) {
@@ -268,7 +267,7 @@ impl Rebuild {
         }
     }
 
-    /// The root that an inode belongs to; if there is no such root, the first that there is.
+    /// The root that an inode belongs to; if that root does not exist, the first one.
     fn root_of(&self, id: InodeId) -> u32 {
         let own = self.region.inode(id).root.load(Relaxed);
         match self.directories.iter().take(self.roots).any(|directory| directory.root == own) {

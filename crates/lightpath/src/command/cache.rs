@@ -1,4 +1,4 @@
-//! The cache directory: the preload library and the site images, kept from run to run.
+//! The cache directory: the preload library and the site images, kept across runs.
 
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, Metadata};
@@ -11,10 +11,11 @@ use rustix::fs::StatVfsMountFlags;
 use super::failure::reason;
 use super::trusted_path;
 
-/// The first directory that will do, made if need be, or why none will.
+/// The first usable directory, created if necessary, or why there is none.
 ///
-/// `$XDG_CACHE_HOME/lightpath`, `~/.cache/lightpath`, `/tmp/lightpath-UID`. Root's children may change to any user and
-/// must still find the library, so root's directory lies where all may go, `/var/cache/lightpath` at the latest.
+/// `$XDG_CACHE_HOME/lightpath`, `~/.cache/lightpath`, `/tmp/lightpath-UID`. Root's children may change to any
+/// user and must still find the library, so root's directory is in a place that every user can enter, at the
+/// latest `/var/cache/lightpath`.
 pub(crate) fn directory() -> Result<PathBuf, String> {
     let mut refused = Vec::new();
     for candidate in candidates() {
@@ -39,7 +40,7 @@ fn candidates() -> Vec<PathBuf> {
     all
 }
 
-/// Whether every user can get to `path`.
+/// Whether every user can reach `path`.
 pub(crate) fn open_to_all(path: &Path) -> Result<(), &Path> {
     let enterable = |path: &&Path| std::fs::metadata(path).is_ok_and(|found| found.mode() & 0o001 != 0);
     match path.ancestors().find(|path| !enterable(path)) {
@@ -48,10 +49,10 @@ pub(crate) fn open_to_all(path: &Path) -> Result<(), &Path> {
     }
 }
 
-/// Makes `directory` and checks that nobody else can change what is in it, or put another in its place, and that the loader
+/// Creates `directory` and checks that nobody else can change its contents or replace it, and that the loader
 /// can use it.
 pub(crate) fn prepare(directory: &Path) -> Result<(), String> {
-    // The loader splits LD_PRELOAD at colons and blanks and expands `$ORIGIN` and its like.
+    // The loader splits LD_PRELOAD at colons and blanks, and expands `$ORIGIN` and similar tokens.
     if directory.as_os_str().as_bytes().iter().any(|b| b": \t\n$\"'\\".contains(b)) {
         return Err("its name has a character that LD_PRELOAD cannot carry".to_owned());
     }
@@ -101,10 +102,10 @@ fn check_owner(found: &Metadata) -> Result<(), String> {
     Ok(())
 }
 
-/// Puts `bytes` at `directory/name` unless they are there.
+/// Writes `bytes` to `directory/name` unless they are already there.
 pub(crate) fn place(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
     let path = directory.join(name);
-    // Comparing is as cheap as hashing, and finds a file that a full disk or a crash cut short.
+    // Comparing is as cheap as hashing, and detects a file that a full disk or a crash truncated.
     let kept = std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_file());
     if kept && std::fs::read(&path).is_ok_and(|found| found == bytes) {
         return Ok(path);
@@ -112,7 +113,8 @@ pub(crate) fn place(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<Path
     replace(directory, name, bytes)
 }
 
-/// Puts `bytes` at `directory/name` in one step: whoever opens it finds all of it or what was there before.
+/// Writes `bytes` to `directory/name` in one step: a process that opens it sees all of it or the previous
+/// contents.
 pub(crate) fn replace(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<PathBuf, String> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
@@ -126,7 +128,8 @@ pub(crate) fn replace(directory: &Path, name: &OsStr, bytes: &[u8]) -> Result<Pa
     let written = (|| {
         let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o755).open(&scratch)?;
         file.write_all(bytes)?;
-        // The umask must not keep root's other users out; the directory decides who gets here.
+        // The umask must not keep other users out of root's directory; the directory's mode decides who may
+        // enter.
         file.set_permissions(std::fs::Permissions::from_mode(0o755))?;
         drop(file);
         std::fs::rename(&scratch, &path)

@@ -1,4 +1,4 @@
-//! The command line: help, man page, completions and parser are this one definition.
+//! The command line. Help, man page, completions and parser all derive from this definition.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -12,8 +12,8 @@ use super::size::Size;
 
 /// A Linux file system in memory shared by ordinary programs.
 ///
-/// `lightpath run -- CMD` starts any program, and all that it starts, with the file calls under
-/// its mounts answered inside the process: no kernel crossing, no root, no daemon, no change to the program.
+/// `lightpath run -- CMD` starts any program, and answers the file calls that it and its children make under
+/// a mount inside the process: no kernel crossing, no root, no daemon, no change to the program.
 #[derive(Parser)]
 #[command(name = "lightpath", version, max_term_width = 100)]
 #[command(
@@ -23,7 +23,7 @@ use super::size::Size;
     propagate_version = true
 )]
 pub(crate) struct Cli {
-    /// What to do.
+    /// The subcommand.
     #[command(subcommand)]
     pub(crate) verb: Verb,
 }
@@ -31,10 +31,10 @@ pub(crate) struct Cli {
 /// The subcommands.
 #[derive(Subcommand)]
 pub(crate) enum Verb {
-    /// Run a command, and all that it starts, with Lightpath's file system in view.
+    /// Run a command and its children on Lightpath's file system.
     #[command(after_help = RUN_AFTER_HELP, override_usage = "lightpath run [OPTIONS] -- CMD [ARG]...")]
     Run(Run),
-    /// Run your shell ($SHELL) with Lightpath's file system in view.
+    /// Run your shell ($SHELL) on Lightpath's file system.
     Shell(Shell),
     /// Say what a session has changed.
     #[command(after_help = DIFF_AFTER_HELP)]
@@ -48,14 +48,14 @@ pub(crate) enum Verb {
     Sessions(Sessions),
     /// Say what on this machine works, what does not, and why.
     Doctor,
-    /// Check a region file, and mend it.
+    /// Check a region file and repair it.
     #[command(after_help = FSCK_AFTER_HELP)]
     Fsck(Fsck),
-    /// Say what a region file holds and how much room it takes.
+    /// Report what a region file contains and how much space it takes.
     Info(Info),
     /// Measure Lightpath against the kernel's file systems.
     Bench(lp_bench::Args),
-    /// Find the system calls of ELF objects, as the gate asks for it.
+    /// Find the system calls in ELF objects, on behalf of the gate.
     #[command(hide = true)]
     Sites(Sites),
     /// Print a completion script for a shell.
@@ -68,8 +68,8 @@ pub(crate) enum Verb {
 }
 
 const RUN_AFTER_HELP: &str = "\
-Exit status: that of CMD; 128+N if signal N ended it; 127 if CMD is not found; 126 if it cannot be run or cannot be \
-covered (setuid, or for another machine); 2 if the command line is wrong; 1 if the region cannot be used.
+Exit status: that of CMD; 128+N if signal N killed it; 127 if CMD is not found; 126 if it cannot be run or cannot \
+be covered (setuid, or built for another machine); 2 for a usage error; 1 if the region cannot be used.
 
 Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
 
@@ -83,19 +83,19 @@ An apply that was interrupted is finished by the next one.
 Exit status: 0 if all was written; 1 if there is a conflict or writing failed, and then the session is kept.";
 
 const FSCK_AFTER_HELP: &str = "\
-Exit status, as of fsck(8): 0 if nothing is wrong; 1 if all that was wrong is mended; 4 if something is still wrong; \
-8 if FILE cannot be checked, because it is no region or a run uses it; 16 if the command line is wrong.";
+Exit status, as for fsck(8): 0 if there are no errors; 1 if all errors were corrected; 4 if errors are left; 8 if \
+FILE cannot be checked because it is not a region or a run is using it; 16 for a usage error.";
 
 /// `lightpath fsck`.
 #[derive(Args)]
 pub(crate) struct Fsck {
-    /// Mend what is wrong. Without it, FILE stays as it is.
+    /// Repair errors. Without it, FILE is not modified.
     #[arg(long)]
     pub(crate) repair: bool,
-    /// Print what was found as JSON.
+    /// Print the findings as JSON.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The region file, which no run may be using.
+    /// The region file; no run may be using it.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 }
@@ -103,10 +103,10 @@ pub(crate) struct Fsck {
 /// `lightpath info`.
 #[derive(Args)]
 pub(crate) struct Info {
-    /// Print it as JSON, sizes in bytes.
+    /// Print JSON, with sizes in bytes.
     #[arg(long)]
     pub(crate) json: bool,
-    /// The region file, which runs may be using.
+    /// The region file; runs may be using it.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: PathBuf,
 }
@@ -186,7 +186,7 @@ pub(crate) struct Shell {
 /// `lightpath sites`.
 #[derive(Args)]
 pub(crate) struct Sites {
-    /// Add site images to the bundle; without it, say what there is.
+    /// Add site images to the bundle; without it, describe the objects.
     #[arg(long)]
     pub(crate) build: bool,
     /// The bundle, if it is not the one in the cache directory.
@@ -197,11 +197,11 @@ pub(crate) struct Sites {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// What `run` and `shell` share.
+/// Options of both `run` and `shell`.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Directory where the file system appears; it need not exist, and is covered if it does. May be repeated, each
-    /// with a tree of its own; the first is $LIGHTPATH in the command's environment.
+    /// Mount point of the file system. DIR need not exist; an existing directory is hidden. May be repeated
+    /// to mount several trees; $LIGHTPATH in the command's environment names the first.
     #[arg(long, value_name = "DIR", default_value = MountPoint::DEFAULT, value_parser = mount_point(), value_hint = ValueHint::DirPath)]
     pub(crate) at: Vec<MountPoint>,
     /// Run over the tree at DIR: the command sees it at its own path, and what it changes there is kept in a
@@ -223,12 +223,12 @@ pub(crate) struct Options {
     /// Limit of the file system: bytes, with a unit (512M, 2GiB, 10GB) or a share of the memory. [default: 50%]
     #[arg(long, value_name = "SIZE")]
     pub(crate) size: Option<Size>,
-    /// Keep the file system in FILE: made if absent, there again in the next run, usable by several runs at once.
-    /// Without it the file system ends with the last process of the run.
+    /// Keep the file system in FILE, which is created if absent. It persists across runs, and several runs
+    /// can use it at once. Without it the file system disappears with the last process of the run.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) region: Option<PathBuf>,
-    /// When the command ends, print a table by call to standard error: answered in process, passed to the kernel,
-    /// bytes.
+    /// When the command ends, print a table to standard error: for each call, how many were answered in the
+    /// process, how many went to the kernel, and how many bytes.
     #[arg(long)]
     pub(crate) stats: bool,
 }
@@ -237,7 +237,7 @@ fn mount_point() -> ValueParser {
     PathBufValueParser::new().try_map(|path| MountPoint::new(&path)).into()
 }
 
-/// A complaint of clap's as one line that says what to do.
+/// Reduces an error of clap to one line that says what to do.
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
@@ -251,7 +251,7 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
         }
     };
     if let Some(ContextValue::Strings(values)) = error.get(ContextKind::ValidValue) {
-        return format!("{said}; write one of {}", values.join(", "));
+        return format!("{said}; use one of {}", values.join(", "));
     }
     let meant = [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue];
     let meant = meant.iter().find_map(|kind| match error.get(*kind)? {
@@ -268,7 +268,7 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 fn missing(error: &clap::Error) -> String {
     match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("CMD")) => {
-            "no command to run: write lightpath run [OPTIONS] -- CMD [ARG]...".to_owned()
+            "no command to run: use lightpath run [OPTIONS] -- CMD [ARG]...".to_owned()
         }
         Some(ContextValue::Strings(names)) => format!("{} is missing", names.join(" and ")),
         _ => "an argument is missing".to_owned(),

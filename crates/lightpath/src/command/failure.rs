@@ -1,22 +1,22 @@
-//! [`Failure`]: why the command ends, in one line, and the exit status that says so.
+//! [`Failure`]: the reason why the command fails, in one line, and its exit status.
 
 use std::fmt;
 
-/// Exit status: the command line is wrong.
+/// Exit status for a usage error.
 pub(crate) const USAGE: u8 = 2;
-/// Exit status of `fsck`: all that was wrong is mended.
+/// Exit status of `fsck`: all errors were corrected.
 pub(crate) const MENDED: u8 = 1;
-/// Exit status of `fsck`: something is still wrong.
+/// Exit status of `fsck`: errors are left.
 pub(crate) const WRONG: u8 = 4;
 /// Exit status of `fsck`: the file cannot be checked.
 pub(crate) const UNCHECKED: u8 = 8;
-/// Exit status of `fsck`: the command line is wrong.
+/// Exit status of `fsck` for a usage error.
 pub(crate) const FSCK_USAGE: u8 = 16;
-/// Exit status: the region or the machine is not fit.
+/// Exit status: the region or the machine is unsuitable.
 pub(crate) const REGION: u8 = 1;
-/// Exit status: the program was found and cannot be run, as in a shell.
+/// Exit status: the program was found but cannot be run, as in a shell.
 pub(crate) const CANNOT_RUN: u8 = 126;
-/// Exit status: there is no such program, as in a shell.
+/// Exit status: the program does not exist, as in a shell.
 pub(crate) const NOT_FOUND: u8 = 127;
 
 /// One line for standard error, and the exit status.
@@ -28,7 +28,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    /// Line breaks and other control characters in `line`, which may hold names of files, are escaped.
+    /// Escapes line breaks and other control characters in `line`, which may contain file names.
     pub(crate) fn new(status: u8, line: impl Into<String>) -> Self {
         let line: String = line.into();
         let line = line.chars().flat_map(escape_control).collect();
@@ -48,7 +48,7 @@ fn escape_control(c: char) -> impl Iterator<Item = char> {
     escaped.into_iter().flatten().chain(plain)
 }
 
-/// What the system says about an error, without Rust's "(os error N)".
+/// The system's message for an error, without Rust's "(os error N)".
 pub(crate) fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {

@@ -1,4 +1,4 @@
-//! `lightpath fsck`: what is wrong with a region file, one line each, and mending it.
+//! `lightpath fsck`: reports the errors of a region file, one line each, and repairs them.
 
 use std::fs::File;
 use std::os::fd::IntoRawFd;
@@ -12,21 +12,21 @@ use super::cli::Fsck;
 use super::failure::{Failure, MENDED, UNCHECKED, WRONG, reason};
 use super::{print, region};
 
-/// Checks, and mends if asked to; the exit status.
+/// Checks, and repairs if asked to; returns the exit status.
 pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
     let name = args.file.display().to_string();
     let fail = |line: String| Failure::new(UNCHECKED, line);
-    // Mapped for writing even to be read: that is how a region is mapped.
+    // Opened for writing even to be read, because a region is mapped that way.
     let file = File::options()
         .read(true)
         .write(true)
         .open(&args.file)
         .map_err(|e| fail(format!("cannot open region file {name}: {}", reason(&e))))?;
-    // Launchers hold it while they look at a region and claim a run: none begins meanwhile.
+    // Launchers hold this lock while they examine a region and claim a run, so no run starts meanwhile.
     flock(&file, FlockOperation::LockExclusive)
         .map_err(|e| fail(format!("locking {name}: {}", reason(&e.into()))))?;
-    // A life file of this process's own says who of the dead is dead: the living hold their run, which the
-    // region itself says.
+    // With a life file of this process's own, every process of the region counts as dead. Live processes hold
+    // their run, which the region itself shows.
     let fd = life_file::beside(file.into_raw_fd()).map_err(|e| {
         fail(format!("cannot make the life file: {}", reason(&std::io::Error::from_raw_os_error(e.number()))))
     })?;
@@ -40,7 +40,7 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
         show(args, &Checked { name: &name, is_old, report: &report, repaired: None })?;
         return Ok(if report.is_sound() { 0 } else { WRONG });
     }
-    let done = lp_fsck::repair(region).map_err(|e| fail(format!("{name} cannot be mended: {e:?}")))?;
+    let done = lp_fsck::repair(region).map_err(|e| fail(format!("{name} cannot be repaired: {e:?}")))?;
     let repaired = Some((&done.after, done.rebuilt));
     show(args, &Checked { name: &name, is_old, report: &done.before, repaired })?;
     Ok(match (done.before.findings.is_empty(), done.after.is_sound()) {
@@ -50,17 +50,17 @@ pub(crate) fn fsck(args: &Fsck) -> Result<u8, Failure> {
     })
 }
 
-/// What there is to say of a region.
+/// The results for a region.
 struct Checked<'a> {
     name: &'a str,
-    /// Whether it was last used before the machine was started.
+    /// Whether it was last used before this boot.
     is_old: bool,
     report: &'a Report,
-    /// What a repair left, and what it could not keep in its place.
+    /// The findings after a repair, and what the repair could not keep in its place.
     repaired: Option<(&'a Report, Rebuilt)>,
 }
 
-/// Prints it.
+/// Prints the results.
 fn show(args: &Fsck, checked: &Checked) -> Result<u8, Failure> {
     if args.json {
         return print(json(checked).as_bytes());
@@ -93,7 +93,7 @@ fn summary(checked: &Checked) -> String {
         (None, _) => "clean",
         (Some(_), Some(after)) if after.is_sound() => "mended",
         (Some(Severity::Leftover), _) => "clean but for what dead processes left; the next run gives it back",
-        (Some(_), None) => "damaged; mend it with --repair",
+        (Some(_), None) => "damaged; repair it with --repair",
         (Some(_), Some(_)) => "damaged, and not all could be mended",
     };
     format!("{state}: {} names, {} inodes, {} pages of data in use", usage.entries, usage.inodes, usage.pages)

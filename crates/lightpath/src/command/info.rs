@@ -1,4 +1,4 @@
-//! `lightpath info`: what a region file holds and how much room it takes.
+//! `lightpath info`: reports what a region file contains and how much space it takes.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -15,10 +15,10 @@ use super::cli::Info;
 use super::failure::{Failure, REGION, reason};
 use super::{print, region};
 
-/// Bytes in a block of `st_blocks`.
+/// Size of a block of `st_blocks` in bytes.
 const BLOCK: u64 = 512;
 
-/// What there is to say of a region file. Sizes are in bytes; counts are those of a moment.
+/// Facts about a region file. Sizes are in bytes; counts are a snapshot.
 struct Facts {
     name: String,
     length: u64,
@@ -32,12 +32,12 @@ struct Facts {
     is_old: bool,
 }
 
-/// Says what is in a region file, which runs may be using.
+/// Describes a region file, which runs may be using.
 pub(crate) fn info(args: &Info) -> Result<u8, Failure> {
     let name = args.file.display().to_string();
     let fail =
         |e: &std::io::Error| Failure::new(REGION, format!("cannot open region file {name}: {}", reason(e)));
-    // Mapped for writing even to be read: that is how a region is mapped.
+    // Opened for writing even to be read, because a region is mapped that way.
     let file = File::options().read(true).write(true).open(&args.file).map_err(|e| fail(&e))?;
     let found = file.metadata().map_err(|e| fail(&e))?;
     let region =
@@ -100,7 +100,7 @@ fn json(facts: &Facts) -> String {
     format!("{value}\n")
 }
 
-/// A size in bytes with a unit, as `du -h` writes it: a tenth below ten, rounded up.
+/// A size in bytes with a unit, formatted like `du -h`: one decimal below ten, rounded up.
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut unit = 0;

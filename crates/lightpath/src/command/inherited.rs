@@ -1,5 +1,5 @@
-//! What a run must not inherit: a filter of system calls (seccomp(2)) that denies calls the gate makes, and
-//! instances of io_uring(7), whose calls pass the gate by.
+//! What a run must not inherit: a system call filter (seccomp(2)) that denies calls of the gate, and
+//! instances of io_uring(7), whose calls bypass the gate.
 
 use std::os::fd::RawFd;
 
@@ -14,7 +14,7 @@ struct Call {
     arguments: [usize; 4],
 }
 
-/// Names the calls and writes down their arguments; the rest are zeros.
+/// Lists the calls with their arguments; missing ones are zero.
 macro_rules! calls {
     ($($name:ident($($argument:expr),*);)*) => {
         [$(Call { name: stringify!($name), nr: libc::$name, arguments: first_of(&[$($argument as usize),*]) }),*]
@@ -89,7 +89,7 @@ fn calls() -> impl Iterator<Item = Call> {
     .into_iter()
 }
 
-/// Refuses to start under a filter that denies one of these calls, and lets go of what must not be inherited.
+/// Refuses to start under a filter that denies one of these calls, and closes what must not be inherited.
 pub(super) fn check() -> Result<(), Failure> {
     if is_filtered()
         && let Some(name) = denied()
@@ -101,17 +101,17 @@ pub(super) fn check() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Whether the kernel says that the process has a filter.
+/// Whether the kernel reports that the process has a filter.
 fn is_filtered() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().any(|line| line.strip_prefix("Seccomp:").is_some_and(|mode| mode.trim() != "0"))
 }
 
-/// The first call that the filter denies: a child makes them all, and says before each which it is, for it
-/// may be its last.
+/// The first call that the filter denies. A child makes them all, and reports each before it makes it, since
+/// it may be killed there.
 fn denied() -> Option<&'static str> {
     let (mut reader, writer) = std::io::pipe().ok()?;
-    // SAFETY: the child calls nothing but the kernel; the launcher has one thread.
+    // SAFETY: the child makes only system calls; the launcher has one thread.
     match unsafe { libc::fork() } {
         0 => {
             drop(reader);
@@ -126,7 +126,7 @@ fn denied() -> Option<&'static str> {
             unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
             let reached = read.map_or(0, |_| said.len());
             let count = calls().count();
-            // One byte before each call, one more after the last.
+            // One byte before each call, and one more after the last.
             (reached <= count)
                 .then(|| calls().nth(reached.saturating_sub(1)).map_or("write", |call| &call.name[4..]))
         }
@@ -152,7 +152,7 @@ fn try_all(out: RawFd) -> ! {
         }
     }
     step();
-    // SAFETY: as above.
+    // SAFETY: ends the child.
     unsafe { libc::_exit(0) }
 }
 
@@ -168,7 +168,7 @@ fn close_rings() {
         .filter_map(|entry| entry.file_name().to_str().and_then(|name| name.parse().ok()))
         .collect();
     for ring in rings {
-        // SAFETY: inherited, and nobody's in this process.
+        // SAFETY: the descriptor is inherited, and nothing in this process uses it.
         unsafe { libc::close(ring) };
     }
 }

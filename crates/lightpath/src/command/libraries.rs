@@ -1,5 +1,5 @@
-//! Whether the loader would look for libraries in a mount: then a covered process must start the command, since the
-//! gate is what prepares such a start.
+//! Whether the loader would look for libraries in a mount. If so, a covered process must start the command,
+//! because the gate prepares such a start.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -29,8 +29,8 @@ pub(crate) fn preloaded(mounts: &[MountPoint]) -> bool {
     })
 }
 
-/// Whether the program at `path` has the loader look in a mount: by a search path of its own or by a library's path.
-/// What cannot be read does not.
+/// Whether the program at `path` makes the loader look in a mount, through its own search path or a library's
+/// path. False for a file that cannot be read.
 pub(crate) fn needed(path: &Path, mounts: &[MountPoint]) -> bool {
     File::open(path).ok().and_then(|file| leads(&file, path, mounts).ok()).unwrap_or(false)
 }
@@ -68,7 +68,7 @@ fn leads(file: &File, path: &Path, mounts: &[MountPoint]) -> object::Result<bool
     }))
 }
 
-/// `text` with `$ORIGIN` replaced, as ld.so(8) has it.
+/// `text` with `$ORIGIN` replaced, as in ld.so(8).
 fn expanded(text: &[u8], origin: &[u8]) -> Vec<u8> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -88,7 +88,7 @@ fn expanded(text: &[u8], origin: &[u8]) -> Vec<u8> {
     all
 }
 
-/// Whether a part of a list leads into a mount; an empty one is the working directory.
+/// Whether an element of a list leads into a mount; an empty one means the working directory.
 fn any(list: &[u8], separators: &[u8], mounts: &[MountPoint]) -> bool {
     list.split(|b| separators.contains(b)).any(|entry| in_mount(Path::new(OsStr::from_bytes(entry)), mounts))
 }

@@ -1,8 +1,10 @@
-//! The launcher's side of the life file ([`lp_region::life_file`]): every run of a region must have the same.
+//! The launcher's side of the life file ([`lp_region::life_file`]): every run of a region must use the same
+//! one.
 //!
-//! While a run is held, somebody has the life file open, at the number after the region's. The launcher of another run opens it
-//! through that process's directory under /proc. When no run is held nobody lives, and it makes a new one. The caller
-//! holds the region's flock, so that no two launchers do either at once.
+//! While a run is held, some process has the life file open, at the number after the region's. The launcher
+//! of another run opens it through that process's directory under /proc. When no run is held, no process is
+//! alive, and the launcher creates a new life file. The caller holds the region's flock, so two launchers
+//! never do either at once.
 
 use std::ffi::CString;
 use std::fs::{File, Permissions};
@@ -18,11 +20,11 @@ use lp_region::{Region, RunId, life_file};
 
 use super::failure::{Failure, REGION, reason};
 
-/// How often the processes are gone through before the life file counts as out of reach: each time, those that had it may
-/// have ended behind a fork that was not seen yet.
+/// How often the processes are scanned before the life file counts as unreachable: in each scan, the
+/// processes that had it may have ended after a fork that the scan missed.
 const LOOKS: usize = 10;
 
-/// The life file of a region, which messages call `name`.
+/// Opens or creates the life file of a region; `name` appears in messages.
 pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure> {
     for _ in 0..LOOKS {
         let numbers = numbers(region);
@@ -42,7 +44,7 @@ pub(crate) fn of(region: Region<'static>, name: &str) -> Result<OwnedFd, Failure
     ))
 }
 
-/// The numbers that the life file's descriptor has in runs that are held: none if nobody uses the region.
+/// The numbers of the life file's descriptor in runs that are held; empty if nobody uses the region.
 pub(crate) fn numbers(region: Region<'static>) -> Vec<u32> {
     let held = (1..RUNS as u32).map(RunId).filter(|run| region.run_is_held(*run));
     // Relaxed: written by a launcher under the flock.
@@ -64,7 +66,7 @@ fn make(region: Region<'static>) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// The name that the memfd with a number has.
+/// The name of the memfd with a given number.
 fn name(number: u64) -> CString {
     let name = [life_file::NAME, format!("{number:016x}").as_bytes()].concat();
     CString::new(name).unwrap_or_default()
@@ -81,14 +83,14 @@ fn find(region: Region<'static>, numbers: &[u32]) -> Option<OwnedFd> {
         .find_map(|link| if is_it(&link) { open(&link).filter(|_| is_it(&link)) } else { None })
 }
 
-/// Its owner may open it once its mode says so.
+/// The owner may open it once its mode permits.
 fn open(link: &PathBuf) -> Option<OwnedFd> {
     let opened = || File::options().read(true).write(true).open(link);
     let file = match opened() {
         Err(e) if e.kind() == ErrorKind::PermissionDenied => {
             std::fs::set_permissions(link, Permissions::from_mode(0o600)).ok()?;
             let file = opened();
-            // Failing that, the gate alone keeps programs from opening it.
+            // If this fails, only the gate keeps programs from opening it.
             let _ = std::fs::set_permissions(link, Permissions::from_mode(0o0));
             file.ok()?
         }

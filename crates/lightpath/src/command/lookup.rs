@@ -1,4 +1,4 @@
-//! Finding a program as execvp(3) does.
+//! Finds a program as execvp(3) does.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -10,16 +10,16 @@ use rustix::fs::{Access, AtFlags};
 use super::failure::{CANNOT_RUN, Failure, NOT_FOUND, reason};
 use super::mountpoint::MountPoint;
 
-/// Where a program is.
+/// Location of a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     /// On the host, at this path.
     Host(PathBuf),
-    /// Under a mount or behind it in PATH: only a covered process can tell.
+    /// Under a mount, or after one in PATH: only a covered process can find it.
     Mount,
 }
 
-/// Looks `name` up in `search` (the value of PATH) unless it holds a slash.
+/// Looks up `name` in `search` (the value of PATH) unless it contains a slash.
 pub(crate) fn find(name: &OsStr, search: Option<&OsStr>, mounts: &[MountPoint]) -> Result<Found, Failure> {
     let show = name.to_string_lossy();
     if name.is_empty() {
@@ -36,7 +36,7 @@ pub(crate) fn find(name: &OsStr, search: Option<&OsStr>, mounts: &[MountPoint]) 
             Err(e) => Err(Failure::new(CANNOT_RUN, format!("{show}: {}", reason(&e)))),
         };
     }
-    // The default is glibc's, confstr(_CS_PATH).
+    // The default is that of glibc, confstr(_CS_PATH).
     let search = search.unwrap_or(OsStr::new("/bin:/usr/bin"));
     let mut denied = None;
     for directory in search.as_bytes().split(|b| *b == b':') {
@@ -48,7 +48,7 @@ pub(crate) fn find(name: &OsStr, search: Option<&OsStr>, mounts: &[MountPoint]) 
             return Ok(Found::Mount);
         }
         match executable(&path) {
-            // Without a slash the kernel would be given another file if the working directory changed.
+            // Without a slash, the kernel would open a different file if the working directory changed.
             Ok(()) if directory.is_empty() => return Ok(Found::Host(Path::new(".").join(path))),
             Ok(()) => return Ok(Found::Host(path)),
             Err(e) if absent(&e) => {}
@@ -61,7 +61,7 @@ pub(crate) fn find(name: &OsStr, search: Option<&OsStr>, mounts: &[MountPoint]) 
     })
 }
 
-/// Whether `path`, as it is written, lies in a mount.
+/// Whether `path`, taken literally, is in a mount.
 pub(crate) fn in_mount(path: &Path, mounts: &[MountPoint]) -> bool {
     let absolute = match path.is_absolute() {
         true => path.to_owned(),
@@ -70,7 +70,7 @@ pub(crate) fn in_mount(path: &Path, mounts: &[MountPoint]) -> bool {
     mounts.iter().any(|mount| mount.covers(&lexical(&absolute)))
 }
 
-/// `path` with `.` and `..` taken away as they are written.
+/// `path` with `.` and `..` resolved lexically.
 fn lexical(path: &Path) -> OsString {
     let mut normal = PathBuf::from("/");
     for component in path.components() {
@@ -85,7 +85,7 @@ fn lexical(path: &Path) -> OsString {
     normal.into_os_string()
 }
 
-/// Errors after which execvp(3) goes on to the next directory and, in the end, says "not found".
+/// Errors after which execvp(3) tries the next directory and finally reports "not found".
 fn absent(error: &std::io::Error) -> bool {
     matches!(
         error.kind(),

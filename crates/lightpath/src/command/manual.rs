@@ -1,5 +1,5 @@
-//! The manual page: one page for the command and its subcommands. What options mean comes from the definition
-//! of the command line; the rest is text.
+//! The manual page: one page for the command and its subcommands. The options come from the definition of the
+//! command line; the rest is text.
 
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
@@ -30,7 +30,7 @@ pub(crate) fn page() -> std::io::Result<Vec<u8>> {
     Ok(page)
 }
 
-/// How a subcommand is written, as one paragraph.
+/// The synopsis of a subcommand, as one paragraph.
 fn synopsis(verb: &Command) -> String {
     let usage = verb.clone().render_usage().to_string();
     let usage = usage.trim_start_matches("Usage: ").replace('-', "\\-");
@@ -41,7 +41,7 @@ fn synopsis(verb: &Command) -> String {
     format!(".P\n.B {name}\n{rest}\n")
 }
 
-/// What a subcommand does, and its options. Sections within a page's section are one level down.
+/// Description and options of a subcommand. Its sections are one level below the page's.
 fn section(verb: &Command) -> std::io::Result<Vec<u8>> {
     let mut options = Vec::new();
     let man = Man::new(verb.clone().mut_args(|arg| {
@@ -61,38 +61,37 @@ const EXIT_STATUS: &str = "\
 .B lightpath run
 and
 .B lightpath shell
-end as the command does, by a signal if it does, or with
+exit with the command's status, or die of the signal that killed it. Otherwise the status is
 .TP
 127
 if the command is not found;
 .TP
 126
-if it cannot be run, or cannot be covered (setuid, or for another machine);
+if it cannot be run, or cannot be covered (setuid, or built for another machine);
 .TP
 2
-if the command line is wrong;
+for a usage error;
 .TP
 1
 if the region cannot be used.
 .P
 .B lightpath fsck
-ends as
+exits as
 .BR fsck (8)
-does: 0 if nothing is wrong, 1 if all that was wrong is mended, 4 if something is still wrong, 8 if FILE cannot be
-checked, 16 if the command line is wrong. All others end with 0, with 1 if they failed, or with 2 if the command line
-is wrong.
+does: 0 if there are no errors, 1 if all errors were corrected, 4 if errors are left, 8 if FILE cannot be checked, 16
+for a usage error. All other subcommands exit with 0 on success, 1 on failure, and 2 for a usage error.
 ";
 
 const EXAMPLES: &str = "\
 .SH EXAMPLES
 .TP
-Look around in an empty file system:
+Start a shell with an empty file system:
 .B lightpath shell
 .TP
-Run the tests of a project with their temporary files in it:
+Run a project's tests with their temporary files on Lightpath:
 .B lightpath run -- sh -c 'TMPDIR=$LIGHTPATH make check'
 .TP
-Keep a checkout in a region file, and work in it again later:
+Keep a checkout in a region file and use it again later:
 .B lightpath run --region project.region -- git clone https://example.org/project.git /light/project
 .br
 .B lightpath run --region project.region -- make -C /light/project
@@ -112,18 +111,19 @@ See how many calls never reached the kernel:
 
 const DURABILITY: &str = "\
 .SH DURABILITY
-A region in memory ends with the last process of the run.
-One in a file
+A region in memory disappears with the last process of the run.
+A region in a file
 .RB ( --region )
-outlives processes, however they end.
+survives its processes, however they end.
 .BR fsync (2),
 .BR fdatasync (2),
 .BR syncfs (2)
 and
 .BR msync (2)
-write all of it to the device. After a loss of power every file that was there at the call and has not changed since is there;
-of later changes any part may be.
-The first run after a start of the machine rebuilds the region, and says so if names led nowhere or files without a name went to
+write the whole region to the device. After a power failure every file that existed at the call and has not changed
+since is intact; any part of a later change may be present.
+The first run after a boot rebuilds the region, and reports names that led nowhere and files without a name that
+went to
 .IR lost+found .
 .B O_SYNC
 has no effect.
@@ -133,10 +133,10 @@ const ENVIRONMENT: &str = "\
 .SH ENVIRONMENT
 .TP
 .B LIGHTPATH
-set in the command's environment: the path of the first mount.
+Set in the command's environment to the path of the first mount.
 .TP
 .B SHELL
-what
+The shell that
 .B lightpath shell
 starts.
 .TP

@@ -1,4 +1,4 @@
-//! What each subcommand does, one file per noun.
+//! The subcommands, one file per noun.
 
 mod cache;
 mod cli;
@@ -34,7 +34,7 @@ use clap::{CommandFactory, Parser};
 use cli::{Cli, Verb};
 use failure::{FSCK_USAGE, Failure, USAGE};
 
-/// Runs the command line and returns the exit status; `run` does not return when all goes well.
+/// Runs the command line and returns the exit status; on success `run` does not return.
 pub(crate) fn main(args: impl Iterator<Item = OsString>) -> u8 {
     let args: Vec<OsString> = args.collect();
     // fsck(8) has statuses of its own.
@@ -68,7 +68,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
         Verb::Info(args) => info::info(&args),
         Verb::Bench(args) => {
             let ended = lp_bench::main(args).map_err(|e| Failure::new(1, format!("bench: {e:#}")))?;
-            // An ExitCode does not tell its number, but can be compared.
+            // An ExitCode does not expose its number, but can be compared.
             Ok((0..=u8::MAX).find(|status| ExitCode::from(*status) == ended).unwrap_or(1))
         }
         Verb::Sites(arguments) => sites::sites(&arguments),
@@ -90,7 +90,7 @@ fn print(text: &[u8]) -> Result<u8, Failure> {
     written.map(|()| 0).map_err(|e| Failure::new(1, format!("writing to standard output: {e}")))
 }
 
-/// Prints help and version as clap does, and any complaint as one line.
+/// Prints help and version as clap does, and any error as one line.
 fn report_usage(error: &clap::Error, status: u8) -> u8 {
     if !error.use_stderr() {
         return match error.print() {

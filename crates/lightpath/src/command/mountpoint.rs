@@ -1,50 +1,52 @@
-//! [`MountPoint`]: where `--at` puts a file system.
+//! [`MountPoint`]: the argument of `--at`.
 
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 
-/// An absolute, normalised path of a directory that is free to be covered.
+/// An absolute, normalised path of a directory that can be a mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountPoint(PathBuf);
 
-/// The host's own file systems that name processes and devices: a program cannot live without them.
+/// The kernel's own file systems for processes and devices, which programs need.
 const KEPT: [&str; 3] = ["/proc", "/sys", "/dev"];
 
-/// Longest path, in bytes: the space for it in a run record.
+/// Longest path in bytes: the space in a run record.
 const LONGEST: usize = lp_region::process::RUN_PATH;
-/// Most mount points of one run: the space for them in a run record.
+/// Maximum number of mount points of one run: the space in a run record.
 const MOST: usize = 15;
 
 impl MountPoint {
-    /// Where the file system appears when nobody says.
+    /// The default mount point.
     pub(crate) const DEFAULT: &str = "/light";
 
-    /// Takes `path` if a file system can appear there; the error says what to write instead.
+    /// Accepts `path` if it can be a mount point; the error says what to use instead.
     pub(crate) fn new(path: &Path) -> Result<Self, String> {
         if !path.is_absolute() {
-            return Err("write an absolute path, such as /light".to_owned());
+            return Err("use an absolute path, such as /light".to_owned());
         }
         let mut normal = PathBuf::new();
         for component in path.components() {
             match component {
-                Component::ParentDir => return Err("write the path without '..'".to_owned()),
+                Component::ParentDir => return Err("use a path without '..'".to_owned()),
                 other => normal.push(other),
             }
         }
         if normal == Path::new("/") {
-            return Err("the root cannot be covered; name a directory below it, such as /light".to_owned());
+            return Err(
+                "the root cannot be a mount point; use a directory below it, such as /light".to_owned()
+            );
         }
         if let Some(kept) = KEPT.iter().find(|kept| normal.starts_with(kept)) {
-            return Err(format!("{kept} belongs to the kernel; name another directory, such as /light"));
+            return Err(format!("{kept} belongs to the kernel; use another directory, such as /light"));
         }
         let too_long =
             normal.as_os_str().len() > LONGEST || normal.iter().any(|name| name.len() > lp_abi::NAME_MAX);
         if too_long {
-            return Err("the path is too long; name a shorter one, such as /light".to_owned());
+            return Err("the path is too long; use a shorter one, such as /light".to_owned());
         }
-        // The kernel answers ENOTDIR to a mount over a file.
+        // The kernel fails with ENOTDIR for a mount over a file.
         if std::fs::metadata(&normal).is_ok_and(|found| !found.is_dir()) {
-            return Err("it is there and is not a directory; name a directory or a free path".to_owned());
+            return Err("it exists and is not a directory; use a directory or an unused path".to_owned());
         }
         Ok(MountPoint(normal))
     }
@@ -59,16 +61,16 @@ impl MountPoint {
         &self.0
     }
 
-    /// Whether `path`, taken as it is written, is this directory or below it.
+    /// Whether `path`, taken literally, is this directory or below it.
     pub(crate) fn covers(&self, path: &OsStr) -> bool {
         Path::new(path).starts_with(&self.0)
     }
 }
 
-/// Checks several against each other: each must be a tree of its own.
+/// Checks that no mount point is equal to or inside another.
 pub(crate) fn check_apart(points: &[MountPoint]) -> Result<(), String> {
     if points.len() > MOST {
-        return Err(format!("--at is given {} times; {MOST} is the most", points.len()));
+        return Err(format!("--at is given {} times; the maximum is {MOST}", points.len()));
     }
     for (i, one) in points.iter().enumerate() {
         for other in &points[..i] {
@@ -78,7 +80,7 @@ pub(crate) fn check_apart(points: &[MountPoint]) -> Result<(), String> {
             }
             if one.starts_with(other) || other.starts_with(one) {
                 return Err(format!(
-                    "--at {} and --at {} lie one inside the other; give directories side by side",
+                    "--at {} and --at {}: one is inside the other; use separate directories",
                     other.display(),
                     one.display()
                 ));

@@ -1,4 +1,4 @@
-//! The preload library, carried inside this executable and laid out in the cache directory for the loader.
+//! The preload library, embedded in this executable and written to the cache directory for the loader.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,19 @@ use super::cache;
 
 /// The library, as built by `build.rs`.
 pub(crate) static LIBRARY: &[u8] = include_bytes!(env!("LIGHTPATH_PRELOAD"));
-/// How its file name begins; the map of a covered process shows it.
+/// Prefix of its file name, as it appears in the map of a covered process.
 pub(crate) const PREFIX: &str = "/liblightpath-";
-/// Its name in the cache: builds do not disturb each other's runs.
+/// Its name in the cache, different for each build so that builds do not disturb each other's runs.
 pub(crate) const NAME: &str = concat!("liblightpath-", env!("LIGHTPATH_PRELOAD_HASH"), ".so");
 
-/// Puts the library into `cache` unless it is there, and returns its path.
+/// Writes the library to `cache` unless it is there, and returns its path.
 pub(crate) fn extract(cache: &Path) -> Result<PathBuf, String> {
     cache::place(cache, OsStr::new(NAME), LIBRARY)
 }
 
 /// Puts the gate for static programs into `cache` unless it is there, and returns its path. It is made from
-/// the library; the gate looks for it beside that when it executes one (`static_gate` in `low/exec/environment.rs`).
+/// the library; the gate looks for it beside that when it executes one (`static_gate` in
+/// `low/exec/environment.rs`).
 pub(crate) fn extract_static(cache: &Path) -> Result<PathBuf, String> {
     let name = NAME.replace(".so", "-static.so");
     let path = cache.join(&name);
@@ -29,7 +30,7 @@ pub(crate) fn extract_static(cache: &Path) -> Result<PathBuf, String> {
     cache::replace(cache, OsStr::new(&name), &gate)
 }
 
-/// Bytes of the library.
+/// Size of the library in bytes.
 pub(crate) fn size() -> usize {
     LIBRARY.len()
 }

@@ -1,4 +1,5 @@
-//! Whether a program can be covered: found out before it starts, because half-covered is worse than not at all.
+//! Decides before a program starts whether it can be covered, because covering half of it is worse than
+//! refusing it.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -24,13 +25,13 @@ use super::mountpoint::MountPoint;
 pub(crate) enum Program {
     /// A dynamically linked program.
     Dynamic,
-    /// A program that no loader takes part in.
+    /// A program that starts without a loader.
     Static,
-    /// A `#!` script whose interpreter, at the end of the chain, is one.
+    /// A `#!` script whose interpreter, at the end of the chain, is one of these.
     Script,
-    /// Neither: the kernel says ENOEXEC, and a shell runs it as its own script.
+    /// None of these: the kernel returns ENOEXEC, and a shell runs it as its own script.
     Text,
-    /// A script whose interpreter lies under a mount: only a covered process can start it.
+    /// A script whose interpreter is in a mount: only a covered process can start it.
     InMount,
 }
 
@@ -39,7 +40,7 @@ pub(crate) enum Program {
 pub(crate) enum Fault {
     /// It cannot be covered.
     Refused(Refusal),
-    /// It cannot be looked at, or is damaged.
+    /// It cannot be examined, or is damaged.
     Other(String),
 }
 
@@ -58,9 +59,9 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Interpreters of interpreters that the kernel follows (`exec_binprm`).
+/// Depth of nested interpreters that the kernel follows (`exec_binprm`).
 const DEEPEST: usize = 5;
-/// Bytes of a file that the kernel looks at to tell what it is (`BINPRM_BUF_SIZE`).
+/// Bytes of a file that the kernel examines to determine its format (`BINPRM_BUF_SIZE`).
 const LOOKED_AT: usize = 256;
 
 /// Checks the program at `path`; the failure says in one line why it cannot be covered.
@@ -76,7 +77,7 @@ pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failu
                     format!("{}: bad interpreter: {}", path.display(), reason(&e)),
                 ));
             }
-            // The kernel executes what it may not read.
+            // The kernel can execute a file that the user may not read, but such a file cannot be checked.
             Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
                 return Err(refuse(Refusal::Unreadable.why()));
             }
@@ -92,7 +93,7 @@ pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failu
             return Ok(if depth == 0 { kind } else { Program::Script });
         }
         let Some(interpreter) = interpreter(&head) else {
-            // As bash tells: a NUL in the first line is no text.
+            // The same test as bash: a file with a NUL in its first line is not text.
             let line = head.split(|b| *b == b'\n').next().unwrap_or_default();
             return match line.contains(&0) || depth > 0 {
                 true => Err(refuse("cannot execute binary file: Exec format error")),
@@ -114,7 +115,7 @@ fn interpreter(head: &[u8]) -> Option<&[u8]> {
     line.split(|b| matches!(b, b' ' | b'\t' | 0)).find(|word| !word.is_empty())
 }
 
-/// Tells a dynamic program from a static one.
+/// Distinguishes dynamic programs from static ones.
 fn check_elf(file: &File, head: &[u8]) -> Result<Program, Fault> {
     let machine = head.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
     if head.get(4) != Some(&2) || machine != Some(EM_X86_64) {
@@ -128,7 +129,7 @@ fn check_elf(file: &File, head: &[u8]) -> Result<Program, Fault> {
     if segments.iter().any(|segment| segment.p_type(endian) == PT_INTERP) {
         return Ok(Program::Dynamic);
     }
-    // The loader itself, given the program as an argument, preloads too: it has no interpreter but a name.
+    // The loader itself, given the program as an argument, preloads too: it has a name but no interpreter.
     let named = segments.iter().filter(|segment| segment.p_type(endian) == PT_DYNAMIC).any(|segment| {
         let dynamic = segment.dynamic(endian, &cache).ok().flatten().unwrap_or_default();
         dynamic.iter().any(|entry| entry.d_tag(endian) == u64::from(DT_SONAME))
@@ -136,7 +137,7 @@ fn check_elf(file: &File, head: &[u8]) -> Result<Program, Fault> {
     Ok(if named { Program::Dynamic } else { Program::Static })
 }
 
-/// Refuses what the kernel would start in secure-execution mode.
+/// Refuses a program that the kernel would start in secure-execution mode.
 fn check_privilege(file: &File) -> Result<(), Fault> {
     let found = file.metadata().map_err(|e| Fault::Other(reason(&e)))?;
     let nosuid = fstatvfs(file).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOSUID));

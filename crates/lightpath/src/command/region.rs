@@ -1,4 +1,4 @@
-//! The launcher's side of a region: making or opening it, the run record, the command's process slot.
+//! The launcher's side of a region: creating or opening it, the run record, and the command's process slot.
 
 use std::ffi::{CString, OsStr};
 use std::fs::File;
@@ -26,18 +26,19 @@ use super::life;
 use super::size::Size;
 use super::stats::Counts;
 
-/// Descriptors that most programs stay below. The kernel's table grows with the highest number, and fork copies it.
+/// Descriptor numbers that most programs stay below. The kernel's table grows with the highest number, and
+/// fork copies it.
 const USUAL: u64 = 256;
-/// Numbers below that, or below the descriptor limit, that are left to what the gate keeps open.
+/// Numbers below that, or below the descriptor limit, that are reserved for what the gate keeps open.
 const HEADROOM: u64 = 24;
-/// Fewest descriptors that a run needs.
+/// Minimum number of descriptors that a run needs.
 const FEWEST: u64 = 64;
 
 /// A run about to start.
 pub(crate) struct Session {
     region: Region<'static>,
     run: RunId,
-    /// Counts of earlier runs on the same region.
+    /// Counters from earlier runs on the same region.
     started: Counts,
 }
 
@@ -47,13 +48,13 @@ pub(crate) struct Slot {
     generation: u32,
 }
 
-/// What the run record says besides its mounts.
+/// Paths in the run record, other than its mounts.
 pub(crate) struct Paths<'a> {
     /// The cache directory.
     pub(crate) cache: &'a Path,
     /// The preload library in it.
     pub(crate) preload: &'a Path,
-    /// The directory of the C library with the gate in it, if there is one.
+    /// The directory of the C library that contains the gate, if there is one.
     pub(crate) library: Option<&'a Path>,
 }
 
@@ -82,10 +83,12 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
         .map_err(|line| Failure::new(REGION, line))
 }
 
-/// The program that builds site images for the gate: this one, where every user of the run can start it.
+/// The program that builds site images for the gate: this one, in a place where every user of the run can
+/// start it.
 fn builder(cache: &Path) -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|e| format!("own path: {}", reason(&e)))?;
-    // Root's children may change to any user, and root's programs often lie where no other may look.
+    // Root's children may change to any user, and root's programs are often in directories that others cannot
+    // enter.
     if !rustix::process::geteuid().is_root() || cache::open_to_all(&own).is_ok() {
         return Ok(own);
     }
@@ -151,14 +154,14 @@ fn bytes(path: &Path) -> &[u8] {
 }
 
 impl Session {
-    /// Makes the region, or opens `--region FILE`, and claims a run record in it.
+    /// Creates the region, or opens `--region FILE`, and claims a run record in it.
     pub(crate) fn open(options: &Options, paths: &Paths) -> Result<Session, Failure> {
         let (fd, name) = match &options.region {
             Some(path) => (open_file(path)?, path.display().to_string()),
             None => (open_memory()?, "region".to_owned()),
         };
-        // Two launchers must not make the same file a region, or take the same run record. Record locks would do
-        // only within one process; this one is freed by its descriptor if this process is killed.
+        // Two launchers must not initialise the same file, or claim the same run record. Record locks would
+        // work only within one process; this lock is released with its descriptor if this process is killed.
         let locked = |fd: &OwnedFd, operation| {
             flock(fd, operation)
                 .map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
@@ -246,7 +249,7 @@ impl Session {
     /// Whether the command, which has ended, ran without the gate.
     pub(crate) fn missed(&self, slot: &Slot) -> bool {
         let process = self.region.process(slot.process);
-        // One that attached gave its slot back, or left its mark in it.
+        // A process that attached has freed its slot, or left its mark in it.
         process.life.get().generation() == slot.generation && process.attached.load(Acquire) == 0
     }
 
@@ -268,15 +271,15 @@ fn open_memory() -> Result<OwnedFd, Failure> {
         .map_err(|e| Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into()))))
 }
 
-/// Makes what every process of the run inherits to say which open files are on their way over a socket: see
-/// [`lp_vfs::flight`]. It stays open for ever.
+/// Creates the descriptor that every process of the run inherits to record open files in transit over a
+/// socket: see [`lp_vfs::flight`]. It stays open for ever.
 fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     let fail = |e: rustix::io::Errno| {
         Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
     };
     let name = format!("lightpath-flights:{:016x}:{}:", region.header().identity.load(Relaxed), run.0);
     let made = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING).map_err(fail)?;
-    // Nobody can leave data there.
+    // Nobody can store data there.
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     rustix::fs::fcntl_add_seals(&made, seals).map_err(fail)?;
     // SAFETY: F_DUPFD takes a number and makes a descriptor.
@@ -288,7 +291,7 @@ fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Opens the region file, making an empty one if there is none.
+/// Opens the region file, creating an empty one if there is none.
 fn open_file(path: &Path) -> Result<OwnedFd, Failure> {
     let fail = |what: &str, e: &std::io::Error| {
         Failure::new(REGION, format!("{what} region file {}: {}", path.display(), reason(e)))
@@ -309,13 +312,13 @@ fn open_file(path: &Path) -> Result<OwnedFd, Failure> {
     }
 }
 
-/// Asks for room for the first pages of a region file, which are touched before anybody looks at them; [`boot::back`] does the
-/// rest.
+/// Reserves space for the first pages of a region file, which are touched before anything is checked;
+/// [`boot::back`] does the rest.
 fn make_room(fd: &OwnedFd) -> lp_abi::Result<()> {
     let is_empty = rustix::fs::fstat(fd).is_ok_and(|found| found.st_size == 0);
     if is_empty && let Ok(flags) = rustix::fs::ioctl_getflags(fd) {
-        // Where each change goes to a new place, room that was promised once is not there for the second. A file system
-        // that does not know the flag has no need of it.
+        // On a copy-on-write file system, space reserved for the first write of a block does not cover the
+        // second. A file system that does not support the flag does not need it.
         let _ = rustix::fs::ioctl_setflags(fd, flags | rustix::fs::IFlags::NOCOW);
     }
     let made = rustix::fs::fallocate(fd, rustix::fs::FallocateFlags::KEEP_SIZE, 0, LANES_AT as u64);
@@ -329,8 +332,8 @@ fn is_full(errno: rustix::io::Errno) -> bool {
     errno == rustix::io::Errno::NOSPC || errno == rustix::io::Errno::DQUOT
 }
 
-/// Takes room for what a new region file starts with by writing it, if it could not be promised. A file
-/// without room for that stays empty.
+/// Allocates space for the start of a new region file by writing it, if it could not be reserved. The file
+/// stays empty if there is not enough space.
 fn take_room(fd: &OwnedFd) -> lp_abi::Result<()> {
     let has = rustix::fs::fstat(fd).map_or(0, |found| found.st_blocks as usize * 512);
     if has >= LANES_AT {
@@ -359,7 +362,7 @@ fn no_room(name: &str, errno: Errno) -> Failure {
     Failure::new(REGION, format!("{name}: {line}"))
 }
 
-/// The number from which on descriptors are out of the program's way.
+/// The number from which descriptors are out of the program's way.
 fn high() -> Result<i32, Failure> {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(1024);
     if limit < FEWEST { Err(few()) } else { Ok((limit.min(USUAL) - HEADROOM) as i32) }
@@ -370,8 +373,8 @@ fn few() -> Failure {
     Failure::new(REGION, format!("only {limit} descriptors are allowed (ulimit -n): allow {FEWEST} or more"))
 }
 
-/// Moves the descriptors of the region and its life file out of the program's way: to high, neighbouring numbers, inherited
-/// over exec. The first of them.
+/// Moves the descriptors of the region and its life file out of the program's way, to high adjacent numbers
+/// that are inherited across exec. Returns the first of them.
 fn raise(region: OwnedFd, life: OwnedFd) -> Result<OwnedFd, Failure> {
     let wanted = high()?;
     let (region, life) = (region.into_raw_fd(), life.into_raw_fd());
@@ -380,7 +383,7 @@ fn raise(region: OwnedFd, life: OwnedFd) -> Result<OwnedFd, Failure> {
     Ok(unsafe { OwnedFd::from_raw_fd(low) })
 }
 
-/// Maps the region behind `fd`, making it one if it is empty.
+/// Maps the region behind `fd`, initialising it if it is empty.
 fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static>, Failure> {
     let explain = |e: RegionError| Failure::new(REGION, explain(name, e));
     let size = options.size.unwrap_or(Size::DEFAULT).bytes(memory());
@@ -400,7 +403,7 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
         .map_err(|e| explain(system(e)))?;
     let geometry = Geometry {
         data_bytes: size,
-        // As tmpfs: half as many as the machine has pages.
+        // As in tmpfs: half as many as the machine has pages.
         inodes: memory().max(size) / lp_abi::PAGE_SIZE as u64 / 2,
         identity: u64::from_ne_bytes(identity),
     };
@@ -411,8 +414,8 @@ fn prepare(fd: &OwnedFd, name: &str, options: &Options) -> Result<Region<'static
     Region::create(fd.as_raw_fd(), &geometry).map_err(explain)
 }
 
-/// Rebuilds a region that was last used before the machine was started: it may have crashed. Says so if
-/// something has not kept its place.
+/// Rebuilds a region that was last used before this boot, because the machine may have crashed. Reports
+/// whether anything was not kept in its place.
 fn rebuild_after_boot(region: Region<'static>, name: &str) -> Result<(), Failure> {
     if !region.is_of_former_boot() {
         return Ok(());
@@ -429,7 +432,7 @@ fn rebuild_after_boot(region: Region<'static>, name: &str) -> Result<(), Failure
     Ok(())
 }
 
-/// What a rebuild could not keep in its place, in words.
+/// Describes in words what a rebuild could not keep in its place.
 pub(crate) fn told(lost: Rebuilt) -> String {
     let count =
         |number: u64, one: &str, many: &str| format!("{number} {}", if number == 1 { one } else { many });
@@ -447,7 +450,7 @@ const fn is(number: u64) -> &'static str {
     if number == 1 { "is" } else { "are" }
 }
 
-/// Refuses a region that would lead programs astray. While others use it, they have seen to that.
+/// Refuses a damaged region. If other runs use it, the first of them has checked it.
 fn check(region: Region<'static>, name: &str) -> Result<(), Failure> {
     if lp_fsck::is_in_use(region) {
         return Ok(());
@@ -456,13 +459,13 @@ fn check(region: Region<'static>, name: &str) -> Result<(), Failure> {
     match report.first_worst() {
         Some(finding) if finding.severity == Severity::Structure => Err(Failure::new(
             REGION,
-            format!("{name} is damaged ({}); mend it with: lightpath fsck --repair {name}", finding.what),
+            format!("{name} is damaged ({}); repair it with: lightpath fsck --repair {name}", finding.what),
         )),
         _ => Ok(()),
     }
 }
 
-/// Past `ulimit -f` the kernel would kill the launcher instead of answering.
+/// Beyond `ulimit -f` the kernel would kill the launcher instead of returning an error.
 fn check_file_size(length: u64) -> Result<(), Failure> {
     match getrlimit(Resource::Fsize).current {
         Some(limit) if limit < length => Err(Failure::new(
@@ -477,7 +480,7 @@ fn system(errno: rustix::io::Errno) -> RegionError {
     RegionError::System(Errno::new(errno.raw_os_error()))
 }
 
-/// Why `name` is no use as a region, and what to do.
+/// Why `name` is not usable as a region, and what to do.
 pub(crate) fn explain(name: &str, error: RegionError) -> String {
     match error {
         RegionError::NotARegion => {

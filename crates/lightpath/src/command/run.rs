@@ -1,4 +1,4 @@
-//! `run` and `shell`: from the command line to the command in its place.
+//! `run` and `shell`: replaces this process by the command.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -14,28 +14,30 @@ use super::program::{self, Program};
 use super::region::{Paths, Session, Slot};
 use super::{cache, inherited, libraries, mountpoint, over, preload, supervise, within};
 
-/// The shell that runs a script without `#!`, as in execvp(3), and that starts what needs a mount to start.
+/// The shell that runs a script without `#!`, as in execvp(3), and that starts commands which need a mount to
+/// start.
 const SHELL: &str = "/bin/sh";
 
 /// A program with its arguments and environment, as execve(2) takes them.
 pub(crate) struct Launch {
-    /// What the user called it, for messages.
+    /// The name that the user typed, for messages.
     pub(crate) name: String,
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
-    /// A static program: how LIGHTPATH_GATE tells of it, and the file to execute in its place.
+    /// For a static program: how LIGHTPATH_GATE refers to it, and the file to execute in its place.
     program: Option<Static>,
 }
 
-/// A static program that is executed by way of the gate's file for those (`lp_gate::standalone`).
+/// A static program, executed by way of the gate's file for such programs (`lp_gate::standalone`).
 struct Static {
     path: PathBuf,
-    /// Open in the command, too.
+    /// Stays open in the command.
     file: File,
 }
 
-/// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the command's own.
+/// `lightpath run`: becomes the command, so that its status, signals, terminal and job control are the
+/// command's own.
 pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
     if let Some(over) = &options.over {
         return over::run(options, over, command);
@@ -139,8 +141,8 @@ impl Launch {
         let mut all = vec![light];
         let own = std::env::var_os("LD_PRELOAD").filter(|own| !own.is_empty());
         let own = own.filter(|_| !libraries::preloaded(&options.at));
-        // What the user preloads comes after ours and is all that the command will see. A static program
-        // loads nothing.
+        // The user's own preloads follow ours and are all that the command will see. A static program loads
+        // nothing.
         let ours = self.program.is_none().then(|| library.as_os_str().to_owned());
         let parts: Vec<OsString> = ours.into_iter().chain(own).collect();
         if !parts.is_empty() {
@@ -158,7 +160,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Has a static program started by `gate`: preloading is not for it.
+    /// Makes `gate` start a static program, which cannot preload.
     fn start_static(&mut self, gate: PathBuf) -> Result<(), Failure> {
         if self.program.is_some() {
             self.path = c_string(gate)?;
@@ -166,7 +168,7 @@ impl Launch {
         Ok(())
     }
 
-    /// Becomes the command, in the process slot `slot` if there is one; returns only to say why not.
+    /// Becomes the command, in the process slot `slot` if there is one; returns only on failure.
     pub(crate) fn exec(&mut self, session: &Session, slot: Option<&Slot>) -> Failure {
         let gate = session.enter(slot).and_then(|gate| {
             let mut entry = OsString::from(format!("LIGHTPATH_GATE={gate}"));
@@ -202,7 +204,7 @@ impl Launch {
 }
 
 impl Static {
-    /// The program at `path`, which must be one that may be executed.
+    /// Opens the program at `path`, which the user must be allowed to execute.
     fn open(path: &Path) -> Result<Static, Failure> {
         let fail =
             |e: std::io::Error| Failure::new(CANNOT_RUN, format!("{}: {}", path.display(), reason(&e)));
@@ -212,8 +214,8 @@ impl Static {
     }
 }
 
-/// A covered shell that becomes the command: only a covered process finds what lies in a mount. What is preloaded from
-/// there the shell gets as an argument: its own loader would not find it.
+/// A covered shell that becomes the command: only a covered process finds files in a mount. Libraries
+/// preloaded from a mount are passed to the shell as an argument, because its own loader would not find them.
 fn through_shell(command: &[OsString], mounts: &[MountPoint]) -> (OsString, Vec<OsString>) {
     let preload = std::env::var_os("LD_PRELOAD").filter(|_| libraries::preloaded(mounts));
     let script = match preload {

@@ -1,4 +1,4 @@
-//! `lightpath sites`: what the gate asks of the launcher when it meets an object without a site image.
+//! `lightpath sites`: started by the gate when it meets an object without a site image.
 
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use super::cache;
 use super::cli::Sites;
 use super::failure::{CANNOT_RUN, Failure, REGION, reason};
 
-/// Builds images, or says what is known of objects.
+/// Builds images, or describes objects.
 pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     if !arguments.build {
         for path in &arguments.paths {
@@ -24,7 +24,7 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     };
     let fail =
         |path: &Path, e: &std::io::Error| Failure::new(REGION, format!("{}: {}", path.display(), reason(e)));
-    // The gate of a process that has changed to another user names a directory that may not be there yet.
+    // The gate of a process that has changed users may name a directory that does not exist yet.
     if let Some(directory) = place.parent().filter(|directory| !directory.exists()) {
         cache::prepare(directory)
             .map_err(|why| Failure::new(REGION, format!("{}: {why}", directory.display())))?;
@@ -40,12 +40,12 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
     Ok(status)
 }
 
-/// Where the gate of a run by this user finds its images.
+/// The bundle in which the gate of a run by this user looks for its images.
 fn bundle() -> Result<PathBuf, String> {
     cache::directory().map(|cache| cache.join(Bundle::file_name()))
 }
 
-/// What an analysis of the object at `path` finds.
+/// Result of analysing the object at `path`.
 pub(crate) fn describe(path: &Path) -> String {
     let contents = match std::fs::read(path) {
         Ok(contents) => contents,

@@ -1,23 +1,24 @@
-//! [`Size`]: how `--size` is written.
+//! [`Size`]: the argument of `--size`.
 
 use std::str::FromStr;
 
-/// The largest file system, in bytes: what one mapping of the region can reach with room to spare.
+/// The largest file system in bytes: one mapping of the region must fit the address space with room to spare.
 const MOST: u64 = 1 << 46;
 /// The smallest, in bytes.
 const LEAST: u64 = 1 << 20;
 
-/// A limit as tmpfs(5) and coreutils write it: bytes, bytes with a unit, or a share of the memory.
+/// A size limit, written as in tmpfs(5) and coreutils: bytes, a number with a unit, or a percentage of
+/// memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Size {
-    /// So many bytes.
+    /// A number of bytes.
     Bytes(u64),
-    /// So many hundredths of the machine's memory.
+    /// A percentage of the machine's memory.
     Percent(u64),
 }
 
 impl Size {
-    /// Half of the memory, as tmpfs.
+    /// Half of the memory, as in tmpfs.
     pub(crate) const DEFAULT: Size = Size::Percent(50);
 
     /// The limit in bytes on a machine with `memory` bytes, in whole pages.
@@ -35,7 +36,7 @@ impl FromStr for Size {
 
     fn from_str(text: &str) -> Result<Self, String> {
         const FORMS: &str =
-            "write bytes (1048576), bytes with a unit (512M, 2GiB, 10GB) or a share of the memory (50%)";
+            "use bytes (1048576), a number with a unit (512M, 2GiB, 10GB) or a percentage of memory (50%)";
         let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, unit) = text.split_at(digits);
         if number.is_empty() {
@@ -45,20 +46,20 @@ impl FromStr for Size {
         if unit == "%" {
             return match number {
                 1..=100 => Ok(Size::Percent(number)),
-                _ => Err("a share of the memory is from 1% to 100%".to_owned()),
+                _ => Err("a percentage of memory must be from 1% to 100%".to_owned()),
             };
         }
         let scale = unit_bytes(unit).ok_or_else(|| FORMS.to_owned())?;
         let bytes = number.checked_mul(scale).filter(|bytes| *bytes <= MOST);
-        let bytes = bytes.ok_or_else(|| "too large: 64T is the most".to_owned())?;
+        let bytes = bytes.ok_or_else(|| "too large: the maximum is 64T".to_owned())?;
         if bytes < LEAST {
-            return Err("too small: 1M is the least".to_owned());
+            return Err("too small: the minimum is 1M".to_owned());
         }
         Ok(Size::Bytes(bytes))
     }
 }
 
-/// Bytes in a unit: `K` and `KiB` are 1024, `KB` is 1000, as in coreutils; small letters as in tmpfs.
+/// Bytes of a unit: `K` and `KiB` are 1024, `KB` is 1000, as in coreutils; lower case as in tmpfs.
 fn unit_bytes(unit: &str) -> Option<u64> {
     let unit = unit.to_ascii_uppercase();
     if unit.is_empty() || unit == "B" {
@@ -97,7 +98,7 @@ mod tests {
     fn what_is_no_size_says_what_to_write() {
         for text in ["", "x", "K", "-1", "1.5G", "10X", "1 G", "0x10", "1KiBs", "50%%", "é"] {
             let error = text.parse::<Size>().unwrap_err();
-            assert!(error.starts_with("write bytes"), "{text}: {error}");
+            assert!(error.starts_with("use bytes"), "{text}: {error}");
         }
         assert!("0".parse::<Size>().unwrap_err().contains("too small"));
         assert!("4095".parse::<Size>().unwrap_err().contains("too small"));

@@ -8,18 +8,18 @@ use lp_region::sync::Ordering;
 use lp_region::{LaneId, Region};
 use syscalls::Sysno;
 
-/// Calls and bytes, added up over all threads that there ever were in a region.
+/// Calls and bytes, summed over all threads that were ever in a region.
 #[derive(Clone)]
 pub(crate) struct Counts {
     /// By call number.
     calls: Vec<[u64; COLUMNS]>,
 }
 
-/// Answered in process, passed to the kernel, bytes moved in process.
+/// Calls answered in the process, calls passed to the kernel, and bytes moved in the process.
 const COLUMNS: usize = 3;
 
 impl Counts {
-    /// What the lanes of `region` hold now. A lane keeps its counts when its thread ends.
+    /// The current counters of the lanes of `region`. A lane keeps its counters when its thread ends.
     pub(crate) fn of(region: Region<'_>) -> Counts {
         let mut counts = Counts { calls: vec![[0; COLUMNS]; COUNTED_CALLS] };
         let used = region.header().lane_limit.load(Ordering::Acquire).min(LANES as u32);
@@ -36,7 +36,7 @@ impl Counts {
         counts
     }
 
-    /// What came since `before`.
+    /// The counts since `before`.
     pub(crate) fn since(&self, before: &Counts) -> Counts {
         let minus = |now: &[u64; COLUMNS], then: &[u64; COLUMNS]| {
             std::array::from_fn(|column| now[column].wrapping_sub(then[column]))
@@ -71,7 +71,7 @@ impl Counts {
     }
 }
 
-/// The first line: what became of all calls.
+/// The first line: a summary of all calls.
 fn summary(total: &[u64; COLUMNS]) -> String {
     let made = total[0] + total[1];
     let percent = total[0] * 100 / made.max(1);
@@ -91,7 +91,7 @@ fn name(number: usize) -> String {
     }
 }
 
-/// A number with its digits in groups of three.
+/// A number with its digits grouped by three.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();

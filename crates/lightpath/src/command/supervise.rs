@@ -1,8 +1,8 @@
 //! Waiting for the command when something remains to be done at its end (`--stats`, `--apply`).
 //!
-//! The command runs as a child in the same process group, so the terminal is its own as much as ours. We take part in
-//! nothing: signals of the terminal reach it directly, those sent to us are passed on, when it stops we stop, and as
-//! it ends we end.
+//! The command runs as a child in the same process group and shares the terminal. This process forwards the
+//! signals sent to it (those of the terminal reach the child directly), stops when the child stops, and ends
+//! as the child ends.
 
 use std::io::Error;
 use std::mem::MaybeUninit;
@@ -28,7 +28,7 @@ pub(crate) fn supervise(
 ) -> Result<u8, Failure> {
     let all = every_signal();
     let before = set_mask(&all);
-    // SAFETY: no other thread runs, so the child may do what any process may.
+    // SAFETY: no other thread runs, so the child may do whatever a process may.
     let child = unsafe { libc::fork() };
     match child {
         -1 => {
@@ -62,7 +62,7 @@ pub(crate) fn supervise(
 }
 
 fn wait(child: libc::pid_t, all: &libc::sigset_t) -> End {
-    // SIGCHLD may have come to us ignored; then the kernel would reap the child and tell nobody.
+    // SIGCHLD may have been ignored when we started; then the kernel would reap the child without notice.
     // SAFETY: the default disposition runs no code of ours.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
     loop {
@@ -75,7 +75,7 @@ fn wait(child: libc::pid_t, all: &libc::sigset_t) -> End {
             }
             if libc::WIFSTOPPED(status) {
                 stop_by(libc::WSTOPSIG(status));
-                // SAFETY: the child is not reaped yet, so the number is its own.
+                // SAFETY: the child is not reaped yet, so the pid is its own.
                 unsafe { libc::kill(child, libc::SIGCONT) };
             }
         }
@@ -87,9 +87,9 @@ fn wait(child: libc::pid_t, all: &libc::sigset_t) -> End {
         }
         // SAFETY: sigwaitinfo succeeded, so it filled the structure.
         let sent_by_a_process = unsafe { info.assume_init() }.si_code <= 0;
-        // The kernel sends the terminal's signals to the whole group: the child has them already.
+        // The kernel sends the terminal's signals to the whole group, so the child already has them.
         if sent_by_a_process {
-            // SAFETY: the child is not reaped yet, so the number is its own.
+            // SAFETY: the child is not reaped yet, so the pid is its own.
             unsafe { libc::kill(child, signal) };
         }
     }
@@ -103,12 +103,14 @@ fn changed(child: libc::pid_t) -> Option<libc::c_int> {
     (found == child).then_some(status)
 }
 
-/// Stops this process as `signal` stopped the child, so that the shell sees its job stopped; returns when it goes on.
+/// Stops this process as `signal` stopped the child, so that the shell sees its job stopped; returns when it
+/// continues.
 fn stop_by(signal: libc::c_int) {
     act_on(signal);
 }
 
-/// Ends this process as `signal` ended the child, without a second core file; the return is for a shell's eyes.
+/// Ends this process as `signal` ended the child, without a second core file; the return value is a shell's
+/// exit status.
 fn die_by(signal: libc::c_int) -> u8 {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `none` is a limit.
@@ -140,7 +142,7 @@ fn every_signal() -> libc::sigset_t {
     }
 }
 
-/// Sets the signal mask and returns the one before.
+/// Sets the signal mask and returns the previous one.
 fn set_mask(mask: &libc::sigset_t) -> libc::sigset_t {
     let mut before = MaybeUninit::uninit();
     // SAFETY: both point to sets; the call fills the second.

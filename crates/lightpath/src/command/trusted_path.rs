@@ -1,8 +1,9 @@
-//! Whether a path leads where its owner wants it to: nobody but root and this user can change what it names.
+//! Checks a path: nobody but root and this user may be able to change what it names.
 //!
-//! Every directory on the way, those of symbolic links included, belongs to root or to this user, and others may write to it
-//! only if its sticky bit keeps them from what is not theirs: the check that sshd(8) and sudo(8) make. In a user namespace
-//! that has not got the host's root, what belongs to nobody in it may be root's and passes.
+//! Every directory on the way, including those of symbolic links, must belong to root or to this user. Others
+//! may have write permission only if the sticky bit protects what is not theirs: the check that sshd(8) and
+//! sudo(8) make. In a user namespace without the host's root, a file of an unmapped user may be root's and
+//! passes.
 
 use std::fs::{read_link, read_to_string, symlink_metadata};
 use std::os::unix::fs::MetadataExt;
@@ -10,13 +11,13 @@ use std::path::{Component, Path, PathBuf};
 
 use super::failure::reason;
 
-/// Symbolic links on the way to one path, as for the kernel.
+/// Maximum number of symbolic links in one path, as in the kernel.
 const MOST_LINKS: u32 = 40;
 
 /// Checks the directories of an absolute path that exist.
 ///
 /// # Errors
-/// What others can change.
+/// A description of what others can change.
 pub(crate) fn check(path: &Path) -> Result<(), String> {
     let owners = [Some(0), Some(rustix::process::geteuid().as_raw()), unmapped()];
     let mut walk = Walk { done: PathBuf::from("/"), owners, links: 0 };
@@ -27,7 +28,7 @@ pub(crate) fn check(path: &Path) -> Result<(), String> {
     }
 }
 
-/// The user that stands for all whom this user namespace does not have, if the host's root is among them.
+/// The user that represents all unmapped users of this user namespace, if the host's root is among them.
 fn unmapped() -> Option<u32> {
     let map = read_to_string("/proc/self/uid_map").ok()?;
     let has_root = map.lines().any(|line| line.split_whitespace().nth(1) == Some("0"));
@@ -48,9 +49,9 @@ impl From<String> for Stop {
 }
 
 struct Walk {
-    /// Where it is: no symbolic links, all checked.
+    /// The path so far: without symbolic links, all checked.
     done: PathBuf,
-    /// Whose directories are trusted.
+    /// The trusted owners of directories.
     owners: [Option<u32>; 3],
     links: u32,
 }
@@ -71,7 +72,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Checks what was come to; a link is followed.
+    /// Checks the current component; follows a link.
     fn enter(&mut self) -> Result<(), Stop> {
         let found = match symlink_metadata(&self.done) {
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Err(Stop::Missing),

@@ -1,4 +1,5 @@
-//! The system's C library with the gate in it, made once and kept in the cache directory (`lp_sites::merge`).
+//! The system's C library with the gate merged in, created once and kept in the cache directory
+//! (`lp_sites::merge`).
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,13 +13,13 @@ use object::read::ReadCache;
 use super::failure::reason;
 use super::{cache, preload};
 
-/// The loader of the System V ABI for x86-64, in whose place the system's C library is.
+/// The loader of the System V ABI for x86-64; the system's C library is beside it.
 const LOADER: &str = "/lib64/ld-linux-x86-64.so.2";
-/// Its name, and the file's.
+/// Its soname and file name.
 const C_LIBRARY: &str = "libc.so.6";
 
-/// Puts the system's C library, with the gate in it, into a directory of its own in `cache` unless it is there. The directory,
-/// or why there is none: then the gate is preloaded everywhere.
+/// Writes the system's C library, with the gate merged in, to a directory of its own in `cache` unless it is
+/// there. Returns the directory, or why there is none: then the gate is preloaded everywhere.
 pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
     let system = system_library()?;
     let fail = |e: &std::io::Error| format!("{}: {}", system.display(), reason(e));
@@ -28,8 +29,8 @@ pub(crate) fn place(cache: &Path) -> Result<PathBuf, String> {
     let best = directory.join("glibc-hwcaps").join(processor());
     let path = best.join(C_LIBRARY);
     if path.exists() {
-        // What was evicted comes back in small pieces, and every program pays for mapping those: 30 us more to start it than
-        // when the file lies in memory as it was written.
+        // Evicted pages come back in small pieces, and every program pays to map those: it takes 30 us longer
+        // to start than when the file is in memory as it was written.
         if !is_resident(&path).unwrap_or(true) {
             let bytes = std::fs::read(&path).map_err(|e| format!("{}: {}", path.display(), reason(&e)))?;
             cache::replace(&best, OsStr::new(C_LIBRARY), &bytes)?;
@@ -51,7 +52,7 @@ fn is_resident(path: &Path) -> std::io::Result<bool> {
     let file = File::open(path)?;
     let bytes = file.metadata()?.len() as usize;
     let mut pages = vec![0u8; bytes.div_ceil(4096)];
-    // SAFETY: a new mapping, which nobody reads; the vector has a byte for each of its pages.
+    // SAFETY: a new mapping, which nobody reads; the vector has one byte for each of its pages.
     unsafe {
         let flags = libc::MAP_PRIVATE;
         let at = libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ, flags, file.as_raw_fd(), 0);
@@ -67,7 +68,7 @@ fn is_resident(path: &Path) -> std::io::Result<bool> {
     Ok(pages.iter().all(|page| page & 1 != 0))
 }
 
-/// The build-id of the object at `path`, in digits.
+/// The build-id of the object at `path`, in hexadecimal.
 pub(crate) fn build_id(path: &Path) -> Option<String> {
     let file = File::open(path).ok()?;
     let cache = ReadCache::new(file);
@@ -82,8 +83,8 @@ fn system_library() -> Result<PathBuf, String> {
     Ok(loader.with_file_name(C_LIBRARY))
 }
 
-/// The directory that the loader searches first for libraries for this processor (ld.so(8), `glibc-hwcaps`). Another is only
-/// found later.
+/// The directory that the loader searches first for libraries for this processor (ld.so(8), `glibc-hwcaps`).
+/// It searches others later.
 fn processor() -> &'static str {
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512vl") {
         "x86-64-v4"
@@ -107,7 +108,7 @@ mod tests {
         let best = directory.join("glibc-hwcaps").join(super::processor()).join(super::C_LIBRARY);
         let file = std::fs::File::open(&best).unwrap();
         file.sync_all().unwrap();
-        // SAFETY: the descriptor is open; what is dropped can be read again.
+        // SAFETY: the descriptor is open; dropped pages can be read again.
         unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
         assert_eq!(super::place(cache.path()).unwrap(), directory);
         assert!(super::is_resident(&best).unwrap());

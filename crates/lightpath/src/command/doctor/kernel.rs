@@ -1,4 +1,4 @@
-//! What is asked of the kernel.
+//! Checks of the kernel.
 
 use rustix::fs::MemfdFlags;
 

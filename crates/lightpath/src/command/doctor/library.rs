@@ -1,4 +1,4 @@
-//! The C library and the loader: the objects whose system calls the gate takes in.
+//! The C library and the loader: the objects whose system calls the gate intercepts.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ pub(super) fn findings() -> Vec<Finding> {
     ]
 }
 
-/// Whether programs can have the gate within the C library.
+/// Whether programs can get the gate within the C library.
 fn library_with_gate() -> Finding {
     const WHAT: &str = "both in one";
     match cache::directory().and_then(|cache| within::place(&cache)) {
@@ -40,7 +40,7 @@ fn loader() -> Option<PathBuf> {
     mapped(|name| name.starts_with("ld-"))
 }
 
-/// The first file mapped into this process whose name answers to `wanted`.
+/// The first file mapped into this process whose name satisfies `wanted`.
 fn mapped(wanted: impl Fn(&str) -> bool) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let path = maps.lines().filter_map(|line| Some(&line[line.find('/')?..])).find(|path| {

@@ -8,12 +8,12 @@ mod trial;
 
 use std::fmt::Write;
 
-/// What a line finds.
+/// Verdict of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// As it should be.
     Ok,
-    /// Lightpath runs, with less.
+    /// Lightpath runs with limitations.
     Warn,
     /// Lightpath cannot run.
     Fail,
@@ -40,7 +40,7 @@ impl Finding {
     }
 }
 
-/// The findings as a text; the exit status is 1 when one of them keeps Lightpath from running.
+/// The findings as text; the exit status is 1 when one of them prevents Lightpath from running.
 pub(crate) fn doctor() -> (String, u8) {
     let mut findings = Vec::new();
     findings.extend(kernel::findings());
@@ -72,7 +72,7 @@ fn table(findings: &[Finding]) -> String {
     text
 }
 
-/// A number of bytes for people.
+/// A number of bytes in human-readable form.
 fn human(bytes: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let unit = (63 - (bytes | 1).leading_zeros()) / 10;
@@ -83,7 +83,7 @@ fn human(bytes: u64) -> String {
     }
 }
 
-/// The first line of a small file of the kernel's.
+/// The first line of a small file provided by the kernel.
 fn setting(path: &str) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.lines().next().unwrap_or_default().trim().to_owned())

@@ -15,7 +15,7 @@ pub(super) fn findings() -> Vec<Finding> {
     let mut covered = 0;
     let mut seen = BTreeSet::new();
     for path in executables() {
-        // /bin and /usr/bin are often one directory.
+        // /bin and /usr/bin are often the same directory.
         let Ok(found) = std::fs::metadata(&path) else { continue };
         if !seen.insert((found.dev(), found.ino())) {
             continue;

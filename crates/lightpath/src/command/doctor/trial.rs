@@ -6,14 +6,14 @@ use std::time::Instant;
 use super::Finding;
 use crate::command::failure::reason;
 
-/// What the trial's shell does: make, append, list and read back by another program.
+/// The trial's shell script: creates, appends to, lists and reads a file, the latter by another program.
 const SCRIPT: &str = "cd \"$LIGHTPATH\" && echo one > file && echo two >> file && ls && cat < file";
 
 pub(super) fn findings() -> Vec<Finding> {
     const WHAT: &str = "trial run";
     let run = || {
         let own = std::env::current_exe()?;
-        // Not the default directory: this host may have one of that name.
+        // Not the default directory, since this host may have one of that name.
         let arguments = ["run", "--size", "16M", "--at", "/lightpath-doctor", "--", "/bin/sh", "-c", SCRIPT];
         Command::new(own).args(arguments).stdin(Stdio::null()).output()
     };
