@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use lp_models::marks::{
-    call_off, commit, enter, inside, leave, named, pin, pinned, shut, take_out, unpin,
-};
+use lp_models::marks::{call_off, commit, enter, inside, leave, named, pin, pinned, shut, take_out, unpin};
 use lp_models::sync::{AtomicU32, AtomicU64, Ordering, Weaken, check, heavy_barrier, weakened};
 
 const NAME: u64 = 5;

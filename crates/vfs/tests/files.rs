@@ -8,9 +8,7 @@ use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
 use lp_vfs::open::Opened;
 use lp_vfs::table::entry;
-use lp_vfs::{
-    Place, Task, close, dup, fcntl, fork, lseek, open, page, read, reap, reclaim, table, write, writer,
-};
+use lp_vfs::{Place, Task, close, dup, fcntl, fork, lseek, open, page, read, reap, reclaim, table, write};
 
 mod setup;
 use setup::Fixture;
