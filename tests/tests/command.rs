@@ -105,6 +105,21 @@ fn help_and_version() {
 }
 
 #[test]
+fn a_mount_that_is_read_only_is_so_for_one_run() {
+    let directory = directory();
+    let file = directory.path().join("region");
+    let file = file.to_str().expect("UTF-8");
+    let make = "touch /light/x 2>/dev/null; ls /light; [ -w /light ] || echo closed";
+    let one = |ro: &[&str]| {
+        let options = [ro, &["--region", file, "--size", "16M", "--", "sh", "-c", make]].concat();
+        said(&run(&options)).to_owned()
+    };
+    assert_eq!(one(&["--ro"]), "closed\n");
+    assert_eq!(one(&[]), "x\n");
+    assert_eq!(one(&["--ro"]), "x\nclosed\n");
+}
+
+#[test]
 fn the_mount_is_named_and_empty() {
     assert_eq!(said(&run(&["--", "sh", "-c", "echo $LIGHTPATH; ls -A $LIGHTPATH | wc -l"])), "/light\n0\n");
     assert_eq!(

@@ -145,10 +145,11 @@ fn new(
     }
     let options = Options::parse(data, task.region.header().data_pages.load(Ordering::Relaxed))?;
     let mut name = [0; SOURCE];
-    // SAFETY: bad pointers are the fault handler's. A name that is too long is cut.
-    let length = match source.is_null() {
-        true => 0,
-        false => unsafe { ucopy::string(&mut name, source) }.unwrap_or(SOURCE - 1),
+    let length = if source.is_null() {
+        0
+    } else {
+        // SAFETY: bad pointers are the fault handler's. A name that is too long is cut.
+        unsafe { ucopy::string(&mut name, source) }.unwrap_or(SOURCE - 1)
     };
     let source = if length == 0 { &b"none"[..] } else { &name[..length] };
     let tree = Tree::lock(task);

@@ -176,7 +176,7 @@ pub(crate) fn limited(
 fn used(task: &Task<'_>, root: u32) -> (u64, u64) {
     let last = task.region.header().slabs[<Inode as lp_region::slab::Slot>::SLAB].last();
     let mut used = (0, 0);
-    for id in 1..=last as u32 {
+    for id in 1..=last {
         let record = task.region.inode(InodeId(id));
         // Relaxed: counts of a moment.
         if record.nlink.load(Ordering::Relaxed) != 0 && record.root.load(Ordering::Relaxed) == root {
