@@ -349,6 +349,7 @@ fn what_a_user_may_not_read_stays_unread() {
 }
 
 /// Starts a command traced, kills it at its `calls`th stop at a system call; whether it ended before.
+#[allow(clippy::zombie_processes, reason = "it is waited for by waitpid(2), which tells of stops")]
 fn killed_at(command: &mut Command, calls: usize) -> bool {
     // SAFETY: ptrace(2) and nothing else happens in the child.
     unsafe {
@@ -361,12 +362,13 @@ fn killed_at(command: &mut Command, calls: usize) -> bool {
     let pid = child.id() as libc::pid_t;
     let (mut left, mut status) = (calls, 0);
     loop {
-        // SAFETY, here and below: the child is this test's own and not reaped yet.
+        // SAFETY: the child is this test's own and not reaped yet.
         unsafe { libc::waitpid(pid, &raw mut status, 0) };
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
             return true;
         }
         if left == 0 {
+            // SAFETY: as above.
             unsafe {
                 libc::kill(pid, libc::SIGKILL);
                 libc::waitpid(pid, &raw mut status, 0);
@@ -378,6 +380,7 @@ fn killed_at(command: &mut Command, calls: usize) -> bool {
             libc::SIGTRAP => 0,
             signal => signal,
         };
+        // SAFETY: the child has stopped.
         unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, signal) };
     }
 }

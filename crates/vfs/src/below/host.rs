@@ -18,7 +18,7 @@ use lp_region::Region;
 
 use crate::below::list::{self, Record, RecordAt};
 use crate::below::memory::Memory;
-use crate::below::{Dir, File, Layer};
+use crate::below::{Dir, Each, File, Layer};
 use crate::caller::task::Task;
 
 /// The layer of a tree of the host: where that is its lists say.
@@ -136,11 +136,13 @@ fn openat(dirfd: i32, path: *const u8, flags: u32) -> Result<Descriptor> {
 /// Makes a call with room for descriptors up to the hard limit.
 fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let mut limit = Limit { soft: 0, hard: 0 };
-    // SAFETY, both: the kernel reads and writes the structures.
+    // SAFETY: the kernel fills the structure in.
     unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_NOFILE, 0, &raw mut limit) }?;
     let raised = Limit { soft: limit.hard, ..limit };
-    let set = |limit: &Limit| unsafe {
-        lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_NOFILE, core::ptr::from_ref(limit), 0)
+    let set = |limit: &Limit| {
+        let limit = core::ptr::from_ref(limit);
+        // SAFETY: the kernel reads the structure.
+        unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_NOFILE, limit, 0) }
     };
     set(&raised)?;
     let opened = open();
@@ -228,27 +230,28 @@ impl Dir for Descriptor {
         unsafe { lp_abi::syscall!(__NR_readlinkat, self.0, name.as_ptr(), to.as_mut_ptr(), to.len()) }
     }
 
-    fn attributes(&self, name: &[u8], each: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()> {
         let mut path = [0u8; PROC.len() + 12 + NAME_MAX + 1];
         let path = proc_path(&mut path, self.0, name);
-        // SAFETY, all: the path and the names are NUL-terminated; the kernel writes within the buffers.
         let flags = AT_SYMLINK_NOFOLLOW;
+        // SAFETY: the name is NUL-terminated.
         let size = match unsafe { lp_abi::syscall!(__NR_listxattrat, self.0, name.as_ptr(), flags, 0, 0) } {
             // Linux before 6.13.
+            // SAFETY: the path is NUL-terminated.
             Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
             size => size,
         };
         if matches!(size, Ok(0) | Err(Errno::EOPNOTSUPP | Errno::ENOENT | Errno::ENOTDIR)) {
             return Ok(());
         }
-        let room = Memory::new()?;
+        let mut room = Memory::new()?;
         let (names, values) = room.halves();
+        // SAFETY: the path is NUL-terminated; the kernel writes within the buffer.
         let listed = unsafe { lp_abi::syscall!(__NR_llistxattr, path, names.as_mut_ptr(), names.len()) }?;
         for name in names[..listed].split_inclusive(|byte| *byte == 0) {
-            let value = unsafe {
-                lp_abi::syscall!(__NR_lgetxattr, path, name.as_ptr(), values.as_mut_ptr(), values.len())
-            };
-            match value {
+            let (to, len) = (values.as_mut_ptr(), values.len());
+            // SAFETY: path and name are NUL-terminated; the kernel writes within the buffer.
+            match unsafe { lp_abi::syscall!(__NR_lgetxattr, path, name.as_ptr(), to, len) } {
                 Ok(length) => each(&name[..name.len() - 1], &values[..length])?,
                 // Gone since, or not for this user to see.
                 Err(Errno::ENODATA | Errno::EACCES | Errno::EPERM | Errno::EOPNOTSUPP) => {}

@@ -19,7 +19,7 @@ impl Memory {
         Ok(Memory(at as *mut u8))
     }
 
-    pub(crate) fn halves(&self) -> (&mut [u8], &mut [u8]) {
+    pub(crate) fn halves(&mut self) -> (&mut [u8], &mut [u8]) {
         // SAFETY: both halves are this value's, and are borrowed once.
         unsafe {
             (

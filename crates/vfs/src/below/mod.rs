@@ -59,6 +59,9 @@ trait Layer {
     fn file(&self, task: &Task<'_>, at: RecordAt) -> Result<Self::File>;
 }
 
+/// What is done with each extended attribute: its name, its value.
+type Each<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
+
 /// A directory of a layer.
 trait Dir {
     /// Calls `each` with every name and what it names.
@@ -68,7 +71,7 @@ trait Dir {
     fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize>;
 
     /// Calls `each` with the extended attributes of what a name stands for.
-    fn attributes(&self, name: &[u8], each: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>;
+    fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()>;
 }
 
 /// A file of a layer.

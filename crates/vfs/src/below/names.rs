@@ -228,8 +228,7 @@ fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> 
     let mut change = Change::at(mtime);
     change.dirs[0] = dir::with_entry(task.region, dir, entry);
     change.added = entry;
-    let load = change::perform(task, &change);
-    load
+    change::perform(task, &change)
 }
 
 /// Makes the inode for a record.

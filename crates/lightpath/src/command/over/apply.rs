@@ -7,16 +7,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs::{self, File, OpenOptions, Permissions};
+use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use lp_vfs::below;
-use rustix::fs::{AtFlags, CWD, Gid, Mode, Timespec, Timestamps, Uid, XattrFlags};
+use rustix::fs::{AtFlags, CWD};
 
-use super::changes::{self, Change, Changes, New, Old, Tree, is_dir, kind};
+use super::changes::{self, Change, Changes, Old, Tree, is_dir, kind};
+use super::put::{TEMPORARY, gone};
 use super::{check_unused, open};
 use crate::command::cli::{Apply, Options};
 use crate::command::failure::{Failure, REGION, reason};
@@ -24,10 +25,6 @@ use crate::command::print;
 use crate::command::region::Session;
 use crate::command::session::Kept;
 
-/// Name of a file before it gets its own. One is made at a time, so that a later apply finds what one that was killed left.
-const TEMPORARY: &str = ".lightpath-apply";
-/// Bytes that are copied at a time.
-const STEP: usize = 1 << 20;
 /// Conflicts that are listed.
 const LISTED: usize = 100;
 
@@ -98,9 +95,10 @@ fn journaled(kept: &Kept) -> BTreeSet<PathBuf> {
     paths.map(|path| PathBuf::from(OsStr::from_bytes(path))).collect()
 }
 
-struct Writer<'t> {
-    tree: &'t Tree<'t>,
-    changes: &'t Changes,
+/// What writes the changes of a session.
+pub(super) struct Writer<'t> {
+    pub(super) tree: &'t Tree<'t>,
+    pub(super) changes: &'t Changes,
     journaled: BTreeSet<PathBuf>,
 }
 
@@ -108,7 +106,8 @@ struct Writer<'t> {
 type Done<T> = Result<T, (PathBuf, io::Error)>;
 
 impl Writer<'_> {
-    fn host(&self, path: &Path) -> PathBuf {
+    /// A path of the host.
+    pub(super) fn host(&self, path: &Path) -> PathBuf {
         match path.as_os_str().is_empty() {
             true => self.tree.over.to_owned(),
             false => self.tree.over.join(path),
@@ -278,127 +277,5 @@ impl Writer<'_> {
             true => gone(fs::remove_dir(path)),
             false => gone(fs::remove_file(path)),
         }
-    }
-
-    /// Puts anything but a directory in its place.
-    fn put(&self, change: &Change, new: &New, written: &mut BTreeMap<u64, PathBuf>) -> io::Result<()> {
-        let path = self.host(&change.path);
-        let links = self.changes.links.get(&new.inode.to_word());
-        let other = links.and_then(|links| links.iter().find(|link| link.is_there));
-        let first = written.get(&new.inode.to_word()).cloned();
-        if let Some(first) = first.or_else(|| other.map(|link| self.host(&link.path))) {
-            return self.link(&first, &path);
-        }
-        let was_it = change.old.is_some_and(|old| old.seen.target() == new.inode) && !change.what.kind;
-        let names = links.map_or(1, Vec::len);
-        if was_it && !change.what.content {
-            self.dress(&path, &change.path, new)?;
-        } else if was_it && new.attributes.nlink as usize > names {
-            // It has names on the host that nobody has looked at here: they stay its names.
-            let file = OpenOptions::new().write(true).truncate(true).open(&path)?;
-            self.fill(file, new)?;
-            self.dress(&path, &change.path, new)?;
-        } else {
-            self.replace(&path, &change.path, new)?;
-        }
-        if names > 1 {
-            written.insert(new.inode.to_word(), path);
-        }
-        Ok(())
-    }
-
-    fn link(&self, first: &Path, path: &Path) -> io::Result<()> {
-        let same = |one: &Path, other: &Path| {
-            let id = |path: &Path| fs::symlink_metadata(path).map(|found| (found.dev(), found.ino())).ok();
-            id(one).is_some() && id(one) == id(other)
-        };
-        if same(first, path) {
-            return Ok(());
-        }
-        let temporary = path.with_file_name(TEMPORARY);
-        gone(fs::remove_file(&temporary))?;
-        fs::hard_link(first, &temporary)?;
-        fs::rename(temporary, path)
-    }
-
-    /// Makes it anew under a temporary name.
-    fn replace(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
-        let temporary = path.with_file_name(TEMPORARY);
-        gone(fs::remove_file(&temporary))?;
-        let mode = new.attributes.mode;
-        match kind(mode) {
-            libc::S_IFREG => {
-                let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&temporary)?;
-                self.fill(file, new)?;
-            }
-            libc::S_IFLNK => std::os::unix::fs::symlink(self.tree.target(new)?, &temporary)?,
-            kind => {
-                let device = u64::from(new.attributes.rdev);
-                rustix::fs::mknodat(
-                    CWD,
-                    &temporary,
-                    rustix::fs::FileType::from_raw_mode(kind),
-                    Mode::from_raw_mode(0o600),
-                    device,
-                )?;
-            }
-        }
-        self.dress(&temporary, below, new)?;
-        fs::rename(temporary, path)
-    }
-
-    fn fill(&self, mut file: File, new: &New) -> io::Result<()> {
-        let mut buffer = vec![0; STEP.min(new.attributes.size as usize)];
-        let mut at = 0;
-        while at < new.attributes.size {
-            match self.tree.read(new, &mut buffer, at)? {
-                0 => break,
-                got => {
-                    file.write_all(&buffer[..got])?;
-                    at += got as u64;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives a file of the host owner, mode, extended attributes and times.
-    fn dress(&self, path: &Path, below: &Path, new: &New) -> io::Result<()> {
-        let wanted = &new.attributes;
-        let found = fs::symlink_metadata(path)?;
-        if (found.uid(), found.gid()) != (wanted.uid, wanted.gid) {
-            let owner = (Uid::from_raw(wanted.uid), Gid::from_raw(wanted.gid));
-            rustix::fs::chownat(CWD, path, Some(owner.0), Some(owner.1), AtFlags::SYMLINK_NOFOLLOW)?;
-        }
-        if kind(wanted.mode) != libc::S_IFLNK {
-            self.set_xattrs(path, below)?;
-            // An ACL has changed the mode.
-            if fs::symlink_metadata(path)?.mode() & 0o7777 != wanted.mode & 0o7777 {
-                fs::set_permissions(path, Permissions::from_mode(wanted.mode & 0o7777))?;
-            }
-        }
-        let time = |time: lp_vfs::Time| Timespec { tv_sec: time.sec, tv_nsec: i64::from(time.nsec) };
-        let times = Timestamps { last_access: time(wanted.atime), last_modification: time(wanted.mtime) };
-        rustix::fs::utimensat(CWD, path, &times, AtFlags::SYMLINK_NOFOLLOW)?;
-        Ok(())
-    }
-
-    fn set_xattrs(&self, path: &Path, below: &Path) -> io::Result<()> {
-        let (wanted, found) = (self.tree.xattrs(below)?, changes::host_xattrs(path)?);
-        for name in found.keys().filter(|name| !wanted.contains_key(*name)) {
-            rustix::fs::lremovexattr(path, OsStr::from_bytes(name))?;
-        }
-        for (name, value) in wanted.iter().filter(|(name, value)| found.get(*name) != Some(value)) {
-            rustix::fs::lsetxattr(path, OsStr::from_bytes(name), value, XattrFlags::empty())?;
-        }
-        Ok(())
-    }
-}
-
-/// The removal of what may be gone already.
-fn gone(done: io::Result<()>) -> io::Result<()> {
-    match done {
-        Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(()),
-        done => done,
     }
 }

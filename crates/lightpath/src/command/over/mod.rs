@@ -2,8 +2,10 @@
 
 pub(crate) mod apply;
 mod changes;
+mod content;
 pub(crate) mod diff;
 mod patch;
+mod put;
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;

@@ -1,0 +1,98 @@
+//! What files of a session hold: content, targets, extended attributes.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use lp_abi::Errno;
+use lp_region::sync::Ordering::Relaxed;
+use lp_vfs::buffer::Single;
+use lp_vfs::xattr::{self, Room};
+use lp_vfs::{Place, below, link_target, read};
+
+use super::changes::{New, Tree, error};
+
+/// Longest value or list of extended attributes.
+const XATTR_MAX: usize = 1 << 16;
+
+/// Extended attributes by name.
+pub(crate) type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+impl Tree<'_> {
+    /// Reads content of a file.
+    pub(crate) fn read(&self, new: &New, to: &mut [u8], at: u64) -> io::Result<usize> {
+        let record = self.task.region.inode(new.inode.id);
+        below::complete(self.task, record).map_err(error)?;
+        let left = record.size.load(Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
+        let length = (to.len() as u64).min(left) as usize;
+        let to = Single::new(to.as_mut_ptr(), length).map_err(error)?;
+        read::snapshot(self.task.region, record, to, length, at).map_err(error)
+    }
+
+    /// All content of a file.
+    pub(crate) fn content(&self, new: &New) -> io::Result<Vec<u8>> {
+        let mut bytes = vec![0; new.attributes.size as usize];
+        let mut done = 0;
+        while done < bytes.len() {
+            match self.read(new, &mut bytes[done..], done as u64)? {
+                0 => bytes.truncate(done),
+                got => done += got,
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The target of a symbolic link.
+    pub(crate) fn target(&self, new: &New) -> io::Result<PathBuf> {
+        let record = self.task.region.inode(new.inode.id);
+        let mut target = vec![0; link_target::target_length(record)];
+        link_target::copy_target(self.task, record, &mut target).map_err(error)?;
+        Ok(OsString::from_vec(target).into())
+    }
+
+    /// The extended attributes of a path of the session.
+    pub(crate) fn xattrs(&self, path: &Path) -> io::Result<Xattrs> {
+        let path = [self.over.join(path).as_os_str().as_bytes(), b"\0"].concat();
+        let at = |place: lp_abi::Result<Place<usize>>| match place {
+            Ok(Place::Inside(length)) => Ok(length),
+            Ok(Place::Outside(_)) => Err(Errno::ENOENT),
+            Err(errno) => Err(errno),
+        };
+        let flags = libc::AT_SYMLINK_NOFOLLOW as u32;
+        let mut names = vec![0; XATTR_MAX];
+        let room = Room { at: names.as_mut_ptr(), size: names.len() };
+        let listed =
+            at(xattr::listxattr(self.task, libc::AT_FDCWD, path.as_ptr(), flags, room)).map_err(error)?;
+        let mut all = Xattrs::new();
+        for name in names[..listed].split_inclusive(|byte| *byte == 0) {
+            let mut value = vec![0; XATTR_MAX];
+            let room = Room { at: value.as_mut_ptr(), size: value.len() };
+            let got = xattr::getxattr(self.task, libc::AT_FDCWD, path.as_ptr(), flags, name.as_ptr(), room);
+            value.truncate(at(got).map_err(error)?);
+            all.insert(name[..name.len() - 1].to_vec(), value);
+        }
+        Ok(all)
+    }
+}
+
+/// The extended attributes of a path of the host.
+pub(crate) fn host_xattrs(path: &Path) -> io::Result<Xattrs> {
+    let mut names = vec![0; XATTR_MAX];
+    let listed = match rustix::fs::llistxattr(path, &mut names[..]) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOENT) => 0,
+        listed => listed?,
+    };
+    let mut all = Xattrs::new();
+    for name in names[..listed].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let known = [&b"user."[..], b"trusted.", b"security.", b"system.posix_acl_"];
+        if known.iter().any(|space| name.starts_with(space)) {
+            let mut value = vec![0; XATTR_MAX];
+            let got = rustix::fs::lgetxattr(path, name, &mut value[..])?;
+            value.truncate(got);
+            all.insert(name.to_vec(), value);
+        }
+    }
+    Ok(all)
+}
