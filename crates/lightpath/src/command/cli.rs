@@ -36,6 +36,12 @@ pub(crate) enum Verb {
     Run(Run),
     /// Run your shell ($SHELL) with Lightpath's file system in view.
     Shell(Shell),
+    /// Run a command in a run that is under way, with its file system in view.
+    #[command(after_help = EXEC_AFTER_HELP, override_usage = "lightpath exec <RUN> -- CMD [ARG]...")]
+    Exec(Join),
+    /// List the runs under way and their processes.
+    #[command(after_help = PS_AFTER_HELP)]
+    Ps(Ps),
     /// Say what on this machine works, what does not, and why.
     Doctor,
     /// Check a region file, and mend it.
@@ -62,6 +68,15 @@ Exit status: that of CMD; 128+N if signal N ended it; 127 if CMD is not found; 1
 covered (setuid, or for another machine); 2 if the command line is wrong; 1 if the region cannot be used.
 
 Example: lightpath run -- sh -c 'cp -r /usr/include $LIGHTPATH && du -sh $LIGHTPATH'";
+
+const EXEC_AFTER_HELP: &str = "\
+Exit status: as of run; 126 as well if RUN is another user's.
+
+Example: lightpath exec 4711 -- ls -l /light";
+
+const PS_AFTER_HELP: &str = "\
+A run is named by the pid of its oldest process: that of the command, as long as it runs. Runs of other users show to \
+root only, and without what their regions hold.";
 
 const FSCK_AFTER_HELP: &str = "\
 Exit status, as of fsck(8): 0 if nothing is wrong; 1 if all that was wrong is mended; 4 if something is still wrong; \
@@ -100,6 +115,25 @@ pub(crate) struct Run {
     /// The program to run, looked up in PATH, and its arguments.
     #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
     pub(crate) command: Vec<OsString>,
+}
+
+/// `lightpath exec`.
+#[derive(Args)]
+pub(crate) struct Join {
+    /// The run: the pid of any of its processes (lightpath ps).
+    #[arg(value_name = "RUN")]
+    pub(crate) run: u32,
+    /// The program to run, looked up in PATH, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `lightpath ps`.
+#[derive(Args)]
+pub(crate) struct Ps {
+    /// Print it as JSON, sizes in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 /// `lightpath shell`.
@@ -151,7 +185,7 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, doctor, fsck, info, bench, completions or man".to_owned()
+            "say what to do: run, shell, exec, ps, doctor, fsck, info, bench, completions or man".to_owned()
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {
@@ -177,6 +211,9 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 
 fn missing(error: &clap::Error) -> String {
     match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("RUN")) => {
+            "no run to join: write lightpath exec RUN -- CMD [ARG]...; lightpath ps shows the runs".to_owned()
+        }
         Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("CMD")) => {
             "no command to run: write lightpath run [OPTIONS] -- CMD [ARG]...".to_owned()
         }
@@ -210,6 +247,9 @@ mod tests {
             &["lightpath", "rum"],
             &["lightpath", "run"],
             &["lightpath", "run", "--"],
+            &["lightpath", "exec"],
+            &["lightpath", "exec", "1"],
+            &["lightpath", "exec", "x", "true"],
             &["lightpath", "run", "--sizes", "1M", "--", "true"],
             &["lightpath", "run", "--size"],
             &["lightpath", "run", "--size", "lots", "--", "true"],

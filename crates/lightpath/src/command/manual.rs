@@ -75,6 +75,9 @@ if the command line is wrong;
 1
 if the region cannot be used.
 .P
+.B lightpath exec
+ends in the same way, and with 126 as well if the run is another user's.
+.P
 .B lightpath fsck
 ends as
 .BR fsck (8)
@@ -96,6 +99,11 @@ Keep a checkout in a region file, and work in it again later:
 .B lightpath run --region project.region -- git clone https://example.org/project.git /light/project
 .br
 .B lightpath run --region project.region -- make -C /light/project
+.TP
+Look at the files of a run from another terminal:
+.B lightpath ps
+.br
+.B lightpath exec 4711 -- ls -lR /light
 .TP
 See how many calls never reached the kernel:
 .B lightpath run --stats -- cp -r /usr/include /light

@@ -7,6 +7,7 @@ mod failure;
 mod fsck;
 mod info;
 mod inherited;
+mod join;
 mod libraries;
 mod life;
 mod lookup;
@@ -14,8 +15,10 @@ mod manual;
 mod mountpoint;
 mod preload;
 mod program;
+mod ps;
 mod region;
 mod run;
+mod runs;
 mod sites;
 mod size;
 mod stats;
@@ -54,6 +57,8 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
     match verb {
         Verb::Run(run) => run::run(&run.options, &run.command),
         Verb::Shell(shell) => run::shell(&shell.options),
+        Verb::Exec(args) => join::exec(&args),
+        Verb::Ps(args) => ps::ps(&args),
         Verb::Doctor => {
             let (text, status) = doctor::doctor();
             print(text.as_bytes()).map(|_| status)

@@ -22,9 +22,12 @@ use super::cache;
 use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
 use super::life;
+use super::runs;
 use super::size::Size;
 use super::stats::Counts;
 
+/// How the name of each run's flights starts; identity of the region and number of the run follow.
+pub(crate) const FLIGHTS: &str = "lightpath-flights:";
 /// Descriptors that most programs stay below. The kernel's table grows with the highest number, and fork copies it.
 const USUAL: u64 = 256;
 /// Numbers below that, or below the descriptor limit, that are left to what the gate keeps open.
@@ -139,11 +142,7 @@ impl Session {
         };
         // Two launchers must not make the same file a region, or take the same run record. Record locks would do
         // only within one process; this one is freed by its descriptor if this process is killed.
-        let locked = |fd: &OwnedFd, operation| {
-            flock(fd, operation)
-                .map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
-        };
-        locked(&fd, FlockOperation::LockExclusive)?;
+        locked(&fd, &name, FlockOperation::LockExclusive)?;
         if options.region.is_some() {
             make_room(&fd).map_err(|e| no_room(&name, e))?;
         }
@@ -161,11 +160,36 @@ impl Session {
             region.mark_boot();
             boot::back(region).map_err(|e| no_room(&name, e))?;
         }
+        Session::begin(region, fd, &name, options, paths)
+    }
+
+    /// Claims a run record in the region behind `fd`, that of run `pid`, for another command.
+    pub(crate) fn join(fd: OwnedFd, pid: u32, options: &Options, paths: &Paths) -> Result<Session, Failure> {
+        let name = format!("the region of run {pid}");
+        locked(&fd, &name, FlockOperation::LockExclusive)?;
+        let region = prepare(&fd, &name, options)?;
+        // The last process may have ended since the run was found.
+        if life::numbers(region).is_empty() {
+            return Err(runs::gone(pid));
+        }
+        let life = life::of(region, &name)?;
+        let fd = raise(fd, life)?;
+        Session::begin(region.with_fd(fd.as_raw_fd()), fd, &name, options, paths)
+    }
+
+    /// Claims a run record. The region is sound and locked; the lock is let go.
+    fn begin(
+        region: Region<'static>,
+        fd: OwnedFd,
+        name: &str,
+        options: &Options,
+        paths: &Paths,
+    ) -> Result<Session, Failure> {
         let run = claim_run(region, options, paths)?;
         inherit_flights(region, run)?;
         make_roots(region, run, options.at.len())?;
         let started = Counts::of(region);
-        locked(&fd, FlockOperation::Unlock)?;
+        locked(&fd, name, FlockOperation::Unlock)?;
         // The descriptors stay open for ever.
         let _ = fd.into_raw_fd();
         Ok(Session { region, run, started })
@@ -200,6 +224,10 @@ impl Session {
     }
 }
 
+fn locked(fd: &OwnedFd, name: &str, operation: FlockOperation) -> Result<(), Failure> {
+    flock(fd, operation).map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
+}
+
 /// Bytes of memory of this machine.
 pub(crate) fn memory() -> u64 {
     let info = rustix::system::sysinfo();
@@ -218,7 +246,7 @@ fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     let fail = |e: rustix::io::Errno| {
         Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
     };
-    let name = format!("lightpath-flights:{:016x}:{}:", region.header().identity.load(Relaxed), run.0);
+    let name = format!("{FLIGHTS}{:016x}:{}:", region.header().identity.load(Relaxed), run.0);
     let made = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING).map_err(fail)?;
     // Nobody can leave data there.
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;

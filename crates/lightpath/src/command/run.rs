@@ -39,6 +39,15 @@ struct Static {
 pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;
+    start(options, command, |paths| Session::open(options, paths))
+}
+
+/// Starts the command with the mounts of `options`, in the session that `open` gives.
+pub(crate) fn start(
+    options: &Options,
+    command: &[OsString],
+    open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
+) -> Result<u8, Failure> {
     inherited::check()?;
     let mut launch = Launch::new(options, command)?;
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
@@ -47,8 +56,7 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     let library = within::place(&cache).ok();
     launch.set_environment(options, &preload)?;
     launch.start_static(loader)?;
-    let session =
-        Session::open(options, &Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
+    let session = open(&Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
     match options.stats {
         true => supervise::supervise(&mut launch, &session),
         false => Err(launch.exec(&session, None)),
@@ -62,22 +70,26 @@ pub(crate) fn shell(options: &Options) -> Result<u8, Failure> {
 }
 
 /// Refuses to start where the loader would not preload, or inside another run.
-fn check_caller() -> Result<(), Failure> {
+pub(crate) fn check_caller() -> Result<(), Failure> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() != geteuid() || getgid() != getegid() {
         let line = "real and effective user or group differ: the loader would ignore Lightpath; start it as one user";
         return Err(Failure::new(CANNOT_RUN, line));
     }
-    let inside = std::fs::read("/proc/self/maps").is_ok_and(|maps| {
-        maps.windows(preload::PREFIX.len()).any(|window| window == preload::PREFIX.as_bytes())
-    });
-    match inside {
+    match is_inside() {
         true => Err(Failure::new(
             REGION,
             "already inside a run: start the command as it is, it sees the file system",
         )),
         false => Ok(()),
     }
+}
+
+/// Whether this process takes part in a run.
+pub(crate) fn is_inside() -> bool {
+    std::fs::read("/proc/self/maps").is_ok_and(|maps| {
+        maps.windows(preload::PREFIX.len()).any(|window| window == preload::PREFIX.as_bytes())
+    })
 }
 
 impl Launch {
