@@ -7,6 +7,7 @@
 mod errno;
 pub mod gated;
 pub mod image;
+pub mod signature;
 pub mod sys;
 
 pub use errno::{Errno, Result};

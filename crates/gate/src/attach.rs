@@ -6,6 +6,7 @@
 use lp_abi::image::{Entry, state};
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_prctl, __NR_wait4, SIG_SETMASK};
 
+use lp_region::process::{COUNTED, TRACED};
 use lp_region::sync::Ordering;
 use lp_vfs::boot::ImageIds;
 use lp_vfs::task::Task;
@@ -130,7 +131,8 @@ unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
         let thread = unsafe { &mut *thread };
         attach_region(thread, gate, auxiliary.ids);
         // Its calls are counted, or what it is made of lies in a mount.
-        let is_asked = apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) || found.audits;
+        let is_asked =
+            apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) == COUNTED) || found.audits;
         if is_asked {
             apart::join(thread);
         }
@@ -168,8 +170,14 @@ pub(crate) extern "C" fn cover_rest() {
 
 /// The table for a process that has a task, and whether there are shorter ways than by it.
 pub(crate) fn calls_of(task: &Task) -> (&'static Table, Way) {
-    if task.run.stats.load(Ordering::Relaxed) != 0 {
-        return (&crate::count::COUNTED, Way::Long);
+    // Relaxed: immutable.
+    match task.run.stats.load(Ordering::Relaxed) {
+        0 => {}
+        TRACED => {
+            crate::traced::open(task);
+            return (&crate::traced::TRACED, Way::Long);
+        }
+        _ => return (&crate::count::COUNTED, Way::Long),
     }
     let way = if placeholder::own_may_be_low(task) { Way::Long } else { Way::Short };
     (&crate::calls::CALLS, way)

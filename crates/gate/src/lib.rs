@@ -70,5 +70,6 @@ pub mod table;
 pub mod text;
 pub mod thread;
 pub mod tls;
+pub mod traced;
 mod tree;
 mod words;

@@ -148,6 +148,11 @@ pub mod caps {
     pub const SYS_RESOURCE: u32 = 256;
 }
 
+/// [`Run::stats`]: calls are counted.
+pub const COUNTED: u32 = 1;
+/// [`Run::stats`]: calls are recorded for a tracer ([`crate::trace`]).
+pub const TRACED: u32 = 2;
+
 /// Mounts of one run.
 pub const RUN_MOUNTS: usize = 15;
 /// Longest path of a mount, of the launcher or of the cache directory.
@@ -167,7 +172,7 @@ pub struct Run {
     pub state: AtomicU32,
     /// Mounts in use.
     pub mount_count: AtomicU32,
-    /// 1 when calls are counted for `--stats`.
+    /// [`COUNTED`] when calls are counted for `--stats`, [`TRACED`] when they are traced; 0 otherwise.
     pub stats: AtomicU32,
     /// Bit m set where mount m covers a directory that exists on the host.
     pub covers: AtomicU32,

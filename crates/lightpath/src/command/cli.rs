@@ -39,6 +39,9 @@ pub(crate) enum Verb {
     /// Run a command in a run that is under way, with its file system in view.
     #[command(after_help = EXEC_AFTER_HELP, override_usage = "lightpath exec <RUN> -- CMD [ARG]...")]
     Exec(Join),
+    /// Run a command and print its calls on mounts as strace(1) would, which does not see them.
+    #[command(after_help = TRACE_AFTER_HELP, override_usage = "lightpath trace [OPTIONS] -- CMD [ARG]...")]
+    Trace(Trace),
     /// List the runs under way and their processes.
     #[command(after_help = PS_AFTER_HELP)]
     Ps(Ps),
@@ -73,6 +76,12 @@ const EXEC_AFTER_HELP: &str = "\
 Exit status: as of run; 126 as well if RUN is another user's.
 
 Example: lightpath exec 4711 -- ls -l /light";
+
+const TRACE_AFTER_HELP: &str = "\
+The calls of all processes that the command starts are shown, until it ends. Calls that go to the kernel are not: strace \
+shows those. Exit status: as of run.
+
+Example: lightpath trace -e openat,close -- ls -l /light";
 
 const PS_AFTER_HELP: &str = "\
 A run is named by the pid of its oldest process: that of the command, as long as it runs. Runs of other users show to \
@@ -128,6 +137,25 @@ pub(crate) struct Join {
     pub(crate) command: Vec<OsString>,
 }
 
+/// `lightpath trace`.
+#[derive(Args)]
+pub(crate) struct Trace {
+    /// Show these calls only (open,close), or all but these (!read,write).
+    #[arg(short = 'e', value_name = "CALLS")]
+    pub(crate) calls: Option<String>,
+    /// Write to FILE, not to standard error; each line then starts with the thread's id.
+    #[arg(short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Print a table at the end in place of lines: calls, errors and time by call.
+    #[arg(short = 'c')]
+    pub(crate) summary: bool,
+    #[command(flatten)]
+    pub(crate) options: Options,
+    /// The program to run, looked up in PATH, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
 /// `lightpath ps`.
 #[derive(Args)]
 pub(crate) struct Ps {
@@ -157,8 +185,8 @@ pub(crate) struct Sites {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// What `run` and `shell` share.
-#[derive(Args)]
+/// What `run`, `shell` and `trace` share.
+#[derive(Args, Clone)]
 pub(crate) struct Options {
     /// Directory where the file system appears; it need not exist, and is covered if it does. May be repeated, each
     /// with a tree of its own; the first is $LIGHTPATH in the command's environment.
@@ -175,6 +203,9 @@ pub(crate) struct Options {
     /// bytes.
     #[arg(long)]
     pub(crate) stats: bool,
+    /// What is recorded of calls, as a run record says.
+    #[arg(skip)]
+    pub(crate) records: u32,
 }
 
 fn mount_point() -> ValueParser {
@@ -185,7 +216,8 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, exec, ps, doctor, fsck, info, bench, completions or man".to_owned()
+            "say what to do: run, shell, exec, ps, trace, doctor, fsck, info, bench, completions or man"
+                .to_owned()
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {

@@ -27,7 +27,7 @@ pub(crate) fn exec(args: &Join) -> Result<u8, Failure> {
     if at.is_empty() {
         return Err(runs::gone(args.run));
     }
-    let options = Options { at, size: None, region: None, stats: false };
+    let options = Options { at, size: None, region: None, stats: false, records: 0 };
     let command: Vec<OsString> = args.command.clone();
     run::start(&options, &command, |paths| Session::join(file.into(), args.run, &options, paths))
 }

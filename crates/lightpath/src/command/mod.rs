@@ -23,6 +23,7 @@ mod sites;
 mod size;
 mod stats;
 mod supervise;
+mod trace;
 mod trusted_path;
 mod within;
 
@@ -59,6 +60,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
         Verb::Shell(shell) => run::shell(&shell.options),
         Verb::Exec(args) => join::exec(&args),
         Verb::Ps(args) => ps::ps(&args),
+        Verb::Trace(args) => trace::trace(&args),
         Verb::Doctor => {
             let (text, status) = doctor::doctor();
             print(text.as_bytes()).map(|_| status)

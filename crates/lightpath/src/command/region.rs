@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use lp_abi::Errno;
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
+use lp_region::process::{COUNTED, TRACED};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
-use lp_region::{Geometry, ProcessId, Region, RegionError, RunId};
+use lp_region::{Geometry, ProcessId, Region, RegionError, RunId, trace};
 use lp_vfs::Task;
 use lp_vfs::boot::{self, RunSetup};
 use rustix::fs::{FlockOperation, MemfdFlags, SealFlags, flock};
@@ -71,7 +72,7 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
         cache: bytes(paths.cache),
         preload: bytes(paths.preload),
         library: paths.library.map(bytes).unwrap_or_default(),
-        stats: u32::from(options.stats),
+        stats: if options.stats { COUNTED } else { options.records },
     };
     boot::claim_run(region, &setup)
         .map_err(|e| match e {
@@ -218,6 +219,16 @@ impl Session {
         process.life.get().generation() == slot.generation && process.attached.load(Acquire) == 0
     }
 
+    /// The region.
+    pub(crate) fn region(&self) -> Region<'static> {
+        self.region
+    }
+
+    /// The descriptor of the run's flights, where the rings of a traced run are.
+    pub(crate) fn flights(&self) -> i32 {
+        self.region.run(self.run).flights.load(Relaxed) as i32 - 1 // Relaxed: this launcher has set it.
+    }
+
     /// The calls since the run began.
     pub(crate) fn counts(&self) -> Counts {
         Counts::of(self.region).since(&self.started)
@@ -243,13 +254,17 @@ fn open_memory() -> Result<OwnedFd, Failure> {
 /// Makes what every process of the run inherits to say which open files are on their way over a socket: see
 /// [`lp_vfs::flight`]. It stays open for ever.
 fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
+    // Relaxed: this launcher has just set it.
+    let length = if region.run(run).stats.load(Relaxed) == TRACED { trace::BYTES as u64 } else { 0 };
     let fail = |e: rustix::io::Errno| {
         Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
     };
     let name = format!("{FLIGHTS}{:016x}:{}:", region.header().identity.load(Relaxed), run.0);
     let made = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING).map_err(fail)?;
-    // Nobody can leave data there.
-    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::ftruncate(&made, length).map_err(fail)?;
+    // Nobody can leave data there, unless the rings of a traced run are there.
+    let fixed = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
+    let seals = if length == 0 { fixed | SealFlags::WRITE } else { fixed };
     rustix::fs::fcntl_add_seals(&made, seals).map_err(fail)?;
     // SAFETY: F_DUPFD takes a number and makes a descriptor.
     let number = unsafe { libc::fcntl(made.as_raw_fd(), libc::F_DUPFD, high()?) };

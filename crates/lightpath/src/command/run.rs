@@ -48,6 +48,19 @@ pub(crate) fn start(
     command: &[OsString],
     open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
 ) -> Result<u8, Failure> {
+    let (mut launch, session) = prepare(options, command, open)?;
+    match options.stats {
+        true => supervise::supervise(&mut launch, &session),
+        false => Err(launch.exec(&session, None)),
+    }
+}
+
+/// Finds the command, extracts the gate and opens the session.
+pub(crate) fn prepare(
+    options: &Options,
+    command: &[OsString],
+    open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
+) -> Result<(Launch, Session), Failure> {
     inherited::check()?;
     let mut launch = Launch::new(options, command)?;
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
@@ -57,10 +70,7 @@ pub(crate) fn start(
     launch.set_environment(options, &preload)?;
     launch.start_static(loader)?;
     let session = open(&Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
-    match options.stats {
-        true => supervise::supervise(&mut launch, &session),
-        false => Err(launch.exec(&session, None)),
-    }
+    Ok((launch, session))
 }
 
 /// `lightpath shell`: the same with the user's shell.

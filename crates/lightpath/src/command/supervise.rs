@@ -12,13 +12,40 @@ use super::region::Session;
 use super::run::Launch;
 
 /// How the command ended.
-enum End {
+pub(crate) enum End {
     Exited(u8),
     Killed(libc::c_int),
 }
 
+/// What became of a command, and of what was begun beside it.
+pub(crate) struct Ended<T> {
+    pub(crate) end: End,
+    pub(crate) beside: T,
+}
+
+impl End {
+    /// Ends this process as the command ended; the status is for `main` to return.
+    pub(crate) fn pass_on(self) -> u8 {
+        match self {
+            End::Exited(status) => status,
+            End::Killed(signal) => die_by(signal),
+        }
+    }
+}
+
 /// Runs the command as a child; prints the table when it has ended; ends as it did.
 pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Failure> {
+    let ended = run_beside(launch, session, |_| ())?;
+    eprint!("{}", session.counts().table());
+    Ok(ended.end.pass_on())
+}
+
+/// Runs the command as a child, and `begin` with the child's id as it starts; waits for the command.
+pub(crate) fn run_beside<T>(
+    launch: &mut Launch,
+    session: &Session,
+    begin: impl FnOnce(libc::pid_t) -> T,
+) -> Result<Ended<T>, Failure> {
     let slot = session.claim()?;
     let all = every_signal();
     let before = set_mask(&all);
@@ -36,6 +63,7 @@ pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Fa
             unsafe { libc::_exit(i32::from(failure.status)) }
         }
         child => {
+            let beside = begin(child);
             let end = wait(child, &all);
             if session.missed(&slot) {
                 eprintln!(
@@ -43,11 +71,7 @@ pub(crate) fn supervise(launch: &mut Launch, session: &Session) -> Result<u8, Fa
                     launch.name
                 );
             }
-            eprint!("{}", session.counts().table());
-            match end {
-                End::Exited(status) => Ok(status),
-                End::Killed(signal) => Ok(die_by(signal)),
-            }
+            Ok(Ended { end, beside })
         }
     }
 }
