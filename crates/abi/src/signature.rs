@@ -46,7 +46,8 @@ pub enum Kind {
     Hex,
 }
 
-/// The arguments of call `nr`; addresses in hexadecimal for calls that are not listed.
+/// The arguments of call `nr`; numbers in hexadecimal for calls that are not listed.
+#[allow(non_upper_case_globals)]
 #[rustfmt::skip]
 pub const fn arguments(nr: u32) -> [Kind; 6] {
     use Kind::*;
@@ -121,6 +122,7 @@ pub const fn arguments(nr: u32) -> [Kind; 6] {
         __NR_fgetxattr => [Fd, Path, Address, Number, None, None],
         __NR_flistxattr => [Fd, Address, Number, None, None, None],
         __NR_fremovexattr => [Fd, Path, None, None, None, None],
+        __NR_rt_sigaction => [Number, Address, Address, Number, None, None],
         __NR_inotify_add_watch => [Fd, Path, Hex, None, None, None],
         _ => [Hex; 6],
     }

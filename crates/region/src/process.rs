@@ -149,9 +149,9 @@ pub mod caps {
 }
 
 /// [`Run::stats`]: calls are counted.
-pub const COUNTED: u32 = 1;
+pub const CALLS_COUNTED: u32 = 1;
 /// [`Run::stats`]: calls are recorded for a tracer ([`crate::trace`]).
-pub const TRACED: u32 = 2;
+pub const CALLS_TRACED: u32 = 2;
 
 /// Mounts of one run.
 pub const RUN_MOUNTS: usize = 15;
@@ -172,7 +172,7 @@ pub struct Run {
     pub state: AtomicU32,
     /// Mounts in use.
     pub mount_count: AtomicU32,
-    /// [`COUNTED`] when calls are counted for `--stats`, [`TRACED`] when they are traced; 0 otherwise.
+    /// [`CALLS_COUNTED`] when calls are counted for `--stats`, [`CALLS_TRACED`] when they are traced; 0 otherwise.
     pub stats: AtomicU32,
     /// Bit m set where mount m covers a directory that exists on the host.
     pub covers: AtomicU32,

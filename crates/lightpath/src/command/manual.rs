@@ -75,8 +75,9 @@ if the command line is wrong;
 1
 if the region cannot be used.
 .P
-.B lightpath exec
-ends in the same way, and with 126 as well if the run is another user's.
+.B lightpath trace
+ends in the same way, and so does
+.BR "lightpath exec" , and with 126 as well if the run is another user's.
 .P
 .B lightpath fsck
 ends as

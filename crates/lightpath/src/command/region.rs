@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use lp_abi::Errno;
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
-use lp_region::process::{COUNTED, TRACED};
+use lp_region::process::{CALLS_COUNTED, CALLS_TRACED};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{Geometry, ProcessId, Region, RegionError, RunId, trace};
 use lp_vfs::Task;
@@ -72,7 +72,7 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
         cache: bytes(paths.cache),
         preload: bytes(paths.preload),
         library: paths.library.map(bytes).unwrap_or_default(),
-        stats: if options.stats { COUNTED } else { options.records },
+        stats: if options.stats { CALLS_COUNTED } else { options.records },
     };
     boot::claim_run(region, &setup)
         .map_err(|e| match e {
@@ -255,7 +255,7 @@ fn open_memory() -> Result<OwnedFd, Failure> {
 /// [`lp_vfs::flight`]. It stays open for ever.
 fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
     // Relaxed: this launcher has just set it.
-    let length = if region.run(run).stats.load(Relaxed) == TRACED { trace::BYTES as u64 } else { 0 };
+    let length = if region.run(run).stats.load(Relaxed) == CALLS_TRACED { trace::BYTES as u64 } else { 0 };
     let fail = |e: rustix::io::Errno| {
         Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
     };

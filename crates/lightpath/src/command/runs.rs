@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use lp_region::layout::RUNS;
 use lp_region::life_file;
-use lp_region::process::{COUNTED, RUN_MOUNTS};
+use lp_region::process::{CALLS_COUNTED, RUN_MOUNTS};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{Region, RunId};
 
@@ -184,7 +184,7 @@ fn describe(members: Vec<Member>, own: u32) -> Option<Run> {
     Some(Run {
         mounts: member.mounts(region),
         file: member.region_file(),
-        is_counted: region.run(member.run).stats.load(Relaxed) == COUNTED, // Relaxed: immutable.
+        is_counted: region.run(member.run).stats.load(Relaxed) == CALLS_COUNTED, // Relaxed: immutable.
         region: Some(region),
         members,
     })

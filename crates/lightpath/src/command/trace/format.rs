@@ -156,6 +156,7 @@ const COMMANDS: Names = names! {
 const FLOCKS: Names = names! { LOCK_SH LOCK_EX LOCK_NB LOCK_UN };
 const TYPES: Names = names! { S_IFREG S_IFDIR S_IFLNK S_IFCHR S_IFBLK S_IFIFO S_IFSOCK };
 
+#[allow(non_upper_case_globals)]
 fn at_flags(number: u32) -> Names {
     match number {
         __NR_unlinkat => AT_FLAGS_OF_UNLINK,

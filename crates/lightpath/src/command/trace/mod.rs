@@ -14,7 +14,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 use lp_abi::gated::CALLS;
-use lp_region::process::TRACED;
+use lp_region::process::CALLS_TRACED;
 use lp_region::sync::AtomicU64;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::trace::{Rings, hold};
@@ -43,7 +43,7 @@ pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
                 Failure::new(REGION, format!("cannot make {}: {}", path.display(), reason(&e)))
             })?),
         };
-    options.records = TRACED;
+    options.records = CALLS_TRACED;
     let (mut launch, session) =
         run::prepare(&options, &args.command, |paths| Session::open(&options, paths))?;
     let rings = ask(&session, wanted.as_ref(), args.summary)?;
