@@ -36,7 +36,7 @@ pub struct Front {
     pub reading: AtomicU32,
     /// Grows as writers wait: the tracer sleeps on it. Atomic.
     pub bell: AtomicU32,
-    /// Nonzero to keep what arguments point to. Immutable while the run lives.
+    /// Nonzero to keep what arguments point to, 0 to keep when calls began. Immutable while the run lives.
     pub keeps: AtomicU32,
     /// A bit for each call that is asked for. Immutable while the run lives.
     pub wanted: [AtomicU64; CALLS / 64],

@@ -76,8 +76,9 @@ if the command line is wrong;
 if the region cannot be used.
 .P
 .B lightpath trace
-ends in the same way, and so does
-.BR "lightpath exec" , and with 126 as well if the run is another user's.
+and
+.B lightpath exec
+end in the same way, the latter with 126 as well if the run is another user's.
 .P
 .B lightpath fsck
 ends as

@@ -8,7 +8,7 @@ use core::arch::global_asm;
 
 use lp_abi::linux::stat;
 use lp_abi::signature::{Kind, arguments};
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::trace::{DATA, HEAD, Rings, words_for};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
@@ -32,9 +32,13 @@ global_asm!(
     ".hidden lp_traced",
     "lp_traced:",
     "sub rsp, 24",
+    "xor eax, eax",
+    "cmp dword ptr [rip + {times}], 0",
+    "je 4f",
     "rdtsc",
     "shl rdx, 32",
     "or rax, rdx",
+    "4:",
     "mov [rsp + 8], rax",
     // The entry has kept the number and the arguments, and rbp is still the entry's.
     "mov rdx, [rbp - 24]",
@@ -60,6 +64,7 @@ global_asm!(
     "ret",
     ".popsection",
     not_ours = const NOT_OURS,
+    times = sym TIMES,
     record = sym record,
 );
 
@@ -70,6 +75,10 @@ unsafe extern "C" {
 
 /// The table of a traced run.
 pub static TRACED: Table = Table(&raw const STUBS);
+
+/// Nonzero if it is asked how long calls take: reading the processor's counter costs as much as a call.
+/// Set while the process has one thread.
+static TIMES: AtomicU32 = AtomicU32::new(0);
 
 /// Where the rings are mapped; 0 before. Set while the process has one thread.
 static RINGS: AtomicU64 = AtomicU64::new(0);
@@ -83,17 +92,21 @@ pub(crate) fn open(task: &Task<'_>) {
     // SAFETY: the launcher made the file as long as the rings and sealed its length.
     let mapped = descriptor(task).and_then(|fd| unsafe { Rings::map(fd) }.ok());
     let Some(rings) = mapped else { report::refuse(&[b"no address space for the trace"]) };
+    TIMES.store(u32::from(!keeps(rings)), Ordering::Relaxed);
     RINGS.store(rings.base() as u64, Ordering::Relaxed);
+}
+
+/// Whether what arguments point to is asked for, and not times.
+fn keeps(rings: Rings) -> bool {
+    rings.front().keeps.load(Ordering::Relaxed) != 0 // Relaxed: immutable.
 }
 
 fn descriptor(task: &Task<'_>) -> Option<i32> {
     lp_vfs::flight::descriptor(task)
 }
 
-/// Records one call, which began at `start`. `registers` are its arguments, the last first.
+/// Records one call, which began at `start` if that is asked for. `registers` are its arguments, the last first.
 extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) {
-    // SAFETY: reads the processor's counter.
-    let end = unsafe { core::arch::x86_64::_rdtsc() };
     // SAFETY: the calling thread's own record.
     let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
     let is_kernels = thread.crossed.replace(false);
@@ -109,8 +122,10 @@ extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &
     }
     let mut words = *registers;
     words.reverse();
-    let keeps = rings.front().keeps.load(Ordering::Relaxed) != 0; // Relaxed: immutable.
-    let found = if keeps { Pointed::read(thread, number as u32, result, &words) } else { Pointed::NOTHING };
+    // SAFETY: reads the processor's counter.
+    let end = unsafe { core::arch::x86_64::_rdtsc() };
+    let found =
+        if keeps(rings) { Pointed::read(thread, number as u32, result, &words) } else { Pointed::NOTHING };
     let total = HEAD + found.words();
     let lane = task.lane_id.index();
     let Some(mut entry) = rings.begin(descriptor(task).unwrap_or(-1), lane, total) else { return };
