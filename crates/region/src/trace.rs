@@ -196,7 +196,8 @@ impl Rings {
             front.bell.fetch_add(1, Ordering::Relaxed); // Relaxed: the futex call orders it.
             futex_wake(&front.bell, 1);
             if futex_wait(&ring.turn, turn, PATIENCE) == Err(Errno::ETIMEDOUT) && !is_held(fd) {
-                break;
+                // It was killed: nobody waits for it any more.
+                front.reading.store(0, Ordering::Relaxed);
             }
         }
         // Relaxed: a counter that this lane alone writes.
