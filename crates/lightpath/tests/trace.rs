@@ -60,8 +60,9 @@ fn calls(trace: &str, dir: &str) -> Vec<String> {
         .collect()
 }
 
-/// `call(3, ...` as `call(FD, ...`: on the host another number may be free. What comes back from open is one, too.
-fn without_descriptors(line: &str) -> String {
+/// The line without what differs from one execution to the next: `call(3, ...` becomes `call(FD, ...`, as what open
+/// gives, and an address of the program's becomes `ADDRESS`.
+fn without_numbers(line: &str) -> String {
     let (name, rest) = line.split_once('(').unwrap_or((line, ""));
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     let line = if digits == 0 { line.to_owned() } else { format!("{name}(FD{}", &rest[digits..]) };
@@ -69,7 +70,12 @@ fn without_descriptors(line: &str) -> String {
         Some((call, result)) if call.starts_with("open") && !result.starts_with('-') => {
             format!("{call} = FD")
         }
-        _ => line,
+        _ => match line.split_once("0x") {
+            Some((before, rest)) => {
+                format!("{before}ADDRESS{}", rest.trim_start_matches(|digit: char| digit.is_ascii_hexdigit()))
+            }
+            None => line,
+        },
     }
 }
 
@@ -92,7 +98,7 @@ fn lines_are_those_of_strace() {
     }
     let read = |path: &Path, dir: &str| {
         let lines = calls(&std::fs::read_to_string(path).unwrap(), dir);
-        lines.iter().map(|line| without_descriptors(line)).collect::<Vec<_>>()
+        lines.iter().map(|line| without_numbers(line)).collect::<Vec<_>>()
     };
     let (ours, theirs) = (read(&ours, "/light"), read(&theirs, host.to_str().unwrap()));
     let of_program = |lines: &[String]| {

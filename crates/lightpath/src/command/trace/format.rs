@@ -292,7 +292,7 @@ mod tests {
         let open = call(__NR_open, [1, 0, 0o644, 0, 0, 0], -2, vec![(0, b"x\n".to_vec())]);
         assert_eq!(
             line(&open),
-            "open(\"x\\n\", O_RDONLY)                  = -1 ENOENT (No such file or directory)"
+            "open(\"x\\n\", O_RDONLY)                   = -1 ENOENT (No such file or directory)"
         );
         let close = call(__NR_close, [3, 0, 0, 0, 0, 0], 0, vec![]);
         assert_eq!(line(&close), "close(3)                                = 0");
