@@ -9,6 +9,7 @@ mod errno;
 pub mod gated;
 pub mod image;
 pub mod refusal;
+pub mod signature;
 pub mod sys;
 
 pub use errno::{Errno, Result};

@@ -33,6 +33,7 @@ pub mod slab;
 pub mod split;
 pub mod stack;
 pub mod sync;
+pub mod trace;
 pub mod ucopy;
 pub mod validated;
 

@@ -150,6 +150,11 @@ pub mod caps {
     pub const SYS_RESOURCE: u32 = 256;
 }
 
+/// [`Run::stats`]: calls are counted.
+pub const CALLS_COUNTED: u32 = 1;
+/// [`Run::stats`]: calls are recorded for a tracer ([`crate::trace`]).
+pub const CALLS_TRACED: u32 = 2;
+
 /// Mounts of one run.
 pub const RUN_MOUNTS: usize = 15;
 /// Longest path of a mount, of the launcher or of the cache directory.
@@ -169,7 +174,7 @@ pub struct Run {
     pub state: AtomicU32,
     /// Mounts in use.
     pub mount_count: AtomicU32,
-    /// 1 when calls are counted for `--stats`.
+    /// [`CALLS_COUNTED`] when calls are counted for `--stats`, [`CALLS_TRACED`] when they are traced; 0 otherwise.
     pub stats: AtomicU32,
     /// Bit m is set if mount m hides a directory that exists on the host.
     pub covers: AtomicU32,

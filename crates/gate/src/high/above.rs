@@ -5,7 +5,7 @@ use crate::high::life::task::set_task;
 use lp_abi::gated::GATED_SET;
 use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
 use lp_abi::{Errno, image};
-use lp_region::process::Run;
+use lp_region::process::{CALLS_COUNTED, CALLS_TRACED, Run};
 use lp_region::records::PROGRAMS;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, LaneId, ProcessId, Spot};
@@ -28,6 +28,7 @@ use crate::high::run::{apart, mounts};
 use crate::high::table::calls::APART;
 use crate::high::table::count::COUNTED;
 use crate::high::table::limited::LIMITED;
+use crate::high::table::traced;
 use crate::high::watch::shadow_end;
 use crate::low::above::Above;
 use crate::low::above::Attached;
@@ -66,7 +67,7 @@ impl Above for High {
     }
 
     fn counts_calls() -> bool {
-        apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) // Relaxed: immutable.
+        apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) == CALLS_COUNTED) // Relaxed: immutable.
     }
 
     fn join(thread: &Thread) {
@@ -319,8 +320,14 @@ impl Above for High {
 
 /// The table for a process that has a task, and whether there are shorter ways than by it.
 fn calls_of(task: &Task) -> (&'static Table, Way) {
-    if task.run.stats.load(Ordering::Relaxed) != 0 {
-        return (&COUNTED, Way::Long);
+    // Relaxed: immutable.
+    match task.run.stats.load(Ordering::Relaxed) {
+        CALLS_COUNTED => return (&COUNTED, Way::Long),
+        CALLS_TRACED => {
+            traced::open(task);
+            return (&traced::TRACED, Way::Long);
+        }
+        _ => {}
     }
     let way = if placeholder::own_may_be_low(task) { Way::Long } else { Way::Short };
     (&CALLS, way)

@@ -46,6 +46,15 @@ pub(crate) enum Verb {
     Discard(Discard),
     /// List the sessions.
     Sessions(Sessions),
+    /// Run a command in a run that is under way, with its file system in view.
+    #[command(after_help = EXEC_AFTER_HELP, override_usage = "lightpath exec <RUN> -- CMD [ARG]...")]
+    Exec(Join),
+    /// Run a command and print its calls on mounts as strace(1) would, which does not see them.
+    #[command(after_help = TRACE_AFTER_HELP, override_usage = "lightpath trace [OPTIONS] -- CMD [ARG]...")]
+    Trace(Trace),
+    /// List the runs under way and their processes.
+    #[command(after_help = PS_AFTER_HELP)]
+    Ps(Ps),
     /// Say what on this machine works, what does not, and why.
     Doctor,
     /// Check a region file and repair it.
@@ -81,6 +90,21 @@ Nothing is written if the directory has changed where the session has: each such
 An apply that was interrupted is finished by the next one.
 
 Exit status: 0 if all was written; 1 if there is a conflict or writing failed, and then the session is kept.";
+
+const EXEC_AFTER_HELP: &str = "\
+Exit status: as of run; 126 as well if RUN is another user's.
+
+Example: lightpath exec 4711 -- ls -l /light";
+
+const TRACE_AFTER_HELP: &str = "\
+The calls of all processes that the command starts are shown, until it ends. Calls that go to the kernel are not: strace \
+shows those. Exit status: as of run.
+
+Example: lightpath trace -e openat,close -- ls -l /light";
+
+const PS_AFTER_HELP: &str = "\
+A run is named by the pid of its oldest process: that of the command, as long as it runs. Runs of other users show to \
+root only, and without what their regions hold.";
 
 const FSCK_AFTER_HELP: &str = "\
 Exit status, as for fsck(8): 0 if there are no errors; 1 if all errors were corrected; 4 if errors are left; 8 if \
@@ -176,6 +200,44 @@ pub(crate) struct Run {
     pub(crate) command: Vec<OsString>,
 }
 
+/// `lightpath exec`.
+#[derive(Args)]
+pub(crate) struct Join {
+    /// The run: the pid of any of its processes (lightpath ps).
+    #[arg(value_name = "RUN")]
+    pub(crate) run: u32,
+    /// The program to run, looked up in PATH, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `lightpath trace`.
+#[derive(Args)]
+pub(crate) struct Trace {
+    /// Show these calls only (open,close), or all but these (!read,write).
+    #[arg(short = 'e', value_name = "CALLS")]
+    pub(crate) calls: Option<String>,
+    /// Write to FILE, not to standard error; each line then starts with the thread's id.
+    #[arg(short = 'o', value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Option<PathBuf>,
+    /// Print a table at the end in place of lines: calls, errors and time by call.
+    #[arg(short = 'c')]
+    pub(crate) summary: bool,
+    #[command(flatten)]
+    pub(crate) options: Options,
+    /// The program to run, looked up in PATH, and its arguments.
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD", value_hint = ValueHint::CommandWithArguments)]
+    pub(crate) command: Vec<OsString>,
+}
+
+/// `lightpath ps`.
+#[derive(Args)]
+pub(crate) struct Ps {
+    /// Print it as JSON, sizes in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
 /// `lightpath shell`.
 #[derive(Args)]
 pub(crate) struct Shell {
@@ -197,8 +259,8 @@ pub(crate) struct Sites {
     pub(crate) paths: Vec<PathBuf>,
 }
 
-/// Options of both `run` and `shell`.
-#[derive(Args)]
+/// Options of `run`, `shell` and `trace`.
+#[derive(Args, Clone, Default)]
 pub(crate) struct Options {
     /// Mount point of the file system. DIR need not exist; an existing directory is hidden. May be repeated
     /// to mount several trees; $LIGHTPATH in the command's environment names the first.
@@ -231,6 +293,9 @@ pub(crate) struct Options {
     /// process, how many went to the kernel, and how many bytes.
     #[arg(long)]
     pub(crate) stats: bool,
+    /// What is recorded of calls, as a run record says.
+    #[arg(skip)]
+    pub(crate) records: u32,
 }
 
 fn mount_point() -> ValueParser {
@@ -241,7 +306,9 @@ fn mount_point() -> ValueParser {
 pub(crate) fn one_line(error: &clap::Error) -> String {
     let said = match error.kind() {
         ErrorKind::MissingSubcommand | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            "say what to do: run, shell, diff, apply, discard, sessions, doctor, fsck, info, bench, completions or man".to_owned()
+            "say what to do: run, shell, diff, apply, discard, sessions, exec, ps, trace, doctor, fsck, info, bench, \
+             completions or man"
+                .to_owned()
         }
         ErrorKind::MissingRequiredArgument => missing(error),
         _ => {
@@ -267,6 +334,9 @@ pub(crate) fn one_line(error: &clap::Error) -> String {
 
 fn missing(error: &clap::Error) -> String {
     match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("RUN")) => {
+            "no run to join: write lightpath exec RUN -- CMD [ARG]...; lightpath ps shows the runs".to_owned()
+        }
         Some(ContextValue::Strings(names)) if names.iter().any(|name| name.contains("CMD")) => {
             "no command to run: use lightpath run [OPTIONS] -- CMD [ARG]...".to_owned()
         }
@@ -300,6 +370,9 @@ mod tests {
             &["lightpath", "rum"],
             &["lightpath", "run"],
             &["lightpath", "run", "--"],
+            &["lightpath", "exec"],
+            &["lightpath", "exec", "1"],
+            &["lightpath", "exec", "x", "true"],
             &["lightpath", "run", "--sizes", "1M", "--", "true"],
             &["lightpath", "run", "--size"],
             &["lightpath", "run", "--size", "lots", "--", "true"],

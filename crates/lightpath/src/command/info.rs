@@ -101,7 +101,7 @@ fn json(facts: &Facts) -> String {
 }
 
 /// A size in bytes with a unit, formatted like `du -h`: one decimal below ten, rounded up.
-fn human(bytes: u64) -> String {
+pub(crate) fn human(bytes: u64) -> String {
     const UNITS: [&str; 6] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
     let mut unit = 0;
     let mut scale = 1u64;

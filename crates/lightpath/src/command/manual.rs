@@ -75,6 +75,11 @@ for a usage error;
 1
 if the region cannot be used.
 .P
+.B lightpath trace
+and
+.B lightpath exec
+end in the same way, the latter with 126 as well if the run is another user's.
+.P
 .B lightpath fsck
 exits as
 .BR fsck (8)
@@ -104,6 +109,11 @@ Try a command on this directory, look at what it did, and take it over or forget
 .B lightpath apply
 or
 .B lightpath discard
+.TP
+Look at the files of a run from another terminal:
+.B lightpath ps
+.br
+.B lightpath exec 4711 -- ls -lR /light
 .TP
 See how many calls never reached the kernel:
 .B lightpath run --stats -- cp -r /usr/include /light

@@ -7,6 +7,7 @@ mod failure;
 mod fsck;
 mod info;
 mod inherited;
+mod join;
 mod libraries;
 mod life;
 mod lookup;
@@ -15,13 +16,16 @@ mod mountpoint;
 mod over;
 mod preload;
 mod program;
+mod ps;
 mod region;
 mod run;
+mod runs;
 mod session;
 mod sites;
 mod size;
 mod stats;
 mod supervise;
+mod trace;
 mod trusted_path;
 mod within;
 
@@ -60,6 +64,9 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
         Verb::Apply(args) => over::apply::apply(&args),
         Verb::Discard(args) => over::discard(&args),
         Verb::Sessions(args) => over::sessions(&args),
+        Verb::Exec(args) => join::exec(&args),
+        Verb::Ps(args) => ps::ps(&args),
+        Verb::Trace(args) => trace::trace(&args),
         Verb::Doctor => {
             let (text, status) = doctor::doctor();
             print(text.as_bytes()).map(|_| status)

@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use lp_abi::Errno;
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
+use lp_region::process::{CALLS_COUNTED, CALLS_TRACED};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
-use lp_region::{Geometry, LaneId, ProcessId, Region, RegionError, RunId};
+use lp_region::{Geometry, LaneId, ProcessId, Region, RegionError, RunId, trace};
 use lp_vfs::boot::{self, Access, RunSetup};
 use lp_vfs::walk::{self, Follow};
 use lp_vfs::{Place, Task, below};
@@ -23,9 +24,12 @@ use super::cache;
 use super::cli::Options;
 use super::failure::{Failure, REGION, reason};
 use super::life;
+use super::runs;
 use super::size::Size;
 use super::stats::Counts;
 
+/// How the name of each run's flights starts; identity of the region and number of the run follow.
+pub(crate) const FLIGHTS: &str = "lightpath-flights:";
 /// Descriptor numbers that most programs stay below. The kernel's table grows with the highest number, and
 /// fork copies it.
 const USUAL: u64 = 256;
@@ -70,7 +74,7 @@ fn claim_run(region: Region<'static>, options: &Options, paths: &Paths) -> Resul
         cache: bytes(paths.cache),
         preload: bytes(paths.preload),
         library: paths.library.map(bytes).unwrap_or_default(),
-        stats: u32::from(options.stats),
+        stats: if options.stats { CALLS_COUNTED } else { options.records },
     };
     boot::claim_run(region, &setup)
         .map_err(|e| match e {
@@ -162,11 +166,7 @@ impl Session {
         };
         // Two launchers must not initialise the same file, or claim the same run record. Record locks would
         // work only within one process; this lock is released with its descriptor if this process is killed.
-        let locked = |fd: &OwnedFd, operation| {
-            flock(fd, operation)
-                .map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
-        };
-        locked(&fd, FlockOperation::LockExclusive)?;
+        locked(&fd, &name, FlockOperation::LockExclusive)?;
         if options.region.is_some() {
             make_room(&fd).map_err(|e| no_room(&name, e))?;
         }
@@ -184,11 +184,36 @@ impl Session {
             region.mark_boot();
             boot::back(region).map_err(|e| no_room(&name, e))?;
         }
+        Session::begin(region, fd, &name, options, paths)
+    }
+
+    /// Claims a run record in the region behind `fd`, that of run `pid`, for another command.
+    pub(crate) fn join(fd: OwnedFd, pid: u32, options: &Options, paths: &Paths) -> Result<Session, Failure> {
+        let name = format!("the region of run {pid}");
+        locked(&fd, &name, FlockOperation::LockExclusive)?;
+        let region = prepare(&fd, &name, options)?;
+        // The last process may have ended since the run was found.
+        if life::numbers(region).is_empty() {
+            return Err(runs::gone(pid));
+        }
+        let life = life::of(region, &name)?;
+        let fd = raise(fd, life)?;
+        Session::begin(region.with_fd(fd.as_raw_fd()), fd, &name, options, paths)
+    }
+
+    /// Claims a run record. The region is sound and locked; the lock is let go.
+    fn begin(
+        region: Region<'static>,
+        fd: OwnedFd,
+        name: &str,
+        options: &Options,
+        paths: &Paths,
+    ) -> Result<Session, Failure> {
         let run = claim_run(region, options, paths)?;
         inherit_flights(region, run)?;
         make_roots(region, run, options)?;
         let started = Counts::of(region);
-        locked(&fd, FlockOperation::Unlock)?;
+        locked(&fd, name, FlockOperation::Unlock)?;
         // The descriptors stay open for ever.
         let _ = fd.into_raw_fd();
         Ok(Session { region, run, started })
@@ -253,10 +278,24 @@ impl Session {
         process.life.get().generation() == slot.generation && process.attached.load(Acquire) == 0
     }
 
+    /// The region.
+    pub(crate) fn region(&self) -> Region<'static> {
+        self.region
+    }
+
+    /// The descriptor of the run's flights, where the rings of a traced run are.
+    pub(crate) fn flights(&self) -> i32 {
+        self.region.run(self.run).flights.load(Relaxed) as i32 - 1 // Relaxed: this launcher has set it.
+    }
+
     /// The calls since the run began.
     pub(crate) fn counts(&self) -> Counts {
         Counts::of(self.region).since(&self.started)
     }
+}
+
+fn locked(fd: &OwnedFd, name: &str, operation: FlockOperation) -> Result<(), Failure> {
+    flock(fd, operation).map_err(|e| Failure::new(REGION, format!("locking {name}: {}", reason(&e.into()))))
 }
 
 /// Bytes of memory of this machine.
@@ -274,13 +313,17 @@ fn open_memory() -> Result<OwnedFd, Failure> {
 /// Creates the descriptor that every process of the run inherits to record open files in transit over a
 /// socket: see [`lp_vfs::flight`]. It stays open for ever.
 fn inherit_flights(region: Region<'static>, run: RunId) -> Result<(), Failure> {
+    // Relaxed: this launcher has just set it.
+    let length = if region.run(run).stats.load(Relaxed) == CALLS_TRACED { trace::BYTES as u64 } else { 0 };
     let fail = |e: rustix::io::Errno| {
         Failure::new(REGION, format!("cannot make shared memory: {}", reason(&e.into())))
     };
-    let name = format!("lightpath-flights:{:016x}:{}:", region.header().identity.load(Relaxed), run.0);
+    let name = format!("{FLIGHTS}{:016x}:{}:", region.header().identity.load(Relaxed), run.0);
     let made = rustix::fs::memfd_create(name, MemfdFlags::ALLOW_SEALING).map_err(fail)?;
-    // Nobody can store data there.
-    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::ftruncate(&made, length).map_err(fail)?;
+    // Nobody can leave data there, unless the rings of a traced run are there.
+    let fixed = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW;
+    let seals = if length == 0 { fixed | SealFlags::WRITE } else { fixed };
     rustix::fs::fcntl_add_seals(&made, seals).map_err(fail)?;
     // SAFETY: F_DUPFD takes a number and makes a descriptor.
     let number = unsafe { libc::fcntl(made.as_raw_fd(), libc::F_DUPFD, high()?) };

@@ -42,13 +42,40 @@ pub(crate) fn run(options: &Options, command: &[OsString]) -> Result<u8, Failure
     if let Some(over) = &options.over {
         return over::run(options, over, command);
     }
-    start(options, command)
+    begin(options, command)
 }
 
 /// [`run`] where the mounts are known.
-pub(crate) fn start(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
+pub(crate) fn begin(options: &Options, command: &[OsString]) -> Result<u8, Failure> {
     mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
     check_caller()?;
+    start(options, command, |paths| Session::open(options, paths))
+}
+
+/// Starts the command with the mounts of `options`, in the session that `open` gives.
+pub(crate) fn start(
+    options: &Options,
+    command: &[OsString],
+    open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
+) -> Result<u8, Failure> {
+    let (mut launch, session) = prepare(options, command, open)?;
+    let directory = options.over.is_some().then(std::env::current_dir).and_then(Result::ok);
+    let slot = directory.map(|directory| session.claim_in(&directory)).transpose()?;
+    match options.stats || options.apply {
+        true => {
+            let slot = slot.map_or_else(|| session.claim(), Ok)?;
+            supervise::supervise(&mut launch, &session, &slot, options)
+        }
+        false => Err(launch.exec(&session, slot.as_ref())),
+    }
+}
+
+/// Finds the command, extracts the gate and opens the session.
+pub(crate) fn prepare(
+    options: &Options,
+    command: &[OsString],
+    open: impl FnOnce(&Paths<'_>) -> Result<Session, Failure>,
+) -> Result<(Launch, Session), Failure> {
     inherited::check()?;
     let mut launch = Launch::new(options, command)?;
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
@@ -57,20 +84,8 @@ pub(crate) fn start(options: &Options, command: &[OsString]) -> Result<u8, Failu
     let library = within::place(&cache).ok();
     launch.set_environment(options, &preload)?;
     launch.start_static(loader)?;
-    let session =
-        Session::open(options, &Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
-    let directory = options.over.is_some().then(std::env::current_dir).and_then(Result::ok);
-    let slot = || match &directory {
-        Some(directory) => session.claim_in(directory).map(Some),
-        None => Ok(None),
-    };
-    match options.stats || options.apply {
-        true => {
-            let slot = slot()?.map_or_else(|| session.claim(), Ok)?;
-            supervise::supervise(&mut launch, &session, &slot, options)
-        }
-        false => Err(launch.exec(&session, slot()?.as_ref())),
-    }
+    let session = open(&Paths { cache: &cache, preload: &preload, library: library.as_deref() })?;
+    Ok((launch, session))
 }
 
 /// `lightpath shell`: the same with the user's shell.
@@ -80,22 +95,26 @@ pub(crate) fn shell(options: &Options) -> Result<u8, Failure> {
 }
 
 /// Refuses to start where the loader would not preload, or inside another run.
-fn check_caller() -> Result<(), Failure> {
+pub(crate) fn check_caller() -> Result<(), Failure> {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     if getuid() != geteuid() || getgid() != getegid() {
         let line = "real and effective user or group differ: the loader would ignore Lightpath; start it as one user";
         return Err(Failure::new(CANNOT_RUN, line));
     }
-    let inside = std::fs::read("/proc/self/maps").is_ok_and(|maps| {
-        maps.windows(preload::PREFIX.len()).any(|window| window == preload::PREFIX.as_bytes())
-    });
-    match inside {
+    match is_inside() {
         true => Err(Failure::new(
             REGION,
             "already inside a run: start the command as it is, it sees the file system",
         )),
         false => Ok(()),
     }
+}
+
+/// Whether this process takes part in a run.
+pub(crate) fn is_inside() -> bool {
+    std::fs::read("/proc/self/maps").is_ok_and(|maps| {
+        maps.windows(preload::PREFIX.len()).any(|window| window == preload::PREFIX.as_bytes())
+    })
 }
 
 impl Launch {

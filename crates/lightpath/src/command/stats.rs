@@ -44,6 +44,11 @@ impl Counts {
         Counts { calls: self.calls.iter().zip(&before.calls).map(|(now, then)| minus(now, then)).collect() }
     }
 
+    /// Calls answered in process, all together.
+    pub(crate) fn answered(&self) -> u64 {
+        self.calls.iter().map(|call| call[0]).sum()
+    }
+
     /// The table, the most frequent call first.
     pub(crate) fn table(&self) -> String {
         let made = |call: &[u64; COLUMNS]| call[0] + call[1];

@@ -14,9 +14,25 @@ use super::region::{Session, Slot};
 use super::run::Launch;
 
 /// How the command ended.
-enum End {
+pub(crate) enum End {
     Exited(u8),
     Killed(libc::c_int),
+}
+
+/// What became of a command, and of what was begun beside it.
+pub(crate) struct Ended<T> {
+    pub(crate) end: End,
+    pub(crate) beside: T,
+}
+
+impl End {
+    /// Ends this process as the command ended; the status is for `main` to return.
+    pub(crate) fn pass_on(self) -> u8 {
+        match self {
+            End::Exited(status) => status,
+            End::Killed(signal) => die_by(signal),
+        }
+    }
 }
 
 /// Runs the command as a child in a slot; does what remains when it has ended; ends as it did.
@@ -26,6 +42,23 @@ pub(crate) fn supervise(
     slot: &Slot,
     options: &Options,
 ) -> Result<u8, Failure> {
+    let ended = run_beside(launch, session, slot, |_| ())?;
+    if options.stats {
+        eprint!("{}", session.counts().table());
+    }
+    match ended.end {
+        End::Exited(0) if options.apply => over::apply::at_end(session, options),
+        end => Ok(end.pass_on()),
+    }
+}
+
+/// Runs the command as a child in a slot, and `begin` with the child's id as it starts; waits for the command.
+pub(crate) fn run_beside<T>(
+    launch: &mut Launch,
+    session: &Session,
+    slot: &Slot,
+    begin: impl FnOnce(libc::pid_t) -> T,
+) -> Result<Ended<T>, Failure> {
     let all = every_signal();
     let before = set_mask(&all);
     // SAFETY: no other thread runs, so the child may do whatever a process may.
@@ -42,6 +75,7 @@ pub(crate) fn supervise(
             unsafe { libc::_exit(i32::from(failure.status)) }
         }
         child => {
+            let beside = begin(child);
             let end = wait(child, &all);
             if session.missed(slot) {
                 eprintln!(
@@ -49,14 +83,7 @@ pub(crate) fn supervise(
                     launch.name
                 );
             }
-            if options.stats {
-                eprint!("{}", session.counts().table());
-            }
-            match end {
-                End::Exited(0) if options.apply => over::apply::at_end(session, options),
-                End::Exited(status) => Ok(status),
-                End::Killed(signal) => Ok(die_by(signal)),
-            }
+            Ok(Ended { end, beside })
         }
     }
 }

@@ -49,7 +49,7 @@ pub struct RunSetup<'a> {
     pub preload: &'a [u8],
     /// The directory of the C library that has the gate in it; empty if there is none.
     pub library: &'a [u8],
-    /// 1 to count calls.
+    /// What is recorded of calls, as `Run::stats` says.
     pub stats: u32,
 }
 

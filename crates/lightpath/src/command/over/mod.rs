@@ -38,17 +38,12 @@ pub(crate) fn run(options: &Options, over: &Path, command: &[OsString]) -> Resul
         return Err(Failure::new(REGION, line));
     }
     let options = Options {
-        ro: options.ro,
         at: vec![point],
         region: kept.map(|kept| kept.file()),
         over: Some(directory),
-        session: options.session.clone(),
-        discard: options.discard,
-        apply: options.apply,
-        size: options.size,
-        stats: options.stats,
+        ..options.clone()
     };
-    run::start(&options, command)
+    run::begin(&options, command)
 }
 
 /// Opens the region of a session beside its runs.
@@ -59,17 +54,7 @@ fn open(kept: &Kept) -> Result<Session, Failure> {
     }
     let point = MountPoint::unchecked(&kept.over);
     let cache = cache::directory().map_err(|line| Failure::new(REGION, line))?;
-    let options = Options {
-        ro: false,
-        at: vec![point],
-        region: Some(file),
-        over: None,
-        session: None,
-        discard: false,
-        apply: false,
-        size: None,
-        stats: false,
-    };
+    let options = Options { at: vec![point], region: Some(file), ..Options::default() };
     Session::open(&options, &Paths { cache: &cache, preload: &cache, library: None })
 }
 

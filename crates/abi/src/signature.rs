@@ -1,0 +1,129 @@
+//! What the arguments of file calls are, for those who show them.
+
+use crate::linux::*;
+
+/// An argument of a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Kind {
+    /// The call has fewer arguments.
+    None,
+    /// A descriptor.
+    Fd,
+    /// A descriptor of a directory, or `AT_FDCWD`.
+    DirFd,
+    /// A path, read from the program.
+    Path,
+    /// Bytes that the program gives; the next argument is their number.
+    In,
+    /// Bytes that the program gets; the result is their number.
+    Out,
+    /// A `struct stat` that the program gets.
+    Stat,
+    /// A decimal number.
+    Number,
+    /// An address.
+    Address,
+    /// Permission bits.
+    Mode,
+    /// Flags of open(2).
+    OpenFlags,
+    /// The mode of open(2): counts where the flags before it create.
+    OpenMode,
+    /// `AT_` flags.
+    AtFlags,
+    /// What access(2) asks for.
+    Access,
+    /// Where lseek(2) starts.
+    Whence,
+    /// Flags of renameat2(2).
+    RenameFlags,
+    /// A command of fcntl(2).
+    Fcntl,
+    /// An operation of flock(2).
+    Flock,
+    /// A mask in hexadecimal.
+    Hex,
+}
+
+/// The arguments of call `nr`; numbers in hexadecimal for calls that are not listed.
+#[allow(non_upper_case_globals)]
+#[rustfmt::skip]
+pub const fn arguments(nr: u32) -> [Kind; 6] {
+    use Kind::*;
+    match nr {
+        __NR_read => [Fd, Out, Number, None, None, None],
+        __NR_write => [Fd, In, Number, None, None, None],
+        __NR_pread64 => [Fd, Out, Number, Number, None, None],
+        __NR_pwrite64 => [Fd, In, Number, Number, None, None],
+        __NR_readv | __NR_writev => [Fd, Address, Number, None, None, None],
+        __NR_preadv | __NR_pwritev => [Fd, Address, Number, Number, None, None],
+        __NR_open => [Path, OpenFlags, OpenMode, None, None, None],
+        __NR_openat => [DirFd, Path, OpenFlags, OpenMode, None, None],
+        __NR_openat2 => [DirFd, Path, Address, Number, None, None],
+        __NR_creat | __NR_mkdir | __NR_chmod => [Path, Mode, None, None, None, None],
+        __NR_close | __NR_fchdir | __NR_fsync | __NR_fdatasync | __NR_syncfs | __NR_dup =>
+            [Fd, None, None, None, None, None],
+        __NR_dup2 => [Fd, Fd, None, None, None, None],
+        __NR_dup3 => [Fd, Fd, OpenFlags, None, None, None],
+        __NR_close_range => [Fd, Fd, Hex, None, None, None],
+        __NR_stat | __NR_lstat => [Path, Stat, None, None, None, None],
+        __NR_fstat => [Fd, Stat, None, None, None, None],
+        __NR_newfstatat => [DirFd, Path, Stat, AtFlags, None, None],
+        __NR_statx => [DirFd, Path, AtFlags, Hex, Address, None],
+        __NR_access => [Path, Access, None, None, None, None],
+        __NR_faccessat => [DirFd, Path, Access, None, None, None],
+        __NR_faccessat2 => [DirFd, Path, Access, AtFlags, None, None],
+        __NR_lseek => [Fd, Number, Whence, None, None, None],
+        __NR_mkdirat => [DirFd, Path, Mode, None, None, None],
+        __NR_fchmod => [Fd, Mode, None, None, None, None],
+        __NR_fchmodat => [DirFd, Path, Mode, None, None, None],
+        __NR_fchmodat2 => [DirFd, Path, Mode, AtFlags, None, None],
+        __NR_mknod => [Path, Mode, Hex, None, None, None],
+        __NR_mknodat => [DirFd, Path, Mode, Hex, None, None],
+        __NR_umask => [Mode, None, None, None, None, None],
+        __NR_unlink | __NR_rmdir | __NR_chdir | __NR_chroot => [Path, None, None, None, None, None],
+        __NR_unlinkat => [DirFd, Path, AtFlags, None, None, None],
+        __NR_rename | __NR_link | __NR_symlink => [Path, Path, None, None, None, None],
+        __NR_renameat => [DirFd, Path, DirFd, Path, None, None],
+        __NR_renameat2 => [DirFd, Path, DirFd, Path, RenameFlags, None],
+        __NR_linkat => [DirFd, Path, DirFd, Path, AtFlags, None],
+        __NR_symlinkat => [Path, DirFd, Path, None, None, None],
+        __NR_readlink => [Path, Out, Number, None, None, None],
+        __NR_readlinkat => [DirFd, Path, Out, Number, None, None],
+        __NR_getcwd => [Out, Number, None, None, None, None],
+        __NR_chown | __NR_lchown => [Path, Number, Number, None, None, None],
+        __NR_fchown => [Fd, Number, Number, None, None, None],
+        __NR_fchownat => [DirFd, Path, Number, Number, AtFlags, None],
+        __NR_truncate => [Path, Number, None, None, None, None],
+        __NR_ftruncate => [Fd, Number, None, None, None, None],
+        __NR_fallocate => [Fd, Hex, Number, Number, None, None],
+        __NR_fadvise64 => [Fd, Number, Number, Number, None, None],
+        __NR_utime | __NR_utimes | __NR_statfs => [Path, Address, None, None, None, None],
+        __NR_fstatfs => [Fd, Address, None, None, None, None],
+        __NR_futimesat => [DirFd, Path, Address, None, None, None],
+        __NR_utimensat => [DirFd, Path, Address, AtFlags, None, None],
+        __NR_getdents | __NR_getdents64 => [Fd, Address, Number, None, None, None],
+        __NR_fcntl => [Fd, Fcntl, Hex, None, None, None],
+        __NR_flock => [Fd, Flock, None, None, None, None],
+        __NR_ioctl => [Fd, Hex, Hex, None, None, None],
+        __NR_sendfile => [Fd, Fd, Address, Number, None, None],
+        __NR_copy_file_range => [Fd, Address, Fd, Address, Number, Hex],
+        __NR_splice => [Fd, Address, Fd, Address, Number, Hex],
+        __NR_mmap => [Address, Number, Hex, Hex, Fd, Hex],
+        __NR_munmap => [Address, Number, None, None, None, None],
+        __NR_msync => [Address, Number, Hex, None, None, None],
+        __NR_mprotect => [Address, Number, Hex, None, None, None],
+        __NR_setxattr | __NR_lsetxattr => [Path, Path, Address, Number, Hex, None],
+        __NR_getxattr | __NR_lgetxattr => [Path, Path, Address, Number, None, None],
+        __NR_listxattr | __NR_llistxattr => [Path, Address, Number, None, None, None],
+        __NR_removexattr | __NR_lremovexattr => [Path, Path, None, None, None, None],
+        __NR_fsetxattr => [Fd, Path, Address, Number, Hex, None],
+        __NR_fgetxattr => [Fd, Path, Address, Number, None, None],
+        __NR_flistxattr => [Fd, Address, Number, None, None, None],
+        __NR_fremovexattr => [Fd, Path, None, None, None, None],
+        __NR_rt_sigaction => [Number, Address, Address, Number, None, None],
+        __NR_inotify_add_watch => [Fd, Path, Hex, None, None, None],
+        _ => [Hex; 6],
+    }
+}

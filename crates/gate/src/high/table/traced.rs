@@ -1,0 +1,199 @@
+//! Recording calls for `lightpath trace`: a dispatch table of its own, so that a run without costs nothing.
+//!
+//! Every entry of [`TRACED`] is one stub, which calls the handler that [`CALLS`](crate::high::table::calls::CALLS) names and appends what came
+//! of it to the lane's ring ([`lp_region::trace`]). What arguments point to is read after the call. Calls of the kernel's
+//! are left to strace(1).
+
+use core::arch::global_asm;
+
+use lp_abi::linux::stat;
+use lp_abi::signature::{Kind, arguments};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_region::trace::{DATA, HEAD, Rings, words_for};
+use lp_region::ucopy;
+use lp_vfs::task::Task;
+
+use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, Table};
+use crate::low::thread::current;
+use crate::low::thread::record::Thread;
+use crate::low::tools::report;
+
+global_asm!(
+    ".pushsection .rodata.lp_tables,\"a\",@progbits",
+    ".balign 64",
+    ".globl lp_table_traced",
+    ".hidden lp_table_traced",
+    "lp_table_traced:",
+    ".rept 512",
+    ".long lp_traced - lp_table_traced",
+    ".endr",
+    ".popsection",
+    ".pushsection .text.lp_traced,\"ax\",@progbits",
+    ".hidden lp_traced",
+    "lp_traced:",
+    "sub rsp, 24",
+    "xor eax, eax",
+    "cmp dword ptr [rip + {times}], 0",
+    "je 4f",
+    "rdtsc",
+    "shl rdx, 32",
+    "or rax, rdx",
+    "4:",
+    "mov [rsp + 8], rax",
+    // The entry has kept the number and the arguments, and rbp is still the entry's.
+    "mov rdx, [rbp - 24]",
+    "mov r11d, [rbp - 56]",
+    "lea r10, [rip + lp_table_calls]",
+    "movsxd rax, dword ptr [r10 + 4 * r11]",
+    "test eax, eax",
+    "jz 2f",
+    "add rax, r10",
+    "call rax",
+    "mov [rsp], rax",
+    "mov edi, [rbp - 56]",
+    "mov rsi, rax",
+    "mov rdx, [rsp + 8]",
+    "lea rcx, [rbp - 48]",
+    "call {record}",
+    "mov rax, [rsp]",
+    "add rsp, 24",
+    "ret",
+    "2:",
+    "mov rax, {not_ours}",
+    "add rsp, 24",
+    "ret",
+    ".popsection",
+    not_ours = const NOT_OURS,
+    times = sym TIMES,
+    record = sym record,
+);
+
+unsafe extern "C" {
+    #[link_name = "lp_table_traced"]
+    static STUBS: [i32; 512];
+}
+
+/// The table of a traced run.
+pub static TRACED: Table = Table(&raw const STUBS);
+
+/// Nonzero if it is asked how long calls take: reading the processor's counter costs as much as a call.
+/// Set while the process has one thread.
+static TIMES: AtomicU32 = AtomicU32::new(0);
+
+/// Where the rings are mapped; 0 before. Set while the process has one thread.
+static RINGS: AtomicU64 = AtomicU64::new(0);
+
+/// Maps the rings, unless they are.
+pub(crate) fn open(task: &Task<'_>) {
+    // Relaxed, both: one thread.
+    if RINGS.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    // SAFETY: the launcher made the file as long as the rings and sealed its length.
+    let mapped = descriptor(task).and_then(|fd| unsafe { Rings::map(fd) }.ok());
+    let Some(rings) = mapped else { report::refuse(&[b"no address space for the trace"]) };
+    TIMES.store(u32::from(!keeps(rings)), Ordering::Relaxed);
+    RINGS.store(rings.base() as u64, Ordering::Relaxed);
+}
+
+/// Whether what arguments point to is asked for, and not times.
+fn keeps(rings: Rings) -> bool {
+    rings.front().keeps.load(Ordering::Relaxed) != 0 // Relaxed: immutable.
+}
+
+fn descriptor(task: &Task<'_>) -> Option<i32> {
+    lp_vfs::flight::descriptor(task)
+}
+
+/// Records one call, which began at `start` if that is asked for. `registers` are its arguments, the last first.
+extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) {
+    // SAFETY: the calling thread's own record.
+    let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
+    let is_kernels = thread.crossed.replace(false);
+    if is_kernels || [NOT_OURS, SHARE_MEMORY, MAKE_THREAD, AGAIN].contains(&result) {
+        return;
+    }
+    // SAFETY: the thread's own task, which lives as long as the thread if there is one.
+    let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
+    // SAFETY: `open` mapped them for good. Relaxed: set before there was a second thread.
+    let Some(rings) = (unsafe { Rings::at(RINGS.load(Ordering::Relaxed) as usize) }) else { return };
+    if !rings.wants(number) {
+        return;
+    }
+    let mut words = *registers;
+    words.reverse();
+    // SAFETY: reads the processor's counter.
+    let end = unsafe { core::arch::x86_64::_rdtsc() };
+    let found =
+        if keeps(rings) { Pointed::read(thread, number as u32, result, &words) } else { Pointed::NOTHING };
+    let total = HEAD + found.words();
+    let lane = task.lane_id.index();
+    let Some(mut entry) = rings.begin(descriptor(task).unwrap_or(-1), lane, total) else { return };
+    entry.push(total as u64 | (number as u64) << 32);
+    entry.push(u64::from(thread.tid.get()));
+    entry.push(start);
+    entry.push(end);
+    entry.push(result as u64);
+    for word in words {
+        entry.push(word as u64);
+    }
+    found.push(thread, &mut entry);
+    entry.end();
+}
+
+/// What the arguments of a call point to: paths are in the thread's buffers, whose handler is done.
+struct Pointed {
+    /// Argument and length of each path.
+    paths: [Option<(usize, usize)>; 2],
+    /// Argument and length of what is in `bytes`.
+    data: Option<(usize, usize)>,
+    bytes: [u8; size_of::<stat>()],
+}
+
+impl Pointed {
+    const NOTHING: Pointed = Pointed { paths: [None; 2], data: None, bytes: [0; size_of::<stat>()] };
+
+    fn read(thread: &Thread, number: u32, result: isize, words: &[usize; 6]) -> Pointed {
+        let mut found = Pointed::NOTHING;
+        let mut paths = 0;
+        for (argument, kind) in arguments(number).into_iter().enumerate() {
+            let bytes = match kind {
+                Kind::Path if paths < 2 => {
+                    // SAFETY: the thread's own buffers, unused between handlers; the copy routine answers bad pointers.
+                    let read = unsafe {
+                        let buffer = &mut *thread.scratch[paths].get();
+                        ucopy::string(buffer, words[argument] as *const u8)
+                    };
+                    found.paths[paths] = read.ok().map(|length| (argument, length));
+                    paths += 1;
+                    continue;
+                }
+                Kind::In => words[argument + 1].min(DATA),
+                Kind::Out if result > 0 => (result as usize).min(DATA),
+                Kind::Stat if result == 0 => size_of::<stat>(),
+                _ => continue,
+            };
+            // SAFETY: at most the buffer's length; the copy routine answers bad pointers.
+            let read = unsafe { ucopy::copy(found.bytes.as_mut_ptr(), words[argument] as *const u8, bytes) };
+            found.data = read.ok().map(|()| (argument, bytes));
+        }
+        found
+    }
+
+    /// Words that it takes in an entry.
+    fn words(&self) -> usize {
+        self.paths.iter().chain([&self.data]).flatten().map(|(_, bytes)| words_for(*bytes)).sum()
+    }
+
+    fn push(&self, thread: &Thread, entry: &mut lp_region::trace::Entry<'_>) {
+        for (path, buffer) in self.paths.iter().zip(&thread.scratch) {
+            let Some((argument, length)) = *path else { continue };
+            // SAFETY: the thread's own buffer, which `read` has filled.
+            let buffer = unsafe { &*buffer.get() };
+            entry.push_bytes(argument, buffer.get(..length).unwrap_or_default());
+        }
+        if let Some((argument, length)) = self.data {
+            entry.push_bytes(argument, self.bytes.get(..length).unwrap_or_default());
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! `lightpath exec`: a command that joins a run under way.
+//!
+//! It takes a run record of its own on the same region, with the same mounts, as a second `run --region FILE` does:
+//! the descriptors that the processes of a run inherit are those of its launcher, and cannot be taken from them
+//! without ptrace(2)'s rights.
+
+use std::ffi::OsString;
+use std::io::ErrorKind;
+
+use super::cli::{Join, Options};
+use super::failure::{CANNOT_RUN, Failure, REGION, reason};
+use super::mountpoint::MountPoint;
+use super::region::Session;
+use super::run;
+use super::runs::{self, Member};
+
+/// Becomes the command, within the run that process `args.run` belongs to.
+pub(crate) fn exec(args: &Join) -> Result<u8, Failure> {
+    run::check_caller()?;
+    let member = find(args.run)?;
+    let (file, region) = member.open()?;
+    let at = member
+        .mounts(region)
+        .iter()
+        .map(|path| MountPoint::new(path).map_err(|line| Failure::new(REGION, line)))
+        .collect::<Result<Vec<_>, _>>()?;
+    if at.is_empty() {
+        return Err(runs::gone(args.run));
+    }
+    let options = Options { at, ..Options::default() };
+    let command: Vec<OsString> = args.command.clone();
+    run::start(&options, &command, |paths| Session::join(file.into(), args.run, &options, paths))
+}
+
+/// The process of a run with that pid, if the caller may join it.
+fn find(pid: u32) -> Result<Member, Failure> {
+    let member = match Member::of(pid) {
+        Ok(Some(member)) => member,
+        Ok(None) => {
+            let line = format!("process {pid} takes part in no run; lightpath ps shows those under way");
+            return Err(Failure::new(REGION, line));
+        }
+        Err(e) if e.kind() == ErrorKind::PermissionDenied => {
+            let line = format!("process {pid} is another user's; only that user can join its run");
+            return Err(Failure::new(CANNOT_RUN, line));
+        }
+        Err(e) if e.kind() == ErrorKind::NotFound || e.raw_os_error() == Some(libc::ESRCH) => {
+            return Err(runs::gone(pid));
+        }
+        Err(e) => return Err(Failure::new(REGION, format!("process {pid}: {}", reason(&e)))),
+    };
+    // Root could, but would run what the other user's processes may have changed.
+    match member.owner == rustix::process::geteuid().as_raw() {
+        true => Ok(member),
+        false => {
+            let owner = user(member.owner);
+            let line = format!("run {pid} is another user's; join it as {owner}");
+            Err(Failure::new(CANNOT_RUN, line))
+        }
+    }
+}
+
+/// The name of a user, or the number without one.
+pub(crate) fn user(uid: u32) -> String {
+    let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let of = |line: &str| {
+        let mut fields = line.split(':');
+        let name = fields.next()?;
+        (fields.nth(1)?.parse() == Ok(uid)).then(|| name.to_owned())
+    };
+    known.lines().find_map(of).unwrap_or_else(|| format!("user {uid}"))
+}

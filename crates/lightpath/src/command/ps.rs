@@ -1,0 +1,95 @@
+//! `lightpath ps`: the runs under way, their regions and processes.
+
+use std::fmt::Write;
+
+use lp_abi::PAGE_SIZE;
+use lp_region::Region;
+use lp_region::sync::Ordering::Relaxed;
+use serde_json::json;
+
+use super::cli::Ps;
+use super::failure::{Failure, REGION};
+use super::info::human;
+use super::run::is_inside;
+use super::runs::{self, Run};
+use super::stats::Counts;
+use super::{join, print};
+
+/// Lists the runs that the caller may see.
+pub(crate) fn ps(args: &Ps) -> Result<u8, Failure> {
+    if is_inside() {
+        return Err(Failure::new(
+            REGION,
+            "inside a run the processes of runs cannot be told; ask from outside",
+        ));
+    }
+    let runs = runs::all();
+    let text = if args.json { json(&runs) } else { runs.iter().map(paragraph).collect() };
+    print(text.as_bytes())
+}
+
+/// Bytes in use, and their limit.
+fn space(region: Region<'_>) -> (u64, u64) {
+    let pages = region.header().data_pages.load(Relaxed); // Relaxed: immutable.
+    let used = pages.saturating_sub(lp_vfs::page::free_count(region));
+    (used * PAGE_SIZE as u64, pages * PAGE_SIZE as u64)
+}
+
+/// Calls answered in process, if the run counts them.
+fn calls(run: &Run) -> Option<u64> {
+    run.region.filter(|_| run.is_counted).map(|region| Counts::of(region).answered())
+}
+
+fn paragraph(run: &Run) -> String {
+    let place = run.file.as_ref().map_or("memory".to_owned(), |file| file.display().to_string());
+    let mut text = format!("run {}", run.name());
+    // Writing to a String does not fail.
+    let _ = match run.region {
+        Some(region) => {
+            let (used, limit) = space(region);
+            let mounts: Vec<_> = run.mounts.iter().map(|mount| mount.display().to_string()).collect();
+            write!(text, ": {} in {place}, {} of {} used", mounts.join(" "), human(used), human(limit))
+        }
+        None => write!(text, " of {}: in {place}", join::user(run.members[0].owner)),
+    };
+    if let Some(calls) = calls(run) {
+        let _ = write!(text, ", {calls} calls answered");
+    }
+    let mut text = one_line(&text);
+    for member in &run.members {
+        let _ = write!(text, "  {:>7}  {}", member.pid, one_line(&member.command()));
+    }
+    text
+}
+
+/// `text` without control characters, which names and arguments may hold, as a line.
+fn one_line(text: &str) -> String {
+    let mut line: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
+    line.push('\n');
+    line
+}
+
+fn json(runs: &[Run]) -> String {
+    let all: Vec<_> = runs
+        .iter()
+        .map(|run| {
+            let space = run.region.map(space);
+            let processes: Vec<_> = run
+                .members
+                .iter()
+                .map(|member| json!({ "pid": member.pid, "command": member.command() }))
+                .collect();
+            json!({
+                "run": run.name(),
+                "user": run.members[0].owner,
+                "mounts": run.region.map(|_| &run.mounts),
+                "file": run.file,
+                "used": space.map(|(used, _)| used),
+                "limit": space.map(|(_, limit)| limit),
+                "calls": calls(run),
+                "processes": processes,
+            })
+        })
+        .collect();
+    format!("{}\n", serde_json::Value::from(all))
+}

@@ -1,0 +1,316 @@
+//! A call as a line, in strace's format.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use lp_abi::Errno;
+use lp_abi::linux::*;
+use lp_abi::signature::{Kind, arguments};
+use lp_region::trace::DATA;
+
+use super::name;
+use super::reader::{Call, Sink};
+
+/// Column of the result.
+const RESULT: usize = 40;
+/// A call that begins anew after a signal's handler, as strace names it.
+const RESTART: i64 = -512;
+
+/// Prints a line for each call.
+pub(super) struct Lines<W> {
+    out: W,
+    /// Whether each line starts with the thread's id, as in strace's files.
+    is_file: bool,
+    /// The command's id, whose lines need none elsewhere.
+    first: u32,
+}
+
+impl<W> Lines<W> {
+    pub(super) fn new(out: W, is_file: bool, first: u32) -> Lines<W> {
+        Lines { out, is_file, first }
+    }
+}
+
+impl<W: Write + Send + 'static> Sink for Lines<W> {
+    fn call(&mut self, call: &Call) -> io::Result<()> {
+        let mut line = match call.tid {
+            tid if self.is_file => format!("{tid:<5} "),
+            tid if tid != self.first => format!("[pid {tid:>5}] "),
+            _ => String::new(),
+        };
+        describe(call, &mut line);
+        writeln!(self.out, "{line}")
+    }
+
+    fn pause(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn end(&mut self, lost: u64) -> io::Result<()> {
+        say_lost(&mut self.out, lost)?;
+        self.out.flush()
+    }
+}
+
+pub(super) fn say_lost(out: &mut impl Write, lost: u64) -> io::Result<()> {
+    match lost {
+        0 => Ok(()),
+        lost => {
+            writeln!(out, "lightpath: {lost} calls of processes with a filter (seccomp) were not recorded")
+        }
+    }
+}
+
+fn describe(call: &Call, line: &mut String) {
+    line.push_str(&name(call.number));
+    line.push('(');
+    let kinds = arguments(call.number);
+    let mut is_first = true;
+    for (number, kind) in kinds.iter().enumerate() {
+        if *kind == Kind::None || *kind == Kind::OpenMode && !creates(call.words[number - 1]) {
+            continue;
+        }
+        if !is_first {
+            line.push_str(", ");
+        }
+        is_first = false;
+        argument(call, number, *kind, line);
+    }
+    line.push_str(") ");
+    let column = line.chars().count();
+    line.extend(std::iter::repeat_n(' ', RESULT.saturating_sub(column)));
+    line.push_str("= ");
+    result(call, line);
+}
+
+fn creates(flags: u64) -> bool {
+    flags as u32 & O_CREAT != 0 || flags as u32 & O_TMPFILE == O_TMPFILE
+}
+
+fn result(call: &Call, line: &mut String) {
+    // Writing to a String does not fail.
+    let _ = match call.result {
+        RESTART => write!(line, "? ERESTARTSYS (To be restarted if SA_RESTART is set)"),
+        error @ -4095..0 => {
+            let errno = Errno::new(-error as i32);
+            let text = super::reason(&io::Error::from_raw_os_error(errno.number()));
+            write!(line, "-1 {errno:?} ({text})")
+        }
+        address if [__NR_mmap, __NR_mremap].contains(&call.number) => write!(line, "{address:#x}"),
+        mode if call.number == __NR_umask => write!(line, "{mode:#o}"),
+        value => write!(line, "{value}"),
+    };
+}
+
+fn argument(call: &Call, number: usize, kind: Kind, line: &mut String) {
+    let word = call.words[number];
+    let found = call.found.iter().find(|(argument, _)| *argument == number).map(|(_, bytes)| &bytes[..]);
+    // Writing to a String does not fail.
+    let _ = match kind {
+        Kind::None => Ok(()),
+        Kind::Fd => write!(line, "{}", word as i32),
+        Kind::DirFd if word as i32 == AT_FDCWD => write!(line, "AT_FDCWD"),
+        Kind::DirFd => write!(line, "{}", word as i32),
+        Kind::Number => write!(line, "{}", word as i64),
+        Kind::Hex => write!(line, "{}", hex(word)),
+        Kind::Path | Kind::In | Kind::Out => match found {
+            Some(bytes) => write!(line, "{}", quoted(bytes, kind == Kind::Path)),
+            None if kind == Kind::Out && call.result == 0 => write!(line, "\"\""),
+            None => write!(line, "{}", address(word)),
+        },
+        Kind::Stat => match found.and_then(attributes) {
+            Some(text) => write!(line, "{text}"),
+            None => write!(line, "{}", address(word)),
+        },
+        Kind::Address => write!(line, "{}", address(word)),
+        Kind::Mode | Kind::OpenMode => write!(line, "{}", mode(word as u32)),
+        Kind::OpenFlags => write!(line, "{}", open_flags(word as u32)),
+        Kind::AtFlags => write!(line, "{}", flags(word as u32, at_flags(call.number))),
+        Kind::Access => write!(line, "{}", access(word as u32)),
+        Kind::Whence => write!(line, "{}", one_of(word as u32, WHENCES)),
+        Kind::RenameFlags => write!(line, "{}", flags(word as u32, RENAME_FLAGS)),
+        Kind::Fcntl => write!(line, "{}", one_of(word as u32, COMMANDS)),
+        Kind::Flock => write!(line, "{}", flags(word as u32, FLOCKS)),
+    };
+}
+
+type Names = &'static [(u32, &'static str)];
+
+macro_rules! names {
+    ($($name:ident)*) => { &[$(($name as u32, stringify!($name))),*] };
+}
+
+const OPEN_FLAGS: Names = names! {
+    O_CREAT O_EXCL O_NOCTTY O_TRUNC O_APPEND O_NONBLOCK O_SYNC O_DSYNC FASYNC O_DIRECT O_LARGEFILE
+    O_NOFOLLOW O_NOATIME O_CLOEXEC O_PATH O_TMPFILE O_DIRECTORY
+};
+const AT_FLAGS: Names = names! { AT_SYMLINK_NOFOLLOW AT_SYMLINK_FOLLOW AT_NO_AUTOMOUNT AT_EMPTY_PATH };
+const AT_FLAGS_OF_UNLINK: Names = names! { AT_REMOVEDIR };
+const AT_FLAGS_OF_ACCESS: Names = names! { AT_SYMLINK_NOFOLLOW AT_EACCESS AT_EMPTY_PATH };
+const WHENCES: Names = names! { SEEK_SET SEEK_CUR SEEK_END SEEK_DATA SEEK_HOLE };
+const RENAME_FLAGS: Names = names! { RENAME_NOREPLACE RENAME_EXCHANGE RENAME_WHITEOUT };
+const COMMANDS: Names = names! {
+    F_DUPFD F_GETFD F_SETFD F_GETFL F_SETFL F_GETLK F_SETLK F_SETLKW F_SETOWN F_GETOWN F_OFD_GETLK F_OFD_SETLK
+    F_OFD_SETLKW F_DUPFD_CLOEXEC F_SETPIPE_SZ F_GETPIPE_SZ F_ADD_SEALS F_GET_SEALS
+};
+const FLOCKS: Names = names! { LOCK_SH LOCK_EX LOCK_NB LOCK_UN };
+const TYPES: Names = names! { S_IFREG S_IFDIR S_IFLNK S_IFCHR S_IFBLK S_IFIFO S_IFSOCK };
+
+#[allow(non_upper_case_globals)]
+fn at_flags(number: u32) -> Names {
+    match number {
+        __NR_unlinkat => AT_FLAGS_OF_UNLINK,
+        __NR_faccessat2 => AT_FLAGS_OF_ACCESS,
+        _ => AT_FLAGS,
+    }
+}
+
+/// The names of the bits that are set, and what is left in hexadecimal.
+fn flags(word: u32, names: Names) -> String {
+    let mut left = word;
+    let mut text = Vec::new();
+    for (bits, name) in names {
+        if left & bits == *bits {
+            left &= !bits;
+            text.push((*name).to_owned());
+        }
+    }
+    if left != 0 || text.is_empty() {
+        text.push(hex(u64::from(left)));
+    }
+    text.join("|")
+}
+
+fn one_of(word: u32, names: Names) -> String {
+    names
+        .iter()
+        .find(|(value, _)| *value == word)
+        .map_or_else(|| hex(u64::from(word)), |(_, name)| (*name).to_owned())
+}
+
+fn open_flags(word: u32) -> String {
+    let access = ["O_RDONLY", "O_WRONLY", "O_RDWR", "O_ACCMODE"][(word & O_ACCMODE) as usize];
+    // Bits of several names: the wider one first.
+    let mut left = word & !O_ACCMODE;
+    let mut text = vec![access.to_owned()];
+    let wide: Names = names! { O_TMPFILE O_SYNC };
+    for (bits, name) in wide.iter().chain(OPEN_FLAGS) {
+        if *bits != 0 && left & bits == *bits {
+            left &= !bits;
+            text.push((*name).to_owned());
+        }
+    }
+    if left != 0 {
+        text.push(hex(u64::from(left)));
+    }
+    text.join("|")
+}
+
+fn access(word: u32) -> String {
+    const NAMES: Names = &[(4, "R_OK"), (2, "W_OK"), (1, "X_OK")];
+    if word == 0 { "F_OK".to_owned() } else { flags(word, NAMES) }
+}
+
+/// Type and permissions: the type by name, the rest in octal with a zero in front.
+fn mode(word: u32) -> String {
+    let permissions = word & !S_IFMT;
+    let octal = format!("{:0>3}", format!("0{permissions:o}"));
+    match word & S_IFMT {
+        0 => octal,
+        kind => format!("{}|{octal}", one_of(kind, TYPES)),
+    }
+}
+
+fn attributes(bytes: &[u8]) -> Option<String> {
+    let long = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+    let kind = long(core::mem::offset_of!(stat, st_mode))? as u32;
+    let size = long(core::mem::offset_of!(stat, st_size))?;
+    let device = long(core::mem::offset_of!(stat, st_rdev))?;
+    let detail = match kind & S_IFMT {
+        S_IFCHR | S_IFBLK => {
+            format!("st_rdev=makedev({:#x}, {:#x})", libc::major(device), libc::minor(device))
+        }
+        _ => format!("st_size={size}"),
+    };
+    Some(format!("{{st_mode={}, {detail}, ...}}", mode(kind)))
+}
+
+fn hex(word: u64) -> String {
+    if word == 0 { "0".to_owned() } else { format!("{word:#x}") }
+}
+
+fn address(word: u64) -> String {
+    if word == 0 { "NULL".to_owned() } else { format!("{word:#x}") }
+}
+
+/// Bytes as a C string; data are cut short.
+fn quoted(bytes: &[u8], is_whole: bool) -> String {
+    let (shown, more) = match bytes.len() >= DATA && !is_whole {
+        true => (&bytes[..DATA - 1], "..."),
+        false => (bytes, ""),
+    };
+    let mut text = String::from("\"");
+    for (index, byte) in shown.iter().enumerate() {
+        let digit_follows = shown.get(index + 1).is_some_and(u8::is_ascii_digit);
+        match byte {
+            b'\n' => text.push_str("\\n"),
+            b'\t' => text.push_str("\\t"),
+            b'\r' => text.push_str("\\r"),
+            0x0b => text.push_str("\\v"),
+            0x0c => text.push_str("\\f"),
+            b'"' | b'\\' => text.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => text.push(char::from(*byte)),
+            // Writing to a String does not fail.
+            _ if digit_follows => drop(write!(text, "\\{byte:03o}")),
+            _ => drop(write!(text, "\\{byte:o}")),
+        }
+    }
+    text.push('"');
+    text + more
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: u32, words: [u64; 6], result: i64, found: Vec<(usize, Vec<u8>)>) -> Call {
+        Call { number, tid: 1, start: 0, end: 0, result, words, found }
+    }
+
+    fn line(call: &Call) -> String {
+        let mut line = String::new();
+        describe(call, &mut line);
+        line
+    }
+
+    #[test]
+    fn lines_are_straces() {
+        let at = AT_FDCWD as u64;
+        let flags = u64::from(O_WRONLY | O_CREAT | O_TRUNC);
+        let open = call(__NR_openat, [at, 1, flags, 0o644, 0, 0], 3, vec![(1, b"/light/f".to_vec())]);
+        assert_eq!(line(&open), "openat(AT_FDCWD, \"/light/f\", O_WRONLY|O_CREAT|O_TRUNC, 0644) = 3");
+        let open = call(__NR_open, [1, 0, 0o644, 0, 0, 0], -2, vec![(0, b"x\n".to_vec())]);
+        assert_eq!(
+            line(&open),
+            "open(\"x\\n\", O_RDONLY)                   = -1 ENOENT (No such file or directory)"
+        );
+        let close = call(__NR_close, [3, 0, 0, 0, 0, 0], 0, vec![]);
+        assert_eq!(line(&close), "close(3)                                = 0");
+        let write = call(__NR_write, [1, 9, 40, 0, 0, 0], 40, vec![(1, vec![b'a'; 33])]);
+        assert_eq!(line(&write), format!("write(1, \"{}\"..., 40) = 40", "a".repeat(32)));
+        let read = call(__NR_read, [3, 9, 4096, 0, 0, 0], 0, vec![]);
+        assert_eq!(line(&read), "read(3, \"\", 4096)                       = 0");
+    }
+
+    #[test]
+    fn numbers_have_names() {
+        assert_eq!(open_flags(O_TMPFILE | O_RDWR), "O_RDWR|O_TMPFILE");
+        assert_eq!(open_flags(O_SYNC), "O_RDONLY|O_SYNC");
+        assert_eq!(
+            (mode(0o100_644), mode(0), mode(0o7)),
+            ("S_IFREG|0644".into(), "000".into(), "007".into())
+        );
+        assert_eq!((access(0), access(6)), ("F_OK".into(), "R_OK|W_OK".into()));
+        assert_eq!(quoted(b"\x01\x012\"", true), "\"\\1\\0012\\\"\"");
+    }
+}

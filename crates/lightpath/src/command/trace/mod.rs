@@ -1,0 +1,125 @@
+//! `lightpath trace`: the calls of a run that are answered in its processes, as strace(1) would print them.
+//!
+//! | file | what |
+//! |---|---|
+//! | `reader.rs` | takes entries from the lanes' rings, in order |
+//! | `format.rs` | an entry as a line |
+//! | `summary.rs` | the table of `-c` |
+
+mod format;
+mod reader;
+mod summary;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+
+use lp_abi::gated::CALLS;
+use lp_region::process::CALLS_TRACED;
+use lp_region::sync::AtomicU64;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::trace::{Rings, hold};
+use syscalls::Sysno;
+
+use super::cli::Trace;
+use super::failure::{Failure, REGION, USAGE, reason};
+use super::region::Session;
+use super::supervise;
+use super::{mountpoint, run};
+use reader::Reader;
+
+/// Runs the command and prints its calls on mounts.
+pub(crate) fn trace(args: &Trace) -> Result<u8, Failure> {
+    let mut options = args.options.clone();
+    mountpoint::check_apart(&options.at).map_err(|line| Failure::new(USAGE, line))?;
+    if options.stats {
+        return Err(Failure::new(USAGE, "--stats cannot be used with trace; -c prints a table"));
+    }
+    if options.over.is_some() {
+        let line = "--over cannot be used with trace; trace a copy of the tree with --at";
+        return Err(Failure::new(USAGE, line));
+    }
+    run::check_caller()?;
+    let wanted = args.calls.as_deref().map(parse_calls).transpose()?;
+    let output: Box<dyn Write + Send> =
+        match &args.output {
+            None => Box::new(io::stderr()),
+            Some(path) => Box::new(File::create(path).map_err(|e| {
+                Failure::new(REGION, format!("cannot make {}: {}", path.display(), reason(&e)))
+            })?),
+        };
+    options.records = CALLS_TRACED;
+    let (mut launch, session) =
+        run::prepare(&options, &args.command, |paths| Session::open(&options, paths))?;
+    let rings = ask(&session, wanted.as_ref(), args.summary)?;
+    let slot = session.claim()?;
+    let ended = supervise::run_beside(&mut launch, &session, &slot, |child| {
+        let reader = Reader::new(session.region(), rings);
+        let output = BufWriter::new(output);
+        match args.summary {
+            true => reader.start(summary::Summary::new(output)),
+            false => reader.start(format::Lines::new(output, args.output.is_some(), child as u32)),
+        }
+    })?;
+    let told = ended.beside.finish();
+    told.map_err(|e| Failure::new(REGION, format!("writing the trace: {}", reason(&e))))?;
+    Ok(ended.end.pass_on())
+}
+
+/// Says in the rings what is to be recorded.
+fn ask(session: &Session, wanted: Option<&[u64; CALLS / 64]>, summary: bool) -> Result<Rings, Failure> {
+    let fail = |e: lp_abi::Errno| {
+        let error = io::Error::from_raw_os_error(e.number());
+        Failure::new(REGION, format!("cannot map the trace: {}", reason(&error)))
+    };
+    let fd = session.flights();
+    // SAFETY: `Session::open` made the file as long as the rings and sealed its length.
+    let rings = unsafe { Rings::map(fd) }.map_err(fail)?;
+    hold(fd).map_err(fail)?;
+    let front = rings.front();
+    // Relaxed, all: the command starts later.
+    front.keeps.store(u32::from(!summary), Relaxed);
+    let all = [u64::MAX; CALLS / 64];
+    for (word, bits) in front.wanted.iter().zip(wanted.unwrap_or(&all)) {
+        AtomicU64::store(word, *bits, Relaxed);
+    }
+    front.reading.store(1, Relaxed);
+    Ok(rings)
+}
+
+/// A bit for each call of a list such as `open,close`; `!` in front means all others.
+fn parse_calls(list: &str) -> Result<[u64; CALLS / 64], Failure> {
+    let list = list.strip_prefix("trace=").unwrap_or(list);
+    let (list, others) = match list.strip_prefix('!') {
+        Some(list) => (list, u64::MAX),
+        None => (list, 0),
+    };
+    let mut bits = [others; CALLS / 64];
+    for name in list.split(',') {
+        let number = name.parse::<Sysno>().map(|call| call.id() as usize).ok().filter(|nr| *nr < CALLS);
+        let Some(number) = number else {
+            return Err(Failure::new(
+                USAGE,
+                format!("'{name}' is no system call; write -e open,close or -e '!read'"),
+            ));
+        };
+        bits[number / 64] ^= 1 << (number % 64);
+    }
+    Ok(bits)
+}
+
+/// The name of a call.
+fn name(number: u32) -> String {
+    Sysno::new(number as usize).map_or_else(|| format!("syscall_{number:#x}"), |call| call.name().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_chosen_by_name() {
+        assert_eq!(parse_calls("read,write").unwrap()[0], 3);
+        assert_eq!(parse_calls("trace=!read").unwrap()[0], !1);
+        assert!(parse_calls("reed").unwrap_err().to_string().contains("'reed' is no system call"));
+    }
+}

@@ -1,0 +1,257 @@
+//! The calls of a traced run, on their way from its threads to the tracer: a ring for each lane.
+//!
+//! The rings lie in the run's flights, a memfd that all processes of the run inherit. A lane's owner alone appends to its
+//! ring, and the tracer alone takes from it. A full ring has its writer wait: the tracer is behind, or stopped. It holds
+//! nothing that others wait for, since its call is over. A tracer that is killed ends the wait: its record lock on the
+//! memfd is gone then.
+
+use core::ptr::NonNull;
+
+use lp_abi::linux::{
+    __NR_fcntl, __NR_madvise, __NR_mmap, F_OFD_GETLK, F_SETLK, F_UNLCK, F_WRLCK, MADV_DONTDUMP,
+    MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE,
+};
+use lp_abi::{Errno, Result};
+
+use crate::layout::LANES;
+use crate::sync::{AtomicU32, AtomicU64, Ordering, futex_wait, futex_wake};
+
+/// Words of a ring.
+pub const WORDS: usize = 1 << 13;
+/// Words of an entry before what its arguments point to.
+pub const HEAD: usize = 11;
+/// Bytes of data that are kept of an argument, one more than are shown.
+pub const DATA: usize = 33;
+/// Calls that can be asked for.
+const CALLS: usize = lp_abi::gated::CALLS;
+/// How long a writer waits before it asks whether the tracer lives, in nanoseconds.
+const PATIENCE: u64 = 50_000_000;
+/// The byte of the memfd that the tracer has locked. Locks of open files in flight lie below.
+const LOCK: i64 = 1 << 60;
+
+/// What the tracer asks for.
+#[repr(C, align(64))]
+pub struct Front {
+    /// Nonzero while the tracer reads. Atomic.
+    pub reading: AtomicU32,
+    /// Grows as writers wait: the tracer sleeps on it. Atomic.
+    pub bell: AtomicU32,
+    /// Nonzero to keep what arguments point to, 0 to keep when calls began. Immutable while the run lives.
+    pub keeps: AtomicU32,
+    /// A bit for each call that is asked for. Immutable while the run lives.
+    pub wanted: [AtomicU64; CALLS / 64],
+}
+
+/// What is known of a ring: a line of its writer's, and one of the tracer's.
+#[repr(C, align(64))]
+pub struct Ring {
+    /// Words ever written. Lane.
+    pub written: AtomicU64,
+    /// Calls that found no room. Lane.
+    pub lost: AtomicU64,
+    spare: [AtomicU64; 6],
+    /// Words ever read. The tracer's.
+    pub read: AtomicU64,
+    /// Grows as the tracer reads: the writer sleeps on it. The tracer's.
+    pub turn: AtomicU32,
+    /// Nonzero while the writer sleeps. Atomic.
+    pub sleeps: AtomicU32,
+    spare_too: [AtomicU64; 6],
+}
+
+const FRONT: usize = 4096;
+const DATA_AT: usize = FRONT + LANES * size_of::<Ring>();
+/// Bytes of the memfd.
+pub const BYTES: usize = DATA_AT + LANES * WORDS * 8;
+
+/// The rings of a run, mapped for as long as the process lives.
+#[derive(Clone, Copy)]
+pub struct Rings(NonNull<u8>);
+
+// SAFETY: everything in it is an atomic.
+unsafe impl Send for Rings {}
+// SAFETY: as above.
+unsafe impl Sync for Rings {}
+
+#[repr(C)]
+struct Flock {
+    kind: i16,
+    whence: i16,
+    start: i64,
+    length: i64,
+    pid: i32,
+}
+
+const fn lock() -> Flock {
+    Flock { kind: F_WRLCK as i16, whence: 0, start: LOCK, length: 1, pid: 0 }
+}
+
+/// Says that the calling process reads the rings behind `fd`, until it ends or closes a descriptor of that file.
+///
+/// # Errors
+/// Those of fcntl(2).
+pub fn hold(fd: i32) -> Result<()> {
+    let lock = lock();
+    // SAFETY: the kernel reads the structure.
+    unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_SETLK, &raw const lock) }.map(drop)
+}
+
+/// Whether another process reads the rings behind `fd`.
+fn is_held(fd: i32) -> bool {
+    let mut lock = lock();
+    // SAFETY: the kernel writes the structure.
+    let asked = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_OFD_GETLK, &raw mut lock) };
+    asked.is_ok() && lock.kind != F_UNLCK as i16
+}
+
+impl Rings {
+    /// Maps the rings behind `fd`.
+    ///
+    /// # Errors
+    /// Those of mmap(2).
+    ///
+    /// # Safety
+    /// `fd` has [`BYTES`] and cannot be truncated.
+    pub unsafe fn map(fd: i32) -> Result<Rings> {
+        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE);
+        // SAFETY: a new mapping.
+        let base = unsafe { lp_abi::syscall!(__NR_mmap, 0, BYTES, protection, flags, fd, 0) }?;
+        // SAFETY: changes how the new mapping is dumped only.
+        let _ = unsafe { lp_abi::syscall!(__NR_madvise, base, BYTES, MADV_DONTDUMP) };
+        NonNull::new(base as *mut u8).map(Rings).ok_or(Errno::ENOMEM)
+    }
+
+    /// The rings at an address that [`Rings::base`] gave.
+    ///
+    /// # Safety
+    /// They are mapped there.
+    pub unsafe fn at(base: usize) -> Option<Rings> {
+        NonNull::new(base as *mut u8).map(Rings)
+    }
+
+    /// Where they are mapped.
+    pub fn base(self) -> usize {
+        self.0.as_ptr() as usize
+    }
+
+    fn record<T>(&self, offset: usize) -> &T {
+        // SAFETY: callers pass offsets of records within the mapping; records are atomics.
+        unsafe { &*self.0.as_ptr().add(offset).cast::<T>() }
+    }
+
+    /// What the tracer asks for.
+    pub fn front(&self) -> &Front {
+        self.record(0)
+    }
+
+    /// The ring of a lane.
+    pub fn ring(&self, lane: usize) -> &Ring {
+        self.record(FRONT + lane % LANES * size_of::<Ring>())
+    }
+
+    /// The word at a position of a lane's ring.
+    pub fn word(&self, lane: usize, position: u64) -> &AtomicU64 {
+        self.record(DATA_AT + (lane % LANES * WORDS + position as usize % WORDS) * 8)
+    }
+
+    /// Whether call `nr` is asked for, and somebody asks.
+    #[inline]
+    pub fn wants(&self, nr: usize) -> bool {
+        let front = self.front();
+        // Relaxed, both: a tracer that has just left loses nothing.
+        front.reading.load(Ordering::Relaxed) != 0
+            && front.wanted[nr / 64 % (CALLS / 64)].load(Ordering::Relaxed) >> (nr % 64) & 1 != 0
+    }
+
+    /// Begins an entry of `words` in the ring of a lane, which is the caller's. `fd` is the file's descriptor. `None` if
+    /// there is no room and nobody makes any.
+    #[inline]
+    pub fn begin(&self, fd: i32, lane: usize, words: usize) -> Option<Entry<'_>> {
+        let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.
+        (self.has_room(lane, at, words) || self.wait_slow(fd, lane, at, words)).then_some(Entry {
+            rings: self,
+            lane,
+            at,
+        })
+    }
+
+    #[inline]
+    fn has_room(&self, lane: usize, at: u64, words: usize) -> bool {
+        // PAIRS: the release in `took`: the words have been read before they are overwritten.
+        let used = at.wrapping_sub(self.ring(lane).read.load(Ordering::Acquire));
+        used.saturating_add(words as u64) <= WORDS as u64
+    }
+
+    #[cold]
+    fn wait_slow(&self, fd: i32, lane: usize, at: u64, words: usize) -> bool {
+        let (front, ring) = (self.front(), self.ring(lane));
+        // A limited process makes no calls of the gate's own.
+        while words <= WORDS && !lp_abi::sys::is_limited() && front.reading.load(Ordering::Relaxed) != 0 {
+            ring.sleeps.store(1, Ordering::Relaxed); // Relaxed: a wake that is missed costs `PATIENCE`.
+            let turn = ring.turn.load(Ordering::Acquire); // PAIRS: the release in `took`.
+            if self.has_room(lane, at, words) {
+                ring.sleeps.store(0, Ordering::Relaxed);
+                return true;
+            }
+            front.bell.fetch_add(1, Ordering::Relaxed); // Relaxed: the futex call orders it.
+            futex_wake(&front.bell, 1);
+            if futex_wait(&ring.turn, turn, PATIENCE) == Err(Errno::ETIMEDOUT) && !is_held(fd) {
+                // It was killed: nobody waits for it any more.
+                front.reading.store(0, Ordering::Relaxed);
+            }
+        }
+        // Relaxed: a counter that this lane alone writes.
+        ring.lost.store(ring.lost.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        false
+    }
+
+    /// The tracer has read a lane's ring up to `position`.
+    pub fn took(&self, lane: usize, position: u64) {
+        let ring = self.ring(lane);
+        ring.read.store(position, Ordering::Release); // PAIRS: the acquire in `has_room`.
+        ring.turn.fetch_add(1, Ordering::Release); // PAIRS: the acquire in `wait_slow`.
+        if ring.sleeps.swap(0, Ordering::Relaxed) != 0 {
+            futex_wake(&ring.turn, 1);
+        }
+    }
+}
+
+/// An entry that is being written. It shows once [`Entry::end`] is called, and never otherwise.
+pub struct Entry<'r> {
+    rings: &'r Rings,
+    lane: usize,
+    at: u64,
+}
+
+impl Entry<'_> {
+    /// Appends a word.
+    #[inline]
+    pub fn push(&mut self, word: u64) {
+        self.rings.word(self.lane, self.at).store(word, Ordering::Relaxed); // Relaxed: see `end`.
+        self.at += 1;
+    }
+
+    /// Appends what argument `number` points to.
+    pub fn push_bytes(&mut self, number: usize, bytes: &[u8]) {
+        self.push(number as u64 | (bytes.len() as u64) << 32);
+        for chunk in bytes.chunks(8) {
+            let word = chunk.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+            self.push(word);
+        }
+    }
+
+    /// Publishes the entry.
+    #[inline]
+    pub fn end(self) {
+        // PAIRS: the tracer's acquire: who sees the count sees the words.
+        self.rings.ring(self.lane).written.store(self.at, Ordering::Release);
+    }
+}
+
+/// Words that [`Entry::push_bytes`] takes for so many bytes.
+pub const fn words_for(bytes: usize) -> usize {
+    1 + bytes.div_ceil(8)
+}
+
+const _: () = assert!(size_of::<Ring>() == 128 && size_of::<Front>() <= FRONT);
+const _: () = assert!(HEAD + 2 * words_for(lp_abi::PATH_MAX) + words_for(144) <= WORDS);
