@@ -2,11 +2,16 @@
 //!
 //! Nothing here has state or policy. Constants and structures are those of the kernel's user API, taken from
 //! `linux-raw-sys`; [`Errno`] and the raw system calls are ours because the gate may call neither libc nor std.
+#![deny(unsafe_code)]
 #![no_std]
 
 mod errno;
 pub mod gated;
 pub mod image;
+#[cfg(miri)]
+#[allow(unsafe_code, reason = "memory is the interpreter's to give")]
+mod miri;
+#[allow(unsafe_code, reason = "system calls")]
 pub mod sys;
 
 pub use errno::{Errno, Result};

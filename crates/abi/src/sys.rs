@@ -1,5 +1,6 @@
 //! Raw system calls: no libc, no errno variable, nothing but the instruction.
 
+#[cfg(not(miri))]
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,13 +14,19 @@ use crate::errno::Result;
 /// and its effect on the process must be one that the caller may cause.
 #[inline(always)]
 pub unsafe fn syscall6(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-    let ret: isize;
-    // SAFETY: the caller answers for the call; the instruction itself clobbers rcx and r11 only.
-    unsafe {
-        asm!("syscall", inlateout("rax") nr as isize => ret, in("rdi") a, in("rsi") b, in("rdx") c,
+    #[cfg(miri)]
+    // SAFETY: the caller answers for the call.
+    return unsafe { crate::miri::syscall6(nr, [a, b, c, d, e, f]) };
+    #[cfg(not(miri))]
+    {
+        let ret: isize;
+        // SAFETY: the caller answers for the call; the instruction itself clobbers rcx and r11 only.
+        unsafe {
+            asm!("syscall", inlateout("rax") nr as isize => ret, in("rdi") a, in("rsi") b, in("rdx") c,
              in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+        }
+        ret
     }
-    ret
 }
 
 /// What [`limit`] was given; 0 while there is no limit.

@@ -4,8 +4,10 @@
 //! prints its figures. The [`runner`] runs the same binary in several [`place`]s (tmpfs, the disk's
 //! file system, and a Lightpath mount under `lightpath run`), interleaved, several samples each.
 //! What comes out is one [`report::Report`], shown as tables ([`table`]), JSON, or a page ([`html`]).
+#![deny(unsafe_code)]
 
 mod args;
+#[allow(unsafe_code, reason = "processes and memory that they share")]
 mod before;
 mod catalogue;
 mod chart;

@@ -9,12 +9,15 @@
 //! the chunks' bitmaps ([`pages`]), directories, entries and the hash table ([`names`]), tables, open files,
 //! locks and mappings ([`held`]), what waits to be freed ([`chains`]). Each leaves in [`Check`] what the
 //! later ones need.
+#![deny(unsafe_code)]
 
 mod bits;
 mod chains;
+#[allow(unsafe_code, reason = "system calls")]
 mod extents;
 mod header;
 mod held;
+#[allow(unsafe_code, reason = "looks into locks")]
 mod locks;
 mod names;
 mod pages;

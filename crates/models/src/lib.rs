@@ -3,6 +3,7 @@
 //!
 //! A model that cannot fail proves nothing, so each is run again with orderings weakened ([`sync::weakened`]) and must
 //! then find the fault.
+#![forbid(unsafe_code)]
 
 #![allow(
     clippy::absurd_extreme_comparisons,

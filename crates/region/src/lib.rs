@@ -1,11 +1,14 @@
 //! Shared memory that survives its users: the records of a Lightpath region, slots, lanes, locks, liveness.
 //!
 //! This crate knows what the records are and how they are guarded; what a directory or a read *means* is `lp-vfs`'s.
+#![deny(unsafe_code)]
 #![no_std]
 
+#[allow(unsafe_code, reason = "system calls")]
 pub mod backing;
 pub mod bias;
 pub mod bucket;
+#[allow(unsafe_code, reason = "reads a register by assembly")]
 pub mod cpu;
 pub mod custody;
 pub mod depot;
@@ -13,15 +16,20 @@ pub mod ids;
 pub mod lane;
 pub mod layout;
 pub mod life;
+#[allow(unsafe_code, reason = "system calls")]
 pub mod life_file;
+#[allow(unsafe_code, reason = "system calls")]
 pub mod liveness;
 pub mod lock;
+#[allow(unsafe_code, reason = "system calls")]
 pub mod machine;
 pub mod marks;
 pub mod moving;
 pub mod onlooker;
+#[allow(unsafe_code, reason = "views of bytes that do not change")]
 pub mod process;
 pub mod records;
+#[allow(unsafe_code, reason = "maps the region and leads to its records")]
 pub mod region;
 pub mod ring;
 pub mod seq;
@@ -30,7 +38,10 @@ pub mod signed;
 pub mod slab;
 pub mod split;
 pub mod stack;
+#[allow(unsafe_code, reason = "system calls and a prefetch")]
 pub mod sync;
+#[allow(unsafe_code, reason = "touches the program's memory")]
+#[cfg_attr(miri, path = "ucopy_miri.rs")]
 pub mod ucopy;
 pub mod validated;
 

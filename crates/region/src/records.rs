@@ -230,8 +230,8 @@ pub struct Dirent {
     pub long: AtomicU32,
     /// Link of the slab's free list.
     pub link: AtomicU32,
-    /// The name, or its first bytes. Immutable.
-    pub name: [AtomicU8; SHORT_NAME],
+    /// The name, or its first bytes; zeros behind its end. Immutable.
+    pub name: [AtomicU64; SHORT_NAME / 8],
 }
 
 /// Longest name kept in the entry itself, in bytes.
@@ -240,8 +240,8 @@ pub const SHORT_NAME: usize = 24;
 /// A long name. 256 bytes.
 #[repr(C, align(64))]
 pub struct LongName {
-    /// The name; while free, the first four bytes are the slab's link.
-    pub bytes: [AtomicU8; 256],
+    /// The name, four bytes a word; while free, the first word is the slab's link.
+    pub words: [AtomicU32; 64],
 }
 
 /// A hash bucket, or an overflow bucket: one cache line. Its words name entries by
@@ -382,5 +382,5 @@ const _: () = {
     assert!(core::mem::offset_of!(Inode, uid) == core::mem::offset_of!(Inode, mode) + 4);
     assert!(core::mem::offset_of!(Inode, map) == 152 && core::mem::offset_of!(Inode, inline) == 192);
     assert!(at::DATA_AT.is_multiple_of(2 << 20));
-    assert!(at::DIRENTS == 1 << crate::bucket::ID_BITS && at::OVERFLOWS == 1 << crate::bucket::NEXT_BITS);
+    assert!(at::DIRENTS <= 1 << crate::bucket::ID_BITS && at::OVERFLOWS <= 1 << crate::bucket::NEXT_BITS);
 };

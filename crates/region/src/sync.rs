@@ -19,7 +19,8 @@ pub const LOCK_SPINS: u32 = 100;
 /// running thread of the registered processes pass one (membarrier(2), GLOBAL_EXPEDITED).
 #[inline(always)]
 pub fn light_barrier() {
-    compiler_fence(Ordering::SeqCst);
+    // Miri has no membarrier(2): a full fence on both sides allows the same outcomes.
+    if cfg!(miri) { fence(Ordering::SeqCst) } else { compiler_fence(Ordering::SeqCst) }
 }
 
 /// The rare side of an asymmetric fence: about 0.2-0.7 us.
@@ -67,6 +68,30 @@ pub fn acquire_fence() {
 #[inline]
 pub fn full_fence() {
     fence(Ordering::SeqCst);
+}
+
+/// The high half of word `AT`, as a relaxed load of the word would give it, by a load of that half alone: Rust has no atomic
+/// that can be loaded in halves.
+#[inline(always)]
+pub fn high_half<const AT: usize, const N: usize>(words: &[AtomicU64; N]) -> u32 {
+    const { assert!(AT < N) };
+    #[cfg(miri)]
+    return (words[AT].load(Ordering::Relaxed) >> 32) as u32; // Relaxed: as the caller asks.
+    #[cfg(not(miri))]
+    {
+        let half: u32;
+        // SAFETY: loads four bytes of the array. Every store of a word stores both halves at once (Intel SDM vol. 3A, "Guaranteed Atomic Operations").
+        unsafe {
+            core::arch::asm!(
+                "mov {half:e}, dword ptr [{words} + {at}]",
+                half = out(reg) half,
+                words = in(reg) words,
+                at = const 8 * AT + 4,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        half
+    }
 }
 
 /// Has the first two lines of something fetched into the cache, or nothing; reads and orders nothing.

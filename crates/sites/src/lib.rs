@@ -14,7 +14,9 @@
 //!
 //! A site of a call that [`lp_abi::gated`] lists, or whose number is not known beforehand, must be patched. If it cannot
 //! be, the object is refused: a program never runs half-covered.
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "maps files")]
 pub mod bundle;
 pub mod by_gs;
 pub mod code;

@@ -10,10 +10,10 @@ use lp_abi::{NAME_MAX, Result};
 use lp_region::lane::Lane;
 use lp_region::records::{Dirent, LongName, SHORT_NAME};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, NameId, Region};
 
-use crate::name::{Name, Place, WORDS};
+use crate::name::{Name, Place};
 
 /// Type of an inode with this mode, as `d_type` has it: `S_IFMT` shifted down.
 #[inline]
@@ -104,9 +104,8 @@ pub fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>)
     }
     // PAIRS: as in `living_length`.
     let shape = dirent.shape.load(Ordering::Acquire);
-    let words = words(dirent);
     let is_it = (shape & LIVE) as usize == name.len()
-        && words.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
+        && dirent.name.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
         && (name.len() <= SHORT_NAME || is_long(region, dirent, name));
     is_it.then_some(shape >> 8 & 15)
 }
@@ -125,15 +124,15 @@ pub fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut
     if length > SHORT_NAME {
         return copy_long(region, dirent, length, to);
     }
-    for (to, word) in to.chunks_exact_mut(8).zip(words(dirent)) {
+    for (to, word) in to.chunks_exact_mut(8).zip(&dirent.name) {
         to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
 }
 
 #[cold]
 fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
-    for (to, from) in to.iter_mut().zip(&long(region, dirent).bytes).take(length) {
-        *to = from.load(Ordering::Relaxed);
+    for (to, word) in to[..length.min(NAME_MAX)].chunks_mut(4).zip(&long(region, dirent).words) {
+        to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes()[..to.len()]);
     }
 }
 
@@ -161,7 +160,7 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: Inod
         dirent.seq.end();
     }
     // Relaxed: published by the stores that link the entry in.
-    for (word, value) in words(dirent).iter().zip(name.words()) {
+    for (word, value) in dirent.name.iter().zip(name.words()) {
         word.store(*value, Ordering::Relaxed);
     }
     dirent.hash.store(place.hash, Ordering::Relaxed);
@@ -214,29 +213,23 @@ pub fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
     region.give::<Dirent>(lane, id);
 }
 
-#[inline(always)]
-fn words(dirent: &Dirent) -> &[AtomicU64; WORDS] {
-    const { assert!(core::mem::offset_of!(Dirent, name) % 8 == 0) };
-    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by
-    // `seq`.
-    unsafe { &*(&raw const dirent.name).cast() }
-}
-
 fn long<'r>(region: Region<'r>, dirent: &Dirent) -> &'r LongName {
     region.name(NameId(dirent.long.load(Ordering::Relaxed)))
 }
 
 #[cold]
 fn is_long(region: Region<'_>, dirent: &Dirent, name: &Name<'_>) -> bool {
-    let has = &long(region, dirent).bytes[SHORT_NAME..];
-    has.iter().zip(&name.bytes()[SHORT_NAME..]).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
+    let has = &long(region, dirent).words[SHORT_NAME / 4..];
+    let wanted = name.bytes()[SHORT_NAME..].chunks(4);
+    has.iter().zip(wanted).all(|(has, wanted)| has.load(Ordering::Relaxed).to_le_bytes().starts_with(wanted))
 }
 
 #[cold]
 fn take_long(region: Region<'_>, lane: &Lane, name: &Name<'_>) -> Result<NameId> {
     let id = region.take::<LongName>(lane)?;
-    for (to, from) in region.name(id).bytes.iter().zip(name.bytes()) {
-        to.store(*from, Ordering::Relaxed); // Relaxed: published with the entry.
+    for (to, from) in region.name(id).words.iter().zip(name.bytes().chunks(4)) {
+        let word = from.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        to.store(word, Ordering::Relaxed); // Relaxed: published with the entry.
     }
     Ok(id)
 }

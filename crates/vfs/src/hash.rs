@@ -24,7 +24,7 @@ use lp_region::lane::Lane;
 use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
 use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_region::sync::{self, AtomicU64, Ordering};
 use lp_region::{DirentId, InodeId, InodeRef, LaneId, OverflowId, Region, split as carry};
 
 use crate::dirent;
@@ -201,33 +201,32 @@ fn find_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Op
 /// changing.
 #[inline(always)]
 fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Look<Hit> {
-    for entry in &bucket.entries {
-        if high(entry).load(Ordering::Relaxed) != hash {
-            continue;
-        }
-        // PAIRS: the exchange that inserted it: the entry is filled in.
-        let id = bucket::id_of(entry.load(Ordering::Acquire) as u32);
-        let Some(id) = NonZeroU32::new(id) else { continue };
-        let record = region.dirent(DirentId(id.get()));
-        let before = record.seq.read();
-        if let Some(kind) = dirent::of(region, record, dir, name) {
-            let hit = Hit::read(record, id, kind);
-            if record.seq.retry(before) {
-                // Of a slot that changes hands nothing is believed.
-                return (record.seq.stands_at(before).then_some(hit), false);
+    macro_rules! words {
+        ($($at:literal)*) => {$(
+            if sync::high_half::<$at, _>(&bucket.entries) == hash
+                && let Some(look) = look_at(region, &bucket.entries[$at], dir, name)
+            {
+                return look;
             }
-            return (Some(hit), true);
-        }
+        )*};
     }
+    words! { 0 1 2 3 4 5 }
     (None, true)
 }
 
-/// The hash in an entry's word.
+/// What a name stands for according to a word of its hash; nothing if the word's entry has another name.
 #[inline(always)]
-fn high(entry: &AtomicU64) -> &AtomicU32 {
-    // SAFETY: the high half of a little-endian word, which lives as long as the word. A stale half only misleads the
-    // comparison that follows.
-    unsafe { &*(&raw const *entry).cast::<AtomicU32>().add(1) }
+fn look_at(region: Region<'_>, word: &AtomicU64, dir: InodeId, name: &Name<'_>) -> Option<Look<Hit>> {
+    // PAIRS: the exchange that inserted it: the entry is filled in.
+    let id = NonZeroU32::new(bucket::id_of(word.load(Ordering::Acquire) as u32))?;
+    let record = region.dirent(DirentId(id.get()));
+    let before = record.seq.read();
+    let hit = Hit::read(record, id, dirent::of(region, record, dir, name)?);
+    if record.seq.retry(before) {
+        // Of a slot that changes hands nothing is believed.
+        return Some((record.seq.stands_at(before).then_some(hit), false));
+    }
+    Some((Some(hit), true))
 }
 
 /// Index of the bucket that holds `hash` in this state.

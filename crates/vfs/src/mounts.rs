@@ -1,5 +1,7 @@
 //! Where our file systems appear in the host's tree: which absolute paths lead into one, and back out.
 
+use core::slice;
+
 use lp_region::process::Run;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
@@ -23,16 +25,21 @@ pub enum Crossing {
 
 /// Finds the mount that an absolute path leads into.
 ///
-/// The path stands in one of the task's buffers, a NUL and [`crate::name::SLACK`] bytes behind it.
-///
 /// The host's part of the path is taken by its letters: `.`, `..` and double slashes are understood, the host's
 /// symbolic links are not.
+///
+/// # Safety
+/// `length` bytes of text stand at `path`, then a NUL and [`crate::name::SLACK`] bytes: all readable through the
+/// pointer, and unchanged meanwhile.
 #[inline]
-pub fn enter(task: &Task<'_>, path: &[u8]) -> Crossing {
-    match task.prefix.leads(path) {
-        Some(walked) => Crossing::Inside { root: root(task, 0), walked },
-        None => enter_slow(task, path),
+pub unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize) -> Crossing {
+    // SAFETY: a NUL and SLACK bytes follow the text.
+    let word = unsafe { path.cast::<u64>().read_unaligned() };
+    if task.prefix.starts(word) {
+        return Crossing::Inside { root: root(task, 0), walked: task.prefix.length as usize };
     }
+    // SAFETY: that much text stands there and does not change.
+    enter_slow(task, unsafe { slice::from_raw_parts(path, length) })
 }
 
 #[inline(never)]
@@ -66,14 +73,6 @@ impl Prefix {
         }
         let word = path.iter().rev().fold(0, |word, byte| word << 8 | *byte as u64);
         Prefix { word, mask: (1 << (8 * path.len())) - 1, length: path.len() as u32 }
-    }
-
-    /// The length of the mount's path if `path` starts with it.
-    #[inline(always)]
-    fn leads(&self, path: &[u8]) -> Option<usize> {
-        // SAFETY: paths stand in buffers with SLACK bytes behind their NUL.
-        let word = unsafe { path.as_ptr().cast::<u64>().read_unaligned() };
-        self.starts(word).then_some(self.length as usize)
     }
 
     /// Whether a path whose first eight bytes are `word` leads into the mount.

@@ -19,6 +19,7 @@
 //! anew.
 
 mod link;
+#[allow(unsafe_code, reason = "writes whole slabs")]
 mod reset;
 mod tree;
 
