@@ -46,7 +46,7 @@ pub const CHUNK_PAGES: usize = 512;
 
 /// Slots of a slab. Miri, which allocates the whole region, has fewer.
 const fn slots(bits: u32) -> usize {
-    1 << if cfg!(miri) && bits > 12 { 12 } else { bits }
+    1 << if cfg!(miri) && bits > 10 { 10 } else { bits }
 }
 
 const MIB: usize = 1 << 20;

@@ -70,27 +70,36 @@ pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// The high half of word `AT`, as a relaxed load of the word would give it, by a load of that half alone: Rust has no atomic
-/// that can be loaded in halves.
+/// Whether the word that `record` has at byte `AT` has this high half, as a relaxed load of the word would say, by a load of that
+/// half alone: Rust has no atomic that can be loaded in halves.
+///
+/// # Safety
+/// An [`AtomicU64`] stands there.
 #[inline(always)]
-pub fn high_half<const AT: usize, const N: usize>(words: &[AtomicU64; N]) -> u32 {
-    const { assert!(AT < N) };
+pub unsafe fn has_high_half<T, const AT: usize>(record: &T, half: u32) -> bool {
+    const { assert!(AT + 8 <= size_of::<T>() && AT % 8 == 0) };
     #[cfg(miri)]
-    return (words[AT].load(Ordering::Relaxed) >> 32) as u32; // Relaxed: as the caller asks.
+    {
+        // SAFETY: the word stands there, by this function's contract.
+        let word = unsafe { &*core::ptr::from_ref(record).cast::<u8>().add(AT).cast::<AtomicU64>() };
+        (word.load(Ordering::Relaxed) >> 32) as u32 == half // Relaxed: as the caller asks.
+    }
     #[cfg(not(miri))]
     {
-        let half: u32;
-        // SAFETY: loads four bytes of the array. Every store of a word stores both halves at once (Intel SDM vol. 3A, "Guaranteed Atomic Operations").
+        // SAFETY: loads four bytes of the record. Every store of a word stores both halves at once (Intel SDM vol. 3A,
+        // "Guaranteed Atomic Operations").
         unsafe {
             core::arch::asm!(
-                "mov {half:e}, dword ptr [{words} + {at}]",
-                half = out(reg) half,
-                words = in(reg) words,
-                at = const 8 * AT + 4,
-                options(nostack, preserves_flags, readonly),
+                "cmp dword ptr [{record} + {at}], {half:e}",
+                "je {same}",
+                record = in(reg) record,
+                half = in(reg) half,
+                at = const AT + 4,
+                same = label { return true },
+                options(nostack, readonly),
             );
         }
-        half
+        false
     }
 }
 

@@ -16,6 +16,7 @@
 //!
 //! What a dead lane left is done again by [`crate::change::replay`] and [`replay_split`].
 
+use core::mem::offset_of;
 use core::num::{NonZeroU32, NonZeroU64};
 
 use lp_abi::Result;
@@ -203,7 +204,9 @@ fn find_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Op
 fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Look<Hit> {
     macro_rules! words {
         ($($at:literal)*) => {$(
-            if sync::high_half::<$at, _>(&bucket.entries) == hash
+            // SAFETY: a word of the bucket.
+            let is_its = unsafe { sync::has_high_half::<_, { offset_of!(Bucket, entries) + 8 * $at }>(bucket, hash) };
+            if is_its
                 && let Some(look) = look_at(region, &bucket.entries[$at], dir, name)
             {
                 return look;

@@ -1,0 +1,210 @@
+//! The order of locks, checked: debug builds and the feature `order` keep a stack of what each lane holds and panic where a
+//! lane waits for a lock out of its turn, with both places. Other builds have none of this.
+//!
+//! `docs/locking.md` draws the order. A lane that takes a lock by try waits for nobody and may have it at any time.
+//! [`wait`] is called before a lock is waited for, [`took`] after one is taken by try, [`gave`] when either is given back,
+//! and [`idle`] before a wait for something that is no lock.
+
+use crate::lane::Lane;
+use crate::records::Inode;
+use crate::sync::AtomicU32;
+
+/// What a lane holds, outermost first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Rank {
+    /// The mount-writer mark. Never waited for with a lock held.
+    Writing,
+    /// The position of an open file.
+    Position,
+    /// A directory; below it, directories that it holds.
+    Directory,
+    /// Another inode; the lower number first.
+    Inode,
+    /// A process's descriptor table.
+    Table,
+    /// The split of hash buckets, taken by try only.
+    Split,
+    /// The burial of a dead lane: whoever meets a dead holder begins one, whatever he holds. In it he waits for burials only.
+    Burial,
+}
+
+/// A lock that a lane takes: its rank, where it lies, and which of its rank it is.
+#[derive(Clone, Copy, Debug)]
+pub struct What {
+    rank: Rank,
+    at: usize,
+    number: u32,
+    /// The directory that holds it, if it is one.
+    parent: u32,
+}
+
+/// The lock, or mark, of `rank` at `at`.
+#[inline(always)]
+pub fn what<T>(rank: Rank, at: &T) -> What {
+    What { rank, at: core::ptr::from_ref(at) as usize, number: 0, parent: 0 }
+}
+
+/// Which lane's stack is meant: the lane's mark stands for it.
+#[inline(always)]
+pub fn of(lane: &Lane) -> &AtomicU32 {
+    &lane.holding
+}
+
+#[cfg(not(any(debug_assertions, feature = "order")))]
+mod check {
+    use super::*;
+
+    /// The lane is about to wait for `what`, and has it then.
+    #[inline(always)]
+    pub fn wait(_lane: &AtomicU32, _what: What) {}
+
+    /// The lane has taken `what` without waiting.
+    #[inline(always)]
+    pub fn took(_lane: &AtomicU32, _what: What) {}
+
+    /// The lane gives back what lies at `at`.
+    #[inline(always)]
+    pub fn gave<T>(_lane: &AtomicU32, _at: &T) {}
+
+    /// The lane holds no lock: it is about to wait for somebody.
+    #[inline(always)]
+    pub fn idle(_lane: &AtomicU32) {}
+
+    /// The lane has a new owner, who holds nothing.
+    #[inline(always)]
+    pub fn begin(_lane: &AtomicU32) {}
+
+    /// The lock of inode `number`.
+    #[inline(always)]
+    pub fn inode(inode: &Inode, _number: u32) -> What {
+        what(Rank::Inode, inode)
+    }
+}
+
+#[cfg(any(debug_assertions, feature = "order"))]
+mod check {
+    use core::cell::UnsafeCell;
+    use core::panic::Location;
+    use core::sync::atomic::AtomicUsize;
+
+    use super::*;
+    use crate::sync::Ordering;
+
+    /// Locks that a lane holds at a time, at most.
+    const DEEP: usize = 16;
+    /// Lanes of a process that are looked after; those that come later are not.
+    const LANES: usize = 1024;
+
+    type Held = (What, &'static Location<'static>);
+
+    struct Stack {
+        /// Address of the lane's mark; 0 nobody's.
+        lane: AtomicUsize,
+        held: UnsafeCell<[Option<Held>; DEEP]>,
+    }
+
+    // SAFETY: one thread at a time has a lane, and with it the lane's stack.
+    unsafe impl Sync for Stack {}
+
+    static STACKS: [Stack; LANES] =
+        [const { Stack { lane: AtomicUsize::new(0), held: UnsafeCell::new([None; DEEP]) } }; LANES];
+
+    /// Applies `to` to a lane's stack.
+    fn with<T>(lane: &AtomicU32, to: impl FnOnce(&mut [Option<Held>; DEEP]) -> T) -> Option<T> {
+        let lane = core::ptr::from_ref(lane) as usize;
+        let is_its = |stack: &&Stack| {
+            let taken = stack.lane.compare_exchange(0, lane, Ordering::AcqRel, Ordering::Acquire);
+            taken.is_ok() || taken == Err(lane)
+        };
+        // Lanes are 8 KiB apart: the search starts where no other lane's does as a rule.
+        let start = lane / crate::layout::LANE_SIZE % LANES;
+        let (before, from) = STACKS.split_at(start);
+        let stack = from.iter().chain(before).find(is_its)?;
+        // SAFETY: the lane is the calling thread's, and `to` does not come back here.
+        Some(to(unsafe { &mut *stack.held.get() }))
+    }
+
+    /// The lane is about to wait for `what`, and has it then.
+    ///
+    /// # Panics
+    /// When the lane holds something that comes after it.
+    #[track_caller]
+    pub fn wait(lane: &AtomicU32, what: What) {
+        let held = with(lane, |held| *held).unwrap_or_default();
+        for (of, at) in held.iter().flatten() {
+            assert!(
+                may_follow(of, &what),
+                "lock order: {what:?} is waited for at {} with {of:?} held, which was taken at {at}",
+                Location::caller(),
+            );
+        }
+        took(lane, what);
+    }
+
+    /// Whether a lane that holds `held` may wait for `wanted`.
+    fn may_follow(held: &What, wanted: &What) -> bool {
+        if held.at == wanted.at {
+            return false;
+        }
+        match (held.rank, wanted.rank) {
+            (Rank::Directory, Rank::Directory) => wanted.parent == held.number,
+            (Rank::Inode, Rank::Inode) => held.number < wanted.number,
+            (Rank::Burial, Rank::Burial) => true,
+            (held, wanted) => held < wanted,
+        }
+    }
+
+    /// The lane has taken `what` without waiting.
+    ///
+    /// # Panics
+    /// When it holds more than any call does.
+    #[track_caller]
+    pub fn took(lane: &AtomicU32, what: What) {
+        let place = Location::caller();
+        with(lane, |held| match held.iter_mut().find(|entry| entry.is_none()) {
+            Some(entry) => *entry = Some((what, place)),
+            None => panic!("lock order: {held:?} are held, and now {what:?} at {place}"),
+        });
+    }
+
+    /// The lane gives back what lies at `at`.
+    pub fn gave<T>(lane: &AtomicU32, at: &T) {
+        let at = core::ptr::from_ref(at) as usize;
+        with(lane, |held| {
+            // What was taken last, should a mark be nested.
+            if let Some(entry) = held.iter_mut().rev().find(|entry| entry.is_some_and(|(of, _)| of.at == at)) {
+                *entry = None;
+            }
+        });
+    }
+
+    /// The lane holds no lock: it is about to wait for somebody.
+    ///
+    /// # Panics
+    /// When it does.
+    #[track_caller]
+    pub fn idle(lane: &AtomicU32) {
+        let held = with(lane, |held| *held).unwrap_or_default();
+        for (of, at) in held.iter().flatten() {
+            let here = Location::caller();
+            assert!(of.rank == Rank::Writing, "lock order: a wait at {here} with {of:?} held, which was taken at {at}");
+        }
+    }
+
+    /// The lane has a new owner, who holds nothing.
+    pub fn begin(lane: &AtomicU32) {
+        with(lane, |held| *held = [None; DEEP]);
+    }
+
+    /// The lock of inode `number`.
+    pub fn inode(inode: &Inode, number: u32) -> What {
+        use lp_abi::linux::{S_IFDIR, S_IFMT};
+        // Relaxed, both: the type does not change, and the parent of a locked directory's entry does not either.
+        let is_dir = inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
+        let rank = if is_dir { Rank::Directory } else { Rank::Inode };
+        let parent = inode.parent.load(Ordering::Relaxed);
+        What { number, parent, ..what(rank, inode) }
+    }
+}
+
+pub use check::*;
