@@ -26,6 +26,8 @@ pub mod machine;
 pub mod marks;
 pub mod moving;
 pub mod onlooker;
+#[allow(unsafe_code, reason = "a stack for each lane, which one thread has")]
+pub mod order;
 #[allow(unsafe_code, reason = "views of bytes that do not change")]
 pub mod process;
 pub mod records;

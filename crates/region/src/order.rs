@@ -5,7 +5,6 @@
 //! [`wait`] is called before a lock is waited for, [`took`] after one is taken by try, [`gave`] when either is given back,
 //! and [`idle`] before a wait for something that is no lock.
 
-use crate::lane::Lane;
 use crate::records::Inode;
 use crate::sync::AtomicU32;
 
@@ -30,6 +29,7 @@ pub enum Rank {
 
 /// A lock that a lane takes: its rank, where it lies, and which of its rank it is.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(any(debug_assertions, feature = "order")), expect(dead_code, reason = "nothing is checked"))]
 pub struct What {
     rank: Rank,
     at: usize,
@@ -44,10 +44,20 @@ pub fn what<T>(rank: Rank, at: &T) -> What {
     What { rank, at: core::ptr::from_ref(at) as usize, number: 0, parent: 0 }
 }
 
-/// Which lane's stack is meant: the lane's mark stands for it.
+/// Whose stack is meant: a lane's. Nothing where nothing is checked.
+#[derive(Clone, Copy)]
+pub struct Of {
+    #[cfg(any(debug_assertions, feature = "order"))]
+    mark: usize,
+}
+
+/// The lane with this mark ([`crate::lane::Lane::holding`]).
 #[inline(always)]
-pub fn of(lane: &Lane) -> &AtomicU32 {
-    &lane.holding
+pub fn of(_mark: &AtomicU32) -> Of {
+    Of {
+        #[cfg(any(debug_assertions, feature = "order"))]
+        mark: core::ptr::from_ref(_mark) as usize,
+    }
 }
 
 #[cfg(not(any(debug_assertions, feature = "order")))]
@@ -56,23 +66,23 @@ mod check {
 
     /// The lane is about to wait for `what`, and has it then.
     #[inline(always)]
-    pub fn wait(_lane: &AtomicU32, _what: What) {}
+    pub fn wait(_lane: Of, _what: What) {}
 
     /// The lane has taken `what` without waiting.
     #[inline(always)]
-    pub fn took(_lane: &AtomicU32, _what: What) {}
+    pub fn took(_lane: Of, _what: What) {}
 
     /// The lane gives back what lies at `at`.
     #[inline(always)]
-    pub fn gave<T>(_lane: &AtomicU32, _at: &T) {}
+    pub fn gave<T>(_lane: Of, _at: &T) {}
 
     /// The lane holds no lock: it is about to wait for somebody.
     #[inline(always)]
-    pub fn idle(_lane: &AtomicU32) {}
+    pub fn idle(_lane: Of) {}
 
     /// The lane has a new owner, who holds nothing.
     #[inline(always)]
-    pub fn begin(_lane: &AtomicU32) {}
+    pub fn begin(_lane: Of) {}
 
     /// The lock of inode `number`.
     #[inline(always)]
@@ -110,8 +120,8 @@ mod check {
         [const { Stack { lane: AtomicUsize::new(0), held: UnsafeCell::new([None; DEEP]) } }; LANES];
 
     /// Applies `to` to a lane's stack.
-    fn with<T>(lane: &AtomicU32, to: impl FnOnce(&mut [Option<Held>; DEEP]) -> T) -> Option<T> {
-        let lane = core::ptr::from_ref(lane) as usize;
+    fn with<T>(lane: Of, to: impl FnOnce(&mut [Option<Held>; DEEP]) -> T) -> Option<T> {
+        let lane = lane.mark;
         let is_its = |stack: &&Stack| {
             let taken = stack.lane.compare_exchange(0, lane, Ordering::AcqRel, Ordering::Acquire);
             taken.is_ok() || taken == Err(lane)
@@ -129,7 +139,7 @@ mod check {
     /// # Panics
     /// When the lane holds something that comes after it.
     #[track_caller]
-    pub fn wait(lane: &AtomicU32, what: What) {
+    pub fn wait(lane: Of, what: What) {
         let held = with(lane, |held| *held).unwrap_or_default();
         for (of, at) in held.iter().flatten() {
             assert!(
@@ -159,7 +169,7 @@ mod check {
     /// # Panics
     /// When it holds more than any call does.
     #[track_caller]
-    pub fn took(lane: &AtomicU32, what: What) {
+    pub fn took(lane: Of, what: What) {
         let place = Location::caller();
         with(lane, |held| match held.iter_mut().find(|entry| entry.is_none()) {
             Some(entry) => *entry = Some((what, place)),
@@ -168,11 +178,12 @@ mod check {
     }
 
     /// The lane gives back what lies at `at`.
-    pub fn gave<T>(lane: &AtomicU32, at: &T) {
+    pub fn gave<T>(lane: Of, at: &T) {
         let at = core::ptr::from_ref(at) as usize;
         with(lane, |held| {
             // What was taken last, should a mark be nested.
-            if let Some(entry) = held.iter_mut().rev().find(|entry| entry.is_some_and(|(of, _)| of.at == at)) {
+            if let Some(entry) = held.iter_mut().rev().find(|entry| entry.is_some_and(|(of, _)| of.at == at))
+            {
                 *entry = None;
             }
         });
@@ -183,16 +194,19 @@ mod check {
     /// # Panics
     /// When it does.
     #[track_caller]
-    pub fn idle(lane: &AtomicU32) {
+    pub fn idle(lane: Of) {
         let held = with(lane, |held| *held).unwrap_or_default();
         for (of, at) in held.iter().flatten() {
             let here = Location::caller();
-            assert!(of.rank == Rank::Writing, "lock order: a wait at {here} with {of:?} held, which was taken at {at}");
+            assert!(
+                of.rank == Rank::Writing,
+                "lock order: a wait at {here} with {of:?} held, which was taken at {at}"
+            );
         }
     }
 
     /// The lane has a new owner, who holds nothing.
-    pub fn begin(lane: &AtomicU32) {
+    pub fn begin(lane: Of) {
         with(lane, |held| *held = [None; DEEP]);
     }
 

@@ -6,6 +6,7 @@
 
 use lp_abi::Result;
 use lp_region::marks;
+use lp_region::order::{self, Rank};
 use lp_region::records::OpenFile;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, FileId, InodeId, InodeRef};
@@ -178,6 +179,7 @@ pub fn duplicate(file: &OpenFile) {
 pub struct Position<'f> {
     file: &'f OpenFile,
     locked: bool,
+    of: order::Of,
 }
 
 impl Position<'_> {
@@ -199,16 +201,19 @@ impl Drop for Position<'_> {
     fn drop(&mut self) {
         if self.locked {
             self.file.lock.unlock();
+            order::gave(self.of, &self.file.lock);
         }
     }
 }
 
 /// Takes hold of the position of an open file.
 #[inline(always)]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn position<'f>(task: &Task, held: &Held<'f>) -> Position<'f> {
     let shared = held.file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
     if shared != 0 {
+        order::wait(order::of(&task.lane.holding), order::what(Rank::Position, &held.file.lock));
         held.file.lock.lock(task.lane_id, task);
     }
-    Position { file: held.file, locked: shared != 0 }
+    Position { file: held.file, locked: shared != 0, of: order::of(&task.lane.holding) }
 }

@@ -23,6 +23,7 @@ use lp_abi::Result;
 use lp_region::bucket::{self, Growing, Look, Pair, Room, Table};
 use lp_region::lane::Lane;
 use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
+use lp_region::order::{self, Rank};
 use lp_region::records::{Bucket, Dirent};
 use lp_region::slab::Slot;
 use lp_region::sync::{self, AtomicU64, Ordering};
@@ -302,6 +303,7 @@ pub fn split(task: &Task<'_>) {
     if !header.split_lock.try_lock_or_take_over(task.lane_id, task) {
         return;
     }
+    order::took(order::of(&task.lane.holding), order::what(Rank::Split, &header.split_lock));
     let table = Changing { region: task.region, lane: task.lane };
     intent::write(task, op::SPLIT, &[]);
     if carry::go_on(&table) {
@@ -315,6 +317,7 @@ pub fn split(task: &Task<'_>) {
     }
     intent::clear(task);
     header.split_lock.unlock();
+    order::gave(order::of(&task.lane.holding), &header.split_lock);
 }
 
 /// Ends the split that the dead `lane` had begun. One at a time for each lane.

@@ -1,8 +1,10 @@
 //! Intents: what a lane wrote down before a change of more than one word, and how anybody finishes it.
 
 use lp_region::LaneId;
+use lp_region::lane::Lane;
 use lp_region::layout::LANE_BITS;
 use lp_region::lock::{Lanes, Undertaker};
+use lp_region::order::{self, Rank};
 use lp_region::sync::Ordering;
 
 use crate::task::Task;
@@ -64,7 +66,7 @@ pub fn repair(task: &Task, lane: LaneId) {
         replay(task, lane);
         lock::settle_in_hand(task, record);
     }
-    record.burial.unlock();
+    unlock_burial(task, record);
 }
 
 /// Whether a dead lane was cleaned up already: it may have a new owner.
@@ -76,6 +78,7 @@ pub(crate) fn is_buried(task: &Task, lane: LaneId) -> bool {
 pub(crate) fn lock_burial_unless_held(task: &Task, lane: LaneId) -> bool {
     let burial = &task.region.lane(lane).burial;
     if burial.try_lock(task.lane_id) {
+        order::took(order::of(&task.lane.holding), order::what(Rank::Burial, burial));
         return true;
     }
     let holder = burial.holder();
@@ -88,8 +91,17 @@ pub(crate) fn lock_burial_unless_held(task: &Task, lane: LaneId) -> bool {
 
 /// Takes the lock of a dead lane's burial. If somebody died at it, that one is repaired first, and what it did for this lane
 /// is done again.
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn lock_burial(task: &Task, lane: LaneId) {
-    task.region.lane(lane).burial.lock(task.lane_id, &Gravedigger { task, grave: lane });
+    let burial = &task.region.lane(lane).burial;
+    order::wait(order::of(&task.lane.holding), order::what(Rank::Burial, burial));
+    burial.lock(task.lane_id, &Gravedigger { task, grave: lane });
+}
+
+/// Gives the lock of a burial back.
+pub(crate) fn unlock_burial(task: &Task, record: &Lane) {
+    record.burial.unlock();
+    order::gave(order::of(&task.lane.holding), &record.burial);
 }
 
 struct Gravedigger<'t, 'r> {

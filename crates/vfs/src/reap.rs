@@ -169,7 +169,7 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
         task.region.retire_lane(lane);
     }
     let retired = task.region.lane_id(record.number());
-    record.burial.unlock();
+    intent::unlock_burial(task, record);
     first && mend_section(task, record) && release(task, retired)
 }
 
@@ -185,7 +185,7 @@ fn release(task: &Task, retired: LaneId) -> bool {
         record.holding.store(0, Ordering::Release);
         task.region.release_lane(retired);
     }
-    record.burial.unlock();
+    intent::unlock_burial(task, record);
     is_own
 }
 

@@ -7,6 +7,7 @@
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
 use lp_region::marks;
+use lp_region::order::{self, Rank};
 use lp_region::records::{Inode, OpenFile, inode_flags};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, InodeId, InodeRef, ProcessId, Region};
@@ -461,11 +462,13 @@ pub(crate) enum Locking {
 
 /// Takes the table's lock if threads share it.
 #[inline]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn lock(task: &Task) -> Locking {
     // Relaxed: only this thread can have made the second thread.
     if task.process.threads.load(Ordering::Relaxed) == 0 {
         return Locking::NotNeeded;
     }
+    order::wait(order::of(&task.lane.holding), order::what(Rank::Table, &task.process.table_lock));
     task.process.table_lock.lock(task.lane_id, task);
     Locking::Held
 }
@@ -475,5 +478,6 @@ pub(crate) fn lock(task: &Task) -> Locking {
 pub(crate) fn unlock(task: &Task, locking: Locking) {
     if locking == Locking::Held {
         task.process.table_lock.unlock();
+        order::gave(order::of(&task.lane.holding), &task.process.table_lock);
     }
 }

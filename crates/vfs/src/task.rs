@@ -7,6 +7,7 @@ use lp_region::lane::Lane;
 use lp_region::layout::FDS;
 use lp_region::lock::{Lanes, OwnerLock, Undertaker};
 use lp_region::onlooker::Onlooker;
+use lp_region::order;
 use lp_region::process::{Process, Run};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::{LaneId, ProcessId, Region, RunId};
@@ -140,6 +141,7 @@ impl<'r> Task<'r> {
     /// A task for a thread of `process_id` that owns `lane_id`.
     pub fn new(region: Region<'r>, process_id: ProcessId, lane_id: LaneId, clock: fn() -> Time) -> Self {
         let process = region.process(process_id);
+        order::begin(order::of(&region.lane(lane_id).holding));
         // Relaxed: immutable while claimed.
         let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
         Task {

@@ -8,6 +8,7 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::bias::Hold;
+use lp_region::order::{self, Rank};
 use lp_region::process::caps;
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::Ordering::Relaxed;
@@ -268,10 +269,12 @@ fn quick<const WIDE: bool>(
     }
     let mut end = None;
     if inode.lock.enter_biased(task.lane_id, &task.lane.holding) {
+        order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
         // Relaxed: under the lock.
         let offset = if to_end { inode.size.load(Relaxed) } else { offset };
         end = quick_locked::<WIDE>(task, inode, from, len, offset);
         inode.lock.leave(Hold::Biased, &task.lane.holding);
+        order::gave(order::of(&task.lane.holding), inode);
     }
     writer::end_alone(task);
     end

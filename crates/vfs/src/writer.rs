@@ -6,6 +6,7 @@
 use lp_abi::linux::MS_RDONLY;
 use lp_abi::{Errno, Result};
 use lp_region::marks;
+use lp_region::order::{self, Rank};
 use lp_region::records::{Inode, file_mode};
 use lp_region::sync::{Ordering, futex_wait};
 use lp_region::{FileId, InodeRef};
@@ -29,6 +30,7 @@ impl Drop for Writing<'_, '_> {
         lane.writing_depth.store(depth, Ordering::Relaxed);
         if depth == 0 {
             marks::leave(&lane.writing);
+            order::gave(order::of(&lane.holding), &lane.writing);
         }
     }
 }
@@ -44,6 +46,9 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, inode: &Inode) -> Result<Writing<'t, 'r
     let depth = lane.writing_depth.load(Ordering::Relaxed); // Relaxed: only this thread writes it.
     lane.writing_depth.store(depth + 1, Ordering::Relaxed);
     let writing = Writing { task };
+    if depth == 0 {
+        order::took(order::of(&lane.holding), order::what(Rank::Writing, &lane.writing));
+    }
     match marks::enter(&lane.writing, root + 1, &task.region.header().read_only, 1 << (root & 15)) {
         true => Ok(writing),
         false => Err(Errno::EROFS),
@@ -104,6 +109,7 @@ pub fn remount(task: &Task, root: u32, flags: u32) -> Result<()> {
 }
 
 fn wait_for_writers(task: &Task, root: u32) -> Result<()> {
+    order::idle(order::of(&task.lane.holding));
     for id in task.region.lanes() {
         let lane = task.region.lane(id);
         let mut tries = 0;
