@@ -7,6 +7,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -242,6 +243,51 @@ static void signals(void)
     say("handled\n");
 }
 
+static sigjmp_buf top;
+
+static void jump(int number)
+{
+    if (++handled <= 300)
+        siglongjmp(top, 1);
+}
+
+/* A handler that leaves the call that it interrupted: the next ones find everything in order. */
+static void jumps(void)
+{
+    static char text[4096];
+    shared = open(path, O_RDWR | O_CREAT, 0600);
+    pwrite(shared, text, sizeof text, 0);
+    signal(SIGALRM, jump);
+    struct itimerval often = { { 0, 300 }, { 0, 300 } };
+    setitimer(ITIMER_REAL, &often, NULL);
+    ALLOW(SYS_write, SYS_pwrite64, SYS_pread64, SYS_rt_sigreturn, SYS_rt_sigprocmask, SYS_exit_group);
+    for (sigsetjmp(top, 1); handled < 300;)
+        if (pwrite(shared, text, sizeof text, 0) != sizeof text || pread(shared, text, sizeof text, 0) != sizeof text)
+            say("calls: %d\n", errno);
+    say("jumped\n");
+}
+
+/* SA_RESETHAND: the handler runs once, however often the signal comes. */
+static void resets(void)
+{
+    static char text[4096];
+    shared = open(path, O_RDWR | O_CREAT, 0600);
+    pwrite(shared, text, sizeof text, 0);
+    struct sigaction once = { .sa_handler = handler, .sa_flags = SA_RESETHAND };
+    sigaction(SIGURG, &once, NULL);
+    pid_t parent = getpid(), child = fork();
+    if (!child) {
+        for (int i = 0; i < 20000; i++)
+            kill(parent, SIGURG);
+        _exit(0);
+    }
+    ALLOW(SYS_write, SYS_pwrite64, SYS_pread64, SYS_rt_sigreturn, SYS_wait4, SYS_exit_group);
+    while (!waitpid(child, NULL, WNOHANG))
+        if (pwrite(shared, text, sizeof text, 0) != sizeof text)
+            say("write: %d\n", errno);
+    say("handled %ld\n", handled);
+}
+
 static void forks(void)
 {
     ALLOW(SYS_write, SYS_clone, SYS_fork, SYS_wait4, SYS_set_robust_list, SYS_rt_sigprocmask, SYS_exit_group, SYS_getpid);
@@ -304,6 +350,7 @@ static void together(void)
 static const struct { const char *name; void (*run)(void); } cases[] = {
     { "never", never }, { "never_host", never_host }, { "before", before }, { "after", after }, { "dups", dups },
     { "strict", strict }, { "strict_never", strict_never }, { "threads", threads }, { "signals", signals },
+    { "jumps", jumps }, { "resets", resets },
     { "forks", forks }, { "denied", denied }, { "together", together },
 };
 

@@ -140,8 +140,9 @@ fn rows() -> BTreeMap<String, Row> {
         .collect();
     let explorer = read("crates/explore/src/calls.rs");
     let budgets = read("crates/audit/budgets.toml");
-    let calls = read("crates/gate/src/calls/mod.rs");
-    let numbers = calls.lines().filter_map(|line| line.trim().strip_prefix("__NR_")?.split_once(" =>"));
+    let calls = read("crates/gate/src/high/table/calls.rs");
+    let numbers =
+        calls.lines().filter_map(|line| line.trim().strip_prefix("__NR_")?.split_once(": Handled("));
     let mut rows = BTreeMap::new();
     for (call, _) in numbers {
         let names = names(call);

@@ -180,6 +180,50 @@ fn so_it_is_where_no_room_can_be_asked_for() {
     what_a_full_disk_says(&output);
 }
 
+/// Descriptors with large numbers, and a child that has them, while the disk is full and after.
+const LARGE_NUMBERS: &str = r#"
+import os, resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (20000, 20000))
+def fill():
+    with open("filler", "wb", 0) as filler:
+        for size in [1 << 20, 4096]:
+            try:
+                while filler.write(bytes(size)): pass
+            except OSError as error: pass
+def attempt(what, *arguments):
+    try:
+        done = what(*arguments)
+        if what == os.fork and not done: os._exit(0)
+        if what == os.fork: os.waitpid(done, 0)
+        return "yes"
+    except OSError as error: return os.strerror(error.errno)
+f = os.open("/light/f", os.O_RDWR | os.O_CREAT)
+null = os.open("/dev/null", os.O_RDWR)
+fill()
+for number in [900, 1500, 9000, 19000]: print(number, attempt(os.dup2, f, number), attempt(os.dup2, null, number))
+print("fork", attempt(os.fork))
+os.unlink("filler")
+print(19000, attempt(os.dup2, f, 19000), os.write(19000, b"written"))
+fill()
+print(19001, attempt(os.dup2, f, 19001), os.pread(19001, 9, 0))
+print("fork", attempt(os.fork))
+os.unlink("filler")
+print("fork", attempt(os.fork))"#;
+
+#[test]
+fn large_descriptors_on_a_full_host_file_system_are_enospc() {
+    let dir = directory();
+    fs::write(dir.path().join("large.py"), LARGE_NUMBERS).unwrap();
+    let script = r#""$LP" run --region r --size 1G -- python3 -S ../large.py"#;
+    let Some(output) = on_small_disk(dir.path(), "24M", script) else { return };
+    let full = "No space left on device";
+    let expected = format!(
+        "900 yes yes\n1500 {full} yes\n9000 {full} yes\n19000 {full} yes\nfork yes\n\
+         19000 yes 7\n19001 yes b'written'\nfork {full}\nfork yes\n"
+    );
+    assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+}
+
 #[test]
 fn a_copy_of_a_region_file_has_its_room_again() {
     let dir = directory();

@@ -11,6 +11,7 @@ pub mod image;
 #[cfg(miri)]
 #[allow(unsafe_code, reason = "memory is the interpreter's to give")]
 mod miri;
+pub mod refusal;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod sys;
 

@@ -4,7 +4,6 @@
 //! A model that cannot fail proves nothing, so each is run again with orderings weakened ([`sync::weakened`]) and must
 //! then find the fault.
 #![forbid(unsafe_code)]
-
 #![allow(
     clippy::absurd_extreme_comparisons,
     clippy::reversed_empty_ranges,

@@ -4,7 +4,7 @@
 mod memory;
 
 use lp_gate::objects::LinkMap;
-use lp_gate::rtld_audit;
+use lp_gate::auditor;
 
 core::arch::global_asm!(
     ".pushsection .text.startup.lp_init,\"ax\",@progbits",
@@ -51,10 +51,10 @@ core::arch::global_asm!(
     start = sym lp_gate::standalone::start,
 );
 
-/// rtld-audit(7): see [`rtld_audit`].
+/// rtld-audit(7): see [`auditor`].
 #[unsafe(no_mangle)]
 pub extern "C" fn la_version(offered: u32) -> u32 {
-    rtld_audit::version(offered)
+    auditor::version(offered)
 }
 
 /// rtld-audit(7).
@@ -64,7 +64,7 @@ pub extern "C" fn la_version(offered: u32) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn la_objopen(map: *mut LinkMap, namespace: isize, cookie: *const usize) -> u32 {
     // SAFETY: the caller's promise.
-    unsafe { rtld_audit::open(map, namespace, cookie) }
+    unsafe { auditor::open(map, namespace, cookie) }
 }
 
 /// Nothing in the gate panics; should it, going on would be worse than the end of the process.

@@ -12,6 +12,7 @@
 use lp_abi::linux::{__NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, MADV_POPULATE_WRITE};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
+use crate::ids::ProcessId;
 use crate::layout as at;
 use crate::records::*;
 use crate::region::Region;
@@ -22,8 +23,8 @@ use crate::sync::Ordering;
 const STEP: usize = 64 << 10;
 /// Processes that have room from the start: what a shell needs to clean up when there is no more.
 const SLOTS: u32 = 32;
-/// Bytes of a descriptor table that have room from its slot's first use on: those of the first 1,024 descriptors.
-const TABLE: usize = 1024 * 8;
+/// Bytes of a descriptor table that have room from its slot's first use on. More is asked for in multiples of it.
+const TABLE: usize = at::FDS_BACKED * 8;
 
 impl Region<'_> {
     /// Says that the region lies in a file that may run out of room.
@@ -98,7 +99,19 @@ impl Region<'_> {
         self.back(at::FD_TABLES_AT + index as usize * at::FDS * 8, TABLE)
     }
 
-    /// The same for lane `index`.
+    /// Asks for room for a descriptor table that grows from `old` entries to `new`: there is room up to the step
+    /// behind `old`.
+    ///
+    /// # Errors
+    /// As [`Region::back`].
+    #[cold]
+    pub fn back_table(self, id: ProcessId, old: usize, new: usize) -> Result<()> {
+        let bytes = |entries: usize| (entries.max(1) * 8).next_multiple_of(TABLE);
+        let table = at::FD_TABLES_AT + id.index() * at::FDS * 8;
+        self.back(table + bytes(old), bytes(new).saturating_sub(bytes(old)))
+    }
+
+    /// Asks for room for the records of lane `index`, unless it was in use before.
     ///
     /// # Errors
     /// As [`Region::back`].

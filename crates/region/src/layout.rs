@@ -39,6 +39,8 @@ pub const LOCKS: usize = slots(18);
 pub const MAPPINGS: usize = slots(18);
 /// Descriptors of one process that can be ours.
 pub const FDS: usize = slots(16);
+/// So many of them have memory as long as their slot is in use; the others only up to `Process::fd_limit`.
+pub const FDS_BACKED: usize = 1024;
 /// 2 MiB chunks of data.
 pub const CHUNKS: usize = slots(21);
 /// Pages in a chunk.

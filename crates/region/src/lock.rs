@@ -92,6 +92,12 @@ impl OwnerLock {
         }
     }
 
+    /// Has the lock given back when the guard is dropped. The caller has just taken it.
+    #[inline]
+    pub fn guard(&self) -> Guard<'_> {
+        Guard(self)
+    }
+
     /// Who holds the lock; none if nobody.
     #[inline]
     pub fn holder(&self) -> LaneId {
@@ -206,6 +212,17 @@ impl OwnerLock {
         if !heavy_barrier() || lanes.is_awaited(self) {
             self.expect_waiters();
         }
+    }
+}
+
+/// A lock that is held, until this is dropped.
+#[must_use = "the lock is given back once the guard is dropped"]
+pub struct Guard<'l>(&'l OwnerLock);
+
+impl Drop for Guard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.unlock();
     }
 }
 

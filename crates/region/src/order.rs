@@ -5,6 +5,7 @@
 //! [`wait`] is called before a lock is waited for, [`took`] after one is taken by try, [`gave`] when either is given back,
 //! and [`idle`] before a wait for something that is no lock.
 
+use crate::lock::{Guard, OwnerLock};
 use crate::records::Inode;
 use crate::sync::AtomicU32;
 
@@ -60,6 +61,40 @@ pub fn of(_mark: &AtomicU32) -> Of {
     }
 }
 
+/// Says that a lane has given a lock back, once this is dropped.
+struct Until {
+    #[cfg(any(debug_assertions, feature = "order"))]
+    of: Of,
+    #[cfg(any(debug_assertions, feature = "order"))]
+    at: usize,
+}
+
+#[cfg(any(debug_assertions, feature = "order"))]
+impl Drop for Until {
+    fn drop(&mut self) {
+        check::give(self.of, self.at);
+    }
+}
+
+/// A lock that is held until this is dropped.
+#[must_use = "the lock is given back once this is dropped"]
+pub struct Kept<'l> {
+    _guard: Guard<'l>,
+    _until: Until,
+}
+
+/// Keeps a lock that the lane has taken.
+#[inline(always)]
+pub fn keep(_of: Of, lock: &OwnerLock) -> Kept<'_> {
+    let until = Until {
+        #[cfg(any(debug_assertions, feature = "order"))]
+        of: _of,
+        #[cfg(any(debug_assertions, feature = "order"))]
+        at: core::ptr::from_ref(lock) as usize,
+    };
+    Kept { _guard: lock.guard(), _until: until }
+}
+
 #[cfg(not(any(debug_assertions, feature = "order")))]
 mod check {
     use super::*;
@@ -95,10 +130,9 @@ mod check {
 mod check {
     use core::cell::UnsafeCell;
     use core::panic::Location;
-    use core::sync::atomic::AtomicUsize;
 
     use super::*;
-    use crate::sync::Ordering;
+    use crate::sync::{AtomicU64, Ordering};
 
     /// Locks that a lane holds at a time, at most.
     const DEEP: usize = 16;
@@ -109,7 +143,7 @@ mod check {
 
     struct Stack {
         /// Address of the lane's mark; 0 nobody's.
-        lane: AtomicUsize,
+        lane: AtomicU64,
         held: UnsafeCell<[Option<Held>; DEEP]>,
     }
 
@@ -117,17 +151,17 @@ mod check {
     unsafe impl Sync for Stack {}
 
     static STACKS: [Stack; LANES] =
-        [const { Stack { lane: AtomicUsize::new(0), held: UnsafeCell::new([None; DEEP]) } }; LANES];
+        [const { Stack { lane: AtomicU64::new(0), held: UnsafeCell::new([None; DEEP]) } }; LANES];
 
     /// Applies `to` to a lane's stack.
     fn with<T>(lane: Of, to: impl FnOnce(&mut [Option<Held>; DEEP]) -> T) -> Option<T> {
-        let lane = lane.mark;
+        let lane = lane.mark as u64;
         let is_its = |stack: &&Stack| {
             let taken = stack.lane.compare_exchange(0, lane, Ordering::AcqRel, Ordering::Acquire);
             taken.is_ok() || taken == Err(lane)
         };
         // Lanes are 8 KiB apart: the search starts where no other lane's does as a rule.
-        let start = lane / crate::layout::LANE_SIZE % LANES;
+        let start = lane as usize / crate::layout::LANE_SIZE % LANES;
         let (before, from) = STACKS.split_at(start);
         let stack = from.iter().chain(before).find(is_its)?;
         // SAFETY: the lane is the calling thread's, and `to` does not come back here.
@@ -179,7 +213,10 @@ mod check {
 
     /// The lane gives back what lies at `at`.
     pub fn gave<T>(lane: Of, at: &T) {
-        let at = core::ptr::from_ref(at) as usize;
+        give(lane, core::ptr::from_ref(at) as usize);
+    }
+
+    pub(super) fn give(lane: Of, at: usize) {
         with(lane, |held| {
             // What was taken last, should a mark be nested.
             if let Some(entry) = held.iter_mut().rev().find(|entry| entry.is_some_and(|(of, _)| of.at == at))

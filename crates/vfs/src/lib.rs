@@ -2,93 +2,92 @@
 //!
 //! Every call takes the [`Task`](task::Task) that makes it and answers as the system call of the same name does.
 //!
+//! A folder holds one subject; its `mod.rs` says which, and in which order its locks are taken. Folders use
+//! only those below them, which `scripts/rooms` checks: `calls`, `life`, `watches`, `locks`, `names`,
+//! `descriptors` and `rights`, `inodes`, `content` and `lane`, `caller`. What other crates use is listed
+//! below, under the name that it has for them.
+//!
 //! Lock order, outermost first: an open file's position; a directory, then what it holds; other inodes, the
 //! lower index first; the process's table; hash buckets, the lower index first. A rename, which locks more
 //! than that, waits for none of them with another held. `docs/locking.md` has them all, and what happens when
 //! a holder dies.
 #![no_std]
+#![warn(unreachable_pub)]
 #![allow(
     clippy::not_unsafe_ptr_arg_deref,
     reason = "programs' pointers are touched by the copy routines only, whose faults are EFAULT"
 )]
 
-pub mod access;
-pub mod acl;
-pub mod blob;
-pub mod boot;
-pub mod buffer;
-pub mod bulk;
-pub mod busy;
-mod candidates;
-pub mod change;
-pub mod chdir;
-pub mod chmod;
-pub mod chown;
-pub mod chunk;
-pub mod clock;
-pub mod close;
-pub mod copy;
-pub mod create;
-mod deadlock;
-pub mod dir;
-pub mod dirent;
-pub mod dup;
-pub mod fallocate;
-pub mod fcntl;
-pub mod file;
-pub mod fill;
-pub mod flight;
-pub mod flock;
-pub mod fork;
-pub mod fsync;
-pub mod getcwd;
-pub mod getdents;
-pub mod hash;
-pub mod inode;
-pub mod intent;
-pub mod ioctl;
-pub mod limit;
-pub mod link;
-pub mod lock;
-pub mod lseek;
-pub mod map;
-pub mod mapping;
-pub mod mkdir;
-pub mod mknod;
-pub mod mounts;
-pub mod name;
-mod named;
-pub mod open;
-pub mod owner;
-pub mod page;
-pub mod permission;
-pub mod pin;
-pub mod pipe;
-pub mod prefix_cache;
-pub mod read;
-pub mod readlink;
-pub mod reap;
-pub mod reclaim;
-pub mod record_lock;
-pub mod rename;
-pub mod seek;
-pub mod source;
-pub mod stat;
-pub mod statfs;
-mod sweep;
-pub mod symlink;
-pub mod table;
-pub mod target;
-pub mod task;
-pub mod tree;
-pub mod truncate;
-pub mod unlink;
-pub mod utimens;
-pub mod walk;
-pub mod watch;
-pub mod watch_names;
-pub mod write;
-pub mod writer;
-pub mod xattr;
+mod caller;
+mod calls;
+mod content;
+mod descriptors;
+mod inodes;
+mod lane;
+mod life;
+mod locks;
+mod names;
+mod rights;
+mod watches;
 
-pub use task::{Outside, Place, Task, Time};
+pub use caller::task::{Outside, Place, Task, Time};
+pub use caller::{clock, task};
+pub use calls::{
+    access, chdir, chmod, chown, close, copy, dup, fallocate, fcntl, fsync, getcwd, getdents, ioctl, link,
+    lseek, mkdir, mknod, open, readlink, rename, stat, statfs, symlink, target, truncate, unlink, utimens,
+    write,
+};
+pub use content::{buffer, bulk, chunk, map, owner, page};
+pub use descriptors::{busy, flight};
+pub use inodes::{blob, limit};
+pub use lane::{intent, pin};
+pub use life::{boot, fork, mapping, reap, reclaim};
+pub use locks::{file_lock, flock, record_lock};
+pub use names::{dir, dirent, hash, name, walk};
+pub use rights::permission;
+
+pub mod file {
+    pub use crate::descriptors::file::share;
+    pub use crate::life::open_file::{Opening, create, discard};
+}
+
+pub mod inode {
+    pub use crate::caller::task::device;
+    pub use crate::inodes::inode::{attributes, enter, lock, lock_unless_held};
+    pub use crate::inodes::make::create_root;
+    pub use crate::rights::initial::create;
+}
+
+pub mod mounts {
+    pub use crate::caller::mount_prefix::MountPrefix as Prefix;
+}
+
+pub mod read {
+    pub use crate::calls::read::{pread, pread_quick, preadv2, read, read_quick, readv};
+    pub use crate::content::snapshot::snapshot;
+}
+
+pub mod table {
+    pub use crate::descriptors::table::{
+        change, closing, covered, covered_of, entry, fget, fget_any, load, lowest, open_entries, reach,
+        replace, restore,
+    };
+    pub use crate::life::open_file::{install, let_go, take_out};
+}
+
+pub mod watch {
+    pub use crate::caller::event::{At, Event, Kind, Move, New, Sides, Touched};
+    pub use crate::inodes::watched::{has_shadow, is_watched, kind, place, touched_slow};
+    pub use crate::watches::watch::{each_entry, forget, look_at_closes, mark_locked, mark_way, path};
+}
+
+pub mod writer {
+    pub use crate::calls::remount::remount;
+}
+
+pub mod xattr {
+    pub use crate::calls::xattr::{
+        Room, fgetxattr, flistxattr, fremovexattr, fsetxattr, getxattr, listxattr, removexattr, setxattr,
+    };
+    pub use crate::inodes::xattrs::Value;
+}

@@ -319,9 +319,12 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
         death::interrupt(&task, steps, &call);
         assert_eq!(lock(&task, fd, F_RDLCK), Ok(()), "{at}");
         reap::dead(&task);
-        let owner = lp_vfs::lock::process_owner(&task);
+        let owner = lp_vfs::file_lock::process_owner(&task);
         let held = table::fget(&task, fd).expect("open");
-        assert!(lp_vfs::lock::holds(&task, held.inode_id(), owner, lp_vfs::lock::Kind::Shared), "{at}: lost");
+        assert!(
+            lp_vfs::file_lock::holds(&task, held.inode_id(), owner, lp_vfs::file_lock::LockType::Shared),
+            "{at}: lost"
+        );
         assert_eq!(lock(&task, fd, F_UNLCK), Ok(()), "{at}");
         lp_fsck::check(task.region, task.process_id).expect_sound(&at);
     }

@@ -9,7 +9,7 @@ use lp_region::{InodeId, InodeRef};
 use lp_vfs::open::Opened;
 use lp_vfs::table::entry;
 use lp_vfs::{
-    Place, Task, close, dup, fcntl, fork, open, page, read, reap, reclaim, seek, table, write, writer,
+    Place, Task, close, dup, fcntl, fork, lseek, open, page, read, reap, reclaim, table, write, writer,
 };
 
 mod setup;
@@ -95,13 +95,13 @@ fn truncating_open_empties_the_file() {
     let task = &fixture.task;
     let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
     assert_eq!(write::write(task, fd, b"hello".as_ptr(), 5), Ok(5));
-    assert_eq!(seek::lseek(task, fd, 0, SEEK_END), Ok(5));
+    assert_eq!(lseek::lseek(task, fd, 0, SEEK_END), Ok(5));
     let other = opened(task, "/light/f", O_RDONLY | O_TRUNC, 0).unwrap();
-    assert_eq!(seek::lseek(task, other, 0, SEEK_END), Ok(0));
-    assert_eq!(seek::lseek(task, fd, -1, SEEK_SET), Err(Errno::EINVAL));
-    assert_eq!(seek::lseek(task, fd, i64::MAX, SEEK_CUR), Err(Errno::EINVAL));
-    assert_eq!(seek::lseek(task, fd, 0, 9), Err(Errno::EINVAL));
-    assert_eq!(seek::lseek(task, fd, 0, SEEK_CUR), Ok(5));
+    assert_eq!(lseek::lseek(task, other, 0, SEEK_END), Ok(0));
+    assert_eq!(lseek::lseek(task, fd, -1, SEEK_SET), Err(Errno::EINVAL));
+    assert_eq!(lseek::lseek(task, fd, i64::MAX, SEEK_CUR), Err(Errno::EINVAL));
+    assert_eq!(lseek::lseek(task, fd, 0, 9), Err(Errno::EINVAL));
+    assert_eq!(lseek::lseek(task, fd, 0, SEEK_CUR), Ok(5));
 }
 
 #[test]
@@ -126,11 +126,11 @@ fn a_duplicate_shares_position_and_life() {
     let id = dup::dup(task, fd).unwrap();
     dup::install(task, 9, id, entry::CLOEXEC).unwrap();
     assert_eq!(write::write(task, fd, b"hello".as_ptr(), 5), Ok(5));
-    assert_eq!(seek::lseek(task, 9, 0, SEEK_CUR), Ok(5));
+    assert_eq!(lseek::lseek(task, 9, 0, SEEK_CUR), Ok(5));
     assert_eq!((fcntl::get_fd(task, fd), fcntl::get_fd(task, 9)), (Ok(0), Ok(FD_CLOEXEC)));
     close::close(task, fd).unwrap();
     reclaim::run(task);
-    assert_eq!(seek::lseek(task, 9, 1, SEEK_SET), Ok(1));
+    assert_eq!(lseek::lseek(task, 9, 1, SEEK_SET), Ok(1));
     let mut byte = 0u8;
     assert_eq!(read::read(task, 9, &raw mut byte, 1), Ok(1));
     assert_eq!(byte, b'e');

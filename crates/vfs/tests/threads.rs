@@ -10,8 +10,8 @@ use lp_region::sync::Ordering;
 use lp_region::{LaneId, ProcessId};
 use lp_vfs::open::Opened;
 use lp_vfs::{
-    Place, Task, boot, clock, close, dup, fork, inode, mkdir, open, page, read, reclaim, seek, table, unlink,
-    write,
+    Place, Task, boot, clock, close, dup, fork, inode, lseek, mkdir, open, page, read, reclaim, table,
+    unlink, write,
 };
 
 mod setup;
@@ -50,7 +50,7 @@ fn step(task: &Task, own: usize, random: &mut Random) {
         2 | 3 => _ = close::close(task, any),
         4 => _ = write::write(task, any, byte.as_ptr(), byte.len()),
         5 => _ = read::pread(task, any, byte.as_mut_ptr(), byte.len(), 0),
-        6 => _ = seek::lseek(task, any, 1, SEEK_CUR),
+        6 => _ = lseek::lseek(task, any, 1, SEEK_CUR),
         7 => {
             if let Ok(id) = dup::dup(task, any) {
                 dup::install(task, mine, id, 0).expect("install");
@@ -158,7 +158,7 @@ fn exec_takes_over_what_other_threads_held() {
     assert_eq!(region.lanes().collect::<Vec<_>>(), [lane], "the others are buried");
     assert_eq!(boot::cloexec_fds(&image).collect::<Vec<_>>(), [3]);
     close::close(&image, 3).expect("close");
-    assert_eq!(seek::lseek(&image, 4, 0, SEEK_CUR), Ok(0));
+    assert_eq!(lseek::lseek(&image, 4, 0, SEEK_CUR), Ok(0));
     // The directory's lock was the thread's, and is free.
     let made = mkdir::mkdirat(&image, AT_FDCWD, c"/light/d".as_ptr().cast(), 0o755);
     assert_eq!(made, Ok(Place::Inside(())));

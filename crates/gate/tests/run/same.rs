@@ -100,7 +100,7 @@ fn setuid_program(gate: &Gate) {
         return; // Only root can give a file away, and set-user-id to oneself changes nothing.
     }
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).expect("a mode");
-    refused(gate, &program, "set-user-id");
+    refused(gate, &program, "setuid program");
 }
 
 fn static_script(gate: &Gate) {

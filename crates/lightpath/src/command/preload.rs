@@ -18,7 +18,7 @@ pub(crate) fn extract(cache: &Path) -> Result<PathBuf, String> {
 }
 
 /// Puts the gate for static programs into `cache` unless it is there, and returns its path. It is made from
-/// the library, in whose place `lp_gate::exec_env` looks for it.
+/// the library; the gate looks for it beside that when it executes one (`static_gate` in `low/exec/environment.rs`).
 pub(crate) fn extract_static(cache: &Path) -> Result<PathBuf, String> {
     let name = NAME.replace(".so", "-static.so");
     let path = cache.join(&name);

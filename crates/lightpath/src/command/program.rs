@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
+use lp_abi::refusal::Refusal;
 use object::Endianness;
 use object::elf::{DT_SONAME, EM_X86_64, FileHeader64, PT_DYNAMIC, PT_INTERP};
 use object::read::ReadCache;
@@ -33,22 +34,26 @@ pub(crate) enum Program {
     InMount,
 }
 
-/// Why a program cannot be covered.
+/// Why a program is not started.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Refusal {
-    /// It changes its privileges as it starts, by this mark of its file: then the loader ignores preloading (ld.so(8)).
-    Privileged(&'static str),
-    /// Anything else.
+pub(crate) enum Fault {
+    /// It cannot be covered.
+    Refused(Refusal),
+    /// It cannot be looked at, or is damaged.
     Other(String),
 }
 
-impl fmt::Display for Refusal {
+impl From<Refusal> for Fault {
+    fn from(refusal: Refusal) -> Self {
+        Fault::Refused(refusal)
+    }
+}
+
+impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refusal::Privileged(mark) => {
-                write!(f, "{mark}: the loader would ignore Lightpath; run it without")
-            }
-            Refusal::Other(why) => f.write_str(why),
+            Fault::Refused(refusal) => f.write_str(refusal.why()),
+            Fault::Other(why) => f.write_str(why),
         }
     }
 }
@@ -71,7 +76,10 @@ pub(crate) fn check(path: &Path, mounts: &[MountPoint]) -> Result<Program, Failu
                     format!("{}: bad interpreter: {}", path.display(), reason(&e)),
                 ));
             }
-            // The kernel executes what it may not read; what cannot be read cannot be checked.
+            // The kernel executes what it may not read.
+            Err(e) if e.kind() == std::io::ErrorKind::PermissionDenied => {
+                return Err(refuse(Refusal::Unreadable.why()));
+            }
             Err(e) => return Err(refuse(&format!("cannot tell whether it can be covered: {}", reason(&e)))),
         };
         let mut head = Vec::new();
@@ -107,13 +115,13 @@ fn interpreter(head: &[u8]) -> Option<&[u8]> {
 }
 
 /// Tells a dynamic program from a static one.
-fn check_elf(file: &File, head: &[u8]) -> Result<Program, Refusal> {
+fn check_elf(file: &File, head: &[u8]) -> Result<Program, Fault> {
     let machine = head.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
     if head.get(4) != Some(&2) || machine != Some(EM_X86_64) {
-        return Err(Refusal::Other("not an x86-64 program: Lightpath covers those only".to_owned()));
+        return Err(Refusal::Foreign.into());
     }
     let cache = ReadCache::new(file);
-    let damaged = |_| Refusal::Other("damaged ELF file".to_owned());
+    let damaged = |_| Fault::Other("damaged ELF file".to_owned());
     let header = FileHeader64::<Endianness>::parse(&cache).map_err(damaged)?;
     let endian = header.endian().map_err(damaged)?;
     let segments = header.program_headers(endian, &cache).map_err(damaged)?;
@@ -129,31 +137,31 @@ fn check_elf(file: &File, head: &[u8]) -> Result<Program, Refusal> {
 }
 
 /// Refuses what the kernel would start in secure-execution mode.
-fn check_privilege(file: &File) -> Result<(), Refusal> {
-    let found = file.metadata().map_err(|e| Refusal::Other(reason(&e)))?;
+fn check_privilege(file: &File) -> Result<(), Fault> {
+    let found = file.metadata().map_err(|e| Fault::Other(reason(&e)))?;
     let nosuid = fstatvfs(file).is_ok_and(|fs| fs.f_flag.contains(StatVfsMountFlags::NOSUID));
     if nosuid || no_new_privs().unwrap_or(false) {
         return Ok(());
     }
     let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
     if found.mode() & libc::S_ISUID != 0 && found.uid() != uid.as_raw() {
-        return Err(Refusal::Privileged("setuid program"));
+        return Err(Refusal::SetUser.into());
     }
     // Without the group's execute bit, setgid means mandatory locking and changes nothing.
     let setgid = libc::S_ISGID | libc::S_IXGRP;
     if found.mode() & setgid == setgid && found.gid() != gid.as_raw() {
-        return Err(Refusal::Privileged("setgid program"));
+        return Err(Refusal::SetGroup.into());
     }
     let capable = rustix::fs::fgetxattr(file, "security.capability", &mut [0u8; 64][..]).is_ok();
     if capable && !uid.is_root() {
-        return Err(Refusal::Privileged("program with file capabilities"));
+        return Err(Refusal::Capabilities.into());
     }
     Ok(())
 }
 
 /// Whether the file at `path` is a program that can be covered; a script is.
-pub(crate) fn coverable(path: &Path) -> Result<(), Refusal> {
-    let unreadable = |e: std::io::Error| Refusal::Other(reason(&e));
+pub(crate) fn coverable(path: &Path) -> Result<(), Fault> {
+    let unreadable = |e: std::io::Error| Fault::Other(reason(&e));
     let file = File::open(path).map_err(unreadable)?;
     let mut head = [0u8; 64];
     let length = file.read_at(&mut head, 0).map_err(unreadable)?;

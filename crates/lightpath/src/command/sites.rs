@@ -30,13 +30,14 @@ pub(crate) fn sites(arguments: &Sites) -> Result<u8, Failure> {
             .map_err(|why| Failure::new(REGION, format!("{}: {why}", directory.display())))?;
     }
     let bundle = Bundle::open(&place).map_err(|e| fail(&place, &e))?;
-    let mut refused = None;
+    // What cannot be patched the gate tells the user, now and whenever it meets the object again.
+    let mut status = 0;
     for path in &arguments.paths {
-        if let Status::Refused(why) = bundle.add(path).map_err(|e| fail(path, &e))? {
-            refused = Some(Failure::new(CANNOT_RUN, format!("{}: {why}", path.display())));
+        if let Status::Refused(_) = bundle.add(path).map_err(|e| fail(path, &e))? {
+            status = CANNOT_RUN;
         }
     }
-    refused.map_or(Ok(0), Err)
+    Ok(status)
 }
 
 /// Where the gate of a run by this user finds its images.

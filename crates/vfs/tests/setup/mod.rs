@@ -67,7 +67,8 @@ impl Fixture {
     pub fn file(&self, flags: u32) -> i32 {
         let task = &self.task;
         let parent = self.root();
-        let made = inode::create(task, task.region.inode(parent), S_IFREG | 0o644, 0).expect("inode");
+        let made =
+            inode::create(task, task.region.inode(parent), S_IFREG | 0o644, 0).expect("inode").linked_in();
         task.region.settle::<Inode>(task.lane);
         let access = match flags & O_ACCMODE {
             O_RDONLY => file_mode::READ,
@@ -76,7 +77,7 @@ impl Fixture {
         };
         let opening =
             Opening { inode: made, flags, mode: access | file_mode::REGULAR, parent, dirent: DirentId::NONE };
-        let id = file::create(task, &opening).expect("file");
+        let id = file::create(task, &opening).expect("file").hand_over();
         let fd = table::lowest(task, 0, 1024).expect("descriptor");
         table::install(task, fd, id, 0).expect("install");
         fd

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 
 use super::Finding;
-use crate::command::program::{self, Refusal};
+use crate::command::program::{self, Fault};
 
 /// Names shown before "and N more".
 const SHOWN: usize = 8;
@@ -23,8 +23,8 @@ pub(super) fn findings() -> Vec<Finding> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         match program::coverable(&path) {
             Ok(()) => covered += 1,
-            Err(Refusal::Privileged(_)) => add(&mut privileged, name),
-            Err(Refusal::Other(_)) => add(&mut other, name),
+            Err(Fault::Refused(refusal)) if refusal.is_privileged() => add(&mut privileged, name),
+            Err(_) => add(&mut other, name),
         }
     }
     let line = |about, names: &BTreeSet<String>, fate: &str| match names.len() {

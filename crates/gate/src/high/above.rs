@@ -1,0 +1,422 @@
+//! What the high half does when the low half tells it: see [`Above`].
+
+use crate::high::life::task::set_task;
+
+use lp_abi::gated::GATED_SET;
+use lp_abi::linux::{__NR_fstat, __NR_prctl, stat};
+use lp_abi::{Errno, image};
+use lp_region::process::Run;
+use lp_region::records::PROGRAMS;
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::{DirentId, InodeId, InodeRef, LaneId, ProcessId};
+use lp_vfs::boot::ImageIds;
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::Task;
+use lp_vfs::{boot, close, fork, getcwd};
+
+use crate::High;
+use crate::calls::CALLS;
+use crate::high::fd::{device, placeholder};
+use crate::high::life::credentials;
+use crate::high::life::join;
+use crate::high::life::left;
+use crate::high::memory::areas;
+use crate::high::route::libraries;
+use crate::high::run::region;
+use crate::high::run::region::joined;
+use crate::high::run::{apart, mounts};
+use crate::high::table::calls::APART;
+use crate::high::table::count::COUNTED;
+use crate::high::table::limited::LIMITED;
+use crate::high::watch::shadow_end;
+use crate::low::above::Above;
+use crate::low::above::Attached;
+use crate::low::above::List;
+use crate::low::above::PATH;
+use crate::low::dispatch::Calls;
+use crate::low::dispatch::Table;
+use crate::low::dispatch::Way;
+use crate::low::thread::record::Thread;
+use crate::low::tools::report;
+use crate::low::tools::text::{Writer, number};
+
+/// `PR_SET_NAME` of linux/prctl.h.
+const PR_SET_NAME: u32 = 15;
+
+impl Above for High {
+    fn attach<'a>(
+        thread: &Thread,
+        gate: &[u8],
+        ids: ImageIds,
+        room: &'a mut [u8; PATH],
+    ) -> Result<Attached<'a>, &'static [u8]> {
+        let mut parts = gate.split(|byte| *byte == b':');
+        let (fd, second) = (parts.next().and_then(number32), parts.next().unwrap_or_default());
+        let length = number(parts.next().unwrap_or_default());
+        let is_apart = second.first() == Some(&apart::RUN);
+        let (Some(fd), Some(id)) = (fd, number32(&second[usize::from(is_apart)..])) else {
+            report::refuse(&[b"LIGHTPATH_GATE is malformed: ", gate]);
+        };
+        if is_apart {
+            let length = length.ok_or(&b"LIGHTPATH_GATE says no length"[..])?;
+            return attached(apart::start(fd as i32, id, length)?, ids.euid, room);
+        }
+        let task = attach_slot(thread, fd as i32, ProcessId(id), length, ids)?;
+        attached(task.run, task.process.fsuid.load(Ordering::Relaxed), room)
+    }
+
+    fn counts_calls() -> bool {
+        apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) != 0) // Relaxed: immutable.
+    }
+
+    fn join(thread: &Thread) {
+        join::join(thread);
+    }
+
+    fn calls(thread: &Thread) -> Calls {
+        let (table, way) = match task_of(thread) {
+            _ if lp_abi::sys::is_limited() => (&LIMITED, Way::Long),
+            Some(task) => calls_of(task),
+            None => (&APART, Way::Apart),
+        };
+        Calls { table, way, hidden: apart::lowest() as u32 }
+    }
+
+    fn thread_start(thread: &Thread) {
+        let Some((region, process)) = joined() else { return };
+        match boot::thread_lane(region, process, thread.tid.get()) {
+            Ok(lane) => credentials::of_new_thread(set_task(thread, region, process, lane)),
+            Err(_) => report::refuse(&[b"the region has no place for another thread"]),
+        }
+    }
+
+    fn before_thread(thread: &Thread) {
+        join::join(thread);
+        if let Some(task) = task_of(thread) {
+            boot::before_thread(task);
+        }
+    }
+
+    fn thread_not_made(thread: &Thread) {
+        if let Some(task) = task_of(thread) {
+            boot::thread_gone(task.process);
+        }
+    }
+
+    fn thread_exit(thread: &Thread) {
+        if let Some(task) = task_of(thread) {
+            boot::leave_lane(task);
+            boot::thread_gone(task.process);
+            thread.task.set(core::ptr::null_mut());
+        }
+    }
+
+    fn process_exit(thread: &Thread) {
+        if let Some(task) = task_of(thread) {
+            boot::exit(task);
+            left::left(task);
+        }
+    }
+
+    fn before_fork(thread: &Thread) -> lp_abi::Result<()> {
+        let Some(task) = task_of(thread) else { return Ok(()) };
+        areas::before_fork();
+        let child = fork::before(task).inspect_err(|_| areas::after_fork())?;
+        table_copied(task, child);
+        thread.forked.set(child.0);
+        Ok(())
+    }
+
+    fn announce_child(thread: &Thread) -> Option<*mut u32> {
+        task_of(thread).map(|task| fork::announce_at(task.region, ProcessId(thread.forked.get())))
+    }
+
+    fn make_unannounced(thread: &Thread) {
+        if let Some(task) = task_of(thread) {
+            fork::make_unannounced(task, ProcessId(thread.forked.get()));
+        }
+    }
+
+    fn may_share_table(thread: &Thread) -> bool {
+        join::join(thread);
+        let Some(task) = task_of(thread) else { return true };
+        placeholder::flush(task);
+        let may = !table::open_entries(task).any(|(_, word)| word & entry::HOST == 0);
+        if may {
+            device::distrust(task);
+        }
+        may
+    }
+
+    fn after_fork_parent(thread: &Thread, result: isize) {
+        let Some(task) = task_of(thread) else { return };
+        areas::after_fork();
+        fork::copied(task);
+        if result < 0 {
+            fork::failed(task, ProcessId(thread.forked.get()));
+        }
+    }
+
+    fn after_fork_child(thread: &Thread) {
+        let Some(task) = task_of(thread) else { return };
+        let (region, child) = (task.region, ProcessId(thread.forked.get()));
+        let started = match thread.shares_table.get() {
+            true => fork::child_that_shares(region, child, thread.tid.get()),
+            false => fork::child(region, child, thread.tid.get()),
+        };
+        match started {
+            Ok(lane) => {
+                let task = set_task(thread, region, child, lane);
+                region::set_joined(region, child);
+                areas::after_fork();
+                placeholder::after_fork(task);
+            }
+            Err(_) => report::refuse(&[b"the region has no place for this process"]),
+        }
+    }
+
+    fn before_vfork(thread: &Thread, child: &Thread) -> lp_abi::Result<()> {
+        let Some(task) = task_of(thread) else { return Ok(()) };
+        let slot = fork::before_vfork(task)?;
+        table_copied(task, slot);
+        thread.forked.set(slot.0);
+        // Its lane comes when it runs.
+        set_task(child, task.region, slot, LaneId::NONE);
+        Ok(())
+    }
+
+    fn after_vfork_child(child: &Thread) {
+        let Some(task) = task_of(child) else { return };
+        let (region, slot) = (task.region, task.process_id);
+        // SAFETY: the parent waits, and its record stays valid.
+        let parent = unsafe { child.parent.get().as_ref() };
+        if let Some(parent) = parent.and_then(task_of) {
+            fork::copied(parent);
+        }
+        let started = match parent.is_some_and(|parent| parent.shares_table.get()) {
+            true => fork::child_that_shares(region, slot, child.tid.get()),
+            false => fork::child_in_parent(region, slot, child.tid.get()),
+        };
+        match started {
+            Ok(lane) => placeholder::after_fork(set_task(child, region, slot, lane)),
+            Err(_) => report::refuse(&[b"the region has no place for this process"]),
+        }
+    }
+
+    fn after_vfork_parent(thread: &Thread, child: &Thread, result: isize) {
+        areas::settle_child(child);
+        let Some(task) = task_of(thread) else {
+            child.task.set(core::ptr::null_mut());
+            return join::follow_child(thread);
+        };
+        let Some(started) = task_of(child) else { return };
+        fork::copied(task);
+        if result < 0 {
+            fork::failed(task, started.process_id);
+        } else {
+            fork::after_vfork(task, started.process_id);
+        }
+        child.task.set(core::ptr::null_mut());
+    }
+
+    fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]> {
+        let joined = task_of(thread).map(|task| &task.region.header().programs);
+        joined.or_else(apart::known_programs)
+    }
+
+    fn has_run(thread: &Thread) -> bool {
+        !thread.task.get().is_null() || apart::run().is_some()
+    }
+
+    #[cold]
+    fn leads_into_mount(thread: &Thread, origin: &[u8], path: &[u8]) -> bool {
+        Self::has_run(thread) && libraries::leads_into_mount(task_of(thread), origin, path)
+    }
+
+    #[cold]
+    fn storage_of(thread: &Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
+        join::join(thread);
+        task_of(thread).and_then(|task| libraries::storage_of(task, origin, directory, name))
+    }
+
+    #[cold]
+    fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool {
+        Self::has_run(thread) && libraries::list_leads_into_mount(task_of(thread), list, text)
+    }
+
+    fn before_exec(thread: &Thread) -> lp_abi::Result<()> {
+        if let Some(task) = task_of(thread) {
+            boot::before_exec(task);
+            credentials::before_exec(task);
+            // The new image must not inherit what is closed.
+            placeholder::flush(task);
+        }
+        Ok(())
+    }
+
+    fn exec_failed(thread: &Thread, errno: lp_abi::Errno) {
+        let _ = errno;
+        if let Some(task) = task_of(thread) {
+            credentials::exec_failed(task);
+        }
+    }
+
+    fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize {
+        let mut text = Writer::new(value);
+        match task_of(thread) {
+            Some(task) => {
+                text.push_decimal(task.region.fd() as u64);
+                text.push(b":");
+                text.push_decimal(u64::from(task.process_id.0));
+                text.push(b":");
+                text.push_decimal(task.region.length() as u64);
+            }
+            None => apart::write_gate_value(&mut text),
+        }
+        text.finish().unwrap_or(0)
+    }
+
+    #[cold]
+    fn end_if_cut() {
+        let region = joined().map(|(region, _)| (region.fd(), region.length()));
+        let Some((fd, length)) = region.or_else(apart::extent).filter(|(fd, _)| *fd >= 0) else { return };
+        // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+        let size = unsafe {
+            let mut found: stat = core::mem::zeroed();
+            match lp_abi::syscall!(__NR_fstat, fd, &raw mut found) {
+                Ok(_) => found.st_size as usize,
+                Err(_) => return,
+            }
+        };
+        if size < length {
+            report::refuse(&[
+                b"somebody cut the region's file short while it was in use: what it held is lost",
+            ]);
+        }
+    }
+
+    fn fault(thread: &Thread, address: usize) -> bool {
+        let Some(task) = task_of(thread) else { return false };
+        let before = thread.unclear_fault.replace(0);
+        match areas::fault(task, address) {
+            areas::Fault::Real => false,
+            areas::Fault::Mended => true,
+            areas::Fault::Unclear => {
+                thread.unclear_fault.set(address);
+                before != address
+            }
+        }
+    }
+
+    fn has_mappings() -> bool {
+        !areas::is_empty()
+    }
+
+    fn holds(path: &[u8]) -> bool {
+        mounts::mounts().holds(path)
+    }
+}
+
+/// The table for a process that has a task, and whether there are shorter ways than by it.
+fn calls_of(task: &Task) -> (&'static Table, Way) {
+    if task.run.stats.load(Ordering::Relaxed) != 0 {
+        return (&COUNTED, Way::Long);
+    }
+    let way = if placeholder::own_may_be_low(task) { Way::Long } else { Way::Short };
+    (&CALLS, way)
+}
+
+fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
+    // SAFETY: null, or the thread's task, which lives as long as its record.
+    unsafe { thread.task.get().as_ref() }
+}
+
+/// Attaches to the slot that a launcher or an image before has left to this one.
+fn attach_slot(
+    thread: &Thread,
+    fd: i32,
+    process: ProcessId,
+    length: Option<usize>,
+    ids: ImageIds,
+) -> Result<&'static Task<'static>, &'static [u8]> {
+    let region = region::map_region(fd, length)?;
+    let lane = boot::attach(region, process, thread.tid.get()).map_err(|errno| match errno {
+        Errno::EAGAIN => &b"the region has no place for another thread"[..],
+        _ => b"the region has no place for this process any more",
+    })?;
+    let task = set_task(thread, region, process, lane);
+    region::set_joined(region, process);
+    region::read_run(task.run);
+    boot::arrive_by_exec(task, ids);
+    credentials::after_exec(task);
+    placeholder::after_exec(task);
+    device::after_exec(task);
+    for fd in boot::cloexec_fds(task) {
+        if close::close(task, fd).is_ok() {
+            placeholder::close_number(fd);
+        }
+    }
+    if task.process.exe.load(Ordering::Relaxed) != 0 {
+        name_thread(task);
+    }
+    Ok(task)
+}
+
+/// A number of 32 bits.
+fn number32(text: &[u8]) -> Option<u32> {
+    number(text).and_then(|number| u32::try_from(number).ok())
+}
+
+/// The kernel has named the thread after the memfd that it executed: it gets the program's name.
+#[cold]
+fn name_thread(task: &Task) {
+    // Relaxed, all: the process's own words.
+    let exe = InodeRef::from_word(task.process.exe.load(Ordering::Relaxed));
+    let dirent = DirentId(task.process.exe_dirent.load(Ordering::Relaxed));
+    let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
+    let Ok(path) = getcwd::of_entry(task, exe, dirent, parent) else { return };
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let mut comm = [0u8; 16];
+    let length = name.len().min(comm.len() - 1);
+    comm[..length].copy_from_slice(&name[..length]);
+    // SAFETY: the kernel reads 16 bytes.
+    let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, comm.as_ptr()) };
+}
+
+/// What a run record tells a process of `user`.
+#[unsafe(link_section = ".text.startup.lp")]
+fn attached<'a>(
+    run: &'static Run,
+    user: u32,
+    room: &'a mut [u8; PATH],
+) -> Result<Attached<'a>, &'static [u8]> {
+    let mut path = Writer::new(&mut room[..]);
+    let owner = run.owner.load(Ordering::Relaxed); // Relaxed: immutable.
+    if user == owner || user == 0 {
+        path.push(run.cache.get());
+    } else {
+        // Root's child that has changed to another user must not add to root's bundle: it has one of its own.
+        path.push(b"/tmp/lightpath-");
+        path.push_decimal(u64::from(user));
+    }
+    // As `lp_sites::Bundle::file_name` has it.
+    path.push(b"/sites-");
+    path.push_decimal(u64::from(image::VERSION));
+    path.push(b"-");
+    path.push_hex(u64::from(GATED_SET), 8);
+    let length = path.finish().ok_or(&b"the cache directory's path is too long"[..])?;
+    Ok(Attached {
+        bundle: &room[..length],
+        builder: run.launcher.get(),
+        preload: run.preload.get(),
+        library: run.library.get(),
+    })
+}
+
+/// The slot of a child has a copy of the table.
+fn table_copied(task: &Task, child: ProcessId) {
+    let process = task.region.process(child);
+    placeholder::copy_to(task, process);
+    shadow_end::copy_to(task, process);
+    device::copied(task, process, task.region.fd_table(child));
+}

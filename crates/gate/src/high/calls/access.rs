@@ -1,0 +1,41 @@
+//! access(2), faccessat(2), faccessat2(2).
+
+use lp_abi::Errno;
+use lp_abi::linux::{__NR_faccessat, __NR_faccessat2, AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+use lp_vfs::access;
+use lp_vfs::task::Task;
+
+use crate::high::calls::chmod::last_of;
+use crate::high::frame::at::At;
+use crate::high::frame::handler::{handlers, kernel};
+use crate::high::route::path::one;
+
+handlers! {
+    /// access(2).
+    fn access(task, path: *const u8, mode: u32) {
+        check(task, At::cwd(path), mode, 0)
+    }
+
+    /// faccessat(2): the kernel's has no flags.
+    fn faccessat(task, dirfd: i32, path: *const u8, mode: u32) {
+        check(task, At { dirfd, path }, mode, 0)
+    }
+
+    /// faccessat2(2).
+    fn faccessat2(task, dirfd: i32, path: *const u8, mode: u32, flags: u32) {
+        if flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+            return Errno::EINVAL.to_ret();
+        }
+        check(task, At { dirfd, path }, mode, flags)
+    }
+}
+
+#[inline]
+fn check(task: &Task, at: At, mode: u32, flags: u32) -> isize {
+    let ours = |at: At| access::faccessat(task, at.dirfd, at.path, mode, flags);
+    let host = |at: At| match flags {
+        0 => kernel!(__NR_faccessat, at.dirfd, at.path, mode),
+        _ => kernel!(__NR_faccessat2, at.dirfd, at.path, mode, flags),
+    };
+    one(task, at, last_of(flags), ours, host)
+}

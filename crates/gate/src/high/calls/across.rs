@@ -1,0 +1,104 @@
+//! link(2) and rename(2) with one path in a mount and one on the host: `EXDEV`, and what the kernel finds
+//! before that.
+//!
+//! The kernel resolves both paths before it compares their file systems (`do_linkat`, `do_renameat2` in
+//! fs/namei.c), so what is missing on either side comes first.
+
+use lp_abi::linux::{__NR_newfstatat, AT_SYMLINK_NOFOLLOW, stat};
+use lp_abi::{Errno, Result};
+use lp_region::ucopy;
+use lp_vfs::target;
+use lp_vfs::task::Task;
+
+use crate::high::frame::at::{At, Last, Which, buffer};
+use crate::high::frame::handler::{failed_with, kernel};
+use crate::high::route::path::one;
+
+/// What link(2) of `old` to `new` gives: both must be resolved, and the new name must be free.
+#[cold]
+pub(crate) fn link(task: &Task, old: At, new: At, flags: u32, last: Last) -> isize {
+    let found = look(task, old, flags, last);
+    if found != 0 {
+        return found;
+    }
+    let (name, has_slash) = match without_slashes(new) {
+        Ok(name) => name,
+        Err(errno) => return errno.to_ret(),
+    };
+    match look(task, name, AT_SYMLINK_NOFOLLOW, Last::Link) {
+        0 => Errno::EEXIST.to_ret(),
+        missing if failed_with(missing, Errno::ENOENT) => match parents(task, [new]) {
+            // Only a directory could get such a name.
+            exdev if has_slash && failed_with(exdev, Errno::EXDEV) => Errno::ENOENT.to_ret(),
+            other => other,
+        },
+        other => other,
+    }
+}
+
+/// What rename(2) of `old` to `new` gives: both directories must be there.
+#[cold]
+pub(crate) fn rename(task: &Task, old: At, new: At) -> isize {
+    parents(task, [old, new])
+}
+
+/// `EXDEV`, unless the directory of one of the paths is not there.
+fn parents<const N: usize>(task: &Task, paths: [At; N]) -> isize {
+    for at in paths {
+        let found = match directory(at) {
+            Ok(directory) => look(task, directory, 0, Last::Follow),
+            Err(errno) => errno.to_ret(),
+        };
+        if found != 0 {
+            return found;
+        }
+    }
+    Errno::EXDEV.to_ret()
+}
+
+/// A path without the slashes at its end, in the second buffer, and whether there were some.
+fn without_slashes(at: At) -> Result<(At, bool)> {
+    let text = buffer(Which::Second);
+    // SAFETY: the gate's fault handler is in place.
+    let length = unsafe { ucopy::string(text, at.path) }?;
+    let end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(length, |last| last + 1);
+    text[end] = 0;
+    Ok((At { dirfd: at.dirfd, path: text.as_ptr() }, end < length))
+}
+
+/// The directory that a path's last component is in, so that what is none is refused. In the second buffer.
+fn directory(at: At) -> Result<At> {
+    const AS_DIRECTORY: &[u8] = b"/.\0";
+    let text = buffer(Which::Second);
+    // SAFETY: the gate's fault handler is in place.
+    let length = unsafe { ucopy::string(text, at.path) }?;
+    let name_end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    let name_start = text[..name_end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    if name_end == 0 {
+        return Err(if length == 0 { Errno::ENOENT } else { Errno::EXDEV });
+    }
+    if name_start == 0 {
+        text[..2].copy_from_slice(b".\0");
+    } else {
+        // The name and the NUL behind it leave room for this, but for a name of one byte.
+        let end = name_start - 1;
+        let to = text.get_mut(end..end + AS_DIRECTORY.len()).ok_or(Errno::ENAMETOOLONG)?;
+        to.copy_from_slice(AS_DIRECTORY);
+    }
+    Ok(At { dirfd: at.dirfd, path: text.as_ptr() })
+}
+
+/// 0 if there is something of this name, whosever it is; else the error.
+fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
+    let flags = match last {
+        Last::Link => flags | AT_SYMLINK_NOFOLLOW,
+        Last::Follow => flags & !lp_abi::linux::AT_SYMLINK_FOLLOW,
+    };
+    let ours = |at: At| target::at(task, at.dirfd, at.path, flags, |_, _| Ok(()));
+    let host = |at: At| {
+        // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+        let mut found: stat = unsafe { core::mem::zeroed() };
+        kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, flags)
+    };
+    one(task, at, last, ours, host)
+}

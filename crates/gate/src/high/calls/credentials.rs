@@ -1,0 +1,87 @@
+//! umask(2), and the calls that change ids, groups and capabilities: the kernel makes the change, the
+//! process's slot follows, for the file system checks against that. Credentials are a thread's in Linux: one
+//! that changes them beside others has a record of its own from then on.
+
+use lp_abi::linux::*;
+use lp_region::sync::Ordering;
+use lp_vfs::boot::load_limit;
+use lp_vfs::task::Task;
+
+use crate::high::frame::handler::{handlers, kernel};
+use crate::high::life::credentials::changed;
+
+handlers! {
+    /// umask(2).
+    fn umask(task, mask: u32) {
+        task.process.umask.store(mask & 0o777, Ordering::Relaxed); // Relaxed: the process's own word.
+        crate::low::dispatch::NOT_OURS
+    }
+
+    /// setuid(2).
+    fn setuid(task, id: usize) {
+        changed(task, kernel!(__NR_setuid, id))
+    }
+
+    /// setgid(2).
+    fn setgid(task, id: usize) {
+        changed(task, kernel!(__NR_setgid, id))
+    }
+
+    /// setreuid(2).
+    fn setreuid(task, real: usize, effective: usize) {
+        changed(task, kernel!(__NR_setreuid, real, effective))
+    }
+
+    /// setregid(2).
+    fn setregid(task, real: usize, effective: usize) {
+        changed(task, kernel!(__NR_setregid, real, effective))
+    }
+
+    /// setresuid(2).
+    fn setresuid(task, real: usize, effective: usize, saved: usize) {
+        changed(task, kernel!(__NR_setresuid, real, effective, saved))
+    }
+
+    /// setresgid(2).
+    fn setresgid(task, real: usize, effective: usize, saved: usize) {
+        changed(task, kernel!(__NR_setresgid, real, effective, saved))
+    }
+
+    /// setfsuid(2), whose result is the id before.
+    fn setfsuid(task, id: usize) {
+        changed(task, kernel!(__NR_setfsuid, id))
+    }
+
+    /// setfsgid(2), likewise.
+    fn setfsgid(task, id: usize) {
+        changed(task, kernel!(__NR_setfsgid, id))
+    }
+
+    /// setgroups(2).
+    fn setgroups(task, count: usize, list: usize) {
+        changed(task, kernel!(__NR_setgroups, count, list))
+    }
+
+    /// capset(2).
+    fn capset(task, header: usize, data: usize) {
+        changed(task, kernel!(__NR_capset, header, data))
+    }
+
+    /// setrlimit(2).
+    fn setrlimit(task, resource: u32, limit: usize) {
+        limited(task, resource, kernel!(__NR_setrlimit, resource, limit))
+    }
+
+    /// prlimit64(2): only for the calling process does the slot follow.
+    fn prlimit64(task, pid: i32, resource: u32, new: usize, old: usize) {
+        let done = kernel!(__NR_prlimit64, pid, resource, new, old);
+        if new == 0 { done } else { limited(task, resource, done) }
+    }
+}
+
+fn limited(task: &Task, resource: u32, done: isize) -> isize {
+    if done >= 0 && resource == RLIMIT_FSIZE {
+        load_limit(task.process);
+    }
+    done
+}

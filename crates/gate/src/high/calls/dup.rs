@@ -1,0 +1,178 @@
+//! dup(2), dup2(2), dup3(2), and fcntl(2)'s `F_DUPFD`.
+
+use lp_abi::linux::{__NR_dup2, __NR_dup3, O_CLOEXEC};
+use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
+use lp_vfs::table::entry;
+use lp_vfs::task::Task;
+use lp_vfs::{dup, table};
+
+use crate::high::fd::{descriptor, device, placeholder};
+use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::watch::shadow_fd;
+use crate::low::dispatch::NOT_OURS;
+
+handlers! {
+    /// dup(2).
+    fn dup(task, fd: i32) {
+        if !descriptor::is_file(task, fd) {
+            return dup_other(task, fd, 0, 0);
+        }
+        ret(duplicate(task, fd, 0, 0))
+    }
+
+    /// dup2(2).
+    fn dup2(task, old: i32, new: i32) {
+        if old == new {
+            return dup2_same(task, old);
+        }
+        replace(task, old, new, None)
+    }
+
+    /// dup3(2).
+    fn dup3(task, old: i32, new: i32, flags: u32) {
+        if flags & !O_CLOEXEC != 0 || old == new {
+            return Errno::EINVAL.to_ret();
+        }
+        replace(task, old, new, Some(flags))
+    }
+}
+
+/// The lowest number at or above `min` for a file of ours; `flags` is [`entry::CLOEXEC`] or 0.
+///
+/// # Errors
+/// `EBADF`, `EMFILE`, `EINVAL` as fcntl(2).
+pub fn duplicate(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) -> Result<i32> {
+    let file = dup::dup(task, fd)?;
+    let number = match placeholder::allocate(task, min) {
+        Ok(number) => number,
+        Err(errno) => {
+            dup::abandon(task);
+            return Err(errno);
+        }
+    };
+    dup::install(task, number, file, flags)?;
+    shadow_fd::duplicate(task, fd, number);
+    Ok(number)
+}
+
+/// dup and `F_DUPFD` of what is not a file of ours. The kernel duplicates the host's object behind an inode of ours, and
+/// the duplicate is that as well.
+#[cold]
+pub fn dup_other(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) -> isize {
+    use lp_abi::linux::{__NR_fcntl, F_DUPFD, F_DUPFD_CLOEXEC};
+    if descriptor::is_hidden(task, fd) {
+        return Errno::EBADF.to_ret();
+    }
+    placeholder::flush(task);
+    let device = device::of(task, fd);
+    let is_listed = descriptor::is_listed(task, fd);
+    if !is_listed && device == 0 {
+        return NOT_OURS;
+    }
+    let command = if flags & entry::CLOEXEC == 0 { F_DUPFD } else { F_DUPFD_CLOEXEC };
+    let number = kernel!(__NR_fcntl, fd, command, min);
+    if number < 0 {
+        return number;
+    }
+    if !is_listed {
+        device::duplicated(task, device, number as i32, flags);
+        return number;
+    }
+    let done =
+        dup::dup(task, fd).and_then(|file| dup::install(task, number as i32, file, flags | entry::HOST));
+    if done.is_err() {
+        placeholder::close_number(number as i32);
+    }
+    ret(done.map(|()| number))
+}
+
+/// dup2 of a descriptor onto itself: only whether it is open.
+fn dup2_same(task: &Task, fd: i32) -> isize {
+    if descriptor::is_listed(task, fd) {
+        fd as isize
+    } else if descriptor::is_hidden(task, fd) {
+        Errno::EBADF.to_ret()
+    } else {
+        NOT_OURS
+    }
+}
+
+/// dup2 and dup3, which alone has flags.
+fn replace(task: &'static Task<'static>, old: i32, new: i32, flags: Option<u32>) -> isize {
+    if descriptor::is_hidden(task, old) || placeholder::is_guarded(task, new) {
+        return Errno::EBADF.to_ret();
+    }
+    let cloexec = if flags.unwrap_or(0) & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
+    if descriptor::is_file(task, old) {
+        return ret(replace_by_ours(task, old, new, cloexec));
+    }
+    device::forget(task, new);
+    let device = device::of(task, old);
+    if !descriptor::is_listed(task, old) && device | descriptor::word(task, new) == 0 {
+        return NOT_OURS;
+    }
+    let done = replace_by_other(task, old, new, flags, cloexec);
+    if done >= 0 {
+        device::duplicated(task, device, new, cloexec);
+    }
+    done
+}
+
+/// A file of ours goes onto `new`, over whatever is there.
+fn replace_by_ours(task: &'static Task<'static>, old: i32, new: i32, cloexec: u64) -> Result<i32> {
+    let file = dup::dup(task, old)?;
+    let replaced = placeholder::replace(task, new, entry::OPEN | cloexec | u64::from(file.0));
+    dup::arrived(task);
+    table::let_go(task, replaced?);
+    shadow_fd::duplicate(task, old, new);
+    Ok(new)
+}
+
+/// A descriptor of the host's goes onto `new`, where ours or a parked placeholder may be, or one onto an
+/// inode of ours.
+fn replace_by_other(
+    task: &'static Task<'static>,
+    old: i32,
+    new: i32,
+    flags: Option<u32>,
+    cloexec: u64,
+) -> isize {
+    let listed = match descriptor::is_listed(task, old).then(|| dup::dup(task, old)).transpose() {
+        Ok(listed) => listed,
+        Err(errno) => return errno.to_ret(),
+    };
+    let word = listed.map_or(0, |file| entry::OPEN | entry::HOST | cloexec | u64::from(file.0));
+    let guard = placeholder::Guard::take(task);
+    let replaced = replace_both(task, old, new, flags, word);
+    drop(guard);
+    dup::arrived(task);
+    ret(replaced.map(|replaced| {
+        table::let_go(task, replaced);
+        new
+    }))
+}
+
+/// Has the kernel put its descriptor `old` onto `new`, and then `word` into our table. Gives what the table
+/// had. The caller holds the guard.
+fn replace_both(
+    task: &'static Task<'static>,
+    old: i32,
+    new: i32,
+    flags: Option<u32>,
+    word: u64,
+) -> Result<u64> {
+    let place = if word == 0 { table::covered(task, new) } else { Some(table::reach(task, new)?) };
+    if place.is_some_and(|place| place.load(Ordering::Relaxed) == entry::TRANSIT) {
+        return Err(Errno::EBUSY);
+    }
+    // SAFETY: the program's own call.
+    match flags {
+        None => unsafe { lp_abi::syscall!(__NR_dup2, old, new) },
+        Some(flags) => unsafe { lp_abi::syscall!(__NR_dup3, old, new, flags) },
+    }?;
+    Ok(place.map_or(0, |place| {
+        placeholder::unmark_parked(task, new);
+        table::replace(task, place, word)
+    }))
+}

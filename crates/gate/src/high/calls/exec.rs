@@ -1,0 +1,450 @@
+//! execve(2), execveat(2): of programs and scripts stored in a mount, and of everything else.
+//!
+//! A program of ours is copied into a memfd, which the kernel executes. A script of ours has its interpreter executed,
+//! whosever that is, with the arguments that the kernel would give it. A script of the host is the kernel's unless its
+//! interpreter lies in a mount.
+
+use core::ffi::CStr;
+
+use lp_abi::linux::{
+    __NR_close, __NR_memfd_create, __NR_openat, __NR_write, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW,
+    MFD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
+};
+use lp_abi::{Errno, Result};
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+use lp_vfs::task::{Place, Task};
+use lp_vfs::walk::{self, Follow, Found};
+use lp_vfs::{busy, getcwd, permission, pin};
+
+use crate::high::calls::chmod::last_of;
+use crate::high::calls::stat::is_empty;
+use crate::high::fd::descriptor;
+use crate::high::frame::at::{At, Last, Route, Which, spare_buffer};
+use crate::high::frame::content::read_at;
+use crate::high::frame::handler::{handlers, thread};
+use crate::high::route::hostlink;
+use crate::high::route::path::{leave, may_be_link, route};
+use crate::low::exec::check::Program;
+use crate::low::exec::environment::Environment;
+use crate::low::exec::load::{Load, Static};
+use crate::low::exec::{check, run as low};
+use crate::low::object::elf::{Elf, Loader, read_file};
+use crate::low::thread::current;
+use crate::low::tools::text::Writer;
+
+/// Scripts in a row whose interpreters are scripts (the kernel's limit).
+const SCRIPTS: usize = 5;
+/// Bytes at the start of a file that say what it is.
+const HEAD: usize = 1024;
+
+handlers! {
+    /// execve(2).
+    fn execve(task, path: *const u8, argv: usize, envp: usize) {
+        execute(task, At::cwd(path), &Exec { argv, envp, flags: 0, arguments: None })
+    }
+
+    /// execveat(2).
+    fn execveat(task, dirfd: i32, path: *const u8, argv: usize, envp: usize, flags: u32) {
+        if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
+            return Errno::EINVAL.to_ret();
+        }
+        execute(task, At { dirfd, path }, &Exec { argv, envp, flags, arguments: None })
+    }
+}
+
+/// The rest of an exec's arguments.
+struct Exec {
+    argv: usize,
+    envp: usize,
+    flags: u32,
+    /// The vector that `argv` points into, once a script has made one.
+    arguments: Option<Arguments>,
+}
+
+fn execute(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
+    let before = task.process.exe.load(Ordering::Relaxed); // Relaxed: the process's own word.
+    let done = dispatch(task, at, exec);
+    // It has failed: the program stays what it was.
+    task.process.exe.store(before, Ordering::Relaxed);
+    done
+}
+
+fn dispatch(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
+    let last = last_of(exec.flags);
+    if exec.flags & AT_EMPTY_PATH != 0 && descriptor::is_file(task, at.dirfd) && is_empty(at.path) {
+        return ours(task, at, at, last, exec);
+    }
+    match route(task, Which::First, at, last) {
+        Route::Ours(inside) => ours(task, at, inside, last, exec),
+        Route::Host => host(task, at, last, exec),
+        Route::Elsewhere(at) => host(task, at, last, exec),
+        Route::Nameless(dirfd) => {
+            let empty = At { dirfd, path: c"".as_ptr().cast() };
+            ours(task, at, empty, last, &Exec { flags: exec.flags | AT_EMPTY_PATH, ..*exec })
+        }
+        Route::Bad(errno) => errno.to_ret(),
+    }
+}
+
+/// Executes a file of the host. If it is not there, a link or a script may lead into a mount.
+fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize {
+    task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
+    // SAFETY: the record is the thread's own; the pointers are the program's.
+    let done = unsafe {
+        low::host(&*current::thread(), at.dirfd as isize, at.path, exec.argv, exec.envp, exec.flags as usize)
+    };
+    let Some(done) = done else {
+        return host_script(task, at, exec, SCRIPTS).unwrap_or(Errno::ENOEXEC.to_ret());
+    };
+    if !may_be_link(done) {
+        return done;
+    }
+    if let Some(inside) = hostlink::into_mount(Which::First, at, last) {
+        return ours(task, at, inside, last, exec);
+    }
+    host_script(task, at, exec, SCRIPTS).unwrap_or(done)
+}
+
+/// A script of the host whose interpreter lies in a mount or is a static program.
+fn host_script(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> Option<isize> {
+    // SAFETY: the kernel reads the path; the descriptor is closed again.
+    let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
+        .ok()?;
+    let mut head = [0u8; 256];
+    let got = read_file(fd, &mut head, 0);
+    // SAFETY: the descriptor was made above.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    let head = &head[..got];
+    if !head.starts_with(b"#!") {
+        return None;
+    }
+    Some(script(task, at, head, exec, scripts))
+}
+
+/// Executes what a path into a mount names.
+fn ours(task: &'static Task<'static>, given: At, inside: At, last: Last, exec: &Exec) -> isize {
+    match find(task, inside, last, exec.flags) {
+        Ok(Place::Inside(found)) => {
+            let done = file(task, given, &found, exec, SCRIPTS);
+            pin::clear(task, pin::slot::FIRST);
+            done
+        }
+        Ok(Place::Outside(outside)) => host(task, leave(task, given, outside), last, exec),
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// The inode to execute, pinned, permission checked.
+fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<Place<Found>> {
+    let follow = if last == Last::Follow { Follow::Link } else { Follow::No };
+    let found = if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
+        let held = lp_vfs::table::fget_any(task, at.dirfd)?;
+        let dirent = lp_region::DirentId(held.file.dirent.load(Ordering::Relaxed));
+        let parent = lp_region::InodeId(held.file.parent.load(Ordering::Relaxed));
+        let found = Found { inode: held.inode_ref(), dirent, parent };
+        drop(held);
+        pin::known_inode(task, pin::slot::FIRST, found.inode.id);
+        found
+    } else {
+        match walk::inode(task, at.dirfd, at.path, follow)? {
+            Place::Inside(found) => {
+                pin::inode(task, pin::slot::FIRST, found.inode).map_err(|_| Errno::ENOENT)?;
+                found
+            }
+            Place::Outside(outside) => return Ok(Place::Outside(outside)),
+        }
+    };
+    let allowed = match may_execute(task, task.region.inode(found.inode.id)) {
+        Ok(()) if busy::is_written(task, found.inode) => Err(Errno::ETXTBSY),
+        allowed => allowed,
+    };
+    match allowed {
+        Ok(()) => Ok(Place::Inside(found)),
+        Err(errno) => {
+            pin::clear(task, pin::slot::FIRST);
+            Err(errno)
+        }
+    }
+}
+
+fn may_execute(task: &Task, inode: &Inode) -> Result<()> {
+    let mode = inode.mode.load(Ordering::Relaxed); // Relaxed: one word.
+    match mode & S_IFMT {
+        S_IFREG => permission::check(task, inode, permission::EXEC),
+        lp_abi::linux::S_IFLNK => Err(Errno::ELOOP),
+        _ => Err(Errno::EACCES),
+    }
+}
+
+/// Executes a file of ours, pinned: program or script.
+fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scripts: usize) -> isize {
+    let inode = task.region.inode(found.inode.id);
+    let mut head = [0u8; HEAD];
+    let head = match read_at(task, inode, &mut head, 0) {
+        Ok(got) => &head[..got],
+        Err(errno) => return errno.to_ret(),
+    };
+    if head.starts_with(b"#!") {
+        return script(task, given, head, exec, scripts);
+    }
+    if !head.starts_with(b"\x7fELF") {
+        return Errno::ENOEXEC.to_ret();
+    }
+    let read = |to: &mut [u8], at: u64| read_at(task, inode, to, at).unwrap_or(0);
+    let loader = match check::elf(head, &read) {
+        Ok(loader) => loader,
+        Err(refusal) => {
+            let mut name = [0u8; 256];
+            // SAFETY: the copy routine answers bad pointers.
+            let length = unsafe { ucopy::string(&mut name, given.path) }.unwrap_or(0);
+            return check::refuse(thread(), refusal, &name[..length]).to_ret();
+        }
+    };
+    let environment = match Environment::survey(exec.envp) {
+        Ok(environment) => environment,
+        Err(errno) => return errno.to_ret(),
+    };
+    let mut room = [0u8; MEMFD_NAME + 1];
+    let name = memfd_name(task, found, &mut room);
+    if loader == Some(Loader::Static) {
+        return match copy_to_memfd(task, inode, name) {
+            Ok(fd) => {
+                let load = Load::Static(Static { fd, directory: given.dirfd, path: given.path });
+                program(task, found, fd, exec.argv, &environment, load)
+            }
+            Err(errno) => errno.to_ret(),
+        };
+    }
+    let load = match (loader, Elf::new(head, &read)) {
+        (Some(loader), Some(elf)) => {
+            let program = Program { elf: &elf, origin: check::directory_of(name.to_bytes()) };
+            // SAFETY: the record is the thread's own.
+            program.load(unsafe { &*current::thread() }, loader, &environment, |_| ())
+        }
+        _ => Load::Preload,
+    };
+    match copy_to_memfd(task, inode, name) {
+        Ok(fd) => program(task, found, fd, exec.argv, &environment, load),
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
+const MEMFD_NAME: usize = 249;
+
+/// The name for a memfd with a program: its path, for the sake of those who ask the kernel what is executed
+/// ([`crate::low::start::auditor`]), if that is short enough.
+fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]) -> &'r CStr {
+    let path = getcwd::of_entry(task, found.inode, found.dirent, found.parent).unwrap_or_default();
+    let mut text = Writer::new(room);
+    text.push(path);
+    text.finish();
+    CStr::from_bytes_until_nul(room).unwrap_or_default()
+}
+
+/// Has the kernel execute the memfd.
+fn program(
+    task: &'static Task<'static>,
+    found: &Found,
+    fd: i32,
+    argv: usize,
+    environment: &Environment,
+    load: Load,
+) -> isize {
+    // Relaxed: the process's own words.
+    task.process.exe.store(found.inode.to_word(), Ordering::Relaxed);
+    task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
+    // SAFETY: the record is the thread's own; the path is good, the other pointers are the program's.
+    let done = unsafe {
+        let thread = &*current::thread();
+        let flags = AT_EMPTY_PATH as usize;
+        low::run(thread, fd as isize, c"".as_ptr().cast(), argv, environment, flags, load)
+    };
+    // SAFETY: the descriptor is the gate's own.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    done
+}
+
+/// A memfd with the content of an inode, closed on exec.
+pub fn copy_to_memfd(task: &Task, record: &Inode, name: &CStr) -> Result<i32> {
+    // SAFETY: `name` is NUL-terminated.
+    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }? as i32;
+    let copied = fill(task, record, fd);
+    if copied.is_err() {
+        // SAFETY: the descriptor was made above.
+        let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+    }
+    copied.map(|()| fd)
+}
+
+fn fill(task: &Task, record: &Inode, fd: i32) -> Result<()> {
+    let bounce = spare_buffer();
+    let mut at = 0;
+    loop {
+        let got = read_at(task, record, bounce, at)?;
+        if got == 0 {
+            return Ok(());
+        }
+        // SAFETY: the kernel reads `got` bytes of the buffer.
+        let put = unsafe { lp_abi::syscall!(__NR_write, fd, bounce.as_ptr(), got) }?;
+        at += put as u64;
+    }
+}
+
+/// Executes a script's interpreter: `head` starts with `#!`.
+fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scripts: usize) -> isize {
+    if scripts == 0 {
+        return Errno::ELOOP.to_ret();
+    }
+    let Some((interpreter, argument)) = check::interpreter_of(head) else {
+        return Errno::ENOEXEC.to_ret();
+    };
+    let vector = match Arguments::of(exec) {
+        Ok(vector) => vector,
+        Err(errno) => return errno.to_ret(),
+    };
+    let (vector, interpreter) = match vector.for_script(given, &head[interpreter], &head[argument]) {
+        Ok(built) => built,
+        Err(errno) => return errno.to_ret(),
+    };
+    let at = At::cwd(interpreter);
+    let next = Exec { argv: vector.first as usize, envp: exec.envp, flags: 0, arguments: Some(vector) };
+    let inside = match route(task, Which::First, at, Last::Follow) {
+        Route::Ours(inside) => inside,
+        _ => return host_interpreter(task, at, &next, scripts - 1),
+    };
+    match find(task, inside, Last::Follow, 0) {
+        Ok(Place::Inside(found)) => file(task, at, &found, &next, scripts - 1),
+        Ok(Place::Outside(outside)) => host_interpreter(task, leave(task, at, outside), &next, scripts - 1),
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// Executes an interpreter of the host's, which may be a script with an interpreter of ours in turn.
+fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> isize {
+    task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
+    // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest the program's.
+    let done = unsafe { low::host(&*current::thread(), AT_FDCWD as isize, at.path, exec.argv, exec.envp, 0) };
+    let Some(done) = done else {
+        return host_script(task, at, exec, scripts).unwrap_or(Errno::ENOEXEC.to_ret());
+    };
+    if !may_be_link(done) {
+        return done;
+    }
+    let Some(inside) = hostlink::into_mount(Which::First, at, Last::Follow) else {
+        return host_script(task, at, exec, scripts).unwrap_or(done);
+    };
+    match find(task, inside, Last::Follow, 0) {
+        Ok(Place::Inside(found)) => file(task, at, &found, exec, scripts),
+        _ => done,
+    }
+}
+
+/// Pointers in front of the program's own arguments that scripts may need: two each.
+const FRONT: usize = 2 * SCRIPTS + 1;
+/// Bytes for the strings of all scripts: a path, and two strings of an interpreter line each.
+const STRINGS: usize = lp_abi::PATH_MAX + SCRIPTS * 512 + 64;
+/// Most arguments; the kernel's own limit is on their bytes.
+const ARGUMENTS: usize = 1 << 20;
+
+/// An argument vector that grows at its front, in the thread's room for it.
+#[derive(Clone, Copy)]
+struct Arguments {
+    /// Its first pointer: argument 0.
+    first: *mut usize,
+    /// Where the next string goes, and behind the last.
+    strings: *mut u8,
+    end: *mut u8,
+}
+
+impl Arguments {
+    /// The vector of an exec: the one that a script has made already, or a copy of the program's.
+    fn of(exec: &Exec) -> Result<Arguments> {
+        if let Some(vector) = exec.arguments {
+            return Ok(vector);
+        }
+        let argv = exec.argv as *const usize;
+        let get = |index: usize| {
+            if argv.is_null() {
+                return Ok(0);
+            }
+            // SAFETY: the copy routine answers bad pointers.
+            unsafe { ucopy::get(argv.wrapping_add(index)) }
+        };
+        let mut count = 0;
+        while get(count)? != 0 {
+            count += 1;
+            if count > ARGUMENTS {
+                return Err(Errno::E2BIG);
+            }
+        }
+        let pointers = (FRONT + count.max(1) + 1) * size_of::<usize>();
+        // SAFETY: the record is the thread's own.
+        let start = unsafe { (*current::thread()).arguments.at_least(pointers + STRINGS) }?;
+        // SAFETY: all within the room.
+        unsafe {
+            let first = start.cast::<usize>().add(FRONT);
+            for index in 1..count {
+                first.add(index).write(get(index)?);
+            }
+            first.add(count.max(1)).write(0);
+            Ok(Arguments { first, strings: start.add(pointers), end: start.add(pointers + STRINGS) })
+        }
+    }
+
+    /// Puts a script's path in the place of argument 0, and its interpreter with the interpreter's argument before it;
+    /// gives the interpreter's path too.
+    fn for_script(
+        mut self,
+        given: At,
+        interpreter: &[u8],
+        argument: &[u8],
+    ) -> Result<(Arguments, *const u8)> {
+        let path = self.script_path(given)?;
+        // SAFETY: FRONT has room for two pointers for each script.
+        unsafe {
+            self.first.write(path as usize);
+            if !argument.is_empty() {
+                self.first = self.first.sub(1);
+                self.first.write(self.string(&[argument])? as usize);
+            }
+            let interpreter = self.string(&[interpreter])?;
+            self.first = self.first.sub(1);
+            self.first.write(interpreter as usize);
+            Ok((self, interpreter))
+        }
+    }
+
+    /// The path by which the interpreter opens the script.
+    fn script_path(&mut self, given: At) -> Result<*const u8> {
+        let text = spare_buffer();
+        // SAFETY: the copy routine answers bad pointers.
+        let length = unsafe { ucopy::string(text, given.path) }?;
+        let text = &text[..length];
+        if given.dirfd == AT_FDCWD || text.first() == Some(&b'/') {
+            return self.string(&[text]);
+        }
+        let mut number = [0u8; 20];
+        let digits = crate::low::tools::text::decimal(given.dirfd as u64, &mut number);
+        let slash: &[u8] = if text.is_empty() { b"" } else { b"/" };
+        self.string(&[b"/dev/fd/", &number[..digits], slash, text])
+    }
+
+    /// Keeps a string, NUL-terminated.
+    fn string(&mut self, parts: &[&[u8]]) -> Result<*const u8> {
+        let start = self.strings;
+        for part in parts.iter().chain(&[&b"\0"[..]]) {
+            // SAFETY: both are in the room; what does not fit is refused.
+            unsafe {
+                if (self.end.offset_from(self.strings) as usize) < part.len() {
+                    return Err(Errno::E2BIG);
+                }
+                self.strings.copy_from_nonoverlapping(part.as_ptr(), part.len());
+                self.strings = self.strings.add(part.len());
+            }
+        }
+        Ok(start)
+    }
+}

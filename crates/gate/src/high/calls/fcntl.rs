@@ -1,0 +1,117 @@
+//! fcntl(2), flock(2).
+
+use lp_abi::Errno;
+use lp_abi::linux::*;
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::Task;
+use lp_vfs::{fcntl, flock, record_lock};
+
+use crate::high::calls::dup::{dup_other, duplicate};
+use crate::high::fd::descriptor::file_or_return;
+use crate::high::fd::{descriptor, device};
+use crate::high::frame::handler::{handlers, interruptible, kernel, ret};
+use crate::low::dispatch::NOT_OURS;
+
+handlers! {
+    /// fcntl(2).
+    fn fcntl(task, fd: i32, command: u32, argument: usize) {
+        if !descriptor::is_file(task, fd) {
+            return fcntl_other(task, fd, command, argument);
+        }
+        match command {
+            F_GETFD => ret(fcntl::get_fd(task, fd)),
+            F_SETFD => ret(fcntl::set_fd(task, fd, argument as u32)),
+            F_GETFL => ret(fcntl::get_fl(task, fd)),
+            F_DUPFD => ret(duplicate(task, fd, argument as u32, 0)),
+            F_DUPFD_CLOEXEC => ret(duplicate(task, fd, argument as u32, entry::CLOEXEC)),
+            F_DUPFD_QUERY => query(task, fd, argument as i32),
+            _ => fcntl_file(task, fd, command, argument),
+        }
+    }
+
+    /// flock(2).
+    fn flock(task, fd: i32, operation: u32) {
+        file_or_return!(task, fd);
+        interruptible(ret(flock::flock(task, fd, operation)))
+    }
+}
+
+/// The commands that are refused on an `O_PATH` descriptor.
+fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
+    let mode = match table::fget_any(task, fd) {
+        Ok(held) => held.file.mode.load(Ordering::Relaxed), // Relaxed: immutable.
+        Err(errno) => return errno.to_ret(),
+    };
+    if mode & file_mode::PATH != 0 {
+        return Errno::EBADF.to_ret();
+    }
+    match command {
+        F_SETFL => ret(fcntl::set_fl(task, fd, argument as u32)),
+        _ if record_lock::is_command(command) => {
+            interruptible(ret(record_lock::fcntl(task, fd, command, argument as *mut u8)))
+        }
+        // Nobody is ever signalled: a file of ours has no events.
+        F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX => 0,
+        F_GETOWN_EX => {
+            // SAFETY: the copy routine answers bad pointers.
+            ret(unsafe { ucopy::put(argument as *mut [u32; 2], &[F_OWNER_TID, 0]) })
+        }
+        F_GETLEASE => F_UNLCK as isize,
+        F_SETLEASE => Errno::EAGAIN.to_ret(),
+        F_NOTIFY if argument == 0 => 0,
+        F_NOTIFY => Errno::EINVAL.to_ret(),
+        F_GET_SEALS if mode & file_mode::REGULAR == 0 => Errno::EINVAL.to_ret(),
+        // As tmpfs gives for a file that is no memfd.
+        F_GET_SEALS => F_SEAL_SEAL as isize,
+        F_ADD_SEALS => Errno::EPERM.to_ret(),
+        F_GET_RW_HINT | F_GET_FILE_RW_HINT => {
+            // SAFETY: the copy routine answers bad pointers.
+            ret(unsafe { ucopy::put(argument as *mut u64, &0) })
+        }
+        F_SET_RW_HINT | F_SET_FILE_RW_HINT => 0,
+        F_GETPIPE_SZ | F_SETPIPE_SZ => Errno::EBADF.to_ret(),
+        _ => Errno::EINVAL.to_ret(),
+    }
+}
+
+/// `F_DUPFD_QUERY`: whether two descriptors name one open file.
+fn query(task: &Task, fd: i32, other: i32) -> isize {
+    if !is_open(task, other) {
+        return Errno::EBADF.to_ret();
+    }
+    isize::from(
+        descriptor::is_file(task, other) && table::load(task, fd) as u32 == table::load(task, other) as u32,
+    )
+}
+
+fn fcntl_other(task: &'static Task<'static>, fd: i32, command: u32, argument: usize) -> isize {
+    if descriptor::is_hidden(task, fd) {
+        return Errno::EBADF.to_ret();
+    }
+    match command {
+        F_DUPFD => dup_other(task, fd, argument as u32, 0),
+        F_DUPFD_CLOEXEC => dup_other(task, fd, argument as u32, entry::CLOEXEC),
+        F_SETFD if descriptor::is_listed(task, fd) => {
+            let _ = fcntl::set_fd(task, fd, argument as u32);
+            NOT_OURS
+        }
+        F_SETFL if descriptor::is_listed(task, fd) => {
+            let _ = fcntl::set_fl(task, fd, argument as u32);
+            NOT_OURS
+        }
+        F_SETFD => {
+            device::forget(task, fd);
+            NOT_OURS
+        }
+        _ => NOT_OURS,
+    }
+}
+
+/// Whether `fd` is open at all, whosever it is.
+pub fn is_open(task: &Task, fd: i32) -> bool {
+    descriptor::is_listed(task, fd)
+        || !descriptor::is_hidden(task, fd) && kernel!(__NR_fcntl, fd, F_GETFD) >= 0
+}

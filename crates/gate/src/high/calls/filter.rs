@@ -1,0 +1,268 @@
+//! Programs that limit themselves: prctl(2) with `PR_SET_SECCOMP`, and seccomp(2).
+//!
+//! A filter that allows every call the gate makes on its own changes nothing: a container's, or a deny-list.
+//! Under any other the process becomes *limited*: the gate makes no system call but the program's own
+//! ([`crate::high::table::limited`]). What it would need later is made ready before the filter is in force: descriptors
+//! for files of ours, records for threads, and in the region an end of biases ([`lp_vfs::limit`]).
+//!
+//! The filter is read as the kernel reads it: a program of classic BPF
+//! (Documentation/userspace-api/seccomp_filter.rst).
+
+use crate::High;
+use crate::high::frame::handler::thread;
+use crate::low::above::Above;
+use lp_abi::linux::*;
+use lp_abi::{Errno, Result};
+use lp_region::ucopy;
+use lp_vfs::limit;
+
+use crate::high::calls::limit as limit_calls;
+use crate::high::fd::placeholder;
+use crate::high::frame::handler::{handlers, ret, task};
+use crate::low::cover::patch;
+use crate::low::dispatch::{AGAIN, NOT_OURS};
+use crate::low::live::deferred;
+use crate::low::thread::pool;
+
+/// linux/prctl.h, linux/seccomp.h, linux/audit.h.
+const PR_SET_SECCOMP: u32 = 22;
+const MODE_STRICT: u32 = 1;
+const MODE_FILTER: u32 = 2;
+const SET_STRICT: u32 = 0;
+const SET_FILTER: u32 = 1;
+const ALLOW: u32 = 0x7fff_0000;
+const ACTION: u32 = 0xffff_0000;
+const ARCH: u32 = 0xc000_003e;
+/// Instructions of a filter (`BPF_MAXINSNS`).
+const MOST: usize = 4096;
+/// Bytes of `struct seccomp_data`.
+const DATA: u32 = 64;
+
+handlers! {
+    /// prctl(2).
+    fn prctl(task, option: u32, mode: u32, program: usize, c: usize, d: usize) {
+        if option != PR_SET_SECCOMP || lp_abi::sys::is_limited() {
+            return NOT_OURS;
+        }
+        let program = (mode == MODE_FILTER).then_some(program);
+        if program.is_none() && mode != MODE_STRICT {
+            return NOT_OURS; // The kernel has the error for it.
+        }
+        install(__NR_prctl, [option as usize, mode as usize, program.unwrap_or(0), c, d], program)
+    }
+
+    /// seccomp(2).
+    fn seccomp(task, operation: u32, flags: usize, program: usize) {
+        let program = match operation {
+            _ if lp_abi::sys::is_limited() => return NOT_OURS,
+            SET_STRICT => None,
+            SET_FILTER => Some(program),
+            _ => return NOT_OURS,
+        };
+        install(__NR_seccomp, [operation as usize, flags, program.unwrap_or(0), 0, 0], program)
+    }
+}
+
+/// Installs a filter, or strict mode without one.
+fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isize {
+    if program.is_some_and(|program| matches!(allows_all(program), Ok(true) | Err(_))) {
+        return NOT_OURS; // The kernel has the error for it.
+    }
+    let task = task();
+    if let Err(errno) = limit::begin(task) {
+        return errno.to_ret();
+    }
+    placeholder::keep_ready(task);
+    pool::keep_ready();
+    limit_calls::begin();
+    // A signal that came before this has its handler run first: it has blocked the thread's signals, which a
+    // limited process cannot undo.
+    if deferred::interrupted() {
+        limit_calls::end();
+        limit::end(task);
+        return AGAIN;
+    }
+    // SAFETY: the program's own call.
+    let done = ret(Errno::from_ret(unsafe { lp_abi::sys::syscall6(nr, a, b, c, d, e, 0) }));
+    if done < 0 {
+        limit_calls::end();
+        limit::end(task);
+        return done;
+    }
+    // The ways that know nothing of a limit are closed.
+    patch::fill_gate_page(&High::calls(thread()));
+    done
+}
+
+/// Whether a filter, a `struct sock_fprog` of the program's, allows every call of the gate's own.
+fn allows_all(program: usize) -> Result<bool> {
+    // SAFETY: the copy routine answers bad pointers.
+    let (length, at) =
+        unsafe { (ucopy::get(program as *const u16)?, ucopy::get((program + 8) as *const usize)?) };
+    for (nr, arguments) in OWN {
+        if run(length as usize, at, *nr, arguments)? & ACTION != ALLOW {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// `struct sock_filter`.
+#[derive(Clone, Copy)]
+#[repr(C)]
+struct Instruction {
+    code: u16,
+    jump_true: u8,
+    jump_false: u8,
+    value: u32,
+}
+
+/// Runs a filter for one call: what it returns. What the kernel would not accept allows nothing.
+fn run(length: usize, program: usize, nr: u32, arguments: &[u64; 4]) -> Result<u32> {
+    let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; 16]);
+    let mut at = 0usize;
+    while at < length.min(MOST) {
+        // SAFETY: the copy routine answers bad pointers; every bit pattern is an instruction.
+        let i = unsafe { ucopy::get((program as *const Instruction).wrapping_add(at)) }?;
+        let (k, slot) = (i.value, i.value as usize % memory.len());
+        at += 1;
+        let operand = if i.code & 0x08 != 0 { x } else { k };
+        match (i.code & 7, i.code & 0xf0) {
+            // Loads into A: a word of the data (mode 0x20), a constant, memory, the data's length.
+            (0, mode) | (1, mode) => {
+                let value = match (i.code & 0xe0, mode) {
+                    (0x20, _) => word(nr, arguments, k),
+                    (0x00, _) => k,
+                    (0x60, _) => memory[slot],
+                    (0x80, _) => DATA,
+                    _ => return Ok(0),
+                };
+                if i.code & 7 == 0 { a = value } else { x = value }
+            }
+            (2, _) => memory[slot] = a,
+            (3, _) => memory[slot] = x,
+            (4, operation) => a = compute(operation, a, operand).unwrap_or(0),
+            (5, 0x00) => at += k as usize,
+            (5, test) => {
+                let holds = match test {
+                    0x10 => a == operand,
+                    0x20 => a > operand,
+                    0x30 => a >= operand,
+                    _ => a & operand != 0,
+                };
+                at += usize::from(if holds { i.jump_true } else { i.jump_false });
+            }
+            (6, _) => return Ok(if i.code & 0x18 == 0x10 { a } else { k }),
+            (_, 0x80 | 0x90) => a = x,
+            _ => x = a,
+        }
+    }
+    Ok(0)
+}
+
+fn compute(operation: u16, a: u32, operand: u32) -> Option<u32> {
+    Some(match operation {
+        0x00 => a.wrapping_add(operand),
+        0x10 => a.wrapping_sub(operand),
+        0x20 => a.wrapping_mul(operand),
+        0x30 => a.checked_div(operand)?,
+        0x40 => a | operand,
+        0x50 => a & operand,
+        0x60 => a.checked_shl(operand)?,
+        0x70 => a.checked_shr(operand)?,
+        0x80 => a.wrapping_neg(),
+        0x90 => a.checked_rem(operand)?,
+        0xa0 => a ^ operand,
+        _ => return None,
+    })
+}
+
+/// A word of `struct seccomp_data`. The instruction pointer is nobody's in particular.
+fn word(nr: u32, arguments: &[u64; 4], offset: u32) -> u32 {
+    let argument = |index: u32| arguments.get(index as usize).copied().unwrap_or(0);
+    match offset {
+        0 => nr,
+        4 => ARCH,
+        16.. => (argument((offset - 16) / 8) >> (offset % 8 * 8)) as u32,
+        _ => 0,
+    }
+}
+
+/// A call whose arguments no filter looks at, or rather whose arguments are any.
+const fn plain(nr: u32) -> (u32, [u64; 4]) {
+    (nr, [0; 4])
+}
+
+/// The same with a second argument that says what is asked for.
+const fn with(nr: u32, second: u32) -> (u32, [u64; 4]) {
+    (nr, [3, second as u64, 0, 0])
+}
+
+const CODE: u64 = (PROT_READ | PROT_EXEC) as u64;
+
+/// The calls that the gate makes on its own, here and in the images that the process executes.
+const OWN: &[(u32, [u64; 4])] = &[
+    plain(__NR_read),
+    plain(__NR_write),
+    plain(__NR_writev),
+    plain(__NR_open),
+    plain(__NR_openat),
+    plain(__NR_openat2),
+    plain(__NR_close),
+    plain(__NR_stat),
+    plain(__NR_fstat),
+    plain(__NR_newfstatat),
+    plain(__NR_faccessat),
+    plain(__NR_readlink),
+    plain(__NR_getcwd),
+    plain(__NR_lseek),
+    plain(__NR_pread64),
+    plain(__NR_pwrite64),
+    plain(__NR_dup3),
+    plain(__NR_memfd_create),
+    plain(__NR_fallocate),
+    plain(__NR_munmap),
+    plain(__NR_wait4),
+    plain(__NR_exit_group),
+    plain(__NR_execve),
+    plain(__NR_nanosleep),
+    plain(__NR_clock_gettime),
+    plain(__NR_getpid),
+    plain(__NR_kill),
+    plain(__NR_tgkill),
+    plain(__NR_gettid),
+    plain(__NR_geteuid),
+    plain(__NR_getresuid),
+    plain(__NR_getgid),
+    plain(__NR_getgroups),
+    plain(__NR_setfsuid),
+    plain(__NR_setfsgid),
+    plain(__NR_capget),
+    plain(__NR_umask),
+    plain(__NR_rt_sigaction),
+    plain(__NR_rt_sigprocmask),
+    plain(__NR_rt_tgsigqueueinfo),
+    plain(__NR_ppoll),
+    plain(__NR_clone),
+    (__NR_prlimit64, [0, RLIMIT_FSIZE as u64, 0, 0]),
+    (__NR_prctl, [15, 0, 0, 0]),
+    (__NR_mmap, [0, 4096, (PROT_READ | PROT_WRITE) as u64, (MAP_PRIVATE | MAP_ANONYMOUS) as u64]),
+    (__NR_mmap, [0, 4096, (PROT_READ | PROT_WRITE) as u64, MAP_SHARED as u64]),
+    (__NR_mmap, [0, 4096, CODE, (MAP_PRIVATE | MAP_FIXED) as u64]),
+    (__NR_mprotect, [0, 4096, CODE, 0]),
+    (__NR_madvise, [0, 4096, MADV_POPULATE_WRITE as u64, 0]),
+    (__NR_madvise, [0, 4096, MADV_DONTDUMP as u64, 0]),
+    (__NR_membarrier, [membarrier_cmd::MEMBARRIER_CMD_GLOBAL_EXPEDITED as u64, 0, 0, 0]),
+    (__NR_membarrier, [membarrier_cmd::MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED as u64, 0, 0, 0]),
+    with(__NR_futex, FUTEX_WAIT),
+    with(__NR_futex, FUTEX_WAKE),
+    with(__NR_fcntl, F_SETLK),
+    with(__NR_fcntl, F_GETLK),
+    with(__NR_fcntl, F_OFD_SETLK),
+    with(__NR_fcntl, F_OFD_GETLK),
+    with(__NR_fcntl, F_SETFD),
+    with(__NR_fcntl, F_GETFD),
+    with(__NR_fcntl, F_DUPFD),
+    with(__NR_fcntl, F_DUPFD_CLOEXEC),
+    with(__NR_fcntl, F_ADD_SEALS),
+];

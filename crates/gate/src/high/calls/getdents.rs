@@ -1,0 +1,55 @@
+//! getdents64(2), getdents(2).
+
+use lp_abi::Result;
+use lp_region::ucopy;
+use lp_vfs::getdents;
+use lp_vfs::task::Task;
+
+use crate::high::fd::descriptor::file_or_return;
+use crate::high::fd::{descriptor, directory};
+use crate::high::frame::handler::{handlers, ret};
+
+handlers! {
+    /// getdents64(2).
+    fn getdents64(task, fd: i32, to: *mut u8, size: u32) {
+        if !descriptor::is_file(task, fd) && directory::is_one(fd) {
+            return directory::getdents64(task, fd, to, size);
+        }
+        file_or_return!(task, fd);
+        ret(getdents::getdents64(task, fd, to, size as usize))
+    }
+
+    /// getdents(2), of a time when the type stood behind the name.
+    fn getdents(task, fd: i32, to: *mut u8, size: u32) {
+        file_or_return!(task, fd);
+        ret(old_style(task, fd, to, size as usize))
+    }
+}
+
+/// Bytes before the name in `struct linux_dirent64`, and in `struct linux_dirent`.
+const HEAD: [usize; 2] = [19, 18];
+
+/// The records of getdents64, rewritten in place: the new ones are as long, for the byte of the type moves behind the NUL.
+fn old_style(task: &Task, fd: i32, to: *mut u8, size: usize) -> Result<usize> {
+    let got = getdents::getdents64(task, fd, to, size)?;
+    let mut at = 0;
+    while at + HEAD[0] < got {
+        let record = to.wrapping_add(at);
+        // SAFETY: the copy routine answers bad pointers; the name moves down by one, the copy goes upwards.
+        unsafe {
+            let length = ucopy::get(record.wrapping_add(16).cast::<u16>())? as usize;
+            if length <= HEAD[0] {
+                break;
+            }
+            let kind = ucopy::get(record.wrapping_add(18))?;
+            let name = length - HEAD[0];
+            for byte in 0..name {
+                let moved = ucopy::get(record.wrapping_add(HEAD[0] + byte))?;
+                ucopy::put(record.wrapping_add(HEAD[1] + byte), &moved)?;
+            }
+            ucopy::put(record.wrapping_add(length - 1), &kind)?;
+            at += length;
+        }
+    }
+    Ok(got)
+}

@@ -1,0 +1,87 @@
+//! mkdir(2), mkdirat(2), rmdir(2), unlink(2), unlinkat(2), mknod(2), mknodat(2).
+
+use lp_abi::linux::{__NR_mkdirat, __NR_mknodat, __NR_unlinkat, AT_REMOVEDIR, S_IFIFO, S_IFMT, S_IFSOCK};
+use lp_region::InodeRef;
+use lp_region::sync::Ordering;
+use lp_vfs::task::{Place, Task};
+use lp_vfs::walk::Follow;
+use lp_vfs::{mkdir, mknod, unlink, walk};
+
+use crate::high::frame::at::{At, Last};
+use crate::high::frame::handler::{handlers, kernel};
+use crate::high::route::path::one;
+use crate::high::special::node;
+
+handlers! {
+    /// mkdir(2).
+    fn mkdir(task, path: *const u8, mode: u32) {
+        make_directory(task, At::cwd(path), mode)
+    }
+
+    /// mkdirat(2).
+    fn mkdirat(task, dirfd: i32, path: *const u8, mode: u32) {
+        make_directory(task, At { dirfd, path }, mode)
+    }
+
+    /// rmdir(2).
+    fn rmdir(task, path: *const u8) {
+        remove(task, At::cwd(path), AT_REMOVEDIR)
+    }
+
+    /// unlink(2).
+    fn unlink(task, path: *const u8) {
+        remove(task, At::cwd(path), 0)
+    }
+
+    /// unlinkat(2).
+    fn unlinkat(task, dirfd: i32, path: *const u8, flags: u32) {
+        if flags & !AT_REMOVEDIR != 0 {
+            return lp_abi::Errno::EINVAL.to_ret();
+        }
+        remove(task, At { dirfd, path }, flags)
+    }
+
+    /// mknod(2).
+    fn mknod(task, path: *const u8, mode: u32, device: u32) {
+        make_node(task, At::cwd(path), mode, device)
+    }
+
+    /// mknodat(2).
+    fn mknodat(task, dirfd: i32, path: *const u8, mode: u32, device: u32) {
+        make_node(task, At { dirfd, path }, mode, device)
+    }
+}
+
+fn make_directory(task: &Task, at: At, mode: u32) -> isize {
+    let ours = |at: At| mkdir::mkdirat(task, at.dirfd, at.path, mode);
+    one(task, at, Last::Link, ours, |at| kernel!(__NR_mkdirat, at.dirfd, at.path, mode))
+}
+
+fn remove(task: &Task, at: At, flags: u32) -> isize {
+    let host = |at: At| kernel!(__NR_unlinkat, at.dirfd, at.path, flags);
+    let ours = |at: At| {
+        let node = if node::any(task) { node_at(task, at) } else { None };
+        let done = unlink::unlinkat(task, at.dirfd, at.path, flags)?;
+        if let (Place::Inside(()), Some(inode)) = (done, node) {
+            node::remove(task, inode);
+        }
+        Ok(done)
+    };
+    one(task, at, Last::Link, ours, host)
+}
+
+/// The FIFO or socket of that name, if it has no other.
+#[cold]
+fn node_at(task: &Task, at: At) -> Option<InodeRef> {
+    let Ok(Place::Inside(found)) = walk::inode(task, at.dirfd, at.path, Follow::No) else { return None };
+    let inode = task.region.inode(found.inode.id);
+    // Relaxed, both: a hint; an object that is left over harms nobody.
+    let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
+    (matches!(kind, S_IFIFO | S_IFSOCK) && inode.nlink.load(Ordering::Relaxed) == 1).then_some(found.inode)
+}
+
+/// The host's side of a FIFO or a socket is made when it is first opened or bound.
+fn make_node(task: &Task, at: At, mode: u32, device: u32) -> isize {
+    let ours = |at: At| mknod::mknodat(task, at.dirfd, at.path, mode, device);
+    one(task, at, Last::Link, ours, |at| kernel!(__NR_mknodat, at.dirfd, at.path, mode, device))
+}

@@ -1,0 +1,393 @@
+//! mmap(2), munmap(2), mremap(2), mprotect(2), remap_file_pages(2): where files of ours are concerned.
+
+use lp_abi::linux::*;
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::InodeRef;
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+use lp_vfs::mapping;
+use lp_vfs::table;
+use lp_vfs::task::Task;
+
+use crate::high::calls::exec::copy_to_memfd;
+use crate::high::fd::{descriptor, placeholder};
+use crate::high::frame::content::read_at;
+use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::memory::areas;
+use crate::high::memory::areas::{Area, Sharing};
+use crate::low::cover::build;
+use crate::low::cover::mapped_code::{Source, mapped};
+use crate::low::dispatch::NOT_OURS;
+use crate::low::tools::names;
+
+/// Flags that say where a mapping goes and how it behaves, handed on to the kernel.
+const PLACE: u32 = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT;
+
+handlers! {
+    /// mmap(2).
+    fn mmap(task, address: usize, length: usize, protection: u32, flags: u32, fd: i32, offset: u64) {
+        if flags & MAP_ANONYMOUS != 0 || !descriptor::is_file(task, fd) {
+            return mmap_other(task, [address, length, protection as usize, flags as usize, fd as usize, offset as usize]);
+        }
+        let wanted = Wanted { address, length, protection, flags, fd, offset };
+        ret(map(task, &wanted))
+    }
+
+    /// munmap(2).
+    fn munmap(task, address: usize, length: usize) {
+        if crate::low::live::process::unmaps_stack(address, length) {
+            // SAFETY: passed on as it came.
+            return unsafe { crate::low::live::process::munmap(address, length, 0, 0, 0, 0) };
+        }
+        if areas::is_empty() || length == 0 || !address.is_multiple_of(PAGE_SIZE) {
+            return NOT_OURS;
+        }
+        let Some(end) = end_of(address, length) else { return NOT_OURS };
+        replacing(task, address, end, || kernel!(__NR_munmap, address, length))
+    }
+
+    /// mprotect(2): what a descriptor could not write must not become writable.
+    fn mprotect(task, address: usize, length: usize, protection: u32) {
+        if areas::is_empty() || !address.is_multiple_of(PAGE_SIZE) {
+            return NOT_OURS;
+        }
+        let Some(end) = end_of(address, length) else { return NOT_OURS };
+        mprotect_slow(address, end, protection)
+    }
+
+    /// mremap(2).
+    fn mremap(task, old: usize, old_length: usize, new_length: usize, flags: u32, new: usize) {
+        if areas::is_empty() || !old.is_multiple_of(PAGE_SIZE) {
+            return NOT_OURS;
+        }
+        let Some(old_end) = end_of(old, old_length.max(1)) else { return NOT_OURS };
+        remap(task, &Move { old, old_end, old_length, new_length, flags, new })
+    }
+
+    /// remap_file_pages(2): not for files of ours.
+    fn remap_file_pages(task, address: usize, length: usize) {
+        let end = address.saturating_add(length);
+        if areas::is_empty() || areas::list().find(address, end).is_none() { NOT_OURS } else { Errno::EINVAL.to_ret() }
+    }
+}
+
+/// mmap's arguments.
+struct Wanted {
+    address: usize,
+    length: usize,
+    protection: u32,
+    flags: u32,
+    fd: i32,
+    offset: u64,
+}
+
+/// The end of a range of pages.
+fn end_of(address: usize, length: usize) -> Option<usize> {
+    address.checked_add(length.checked_next_multiple_of(PAGE_SIZE)?)
+}
+
+/// Makes a call of the kernel's that takes mappings out of `start..end`. The list follows if it succeeds.
+fn replacing(task: &Task, start: usize, end: usize, call: impl FnOnce() -> isize) -> isize {
+    let mut list = areas::list();
+    if list.find(start, end).is_none() {
+        return NOT_OURS;
+    }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
+    let done = call();
+    if !is_error(done) {
+        list.forget(task, start, end);
+    }
+    done
+}
+
+/// Whether `rax` of a call that gives an address is an error.
+fn is_error(rax: isize) -> bool {
+    (-4095..0).contains(&rax)
+}
+
+/// What is not a file of ours; it may replace one.
+fn mmap_other(task: &Task, arguments: [usize; 6]) -> isize {
+    let [address, length, protection, flags, fd, offset] = arguments;
+    // SAFETY: the program's own call.
+    let map =
+        || unsafe { crate::low::cover::mapped_code::mmap(address, length, protection, flags, fd, offset) };
+    if flags as u32 & MAP_FIXED == 0 || areas::is_empty() {
+        return map();
+    }
+    let replaced = end_of(address, length).map_or(NOT_OURS, |end| {
+        replacing(task, address, end, || match map() {
+            NOT_OURS => kernel!(__NR_mmap, address, length, protection, flags, fd, offset),
+            done => done,
+        })
+    });
+    if replaced == NOT_OURS { map() } else { replaced }
+}
+
+/// Maps a file of ours.
+fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
+    let kind = wanted.flags & MAP_TYPE;
+    let private = kind == MAP_PRIVATE;
+    if !matches!(kind, MAP_SHARED | MAP_PRIVATE | MAP_SHARED_VALIDATE)
+        || wanted.length == 0
+        || !wanted.offset.is_multiple_of(PAGE_SIZE as u64)
+    {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = wanted.length.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::ENOMEM)?;
+    if kind == MAP_SHARED_VALIDATE && wanted.flags & MAP_SYNC != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let sharing = match (private, wanted.protection & PROT_WRITE) {
+        (true, _) => mapping::Sharing::Private,
+        (false, 0) => mapping::Sharing::SharedRead,
+        (false, _) => mapping::Sharing::SharedWrite,
+    };
+    let writable = table::fget(task, wanted.fd)?.file.mode.load(Ordering::Relaxed) & file_mode::WRITE != 0;
+    // Held from the record on: a fork in between would hand its child a record without a mapping.
+    let mut list = areas::list();
+    let of = mapping::begin(task, wanted.fd, wanted.offset, bytes, sharing)?;
+    let area = Area {
+        start: 0,
+        end: bytes,
+        of,
+        offset: wanted.offset,
+        protection: wanted.protection,
+        sharing: match (private, writable) {
+            (true, _) => Sharing::Private,
+            (false, true) => Sharing::Shared,
+            (false, false) => Sharing::SharedReadOnly,
+        },
+        beyond: bytes,
+    };
+    let made = place(task, &mut list, area, wanted.address, wanted.flags & PLACE);
+    drop(list);
+    match made {
+        Ok(start) if wanted.protection & PROT_EXEC != 0 => cover(task, of, start, wanted.offset),
+        Ok(_) => {}
+        Err(_) => mapping::end(task, of, bytes),
+    }
+    made
+}
+
+/// Maps `area`, which is given for address 0, at `hint` as `flags` say, and lists it. With `MAP_FIXED` it
+/// replaces what is there, and that stays mapped and listed as long as the call can still fail for want of
+/// pages or of addresses.
+fn place(task: &Task, list: &mut areas::LockedAreas, area: Area, hint: usize, flags: u32) -> Result<usize> {
+    list.reserve()?;
+    let bytes = area.bytes();
+    if flags & MAP_FIXED != 0 {
+        areas::populate(task, &area)?;
+    }
+    let start = areas::reserve(hint, bytes, flags)?;
+    if flags & MAP_FIXED != 0 {
+        list.forget(task, start, start + bytes);
+    }
+    let mut placed = Area { start, end: start + bytes, beyond: start + bytes, ..area };
+    if let Err(errno) = areas::fill(task, &mut placed) {
+        let _ = areas::unmap(start, bytes);
+        return Err(errno);
+    }
+    list.insert(placed);
+    Ok(start)
+}
+
+/// Code of ours is covered as code of the host is; where its sites are not known yet, the builder reads them from a memfd.
+#[cold]
+fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
+    let record = task.region.inode(of.id);
+    let read = |to: &mut [u8], at: u64| read_at(task, record, to, at).unwrap_or(0);
+    let build = || {
+        let Ok(fd) = copy_to_memfd(task, record, c"lightpath-code") else { return };
+        let mut room = [0; names::ROOM];
+        build::build(core::iter::once(names::of_descriptor(fd as usize, &mut room)));
+        placeholder::close_number(fd);
+    };
+    let source = Source { read: &read, name: names::NAMELESS, build: &build };
+    // SAFETY: the mapping was made just now, and nothing in it runs yet.
+    unsafe { mapped(&source, at, offset as usize) };
+}
+
+#[cold]
+fn mprotect_slow(address: usize, end: usize, protection: u32) -> isize {
+    let mut list = areas::list();
+    if list.find(address, end).is_none() {
+        return NOT_OURS;
+    }
+    let mut refused = false;
+    list.each(address, end, &mut |area| {
+        refused |= area.sharing == Sharing::SharedReadOnly && protection & PROT_WRITE != 0;
+    });
+    if refused {
+        return Errno::EACCES.to_ret();
+    }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
+    let done = kernel!(__NR_mprotect, address, end - address, protection);
+    if done == 0 {
+        list.split(address, end);
+        list.each(address, end, &mut |area| area.protection = protection);
+    }
+    done
+}
+
+#[cold]
+fn remap(task: &Task, to: &Move) -> isize {
+    let mut list = areas::list();
+    match list.find(to.old, to.old + 1).map(|area| *area) {
+        Some(area) => ret(remap_area(task, &mut list, &area, to)),
+        None => remap_other(task, &mut list, to),
+    }
+}
+
+/// mremap(2) of what starts with a mapping of the kernel's: it may land on files of ours, or cut some off
+/// behind it.
+fn remap_other(task: &Task, list: &mut areas::LockedAreas, to: &Move) -> isize {
+    let lands = (to.flags & MREMAP_FIXED != 0).then(|| end_of(to.new, to.new_length)).flatten();
+    let lands = lands.map(|end| (to.new, end)).filter(|(start, end)| list.find(*start, *end).is_some());
+    let goes_on = list.find(to.old, to.old_end).is_some();
+    if lands.is_none() && !goes_on {
+        return NOT_OURS;
+    }
+    let cut = end_of(to.old, to.new_length).filter(|cut| *cut < to.old_end && to.flags & MREMAP_FIXED == 0);
+    if goes_on && cut.is_none() {
+        return Errno::EFAULT.to_ret(); // What is moved or grown must be one mapping.
+    }
+    if let Err(errno) = list.reserve() {
+        return errno.to_ret();
+    }
+    let done = kernel!(__NR_mremap, to.old, to.old_length, to.new_length, to.flags, to.new);
+    if !is_error(done) {
+        for (start, end) in lands.into_iter().chain(cut.map(|cut| (cut, to.old_end))) {
+            list.forget(task, start, end);
+        }
+    }
+    done
+}
+
+/// mremap's arguments.
+struct Move {
+    old: usize,
+    /// Where its pages end; the page itself where `old_length` is 0.
+    old_end: usize,
+    old_length: usize,
+    new_length: usize,
+    flags: u32,
+    new: usize,
+}
+
+fn remap_area(task: &Task, list: &mut areas::LockedAreas, area: &Area, to: &Move) -> Result<usize> {
+    let known = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+    let fixed = to.flags & MREMAP_FIXED != 0;
+    let may_move = to.flags & MREMAP_MAYMOVE != 0;
+    if to.flags & !known != 0 || fixed && !may_move || to.new_length == 0 || to.flags & MREMAP_DONTUNMAP != 0
+    {
+        return Err(Errno::EINVAL);
+    }
+    let bytes = to.new_length.checked_next_multiple_of(PAGE_SIZE).ok_or(Errno::EINVAL)?;
+    let old_bytes = to.old_end - to.old;
+    if fixed {
+        let end = end_of(to.new, bytes).filter(|_| to.new.is_multiple_of(PAGE_SIZE)).ok_or(Errno::EINVAL)?;
+        if to.new < to.old_end && to.old < end {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if to.old_end > area.end {
+        return Err(Errno::EFAULT);
+    }
+    list.reserve()?;
+    if !fixed && to.old_length != 0 {
+        if bytes <= old_bytes {
+            if bytes < old_bytes {
+                areas::unmap(to.old + bytes, old_bytes - bytes)?;
+                list.forget(task, to.old + bytes, to.old_end);
+            }
+            return Ok(to.old);
+        }
+        if to.old_end == area.end && extend(task, list, area, bytes - old_bytes)? {
+            return Ok(to.old);
+        }
+        if !may_move {
+            return Err(Errno::ENOMEM);
+        }
+    }
+    mapping::grow(task, area.of, bytes)?;
+    let moved = move_to(task, list, area, to, bytes);
+    if moved.is_err() {
+        mapping::end(task, area.of, bytes);
+    }
+    moved
+}
+
+/// Grows an area where it is; whether there was room.
+fn extend(task: &Task, list: &mut areas::LockedAreas, area: &Area, more: usize) -> Result<bool> {
+    match areas::reserve(area.end, more, MAP_FIXED_NOREPLACE) {
+        Ok(at) if at == area.end => {}
+        Ok(at) => {
+            let _ = areas::unmap(at, more);
+            return Ok(false);
+        }
+        Err(_) => return Ok(false),
+    }
+    let mut tail = Area {
+        start: area.end,
+        end: area.end + more,
+        offset: area.offset + area.bytes() as u64,
+        beyond: area.end + more,
+        ..*area
+    };
+    let noted = mapping::grow(task, area.of, more);
+    if let Err(errno) = noted.and_then(|()| areas::fill(task, &mut tail)) {
+        let _ = areas::unmap(tail.start, more);
+        if noted.is_ok() {
+            mapping::end(task, area.of, more);
+        }
+        return Err(errno);
+    }
+    if let Some(found) = list.find(area.start, area.end) {
+        found.end = tail.end;
+        found.beyond = if found.beyond < area.end { found.beyond } else { tail.beyond };
+    }
+    Ok(true)
+}
+
+/// Maps the file anew and takes the old mapping away, which stays until the new one is there. Pages of a
+/// private mapping that the program has changed are moved. The caller has noted the new mapping's `bytes`.
+fn move_to(
+    task: &Task,
+    list: &mut areas::LockedAreas,
+    area: &Area,
+    to: &Move,
+    bytes: usize,
+) -> Result<usize> {
+    let offset = area.offset + (to.old - area.start) as u64;
+    let moved = Area { start: 0, end: bytes, beyond: bytes, offset, ..*area };
+    let (hint, flags) = if to.flags & MREMAP_FIXED != 0 { (to.new, MAP_FIXED) } else { (0, 0) };
+    let start = place(task, list, moved, hint, flags)?;
+    let kept = (to.old_end - to.old).min(bytes);
+    if area.sharing == Sharing::Private && to.old_length != 0 && !carry(to.old, start, kept) {
+        let _ = areas::unmap(start, bytes);
+        list.drop_area(start);
+        return Err(Errno::ENOMEM);
+    }
+    if to.old_length != 0 && areas::unmap(to.old, to.old_end - to.old).is_ok() {
+        list.forget(task, to.old, to.old_end);
+    }
+    Ok(start)
+}
+
+/// Moves pages one by one, for they may be many mappings; all or none.
+fn carry(from: usize, to: usize, bytes: usize) -> bool {
+    let page = |from, to| {
+        !is_error(kernel!(__NR_mremap, from, PAGE_SIZE, PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to))
+    };
+    let Some(failed) = (0..bytes).step_by(PAGE_SIZE).find(|at| !page(from + at, to + at)) else {
+        return true;
+    };
+    for at in (0..failed).step_by(PAGE_SIZE) {
+        page(to + at, from + at);
+    }
+    false
+}

@@ -1,0 +1,40 @@
+//! The file calls: one file per family, named after its man page. Each handler decodes its arguments and asks `lp-vfs`.
+//!
+//! Called by the dispatch tables only. Locks are taken in `lp-vfs`; the list of mappings before them.
+
+pub mod access;
+pub mod across;
+pub mod allocate;
+pub mod chdir;
+pub mod chmod;
+pub mod close;
+pub mod credentials;
+pub mod dup;
+pub mod exec;
+pub mod fcntl;
+pub mod filter;
+pub mod fsync;
+pub mod getdents;
+pub mod inotify;
+pub mod ioctl;
+pub mod limit;
+pub mod link;
+pub mod lseek;
+pub mod mkdir;
+pub mod mmap;
+pub mod open;
+pub mod poll;
+pub mod quick;
+pub mod read;
+pub mod refused;
+pub mod rename;
+pub mod sendfile;
+pub mod socket;
+pub mod stat;
+pub mod statfs;
+pub mod truncate;
+pub mod utimensat;
+pub mod wait;
+pub mod watch;
+pub mod write;
+pub mod xattr;

@@ -1,0 +1,321 @@
+//! poll(2), ppoll(2), select(2), pselect6(2), epoll_ctl(2).
+//!
+//! A file of ours is always readable and writable, as every file on tmpfs is. The kernel is asked for the other
+//! descriptors, without waiting if one of ours answers already.
+
+use core::mem::offset_of;
+
+use lp_abi::linux::{
+    __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, MAP_ANONYMOUS,
+    MAP_PRIVATE, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE, pollfd, timespec,
+};
+use lp_abi::{Errno, Result};
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+use lp_vfs::table;
+use lp_vfs::task::Task;
+
+use crate::high::fd::descriptor;
+use crate::high::fd::descriptor::file_or_return;
+use crate::high::frame::at::{Which, buffer, spare_buffer};
+use crate::high::frame::handler::{handlers, ret};
+use crate::low::dispatch::NOT_OURS;
+use crate::low::live::{deferred, signal};
+
+/// What a regular file answers (the kernel's DEFAULT_POLLMASK).
+const READY: i16 = (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM) as i16;
+/// What stands for a descriptor of ours in the kernel's copy of an entry, whose `events` are then the answer.
+/// Other negative numbers, which the kernel skips too, are -1 there.
+const OURS: i32 = i32::MIN;
+/// More entries than any limit on descriptors allows.
+const MOST: usize = 1 << 20;
+
+handlers! {
+    /// poll(2).
+    fn poll(task, fds: *mut pollfd, count: u32, timeout: i32) {
+        if !any_polled(task, fds, count) {
+            return NOT_OURS;
+        }
+        poll_slow(task, fds, count, [fds as usize, count as usize, timeout as usize, 0, 0, 0], __NR_poll)
+    }
+
+    /// ppoll(2).
+    fn ppoll(task, fds: *mut pollfd, count: u32, timeout: usize, mask: usize, size: usize) {
+        if !any_polled(task, fds, count) {
+            return NOT_OURS;
+        }
+        poll_slow(task, fds, count, [fds as usize, count as usize, timeout, mask, size, 0], __NR_ppoll)
+    }
+
+    /// select(2).
+    fn select(task, count: i32, read: *mut u64, write: *mut u64, except: *mut u64, timeout: usize) {
+        let sets = [read, write, except];
+        if !any_selected(task, count, sets) {
+            return NOT_OURS;
+        }
+        select_slow(task, count, sets, [timeout, 0], __NR_select)
+    }
+
+    /// pselect6(2).
+    fn pselect6(task, count: i32, read: *mut u64, write: *mut u64, except: *mut u64, timeout: usize, mask: usize) {
+        let sets = [read, write, except];
+        if !any_selected(task, count, sets) {
+            return NOT_OURS;
+        }
+        select_slow(task, count, sets, [timeout, mask], __NR_pselect6)
+    }
+
+    /// epoll_ctl(2): files that are always ready cannot be watched.
+    fn epoll_ctl(task, epoll: i32, operation: i32, fd: i32, event: usize) {
+        if !descriptor::is_file(task, fd) && !descriptor::is_file(task, epoll) {
+            return NOT_OURS;
+        }
+        // SAFETY: the copy routine answers bad pointers; an event is packed.
+        if operation as u32 != EPOLL_CTL_DEL && unsafe { ucopy::get(event as *const [u8; 12]) }.is_err() {
+            return Errno::EFAULT.to_ret();
+        }
+        ret(watch(task, epoll, fd))
+    }
+
+    /// epoll_wait(2), epoll_pwait(2), epoll_pwait2(2).
+    fn epoll_wait(task, epoll: i32) {
+        file_or_return!(task, epoll);
+        if is_path(task, epoll) { Errno::EBADF.to_ret() } else { Errno::EINVAL.to_ret() }
+    }
+}
+
+/// Whether a descriptor of ours was opened with `O_PATH`.
+pub fn is_path(task: &Task, fd: i32) -> bool {
+    table::fget(task, fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
+}
+
+/// Why a file of ours is not watched, or does not watch.
+fn watch(task: &Task, epoll: i32, fd: i32) -> Result<()> {
+    let open = |fd| {
+        crate::high::calls::fcntl::is_open(task, fd) && !(descriptor::is_file(task, fd) && is_path(task, fd))
+    };
+    if !open(epoll) || !open(fd) {
+        return Err(Errno::EBADF);
+    }
+    Err(if descriptor::is_file(task, fd) { Errno::EPERM } else { Errno::EINVAL })
+}
+
+/// Whether the process ever had a descriptor of ours.
+#[inline(always)]
+fn has_any(task: &Task) -> bool {
+    task.process.fd_limit.load(Ordering::Relaxed) != 0 // Relaxed: the process's own word.
+}
+
+fn any_polled(task: &Task, fds: *mut pollfd, count: u32) -> bool {
+    if !has_any(task) || count as usize > MOST {
+        return false;
+    }
+    (0..count as usize).any(|at| matches!(entry(fds, at), Ok(entry) if descriptor::is_file(task, entry.fd)))
+}
+
+fn entry(fds: *mut pollfd, at: usize) -> Result<pollfd> {
+    // SAFETY: the copy routine answers bad pointers; every bit pattern is an entry.
+    unsafe { ucopy::get(fds.wrapping_add(at)) }
+}
+
+/// The entries as the kernel gets them: a copy, in which ours are negative, so that it skips them.
+struct Masked {
+    at: *mut pollfd,
+    count: usize,
+    /// Bytes that were mapped for it; 0 in the thread's buffer.
+    mapped: usize,
+}
+
+impl Masked {
+    /// Room for `count` entries: the thread's buffer if they fit.
+    fn new(count: usize) -> Result<Masked> {
+        let buffer = spare_buffer();
+        if count <= buffer.len() / size_of::<pollfd>() {
+            return Ok(Masked { at: buffer.as_mut_ptr().cast(), count, mapped: 0 });
+        }
+        let bytes = count * size_of::<pollfd>();
+        let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+        // SAFETY: a new mapping.
+        let at = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }?;
+        Ok(Masked { at: at as *mut pollfd, count, mapped: bytes })
+    }
+
+    fn entries(&mut self) -> &mut [pollfd] {
+        // SAFETY: room for as many; any bit pattern is an entry.
+        unsafe { core::slice::from_raw_parts_mut(self.at, self.count) }
+    }
+}
+
+impl Drop for Masked {
+    fn drop(&mut self) {
+        if self.mapped != 0 {
+            // SAFETY: the mapping was made for this alone.
+            let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.at, self.mapped) };
+        }
+    }
+}
+
+/// Asks the kernel about the other entries, and answers for ours. Of the program's array only `revents` is
+/// written, as by the kernel: another thread may poll with the same one.
+#[cold]
+fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6], nr: u32) -> isize {
+    let mut masked = match Masked::new(count as usize) {
+        Ok(masked) => masked,
+        Err(_) => return Errno::ENOMEM.to_ret(),
+    };
+    let mut ready = 0;
+    for (at, to) in masked.entries().iter_mut().enumerate() {
+        let Ok(entry) = entry(fds, at) else { return Errno::EFAULT.to_ret() };
+        *to = pollfd { fd: entry.fd.max(-1), revents: 0, ..entry };
+        if descriptor::is_file(task, entry.fd) {
+            let answer = if is_path(task, entry.fd) { POLLNVAL as i16 } else { entry.events & READY };
+            *to = pollfd { fd: OURS, events: answer, revents: 0 };
+            ready += usize::from(answer != 0);
+        }
+    }
+    let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
+    if ready != 0 {
+        arguments[2] = if nr == __NR_poll { 0 } else { &raw const at_once as usize };
+    }
+    arguments[0] = masked.at as usize;
+    let done = wait(nr, arguments, ready != 0);
+    if done < 0 && done != Errno::EINTR.to_ret() {
+        return done;
+    }
+    for (at, from) in masked.entries().iter().enumerate() {
+        let answer = if from.fd == OURS { from.events } else { from.revents };
+        let to = fds.wrapping_byte_add(at * size_of::<pollfd>() + offset_of!(pollfd, revents)).cast();
+        // SAFETY: the copy routine answers bad pointers.
+        if unsafe { ucopy::put::<i16>(to, &answer) }.is_err() {
+            return Errno::EFAULT.to_ret();
+        }
+    }
+    // Something of ours is ready, signal or not.
+    if ready != 0 { done.max(0) + ready as isize } else { done }
+}
+
+/// Makes the kernel's call. What a signal ends that the call's own mask lets through, while the program's
+/// does not, must be delivered under that mask. Where something is ready no signal is looked at, and the mask
+/// does not matter.
+fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
+    let mask = match mask_of(nr, &arguments) {
+        Ok(mask) => mask,
+        Err(errno) => return errno.to_ret(),
+    };
+    if is_ready {
+        arguments[if nr == __NR_ppoll { 3 } else { 5 }] = 0;
+    }
+    let masks = mask.filter(|_| !is_ready).map(|mask| (mask, signal::mask()));
+    if deferred::interrupted() {
+        return Errno::EINTR.to_ret(); // And the mask may not have been the program's.
+    }
+    // SAFETY: the program's own call, perhaps with copies of its sets.
+    let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
+    if let Some((mask, own)) = masks.filter(|_| deferred::interrupted() && done == Errno::EINTR.to_ret()) {
+        deferred::ended_under(mask, own);
+    }
+    done
+}
+
+/// The mask that the program has the kernel set while it waits.
+fn mask_of(nr: u32, arguments: &[usize; 6]) -> Result<Option<u64>> {
+    let [at, size] = if nr == __NR_ppoll {
+        [arguments[3], arguments[4]]
+    } else if nr == __NR_pselect6 && arguments[5] != 0 {
+        // SAFETY: the copy routine answers bad pointers.
+        unsafe { ucopy::get(arguments[5] as *const [usize; 2]) }?
+    } else {
+        [0; 2]
+    };
+    match (at, size) {
+        (0, _) => Ok(None),
+        // SAFETY: the copy routine answers bad pointers.
+        (at, 8) => unsafe { ucopy::get(at as *const u64) }.map(Some),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Descriptors that fit the buffers.
+const SET_BITS: usize = 4096 * 8;
+
+fn words(count: i32) -> usize {
+    (count.max(0) as usize).min(SET_BITS).div_ceil(64)
+}
+
+fn any_selected(task: &Task, count: i32, sets: [*mut u64; 3]) -> bool {
+    if !has_any(task) || count < 0 {
+        return false;
+    }
+    sets.into_iter().filter(|set| !set.is_null()).any(|set| {
+        (0..words(count)).any(|at| matches!(word(set, at, count), Ok(bits) if ours(task, at, bits) != 0))
+    })
+}
+
+/// Word `at` of a set, without bits past the count.
+fn word(set: *mut u64, at: usize, count: i32) -> Result<u64> {
+    // SAFETY: the copy routine answers bad pointers.
+    let bits = unsafe { ucopy::get(set.wrapping_add(at)) }?;
+    let left = count as usize - at * 64;
+    Ok(if left < 64 { bits & ((1 << left) - 1) } else { bits })
+}
+
+/// Which of the descriptors in `bits`, word `at` of a set, are ours.
+fn ours(task: &Task, at: usize, mut bits: u64) -> u64 {
+    let mut found = 0;
+    while bits != 0 {
+        let bit = bits.trailing_zeros();
+        if descriptor::is_file(task, (at * 64) as i32 + bit as i32) {
+            found |= 1 << bit;
+        }
+        bits &= bits - 1;
+    }
+    found
+}
+
+#[cold]
+fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], nr: u32) -> isize {
+    // Copies for the kernel: the read, write and exception sets without ours.
+    let copies: [*mut u64; 3] = [
+        buffer(Which::First).as_mut_ptr().cast(),
+        buffer(Which::Second).as_mut_ptr().cast(),
+        spare_buffer().as_mut_ptr().cast(),
+    ];
+    let mut ready = 0;
+    let mut arguments = [count as usize, 0, 0, 0, last[0], last[1]];
+    for (index, (&set, &copy)) in sets.iter().zip(&copies).enumerate() {
+        if set.is_null() {
+            continue;
+        }
+        arguments[1 + index] = copy as usize;
+        for at in 0..words(count) {
+            let Ok(bits) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
+            let mine = ours(task, at, bits);
+            ready += if index < 2 { mine.count_ones() as isize } else { 0 };
+            // SAFETY: the buffers hold SET_BITS bits each.
+            unsafe { copy.add(at).write(bits & !mine) };
+        }
+    }
+    let at_once = [0i64; 2];
+    if ready != 0 {
+        arguments[4] = &raw const at_once as usize;
+    }
+    let done = wait(nr, arguments, ready != 0);
+    if done < 0 && !(ready != 0 && done == Errno::EINTR.to_ret()) {
+        return done;
+    }
+    for (index, (&set, &copy)) in sets.iter().zip(&copies).enumerate() {
+        for at in (0..words(count)).filter(|_| !set.is_null()) {
+            let Ok(asked) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
+            let mine = if index < 2 { ours(task, at, asked) } else { 0 };
+            // SAFETY: as above; the copy routine answers bad pointers.
+            let stored = unsafe {
+                ucopy::put(set.wrapping_add(at), &((copy.add(at).read() * u64::from(done >= 0)) | mine))
+            };
+            if stored.is_err() {
+                return Errno::EFAULT.to_ret();
+            }
+        }
+    }
+    done.max(0) + ready
+}

@@ -1,0 +1,38 @@
+//! The calls that programs make most, where one look at the descriptor's entry decides.
+//!
+//! [`crate::low::arrive::entry_quick`] comes here with an entry that is not 0. Whatever is not the common case is the call's own handler's:
+//! `AGAIN` asks for it. At their sites no vector register holds anything.
+
+use lp_abi::linux;
+use lp_vfs::task::Task;
+use lp_vfs::{lseek, read, stat, write};
+
+use crate::High;
+use crate::low::above::Quick;
+use crate::low::dispatch::AGAIN;
+
+/// Writes handlers that have four arguments, the task and the entry, and give an answer or none.
+macro_rules! quick {
+    ($(fn $name:ident($b:ident $c:ident $d:ident $task:ident $entry:ident) = $answer:expr;)*) => {
+        impl Quick for High {$(
+            unsafe extern "sysv64" fn $name(
+                _: usize, $b: usize, $c: usize, $d: usize, $task: &Task<'static>, $entry: u64,
+            ) -> isize {
+                $answer.unwrap_or(AGAIN)
+            }
+        )*}
+    };
+}
+
+quick! {
+    fn read(b c _d task entry) = read::read_quick::<true>(task, entry, b as *mut u8, c).map(|got| got as isize);
+    fn write(b c _d task entry) = write::write_quick::<true>(task, entry, b as *const u8, c).map(|done| done as isize);
+    fn fstat(b _c _d task entry) = stat::fstat_quick(task, entry, b as *mut linux::stat).then_some(0);
+    fn lseek(b c _d task entry) =
+        lseek::quick(task, entry, b as i64, c as u32).map(|position| position as isize);
+    fn pread64(b c d task entry) =
+        read::pread_quick::<true>(task, entry, b as *mut u8, c, d as i64).map(|got| got as isize);
+    fn pwrite64(b c d task entry) =
+        write::pwrite_quick::<true>(task, entry, b as *const u8, c, d as i64).map(|done| done as isize);
+    fn newfstatat(_b c _d task entry) = stat::fstat_quick(task, entry, c as *mut linux::stat).then_some(0);
+}

@@ -1,0 +1,276 @@
+//! Calls that carry a path or a descriptor and that no file of ours answers: they fail as on a file that does
+//! not have what they ask for, and never reach the kernel with a path of ours or a placeholder.
+//!
+//! `crates/gate/tests/call_table.rs` holds the whole call table against [`crate::high::table::calls::CALLS`].
+
+use lp_abi::linux::*;
+use lp_abi::{Errno, PATH_MAX};
+use lp_region::ucopy;
+use lp_vfs::task::{Place, Task};
+use lp_vfs::walk;
+
+use crate::high::calls::poll::is_path;
+use crate::high::fd::placeholder::close_number;
+use crate::high::fd::{descriptor, own_descriptor, placeholder};
+use crate::high::frame::at::{At, Last, Which, buffer};
+use crate::high::frame::handler::{handlers, kernel};
+use crate::high::route::path::{is_base_ours, may_be_ours, one};
+use crate::high::run::mounts::mounts;
+use crate::low::dispatch::NOT_OURS;
+
+/// `BPF_OBJ_PIN` and `BPF_OBJ_GET` of linux/bpf.h.
+const BPF_WITH_PATH: [u32; 2] = [6, 7];
+/// `KCMP_FILE` of linux/kcmp.h.
+const KCMP_FILE: u32 = 0;
+/// `LANDLOCK_RULE_PATH_BENEATH` of linux/landlock.h.
+const LANDLOCK_PATH_BENEATH: u32 = 1;
+/// `fsconfig_command` values of linux/mount.h whose value is a string or a path.
+const FSCONFIG_TEXT: [u32; 3] = [1, 3, 4];
+/// `FSCONFIG_SET_FD`.
+const FSCONFIG_FD: u32 = 5;
+/// How the links of the region and of placeholders in `/proc/self/fd` begin, and those of io_uring instances.
+const UNTOUCHABLE: [&[u8]; 2] = [b"/memfd:lightpath", b"anon_inode:[io_uring]"];
+
+/// A call that does not exist in a run: io_uring(7) and io_setup(2), whose work passes the gate by, and calls
+/// newer than the gate.
+pub(crate) unsafe extern "sysv64" fn absent(
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    Errno::ENOSYS.to_ret()
+}
+
+/// Writes handlers of calls that fail with an error of their own on every file of ours.
+macro_rules! refuse_files {
+    ($($(#[$doc:meta])* $name:ident: $errno:ident;)*) => {
+        handlers! {
+            $($(#[$doc])* fn $name(task, fd: i32) {
+                on_file(task, fd, Errno::$errno).unwrap_or_else(|| descriptor::other(task, fd))
+            })*
+        }
+    };
+}
+
+refuse_files! {
+    /// listen(2), shutdown(2), setsockopt(2), getsockopt(2).
+    not_socket: ENOTSOCK;
+    /// timerfd_settime(2), timerfd_gettime(2), inotify_rm_watch(2), setns(2), fsmount(2).
+    not_of_kind: EINVAL;
+    /// cachestat(2).
+    not_cached: EOPNOTSUPP;
+    /// quotactl_fd(2).
+    no_quota: ENOSYS;
+    /// landlock_restrict_self(2).
+    not_ruleset: EBADFD;
+    /// finit_module(2).
+    no_module: ENOEXEC;
+    /// open_by_handle_at(2): no file of ours has given out a handle.
+    no_handle: ESTALE;
+}
+
+handlers! {
+    /// signalfd(2), signalfd4(2).
+    fn signalfd(task, fd: i32) {
+        placeholder::flush(task);
+        on_file(task, fd, Errno::EINVAL).unwrap_or(NOT_OURS)
+    }
+
+    /// file_getattr(2).
+    fn file_getattr(task, dirfd: i32, path: *const u8, to: usize, size: usize, flags: u32) {
+        let host = |at: At| kernel!(__NR_file_getattr, at.dirfd, at.path, to, size, flags);
+        at_path(task, At { dirfd, path }, flags, Errno::EOPNOTSUPP, host)
+    }
+
+    /// file_setattr(2).
+    fn file_setattr(task, dirfd: i32, path: *const u8, from: usize, size: usize, flags: u32) {
+        let host = |at: At| kernel!(__NR_file_setattr, at.dirfd, at.path, from, size, flags);
+        at_path(task, At { dirfd, path }, flags, Errno::EOPNOTSUPP, host)
+    }
+
+    /// mount_setattr(2).
+    fn mount_setattr(task, dirfd: i32, path: *const u8, flags: u32, attributes: usize, size: usize) {
+        let host = |at: At| kernel!(__NR_mount_setattr, at.dirfd, at.path, flags, attributes, size);
+        at_path(task, At { dirfd, path }, flags, Errno::EINVAL, host)
+    }
+
+    /// open_tree_attr(2).
+    fn open_tree_attr(task, dirfd: i32, path: *const u8, flags: u32, attributes: usize, size: usize) {
+        placeholder::flush(task);
+        let host = |at: At| kernel!(__NR_open_tree_attr, at.dirfd, at.path, flags, attributes, size);
+        at_path(task, At { dirfd, path }, flags, Errno::EPERM, host)
+    }
+
+    /// fspick(2).
+    fn fspick(task, dirfd: i32, path: *const u8, flags: u32) {
+        placeholder::flush(task);
+        let host = |at: At| kernel!(__NR_fspick, at.dirfd, at.path, flags);
+        // FSPICK_EMPTY_PATH has a value of its own.
+        let empty = if flags & 8 != 0 { AT_EMPTY_PATH } else { 0 };
+        at_path(task, At { dirfd, path }, empty, Errno::EINVAL, host)
+    }
+
+    /// move_mount(2).
+    fn move_mount(task, from_fd: i32, from: *const u8, to_fd: i32, to: *const u8, flags: u32) {
+        let (from, to) = (At { dirfd: from_fd, path: from }, At { dirfd: to_fd, path: to });
+        if concerns(task, from) || concerns(task, to) { Errno::EINVAL.to_ret() } else { NOT_OURS }
+    }
+
+    /// pivot_root(2).
+    fn pivot_root(task, new: *const u8, old: *const u8) {
+        let ours = concerns(task, At::cwd(new)) || concerns(task, At::cwd(old));
+        if ours { Errno::EINVAL.to_ret() } else { NOT_OURS }
+    }
+
+    /// fsconfig(2): a value may be a path, or hold some.
+    fn fsconfig(task, fd: i32, command: u32, key: usize, value: *const u8, extra: i32) {
+        let names_ours = FSCONFIG_TEXT.contains(&command)
+            && (concerns(task, At { dirfd: extra, path: value }) || mentions_mount(value));
+        let is_ours = command == FSCONFIG_FD && descriptor::is_listed(task, extra);
+        if names_ours || is_ours {
+            return Errno::EINVAL.to_ret();
+        }
+        on_file(task, fd, Errno::EINVAL).unwrap_or(NOT_OURS)
+    }
+
+    /// quotactl(2).
+    fn quotactl(task, command: u32, special: *const u8, id: u32, address: usize) {
+        let host = |at: At| kernel!(__NR_quotactl, command, at.path, id, address);
+        at_path(task, At::cwd(special), 0, Errno::ENOTBLK, host)
+    }
+
+    /// swapoff(2).
+    fn swapoff(task, path: *const u8) {
+        at_path(task, At::cwd(path), 0, Errno::EINVAL, |at| kernel!(__NR_swapoff, at.path))
+    }
+
+    /// uselib(2).
+    fn uselib(task, path: *const u8) {
+        at_path(task, At::cwd(path), 0, Errno::ENOSYS, |at| kernel!(__NR_uselib, at.path))
+    }
+
+    /// bpf(2): two of its commands take a path.
+    fn bpf(task, command: u32, attributes: *const usize, size: u32) {
+        placeholder::flush(task);
+        if BPF_WITH_PATH.contains(&command) {
+            // SAFETY: the copy routine answers bad pointers. The path is the first word.
+            let path = unsafe { ucopy::get(attributes) };
+            if path.is_ok_and(|path| concerns(task, At::cwd(path as *const u8))) {
+                return Errno::EPERM.to_ret();
+            }
+        }
+        NOT_OURS
+    }
+
+    /// landlock_add_rule(2): nothing of ours can be named in a rule.
+    fn landlock_add_rule(task, ruleset: i32, kind: u32, attributes: *const u64, flags: u32) {
+        if kind == LANDLOCK_PATH_BENEATH {
+            // SAFETY: the copy routine answers bad pointers. The descriptor follows the first word, packed.
+            let fd = unsafe { ucopy::get(attributes.wrapping_add(1).cast::<i32>()) };
+            if fd.is_ok_and(|fd| descriptor::is_listed(task, fd)) {
+                return Errno::EBADFD.to_ret();
+            }
+        }
+        on_file(task, ruleset, Errno::EBADFD).unwrap_or(NOT_OURS)
+    }
+
+    /// kcmp(2): placeholders of different files are one file to the kernel.
+    fn kcmp(task, first: i32, second: i32, kind: u32, a: usize, b: usize) {
+        let (a, b) = (a as i32, b as i32);
+        if kind != KCMP_FILE || !descriptor::is_file(task, a) && !descriptor::is_file(task, b) {
+            return NOT_OURS;
+        }
+        let own = kernel!(__NR_getpid);
+        if first as isize != own || second as isize != own {
+            return Errno::EPERM.to_ret();
+        }
+        let open = |fd| crate::high::calls::fcntl::is_open(task, fd);
+        if !open(a) || !open(b) {
+            return Errno::EBADF.to_ret();
+        }
+        // The low half names the open file; the host's have none.
+        let file = |fd| if descriptor::is_file(task, fd) { descriptor::word(task, fd) as u32 } else { 0 };
+        match file(a).cmp(&file(b)) {
+            core::cmp::Ordering::Equal => 0,
+            core::cmp::Ordering::Less => 1,
+            core::cmp::Ordering::Greater => 2,
+        }
+    }
+
+    /// pidfd_getfd(2): what it brings must be no placeholder, and no ring. The region and its life file are
+    /// not even fetched: to close the life file drops the sign of life.
+    fn pidfd_getfd(task, pidfd: i32, fd: i32, flags: u32) {
+        placeholder::flush(task);
+        if let Some(refused) = on_file(task, pidfd, Errno::EBADF) {
+            return refused;
+        }
+        if own_descriptor::is_target(task.region, pidfd, fd) {
+            return Errno::EBADF.to_ret();
+        }
+        let got = kernel!(__NR_pidfd_getfd, pidfd, fd, flags);
+        if got >= 0 && is_untouchable(got as i32) {
+            close_number(got as i32);
+            return Errno::EPERM.to_ret();
+        }
+        got
+    }
+}
+
+/// What a call on descriptor `fd` gets if that is a file of ours: `EBADF` if it was opened with `O_PATH`,
+/// else `errno`.
+pub(crate) fn on_file(task: &Task, fd: i32, errno: Errno) -> Option<isize> {
+    let refused = |errno: Errno| Some(errno.to_ret());
+    match descriptor::is_file(task, fd) {
+        true if is_path(task, fd) => refused(Errno::EBADF),
+        true => refused(errno),
+        false => None,
+    }
+}
+
+/// Fails with `errno` for what exists in a mount, with the walk's own error for what does not; else asks the
+/// host.
+pub(crate) fn at_path(task: &Task, at: At, flags: u32, errno: Errno, host: impl Fn(At) -> isize) -> isize {
+    if flags & AT_EMPTY_PATH != 0
+        && crate::high::calls::stat::is_empty(at.path)
+        && is_base_ours(task, at.dirfd)
+    {
+        return errno.to_ret();
+    }
+    let follow = if flags & AT_SYMLINK_NOFOLLOW != 0 { walk::Follow::No } else { walk::Follow::Link };
+    let ours = |at: At| match walk::inode(task, at.dirfd, at.path, follow)? {
+        Place::Inside(_) => Err(errno),
+        Place::Outside(outside) => Ok(Place::<()>::Outside(outside)),
+    };
+    one(task, at, crate::high::calls::chmod::last_of(flags), ours, host)
+}
+
+/// Whether a path, which may be empty or NULL, concerns a mount.
+pub(crate) fn concerns(task: &Task, at: At) -> bool {
+    if crate::high::calls::stat::is_empty(at.path) {
+        return is_base_ours(task, at.dirfd);
+    }
+    may_be_ours(task, at, Last::Follow)
+        || crate::high::route::hostlink::into_mount(Which::First, at, Last::Follow).is_some()
+}
+
+/// Whether a string of options, as mount(2) takes them, holds an absolute path into a mount.
+pub(crate) fn mentions_mount(text: *const u8) -> bool {
+    let room: &mut [u8; PATH_MAX] = buffer(Which::First);
+    // SAFETY: the copy routine answers bad pointers.
+    let Ok(length) = (unsafe { ucopy::string(room, text) }) else { return false };
+    let mut parts = room[..length].split(|byte| matches!(byte, b',' | b'=' | b':'));
+    parts.any(|part| part.first() == Some(&b'/') && mounts().holds(part))
+}
+
+/// Whether a descriptor of the kernel's is one of the gate's, or an instance of io_uring.
+fn is_untouchable(fd: i32) -> bool {
+    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    crate::low::tools::text::decimal(fd as u64, &mut path[14..]);
+    let mut target = [0u8; 32];
+    // SAFETY: the path is NUL-terminated, the kernel writes within `target`.
+    let got = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), target.as_mut_ptr(), target.len()) };
+    got.is_ok_and(|got| UNTOUCHABLE.iter().any(|name| target[..got].starts_with(name)))
+}

@@ -1,0 +1,35 @@
+//! rename(2), renameat(2), renameat2(2).
+
+use lp_abi::Errno;
+use lp_abi::linux::__NR_renameat2;
+use lp_vfs::rename;
+use lp_vfs::task::Task;
+
+use crate::high::calls::across;
+use crate::high::frame::at::{At, Last};
+use crate::high::frame::handler::{handlers, kernel};
+use crate::high::route::path::two;
+
+handlers! {
+    /// rename(2).
+    fn rename(task, old: *const u8, new: *const u8) {
+        move_entry(task, At::cwd(old), At::cwd(new), 0)
+    }
+
+    /// renameat(2).
+    fn renameat(task, olddir: i32, old: *const u8, newdir: i32, new: *const u8) {
+        move_entry(task, At { dirfd: olddir, path: old }, At { dirfd: newdir, path: new }, 0)
+    }
+
+    /// renameat2(2).
+    fn renameat2(task, olddir: i32, old: *const u8, newdir: i32, new: *const u8, flags: u32) {
+        move_entry(task, At { dirfd: olddir, path: old }, At { dirfd: newdir, path: new }, flags)
+    }
+}
+
+fn move_entry(task: &Task, old: At, new: At, flags: u32) -> isize {
+    let ours = |a: At, b: At| rename::renameat2(task, a.dirfd, a.path, b.dirfd, b.path, flags);
+    let host = |a: At, b: At| kernel!(__NR_renameat2, a.dirfd, a.path, b.dirfd, b.path, flags);
+    let done = two(task, [old, new], Last::Link, &ours, &host);
+    if done == Errno::EXDEV.to_ret() { across::rename(task, old, new) } else { done }
+}

@@ -1,0 +1,134 @@
+//! sendfile(2), splice(2), tee(2), vmsplice(2), copy_file_range(2).
+
+use lp_abi::linux::{__NR_fstat, S_IFDIR, S_IFMT, S_IFREG, SPLICE_F_NONBLOCK, stat};
+use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
+use lp_vfs::copy;
+use lp_vfs::task::Task;
+
+use crate::high::calls::fcntl::is_open;
+use crate::high::calls::poll::is_path;
+use crate::high::fd::descriptor;
+use crate::high::frame::handler::{exceeded_slow, handlers, interruptible, ret, ret_limited};
+use crate::low::dispatch::NOT_OURS;
+
+handlers! {
+    /// sendfile(2).
+    fn sendfile(task, out: i32, input: i32, offset: *mut i64, count: usize) {
+        match either(task, input, out) {
+            Ok(true) => moved(task, out, count, |count| copy::sendfile(task, out, input, offset, count)),
+            Ok(false) => NOT_OURS,
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// splice(2).
+    fn splice(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
+        match either(task, input, out) {
+            Ok(true) => {
+                let mut flags = flags;
+                moved(task, out, count, |count| {
+                    let done = copy::splice(task, input, off_in, out, off_out, count, flags);
+                    // A pipe is waited for once.
+                    flags |= SPLICE_F_NONBLOCK;
+                    done
+                })
+            }
+            Ok(false) => NOT_OURS,
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// copy_file_range(2): from one file system to another the kernel's own in-memory ones give `EXDEV` too.
+    fn copy_file_range(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
+        match either(task, input, out) {
+            Ok(true) if descriptor::is_file(task, input) && descriptor::is_file(task, out) => {
+                interruptible(ret_limited(
+                    task,
+                    copy::copy_file_range(task, input, off_in, out, off_out, count, flags),
+                ))
+            }
+            Ok(true) => ret(crossing(task, input, out)),
+            Ok(false) => NOT_OURS,
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// tee(2): between pipes only.
+    fn tee(task, input: i32, out: i32, count: usize, flags: u32) {
+        refused(task, input, out)
+    }
+
+    /// vmsplice(2): to and from pipes only.
+    fn vmsplice(task, fd: i32, vector: usize, count: usize, flags: u32) {
+        if !descriptor::is_file(task, fd) {
+            return NOT_OURS;
+        }
+        // The kernel looks for the pipe last.
+        if flags & !SPLICE_FLAGS != 0 {
+            Errno::EINVAL.to_ret()
+        } else if count == 0 && !is_path(task, fd) {
+            0
+        } else {
+            Errno::EBADF.to_ret()
+        }
+    }
+}
+
+/// The result of a call that moves content in steps, as `splice_from_pipe` does: until a step fails. After a
+/// short one into a file under `RLIMIT_FSIZE` it is therefore made once more, and the signal comes with what
+/// was moved before it.
+fn moved(task: &Task, out: i32, count: usize, mut call: impl FnMut(usize) -> Result<usize>) -> isize {
+    let mut done = call(count);
+    if let Ok(bytes @ 1..) = done
+        && bytes < count
+        // Relaxed: the process's own word.
+        && task.process.fsize_limit.load(Ordering::Relaxed) != u64::MAX
+        && descriptor::is_file(task, out)
+    {
+        match call(count - bytes) {
+            Ok(more) => done = Ok(bytes + more),
+            Err(Errno::EFBIG) => exceeded_slow(task),
+            Err(_) => {}
+        }
+    }
+    interruptible(ret_limited(task, done))
+}
+
+/// All of `SPLICE_F_*`.
+const SPLICE_FLAGS: u32 = 15;
+
+/// Why a range is not copied between a file of ours and one of the host's.
+fn crossing(task: &Task, input: i32, out: i32) -> Result<()> {
+    let host = if descriptor::is_file(task, input) { out } else { input };
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    let kind = unsafe {
+        let mut found: stat = core::mem::zeroed();
+        lp_abi::syscall!(__NR_fstat, host, &raw mut found)?;
+        found.st_mode & S_IFMT
+    };
+    Err(match kind {
+        S_IFREG => Errno::EXDEV,
+        S_IFDIR => Errno::EISDIR,
+        _ => Errno::EINVAL,
+    })
+}
+
+/// Whether one of two descriptors is ours.
+///
+/// # Errors
+/// `EBADF` when one is and the other is closed.
+fn either(task: &Task, input: i32, out: i32) -> Result<bool> {
+    if !descriptor::is_file(task, input) && !descriptor::is_file(task, out) {
+        return Ok(false);
+    }
+    if is_open(task, input) && is_open(task, out) { Ok(true) } else { Err(Errno::EBADF) }
+}
+
+fn refused(task: &Task, input: i32, out: i32) -> isize {
+    match either(task, input, out) {
+        Ok(true) => Errno::EINVAL.to_ret(),
+        Ok(false) => NOT_OURS,
+        Err(errno) => errno.to_ret(),
+    }
+}

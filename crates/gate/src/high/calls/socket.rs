@@ -1,0 +1,259 @@
+//! Calls on the host's sockets that name a path of ours, or carry descriptors of ours: bind(2), connect(2), accept(2),
+//! getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2).
+
+use lp_abi::linux::*;
+use lp_abi::{Errno, Result};
+use lp_region::ucopy;
+use lp_vfs::task::Task;
+
+use crate::high::calls::refused::on_file;
+use crate::high::fd::{placeholder, rights};
+use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::message::{MOST, Message, STRIDE, messages};
+use crate::high::special::address::Meaning;
+use crate::high::special::{address, node};
+use crate::low::dispatch::{NOT_OURS, RESTART};
+use crate::low::live::deferred;
+
+/// Returns from the handler with what a file of ours gives as a socket.
+macro_rules! not_socket_returns {
+    ($task:expr, $fd:expr) => {
+        if let Some(refused) = on_file($task, $fd, Errno::ENOTSOCK) {
+            return refused;
+        }
+    };
+}
+
+handlers! {
+    /// bind(2).
+    fn bind(task, fd: i32, at: *const u8, length: u32) {
+        not_socket_returns!(task, fd);
+        match address::bind(task, at, length as usize) {
+            Ok((Meaning::Host, None)) => NOT_OURS,
+            Ok((Meaning::Other(other), None)) => kernel!(__NR_bind, fd, other.pointer(), other.length),
+            Ok((_, Some(bound))) => {
+                let done = kernel!(__NR_bind, fd, bound.address.pointer(), bound.address.length);
+                if done < 0 { bound.undo(task) } else { bound.keep() }
+                done
+            }
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// connect(2).
+    fn connect(task, fd: i32, at: *const u8, length: u32) {
+        not_socket_returns!(task, fd);
+        match address::peer(task, at, length as usize) {
+            Ok(Meaning::Host) => NOT_OURS,
+            Ok(Meaning::Other(other)) => {
+                blocking(__NR_connect, [fd as usize, other.pointer() as usize, other.length, 0, 0, 0])
+            }
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// sendto(2).
+    fn sendto(task, fd: i32, data: usize, length: usize, flags: usize, at: *const u8, address_length: u32) {
+        not_socket_returns!(task, fd);
+        if at.is_null() {
+            return NOT_OURS;
+        }
+        match address::peer(task, at, address_length as usize) {
+            Ok(Meaning::Host) => NOT_OURS,
+            Ok(Meaning::Other(other)) => {
+                let pointer = other.pointer() as usize;
+                blocking(__NR_sendto, [fd as usize, data, length, flags, pointer, other.length])
+            }
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// getsockname(2).
+    fn getsockname(task, fd: i32, at: *mut u8, length: *mut u32) {
+        not_socket_returns!(task, fd);
+        named(task, at, length, __NR_getsockname, [fd as usize, 1, 2, 0, 0, 0])
+    }
+
+    /// getpeername(2).
+    fn getpeername(task, fd: i32, at: *mut u8, length: *mut u32) {
+        not_socket_returns!(task, fd);
+        named(task, at, length, __NR_getpeername, [fd as usize, 1, 2, 0, 0, 0])
+    }
+
+    /// accept(2).
+    fn accept(task, fd: i32, at: *mut u8, length: *mut u32) {
+        not_socket_returns!(task, fd);
+        placeholder::flush(task);
+        named(task, at, length, __NR_accept, [fd as usize, 1, 2, 0, 0, 0])
+    }
+
+    /// accept4(2).
+    fn accept4(task, fd: i32, at: *mut u8, length: *mut u32, flags: usize) {
+        not_socket_returns!(task, fd);
+        placeholder::flush(task);
+        named(task, at, length, __NR_accept4, [fd as usize, 1, 2, flags, 0, 0])
+    }
+
+    /// recvfrom(2).
+    fn recvfrom(task, fd: i32, data: usize, size: usize, flags: usize, at: *mut u8, length: *mut u32) {
+        not_socket_returns!(task, fd);
+        named(task, at, length, __NR_recvfrom, [fd as usize, data, size, flags, 1, 2])
+    }
+
+    /// sendmsg(2).
+    fn sendmsg(task, fd: i32, message: *const Message, flags: usize) {
+        not_socket_returns!(task, fd);
+        // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+        let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
+        let mut changed = given;
+        let other = match address::peer(task, given.name as *const u8, given.name_length as usize) {
+            Ok(Meaning::Host) => None,
+            Ok(Meaning::Other(other)) => Some(other),
+            Err(errno) => return errno.to_ret(),
+        };
+        if let Some(other) = &other {
+            changed.name = other.pointer() as usize;
+            changed.name_length = other.length as u32;
+        }
+        let tokens = match rights::put_tokens(task, &mut changed) {
+            Ok(tokens) => tokens,
+            Err(errno) => return errno.to_ret(),
+        };
+        if other.is_none() && tokens.is_none() {
+            return NOT_OURS;
+        }
+        let done = blocking(__NR_sendmsg, [fd as usize, &raw const changed as usize, flags, 0, 0, 0]);
+        if let Some(tokens) = tokens {
+            tokens.close();
+        }
+        done
+    }
+
+    /// sendmmsg(2): one by one if any of the messages concerns us.
+    fn sendmmsg(task, fd: i32, vector: usize, count: u32, flags: usize) {
+        not_socket_returns!(task, fd);
+        if !messages(vector, count).any(|message| concerns(task, &message)) {
+            return NOT_OURS;
+        }
+        send_each(fd, vector, count, flags)
+    }
+
+    /// recvmsg(2).
+    fn recvmsg(task, fd: i32, message: *mut Message, flags: usize) {
+        not_socket_returns!(task, fd);
+        placeholder::flush(task);
+        // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+        let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
+        let translates = given.name != 0 && node::any(task);
+        if given.control == 0 && !translates {
+            return NOT_OURS;
+        }
+        receive(task, fd, message, &given, flags, translates)
+    }
+}
+
+const SENT: usize = size_of::<Message>();
+
+/// Whether a message goes to a path of ours, or carries descriptors of ours or of the gate's own.
+fn concerns(task: &Task, message: &Message) -> bool {
+    let address = address::peer(task, message.name as *const u8, message.name_length as usize);
+    !matches!(address, Ok(Meaning::Host)) || rights::carries_ours(task, message)
+}
+
+#[cold]
+fn send_each(fd: i32, vector: usize, count: u32, flags: usize) -> isize {
+    for index in 0..count.min(MOST) as usize {
+        let at = vector.wrapping_add(index * STRIDE);
+        // SAFETY: the calling thread has a task, and the arguments are the program's.
+        let done = match unsafe { sendmsg(fd as usize, at, flags, 0, 0, 0) } {
+            NOT_OURS => blocking(__NR_sendmsg, [fd as usize, at, flags, 0, 0, 0]),
+            done => done,
+        };
+        if done < 0 {
+            return if index == 0 { done } else { index as isize };
+        }
+        // SAFETY: the copy routine answers bad pointers.
+        if unsafe { ucopy::put((at + SENT) as *mut u32, &(done as u32)) }.is_err() {
+            return if index == 0 { Errno::EFAULT.to_ret() } else { index as isize };
+        }
+    }
+    count.min(MOST) as isize
+}
+
+/// A call that may wait: interrupted, it is made again if the signal's handler says so.
+fn blocking(nr: u32, arguments: [usize; 6]) -> isize {
+    // SAFETY: the program's own call, with an address that means the same.
+    let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
+    if done == Errno::EINTR.to_ret() { RESTART } else { done }
+}
+
+/// A call that gives an address: in `arguments`, 1 and 2 stand for the buffer and for the place of its length.
+fn named(task: &Task, at: *mut u8, length: *mut u32, nr: u32, arguments: [usize; 6]) -> isize {
+    if at.is_null() || !node::any(task) {
+        return NOT_OURS;
+    }
+    // SAFETY: the copy routine answers bad pointers.
+    let Ok(room) = (unsafe { ucopy::get(length) }) else { return NOT_OURS };
+    if (room as i32) < 0 {
+        return NOT_OURS;
+    }
+    let mut buffer = [0u8; 128];
+    let mut got = buffer.len() as u32;
+    let first = if nr == __NR_recvfrom { 4 } else { 1 };
+    let mut arguments = arguments;
+    arguments[first] = &raw mut buffer as usize;
+    arguments[first + 1] = &raw mut got as usize;
+    let done = blocking(nr, arguments);
+    if done < 0 {
+        return done;
+    }
+    let full = address::translate(task, &mut buffer, got as usize);
+    match give(at, room as usize, &buffer, full, length) {
+        Ok(()) => done,
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// Hands an address to the program: what fits, and the length of the whole.
+fn give(at: *mut u8, room: usize, from: &[u8; 128], full: usize, length: *mut u32) -> Result<()> {
+    // SAFETY: the copy routine answers bad pointers.
+    unsafe {
+        ucopy::copy(at, from.as_ptr(), full.min(room).min(from.len()))?;
+        ucopy::put(length, &(full as u32))
+    }
+}
+
+#[cold]
+fn receive(
+    task: &'static Task<'static>,
+    fd: i32,
+    message: *mut Message,
+    given: &Message,
+    flags: usize,
+    translates: bool,
+) -> isize {
+    let mut buffer = [0u8; 128];
+    let mut changed = *given;
+    if translates {
+        changed.name = &raw mut buffer as usize;
+        changed.name_length = buffer.len() as u32;
+    }
+    let done = blocking(__NR_recvmsg, [fd as usize, &raw mut changed as usize, flags, 0, 0, 0]);
+    if done < 0 {
+        return done;
+    }
+    rights::take_tokens(task, &changed, flags as u32);
+    if translates {
+        let full = address::translate(task, &mut buffer, changed.name_length as usize);
+        let copied = full.min(given.name_length as usize).min(buffer.len());
+        // SAFETY: the copy routine answers bad pointers.
+        let _ = unsafe { ucopy::copy(given.name as *mut u8, buffer.as_ptr(), copied) };
+        changed.name = given.name;
+        changed.name_length = full as u32;
+    }
+    // SAFETY: as above.
+    match unsafe { ucopy::put(message, &changed) } {
+        Ok(()) => done,
+        Err(errno) => errno.to_ret(),
+    }
+}

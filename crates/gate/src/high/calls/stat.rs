@@ -1,0 +1,110 @@
+//! stat(2), lstat(2), fstat(2), newfstatat(2), statx(2).
+
+use lp_abi::Errno;
+use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, stat, statx};
+use lp_region::ucopy;
+use lp_vfs::stat as attributes;
+use lp_vfs::task::Task;
+
+use crate::high::calls::chmod::last_of;
+use crate::high::fd::descriptor::listed_or_return;
+use crate::high::fd::{descriptor, placeholder};
+use crate::high::frame::at::{At, Route, Which};
+use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::route::path::{is_base_ours, one, route};
+
+handlers! {
+    /// fstat(2).
+    fn fstat(task, fd: i32, to: *mut stat) {
+        // Programs find their descriptors by asking for each.
+        if descriptor::word(task, fd) == 0 && placeholder::is_guarded(task, fd) {
+            return Errno::EBADF.to_ret();
+        }
+        listed_or_return!(task, fd);
+        ret(attributes::fstat(task, fd, to))
+    }
+
+    /// stat(2).
+    fn stat(task, path: *const u8, to: *mut stat) {
+        stat_at(task, At::cwd(path), to, 0)
+    }
+
+    /// lstat(2).
+    fn lstat(task, path: *const u8, to: *mut stat) {
+        stat_at(task, At::cwd(path), to, AT_SYMLINK_NOFOLLOW)
+    }
+
+    /// newfstatat(2): glibc's fstat is this with an empty path.
+    fn newfstatat(task, dirfd: i32, path: *const u8, to: *mut stat, flags: u32) {
+        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
+            return fstat_by_empty_path(task, dirfd, to, flags);
+        }
+        stat_at(task, At { dirfd, path }, to, flags)
+    }
+
+    /// statx(2).
+    fn statx(task, dirfd: i32, path: *const u8, flags: u32, mask: u32, to: *mut statx) {
+        if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
+            if is_own_directory(task, dirfd) {
+                return ret(attributes::statx(task, AT_FDCWD, EMPTY, flags, mask, to).map(drop));
+            }
+            if !descriptor::is_listed(task, dirfd) {
+                return descriptor::other(task, dirfd);
+            }
+            return ret(attributes::statx(task, dirfd, EMPTY, flags, mask, to).map(drop));
+        }
+        statx_at(task, At { dirfd, path }, flags, mask, to)
+    }
+}
+
+/// An empty path.
+const EMPTY: *const u8 = c"".as_ptr().cast();
+
+/// Whether `dirfd` stands for the working directory, and that is ours.
+fn is_own_directory(task: &Task, dirfd: i32) -> bool {
+    dirfd == AT_FDCWD && is_base_ours(task, dirfd)
+}
+
+/// newfstatat(2) of `dirfd` itself.
+#[inline(never)]
+fn fstat_by_empty_path(task: &Task, dirfd: i32, to: *mut stat, flags: u32) -> isize {
+    if is_own_directory(task, dirfd) {
+        return ret(attributes::fstatat(task, AT_FDCWD, EMPTY, to, flags).map(drop));
+    }
+    if !descriptor::is_listed(task, dirfd) {
+        return descriptor::other(task, dirfd);
+    }
+    ret(attributes::fstat(task, dirfd, to))
+}
+
+/// Whether a path is empty, or NULL, which the calls with `AT_EMPTY_PATH` take for that.
+#[inline(always)]
+pub(crate) fn is_empty(path: *const u8) -> bool {
+    // SAFETY: the copy routine answers bad pointers.
+    path.is_null() || unsafe { ucopy::is_empty(path) }
+}
+
+#[inline]
+fn stat_at(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
+    let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
+    let done =
+        one(task, at, last_of(flags), ours, |at| kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags));
+    if done == Errno::ENOENT.to_ret()
+        && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
+    {
+        return ret(attributes::fstat(task, fd, to));
+    }
+    done
+}
+
+fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: *mut statx) -> isize {
+    let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
+    let done =
+        one(task, at, last_of(flags), ours, |at| kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to));
+    if done == Errno::ENOENT.to_ret()
+        && let Route::Nameless(fd) = route(task, Which::First, at, last_of(flags))
+    {
+        return ret(attributes::statx(task, fd, EMPTY, flags | AT_EMPTY_PATH, mask, to).map(drop));
+    }
+    done
+}

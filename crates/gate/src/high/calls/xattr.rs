@@ -1,0 +1,240 @@
+//! setxattr(2), getxattr(2), listxattr(2), removexattr(2), their forms for links and descriptors, and those with `at`.
+
+use lp_abi::linux::*;
+use lp_abi::{Errno, Result};
+use lp_region::ucopy;
+use lp_vfs::task::Task;
+use lp_vfs::xattr::{self, Room, Value};
+
+use crate::high::calls::chmod::last_of;
+use crate::high::calls::stat::is_empty;
+use crate::high::fd::descriptor::listed_or_return;
+use crate::high::frame::at::At;
+use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::route::path::{is_base_ours, one};
+
+/// `AT_SYMLINK_NOFOLLOW` for the calls whose names start with `l`.
+const LINK: u32 = AT_SYMLINK_NOFOLLOW;
+
+handlers! {
+    /// setxattr(2).
+    fn setxattr(task, path: *const u8, name: *const u8, value: *const u8, size: usize, flags: u32) {
+        set(task, At::cwd(path), 0, name, Value { at: value, size, flags })
+    }
+
+    /// lsetxattr(2).
+    fn lsetxattr(task, path: *const u8, name: *const u8, value: *const u8, size: usize, flags: u32) {
+        set(task, At::cwd(path), LINK, name, Value { at: value, size, flags })
+    }
+
+    /// fsetxattr(2).
+    fn fsetxattr(task, fd: i32, name: *const u8, value: *const u8, size: usize, flags: u32) {
+        listed_or_return!(task, fd);
+        ret(xattr::fsetxattr(task, fd, name, Value { at: value, size, flags }))
+    }
+
+    /// getxattr(2).
+    fn getxattr(task, path: *const u8, name: *const u8, to: *mut u8, size: usize) {
+        get(task, At::cwd(path), 0, name, Room { at: to, size })
+    }
+
+    /// lgetxattr(2).
+    fn lgetxattr(task, path: *const u8, name: *const u8, to: *mut u8, size: usize) {
+        get(task, At::cwd(path), LINK, name, Room { at: to, size })
+    }
+
+    /// fgetxattr(2).
+    fn fgetxattr(task, fd: i32, name: *const u8, to: *mut u8, size: usize) {
+        listed_or_return!(task, fd);
+        ret(xattr::fgetxattr(task, fd, name, Room { at: to, size }))
+    }
+
+    /// listxattr(2).
+    fn listxattr(task, path: *const u8, to: *mut u8, size: usize) {
+        list(task, At::cwd(path), 0, Room { at: to, size })
+    }
+
+    /// llistxattr(2).
+    fn llistxattr(task, path: *const u8, to: *mut u8, size: usize) {
+        list(task, At::cwd(path), LINK, Room { at: to, size })
+    }
+
+    /// flistxattr(2).
+    fn flistxattr(task, fd: i32, to: *mut u8, size: usize) {
+        listed_or_return!(task, fd);
+        ret(xattr::flistxattr(task, fd, Room { at: to, size }))
+    }
+
+    /// removexattr(2).
+    fn removexattr(task, path: *const u8, name: *const u8) {
+        remove(task, At::cwd(path), 0, name)
+    }
+
+    /// lremovexattr(2).
+    fn lremovexattr(task, path: *const u8, name: *const u8) {
+        remove(task, At::cwd(path), LINK, name)
+    }
+
+    /// fremovexattr(2).
+    fn fremovexattr(task, fd: i32, name: *const u8) {
+        listed_or_return!(task, fd);
+        ret(xattr::fremovexattr(task, fd, name))
+    }
+
+    /// setxattrat(2).
+    fn setxattrat(task, dirfd: i32, path: *const u8, flags: u32, name: *const u8, args: *const Args, size: usize) {
+        let host = |at: At| kernel!(__NR_setxattrat, at.dirfd, at.path, flags, name, args, size);
+        with_args(task, At { dirfd, path }, flags, args, size, &host, &|at, args| {
+            let value = Value { at: args.value as *const u8, size: args.size as usize, flags: args.flags };
+            match at {
+                Target::Descriptor => ret(xattr::fsetxattr(task, dirfd, name, value)),
+                Target::Path(at) => set(task, at, flags, name, value),
+            }
+        })
+    }
+
+    /// getxattrat(2).
+    fn getxattrat(task, dirfd: i32, path: *const u8, flags: u32, name: *const u8, args: *const Args, size: usize) {
+        let host = |at: At| kernel!(__NR_getxattrat, at.dirfd, at.path, flags, name, args, size);
+        with_args(task, At { dirfd, path }, flags, args, size, &host, &|at, args| {
+            if args.flags != 0 {
+                return Errno::EINVAL.to_ret();
+            }
+            let room = Room { at: args.value as *mut u8, size: args.size as usize };
+            match at {
+                Target::Descriptor => ret(xattr::fgetxattr(task, dirfd, name, room)),
+                Target::Path(at) => get(task, at, flags, name, room),
+            }
+        })
+    }
+
+    /// listxattrat(2).
+    fn listxattrat(task, dirfd: i32, path: *const u8, flags: u32, to: *mut u8, size: usize) {
+        let room = Room { at: to, size };
+        match target(task, At { dirfd, path }, flags) {
+            Ok(Target::Descriptor) => ret(xattr::flistxattr(task, dirfd, room)),
+            Ok(Target::Path(at)) => list(task, at, flags, room),
+            Err(errno) => errno.to_ret(),
+        }
+    }
+
+    /// removexattrat(2).
+    fn removexattrat(task, dirfd: i32, path: *const u8, flags: u32, name: *const u8) {
+        match target(task, At { dirfd, path }, flags) {
+            Ok(Target::Descriptor) => ret(xattr::fremovexattr(task, dirfd, name)),
+            Ok(Target::Path(at)) => remove(task, at, flags, name),
+            Err(errno) => errno.to_ret(),
+        }
+    }
+}
+
+/// `struct xattr_args` of linux/xattr.h.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct Args {
+    value: u64,
+    size: u32,
+    flags: u32,
+}
+
+/// What the calls with `at` work on.
+enum Target {
+    /// The descriptor itself, which is ours, or the working directory, which only some of the calls take as
+    /// one.
+    Descriptor,
+    /// A path.
+    Path(At),
+}
+
+fn target(task: &Task, at: At, flags: u32) -> Result<Target> {
+    if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let itself = flags & AT_EMPTY_PATH != 0 && is_empty(at.path) && is_base_ours(task, at.dirfd);
+    Ok(if itself { Target::Descriptor } else { Target::Path(at) })
+}
+
+/// Makes a call that takes [`Args`]: `host` if the path is the host's, whatever the arguments.
+fn with_args(
+    task: &Task,
+    at: At,
+    flags: u32,
+    args: *const Args,
+    size: usize,
+    host: &dyn Fn(At) -> isize,
+    work: &dyn Fn(Target, Args) -> isize,
+) -> isize {
+    let target = match target(task, at, flags) {
+        Ok(Target::Descriptor) if at.dirfd == AT_FDCWD => Target::Path(At::cwd(c".".as_ptr().cast())),
+        Ok(target) => target,
+        Err(errno) => return errno.to_ret(),
+    };
+    if let Target::Path(at) = target
+        && !crate::high::route::path::may_be_ours(task, at, last_of(flags))
+    {
+        return host(at);
+    }
+    if size < size_of::<Args>() {
+        return Errno::EINVAL.to_ret();
+    }
+    // SAFETY: the copy routine answers bad pointers; every bit pattern is an argument.
+    match unsafe { ucopy::get(args) } {
+        Ok(args) => work(target, args),
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+fn set(task: &Task, at: At, flags: u32, name: *const u8, value: Value) -> isize {
+    let (from, size, how) = (value.at, value.size, value.flags);
+    let host = |at: At| match plain(at, flags) {
+        Some(true) => kernel!(__NR_setxattr, at.path, name, from, size, how),
+        Some(false) => kernel!(__NR_lsetxattr, at.path, name, from, size, how),
+        None => {
+            let args = Args { value: from as u64, size: size as u32, flags: how };
+            kernel!(__NR_setxattrat, at.dirfd, at.path, flags, name, &raw const args, size_of::<Args>())
+        }
+    };
+    let ours =
+        |at: At| xattr::setxattr(task, at.dirfd, at.path, flags, name, Value { at: from, size, flags: how });
+    one(task, at, last_of(flags), ours, host)
+}
+
+fn get(task: &Task, at: At, flags: u32, name: *const u8, room: Room) -> isize {
+    let (to, size) = (room.at, room.size);
+    let host = |at: At| match plain(at, flags) {
+        Some(true) => kernel!(__NR_getxattr, at.path, name, to, size),
+        Some(false) => kernel!(__NR_lgetxattr, at.path, name, to, size),
+        None => {
+            let args = Args { value: to as u64, size: size as u32, flags: 0 };
+            kernel!(__NR_getxattrat, at.dirfd, at.path, flags, name, &raw const args, size_of::<Args>())
+        }
+    };
+    let ours = |at: At| xattr::getxattr(task, at.dirfd, at.path, flags, name, Room { at: to, size });
+    one(task, at, last_of(flags), ours, host)
+}
+
+fn list(task: &Task, at: At, flags: u32, room: Room) -> isize {
+    let (to, size) = (room.at, room.size);
+    let host = |at: At| match plain(at, flags) {
+        Some(true) => kernel!(__NR_listxattr, at.path, to, size),
+        Some(false) => kernel!(__NR_llistxattr, at.path, to, size),
+        None => kernel!(__NR_listxattrat, at.dirfd, at.path, flags, to, size),
+    };
+    let ours = |at: At| xattr::listxattr(task, at.dirfd, at.path, flags, Room { at: to, size });
+    one(task, at, last_of(flags), ours, host)
+}
+
+fn remove(task: &Task, at: At, flags: u32, name: *const u8) -> isize {
+    let host = |at: At| match plain(at, flags) {
+        Some(true) => kernel!(__NR_removexattr, at.path, name),
+        Some(false) => kernel!(__NR_lremovexattr, at.path, name),
+        None => kernel!(__NR_removexattrat, at.dirfd, at.path, flags, name),
+    };
+    let ours = |at: At| xattr::removexattr(task, at.dirfd, at.path, flags, name);
+    one(task, at, last_of(flags), ours, host)
+}
+
+/// Whether a call of the host's needs no `at`, which kernels before 6.13 do not have; and if so, whether it follows links.
+fn plain(at: At, flags: u32) -> Option<bool> {
+    (at.dirfd == AT_FDCWD && flags & AT_EMPTY_PATH == 0).then_some(flags & AT_SYMLINK_NOFOLLOW == 0)
+}

@@ -1,0 +1,89 @@
+//! /proc/self/fd as a directory: the gate's own descriptors do not show in it.
+
+use lp_abi::linux::__NR_getdents64;
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::ucopy;
+use lp_vfs::task::Task;
+
+use crate::high::fd::placeholder;
+use crate::high::frame::handler::kernel;
+use crate::low::tools::text::parse_decimal;
+
+/// Descriptors below 64 that are open on such a directory. One that was closed stays until its number is opened anew: asking
+/// about another kind of descriptor only costs a look at its names.
+static OPEN: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes before the name in `struct linux_dirent64`.
+const HEAD: usize = 19;
+
+/// The kernel has opened `path`, of which this is enough, as `fd`.
+pub fn opened(fd: i32, path: &[u8]) {
+    if !(0..64).contains(&fd) {
+        return;
+    }
+    // Relaxed, all: a bit of the process's own.
+    let before = OPEN.load(Ordering::Relaxed);
+    let now = if is_path(path) { before | 1 << fd } else { before & !(1 << fd) };
+    if now != before {
+        OPEN.store(now, Ordering::Relaxed);
+    }
+}
+
+/// Whether `fd` may be open on such a directory.
+#[inline(always)]
+pub fn is_one(fd: i32) -> bool {
+    (0..64).contains(&fd) && OPEN.load(Ordering::Relaxed) & 1 << fd != 0
+}
+
+/// Whether a path, absolute as programs write it, names one.
+pub fn is_path(path: &[u8]) -> bool {
+    let path = path.strip_suffix(b"/").unwrap_or(path);
+    if path == b"/dev/fd" {
+        return true;
+    }
+    let Some(process) = path.strip_prefix(b"/proc/").and_then(|rest| rest.strip_suffix(b"/fd")) else {
+        return false;
+    };
+    process == b"self" || process == b"thread-self" || matches!(parse_decimal(process), Some((_, [])))
+}
+
+/// getdents64(2) of such a directory, without the gate's own descriptors.
+pub fn getdents64(task: &Task, fd: i32, to: *mut u8, size: u32) -> isize {
+    loop {
+        let got = kernel!(__NR_getdents64, fd, to, size);
+        if got <= 0 {
+            return got;
+        }
+        let left = without_own(task, to, got as usize);
+        if left != 0 {
+            return left as isize;
+        }
+    }
+}
+
+/// Takes the gate's own descriptors out of `bytes` bytes of records; gives how many are left.
+fn without_own(task: &Task, to: *mut u8, bytes: usize) -> usize {
+    let (mut from, mut left) = (0, 0);
+    while from + HEAD < bytes {
+        let record = to.wrapping_add(from);
+        let mut name = [0u8; 16];
+        // SAFETY: the copy routine answers bad pointers.
+        let Ok(length) = (unsafe { ucopy::get(record.wrapping_add(16).cast::<u16>()) }) else { break };
+        if length == 0 {
+            break;
+        }
+        // SAFETY: as above.
+        let text = unsafe { ucopy::string(&mut name, record.wrapping_add(HEAD)) }.unwrap_or(0);
+        let own = match parse_decimal(&name[..text]) {
+            Some((number, [])) => placeholder::is_guarded(task, number as i32),
+            _ => false,
+        };
+        if !own {
+            // SAFETY: as above; records move down, the copy goes upwards.
+            let _ = unsafe { ucopy::copy(to.wrapping_add(left), record, length as usize) };
+            left += length as usize;
+        }
+        from += length as usize;
+    }
+    left
+}

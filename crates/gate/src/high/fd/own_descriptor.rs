@@ -1,0 +1,82 @@
+//! Ways to the gate's own descriptors that lead past their numbers: paths under /proc, of this process or another of the run,
+//! and pidfd_getfd(2).
+//!
+//! Whoever opens the life file and closes it again has dropped its own sign of life ([`lp_region::life_file`]), so what a path
+//! leads to is asked of the kernel, with an `O_PATH` descriptor, whose closing drops nothing.
+
+use lp_abi::linux::{__NR_fstat, __NR_open, __NR_openat, __NR_read, O_CLOEXEC, O_PATH, O_RDONLY, stat};
+use lp_region::Region;
+
+use crate::high::fd::placeholder::close_number;
+use crate::high::frame::at::At;
+use crate::low::tools::text::{Writer, parse_decimal};
+
+/// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to that descriptor
+/// of a process. Only a path that ends in a number is looked at.
+#[cold]
+pub(crate) fn is_behind(region: i32, at: At, path: &[u8]) -> bool {
+    let digits = path.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
+    let (directory, name) = path.split_at(path.len() - digits);
+    let Some((number, [])) = parse_decimal(name) else { return false };
+    if directory.last().is_some_and(|byte| *byte != b'/') || region < 0 {
+        return false;
+    }
+    // SAFETY: the kernel reads the path; the descriptor is closed again.
+    let found = unsafe {
+        match lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_PATH | O_CLOEXEC, 0) {
+            Ok(fd) => {
+                let found = identity(fd as i32);
+                close_number(fd as i32);
+                found
+            }
+            Err(_) => None,
+        }
+    };
+    let is = |own: i32| found.is_some() && found == identity(own);
+    is(region + 1) || number == region as u32 && directory.ends_with(b"/fd/") && is(region)
+}
+
+/// [`is_behind`] for descriptor `target` of the process behind `pidfd`.
+#[cold]
+pub(crate) fn is_target(region: Region, pidfd: i32, target: i32) -> bool {
+    let Some(pid) = process_behind(pidfd) else { return false };
+    let mut path = [0u8; 64];
+    let mut text = Writer::new(&mut path);
+    text.push(b"/proc/");
+    text.push_decimal(u64::from(pid));
+    text.push(b"/fd/");
+    text.push_decimal(u64::from(target as u32));
+    let Some(length) = text.finish() else { return false };
+    is_behind(region.fd(), At::cwd(path.as_ptr()), &path[..length])
+}
+
+/// The process id that /proc gives for a pidfd.
+fn process_behind(pidfd: i32) -> Option<u32> {
+    const LABEL: &[u8] = b"\nPid:\t";
+    let mut path = [0u8; 48];
+    let mut text = Writer::new(&mut path);
+    text.push(b"/proc/self/fdinfo/");
+    text.push_decimal(u64::try_from(pidfd).ok()?);
+    text.finish()?;
+    let mut text = [0u8; 512];
+    // SAFETY: the path is NUL-terminated, the buffer as long as said; the descriptor is closed again.
+    let got = unsafe {
+        let fd = lp_abi::syscall!(__NR_open, path.as_ptr(), O_RDONLY | O_CLOEXEC, 0).ok()?;
+        let got = lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len());
+        close_number(fd as i32);
+        got.ok()?
+    };
+    let text = text.get(..got)?;
+    let at = text.windows(LABEL.len()).position(|window| window == LABEL)? + LABEL.len();
+    Some(parse_decimal(&text[at..])?.0)
+}
+
+/// Device and inode behind a descriptor.
+fn identity(fd: i32) -> Option<(u64, u64)> {
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    unsafe {
+        let mut found: stat = core::mem::zeroed();
+        lp_abi::syscall!(__NR_fstat, fd, &raw mut found).ok()?;
+        Some((found.st_dev, found.st_ino))
+    }
+}

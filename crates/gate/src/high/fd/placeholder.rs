@@ -1,0 +1,414 @@
+//! Placeholders: the kernel descriptors that stand behind descriptors of ours, so that numbers are the kernel's own.
+//!
+//! Each is a duplicate of the *base*, an `O_PATH` descriptor of an empty, sealed memfd kept at a high number: whatever
+//! reaches the kernel with it gets `EBADF`, never data. Closing a descriptor of ours *parks* its placeholder when it can, and the
+//! next open takes it back, so that a loop of the two makes no system call.
+//!
+//! A parked number is free to the program, so it must be the one that the kernel would give. Hence the *watermark*:
+//! every number below it is in use or parked. It rises when the kernel gives out the lowest free number, falls when a
+//! number below it is really closed, and only numbers below it are parked. The lowest parked number is therefore the
+//! lowest free one. Before the kernel gives out a number itself, what is parked is closed ([`flush`]).
+//!
+//! All of it is kept in the process's slot: fork copies it as it copies the descriptors. Guarded by the table lock while
+//! threads share the table.
+
+use lp_abi::linux::{
+    __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD,
+    F_DUPFD_CLOEXEC, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC,
+    O_CLOEXEC, O_PATH,
+};
+use lp_abi::{Errno, Result};
+use lp_region::layout::FDS;
+use lp_region::order::{self, Rank};
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::Task;
+
+use crate::high::run::apart::is_regions;
+use crate::high::run::words::{BASE, FROM_THREADS, READY, WATERMARK};
+use crate::low::arrive::entry_quick::QUICK_FDS;
+use crate::low::tools::names;
+
+/// Numbers below this can be parked.
+const PARKABLE: i32 = 64;
+/// How far below the region's descriptor the base may lie.
+const BELOW: i32 = 16;
+/// The lowest number that is kept ready: above those that programs care about.
+const FIRST_READY: i32 = PARKABLE;
+
+fn base_word<'t>(task: &'t Task) -> &'t AtomicU32 {
+    &task.process.spare[BASE]
+}
+
+fn watermark<'t>(task: &'t Task) -> &'t AtomicU32 {
+    &task.process.spare[WATERMARK]
+}
+
+/// Holds the table lock while threads share the table.
+pub struct Guard<'t>(Option<&'t Task<'static>>);
+
+impl<'t> Guard<'t> {
+    /// Takes it.
+    #[inline(always)]
+    pub fn take(task: &'t Task<'static>) -> Self {
+        // Relaxed: only this thread can have made others.
+        if task.process.threads.load(Ordering::Relaxed) == 0 {
+            return Guard(None);
+        }
+        order::wait(order::of(&task.lane.holding), order::what(Rank::Table, &task.process.table_lock));
+        task.process.table_lock.lock(task.lane_id, task);
+        Guard(Some(task))
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if let Some(task) = self.0 {
+            task.process.table_lock.unlock();
+            order::gave(order::of(&task.lane.holding), &task.process.table_lock);
+        }
+    }
+}
+
+/// Whether `fd` is one of the gate's own: to the program it is closed.
+#[inline(always)]
+pub fn is_guarded(task: &Task, fd: i32) -> bool {
+    // Relaxed, both: immutable, and the process's own word.
+    let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
+    is_regions(task.region.fd(), fd) || fd >= 0 && others.contains(&(fd as u32 + 1))
+}
+
+/// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::low::arrive::entry_quick`].
+pub fn own_may_be_low(task: &Task) -> bool {
+    task.region.fd() - BELOW < QUICK_FDS
+}
+
+/// The gate's own descriptors, in rising order.
+pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
+    let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
+    let region = u32::try_from(task.region.fd()).ok();
+    let mut own = [region, region.map(|fd| fd + 1), others[0], others[1]];
+    own.sort_unstable();
+    own.into_iter().flatten()
+}
+
+/// The lowest free number at or above `min`, with a placeholder on it and [`entry::TRANSIT`] in the table.
+///
+/// # Errors
+/// `EMFILE`, `EINVAL` as fcntl(2) gives for `F_DUPFD`; `EMFILE` as well past the numbers that can be ours.
+#[inline]
+pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<i32> {
+    let guard = Guard::take(task);
+    // Relaxed, here and below: guarded by the lock or by there being one thread.
+    let parked = task.process.parked.load(Ordering::Relaxed);
+    let usable = if min == 0 { parked } else { parked & u64::MAX.checked_shl(min).unwrap_or(0) };
+    if usable == 0 {
+        drop(guard);
+        return allocate_slow(task, min);
+    }
+    let number = usable.trailing_zeros();
+    task.process.parked.store(parked & !(1 << number), Ordering::Relaxed);
+    task.table[number as usize].store(entry::TRANSIT, Ordering::Relaxed);
+    Ok(number as i32)
+}
+
+#[cold]
+fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<i32> {
+    if lp_abi::sys::is_limited() {
+        return take_ready(task, min);
+    }
+    let base = base(task)?;
+    // A fork of another thread's copies both tables or none.
+    let _guard = Guard::take(task);
+    // SAFETY: a new descriptor of ours.
+    let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, min) }?;
+    if number >= FDS {
+        close_number(number as i32);
+        return Err(Errno::EMFILE);
+    }
+    let place = table::reach(task, number as i32).inspect_err(|_| close_number(number as i32))?;
+    table::replace(task, place, entry::TRANSIT);
+    let mark = watermark(task).load(Ordering::Relaxed);
+    if min <= mark && mark <= number as u32 {
+        watermark(task).store(number as u32 + 1, Ordering::Relaxed);
+    }
+    Ok(number as i32)
+}
+
+/// Before the process is limited: nothing is parked from here on, and some placeholders are ready.
+#[cold]
+pub(crate) fn keep_ready(task: &'static Task<'static>) {
+    flush(task);
+    let _guard = Guard::take(task);
+    watermark(task).store(0, Ordering::Relaxed);
+    let Ok(base) = base(task) else { return };
+    for _ in 0..u32::BITS {
+        // SAFETY: a new descriptor of ours.
+        let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, FIRST_READY) };
+        let Ok(number) = number else { return };
+        if !put_ready(task, number as i32) {
+            return close_number(number as i32);
+        }
+    }
+}
+
+/// Keeps the placeholder on `fd` for another open, if it is one of those that can be. The caller holds the
+/// guard.
+fn put_ready(task: &Task, fd: i32) -> bool {
+    let bit = fd.wrapping_sub(FIRST_READY) as u32;
+    if bit >= u32::BITS {
+        return false;
+    }
+    let Ok(place) = table::reach(task, fd) else { return false };
+    table::replace(task, place, entry::PARKED);
+    let ready = &task.process.spare[READY];
+    ready.store(ready.load(Ordering::Relaxed) | 1 << bit, Ordering::Relaxed);
+    true
+}
+
+/// The lowest number that is ready, not below `min`.
+fn take_ready(task: &'static Task<'static>, min: u32) -> Result<i32> {
+    let _guard = Guard::take(task);
+    let all = task.process.spare[READY].load(Ordering::Relaxed);
+    let usable = all & u32::MAX.checked_shl(min.saturating_sub(FIRST_READY as u32)).unwrap_or(0);
+    if usable == 0 {
+        return Err(Errno::EMFILE);
+    }
+    let number = FIRST_READY + usable.trailing_zeros() as i32;
+    unmark_parked(task, number);
+    task.table[number as usize].store(entry::TRANSIT, Ordering::Release);
+    Ok(number)
+}
+
+/// Puts `word`, an open file of ours, on number `fd` over whatever is there, as dup2(2) does, and gives what
+/// the table had. The table changes in one store, and first: other threads never find the number closed.
+///
+/// # Errors
+/// `EBADF` past the limits; `EBUSY` while another thread opens the number.
+#[cold]
+pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> {
+    let base = base(task)?;
+    let _guard = Guard::take(task);
+    let place = table::reach(task, fd)?;
+    if place.load(Ordering::Relaxed) == entry::TRANSIT {
+        return Err(Errno::EBUSY);
+    }
+    let old = table::replace(task, place, word);
+    if old & (entry::OPEN | entry::HOST) == entry::OPEN {
+        return Ok(old);
+    }
+    if old & (entry::OPEN | entry::PARKED | entry::SHADOW) == entry::PARKED {
+        unmark_parked(task, fd);
+        return Ok(old);
+    }
+    // What came over a socket may leave it now.
+    // PAIRS: the last load of `moves` in `sweep`, after it has asked for tokens.
+    task.region.header().moves.fetch_add(1, Ordering::Release);
+    // SAFETY: the program asked for this number to be replaced.
+    let placed = match unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) } {
+        // A limited process whose own call is the other.
+        // SAFETY: as above.
+        Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_dup2, base, fd) },
+        done => done,
+    };
+    if let Err(errno) = placed {
+        table::restore(task, place, old);
+        return Err(errno);
+    }
+    Ok(old)
+}
+
+/// The number is not parked any more. The caller holds the guard.
+pub fn unmark_parked(task: &Task, fd: i32) {
+    let parked = task.process.parked.load(Ordering::Relaxed);
+    if (0..PARKABLE).contains(&fd) && parked & 1 << fd != 0 {
+        task.process.parked.store(parked & !(1 << fd), Ordering::Relaxed);
+    }
+    let bit = fd.wrapping_sub(FIRST_READY) as u32;
+    if bit < u32::BITS {
+        let ready = &task.process.spare[READY];
+        ready.store(ready.load(Ordering::Relaxed) & !(1 << bit), Ordering::Relaxed);
+    }
+}
+
+/// The placeholder on `fd`, from [`allocate`], is not needed: parks or closes it.
+pub fn release(task: &'static Task<'static>, fd: i32) {
+    let _guard = Guard::take(task);
+    vacate(task, fd, &task.table[fd as u32 as usize]);
+}
+
+/// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller holds the guard.
+#[inline]
+pub fn vacate(task: &Task, fd: i32, place: &AtomicU64) {
+    if fd < PARKABLE && (fd as u32) < watermark(task).load(Ordering::Relaxed) {
+        place.store(entry::PARKED, Ordering::Release);
+        let parked = task.process.parked.load(Ordering::Relaxed);
+        task.process.parked.store(parked | 1 << fd, Ordering::Relaxed);
+    } else {
+        close_or_keep(task, fd, place);
+    }
+}
+
+/// [`close_slow`], but that a limited process keeps what it can use again.
+#[cold]
+fn close_or_keep(task: &Task, fd: i32, place: &AtomicU64) {
+    if !lp_abi::sys::is_limited() || !put_ready(task, fd) {
+        close_slow(task, fd, place);
+    }
+}
+
+/// Closes the kernel's descriptor behind an entry in transit. The entry says so until that is done: the
+/// kernel may give the number away at once. The caller holds the guard.
+#[cold]
+pub fn close_slow(task: &Task, fd: i32, place: &AtomicU64) {
+    close_number(fd);
+    lower(task, fd as u32);
+    place.store(0, Ordering::Release);
+}
+
+fn lower(task: &Task, number: u32) {
+    if number < watermark(task).load(Ordering::Relaxed) {
+        watermark(task).store(number, Ordering::Relaxed);
+    }
+}
+
+/// The program closes the host's descriptor `fd`, or the kernel has taken it away: what is parked above it is not the
+/// lowest free number any more.
+#[inline]
+pub fn host_closes(task: &'static Task<'static>, fd: i32) {
+    if (fd as u32) < watermark(task).load(Ordering::Relaxed) {
+        host_closes_slow(task, fd as u32);
+    }
+}
+
+#[cold]
+fn host_closes_slow(task: &'static Task<'static>, fd: u32) {
+    let _guard = Guard::take(task);
+    flush_from(task, fd);
+    lower(task, fd);
+}
+
+/// Closes what is parked: the kernel is about to give out a number.
+#[inline(always)]
+pub fn flush(task: &'static Task<'static>) {
+    if task.process.parked.load(Ordering::Relaxed) != 0 {
+        flush_slow(task);
+    }
+}
+
+#[cold]
+fn flush_slow(task: &'static Task<'static>) {
+    let _guard = Guard::take(task);
+    flush_from(task, 0);
+}
+
+/// Closes what is parked at or above `from`. The caller holds the guard.
+fn flush_from(task: &Task, from: u32) {
+    let parked = task.process.parked.load(Ordering::Relaxed);
+    let mut close = parked & u64::MAX.checked_shl(from).unwrap_or(0);
+    task.process.parked.store(parked & !close, Ordering::Relaxed);
+    if close != 0 {
+        lower(task, close.trailing_zeros());
+    }
+    while close != 0 {
+        let number = close.trailing_zeros();
+        task.table[number as usize].store(0, Ordering::Relaxed);
+        close_number(number as i32);
+        close &= close - 1;
+    }
+}
+
+/// After exec: the base went with the old image. Its threads may have been ended while they opened or closed
+/// something, and then the number is a placeholder's or, once that was closed, whoever's the kernel gave it
+/// to.
+pub fn after_exec(task: &Task) {
+    base_word(task).store(0, Ordering::Relaxed);
+    watermark(task).store(0, Ordering::Relaxed);
+    task.process.parked.store(0, Ordering::Relaxed);
+    clear(
+        task,
+        |word| word & (entry::OPEN | entry::SHADOW) == 0 && word & (entry::TRANSIT | entry::PARKED) != 0,
+        is_placeholder,
+    );
+}
+
+/// In a child, whose table and the kernel's are copies of one moment: what other threads were opening is not
+/// open here.
+pub fn after_fork(task: &Task) {
+    if task.process.spare[FROM_THREADS].swap(0, Ordering::Relaxed) != 0 {
+        clear(task, |word| word == entry::TRANSIT, |_| true);
+    }
+}
+
+/// Empties entries, and closes the kernel's descriptor behind those that have a placeholder.
+fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(i32) -> bool) {
+    let limit = task.process.fd_limit.load(Ordering::Relaxed);
+    for (fd, place) in (0..limit as i32).zip(task.table) {
+        if is_meant(place.load(Ordering::Relaxed)) {
+            if has_placeholder(fd) {
+                close_number(fd);
+                lower(task, fd as u32);
+            }
+            place.store(0, Ordering::Release);
+        }
+    }
+}
+
+/// Whether the kernel has a placeholder on `fd`.
+fn is_placeholder(fd: i32) -> bool {
+    let mut room = [0; names::ROOM];
+    names::of_descriptor(fd as usize, &mut room).starts_with(b"/memfd:lightpath-placeholder")
+}
+
+/// A child's slot takes over what its copy of the descriptors has.
+pub fn copy_to(task: &Task, child: &lp_region::process::Process) {
+    child.parked.store(task.process.parked.load(Ordering::Relaxed), Ordering::Relaxed);
+    child.spare[FROM_THREADS]
+        .store(u32::from(task.process.threads.load(Ordering::Relaxed) != 0), Ordering::Relaxed);
+    for word in [BASE, WATERMARK] {
+        child.spare[word].store(task.process.spare[word].load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// Closes a kernel descriptor.
+pub fn close_number(fd: i32) {
+    // SAFETY: the number is the gate's own or the program asked for it to be closed.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
+}
+
+/// The base's number; made at the first descriptor of ours.
+fn base(task: &Task) -> Result<i32> {
+    let word = base_word(task).load(Ordering::Relaxed);
+    if word != 0 { Ok(word as i32 - 1) } else { make_base(task) }
+}
+
+/// An empty memfd that nothing can be written to: a name in /proc that leads to a placeholder leads there.
+#[cold]
+fn make_base(task: &Task) -> Result<i32> {
+    let name = c"lightpath-placeholder".as_ptr();
+    // SAFETY: the name is NUL-terminated; the call makes a descriptor.
+    let memfd = unsafe { lp_abi::syscall!(__NR_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING) }? as i32;
+    let seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
+    // SAFETY: the descriptor is the gate's own.
+    let _ = unsafe { lp_abi::syscall!(__NR_fcntl, memfd, F_ADD_SEALS, seals) };
+    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    crate::low::tools::text::decimal(memfd as u64, &mut path[14..]);
+    // SAFETY: `path` is NUL-terminated; the call makes a descriptor.
+    let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
+    close_number(memfd);
+    let low = low? as i32;
+    let region = task.region.fd();
+    // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
+    let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
+        // SAFETY: as above.
+        unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
+    });
+    close_number(low);
+    let base = high.ok_or(Errno::EMFILE)? as i32;
+    base_word(task).store(base as u32 + 1, Ordering::Relaxed);
+    if base < QUICK_FDS {
+        crate::low::cover::patch::take_long_way();
+    }
+    Ok(base)
+}

@@ -1,0 +1,252 @@
+//! Descriptors of ours on their way over a socket (`SCM_RIGHTS`).
+//!
+//! What is sent is a *token* ([`lp_vfs::flight`]): a description of the run's flights, an empty, sealed
+//! memfd, opened for writing only and at a position that says which open file is meant. A receiver in the
+//! same region puts the open file on the number that the kernel gave; to anybody else the token is a
+//! descriptor on which reads and writes fail. The open file lives on while there are tokens for it, when the
+//! sender closes it and when nobody receives the message.
+
+use lp_abi::linux::{__NR_lseek, __NR_open, __NR_readlink, O_CLOEXEC, O_WRONLY, SEEK_CUR, SEEK_SET};
+use lp_abi::{Errno, Result};
+use lp_region::layout::FILES;
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+use lp_region::{FileId, RunId};
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::Task;
+use lp_vfs::{dup, file, flight, pin};
+
+use crate::high::fd::placeholder::close_number;
+use crate::high::fd::{descriptor, placeholder};
+use crate::high::frame::at::spare_buffer;
+use crate::high::frame::message::Message;
+use crate::low::tools::text::{Writer, parse_decimal};
+
+/// `SOL_SOCKET` and `SCM_RIGHTS`.
+const RIGHTS: [u32; 2] = [1, 1];
+/// `MSG_CMSG_CLOEXEC`.
+const CMSG_CLOEXEC: u32 = 0x4000_0000;
+/// Bytes of `struct cmsghdr`.
+const HEADER: usize = 16;
+/// Descriptors in one message (`SCM_MAX_FD`).
+const MOST: usize = 253;
+/// How the name of a run's flights begins; the region's identity and the run follow.
+const NAME: &[u8] = b"/memfd:lightpath-flights:";
+
+/// Tokens that stand in a message in the place of descriptors of ours.
+pub struct Tokens {
+    numbers: [i32; MOST],
+    count: usize,
+}
+
+/// Walks over the control messages in `control`: offset of the data, and its bytes, of those that carry descriptors.
+fn rights(control: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        loop {
+            let header = control.get(at..at + HEADER)?;
+            let word = |from: usize| {
+                u32::from_ne_bytes([header[from], header[from + 1], header[from + 2], header[from + 3]])
+            };
+            let length = word(0) as usize;
+            if length < HEADER || word(4) != 0 || length > control.len() - at {
+                return None;
+            }
+            let data = (at + HEADER, length - HEADER);
+            at += length.next_multiple_of(8);
+            if [word(8), word(12)] == RIGHTS {
+                return Some(data);
+            }
+            if at >= control.len() {
+                return None;
+            }
+        }
+    })
+}
+
+/// Whether one of the descriptors that control messages carry is of a kind.
+fn carries(control: &[u8], kind: impl Fn(i32) -> bool) -> bool {
+    let mut data = rights(control);
+    data.any(|(data, bytes)| (data..data + bytes / 4 * 4).step_by(4).any(|at| kind(number(control, at))))
+}
+
+/// The descriptor at `at`.
+fn number(control: &[u8], at: usize) -> i32 {
+    i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
+}
+
+/// Whether a message carries descriptors of ours, or such as are closed to the program.
+pub fn carries_ours(task: &Task, message: &Message) -> bool {
+    let control = spare_buffer();
+    let length = message.control_length;
+    if message.control == 0 || length < HEADER || length > control.len() {
+        return false;
+    }
+    // SAFETY: the copy routine answers bad pointers; the length fits.
+    if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
+        return false;
+    }
+    carries(&control[..length], |fd| descriptor::is_file(task, fd) || descriptor::is_hidden(task, fd))
+}
+
+/// Replaces descriptors of ours in a message by tokens; none if it has none.
+///
+/// # Errors
+/// `EFAULT`; `EBADF` for a descriptor that is closed to the program; those of making a token.
+pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> {
+    let control = spare_buffer();
+    let length = message.control_length;
+    if message.control == 0 || length < HEADER || length > control.len() {
+        return Ok(None);
+    }
+    // SAFETY: the copy routine answers bad pointers; the length fits.
+    unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }?;
+    let control = &mut control[..length];
+    if carries(control, |fd| descriptor::is_hidden(task, fd)) {
+        return Err(Errno::EBADF);
+    }
+    let mut tokens = Tokens { numbers: [0; MOST], count: 0 };
+    let mut places = [0usize; MOST];
+    for (data, bytes) in rights(control) {
+        for at in (data..data + bytes / 4 * 4).step_by(4) {
+            if tokens.count < MOST && descriptor::is_file(task, number(control, at)) {
+                places[tokens.count] = at;
+                tokens.count += 1;
+            }
+        }
+    }
+    if tokens.count == 0 {
+        return Ok(None);
+    }
+    let wanted = core::mem::replace(&mut tokens.count, 0);
+    for at in &places[..wanted] {
+        match make(task, number(control, *at)) {
+            Ok(token) => {
+                control[*at..*at + 4].copy_from_slice(&token.to_ne_bytes());
+                tokens.numbers[tokens.count] = token;
+                tokens.count += 1;
+            }
+            Err(errno) => {
+                tokens.close();
+                return Err(errno);
+            }
+        }
+    }
+    message.control = control.as_ptr() as usize;
+    Ok(Some(tokens))
+}
+
+/// A token for `fd`.
+fn make(task: &Task, fd: i32) -> Result<i32> {
+    let held = table::fget(task, fd)?;
+    file::share(held.file);
+    let generation = held.file.generation.load(Ordering::Relaxed); // Relaxed: immutable while held.
+    make_token(task, held.id, generation)
+}
+
+/// A token for an open file, which the caller holds.
+fn make_token(task: &Task, id: FileId, generation: u32) -> Result<i32> {
+    let path = descriptor_path(flight::descriptor(task).ok_or(Errno::EBADF)?);
+    // SAFETY: the path is NUL-terminated.
+    let token = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_WRONLY | O_CLOEXEC) }? as i32;
+    let place = u64::from(generation) * FILES as u64 + u64::from(id.0);
+    // SAFETY: no memory is concerned.
+    let done = unsafe { lp_abi::syscall!(__NR_lseek, token, place, SEEK_SET) }
+        .and_then(|_| flight::launch(task, id, token));
+    if let Err(errno) = done {
+        close_number(token);
+        return Err(errno);
+    }
+    Ok(token)
+}
+
+/// `/proc/self/fd/N`, NUL-terminated.
+fn descriptor_path(fd: i32) -> [u8; 32] {
+    let mut path = [0u8; 32];
+    let mut text = Writer::new(&mut path);
+    text.push(b"/proc/self/fd/");
+    text.push_decimal(fd as u64);
+    let _ = text.finish();
+    path
+}
+
+impl Tokens {
+    /// The message was sent, or was not: the sender's own references go.
+    pub fn close(&self) {
+        for number in &self.numbers[..self.count] {
+            close_number(*number);
+        }
+    }
+}
+
+/// Puts open files of ours on the numbers of tokens that a message has brought.
+pub fn take_tokens(task: &'static Task<'static>, message: &Message, flags: u32) {
+    let control = spare_buffer();
+    let length = message.control_length;
+    if message.control == 0 || length < HEADER || length > control.len() {
+        return;
+    }
+    // SAFETY: the copy routine answers bad pointers; the length fits.
+    if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
+        return;
+    }
+    for (data, bytes) in rights(&control[..length]) {
+        for at in (data..data + bytes / 4 * 4).step_by(4) {
+            let fd = number(control, at);
+            if let Some(meant) = meant(task, fd) {
+                let _ = receive(task, fd, &meant, flags);
+            }
+        }
+    }
+}
+
+/// What a token says.
+struct Meant {
+    id: FileId,
+    generation: u32,
+    /// The run that it comes from.
+    run: RunId,
+}
+
+/// The open file that a received descriptor stands for, if it is a token of this region's.
+fn meant(task: &Task, fd: i32) -> Option<Meant> {
+    let mut text = [0u8; 128];
+    let path = descriptor_path(fd);
+    // SAFETY: the path is NUL-terminated, the kernel writes within `text`.
+    let got =
+        unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), text.as_mut_ptr(), text.len()) }.ok()?;
+    let rest = text[..got].strip_prefix(NAME)?;
+    let mut identity = [0u8; 20];
+    let mut own = Writer::new(&mut identity);
+    own.push_hex(task.region.header().identity.load(Ordering::Relaxed), 16); // Relaxed: immutable.
+    own.push(b":");
+    let length = own.finish()?;
+    let (run, _) = parse_decimal(rest.strip_prefix(&identity[..length])?)?;
+    // SAFETY: no memory is concerned.
+    let place = unsafe { lp_abi::syscall!(__NR_lseek, fd, 0, SEEK_CUR) }.ok()?;
+    Some(Meant { id: FileId((place % FILES) as u32), generation: (place / FILES) as u32, run: RunId(run) })
+}
+
+/// Puts the open file on the number of its token. The token, or one of this run's own, is there until that is
+/// done: the open file stays what it was when it was sent.
+fn receive(task: &'static Task<'static>, fd: i32, meant: &Meant, flags: u32) -> Result<()> {
+    let foreign = meant.run.0 != task.process.run.load(Ordering::Relaxed); // Relaxed: immutable while claimed.
+    let bridge = foreign.then(|| make_token(task, meant.id, meant.generation)).transpose()?;
+    let file = task.region.file(meant.id);
+    let lives = file.generation.load(Ordering::Acquire) == meant.generation
+        && (!foreign || task.region.run_is_held(meant.run));
+    let done = if lives { install(task, fd, meant.id, flags) } else { Err(Errno::EBADF) };
+    if let Some(bridge) = bridge {
+        close_number(bridge);
+    }
+    done
+}
+
+fn install(task: &'static Task<'static>, fd: i32, id: FileId, flags: u32) -> Result<()> {
+    let cloexec = if flags & CMSG_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
+    pin::file(task, pin::slot::OPEN, id);
+    let replaced = placeholder::replace(task, fd, entry::OPEN | cloexec | u64::from(id.0));
+    dup::received(task);
+    table::let_go(task, replaced?);
+    Ok(())
+}

@@ -1,0 +1,171 @@
+//! What every handler is made of: decoded arguments, the calling task, results as `rax`.
+
+use lp_abi::linux::{__NR_getpid, __NR_tgkill, SIGXFSZ};
+use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
+use lp_vfs::task::Task;
+
+use crate::high::memory::areas;
+use crate::low::dispatch::{AGAIN, RESTART};
+use crate::low::thread::current;
+use crate::low::thread::record::Thread;
+
+/// An argument register as a typed value.
+pub trait Argument {
+    /// Decodes the register as the kernel does: narrow integers take its low bits.
+    fn of(word: usize) -> Self;
+}
+
+macro_rules! integers {
+    ($($type:ty)*) => {$(
+        impl Argument for $type {
+            #[inline(always)]
+            fn of(word: usize) -> Self {
+                word as $type
+            }
+        }
+    )*};
+}
+integers!(i32 u32 i64 u64 usize isize);
+
+impl<T> Argument for *const T {
+    #[inline(always)]
+    fn of(word: usize) -> Self {
+        word as *const T
+    }
+}
+
+impl<T> Argument for *mut T {
+    #[inline(always)]
+    fn of(word: usize) -> Self {
+        word as *mut T
+    }
+}
+
+/// Writes handlers: `fn name(task, fd: i32, buf: *mut u8) { ... }`, each evaluating to `rax`.
+macro_rules! handlers {
+    ($($(#[$doc:meta])* fn $name:ident($task:ident $(, $arg:ident: $type:ty)* $(,)?) $body:block)*) => {$(
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// For the dispatch table only: the calling thread has a task, and the arguments are a program's.
+        #[allow(unused_variables, unused_assignments, unused_mut)]
+        pub unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+            let mut words = [a, b, c, d, e, f].into_iter();
+            $(let $arg = <$type as $crate::high::frame::handler::Argument>::of(words.next().unwrap_or(0));)*
+            let $task = $crate::high::frame::handler::task();
+            $body
+        }
+    )*};
+}
+pub(crate) use handlers;
+
+/// Makes call `nr` of the kernel from inside the gate; `rax` comes back.
+macro_rules! kernel {
+    ($nr:expr $(, $arg:expr)* $(,)?) => {{
+        // SAFETY: the program asked for this call, with these arguments or with ones that mean the same.
+        let done = unsafe { lp_abi::syscall!($nr $(, $arg)*) };
+        $crate::high::frame::handler::thread().crossed.set(true);
+        $crate::high::frame::handler::ret(done)
+    }};
+}
+pub(crate) use kernel;
+
+/// The calling thread's task.
+#[inline(always)]
+pub fn task() -> &'static Task<'static> {
+    // SAFETY: handlers run in threads that have a record and a task, which live as long as the thread does.
+    unsafe { &*(*current::thread()).task.get() }
+}
+
+/// The calling thread's record. Its buffers are the running handler's.
+#[inline(always)]
+pub fn thread() -> &'static Thread {
+    // SAFETY: as in `task`; nothing but its cells is changed through this.
+    unsafe { &*current::thread() }
+}
+
+/// A value that a call returns.
+pub trait Value {
+    /// As `rax`.
+    fn rax(self) -> isize;
+}
+
+impl Value for () {
+    #[inline(always)]
+    fn rax(self) -> isize {
+        0
+    }
+}
+
+macro_rules! values {
+    ($($type:ty)*) => {$(
+        impl Value for $type {
+            #[inline(always)]
+            fn rax(self) -> isize {
+                self as isize
+            }
+        }
+    )*};
+}
+values!(usize isize i32 u32 i64 u64);
+
+/// A result as `rax`.
+#[inline(always)]
+pub fn ret<T: Value>(result: Result<T>) -> isize {
+    match result {
+        Ok(value) => value.rax(),
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// [`ret`] of a call that moves bytes between a file of ours and the program's memory.
+#[inline(always)]
+pub fn ret_moved(result: Result<usize>) -> isize {
+    match result {
+        Ok(bytes) => bytes as isize,
+        Err(errno) => not_moved(errno),
+    }
+}
+
+/// Memory of a mapping whose file another process has grown is good after all: the call is made again. Passing
+/// `RLIMIT_FSIZE` earns a signal.
+#[cold]
+#[inline(never)]
+fn not_moved(errno: Errno) -> isize {
+    match errno {
+        Errno::EFAULT if areas::grown(task()) => return AGAIN,
+        Errno::EFBIG => exceeded_slow(task()),
+        _ => {}
+    }
+    errno.to_ret()
+}
+
+/// [`ret`] of a call that may pass `RLIMIT_FSIZE`, which earns the thread a SIGXFSZ (setrlimit(2)).
+#[inline(always)]
+pub fn ret_limited<T: Value>(task: &Task, result: Result<T>) -> isize {
+    if let Err(Errno::EFBIG) = result {
+        exceeded_slow(task);
+    }
+    ret(result)
+}
+
+/// A wait that a signal ended is made again if the signal's handler says so.
+pub fn interruptible(done: isize) -> isize {
+    if done == Errno::EINTR.to_ret() { RESTART } else { done }
+}
+
+/// Sends the thread the signal, if there is a limit.
+#[cold]
+pub fn exceeded_slow(task: &Task) {
+    // Relaxed: the process's own word.
+    if task.process.fsize_limit.load(Ordering::Relaxed) != u64::MAX {
+        let pid = kernel!(__NR_getpid);
+        kernel!(__NR_tgkill, pid, thread().tid.get(), SIGXFSZ);
+    }
+}
+
+/// Whether `rax` is this error.
+pub fn failed_with(rax: isize, errno: Errno) -> bool {
+    rax == errno.to_ret()
+}

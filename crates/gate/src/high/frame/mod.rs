@@ -1,0 +1,6 @@
+//! What every handler is made of: decoded arguments, paths and their buffers, results as `rax`.
+
+pub mod at;
+pub mod content;
+pub mod handler;
+pub mod message;

@@ -1,0 +1,81 @@
+//! Whose credentials a thread's calls are checked against: the process's, or a record of its own.
+
+use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use lp_region::process::Process;
+use lp_region::sync::{AtomicU32, Ordering};
+use lp_vfs::boot::load_credentials;
+use lp_vfs::task::Task;
+
+use crate::high::run::words::STALE;
+use crate::low::thread::current;
+use crate::low::tools::report;
+
+/// A call has changed the thread's credentials, unless it failed: they are loaded anew.
+pub(crate) fn changed(task: &'static Task<'static>, done: isize) -> isize {
+    if done >= 0 {
+        // Relaxed: only this thread can have made others.
+        if is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
+            part(task);
+        }
+        load_credentials(task.credentials.get());
+    }
+    done
+}
+
+/// Whether a thread's credentials are those of the process.
+fn is_shared(task: &Task) -> bool {
+    core::ptr::eq(task.credentials.get(), task.process)
+}
+
+/// Nonzero once a thread has had credentials of its own: what a new thread has is to be asked of the kernel.
+static PARTED: AtomicU32 = AtomicU32::new(0);
+
+/// Gives the calling thread a record of its own for its credentials; the caller fills it in.
+#[cold]
+fn part(task: &'static Task<'static>) {
+    PARTED.store(1, Ordering::Relaxed); // Relaxed: the kernel's clone orders it for threads that this one makes.
+    // SAFETY: the record is the thread's own.
+    let own = unsafe { &(*current::thread()).credentials };
+    // SAFETY: as above; a new mapping, of zeros, which are a valid record of atomics, and which lives as long
+    // as the thread.
+    unsafe {
+        if own.get().is_null() {
+            let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+            let bytes = size_of::<Process>();
+            match lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) {
+                Ok(at) => own.set(at as *mut Process),
+                Err(_) => report::refuse(&[b"no memory for a thread's credentials"]),
+            }
+        }
+        task.credentials.set(&*own.get());
+    }
+}
+
+/// A thread has made its first call, and has the credentials of the thread that made it.
+pub fn of_new_thread(task: &'static Task<'static>) {
+    if PARTED.load(Ordering::Relaxed) != 0 {
+        part(task);
+        load_credentials(task.credentials.get());
+    }
+}
+
+/// The new image has this thread's credentials, and the slot perhaps others'.
+pub fn before_exec(task: &Task) {
+    if !is_shared(task) {
+        task.process.spare[STALE].store(1, Ordering::Relaxed); // Relaxed, here and below: orders nothing.
+    }
+}
+
+/// The exec has failed.
+pub fn exec_failed(task: &Task) {
+    if !is_shared(task) {
+        task.process.spare[STALE].store(0, Ordering::Relaxed);
+    }
+}
+
+/// In the new image.
+pub fn after_exec(task: &Task) {
+    if task.process.spare[STALE].swap(0, Ordering::Relaxed) != 0 {
+        load_credentials(task.process);
+    }
+}

@@ -1,0 +1,66 @@
+//! How a process that is [`apart`] joins the run.
+
+use lp_vfs::{boot, reap};
+
+use crate::High;
+use crate::high::life::task::set_task;
+use crate::high::run::apart::Joining;
+use crate::high::run::{apart, region};
+use crate::low::above::Above;
+use crate::low::cover::{loaded, patch};
+use crate::low::thread::current;
+use crate::low::thread::record::Thread;
+use crate::low::tools::report;
+
+/// Of so many slots that are taken, one has its owner look for dead processes.
+const REAP_EVERY: u32 = 64;
+
+/// Has the process take part in the run, unless it does already or has no part in any. `thread` is its only one then, or that of
+/// a child in its memory.
+#[cold]
+pub(crate) fn join(thread: &Thread) {
+    if !thread.task.get().is_null() {
+        return;
+    }
+    let Some(joining) = apart::joining() else { return };
+    if let Err(line) = enter(thread, joining) {
+        report::refuse(&[line]);
+    }
+}
+
+fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
+    const FULL: &[u8] = b"the region has no place for this process";
+    let region = match joining.region {
+        Some(region) => region,
+        None => region::map_region(joining.fd, Some(joining.length))?,
+    };
+    apart::keep_region(region);
+    let process = boot::claim_own_process(region, joining.run).map_err(|_| FULL)?;
+    let lane = boot::attach(region, process, thread.tid.get()).map_err(|_| FULL)?;
+    let task = set_task(thread, region, process, lane);
+    // A child in its parent's memory makes no threads, and its parent joins for itself.
+    if thread.parent.get().is_null() {
+        region::set_joined(region, process);
+    }
+    boot::arrive_late(task);
+    if process.0.is_multiple_of(REAP_EVERY) {
+        reap::dead(task);
+    }
+    loaded::cover_rest();
+    patch::fill_gate_page(&High::calls(thread));
+    Ok(())
+}
+
+/// After a child in this process's memory is gone: if it has joined, all calls go through the table that wants a task.
+pub(crate) fn follow_child(thread: &Thread) {
+    if apart::is_mapped() {
+        join(thread);
+    }
+}
+
+/// The child of a limited process, which had nothing of ours: it has no part in the run.
+pub(crate) fn leave(thread: &Thread) {
+    thread.task.set(core::ptr::null_mut());
+    current::refresh();
+    region::leave();
+}

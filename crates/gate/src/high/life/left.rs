@@ -1,0 +1,42 @@
+//! The end of a process: what the last one of a run takes away.
+
+use lp_abi::linux::{__NR_fstat, stat};
+use lp_region::ProcessId;
+use lp_region::sync::Ordering;
+use lp_vfs::task::Task;
+
+use crate::high::run::words::SHADOWS;
+use crate::high::special::node;
+use crate::high::watch::shadow_end;
+
+/// The process has given its slot back and ends: with the last one the shadows go, and with the last one of a
+/// region that no file keeps the objects.
+pub fn left(task: &Task) {
+    if task.run.spare[0].load(Ordering::Relaxed) != 0 {
+        left_slow(task);
+    }
+}
+
+/// Of two that end at once the later to give its lock back finds none of the other's.
+#[cold]
+fn left_slow(task: &Task) {
+    let is_last = task.region.processes().all(|id| task.region.process_is_dead(id, ProcessId::NONE));
+    if !is_last {
+        return;
+    }
+    if task.run.spare[0].load(Ordering::Relaxed) & SHADOWS != 0 {
+        shadow_end::remove_all(task);
+    }
+    if node::any(task) && is_unnamed(task.region.fd()) {
+        node::remove_all(task);
+    }
+}
+
+/// Whether a file has no name.
+fn is_unnamed(fd: i32) -> bool {
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    unsafe {
+        let mut found: stat = core::mem::zeroed();
+        lp_abi::syscall!(__NR_fstat, fd, &raw mut found).is_ok() && found.st_nlink == 0
+    }
+}

@@ -1,0 +1,7 @@
+//! How a process joins the run and leaves it ([`join`], [`left`]), and what a thread brings along: its task and its
+//! credentials ([`task`], [`credentials`]).
+
+pub mod credentials;
+pub mod join;
+pub mod left;
+pub mod task;

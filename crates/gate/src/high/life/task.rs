@@ -1,0 +1,70 @@
+//! The task of a thread: what the file system has to know of it.
+
+use core::cell::Cell;
+
+use lp_region::sync::Ordering;
+use lp_region::{LaneId, ProcessId, Region, RunId};
+use lp_vfs::mounts::Prefix;
+use lp_vfs::task::Task;
+
+use crate::high::watch::shadow;
+use crate::low::live::deferred;
+use crate::low::thread::current;
+use crate::low::thread::record::Thread;
+
+/// Fills in the task of `thread` field by field: its buffers stay untouched, and so do their pages.
+pub(crate) fn set_task(
+    thread: &Thread,
+    region: Region<'static>,
+    process_id: ProcessId,
+    lane_id: LaneId,
+) -> &'static Task<'static> {
+    let process = region.process(process_id);
+    let task = thread.task_room.get().cast::<Task<'static>>();
+    // SAFETY: the room is the thread's own; its buffers are valid as they are, with whatever bytes.
+    unsafe {
+        (&raw mut (*task).region).write(region);
+        (&raw mut (*task).process).write(process);
+        (&raw mut (*task).process_id).write(process_id);
+        (&raw mut (*task).credentials).write(Cell::new(process));
+        (&raw mut (*task).lane).write(region.lane(lane_id));
+        (&raw mut (*task).lane_id).write(lane_id);
+        (&raw mut (*task).table).write(region.fd_table(process_id));
+        // Relaxed: immutable while the slot is claimed.
+        let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
+        (&raw mut (*task).run).write(run);
+        (&raw mut (*task).root_device).write(lp_vfs::inode::device(region));
+        (&raw mut (*task).prefix).write(Prefix::of(run));
+        (&raw mut (*task).clock).write(lp_vfs::clock::now);
+        (&raw mut (*task).interrupted).write(deferred::interrupted);
+        (&raw mut (*task).blocking).write(deferred::blocking_syscall);
+        (&raw mut (*task).notify).write(shadow::notify);
+    }
+    thread.task.set(task);
+    current::refresh();
+    // SAFETY: all fields are there, and it lives as long as the record.
+    unsafe { &*task }
+}
+
+/// Does nothing; a field that [`set_task`] does not know of would not compile here.
+#[allow(dead_code)]
+fn fields_of(task: Task<'static>) {
+    let Task {
+        region: _,
+        process: _,
+        process_id: _,
+        credentials: _,
+        lane: _,
+        lane_id: _,
+        table: _,
+        run: _,
+        root_device: _,
+        prefix: _,
+        prefixes: _,
+        clock: _,
+        interrupted: _,
+        blocking: _,
+        notify: _,
+        scratch: _,
+    } = task;
+}

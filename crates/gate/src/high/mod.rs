@@ -1,0 +1,32 @@
+//! The high half: what calls mean.
+//!
+//! Handlers decode arguments, decide whether a path or a descriptor is ours, and ask `lp-vfs`. The low half calls it
+//! through the dispatch tables and [`above`] only.
+//!
+//! Rooms, from the lowest to the highest; each uses only those above it in this list, and the low half:
+//!
+//! | room | what |
+//! |---|---|
+//! | [`memory`] | mappings of files of ours |
+//! | [`frame`] | what every handler is made of |
+//! | [`run`] | the run, its mounts, its region |
+//! | [`fd`] | whose a descriptor is, and placeholders |
+//! | [`route`] | whose a path is |
+//! | [`special`] | FIFOs and sockets |
+//! | [`watch`] | inotify's shadows |
+//! | [`life`] | joining and leaving a run, tasks, credentials |
+//! | [`calls`] | handlers, one file per family |
+//! | [`table`] | dispatch tables |
+//! | [`above`] | what the low half asks for |
+
+pub mod above;
+pub mod calls;
+pub mod fd;
+pub mod frame;
+pub mod life;
+pub mod memory;
+pub mod route;
+pub mod run;
+pub mod special;
+pub mod table;
+pub mod watch;

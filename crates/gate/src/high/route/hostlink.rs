@@ -1,0 +1,243 @@
+//! Paths that the kernel would walk and that lead into a mount nevertheless: through a symbolic link of the host, or
+//! from a directory of the host.
+
+use lp_abi::linux::{
+    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, AT_FDCWD, O_CLOEXEC, O_NOFOLLOW, O_PATH,
+    RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFMT, open_how, stat,
+};
+use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX};
+use lp_region::ucopy;
+use lp_vfs::task::Task;
+
+use crate::high::fd::{own_descriptor, placeholder};
+use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::high::run::apart;
+use crate::high::run::mounts::mounts;
+use crate::low::tools::text::Writer;
+
+/// The route of a relative path, `length` bytes in the buffer of `which`, from the host's directory `dirfd`.
+#[cold]
+pub fn route_joined(which: Which, dirfd: i32, length: usize) -> Route {
+    match join_absolute(which, dirfd, length) {
+        Some(_) => Route::Ours(At::cwd(buffer(which).as_ptr())),
+        None => Route::Host,
+    }
+}
+
+/// Makes a relative path, `length` bytes in the buffer of `which`, an absolute one; its length.
+#[cold]
+pub fn join_absolute(which: Which, dirfd: i32, length: usize) -> Option<usize> {
+    let text = buffer(which);
+    let base = spare_buffer();
+    let base_length = directory(dirfd, base)?;
+    if base_length + 1 + length >= PATH_MAX {
+        return None;
+    }
+    text.copy_within(..=length, base_length + 1);
+    text[..base_length].copy_from_slice(&base[..base_length]);
+    text[base_length] = b'/';
+    Some(base_length + 1 + length)
+}
+
+/// The route of an absolute path of the host while a mount hides a directory of the host: what the kernel finds there
+/// must not be asked.
+#[cold]
+pub fn route_covered(which: Which, at: At, last: Last) -> Route {
+    into_mount(which, at, last).map_or(Route::Host, Route::Ours)
+}
+
+/// The route of an absolute path with empty, `.` or `..` components, which may lead anywhere: it is walked as the kernel
+/// would, to where it enters a mount.
+#[cold]
+pub fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
+    if let Some(inside) = Walk::start(which, at).and_then(|walk| walk.run(last)) {
+        return Route::Ours(inside);
+    }
+    let text = buffer(which);
+    // SAFETY: the gate's fault handler is in place.
+    let Ok(length) = (unsafe { ucopy::string(text, at.path) }) else { return Route::Host };
+    let region = task.map(|task| task.region.fd()).or_else(|| Some(apart::extent()?.0)).unwrap_or(-1);
+    match last == Last::Follow && own_descriptor::is_behind(region, at, &text[..length]) {
+        true => Route::Bad(Errno::ENOENT),
+        false => Route::Host,
+    }
+}
+
+/// The path of a directory of the host.
+fn directory(dirfd: i32, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+    if dirfd == AT_FDCWD {
+        // SAFETY: the kernel writes within `to`; the length it gives counts the NUL.
+        let length = unsafe { lp_abi::syscall!(__NR_getcwd, to.as_mut_ptr(), to.len()) }.ok()?;
+        return (to[0] == b'/').then_some(length - 1);
+    }
+    let mut link = [0u8; 32];
+    let mut name = Writer::new(&mut link);
+    name.push(b"/proc/self/fd/");
+    name.push_decimal(u64::try_from(dirfd).ok()?);
+    name.finish()?;
+    let length = readlink(&link, to)?;
+    (to[0] == b'/').then_some(length)
+}
+
+fn readlink(path: &[u8], to: &mut [u8]) -> Option<usize> {
+    // SAFETY: `path` holds a NUL, and the kernel writes within `to`.
+    let length = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), to.as_mut_ptr(), to.len()) }.ok()?;
+    (length < to.len()).then_some(length)
+}
+
+/// Where a path of the host enters a mount by way of symbolic links; the path from there on is put into the buffer of
+/// `which`. `None` when it does not.
+#[cold]
+pub fn into_mount(which: Which, at: At, last: Last) -> Option<At> {
+    if !meets_link(at, last) {
+        return None;
+    }
+    let walk = Walk::start(which, at)?;
+    walk.run(last)
+}
+
+/// Whether the kernel meets a symbolic link on the way; nearly always it does not, and that is all there is to ask.
+fn meets_link(at: At, last: Last) -> bool {
+    let nofollow = if last == Last::Link { O_NOFOLLOW } else { 0 };
+    let how = open_how {
+        flags: u64::from(O_PATH | O_CLOEXEC | nofollow),
+        mode: 0,
+        resolve: u64::from(RESOLVE_NO_SYMLINKS),
+    };
+    // SAFETY: the kernel reads `how` and the path; a descriptor that it makes is closed below.
+    match unsafe { lp_abi::syscall!(__NR_openat2, at.dirfd, at.path, &raw const how, size_of::<open_how>()) }
+    {
+        Ok(fd) => {
+            placeholder::close_number(fd as i32);
+            false
+        }
+        Err(errno) => errno == Errno::ELOOP,
+    }
+}
+
+/// A walk over the host's directories by name. What is done stands at the start of one buffer, without a slash at its
+/// end; what is to come stands at the end of another, so that a link's target is put before it.
+struct Walk {
+    done: &'static mut [u8; PATH_MAX],
+    length: usize,
+    rest: &'static mut [u8; PATH_MAX],
+    start: usize,
+}
+
+impl Walk {
+    fn start(which: Which, at: At) -> Option<Walk> {
+        let rest = spare_buffer();
+        // SAFETY: the gate's fault handler is in place.
+        let length = unsafe { ucopy::string(rest, at.path) }.ok()?;
+        let start = PATH_MAX - length;
+        rest.copy_within(..length, start);
+        let done = buffer(which);
+        let base = if rest.get(start) == Some(&b'/') { 0 } else { directory(at.dirfd, done)? };
+        Some(Walk { done, length: base, rest, start })
+    }
+
+    /// Goes on until the path is in a mount, or is known not to be.
+    fn run(mut self, last: Last) -> Option<At> {
+        let mut links = 0;
+        loop {
+            while self.rest.get(self.start) == Some(&b'/') {
+                self.start += 1;
+            }
+            let name_length = self.rest[self.start..].iter().position(|byte| *byte == b'/');
+            let is_last = name_length.is_none();
+            let name_length = name_length.unwrap_or(PATH_MAX - self.start);
+            if name_length == 0 {
+                return None;
+            }
+            let parent = self.length;
+            if !self.step(name_length)? {
+                continue;
+            }
+            if mounts().holds(&self.done[..self.length]) {
+                return self.arrive();
+            }
+            if is_last && last == Last::Link {
+                return None;
+            }
+            if self.expand(parent)? {
+                links += 1;
+                if links > MAX_SYMLINKS {
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// Takes the next name over; whether it is one that may be a link.
+    fn step(&mut self, name_length: usize) -> Option<bool> {
+        let name = self.start..self.start + name_length;
+        self.start += name_length;
+        match &self.rest[name.clone()] {
+            b"." => return Some(false),
+            b".." => {
+                // What the path leaves must be a directory, or the kernel has the error.
+                if self.length != 0 && !self.is_directory() {
+                    return None;
+                }
+                let parent = self.done[..self.length].iter().rposition(|byte| *byte == b'/');
+                self.length = parent.unwrap_or(0);
+                return Some(false);
+            }
+            _ => {}
+        }
+        let end = self.length + 1 + name_length;
+        if end >= PATH_MAX {
+            return None;
+        }
+        self.done[self.length] = b'/';
+        self.done[self.length + 1..end].copy_from_slice(&self.rest[name]);
+        self.done[end] = 0;
+        self.length = end;
+        Some(true)
+    }
+
+    fn is_directory(&mut self) -> bool {
+        self.done[self.length] = 0;
+        // SAFETY: all zeros is a valid `stat`; the kernel fills it in.
+        unsafe {
+            let mut found: stat = core::mem::zeroed();
+            let asked = lp_abi::syscall!(__NR_stat, self.done.as_ptr(), &raw mut found);
+            match asked {
+                Ok(_) => found.st_mode & S_IFMT == S_IFDIR,
+                Err(_) => mounts().are_below(&self.done[..self.length]),
+            }
+        }
+    }
+
+    /// If what is done is a link, puts its target before what is to come. `None` when there is nothing of that name.
+    fn expand(&mut self, parent: usize) -> Option<bool> {
+        let room = self.start.checked_sub(1)?;
+        // SAFETY: `done` ends with a NUL; the kernel writes at most `room` bytes before what is to come.
+        let got =
+            unsafe { lp_abi::syscall!(__NR_readlink, self.done.as_ptr(), self.rest.as_mut_ptr(), room) };
+        match got {
+            Ok(length) if length < room => {
+                let to = self.start - length;
+                self.rest.copy_within(..length, to);
+                self.start = to;
+                self.length = if self.rest[to] == b'/' { 0 } else { parent };
+                Some(true)
+            }
+            Err(Errno::EINVAL) => Some(false),
+            Err(Errno::ENOENT) if mounts().are_below(&self.done[..self.length]) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// The whole path, now that it starts with a mount's.
+    fn arrive(self) -> Option<At> {
+        let rest = &self.rest[self.start..];
+        let end = self.length + rest.len();
+        if end >= PATH_MAX {
+            return None;
+        }
+        self.done[self.length..end].copy_from_slice(rest);
+        self.done[end] = 0;
+        Some(At::cwd(self.done.as_ptr()))
+    }
+}

@@ -1,0 +1,285 @@
+//! Magic links of the host to things of ours: /proc/self/fd/N, /proc/self/cwd, /proc/self/exe, /dev/fd/N, /dev/stdin.
+//!
+//! The kernel's links lead to placeholders, so the paths are answered here when what they name is ours.
+
+use lp_abi::linux::{AT_FDCWD, S_IFLNK, S_IFMT};
+use lp_abi::{Errno, PATH_MAX};
+use lp_region::life::State;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, FileId, InodeId, InodeRef, ProcessId, ucopy};
+use lp_vfs::getcwd;
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::Task;
+
+use crate::high::fd::{descriptor, directory, own_descriptor};
+use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::high::run::apart;
+use crate::high::run::mounts::Mounts;
+use crate::low::start::standalone::link;
+use crate::low::tools::names;
+use crate::low::tools::text::parse_decimal;
+
+/// What a magic link names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// A descriptor.
+    Descriptor(i32),
+    /// The working directory.
+    Cwd,
+    /// The program that runs.
+    Exe,
+}
+
+/// A magic link at the start of a path.
+#[derive(Clone, Copy)]
+struct Magic {
+    /// The process that the link speaks of.
+    process: ProcessId,
+    link: Link,
+    /// Where the rest of the path starts.
+    end: usize,
+}
+
+/// The magic link that `path` starts with.
+fn parse(task: &Task, path: &[u8]) -> Option<Magic> {
+    let (process, link, rest) = if let Some(name) = path.strip_prefix(b"/dev/") {
+        let (link, rest) = parse_device(name)?;
+        (task.process_id, link, rest)
+    } else {
+        parse_process(task, path.strip_prefix(b"/proc/")?)?
+    };
+    (rest.is_empty() || rest[0] == b'/').then(|| Magic { process, link, end: path.len() - rest.len() })
+}
+
+fn parse_device(name: &[u8]) -> Option<(Link, &[u8])> {
+    if let Some(number) = name.strip_prefix(b"fd/") {
+        let (fd, rest) = parse_decimal(number)?;
+        return Some((Link::Descriptor(fd as i32), rest));
+    }
+    let names: [(&[u8], i32); 3] = [(b"stdin", 0), (b"stdout", 1), (b"stderr", 2)];
+    names.iter().find_map(|(text, fd)| Some((Link::Descriptor(*fd), name.strip_prefix(*text)?)))
+}
+
+fn parse_process<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, Link, &'p [u8])> {
+    let (process, name) = process_of(task, name)?;
+    let mut name = name.strip_prefix(b"/")?;
+    if let Some(task) = name.strip_prefix(b"task/") {
+        let (_, rest) = parse_decimal(task)?;
+        name = rest.strip_prefix(b"/")?;
+    }
+    if let Some(number) = name.strip_prefix(b"fd/") {
+        let (fd, rest) = parse_decimal(number)?;
+        return Some((process, Link::Descriptor(fd as i32), rest));
+    }
+    let rest = name.strip_prefix(b"cwd").map(|rest| (process, Link::Cwd, rest));
+    rest.or_else(|| name.strip_prefix(b"exe").map(|rest| (process, Link::Exe, rest)))
+}
+
+/// The process of the run whose directory under /proc a path enters, and what follows.
+fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> {
+    for own in [&b"self"[..], b"thread-self"] {
+        if let Some(rest) = name.strip_prefix(own) {
+            return Some((task.process_id, rest));
+        }
+    }
+    let (pid, rest) = parse_decimal(name)?;
+    let is = |id: ProcessId| {
+        let process = task.region.process(id);
+        // Relaxed: one word; it stays while the process lives.
+        process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == State::Live
+    };
+    if is(task.process_id) {
+        return Some((task.process_id, rest));
+    }
+    let found = task.region.processes().find(|id| is(*id))?;
+    (!task.region.process_is_dead(found, task.process_id)).then_some((found, rest))
+}
+
+/// Whether what a link names is ours.
+fn is_ours(task: &Task, magic: Magic) -> bool {
+    let process = task.region.process(magic.process);
+    // Relaxed, all: one word each, looked at again by whoever uses it.
+    match magic.link {
+        Link::Descriptor(fd) => {
+            let word = table::covered_of(task.region, magic.process, fd);
+            word.is_some_and(|word| word.load(Ordering::Relaxed) & entry::OPEN != 0)
+        }
+        Link::Cwd => process.cwd.load(Ordering::Relaxed) != 0,
+        Link::Exe => process.exe.load(Ordering::Relaxed) != 0,
+    }
+}
+
+/// Whether a descriptor, opened with `O_PATH`, names a symbolic link.
+fn is_symlink(task: &Task, fd: i32) -> bool {
+    // Relaxed: the type of an inode that is open does not change.
+    table::fget_any(task, fd).is_ok_and(|held| held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK)
+}
+
+/// Whether a path under /proc or /dev may have to do with a mount, though nothing of the calling process has: it names the
+/// gate's descriptor or the directory that lists it, what another process has open, or a device that is answered here.
+#[cold]
+pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
+    if path == b"/dev/zero" || directory::is_path(path) {
+        return true;
+    }
+    let is_hidden = |fd: u32| apart::is_hidden(fd as i32);
+    if let Some(name) = path.strip_prefix(b"/dev/") {
+        return matches!(parse_device(name), Some((Link::Descriptor(fd), _)) if is_hidden(fd as u32));
+    }
+    let Some(name) = path.strip_prefix(b"/proc/") else { return false };
+    let own = [&b"self"[..], b"thread-self"].into_iter().find_map(|own| name.strip_prefix(own));
+    let Some(mut rest) = own.or_else(|| Some(parse_decimal(name)?.1)) else { return false };
+    if let Some((_, after)) = rest.strip_prefix(b"/task/").and_then(parse_decimal) {
+        rest = after;
+    }
+    if own.is_none() {
+        return [&b"/fd"[..], b"/cwd", b"/exe"].iter().any(|name| rest.starts_with(name));
+    }
+    if rest.starts_with(b"/exe") && link::is_own() {
+        return true;
+    }
+    rest.strip_prefix(b"/fd/").and_then(parse_decimal).is_some_and(|(fd, _)| is_hidden(fd))
+}
+
+/// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
+#[cold]
+pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
+    let text = buffer(which);
+    if last == Last::Follow
+        && own_descriptor::is_behind(task.region.fd(), At::cwd(text.as_ptr()), &text[..length])
+    {
+        return Route::Bad(Errno::ENOENT);
+    }
+    let Some(magic) = parse(task, &text[..length]) else {
+        return Route::Host;
+    };
+    let own = magic.process == task.process_id;
+    if let Link::Descriptor(fd) = magic.link
+        && own
+        && descriptor::is_hidden(task, fd)
+    {
+        return Route::Bad(Errno::ENOENT);
+    }
+    let ends_here = magic.end == length;
+    if ends_here && last == Last::Link {
+        return Route::Host;
+    }
+    if !is_ours(task, magic) {
+        return if magic.link == Link::Exe { route_program(task, which, magic, length) } else { Route::Host };
+    }
+    if let Link::Descriptor(fd) = magic.link
+        && own
+        && ends_here
+        && is_symlink(task, fd)
+    {
+        return Route::Nameless(fd); // The link itself: what it leads to is not followed.
+    }
+    if !own || magic.link == Link::Exe {
+        return route_named(task, which, magic, length);
+    }
+    let dirfd = match magic.link {
+        Link::Descriptor(fd) => fd,
+        Link::Cwd | Link::Exe => AT_FDCWD,
+    };
+    match text[magic.end..length].iter().position(|byte| *byte != b'/') {
+        Some(skip) => Route::Ours(At { dirfd, path: text[magic.end + skip..].as_ptr() }),
+        None if magic.link == Link::Cwd || !ends_here => {
+            Route::Ours(At { dirfd, path: c".".as_ptr().cast() })
+        }
+        None => route_named(task, which, magic, length),
+    }
+}
+
+/// The route of a static program of the host's, and of what follows its link.
+fn route_program(task: &Task, which: Which, magic: Magic, length: usize) -> Route {
+    let (text, named) = (buffer(which), spare_buffer());
+    let Some(program) = program_of(task, magic, named) else { return Route::Host };
+    let rest_length = length - magic.end;
+    if program + rest_length >= PATH_MAX {
+        return Route::Bad(Errno::ENAMETOOLONG);
+    }
+    text.copy_within(magic.end..length, program);
+    text[..program].copy_from_slice(&named[..program]);
+    text[program + rest_length] = 0;
+    Route::Elsewhere(At::cwd(text.as_ptr()))
+}
+
+/// The path of the static program of the host's that a link names, NUL-terminated in `to`.
+fn program_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+    let pid = task.region.process(magic.process).pid.load(Ordering::Relaxed); // Relaxed: one word.
+    link::program(pid, magic.process == task.process_id, to)
+}
+
+/// The route of what a link names, by its own name, and of what follows it.
+fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route {
+    let text = buffer(which);
+    let rest = spare_buffer();
+    let rest_length = length - magic.end;
+    rest[..rest_length].copy_from_slice(&text[magic.end..length]);
+    match (name_of(task, magic, text), magic.link) {
+        (Some(named), _) if named + rest_length < PATH_MAX => {
+            text[named..named + rest_length].copy_from_slice(&rest[..rest_length]);
+            text[named + rest_length] = 0;
+            Route::Ours(At::cwd(text.as_ptr()))
+        }
+        (Some(_), _) => Route::Bad(Errno::ENAMETOOLONG),
+        (None, Link::Descriptor(fd)) if magic.process == task.process_id => Route::Nameless(fd),
+        (None, _) => Route::Bad(Errno::ENOENT),
+    }
+}
+
+/// The path of what a link of ours names, NUL-terminated in `to`; none when it was unlinked or never had one.
+fn name_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+    let length = text_of(task, magic, to)?;
+    (!to[..length].ends_with(b" (deleted)")).then_some(length)
+}
+
+/// What readlink(2) gives for a link of ours, NUL-terminated in `to`.
+fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+    let process = task.region.process(magic.process);
+    // Relaxed, all: one word each. What another process closes meanwhile gives a name that was right a moment ago.
+    let text = match magic.link {
+        Link::Descriptor(fd) => {
+            let word = table::covered_of(task.region, magic.process, fd)?.load(Ordering::Relaxed);
+            getcwd::of_file(task, task.region.file(FileId(word as u32)))
+        }
+        Link::Cwd => getcwd::of_directory(task, InodeRef::from_word(process.cwd.load(Ordering::Relaxed)).id),
+        Link::Exe => {
+            let exe = InodeRef::from_word(process.exe.load(Ordering::Relaxed));
+            let dirent = DirentId(process.exe_dirent.load(Ordering::Relaxed));
+            let parent = InodeId(task.region.dirent(dirent).parent.load(Ordering::Relaxed));
+            getcwd::of_entry(task, exe, dirent, parent)
+        }
+    };
+    let text = text.ok().filter(|text| text.len() < to.len())?;
+    to[..text.len()].copy_from_slice(text);
+    to[text.len()] = 0;
+    Some(text.len())
+}
+
+/// readlink(2) of a magic link of ours: its text in the thread's first buffer. `None` for everything else.
+#[cold]
+pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
+    let text = buffer(Which::First);
+    // SAFETY: the gate's fault handler is in place.
+    let length = unsafe { ucopy::string(text, at.path) }.ok()?;
+    if text[..length].starts_with(b"/dev/std") {
+        return None;
+    }
+    let magic = parse(task, &text[..length])?;
+    if magic.end != length {
+        return None;
+    }
+    let length = match magic.link {
+        _ if is_ours(task, magic) => text_of(task, magic, text)?,
+        Link::Exe => program_of(task, magic, text)?,
+        _ => return None,
+    };
+    Some(&text[..length])
+}
+
+/// The path in a mount that is meant by one of the host's that starts with the memfd of the program that runs.
+pub fn in_memfd<'p>(task: &Task, mounts: &Mounts, path: &'p [u8]) -> Option<&'p [u8]> {
+    let path = path.strip_prefix(names::MEMFD).filter(|path| mounts.holds(path))?;
+    (task.process.exe.load(Ordering::Relaxed) != 0).then_some(path) // Relaxed: the process's own word.
+}

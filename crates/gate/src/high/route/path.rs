@@ -1,0 +1,324 @@
+//! Whose a path is, and the calls that take one or two.
+//!
+//! Most paths of a program are the host's, and one look at their first bytes tells. A path is looked at closely when it
+//! could still lead into a mount: it holds `//`, `/./` or `/../`, lies under /proc or /dev (magic links to descriptors),
+//! or is relative to a directory of the host and names a mount's last component. Symbolic links of the host that lead
+//! into a mount are found when the kernel, which sees nothing there, fails: see [`hostlink`].
+
+use lp_abi::linux::AT_FDCWD;
+use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX, Result};
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+use lp_vfs::link::Two;
+use lp_vfs::task::{Outside, Place, Task};
+
+use crate::high::fd::descriptor;
+use crate::high::frame::at::{At, Last, Route, Which, buffer};
+use crate::high::frame::handler::{Value, failed_with};
+use crate::high::route::{hostlink, magic};
+use crate::high::run::apart;
+use crate::high::run::mounts::{Mounts, mounts};
+
+/// Whose path `at` is.
+#[inline]
+pub fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
+    if is_plainly_ours(task, at) { Route::Ours(at) } else { route_slow(Some(task), which, at, last) }
+}
+
+/// Whether a look at the first bytes of a path is enough to know that it is ours.
+#[inline(always)]
+fn is_plainly_ours(task: &Task, at: At) -> bool {
+    // SAFETY: the gate's fault handler is in place.
+    let word = unsafe { ucopy::word(at.path) };
+    if word as u8 == b'/' {
+        return task.prefix.starts(word);
+    }
+    word != u64::MAX && is_base_ours(task, at.dirfd)
+}
+
+/// Whether relative paths start from a directory of ours.
+#[inline(always)]
+pub(crate) fn is_base_ours(task: &Task, dirfd: i32) -> bool {
+    if dirfd == AT_FDCWD {
+        return task.process.cwd.load(Ordering::Relaxed) != 0; // Relaxed: the thread's own process; races are the program's.
+    }
+    descriptor::is_listed(task, dirfd)
+}
+
+/// The route in a process that is [`apart`], where [`Route::Host`] is sure and everything else a reason to join.
+pub(crate) fn route_apart(which: Which, at: At) -> Route {
+    route_slow(None, which, at, Last::Follow)
+}
+
+#[inline(never)]
+fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
+    let mounts = mounts();
+    let head = buffer(which);
+    let room = (mounts.longest() + 1).min(PATH_MAX);
+    // The bytes up to the end of the longest mount's path tell for nearly all paths.
+    // SAFETY: the gate's fault handler is in place.
+    let length = match unsafe { ucopy::string(&mut head[..room], at.path) } {
+        Ok(length) => length,
+        Err(Errno::ENAMETOOLONG) => room,
+        // To some calls NULL is the directory itself, which the kernel does not know.
+        Err(_) if at.path.is_null() && task.is_some_and(|task| is_base_ours(task, at.dirfd)) => {
+            return Route::Bad(Errno::EFAULT);
+        }
+        Err(_) => return Route::Host, // The kernel says EFAULT where the call does, and takes NULL where it may be.
+    };
+    if head[0] == b'/' {
+        if mounts.holds(&head[..length]) {
+            return Route::Ours(at);
+        }
+        return route_absolute(task, mounts, which, at, last);
+    }
+    route_relative(task, mounts, which, at, last, length)
+}
+
+/// An absolute path that does not start with a mount's.
+fn route_absolute(task: Option<&Task>, mounts: &Mounts, which: Which, at: At, last: Last) -> Route {
+    let text = buffer(which);
+    // SAFETY: as in `route`.
+    let Ok(length) = (unsafe { ucopy::string(text, at.path) }) else {
+        return Route::Host;
+    };
+    let text = &text[..length];
+    if let Some(program) = task.and_then(|task| magic::in_memfd(task, mounts, text)) {
+        return Route::Ours(At::cwd(at.path.wrapping_add(length - program.len())));
+    }
+    let is_crooked = is_crooked(text);
+    if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") {
+        let route = route_magic(task, which, last, length);
+        if !is_crooked || !matches!(route, Route::Host) {
+            return route;
+        }
+    }
+    if is_crooked {
+        return hostlink::route_crooked(task, which, at, last);
+    }
+    if mounts.cover_any() {
+        return hostlink::route_covered(which, at, last);
+    }
+    Route::Host
+}
+
+/// The route of an absolute path under /proc or /dev, `length` bytes in the buffer of `which`.
+fn route_magic(task: Option<&Task>, which: Which, last: Last, length: usize) -> Route {
+    match task {
+        Some(task) => magic::route(task, which, last, length),
+        None if magic::may_concern_mount(&buffer(which)[..length]) => Route::Bad(Errno::ENOENT),
+        None => Route::Host,
+    }
+}
+
+/// Whether an absolute path has empty, `.` or `..` components, so that it may lead elsewhere than it seems.
+fn is_crooked(path: &[u8]) -> bool {
+    path.windows(2).enumerate().any(|(at, pair)| match pair {
+        b"//" => true,
+        b"/." => {
+            matches!(path.get(at + 2..).unwrap_or_default(), [] | [b'/', ..] | [b'.'] | [b'.', b'/', ..])
+        }
+        _ => false,
+    })
+}
+
+fn route_relative(
+    task: Option<&Task>,
+    mounts: &Mounts,
+    which: Which,
+    at: At,
+    last: Last,
+    length: usize,
+) -> Route {
+    if task.is_some_and(|task| is_base_ours(task, at.dirfd)) {
+        return Route::Ours(at);
+    }
+    if task.map_or_else(|| apart::is_hidden(at.dirfd), |task| descriptor::is_hidden(task, at.dirfd)) {
+        return Route::Bad(Errno::EBADF);
+    }
+    if length == 0 {
+        return Route::Host;
+    }
+    let text = buffer(which);
+    // SAFETY: as in `route`.
+    match unsafe { ucopy::string(text, at.path) } {
+        Ok(length) if mounts.names(&text[..length]) => hostlink::route_joined(which, at.dirfd, length),
+        // The working directory may be /proc/self/fd.
+        Ok(length) if text[..length].iter().all(u8::is_ascii_digit) => {
+            match hostlink::join_absolute(which, at.dirfd, length) {
+                Some(length) if buffer(which).starts_with(b"/proc/") => {
+                    route_magic(task, which, last, length)
+                }
+                _ => Route::Host,
+            }
+        }
+        _ => Route::Host,
+    }
+}
+
+/// Makes a call with one path: in the file system with `ours` or in the kernel with `host`, whosever the path is.
+#[inline(always)]
+pub fn one<T: Value>(
+    task: &Task,
+    at: At,
+    last: Last,
+    ours: impl Fn(At) -> Result<Place<T>>,
+    host: impl Fn(At) -> isize,
+) -> isize {
+    let raw = |at: At| ours(at).map(|place| place.map(Value::rax));
+    if !is_plainly_ours(task, at) {
+        return one_slow(task, at, last, &raw, &host);
+    }
+    match ours(at) {
+        Ok(Place::Inside(value)) => value.rax(),
+        Ok(Place::Outside(outside)) => one_outside(task, at, last, outside, &raw, &host),
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// What a call does in the file system with a path; the value is `rax`.
+type Ours<'a> = &'a dyn Fn(At) -> Result<Place<isize>>;
+
+#[inline(never)]
+fn one_slow(task: &Task, at: At, last: Last, ours: Ours<'_>, host: &dyn Fn(At) -> isize) -> isize {
+    match route_slow(Some(task), Which::First, at, last) {
+        Route::Ours(inside) => match ours(inside) {
+            Ok(Place::Inside(value)) => value,
+            Ok(Place::Outside(outside)) => one_outside(task, at, last, outside, ours, host),
+            Err(errno) => errno.to_ret(),
+        },
+        Route::Host => one_host(at, last, &|at| flat(ours(at)), host),
+        Route::Elsewhere(at) => host(at),
+        Route::Nameless(_) => Errno::ENOENT.to_ret(),
+        Route::Bad(errno) => errno.to_ret(),
+    }
+}
+
+/// An answer of the file system as `rax`; what lies outside it after all as `None`.
+pub fn flat<T: Value>(answer: Result<Place<T>>) -> Option<isize> {
+    match answer {
+        Ok(Place::Inside(value)) => Some(value.rax()),
+        Ok(Place::Outside(_)) => None,
+        Err(errno) => Some(errno.to_ret()),
+    }
+}
+
+/// The way out of the mounts that the file system found, as a path for the kernel.
+pub fn leave(task: &Task, at: At, outside: Outside) -> At {
+    match outside {
+        Outside::AsGiven => at,
+        Outside::Rewritten(_) => At::cwd(task.scratch.outside.get().cast()),
+    }
+}
+
+/// Whose the path is on which a walk left the mounts: a symbolic link may lead through a magic link of the
+/// kernel's to what is ours again. `Route::Host` is the kernel's, by the path that [`leave`] gives.
+#[cold]
+pub fn route_outside(task: &Task, which: Which, at: At, last: Last, outside: Outside) -> Route {
+    match outside {
+        Outside::AsGiven => Route::Host,
+        Outside::Rewritten(_) => route_slow(Some(task), which, leave(task, at, outside), last),
+    }
+}
+
+#[cold]
+fn one_outside(
+    task: &Task,
+    mut at: At,
+    last: Last,
+    mut outside: Outside,
+    ours: Ours<'_>,
+    host: &dyn Fn(At) -> isize,
+) -> isize {
+    for _ in 0..MAX_SYMLINKS {
+        match route_outside(task, Which::First, at, last, outside) {
+            Route::Host => {
+                return one_host(leave(task, at, outside), last, &|at| flat(ours(at)), host);
+            }
+            Route::Ours(inside) => match ours(inside) {
+                Ok(Place::Inside(value)) => return value,
+                Ok(Place::Outside(again)) => (at, outside) = (inside, again),
+                Err(errno) => return errno.to_ret(),
+            },
+            Route::Elsewhere(at) => return host(at),
+            Route::Nameless(_) => return Errno::ENOENT.to_ret(),
+            Route::Bad(errno) => return errno.to_ret(),
+        }
+    }
+    Errno::ELOOP.to_ret()
+}
+
+/// Makes the call in the kernel; if that fails as it does where a link of the host leads into a mount, looks for one.
+#[inline(never)]
+pub fn one_host(at: At, last: Last, ours: &dyn Fn(At) -> Option<isize>, host: &dyn Fn(At) -> isize) -> isize {
+    let done = host(at);
+    if may_be_link(done)
+        && let Some(inside) = hostlink::into_mount(Which::First, at, last)
+        && let Some(answer) = ours(inside)
+    {
+        return answer;
+    }
+    done
+}
+
+/// Whether the kernel's answer is one that a path through a link into a mount gets.
+pub fn may_be_link(done: isize) -> bool {
+    failed_with(done, Errno::ENOENT) || failed_with(done, Errno::ENOTDIR) || failed_with(done, Errno::ELOOP)
+}
+
+/// Makes a call with two paths. The file system tells when both are the host's; one of each is its `EXDEV`.
+pub fn two(
+    task: &Task,
+    mut pair: [At; 2],
+    last: Last,
+    ours: &dyn Fn(At, At) -> Result<Two>,
+    host: &dyn Fn(At, At) -> isize,
+) -> isize {
+    let lasts = [last, Last::Link];
+    let whiches = [Which::First, Which::Second];
+    let mut asked = pair;
+    let mut is_host = [false; 2];
+    for index in 0..2 {
+        match route(task, whiches[index], pair[index], lasts[index]) {
+            Route::Ours(inside) => asked[index] = inside,
+            Route::Host => is_host[index] = true,
+            Route::Elsewhere(at) => {
+                pair[index] = at;
+                asked[index] = at;
+                is_host[index] = true;
+            }
+            Route::Nameless(_) => return Errno::ENOENT.to_ret(),
+            Route::Bad(errno) => return errno.to_ret(),
+        }
+    }
+    if is_host == [true; 2] {
+        let done = host(pair[0], pair[1]);
+        if !may_be_link(done) {
+            return done;
+        }
+        let found = [0, 1].map(|index| hostlink::into_mount(whiches[index], pair[index], lasts[index]));
+        if found == [None; 2] {
+            return done;
+        }
+        asked = [found[0].unwrap_or(pair[0]), found[1].unwrap_or(pair[1])];
+    } else if let Some(index) = is_host.iter().position(|is_host| *is_host) {
+        asked[index] = hostlink::into_mount(whiches[index], pair[index], lasts[index]).unwrap_or(pair[index]);
+    }
+    match ours(asked[0], asked[1]) {
+        Ok(Two::Done) => 0,
+        Ok(Two::Outside { old, new }) => {
+            let outside = |index: usize, outside, buffer: *const u8| match outside {
+                Outside::AsGiven => pair[index],
+                Outside::Rewritten(_) => At::cwd(buffer),
+            };
+            let old = outside(0, old, task.scratch.path.get().cast());
+            host(old, outside(1, new, task.scratch.other.get().cast()))
+        }
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// Whether a path needs a closer look than the kernel's: it may be one of ours.
+pub fn may_be_ours(task: &Task, at: At, last: Last) -> bool {
+    !matches!(route(task, Which::First, at, last), Route::Host)
+}

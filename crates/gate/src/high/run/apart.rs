@@ -1,0 +1,145 @@
+//! Processes that have not met a mount yet.
+//!
+//! Most programs of a run never touch a mount. Mapping the region, taking a slot and a lane in it and giving them back would
+//! cost such a program more than all else that the gate does. So a process starts *apart*: it has the run's record, its
+//! paths are looked at, and all its calls are the kernel's ([`crate::high::table::apart`]). The first that concerns a mount has
+//! the process [`join`] the run, and is then looked up once more, in the table of all calls.
+//!
+//! A process joins as well before it makes a thread: whoever is apart is alone with its memory. A child of a
+//! process that has joined has a slot, and keeps it over exec; one of a process that is apart is apart, and
+//! so is what it executes.
+
+use core::cell::{Cell, UnsafeCell};
+use lp_region::records::PROGRAMS;
+
+use lp_region::process::Run;
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::{Front, Region, RunId};
+
+use crate::high::run::region;
+use crate::low::tools::text::Writer;
+
+/// What stands before the number of a run, where LIGHTPATH_GATE has a slot's otherwise.
+pub(crate) const RUN: u8 = b'@';
+
+/// What a process that is apart knows of its run.
+struct State {
+    /// The region's descriptor.
+    fd: i32,
+    /// The run's flights; see [`lp_vfs::flight`].
+    flights: i32,
+    /// The lowest of the gate's own descriptors: the life file's is above the region's.
+    lowest: i32,
+    length: usize,
+    run: RunId,
+    front: Front<'static>,
+    /// The region, once it is mapped.
+    region: Cell<Option<Region<'static>>>,
+}
+
+/// What a process that joins the run needs.
+pub(crate) struct Joining {
+    pub(crate) fd: i32,
+    pub(crate) length: usize,
+    pub(crate) run: RunId,
+    /// Where a child in this memory has mapped it already.
+    pub(crate) region: Option<Region<'static>>,
+}
+
+struct Global(UnsafeCell<Option<State>>);
+
+// SAFETY: changed at attach and by `join`, in processes with one thread.
+unsafe impl Sync for Global {}
+
+static STATE: Global = Global(UnsafeCell::new(None));
+
+fn state() -> Option<&'static State> {
+    // SAFETY: one thread, or nothing changes any more.
+    unsafe { (*STATE.0.get()).as_ref() }
+}
+
+/// Makes the process, which is being attached, one that is apart; the record of its run.
+///
+/// # Errors
+/// One line that says why not.
+pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'static [u8]> {
+    // SAFETY: LIGHTPATH_GATE names a region.
+    let front = unsafe { Front::attach(fd) }.map_err(|errno| region::no_region(errno.into()))?;
+    let record = front.run(RunId(run));
+    let flights = record.flights.load(Ordering::Relaxed) as i32 - 1; // Relaxed: immutable.
+    let lowest = if flights < 0 { fd } else { fd.min(flights) };
+    let state = State { fd, flights, lowest, length, run: RunId(run), front, region: Cell::new(None) };
+    // SAFETY: attach: one thread.
+    unsafe { *STATE.0.get() = Some(state) };
+    region::read_run(record);
+    Ok(record)
+}
+
+/// Whether `fd` is that of the region, `region`, or that of the life file beside it.
+#[inline(always)]
+pub fn is_regions(region: i32, fd: i32) -> bool {
+    fd.wrapping_sub(region) as u32 <= 1 && region >= 0
+}
+
+/// Whether `fd` is the gate's own.
+pub(crate) fn is_hidden(fd: i32) -> bool {
+    state().is_some_and(|state| fd >= state.lowest && (is_regions(state.fd, fd) || fd == state.flights))
+}
+
+/// The lowest of the gate's own descriptors.
+pub(crate) fn lowest() -> i32 {
+    state().map_or(-1, |state| state.lowest)
+}
+
+/// The gate's own descriptors.
+pub(crate) fn hidden() -> [i32; 3] {
+    state().map_or([-1; 3], |state| [state.fd, state.fd + 1, state.flights])
+}
+
+/// What the process needs to join; `None` where there is no run.
+pub(crate) fn joining() -> Option<Joining> {
+    state().map(|state| Joining {
+        fd: state.fd,
+        length: state.length,
+        run: state.run,
+        region: state.region.get(),
+    })
+}
+
+/// Keeps the region, which is mapped now.
+pub(crate) fn keep_region(region: Region<'static>) {
+    if let Some(state) = state() {
+        state.region.set(Some(region));
+    }
+}
+
+/// Whether the region is mapped.
+pub(crate) fn is_mapped() -> bool {
+    state().is_some_and(|state| state.region.get().is_some())
+}
+
+/// The region's descriptor and its length.
+pub(crate) fn extent() -> Option<(i32, usize)> {
+    state().map(|state| (state.fd, state.length))
+}
+
+/// The record of the run.
+pub(crate) fn run() -> Option<&'static Run> {
+    state().map(|state| state.front.run(state.run))
+}
+
+/// The programs that processes of the region have looked at before an exec.
+pub(crate) fn known_programs() -> Option<&'static [AtomicU64; PROGRAMS]> {
+    state().map(|state| &state.front.header().programs)
+}
+
+/// Writes what LIGHTPATH_GATE must be for an image that a process which is apart execs, without the name.
+pub(crate) fn write_gate_value(text: &mut Writer<'_>) {
+    let Some(state) = state() else { return };
+    text.push_decimal(state.fd as u64);
+    text.push(b":");
+    text.push(&[RUN]);
+    text.push_decimal(u64::from(state.run.0));
+    text.push(b":");
+    text.push_decimal(state.length as u64);
+}

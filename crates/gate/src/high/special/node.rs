@@ -1,0 +1,150 @@
+//! FIFOs and Unix sockets in a mount: the inode is ours, the object that carries data is the host's, out of sight.
+//!
+//! Objects live in `nodes-IDENTITY` in the run's cache directory, named after slot and generation of their inode, so that
+//! every process of every run on a region finds the same one, and none finds that of an inode that is gone. Where no file
+//! keeps the region, the last process that ends by itself removes the directory.
+
+use lp_abi::linux::__NR_openat;
+use lp_abi::linux::{
+    __NR_getdents64, __NR_mkdir, __NR_mknod, __NR_open, __NR_rmdir, __NR_unlink, __NR_unlinkat, O_CLOEXEC,
+    O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
+};
+use lp_abi::{Errno, PATH_MAX, Result};
+use lp_region::InodeRef;
+use lp_region::process::Run;
+use lp_region::sync::Ordering;
+use lp_vfs::open::Node;
+use lp_vfs::table::{self, entry};
+use lp_vfs::task::Task;
+
+use crate::high::fd::placeholder;
+use crate::high::frame::at::{Which, buffer, spare_buffer};
+use crate::high::frame::handler::ret;
+use crate::high::run::words::NODES;
+use crate::low::dispatch::RESTART;
+use crate::low::live::deferred;
+use crate::low::tools::text::Writer;
+
+/// Longest path of the directory: what is left of a socket's 108 bytes, less the name.
+const DIRECTORY: usize = 80;
+
+/// The path of the object of `inode`, NUL-terminated in `to`; its length, and that of the directory's.
+///
+/// # Errors
+/// `ENAMETOOLONG`.
+pub fn host_path(task: &Task, inode: InodeRef, to: &mut [u8]) -> Result<(usize, usize)> {
+    let cache = task.run.cache.get();
+    let mut path = Writer::new(to);
+    if cache.len() + 23 <= DIRECTORY {
+        path.push(cache);
+        path.push(b"/nodes-");
+    } else {
+        path.push(b"/tmp/lightpath-nodes-");
+    }
+    path.push_hex(task.region.header().identity.load(Ordering::Relaxed), 16); // Relaxed: immutable.
+    let directory = path.length();
+    path.push(b"/");
+    path.push_decimal(u64::from(inode.id.0));
+    path.push(b"-");
+    path.push_decimal(u64::from(inode.generation));
+    Ok((path.finish().ok_or(Errno::ENAMETOOLONG)?, directory))
+}
+
+/// Whether any inode of the run may have an object on the host.
+pub fn any(task: &Task) -> bool {
+    any_of(task.run)
+}
+
+/// [`any`], by the record of the run.
+pub fn any_of(run: &Run) -> bool {
+    run.spare[0].load(Ordering::Relaxed) & NODES != 0 // Relaxed: whoever made one told us otherwise too.
+}
+
+/// Makes the directory of objects, and says that there are some.
+pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
+    task.run.spare[0].fetch_or(NODES, Ordering::Relaxed); // Relaxed: as in `any`.
+    let slash = core::mem::replace(&mut path[directory], 0);
+    // SAFETY: a NUL-terminated path; that it exists already is fine.
+    let _ = unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o700) };
+    path[directory] = slash;
+}
+
+/// Removes the directory of objects.
+pub(crate) fn remove_all(task: &Task) {
+    /// Bytes before the name in `struct linux_dirent64`, and where its length stands.
+    const HEAD: usize = 19;
+    const LENGTH: usize = 16;
+    let path: &mut [u8; PATH_MAX] = spare_buffer();
+    let Ok((_, end)) = host_path(task, InodeRef::NONE, path) else { return };
+    path[end] = 0;
+    let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: a NUL-terminated path.
+    let Ok(directory) = (unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags) }) else { return };
+    let records = buffer(Which::First);
+    loop {
+        let room = records.len();
+        // SAFETY: the kernel writes within the buffer.
+        let got = unsafe { lp_abi::syscall!(__NR_getdents64, directory, records.as_mut_ptr(), room) };
+        let Ok(got @ 1..) = got else { break };
+        let mut at = 0;
+        while at + HEAD < got {
+            // SAFETY: a record of the kernel's, whose name ends with a NUL; `.` and `..` are not removed.
+            let _ = unsafe { lp_abi::syscall!(__NR_unlinkat, directory, records[at + HEAD..].as_ptr(), 0) };
+            at += u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
+        }
+    }
+    placeholder::close_number(directory as i32);
+    // SAFETY: as above.
+    let _ = unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) };
+}
+
+/// Opens a FIFO of ours: the number is the kernel's own, the table names our inode beside it. A device cannot be opened,
+/// as on a file system mounted `nodev`.
+pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
+    let inode = task.region.inode(node.found.inode.id);
+    // Relaxed: the type does not change.
+    if inode.mode.load(Ordering::Relaxed) & S_IFMT != S_IFIFO {
+        return Errno::EACCES.to_ret();
+    }
+    let path: &mut [u8; PATH_MAX] = spare_buffer();
+    let directory = match host_path(task, node.found.inode, path) {
+        Ok((_, directory)) => directory,
+        Err(errno) => return errno.to_ret(),
+    };
+    prepare(task, path, directory);
+    // SAFETY: a NUL-terminated path; another process may have been faster.
+    let _ = unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFIFO | 0o600, 0) };
+    placeholder::flush(task);
+    let flags = node.flags & !(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW);
+    // Waits for the other side.
+    // SAFETY: a NUL-terminated path; the call makes a descriptor.
+    let done = unsafe {
+        deferred::blocking_syscall(__NR_openat, [0, path.as_ptr() as usize, flags as usize, 0, 0, 0])
+    };
+    let fd = match ret(done) {
+        fd @ 0.. => fd as i32,
+        errno if errno == Errno::EINTR.to_ret() => return RESTART,
+        errno => return errno,
+    };
+    let cloexec = if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
+    let installed = lp_vfs::open::node_file(task, node)
+        .and_then(|file| table::install(task, fd, file, entry::HOST | cloexec));
+    if let Err(errno) = installed {
+        placeholder::close_number(fd);
+        return errno.to_ret();
+    }
+    fd as isize
+}
+
+/// The inode was unlinked: its object goes too.
+#[cold]
+pub fn remove(task: &Task, inode: InodeRef) {
+    let path: &mut [u8; PATH_MAX] = spare_buffer();
+    let Ok((length, _)) = host_path(task, inode, path) else { return };
+    // SAFETY: a NUL-terminated path in a directory of our own.
+    let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
+    // A socket's has the address beside it.
+    path[length..length + 3].copy_from_slice(b".a\0");
+    // SAFETY: as above.
+    let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
+}

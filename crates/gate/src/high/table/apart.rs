@@ -1,0 +1,281 @@
+//! The calls of a process that has not met a mount yet ([`crate::high::run::apart`]): [`APART`].
+//!
+//! A handler finds out whether the call could concern a mount, and if so has the process join the run and the call made
+//! again by the table of all calls. It may err on that side. Calls that cannot concern one are not in the table: nothing
+//! that is open, mapped or the working directory is ours.
+
+use crate::high::life::join;
+use crate::high::table::arguments::{PathArgument, paths};
+use lp_abi::Errno;
+use lp_abi::linux::*;
+use lp_region::ucopy;
+
+use crate::high::fd::directory;
+use crate::high::frame::at::{At, Last, Route, Which};
+use crate::high::frame::handler::{kernel, ret};
+use crate::high::frame::message::Message;
+use crate::high::route::hostlink;
+use crate::high::route::path::{may_be_link, route_apart};
+use crate::high::run::apart;
+use crate::high::special::address;
+use crate::low::dispatch::{AGAIN, NOT_OURS, RESTART};
+use crate::low::live::deferred;
+use crate::low::thread::current;
+
+/// `PR_SET_SECCOMP` of linux/prctl.h.
+const PR_SET_SECCOMP: u32 = 22;
+
+/// Has the process join, and the call made again.
+#[cold]
+fn join() -> isize {
+    // SAFETY: current is set in the gate, and the record is the thread's own.
+    join::join(unsafe { &*current::thread() });
+    AGAIN
+}
+
+/// Whether a path may lead into a mount.
+fn concerns_mount(at: At) -> bool {
+    !matches!(route_apart(Which::First, at), Route::Host)
+}
+
+/// Makes a call with paths, which the kernel alone can answer unless it fails as it does where a link leads into a mount.
+fn by_path(words: [usize; 6], places: &[PathArgument], host: impl Fn() -> isize) -> isize {
+    if places.iter().any(|place| concerns_mount(place.of(&words))) {
+        return join();
+    }
+    let done = host();
+    if may_be_link(done) && places.iter().any(|place| is_link_into_mount(place.of(&words))) {
+        return join();
+    }
+    done
+}
+
+fn is_link_into_mount(at: At) -> bool {
+    hostlink::into_mount(Which::First, at, Last::Follow).is_some()
+}
+
+/// Makes a call on descriptors, which is the kernel's unless one of them is the gate's own.
+fn by_descriptor(descriptors: &[usize]) -> isize {
+    if descriptors.iter().any(|fd| apart::is_hidden(*fd as i32)) { join() } else { NOT_OURS }
+}
+
+/// Writes handlers of one kind each, with the arguments as words.
+macro_rules! handlers {
+    ($($(#[$doc:meta])* fn $name:ident($words:ident) $body:block)*) => {$(
+        $(#[$doc])*
+        pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+            let $words = [a, b, c, d, e, f];
+            $body
+        }
+    )*};
+}
+
+/// Writes a handler for each call that takes paths.
+macro_rules! path_handlers {
+    ($($name:ident $nr:ident)*) => {$(
+        pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+            by_path([a, b, c, d, e, f], const { paths($nr) }, || kernel!($nr, a, b, c, d, e, f))
+        }
+    )*};
+}
+
+/// The same for calls that may wait: a FIFO's or a terminal's other end.
+macro_rules! open_handlers {
+    ($($name:ident $nr:ident)*) => {$(
+        pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
+            let words = [a, b, c, d, e, f];
+            by_path(words, const { paths($nr) }, || {
+                // SAFETY: the program's own call.
+                let done = ret(unsafe { deferred::blocking_syscall($nr, words) });
+                if done == Errno::EINTR.to_ret() { RESTART } else { done }
+            })
+        }
+    )*};
+}
+
+open_handlers! {
+    open __NR_open creat __NR_creat openat __NR_openat openat2 __NR_openat2
+}
+
+path_handlers! {
+    stat __NR_stat lstat __NR_lstat access __NR_access truncate __NR_truncate chdir __NR_chdir
+    mkdir __NR_mkdir rmdir __NR_rmdir unlink __NR_unlink readlink __NR_readlink chmod __NR_chmod
+    chown __NR_chown lchown __NR_lchown utime __NR_utime mknod __NR_mknod statfs __NR_statfs
+    chroot __NR_chroot acct __NR_acct umount2 __NR_umount2 swapon __NR_swapon setxattr __NR_setxattr
+    lsetxattr __NR_lsetxattr getxattr __NR_getxattr lgetxattr __NR_lgetxattr listxattr __NR_listxattr
+    llistxattr __NR_llistxattr removexattr __NR_removexattr lremovexattr __NR_lremovexattr
+    utimes __NR_utimes symlink __NR_symlink inotify_add_watch __NR_inotify_add_watch rename __NR_rename
+    link __NR_link mkdirat __NR_mkdirat mknodat __NR_mknodat fchownat __NR_fchownat futimesat __NR_futimesat
+    unlinkat __NR_unlinkat readlinkat __NR_readlinkat fchmodat __NR_fchmodat faccessat __NR_faccessat
+    utimensat __NR_utimensat name_to_handle_at __NR_name_to_handle_at statx __NR_statx
+    open_tree __NR_open_tree faccessat2 __NR_faccessat2 fchmodat2 __NR_fchmodat2 setxattrat __NR_setxattrat
+    getxattrat __NR_getxattrat listxattrat __NR_listxattrat removexattrat __NR_removexattrat
+    symlinkat __NR_symlinkat renameat __NR_renameat linkat __NR_linkat renameat2 __NR_renameat2
+    fanotify_mark __NR_fanotify_mark
+}
+
+handlers! {
+    /// newfstatat(2): with an empty path it is fstat(2).
+    fn newfstatat(words) {
+        // SAFETY: the copy routine answers bad pointers.
+        if unsafe { ucopy::get(words[1] as *const u8) } == Ok(0) {
+            return by_descriptor(&words[..1]);
+        }
+        let [dirfd, path, to, flags, ..] = words;
+        by_path(words, const { paths(__NR_newfstatat) }, || kernel!(__NR_newfstatat, dirfd, path, to, flags))
+    }
+
+    /// Calls on the descriptor that is their first argument.
+    fn first(words) {
+        by_descriptor(&words[..1])
+    }
+
+    /// On the first two.
+    fn first_two(words) {
+        by_descriptor(&words[..2])
+    }
+
+    /// On the first and the third.
+    fn first_and_third(words) {
+        by_descriptor(&[words[0], words[2]])
+    }
+
+    /// getdents(2) of a directory of descriptors: the gate's own must not show.
+    fn getdents(words) {
+        if directory::is_one(words[0] as i32) { join() } else { by_descriptor(&words[..1]) }
+    }
+
+    /// close_range(2).
+    fn close_range(words) {
+        let closed = words[0] as u32..=words[1] as u32;
+        if apart::hidden().iter().any(|fd| closed.contains(&(*fd as u32))) { join() } else { NOT_OURS }
+    }
+
+    /// mmap(2).
+    fn mmap(words) {
+        let [address, length, protection, flags, fd, offset] = words;
+        if flags & MAP_ANONYMOUS as usize == 0 && apart::is_hidden(fd as i32) {
+            return join();
+        }
+        // SAFETY: the program's call.
+        unsafe { crate::low::cover::mapped_code::mmap(address, length, protection, flags, fd, offset) }
+    }
+
+    /// execve(2).
+    fn execve(words) {
+        let [path, argv, envp, ..] = words;
+        execute(words, const { paths(__NR_execve) }, |thread| {
+            // SAFETY: the program's own call.
+            unsafe { crate::low::exec::run::host(thread, AT_FDCWD as isize, path as *const u8, argv, envp, 0) }
+        })
+    }
+
+    /// execveat(2).
+    fn execveat(words) {
+        let [dirfd, path, argv, envp, flags, _] = words;
+        execute(words, const { paths(__NR_execveat) }, |thread| {
+            let dirfd = dirfd as i32 as isize;
+            // SAFETY: the program's own call.
+            unsafe { crate::low::exec::run::host(thread, dirfd, path as *const u8, argv, envp, flags as u32 as usize) }
+        })
+    }
+
+    /// bind(2), connect(2): to a path.
+    fn names_socket(words) {
+        by_address(words[1], words[2])
+    }
+
+    /// sendto(2).
+    fn sendto(words) {
+        by_address(words[4], words[5])
+    }
+
+    /// sendmsg(2).
+    fn sendmsg(words) {
+        // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+        unsafe { ucopy::get(words[1] as *const Message) }.map_or(NOT_OURS, |message| by_message(&message))
+    }
+
+    /// sendmmsg(2).
+    fn sendmmsg(words) {
+        let [_, vector, count, ..] = words;
+        let concerns = |message: Message| by_message(&message) != NOT_OURS;
+        match crate::high::frame::message::messages(vector, count as u32).any(concerns) {
+            true => AGAIN,
+            false => NOT_OURS,
+        }
+    }
+
+    /// recvmsg(2), which may bring descriptors of ours.
+    fn recvmsg(words) {
+        // SAFETY: as above.
+        match unsafe { ucopy::get(words[1] as *const Message) } {
+            Ok(message) if message.control != 0 => join(),
+            _ => gives_address(),
+        }
+    }
+
+    /// accept(2), getsockname(2), getpeername(2), recvfrom(2): the address may be that of a socket in a mount, once there is one.
+    fn names_peer(_words) {
+        gives_address()
+    }
+
+    /// setrlimit(2): there may be no room for the region afterwards.
+    fn setrlimit(words) {
+        if words[0] as u32 == RLIMIT_AS { join() } else { NOT_OURS }
+    }
+
+    /// prlimit64(2), likewise.
+    fn prlimit64(words) {
+        if words[1] as u32 == RLIMIT_AS && words[2] != 0 { join() } else { NOT_OURS }
+    }
+
+    /// prctl(2): a filter might not let the process join afterwards.
+    fn prctl(words) {
+        if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
+    }
+
+    /// seccomp(2), landlock_restrict_self(2), likewise; pidfd_getfd(2), which may name a descriptor of the
+    /// gate's own; and calls so rare that a look at their paths is not worth its code.
+    fn at_once(_words) {
+        join()
+    }
+}
+
+/// Executes a file of the host; a link, or a script's interpreter that is not there, may lead into a mount.
+fn execute(
+    words: [usize; 6],
+    places: &[PathArgument],
+    host: impl Fn(&crate::low::thread::record::Thread) -> Option<isize>,
+) -> isize {
+    // SAFETY: the record is the thread's own.
+    by_path(words, places, || match host(unsafe { &*current::thread() }) {
+        Some(done) if may_be_link(done) && exists(places[0].of(&words)) => join(),
+        Some(done) => done,
+        None => join(),
+    })
+}
+
+fn exists(at: At) -> bool {
+    // SAFETY: the kernel reads the path.
+    unsafe { lp_abi::syscall!(__NR_faccessat, at.dirfd, at.path, 0) }.is_ok()
+}
+
+/// A call with the address of a socket.
+fn by_address(at: usize, length: usize) -> isize {
+    let path = address::path_of(at as *const u8, length).map(|path| At::cwd(path.as_ptr()));
+    match path.is_some_and(|path| concerns_mount(path) || is_link_into_mount(path)) {
+        true => join(),
+        false => NOT_OURS,
+    }
+}
+
+/// The same for a message, which may also carry a descriptor of the gate's own.
+fn by_message(message: &Message) -> isize {
+    if message.control != 0 { join() } else { by_address(message.name, message.name_length as usize) }
+}
+
+/// A call that gives the address of a socket.
+fn gives_address() -> isize {
+    if apart::run().is_some_and(crate::high::special::node::any_of) { join() } else { NOT_OURS }
+}

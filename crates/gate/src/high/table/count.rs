@@ -1,0 +1,83 @@
+//! Counting calls for `lightpath run --stats`: a dispatch table of its own, so that a run without costs nothing.
+//!
+//! Every entry of [`COUNTED`] is one stub, which calls the handler that [`crate::high::table::calls::CALLS`] names and counts what
+//! came of it in the thread's lane. A call whose handler makes the kernel's call, with a path rewritten or a parked
+//! number given back first, counts as the kernel's.
+
+use core::arch::global_asm;
+
+use lp_region::lane::{COUNTED_CALLS, MOVING_CALLS};
+use lp_region::sync::{AtomicU32, Ordering};
+
+use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY, Table};
+use crate::low::thread::current;
+
+global_asm!(
+    ".pushsection .rodata.lp_tables,\"a\",@progbits",
+    ".balign 64",
+    ".globl lp_table_counted",
+    ".hidden lp_table_counted",
+    "lp_table_counted:",
+    ".rept 512",
+    ".long lp_counted - lp_table_counted",
+    ".endr",
+    ".popsection",
+    ".pushsection .text.lp_counted,\"ax\",@progbits",
+    ".hidden lp_counted",
+    "lp_counted:",
+    // The entry has kept the number, and rbp is still the entry's.
+    "mov r11d, [rbp - 56]",
+    "lea r10, [rip + lp_table_calls]",
+    "movsxd rax, dword ptr [r10 + 4 * r11]",
+    "push r11",
+    "test eax, eax",
+    "jz 2f",
+    "add rax, r10",
+    "call rax",
+    "3:",
+    "pop rdi",
+    "push rax",
+    "mov rsi, rax",
+    "call {count}",
+    "pop rax",
+    "ret",
+    "2:",
+    "mov rax, {not_ours}",
+    "jmp 3b",
+    ".popsection",
+    not_ours = const NOT_OURS,
+    count = sym count,
+);
+
+unsafe extern "C" {
+    #[link_name = "lp_table_counted"]
+    static STUBS: [i32; 512];
+}
+
+/// The table of a run with `--stats`.
+pub static COUNTED: Table = Table(&raw const STUBS);
+
+/// Counts one call by its result.
+extern "sysv64" fn count(number: usize, result: isize) {
+    // SAFETY: the calling thread's own record.
+    let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
+    let crossed = thread.crossed.replace(false);
+    if number >= COUNTED_CALLS || result == AGAIN {
+        return;
+    }
+    // SAFETY: the thread's own task, which lives as long as the thread if there is one.
+    let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
+    // Relaxed: a counter that this thread alone writes.
+    let more = |counter: &AtomicU32| {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    };
+    if crossed || [NOT_OURS, SHARE_MEMORY, MAKE_THREAD].contains(&result) {
+        more(&task.lane.passed[number]);
+        return;
+    }
+    more(&task.lane.answered[number]);
+    if let Some(place) = MOVING_CALLS.iter().position(|call| *call as usize == number) {
+        let bytes = &task.lane.bytes[place];
+        bytes.store(bytes.load(Ordering::Relaxed) + result.max(0) as u64, Ordering::Relaxed);
+    }
+}

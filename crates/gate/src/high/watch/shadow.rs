@@ -1,0 +1,307 @@
+//! Shadows: the host's objects that stand for inodes of ours where inotify(7) watches them; see
+//! [`lp_vfs::watch`].
+//!
+//! They lie in a directory of the user's below /dev/shm, or in the run's cache directory, in `SECRET`, at the
+//! paths that the inodes have below their root's number. Every process of the region finds them and, whatever
+//! its user, may change them: the secret keeps others away. What is done to a shadow is what the kernel tells
+//! watchers of: the same change of names, or for an inode's other events a time that is set, which
+//! fsnotify_change takes for a read, a write or a change of attributes, by which times are set.
+
+use lp_abi::linux::{
+    __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_newfstatat, __NR_renameat2, __NR_rmdir,
+    __NR_truncate, __NR_umask, __NR_unlink, __NR_utimensat, AT_FDCWD, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE,
+    S_IFDIR, S_IFMT, S_IFREG, stat,
+};
+use lp_abi::{Errno, PATH_MAX, Result};
+use lp_region::InodeId;
+use lp_region::sync::Ordering;
+use lp_vfs::task::Task;
+use lp_vfs::watch::{At, Event, Kind, Move, New, Sides, Touched};
+
+use crate::high::frame::at::spare_buffer;
+use crate::high::frame::handler::thread;
+use crate::high::run::words::SHADOWS;
+use crate::high::watch::shadow_end::Watchers;
+use crate::high::watch::shadow_path::{BASE, IN_CACHE, MEMORY, STALE, base, path_at, path_of};
+use crate::high::watch::{shadow_end, shadow_fd, tree};
+use crate::low::tools::text::Writer;
+
+/// [`Task::notify`]: tells watchers by way of shadows. A process that has limited itself makes no call for
+/// it.
+pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
+    if lp_abi::sys::is_limited() {
+        return;
+    }
+    // Nobody can be told of a failure: what is lost is an event.
+    let _ = match event {
+        Event::Touched(id, what) => {
+            let done = touch(task, *id, *what);
+            shadow_end::told(task);
+            done
+        }
+        Event::Named(at, new) => name(task, *at, *new),
+        Event::Removed(at, kind) => remove(task, *at, *kind),
+        Event::Moved(moved) => rename(task, moved),
+        Event::Closed(fd) => {
+            shadow_fd::close(task, *fd);
+            Ok(())
+        }
+        Event::ClosedLate(id, flags) => shadow_fd::open_and_close(task, *id, *flags),
+    };
+}
+
+/// Makes the directory of shadows; a new one for a watcher that is the only one if those that there are may
+/// be stale.
+///
+/// # Errors
+/// `ENAMETOOLONG`, those of mkdir(2).
+pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
+    let words = &task.region.header().shadows;
+    let mut random = [0u64; 2];
+    // SAFETY: the kernel fills in the words.
+    unsafe { lp_abi::syscall!(__NR_getrandom, random.as_mut_ptr(), size_of_val(&random), 0) }?;
+    for (word, random) in words.iter().zip(random) {
+        // Relaxed: published by the exchange of the last.
+        let _ = word.compare_exchange(0, random & !STALE | 1, Ordering::Relaxed, Ordering::Relaxed);
+    }
+    if words[2].load(Ordering::Relaxed) == 0 {
+        // PAIRS: none; whoever sees it and not the others finds no directory, and tries again at its next
+        // event.
+        let _ = words[2].compare_exchange(0, choose(task), Ordering::Release, Ordering::Relaxed);
+    }
+    let mut room = [0; BASE];
+    // PAIRS: the release in `shadow_end::told`.
+    if watchers == Watchers::One && words[2].load(Ordering::Acquire) & STALE != 0 {
+        let (length, _) = base(task, &mut room)?;
+        words[2].fetch_and(!STALE, Ordering::Relaxed); // Relaxed, both: watchers look at them again.
+        words[0].store(random[0] & !STALE | 1, Ordering::Relaxed);
+        room[length] = 0;
+        let _ = tree::remove(&room[..=length]);
+    }
+    let (length, above) = base(task, &mut room)?;
+    task.run.spare[0].fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: as in `node::any`.
+    room[above] = 0;
+    let _ = make_above(&room[..=above]);
+    room[above] = b'/';
+    match make(task, &room[..=length], Kind::Directory) {
+        Ok(()) => {
+            // Flags that say otherwise are of an earlier time.
+            shadow_end::forget_all(task);
+            Ok(())
+        }
+        Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Where the shadows of a region are to lie: in memory if there is a place for it.
+fn choose(task: &Task<'_>) -> u64 {
+    let user = task.credentials.get().fsuid.load(Ordering::Relaxed); // Relaxed: the process's own.
+    let mut room = [0; BASE];
+    let mut path = Writer::new(&mut room);
+    path.push(MEMORY);
+    path.push_decimal(u64::from(user));
+    let Some(length) = path.finish() else { return IN_CACHE };
+    if make_above(&room[..=length]).is_ok() && is_safe(&room[..=length], user) {
+        u64::from(user) + 1
+    } else {
+        IN_CACHE
+    }
+}
+
+/// Makes a directory where others find only what they know the name of.
+fn make_above(path: &[u8]) -> Result<()> {
+    // SAFETY: a NUL-terminated path.
+    match unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o711) } {
+        Ok(_) | Err(Errno::EEXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Whether a path names a directory of this user's in which nobody else can change or list anything.
+fn is_safe(path: &[u8], user: u32) -> bool {
+    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    let mut found: stat = unsafe { core::mem::zeroed() };
+    // SAFETY: a NUL-terminated path.
+    let done = unsafe {
+        lp_abi::syscall!(__NR_newfstatat, AT_FDCWD, path.as_ptr(), &raw mut found, AT_SYMLINK_NOFOLLOW)
+    };
+    done.is_ok() && found.st_uid == user && found.st_mode & (S_IFMT | 0o066) == S_IFDIR
+}
+
+/// The task's buffer for a second path.
+#[allow(clippy::mut_from_ref)]
+fn second_buffer<'t>(task: &'t Task<'_>) -> &'t mut [u8; PATH_MAX] {
+    // SAFETY: it is longer, and no walk is under way while watchers are told.
+    unsafe { &mut *task.scratch.outside.get().cast() }
+}
+
+/// A name that no shadow has, of this thread's own.
+fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
+    let (length, _) = base(task, to)?;
+    let mut name = Writer::new(&mut to[length..]);
+    name.push(b"/t");
+    name.push_decimal(u64::from(thread().tid.get()));
+    let more = name.finish().ok_or(Errno::ENAMETOOLONG)?;
+    to[length + more] = 0;
+    Ok(&to[..=length + more])
+}
+
+/// Makes a shadow that every process of the run may change.
+///
+/// # Errors
+/// Those of mkdir(2) and mknod(2).
+pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
+    // Only root's runs have other users, and a thread's umask is its siblings' too. Relaxed: one word each.
+    let others =
+        task.run.owner.load(Ordering::Relaxed) == 0 && task.process.threads.load(Ordering::Relaxed) == 0;
+    // SAFETY: no memory.
+    let umask = others.then(|| unsafe { lp_abi::syscall!(__NR_umask, 0) });
+    let made = match kind {
+        // SAFETY: a NUL-terminated path.
+        Kind::Directory => unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o777) },
+        // SAFETY: as above.
+        Kind::File => unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFREG | 0o666, 0) },
+    };
+    if let Some(Ok(umask)) = umask {
+        // SAFETY: no memory.
+        let _ = unsafe { lp_abi::syscall!(__NR_umask, umask) };
+    }
+    made.map(drop)
+}
+
+/// Makes the directories on the way to a shadow, which is not made.
+///
+/// # Errors
+/// As [`make`].
+pub(crate) fn make_way(task: &Task<'_>, path: &mut [u8]) -> Result<()> {
+    let mut room = [0; BASE];
+    let (length, _) = base(task, &mut room)?;
+    for at in length + 1..path.len() {
+        if path[at] == b'/' {
+            path[at] = 0;
+            let made = make(task, &path[..=at], Kind::Directory);
+            path[at] = b'/';
+            if !matches!(made, Ok(()) | Err(Errno::EEXIST)) {
+                return made;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Result<()> {
+    let path = match path_of(task, id, spare_buffer()) {
+        Ok(path) => path,
+        Err(errno) => return shadow_fd::touch(task, id, what).ok_or(errno),
+    };
+    if what == Touched::Links {
+        return touch_links(task, path);
+    }
+    let times = shadow_fd::times_of(what);
+    let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
+    // SAFETY: NUL-terminated, and times that live on.
+    let set =
+        unsafe { lp_abi::syscall!(__NR_utimensat, AT_FDCWD, path.as_ptr(), times, AT_SYMLINK_NOFOLLOW) };
+    if set == Err(Errno::EPERM) && what == Touched::Modified {
+        // Another user's, whose times are not ours to set apart.
+        // SAFETY: as above.
+        return unsafe { lp_abi::syscall!(__NR_truncate, path.as_ptr(), 0) }.map(drop);
+    }
+    set.map(drop)
+}
+
+/// One link more and one fewer: for watchers, one event.
+fn touch_links(task: &Task<'_>, path: &[u8]) -> Result<()> {
+    let mut room = [0; BASE];
+    let spare = spare_path(task, &mut room)?;
+    // SAFETY: NUL-terminated paths.
+    unsafe { lp_abi::syscall!(__NR_linkat, AT_FDCWD, path.as_ptr(), AT_FDCWD, spare.as_ptr(), 0) }?;
+    // SAFETY: as above.
+    unsafe { lp_abi::syscall!(__NR_unlink, spare.as_ptr()) }.map(drop)
+}
+
+fn name(task: &Task<'_>, at: At<'_>, new: New) -> Result<()> {
+    let path = path_at(task, at, spare_buffer())?;
+    let made = match new {
+        New::Made(kind) => make(task, path, kind),
+        New::Link(of) => link(task, of, path),
+    };
+    if made == Err(Errno::EEXIST) {
+        // It is left of one whose removal nobody told.
+        let kind = if let New::Made(kind) = new { kind } else { Kind::File };
+        take_away(path, kind)?;
+        return make(task, path, kind);
+    }
+    made
+}
+
+/// Makes the shadow of one more name of an inode.
+pub(crate) fn link(task: &Task<'_>, of: InodeId, path: &[u8]) -> Result<()> {
+    if let Ok(old) = path_of(task, of, second_buffer(task)) {
+        // SAFETY: NUL-terminated paths.
+        let done =
+            unsafe { lp_abi::syscall!(__NR_linkat, AT_FDCWD, old.as_ptr(), AT_FDCWD, path.as_ptr(), 0) };
+        if done != Err(Errno::ENOENT) {
+            return done.map(drop);
+        }
+    }
+    make(task, path, Kind::File)
+}
+
+fn remove(task: &Task<'_>, at: At<'_>, kind: Kind) -> Result<()> {
+    take_away(path_at(task, at, spare_buffer())?, kind)
+}
+
+/// Removes a shadow.
+///
+/// # Errors
+/// Those of unlink(2) and rmdir(2).
+pub(crate) fn take_away(path: &[u8], kind: Kind) -> Result<()> {
+    let done = match kind {
+        // SAFETY: a NUL-terminated path.
+        Kind::File => unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) },
+        // SAFETY: as above.
+        Kind::Directory => unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) },
+    };
+    match done {
+        // What is left of names whose removal nobody told.
+        Err(Errno::ENOTEMPTY) => tree::remove(path),
+        done => done.map(drop),
+    }
+}
+
+fn rename(task: &Task<'_>, moved: &Move<'_>) -> Result<()> {
+    let mut room = [0; BASE];
+    let spare = spare_path(task, &mut room)?;
+    if moved.sides == Sides::New {
+        make(task, spare, moved.what)?;
+        let to = path_at(task, moved.to, second_buffer(task))?;
+        return rename_path(spare, to, 0);
+    }
+    let from = path_at(task, moved.from, spare_buffer())?;
+    if moved.sides == Sides::Old {
+        rename_path(from, spare, 0)?;
+        return take_away(spare, moved.what);
+    }
+    let to = path_at(task, moved.to, second_buffer(task))?;
+    let flags = if moved.swapped.is_some() { RENAME_EXCHANGE } else { 0 };
+    match rename_path(from, to, flags) {
+        Err(Errno::ENOENT) => {
+            make_way(task, to)?;
+            rename_path(from, to, flags)
+        }
+        Err(Errno::ENOTEMPTY) => {
+            tree::remove(to)?;
+            rename_path(from, to, flags)
+        }
+        done => done,
+    }
+}
+
+fn rename_path(from: &[u8], to: &[u8], flags: u32) -> Result<()> {
+    // SAFETY: NUL-terminated paths.
+    let done =
+        unsafe { lp_abi::syscall!(__NR_renameat2, AT_FDCWD, from.as_ptr(), AT_FDCWD, to.as_ptr(), flags) };
+    done.map(drop)
+}

@@ -1,0 +1,110 @@
+//! Removing a directory of the host's with all that is in it: no more than a buffer of entries is held at a
+//! time.
+
+use lp_abi::linux::{
+    __NR_getdents64, __NR_open, __NR_rmdir, __NR_unlinkat, AT_REMOVEDIR, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW,
+    S_IFDIR,
+};
+use lp_abi::{Errno, PATH_MAX, Result};
+use lp_vfs::watch::Kind;
+
+use crate::high::fd::placeholder::close_number;
+use crate::high::frame::at::{Which, buffer};
+
+/// Bytes before the name in `struct linux_dirent64`, where its length stands, and the type.
+const HEAD: usize = 19;
+const LENGTH: usize = 16;
+const KIND: usize = 18;
+
+/// Removes the directory that a path, with its NUL, names. Directories below it are emptied from the deepest
+/// on.
+///
+/// # Errors
+/// Those of open(2), unlinkat(2) and rmdir(2); `ENAMETOOLONG`.
+pub(crate) fn remove(path: &[u8]) -> Result<()> {
+    let text: &mut [u8; PATH_MAX] = buffer(Which::First);
+    let top = path.len().checked_sub(1).ok_or(Errno::ENOENT)?;
+    text.get_mut(..=top).ok_or(Errno::ENAMETOOLONG)?.copy_from_slice(path);
+    let mut length = top;
+    loop {
+        match empty(text, length)? {
+            Some(more) => length = more,
+            None => {
+                // SAFETY: a NUL-terminated path.
+                unsafe { lp_abi::syscall!(__NR_rmdir, text.as_ptr()) }?;
+                if length == top {
+                    return Ok(());
+                }
+                length = text[..length].iter().rposition(|byte| *byte == b'/').unwrap_or(top).max(top);
+                text[length] = 0;
+            }
+        }
+    }
+}
+
+/// Unlinks what a directory holds, up to the first directory that is not empty, whose name is put behind the
+/// path: the length with that.
+fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
+    let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+    // SAFETY: a NUL-terminated path.
+    let directory = unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), flags) }? as i32;
+    let records: &mut [u8; PATH_MAX] = buffer(Which::Second);
+    let found = loop {
+        let room = records.len();
+        // SAFETY: the kernel writes within the buffer.
+        let got = unsafe { lp_abi::syscall!(__NR_getdents64, directory, records.as_mut_ptr(), room) };
+        let Ok(got @ 1..) = got else { break Ok(None) };
+        match unlink_records(directory, &records[..got], text, length) {
+            Ok(None) => {}
+            found => break found,
+        }
+    };
+    close_number(directory);
+    found
+}
+
+fn unlink_records(
+    directory: i32,
+    records: &[u8],
+    text: &mut [u8; PATH_MAX],
+    length: usize,
+) -> Result<Option<usize>> {
+    let mut below = None;
+    each(records, |name, kind| {
+        let flags = if kind == Kind::Directory { AT_REMOVEDIR } else { 0 };
+        // SAFETY: a name of the kernel's, behind which is its NUL.
+        match unsafe { lp_abi::syscall!(__NR_unlinkat, directory, name.as_ptr(), flags) } {
+            Err(Errno::ENOTEMPTY) if below.is_none() => {
+                let more = length + 1 + name.len();
+                let room = text.get_mut(length..=more).ok_or(Errno::ENAMETOOLONG)?;
+                room[0] = b'/';
+                room[1..=name.len()].copy_from_slice(name);
+                room[name.len() + 1] = 0;
+                below = Some(more);
+                Ok(())
+            }
+            Ok(_) | Err(Errno::ENOENT | Errno::ENOTEMPTY) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    })?;
+    Ok(below)
+}
+
+/// Calls `found` with the names that getdents64(2) gave, but for `.` and `..`. A NUL stands behind each.
+///
+/// # Errors
+/// Those of `found`.
+pub(crate) fn each(records: &[u8], mut found: impl FnMut(&[u8], Kind) -> Result<()>) -> Result<()> {
+    let mut at = 0;
+    while at + HEAD < records.len() {
+        let end = at + u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
+        let name = &records[at + HEAD..end];
+        let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+        let is_directory = u32::from(records[at + KIND]) == S_IFDIR >> 12;
+        at = end;
+        if !matches!(name, b"." | b"..") {
+            found(name, if is_directory { Kind::Directory } else { Kind::File })?;
+        }
+    }
+    Ok(())
+}

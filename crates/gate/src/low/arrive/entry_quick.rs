@@ -1,0 +1,164 @@
+//! The entries of the calls that programs make most, for sites in C libraries that make only that call.
+//!
+//! They are [`crate::low::arrive::entry`]'s with what is known beforehand left out: the call needs no table, and on a low descriptor one
+//! look at its entry comes before anything is saved. An entry of 0 is the kernel's business, so that what a program does with
+//! its own files pays next to nothing; else its [`Quick`] handler gets the entry, read once more now that signals
+//! wait. What is not the common case goes the ordinary way, from the start or (`AGAIN`) with the frame that is made here.
+//!
+//! Each has two forms: one gives argument registers back, the other is for sites behind which nobody reads them.
+
+use core::arch::global_asm;
+use core::mem::offset_of;
+
+use lp_abi::image::{GATE_PAGE, GatePage, QUICK_CALLS};
+use lp_abi::linux::AT_EMPTY_PATH;
+
+use crate::High;
+use crate::low::above::Quick;
+use crate::low::arrive::entry::{load_arguments, push_arguments};
+use crate::low::dispatch::AGAIN;
+use crate::low::thread::tls;
+
+/// Descriptors that have a short way: none of the gate's own may be among them.
+pub(crate) const QUICK_FDS: i32 = 64;
+
+// A result that is `AGAIN` or less overflows as 3 is taken from it; no other handler's value arrives here.
+const _: () = assert!(AGAIN == isize::MIN + 2);
+
+global_asm!(
+    ".pushsection .text.startup.lp_entry,\"ax\",@progbits",
+    // One entry. A call on a descriptor starts at `begin`.
+    ".macro lp_begin",
+    "cmp rdi, {quick_fds}",
+    "jae lp_entry",
+    "mov r11, [rip + lp_tls@GOTTPOFF]",
+    "mov rcx, fs:[r11 + {table}]",
+    "test rcx, rcx",
+    "jz lp_entry",
+    "cmp qword ptr [rcx + 8 * rdi], 0",
+    "je lp_entry_kernel",
+    "push rbp",
+    "mov rbp, rsp",
+    push_arguments!(),
+    "and rsp, -16",
+    "mov r8, fs:[r11 + {task}]",
+    "mov dword ptr fs:[r11 + {in_gate}], 1",
+    "mov r9, [rcx + 8 * rdi]", // Again: from here on no handler of a signal closes it.
+    "mov rcx, r10",
+    ".endm",
+    ".macro lp_end",
+    "cmp rax, 3",
+    "jo lp_entry_again",
+    "mov r11, [rip + lp_tls@GOTTPOFF]",
+    "mov dword ptr fs:[r11 + {in_gate}], 0",
+    "cmp dword ptr fs:[r11 + {deferred}], 0", // No overflow, whatever it is.
+    "jne lp_entry_deliver",
+    ".endm",
+    // fstat(2) as C libraries make it: newfstatat(2) with an empty path.
+    ".macro lp_empty_path look",
+    "cmp r10d, {empty_path}",
+    "jne lp_entry",
+    ".globl \\look",
+    ".hidden \\look",
+    "\\look:",
+    "cmp byte ptr [rsi], 0", // A fault here has the call go the ordinary way: see `looks`.
+    "jne lp_entry",
+    ".endm",
+    ".macro lp_quick name, handler, before",
+    ".balign 64",
+    ".globl \\name, \\name\\()_scratch",
+    ".hidden \\name, \\name\\()_scratch",
+    "\\name:",
+    ".ifnb \\before",
+    "\\before \\name\\()_look",
+    ".endif",
+    "lp_begin",
+    "call \\handler",
+    "lp_end",
+    load_arguments!(),
+    "leave",
+    "ret",
+    ".balign 64",
+    "\\name\\()_scratch:",
+    ".ifnb \\before",
+    "\\before \\name\\()_scratch_look",
+    ".endif",
+    "lp_begin",
+    "call \\handler",
+    "lp_end",
+    "leave",
+    "ret",
+    ".endm",
+    // In a process that has not met a mount.
+    ".balign 64",
+    ".globl lp_entry_apart, lp_entry_kernel",
+    ".hidden lp_entry_apart, lp_entry_kernel",
+    "lp_entry_apart:",
+    "cmp edi, dword ptr [{hidden}]",
+    "jae lp_entry",
+    "lp_entry_kernel:",
+    "mov ecx, 0x7fffffff",
+    "inc ecx", // Overflows.
+    "ret",
+    "lp_quick lp_quick_read, {read}",
+    "lp_quick lp_quick_write, {write}",
+    "lp_quick lp_quick_fstat, {fstat}",
+    "lp_quick lp_quick_lseek, {lseek}",
+    "lp_quick lp_quick_pread64, {pread64}",
+    "lp_quick lp_quick_pwrite64, {pwrite64}",
+    "lp_quick lp_quick_newfstatat, {newfstatat}, lp_empty_path",
+    ".purgem lp_quick",
+    ".purgem lp_empty_path",
+    ".purgem lp_end",
+    ".purgem lp_begin",
+    ".popsection",
+    hidden = const GATE_PAGE + offset_of!(GatePage, hidden),
+    quick_fds = const QUICK_FDS,
+    table = const tls::TABLE,
+    task = const tls::TASK,
+    in_gate = const tls::IN_GATE,
+    deferred = const tls::DEFERRED,
+    empty_path = const AT_EMPTY_PATH,
+    read = sym <High as Quick>::read,
+    write = sym <High as Quick>::write,
+    fstat = sym <High as Quick>::fstat,
+    lseek = sym <High as Quick>::lseek,
+    pread64 = sym <High as Quick>::pread64,
+    pwrite64 = sym <High as Quick>::pwrite64,
+    newfstatat = sym <High as Quick>::newfstatat,
+);
+
+unsafe extern "C" {
+    /// The entry of calls on a descriptor in a process that is apart. Not callable from Rust.
+    pub(crate) static lp_entry_apart: u8;
+    /// The entry of calls that are the kernel's. Not callable from Rust.
+    pub(crate) fn lp_entry_kernel();
+}
+
+/// The instructions in the entries that read the program's memory. Whoever faults there goes on at
+/// [`lp_entry`](crate::low::arrive::entry) as if nothing had been read.
+pub(crate) fn looks() -> [usize; 2] {
+    unsafe extern "C" {
+        static lp_quick_newfstatat_look: u8;
+        static lp_quick_newfstatat_scratch_look: u8;
+    }
+    [&raw const lp_quick_newfstatat_look as usize, &raw const lp_quick_newfstatat_scratch_look as usize]
+}
+
+/// The entries, in the order of [`QUICK_CALLS`]: those that give registers back, and those that do not.
+pub(crate) fn entries() -> [[usize; QUICK_CALLS.len()]; 2] {
+    macro_rules! addresses {
+        ($($name:ident)*) => {{
+            unsafe extern "C" {
+                $(static $name: u8;)*
+            }
+            [$(&raw const $name as usize),*]
+        }};
+    }
+    [
+        addresses!(lp_quick_read lp_quick_write lp_quick_fstat lp_quick_lseek lp_quick_pread64 lp_quick_pwrite64
+            lp_quick_newfstatat),
+        addresses!(lp_quick_read_scratch lp_quick_write_scratch lp_quick_fstat_scratch lp_quick_lseek_scratch
+            lp_quick_pread64_scratch lp_quick_pwrite64_scratch lp_quick_newfstatat_scratch),
+    ]
+}

@@ -1,0 +1,9 @@
+//! How calls and signals arrive: thunks jump to [`entry`] and [`entry_quick`], the kernel to the handler in
+//! [`sigaction`]. [`deliver`] ends a call during which a signal came.
+//!
+//! Mostly assembly, which names its handlers by symbol.
+
+pub mod deliver;
+pub mod entry;
+pub mod entry_quick;
+pub mod sigaction;

@@ -1,0 +1,285 @@
+//! Signals: handlers of the program never run while their thread is in the gate.
+//!
+//! A handler may make file calls of its own, or leave by longjmp: both must not happen in the middle of a
+//! call. So rt_sigaction(2) is answered here. The kernel is given `lp_signal` as the handler of every signal
+//! that the program handles, with the program's own flags and mask. It jumps to the program's handler with
+//! the stack as the kernel made it, so that unwinders, debuggers and pthread_cancel(3) see what they expect.
+//! If the thread is in the gate, the signal waits for the end of the call instead: see [`crate::low::live::deferred`].
+//!
+//! SIGSEGV and SIGBUS are always `lp_signal`'s: a fault in [`lp_region::ucopy`] is a bad pointer of the program's, and
+//! continues at the routine's exit for faults. The program does not see the difference: [`Actions`] keeps its view.
+
+use core::arch::global_asm;
+use core::sync::atomic::Ordering;
+
+use lp_abi::Errno;
+use lp_abi::linux::{
+    __NR_exit_group, SA_NODEFER, SA_ONSTACK, SA_RESETHAND, SA_RESTORER, SA_SIGINFO, SIG_SETMASK, SIGBUS,
+    SIGCHLD, SIGCONT, SIGKILL, SIGSEGV, SIGSTOP, SIGURG, SIGWINCH,
+};
+use lp_region::ucopy;
+
+use crate::High;
+use crate::low::above::Above;
+use crate::low::arrive::deliver;
+use crate::low::arrive::{entry, entry_quick};
+use crate::low::dispatch::NOT_OURS;
+use crate::low::live::deferred;
+use crate::low::live::deferred::interrupted;
+use crate::low::live::first_call;
+use crate::low::live::signal::{
+    Context, DEFAULT, IGNORE, actions, is_fault, kernel_action, set_mask, take_handler,
+};
+use crate::low::thread::actions::Action;
+use crate::low::thread::actions::KernelAction;
+use crate::low::thread::actions::SIGNALS;
+use crate::low::thread::current;
+use crate::low::thread::pending::Info;
+use crate::low::thread::tls;
+
+global_asm!(
+    ".pushsection .text.lp_signal,\"ax\",@progbits",
+    ".globl lp_signal, lp_restorer",
+    ".hidden lp_signal, lp_restorer",
+    ".balign 16",
+    "lp_signal:",
+    "push rdi",
+    "push rsi",
+    "push rdx",
+    "call {route}",
+    "pop rdx",
+    "pop rsi",
+    "pop rdi",
+    "test rax, rax",
+    "jz 1f",
+    "jmp rax",
+    "1:",
+    "ret",
+    ".balign 16",
+    "lp_restorer:",
+    "mov eax, 15", // rt_sigreturn
+    "syscall",
+    ".popsection",
+    route = sym route,
+);
+
+unsafe extern "C" {
+    static lp_signal: u8;
+    static lp_restorer: u8;
+}
+
+fn lp_signal_address() -> usize {
+    &raw const lp_signal as usize
+}
+
+/// Installs the handler for faults. Called once, by attach, before the program's own code.
+pub(crate) fn attach() {
+    for signal in [SIGSEGV, SIGBUS] {
+        let mut inherited = KernelAction::default();
+        if kernel_action(signal as usize, Some(&fault_action()), Some(&mut inherited)).is_ok()
+            && let Some(action) = actions().of(signal as usize)
+        {
+            action.set(&inherited);
+        }
+    }
+}
+
+/// Before an exec: a signal that the program ignores stays ignored in the new image, also if the kernel has our handler.
+pub(crate) fn before_exec() {
+    for signal in [SIGSEGV, SIGBUS] {
+        let ignored =
+            actions().of(signal as usize).map(Action::get).filter(|action| action.handler == IGNORE);
+        if let Some(action) = ignored {
+            let _ = kernel_action(signal as usize, Some(&action), None);
+        }
+    }
+}
+
+/// After an exec that failed.
+pub(crate) fn exec_failed() {
+    for signal in [SIGSEGV, SIGBUS] {
+        let program = actions().of(signal as usize).map_or_else(KernelAction::default, Action::get);
+        if program.handler == IGNORE {
+            let _ = kernel_action(signal as usize, Some(&fault_action()), None);
+        }
+    }
+}
+
+fn fault_action() -> KernelAction {
+    KernelAction {
+        handler: lp_signal_address(),
+        flags: u64::from(SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTORER),
+        restorer: &raw const lp_restorer as usize,
+        mask: 0,
+    }
+}
+
+/// rt_sigaction(2).
+pub(crate) unsafe extern "sysv64" fn rt_sigaction(
+    signal: usize,
+    new: usize,
+    old: usize,
+    size: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    let signal = signal as u32 as usize;
+    let valid = (1..=SIGNALS).contains(&signal) && size == 8;
+    let fixed = signal == SIGKILL as usize || signal == SIGSTOP as usize;
+    if !valid || (fixed && new != 0) {
+        return NOT_OURS; // The kernel has the error for it.
+    }
+    if stays_unhandled(signal, new as *const KernelAction) {
+        return NOT_OURS;
+    }
+    match change(signal, new as *const KernelAction, old as *mut KernelAction) {
+        Ok(()) => 0,
+        Err(errno) => errno.to_ret(),
+    }
+}
+
+/// Whether the program has never handled the signal, and the call leaves it so: then what the kernel knows is what the
+/// program sees. posix_spawn(3) makes a hundred such calls.
+fn stays_unhandled(signal: usize, new: *const KernelAction) -> bool {
+    let Some(action) = actions().of(signal).filter(|_| !is_fault(signal)) else { return false };
+    if action.handler.load(Ordering::Relaxed) != DEFAULT {
+        return false;
+    }
+    // SAFETY: the copy routine answers bad pointers. The handler is the first word.
+    new.is_null() || matches!(unsafe { ucopy::word(new.cast()) } as usize, DEFAULT | IGNORE)
+}
+
+fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp_abi::Result<()> {
+    let program = match new.is_null() {
+        true => None,
+        // SAFETY: the copy routine answers bad pointers; every bit pattern is an action.
+        false => Some(unsafe { ucopy::get(new) }?),
+    };
+    let action = actions().of(signal).ok_or(Errno::EINVAL)?;
+    let before = action.get();
+    let mut was = KernelAction::default();
+    match program {
+        None => kernel_action(signal, None, Some(&mut was))?,
+        Some(program) => {
+            let handled = program.handler != DEFAULT && program.handler != IGNORE;
+            let kernel = match (handled, is_fault(signal)) {
+                // SA_RESETHAND is carried out in `route`: a handler that is put off must still be there afterwards.
+                (true, _) => KernelAction {
+                    handler: lp_signal_address(),
+                    flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
+                    ..program
+                },
+                (false, true) => fault_action(),
+                (false, false) => program,
+            };
+            if handled || is_fault(signal) {
+                action.set(&program);
+            }
+            if discards(signal as u32, program.handler) {
+                deferred::forget(signal);
+            }
+            match kernel_action(signal, Some(&kernel), Some(&mut was)) {
+                Ok(done) => done,
+                Err(errno) => {
+                    action.set(&before);
+                    return Err(errno);
+                }
+            }
+        }
+    };
+    if old.is_null() {
+        return Ok(());
+    }
+    let seen = if was.handler == lp_signal_address() { before } else { was };
+    // SAFETY: the copy routine answers bad pointers.
+    unsafe { ucopy::put(old, &seen) }
+}
+
+/// Whether the kernel discards what is pending of a signal that gets this handler.
+fn discards(signal: u32, handler: usize) -> bool {
+    let is_ignored = [SIGCHLD, SIGCONT, SIGURG, SIGWINCH].contains(&signal);
+    handler == IGNORE || handler == DEFAULT && is_ignored
+}
+
+/// Decides what becomes of a signal: the handler to jump to, or 0 to return to what was interrupted.
+extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> usize {
+    let context = Context(context);
+    // SAFETY: the kernel's siginfo is valid during the handler, and nobody else's.
+    let info = unsafe { &mut *info };
+    let by_instruction = info[1] as i32 > 0 && is_fault(signal); // si_code
+    if by_instruction && signal == SIGBUS as usize {
+        High::end_if_cut();
+    }
+    if by_instruction && resolve(info[2] as usize, &context) {
+        return 0;
+    }
+    // A thread of a limited process that ends has no record any more, and its signals are not blocked.
+    let is_put_off = (tls::in_gate() != 0 || tls::deferred() != 0) && !current::thread().is_null();
+    if is_put_off && !by_instruction {
+        deferred::put_off(signal, info, &context);
+        return 0;
+    }
+    deferred::take_turn(signal, info);
+    if let Some(handler) = take_handler(signal) {
+        return handler;
+    }
+    let is_ignored = actions().of(signal).is_none_or(|action| action.get().handler == IGNORE);
+    if by_instruction || !is_ignored {
+        default(signal, info, by_instruction);
+    }
+    0
+}
+
+/// Whether a fault at `address` is none of the program's: a bad pointer of its that the gate has met, or a
+/// page that is there now.
+fn resolve(address: usize, context: &Context) -> bool {
+    let at = context.instruction();
+    let (start, end, fault) = ucopy::fault_range();
+    if (start..end).contains(&at) {
+        context.set_instruction(fault);
+        return true;
+    }
+    if entry_quick::looks().contains(&at) {
+        context.set_instruction(&raw const entry::lp_entry as usize);
+        return true;
+    }
+    tls::in_gate() == 0 && repair(address)
+}
+
+/// Has a mapping repaired, in the gate as any other call: it takes locks. Signals that come meanwhile are
+/// delivered where the fault was if it is mended, else before its handler runs.
+fn repair(address: usize) -> bool {
+    if !High::has_mappings() {
+        return false;
+    }
+    if current::thread().is_null() {
+        first_call::start_slow(); // A thread may touch a mapping before it makes its first call.
+    }
+    tls::set_in_gate(1);
+    // SAFETY: the thread's own record, which nothing else uses now.
+    let is_good = High::fault(unsafe { &*current::thread() }, address);
+    tls::set_in_gate(0);
+    if interrupted() && lp_abi::sys::is_limited() {
+        deliver::handle_waiting();
+    } else if interrupted() {
+        let (mask, _) = deferred::release();
+        if !is_good {
+            set_mask(SIG_SETMASK, mask);
+        }
+    }
+    is_good
+}
+
+/// The default action of a signal that has come: the kernel's own, with its core dump and status. A faulting
+/// instruction runs again; a signal that was sent is sent once more. A limited process can only exit.
+fn default(signal: usize, info: &Info, by_instruction: bool) {
+    if !lp_abi::sys::is_limited() {
+        let _ = kernel_action(signal, Some(&KernelAction::default()), None);
+        if !by_instruction {
+            deferred::send(signal, info);
+        }
+    } else if by_instruction || !discards(signal as u32, DEFAULT) {
+        // SAFETY: ends the process.
+        let _ = unsafe { lp_abi::syscall!(__NR_exit_group, 128 + signal) };
+    }
+}

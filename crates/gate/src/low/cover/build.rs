@@ -1,0 +1,96 @@
+//! The builder of site images, which the gate runs for objects that the bundle does not know.
+
+use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_wait4};
+
+use crate::low::thread::home;
+use crate::low::tools::{names, report};
+
+/// Objects that may be unknown at once; more are refused.
+pub(crate) const UNKNOWN: usize = 64;
+
+/// Runs the builder for the objects with these names (empty: the program itself) and waits for it.
+#[cold]
+#[inline(never)]
+pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
+    const PATHS: usize = 8 << 10;
+    let settings = home::settings();
+    if settings.builder.get().is_empty() {
+        return;
+    }
+    let mut paths = [0u8; PATHS];
+    let mut used = 0;
+    let mut argv = [core::ptr::null::<u8>(); UNKNOWN + 6];
+    let fixed = [
+        settings.builder.pointer(),
+        c"sites".as_ptr().cast(),
+        c"--bundle".as_ptr().cast(),
+        settings.bundle.pointer(),
+        c"--build".as_ptr().cast(),
+    ];
+    argv[..fixed.len()].copy_from_slice(&fixed);
+    for (slot, name) in (fixed.len()..).zip(names) {
+        let room = &mut paths[used..];
+        let mut own = [0; names::ROOM];
+        let path = if name.is_empty() { names::of_program(&mut own) } else { name };
+        let length = store(room, path);
+        let Some(length) = length.filter(|_| slot < argv.len() - 1) else {
+            report::refuse(&[b"path too long: ", name_of(name)]);
+        };
+        argv[slot] = paths[used..].as_ptr();
+        used += length + 1;
+    }
+    // Without an exit signal, so that the program never hears of it. execve(2) makes it SIGCHLD again, so the builder is
+    // the child of a child that does not exec.
+    match fork_silently() {
+        Ok(0) => {}
+        Ok(between) => return wait_for(between),
+        Err(_) => return,
+    }
+    match fork_silently() {
+        Ok(0) => {}
+        Ok(builder) => {
+            wait_for(builder);
+            exit(0);
+        }
+        Err(_) => exit(127),
+    }
+    let environment = [core::ptr::null::<u8>(); 1];
+    // SAFETY: the arguments are strings and a vector of them that ends with null.
+    let _ = unsafe {
+        lp_abi::syscall!(__NR_execve, settings.builder.pointer(), argv.as_ptr(), environment.as_ptr())
+    };
+    exit(127)
+}
+
+/// Forks without an exit signal.
+fn fork_silently() -> lp_abi::Result<usize> {
+    // SAFETY: a plain fork: the child has a copy of everything.
+    unsafe { lp_abi::syscall!(__NR_clone, 0, 0, 0, 0, 0) }
+}
+
+/// Waits for the end of a child of [`fork_silently`].
+fn wait_for(child: usize) {
+    const WALL: u32 = lp_abi::linux::__WALL;
+    // SAFETY: waits for our own child; the kernel writes nothing.
+    while unsafe { lp_abi::syscall!(__NR_wait4, child, 0, WALL, 0) } == Err(lp_abi::Errno::EINTR) {}
+}
+
+/// Ends a child of [`fork_silently`].
+fn exit(status: usize) -> ! {
+    loop {
+        // SAFETY: ends the child only.
+        let _ = unsafe { lp_abi::syscall!(__NR_exit_group, status) };
+    }
+}
+
+fn store(room: &mut [u8], text: &[u8]) -> Option<usize> {
+    let room = room.get_mut(..text.len() + 1)?;
+    room[..text.len()].copy_from_slice(text);
+    room[text.len()] = 0;
+    Some(text.len())
+}
+
+/// An object for the user: the program has no name in the dynamic linker's list.
+pub(crate) fn name_of(name: &[u8]) -> &[u8] {
+    if name.is_empty() { b"the program" } else { name }
+}

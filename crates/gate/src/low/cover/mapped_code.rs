@@ -1,0 +1,123 @@
+//! Code that is mapped later: dlopen(3), and whatever else maps a file executable.
+
+use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
+use lp_abi::sys::syscall6;
+
+use crate::low::cover::build;
+use crate::low::cover::loaded;
+use crate::low::cover::loaded::Outcome;
+use crate::low::cover::patch::Bundle;
+use crate::low::dispatch::NOT_OURS;
+use crate::low::object::elf::{Read, read_file};
+use crate::low::object::objects;
+use crate::low::object::objects::{Object, SEGMENTS, Segment};
+use crate::low::thread::home;
+use crate::low::tools::{names, report};
+
+/// Longest set of notes that is looked at for a build-id.
+const NOTES: usize = 1024;
+
+/// mmap(2) of what is not a file of ours.
+pub(crate) unsafe extern "sysv64" fn mmap(
+    address: usize,
+    length: usize,
+    protection: usize,
+    flags: usize,
+    fd: usize,
+    offset: usize,
+) -> isize {
+    if protection & PROT_EXEC as usize == 0 || flags & MAP_ANONYMOUS as usize != 0 {
+        return NOT_OURS;
+    }
+    // SAFETY: the program's own call.
+    let result = unsafe { syscall6(__NR_mmap, address, length, protection, flags, fd, offset) };
+    if !(-4095..0).contains(&result) {
+        // SAFETY: the kernel has just made this mapping of this file.
+        unsafe {
+            let read = |to: &mut [u8], at: u64| read_file(fd, to, at);
+            let mut room = [0; names::ROOM];
+            let name = names::of_descriptor(fd, &mut room);
+            let build = || build::build(core::iter::once(name));
+            mapped(&Source { read: &read, name, build: &build }, result as usize, offset);
+        }
+    }
+    result
+}
+
+/// A file that is mapped.
+pub(crate) struct Source<'s> {
+    pub(crate) read: Read<'s>,
+    /// Its path, or [`names::NAMELESS`] if the kernel has none.
+    pub(crate) name: &'s [u8],
+    /// Has its site image built.
+    pub(crate) build: &'s dyn Fn(),
+}
+
+/// Patches the object whose executable segment was just mapped from `offset` of a file to `at`. Files that are no ELF objects
+/// are left alone.
+///
+/// # Safety
+/// The mapping is there, its segment complete, and nothing in it runs yet.
+pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
+    let mut head = Head::new();
+    let Some(segments) = head.read(source.read) else { return };
+    let text = segments.iter().find(|segment| {
+        segment.kind == 1 && segment.flags & 1 != 0 && segment.offset as usize & !4095 == offset
+    });
+    let Some(text) = text else { return };
+    // Of several executable segments the dynamic linker maps the one with the highest address last.
+    let is_last = segments
+        .iter()
+        .all(|segment| segment.kind != 1 || segment.flags & 1 == 0 || segment.address <= text.address);
+    if !is_last {
+        return;
+    }
+    let base = at.wrapping_sub(text.address as usize & !4095);
+    let mut notes = [0u8; NOTES];
+    let build_id = segments.iter().filter(|segment| segment.kind == 4).find_map(|note| {
+        let room = notes.get_mut(..note.file_bytes as usize)?;
+        let got = (source.read)(room, note.offset);
+        objects::build_id(&room[..got]).map(lp_abi::image::key_of_build_id)
+    });
+    let object = Object { base, segments, name: source.name };
+    // SAFETY: the settings' strings are NUL-terminated; the object is mapped.
+    unsafe {
+        let bundle = Bundle::open(home::settings().bundle.pointer());
+        let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
+        drop(bundle);
+        (source.build)();
+        let bundle = Bundle::open(home::settings().bundle.pointer());
+        if let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) {
+            report::refuse(&[b"no site image for ", source.name]);
+        }
+    }
+}
+
+/// The start of a file, as much as holds the program headers of an object.
+struct Head([u64; (64 + SEGMENTS * 56) / 8]);
+
+impl Head {
+    const fn new() -> Self {
+        Head([0; (64 + SEGMENTS * 56) / 8])
+    }
+
+    fn read(&mut self, read: Read<'_>) -> Option<&[Segment]> {
+        // SAFETY: the words are the buffer.
+        let bytes = unsafe {
+            core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast::<u8>(), size_of_val(&self.0))
+        };
+        let got = read(bytes, 0);
+        let bytes = &bytes[..got];
+        if !bytes.starts_with(b"\x7fELF\x02") {
+            return None;
+        }
+        let at = u64::from_le_bytes(bytes.get(32..40)?.try_into().ok()?) as usize;
+        let count = u16::from_le_bytes(bytes.get(56..58)?.try_into().ok()?) as usize;
+        let table = bytes.get(at..at.checked_add(count.checked_mul(size_of::<Segment>())?)?)?;
+        if !(table.as_ptr() as usize).is_multiple_of(align_of::<Segment>()) {
+            return None;
+        }
+        // SAFETY: aligned, long enough, and every bit pattern is a header.
+        Some(unsafe { core::slice::from_raw_parts(table.as_ptr().cast(), count) })
+    }
+}

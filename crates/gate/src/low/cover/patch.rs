@@ -1,0 +1,303 @@
+//! The bundle of site images, and mapping what it says over and beside an object.
+
+use core::cell::UnsafeCell;
+use core::mem::{MaybeUninit, size_of};
+use core::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+
+use lp_abi::image::{
+    ENTRIES, ENTRIES_AT, Entry, Fixup, GatePage, Header, MAGIC, PROBES, QUICK_CALLS, VERSION, first_probe,
+    state,
+};
+use lp_abi::linux::{
+    __NR_close, __NR_fstat, __NR_geteuid, __NR_mmap, __NR_mprotect, __NR_munmap, __NR_newfstatat,
+    __NR_openat, __NR_pread64, MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_PRIVATE, O_CLOEXEC, O_RDONLY, PROT_EXEC,
+    PROT_READ, PROT_WRITE, stat,
+};
+use lp_abi::{Result, gated};
+
+use crate::low::dispatch::{Calls, Way};
+use crate::low::thread::home::THUNKS;
+use crate::low::thread::home::home;
+use crate::low::tools::report;
+
+const AT_FDCWD: isize = -100;
+const CODE: u32 = PROT_READ | PROT_EXEC;
+
+/// An open bundle.
+pub(crate) struct Bundle(usize);
+
+impl Drop for Bundle {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's own.
+        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
+    }
+}
+
+impl Bundle {
+    /// Opens the bundle at the NUL-terminated `path`; `None` if there is none for this gate.
+    ///
+    /// # Safety
+    /// `path` is a string.
+    #[unsafe(link_section = ".text.startup.lp")]
+    pub(crate) unsafe fn open(path: *const u8) -> Option<Bundle> {
+        // SAFETY: the caller's promise.
+        let fd = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) }.ok()?;
+        let bundle = Bundle(fd);
+        // SAFETY: the caller's promise.
+        if unsafe { report::c_bytes(path) }.starts_with(b"/tmp/") && !bundle.is_own() {
+            return None;
+        }
+        let header = bundle.read::<Header>(0)?;
+        let same = header.magic == MAGIC && header.version == VERSION && header.gated_set == gated::GATED_SET;
+        same.then_some(bundle)
+    }
+
+    /// Whether it belongs to the user that this process runs as: where all may write, another may have put it.
+    fn is_own(&self) -> bool {
+        let mut found = MaybeUninit::<stat>::uninit();
+        // SAFETY: the kernel writes within `found`, and has written it when the call succeeds.
+        unsafe {
+            let done = lp_abi::syscall!(__NR_fstat, self.0, found.as_mut_ptr());
+            let user = lp_abi::syscall!(__NR_geteuid);
+            done.is_ok() && user == Ok(found.assume_init_ref().st_uid as usize)
+        }
+    }
+
+    /// What is known of the object with this key.
+    pub(crate) fn find(&self, key: [u64; 2]) -> Option<Entry> {
+        let first = first_probe(key);
+        for probe in 0..PROBES {
+            let index = (first + probe) % ENTRIES;
+            let entry = self.read::<Entry>(ENTRIES_AT + index * size_of::<Entry>())?;
+            if entry.state == state::EMPTY {
+                return None;
+            }
+            if entry.key == key {
+                return Some(entry);
+            }
+        }
+        None
+    }
+
+    /// Reads a record of integers.
+    fn read<T: Copy>(&self, at: usize) -> Option<T> {
+        let mut value = MaybeUninit::<T>::uninit();
+        // SAFETY: the kernel writes within `value`, which is initialised when all of it is written: records of integers
+        // hold any bytes.
+        unsafe {
+            let got = lp_abi::syscall!(__NR_pread64, self.0, value.as_mut_ptr(), size_of::<T>(), at);
+            (got == Ok(size_of::<T>())).then(|| value.assume_init())
+        }
+    }
+}
+
+/// Thunk pages that were mapped beside objects, so that those of an object that is gone can be replaced.
+fn thunk_places() -> &'static [AtomicUsize; THUNKS] {
+    // SAFETY: the home is mapped, and the places are atomics.
+    unsafe { &(*home()).thunks }
+}
+
+/// Sites that are patched in this process.
+pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
+
+/// Patches the object at `base` as `entry` says.
+///
+/// # Errors
+/// Those of mmap(2).
+///
+/// # Safety
+/// The entry is that of the object at `base`, whose text nobody executes at a patched place or changes meanwhile.
+pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Result<()> {
+    let wanted = base.wrapping_add_signed(entry.thunk_delta as isize);
+    let moved = match map_thunks(bundle, wanted, entry, CODE) {
+        Ok(()) => 0,
+        Err(_) => {
+            // SAFETY: the caller's promise.
+            unsafe { map_thunks_elsewhere(bundle, base, wanted, entry)? }
+        }
+    };
+    for range in entry.ranges.iter().take(entry.range_count as usize) {
+        let (at, from) = (base + range.at as usize, range.from);
+        // SAFETY: the pages replace those of the object's text, byte for byte but for the patched sites.
+        unsafe {
+            let protection = if moved == 0 { CODE } else { PROT_READ | PROT_WRITE };
+            let flags = MAP_PRIVATE | MAP_FIXED;
+            lp_abi::syscall!(__NR_mmap, at, range.bytes, protection, flags, bundle.0, from)?;
+        }
+    }
+    if moved != 0 {
+        // SAFETY: the pages are private copies, writable for now.
+        unsafe { correct(bundle, base, wanted.wrapping_add_signed(moved), moved, entry)? };
+    }
+    let thunks = wanted.wrapping_add_signed(moved);
+    for slot in thunk_places() {
+        let known = slot.load(Ordering::Relaxed);
+        if known == thunks {
+            break;
+        }
+        // Relaxed: a word of its own; losing a race loses no more than the right to reuse the pages.
+        if known == 0 && slot.compare_exchange(0, thunks, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            break;
+        }
+    }
+    SITES.fetch_add(entry.sites, Ordering::Relaxed);
+    Ok(())
+}
+
+fn map_thunks(bundle: &Bundle, at: usize, entry: &Entry, protection: u32) -> Result<()> {
+    // Where an object was unloaded its thunks stay; another at the same place replaces them.
+    let stale = thunk_places().iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);
+    let fixed = if stale { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
+    let (bytes, from) = (entry.thunk_bytes, entry.thunk_at);
+    // SAFETY: new pages where nothing is, or where thunks of an object are that is gone.
+    let got =
+        unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, MAP_PRIVATE | fixed, bundle.0, from) }?;
+    if got == at {
+        return Ok(());
+    }
+    // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
+    // SAFETY: the mapping just made.
+    let _ = unsafe { lp_abi::syscall!(__NR_munmap, got, bytes) };
+    Err(lp_abi::Errno::EEXIST)
+}
+
+/// Finds another place for the thunks within reach, and tells how far it is from the one wanted.
+///
+/// # Safety
+/// As [`apply`].
+unsafe fn map_thunks_elsewhere(bundle: &Bundle, base: usize, wanted: usize, entry: &Entry) -> Result<isize> {
+    const STEP: isize = 64 << 20;
+    const REACH: isize = 1792 << 20;
+    let mut error = lp_abi::Errno::ENOMEM;
+    for step in 1..=28 {
+        for distance in [-step * STEP, step * STEP] {
+            let at = base.wrapping_add_signed(distance);
+            if distance.abs() > REACH || at == wanted || at < 1 << 20 || at >> 47 != 0 {
+                continue;
+            }
+            match map_thunks(bundle, at, entry, PROT_READ | PROT_WRITE) {
+                Ok(()) => return Ok(at as isize - wanted as isize),
+                Err(errno) => error = errno,
+            }
+        }
+    }
+    Err(error)
+}
+
+/// Corrects the distances between text and thunks that are `moved` bytes above their place.
+///
+/// # Safety
+/// As [`apply`]; the entry's pages are mapped writable.
+unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, entry: &Entry) -> Result<()> {
+    const BATCH: usize = 256;
+    let mut done = 0;
+    while done < entry.fixups as usize {
+        let at = entry.fixups_at as usize + done * size_of::<Fixup>();
+        let Some(batch) = bundle.read::<[Fixup; BATCH]>(at) else {
+            return Err(lp_abi::Errno::EIO);
+        };
+        for fixup in &batch[..BATCH.min(entry.fixups as usize - done)] {
+            let (at, change) = match fixup.at & Fixup::IN_THUNK {
+                0 => (base + fixup.at as usize, moved as i32),
+                _ => (thunks + (fixup.at & !Fixup::IN_THUNK) as usize, -(moved as i32)),
+            };
+            // SAFETY: fixups are places in the entry's pages.
+            unsafe {
+                let distance = (at as *mut i32).read_unaligned();
+                (at as *mut i32).write_unaligned(distance.wrapping_add(change));
+            }
+        }
+        done += BATCH;
+    }
+    let ranges = entry.ranges.iter().take(entry.range_count as usize);
+    let pages = ranges.map(|range| (base + range.at as usize, range.bytes));
+    for (at, bytes) in pages.chain([(thunks, entry.thunk_bytes)]) {
+        // SAFETY: the pages are code again.
+        unsafe { lp_abi::syscall!(__NR_mprotect, at, bytes, CODE) }?;
+    }
+    Ok(())
+}
+
+/// Has all calls go through the table from now on: a descriptor of the gate's own is low.
+pub(crate) fn take_long_way() {
+    // SAFETY: the home is mapped.
+    for page in [lp_slots.0.get().cast::<GatePage>(), unsafe { &raw mut (*home()).page }] {
+        for index in 0..QUICK_CALLS.len() {
+            // SAFETY: aligned words change, which other threads read before or after.
+            unsafe {
+                (&raw mut (*page).quick[index]).write_volatile(entry());
+                (&raw mut (*page).quick_scratch[index]).write_volatile(entry());
+            }
+        }
+    }
+}
+
+/// The slots of thunks in a C library that the gate is a part of ([`lp_abi::image::GatePage`]). Until the gate is attached
+/// they lead to the kernel.
+#[repr(C)]
+pub struct Slots(UnsafeCell<[unsafe extern "C" fn(); SLOTS]>);
+
+/// Words of a gate's page.
+const SLOTS: usize = size_of::<GatePage>() / size_of::<usize>();
+
+// SAFETY: written as the home's page is.
+unsafe impl Sync for Slots {}
+
+/// Found by its name by whoever merges the two.
+#[unsafe(no_mangle)]
+pub static lp_slots: Slots =
+    Slots(UnsafeCell::new([crate::low::arrive::entry_quick::lp_entry_kernel; SLOTS]));
+
+/// Fills the page through which thunks find the gate. `table` is the dispatch table.
+pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls) {
+    let [quick, quick_scratch] = quick_entries(way);
+    let page = GatePage {
+        entry: entry(),
+        entry_vector: &raw const crate::low::arrive::entry::lp_entry_vector as usize,
+        table: table.address(),
+        quick,
+        quick_scratch,
+        hidden: hidden as usize,
+        before_load: nothing(),
+    };
+    // SAFETY: the home is mapped, and no thunk is in use by another thread.
+    unsafe {
+        lp_slots.0.get().cast::<GatePage>().write(page);
+        (*home()).page = page;
+    }
+}
+
+/// Has the C library tell the gate before it loads an object.
+pub(crate) fn tell_of_loads(told: extern "C" fn()) {
+    set_before_load(told as *const () as usize);
+}
+
+/// Has it load objects without telling the gate, which covers the loader now.
+pub(crate) fn load_freely() {
+    set_before_load(nothing());
+}
+
+fn set_before_load(function: usize) {
+    // SAFETY: as in `take_long_way`.
+    unsafe { (&raw mut (*lp_slots.0.get().cast::<GatePage>()).before_load).write_volatile(function) };
+}
+
+/// A function that does nothing.
+fn nothing() -> usize {
+    crate::low::arrive::entry_quick::lp_entry_kernel as *const () as usize
+}
+
+fn entry() -> usize {
+    &raw const crate::low::arrive::entry::lp_entry as usize
+}
+
+fn quick_entries(way: Way) -> [[usize; QUICK_CALLS.len()]; 2] {
+    match way {
+        Way::Short => crate::low::arrive::entry_quick::entries(),
+        Way::Long => [[entry(); QUICK_CALLS.len()]; 2],
+        Way::Apart => {
+            let apart = &raw const crate::low::arrive::entry_quick::lp_entry_apart as usize;
+            [QUICK_CALLS.map(|call| if call == __NR_newfstatat { entry() } else { apart }); 2]
+        }
+    }
+}

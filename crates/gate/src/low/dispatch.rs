@@ -1,0 +1,110 @@
+//! Dispatch tables: from a call's number to its handler.
+
+/// Answers one system call. The arguments are the registers `rdi rsi rdx r10 r8 r9`, unchecked; the result is what the
+/// kernel would leave in `rax` (`-errno` for a failure), or one of the values below.
+///
+/// It runs on the program's stack, possibly a small one: keep frames under 4 KiB and use [`crate::low::thread::record::Thread`]'s
+/// buffers for more. No signal handler of the program runs before it returns.
+pub type Handler = unsafe extern "sysv64" fn(usize, usize, usize, usize, usize, usize) -> isize;
+
+/// The call is the kernel's: the site's own `syscall` runs with the registers as the program set them.
+pub const NOT_OURS: isize = isize::MIN;
+/// For [`crate::low::live::process`] only: like [`NOT_OURS`], for a child that shares memory with its parent until it execs.
+pub(crate) const SHARE_MEMORY: isize = isize::MIN + 1;
+/// For [`crate::low::live::deferred`], [`crate::low::live::process`] and [`crate::high::run::apart`] only: look up and call the handler once
+/// more, after the handlers of signals that wait.
+pub(crate) const AGAIN: isize = isize::MIN + 2;
+/// For [`crate::low::live::process`] only: the call makes a thread, or fails; the entry makes it, to learn which.
+pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
+/// The call was interrupted while it waited ([`crate::low::live::deferred::blocking_syscall`] gave `EINTR`) and has had no effect. It
+/// fails with `EINTR` after the signal's handler has run, or is made once more if that handler has `SA_RESTART`. The
+/// kernel's ERESTARTSYS.
+pub const RESTART: isize = -512;
+
+/// Makes a dispatch table: `dispatch_table!(NAME "symbol": __NR_read => handler, ...)`, in rising order of
+/// numbers (the assembler refuses anything else). Numbers without a handler are [`NOT_OURS`]; `.. => handler`
+/// at the end answers those from [`lp_abi::gated::UNKNOWN`] on.
+///
+/// Handlers are stored as distances from the table, not as addresses: a table of addresses would cost the dynamic
+/// linker one relocation per entry, and two copied pages, in every process.
+macro_rules! dispatch_table {
+    ($(#[$doc:meta])* $name:ident $symbol:literal: $($nr:path => $handler:path,)* $(.. => $unknown:path,)?) => {
+        core::arch::global_asm!(
+            ".pushsection .rodata.lp_tables,\"a\",@progbits",
+            ".balign 64",
+            concat!(".globl ", $symbol),
+            concat!(".hidden ", $symbol),
+            concat!($symbol, ":"),
+            $(concat!(".org ", $symbol, " + 4 * {}\n.long {} - ", $symbol, " # ", stringify!($nr)),)*
+            $(concat!(".org ", $symbol, " + 4 * {}\n.rept 512 - {}\n.long {} - ", $symbol, "\n.endr # ", stringify!($unknown)),)?
+            concat!(".org ", $symbol, " + 4 * 512"),
+            ".popsection",
+            $(const $nr, sym $handler,)*
+            $(const lp_abi::gated::UNKNOWN, const lp_abi::gated::UNKNOWN, sym $unknown,)?
+        );
+        $(#[$doc])*
+        pub static $name: $crate::low::dispatch::Table = {
+            unsafe extern "C" {
+                #[link_name = $symbol]
+                static TABLE: [i32; 512];
+            }
+            $crate::low::dispatch::Table(&raw const TABLE)
+        };
+    };
+}
+
+pub(crate) use dispatch_table;
+
+/// A dispatch table made by [`dispatch_table!`].
+pub struct Table(#[doc(hidden)] pub *const [i32; 512]);
+
+// SAFETY: the table is constant.
+unsafe impl Sync for Table {}
+
+impl Table {
+    /// Its address, as the entry wants it.
+    pub fn address(&self) -> usize {
+        self.0 as usize
+    }
+
+    /// Whether two calls have one handler.
+    pub fn is_same(&self, nr: u32, other: u32) -> bool {
+        self.handler(nr).is_some_and(|handler| {
+            self.handler(other).is_some_and(|other| handler as usize == other as usize)
+        })
+    }
+
+    /// Whether call `nr` has a handler.
+    pub fn handles(&self, nr: u32) -> bool {
+        self.handler(nr).is_some()
+    }
+
+    /// The handler of call `nr`.
+    pub fn handler(&self, nr: u32) -> Option<Handler> {
+        // SAFETY: the table is constant and has 512 entries.
+        let distance = *unsafe { &*self.0 }.get(nr as usize)?;
+        // SAFETY: a distance that is not 0 leads to a handler.
+        (distance != 0)
+            .then(|| unsafe { core::mem::transmute(self.address().wrapping_add(distance as usize)) })
+    }
+}
+
+/// Whether calls on low descriptors have a short way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Way {
+    /// They do: the table is that of all calls, and none of the gate's own descriptors is low.
+    Short,
+    /// All calls go through the table.
+    Long,
+    /// Calls on a descriptor are the kernel's; the table has those on the gate's own ([`crate::low::above`]).
+    Apart,
+}
+
+/// How the calls of a process are answered.
+#[derive(Clone, Copy)]
+pub(crate) struct Calls {
+    pub(crate) table: &'static Table,
+    pub(crate) way: Way,
+    /// The lowest of the gate's own descriptors, for the entries of [`Way::Apart`].
+    pub(crate) hidden: u32,
+}

@@ -1,0 +1,354 @@
+//! May this file be executed under the gate? What the gate could not cover is refused before it starts.
+//!
+//! The dynamic linker loads the gate into a program that has one, and [`crate::low::start::standalone`] starts one that
+//! has none. A file whose execution changes ids or capabilities would run without the gate (ld.so then
+//! ignores LD_PRELOAD). What the kernel itself refuses is left to the kernel, for its errno.
+
+use lp_abi::Errno;
+use lp_abi::linux::{
+    __NR_close, __NR_faccessat2, __NR_fgetxattr, __NR_fstat, __NR_getegid, __NR_geteuid, __NR_openat,
+    __NR_prctl, AT_EACCESS, AT_EMPTY_PATH, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, O_PATH, O_RDONLY, S_IFMT,
+    S_IFREG, S_ISGID, S_ISUID, S_IXGRP, stat,
+};
+use lp_abi::refusal::Refusal;
+use lp_region::ucopy;
+
+use crate::High;
+use crate::low::above::Above;
+use crate::low::exec::environment::Environment;
+use crate::low::exec::known::Known;
+use crate::low::exec::load::Load;
+use crate::low::exec::load::Static;
+use crate::low::object::elf::{Elf, Loader, Read, read_file};
+use crate::low::thread::record::Thread;
+use crate::low::tools::{names, report};
+
+/// Tells the user why a file is refused, and gives the errno, which a shell turns into status 126.
+///
+/// Programs look for a command in several directories, which may be one: the same refusal of the same name by
+/// the same thread is told once.
+pub(crate) fn refuse(thread: &Thread, refusal: Refusal, path: &[u8]) -> Errno {
+    const PRIME: u64 = 0x0100_0000_01b3;
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+    let told = name.iter().fold(refusal as u64 + 1, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(PRIME));
+    if thread.refused.replace(told) != told {
+        report::line(&[path, b": ", refusal.why().as_bytes()]);
+    }
+    Errno::EACCES
+}
+
+const PR_GET_NO_NEW_PRIVS: usize = 39;
+/// Bytes at the start of a file that are looked at; the kernel looks at 256 for `#!`.
+const HEAD: usize = 1024;
+/// `#!` files in a row that the kernel follows.
+const SCRIPTS: usize = 5;
+const AT_FDCWD: isize = -100;
+
+/// A program that is looked at.
+pub(crate) struct Program<'p> {
+    pub(crate) elf: &'p Elf<'p>,
+    /// Its directory.
+    pub(crate) origin: &'p [u8],
+}
+
+impl Program<'_> {
+    /// Whether it has the loader look in a mount: in a directory, or for a library that it names by a path.
+    fn leads_into_mount(&self, thread: &Thread) -> bool {
+        let mut leads = |path: &[u8]| High::leads_into_mount(thread, self.origin, path);
+        self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
+    }
+
+    /// Bytes of thread-local storage of the libraries that are found in the directories which it names.
+    fn storage(&self, thread: &Thread) -> u64 {
+        let mut sum = 0u64;
+        self.elf.needed(&mut |name| {
+            self.elf.directories(&mut |directory| {
+                let bytes = High::storage_of(thread, self.origin, directory, name);
+                sum = sum.saturating_add(bytes.unwrap_or(0));
+                bytes.is_some()
+            });
+            false
+        });
+        sum
+    }
+
+    /// How the gate comes into it, with an environment, when it names paths itself.
+    fn load_with_paths(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
+        let audits =
+            loader.is_gnu() && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
+        if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
+    }
+
+    /// How the gate comes into it. A program for which that hangs on its file's loader alone is `remember`ed with it.
+    pub(crate) fn load(
+        &self,
+        thread: &Thread,
+        loader: Loader,
+        environment: &Environment,
+        remember: impl FnOnce(Loader),
+    ) -> Load {
+        // Where its paths lead depends on the mounts of the run.
+        if self.elf.has_paths() {
+            return self.load_with_paths(thread, loader, environment);
+        }
+        let loader = match loader {
+            Loader::System if !self.elf.needs_c_library() => Loader::Gnu,
+            loader => loader,
+        };
+        remember(loader);
+        environment.load(thread, loader)
+    }
+}
+
+/// Looks at the host's file `path` (relative to `directory`, as execveat(2) takes it) and at the interpreters of scripts.
+/// What processes of the region have found good is not opened. `environment` is that of the new image.
+///
+/// `None` for a script whose interpreter is a static program.
+///
+/// # Errors
+/// The refusal. Files that are absent or that the kernel will refuse pass.
+///
+/// # Safety
+/// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
+pub(crate) unsafe fn host_file(
+    thread: &Thread,
+    environment: &Environment,
+    directory: isize,
+    path: *const u8,
+    flags: usize,
+) -> Result<Option<Load>, Refusal> {
+    // SAFETY: the caller's promise.
+    let known = High::known_programs(thread)
+        .map(Known)
+        .and_then(|known| unsafe { known.get(directory, path, flags) });
+    match known {
+        Some(Loader::Static) | None => {}
+        Some(loader) => return Ok(Some(environment.load(thread, loader))),
+    }
+    // SAFETY: the caller's promise.
+    let mut file = unsafe { File::open(directory, path, flags) }?;
+    let start = |file: File| match file.may_be_executed() {
+        true => Load::Static(Static { fd: file.keep(), directory: directory as i32, path }),
+        false => Load::Preload, // The kernel says why not.
+    };
+    if known.is_some() {
+        return Ok(Some(file.map_or(Load::Preload, start)));
+    }
+    let mut head = [0u8; HEAD];
+    for depth in 0..SCRIPTS {
+        let Some(open) = &file else { return Ok(Some(Load::Preload)) };
+        let got = open.read(&mut head, 0);
+        let head = &mut head[..got];
+        if !head.starts_with(b"#!") {
+            return match program(thread, environment, open, head)? {
+                Some(load) => Ok(Some(load)),
+                None if depth > 0 => Ok(None),
+                None => Ok(Some(file.map_or(Load::Preload, start))),
+            };
+        }
+        let Some((interpreter, _)) = interpreter_of(head) else { return Ok(Some(Load::Preload)) };
+        let end = interpreter.end;
+        let start = interpreter.start;
+        if end >= head.len() {
+            return Ok(Some(Load::Preload));
+        }
+        head[end] = 0;
+        // SAFETY: a string that ends within the buffer.
+        file = unsafe { File::open(AT_FDCWD, head[start..].as_ptr(), 0) }?;
+    }
+    Ok(Some(Load::Preload))
+}
+
+/// Judges a file that is no script, by its first bytes for one. `None` if it is a static program.
+fn program(
+    thread: &Thread,
+    environment: &Environment,
+    open: &File,
+    head: &[u8],
+) -> Result<Option<Load>, Refusal> {
+    const PRELOAD: Result<Option<Load>, Refusal> = Ok(Some(Load::Preload));
+    let Some(stat) = open.stat() else { return PRELOAD };
+    open.privileges(&stat)?;
+    let read = |to: &mut [u8], at: u64| open.read(to, at);
+    let loader = match elf(head, &read)? {
+        // The name is looked at only to tell the dynamic linker itself, which the gate may well run under.
+        Some(Loader::Static) if open.is_linker() => return PRELOAD,
+        None => return PRELOAD,
+        Some(loader) => loader,
+    };
+    let known = High::known_programs(thread).map(Known).filter(|_| !open.has_capabilities());
+    let remember = |loader| {
+        if let Some(known) = known {
+            known.add(&stat, loader, lp_vfs::clock::now().sec);
+        }
+    };
+    if loader == Loader::Static {
+        return match High::has_run(thread) {
+            true => {
+                remember(loader);
+                Ok(None)
+            }
+            false => Err(Refusal::Static),
+        };
+    }
+    let Some(elf) = Elf::new(head, &read) else { return PRELOAD };
+    let mut room = [0u8; names::ROOM];
+    let own = names::of_descriptor(open.0, &mut room);
+    let program = Program { elf: &elf, origin: directory_of(own) };
+    Ok(Some(program.load(thread, loader, environment, remember)))
+}
+
+/// A path without its last component.
+pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|byte| *byte == b'/').map_or(path, |end| &path[..end])
+}
+
+/// The interpreter's path and the argument's in the first line of a `#!` file, as ranges in `head` (the kernel's rules: blanks
+/// before and after the path are skipped, the rest of the line is one argument, without blanks at its end).
+pub fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops::Range<usize>)> {
+    let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
+    let line = head.get(2..head.len().min(256))?;
+    let end = line.iter().position(|byte| *byte == b'\n' || *byte == 0).unwrap_or(line.len());
+    let line = &line[..end];
+    let end = line.len() - line.iter().rev().take_while(|byte| blank(byte)).count();
+    let start = line.iter().take_while(|byte| blank(byte)).count();
+    let path = line.get(start..end)?;
+    if path.is_empty() {
+        return None;
+    }
+    let path_end = start + path.iter().position(blank).unwrap_or(path.len());
+    let argument = path_end + line[path_end..end].iter().take_while(|byte| blank(byte)).count();
+    Some((2 + start..2 + path_end, 2 + argument..2 + end))
+}
+
+/// The loader of an ELF file with these first bytes; none if it is no ELF file for this kernel.
+///
+/// # Errors
+/// The refusal, when it cannot be covered.
+pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal> {
+    const X86_64: u16 = 62;
+    const I386: u16 = 3;
+    let machine = head.get(18..20).map(|bytes| u16::from_le_bytes([bytes[0], bytes[1]]));
+    match (head.get(4), machine) {
+        _ if !head.starts_with(b"\x7fELF") => return Ok(None),
+        (Some(2), Some(X86_64)) => {}
+        (_, Some(I386)) | (Some(1), Some(X86_64)) => return Err(Refusal::Foreign),
+        _ => return Ok(None),
+    }
+    match Elf::new(head, read).map(|elf| elf.loader()) {
+        Some(Ok(loader)) => Ok(Some(loader.unwrap_or(Loader::Static))),
+        Some(Err(_)) | None => Ok(None),
+    }
+}
+
+/// An open file, looked at and closed.
+struct File(usize);
+
+impl File {
+    /// # Safety
+    /// As [`host_file`].
+    unsafe fn open(directory: isize, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
+        let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
+        if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
+            return Ok(File::again(directory));
+        }
+        // SAFETY: the caller's promise; the file is not changed.
+        match unsafe { lp_abi::syscall!(__NR_openat, directory, path, how) } {
+            Ok(fd) => Ok(Some(File(fd))),
+            Err(Errno::EACCES) => {
+                // SAFETY: as above.
+                let file =
+                    unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }.map(File);
+                match file.ok().and_then(|file| file.stat()) {
+                    Some(stat) if stat.st_mode & 0o111 != 0 && stat.st_mode & 0o170_000 == 0o100_000 => {
+                        Err(Refusal::Unreadable)
+                    }
+                    _ => Ok(None),
+                }
+            }
+            Err(_) => Ok(None),
+        }
+    }
+
+    /// Another descriptor for the file behind `fd`, so that closing it is ours to do.
+    fn again(fd: isize) -> Option<File> {
+        use lp_abi::linux::{__NR_fcntl, F_DUPFD_CLOEXEC};
+        // SAFETY: makes a descriptor.
+        unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(File)
+    }
+
+    /// Leaves it open, and gives its descriptor.
+    fn keep(self) -> i32 {
+        core::mem::ManuallyDrop::new(self).0 as i32
+    }
+
+    /// Whether the kernel would execute it.
+    fn may_be_executed(&self) -> bool {
+        const X_OK: u32 = 1;
+        let (path, flags) = (c"".as_ptr(), AT_EMPTY_PATH | AT_EACCESS);
+        // SAFETY: no effect.
+        let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, self.0, path, X_OK, flags) };
+        asked.is_ok() && self.stat().is_some_and(|stat| stat.st_mode & S_IFMT == S_IFREG)
+    }
+
+    fn read(&self, to: &mut [u8], at: u64) -> usize {
+        read_file(self.0, to, at)
+    }
+
+    fn stat(&self) -> Option<stat> {
+        let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
+        // SAFETY: the kernel fills the record in; all zeros are one, too.
+        unsafe {
+            lp_abi::syscall!(__NR_fstat, self.0, stat.as_mut_ptr()).ok()?;
+            Some(stat.assume_init())
+        }
+    }
+
+    fn privileges(&self, stat: &stat) -> Result<(), Refusal> {
+        let refusal = if stat.st_mode & S_ISUID != 0 && stat.st_uid != id(__NR_geteuid) {
+            Refusal::SetUser
+        } else if stat.st_mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && stat.st_gid != id(__NR_getegid) {
+            Refusal::SetGroup
+        } else if id(__NR_geteuid) != 0 && self.has_capabilities() {
+            Refusal::Capabilities
+        } else {
+            return Ok(());
+        };
+        // SAFETY: no effect.
+        let ignored = unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
+        if ignored == Ok(1) { Ok(()) } else { Err(refusal) }
+    }
+
+    fn has_capabilities(&self) -> bool {
+        let name = c"security.capability".as_ptr();
+        // SAFETY: asks for the length only.
+        unsafe { lp_abi::syscall!(__NR_fgetxattr, self.0, name, 0, 0) }.is_ok_and(|length| length > 0)
+    }
+
+    /// Whether this is a dynamic linker, which runs programs that it is told of: by its name, after symbolic links.
+    fn is_linker(&self) -> bool {
+        let mut path = [0u8; names::ROOM];
+        let path = names::of_descriptor(self.0, &mut path);
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+        name.starts_with(b"ld-") || name.starts_with(b"ld.so")
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's own.
+        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
+    }
+}
+
+fn id(call: u32) -> u32 {
+    // SAFETY: no effect.
+    unsafe { lp_abi::syscall!(call) }.unwrap_or(0) as u32
+}
+
+/// Whether the program's string is empty; a bad pointer is not.
+fn is_empty(path: *const u8) -> bool {
+    // SAFETY: the copy routine answers bad pointers.
+    let first = unsafe { ucopy::get(path) };
+    first == Ok(0)
+}

@@ -1,0 +1,338 @@
+//! The environment of an image to come: what attach took out is put back.
+//!
+//! | the gate comes ([`Load`]) | variables of ours |
+//! |---|---|
+//! | within the C library | LD_LIBRARY_PATH, which the program does not set, and LIGHTPATH_GATE, which says so, come last |
+//! | preloaded | LD_PRELOAD and LIGHTPATH_GATE come last; if the program sets LD_PRELOAD, that stays where it is, and its value follows ours |
+//! | as an auditor ([`crate::low::start::auditor`]) | LD_AUDIT, GLIBC_TUNABLES and LIGHTPATH_GATE, which says so, come last: the loader takes all entries of those names |
+//! | in a static program ([`crate::low::start::standalone`]) | LIGHTPATH_GATE comes last, with the program's descriptor and the path that was executed |
+//!
+//! Attach finds and drops them again.
+
+use lp_abi::{Errno, Result};
+use lp_region::ucopy;
+
+use crate::High;
+use crate::low::above::{Above, List};
+use crate::low::exec::load::{Load, Static};
+use crate::low::exec::variables::{AUDIT, AUDITS, GATE, LIBRARY_PATH, MASK, PRELOAD, STATIC, WITHIN};
+use crate::low::object::elf::Loader;
+use crate::low::thread::home;
+use crate::low::thread::record::Thread;
+use crate::low::tools::{report, text};
+
+/// Makes room for thread-local storage. With an auditor the loader lays the storage out before it knows the libraries:
+/// those that want theirs at a fixed place in it share what is set apart here, and some 1,300 bytes more.
+const TUNABLES: &[u8] = b"GLIBC_TUNABLES=glibc.rtld.optional_static_tls=";
+/// Bytes set apart besides those of libraries that are known to be needed. Little: it is part of every thread's stack.
+const STORAGE: u64 = 2048;
+/// What the name of the gate's file for those has in the place of the ending of the preload library's.
+const STATIC_ENDING: &[u8] = b"-static.so";
+const ENDING: &[u8] = b".so";
+/// Longest value of the program's own LD_PRELOAD that is kept, in bytes; the kernel takes strings up to 128 KiB.
+const OWN_PRELOAD: usize = 64 << 10;
+/// Most variables; more than the kernel takes on any stack limit in use.
+const VARIABLES: usize = 1 << 20;
+
+/// Writes into a buffer from both ends: pointers from the start, strings behind them.
+struct VectorWriter {
+    pointers: *mut usize,
+    strings: *mut u8,
+    end: *mut u8,
+}
+
+impl VectorWriter {
+    fn pointer(&mut self, value: usize) {
+        // SAFETY: `build` made room for every pointer that it writes.
+        unsafe {
+            self.pointers.write(value);
+            self.pointers = self.pointers.add(1);
+        }
+    }
+
+    fn text(&mut self, part: &[u8]) -> Result<()> {
+        // SAFETY: the room is checked; the buffer is the writer's own.
+        unsafe {
+            if self.end.offset_from(self.strings) < part.len() as isize {
+                return Err(Errno::E2BIG);
+            }
+            self.strings.copy_from_nonoverlapping(part.as_ptr(), part.len());
+            self.strings = self.strings.add(part.len());
+        }
+        Ok(())
+    }
+
+    /// Writes a string, and gives its address.
+    fn string(&mut self, parts: &[&[u8]]) -> Result<usize> {
+        let start = self.strings as usize;
+        for part in parts {
+            self.text(part)?;
+        }
+        self.text(b"\0")?;
+        Ok(start)
+    }
+
+    /// The same with the program's string at its end.
+    fn with_program_text(&mut self, parts: &[&[u8]], from: *const u8) -> Result<usize> {
+        let start = self.strings as usize;
+        for part in parts {
+            self.text(part)?;
+        }
+        self.program_text(from)?;
+        self.text(b"\0")?;
+        Ok(start)
+    }
+
+    /// Appends the program's string without its NUL.
+    fn program_text(&mut self, from: *const u8) -> Result<()> {
+        // SAFETY: the buffer is the writer's own, and the copy routine answers bad pointers.
+        unsafe {
+            let room = self.end.offset_from(self.strings) as usize;
+            let length = ucopy::string(core::slice::from_raw_parts_mut(self.strings, room), from)
+                .map_err(|errno| if errno == Errno::ENAMETOOLONG { Errno::E2BIG } else { errno })?;
+            self.strings = self.strings.add(length);
+        }
+        Ok(())
+    }
+}
+
+/// The environment that a program gives an image to come, with what it has for the loader.
+pub(crate) struct Environment {
+    envp: *const usize,
+    /// The number of variables.
+    count: usize,
+    /// The program's own LD_PRELOAD, or 0. The first: this one getenv(3) finds.
+    preload: usize,
+    /// LD_LIBRARY_PATH, or 0. The last: this one the loader takes.
+    library_path: usize,
+    /// Whether LD_AUDIT is set.
+    audits: bool,
+}
+
+impl Environment {
+    /// Looks through the program's `envp`, which may be null.
+    ///
+    /// # Errors
+    /// `EFAULT` for a bad pointer in it; `E2BIG`.
+    pub(crate) fn survey(envp: usize) -> Result<Environment> {
+        let envp = envp as *const usize;
+        let mut found = Environment { envp, count: 0, preload: 0, library_path: 0, audits: false };
+        if envp.is_null() {
+            return Ok(found);
+        }
+        for index in 0..VARIABLES {
+            // SAFETY: the copy routine answers bad pointers.
+            let variable = unsafe { ucopy::get(envp.add(index)) }?;
+            if variable == 0 {
+                found.count = index;
+                return Ok(found);
+            }
+            match kind_of(variable)? {
+                Variable::Preload if found.preload == 0 => found.preload = variable,
+                Variable::LibraryPath => found.library_path = variable,
+                Variable::Audit => found.audits = true,
+                _ => {}
+            }
+        }
+        Err(Errno::E2BIG)
+    }
+
+    /// Whether it has the loader look in a mount.
+    pub(crate) fn leads_into_mount(&self, thread: &Thread) -> bool {
+        let leads = |variable: usize, name: &[u8], list| {
+            variable != 0 && High::list_leads_into_mount(thread, list, (variable + name.len()) as *const u8)
+        };
+        leads(self.library_path, LIBRARY_PATH, List::Directories)
+            || leads(self.preload, PRELOAD, List::Libraries)
+    }
+
+    /// How the gate comes into a program that names no paths itself.
+    pub(crate) fn load(&self, thread: &Thread, loader: Loader) -> Load {
+        // What else is to be loaded, or looked for elsewhere, must meet the C library that it would meet without us.
+        let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits;
+        match loader {
+            Loader::System if is_plain && !home::settings().library.get().is_empty() => Load::Within,
+            loader if loader.is_gnu() && self.leads_into_mount(thread) => Load::Audit { storage: 0 },
+            _ => Load::Preload,
+        }
+    }
+
+    /// Builds the environment for an exec by `thread`: the program's variables and ours. What it points to
+    /// lives until the next call.
+    ///
+    /// # Errors
+    /// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
+    pub(crate) fn build(&self, thread: &Thread, load: Load) -> Result<Built> {
+        let mut gate = [0u8; 64];
+        let gate = match High::gate_value(thread, &mut gate) {
+            0 => home::settings().gate.get(),
+            length => &gate[..length.min(64)],
+        };
+        let mut ending = [0u8; ENDING_ROOM];
+        let (name, ours, ending) = match load {
+            Load::Preload => (PRELOAD, home::settings().preload.get(), &b""[..]),
+            Load::Within => (LIBRARY_PATH, home::settings().library.get(), WITHIN),
+            Load::Audit { .. } => (AUDIT, home::settings().preload.get(), AUDITS),
+            Load::Static(program) => (&b""[..], &b""[..], program.ending(&mut ending)),
+        };
+        let own = if load == Load::Preload { self.preload } else { 0 };
+        let pointers = (self.count + 4) * size_of::<usize>();
+        let path = load.static_path().map_or(Ok(0), length_of)?;
+        let names = name.len() + 2 * (GATE.len() + ending.len() + path) + MASK.len() + TUNABLES.len();
+        let strings = names + 2 * gate.len() + ours.len() + 33;
+        let room = pointers + strings + if own == 0 { 0 } else { OWN_PRELOAD };
+        let scratch = &thread.scratch[1..];
+        let start = match room <= size_of_val(scratch) {
+            true => scratch.as_ptr().cast_mut().cast::<u8>(),
+            false => thread.exec.at_least(room)?,
+        };
+        let mut writer = VectorWriter {
+            pointers: start.cast(),
+            // SAFETY: both are within the room.
+            strings: unsafe { start.add(pointers) },
+            // SAFETY: as above.
+            end: unsafe { start.add(room) },
+        };
+        let loads = match own {
+            0 if name.is_empty() => 0,
+            0 => writer.string(&[name, ours])?,
+            own => writer.with_program_text(&[name, ours, b":"], (own + PRELOAD.len()) as *const u8)?,
+        };
+        let mut placed = false;
+        for index in 0..self.count {
+            // SAFETY: the copy routine answers bad pointers.
+            let variable = unsafe { ucopy::get(self.envp.add(index)) }?;
+            match kind_of(variable)? {
+                Variable::Preload if own == 0 => writer.pointer(variable),
+                Variable::Preload if !placed => {
+                    placed = true;
+                    writer.pointer(loads);
+                }
+                Variable::Preload | Variable::Gate => {}
+                Variable::LibraryPath | Variable::Audit | Variable::Other => writer.pointer(variable),
+            }
+        }
+        if !placed && loads != 0 {
+            writer.pointer(loads);
+        }
+        if let Load::Audit { storage } = load {
+            let mut digits = [0u8; 20];
+            let digits = report::decimal(storage.saturating_add(STORAGE) as usize, &mut digits);
+            let tunables = writer.string(&[TUNABLES, digits])?;
+            writer.pointer(tunables);
+        }
+        let path = load.static_path().unwrap_or(c"".as_ptr().cast());
+        let with_mask = writer.with_program_text(&[GATE, MASK, gate, ending], path)?;
+        let gate = writer.with_program_text(&[GATE, gate, ending], path)?;
+        let gate_at = writer.pointers;
+        writer.pointer(gate);
+        writer.pointer(0);
+        Ok(Built { vector: start.cast(), gate_at, with_mask })
+    }
+}
+
+/// Bytes for what [`Static::ending`] writes.
+const ENDING_ROOM: usize = STATIC.len() + 10 + 1 + DESCRIPTORS.len() + 10 + 1;
+/// How the kernel names what is executed by a descriptor.
+const DESCRIPTORS: &[u8] = b"/dev/fd/";
+
+impl Static {
+    /// What LIGHTPATH_GATE has before the path.
+    fn ending<'r>(&self, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
+        let mut text = text::Writer::new(&mut room[..]);
+        text.push(STATIC);
+        text.push_decimal(self.fd as u64);
+        text.push(b":");
+        // SAFETY: the copy routine answers bad pointers.
+        let first = unsafe { ucopy::get(self.path) }.unwrap_or(b'/');
+        if self.directory != lp_abi::linux::AT_FDCWD && first != b'/' {
+            text.push(DESCRIPTORS);
+            text.push_decimal(self.directory as u64);
+            text.push(if first == 0 { b"" } else { b"/" });
+        }
+        let length = text.finish().unwrap_or(0);
+        &room[..length]
+    }
+}
+
+impl Load {
+    fn static_path(self) -> Option<*const u8> {
+        if let Load::Static(program) = self { Some(program.path) } else { None }
+    }
+}
+
+/// Bytes of a path of the program's.
+fn length_of(path: *const u8) -> Result<usize> {
+    let mut room = [0u8; lp_abi::PATH_MAX];
+    // SAFETY: the copy routine answers bad pointers.
+    unsafe { ucopy::string(&mut room, path) }
+}
+
+/// The path of the gate's file for static programs, with a NUL behind it, in `room`.
+pub(crate) fn static_gate(room: &mut [u8]) -> Option<&[u8]> {
+    let stem = home::settings().preload.get().strip_suffix(ENDING)?;
+    let mut text = text::Writer::new(room);
+    text.push(stem);
+    text.push(STATIC_ENDING);
+    let length = text.finish()?;
+    room.get(..=length)
+}
+
+/// An environment for a new image, in the thread's memory.
+pub(crate) struct Built {
+    vector: *const usize,
+    /// Where in it LIGHTPATH_GATE is.
+    gate_at: *mut usize,
+    /// The same variable with room for a mask.
+    with_mask: usize,
+}
+
+impl Built {
+    /// The vector, as execve(2) wants it.
+    pub(crate) fn vector(&self) -> *const usize {
+        self.vector
+    }
+
+    /// Has the new image set its signal mask.
+    pub(crate) fn tell_mask(&self, mask: u64) {
+        let digits = (self.with_mask + GATE.len() + 1) as *mut u8;
+        for index in 0..16 {
+            let digit = (mask >> (60 - 4 * index)) as usize & 15;
+            // SAFETY: the string has room for 16 digits there, and is this thread's own, as the vector is.
+            unsafe { digits.add(index).write(b"0123456789abcdef"[digit]) };
+        }
+        // SAFETY: as above.
+        unsafe { self.gate_at.write(self.with_mask) };
+    }
+}
+
+#[derive(PartialEq)]
+enum Variable {
+    Preload,
+    LibraryPath,
+    Audit,
+    Gate,
+    Other,
+}
+
+fn kind_of(variable: usize) -> Result<Variable> {
+    if variable & 4095 <= 4096 - 8 {
+        // SAFETY: the copy routine answers bad pointers; eight bytes on one page.
+        let head = unsafe { ucopy::get(variable as *const [u8; 8]) }?;
+        if [PRELOAD, LIBRARY_PATH, AUDIT, GATE].iter().all(|name| head[..] != name[..8]) {
+            return Ok(Variable::Other);
+        }
+    }
+    let mut head = [0u8; 24];
+    // SAFETY: the copy routine answers bad pointers.
+    if let Err(Errno::EFAULT) = unsafe { ucopy::string(&mut head, variable as *const u8) } {
+        return Err(Errno::EFAULT);
+    }
+    Ok(match &head {
+        head if head.starts_with(PRELOAD) => Variable::Preload,
+        head if head.starts_with(LIBRARY_PATH) => Variable::LibraryPath,
+        head if head.starts_with(AUDIT) => Variable::Audit,
+        head if head.starts_with(GATE) => Variable::Gate,
+        _ => Variable::Other,
+    })
+}

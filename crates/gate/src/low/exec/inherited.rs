@@ -1,0 +1,149 @@
+//! The environment that the image was given: what is the gate's in it is read, and taken out.
+
+use core::ffi::CStr;
+
+use crate::low::exec::variables::{AUDIT, AUDITS, GATE, MASK, PRELOAD, STATIC, WITHIN};
+use crate::low::tools::{report, text};
+
+/// Takes the mask off the front of LIGHTPATH_GATE's value.
+fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
+    if gate.len() < MASK.len() || gate[0] != MASK[0] {
+        return (None, gate);
+    }
+    let (mask, rest) = gate.split_at(MASK.len());
+    let value = |digit: &u8| char::from(*digit).to_digit(16).unwrap_or_default();
+    (Some(mask[1..17].iter().fold(0, |mask, digit| mask << 4 | u64::from(value(digit)))), rest)
+}
+
+/// What attach found in the environment.
+pub(crate) struct Found {
+    /// LIGHTPATH_GATE's value, but for the mask.
+    pub(crate) gate: &'static [u8],
+    /// The signal mask that the image is to have once the gate is attached, if it is not the one that it
+    /// started with.
+    pub(crate) mask: Option<u64>,
+    /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if the gate came within the C library.
+    pub(crate) preload: &'static [u8],
+    /// Whether the gate came as an auditor: the loader has not looked for the program's libraries yet.
+    pub(crate) audits: bool,
+    /// Whether it came within the C library.
+    pub(crate) within: bool,
+    /// The static program that is to be started.
+    pub(crate) program: Option<StaticProgram>,
+}
+
+/// A static program, as LIGHTPATH_GATE names it.
+#[derive(Clone, Copy)]
+pub(crate) struct StaticProgram {
+    /// Its descriptor.
+    pub(crate) fd: usize,
+    /// The path by which it was executed.
+    pub(crate) name: &'static CStr,
+}
+
+/// Takes the program off the end of LIGHTPATH_GATE's value, a string.
+fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) {
+    let Some(at) = gate.windows(STATIC.len()).position(|window| window == STATIC) else {
+        return (None, gate);
+    };
+    let (gate, rest) = (&gate[..at], &gate[at + STATIC.len()..]);
+    let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return (None, gate) };
+    let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
+    // SAFETY: the value is a string, whose NUL follows it.
+    let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
+    (Some(StaticProgram { fd, name }), gate)
+}
+
+/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us. Without the former
+/// nothing is changed.
+///
+/// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that starts
+/// with 0: AT_NULL. They then do without it or read /proc/self/auxv.
+///
+/// # Safety
+/// `envp` is the process's own environment as the kernel made it, and nothing else uses it now.
+pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
+    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where they are as long
+    // as the process.
+    let (gate_at, gate) = unsafe {
+        let mut at = envp;
+        loop {
+            if (*at).is_null() {
+                return None;
+            }
+            if starts_with(*at, GATE) {
+                break (at, &report::c_bytes::<'static>(*at)[GATE.len()..]);
+            }
+            at = at.add(1);
+        }
+    };
+    let (audits, within) = (gate.ends_with(AUDITS), gate.ends_with(WITHIN));
+    let (program, gate) = split_program(gate);
+    let (audits, within) = (audits && program.is_none(), within && program.is_none());
+    let (mask, gate) = split_mask(gate);
+    let mut found = Found { gate, mask, preload: &[], audits, within, program };
+    let is_preloaded = !audits && !within && program.is_none();
+    let (mut from, mut to) = (envp, envp);
+    // SAFETY: as above; `to` never passes `from`.
+    unsafe {
+        while !(*from).is_null() {
+            let variable = *from;
+            from = from.add(1);
+            if starts_with(variable, GATE) {
+                continue;
+            }
+            match gate_at.offset_from(from) {
+                0 if audits || within => continue,
+                1 if audits => {
+                    found.preload = &report::c_bytes::<'static>(variable)[AUDIT.len()..];
+                    continue;
+                }
+                _ => {}
+            }
+            if found.preload.is_empty() && is_preloaded && starts_with(variable, PRELOAD) {
+                let value = &report::c_bytes::<'static>(variable)[PRELOAD.len()..];
+                let ours =
+                    value.iter().position(|byte| *byte == b':' || *byte == b' ').unwrap_or(value.len());
+                if ours == value.len() {
+                    found.preload = value;
+                    continue;
+                }
+                *to = move_name(variable, ours);
+                found.preload = core::slice::from_raw_parts(variable, ours);
+                to = to.add(1);
+                continue;
+            }
+            *to = variable;
+            to = to.add(1);
+        }
+        while to < from {
+            *to = core::ptr::null_mut();
+            to = to.add(1);
+        }
+    }
+    Some(found)
+}
+
+/// Whether a string starts with `prefix`: looks no further than the first difference.
+///
+/// # Safety
+/// `text` is a NUL-terminated string.
+unsafe fn starts_with(text: *const u8, prefix: &[u8]) -> bool {
+    // SAFETY: the caller's promise; a NUL in the text is a difference.
+    prefix.iter().enumerate().all(|(at, byte)| unsafe { *text.add(at) } == *byte)
+}
+
+/// Moves `LD_PRELOAD=` up by `ours` and the separator, and what it overwrites to the front: the path of ours then starts
+/// where the variable did.
+///
+/// # Safety
+/// `variable` is a string `LD_PRELOAD=` + `ours` bytes + separator + more, and is nobody else's.
+unsafe fn move_name(variable: *mut u8, ours: usize) -> *mut u8 {
+    let name = PRELOAD.len();
+    // SAFETY: all within the string. Rotating keeps our path readable: it moves down by the name's length.
+    unsafe {
+        let text = core::slice::from_raw_parts_mut(variable, name + ours + 1);
+        text.rotate_left(name);
+        variable.add(ours + 1)
+    }
+}

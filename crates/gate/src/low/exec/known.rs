@@ -1,0 +1,88 @@
+//! Programs that were looked at before an exec and found good, remembered for all processes of the region: by what
+//! stat(2) tells of the file, for one call instead of five.
+//!
+//! Who changes a file, its mode or its attributes changes the time of its last change, which nobody can set. A file
+//! that has just changed is not remembered: a second change could bear the same time.
+
+use lp_abi::linux::{
+    __NR_newfstatat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, stat,
+};
+use lp_region::records::PROGRAMS;
+use lp_region::sync::{AtomicU64, Ordering};
+
+use crate::low::object::elf::Loader;
+
+/// Seconds since its last change before a file is remembered.
+const SETTLED: i64 = 2;
+/// Readable by all: whoever executes it could have looked.
+const READABLE: u32 = 0o444;
+
+/// Bits of a fingerprint that say which the file's loader is.
+const LOADER: u64 = 6;
+
+/// The fingerprints, each in the place that it chooses; the last to come stays.
+#[derive(Clone, Copy)]
+pub struct Known<'r>(pub &'r [AtomicU64; PROGRAMS]);
+
+impl Known<'_> {
+    /// The loader of a file that was found good as it is now.
+    ///
+    /// # Safety
+    /// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
+    pub(crate) unsafe fn get(&self, directory: isize, path: *const u8, flags: usize) -> Option<Loader> {
+        let mut found = core::mem::MaybeUninit::<stat>::zeroed();
+        let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize;
+        // SAFETY: the caller's promise; the kernel fills the record in, and all zeros are one, too.
+        let found = unsafe {
+            let done = lp_abi::syscall!(__NR_newfstatat, directory, path, found.as_mut_ptr(), flags);
+            if done.is_err() {
+                return None;
+            }
+            found.assume_init()
+        };
+        // Relaxed: a fingerprint stands for itself.
+        let kept = is_plain(&found).then(|| self.place(&found).load(Ordering::Relaxed))?;
+        [Loader::Gnu, Loader::Other, Loader::System, Loader::Static]
+            .into_iter()
+            .find(|loader| kept == fingerprint(&found) | mark_of(*loader))
+    }
+
+    /// Remembers a file that was found good and has no capabilities; `now` in seconds.
+    pub(crate) fn add(&self, found: &stat, loader: Loader, now: i64) {
+        if is_plain(found) && (found.st_ctime as i64) < now - SETTLED {
+            // Relaxed: as above.
+            self.place(found).store(fingerprint(found) | mark_of(loader), Ordering::Relaxed);
+        }
+    }
+
+    fn place(&self, found: &stat) -> &AtomicU64 {
+        &self.0[(fingerprint(found) >> 32) as usize % PROGRAMS]
+    }
+}
+
+/// Whether executing the file changes no ids, and all may look at it.
+fn is_plain(found: &stat) -> bool {
+    found.st_mode & S_IFMT == S_IFREG
+        && found.st_mode & (S_ISUID | S_ISGID) == 0
+        && found.st_mode & READABLE == READABLE
+}
+
+fn mark_of(loader: Loader) -> u64 {
+    match loader {
+        Loader::Gnu => 0,
+        Loader::Other => 2,
+        Loader::System => 4,
+        Loader::Static => 6,
+    }
+}
+
+/// Which file, in which state: 61 bits of it, and below them the place of `LOADER`, empty, and a 1.
+fn fingerprint(found: &stat) -> u64 {
+    const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
+    let words = [found.st_dev, found.st_ino, found.st_size as u64, found.st_ctime, found.st_ctime_nsec];
+    words.into_iter().fold(PRIME, |sum, word| {
+        let mixed = (sum ^ word).wrapping_mul(PRIME);
+        mixed ^ mixed >> 29
+    }) & !LOADER
+        | 1
+}

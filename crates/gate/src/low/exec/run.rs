@@ -1,0 +1,157 @@
+//! execve(2), execveat(2): of the host's files.
+//!
+//! For files in a mount the high half finds what to execute (a memfd with the program, or the interpreter of a script)
+//! and ends in [`run`].
+
+use lp_abi::Errno;
+use lp_abi::linux::{__NR_close, __NR_execveat, __NR_fcntl, F_SETFD, SIG_SETMASK};
+use lp_abi::sys::syscall6;
+use lp_region::ucopy;
+
+use crate::High;
+use crate::low::above::Above;
+use crate::low::arrive::sigaction;
+
+use crate::low::exec::environment::Environment;
+use crate::low::exec::load::Load;
+use crate::low::exec::{check, environment};
+use crate::low::live::{deferred, signal};
+use crate::low::thread::current;
+use crate::low::thread::record::Thread;
+use crate::low::tools::names;
+
+const AT_FDCWD: isize = -100;
+
+/// execve(2) of a host file.
+pub(crate) unsafe extern "sysv64" fn execve(
+    path: usize,
+    argv: usize,
+    envp: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    // SAFETY: current is set in the gate; the program's pointers are handled as such.
+    let done = unsafe { host(&*current::thread(), AT_FDCWD, path as *const u8, argv, envp, 0) };
+    done.unwrap_or(Errno::ENOEXEC.to_ret()) // Not in a process without a region.
+}
+
+/// execveat(2) of a host file.
+pub(crate) unsafe extern "sysv64" fn execveat(
+    directory: usize,
+    path: usize,
+    argv: usize,
+    envp: usize,
+    flags: usize,
+    _: usize,
+) -> isize {
+    // SAFETY: as above.
+    let done = unsafe {
+        host(
+            &*current::thread(),
+            directory as i32 as isize,
+            path as *const u8,
+            argv,
+            envp,
+            flags as u32 as usize,
+        )
+    };
+    done.unwrap_or(Errno::ENOEXEC.to_ret()) // As above.
+}
+
+/// Executes a file of the host for `thread`: checked, with our environment. Returns only with an error;
+/// `None` if it is a script whose interpreter is a static program, for which the caller makes the arguments.
+///
+/// # Safety
+/// `path`, `argv` and `envp` are the program's, or good.
+pub unsafe fn host(
+    thread: &Thread,
+    directory: isize,
+    path: *const u8,
+    argv: usize,
+    envp: usize,
+    flags: usize,
+) -> Option<isize> {
+    let environment = match Environment::survey(envp) {
+        Ok(environment) => environment,
+        Err(errno) => return Some(errno.to_ret()),
+    };
+    // SAFETY: the caller's promise.
+    match unsafe { check::host_file(thread, &environment, directory, path, flags) } {
+        Ok(Some(load)) => {
+            // SAFETY: the caller's promise.
+            let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
+            if let Load::Static(program) = load {
+                // SAFETY: the descriptor was opened for this.
+                let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
+            }
+            Some(done)
+        }
+        Ok(None) => None,
+        Err(refusal) => {
+            let mut room = [0u8; 512];
+            // SAFETY: the copy routine answers bad pointers.
+            let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
+            let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
+            Some(check::refuse(thread, refusal, name).to_ret())
+        }
+    }
+}
+
+/// The exec itself: environment, signals, and the kernel's call. Returns only with an error.
+///
+/// A signal that has arrived by the time of the kernel's call is sent once more and blocked over the exec:
+/// whoever waits for its handler first might wait for ever, because preparing an exec takes longer than some
+/// timers. The new image is told the mask, and its gate sets it: then the signal does what it does to that
+/// image.
+///
+/// # Safety
+/// As [`host`].
+pub(crate) unsafe fn run(
+    thread: &Thread,
+    directory: isize,
+    path: *const u8,
+    argv: usize,
+    environment: &Environment,
+    flags: usize,
+    load: Load,
+) -> isize {
+    let environment = match environment.build(thread, load) {
+        Ok(environment) => environment,
+        Err(errno) => return errno.to_ret(),
+    };
+    let mut room = [0u8; names::ROOM];
+    let (directory, path, flags) = match load {
+        Load::Static(program) => match environment::static_gate(&mut room) {
+            Some(gate) => {
+                // The new image opens it by its number, and closes it.
+                // SAFETY: the descriptor is the gate's own.
+                let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
+                (AT_FDCWD, gate.as_ptr(), 0)
+            }
+            None => return Errno::ENOEXEC.to_ret(),
+        },
+        _ => (directory, path, flags),
+    };
+    if let Err(errno) = High::before_exec(thread) {
+        return errno.to_ret();
+    }
+    sigaction::before_exec();
+    let arguments = [directory as usize, path as usize, argv, environment.vector() as usize, flags, 0];
+    // SAFETY: the program's own exec; the environment is ours and good.
+    let mut result = match unsafe { deferred::blocking_syscall(__NR_execveat, arguments) } {
+        Ok(_) => 0,
+        Err(errno) => errno.to_ret(),
+    };
+    if deferred::interrupted() && result == Errno::EINTR.to_ret() {
+        let (mask, _) = deferred::release();
+        environment.tell_mask(mask);
+        let [a, b, c, d, e, f] = arguments;
+        // SAFETY: as above.
+        result = unsafe { syscall6(__NR_execveat, a, b, c, d, e, f) };
+        signal::set_mask(SIG_SETMASK, mask);
+    }
+    sigaction::exec_failed();
+    High::exec_failed(thread, Errno::new(-result as i32));
+    result
+}

@@ -1,0 +1,418 @@
+//! fork(2), vfork(2), clone(2), clone3(2), exit(2), exit_group(2).
+//!
+//! | the child | how |
+//! |---|---|
+//! | a thread (CLONE_THREAD) | the kernel's call is made by [`crate::low::arrive::entry`], which learns whether it failed; its record is made at its first call |
+//! | a copy, on the same stack (fork) | the kernel's call is made here, and returns here twice |
+//! | a copy, on a stack of its own | [`crate::low::arrive::entry`]'s way, with one record on both sides |
+//! | shares memory, parent waits (vfork, posix_spawn) | [`crate::low::arrive::entry`]'s way, with a record for the child |
+//! | shares memory, parent goes on, not a thread | as a thread. It shares its maker's thread-local storage unless it sets one up, which no C library survives either |
+
+use core::cell::Cell;
+use core::mem::offset_of;
+
+use lp_abi::Errno;
+use lp_abi::linux::{
+    __NR_clone, __NR_clone3, __NR_exit, __NR_exit_group, __NR_vfork, CLONE_FILES, CLONE_PARENT_SETTID,
+    CLONE_PIDFD, CLONE_THREAD, CLONE_VFORK, CLONE_VM, SIG_BLOCK, SIG_SETMASK, SIGCHLD, clone_args,
+};
+use lp_abi::sys::{self, syscall6};
+use lp_region::ucopy;
+
+use crate::High;
+use crate::low::above::Above;
+use crate::low::dispatch::{AGAIN, MAKE_THREAD, NOT_OURS, SHARE_MEMORY};
+use crate::low::live::deferred;
+use crate::low::live::signal::set_mask;
+use crate::low::thread::current;
+use crate::low::thread::pool;
+use crate::low::thread::record::Thread;
+use crate::low::thread::tls;
+
+/// The calling thread's record.
+fn current() -> &'static Thread {
+    // SAFETY: in the gate current is set, and the record stays as long as the thread.
+    unsafe { &*current::thread() }
+}
+
+/// fork(2).
+pub(crate) unsafe extern "sysv64" fn fork(
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    let thread = current();
+    thread.shares_table.set(false);
+    // The same, in terms that can say where the child's id goes.
+    thread.set_share_call([__NR_clone as usize, SIGCHLD as usize, 0, 0]);
+    copy_here([0, 0])
+}
+
+/// vfork(2).
+pub(crate) unsafe extern "sysv64" fn vfork(
+    first: usize,
+    second: usize,
+    third: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    let thread = current();
+    thread.set_share_call([__NR_vfork as usize, first, second, third]);
+    thread.share_given.set([first, second, third]);
+    thread.shares_table.set(false);
+    share(ChildStack::Parents)
+}
+
+/// clone(2).
+pub(crate) unsafe extern "sysv64" fn clone(
+    flags: usize,
+    stack: usize,
+    parent_tid: usize,
+    child_tid: usize,
+    tls: usize,
+    _: usize,
+) -> isize {
+    let arguments = [flags, stack, parent_tid, child_tid, tls, 0];
+    make(__NR_clone, arguments, flags as u64, if stack == 0 { ChildStack::Parents } else { ChildStack::Own })
+}
+
+/// clone3(2).
+pub(crate) unsafe extern "sysv64" fn clone3(
+    arguments: usize,
+    size: usize,
+    third: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    if size < size_of::<[u64; 8]>() {
+        return NOT_OURS; // The kernel has the error for it.
+    }
+    // SAFETY: the copy routine answers bad pointers; the record is words.
+    let Ok(words) = (unsafe { ucopy::get(arguments as *const [u64; 8]) }) else {
+        return Errno::EFAULT.to_ret();
+    };
+    let flags = words[offset_of!(clone_args, flags) / 8];
+    let stack = words[offset_of!(clone_args, stack) / 8];
+    let stack = if stack == 0 { ChildStack::Parents } else { ChildStack::Own };
+    make(__NR_clone3, [arguments, size, third, 0, 0, 0], flags, stack)
+}
+
+/// exit(2): the thread's end.
+pub(crate) unsafe extern "sysv64" fn exit(
+    status: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    let thread = current();
+    if !thread.parent.get().is_null() {
+        // A child that shares memory ends; its parent takes its record back.
+        return end(__NR_exit, status);
+    }
+    leave()
+}
+
+/// The thread ends with the call that is being handled, after the handlers of signals that it has taken
+/// already.
+fn leave() -> isize {
+    let thread = current();
+    block_signals();
+    if deferred::interrupted() {
+        return AGAIN;
+    }
+    High::thread_exit(thread);
+    current::leave();
+    pool::give_back(core::ptr::from_ref(thread).cast_mut());
+    NOT_OURS
+}
+
+/// The process ends by call `nr`. The call is made here, so that signals are put off to its end, which never
+/// comes: no handler may run once the process has given its place in the region back.
+#[unsafe(link_section = ".text.startup.lp")]
+fn end(nr: u32, status: usize) -> isize {
+    High::process_exit(current());
+    // SAFETY: the program's own call.
+    unsafe { syscall6(nr, status, 0, 0, 0, 0, 0) }
+}
+
+/// munmap(2) of what is not a file of ours.
+pub(crate) unsafe extern "sysv64" fn munmap(
+    address: usize,
+    length: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    if unmaps_stack(address, length) { leave() } else { NOT_OURS }
+}
+
+/// Whether unmapping this range takes the running thread's stack away. Whoever does that (musl, when a detached thread ends) makes
+/// one more call, exit, at a site that cannot be patched for want of a stack: this is the thread's end as far as the gate can see.
+pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
+    let stack: usize;
+    // SAFETY: reads a register.
+    unsafe { core::arch::asm!("mov {}, rsp", out(reg) stack, options(nomem, nostack, preserves_flags)) };
+    stack.wrapping_sub(address) < length
+}
+
+/// exit_group(2).
+#[unsafe(link_section = ".text.startup.lp")]
+pub(crate) unsafe extern "sysv64" fn exit_group(
+    status: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+    _: usize,
+) -> isize {
+    end(__NR_exit_group, status)
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum ChildStack {
+    Parents,
+    Own,
+}
+
+fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize {
+    let has = |flag: u32| flags & u64::from(flag) != 0;
+    let thread = current();
+    if has(CLONE_VM) && (!has(CLONE_VFORK) || has(CLONE_THREAD)) {
+        return make_thread(stack);
+    }
+    let [first, second, third, fourth, fifth, _] = arguments;
+    thread.share_given.set([first, second, third]);
+    thread.set_share_call([nr as usize, first, second, third]);
+    thread.shares_table.set(has(CLONE_FILES) && High::may_share_table(thread));
+    if has(CLONE_FILES)
+        && !thread.shares_table.get()
+        && let Err(errno) = own_table(thread)
+    {
+        return errno.to_ret();
+    }
+    match stack {
+        _ if has(CLONE_VM) => share(stack),
+        ChildStack::Parents => copy_here([fourth, fifth]),
+        ChildStack::Own => copy_elsewhere(),
+    }
+}
+
+/// Takes `CLONE_FILES` out of the call: the child's slot has a table of its own, which must agree with the
+/// kernel's about what is ours.
+fn own_table(thread: &Thread) -> lp_abi::Result<()> {
+    let files = u64::from(CLONE_FILES);
+    let [number, flags, ..] = thread.share_call.each_ref().map(Cell::get);
+    if number == __NR_clone as usize {
+        thread.share_call[1].set(flags & !(files as usize));
+        return Ok(());
+    }
+    copy_clone_args(thread)?;
+    let flags = &thread.clone_args[offset_of!(clone_args, flags) / 8];
+    flags.set(flags.get() & !files);
+    Ok(())
+}
+
+/// Has clone3(2) read the thread's own copy of its record from now on.
+///
+/// # Errors
+/// `EFAULT`; `E2BIG`, the kernel's word for a record with what it does not know.
+fn copy_clone_args(thread: &Thread) -> lp_abi::Result<()> {
+    let [_, given, size, _] = thread.share_call.each_ref().map(Cell::get);
+    let to = thread.clone_args.as_ptr().cast_mut();
+    if given != to as usize {
+        if size > size_of_val(&thread.clone_args) {
+            return Err(Errno::E2BIG);
+        }
+        // SAFETY: the copy routine answers bad pointers; the size fits.
+        unsafe { ucopy::copy(to.cast(), given as *const u8, size) }?;
+        thread.share_call[1].set(to as usize);
+    }
+    Ok(())
+}
+
+/// Has the kernel write the id of the child to `to` as it makes the child; whether it will.
+fn announce(thread: &Thread, to: *mut u32) -> bool {
+    let set = CLONE_PARENT_SETTID as usize;
+    let flags = offset_of!(clone_args, flags) / 8;
+    let number = thread.share_call[0].get() as u32;
+    // A limited process makes the very call that the program made.
+    if sys::is_limited() {
+        return false;
+    }
+    if number == __NR_vfork {
+        let as_vfork = (CLONE_VM | CLONE_VFORK | SIGCHLD) as usize;
+        thread.set_share_call([__NR_clone as usize, as_vfork | set, 0, to as usize]);
+    } else if number == __NR_clone {
+        // One place in memory for both.
+        if thread.share_call[1].get() & (set | CLONE_PIDFD as usize) != 0 {
+            return false;
+        }
+        thread.share_call[1].set(thread.share_call[1].get() | set);
+        thread.share_call[3].set(to as usize);
+    } else {
+        if copy_clone_args(thread).is_err() || thread.clone_args[flags].get() & set as u64 != 0 {
+            return false;
+        }
+        thread.clone_args[flags].set(thread.clone_args[flags].get() | set as u64);
+        thread.clone_args[offset_of!(clone_args, parent_tid) / 8].set(to as u64);
+    }
+    true
+}
+
+/// A thread, which the entry makes. Where the words are found by gs, the new thread has its maker's until it
+/// has taken others: no handler of a signal may run before.
+fn make_thread(stack: ChildStack) -> isize {
+    let thread = current();
+    if tls::is_by_gs() {
+        thread.share_mask.set(block_signals());
+        if deferred::interrupted() {
+            return AGAIN;
+        }
+    }
+    High::before_thread(thread);
+    thread.own_stack.set(u64::from(stack == ChildStack::Own));
+    MAKE_THREAD
+}
+
+/// Its maker's side: `result` is the kernel's.
+pub(crate) extern "sysv64" fn after_thread(result: isize) {
+    let thread = current();
+    if result < 0 {
+        High::thread_not_made(thread);
+    }
+    if tls::is_by_gs() {
+        set_mask(SIG_SETMASK, thread.share_mask.get());
+    }
+}
+
+/// A child that is a copy and goes on where the parent does. `rest` are the last arguments of clone(2).
+fn copy_here(rest: [usize; 2]) -> isize {
+    let thread = current();
+    if let Err(errno) = High::before_fork(thread) {
+        return errno.to_ret();
+    }
+    announce_child(thread);
+    let [number, first, second, third] = thread.share_call.each_ref().map(Cell::get);
+    let (nr, arguments) = (number as u32, [first, second, third, rest[0], rest[1], 0]);
+    // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
+    let result = unsafe { deferred::fork(nr, arguments) };
+    if result == 0 {
+        pool::after_fork_child();
+        High::after_fork_child(thread);
+    } else {
+        High::after_fork_parent(thread, result);
+    }
+    result
+}
+
+fn announce_child(thread: &Thread) {
+    if High::announce_child(thread).is_some_and(|to| !announce(thread, to)) {
+        High::make_unannounced(thread);
+    }
+}
+
+/// A child that is a copy and starts on a stack of its own: one record, of which each side has its copy.
+fn copy_elsewhere() -> isize {
+    let thread = current();
+    let mask = block_signals();
+    if deferred::interrupted() {
+        return AGAIN;
+    }
+    if let Err(errno) = High::before_fork(thread) {
+        set_mask(SIG_SETMASK, mask);
+        return errno.to_ret();
+    }
+    announce_child(thread);
+    thread.child.set(core::ptr::from_ref(thread).cast_mut());
+    thread.own_stack.set(1);
+    thread.share_mask.set(mask);
+    SHARE_MEMORY
+}
+
+/// A child that shares memory until it execs or exits.
+fn share(stack: ChildStack) -> isize {
+    let thread = current();
+    let mask = block_signals();
+    if deferred::interrupted() {
+        return AGAIN;
+    }
+    let Some(child) = pool::take() else {
+        set_mask(SIG_SETMASK, mask);
+        return Errno::ENOMEM.to_ret();
+    };
+    // SAFETY: the new record is nobody else's; the parent's actions are valid.
+    let child = unsafe {
+        (*child).own_actions.copy(&*thread.actions.get());
+        (*child).actions.set(&raw const (*child).own_actions);
+        (*child).parent.set(thread);
+        (*child).own_stack.set(u64::from(stack == ChildStack::Own));
+        &*child
+    };
+    if let Err(errno) = High::before_vfork(thread, child) {
+        pool::give_back(core::ptr::from_ref(child).cast_mut());
+        set_mask(SIG_SETMASK, mask);
+        return errno.to_ret();
+    }
+    announce_child(thread);
+    thread.child.set(core::ptr::from_ref(child).cast_mut());
+    thread.share_mask.set(mask);
+    SHARE_MEMORY
+}
+
+/// The parent's side, after the child has execed or exited or could not be made.
+pub(crate) extern "sysv64" fn share_parent(result: isize) {
+    current::refresh();
+    tls::set_deferred(0); // A child that died in the gate has left its own in the storage that it shared.
+    let thread = current();
+    after_share(thread, result);
+    thread.switched.set(0);
+    set_mask(SIG_SETMASK, thread.share_mask.get());
+}
+
+/// The child's side, before its first instruction.
+pub(crate) extern "sysv64" fn share_child() {
+    let thread = current();
+    if thread.parent.get().is_null() {
+        let mask = thread.share_mask.get();
+        thread.child.set(core::ptr::null_mut());
+        thread.own_stack.set(0);
+        thread.switched.set(0);
+        pool::after_fork_child();
+        High::after_fork_child(thread);
+        set_mask(SIG_SETMASK, mask);
+        return;
+    }
+    thread.tid.set(pool::own_tid());
+    High::after_vfork_child(thread);
+    // SAFETY: the parent waits, and its record stays valid.
+    set_mask(SIG_SETMASK, unsafe { (*thread.parent.get()).share_mask.get() });
+}
+
+fn after_share(thread: &Thread, result: isize) {
+    let child = thread.child.get();
+    thread.child.set(core::ptr::null_mut());
+    if core::ptr::eq(child, thread) {
+        thread.own_stack.set(0);
+        High::after_fork_parent(thread, result);
+        return;
+    }
+    // SAFETY: the child's record is the parent's again: the child is gone, or has memory of its own.
+    let child = unsafe { &*child };
+    High::after_vfork_parent(thread, child, result);
+    child.exec.release();
+    child.arguments.release();
+    pool::give_back(core::ptr::from_ref(child).cast_mut());
+}
+
+/// Blocks all signals and gives the mask before.
+fn block_signals() -> u64 {
+    set_mask(SIG_BLOCK, u64::MAX)
+}

@@ -1,0 +1,125 @@
+//! Masks and contexts of signals, and what the program wants of them.
+
+use core::sync::atomic::Ordering;
+
+use lp_abi::linux::{
+    __NR_rt_sigaction, __NR_rt_sigprocmask, SA_RESETHAND, SA_RESTART, SIG_BLOCK, SIGBUS, SIGFPE, SIGILL,
+    SIGSEGV, SIGSYS, SIGTRAP,
+};
+
+use crate::low::thread::actions::{Actions, KernelAction};
+use crate::low::thread::{current, home};
+
+/// The actions that the calling thread goes by.
+pub(crate) fn actions() -> &'static Actions {
+    let current = current::thread();
+    // SAFETY: a record, once current, stays valid, and so do its actions; the home is mapped and made of atomics.
+    unsafe { if current.is_null() { &*home::actions() } else { &*(*current).actions.get() } }
+}
+
+/// Offsets in the kernel's `struct ucontext` on x86-64.
+mod context {
+    pub(super) const RIP: usize = 40 + 16 * 8;
+    pub(super) const MASK: usize = 296;
+}
+
+/// The registers and the mask that a signal interrupted.
+pub(crate) struct Context(pub(crate) *mut u8);
+
+impl Context {
+    fn get(&self, offset: usize) -> usize {
+        // SAFETY: the kernel's frame is valid during the handler.
+        unsafe { self.0.add(offset).cast::<usize>().read() }
+    }
+
+    fn set(&self, offset: usize, value: usize) {
+        // SAFETY: as above.
+        unsafe { self.0.add(offset).cast::<usize>().write(value) };
+    }
+
+    pub(crate) fn instruction(&self) -> usize {
+        self.get(context::RIP)
+    }
+
+    pub(crate) fn set_instruction(&self, at: usize) {
+        self.set(context::RIP, at);
+    }
+
+    pub(crate) fn mask(&self) -> u64 {
+        self.get(context::MASK) as u64
+    }
+
+    pub(crate) fn set_mask(&self, mask: u64) {
+        self.set(context::MASK, mask as usize);
+    }
+}
+
+/// Signals that an instruction causes: never blocked, because the kernel would then kill the process.
+pub(crate) const SYNCHRONOUS: u64 =
+    bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS);
+
+pub(crate) const fn bit(signal: u32) -> u64 {
+    1 << (signal - 1)
+}
+
+/// The program's handler of a signal, which is about to run. One with SA_RESETHAND runs once: of two threads
+/// that get the signal at the same time one has it.
+pub(crate) fn take_handler(signal: usize) -> Option<usize> {
+    let action = actions().of(signal)?;
+    let program = action.get();
+    if program.handler == DEFAULT || program.handler == IGNORE {
+        return None;
+    }
+    if program.flags & u64::from(SA_RESETHAND) != 0 {
+        // Relaxed, both: the word stands for itself.
+        action
+            .handler
+            .compare_exchange(program.handler, DEFAULT, Ordering::Relaxed, Ordering::Relaxed)
+            .ok()?;
+        if !is_fault(signal) {
+            let _ = kernel_action(signal, Some(&KernelAction { handler: DEFAULT, ..program }), None);
+        }
+    }
+    Some(program.handler)
+}
+
+/// SIGSEGV and SIGBUS, which are the gate's whatever the program does.
+pub(crate) fn is_fault(signal: usize) -> bool {
+    signal == SIGSEGV as usize || signal == SIGBUS as usize
+}
+
+/// rt_sigaction(2), the kernel's.
+pub(crate) fn kernel_action(
+    signal: usize,
+    new: Option<&KernelAction>,
+    old: Option<&mut KernelAction>,
+) -> lp_abi::Result<usize> {
+    let new = new.map_or(core::ptr::null(), |action| action as *const KernelAction);
+    let old = old.map_or(core::ptr::null_mut(), |action| action as *mut KernelAction);
+    // SAFETY: the kernel reads and writes the records; the handlers that are installed are `lp_signal` or the program's.
+    unsafe { lp_abi::syscall!(__NR_rt_sigaction, signal, new, old, 8) }
+}
+
+/// Whether the program's handler of a signal has SA_RESTART.
+pub(crate) fn restarts(signal: usize) -> bool {
+    actions().of(signal).is_some_and(|action| action.get().flags & u64::from(SA_RESTART) != 0)
+}
+
+/// The thread's signal mask.
+pub(crate) fn mask() -> u64 {
+    set_mask(SIG_BLOCK, 0)
+}
+
+/// rt_sigprocmask(2); gives the mask before.
+pub(crate) fn set_mask(how: u32, mask: u64) -> u64 {
+    let mut before = 0u64;
+    // SAFETY: the kernel reads and writes one word each.
+    let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, how, &raw const mask, &raw mut before, 8) };
+    before
+}
+
+/// `SIG_DFL`.
+pub(crate) const DEFAULT: usize = 0;
+
+/// `SIG_IGN`.
+pub(crate) const IGNORE: usize = 1;

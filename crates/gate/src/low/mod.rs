@@ -1,0 +1,31 @@
+//! The low half: how calls arrive, and how processes and threads live.
+//!
+//! It answers only the calls that concern processes: fork, vfork, clone, exec, exit, sigaction, and mappings of code.
+//! Everything else it asks of the high half through one trait, [`above::Above`]. Without a region it runs alone:
+//! with the table [`start::process_calls::PROCESS`] a program runs patched, and every file call goes to the kernel.
+//!
+//! Rooms, from the lowest to the highest; each uses only those above it in this list:
+//!
+//! | room | what |
+//! |---|---|
+//! | [`tools`] | text, paths and error lines without an allocator |
+//! | [`object`] | ELF files, and the objects that are loaded |
+//! | [`thread`] | the records of the process and of its threads |
+//! | [`dispatch`] | dispatch tables, and what handlers return |
+//! | [`above`] | the trait that the high half implements |
+//! | [`live`] | deferred signals, fork, clone, exit |
+//! | [`arrive`] | entries from thunks, signal handlers, sigaction(2) |
+//! | [`cover`] | patching objects |
+//! | [`exec`] | execve(2) of host files |
+//! | [`start`] | attaching to a program |
+
+pub mod above;
+pub mod arrive;
+pub mod cover;
+pub mod dispatch;
+pub mod exec;
+pub mod live;
+pub mod object;
+pub mod start;
+pub mod thread;
+pub mod tools;

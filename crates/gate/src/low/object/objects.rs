@@ -1,0 +1,312 @@
+//! Loaded objects: the dynamic linker's list, and what their program headers say.
+
+use lp_abi::image;
+use lp_abi::linux::{__NR_stat, stat};
+use lp_vfs::boot::ImageIds;
+
+use crate::low::tools::{names, report};
+
+/// One entry of the dynamic linker's list (`struct link_map`, the public part).
+#[repr(C)]
+pub struct LinkMap {
+    pub(crate) base: usize,
+    pub(crate) name: *const u8,
+    pub(crate) dynamic: usize,
+    pub(crate) next: *const LinkMap,
+}
+
+/// `struct r_debug`.
+#[repr(C)]
+struct Debug {
+    version: i32,
+    map: *const LinkMap,
+}
+
+/// An ELF program header.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Segment {
+    pub(crate) kind: u32,
+    pub(crate) flags: u32,
+    pub(crate) offset: u64,
+    pub(crate) address: u64,
+    physical: u64,
+    pub(crate) file_bytes: u64,
+    pub(crate) bytes: u64,
+    pub(crate) align: u64,
+}
+
+const PT_LOAD: u32 = 1;
+const PT_DYNAMIC: u32 = 2;
+const PT_INTERP: u32 = 3;
+const PT_NOTE: u32 = 4;
+const PT_PHDR: u32 = 6;
+const PF_X: u32 = 1;
+const DT_DEBUG: usize = 21;
+const NT_GNU_BUILD_ID: u32 = 3;
+/// Most segments that are looked at.
+pub(crate) const SEGMENTS: usize = 32;
+
+/// The process's auxiliary vector, as far as it matters.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Auxiliary {
+    /// AT_PHDR.
+    pub(crate) headers: usize,
+    /// AT_PHNUM.
+    pub(crate) header_count: usize,
+    /// AT_BASE: where the dynamic linker is.
+    pub(crate) linker: usize,
+    /// AT_SYSINFO_EHDR.
+    pub(crate) vdso: usize,
+    /// AT_UID and the like.
+    pub(crate) ids: ImageIds,
+}
+
+impl Auxiliary {
+    /// # Safety
+    /// `vector` is the process's auxiliary vector.
+    pub(crate) unsafe fn read(mut vector: *const [usize; 2]) -> Self {
+        let mut found = Auxiliary::default();
+        loop {
+            // SAFETY: the vector ends with AT_NULL.
+            let [kind, value] = unsafe { vector.read() };
+            match kind {
+                0 => return found,
+                3 => found.headers = value,
+                5 => found.header_count = value,
+                7 => found.linker = value,
+                11 => found.ids.uid = value as u32,
+                12 => found.ids.euid = value as u32,
+                13 => found.ids.gid = value as u32,
+                14 => found.ids.egid = value as u32,
+                33 => found.vdso = value,
+                _ => {}
+            }
+            // SAFETY: as above.
+            vector = unsafe { vector.add(1) };
+        }
+    }
+
+    /// The main program's segments.
+    ///
+    /// # Safety
+    /// The vector was the process's.
+    pub(crate) unsafe fn segments(&self) -> &'static [Segment] {
+        // SAFETY: the kernel has mapped the program's headers there.
+        unsafe { core::slice::from_raw_parts(self.headers as *const Segment, self.header_count) }
+    }
+
+    /// The main program, and the dynamic linker by the name that the program has for it.
+    ///
+    /// # Safety
+    /// The vector was the process's.
+    pub(crate) unsafe fn first_objects(&self) -> impl Iterator<Item = Object<'static>> + Clone {
+        // SAFETY: the caller's promise; the kernel has mapped both objects.
+        let (segments, linker) = unsafe { (self.segments(), segments_at(self.linker)) };
+        let base = self.base();
+        let named = segments.iter().find(|segment| segment.kind == PT_INTERP);
+        // SAFETY: the segment holds a string.
+        let name = named.map_or(&b""[..], |at| unsafe {
+            report::c_bytes(base.wrapping_add(at.address as usize) as *const u8)
+        });
+        let program = Object { base, segments, name: &[] };
+        let linker = linker.map(|segments| Object { base: self.linker, segments, name });
+        [Some(program), linker].into_iter().flatten()
+    }
+
+    /// What the main program's addresses are relative to.
+    fn base(&self) -> usize {
+        // SAFETY: the vector was the process's, or there are no headers.
+        let segments = unsafe { self.segments() };
+        let own = segments.iter().find(|segment| segment.kind == PT_PHDR);
+        own.map_or(0, |segment| self.headers - segment.address as usize)
+    }
+
+    /// The objects of the dynamic linker's list; `None` if there is no list.
+    ///
+    /// # Safety
+    /// The vector was the process's, and the dynamic linker has run.
+    pub(crate) unsafe fn objects(&self) -> Option<impl Iterator<Item = Object<'static>> + Clone> {
+        // SAFETY: the caller's promise.
+        let first = unsafe { self.list().as_ref() }?;
+        // SAFETY: entries of the list, which ends with null.
+        let maps = core::iter::successors(Some(first), |map| unsafe { map.next.as_ref() });
+        // SAFETY: as above.
+        Some(maps.filter_map(|map| unsafe { Object::of(map, self) }))
+    }
+
+    /// The first entry of the dynamic linker's list; null if there is none.
+    ///
+    /// # Safety
+    /// As [`Auxiliary::objects`].
+    unsafe fn list(&self) -> *const LinkMap {
+        // SAFETY: the caller's promise.
+        let segments = unsafe { self.segments() };
+        let base = self.base();
+        let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else {
+            return core::ptr::null();
+        };
+        let mut entry = (base + dynamic.address as usize) as *const [usize; 2];
+        loop {
+            // SAFETY: the dynamic section ends with DT_NULL.
+            match unsafe { entry.read() } {
+                [0, _] => return core::ptr::null(),
+                [DT_DEBUG, 0] => return core::ptr::null(),
+                // SAFETY: the dynamic linker has stored the address of its record.
+                [DT_DEBUG, debug] => return unsafe { (*(debug as *const Debug)).map },
+                // SAFETY: as above.
+                _ => entry = unsafe { entry.add(1) },
+            }
+        }
+    }
+}
+
+/// An object in memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Object<'a> {
+    /// What its addresses are relative to.
+    pub(crate) base: usize,
+    pub(crate) segments: &'a [Segment],
+    /// Its path; empty for the main program.
+    pub(crate) name: &'a [u8],
+}
+
+impl Object<'static> {
+    /// The object that `map` describes; `None` for those that need no look (the kernel's vdso).
+    ///
+    /// # Safety
+    /// `map` is an entry of the dynamic linker's list.
+    pub(crate) unsafe fn of(map: &LinkMap, auxiliary: &Auxiliary) -> Option<Self> {
+        if map.base != 0 && map.base == auxiliary.vdso {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let program = unsafe { auxiliary.segments() };
+        let is_program = program.iter().any(|segment| {
+            segment.kind == PT_DYNAMIC && map.base.wrapping_add(segment.address as usize) == map.dynamic
+        });
+        // SAFETY: names in the list are strings.
+        let name = if map.name.is_null() { &[][..] } else { unsafe { report::c_bytes(map.name) } };
+        if is_program {
+            return Some(Object { base: map.base, segments: program, name: &[] });
+        }
+        // SAFETY: a shared object is mapped at its base.
+        let segments = unsafe { segments_at(map.base) }?;
+        Some(Object { base: map.base, segments, name })
+    }
+}
+
+/// The segments of the object at `base`; `None` if there is none.
+///
+/// # Safety
+/// `base` is 0 or that of a loaded object, whose first page is mapped there.
+unsafe fn segments_at(base: usize) -> Option<&'static [Segment]> {
+    let header = base as *const u8;
+    // SAFETY: the object's first page has its ELF header in it.
+    unsafe {
+        if base == 0 || header.cast::<[u8; 4]>().read_unaligned() != *b"\x7fELF" {
+            return None;
+        }
+        let at = header.add(32).cast::<u64>().read_unaligned() as usize;
+        let count = header.add(56).cast::<u16>().read_unaligned() as usize;
+        Some(core::slice::from_raw_parts(header.add(at).cast::<Segment>(), count.min(SEGMENTS)))
+    }
+}
+
+impl Object<'_> {
+    /// Its executable segments.
+    pub(crate) fn code(&self) -> impl Iterator<Item = &Segment> {
+        self.segments.iter().filter(|segment| segment.kind == PT_LOAD && segment.flags & PF_X != 0)
+    }
+
+    /// The largest of its executable segments.
+    pub(crate) fn text(&self) -> Option<&Segment> {
+        self.code().max_by_key(|segment| segment.file_bytes)
+    }
+
+    /// A segment's bytes, as far as they come from the file.
+    ///
+    /// # Safety
+    /// The object stays mapped.
+    pub(crate) unsafe fn bytes_of(&self, segment: &Segment) -> &[u8] {
+        // SAFETY: the segment is mapped readable: x86 has no execute-only pages without protection keys.
+        unsafe {
+            let start = self.base.wrapping_add(segment.address as usize) as *const u8;
+            core::slice::from_raw_parts(start, segment.file_bytes as usize)
+        }
+    }
+
+    /// Whether `address` is in the object.
+    pub(crate) fn contains(&self, address: usize) -> bool {
+        self.segments.iter().any(|segment| {
+            let start = self.base.wrapping_add(segment.address as usize);
+            segment.kind == PT_LOAD && (start..start + segment.bytes as usize).contains(&address)
+        })
+    }
+
+    /// The key of the object in the bundle.
+    ///
+    /// # Safety
+    /// The object is mapped.
+    #[unsafe(link_section = ".text.startup.lp")]
+    pub(crate) unsafe fn key(&self) -> [u64; 2] {
+        for note in self.segments.iter().filter(|segment| segment.kind == PT_NOTE) {
+            let start = self.base.wrapping_add(note.address as usize) as *const u8;
+            // SAFETY: notes are part of a mapped segment.
+            let bytes = unsafe { core::slice::from_raw_parts(start, note.file_bytes as usize) };
+            if let Some(id) = build_id(bytes) {
+                return image::key_of_build_id(id);
+            }
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.key_without_build_id() }
+    }
+
+    /// # Safety
+    /// As [`Object::key`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn key_without_build_id(&self) -> [u64; 2] {
+        let first = self.segments.iter().find(|segment| segment.kind == PT_LOAD);
+        let Some(first) = first else { return [1, 0] };
+        let start = self.base.wrapping_add(first.address as usize) as *const u8;
+        // SAFETY: the first segment is mapped.
+        let page = unsafe { core::slice::from_raw_parts(start, (first.file_bytes as usize).min(4096)) };
+        let mut room = [0; names::ROOM];
+        let name = if self.name.is_empty() { names::of_program(&mut room) } else { self.name };
+        if name.starts_with(names::NAMELESS) {
+            // SAFETY: as above.
+            let text = self.text().map_or(&[][..], |text| unsafe { self.bytes_of(text) });
+            return image::key_of_content(page, text);
+        }
+        image::key_of_bytes(page, identity(name))
+    }
+}
+
+/// The build-id among the notes in `bytes`.
+pub(crate) fn build_id(mut bytes: &[u8]) -> Option<&[u8]> {
+    loop {
+        let word = |at: usize| Some(u32::from_le_bytes(bytes.get(at..at + 4)?.try_into().ok()?));
+        let (name, length, kind) = (word(0)? as usize, word(4)? as usize, word(8)?);
+        let at = 12 + name.next_multiple_of(4);
+        let text = bytes.get(at..at.checked_add(length)?)?;
+        if kind == NT_GNU_BUILD_ID && bytes.get(12..16) == Some(b"GNU\0") && !text.is_empty() {
+            return Some(text);
+        }
+        bytes = bytes.get(at + length.next_multiple_of(4)..)?;
+    }
+}
+
+/// What tells the file at `name` from others, for objects without a build-id: device, inode, size, time of change.
+pub(crate) fn identity(name: &[u8]) -> [u64; 4] {
+    let mut path = [0u8; 1024];
+    let Some(room) = path.get_mut(..name.len()).filter(|room| room.len() < 1024) else { return [0; 4] };
+    room.copy_from_slice(name);
+    let mut found = core::mem::MaybeUninit::<stat>::zeroed();
+    // SAFETY: the kernel reads the path and fills the record in; zeros are a record, too.
+    let found = unsafe {
+        let _ = lp_abi::syscall!(__NR_stat, path.as_ptr(), found.as_mut_ptr());
+        found.assume_init()
+    };
+    [found.st_dev, found.st_ino, found.st_size as u64, (found.st_mtime << 30) ^ found.st_mtime_nsec]
+}

@@ -1,0 +1,205 @@
+//! Attaching: what happens before the program's first own instruction.
+//!
+//! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z initfirst`): when all
+//! objects are loaded, or, where the gate is an auditor ([`crate::low::start::auditor`]), when the program alone is.
+
+use crate::low::above;
+use crate::low::cover::loaded;
+use crate::low::dispatch::Calls;
+use crate::low::thread::record::Thread;
+use lp_abi::linux::{__NR_prctl, SIG_SETMASK};
+
+use lp_vfs::boot::ImageIds;
+
+use crate::High;
+use crate::low::above::Above;
+use crate::low::arrive::sigaction;
+use crate::low::cover::patch;
+use crate::low::dispatch::Way;
+use crate::low::exec::inherited;
+use crate::low::exec::inherited::Found;
+use crate::low::live::signal;
+use crate::low::object::objects::{Auxiliary, Object};
+use crate::low::start::process_calls;
+use crate::low::thread::home;
+use crate::low::thread::home::Rest;
+use crate::low::thread::pool;
+use crate::low::thread::settings::Text;
+use crate::low::tools::{names, report};
+
+/// The library's initialiser. Without LIGHTPATH_GATE in the environment the program is left alone. Under glibc the arguments are those of main; musl passes none, and the stack is searched.
+///
+/// # Safety
+/// Called by the dynamic linker, once.
+#[unsafe(link_section = ".text.startup.lp")]
+pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *mut *mut u8) {
+    // glibc's arguments fit together; what is left in the registers by musl does not.
+    let given = argc < 1 << 20 && envp as usize == (argv as usize).wrapping_add(8 * (argc + 1));
+    let envp = if given {
+        envp
+    } else {
+        // SAFETY: the process has one thread, with the stack that the kernel made.
+        match unsafe { search_stack() } {
+            Some(envp) => envp,
+            None => report::refuse(&[b"the environment was not found on the stack"]),
+        }
+    };
+    // SAFETY: `envp` is the environment as the kernel made it.
+    let mask = unsafe { start(envp) };
+    if let Some(mask) = mask {
+        signal::set_mask(SIG_SETMASK, mask);
+    }
+}
+
+/// Gives the signal mask to set, if there is one.
+unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
+    // SAFETY: the vector ends with a null pointer, and the auxiliary vector follows it.
+    let auxiliary = unsafe {
+        let mut end = envp;
+        while !(*end).is_null() {
+            end = end.add(1);
+        }
+        Auxiliary::read(end.add(1).cast())
+    };
+    // SAFETY: one thread, nothing else uses the environment.
+    let found = unsafe { inherited::scrub(envp) }?;
+    // SAFETY: as above.
+    let way = unsafe { prepare(&found, &auxiliary) };
+    let Found { mask, audits, within, .. } = found;
+    let waits = within && way == Way::Apart;
+    if audits {
+        // SAFETY: the kernel has mapped both; what follows is covered as the dynamic linker maps it.
+        unsafe { loaded::cover(auxiliary.first_objects()) };
+        return mask;
+    }
+    // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
+    let Some(objects) = (unsafe { auxiliary.objects() }) else {
+        report::refuse(&[b"the dynamic linker's list of objects was not found"]);
+    };
+    if waits {
+        let known = objects.clone().count();
+        // SAFETY: one thread.
+        unsafe { (*home::home()).rest = Some(Rest { auxiliary, known }) };
+        patch::tell_of_loads(loaded::cover_rest);
+    }
+    // SAFETY: as above.
+    unsafe { loaded::cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
+    mask
+}
+
+/// Starts the gate in a static program, which is mapped as `program`. Gives the signal mask to set, if there
+/// is one.
+///
+/// # Safety
+/// Called once, by [`crate::low::start::standalone`].
+pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program: Object<'_>) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        prepare(found, auxiliary);
+        if !program.name.starts_with(names::NAMELESS) {
+            let settings = home::fill_settings();
+            settings.program = settings.keep(program.name);
+        }
+        loaded::cover(core::iter::once(program));
+    }
+    found.mask
+}
+
+/// All that comes before patching: the process's home, its settings, the first thread's record, its part in
+/// the run.
+///
+/// # Safety
+/// Called once; the process has one thread.
+unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
+    if home::map().is_err() {
+        report::refuse(&[b"the program occupies the address that the gate needs"]);
+    }
+    let gate = found.gate;
+    // SAFETY: one thread, nothing else uses the settings.
+    let settings = unsafe { home::fill_settings() };
+    settings.gate = settings.keep(gate);
+    if gate.starts_with(b"-") {
+        settings.preload = settings.keep(found.preload);
+    }
+    // SAFETY: the address that the kernel gave.
+    unsafe { lp_vfs::clock::init(auxiliary.vdso) };
+    let thread = pool::start_first();
+    sigaction::attach();
+    let calls = if gate.starts_with(b"-") {
+        attach_nothing(gate);
+        Calls { table: &process_calls::PROCESS, way: Way::Long, hidden: u32::MAX }
+    } else {
+        // SAFETY: the first thread's record, just made.
+        let thread = unsafe { &*thread };
+        attach_region(thread, gate, auxiliary.ids);
+        // Its calls are counted, or what it is made of lies in a mount.
+        if found.audits || High::counts_calls() {
+            High::join(thread);
+        }
+        High::calls(thread)
+    };
+    patch::fill_gate_page(&calls);
+    calls.way
+}
+
+/// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, and then there is nothing to patch with.
+fn attach_nothing(gate: &[u8]) {
+    let mut parts = gate.split(|byte| *byte == b':').skip(1);
+    // SAFETY: one thread; no reference to the settings is alive.
+    let settings = unsafe { home::fill_settings() };
+    settings.bundle = settings.keep(parts.next().unwrap_or_default());
+    settings.builder = settings.keep(parts.next().unwrap_or_default());
+}
+
+fn attach_region(thread: &Thread, gate: &[u8], ids: ImageIds) {
+    let mut room = [0; above::PATH];
+    let outcome = match High::attach(thread, gate, ids, &mut room) {
+        Ok(outcome) => outcome,
+        Err(line) => report::refuse(&[line]),
+    };
+    // SAFETY: one thread; no reference to the settings is alive.
+    let settings = unsafe { home::fill_settings() };
+    settings.bundle = settings.keep(outcome.bundle);
+    settings.builder = Text::of(outcome.builder);
+    settings.preload = Text::of(outcome.preload);
+    settings.library = Text::of(outcome.library);
+}
+
+/// Finds the environment on the stack, for a dynamic linker that does not pass it: the auxiliary vector lies below the random
+/// bytes that one of its entries points to, the environment below the vector.
+///
+/// # Safety
+/// The process has one thread, on the stack that the kernel made.
+#[cold]
+#[inline(never)]
+unsafe fn search_stack() -> Option<*mut *mut u8> {
+    const PR_GET_AUXV: usize = 0x4155_5856;
+    const AT_RANDOM: usize = 25;
+    let mut vector = [[0usize; 2]; 64];
+    // SAFETY: the kernel writes within `vector`.
+    unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_AUXV, vector.as_mut_ptr(), size_of_val(&vector), 0, 0) }
+        .ok()?;
+    let random = vector.iter().find(|[kind, _]| *kind == AT_RANDOM)?[1];
+    let mut at = (random & !7) as *mut usize;
+    // SAFETY: going down from the random bytes, everything is stack, down to this function's frame.
+    unsafe {
+        while !(*at == random && *at.sub(1) == AT_RANDOM) {
+            at = at.sub(1);
+        }
+        at = at.sub(1);
+        // Down to the vector's start: below it is the environment's null pointer.
+        while *at.sub(1) != 0 || *at.sub(2) <= 64 && *at.sub(2) != 0 && vector.contains(&[*at.sub(2), 0]) {
+            if vector.contains(&[*at.sub(2), *at.sub(1)]) {
+                at = at.sub(2);
+                continue;
+            }
+            return None;
+        }
+        let mut first = at.sub(1);
+        while *first.sub(1) != 0 {
+            first = first.sub(1);
+        }
+        // With an empty environment the word below its null pointer is that of the arguments.
+        Some(first.cast())
+    }
+}

@@ -1,0 +1,9 @@
+//! What happens before the program's first instruction: [`attach`], called by the dynamic linker; [`auditor`], where
+//! the gate comes by LD_AUDIT; [`standalone`], which starts static programs.
+//!
+//! The process has one thread.
+
+pub mod attach;
+pub mod auditor;
+pub mod process_calls;
+pub mod standalone;

@@ -1,0 +1,125 @@
+//! /proc/PID/exe of a static program: the kernel's link leads to the gate's file.
+
+use lp_abi::linux::{__NR_close, __NR_openat, __NR_read, AT_FDCWD, O_CLOEXEC};
+
+use crate::low::exec::environment;
+use crate::low::object::elf::read_file;
+use crate::low::thread::home;
+use crate::low::thread::tls;
+use crate::low::tools::names;
+use crate::low::tools::text::Writer;
+
+const AT_PHDR: u64 = 3;
+/// Words of an auxiliary vector that are looked at.
+const VECTOR: usize = 128;
+
+/// Whether the running program's link is one of those that the gate answers.
+pub(crate) fn is_own() -> bool {
+    tls::is_by_gs() && !home::settings().program.get().is_empty()
+}
+
+/// The path of the static program of the host's that runs in process `pid`, NUL-terminated in `to`: its
+/// length. `own` says that this is the calling process.
+#[cold]
+pub(crate) fn program(pid: u32, own: bool, to: &mut [u8]) -> Option<usize> {
+    if own {
+        let path = home::settings().program.get();
+        return if is_own() { put(path, to) } else { None };
+    }
+    let (mut link, mut gate) = ([0u8; names::ROOM], [0u8; names::ROOM]);
+    let gate = environment::static_gate(&mut gate)?;
+    let gate = &gate[..gate.len() - 1];
+    if names::of_process(pid, &mut link) != gate {
+        return None;
+    }
+    let headers = headers_of(pid)?;
+    let directory = gate.iter().rposition(|byte| *byte == b'/')?;
+    let mut maps = Lines::open(pid)?;
+    loop {
+        // START-END PROTECTION OFFSET DEVICE INODE PATH
+        let line = maps.next()?;
+        let end = line.iter().position(|byte| *byte == b' ').and_then(|end| {
+            let dash = line.iter().position(|byte| *byte == b'-')?;
+            hexadecimal(line.get(dash + 1..end)?)
+        })?;
+        let path = line.iter().position(|byte| *byte == b'/').map_or(&b""[..], |start| &line[start..]);
+        // What is patched is mapped from the bundle.
+        if end > headers && !path.is_empty() && !path.starts_with(&gate[..=directory]) {
+            return if path.ends_with(b" (deleted)") { None } else { put(path, to) };
+        }
+    }
+}
+
+fn put(path: &[u8], to: &mut [u8]) -> Option<usize> {
+    let mut text = Writer::new(to);
+    text.push(path);
+    text.finish()
+}
+
+fn hexadecimal(text: &[u8]) -> Option<u64> {
+    text.iter().try_fold(0, |sum, digit| Some(sum << 4 | u64::from(char::from(*digit).to_digit(16)?)))
+}
+
+/// Opens a file in the directory of a process.
+fn open(pid: u32, name: &[u8]) -> Option<File> {
+    let mut path = [0u8; 32];
+    let mut text = Writer::new(&mut path);
+    text.push(names::NAMELESS);
+    text.push_decimal(u64::from(pid));
+    text.push(name);
+    text.finish()?;
+    // SAFETY: the path is a string.
+    unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path.as_ptr(), O_CLOEXEC) }.ok().map(File)
+}
+
+struct File(usize);
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: the descriptor is this value's own.
+        let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
+    }
+}
+
+/// Where the program headers of a process lie, as it was told.
+fn headers_of(pid: u32) -> Option<u64> {
+    let file = open(pid, b"/auxv")?;
+    let mut vector = [0u8; VECTOR * 8];
+    let got = read_file(file.0, &mut vector, 0);
+    let (words, _) = vector[..got].as_chunks::<8>();
+    let (pairs, _) = words.as_chunks::<2>();
+    let found = pairs.iter().find(|[kind, _]| u64::from_le_bytes(*kind) == AT_PHDR);
+    found.map(|[_, value]| u64::from_le_bytes(*value))
+}
+
+/// The lines of /proc/PID/maps. One that is longer than the room ends them.
+struct Lines {
+    file: File,
+    room: [u8; 2048],
+    at: usize,
+    end: usize,
+}
+
+impl Lines {
+    fn open(pid: u32) -> Option<Lines> {
+        Some(Lines { file: open(pid, b"/maps")?, room: [0; 2048], at: 0, end: 0 })
+    }
+
+    fn next(&mut self) -> Option<&[u8]> {
+        loop {
+            if let Some(length) = self.room[self.at..self.end].iter().position(|byte| *byte == b'\n') {
+                let start = self.at;
+                self.at += length + 1;
+                return Some(&self.room[start..start + length]);
+            }
+            self.room.copy_within(self.at..self.end, 0);
+            (self.at, self.end) = (0, self.end - self.at);
+            let left = &mut self.room[self.end..];
+            // SAFETY: the kernel writes within the room.
+            match unsafe { lp_abi::syscall!(__NR_read, self.file.0, left.as_mut_ptr(), left.len()) } {
+                Ok(got) if got != 0 => self.end += got,
+                _ => return None,
+            }
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Static programs: no dynamic linker takes part in their start, so the gate's own file does what the kernel
+//! does.
+//!
+//! Whoever executes a static program executes the gate's file for those (`lp_sites::by_gs`) in its place,
+//! with the program's arguments and environment, an open descriptor of the program, and LIGHTPATH_GATE, which
+//! says so ([`crate::low::exec::environment`]). The kernel enters [`start`] on the stack that becomes the program's.
+//!
+//! 1. [`relocate`] makes the gate's own relocations.
+//! 2. [`image`] maps the program as the kernel would, from the descriptor.
+//! 3. [`vector`] has the auxiliary vector describe the program.
+//! 4. [`crate::low::start::attach`] patches it from its site image, as any other object.
+//!
+//! What the kernel shows of the process is the program's ([`show`]), but for the link /proc/PID/exe: that the
+//! gate answers ([`link`]).
+
+mod image;
+pub(crate) mod link;
+mod vector;
+
+use lp_abi::linux::{__NR_close, __NR_prctl};
+
+use crate::low::exec::inherited;
+use crate::low::exec::inherited::StaticProgram;
+use crate::low::live::signal;
+use crate::low::object::objects::Object;
+use crate::low::start::attach;
+use crate::low::thread::tls;
+use crate::low::tools::{names, report};
+use image::Image;
+use vector::InitialStack;
+
+/// `PR_SET_NAME` of linux/prctl.h.
+const PR_SET_NAME: u32 = 15;
+const DT_NULL: usize = 0;
+const DT_RELA: usize = 7;
+const DT_RELASZ: usize = 8;
+/// Relocations as `lp_sites::by_gs` has checked them: `R_X86_64_RELATIVE`, else `R_X86_64_TPOFF64`.
+const RELATIVE: usize = 8;
+
+/// Makes the gate's own relocations. Uses nothing that needs one.
+///
+/// # Safety
+/// Called once, before anything else of the gate runs.
+pub unsafe extern "sysv64" fn relocate() {
+    let (base, mut dynamic): (usize, *const [usize; 2]);
+    // SAFETY: computes addresses.
+    unsafe {
+        core::arch::asm!("lea {base}, [rip + __ehdr_start]", "lea {dynamic}, [rip + _DYNAMIC]",
+            base = out(reg) base, dynamic = out(reg) dynamic, options(nomem, nostack, preserves_flags));
+    }
+    let (mut table, mut bytes) = (0, 0);
+    // SAFETY: the section ends with DT_NULL; the linker has made the table, of places in the gate's data.
+    unsafe {
+        while (*dynamic)[0] != DT_NULL {
+            match *dynamic {
+                [DT_RELA, at] => table = at,
+                [DT_RELASZ, size] => bytes = size,
+                _ => {}
+            }
+            dynamic = dynamic.add(1);
+        }
+        let first = (base + table) as *const [usize; 3];
+        for index in 0..bytes / size_of::<[usize; 3]>() {
+            let [at, kind, addend] = *first.add(index);
+            let value = if kind == RELATIVE { base + addend } else { tls::IN_WORDS + addend };
+            ((base + at) as *mut usize).write(value);
+        }
+    }
+}
+
+/// Starts the program, and gives its entry point. `stack` is as the kernel has made it.
+///
+/// # Safety
+/// Called by the file's entry, once, after [`relocate`].
+pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
+    // SAFETY: the caller's promise.
+    let mut stack = unsafe { InitialStack::read(stack) };
+    tls::start_by_gs(stack.hwcap2());
+    // SAFETY: the environment as the kernel has made it, which nobody uses yet.
+    let found = unsafe { inherited::scrub(stack.environment()) };
+    let Some((found, program)) = found.and_then(|found| found.program.map(|program| (found, program))) else {
+        report::refuse(&[b"this file starts static programs; lightpath run executes it"]);
+    };
+    let image = match Image::map(program.fd) {
+        Ok(image) => image,
+        Err(why) => report::refuse(&[program.name.to_bytes(), b": ", why]),
+    };
+    stack.close_gap();
+    stack.describe(&image, program.name);
+    let mut room = [0; names::ROOM];
+    let path = names::of_descriptor(program.fd, &mut room);
+    let object = Object { base: image.base, segments: image.segments(), name: path };
+    // SAFETY: the program is mapped, and nothing of it runs.
+    let mask = unsafe { attach::start_static(&found, &stack.auxiliary(), object) };
+    show(&program, &stack, &image);
+    // SAFETY: the descriptor was made for this.
+    let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
+    if let Some(mask) = mask {
+        signal::set_mask(lp_abi::linux::SIG_SETMASK, mask);
+    }
+    image.entry
+}
+
+/// Has /proc show the program.
+fn show(program: &StaticProgram, stack: &InitialStack, image: &Image) {
+    let name = program.name.to_bytes();
+    let last = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    // SAFETY: the kernel reads up to 16 bytes of the string.
+    let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, name[last..].as_ptr()) };
+    stack.show(image);
+}

@@ -1,0 +1,14 @@
+//! What the gate keeps for the process ([`home`]) and for each thread ([`record`], [`pool`]), and how a thread finds
+//! its own ([`tls`], [`current`]).
+//!
+//! Private memory: no lock, and no other process. A thread's record is that thread's alone.
+
+pub mod actions;
+pub mod current;
+pub mod home;
+pub mod pending;
+pub mod pool;
+pub mod record;
+pub mod room;
+pub mod settings;
+pub mod tls;

@@ -1,0 +1,171 @@
+//! Records of threads: the first's, new ones, and those that wait for another thread.
+
+use core::ptr::{null, null_mut};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+
+use lp_abi::linux::{
+    __NR_gettid, __NR_mmap, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE,
+};
+
+use crate::low::thread::record::Thread;
+use crate::low::thread::{current, home};
+
+/// Unused records, a stack.
+static UNUSED: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
+
+/// Records of a limited process that were never used: the first, and where the last one ends.
+static READY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// How many it has.
+const READY_RECORDS: usize = 256;
+
+/// Bytes from one record to the next in a mapping.
+const STRIDE: usize = size_of::<Thread>().next_multiple_of(4096);
+
+/// The record of the first thread.
+fn first() -> *mut Thread {
+    // SAFETY: an address in the process's home.
+    unsafe { (&raw mut (*home::home()).first).cast() }
+}
+
+/// Makes the first thread's record `current`. Called once, by attach.
+pub(crate) fn start_first() -> *mut Thread {
+    let thread = first();
+    // SAFETY: zeroed, as `prepare` wants, and not in use.
+    unsafe { prepare(thread) };
+    current::enter(thread);
+    thread
+}
+
+/// Makes the first thread's record `current` again for that thread: the loader of glibc before 2.35 sets the thread's
+/// storage up anew when auditors have used it already (its bug 28096).
+pub(crate) fn restore_first() -> bool {
+    // SAFETY: the record is that thread's own, and nobody else changes the fields looked at.
+    let is_first = unsafe { !(*first()).task.get().is_null() && (*first()).tid.get() == own_tid() };
+    if is_first {
+        current::enter(first());
+    }
+    is_first
+}
+
+/// An unused record, ready for use; `None` without memory.
+///
+/// A handler that interrupts this finds the list empty or whole: the list is taken as one, and put back but
+/// for its first.
+pub(crate) fn take() -> Option<*mut Thread> {
+    // PAIRS: the release in `push`.
+    let first = UNUSED.swap(null_mut(), Ordering::Acquire);
+    let thread = if first.is_null() {
+        take_ready().or_else(make)?
+    } else {
+        // SAFETY: records in the list are valid and nobody else's once taken.
+        push(unsafe { (*first).next.get() });
+        first
+    };
+    // SAFETY: it is zeroed or was in use before, and is nobody else's.
+    unsafe { prepare(thread) };
+    Some(thread)
+}
+
+/// A new record.
+fn make() -> Option<*mut Thread> {
+    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    // SAFETY: a new mapping, of zeros.
+    let address = unsafe { lp_abi::syscall!(__NR_mmap, 0, STRIDE, protection, flags, usize::MAX, 0) }.ok()?;
+    Some(address as *mut Thread)
+}
+
+/// One of those that [`keep_ready`] has made.
+fn take_ready() -> Option<*mut Thread> {
+    // Relaxed, both: set while there was one thread that could limit the process.
+    let end = READY[1].load(Ordering::Relaxed);
+    let next = |at: usize| (at < end).then_some(at + STRIDE);
+    READY[0].fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(|at| at as *mut Thread)
+}
+
+/// Makes addresses for records of threads to come: the process will not get any more.
+pub(crate) fn keep_ready() {
+    // Relaxed, all: as in `take_ready`.
+    if READY[0].load(Ordering::Relaxed) < READY[1].load(Ordering::Relaxed) {
+        return;
+    }
+    let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
+    for count in [READY_RECORDS, READY_RECORDS / 16] {
+        let bytes = count * STRIDE;
+        // SAFETY: a new mapping, of zeros; memory comes as it is touched.
+        if let Ok(at) = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) } {
+            READY[0].store(at, Ordering::Relaxed);
+            READY[1].store(at + bytes, Ordering::Relaxed);
+            return;
+        }
+    }
+}
+
+/// Whether another thread would find a record in a limited process.
+pub(crate) fn are_ready() -> bool {
+    !UNUSED.load(Ordering::Relaxed).is_null()
+        || READY[0].load(Ordering::Relaxed) < READY[1].load(Ordering::Relaxed)
+}
+
+/// Gives a record back. The caller does not use it any more.
+pub(crate) fn give_back(thread: *mut Thread) {
+    if core::ptr::eq(thread, first()) {
+        return;
+    }
+    // SAFETY: the record is the caller's to give.
+    unsafe { (*thread).next.set(null_mut()) };
+    push(thread);
+}
+
+/// Puts a list of records in front of the unused ones.
+fn push(list: *mut Thread) {
+    if list.is_null() {
+        return;
+    }
+    let mut last = list;
+    // SAFETY: the records are the caller's.
+    unsafe {
+        while !(*last).next.get().is_null() {
+            last = (*last).next.get();
+        }
+        let mut head = UNUSED.load(Ordering::Relaxed);
+        loop {
+            (*last).next.set(head);
+            // PAIRS: the acquire in `take`.
+            match UNUSED.compare_exchange_weak(head, list, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+}
+
+/// In the child of a fork: the other threads are gone, whatever they held.
+pub(crate) fn after_fork_child() {
+    // SAFETY: current is this thread's own.
+    unsafe { (*current::thread()).tid.set(own_tid()) };
+}
+
+/// # Safety
+/// `thread` is a record of zeros or one that was prepared before, and in nobody's use.
+unsafe fn prepare(thread: *mut Thread) {
+    // SAFETY: the caller's promise; fields are set one by one, so that pages of buffers stay untouched.
+    unsafe {
+        (*thread).child.set(null_mut());
+        (*thread).parent.set(null());
+        (*thread).own_stack.set(0);
+        (*thread).switched.set(0);
+        (*thread).actions.set(home::actions());
+        (*thread).tid.set(own_tid());
+        (*thread).limited_to.set(0);
+        (*thread).task.set(null_mut());
+        (*thread).deferred.reset();
+        (*thread).unclear_fault.set(0);
+        (*thread).refused.set(0);
+    }
+}
+
+pub(crate) fn own_tid() -> u32 {
+    // SAFETY: no effect.
+    unsafe { lp_abi::syscall!(__NR_gettid) }.unwrap_or(0) as u32
+}

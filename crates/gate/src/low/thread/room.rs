@@ -1,0 +1,38 @@
+//! [`Room`]: memory that a thread keeps for what it has to put together before an exec.
+
+use core::cell::Cell;
+
+use lp_abi::Result;
+use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+
+/// Memory for a new environment that does not fit the thread's scratch buffers: mapped when needed, kept for the next
+/// exec that fails, given back with the record.
+#[repr(C)]
+pub(crate) struct Room {
+    start: Cell<usize>,
+    bytes: Cell<usize>,
+}
+
+impl Room {
+    /// At least so many bytes; the next call may move them.
+    pub(crate) fn at_least(&self, bytes: usize) -> Result<*mut u8> {
+        if self.bytes.get() < bytes {
+            self.release();
+            let bytes = bytes.next_multiple_of(4096);
+            let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+            // SAFETY: a new mapping.
+            self.start
+                .set(unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) }?);
+            self.bytes.set(bytes);
+        }
+        Ok(self.start.get() as *mut u8)
+    }
+
+    pub(crate) fn release(&self) {
+        if self.bytes.get() != 0 {
+            // SAFETY: the mapping is this record's own and not in use.
+            let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.start.get(), self.bytes.get()) };
+            self.bytes.set(0);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What the process was told in its environment, kept for the images that it will exec.
+
+use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+
+use crate::low::tools::report;
+
+/// Bytes for strings at hand; longer ones are kept elsewhere.
+const ROOM: usize = 1024;
+
+/// Set by attach, constant afterwards.
+#[repr(C)]
+pub(crate) struct Settings {
+    /// The preload library's own path, as LD_PRELOAD named it.
+    pub(crate) preload: Text,
+    /// The directory of the C library that has the gate in it; empty if there is none.
+    pub(crate) library: Text,
+    /// What LIGHTPATH_GATE said.
+    pub(crate) gate: Text,
+    /// The bundle of site images.
+    pub(crate) bundle: Text,
+    /// The program that adds to it: the launcher.
+    pub(crate) builder: Text,
+    /// The path of the running program, if it is a static one of the host's.
+    pub(crate) program: Text,
+    /// Bytes used in `room`.
+    used: usize,
+    room: [u8; ROOM],
+}
+
+/// A string with a NUL behind it.
+#[repr(C)]
+pub(crate) struct Text {
+    start: *const u8,
+    length: usize,
+}
+
+impl Text {
+    /// A string that stays where it is, with a NUL behind it.
+    pub(crate) fn of(text: &'static [u8]) -> Text {
+        Text { start: text.as_ptr(), length: text.len() }
+    }
+
+    /// The string without its NUL.
+    pub(crate) fn get(&self) -> &[u8] {
+        if self.start.is_null() {
+            return &[];
+        }
+        // SAFETY: set by `Settings::keep` to memory that stays.
+        unsafe { core::slice::from_raw_parts(self.start, self.length) }
+    }
+
+    /// Its first byte; a NUL ends it.
+    pub(crate) fn pointer(&self) -> *const u8 {
+        if self.start.is_null() { c"".as_ptr().cast() } else { self.start }
+    }
+}
+
+impl Settings {
+    /// Keeps a copy of `text`.
+    pub(crate) fn keep(&mut self, text: &[u8]) -> Text {
+        let bytes = text.len() + 1;
+        let start = match self.room.get_mut(self.used..self.used + bytes) {
+            Some(room) => {
+                self.used += bytes;
+                room.as_mut_ptr()
+            }
+            None => {
+                let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+                // SAFETY: a new mapping.
+                match unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) } {
+                    Ok(start) => start as *mut u8,
+                    Err(_) => report::refuse(&[b"no memory at the start of the program"]),
+                }
+            }
+        };
+        // SAFETY: room for the text and its NUL.
+        unsafe {
+            start.copy_from_nonoverlapping(text.as_ptr(), text.len());
+            start.add(text.len()).write(0);
+        }
+        Text { start, length: text.len() }
+    }
+}

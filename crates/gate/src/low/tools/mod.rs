@@ -1,0 +1,5 @@
+//! Text, paths and error lines, without an allocator: for everyone.
+
+pub mod names;
+pub mod report;
+pub mod text;

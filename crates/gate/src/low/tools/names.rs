@@ -1,0 +1,62 @@
+//! Paths by which the builder, another process, can open an object.
+
+use lp_abi::linux::{__NR_getpid, __NR_readlink};
+
+use crate::low::tools::report;
+
+/// Room for such a path, in bytes.
+pub(crate) const ROOM: usize = 1024;
+/// How the paths of objects start that have no name of their own (any more): their key is that of their content.
+pub(crate) const NAMELESS: &[u8] = b"/proc/";
+
+/// What stands before the name of a memfd in the link that /proc/self/exe is.
+pub(crate) const MEMFD: &[u8] = b"/memfd:";
+
+/// The path of the running program.
+pub(crate) fn of_program(room: &mut [u8; ROOM]) -> &[u8] {
+    of_link(room, b"/exe", None)
+}
+
+/// The path of the program that process `pid` has executed as its kernel has it.
+pub(crate) fn of_process(pid: u32, room: &mut [u8; ROOM]) -> &[u8] {
+    let mut digits = [0u8; 20];
+    of_directory(room, report::decimal(pid as usize, &mut digits), b"/exe", b"")
+}
+
+/// The path of the file behind a descriptor.
+pub(crate) fn of_descriptor(fd: usize, room: &mut [u8; ROOM]) -> &[u8] {
+    of_link(room, b"/fd/", Some(fd))
+}
+
+/// The target of a link in the process's directory in /proc, or the link itself when its target has no name: an unlinked file, a
+/// memfd.
+fn of_link<'a>(room: &'a mut [u8; ROOM], name: &[u8], number: Option<usize>) -> &'a [u8] {
+    // SAFETY: no effect.
+    let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
+    let (mut digits, mut more) = ([0u8; 20], [0u8; 20]);
+    let number = number.map_or(&[][..], |number| report::decimal(number as u32 as usize, &mut more));
+    of_directory(room, report::decimal(pid, &mut digits), name, number)
+}
+
+fn of_directory<'a>(room: &'a mut [u8; ROOM], process: &[u8], name: &[u8], number: &[u8]) -> &'a [u8] {
+    let mut link = [0u8; 64];
+    let length = join(&mut link, &[NAMELESS, process, name, number]);
+    // SAFETY: the kernel reads the link's name, which has a NUL behind it, and writes within `room`.
+    let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), ROOM - 1) };
+    let got = got.unwrap_or(0);
+    let nameless = room[..got].ends_with(b" (deleted)") || room[..got].starts_with(MEMFD);
+    let length = if nameless { join(room, &[&link[..length]]) } else { got };
+    &room[..length]
+}
+
+/// Writes the parts one after another and gives their length; what does not fit is left out.
+fn join(room: &mut [u8], parts: &[&[u8]]) -> usize {
+    let mut at = 0;
+    for part in parts {
+        if let Some(to) = room.get_mut(at..at + part.len()) {
+            to.copy_from_slice(part);
+            at += part.len();
+        }
+    }
+    at
+}

@@ -1,0 +1,155 @@
+//! Directories that paths led to not long ago: a cache of paths up to their last slash, so that the next path into the
+//! same directory is one lookup.
+//!
+//! An entry says that a text, from a base, leads to a directory through directories that everyone may search
+//! and through no symbolic link and no dots. That is a fact about the tree, whoever asks, and it stays one
+//! while `Header::tree` stands still: [`crate::names::tree`] makes the count odd before a directory moves or
+//! becomes less searchable, and a new even one afterwards. Removal is no such change: a directory that is
+//! removed is marked as dead, or freed and its generation grows, before another can be made under its name,
+//! and both are looked at here.
+//!
+//! A walk notes the count before its first step; what it found is entered only if the count is even and still
+//! the same. Linearisation of a hit: the load of the count. ABA: 2^31 changes of the tree between two uses of
+//! an entry. Progress: wait-free; while a change is under way, or was cut short by a death and not buried,
+//! walks take all their steps. The entries are the task's own, so nothing is written that others read.
+//! Source: the prefix check cache of Tsai et al., "How to get more value from your file system directory
+//! cache" (SOSP 2015).
+
+use core::cell::{Cell, UnsafeCell};
+
+use lp_region::InodeRef;
+use lp_region::records::inode_flags;
+use lp_region::sync::Ordering;
+
+use crate::caller::task::Task;
+
+/// Longest text of an entry.
+const TEXT: usize = 104;
+
+/// Entries; a text has one place.
+const PLACES: usize = 8;
+
+/// What a text leads to.
+struct Entry {
+    /// Where the text starts: a directory, as [`InodeRef::to_word`], or 0 for `/`.
+    base: Cell<u64>,
+    /// The directory, as [`InodeRef::to_word`].
+    dir: Cell<u64>,
+    /// `Header::tree` when that was so.
+    tree: Cell<u32>,
+    /// Bytes of the text; 0 if there is no entry.
+    length: Cell<u32>,
+    text: UnsafeCell<[u8; TEXT]>,
+}
+
+/// The cache of one task.
+pub struct PrefixCache([Entry; PLACES]);
+
+impl PrefixCache {
+    /// Nothing.
+    pub const fn new() -> Self {
+        PrefixCache(
+            [const {
+                Entry {
+                    base: Cell::new(0),
+                    dir: Cell::new(0),
+                    tree: Cell::new(0),
+                    length: Cell::new(0),
+                    text: UnsafeCell::new([0; TEXT]),
+                }
+            }; PLACES],
+        )
+    }
+}
+
+impl Default for PrefixCache {
+    fn default() -> Self {
+        PrefixCache::new()
+    }
+}
+
+/// A text from a base on, up to a slash and with it.
+#[derive(Clone, Copy)]
+pub(crate) struct Prefix {
+    /// Where it starts: a directory, as [`InodeRef::to_word`], or 0 for `/`.
+    pub base: u64,
+    text: *const u8,
+    length: usize,
+}
+
+impl Prefix {
+    /// The first `length` bytes of `text`. Only one that is not empty can be found or noted.
+    ///
+    /// # Safety
+    /// They are readable and stay as they are while this is used, and so are [`crate::caller::task::SLACK`]
+    /// bytes behind them.
+    #[inline(always)]
+    pub(crate) unsafe fn new(base: u64, text: *const u8, length: usize) -> Self {
+        Prefix { base, text, length }
+    }
+
+    #[inline(always)]
+    fn place<'t>(&self, task: &'t Task<'_>) -> &'t Entry {
+        // SAFETY: `new`'s promise; the byte before the slash, if there is one.
+        let last = unsafe { *self.text.add(self.length.saturating_sub(2)) };
+        &task.prefixes.0[(self.length + last as usize) % PLACES]
+    }
+
+    /// Whether the entry's text is this one. The entry's has this length.
+    #[inline(always)]
+    fn is_text_of(&self, entry: &Entry) -> bool {
+        // SAFETY: `new`'s promise, and an entry has at least 8 bytes behind any offset below.
+        let differ = |at: usize| unsafe {
+            let mine = self.text.add(at).cast::<u64>().read_unaligned();
+            let other = entry.text.get().cast::<u8>().add(at).cast::<u64>().read_unaligned();
+            mine ^ other
+        };
+        if self.length < 8 {
+            return differ(0) << (64 - 8 * self.length as u32) == 0;
+        }
+        let last = self.length - 8;
+        let mut at = 0;
+        while at < last {
+            if differ(at) != 0 {
+                return false;
+            }
+            at += 8;
+        }
+        differ(last) == 0
+    }
+}
+
+/// The directory that a prefix leads to, if that is known. Who uses it looks at its generation afterwards, as after any
+/// step of a walk.
+#[inline(always)]
+pub(crate) fn find(task: &Task<'_>, prefix: Prefix) -> Option<InodeRef> {
+    let entry = prefix.place(task);
+    // An entry's count is even, so that this one is.
+    let known = entry.length.get() as usize == prefix.length
+        && entry.base.get() == prefix.base
+        && task.region.header().tree.stands_at(entry.tree.get());
+    if !known || !prefix.is_text_of(entry) {
+        return None;
+    }
+    let dir = InodeRef::from_word(entry.dir.get());
+    let inode = task.region.inode(dir.id);
+    // PAIRS: the release store in `inode::free`. Relaxed: the mark is set before the name is gone.
+    let lives = inode.generation.load(Ordering::Acquire) == dir.generation
+        && inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD == 0;
+    lives.then_some(dir)
+}
+
+/// Notes where a prefix led. `tree` is the count that [`crate::names::walk`] read before its first step.
+#[cold]
+pub(crate) fn note(task: &Task<'_>, prefix: Prefix, dir: InodeRef, tree: u32) {
+    if prefix.length > TEXT || task.region.header().tree.retry(tree) {
+        return;
+    }
+    let entry = prefix.place(task);
+    entry.base.set(prefix.base);
+    entry.dir.set(dir.to_word());
+    entry.tree.set(tree);
+    entry.length.set(prefix.length as u32);
+    // SAFETY: the text is readable and fits; the cache is the task's, which makes one call at a time.
+    unsafe { entry.text.get().cast::<u8>().copy_from_nonoverlapping(prefix.text, prefix.length) };
+}

@@ -1,0 +1,231 @@
+//! [`Task`]: who makes a call.
+
+use core::cell::{Cell, UnsafeCell};
+
+use lp_abi::{PAGE_SIZE, PATH_MAX, Result};
+use lp_region::lane::Lane;
+use lp_region::layout::FDS;
+use lp_region::lock::{Lanes, OwnerLock};
+use lp_region::onlooker::Onlooker;
+use lp_region::order;
+use lp_region::process::{Process, Run};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
+use lp_region::{LaneId, ProcessId, Region, RunId};
+
+use crate::caller::event::Event;
+use crate::caller::mount_prefix::MountPrefix;
+use crate::caller::prefix_cache::PrefixCache;
+
+/// Device number of a region's root 0: `st_dev`, in the kernel's 64-bit encoding. The other roots' numbers are ORed in.
+///
+/// Major 0, as of every file system without a device, and a minor from the upper half, where the kernel, which counts
+/// from 1, does not come.
+#[inline]
+pub fn device(region: Region) -> u64 {
+    let identity = region.header().identity.load(Relaxed); // Relaxed: immutable.
+    let minor = 0x8_0000 | (identity as u32 & 0x7ff0);
+    u64::from(minor & 0xff) | u64::from(minor & !0xff) << 12
+}
+
+/// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
+///
+/// Like `current`. One thread uses a task at a time, and a task makes one call at a time: the buffers are its own. They come
+/// last, so that the rest lies on few pages.
+#[repr(C)]
+pub struct Task<'r> {
+    /// The region.
+    pub region: Region<'r>,
+    /// The process's slot: credentials, cwd, umask.
+    pub process: &'r Process,
+    /// Which slot that is.
+    pub process_id: ProcessId,
+    /// Where the thread's ids, groups and capabilities stand: in the process's slot, or in a record of the
+    /// thread's own once it has changed them beside others, as credentials are a thread's in Linux. Nothing
+    /// else in that record has a meaning.
+    pub credentials: Cell<&'r Process>,
+    /// The thread's lane.
+    pub lane: &'r Lane,
+    /// Which lane that is.
+    pub lane_id: LaneId,
+    /// The process's descriptors; see [`crate::descriptors::table`].
+    pub table: &'r [AtomicU64; FDS],
+    /// The run: where mounts appear.
+    pub run: &'r Run,
+    /// The region's device number; see [`Task::device`].
+    pub root_device: u64,
+    /// Reads `CLOCK_REALTIME_COARSE`.
+    pub clock: fn() -> Time,
+    /// Whether a signal waits for this thread's call to end: a call that sleeps then ends with `EINTR`. Never, unless the
+    /// door sets it.
+    pub interrupted: fn() -> bool,
+    /// Makes a system call of the kernel's that may wait. A signal ends it with `EINTR` if the door puts handlers off;
+    /// else the kernel restarts it or not, as the handler's flags say.
+    pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
+    /// Tells watchers; nobody, unless the door has some.
+    pub notify: fn(&Task<'_>, &Event<'_>),
+    /// The run's mount, for quick comparison.
+    pub prefix: MountPrefix,
+    /// Directories that paths led to.
+    pub prefixes: PrefixCache,
+    /// Path buffers.
+    pub scratch: Scratch,
+}
+
+/// A point in time, as `struct timespec`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
+pub struct Time {
+    /// Seconds since 1970.
+    pub sec: i64,
+    /// Nanoseconds, below 1,000,000,000.
+    pub nsec: u32,
+}
+
+/// Buffers of one task, so that calls need little stack and no allocation. Names are read a word at a time, past their
+/// end: hence the slack.
+pub struct Scratch {
+    /// The first path of a call, as the program gave it.
+    pub path: UnsafeCell<[u8; PATH_MAX + SLACK]>,
+    /// The second path of a call.
+    pub other: UnsafeCell<[u8; PATH_MAX + SLACK]>,
+    /// What is left to walk while symbolic links are expanded.
+    pub walk: UnsafeCell<[u8; 2 * PATH_MAX + SLACK]>,
+    /// A path outside all mounts that a walk ended on, NUL-terminated; see [`Outside`].
+    pub outside: UnsafeCell<[u8; 2 * PATH_MAX]>,
+}
+
+/// What a walk came to: something of ours, or a path that is the host's business.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place<T> {
+    /// In one of our mounts.
+    Inside(T),
+    /// Not ours.
+    Outside(Outside),
+}
+
+/// How a path leads out of our mounts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outside {
+    /// It never came in: the call goes to the kernel as the program made it.
+    AsGiven,
+    /// It came in and left again (a symbolic link, `..` of a root): the absolute path in `scratch.outside`, this many
+    /// bytes and a NUL, is what the kernel must be asked with.
+    Rewritten(usize),
+}
+
+impl<T> Place<T> {
+    /// Applies `f` to what is inside.
+    pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Place<U> {
+        match self {
+            Place::Inside(value) => Place::Inside(f(value)),
+            Place::Outside(outside) => Place::Outside(outside),
+        }
+    }
+}
+
+impl Scratch {
+    /// All buffers as one, whole pages of it, for a call that has no paths: where it starts and its length.
+    pub fn whole(&self) -> (*mut u8, usize) {
+        let bytes = size_of::<Scratch>() / PAGE_SIZE * PAGE_SIZE;
+        (core::ptr::from_ref(self).cast_mut().cast(), bytes)
+    }
+
+    /// Buffers of zeros.
+    pub const fn new() -> Self {
+        Scratch {
+            path: UnsafeCell::new([0; PATH_MAX + SLACK]),
+            other: UnsafeCell::new([0; PATH_MAX + SLACK]),
+            walk: UnsafeCell::new([0; 2 * PATH_MAX + SLACK]),
+            outside: UnsafeCell::new([0; 2 * PATH_MAX]),
+        }
+    }
+}
+
+impl Default for Scratch {
+    fn default() -> Self {
+        Scratch::new()
+    }
+}
+
+impl<'r> Task<'r> {
+    /// A task for a thread of `process_id` that owns `lane_id`.
+    pub fn new(region: Region<'r>, process_id: ProcessId, lane_id: LaneId, clock: fn() -> Time) -> Self {
+        let process = region.process(process_id);
+        order::begin(order::of(&region.lane(lane_id).holding));
+        // Relaxed: immutable while claimed.
+        let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
+        Task {
+            region,
+            process,
+            process_id,
+            credentials: Cell::new(process),
+            lane: region.lane(lane_id),
+            lane_id,
+            table: region.fd_table(process_id),
+            run,
+            root_device: device(region),
+            prefix: MountPrefix::of(run),
+            clock,
+            interrupted: || false,
+            blocking: system_call,
+            notify: |_, _| {},
+            prefixes: PrefixCache::new(),
+            scratch: Scratch::new(),
+        }
+    }
+
+    /// The time that the kernel would stamp now.
+    #[inline]
+    pub fn now(&self) -> Time {
+        (self.clock)()
+    }
+
+    /// `st_dev` of the inodes of root number `root`.
+    #[inline(always)]
+    pub fn device(&self, root: u32) -> u64 {
+        self.root_device | u64::from(root & 0xf)
+    }
+
+    /// Whether a call that sleeps should end with `EINTR`.
+    pub fn is_interrupted(&self) -> bool {
+        (self.interrupted)()
+    }
+}
+
+/// The system call itself: [`Task::blocking`] of a door that puts no handler off.
+unsafe fn system_call(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
+    // SAFETY: the caller's promise.
+    unsafe { lp_abi::syscall!(nr, a, b, c, d, e, f) }
+}
+
+impl Task<'_> {
+    /// Whether the thread that owns `lane` is gone.
+    pub fn is_dead(&self, lane: LaneId) -> bool {
+        self.region.lane_is_dead(lane, self.process_id)
+    }
+
+    fn onlooker(&self) -> Onlooker<'_> {
+        Onlooker { region: self.region, process: self.process_id }
+    }
+}
+
+impl Lanes for Task<'_> {
+    fn is_dead(&self, lane: LaneId) -> bool {
+        self.onlooker().is_dead(lane)
+    }
+
+    fn mark(&self, lane: LaneId) -> &AtomicU32 {
+        &self.region.lane(lane).holding
+    }
+
+    fn note_wait(&self, me: LaneId, lock: Option<&OwnerLock>) {
+        self.onlooker().note_wait(me, lock);
+    }
+
+    fn is_awaited(&self, lock: &OwnerLock) -> bool {
+        self.onlooker().is_awaited(lock)
+    }
+}
+
+/// Bytes that may be read past any name: path buffers are this much longer than what they hold.
+pub(crate) const SLACK: usize = 32;

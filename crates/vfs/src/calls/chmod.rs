@@ -1,0 +1,72 @@
+//! chmod(2), fchmod(2), fchmodat(2), fchmodat2(2).
+
+use lp_abi::linux::{S_IFLNK, S_IFMT, S_ISGID};
+use lp_abi::{Errno, Result};
+use lp_region::InodeId;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::caller::event::Touched;
+use crate::caller::task::{Place, Task};
+use crate::calls::target;
+use crate::descriptors::table;
+use crate::inodes::inode::{self, Touch};
+use crate::inodes::watched;
+use crate::lane::writer;
+use crate::names::tree;
+use crate::rights::{acl, credentials};
+
+/// Sets the permission bits of what a path names.
+///
+/// # Errors
+/// Those of path_resolution(7); `EPERM` for who does not own it, and for an immutable or append-only file; `EROFS`;
+/// `EOPNOTSUPP` for a symbolic link; `EINVAL` for unknown flags is the door's.
+pub fn fchmodat(task: &Task, dirfd: i32, path: *const u8, mode: u32, flags: u32) -> Result<Place<()>> {
+    target::at(task, dirfd, path, flags, |id, inode| change(task, id, inode, mode))
+}
+
+/// Sets the permission bits of an open file.
+///
+/// # Errors
+/// `EBADF`; otherwise as [`fchmodat`].
+pub fn fchmod(task: &Task, fd: i32, mode: u32) -> Result<()> {
+    let held = table::fget_no_path(task, fd)?;
+    change(task, held.inode_id(), held.inode, mode)
+}
+
+fn change(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
+    set(task, id, inode, mode)?;
+    watched::touched(task, id, inode, Touched::Attributes);
+    Ok(())
+}
+
+fn set(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<()> {
+    let _writing = writer::begin(task, inode)?;
+    let _locked = inode::lock(task, id);
+    // Relaxed throughout: under the lock.
+    let old = inode.mode.load(Relaxed);
+    if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0
+        || !credentials::owns(task, inode)
+    {
+        return Err(Errno::EPERM);
+    }
+    if old & S_IFMT == S_IFLNK {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let mut bits = mode & 0o7777;
+    // setattr_prepare: without the capability the bit is for members of the group.
+    if !credentials::may_keep_setgid(task, inode.gid.load(Relaxed)) {
+        bits &= !S_ISGID;
+    }
+    let _shift = (inode::is_dir(inode) && mode & 0o111 != 0o111).then(|| tree::shift(task));
+    let mode = old & S_IFMT | bits;
+    if acl::chmod(task, id, inode, mode)? {
+        return Ok(());
+    }
+    let now = task.now();
+    inode.seq.begin();
+    inode.mode.store(mode, Relaxed);
+    inode::touch_in_section(inode, Touch::Change, now);
+    inode.seq.end();
+    Ok(())
+}

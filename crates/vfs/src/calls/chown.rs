@@ -1,0 +1,89 @@
+//! chown(2), fchown(2), lchown(2), fchownat(2).
+
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_ISGID, S_ISUID, S_IXGRP};
+use lp_abi::{Errno, Result};
+use lp_region::InodeId;
+use lp_region::process::caps;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::caller::event::Touched;
+use crate::caller::task::{Place, Task};
+use crate::calls::target;
+use crate::descriptors::table;
+use crate::inodes::ownership::Owners;
+use crate::inodes::{inode, watched, xattrs};
+use crate::lane::writer;
+use crate::rights::credentials;
+
+/// An id that stays as it is.
+const KEEP: u32 = u32::MAX;
+
+/// Sets owner and group of what a path names; -1 keeps one.
+///
+/// # Errors
+/// Those of path_resolution(7); `EPERM` for who may not, and for an immutable or append-only file; `EROFS`.
+pub fn fchownat(
+    task: &Task,
+    dirfd: i32,
+    path: *const u8,
+    owner: u32,
+    group: u32,
+    flags: u32,
+) -> Result<Place<()>> {
+    target::at(task, dirfd, path, flags, |id, inode| change(task, id, inode, owner, group))
+}
+
+/// Sets owner and group of an open file.
+///
+/// # Errors
+/// `EBADF`; otherwise as [`fchownat`].
+pub fn fchown(task: &Task, fd: i32, owner: u32, group: u32) -> Result<()> {
+    let held = table::fget_no_path(task, fd)?;
+    change(task, held.inode_id(), held.inode, owner, group)
+}
+
+fn change(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Result<()> {
+    set(task, id, inode, owner, group)?;
+    if (owner, group) != (KEEP, KEEP) {
+        watched::touched(task, id, inode, Touched::Attributes);
+    }
+    Ok(())
+}
+
+fn set(task: &Task, id: InodeId, inode: &Inode, owner: u32, group: u32) -> Result<()> {
+    let _writing = writer::begin(task, inode)?;
+    let _locked = inode::lock(task, id);
+    // Relaxed throughout: under the lock; credentials change in their own process only.
+    if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
+        return Err(Errno::EPERM);
+    }
+    let (uid, gid) = (inode.uid.load(Relaxed), inode.gid.load(Relaxed));
+    let owns = task.credentials.get().fsuid.load(Relaxed) == uid;
+    let capable = credentials::capable(task, caps::CHOWN);
+    // chown_ok, chgrp_ok: an owner may keep the owner, and give the file to a group of its own.
+    let may_own = owner == KEEP || capable || owns && owner == uid;
+    let may_group = group == KEEP || capable || owns && (group == gid || credentials::is_member(task, group));
+    if !may_own || !may_group {
+        return Err(Errno::EPERM);
+    }
+    let old = inode.mode.load(Relaxed);
+    let mut mode = old;
+    if mode & S_IFMT != S_IFDIR {
+        mode &= !S_ISUID;
+        if mode & S_IXGRP != 0 || !credentials::may_keep_setgid(task, gid) {
+            mode &= !S_ISGID;
+        }
+        // notify_change: dropping them is a chmod, and that is the owner's.
+        if mode != old && !credentials::owns(task, inode) {
+            return Err(Errno::EPERM);
+        }
+        if inode.xattr.load(Relaxed) != 0 {
+            xattrs::drop_capability(task, id, inode);
+        }
+    }
+    let or_keep = |new: u32, old: u32| if new == KEEP { old } else { new };
+    let after = Owners { of: id, uid: or_keep(owner, uid), gid: or_keep(group, gid), mode, time: task.now() };
+    after.carry_out(task);
+    Ok(())
+}

@@ -1,0 +1,418 @@
+//! copy_file_range(2), sendfile(2), splice(2): content moves without passing through the program.
+//!
+//! What leaves for the kernel is a validated copy: a call that waits with the file's pages in its hands could deliver
+//! what they hold once they are another file's.
+
+use core::cell::Cell;
+
+use lp_abi::linux::{
+    __NR_fstat, __NR_pread64, __NR_write, O_APPEND, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG,
+    SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
+};
+use lp_abi::{Errno, MAX_RW_COUNT, PAGE_SIZE, Result};
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::ucopy;
+
+use crate::caller::event::Touched;
+use crate::caller::task::Task;
+use crate::calls::write;
+use crate::content::buffer::Single;
+use crate::content::pipe::{Drain, End, Pipe, Wait};
+use crate::content::snapshot;
+use crate::content::source::FileContent;
+use crate::descriptors::file;
+use crate::descriptors::table::{self, Held};
+use crate::inodes::{inode, watched};
+
+/// Most bytes that move between two files in one section of the target.
+const STEP: usize = 1 << 20;
+
+/// Devices that sendfile(2) takes: /dev/zero, /dev/full, /dev/random, /dev/urandom.
+const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
+
+/// Copies between two files of ours; a null offset means the position. Between ours and another file system the kernel
+/// answers `EXDEV`, and so does the door.
+///
+/// # Errors
+/// `EBADF` when one is not open for what it takes, or the target with `O_APPEND`; `EISDIR`; `EINVAL` for flags, ranges of
+/// one file that overlap, an offset below zero; `EOVERFLOW`; those of write(2).
+pub fn copy_file_range(
+    task: &Task,
+    fd_in: i32,
+    off_in: *mut i64,
+    fd_out: i32,
+    off_out: *mut i64,
+    len: usize,
+    flags: u32,
+) -> Result<usize> {
+    let from = table::fget(task, fd_in)?;
+    let to = table::fget_second(task, fd_out)?;
+    let (mode_in, mode_out) = (from.file.mode.load(Relaxed), to.file.mode.load(Relaxed)); // Relaxed: immutable.
+    if (mode_in | mode_out) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    let at_in = offset(&from, off_in).map_err(unsigned)?;
+    let at_out = offset(&to, off_out).map_err(unsigned)?;
+    if flags != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if (mode_in | mode_out) & file_mode::DIR != 0 {
+        return Err(Errno::EISDIR);
+    }
+    may_copy(&from, &to)?;
+    if to.file.flags.load(Relaxed) & O_APPEND != 0 {
+        return Err(Errno::EBADF);
+    }
+    let len = len.min(MAX_RW_COUNT) as u64;
+    let end = |at: u64| at.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW);
+    let end_in = end(at_in)?;
+    end(at_out)?;
+    // generic_copy_file_checks: what counts is what there is to copy.
+    let end_in = end_in.min(from.inode.size.load(Relaxed).max(at_in));
+    let len = end_in - at_in;
+    if from.inode_id() == to.inode_id() && at_in < at_out + len && at_out < end_in {
+        return Err(Errno::EINVAL);
+    }
+    let done = between(task, (&from, at_in), (&to, at_out), len as usize)?;
+    advance(&from, off_in, at_in + done as u64)?;
+    advance(&to, off_out, at_out + done as u64)?;
+    Ok(done)
+}
+
+/// Sends content of `fd_in`, from `offset` or the position on, to `fd_out`; at least one is ours.
+///
+/// # Errors
+/// `EBADF`; `EINVAL` when `fd_in` is no regular file or `fd_out` is open with `O_APPEND`; those of write(2).
+pub fn sendfile(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize) -> Result<usize> {
+    let count = count.min(MAX_RW_COUNT);
+    if !table::is_ours(task, fd_in) {
+        return receive(task, fd_out, fd_in, off_in, count);
+    }
+    let from = table::fget(task, fd_in)?;
+    let at = offset(&from, off_in)?;
+    let done = if table::is_ours(task, fd_out) {
+        let to = table::fget_second(task, fd_out)?;
+        opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;
+        not_append(&to)?;
+        // splice_direct_to_actor: nothing to send asks nobody for its type.
+        if count == 0 {
+            return Ok(0);
+        }
+        may_copy(&from, &to)?;
+        let at_out = to.file.position.load(Relaxed);
+        let done = between(task, (&from, at), (&to, at_out), count)?;
+        advance(&to, core::ptr::null_mut(), at_out + done as u64)?;
+        done
+    } else {
+        readable(&from)?;
+        match host_type(fd_out)? {
+            // do_sendfile: into a pipe it is splice(2).
+            S_IFIFO if count != 0 => {
+                into_pipe(task, &from, at, Pipe::new(fd_out, End::Write, Wait::Blocks)?, count)?
+            }
+            _ => to_host(task, &from, at, fd_out, count)?,
+        }
+    };
+    advance(&from, off_in, at + done as u64)?;
+    Ok(done)
+}
+
+/// Moves content between a file of ours and a pipe.
+///
+/// # Errors
+/// `EBADF`; `EINVAL` for unknown flags, without a pipe, or for a target with `O_APPEND`; `ESPIPE` for the offset of a pipe;
+/// `EAGAIN` with `SPLICE_F_NONBLOCK`; those of read(2) and write(2).
+pub fn splice(
+    task: &Task,
+    fd_in: i32,
+    off_in: *mut i64,
+    fd_out: i32,
+    off_out: *mut i64,
+    len: usize,
+    flags: u32,
+) -> Result<usize> {
+    if flags & !(SPLICE_F_MOVE | SPLICE_F_NONBLOCK | SPLICE_F_MORE | SPLICE_F_GIFT) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if len == 0 {
+        return Ok(0);
+    }
+    let ours = (table::is_ours(task, fd_in), table::is_ours(task, fd_out));
+    let (pipe, its_offset) = if ours.0 { (fd_out, off_out) } else { (fd_in, off_in) };
+    if ours == (true, true) || host_type(pipe)? != S_IFIFO {
+        return Err(Errno::EINVAL);
+    }
+    if !its_offset.is_null() {
+        return Err(Errno::ESPIPE);
+    }
+    let wait = if flags & SPLICE_F_NONBLOCK != 0 { Wait::Never } else { Wait::Blocks };
+    if ours.0 {
+        let from = table::fget(task, fd_in)?;
+        let pipe = Pipe::new(pipe, End::Write, wait);
+        readable(&from)?;
+        let at = offset(&from, off_in)?;
+        let done = into_pipe(task, &from, at, pipe?, len)?;
+        advance(&from, off_in, at + done as u64)?;
+        return Ok(done);
+    }
+    let to = table::fget(task, fd_out)?;
+    let pipe = Pipe::new(pipe, End::Read, wait)?;
+    writable(&to)?;
+    let at = offset(&to, off_out)?;
+    not_append(&to)?;
+    let done = out_of_pipe(task, &to, at, pipe, len)?;
+    advance(&to, off_out, at + done as u64)?;
+    Ok(done)
+}
+
+/// Where a call starts: at its offset argument or at the position.
+fn offset(held: &Held, given: *const i64) -> Result<u64> {
+    if given.is_null() {
+        return Ok(held.file.position.load(Relaxed)); // Relaxed: as Linux reads f_pos here.
+    }
+    // SAFETY: the program's memory.
+    let value = unsafe { ucopy::get(given) }?;
+    if value < 0 { Err(Errno::EINVAL) } else { Ok(value as u64) }
+}
+
+/// generic_copy_file_checks: an offset below zero overflows, like a sum.
+fn unsigned(errno: Errno) -> Errno {
+    if errno == Errno::EINVAL { Errno::EOVERFLOW } else { errno }
+}
+
+/// Stores where a call ended: in its offset argument or as the position.
+fn advance(held: &Held, given: *mut i64, end: u64) -> Result<()> {
+    if given.is_null() {
+        held.file.position.store(end, Relaxed); // Relaxed: as Linux stores f_pos here.
+        return Ok(());
+    }
+    // SAFETY: the program's memory.
+    unsafe { ucopy::put(given, &(end as i64)) }
+}
+
+fn readable(from: &Held) -> Result<()> {
+    opened_for(from, file_mode::READ).and_then(|()| regular(from))
+}
+
+fn writable(to: &Held) -> Result<()> {
+    opened_for(to, file_mode::WRITE).and_then(|()| regular(to))
+}
+
+/// Both are asked for their access before either for its type.
+fn may_copy(from: &Held, to: &Held) -> Result<()> {
+    opened_for(from, file_mode::READ)?;
+    opened_for(to, file_mode::WRITE)?;
+    regular(from).and_then(|()| regular(to))
+}
+
+fn opened_for(held: &Held, access: u32) -> Result<()> {
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if mode & access == 0 || mode & file_mode::PATH != 0 { Err(Errno::EBADF) } else { Ok(()) }
+}
+
+fn regular(held: &Held) -> Result<()> {
+    if held.file.mode.load(Relaxed) & file_mode::REGULAR == 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+fn not_append(to: &Held) -> Result<()> {
+    if to.file.flags.load(Relaxed) & O_APPEND != 0 { Err(Errno::EINVAL) } else { Ok(()) }
+}
+
+/// Copies up to `len` bytes from one file of ours to another.
+fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len: usize) -> Result<usize> {
+    let done = in_steps(task, from, len, STEP, |done, most| {
+        let start = start + done as u64;
+        // Asked for no more than there is, the target's limits do not fail a call at the source's end.
+        let there = from.inode.size.load(Relaxed).saturating_sub(start); // Relaxed: the copy looks again.
+        let most = (most as u64).min(there) as usize;
+        if most == 0 {
+            return Ok(0);
+        }
+        let content = FileContent::new(task.region, from.inode, start);
+        match write::store(task, to, content, most, at + done as u64) {
+            // The source was cut short meanwhile.
+            Err(Errno::EFAULT) => Ok(0),
+            stored => stored,
+        }
+    })?;
+    if done != 0 {
+        watched::touched(task, to.inode_id(), to.inode, Touched::Modified);
+    }
+    Ok(done)
+}
+
+/// Writes up to `len` bytes from `at` on to a descriptor of the kernel's that is no pipe.
+fn to_host(task: &Task, from: &Held, at: u64, fd: i32, len: usize) -> Result<usize> {
+    let (room, bytes) = task.scratch.whole();
+    in_steps(task, from, len, bytes, |done, most| {
+        let got =
+            snapshot::snapshot(task.region, from.inode, Single::new(room, most)?, most, at + done as u64)?;
+        if got == 0 {
+            return Ok(0);
+        }
+        // SAFETY: the kernel reads within the buffer, which is the task's.
+        unsafe { (task.blocking)(__NR_write, [fd as usize, room as usize, got, 0, 0, 0]) }
+    })
+}
+
+/// Moves up to `len` bytes from `at` on into a pipe: waits for room, then takes what there is.
+fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+    let (room, bytes) = task.scratch.whole();
+    loop {
+        pipe.ready(task)?;
+        let fits = pipe.room(at)?.min(len);
+        let moved = in_steps(task, from, fits, bytes, |done, most| {
+            let to = Single::new(room, most)?;
+            match snapshot::snapshot(task.region, from.inode, to, most, at + done as u64)? {
+                0 => Ok(0),
+                got => pipe.put(task, room, got),
+            }
+        });
+        // Another writer was faster.
+        if moved != Err(Errno::EAGAIN) || !pipe.waits() {
+            return moved;
+        }
+    }
+}
+
+/// Moves what a pipe holds, at least a byte, into a file. What the file does not take stays in the pipe.
+fn out_of_pipe(task: &Task, to: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
+    let last = Cell::new(Ok(0));
+    while pipe.ready(task)? {
+        last.set(Ok(0));
+        let stored = write::store(task, to, Drain::new(pipe, &last)?, len, at);
+        match (stored, last.get()) {
+            // Another reader was faster.
+            (Err(Errno::EFAULT), Err(Errno::EAGAIN)) if pipe.waits() => {}
+            (Err(Errno::EFAULT), done) => return done,
+            (stored, _) => return stored,
+        }
+    }
+    Ok(0)
+}
+
+/// Calls `step`, with the bytes done and the most that it may do, until `len` bytes are done, it does less, or a signal
+/// waits. What was done comes before an error.
+fn in_steps(
+    task: &Task,
+    from: &Held,
+    len: usize,
+    most: usize,
+    mut step: impl FnMut(usize, usize) -> Result<usize>,
+) -> Result<usize> {
+    let mut done = 0;
+    while done < len {
+        // splice_from_pipe_next: a signal counts even where nothing has to be waited for.
+        if task.is_interrupted() {
+            if done == 0 {
+                return Err(Errno::EINTR);
+            }
+            break;
+        }
+        let wanted = most.min(len - done);
+        match step(done, wanted) {
+            Ok(moved) => {
+                done += moved;
+                if moved < wanted {
+                    break;
+                }
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    inode::accessed(task, from.inode, done);
+    Ok(done)
+}
+
+/// sendfile(2) from a file of the host's into one of ours.
+fn receive(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize) -> Result<usize> {
+    // do_sendfile: an offset of what has none comes before everything about the target.
+    if !off_in.is_null() {
+        host_position(fd_in)?;
+    }
+    let to = table::fget(task, fd_out)?;
+    writable(&to)?;
+    not_append(&to)?;
+    if !can_be_sent(fd_in)? {
+        return Err(Errno::EINVAL);
+    }
+    let position = file::position(task, &to);
+    let at = position.get();
+    let mut done = 0;
+    while done < count {
+        if task.is_interrupted() {
+            if done == 0 {
+                return Err(Errno::EINTR);
+            }
+            break;
+        }
+        let room = task.scratch.walk.get();
+        let most = (count - done).min(PAGE_SIZE);
+        // The offset moves only as far as bytes were stored: a failed store leaves them to be read again.
+        let start = if off_in.is_null() { host_position(fd_in)? } else { host_offset(off_in)? };
+        // SAFETY: the kernel writes within the buffer, which is the task's.
+        let got = unsafe { lp_abi::syscall!(__NR_pread64, fd_in, room, most, start) };
+        let stored = match got {
+            Ok(0) => break,
+            Ok(got) => write::store(task, &to, Single::new(room.cast(), got)?, got, at + done as u64),
+            Err(errno) => Err(errno),
+        };
+        match stored {
+            Ok(stored) => {
+                done += stored;
+                set_host_offset(fd_in, off_in, start + stored as i64)?;
+            }
+            Err(errno) if done == 0 => return Err(errno),
+            Err(_) => break,
+        }
+    }
+    position.set(at + done as u64);
+    Ok(done)
+}
+
+fn host_position(fd: i32) -> Result<i64> {
+    use lp_abi::linux::{__NR_lseek, SEEK_CUR};
+    // SAFETY: asks for the position.
+    unsafe { lp_abi::syscall!(__NR_lseek, fd, 0, SEEK_CUR) }.map(|at| at as i64)
+}
+
+fn host_offset(given: *const i64) -> Result<i64> {
+    // SAFETY: the program's memory.
+    unsafe { ucopy::get(given) }
+}
+
+fn set_host_offset(fd: i32, given: *mut i64, at: i64) -> Result<()> {
+    use lp_abi::linux::{__NR_lseek, SEEK_SET};
+    if given.is_null() {
+        // SAFETY: moves the position as the program's call is to do.
+        return unsafe { lp_abi::syscall!(__NR_lseek, fd, at, SEEK_SET) }.map(drop);
+    }
+    // SAFETY: the program's memory.
+    unsafe { ucopy::put(given, &at) }
+}
+
+/// Whether a file of the host's has a position and content for sendfile(2).
+fn can_be_sent(fd: i32) -> Result<bool> {
+    let attributes = host_attributes(fd)?;
+    Ok(match attributes.st_mode & S_IFMT {
+        S_IFREG | S_IFBLK => true,
+        S_IFCHR => SENT_DEVICES.contains(&attributes.st_rdev),
+        _ => false,
+    })
+}
+
+/// Type of a file of the host's.
+fn host_type(fd: i32) -> Result<u32> {
+    host_attributes(fd).map(|attributes| attributes.st_mode & S_IFMT)
+}
+
+fn host_attributes(fd: i32) -> Result<stat> {
+    let mut value = core::mem::MaybeUninit::<stat>::zeroed();
+    // SAFETY: the kernel writes a stat; all zeros is one too.
+    unsafe {
+        lp_abi::syscall!(__NR_fstat, fd, value.as_mut_ptr())?;
+        Ok(value.assume_init())
+    }
+}

@@ -1,0 +1,158 @@
+//! Making an inode with a name: what mkdir, mknod, symlink and open with `O_CREAT` have in common.
+
+use lp_abi::linux::{S_IFDIR, S_IFMT};
+use lp_abi::{Errno, Result};
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeRef};
+
+use crate::caller::task::{Place, Task};
+use crate::inodes::{inode, watched};
+use crate::lane::writer;
+use crate::life::reclaim;
+use crate::names::change::{self, Change};
+use crate::names::hash::{self, Load};
+use crate::names::name::{self, Name};
+use crate::names::walk::{self, Found, Last, Parent, Which};
+use crate::names::{dir, dirent, link_target};
+use crate::rights::{initial, permission};
+
+/// What a new inode is to be.
+#[derive(Clone, Copy)]
+pub(crate) struct What {
+    /// Type and permissions asked for; the umask is applied here.
+    pub mode: u32,
+    /// Device number of a device node.
+    pub rdev: u32,
+    /// What it starts with.
+    pub content: Content,
+}
+
+/// What a new inode starts with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Nothing.
+    Empty,
+    /// A symbolic link's target, which stands in this path buffer.
+    Target(Which),
+}
+
+/// What came of making a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Made {
+    /// It was made.
+    New(Found),
+    /// The name was there already.
+    Existing(Found),
+}
+
+/// Walks to a path and makes there what `decide` says; it may refuse.
+///
+/// # Errors
+/// Those of path_resolution(7) and of `decide`; `EEXIST`; `ENOSPC`, `EROFS`, `EACCES`.
+pub(crate) fn at(
+    task: &Task<'_>,
+    dirfd: i32,
+    path: *const u8,
+    decide: impl Fn(&Parent) -> Result<What>,
+) -> Result<Place<()>> {
+    for _ in 0..walk::TRIES {
+        let parent = match walk::parent(task, dirfd, path, Which::Path)? {
+            Place::Inside(parent) => parent,
+            Place::Outside(outside) => return Ok(Place::Outside(outside)),
+        };
+        if parent.last != Last::Name {
+            return Err(Errno::EEXIST);
+        }
+        let name = parent.name(task);
+        let what = match decide(&parent) {
+            Ok(what) => what,
+            // filename_create: a name that is there is EEXIST before any other refusal.
+            Err(_) if hash::lookup(task.region, parent.dir.id, &name).is_some() => return Err(Errno::EEXIST),
+            Err(errno) => return Err(errno),
+        };
+        return match named(task, parent.dir, &name, &what) {
+            Err(Errno::ESTALE) => continue,
+            // The same goes for a read-only file system.
+            Err(Errno::EROFS) if hash::lookup(task.region, parent.dir.id, &name).is_some() => {
+                Err(Errno::EEXIST)
+            }
+            Err(errno) => Err(errno),
+            Ok(Made::Existing(_)) => Err(Errno::EEXIST),
+            Ok(Made::New(_)) => Ok(Place::Inside(())),
+        };
+    }
+    Err(Errno::ESTALE)
+}
+
+/// Makes an inode and its name in `dir`, unless the name is there.
+///
+/// # Errors
+/// `ESTALE` when the directory was freed since the walk: walk again. `ENOENT` when it was removed; `EACCES`, `ENOSPC`,
+/// `EROFS`, `EMLINK`.
+pub(crate) fn named(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
+    match named_once(task, dir, name, what) {
+        Err(Errno::ENOSPC) => {
+            reclaim::all(task);
+            named_once(task, dir, name, what)
+        }
+        done => done,
+    }
+}
+
+fn named_once(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
+    let record = task.region.inode(dir.id);
+    let _writing = writer::begin(task, record)?;
+    let locked = dir::enter(task, dir)?;
+    let place = name::Place::new(dir.id, name);
+    if let Some(hit) = hash::lookup_at(task.region, &place) {
+        let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id };
+        return Ok(Made::Existing(found));
+    }
+    permission::may_create(task, record)?;
+    let (inode, entry, load) = make(task, &place, what)?;
+    drop(locked);
+    if load == Load::Crowded {
+        hash::split(task);
+    }
+    Ok(Made::New(Found { inode, dirent: entry, parent: dir.id }))
+}
+
+/// The caller holds the directory's lock, may create in it, and has not found the name.
+fn make(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
+    let dir = task.region.inode(place.dir);
+    let is_dir = what.mode & S_IFMT == S_IFDIR;
+    // Relaxed: under the directory's lock.
+    if is_dir && dir.nlink.load(Ordering::Relaxed) == u32::MAX {
+        return Err(Errno::EMLINK);
+    }
+    dir::reserve(task, place.dir)?;
+    let new = initial::create(task, dir, what.mode, what.rdev)?;
+    let entry = fill(task, place, what, new.inode())?;
+    let record = task.region.inode(new.inode().id);
+    let mut after = dir::with_entry(task.region, place.dir, entry);
+    if is_dir {
+        after.nlink += 1;
+        record.parent.store(place.dir.0, Ordering::Relaxed); // Relaxed: published with the name.
+        record.self_dirent.store(entry.0, Ordering::Relaxed);
+    }
+    let mut change = Change::at(inode::born(record));
+    change.dirs[0] = after;
+    change.added = entry;
+    let is_watched = watched::is_watched(dir);
+    if is_watched {
+        watched::mark_new(record, place.dir, entry);
+    }
+    let load = change::perform(task, &change);
+    let inode = new.linked_in();
+    if is_watched {
+        watched::made_slow(task, place.dir, place.name.bytes(), record);
+    }
+    Ok((inode, entry, load))
+}
+
+fn fill(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What, inode: InodeRef) -> Result<DirentId> {
+    if let Content::Target(which) = what.content {
+        link_target::set_target(task, inode.id, walk::copied(task, which))?;
+    }
+    dirent::take(task.region, task.lane, place, inode)
+}

@@ -1,0 +1,164 @@
+//! fallocate(2), the modes that tmpfs has.
+
+use lp_abi::linux::{
+    FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
+    FALLOC_FL_UNSHARE_RANGE, FALLOC_FL_ZERO_RANGE,
+};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::InodeId;
+use lp_region::records::{Inode, file_mode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::caller::event::Touched;
+use crate::caller::task::Task;
+use crate::calls::truncate;
+use crate::content::{cut, map, page};
+use crate::descriptors::table;
+use crate::inodes::inode::{self, Touch};
+use crate::inodes::watched;
+use crate::lane::writer;
+use crate::life::reclaim;
+use crate::rights::privileges;
+
+/// Makes room for, or a hole of, `length` bytes at `offset`.
+///
+/// # Errors
+/// `EBADF` when the file is not open for writing; `EINVAL` for an empty or negative range; `EOPNOTSUPP` for a mode that
+/// tmpfs has not; `EFBIG`; `ENOSPC`; `EISDIR`, `ENODEV` for what is no regular file; `EPERM` for an append-only or
+/// immutable one.
+pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> Result<()> {
+    let held = table::fget_no_path(task, fd)?;
+    if offset < 0 || length <= 0 {
+        return Err(Errno::EINVAL);
+    }
+    known(mode)?;
+    let opened = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if opened & file_mode::WRITE == 0 {
+        return Err(Errno::EBADF);
+    }
+    let (id, inode) = (held.inode_id(), held.inode);
+    let flags = inode.flags.load(Relaxed);
+    let keeps_bytes = mode & !FALLOC_FL_KEEP_SIZE == 0;
+    if flags & inode_flags::IMMUTABLE != 0 || flags & inode_flags::APPEND != 0 && !keeps_bytes {
+        return Err(Errno::EPERM);
+    }
+    if opened & file_mode::REGULAR == 0 {
+        return Err(Errno::ENODEV);
+    }
+    let end = offset.checked_add(length).ok_or(Errno::EFBIG)? as u64;
+    let what = kind(mode)?;
+    let writing = writer::begin(task, inode)?;
+    match what {
+        What::Hole => punch(task, id, inode, offset as u64, end),
+        What::Room(size) => match allocate(task, id, inode, offset as u64, end, size) {
+            Err(Errno::ENOSPC) => {
+                reclaim::all(task);
+                allocate(task, id, inode, offset as u64, end, size)
+            }
+            done => done,
+        },
+    }?;
+    drop(writing);
+    watched::touched(task, id, inode, Touched::Modified);
+    Ok(())
+}
+
+/// What the mode asks for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    Room(Size),
+    Hole,
+}
+
+/// Whether room behind the end becomes part of the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Size {
+    Grows,
+    Stays,
+}
+
+/// vfs_fallocate: one of the modes that some file system has, asked before the descriptor is.
+///
+/// # Errors
+/// `EOPNOTSUPP`.
+fn known(mode: u32) -> Result<()> {
+    match mode & !FALLOC_FL_KEEP_SIZE {
+        0 | FALLOC_FL_ZERO_RANGE | FALLOC_FL_UNSHARE_RANGE => Ok(()),
+        FALLOC_FL_PUNCH_HOLE if mode & FALLOC_FL_KEEP_SIZE != 0 => Ok(()),
+        FALLOC_FL_COLLAPSE_RANGE | FALLOC_FL_INSERT_RANGE if mode & FALLOC_FL_KEEP_SIZE == 0 => Ok(()),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+fn kind(mode: u32) -> Result<What> {
+    match mode {
+        0 => Ok(What::Room(Size::Grows)),
+        FALLOC_FL_KEEP_SIZE => Ok(What::Room(Size::Stays)),
+        // vfs_fallocate: a hole must keep the size.
+        _ if mode == FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE => Ok(What::Hole),
+        _ => Err(Errno::EOPNOTSUPP),
+    }
+}
+
+fn punch(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64) -> Result<()> {
+    let _locked = inode::lock(task, id);
+    privileges::drop_privileges(task, id, inode);
+    let size = PAGE_SIZE as u64;
+    let (first, last) = (offset.div_ceil(size), end / size);
+    let now = task.now();
+    inode.data_seq.begin();
+    inode.seq.begin();
+    map::less_in_section(inode, cut::going(task, inode, first, last));
+    inode::touch_in_section(inode, Touch::Modify, now);
+    inode.seq.end();
+    if first > last {
+        // Within one page.
+        zero(task, inode, offset / size, (offset % size) as usize, (end - offset) as usize);
+    } else {
+        if !offset.is_multiple_of(size) {
+            zero(task, inode, first - 1, (offset % size) as usize, PAGE_SIZE);
+        }
+        if !end.is_multiple_of(size) {
+            zero(task, inode, last, 0, (end % size) as usize);
+        }
+        cut::drop_pages(task, id, inode, first, last);
+    }
+    inode.data_seq.end();
+    Ok(())
+}
+
+fn zero(task: &Task, inode: &Inode, index: u64, from: usize, len: usize) {
+    let page = map::get(task.region, inode, index);
+    if page.is_some() {
+        page::zero(task.region, page, from, len);
+    }
+}
+
+fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size: Size) -> Result<()> {
+    let _locked = inode::lock(task, id);
+    let old = inode.size.load(Relaxed); // Relaxed: under the lock.
+    if size == Size::Grows {
+        truncate::within_limit(task, inode, end)?;
+    }
+    let (first, last) = (offset / PAGE_SIZE as u64, end.div_ceil(PAGE_SIZE as u64));
+    // What cannot be had is refused before a page is taken.
+    if last - first - map::held(task.region, inode, first, last) > page::free_count(task.region) {
+        return Err(Errno::ENOSPC);
+    }
+    privileges::drop_privileges(task, id, inode);
+    inode.data_seq.begin();
+    let mut made = 0;
+    let filled = map::fill(task, id, inode, (first, last), &mut made);
+    let now = task.now();
+    inode.seq.begin();
+    map::more_in_section(inode, made);
+    if filled.is_ok() {
+        if size == Size::Grows && end > old {
+            inode.size.store(end, Relaxed); // Relaxed: inside the sections.
+        }
+        inode::touch_in_section(inode, Touch::Modify, now);
+    }
+    inode.seq.end();
+    inode.data_seq.end();
+    filled
+}

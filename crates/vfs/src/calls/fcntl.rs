@@ -1,0 +1,66 @@
+//! fcntl(2): the commands that are about descriptors and open files. Locks are [`crate::locks::file_lock`]'s,
+//! `F_DUPFD` is [`crate::calls::dup`]'s.
+
+use lp_abi::linux::{FD_CLOEXEC, O_APPEND, O_DIRECT, O_NDELAY, O_NOATIME, O_NONBLOCK};
+use lp_abi::{Errno, Result};
+use lp_region::records::{file_mode, inode_flags};
+use lp_region::sync::Ordering;
+
+use crate::caller::task::Task;
+use crate::descriptors::table::{self, entry};
+use crate::rights::credentials;
+
+/// Flags that `F_SETFL` changes (`SETFL_MASK`).
+const SETTABLE: u32 = O_APPEND | O_NONBLOCK | O_NDELAY | O_DIRECT | O_NOATIME;
+
+/// `F_GETFD`: [`FD_CLOEXEC`] or 0.
+///
+/// # Errors
+/// `EBADF`.
+pub fn get_fd(task: &Task, fd: i32) -> Result<u32> {
+    match table::load(task, fd) {
+        word if word & entry::OPEN == 0 => Err(Errno::EBADF),
+        word if word & entry::CLOEXEC != 0 => Ok(FD_CLOEXEC),
+        _ => Ok(0),
+    }
+}
+
+/// `F_SETFD`.
+///
+/// # Errors
+/// `EBADF`.
+pub fn set_fd(task: &Task, fd: i32, flags: u32) -> Result<()> {
+    let set = if flags & FD_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
+    table::change(task, fd, set, entry::CLOEXEC & !set)
+}
+
+/// `F_GETFL`: access mode and status flags.
+///
+/// # Errors
+/// `EBADF`.
+pub fn get_fl(task: &Task, fd: i32) -> Result<u32> {
+    let held = table::fget_any(task, fd)?;
+    Ok(held.file.flags.load(Ordering::Relaxed)) // Relaxed: one word.
+}
+
+/// `F_SETFL`: of a descriptor whose data is the kernel's, the kernel is told as well.
+///
+/// # Errors
+/// `EBADF`, also for `O_PATH`; `EPERM` for taking `O_APPEND` from an append-only file and for `O_NOATIME` on another's.
+pub fn set_fl(task: &Task, fd: i32, flags: u32) -> Result<()> {
+    let held = table::fget_any(task, fd)?;
+    if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    let old = held.file.flags.load(Ordering::Relaxed);
+    // setfl: IS_APPEND.
+    if (flags ^ old) & O_APPEND != 0 && held.inode.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {
+        return Err(Errno::EPERM);
+    }
+    if flags & O_NOATIME != 0 && old & O_NOATIME == 0 && !credentials::owns(task, held.inode) {
+        return Err(Errno::EPERM);
+    }
+    // Regular files and directories have no fasync method: the bit is left alone.
+    held.file.flags.store(old & !SETTABLE | flags & SETTABLE, Ordering::Relaxed);
+    Ok(())
+}

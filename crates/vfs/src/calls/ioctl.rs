@@ -1,0 +1,158 @@
+//! ioctl(2) on files and directories: the requests that tmpfs answers. `FIOCLEX` and `FIONCLEX` are the door's.
+
+use lp_abi::ioctl::{
+    FIBMAP, FICLONE, FICLONERANGE, FIDEDUPERANGE, FIFREEZE, FIGETBSZ, FIOASYNC, FIONBIO, FIONREAD, FIOQSIZE,
+    FITHAW, FS_IOC_FIEMAP, FS_IOC_FSGETXATTR, FS_IOC_FSSETXATTR, FS_IOC_GETFLAGS, FS_IOC_SETFLAGS,
+};
+use lp_abi::linux::{
+    FS_APPEND_FL, FS_IMMUTABLE_FL, FS_NOATIME_FL, FS_NODUMP_FL, FS_XFLAG_APPEND, FS_XFLAG_IMMUTABLE,
+    FS_XFLAG_NOATIME, FS_XFLAG_NODUMP, O_NONBLOCK, fsxattr,
+};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::process::caps;
+use lp_region::records::{file_mode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::ucopy;
+
+use crate::caller::task::Task;
+use crate::descriptors::table::{self, Held};
+use crate::inodes::inode::{self, Touch};
+use crate::lane::writer;
+use crate::rights::credentials;
+
+/// An inode flag, as `FS_IOC_*FLAGS` and as `FS_IOC_FS*XATTR` name it.
+const FLAGS: [(u32, u32, u32); 4] = [
+    (inode_flags::IMMUTABLE, FS_IMMUTABLE_FL, FS_XFLAG_IMMUTABLE),
+    (inode_flags::APPEND, FS_APPEND_FL, FS_XFLAG_APPEND),
+    (inode_flags::NODUMP, FS_NODUMP_FL, FS_XFLAG_NODUMP),
+    (inode_flags::NOATIME, FS_NOATIME_FL, FS_XFLAG_NOATIME),
+];
+
+/// Answers a request.
+///
+/// # Errors
+/// `EBADF`; `ENOTTY` for a request that no file answers, `EOPNOTSUPP` for one that tmpfs does not; `EFAULT`; `EPERM`.
+pub fn ioctl(task: &Task, fd: i32, request: u32, argument: usize) -> Result<()> {
+    let held = table::fget_no_path(task, fd)?;
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    let regular = mode & file_mode::REGULAR != 0;
+    match request {
+        FIONBIO => set_nonblocking(&held, argument),
+        // No file of tmpfs has a fasync operation.
+        FIOASYNC => match get::<i32>(argument)? {
+            0 => Ok(()),
+            _ => Err(Errno::ENOTTY),
+        },
+        FIOQSIZE => {
+            put(argument, &(inode::attributes(task, held.inode_id(), held.inode).blocks as i64 * 512))
+        }
+        FIGETBSZ => put(argument, &(PAGE_SIZE as i32)),
+        FIONREAD if regular => {
+            let left = held.inode.size.load(Relaxed).wrapping_sub(held.file.position.load(Relaxed));
+            put(argument, &(left as i32))
+        }
+        FIBMAP if regular => Err(no_blocks(task, argument)?),
+        FIFREEZE | FITHAW => Err(privileged(task, Errno::EOPNOTSUPP)),
+        FS_IOC_FIEMAP => Err(Errno::EOPNOTSUPP),
+        FICLONE => Err(clone_error(task, &held, argument as i32)),
+        FICLONERANGE => Err(clone_error(task, &held, get::<i64>(argument)? as i32)),
+        FIDEDUPERANGE if regular => Err(Errno::EOPNOTSUPP),
+        FIDEDUPERANGE => Err(Errno::EISDIR),
+        FS_IOC_GETFLAGS => put(argument, &flags(&held, |(_, flag, _)| flag)),
+        FS_IOC_SETFLAGS => {
+            let wanted: u32 = get(argument)?;
+            set_flags(task, &held, wanted, |(_, flag, _)| flag)
+        }
+        FS_IOC_FSGETXATTR => put(argument, &extended(flags(&held, |(_, _, flag)| flag))),
+        FS_IOC_FSSETXATTR => set_extended(task, &held, argument),
+        _ => Err(Errno::ENOTTY),
+    }
+}
+
+fn get<T: Copy>(argument: usize) -> Result<T> {
+    // SAFETY: the program's memory; the types used are plain data.
+    unsafe { ucopy::get(argument as *const T) }
+}
+
+fn put<T: Copy>(argument: usize, value: &T) -> Result<()> {
+    // SAFETY: the program's memory.
+    unsafe { ucopy::put(argument as *mut T, value) }
+}
+
+fn privileged(task: &Task, errno: Errno) -> Errno {
+    if credentials::capable(task, caps::SYS_ADMIN) { errno } else { Errno::EPERM }
+}
+
+/// ioctl_fibmap: a file without blocks has block 0 everywhere, and is refused.
+fn no_blocks(task: &Task, argument: usize) -> Result<Errno> {
+    if !credentials::capable(task, caps::SYS_ADMIN) {
+        return Ok(Errno::EPERM);
+    }
+    if get::<i32>(argument)? >= 0 {
+        put(argument, &0i32)?;
+    }
+    Ok(Errno::EINVAL)
+}
+
+fn set_nonblocking(held: &Held, argument: usize) -> Result<()> {
+    let on: i32 = get(argument)?;
+    let file = held.file;
+    // Relaxed: one word. Calls on one file at once may overtake each other, as in Linux without f_lock.
+    let flags = file.flags.load(Relaxed);
+    file.flags.store(if on != 0 { flags | O_NONBLOCK } else { flags & !O_NONBLOCK }, Relaxed);
+    Ok(())
+}
+
+/// Why the content of `from` is not cloned into the file: tmpfs shares no blocks.
+fn clone_error(task: &Task, held: &Held, from: i32) -> Errno {
+    let Ok(source) = table::fget_second(task, from) else { return Errno::EXDEV };
+    let (mode, into) = (source.file.mode.load(Relaxed), held.file.mode.load(Relaxed));
+    if (mode | into) & file_mode::DIR != 0 { Errno::EISDIR } else { Errno::EOPNOTSUPP }
+}
+
+fn flags(held: &Held, name: impl Fn((u32, u32, u32)) -> u32) -> u32 {
+    let set = held.inode.flags.load(Relaxed); // Relaxed: one word.
+    FLAGS.iter().filter(|flag| set & flag.0 != 0).fold(0, |all, flag| all | name(*flag))
+}
+
+fn extended(flags: u32) -> fsxattr {
+    fsxattr {
+        fsx_xflags: flags,
+        fsx_extsize: 0,
+        fsx_nextents: 0,
+        fsx_projid: 0,
+        fsx_cowextsize: 0,
+        fsx_pad: [0; 8],
+    }
+}
+
+fn set_extended(task: &Task, held: &Held, argument: usize) -> Result<()> {
+    let wanted: fsxattr = get(argument)?;
+    if wanted.fsx_extsize | wanted.fsx_projid | wanted.fsx_cowextsize != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    set_flags(task, held, wanted.fsx_xflags, |(_, _, flag)| flag)
+}
+
+fn set_flags(task: &Task, held: &Held, wanted: u32, name: impl Fn((u32, u32, u32)) -> u32) -> Result<()> {
+    let _writing = writer::begin(task, held.inode)?;
+    if !credentials::owns(task, held.inode) {
+        return Err(Errno::EPERM);
+    }
+    let known = FLAGS.iter().fold(0, |all, flag| all | name(*flag));
+    if wanted & !known != 0 {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let _locked = inode::lock(task, held.inode_id());
+    let old = held.inode.flags.load(Relaxed); // Relaxed: under the lock.
+    let new = FLAGS
+        .iter()
+        .fold(old, |all, flag| if wanted & name(*flag) != 0 { all | flag.0 } else { all & !flag.0 });
+    let guarded = inode_flags::IMMUTABLE | inode_flags::APPEND;
+    if (old ^ new) & guarded != 0 && !credentials::capable(task, caps::LINUX_IMMUTABLE) {
+        return Err(Errno::EPERM);
+    }
+    held.inode.flags.store(new, Relaxed);
+    inode::touch(task, held.inode, Touch::Change);
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! link(2), linkat(2).
+
+use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP};
+use lp_abi::{Errno, Result};
+use lp_region::InodeRef;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering;
+
+use crate::caller::event;
+use crate::caller::task::{Outside, Place, Task};
+use crate::descriptors::table;
+use crate::inodes::{inode, watched};
+use crate::lane::writer;
+use crate::names::change::{self, Change, Links};
+use crate::names::hash::{self, Load};
+use crate::names::walk::{self, Follow, Last, Parent, Which};
+use crate::names::{dir, dirent, name};
+use crate::rights::{credentials, permission};
+use crate::watches::watch_names;
+
+/// What a call with two paths came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Two {
+    /// It was ours and is done.
+    Done,
+    /// Neither path is ours. A rewritten path stands in `scratch.path` or `scratch.other`, not in `scratch.outside`.
+    Outside {
+        /// What to ask the kernel with for the first.
+        old: Outside,
+        /// What to ask the kernel with for the second.
+        new: Outside,
+    },
+}
+
+/// Gives a file another name.
+///
+/// # Errors
+/// Those of path_resolution(7); `EINVAL` for unknown flags; `EEXIST`; `EXDEV` for another file system; `EPERM` for a
+/// directory; `ENOENT` for a file without names that may get none; `EMLINK`, `ENOSPC`, `EROFS`, `EACCES`.
+pub fn linkat(
+    task: &Task<'_>,
+    old_dirfd: i32,
+    old: *const u8,
+    new_dirfd: i32,
+    new: *const u8,
+    flags: u32,
+) -> Result<Two> {
+    if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    for _ in 0..walk::TRIES {
+        let from = match source(task, old_dirfd, old, flags)? {
+            Place::Inside(inode) => Place::Inside(inode),
+            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, Which::Path)?),
+        };
+        let to = walk::parent(task, new_dirfd, new, Which::Other)?;
+        let (inode, parent) = match (from, to) {
+            (Place::Inside(inode), Place::Inside(parent)) => (inode, parent),
+            (Place::Outside(old), Place::Outside(new)) => {
+                return Ok(Two::Outside { old, new: walk::keep(task, new, Which::Other)? });
+            }
+            _ => return Err(Errno::EXDEV),
+        };
+        match link_at(task, inode, &parent) {
+            Err(Errno::ESTALE) => {}
+            done => return done.map(|()| Two::Done),
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+fn source(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Place<InodeRef>> {
+    if flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
+        return Ok(match table::fget_any(task, dirfd) {
+            Ok(held) => Place::Inside(held.inode_ref()),
+            Err(_) => Place::Outside(Outside::AsGiven),
+        });
+    }
+    let follow = if flags & AT_SYMLINK_FOLLOW != 0 { Follow::Link } else { Follow::No };
+    Ok(walk::inode(task, dirfd, path, follow)?.map(|found| found.inode))
+}
+
+/// What fs.protected_hardlinks, which distributions set, asks of who links a file that is not its own (proc_sys_fs(5)).
+///
+/// # Errors
+/// `EPERM`.
+fn may_link(task: &Task<'_>, file: &Inode) -> Result<()> {
+    let mode = file.mode.load(Ordering::Relaxed); // Relaxed: one word, as seen.
+    let gains = mode & S_ISUID != 0 || mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP;
+    let safe = mode & S_IFMT == S_IFREG
+        && !gains
+        && permission::check(task, file, permission::READ | permission::WRITE).is_ok();
+    if safe || credentials::owns(task, file) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// What a link asks of the directory and the file, in Linux's order. The caller holds the directory's lock.
+fn check(
+    task: &Task<'_>,
+    (dir, file): (&Inode, &Inode),
+    parent: &Parent,
+    place: &name::Place<'_, '_>,
+) -> Result<()> {
+    if hash::lookup_at(task.region, place).is_some() {
+        return Err(Errno::EEXIST);
+    }
+    // filename_create: no directory will be made here.
+    if parent.trailing_slash {
+        return Err(Errno::ENOENT);
+    }
+    // Relaxed: immutable.
+    if dir.root.load(Ordering::Relaxed) != file.root.load(Ordering::Relaxed) {
+        return Err(Errno::EXDEV);
+    }
+    may_link(task, file)?;
+    permission::may_create(task, dir)?;
+    let flags = file.flags.load(Ordering::Relaxed);
+    if flags & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 || dir::is(file) {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}
+
+/// Gives the file `target` a name at a place.
+///
+/// # Errors
+/// As [`linkat`]; `ESTALE` when either was freed since the walk.
+pub(crate) fn link_at(task: &Task<'_>, target: InodeRef, parent: &Parent) -> Result<()> {
+    if parent.last != Last::Name {
+        return Err(Errno::EEXIST);
+    }
+    let name = parent.name(task);
+    let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
+    let _writing = writer::begin(task, dir)?;
+    let mut locked = dir::enter(task, parent.dir)?;
+    let place = name::Place::new(parent.dir.id, &name);
+    let file_locked = loop {
+        check(task, (dir, file), parent, &place)?;
+        if let Some(file_locked) = inode::lock_soon(task, target.id) {
+            break file_locked;
+        }
+        // Whoever has it may be stopped: others go on in the directory meanwhile.
+        drop(locked);
+        inode::wait(task, target.id);
+        locked = dir::enter(task, parent.dir)?;
+    };
+    if file.generation.load(Ordering::Acquire) != target.generation {
+        return Err(Errno::ESTALE);
+    }
+    let nlink = file.nlink.load(Ordering::Relaxed); // Relaxed: under its lock.
+    if nlink == 0 && file.flags.load(Ordering::Relaxed) & inode_flags::LINKABLE == 0 {
+        return Err(Errno::ENOENT);
+    }
+    let nlink = nlink.checked_add(1).ok_or(Errno::EMLINK)?;
+    dir::reserve(task, parent.dir.id)?;
+    let entry = dirent::take(task.region, task.lane, &place, target)?;
+    let mut change = Change::at(task.now());
+    change.dirs[0] = dir::with_entry(task.region, parent.dir.id, entry);
+    change.added = entry;
+    change.inodes[0] = Links { id: target.id, nlink };
+    let load = change::perform(task, &change);
+    if watched::is_watched(dir) || watched::has_shadow(file) {
+        watch_names::linked_slow(
+            task,
+            event::At { dir: parent.dir.id, name: name.bytes() },
+            target.id,
+            entry,
+        );
+    }
+    // vfs_link: having had a name once is enough. Relaxed: under the file's lock.
+    file.flags.store(file.flags.load(Ordering::Relaxed) & !inode_flags::LINKABLE, Ordering::Relaxed);
+    drop(file_locked);
+    drop(locked);
+    if load == Load::Crowded {
+        hash::split(task);
+    }
+    Ok(())
+}

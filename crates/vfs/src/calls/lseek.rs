@@ -1,0 +1,71 @@
+//! lseek(2).
+
+use lp_abi::linux::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
+use lp_abi::{Errno, Result};
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+
+use crate::caller::task::Task;
+use crate::content::seek;
+use crate::descriptors::file;
+use crate::descriptors::table::{self, Held};
+
+/// Moves the position of `fd` and gives the new one. No lock while the open file is not shared; SEEK_END is one load.
+///
+/// # Errors
+/// `EBADF`; `EINVAL` for a bad `whence` or a position below zero; `ENXIO` for SEEK_DATA and SEEK_HOLE past the end.
+#[inline]
+pub fn lseek(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
+    match quick(task, table::load(task, fd), offset, whence) {
+        Some(target) => Ok(target),
+        None => lseek_slow(task, fd, offset, whence),
+    }
+}
+
+/// The common [`lseek`], of an entry just read: of a position that is this thread's alone. None asks for the whole call.
+#[inline(always)]
+pub fn quick(task: &Task, entry: u64, offset: i64, whence: u32) -> Option<u64> {
+    let file = table::sole(task, entry, file_mode::REGULAR)?;
+    // Relaxed throughout: nobody else has the position; the size stands for itself.
+    let from = match whence {
+        SEEK_SET => 0,
+        SEEK_CUR => file.position.load(Ordering::Relaxed) as i64,
+        SEEK_END => table::inode_of(task, file).size.load(Ordering::Relaxed) as i64,
+        _ => return None,
+    };
+    let target = from.checked_add(offset).filter(|target| *target >= 0)? as u64;
+    file.position.store(target, Ordering::Relaxed);
+    Some(target)
+}
+
+/// A position that others may move, holes, and errors.
+#[inline(never)]
+fn lseek_slow(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
+    let held = table::fget(task, fd)?;
+    if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    let position = file::position(task, &held);
+    let target = match whence {
+        SEEK_SET => Some(offset),
+        SEEK_CUR => (position.get() as i64).checked_add(offset),
+        _ => elsewhere(task, &held, offset, whence)?,
+    };
+    // generic_file_llseek: a sum that overflows or is negative.
+    let target = target.filter(|target| *target >= 0).ok_or(Errno::EINVAL)? as u64;
+    position.set(target);
+    Ok(target)
+}
+
+fn elsewhere(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<Option<i64>> {
+    let directory = held.file.mode.load(Ordering::Relaxed) & file_mode::DIR != 0;
+    match whence {
+        // dcache_dir_lseek, which tmpfs's directories use, knows SEEK_SET and SEEK_CUR only.
+        _ if directory => Err(Errno::EINVAL),
+        // Relaxed: the size stands for itself.
+        SEEK_END => Ok((held.inode.size.load(Ordering::Relaxed) as i64).checked_add(offset)),
+        SEEK_DATA => seek::data(task, held.inode, offset).map(Some),
+        SEEK_HOLE => seek::hole(task, held.inode, offset).map(Some),
+        _ => Err(Errno::EINVAL),
+    }
+}

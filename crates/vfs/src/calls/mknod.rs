@@ -1,0 +1,38 @@
+//! mknod(2), mknodat(2).
+
+use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFMT, S_IFREG, S_IFSOCK};
+use lp_abi::{Errno, Result};
+use lp_region::process::caps;
+
+use crate::caller::task::{Place, Task};
+use crate::calls::create::{self, Content, What};
+use crate::rights::credentials;
+
+/// Device number of the whiteouts that overlay file systems use: anybody may make one.
+const WHITEOUT: u32 = 0;
+
+/// Makes a file, a device node, a FIFO or a socket.
+///
+/// # Errors
+/// Those of path_resolution(7); `EPERM` for a directory or, without the capability, a device; `EINVAL` for another type;
+/// `EEXIST`, `ENOENT` for a slash at the end, `ENOSPC`, `EROFS`, `EACCES`.
+pub fn mknodat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32, dev: u32) -> Result<Place<()>> {
+    let kind = match mode & S_IFMT {
+        0 => S_IFREG,
+        S_IFREG | S_IFCHR | S_IFBLK | S_IFIFO | S_IFSOCK => mode & S_IFMT,
+        S_IFDIR => return Err(Errno::EPERM),
+        _ => return Err(Errno::EINVAL),
+    };
+    let is_device = kind == S_IFCHR || kind == S_IFBLK;
+    create::at(task, dirfd, path, |parent| {
+        if parent.trailing_slash {
+            return Err(Errno::ENOENT);
+        }
+        let whiteout = kind == S_IFCHR && dev == WHITEOUT;
+        if is_device && !whiteout && !credentials::capable(task, caps::MKNOD) {
+            return Err(Errno::EPERM);
+        }
+        let rdev = if is_device { dev } else { 0 };
+        Ok(What { mode: kind | mode & 0o7777, rdev, content: Content::Empty })
+    })
+}

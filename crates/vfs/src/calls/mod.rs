@@ -1,0 +1,39 @@
+//! The calls, one file for each man page; `create` and `target` hold what several have in common.
+//!
+//! Doors call these. Lock order: an open file's position; directories, then what their entries name; other
+//! inodes, the lower index first; the table. [`rename`] waits for a lock only while it holds none. No call
+//! waits for a pipe, a socket or a device with a lock held, and none sleeps in [`crate::locks`] with an inode
+//! locked.
+
+pub mod access;
+pub mod chdir;
+pub mod chmod;
+pub mod chown;
+pub mod close;
+pub mod copy;
+pub(crate) mod create;
+pub mod dup;
+pub mod fallocate;
+pub mod fcntl;
+pub mod fsync;
+pub mod getcwd;
+pub mod getdents;
+pub mod ioctl;
+pub mod link;
+pub mod lseek;
+pub mod mkdir;
+pub mod mknod;
+pub mod open;
+pub(crate) mod read;
+pub mod readlink;
+pub(crate) mod remount;
+pub mod rename;
+pub mod stat;
+pub mod statfs;
+pub mod symlink;
+pub mod target;
+pub mod truncate;
+pub mod unlink;
+pub mod utimens;
+pub mod write;
+pub(crate) mod xattr;

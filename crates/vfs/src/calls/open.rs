@@ -1,0 +1,512 @@
+//! open(2), openat(2), creat(2), openat2(2).
+
+use lp_abi::linux::{
+    AT_FDCWD, O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOATIME,
+    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, S_IFSOCK,
+};
+use lp_abi::{Errno, Result};
+use lp_region::records::{Inode, file_mode, inode_flags};
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, FileId, InodeId, InodeRef, ucopy};
+
+use crate::caller::task::{Place, Task};
+use crate::calls::create::{self, Content, Made, What};
+use crate::calls::truncate;
+use crate::descriptors::table;
+use crate::inodes::{inode, watched};
+use crate::lane::pin::Pin;
+use crate::lane::{kept, pin, writer};
+use crate::life::open_file::{self, NewFile, Opening};
+use crate::names::walk::{self, End, Follow, Found, Last};
+use crate::rights::{credentials, initial, permission};
+
+/// `__O_TMPFILE`, without the `O_DIRECTORY` that `O_TMPFILE` includes.
+const TMPFILE: u32 = 0o20_000_000;
+/// Both bits of `O_SYNC`; `__O_SYNC` alone means `O_DSYNC` too.
+const SYNC_ONLY: u32 = 0o4_000_000;
+/// All that open(2) knows; the rest is ignored (`VALID_OPEN_FLAGS`).
+const KNOWN: u32 = 0o37_777_703;
+/// What may stand beside `O_PATH`; the rest is ignored by open(2) and refused by openat2(2).
+const WITH_PATH: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
+/// What an open file does not keep.
+const FORGOTTEN: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
+/// What a plain open for reading may have beside the access mode: nothing that changes what it does.
+const PLAIN: u32 = O_LARGEFILE | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+/// Walks before an open gives up on names that go away under it.
+const TRIES: u32 = 1000;
+
+/// What an open came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Opened {
+    /// An open file that no table names yet: [`table::install`] or [`file::discard`] comes next.
+    File(FileId),
+    /// The same of an inode that may be watched: whoever watches is to be told.
+    Watched(FileId),
+    /// The same once the file has been cut short.
+    WatchedCut(FileId),
+    /// A FIFO or a device of ours, permissions checked: the kernel does its data. The number is the flags to open the
+    /// host's side with; [`node_file`] makes what the descriptor names beside it.
+    HostNode(Node),
+}
+
+/// A FIFO or device that is being opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Node {
+    /// How it was found.
+    pub found: Found,
+    /// Open flags.
+    pub flags: u32,
+}
+
+/// An open's flags, checked, as the kernel's `struct open_flags`.
+#[derive(Clone, Copy, Debug)]
+struct How {
+    flags: u32,
+    mode: u32,
+    /// What permission is asked for: [`permission::READ`] | [`permission::WRITE`].
+    access: u32,
+}
+
+/// Opens a file, making it if `flags` say so. The table is the door's to fill.
+///
+/// # Errors
+/// Those of open(2).
+#[inline]
+pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -> Result<Place<Opened>> {
+    if flags & KNOWN & !PLAIN != 0 {
+        return openat_slow(task, dirfd, path, flags, mode);
+    }
+    let found = match walk::inode(task, dirfd, path, Follow::Link)? {
+        Place::Inside(found) => found,
+        Place::Outside(outside) => return Ok(Place::Outside(outside)),
+    };
+    let record = task.region.inode(found.inode.id);
+    let Some(pin) = pin::hold(task, pin::slot::OPEN, found.inode).ok().filter(|_| is_plain(record)) else {
+        return openat_slow(task, dirfd, path, flags, mode);
+    };
+    permission::check(task, record, permission::READ)?;
+    let opening = Opening {
+        inode: found.inode,
+        flags: flags & KNOWN & !FORGOTTEN | O_LARGEFILE,
+        mode: file_mode::READ | file_mode::REGULAR,
+        parent: found.parent,
+        dirent: found.dirent,
+    };
+    let new = open_file::create(task, &opening)?;
+    pin.leave();
+    Ok(Place::Inside(Opened::File(new.hand_over())))
+}
+
+/// Whether an inode is a regular file that nobody watches.
+#[inline(always)]
+fn is_plain(record: &Inode) -> bool {
+    // Relaxed: the type does not change while the inode is pinned, and a watch may come a moment later.
+    record.flags.load(Ordering::Relaxed) & (inode_flags::KIND | inode_flags::SHADOW) == S_IFREG
+}
+
+/// Any other open.
+#[inline(never)]
+fn openat_slow(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -> Result<Place<Opened>> {
+    let mut flags = (flags | O_LARGEFILE) & KNOWN;
+    if flags & O_PATH != 0 {
+        flags &= WITH_PATH;
+    }
+    let mode = if flags & (O_CREAT | TMPFILE) == 0 { 0 } else { mode & 0o7777 };
+    open(task, dirfd, path, &How::new(flags, mode)?)
+}
+
+/// Opens what is open already once more, with flags of its own: `/proc/self/fd/N` and `/dev/fd/N`.
+///
+/// # Errors
+/// Those of open(2).
+pub fn reopen(task: &Task, fd: i32, flags: u32) -> Result<Opened> {
+    let mut flags = (flags | O_LARGEFILE) & KNOWN;
+    if flags & O_PATH != 0 {
+        flags &= WITH_PATH;
+    }
+    if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
+        return Err(Errno::EEXIST);
+    }
+    // O_NOFOLLOW would name the link in /proc, which is the kernel's.
+    let how = How::new(flags & !O_NOFOLLOW, 0)?;
+    let held = table::fget_any(task, fd)?;
+    let found = Found {
+        inode: held.inode_ref(),
+        dirent: DirentId(held.file.dirent.load(Ordering::Relaxed)),
+        parent: InodeId(held.file.parent.load(Ordering::Relaxed)),
+    };
+    let pin = pin::hold_known(task, pin::slot::OPEN, found.inode.id);
+    let opened = pinned(task, pin, &found, &how);
+    // The new reference came from another in the same table.
+    table::moved(task);
+    opened
+}
+
+/// `struct open_how`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct OpenHow {
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
+/// openat2(2). `RESOLVE_NO_MAGICLINKS` and `RESOLVE_CACHED` hold of themselves.
+///
+/// # Errors
+/// Those of openat2(2); `ENOSYS`, as from a kernel without the call, for `resolve` flags that restrict the walk.
+pub fn openat2(
+    task: &Task,
+    dirfd: i32,
+    path: *const u8,
+    how: *const u8,
+    size: usize,
+) -> Result<Place<Opened>> {
+    const NO_MAGICLINKS: u64 = 2;
+    const CACHED: u64 = 0x20;
+    const RESOLVE_ALL: u64 = 0x3f;
+    let how = copy_how(how, size)?;
+    let flags = how.flags as u32;
+    if how.flags & !u64::from(KNOWN) != 0 || how.resolve & !RESOLVE_ALL != 0 || how.mode & !0o7777 != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let makes = flags & (O_CREAT | TMPFILE) != 0;
+    if !makes && how.mode != 0 || flags & O_PATH != 0 && flags & !WITH_PATH != 0 {
+        return Err(Errno::EINVAL);
+    }
+    if how.resolve & CACHED != 0 && flags & (O_TRUNC | O_CREAT | TMPFILE) != 0 {
+        return Err(Errno::EAGAIN);
+    }
+    if how.resolve & !(NO_MAGICLINKS | CACHED) != 0 {
+        return Err(Errno::ENOSYS);
+    }
+    open(task, dirfd, path, &How::new(flags, how.mode as u32)?)
+}
+
+/// copy_struct_from_user: a longer structure is fine if what we do not know in it is zero.
+fn copy_how(how: *const u8, size: usize) -> Result<OpenHow> {
+    let known = size_of::<OpenHow>();
+    if size < known {
+        return Err(Errno::EINVAL);
+    }
+    if size > lp_abi::PAGE_SIZE {
+        return Err(Errno::E2BIG);
+    }
+    for at in known..size {
+        // SAFETY: bad pointers are the fault handler's.
+        if unsafe { ucopy::get(how.wrapping_add(at)) }? != 0 {
+            return Err(Errno::E2BIG);
+        }
+    }
+    // SAFETY: as above; the structure is made of integers.
+    unsafe { ucopy::get(how.cast()) }
+}
+
+impl How {
+    /// build_open_flags.
+    #[inline]
+    fn new(mut flags: u32, mode: u32) -> Result<How> {
+        if flags & SYNC_ONLY != 0 {
+            flags |= O_DSYNC;
+        }
+        if flags & (O_DIRECTORY | O_CREAT) == O_DIRECTORY | O_CREAT {
+            return Err(Errno::EINVAL);
+        }
+        // ACC_MODE: 3 asks for both permissions and then allows neither read nor write.
+        let mut access = match flags & O_ACCMODE {
+            O_RDONLY => permission::READ,
+            1 => permission::WRITE,
+            _ => permission::READ | permission::WRITE,
+        };
+        if flags & TMPFILE != 0 && (flags & O_DIRECTORY == 0 || access & permission::WRITE == 0) {
+            return Err(Errno::EINVAL);
+        }
+        if flags & O_PATH != 0 {
+            access = 0;
+        }
+        if flags & O_TRUNC != 0 {
+            access |= permission::WRITE;
+        }
+        Ok(How { flags, mode, access })
+    }
+
+    #[inline]
+    fn follow(&self) -> Follow {
+        // A link in the place of a file to be made is EEXIST, wherever it leads.
+        let exclusive = self.flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
+        if exclusive || self.has(O_NOFOLLOW) { Follow::No } else { Follow::Link }
+    }
+
+    #[inline]
+    fn has(&self, flag: u32) -> bool {
+        self.flags & flag != 0
+    }
+}
+
+#[inline]
+fn open(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Opened>> {
+    for _ in 0..TRIES {
+        let opened = if how.has(O_CREAT) {
+            open_or_make(task, dirfd, path, how)
+        } else if how.has(TMPFILE) {
+            open_nameless(task, dirfd, path, how)
+        } else {
+            open_existing(task, dirfd, path, how)
+        };
+        // The name went away between the walk and the pin: look again.
+        match opened {
+            Err(Errno::ESTALE) => continue,
+            other => return other,
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+#[inline]
+fn open_existing(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Opened>> {
+    let found = match walk::inode(task, dirfd, path, how.follow())? {
+        Place::Inside(found) => found,
+        Place::Outside(outside) => return Ok(Place::Outside(outside)),
+    };
+    let pin = pin_found(task, dirfd, &found)?;
+    pinned(task, pin, &found, how).map(Place::Inside)
+}
+
+/// `O_CREAT`.
+fn open_or_make(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Opened>> {
+    let End { place, found } = match walk::end(task, dirfd, path, how.follow())? {
+        Place::Inside(end) => end,
+        Place::Outside(outside) => return Ok(Place::Outside(outside)),
+    };
+    // open_last_lookups: a slash behind the last name is EISDIR, whatever is there.
+    if place.last == Last::Name && place.trailing_slash {
+        return Err(Errno::EISDIR);
+    }
+    let found = match found {
+        Some(found) => found,
+        None => {
+            let what = What { mode: S_IFREG | how.mode, rdev: 0, content: Content::Empty };
+            match create::named(task, place.dir, &place.name(task), &what)? {
+                Made::New(found) => return made(task, dirfd, &found, how).map(Place::Inside),
+                Made::Existing(_) if !how.has(O_EXCL) => return Err(Errno::ESTALE), // Somebody was faster.
+                Made::Existing(found) => found,
+            }
+        }
+    };
+    if how.has(O_EXCL) {
+        return Err(Errno::EEXIST);
+    }
+    let pin = pin_found(task, dirfd, &found)?;
+    if task.region.inode(found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR {
+        return Err(Errno::EISDIR);
+    }
+    pinned(task, pin, &found, how).map(Place::Inside)
+}
+
+/// Opens a file that this call has made: its mode and size do not matter.
+fn made(task: &Task, dirfd: i32, found: &Found, how: &How) -> Result<Opened> {
+    let pin = pin_found(task, dirfd, found)?;
+    let opened = Opened::File(finish(task, found, how, S_IFREG)?.hand_over());
+    pin.leave();
+    Ok(if watched::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })
+}
+
+/// `O_TMPFILE`: a file without a name in the directory that the path names.
+fn open_nameless(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Opened>> {
+    let found = match walk::inode(task, dirfd, path, how.follow())? {
+        Place::Inside(found) => found,
+        Place::Outside(outside) => return Ok(Place::Outside(outside)),
+    };
+    let pin = pin_found(task, dirfd, &found)?;
+    let opened = make_nameless(task, &found, how)?;
+    pin.leave();
+    Ok(Place::Inside(opened))
+}
+
+fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
+    let parent = task.region.inode(dir.inode.id);
+    if parent.mode.load(Ordering::Relaxed) & S_IFMT != S_IFDIR {
+        return Err(Errno::ENOTDIR);
+    }
+    let _writing = writer::begin(task, parent)?;
+    permission::check(task, parent, permission::WRITE | permission::EXEC)?;
+    let new = initial::create(task, parent, S_IFREG | how.mode, 0)?;
+    let id = new.inode().id;
+    let record = task.region.inode(id);
+    record.nlink.store(0, Ordering::Relaxed); // Relaxed: nobody else knows the inode.
+    if !how.has(O_EXCL) {
+        record.flags.fetch_or(inode_flags::LINKABLE, Ordering::Relaxed);
+    }
+    pin::known_inode(task, pin::slot::OPEN, id);
+    kept::orphan(task, id);
+    task.region.settle::<Inode>(task.lane);
+    let found = Found { inode: new.linked_in(), dirent: DirentId::NONE, parent: dir.inode.id };
+    finish(task, &found, how, S_IFREG).map(|new| Opened::File(new.hand_over()))
+}
+
+/// Pins what a walk found.
+///
+/// # Errors
+/// `ESTALE` when it was unlinked since, unless it is the directory that the walk started from, which may be gone.
+#[inline]
+fn pin_found<'r>(task: &Task<'r>, dirfd: i32, found: &Found) -> Result<Pin<'r>> {
+    pin::hold(task, pin::slot::OPEN, found.inode).or_else(|errno| pin_base_slow(task, dirfd, found, errno))
+}
+
+#[cold]
+fn pin_base_slow<'r>(task: &Task<'r>, dirfd: i32, found: &Found, errno: Errno) -> Result<Pin<'r>> {
+    let base = match dirfd {
+        AT_FDCWD => InodeRef::from_word(task.process.cwd.load(Ordering::Relaxed)),
+        fd => table::fget_any(task, fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
+    };
+    if found.inode != base {
+        return Err(errno);
+    }
+    Ok(pin::hold_known(task, pin::slot::OPEN, base.id))
+}
+
+/// do_open for what was there already, and is pinned. The pin goes on to the file, or goes.
+#[inline]
+fn pinned(task: &Task, pin: Pin, found: &Found, how: &How) -> Result<Opened> {
+    let opened = may_open(task, found, how)?;
+    if !matches!(opened, Opened::HostNode(_)) {
+        pin.leave();
+    }
+    Ok(opened)
+}
+
+#[inline]
+fn may_open(task: &Task, found: &Found, how: &How) -> Result<Opened> {
+    let record = task.region.inode(found.inode.id);
+    // Relaxed: the type does not change.
+    let kind = record.mode.load(Ordering::Relaxed) & S_IFMT;
+    if how.has(O_DIRECTORY) && kind != S_IFDIR {
+        return Err(Errno::ENOTDIR);
+    }
+    if how.has(O_PATH) {
+        return finish(task, found, how, kind).map(|new| Opened::File(new.hand_over()));
+    }
+    if is_plain(record) && how.flags & (O_TRUNC | O_NOATIME) | how.access & permission::WRITE == 0 {
+        permission::check(task, record, how.access)?;
+        return finish(task, found, how, kind).map(|new| Opened::File(new.hand_over()));
+    }
+    may_open_slow(task, found, how, kind)
+}
+
+/// Whatever is not a plain open for reading.
+fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
+    let record = task.region.inode(found.inode.id);
+    let writes = how.access & permission::WRITE != 0;
+    match kind {
+        S_IFLNK => return Err(Errno::ELOOP),
+        S_IFDIR if writes => return Err(Errno::EISDIR),
+        _ => {}
+    }
+    // sb_permission: devices and FIFOs may be written on a read-only file system.
+    if writes && matches!(kind, S_IFREG | S_IFDIR) && writer::is_read_only(task, record) {
+        return Err(Errno::EROFS);
+    }
+    permission::check(task, record, how.access)?;
+    if record.flags.load(Ordering::Relaxed) & (inode_flags::APPEND | inode_flags::SHADOW) != 0 {
+        return open_marked_slow(task, found, how, kind);
+    }
+    open_checked(task, found, how, kind)
+}
+
+/// A file that may only be appended to, or that may be watched.
+#[cold]
+fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
+    let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
+    let cuts = kind == S_IFREG && how.has(O_TRUNC);
+    let overwrites = how.flags & O_ACCMODE != O_RDONLY && !how.has(O_APPEND);
+    if flags & inode_flags::APPEND != 0 && (overwrites || cuts) {
+        return Err(Errno::EPERM);
+    }
+    match open_checked(task, found, how, kind)? {
+        Opened::File(id) if flags & inode_flags::SHADOW == 0 => Ok(Opened::File(id)),
+        Opened::File(id) if cuts => Ok(Opened::WatchedCut(id)),
+        opened => Ok(watched(opened)),
+    }
+}
+
+/// Opens what the caller may open.
+fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
+    let record = task.region.inode(found.inode.id);
+    if how.has(O_NOATIME) && !credentials::owns(task, record) {
+        return Err(Errno::EPERM);
+    }
+    match kind {
+        S_IFREG | S_IFDIR => {}
+        S_IFSOCK => return Err(Errno::ENXIO),
+        _ => return Ok(Opened::HostNode(Node { found: *found, flags: how.flags })),
+    }
+    let new = finish(task, found, how, kind)?;
+    if kind == S_IFREG && how.has(O_TRUNC) {
+        empty(task, found.inode.id)?;
+    }
+    Ok(Opened::File(new.hand_over()))
+}
+
+/// Says of an open file that its inode may be watched.
+#[cold]
+fn watched(opened: Opened) -> Opened {
+    if let Opened::File(id) = opened { Opened::Watched(id) } else { opened }
+}
+
+/// handle_truncate.
+fn empty(task: &Task, id: InodeId) -> Result<()> {
+    let record = task.region.inode(id);
+    let _writing = writer::begin(task, record)?;
+    let _held = inode::lock(task, id);
+    truncate::resize(task, id, record, 0);
+    Ok(())
+}
+
+/// Makes the open file. The inode is pinned, and stays so through the file's own pin.
+#[inline]
+fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, how: &How, kind: u32) -> Result<NewFile<'t, 'r>> {
+    let opening = Opening {
+        inode: found.inode,
+        flags: how.flags & !FORGOTTEN,
+        mode: mode_of(how.flags, kind),
+        parent: found.parent,
+        dirent: found.dirent,
+    };
+    open_file::create(task, &opening)
+}
+
+/// [`file_mode`] of an open file.
+#[inline]
+fn mode_of(flags: u32, kind: u32) -> u32 {
+    if flags & O_PATH != 0 {
+        return file_mode::PATH | if kind == S_IFDIR { file_mode::DIR } else { 0 };
+    }
+    // OPEN_FMODE: 0 read, 1 write, 2 both, 3 neither.
+    let access = flags.wrapping_add(1) & O_ACCMODE;
+    let kind = match kind {
+        S_IFREG => file_mode::REGULAR,
+        S_IFDIR => file_mode::DIR,
+        _ => 0,
+    };
+    (access * file_mode::READ) | kind
+}
+
+/// The open file to install, with [`table::entry::HOST`], beside the kernel's descriptor of a node that was opened: it
+/// answers for attributes, flags and path.
+///
+/// # Errors
+/// `ENFILE`; `ENOENT` when the node was unlinked meanwhile.
+pub fn node_file(task: &Task, node: &Node) -> Result<FileId> {
+    let pin = pin::hold(task, pin::slot::OPEN, node.found.inode).map_err(|_| Errno::ENOENT)?;
+    let kind = task.region.inode(node.found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT;
+    let opening = Opening {
+        inode: node.found.inode,
+        flags: node.flags & !FORGOTTEN,
+        mode: mode_of(node.flags, kind),
+        parent: node.found.parent,
+        dirent: node.found.dirent,
+    };
+    let new = open_file::create(task, &opening)?;
+    pin.leave();
+    Ok(new.hand_over())
+}

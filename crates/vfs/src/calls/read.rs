@@ -1,0 +1,244 @@
+//! read(2), pread(2), readv(2), preadv(2), preadv2(2).
+//!
+//! A read is a snapshot ([`crate::content::snapshot`]), so it never sees half a write. It takes no lock and
+//! writes nothing that is shared but the position.
+
+use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::records::{Inode, OpenFile, file_mode};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::ucopy;
+
+use crate::caller::task::Task;
+use crate::content::buffer::{Buffer, RWF_NOAPPEND, Single, Vector};
+use crate::content::{map, snapshot};
+use crate::descriptors::file;
+use crate::descriptors::table::{self, Held};
+use crate::inodes::inode;
+
+/// Reads from the position on and moves it.
+///
+/// # Errors
+/// `EBADF` when the file is not open for reading; `EISDIR`; `EFAULT`.
+#[inline]
+pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
+    match read_quick::<false>(task, table::load(task, fd), buf, len) {
+        Some(got) => Ok(got),
+        None => read_slow(task, fd, buf, len),
+    }
+}
+
+/// The common [`read`], of an entry just read: of a position that is this thread's alone, within a page. None asks for [`read`].
+/// `WIDE` says that all vector registers are free, whole.
+#[inline(always)]
+pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: *mut u8, len: usize) -> Option<usize> {
+    let file = table::sole(task, entry, file_mode::READ | file_mode::REGULAR)?;
+    let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
+    let got = quick::<WIDE>(task, file, buf, len, at)?;
+    file.position.store(at + got as u64, Relaxed);
+    Some(got)
+}
+
+#[inline(never)]
+fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
+    let held = readable(task, fd)?;
+    let to = Single::new(buf, len)?;
+    let position = file::position(task, &held);
+    let at = position.get();
+    let got = match quick::<false>(task, held.file, buf, len, at) {
+        Some(got) => got,
+        None => read_at(task, &held, to, to.len(), at)?,
+    };
+    position.set(at + got as u64);
+    Ok(got)
+}
+
+/// Reads at an offset.
+///
+/// # Errors
+/// As [`read`]; `EINVAL` for an offset below zero.
+#[inline]
+pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
+    match pread_quick::<false>(task, table::load(task, fd), buf, len, offset) {
+        Some(got) => Ok(got),
+        None => pread_slow(task, fd, buf, len, offset),
+    }
+}
+
+/// The common [`pread`], of an entry just read: within a page. None asks for [`pread`]. `WIDE` as for [`read_quick`].
+#[inline(always)]
+pub fn pread_quick<const WIDE: bool>(
+    task: &Task,
+    entry: u64,
+    buf: *mut u8,
+    len: usize,
+    offset: i64,
+) -> Option<usize> {
+    let file = table::own_file(task, entry)?;
+    let wanted = file_mode::READ | file_mode::REGULAR;
+    // Relaxed: immutable.
+    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+        return None;
+    }
+    quick::<WIDE>(task, file, buf, len, offset as u64)
+}
+
+#[inline(never)]
+fn pread_slow(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
+    if offset < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let held = readable(task, fd)?;
+    let to = Single::new(buf, len)?;
+    match quick::<false>(task, held.file, buf, len, offset as u64) {
+        Some(got) => Ok(got),
+        None => read_at(task, &held, to, to.len(), offset as u64),
+    }
+}
+
+/// Reads from the position on into several buffers.
+///
+/// # Errors
+/// As [`read`]; `EINVAL` for a bad vector.
+pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
+    let (held, to) = match vector(task, fd, entries, count)? {
+        Some(both) => both,
+        None => return Ok(0),
+    };
+    let position = file::position(task, &held);
+    let at = position.get();
+    let got = read_at(task, &held, to, to.len(), at)?;
+    position.set(at + got as u64);
+    Ok(got)
+}
+
+/// The file and the buffers of a vector read; none for buffers of no bytes, which even a directory gives (vfs_readv).
+fn vector<'r>(
+    task: &Task<'r>,
+    fd: i32,
+    entries: *const iovec,
+    count: usize,
+) -> Result<Option<(Held<'r>, Vector)>> {
+    let held = readable(task, fd);
+    if let Err(errno) = held
+        && errno != Errno::EISDIR
+    {
+        return Err(errno);
+    }
+    let to = Vector::new(entries, count)?;
+    if to.is_empty() { Ok(None) } else { held.map(|held| Some((held, to))) }
+}
+
+/// Reads at an offset into several buffers.
+///
+/// # Errors
+/// As [`pread`] and [`readv`].
+pub(crate) fn preadv(
+    task: &Task,
+    fd: i32,
+    entries: *const iovec,
+    count: usize,
+    offset: i64,
+) -> Result<usize> {
+    if offset < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (held, to) = match vector(task, fd, entries, count)? {
+        Some(both) => both,
+        None => return Ok(0),
+    };
+    read_at(task, &held, to, to.len(), offset as u64)
+}
+
+/// [`preadv`] with `RWF_*` flags; at the position if `offset` is -1.
+///
+/// # Errors
+/// As [`preadv`]; `EOPNOTSUPP` for flags that tmpfs does not know.
+pub fn preadv2(
+    task: &Task,
+    fd: i32,
+    entries: *const iovec,
+    count: usize,
+    offset: i64,
+    flags: u32,
+) -> Result<usize> {
+    let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
+    if flags & !known != 0 {
+        readable(task, fd)?;
+        return Err(Errno::EOPNOTSUPP);
+    }
+    match offset {
+        -1 => readv(task, fd, entries, count),
+        _ => preadv(task, fd, entries, count, offset),
+    }
+}
+
+#[inline(always)]
+fn readable<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+    let held = table::fget(task, fd)?;
+    let wanted = file_mode::READ | file_mode::REGULAR;
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if mode & wanted == wanted { Ok(held) } else { Err(not_readable(mode)) }
+}
+
+#[cold]
+fn not_readable(mode: u32) -> Errno {
+    match mode {
+        mode if mode & file_mode::READ == 0 || mode & file_mode::PATH != 0 => Errno::EBADF,
+        mode if mode & file_mode::DIR != 0 => Errno::EISDIR,
+        _ => Errno::EINVAL,
+    }
+}
+
+/// The read that is most of all: bytes of one page that is there, and nobody writes. None asks for [`read_at`].
+#[inline(always)]
+fn quick<const WIDE: bool>(
+    task: &Task,
+    file: &OpenFile,
+    to: *mut u8,
+    len: usize,
+    offset: u64,
+) -> Option<usize> {
+    let inode = table::inode_of(task, file);
+    let before = inode.data_seq.read();
+    let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
+    let end = (to as usize).wrapping_add(len);
+    let len = (len as u64).min(size.saturating_sub(offset)) as usize;
+    let within = offset as usize % PAGE_SIZE;
+    // access_ok: neither the buffer nor its end is in the kernel's half.
+    if len == 0 || within + len > PAGE_SIZE || ((to as usize | end) as isize) < 0 || end < to as usize {
+        return None;
+    }
+    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    if page.is_none() {
+        return None;
+    }
+    // SAFETY: within the page; the buffer is the program's.
+    let copied = unsafe { ucopy::copy_as::<WIDE>(to, task.region.page(page).add(within), len) };
+    if copied.is_err() || inode.data_seq.retry(before) {
+        return None;
+    }
+    note(task, file, inode, len);
+    Some(len)
+}
+
+/// Reads up to `len` bytes at `offset` of an open file and notes the access.
+fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
+    inode::mend_if_left(task, held.inode_id(), &held.inode.data_seq);
+    // rw_verify_area: a sum that no `off_t` holds.
+    if offset.saturating_add(len as u64) > i64::MAX as u64 {
+        return Err(Errno::EINVAL);
+    }
+    let got = snapshot::snapshot(task.region, held.inode, to, len, offset)?;
+    note(task, held.file, held.inode, got);
+    Ok(got)
+}
+
+/// Notes the access to some bytes.
+#[inline(always)]
+fn note(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
+    // Relaxed: one word.
+    if file.flags.load(Relaxed) & O_NOATIME == 0 {
+        inode::accessed(task, inode, bytes);
+    }
+}

@@ -1,0 +1,473 @@
+//! rename(2), renameat(2), renameat2(2).
+
+use lp_abi::linux::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR};
+use lp_abi::{Errno, Result};
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_region::{InodeId, InodeRef};
+
+use crate::caller::task::{self, Task};
+use crate::calls::link::Two;
+use crate::calls::unlink;
+use crate::inodes::inode::{self, Locked};
+use crate::inodes::make::NewInode;
+use crate::lane::writer;
+use crate::names::change::{self, Change, Directory, Links, Moved, Retarget};
+use crate::names::hash::{self, Hit, Load};
+use crate::names::name::{Name, Place};
+use crate::names::tree::{self, Marks, Met};
+use crate::names::walk::{self, Last, Parent, Which};
+use crate::names::{dir, dirent};
+use crate::rights::initial;
+use crate::rights::permission::{self, Victim, WRITE};
+use crate::watches::watch_names;
+
+/// What a rename does with a name that is there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// Replaces it.
+    Replace,
+    /// Refuses.
+    NoReplace,
+    /// Changes places with it.
+    Exchange,
+}
+
+/// What a rename leaves under the old name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Behind {
+    /// Nothing.
+    Nothing,
+    /// A whiteout.
+    Whiteout,
+}
+
+/// Gives what a path names another name, in one step for whoever looks at either.
+///
+/// # Errors
+/// Those of path_resolution(7) and rename(2): `EINVAL`, `EXDEV`, `EBUSY`, `EEXIST`, `ENOENT`, `ENOTDIR`, `EISDIR`,
+/// `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`, `ENOSPC`.
+pub fn renameat2(
+    task: &Task<'_>,
+    old_dirfd: i32,
+    old: *const u8,
+    new_dirfd: i32,
+    new: *const u8,
+    flags: u32,
+) -> Result<Two> {
+    let (mode, behind) = what(flags)?;
+    for _ in 0..walk::TRIES {
+        let from = match walk::parent(task, old_dirfd, old, Which::Path)? {
+            task::Place::Inside(parent) => task::Place::Inside(parent),
+            task::Place::Outside(outside) => task::Place::Outside(walk::keep(task, outside, Which::Path)?),
+        };
+        let to = walk::parent(task, new_dirfd, new, Which::Other)?;
+        let (from, to) = match (from, to) {
+            (task::Place::Inside(from), task::Place::Inside(to)) => (from, to),
+            (task::Place::Outside(old), task::Place::Outside(new)) => {
+                return Ok(Two::Outside { old, new: walk::keep(task, new, Which::Other)? });
+            }
+            _ => return Err(Errno::EXDEV),
+        };
+        match rename_at(task, &from, &to, mode, behind) {
+            Err(Errno::ESTALE) => {}
+            done => return done.map(|()| Two::Done),
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+fn what(flags: u32) -> Result<(Mode, Behind)> {
+    let behind = if flags & RENAME_WHITEOUT != 0 { Behind::Whiteout } else { Behind::Nothing };
+    let mode = match flags & !RENAME_WHITEOUT {
+        0 => Mode::Replace,
+        RENAME_NOREPLACE => Mode::NoReplace,
+        RENAME_EXCHANGE if behind == Behind::Nothing => Mode::Exchange,
+        _ => return Err(Errno::EINVAL),
+    };
+    Ok((mode, behind))
+}
+
+fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Behind) -> Result<()> {
+    let (old_dir, new_dir) = (task.region.inode(from.dir.id), task.region.inode(to.dir.id));
+    // Relaxed: immutable.
+    if old_dir.root.load(Ordering::Relaxed) != new_dir.root.load(Ordering::Relaxed) {
+        return Err(Errno::EXDEV);
+    }
+    if from.last != Last::Name {
+        return Err(Errno::EBUSY);
+    }
+    if to.last != Last::Name {
+        return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
+    }
+    let names = (from.name(task), to.name(task));
+    let _writing = writer::begin(task, old_dir)?;
+    let place = Place::new(to.dir.id, &names.1);
+    let ask = Ask { task, from, to, name: &names.0, place: &place, mode, behind };
+    let mut first = InodeId::NONE;
+    let done = loop {
+        match ask.attempt(first) {
+            Ok(done) => break done,
+            Err(Stop::Failed(errno)) => return Err(errno),
+            Err(Stop::Locked(id)) => first = id,
+            Err(Stop::Moving(met)) => {
+                tree::wait(task, met);
+                first = InodeId::NONE;
+            }
+        }
+    };
+    if done.load == Load::Crowded {
+        hash::split(task);
+    }
+    unlink::removed(task, done.victim);
+    Ok(())
+}
+
+/// Why a rename is not done.
+enum Stop {
+    /// It cannot be.
+    Failed(Errno),
+    /// An inode is locked by another: with nothing held it is waited for, and then everything is looked up
+    /// again.
+    Locked(InodeId),
+    /// So is the move of another.
+    Moving(Met),
+}
+
+/// What an attempt came to.
+type Tried<T> = core::result::Result<T, Stop>;
+
+impl From<Met> for Stop {
+    fn from(met: Met) -> Self {
+        Stop::Moving(met)
+    }
+}
+
+impl From<Errno> for Stop {
+    fn from(errno: Errno) -> Self {
+        Stop::Failed(errno)
+    }
+}
+
+/// The inodes that a rename locks: both directories and what their names name. It waits for a lock only while
+/// it holds none, so it needs no order among them, and nobody waits for whom it waits for.
+struct Locks<'t, 'r> {
+    task: &'t Task<'r>,
+    held: [Option<Locked<'r>>; 5],
+    /// Whose locks they are, and how many.
+    ids: [InodeId; 5],
+    count: usize,
+}
+
+impl<'t, 'r> Locks<'t, 'r> {
+    /// Waits for the first lock; none if there is none to begin with.
+    fn new(task: &'t Task<'r>, first: InodeId) -> Self {
+        let mut locks = Locks { task, held: [const { None }; 5], ids: [InodeId::NONE; 5], count: 0 };
+        if first.is_some() {
+            locks.push(first, inode::lock(task, first));
+        }
+        locks
+    }
+
+    #[inline]
+    fn push(&mut self, id: InodeId, locked: Locked<'r>) {
+        if let (Some(place), Some(held)) = (self.ids.get_mut(self.count), self.held.get_mut(self.count)) {
+            (*place, *held) = (id, Some(locked));
+            self.count += 1;
+        }
+    }
+
+    /// Locks one more, which `lock` waits for if it is the first.
+    #[inline]
+    fn add(&mut self, id: InodeId, lock: impl Fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
+        if self.ids.iter().take(self.count).any(|held| *held == id) {
+            return Ok(());
+        }
+        let locked = match self.count {
+            0 => lock(self.task, id),
+            _ => inode::lock_soon(self.task, id).ok_or(Stop::Locked(id))?,
+        };
+        self.push(id, locked);
+        Ok(())
+    }
+
+    /// Locks a directory that a walk found. `ESTALE` when it was freed meanwhile.
+    #[inline]
+    fn add_directory(&mut self, dir: InodeRef, lock: impl Fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
+        self.add(dir.id, lock)?;
+        // Acquire: the generation grows before the slot is used again.
+        let generation = self.task.region.inode(dir.id).generation.load(Ordering::Acquire);
+        if generation == dir.generation { Ok(()) } else { Err(Stop::Failed(Errno::ESTALE)) }
+    }
+}
+
+/// What a rename came to.
+struct Done {
+    load: Load,
+    /// What may have lost its last link.
+    victim: InodeId,
+}
+
+/// What is asked of a rename.
+struct Ask<'a, 'r> {
+    task: &'a Task<'r>,
+    from: &'a Parent,
+    to: &'a Parent,
+    name: &'a Name<'a>,
+    place: &'a Place<'a, 'a>,
+    mode: Mode,
+    behind: Behind,
+}
+
+impl Ask<'_, '_> {
+    /// Does it unless somebody else is in the way. `first` is locked before anything else.
+    fn attempt(&self, first: InodeId) -> Tried<Done> {
+        let (task, old, new) = (self.task, self.from.dir, self.to.dir);
+        let mut locks = Locks::new(task, first);
+        // With one directory the others are not waited for: it may be entered by its bias.
+        if old == new {
+            locks.add_directory(old, inode::enter)?;
+        } else {
+            locks.add_directory(old, inode::lock)?;
+            locks.add_directory(new, inode::lock)?;
+        }
+        let source = hash::lookup(task.region, old.id, self.name).ok_or(Errno::ENOENT)?;
+        let target = hash::lookup_at(task.region, self.place);
+        let (mode, behind) = (self.mode, self.behind);
+        let rename = Rename { task, old: old.id, new: new.id, source, target, mode, behind };
+        rename.check_names(self.from.trailing_slash, self.to.trailing_slash)?;
+        let mut marks = Marks::new(task);
+        rename.check_ancestors(&mut marks)?;
+        if target.is_some_and(|target| target.target() == source.target()) {
+            return Ok(Done { load: Load::Fits, victim: InodeId::NONE });
+        }
+        rename.check_permissions()?;
+        locks.add(source.target().id, inode::lock)?;
+        if let Some(target) = target {
+            locks.add(target.target().id, inode::lock)?;
+        }
+        let victim = target.filter(|_| mode == Mode::Replace).map_or(InodeId::NONE, |hit| hit.target().id);
+        let told = watch_names::Rename::new(task, (old.id, source), (new.id, target));
+        let shift = rename.moves_a_directory().then(|| tree::shift(task));
+        let load = rename.perform(self.place)?;
+        drop(shift);
+        if let Some(told) = told {
+            told.tell_slow(task, (self.name, self.place), mode == Mode::Exchange);
+        }
+        Ok(Done { load, victim })
+    }
+}
+
+/// A rename whose names have been looked up. Both directories are locked.
+struct Rename<'t, 'r> {
+    task: &'t Task<'r>,
+    old: InodeId,
+    new: InodeId,
+    source: Hit,
+    target: Option<Hit>,
+    mode: Mode,
+    behind: Behind,
+}
+
+impl<'t, 'r> Rename<'t, 'r> {
+    fn inode(&self, id: InodeId) -> &'r Inode {
+        self.task.region.inode(id)
+    }
+
+    fn is_dir(&self, hit: Hit) -> bool {
+        dir::is(self.inode(hit.target().id))
+    }
+
+    fn is_exchange_of_directory(&self) -> bool {
+        self.mode == Mode::Exchange && self.target.is_some_and(|hit| self.is_dir(hit))
+    }
+
+    fn moves_a_directory(&self) -> bool {
+        self.is_dir(self.source) || self.is_exchange_of_directory()
+    }
+
+    /// Refuses to put a directory below itself. What moves to another directory is marked, so this stays as
+    /// it is.
+    fn check_ancestors(&self, marks: &mut Marks<'_, '_>) -> Tried<()> {
+        if self.old == self.new {
+            return Ok(());
+        }
+        if self.is_dir(self.source) {
+            marks.add(self.source.target().id);
+        }
+        if self.is_exchange_of_directory() {
+            marks.add(self.target.map_or(InodeId::NONE, |hit| hit.target().id));
+        }
+        if self.is_dir(self.source) && marks.are_above(self.new)? {
+            return Err(Stop::Failed(Errno::EINVAL));
+        }
+        if self.is_exchange_of_directory() {
+            return if marks.are_above(self.old)? { Err(Stop::Failed(Errno::EINVAL)) } else { Ok(()) };
+        }
+        let target = self.target.filter(|hit| self.is_dir(*hit)).map(|hit| hit.target().id);
+        let is_above = |id| id == self.old || tree::is_above(self.task, id, self.old);
+        // `vfs_rename` of Linux checks this of whatever is moved there.
+        if target.is_some_and(is_above) { Err(Stop::Failed(Errno::ENOTEMPTY)) } else { Ok(()) }
+    }
+
+    fn check_names(&self, old_slash: bool, new_slash: bool) -> Result<()> {
+        let is_dir = self.is_dir(self.source);
+        match (self.mode, self.target) {
+            (Mode::NoReplace, Some(_)) => return Err(Errno::EEXIST),
+            (Mode::Exchange, None) => return Err(Errno::ENOENT),
+            (Mode::Exchange, Some(target)) if new_slash && !self.is_dir(target) => {
+                return Err(Errno::ENOTDIR);
+            }
+            _ => {}
+        }
+        if !is_dir && (old_slash || self.mode != Mode::Exchange && new_slash) {
+            return Err(Errno::ENOTDIR);
+        }
+        Ok(())
+    }
+
+    /// As vfs_rename checks them.
+    fn check_permissions(&self) -> Result<()> {
+        let task = self.task;
+        let (old_dir, new_dir) = (self.inode(self.old), self.inode(self.new));
+        let victim = |is_dir: bool| if is_dir { Victim::Directory } else { Victim::File };
+        let is_dir = self.is_dir(self.source);
+        permission::may_delete(task, old_dir, self.inode(self.source.target().id), victim(is_dir))?;
+        let new_is_dir = self.target.is_some_and(|target| self.is_dir(target));
+        match self.target {
+            None => permission::may_create(task, new_dir)?,
+            Some(target) => {
+                let expected = if self.mode == Mode::Exchange { new_is_dir } else { is_dir };
+                permission::may_delete(task, new_dir, self.inode(target.target().id), victim(expected))?;
+            }
+        }
+        if self.old != self.new {
+            // `..` of a directory that moves is written.
+            if is_dir {
+                permission::check(task, self.inode(self.source.target().id), WRITE)?;
+            }
+            if let Some(target) = self.target
+                && self.mode == Mode::Exchange
+                && new_is_dir
+            {
+                permission::check(task, self.inode(target.target().id), WRITE)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn perform(&self, place: &Place<'_, '_>) -> Result<Load> {
+        match self.target {
+            Some(target) if self.mode == Mode::Exchange => Ok(self.exchange(target)),
+            Some(target) => self.replace(target),
+            None => self.move_to(place),
+        }
+    }
+
+    /// The directories before the change; the second is none if they are one.
+    fn dirs(&self) -> [Directory; 2] {
+        let old = dir::now(self.task.region, self.old);
+        let new = if self.old == self.new { InodeId::NONE } else { self.new };
+        [old, Directory { id: new, ..dir::now(self.task.region, self.new) }]
+    }
+
+    fn same_links(&self, hit: Hit) -> Links {
+        // Relaxed: under the inode's lock.
+        Links { id: hit.target().id, nlink: self.inode(hit.target().id).nlink.load(Ordering::Relaxed) }
+    }
+
+    /// Both entries swap what they name.
+    fn exchange(&self, target: Hit) -> Load {
+        let mut change = Change::at(self.task.now());
+        change.dirs = self.dirs();
+        change.retargeted = [
+            Retarget { dirent: target.dirent(), target: self.source.target() },
+            Retarget { dirent: self.source.dirent(), target: target.target() },
+        ];
+        change.inodes = [self.same_links(self.source), self.same_links(target)];
+        for (moved, (hit, to)) in change.moved.iter_mut().zip([(self.source, self.new), (target, self.old)]) {
+            if self.is_dir(hit) {
+                *moved = Moved { id: hit.target().id, parent: to };
+            }
+        }
+        let (source_dir, target_dir) = (self.is_dir(self.source), self.is_dir(target));
+        if self.old != self.new && source_dir != target_dir {
+            let [old, new] = &mut change.dirs;
+            let (gains, loses) = if source_dir { (new, old) } else { (old, new) };
+            gains.nlink += 1;
+            loses.nlink = loses.nlink.saturating_sub(1);
+        }
+        change::perform(self.task, &change)
+    }
+
+    /// The entry of the new name names the source; what it named loses a link.
+    fn replace(&self, target: Hit) -> Result<Load> {
+        let victim = self.inode(target.target().id);
+        let is_dir = self.is_dir(self.source);
+        // Relaxed: under its lock.
+        if is_dir && victim.entries.load(Ordering::Relaxed) != 0 {
+            return Err(Errno::ENOTEMPTY);
+        }
+        let mut change = Change::at(self.task.now());
+        change.dirs = self.dirs();
+        change.retargeted[0] = Retarget { dirent: target.dirent(), target: self.source.target() };
+        let nlink = if is_dir { 0 } else { unlink::fewer_links(victim) };
+        change.inodes = [self.same_links(self.source), Links { id: target.target().id, nlink }];
+        if is_dir {
+            change.moved[0] = Moved { id: self.source.target().id, parent: self.new };
+            // The directory that goes was counted where the one that comes is.
+            change.dirs[0].nlink = change.dirs[0].nlink.saturating_sub(1);
+        }
+        let whiteout = self.leave(&mut change)?;
+        Ok(self.carry_out(&change, whiteout))
+    }
+
+    /// A new entry names the source.
+    fn move_to(&self, place: &Place<'_, '_>) -> Result<Load> {
+        let task = self.task;
+        dir::reserve(task, self.new)?;
+        let entry = dirent::take(task.region, task.lane, place, self.source.target())?;
+        let mut change = Change::at(task.now());
+        change.dirs = self.dirs();
+        let at = usize::from(self.old != self.new);
+        change.dirs[at] = dir::with_entry(task.region, self.new, entry);
+        change.added = entry;
+        change.inodes[0] = self.same_links(self.source);
+        if self.is_dir(self.source) {
+            change.moved[0] = Moved { id: self.source.target().id, parent: self.new };
+            change.dirs[at].nlink += 1;
+            change.dirs[0].nlink = change.dirs[0].nlink.saturating_sub(1);
+        }
+        match self.leave(&mut change) {
+            Ok(whiteout) => Ok(self.carry_out(&change, whiteout)),
+            Err(errno) => {
+                dirent::discard(task.region, task.lane, entry);
+                Err(errno)
+            }
+        }
+    }
+
+    fn carry_out(&self, change: &Change, whiteout: Option<NewInode>) -> Load {
+        let load = change::perform(self.task, change);
+        if let Some(whiteout) = whiteout {
+            whiteout.linked_in();
+        }
+        load
+    }
+
+    /// Adds to a change what happens to the old name; gives the whiteout that it names then.
+    fn leave(&self, change: &mut Change) -> Result<Option<NewInode<'t, 'r>>> {
+        if self.behind == Behind::Nothing {
+            change.removed = self.source.dirent();
+            change.dirs[0].entries = change.dirs[0].entries.saturating_sub(1);
+            if change.added.is_none() || self.old != self.new {
+                change.dirs[0].tail = dir::tail_without(self.task.region, self.source.dirent());
+            }
+            return Ok(None);
+        }
+        let whiteout = initial::create(self.task, self.inode(self.old), S_IFCHR, 0)?;
+        let at = usize::from(change.retargeted[0].dirent.is_some());
+        change.retargeted[at] = Retarget { dirent: self.source.dirent(), target: whiteout.inode() };
+        Ok(Some(whiteout))
+    }
+}

@@ -1,0 +1,117 @@
+//! truncate(2), ftruncate(2), and what open with `O_TRUNC` does.
+//!
+//! Bytes behind the end of the content are zeros in every page there is, outside of a `data_seq` section; so growing a
+//! file is one store, and shrinking zeroes the rest of its last page.
+
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_abi::{Errno, Result};
+use lp_region::InodeId;
+use lp_region::records::{Inode, file_mode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::caller::event::Touched;
+use crate::caller::task::{Place, Task};
+use crate::calls::target;
+use crate::content::{cut, map};
+use crate::descriptors::table;
+use crate::inodes::inode::{self, Touch};
+use crate::inodes::watched;
+use crate::lane::writer;
+use crate::rights::{permission, privileges};
+
+/// Gives a regular file another size; its times change even if the size does not. The caller holds its lock and has checked that it may.
+pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
+    privileges::drop_privileges(task, id, inode);
+    let old = inode.size.load(Relaxed); // Relaxed: under the lock.
+    if size == old {
+        return inode::touch(task, inode, Touch::Modify);
+    }
+    // The section comes first: should this lane die inside it, what lies behind the new end is cut off by `mend`.
+    inode.data_seq.begin();
+    let gone = if size < old { cut::behind(task, inode, size) } else { 0 };
+    let now = task.now();
+    inode.seq.begin();
+    inode.size.store(size, Relaxed); // Relaxed: inside the section.
+    map::less_in_section(inode, gone);
+    inode::touch_in_section(inode, Touch::Modify, now);
+    inode.seq.end();
+    if size < old {
+        cut::cut(task, id, inode, size);
+    }
+    inode.data_seq.end();
+}
+
+/// Checks a new size against what the file and the process allow.
+///
+/// # Errors
+/// `EFBIG` past `RLIMIT_FSIZE`: the door also sends SIGXFSZ when that limit is set; `EPERM` for an append-only or
+/// immutable file.
+pub(crate) fn may_resize(task: &Task, inode: &Inode, size: u64) -> Result<()> {
+    let fixed = inode_flags::APPEND | inode_flags::IMMUTABLE;
+    if inode.flags.load(Relaxed) & fixed != 0 {
+        return Err(Errno::EPERM);
+    }
+    within_limit(task, inode, size)
+}
+
+/// Growing past `RLIMIT_FSIZE` is what fails, as in `inode_newsize_ok`.
+pub(crate) fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> {
+    // Relaxed: the caller holds the lock; the limit changes in its own process only.
+    if size > inode.size.load(Relaxed) && size > task.process.fsize_limit.load(Relaxed) {
+        return Err(Errno::EFBIG);
+    }
+    Ok(())
+}
+
+/// Sets the size of the file that a path names. A lone `dirfd` of `AT_FDCWD` is truncate(2).
+///
+/// # Errors
+/// Those of path_resolution(7); `EINVAL` for a size below zero or what is not a regular file; `EISDIR`; `EACCES`; `EROFS`;
+/// those of [`may_resize`].
+pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result<Place<()>> {
+    if length < 0 {
+        return Err(Errno::EINVAL);
+    }
+    target::at(task, dirfd, path, 0, |id, inode| {
+        match inode.mode.load(Relaxed) & S_IFMT {
+            S_IFREG => {}
+            S_IFDIR => return Err(Errno::EISDIR),
+            _ => return Err(Errno::EINVAL),
+        }
+        let writing = writer::begin(task, inode)?;
+        permission::check(task, inode, permission::WRITE)?;
+        let held = inode::lock(task, id);
+        may_resize(task, inode, length as u64)?;
+        resize(task, id, inode, length as u64);
+        drop((held, writing));
+        watched::touched(task, id, inode, Touched::Modified);
+        Ok(())
+    })
+}
+
+/// Sets the size of an open file.
+///
+/// # Errors
+/// `EBADF`; `EINVAL` when it is not a regular file open for writing; those of [`may_resize`].
+pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
+    if length < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let held = table::fget_no_path(task, fd)?;
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    if held.file.mode.load(Relaxed) & wanted != wanted {
+        return Err(Errno::EINVAL);
+    }
+    let inode = held.inode;
+    let writing = writer::begin(task, inode)?;
+    let locked = inode::lock(task, held.inode_id());
+    // An append-only file is refused; an immutable one that was open before is not.
+    if inode.flags.load(Relaxed) & inode_flags::APPEND != 0 {
+        return Err(Errno::EPERM);
+    }
+    within_limit(task, inode, length as u64)?;
+    resize(task, held.inode_id(), inode, length as u64);
+    drop((locked, writing));
+    watched::touched(task, held.inode_id(), inode, Touched::Modified);
+    Ok(())
+}

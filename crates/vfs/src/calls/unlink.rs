@@ -1,0 +1,137 @@
+//! unlink(2), rmdir(2), unlinkat(2).
+
+use lp_abi::linux::AT_REMOVEDIR;
+use lp_abi::{Errno, Result};
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef};
+
+use crate::caller::event;
+use crate::caller::task::{Place, Task};
+use crate::inodes::{inode, watched};
+use crate::lane::writer;
+use crate::life::reclaim;
+use crate::names::change::{self, Change, Links};
+use crate::names::walk::{self, Last, Parent, Which};
+use crate::names::{dir, hash};
+use crate::rights::permission::{self, Victim};
+use crate::watches::watch_names;
+
+/// Removes a name; with `AT_REMOVEDIR` an empty directory.
+///
+/// # Errors
+/// Those of path_resolution(7); `EINVAL` for other flags; those of [`unlink`] and [`rmdir`].
+pub fn unlinkat(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Place<()>> {
+    match flags {
+        0 => unlink(task, dirfd, path),
+        AT_REMOVEDIR => rmdir(task, dirfd, path),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// Removes the name of anything but a directory.
+///
+/// # Errors
+/// Those of path_resolution(7); `EISDIR`, `EACCES`, `EPERM`, `EROFS`; `ENOTDIR` for a slash behind a file's name.
+pub fn unlink(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<()>> {
+    remove(task, dirfd, path, Victim::File)
+}
+
+/// Removes an empty directory.
+///
+/// # Errors
+/// Those of path_resolution(7); `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`; `EBUSY` for a root, `EINVAL` for `.`.
+pub fn rmdir(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<()>> {
+    remove(task, dirfd, path, Victim::Directory)
+}
+
+fn remove(task: &Task<'_>, dirfd: i32, path: *const u8, expected: Victim) -> Result<Place<()>> {
+    for _ in 0..walk::TRIES {
+        let parent = match walk::parent(task, dirfd, path, Which::Path)? {
+            Place::Inside(parent) => parent,
+            Place::Outside(outside) => return Ok(Place::Outside(outside)),
+        };
+        match remove_at(task, &parent, expected) {
+            Err(Errno::ESTALE) => {}
+            done => return done.map(Place::Inside),
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
+    match (expected, parent.last) {
+        (_, Last::Name) => {}
+        (Victim::File, _) => return Err(Errno::EISDIR),
+        (Victim::Directory, Last::Dot) => return Err(Errno::EINVAL),
+        (Victim::Directory, Last::DotDot) => return Err(Errno::ENOTEMPTY),
+        (Victim::Directory, Last::Root) => return Err(Errno::EBUSY),
+    }
+    let name = parent.name(task);
+    let dir = task.region.inode(parent.dir.id);
+    let _writing = writer::begin(task, dir)?;
+    let mut locked = dir::enter(task, parent.dir)?;
+    let (hit, victim_locked) = loop {
+        let hit = hash::lookup(task.region, parent.dir.id, &name).ok_or(Errno::ENOENT)?;
+        let victim = task.region.inode(hit.target().id);
+        if expected == Victim::File && parent.trailing_slash {
+            return Err(if dir::is(victim) { Errno::EISDIR } else { Errno::ENOTDIR });
+        }
+        permission::may_delete(task, dir, victim, expected)?;
+        if let Some(victim_locked) = inode::lock_soon(task, hit.target().id) {
+            break (hit, victim_locked);
+        }
+        // Whoever has it may be stopped: others go on in the directory meanwhile.
+        drop(locked);
+        inode::wait(task, hit.target().id);
+        locked = dir::enter(task, parent.dir)?;
+    };
+    let victim = hit.target().id;
+    let shadow = watched::has_shadow(task.region.inode(victim)) || watched::is_watched(dir);
+    let nlink = take(task, parent.dir, hit.dirent(), hit.target(), expected)?;
+    if shadow {
+        let at = event::At { dir: parent.dir.id, name: name.bytes() };
+        watch_names::removed_slow(task, at, victim, expected, nlink);
+    }
+    drop(victim_locked);
+    drop(locked);
+    if nlink == 0 {
+        reclaim::after_unlink(task);
+    }
+    Ok(())
+}
+
+/// Takes the entry out and gives the links that are left. The caller holds the locks of the directory and the inode.
+fn take(task: &Task<'_>, dir: InodeRef, entry: DirentId, target: InodeRef, what: Victim) -> Result<u32> {
+    let victim = task.region.inode(target.id);
+    let mut change = Change::at(task.now());
+    let mut after = dir::now(task.region, dir.id);
+    after.entries = after.entries.saturating_sub(1);
+    after.tail = dir::tail_without(task.region, entry);
+    let nlink = match what {
+        Victim::File => fewer_links(victim),
+        Victim::Directory if victim.entries.load(Ordering::Relaxed) != 0 => return Err(Errno::ENOTEMPTY),
+        Victim::Directory => {
+            after.nlink = after.nlink.saturating_sub(1);
+            0
+        }
+    };
+    change.dirs[0] = after;
+    change.removed = entry;
+    change.inodes[0] = Links { id: target.id, nlink };
+    change::perform(task, &change);
+    Ok(nlink)
+}
+
+/// Links that a file has once one is gone.
+pub(crate) fn fewer_links(inode: &Inode) -> u32 {
+    inode.nlink.load(Ordering::Relaxed).saturating_sub(1) // Relaxed: under the inode's lock.
+}
+
+/// Says so when a name's removal may have left an inode without any.
+pub(crate) fn removed(task: &Task<'_>, id: InodeId) {
+    // Relaxed: a hint.
+    if id.is_some() && task.region.inode(id).nlink.load(Ordering::Relaxed) == 0 {
+        reclaim::after_unlink(task);
+    }
+}

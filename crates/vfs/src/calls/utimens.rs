@@ -1,0 +1,110 @@
+//! utimensat(2), futimens(3) and their older kin.
+
+use lp_abi::linux::{UTIME_NOW, UTIME_OMIT};
+use lp_abi::{Errno, Result};
+use lp_region::InodeId;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::caller::event::Touched;
+use crate::caller::task::{Place, Task, Time};
+use crate::calls::target;
+use crate::descriptors::table;
+use crate::inodes::stamps::Stamps;
+use crate::inodes::{inode, watched};
+use crate::lane::writer;
+use crate::rights::{credentials, permission};
+
+/// Access and modification time as the calls take them, seconds and nanoseconds each; none is now for both.
+pub type Times = Option<[i64; 4]>;
+
+/// Sets the times of what a path names.
+///
+/// # Errors
+/// Those of path_resolution(7); `EINVAL` for nanoseconds out of range; `EACCES` or `EPERM` for who may not; `EROFS`.
+pub fn utimensat(task: &Task, dirfd: i32, path: *const u8, times: Times, flags: u32) -> Result<Place<()>> {
+    match wanted(times)? {
+        // Nothing is to be set: the path is not even looked at.
+        (Set::Keep, Set::Keep) => Ok(Place::Inside(())),
+        set => target::at(task, dirfd, path, flags, |id, inode| change(task, id, inode, set)),
+    }
+}
+
+/// Sets the times of an open file.
+///
+/// # Errors
+/// `EBADF`; otherwise as [`utimensat`].
+pub fn futimens(task: &Task, fd: i32, times: Times) -> Result<()> {
+    match wanted(times)? {
+        (Set::Keep, Set::Keep) => Ok(()),
+        set => {
+            let held = table::fget_no_path(task, fd)?;
+            change(task, held.inode_id(), held.inode, set)
+        }
+    }
+}
+
+/// What to do with a time.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Set {
+    Now,
+    Keep,
+    To(Time),
+}
+
+fn wanted(times: Times) -> Result<(Set, Set)> {
+    let one = |sec: i64, nsec: i64| match nsec {
+        nsec if nsec == i64::from(UTIME_NOW) => Ok(Set::Now),
+        nsec if nsec == i64::from(UTIME_OMIT) => Ok(Set::Keep),
+        // timestamp_truncate: the first and the last second have no fraction.
+        0..1_000_000_000 if sec == i64::MAX || sec == i64::MIN => Ok(Set::To(Time { sec, nsec: 0 })),
+        0..1_000_000_000 => Ok(Set::To(Time { sec, nsec: nsec as u32 })),
+        _ => Err(Errno::EINVAL),
+    };
+    match times {
+        None => Ok((Set::Now, Set::Now)),
+        Some([asec, ansec, msec, mnsec]) => Ok((one(asec, ansec)?, one(msec, mnsec)?)),
+    }
+}
+
+fn change(task: &Task, id: InodeId, inode: &Inode, set: (Set, Set)) -> Result<()> {
+    let writing = writer::begin(task, inode)?;
+    let locked = inode::lock(task, id);
+    may_change(task, inode, set)?;
+    let now = task.now();
+    let (atime, mtime) = inode::access_and_modification(inode);
+    let time = |set: Set, old: Time| match set {
+        Set::Now => now,
+        Set::Keep => old,
+        Set::To(time) => time,
+    };
+    let after = Stamps { of: id, atime: time(set.0, atime), mtime: time(set.1, mtime), ctime: now };
+    after.carry_out(task);
+    drop((locked, writing));
+    // fsnotify_change takes one time alone for what usually sets it.
+    let what = match set {
+        (_, Set::Keep) => Touched::Accessed,
+        (Set::Keep, _) => Touched::Modified,
+        _ => Touched::Attributes,
+    };
+    watched::touched(task, id, inode, what);
+    Ok(())
+}
+
+/// vfs_utimes and setattr_prepare: now for both is for whoever may write, all else for the owner.
+fn may_change(task: &Task, inode: &Inode, set: (Set, Set)) -> Result<()> {
+    let flags = inode.flags.load(Relaxed); // Relaxed: one word.
+    if flags & inode_flags::IMMUTABLE != 0 {
+        return Err(Errno::EPERM);
+    }
+    if set == (Set::Now, Set::Now) {
+        return match credentials::owns(task, inode) {
+            true => Ok(()),
+            false => permission::check(task, inode, permission::WRITE),
+        };
+    }
+    if flags & inode_flags::APPEND != 0 || !credentials::owns(task, inode) {
+        return Err(Errno::EPERM);
+    }
+    Ok(())
+}

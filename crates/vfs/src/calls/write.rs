@@ -1,0 +1,416 @@
+//! write(2), pwrite(2), writev(2), pwritev(2), pwritev2(2).
+//!
+//! A write takes its inode's lock, through the bias when this lane is the only writer; bytes, map and size change
+//! inside one `data_seq` section, so that readers see all of it or nothing.
+
+use lp_abi::linux::{O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, S_ISGID, S_ISUID, iovec};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::bias::Hold;
+use lp_region::order::{self, Rank};
+use lp_region::records::{Inode, file_mode};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::ucopy;
+
+use crate::caller::task::Task;
+use crate::content::buffer::{RWF_NOAPPEND, Single, Vector};
+use crate::content::fill::copy_pages;
+use crate::content::map;
+use crate::content::source::Source;
+use crate::descriptors::file;
+use crate::descriptors::table::{self, Held};
+use crate::inodes::inode::{self, Touch};
+use crate::inodes::watched;
+use crate::lane::writer;
+use crate::life::reclaim;
+use crate::rights::privileges;
+
+/// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
+const MAX_SIZE: u64 = i64::MAX as u64;
+
+/// Where a write goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Target {
+    /// To this offset.
+    At(u64),
+    /// To the end.
+    End,
+    /// To the end if it is still there.
+    StillEnd(u64),
+}
+
+/// Writes at the position and moves it, or at the end with `O_APPEND`.
+///
+/// # Errors
+/// `EBADF` when the file is not open for writing; `EFBIG` past `RLIMIT_FSIZE` (the door also sends SIGXFSZ when that
+/// limit is set) or the largest file; `ENOSPC`; `EFAULT`.
+#[inline]
+pub fn write(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
+    match write_quick::<false>(task, table::load(task, fd), buf, len) {
+        Some(done) => Ok(done),
+        None => write_whole(task, fd, buf, len),
+    }
+}
+
+/// The common [`write()`], of an entry just read: at a position that is this thread's alone, into one page. None asks for [`write()`].
+/// `WIDE` says that all vector registers are free, whole.
+#[inline(always)]
+pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: *const u8, len: usize) -> Option<usize> {
+    let file = table::sole(task, entry, file_mode::WRITE | file_mode::REGULAR)?;
+    // Relaxed: nobody else has the position; the flags are one word.
+    let position = file.position.load(Relaxed);
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
+    let end = quick::<WIDE>(task, table::inode_of(task, file), buf, len, position, to_end)?;
+    file.position.store(end, Relaxed);
+    Some(len)
+}
+
+#[inline(never)]
+fn write_whole(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
+    let held = writable(task, fd)?;
+    let from = Single::new(buf.cast_mut(), len)?;
+    at_position(task, &held, from, from.len(), Append::AsOpened)
+}
+
+/// Writes at an offset; at the end with `O_APPEND`, as Linux does (pwrite(2), BUGS).
+///
+/// # Errors
+/// As [`write()`]; `EINVAL` for an offset below zero.
+#[inline]
+pub fn pwrite(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
+    match pwrite_quick::<false>(task, table::load(task, fd), buf, len, offset) {
+        Some(done) => Ok(done),
+        None => pwrite_whole(task, fd, buf, len, offset),
+    }
+}
+
+/// The common [`pwrite`], of an entry just read: into one page. None asks for [`pwrite`]. `WIDE` as for [`write_quick`].
+#[inline(always)]
+pub fn pwrite_quick<const WIDE: bool>(
+    task: &Task,
+    entry: u64,
+    buf: *const u8,
+    len: usize,
+    offset: i64,
+) -> Option<usize> {
+    let file = table::own_file(task, entry)?;
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    // Relaxed: immutable; the flags are one word.
+    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+        return None;
+    }
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
+    quick::<WIDE>(task, table::inode_of(task, file), buf, len, offset as u64, to_end).map(|_| len)
+}
+
+#[inline(never)]
+fn pwrite_whole(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
+    if offset < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let held = writable(task, fd)?;
+    let from = Single::new(buf.cast_mut(), len)?;
+    let target = target(&held, offset as u64, Append::AsOpened);
+    write_at(task, &held, from, from.len(), target).map(|done| done.bytes)
+}
+
+/// Writes several buffers at the position.
+///
+/// # Errors
+/// As [`write`]; `EINVAL` for a bad vector.
+pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
+    let held = writable(task, fd)?;
+    let from = Vector::new(entries, count)?;
+    at_position(task, &held, from, from.len(), Append::AsOpened)
+}
+
+/// Writes several buffers at an offset, or at the position if it is -1, with `RWF_*` flags.
+///
+/// # Errors
+/// As [`pwrite`] and [`writev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that
+/// contradict each other.
+pub fn pwritev2(
+    task: &Task,
+    fd: i32,
+    entries: *const iovec,
+    count: usize,
+    offset: i64,
+    flags: u32,
+) -> Result<usize> {
+    if offset < -1 {
+        return Err(Errno::EINVAL);
+    }
+    let held = writable(task, fd)?;
+    let from = Vector::new(entries, count)?;
+    let append = if flags == 0 { Append::AsOpened } else { Append::of(flags)? };
+    if offset == -1 {
+        return at_position(task, &held, from, from.len(), append);
+    }
+    let target = target(&held, offset as u64, append);
+    write_at(task, &held, from, from.len(), target).map(|done| done.bytes)
+}
+
+/// Whether a write goes to the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Append {
+    AsOpened,
+    Always,
+    Never,
+}
+
+impl Append {
+    /// What `RWF_*` flags say.
+    #[cold]
+    fn of(flags: u32) -> Result<Append> {
+        let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
+        if flags & !known != 0 {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        match flags & (RWF_APPEND | RWF_NOAPPEND) {
+            0 => Ok(Append::AsOpened),
+            RWF_APPEND => Ok(Append::Always),
+            RWF_NOAPPEND => Ok(Append::Never),
+            _ => Err(Errno::EINVAL),
+        }
+    }
+}
+
+#[inline(always)]
+fn target(held: &Held, offset: u64, append: Append) -> Target {
+    let to_end = match append {
+        Append::AsOpened => held.file.flags.load(Relaxed) & O_APPEND != 0, // Relaxed: one word.
+        Append::Always => true,
+        Append::Never => false,
+    };
+    if to_end { Target::End } else { Target::At(offset) }
+}
+
+#[inline(always)]
+fn writable<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+    let held = table::fget(task, fd)?;
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    if mode & wanted == wanted { Ok(held) } else { Err(not_writable(mode)) }
+}
+
+#[cold]
+fn not_writable(mode: u32) -> Errno {
+    if mode & file_mode::WRITE == 0 || mode & file_mode::PATH != 0 { Errno::EBADF } else { Errno::EINVAL }
+}
+
+#[inline(always)]
+fn at_position<S: Source>(task: &Task, held: &Held, from: S, len: usize, append: Append) -> Result<usize> {
+    let position = file::position(task, held);
+    let done = write_at(task, held, from, len, target(held, position.get(), append))?;
+    // generic_write_checks: a write of nothing does not go to the end first.
+    if done.bytes != 0 {
+        position.set(done.end);
+    }
+    Ok(done.bytes)
+}
+
+/// Writes bytes of a source at an offset, whatever the file's flags: what copies, sendfile and splice do.
+///
+/// # Errors
+/// As [`write()`]; `EFAULT` when the source has not a byte.
+pub(crate) fn store(task: &Task, held: &Held, from: impl Source, len: usize, offset: u64) -> Result<usize> {
+    write_at(task, held, from, len, Target::At(offset)).map(|done| done.bytes)
+}
+
+/// What a write did.
+#[derive(Clone, Copy)]
+struct Done {
+    bytes: usize,
+    /// Offset behind the last byte written.
+    end: u64,
+    /// Whether it stopped for want of pages.
+    full: bool,
+}
+
+fn write_at<S: Source>(task: &Task, held: &Held, from: S, len: usize, target: Target) -> Result<Done> {
+    if let Some(at) = from.whole() {
+        let (offset, to_end) = match target {
+            Target::At(offset) => (offset, false),
+            Target::End | Target::StillEnd(_) => (0, true),
+        };
+        if let Some(end) = quick::<false>(task, held.inode, at, len, offset, to_end) {
+            return Ok(Done { bytes: len, end, full: false });
+        }
+    }
+    write_slow(task, held, from, len, target)
+}
+
+/// The write that is most of all: into one page that is there, by the only writer, of a file without privileges. Gives the
+/// offset behind it; none asks for [`write_slow`], which begins again.
+#[inline(always)]
+fn quick<const WIDE: bool>(
+    task: &Task,
+    inode: &Inode,
+    from: *const u8,
+    len: usize,
+    offset: u64,
+    to_end: bool,
+) -> Option<u64> {
+    let buffer_end = (from as usize).wrapping_add(len);
+    // access_ok: neither the buffer nor its end is in the kernel's half.
+    if ((from as usize | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
+        return None;
+    }
+    if !writer::begin_alone(task, inode) {
+        return None;
+    }
+    let mut end = None;
+    if inode.lock.enter_biased(task.lane_id, &task.lane.holding) {
+        order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
+        // Relaxed: under the lock.
+        let offset = if to_end { inode.size.load(Relaxed) } else { offset };
+        end = quick_locked::<WIDE>(task, inode, from, len, offset);
+        inode.lock.leave(Hold::Biased, &task.lane.holding);
+        order::gave(order::of(&task.lane.holding), inode);
+    }
+    writer::end_alone(task);
+    end
+}
+
+#[inline(always)]
+fn quick_locked<const WIDE: bool>(
+    task: &Task,
+    inode: &Inode,
+    from: *const u8,
+    len: usize,
+    offset: u64,
+) -> Option<u64> {
+    // Relaxed throughout: under the lock, or inside the sections.
+    let end = offset.wrapping_add(len as u64);
+    let privileges = inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed);
+    let within = offset as usize % PAGE_SIZE;
+    // The largest file's end fits an `off_t`: what wraps is past any limit.
+    let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE);
+    if privileges != 0 || within + len > PAGE_SIZE || end > limit || end < offset {
+        return None;
+    }
+    let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
+    if page.is_none() {
+        return None;
+    }
+    inode.data_seq.begin();
+    // SAFETY: within the page; the buffer is the program's.
+    let copied = unsafe { ucopy::copy_as::<WIDE>(task.region.page(page).add(within), from, len) };
+    if copied.is_ok() {
+        let size = inode.size.load(Relaxed);
+        changed(task, inode, end.max(size), size, 0);
+    }
+    inode.data_seq.end();
+    copied.ok().map(|()| end)
+}
+
+#[inline(never)]
+fn write_slow<S: Source>(task: &Task, held: &Held, mut from: S, len: usize, target: Target) -> Result<Done> {
+    let done = write_once(task, held, &mut from, len, target);
+    if let Err(Errno::ENOSPC) | Ok(Done { full: true, .. }) = done {
+        let done = after_reclaim(task, held, &mut from, len, target, done);
+        tell::<S>(task, held, &done);
+        return done;
+    }
+    tell::<S>(task, held, &done);
+    done
+}
+
+/// Tells the watchers of what was written to. A write that [`quick`] does has none, as the lock is not biased
+/// then.
+#[inline(always)]
+fn tell<S: Source>(task: &Task, held: &Held, done: &Result<Done>) {
+    if S::IS_TOLD && watched::has_shadow(held.inode) {
+        tell_slow(task, held.inode, done);
+    }
+}
+
+#[cold]
+fn tell_slow(task: &Task, inode: &Inode, done: &Result<Done>) {
+    if done.is_ok_and(|done| done.bytes != 0) {
+        watched::written_slow(task, inode);
+    }
+}
+
+/// Goes on where a write ran out of pages, once what was unlinked and closed has been given back. The locks are free
+/// meanwhile, so an append goes on only if nobody else has appended.
+#[cold]
+fn after_reclaim<S: Source>(
+    task: &Task,
+    held: &Held,
+    from: &mut S,
+    len: usize,
+    target: Target,
+    done: Result<Done>,
+) -> Result<Done> {
+    reclaim::all(task);
+    let Ok(first) = done else { return write_once(task, held, from, len, target) };
+    let target = match target {
+        Target::At(_) => Target::At(first.end),
+        Target::End | Target::StillEnd(_) => Target::StillEnd(first.end),
+    };
+    match write_once(task, held, from, len - first.bytes, target) {
+        Ok(second) => Ok(Done { bytes: first.bytes + second.bytes, ..second }),
+        Err(_) => Ok(first),
+    }
+}
+
+fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, target: Target) -> Result<Done> {
+    let (id, inode) = (held.inode_id(), held.inode);
+    let _writing = writer::begin(task, inode)?;
+    let _lock = inode::enter(task, id);
+    let size = inode.size.load(Relaxed); // Relaxed: under the lock.
+    let offset = match target {
+        Target::At(offset) => offset,
+        Target::StillEnd(end) if end != size => return Err(Errno::ENOSPC),
+        Target::End | Target::StillEnd(_) => size,
+    };
+    if len == 0 {
+        return Ok(Done { bytes: 0, end: offset, full: false });
+    }
+    let len = allowed(task, offset, len)?;
+    privileges::drop_privileges(task, id, inode);
+    inode.data_seq.begin();
+    let filled = copy_pages(task, id, from, len, offset);
+    let end = offset + filled.bytes as u64;
+    if filled.bytes != 0 {
+        changed(task, inode, end.max(size), size, filled.pages);
+    }
+    inode.data_seq.end();
+    match filled.stopped {
+        Some(errno) if filled.bytes == 0 => Err(errno),
+        stopped => Ok(Done { bytes: filled.bytes, end, full: stopped == Some(Errno::ENOSPC) }),
+    }
+}
+
+/// How many bytes of a write at `offset` the limits let through, as `generic_write_checks`.
+#[inline(always)]
+fn allowed(task: &Task, offset: u64, len: usize) -> Result<usize> {
+    let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE); // Relaxed: changes in its own process only.
+    if offset >= limit {
+        return Err(too_far(offset, len));
+    }
+    Ok((limit - offset).min(len as u64) as usize)
+}
+
+/// rw_verify_area comes before the limits: a sum that no `off_t` holds is `EINVAL`.
+#[cold]
+fn too_far(offset: u64, len: usize) -> Errno {
+    if offset.saturating_add(len as u64) > i64::MAX as u64 { Errno::EINVAL } else { Errno::EFBIG }
+}
+
+/// Publishes size, `made` more pages and times in one section, if they are not what they were already: the clock ticks
+/// every few milliseconds.
+#[inline(always)]
+fn changed(task: &Task, inode: &Inode, size: u64, old: u64, made: u64) {
+    let now = task.now();
+    if size == old && made == 0 && inode::is_modified_at(inode, now) {
+        return;
+    }
+    inode.seq.begin();
+    inode.size.store(size, Relaxed); // Relaxed: inside the sections.
+    if made != 0 {
+        map::more_in_section(inode, made);
+    }
+    inode::touch_in_section(inode, Touch::Modify, now);
+    inode.seq.end();
+}

@@ -1,0 +1,365 @@
+//! Extended attributes: setxattr(2), getxattr(2), listxattr(2), removexattr(2) and their kin, as tmpfs has them.
+//!
+//! An inode's attributes are one blob: records of a header, a name and a value, by name from the last to the first, as
+//! tmpfs lists them. ACLs have blobs of their own; see [`crate::rights::acl`].
+
+use lp_abi::linux::{AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, S_IFREG, S_ISVTX, XATTR_CREATE, XATTR_REPLACE};
+use lp_abi::{Errno, Result};
+use lp_region::process::caps;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, ucopy};
+
+use crate::caller::event::Touched;
+use crate::caller::task::{Place, Task};
+use crate::calls::target;
+use crate::descriptors::table;
+use crate::inodes::blob::{self, Which};
+use crate::inodes::xattrs::{self, CAPABILITY, NAME_ROOM, Value};
+use crate::inodes::{inode, watched};
+use crate::lane::writer;
+use crate::names::tree;
+use crate::rights::{acl, credentials, permission};
+
+/// `XATTR_SIZE_MAX`, also of a list.
+const VALUE_MAX: usize = 65536;
+
+/// The program's buffer for a value or a list.
+#[derive(Clone, Copy)]
+pub struct Room {
+    /// Where it lies.
+    pub at: *mut u8,
+    /// Its bytes; 0 asks for how many it takes.
+    pub size: usize,
+}
+
+/// Sets an attribute of what a path names; `AT_SYMLINK_NOFOLLOW` in `at_flags` is lsetxattr(2).
+///
+/// # Errors
+/// Those of path_resolution(7); `EINVAL` for unknown flags or a name without its second part; `ERANGE` for a name that
+/// is empty or too long; `E2BIG`; `EOPNOTSUPP` for a namespace that tmpfs has not; `EPERM`, `EACCES`; `EEXIST`, `ENODATA`;
+/// `ENOSPC`; `EROFS`.
+pub fn setxattr(
+    task: &Task,
+    dirfd: i32,
+    path: *const u8,
+    at_flags: u32,
+    name: *const u8,
+    value: Value,
+) -> Result<Place<()>> {
+    let name = checked(name, &value)?;
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode| {
+        set(task, id, inode, &name, value)
+    })
+}
+
+/// Sets an attribute of an open file.
+///
+/// # Errors
+/// As [`setxattr`]; `EBADF`.
+pub fn fsetxattr(task: &Task, fd: i32, name: *const u8, value: Value) -> Result<()> {
+    let held = table::fget_no_path(task, fd)?;
+    set(task, held.inode_id(), held.inode, &checked(name, &value)?, value)
+}
+
+/// Reads an attribute of what a path names; gives its size.
+///
+/// # Errors
+/// Those of path_resolution(7); `ENODATA`; `ERANGE` when it does not fit; `EOPNOTSUPP`; `EACCES`.
+pub fn getxattr(
+    task: &Task,
+    dirfd: i32,
+    path: *const u8,
+    at_flags: u32,
+    name: *const u8,
+    to: Room,
+) -> Result<Place<usize>> {
+    let name = Name::import(name)?;
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode| get(task, id, inode, &name, to))
+}
+
+/// Reads an attribute of an open file; gives its size.
+///
+/// # Errors
+/// As [`getxattr`]; `EBADF`.
+pub fn fgetxattr(task: &Task, fd: i32, name: *const u8, to: Room) -> Result<usize> {
+    let held = table::fget_no_path(task, fd)?;
+    get(task, held.inode_id(), held.inode, &Name::import(name)?, to)
+}
+
+/// Lists the names of the attributes of what a path names; gives the size of the list.
+///
+/// # Errors
+/// Those of path_resolution(7); `ERANGE` when it does not fit.
+pub fn listxattr(task: &Task, dirfd: i32, path: *const u8, at_flags: u32, to: Room) -> Result<Place<usize>> {
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode| list(task, id, inode, to))
+}
+
+/// Lists the names of the attributes of an open file; gives the size of the list.
+///
+/// # Errors
+/// As [`listxattr`]; `EBADF`.
+pub fn flistxattr(task: &Task, fd: i32, to: Room) -> Result<usize> {
+    let held = table::fget_no_path(task, fd)?;
+    list(task, held.inode_id(), held.inode, to)
+}
+
+/// Removes an attribute of what a path names.
+///
+/// # Errors
+/// As [`setxattr`]; `ENODATA` when it has none of this name.
+pub fn removexattr(
+    task: &Task,
+    dirfd: i32,
+    path: *const u8,
+    at_flags: u32,
+    name: *const u8,
+) -> Result<Place<()>> {
+    let name = Name::import(name)?;
+    target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode| remove(task, id, inode, &name))
+}
+
+/// Removes an attribute of an open file.
+///
+/// # Errors
+/// As [`removexattr`]; `EBADF`.
+pub fn fremovexattr(task: &Task, fd: i32, name: *const u8) -> Result<()> {
+    let held = table::fget_no_path(task, fd)?;
+    remove(task, held.inode_id(), held.inode, &Name::import(name)?)
+}
+
+/// An attribute's name, copied.
+struct Name {
+    bytes: [u8; NAME_ROOM],
+    len: usize,
+}
+
+impl Name {
+    fn import(from: *const u8) -> Result<Name> {
+        let mut bytes = [0; NAME_ROOM];
+        // SAFETY: the program's memory.
+        let len = match unsafe { ucopy::string(&mut bytes, from) } {
+            Ok(0) | Err(Errno::ENAMETOOLONG) => return Err(Errno::ERANGE),
+            other => other?,
+        };
+        Ok(Name { bytes, len })
+    }
+
+    fn get(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+/// Which part of the attributes a name belongs to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Space {
+    User,
+    Trusted,
+    Security,
+    Acl(Which),
+    /// Another one of `system.`.
+    System,
+    Unknown,
+}
+
+fn space(name: &[u8]) -> Space {
+    match name {
+        acl::ACCESS_NAME => Space::Acl(Which::Acl),
+        acl::DEFAULT_NAME => Space::Acl(Which::DefaultAcl),
+        _ if name.starts_with(b"user.") => Space::User,
+        _ if name.starts_with(b"trusted.") => Space::Trusted,
+        _ if name.starts_with(b"security.") => Space::Security,
+        _ if name.starts_with(b"system.") => Space::System,
+        _ => Space::Unknown,
+    }
+}
+
+fn checked(name: *const u8, value: &Value) -> Result<Name> {
+    if value.flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let name = Name::import(name)?;
+    if value.size > VALUE_MAX { Err(Errno::E2BIG) } else { Ok(name) }
+}
+
+/// What a call does with an attribute.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Access {
+    Read,
+    Write,
+}
+
+/// xattr_permission.
+fn may(task: &Task, inode: &Inode, space: Space, access: Access) -> Result<()> {
+    let mode = inode.mode.load(Relaxed); // Relaxed, here and below: one word each, used as seen.
+    if access == Access::Write
+        && inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0
+    {
+        return Err(Errno::EPERM);
+    }
+    let refused = |write: Errno| if access == Access::Write { write } else { Errno::ENODATA };
+    match space {
+        Space::Security | Space::System | Space::Acl(_) => return Ok(()),
+        Space::Trusted if !credentials::capable(task, caps::SYS_ADMIN) => return Err(refused(Errno::EPERM)),
+        Space::Trusted => return Ok(()),
+        Space::User => {
+            let kind = mode & S_IFMT;
+            if kind != S_IFREG && kind != S_IFDIR {
+                return Err(refused(Errno::EPERM));
+            }
+            let sticky = kind == S_IFDIR && mode & S_ISVTX != 0;
+            if sticky && access == Access::Write && !credentials::owns(task, inode) {
+                return Err(Errno::EPERM);
+            }
+        }
+        Space::Unknown => {}
+    }
+    let want = if access == Access::Write { permission::WRITE } else { permission::READ };
+    permission::check(task, inode, want)
+}
+
+/// Whether tmpfs keeps attributes of this name, as `xattr_resolve_name`.
+fn resolve(name: &[u8], space: Space) -> Result<()> {
+    match space {
+        Space::System | Space::Unknown => Err(Errno::EOPNOTSUPP),
+        Space::Acl(_) => Ok(()),
+        _ if name.ends_with(b".") && name.iter().filter(|byte| **byte == b'.').count() == 1 => {
+            Err(Errno::EINVAL)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn set(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Result<()> {
+    set_value(task, id, inode, name, value)?;
+    watched::touched(task, id, inode, Touched::Attributes);
+    Ok(())
+}
+
+fn set_value(task: &Task, id: InodeId, inode: &Inode, name: &Name, value: Value) -> Result<()> {
+    let _writing = writer::begin(task, inode)?;
+    let name = name.get();
+    let space = space(name);
+    let limits = space == Space::Acl(Which::Acl) && inode::is_dir(inode);
+    let _locked = inode::lock(task, id);
+    let _shift = limits.then(|| tree::shift(task));
+    if let Space::Acl(which) = space {
+        return acl::set(task, id, inode, which, value.at, value.size);
+    }
+    may(task, inode, space, Access::Write)?;
+    if space == Space::Security {
+        may_secure(task, name, &value)?;
+    }
+    resolve(name, space)?;
+    xattrs::replace(task, id, inode, name, Some(value))
+}
+
+/// cap_inode_setxattr: `security.` is for the administrator; file capabilities have to be such.
+fn may_secure(task: &Task, name: &[u8], value: &Value) -> Result<()> {
+    if name == CAPABILITY {
+        // SAFETY: the program's memory.
+        let magic = if value.size >= 4 { unsafe { ucopy::get(value.at.cast::<u32>()) }? } else { 0 };
+        let is_valid = matches!((value.size, magic >> 24), (0, _) | (20, 2) | (24, 3));
+        if !is_valid {
+            return Err(Errno::EINVAL);
+        }
+    }
+    if credentials::capable(task, caps::SYS_ADMIN) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+fn remove(task: &Task, id: InodeId, inode: &Inode, name: &Name) -> Result<()> {
+    remove_value(task, id, inode, name)?;
+    watched::touched(task, id, inode, Touched::Attributes);
+    Ok(())
+}
+
+fn remove_value(task: &Task, id: InodeId, inode: &Inode, name: &Name) -> Result<()> {
+    let _writing = writer::begin(task, inode)?;
+    let name = name.get();
+    let space = space(name);
+    let _locked = inode::lock(task, id);
+    if let Space::Acl(which) = space {
+        return acl::remove(task, id, inode, which);
+    }
+    may(task, inode, space, Access::Write)?;
+    if space == Space::Security && !credentials::capable(task, caps::SYS_ADMIN) {
+        return Err(Errno::EPERM);
+    }
+    resolve(name, space)?;
+    xattrs::replace(task, id, inode, name, None)
+}
+
+fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: Room) -> Result<usize> {
+    let name = name.get();
+    let space = space(name);
+    if let Space::Acl(which) = space {
+        return acl::get(task, id, inode, which, to.at, to.size);
+    }
+    may(task, inode, space, Access::Read)?;
+    resolve(name, space)?;
+    let _locked = inode::lock(task, id);
+    let view = blob::of(task, inode, Which::Xattr).ok_or(Errno::ENODATA)?;
+    let record = xattrs::records(view)
+        .find(|record| xattrs::compare(view, record, name).is_eq())
+        .ok_or(Errno::ENODATA)?;
+    let size = record.value_len as usize;
+    // cap_inode_getsecurity.
+    if name == CAPABILITY && size == 0 {
+        return Err(Errno::EINVAL);
+    }
+    if to.size == 0 {
+        return Ok(size);
+    }
+    if to.size < size {
+        return Err(Errno::ERANGE);
+    }
+    view.read(to.at, size, record.value_at())
+}
+
+fn list(task: &Task, id: InodeId, inode: &Inode, to: Room) -> Result<usize> {
+    let _locked = inode::lock(task, id);
+    let mut total = 0;
+    each_name(task, inode, |len, _| {
+        total += len + 1;
+        Ok(())
+    })?;
+    if to.size == 0 {
+        return Ok(total);
+    }
+    if to.size.min(VALUE_MAX) < total {
+        return Err(Errno::ERANGE);
+    }
+    let mut at = to.at;
+    each_name(task, inode, |len, copy| {
+        copy(at)?;
+        // SAFETY: the program's memory.
+        unsafe { ucopy::put(at.wrapping_add(len), &0u8) }?;
+        at = at.wrapping_add(len + 1);
+        Ok(())
+    })?;
+    Ok(total)
+}
+
+/// Calls `visit` with the length of each name that the process may see, and with what copies the name out.
+fn each_name(
+    task: &Task,
+    inode: &Inode,
+    mut visit: impl FnMut(usize, &dyn Fn(*mut u8) -> Result<()>) -> Result<()>,
+) -> Result<()> {
+    for (which, name) in [(Which::Acl, acl::ACCESS_NAME), (Which::DefaultAcl, acl::DEFAULT_NAME)] {
+        if blob::of(task, inode, which).is_some() {
+            // SAFETY: the program's memory.
+            visit(name.len(), &|to| unsafe { ucopy::copy(to, name.as_ptr(), name.len()) })?;
+        }
+    }
+    let Some(view) = blob::of(task, inode, Which::Xattr) else { return Ok(()) };
+    let trusted = credentials::capable(task, caps::SYS_ADMIN);
+    for record in xattrs::records(view) {
+        if &view.bytes::<8>(record.name_at()) == b"trusted." && !trusted {
+            continue;
+        }
+        let len = record.name_len as usize;
+        visit(len, &|to| view.read(to, len, record.name_at()).map(drop))?;
+    }
+    Ok(())
+}

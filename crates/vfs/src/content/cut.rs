@@ -1,0 +1,55 @@
+//! Taking content away: what lies behind an end, or a range.
+
+use lp_abi::PAGE_SIZE;
+use lp_region::InodeId;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::caller::task::Task;
+use crate::content::{map, page};
+
+/// Pages that [`cut`] will give back.
+pub(crate) fn behind(task: &Task, inode: &Inode, size: u64) -> u64 {
+    going(task, inode, size.div_ceil(PAGE_SIZE as u64), map::END)
+}
+
+/// Pages that [`drop_pages`] will give back.
+pub(crate) fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
+    match inode.flags.load(Relaxed) & inode_flags::MAPPED {
+        0 => map::held(task.region, inode, first, end),
+        _ => 0,
+    }
+}
+
+/// Takes away what lies behind `size`. The caller holds the lock, is inside a `data_seq` section and has taken
+/// [`behind`] off the inode's count of pages.
+pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
+    let tail = (size % PAGE_SIZE as u64) as usize;
+    let first = size.div_ceil(PAGE_SIZE as u64);
+    if tail != 0 {
+        let last = map::get(task.region, inode, first - 1);
+        if last.is_some() {
+            page::zero(task.region, last, tail, PAGE_SIZE);
+        }
+    }
+    drop_pages(task, id, inode, first, map::END);
+}
+
+/// Makes the pages of `first..end` read as zeros: gives them back, or, while they may be mapped, zeroes them.
+/// The caller holds the lock, is inside a `data_seq` section and has taken [`going`] off the inode's count of pages.
+pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
+    if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
+        return map::clear(task, id, inode, first, end);
+    }
+    let map = map::Map::of(inode);
+    let end = end.min(map.span());
+    let mut index = first;
+    while index < end {
+        let piece = map::piece(task.region, map, index, end - index);
+        if piece.page.is_some() {
+            let run = page::Run { first: piece.page, len: piece.len as u32 };
+            run.pages().for_each(|page| page::zero(task.region, page, 0, PAGE_SIZE));
+        }
+        index += piece.len;
+    }
+}

@@ -1,0 +1,150 @@
+//! What a write does with pages: copies into those that an inode has and makes those that it lacks.
+
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{InodeId, PageId};
+
+use crate::caller::task::Task;
+use crate::content::buffer::Single;
+use crate::content::map::{self, Map};
+use crate::content::page::{self, Content, Home};
+use crate::content::snapshot;
+use crate::content::source::Source;
+
+/// What a copy into pages did.
+#[derive(Clone, Copy)]
+pub(crate) struct Filled {
+    /// Bytes copied.
+    pub bytes: usize,
+    /// Pages that were made: [`Inode::pages`](lp_region::records::Inode::pages) is behind by as many.
+    pub pages: u64,
+    /// Why it is not all.
+    pub stopped: Option<Errno>,
+}
+
+/// Copies `len` bytes, at least one, of a source into the content of inode `id` at `offset`. Where the
+/// source ends is `EFAULT`. The caller holds the inode's lock, is inside a `data_seq` section if the inode
+/// has content that is read, and publishes size and pages.
+#[inline(always)]
+pub(crate) fn copy_pages(
+    task: &Task,
+    id: InodeId,
+    from: &mut impl Source,
+    len: usize,
+    offset: u64,
+) -> Filled {
+    let inode = task.region.inode(id);
+    let mut filled = Filled { bytes: 0, pages: 0, stopped: None };
+    while filled.bytes < len {
+        let at = offset + filled.bytes as u64;
+        let left = len - filled.bytes;
+        let index = at / PAGE_SIZE as u64;
+        let within = at as usize % PAGE_SIZE;
+        let pages = (within + left).div_ceil(PAGE_SIZE) as u64;
+        let piece = map::piece(task.region, Map::of(inode), index, pages);
+        let (wanted, got) = if piece.page.is_some() {
+            let bytes = (piece.len as usize * PAGE_SIZE - within).min(left);
+            (bytes, into_pages(task, from, piece.page, piece.len, within, bytes))
+        } else {
+            match into_hole(task, from, Home { inode: id, index }, piece.len, within, left) {
+                Ok(made) => {
+                    filled.pages += made.pages;
+                    (made.wanted, made.got)
+                }
+                Err(errno) => {
+                    filled.stopped = Some(errno);
+                    break;
+                }
+            }
+        };
+        filled.bytes += got;
+        if got < wanted {
+            filled.stopped = Some(Errno::EFAULT);
+            break;
+        }
+    }
+    filled
+}
+
+fn into_pages(
+    task: &Task,
+    from: &mut impl Source,
+    first: PageId,
+    len: u64,
+    within: usize,
+    bytes: usize,
+) -> usize {
+    let Some(base) = snapshot::span(task.region, first, len) else { return 0 };
+    // The kernel would hold its own write, far out in the region's file, against the program's limit.
+    let limited = task.process.fsize_limit.load(Relaxed) != u64::MAX;
+    let file = if limited { -1 } else { task.region.fd() };
+    // SAFETY: `span` checked that the pages are in the region.
+    unsafe {
+        let to = task.region.base().add(base + within);
+        from.fill(to, bytes, (file, base + within))
+    }
+}
+
+/// What became of a hole: bytes wanted there, bytes copied, pages made.
+struct Made {
+    wanted: usize,
+    got: usize,
+    pages: u64,
+}
+
+/// Makes pages for a hole of `pages` and fills them.
+#[inline(never)]
+fn into_hole(
+    task: &Task,
+    from: &mut impl Source,
+    home: Home,
+    pages: u64,
+    within: usize,
+    bytes: usize,
+) -> Result<Made> {
+    let inode = task.region.inode(home.inode);
+    map::prepare(task, home.inode, inode, home.index, pages)?;
+    let want = pages.min(u64::from(map::room(inode, home.index))) as u32;
+    let fresh = page::take_run(task, home, want)?;
+    let run = fresh.run;
+    let room = run.len as usize * PAGE_SIZE;
+    let wanted = (room - within).min(bytes);
+    let got = into_pages(task, from, run.first, u64::from(run.len), within, wanted);
+    if got == 0 {
+        page::give(task);
+        return Ok(Made { wanted, got, pages: 0 });
+    }
+    // Pages that the fault left without a byte are not the file's.
+    let kept = (within + got).div_ceil(PAGE_SIZE);
+    if fresh.content == Content::Old || got < wanted {
+        page::zero(task.region, run.first, 0, within);
+        let end = within + got;
+        page::zero(
+            task.region,
+            PageId(run.first.0 + kept as u32 - 1),
+            end - (kept - 1) * PAGE_SIZE,
+            PAGE_SIZE,
+        );
+    }
+    page::keep(task, kept as u32);
+    map::link(task, inode, home.index, page::Run { first: run.first, len: kept as u32 });
+    Ok(Made { wanted, got, pages: kept as u64 })
+}
+
+/// Appends to content that nobody else can reach yet.
+///
+/// # Errors
+/// `ENOSPC`, `EFAULT`; part may have been written.
+pub(crate) fn append_private(task: &Task, id: InodeId, from: *const u8, len: usize) -> Result<()> {
+    let inode = task.region.inode(id);
+    let mut from = Single::new(from.cast_mut(), len)?;
+    if len == 0 {
+        return Ok(());
+    }
+    let size = inode.size.load(Relaxed); // Relaxed: nobody else has the inode.
+    let filled = copy_pages(task, id, &mut from, len, size);
+    // Relaxed: as above.
+    inode.size.store(size + filled.bytes as u64, Relaxed);
+    map::more_in_section(inode, filled.pages);
+    filled.stopped.map_or(Ok(()), Err)
+}

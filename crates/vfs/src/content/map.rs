@@ -1,0 +1,415 @@
+//! The page map: which page holds which part of an inode's content.
+//!
+//! [`Inode::map`] holds the root page and the height in one word. Height 0: the root is page 0 of the
+//! content. Height h: the root is a map page of 1,024 entries, each the root of a map of height h - 1, so
+//! that height 6 covers all that an `off_t` can name. An entry of 0 is a hole. Entries change in one store
+//! each, a page's bytes being ready before, so that every state between two stores is a map that readers can
+//! use; they validate with `data_seq` afterwards. Writers hold the inode's lock. Pages on their way in or out
+//! are named in the lane, see [`crate::content::page`].
+
+use core::cell::Cell;
+
+use lp_abi::{Errno, Result};
+use lp_region::layout::CHUNK_PAGES;
+use lp_region::records::Inode;
+use lp_region::sync::AtomicU32;
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::{InodeId, PageId, Region};
+
+use crate::caller::task::Task;
+use crate::content::page::{self, Content, Home, Run};
+
+/// Adds pages to the count of an inode, inside a `seq` section. The caller is changing its content, so that the count is
+/// made anew should it die before that is done.
+#[inline]
+pub(crate) fn more_in_section(inode: &Inode, pages: u64) {
+    inode.pages.store(inode.pages.load(Relaxed) + pages, Relaxed); // Relaxed: inside the section.
+}
+
+/// Takes pages off the count of an inode, as [`more_in_section`] adds them.
+#[inline]
+pub(crate) fn less_in_section(inode: &Inode, pages: u64) {
+    // Relaxed: inside the section.
+    inode.pages.store(inode.pages.load(Relaxed).saturating_sub(pages), Relaxed);
+}
+
+/// Entries of a map page.
+pub const FANOUT: u64 = 1024;
+/// Tallest map.
+pub const MAX_HEIGHT: u32 = 6;
+/// Behind the last index of any map.
+pub(crate) const END: u64 = u64::MAX;
+
+/// Root and height of a map, as one load saw them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Map {
+    root: PageId,
+    height: u32,
+}
+
+impl Map {
+    /// The map of an inode.
+    #[inline(always)]
+    pub fn of(inode: &Inode) -> Map {
+        // PAIRS: the release store in `store`: the root page is ready.
+        let word = inode.map.load(Acquire);
+        Map { root: PageId(word as u32), height: ((word >> 32) as u32).min(MAX_HEIGHT) }
+    }
+
+    fn store(self, inode: &Inode) {
+        // PAIRS: the acquire load in `of`.
+        inode.map.store(u64::from(self.height) << 32 | u64::from(self.root.0), Release);
+    }
+
+    /// Pages that a map of this height covers.
+    pub fn span(self) -> u64 {
+        span(self.height)
+    }
+}
+
+/// Pages below an entry of a map page at `height` 1, 2, ...; a map of `height` covers `span(height)`.
+fn span(height: u32) -> u64 {
+    1 << (10 * height)
+}
+
+fn entry<'r>(region: Region<'r>, node: PageId, height: u32, index: u64) -> &'r AtomicU32 {
+    &region.page_words(node)[(index >> (10 * (height - 1))) as usize & (FANOUT as usize - 1)]
+}
+
+/// The page at `index`; none for a hole.
+#[inline]
+pub(crate) fn lookup(region: Region, map: Map, index: u64) -> PageId {
+    match map.height {
+        0 if index == 0 => map.root,
+        // PAIRS: the release store of the entry in `link`.
+        1 if index < FANOUT => PageId(region.page_words(map.root)[index as usize].load(Acquire)),
+        0 | 1 => PageId::NONE,
+        _ => lookup_slow(region, map, index),
+    }
+}
+
+fn lookup_slow(region: Region, map: Map, index: u64) -> PageId {
+    if index >= map.span() {
+        return PageId::NONE;
+    }
+    let (mut node, mut height) = (map.root, map.height);
+    while height > 0 && node.is_some() {
+        // PAIRS: the release store of the entry in `link`.
+        node = PageId(entry(region, node, height, index).load(Acquire));
+        height -= 1;
+    }
+    node
+}
+
+/// The page at `index` of an inode's content; none for a hole.
+#[inline]
+pub fn get(region: Region, inode: &Inode, index: u64) -> PageId {
+    lookup(region, Map::of(inode), index)
+}
+
+/// The page at `index` if a map of height 0 or 1 has it: what most files are made of.
+#[inline(always)]
+pub(crate) fn get_low(region: Region, inode: &Inode, index: u64) -> PageId {
+    let map = Map::of(inode);
+    if map.height == 1 && index < FANOUT {
+        // PAIRS: the release store of the entry in `link`.
+        return PageId(region.page_words(map.root)[index as usize].load(Acquire));
+    }
+    if map.height == 0 && index == 0 { map.root } else { PageId::NONE }
+}
+
+/// A piece of content: neighbouring pages, or a hole.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// First page; none for a hole.
+    pub page: PageId,
+    /// Pages of content it covers, at least 1.
+    pub len: u64,
+}
+
+/// The piece that starts at `index`, at most `most` pages long.
+pub(crate) fn piece(region: Region, map: Map, index: u64, most: u64) -> Piece {
+    let most = most.max(1);
+    if map.root.is_none() || index >= map.span() {
+        return Piece { page: PageId::NONE, len: most };
+    }
+    let (mut node, mut height) = (map.root, map.height);
+    while height > 1 {
+        let below = span(height - 1);
+        let next = PageId(entry(region, node, height, index).load(Acquire));
+        if next.is_none() {
+            return Piece { page: PageId::NONE, len: (below - index % below).min(most) };
+        }
+        (node, height) = (next, height - 1);
+    }
+    if height == 0 {
+        return Piece { page: node, len: 1 };
+    }
+    let words = region.page_words(node);
+    let at = (index % FANOUT) as usize;
+    let first = words[at].load(Acquire);
+    let rest = &words[at + 1..];
+    let follows = |step: usize, word: u32| {
+        if first == 0 { word == 0 } else { word == first.wrapping_add(step as u32 + 1) }
+    };
+    let len = 1 + rest
+        .iter()
+        .take((most - 1) as usize)
+        .enumerate()
+        .take_while(|(step, word)| follows(*step, word.load(Acquire)))
+        .count();
+    Piece { page: PageId(first), len: len as u64 }
+}
+
+/// Whether the inode's map names `page` on the way to `index`.
+pub(crate) fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> bool {
+    let map = Map::of(inode);
+    let (mut node, mut height) = (map.root, map.height);
+    while node.is_some() {
+        if node == page {
+            return true;
+        }
+        if height == 0 || index >= map.span() {
+            return false;
+        }
+        node = PageId(entry(region, node, height, index).load(Relaxed));
+        height -= 1;
+    }
+    false
+}
+
+/// Makes the map tall enough for `index` and its map pages present, before `pages` from there on are linked. An empty map
+/// is made as tall as they need at once: then no map page comes between them. The caller holds the inode's lock.
+///
+/// # Errors
+/// `ENOSPC`; `EFBIG` for an index no map covers.
+pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) -> Result<()> {
+    let region = task.region;
+    let home = Home { inode: id, index };
+    let mut map = Map::of(inode);
+    let last = if map.root.is_none() { index.saturating_add(pages - 1) } else { index };
+    while last >= map.span() {
+        if map.height == MAX_HEIGHT {
+            return Err(Errno::EFBIG);
+        }
+        if map.root.is_some() {
+            // It covers what was there, but not `index` if the map has to grow again.
+            let root = page::take_zeroed(task, Home { inode: id, index: 0 }, map.height + 1)?;
+            region.page_words(root)[0].store(map.root.0, Relaxed); // Relaxed: published by the store of the map.
+            map.root = root;
+        }
+        map.height += 1;
+        map.store(inode);
+        page::settle(task);
+    }
+    if map.height == 0 {
+        return Ok(());
+    }
+    if map.root.is_none() {
+        map.root = page::take_zeroed(task, home, map.height)?;
+        map.store(inode);
+        page::settle(task);
+    }
+    let (mut node, mut height) = (map.root, map.height);
+    while height > 1 {
+        let slot = entry(region, node, height, index);
+        let mut next = PageId(slot.load(Relaxed)); // Relaxed: the inode's lock is held.
+        if next.is_none() {
+            next = page::take_zeroed(task, home, height - 1)?;
+            // PAIRS: the acquire loads of lookups.
+            slot.store(next.0, Release);
+            page::settle(task);
+        }
+        (node, height) = (next, height - 1);
+    }
+    Ok(())
+}
+
+/// Links a run that was taken into a map that [`prepare`] made ready for `index`; the run ends within one map page.
+/// The caller holds the inode's lock and counts the pages, together with whatever else its change sets.
+pub fn link(task: &Task, inode: &Inode, index: u64, run: Run) {
+    let region = task.region;
+    let map = Map::of(inode);
+    if map.height == 0 {
+        Map { root: run.first, height: 0 }.store(inode);
+    } else {
+        let leaf = leaf_of(region, map, index);
+        let at = (index % FANOUT) as usize;
+        for (slot, page) in region.page_words(leaf)[at..].iter().zip(run.pages()) {
+            // PAIRS: the acquire loads of lookups: the page's bytes are ready.
+            slot.store(page.0, Release);
+        }
+    }
+    page::settle(task);
+}
+
+fn leaf_of(region: Region, map: Map, index: u64) -> PageId {
+    let (mut node, mut height) = (map.root, map.height);
+    while height > 1 {
+        node = PageId(entry(region, node, height, index).load(Relaxed)); // Relaxed: the inode's lock is held.
+        height -= 1;
+    }
+    node
+}
+
+/// Pages from `index` to the end of its map page: a run linked at `index` is no longer. The map is ready for `index`.
+pub(crate) fn room(inode: &Inode, index: u64) -> u32 {
+    match Map::of(inode).height {
+        0 => 1,
+        _ => (FANOUT - index % FANOUT).min(CHUNK_PAGES as u64) as u32,
+    }
+}
+
+/// The page at `index`, made and zeroed if it was a hole. The caller holds the inode's lock.
+///
+/// # Errors
+/// As [`prepare`].
+pub(crate) fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageId> {
+    let page = get(task.region, inode, index);
+    if page.is_some() {
+        return Ok(page);
+    }
+    prepare(task, id, inode, index, 1)?;
+    let page = page::take_zeroed(task, Home { inode: id, index }, 0)?;
+    link(task, inode, index, Run::one(page));
+    // Relaxed: of a directory only reclaim looks at the count, of a symbolic link nobody yet.
+    inode.pages.store(inode.pages.load(Relaxed) + 1, Relaxed);
+    Ok(page)
+}
+
+/// Fills the holes of `first..end` with pages of zeros and adds to `made` how many. The caller holds the inode's lock.
+///
+/// # Errors
+/// As [`prepare`]; what was filled stays.
+pub(crate) fn fill(
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    (first, end): (u64, u64),
+    made: &mut u64,
+) -> Result<()> {
+    let mut index = first;
+    while index < end {
+        let piece = piece(task.region, Map::of(inode), index, end - index);
+        if piece.page.is_some() {
+            index += piece.len;
+            continue;
+        }
+        prepare(task, id, inode, index, piece.len)?;
+        let want = piece.len.min(u64::from(room(inode, index))) as u32;
+        let fresh = page::take_run(task, Home { inode: id, index }, want)?;
+        if fresh.content == Content::Old {
+            fresh.run.pages().for_each(|page| page::zero(task.region, page, 0, lp_abi::PAGE_SIZE));
+        }
+        link(task, inode, index, fresh.run);
+        *made += u64::from(fresh.run.len);
+        index += u64::from(fresh.run.len);
+    }
+    Ok(())
+}
+
+/// Unlinks the pages of `first..end` and gives them back, and the map pages that cover nothing else. The caller holds
+/// the inode's lock, is inside a `data_seq` section if the inode has content that is read, and has taken the pages
+/// ([`held`]) off the inode's count.
+pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
+    let map = Map::of(inode);
+    let end = end.min(map.span());
+    if map.root.is_none() || first >= end {
+        return;
+    }
+    if map.height > 0 {
+        // A page stands in one place of one map: a walk of a sound one ends before the pages do.
+        let left = Cell::new(task.region.chunk_count() as u64 * CHUNK_PAGES as u64);
+        let walk = Clear { task, id, first, end, left };
+        walk.node(map.root, map.height, 0);
+    }
+    if first == 0 && end == map.span() {
+        page::unlinking(task, Home { inode: id, index: 0 }, Run::one(map.root));
+        Map { root: PageId::NONE, height: 0 }.store(inode);
+        page::give(task);
+    }
+}
+
+struct Clear<'t, 'r> {
+    task: &'t Task<'r>,
+    id: InodeId,
+    first: u64,
+    end: u64,
+    /// Map pages that the walk may still visit; a damaged map may lead to itself.
+    left: Cell<u64>,
+}
+
+impl Clear<'_, '_> {
+    /// Clears what the range covers below the map page `node`, whose content starts at `base`. Depth: the height.
+    fn node(&self, node: PageId, height: u32, base: u64) {
+        if height == 1 {
+            return self.leaf(node, base);
+        }
+        let below = span(height - 1);
+        let from = self.first.saturating_sub(base) / below;
+        let to = (self.end - base).div_ceil(below).min(FANOUT);
+        for at in from..to {
+            let slot = &self.task.region.page_words(node)[at as usize];
+            let child = PageId(slot.load(Relaxed)); // Relaxed: the inode's lock is held.
+            if child.is_none() || self.left.get() == 0 {
+                continue;
+            }
+            self.left.set(self.left.get() - 1);
+            let start = base + at * below;
+            self.node(child, height - 1, start);
+            if self.first <= start && start + below <= self.end {
+                page::unlinking(self.task, Home { inode: self.id, index: start }, Run::one(child));
+                slot.store(0, Release);
+                page::give(self.task);
+            }
+        }
+    }
+
+    /// Clears entries of a leaf, neighbouring pages together.
+    fn leaf(&self, node: PageId, base: u64) {
+        let words = self.task.region.page_words(node);
+        let mut at = self.first.saturating_sub(base);
+        let to = (self.end - base).min(FANOUT);
+        while at < to {
+            let first = words[at as usize].load(Relaxed); // Relaxed: the inode's lock is held.
+            if first == 0 {
+                at += 1;
+                continue;
+            }
+            // A run stays within one chunk.
+            let most = (CHUNK_PAGES as u64 - u64::from(first) % CHUNK_PAGES as u64).min(to - at);
+            let len = (1..most)
+                .take_while(|step| {
+                    words[(at + step) as usize].load(Relaxed) == first.wrapping_add(*step as u32)
+                })
+                .count() as u32
+                + 1;
+            let run = Run { first: PageId(first), len };
+            page::unlinking(self.task, Home { inode: self.id, index: base + at }, run);
+            (at..at + u64::from(len)).for_each(|step| words[step as usize].store(0, Release));
+            page::give(self.task);
+            at += u64::from(len);
+        }
+    }
+}
+
+/// Counts the pages of content: what [`Inode::pages`] is set to after a death.
+pub fn count(region: Region, inode: &Inode) -> u64 {
+    held(region, inode, 0, END)
+}
+
+/// Pages of content in `first..end`.
+pub(crate) fn held(region: Region, inode: &Inode, first: u64, end: u64) -> u64 {
+    let map = Map::of(inode);
+    let (mut index, mut pages) = (first, 0);
+    let end = end.min(map.span());
+    // More than the region has are a damaged map's, which may lead to itself.
+    while index < end && pages < region.chunk_count() as u64 * CHUNK_PAGES as u64 {
+        let piece = piece(region, map, index, end - index);
+        if piece.page.is_some() {
+            pages += piece.len;
+        }
+        index += piece.len;
+    }
+    pages
+}

@@ -1,0 +1,219 @@
+//! The kernel's pipes as one end of splice(2) and sendfile(2): waiting for them, and moving bytes without
+//! waiting.
+//!
+//! What waits is one poll(2), interrupted by signals as [`Task::blocking`] says. What moves bytes never
+//! waits, because a pipe's slots run out before its bytes do and because a file's lock may be held meanwhile:
+//! `RWF_NOWAIT`, which pipes have since Linux 6.4 and FIFOs have not.
+
+use core::cell::Cell;
+
+use lp_abi::ioctl::FIONREAD;
+use lp_abi::linux::{
+    __NR_close, __NR_fcntl, __NR_ioctl, __NR_open, __NR_poll, __NR_preadv2, __NR_pwritev2, __NR_read,
+    __NR_write, F_GETFL, F_GETPIPE_SZ, O_ACCMODE, O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_WRONLY, POLLIN, POLLOUT,
+    RWF_NOWAIT, iovec, pollfd,
+};
+use lp_abi::{Errno, PAGE_SIZE, Result};
+
+use crate::caller::task::Task;
+use crate::content::source::Source;
+
+/// Which end of a pipe a descriptor is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// Bytes come out of it.
+    Read,
+    /// Bytes go into it.
+    Write,
+}
+
+/// Whether a call waits for a pipe.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wait {
+    /// Until it is ready.
+    Blocks,
+    /// `EAGAIN` when it is not.
+    Never,
+}
+
+/// A descriptor of a pipe.
+#[derive(Clone, Copy)]
+pub(crate) struct Pipe {
+    fd: i32,
+    end: End,
+    wait: Wait,
+}
+
+impl Pipe {
+    /// The pipe that `fd` is, as splice(2) looks at it: `O_NONBLOCK` counts as well as the call's flag
+    /// (do_splice).
+    ///
+    /// # Errors
+    /// `EBADF` when it is not open as this end.
+    pub(crate) fn new(fd: i32, end: End, wait: Wait) -> Result<Pipe> {
+        // SAFETY: asks for the flags.
+        let flags = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_GETFL) }? as u32;
+        let wrong = if end == End::Read { O_WRONLY } else { O_RDONLY };
+        if flags & O_ACCMODE == wrong {
+            return Err(Errno::EBADF);
+        }
+        let wait = if flags & O_NONBLOCK != 0 { Wait::Never } else { wait };
+        Ok(Pipe { fd, end, wait })
+    }
+
+    /// Whether a call waits for it.
+    pub(crate) fn waits(self) -> bool {
+        self.wait == Wait::Blocks
+    }
+
+    /// Waits until a byte can be moved, or the other end is gone. Returns whether a byte can be moved.
+    ///
+    /// # Errors
+    /// `EAGAIN` if it must not wait; `EINTR`.
+    pub(crate) fn ready(self, task: &Task) -> Result<bool> {
+        let events = if self.end == End::Read { POLLIN } else { POLLOUT } as i16;
+        let mut asked = pollfd { fd: self.fd, events, revents: 0 };
+        let timeout = if self.wait == Wait::Blocks { -1isize } else { 0 };
+        let arguments = [&raw mut asked as usize, 1, timeout as usize, 0, 0, 0];
+        // SAFETY: the kernel writes the one entry.
+        match unsafe { (task.blocking)(__NR_poll, arguments) }? {
+            0 => Err(Errno::EAGAIN),
+            _ => Ok(asked.revents & events != 0),
+        }
+    }
+
+    /// Bytes that fit at most, of a file from an offset on: splice(2) takes a slot for each page of the file.
+    ///
+    /// # Errors
+    /// Those of fcntl(2) and ioctl(2).
+    pub(crate) fn room(self, offset: u64) -> Result<usize> {
+        // SAFETY: asks for the size.
+        let size = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd, F_GETPIPE_SZ) }?;
+        let mut held = 0i32;
+        // SAFETY: the kernel writes four bytes.
+        unsafe { lp_abi::syscall!(__NR_ioctl, self.fd, FIONREAD, &raw mut held) }?;
+        // A slot holds a page or less.
+        let pages = (size / PAGE_SIZE).saturating_sub((held as usize).div_ceil(PAGE_SIZE)).max(1);
+        Ok(pages * PAGE_SIZE - offset as usize % PAGE_SIZE)
+    }
+
+    /// Writes what fits now.
+    ///
+    /// # Errors
+    /// `EAGAIN` when nothing fits; `EPIPE`.
+    pub(crate) fn put(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
+        match now(__NR_pwritev2, self.fd, from.cast_mut(), bytes) {
+            Err(Errno::EOPNOTSUPP) => {}
+            done => return done,
+        }
+        let mut done = 0;
+        while done < bytes {
+            match self.put_page(task, from.wrapping_add(done), (bytes - done).min(PAGE_SIZE)) {
+                Ok(moved) => done += moved,
+                Err(errno) if done == 0 => return Err(errno),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
+    }
+
+    /// Writes a page at most. It fits a pipe that is ready, unless another writer comes first: then the write
+    /// waits.
+    fn put_page(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
+        Pipe { wait: Wait::Never, ..self }.ready(task)?;
+        // SAFETY: the kernel reads the bytes, which are the caller's.
+        unsafe { (task.blocking)(__NR_write, [self.fd as usize, from as usize, bytes, 0, 0, 0]) }
+    }
+}
+
+/// preadv2(2) or pwritev2(2) of one buffer at the position, without waiting.
+fn now(call: u32, fd: i32, at: *mut u8, bytes: usize) -> Result<usize> {
+    let buffer = iovec { iov_base: at.cast(), iov_len: bytes as u64 };
+    // SAFETY: the kernel moves bytes from or to the buffer, which is the caller's.
+    unsafe { lp_abi::syscall!(call, fd, &raw const buffer, 1, -1isize, -1isize, RWF_NOWAIT) }
+}
+
+/// What a pipe holds, as the source of a write.
+pub(crate) struct Drain<'c> {
+    fd: i32,
+    by: By,
+    /// How the last read ended: with so many bytes, 0 for the end, or an error.
+    pub last: &'c Cell<Result<usize>>,
+}
+
+/// How it is read without waiting.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    /// With `RWF_NOWAIT`.
+    Flag,
+    /// Through an open file of its own that is `O_NONBLOCK`.
+    Reopened,
+}
+
+impl<'c> Drain<'c> {
+    /// Gets ready to read from `pipe`.
+    ///
+    /// # Errors
+    /// Those of open(2), where the pipe has to be opened again.
+    pub(crate) fn new(pipe: Pipe, last: &'c Cell<Result<usize>>) -> Result<Self> {
+        // Asks without moving a byte: an address that is no memory, and the flag is looked at before it.
+        if now(__NR_preadv2, pipe.fd, core::ptr::null_mut(), 1) != Err(Errno::EOPNOTSUPP) {
+            return Ok(Drain { fd: pipe.fd, by: By::Flag, last });
+        }
+        let mut path = [0; PATH];
+        link_of(pipe.fd, &mut path);
+        let flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
+        // SAFETY: the path is a string.
+        let fd = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags, 0) }? as i32;
+        Ok(Drain { fd, by: By::Reopened, last })
+    }
+}
+
+/// Room for a path of `/proc/self/fd` and its NUL.
+const PATH: usize = 32;
+
+/// Writes the path of a descriptor's link, NUL-terminated.
+fn link_of(fd: i32, path: &mut [u8; PATH]) {
+    const DIRECTORY: &[u8] = b"/proc/self/fd/";
+    path[..DIRECTORY.len()].copy_from_slice(DIRECTORY);
+    let number = fd as u32;
+    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let mut rest = number;
+    for digit in path[DIRECTORY.len()..DIRECTORY.len() + digits].iter_mut().rev() {
+        *digit = b'0' + (rest % 10) as u8;
+        rest /= 10;
+    }
+}
+
+impl Drop for Drain<'_> {
+    fn drop(&mut self) {
+        if self.by == By::Reopened {
+            // SAFETY: the descriptor was made in `new`.
+            let _ = unsafe { lp_abi::syscall!(__NR_close, self.fd) };
+        }
+    }
+}
+
+impl Source for Drain<'_> {
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, _: (i32, usize)) -> usize {
+        let mut done = 0;
+        while done < bytes {
+            let (at, most) = (pages.wrapping_add(done), bytes - done);
+            let got = match self.by {
+                By::Flag => now(__NR_preadv2, self.fd, at, most),
+                // SAFETY: the kernel writes within the pages, which are good for as much.
+                By::Reopened => unsafe { lp_abi::syscall!(__NR_read, self.fd, at, most) },
+            };
+            self.last.set(got);
+            match got {
+                Ok(0) | Err(_) => break,
+                Ok(got) => done += got,
+            }
+        }
+        done
+    }
+
+    fn whole(&self) -> Option<*mut u8> {
+        None
+    }
+}

@@ -1,0 +1,146 @@
+//! Copying content out, all of one moment, without a lock.
+//!
+//! Bytes and size are copied under `data_seq` and validated. While a change that does not end (its writer is
+//! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it: each page
+//! as it was at some moment while the map named it.
+
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::records::Inode;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::{acquire_fence, pause, spin};
+use lp_region::{PageId, Region};
+
+use crate::content::buffer::{self, Buffer};
+use crate::content::bulk::Way;
+use crate::content::map::{self, Map};
+
+/// Looks at a count that stays odd before a reader goes to sleep between them.
+const SPINS: u32 = 2000;
+/// Sleeps, of 50 us and more each, before it takes the change under way for stopped.
+const PAUSES: u32 = 100;
+/// Snapshots tried before a reader settles for page by page.
+const TRIES: u32 = 64;
+
+/// Copies content under `data_seq`; `EFAULT` when not one byte could be copied.
+pub fn snapshot<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+    let before = inode.data_seq.read();
+    let got = copy(region, inode, to, len, offset);
+    if !inode.data_seq.retry(before) {
+        return got;
+    }
+    snapshot_slow(region, inode, to, len, offset)
+}
+
+#[cold]
+fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+    let (mut stuck, mut tries) = (0, 0);
+    let mut last = inode.data_seq.read();
+    while tries < TRIES {
+        let before = inode.data_seq.read();
+        stuck = if before == last && before & 1 != 0 { stuck + 1 } else { 0 };
+        last = before;
+        // A copy while a change is under way is worth nothing unless that change has stopped.
+        if before & 1 != 0 && stuck < SPINS {
+            spin();
+            continue;
+        }
+        if before & 1 != 0 && stuck < SPINS + PAUSES {
+            pause();
+            continue;
+        }
+        // Its writer has stopped, or is at something long: a truncation may be giving pages back under this very count.
+        if before & 1 != 0 {
+            break;
+        }
+        let got = copy(region, inode, to, len, offset);
+        if !inode.data_seq.retry(before) {
+            return got;
+        }
+        tries += 1;
+    }
+    page_by_page(region, inode, to, len, offset)
+}
+
+/// What Linux gives a reader beside a writer that never rests, or does not finish: each page as it was at some moment. A page counts only if
+/// the map still names it after the copy.
+fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+    let (mut to, mut done) = (to, 0);
+    while done < len {
+        let at = offset + done as u64;
+        let bytes = (PAGE_SIZE - at as usize % PAGE_SIZE).min(len - done);
+        let index = at / PAGE_SIZE as u64;
+        let got = loop {
+            let page = map::get(region, inode, index);
+            let got = copy(region, inode, to, bytes, at);
+            acquire_fence();
+            if map::get(region, inode, index) == page {
+                break got;
+            }
+        };
+        let got = match got {
+            Err(_) if done > 0 => break,
+            got => got?,
+        };
+        to.skip(got)?;
+        done += got;
+        if got < bytes {
+            break;
+        }
+    }
+    Ok(done)
+}
+
+fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset: u64) -> Result<usize> {
+    let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
+    if offset >= size {
+        return Ok(0);
+    }
+    let len = len.min((size - offset).min(usize::MAX as u64) as usize);
+    let within = offset as usize % PAGE_SIZE;
+    if within + len > PAGE_SIZE {
+        return copy_pages(region, inode, to, len, offset);
+    }
+    let page = map::get(region, inode, offset / PAGE_SIZE as u64);
+    let got = if page.is_some() {
+        // SAFETY: within the page.
+        unsafe { buffer::copy(Way::Out, region.page(page).add(within), &mut to, len, (-1, 0)) }
+    } else {
+        buffer::zero_out(&mut to, len)
+    };
+    if got == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(got) }
+}
+
+/// Copies what spans pages, neighbouring ones at once.
+#[inline(never)]
+fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset: u64) -> Result<usize> {
+    let map = Map::of(inode);
+    let mut done = 0;
+    while done < len {
+        let at = offset + done as u64;
+        let within = at as usize % PAGE_SIZE;
+        let pages = (within + len - done).div_ceil(PAGE_SIZE) as u64;
+        let piece = map::piece(region, map, at / PAGE_SIZE as u64, pages);
+        let bytes = (piece.len as usize * PAGE_SIZE - within).min(len - done);
+        let got = match span(region, piece.page, piece.len) {
+            Some(base) => {
+                // SAFETY: `span` checked that the pages are in the region.
+                let from = unsafe { region.base().add(base + within) };
+                // SAFETY: as above.
+                unsafe { buffer::copy(Way::Out, from, &mut to, bytes, (region.fd(), base + within)) }
+            }
+            None => buffer::zero_out(&mut to, bytes),
+        };
+        done += got;
+        if got < bytes {
+            break;
+        }
+    }
+    if done == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(done) }
+}
+
+/// Offset of a run of pages in the region; none for a hole, and for what only a damaged region names.
+pub(crate) fn span(region: Region, first: PageId, len: u64) -> Option<usize> {
+    let last = PageId(first.0.checked_add(len as u32 - 1)?);
+    region.page_offset(last).filter(|_| first.is_some())?;
+    region.page_offset(first)
+}

@@ -1,0 +1,129 @@
+//! Where the bytes of a write come from: the program's memory, another file's pages, a pipe.
+
+use lp_abi::PAGE_SIZE;
+use lp_region::Region;
+use lp_region::records::Inode;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::acquire_fence;
+
+use crate::content::buffer::{self, Buffer};
+use crate::content::bulk::{self, Way};
+use crate::content::map::{self, Map, Piece};
+use crate::content::snapshot;
+
+/// Copies tried under an unchanged sequence count before a source settles for page by page.
+const TRIES: u32 = 64;
+
+/// What a hole is copied from.
+static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
+
+/// A source of bytes that a write moves through. It is asked while the target's lock is held, so it never
+/// waits.
+pub(crate) trait Source {
+    /// Whether the write tells watchers of the target; if not, its caller does.
+    const IS_TOLD: bool = true;
+
+    /// Copies up to `bytes` bytes to `pages`, which lie at an offset of the region's file (descriptor, -1 if
+    /// it has none, and offset). Returns how many: fewer where the source ends or faults.
+    ///
+    /// # Safety
+    /// `pages` is good for `bytes` bytes.
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize;
+
+    /// Where all of it lies, if that is one piece of the program's memory.
+    fn whole(&self) -> Option<*mut u8>;
+}
+
+impl<B: Buffer> Source for B {
+    #[inline(always)]
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { buffer::copy(Way::In, pages, self, bytes, file) }
+    }
+
+    #[inline(always)]
+    fn whole(&self) -> Option<*mut u8> {
+        Buffer::whole(self)
+    }
+}
+
+/// Content of a file, from an offset on.
+///
+/// Takes no lock on the file. Each piece is checked after it was copied: the sequence count must stand still
+/// and the map must still name the pages, else they may have been recycled meanwhile and the piece is copied
+/// again. The map is asked even under an odd count that stands still, because a truncation gives pages back
+/// within its section.
+pub(crate) struct FileContent<'r> {
+    region: Region<'r>,
+    inode: &'r Inode,
+    at: u64,
+}
+
+impl<'r> FileContent<'r> {
+    /// The content of `inode` from `at` on.
+    pub(crate) fn new(region: Region<'r>, inode: &'r Inode, at: u64) -> Self {
+        FileContent { region, inode, at }
+    }
+
+    fn piece(&self, most: usize) -> Piece {
+        let pages = (self.at as usize % PAGE_SIZE + most).div_ceil(PAGE_SIZE) as u64;
+        map::piece(self.region, Map::of(self.inode), self.at / PAGE_SIZE as u64, pages)
+    }
+
+    /// Copies from the piece at the offset; returns how many bytes, none at the end, and the piece.
+    unsafe fn copy(&self, pages: *mut u8, most: usize, file: (i32, usize)) -> (usize, Piece) {
+        let piece = self.piece(most);
+        let within = self.at as usize % PAGE_SIZE;
+        let there = (piece.len as usize * PAGE_SIZE - within).min(most);
+        let (from, bytes) = match snapshot::span(self.region, piece.page, piece.len) {
+            // SAFETY: `span` checked that the pages are in the region.
+            Some(base) => (unsafe { self.region.base().add(base + within) }, there),
+            None => (ZEROS.as_ptr().cast_mut(), there.min(PAGE_SIZE)),
+        };
+        // SAFETY: `pages` is good for `most` bytes, the caller says.
+        (unsafe { bulk::copy(Way::In, pages, from, bytes, file) }, piece)
+    }
+
+    fn still_has(&self, piece: Piece, most: usize) -> bool {
+        piece.page.is_none() || self.piece(most) == piece
+    }
+}
+
+impl Source for FileContent<'_> {
+    // What is copied was read first.
+    const IS_TOLD: bool = false;
+
+    unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
+        let (mut done, mut tries) = (0, 0);
+        while done < bytes {
+            let before = self.inode.data_seq.read();
+            let size = self.inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
+            let mut most = (bytes - done).min(size.saturating_sub(self.at) as usize);
+            if tries >= TRIES {
+                most = most.min(PAGE_SIZE - self.at as usize % PAGE_SIZE);
+            }
+            if most == 0 {
+                break;
+            }
+            // SAFETY: within what the caller promises.
+            let (copied, piece) = unsafe { self.copy(pages.add(done), most, (file.0, file.1 + done)) };
+            // PAIRS: the release store that unlinks a page in `map::clear`, before the page is given back.
+            acquire_fence();
+            let stood = self.inode.data_seq.read() == before;
+            if !self.still_has(piece, most) || !stood && tries < TRIES {
+                tries += 1;
+                continue;
+            }
+            if copied == 0 {
+                break;
+            }
+            self.at += copied as u64;
+            done += copied;
+        }
+        done
+    }
+
+    fn whole(&self) -> Option<*mut u8> {
+        None
+    }
+}

@@ -1,0 +1,29 @@
+//! ETXTBSY: whether a file is open for writing, as `deny_write_access` asks before an exec. Nobody counts writers; the tables
+//! of all processes are looked through.
+
+use lp_region::layout::FDS;
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+use lp_region::{FileId, InodeRef, ProcessId};
+
+use crate::caller::task::Task;
+use crate::descriptors::table::entry;
+
+/// Whether a living process has `inode` open for writing.
+pub fn is_written(task: &Task, inode: InodeRef) -> bool {
+    let lives = |id| id == task.process_id || !task.region.process_is_dead(id, task.process_id);
+    task.region.processes().any(|id| writes(task, id, inode) && lives(id))
+}
+
+fn writes(task: &Task, id: ProcessId, inode: InodeRef) -> bool {
+    let limit = task.region.process(id).fd_limit.load(Ordering::Acquire) as usize;
+    task.region.fd_table(id).iter().take(limit.min(FDS)).any(|word| {
+        let word = word.load(Ordering::Acquire);
+        let file = task.region.file(FileId(word as u32));
+        // Relaxed: immutable while a table names the file; that it may just be closed is the caller's race.
+        let mode = file.mode.load(Ordering::Relaxed);
+        word & entry::OPEN != 0
+            && mode & (file_mode::WRITE | file_mode::PATH) == file_mode::WRITE
+            && file.inode.load(Ordering::Relaxed) == inode.to_word()
+    })
+}

@@ -1,0 +1,102 @@
+//! Open file descriptions, like `struct file`, except that nobody counts who names them.
+//!
+//! One that no fork has shared is freed by the close of its only descriptor, or of its last in the table
+//! where it was duplicated. A shared one, or any while threads share the table, is kept by the lane that
+//! closes it ([`crate::life::reclaim`]) until a sweep finds no table and no pin that names it.
+
+use lp_region::order::{self, Rank};
+use lp_region::records::OpenFile;
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::{FileId, marks};
+
+use crate::caller::task::Task;
+use crate::descriptors::table::{self, Held};
+use crate::lane::pin;
+
+/// Puts `instead` in the place of `id` in a table's `entry`: from here until [`left`] the lane answers for it.
+#[inline]
+pub(crate) fn leave(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
+    marks::take_out(entry, &task.lane.pins[pin::slot::CLOSE], u64::from(id.0), instead);
+}
+
+/// Whether a file that was taken out of the caller's table has no other name there, and was never another
+/// table's too.
+#[cold]
+pub(crate) fn is_last(task: &Task, id: FileId) -> bool {
+    let names = |(_, word): (i32, u64)| word as u32 == id.0;
+    // Relaxed: as in `left`.
+    task.region.file(id).shared.load(Ordering::Relaxed) != sharing::SHARED
+        && !table::open_entries(task).any(names)
+}
+
+/// Values of `OpenFile::shared`.
+pub(crate) mod sharing {
+    /// One descriptor names it.
+    pub(crate) const ALONE: u32 = 0;
+    /// Descriptors of one process's table name it.
+    pub(crate) const DUPLICATED: u32 = 1;
+    /// Another table may name it.
+    pub(crate) const SHARED: u32 = 2;
+}
+
+/// Marks an open file shared: another table is about to name it.
+#[inline]
+pub fn share(file: &OpenFile) {
+    file.shared.store(sharing::SHARED, Ordering::Release);
+}
+
+/// Marks an open file as named by a second descriptor of the same table.
+#[inline]
+pub(crate) fn duplicate(file: &OpenFile) {
+    if file.shared.load(Ordering::Relaxed) == sharing::ALONE {
+        file.shared.store(sharing::DUPLICATED, Ordering::Release);
+    }
+}
+
+/// `f_pos` for the length of a call. While the file is shared, or threads share the table, it is held under the file's
+/// lock, as Linux's `f_pos_lock`; else it is a plain load and store.
+///
+/// A flag and not the lock's own guard, with which writev(2) counts two instructions more.
+#[must_use = "the lock is given back once this is dropped"]
+pub(crate) struct Position<'f> {
+    file: &'f OpenFile,
+    locked: bool,
+    of: order::Of,
+}
+
+impl Position<'_> {
+    /// Where the next read or write starts.
+    #[inline]
+    pub(crate) fn get(&self) -> u64 {
+        self.file.position.load(Ordering::Relaxed) // Relaxed: plain, or ordered by the lock.
+    }
+
+    /// Moves it.
+    #[inline]
+    pub(crate) fn set(&self, position: u64) {
+        self.file.position.store(position, Ordering::Relaxed); // Relaxed: as above.
+    }
+}
+
+impl Drop for Position<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if self.locked {
+            self.file.lock.unlock();
+            order::gave(self.of, &self.file.lock);
+        }
+    }
+}
+
+/// Takes hold of the position of an open file.
+#[inline(always)]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+pub(crate) fn position<'f>(task: &Task, held: &Held<'f>) -> Position<'f> {
+    let of = order::of(&task.lane.holding);
+    let shared = held.file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
+    if shared != 0 {
+        order::wait(of, order::what(Rank::Position, &held.file.lock));
+        held.file.lock.lock(task.lane_id, task);
+    }
+    Position { file: held.file, locked: shared != 0, of }
+}

@@ -1,0 +1,254 @@
+//! Blobs: what an inode carries besides its content, each the content of an inode without a name.
+//!
+//! A blob does not change once it is linked in: a change makes another one and swaps it in with one store. So readers
+//! need no lock; they look afterwards whether the handle and the blob's generation are still what they were.
+
+use lp_abi::Result;
+use lp_region::custody::LISTED;
+use lp_region::lane::Lane;
+use lp_region::records::Inode;
+use lp_region::slab::Slot;
+use lp_region::sync::AtomicU32;
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::{InodeId, LaneId, Region, validated};
+
+use crate::caller::task::{Task, Time};
+use crate::content::buffer::Single;
+use crate::content::{fill, map, snapshot};
+use crate::inodes::inode::{self, Touch};
+use crate::inodes::make;
+use crate::lane::intent::{self, op};
+
+/// Which blob of an inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// Extended attributes.
+    Xattr,
+    /// Access ACL.
+    Acl,
+    /// Default ACL of a directory.
+    DefaultAcl,
+}
+
+impl Which {
+    /// The word that names it.
+    pub fn word(self, inode: &Inode) -> &AtomicU32 {
+        match self {
+            Which::Xattr => &inode.xattr,
+            Which::Acl => &inode.acl,
+            Which::DefaultAcl => &inode.default_acl,
+        }
+    }
+
+    fn from_word(word: u64) -> Which {
+        match word {
+            0 => Which::Xattr,
+            1 => Which::Acl,
+            _ => Which::DefaultAcl,
+        }
+    }
+}
+
+/// A blob that is being made. It is given back if it is dropped before [`swap`].
+pub struct Draft<'t, 'r> {
+    task: &'t Task<'r>,
+    id: InodeId,
+}
+
+impl<'t, 'r> Draft<'t, 'r> {
+    /// An empty one for an inode of root number `root`.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn new(task: &'t Task<'r>, root: u32) -> Result<Self> {
+        Ok(Draft { task, id: make::create_hidden(task, root)?.id })
+    }
+
+    /// Appends bytes, the program's or the region's.
+    ///
+    /// # Errors
+    /// `ENOSPC`, `EFAULT`.
+    pub fn append(&self, from: *const u8, len: usize) -> Result<()> {
+        fill::append_private(self.task, self.id, from, len)
+    }
+
+    /// Makes it a blob of an inode that nobody else can reach yet.
+    pub fn attach(self, word: &AtomicU32) {
+        word.store(self.id.0, Release);
+        core::mem::forget(self);
+    }
+
+    /// What it holds so far.
+    pub fn view(&self) -> View<'r> {
+        View { region: self.task.region, id: self.id }
+    }
+}
+
+impl Drop for Draft<'_, '_> {
+    fn drop(&mut self) {
+        make::discard(self.task, self.id);
+    }
+}
+
+/// The content of a blob.
+#[derive(Clone, Copy)]
+pub struct View<'r> {
+    region: Region<'r>,
+    id: InodeId,
+}
+
+impl<'r> View<'r> {
+    /// Bytes it has.
+    pub fn len(&self) -> u64 {
+        self.region.inode(self.id).size.load(Relaxed) // Relaxed: a blob does not change.
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies bytes out, to the program's memory or to ours.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    pub fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize> {
+        snapshot::snapshot(self.region, self.region.inode(self.id), Single::new(to, len)?, len, at)
+    }
+
+    /// Copies `N` bytes out; zeros where there are none.
+    pub fn bytes<const N: usize>(&self, at: u64) -> [u8; N] {
+        let mut bytes = [0; N];
+        // A fault is impossible, and a blob that is too short is the damaged region's.
+        let _ = self.read(bytes.as_mut_ptr(), N, at);
+        bytes
+    }
+
+    /// Stores bytes in place. The blob is a draft.
+    pub fn patch(&self, task: &Task, at: u64, bytes: &[u8]) {
+        for (step, byte) in bytes.iter().enumerate() {
+            let at = at + step as u64;
+            let page = map::get(task.region, task.region.inode(self.id), at / lp_abi::PAGE_SIZE as u64);
+            if page.is_some() {
+                // SAFETY: within the page, which nobody else can reach yet.
+                unsafe { *task.region.page(page).add(at as usize % lp_abi::PAGE_SIZE) = *byte };
+            }
+        }
+    }
+}
+
+/// A blob of an inode whose lock the caller holds; none if it has none.
+pub(crate) fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> {
+    let id = InodeId(which.word(inode).load(Acquire));
+    id.is_some().then_some(View { region: task.region, id })
+}
+
+/// Calls `look` with a blob of an inode, without a lock, until it saw one that stayed; none if there is no blob.
+pub(crate) fn peek<T>(
+    region: Region,
+    inode: &Inode,
+    which: Which,
+    mut look: impl FnMut(View) -> T,
+) -> Option<T> {
+    // PAIRS: the release store in `Swap::apply`, and the fence at the start of `inode::clear`'s section.
+    let generation = |id| &region.inode(InodeId(id)).generation;
+    validated::look(which.word(inode), generation, |id| look(View { region, id: InodeId(id) }))
+}
+
+/// A change of an inode's blob and of what follows it: one change, which a death settles wholly or not at
+/// all.
+struct Swap {
+    of: InodeId,
+    which: Which,
+    /// The blob afterwards and before; 0 none.
+    new: u32,
+    old: u32,
+    /// Mode and `ctime` afterwards.
+    mode: u32,
+    time: Time,
+}
+
+impl Swap {
+    fn to_words(&self) -> [u64; 6] {
+        [
+            u64::from(self.of.0),
+            self.which as u64,
+            u64::from(self.new),
+            u64::from(self.old),
+            u64::from(self.mode) | u64::from(self.time.nsec) << 32,
+            self.time.sec as u64,
+        ]
+    }
+
+    fn from_words(words: &[u64; 6]) -> Swap {
+        Swap {
+            of: InodeId(words[0] as u32),
+            which: Which::from_word(words[1]),
+            new: words[2] as u32,
+            old: words[3] as u32,
+            mode: words[4] as u32,
+            time: Time { sec: words[5] as i64, nsec: (words[4] >> 32) as u32 },
+        }
+    }
+
+    /// May be done again. From the end on, `lane` answers for the former blob and no longer for the new one.
+    fn apply(&self, task: &Task, lane: &Lane) {
+        let inode = task.region.inode(self.of);
+        inode.seq.begin();
+        inode.mode.store(self.mode, Relaxed); // Relaxed: inside the section.
+        inode::touch_in_section(inode, Touch::Change, self.time);
+        // PAIRS: the load of the word in `validated::look`.
+        self.which.word(inode).store(self.new, Release);
+        inode.seq.end();
+        lane.taken[Inode::SLAB].store(self.old, Release);
+    }
+}
+
+/// Makes a draft an inode's blob, or takes the blob away, and gives the former one back; sets the inode's
+/// mode, and `ctime`. The caller holds the inode's lock and is not inside a `seq` section.
+pub(crate) fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
+    let old = which.word(task.region.inode(of)).load(Relaxed); // Relaxed: under the lock.
+    let new = draft.map_or(0, |draft| {
+        let id = draft.id;
+        core::mem::forget(draft);
+        id.0
+    });
+    let swap = Swap { of, which, new, old, mode, time: task.now() };
+    let intent = intent::write(task, op::BLOB, &swap.to_words());
+    swap.apply(task, task.lane);
+    drop(intent);
+    if old != 0 {
+        make::free(task, InodeId(old));
+    }
+    task.region.settle::<Inode>(task.lane);
+}
+
+/// Finishes a [`swap`] of a dead lane as far as the lane's `taken`: it names the former blob, which the
+/// reaper then frees.
+pub(crate) fn replay(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let mut words = [0; 6];
+    for (word, from) in words.iter_mut().zip(&record.intent.words) {
+        *word = from.load(Relaxed); // Relaxed: published by the op.
+    }
+    Swap::from_words(&words).apply(task, record);
+    record.intent.op.store(op::NONE, Release);
+}
+
+/// Frees a blob of an inode that is being freed itself.
+pub(crate) fn drop_of_freed(task: &Task, word: &AtomicU32) {
+    let id = InodeId(word.load(Relaxed)); // Relaxed: nobody else has the inode.
+    // One that died freeing the inode may have left the blob to a sweep.
+    if id.is_some() && task.region.inode(id).custody.get() & LISTED != 0 {
+        word.store(0, Release);
+    } else if id.is_some() {
+        let taken = &task.lane.taken[Inode::SLAB];
+        let former = taken.load(Relaxed); // Relaxed: the lane's own.
+        make::clear(task, id);
+        // The lane answers for the blob while neither its owner nor a cache does.
+        taken.store(id.0, Release);
+        word.store(0, Release);
+        make::free(task, id);
+        taken.store(former, Release);
+    }
+}

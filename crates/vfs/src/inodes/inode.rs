@@ -1,0 +1,388 @@
+//! Inodes: their lock, their attributes and times.
+//!
+//! Attributes change under the inode's lock and `seq`; readers copy and validate, and write nothing. Like
+//! `struct inode` and `inode_operations` of tmpfs, except that nothing counts references to an inode.
+
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_region::bias::Hold;
+use lp_region::lock::{Lanes, Undertaker};
+use lp_region::order::{self, Rank};
+use lp_region::records::{Inode, Stamp, inode_flags};
+use lp_region::seq::Seq;
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::sync::{AtomicU32, LOCK_SPINS, spin};
+use lp_region::{InodeId, LaneId};
+
+use crate::caller::task::{Task, Time};
+use crate::content::{cut, map};
+use crate::inodes::{limit, watched};
+
+/// How long an access time may stay behind under relatime, in seconds.
+const RELATIME: u64 = 24 * 60 * 60;
+/// Reads that a lane answers between two looks at the clock.
+const CLOCK_EVERY: u32 = 1024;
+
+/// What an inode's record says, all of one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct Attributes {
+    /// Type and permission bits.
+    pub mode: u32,
+    /// Links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Device number of a device node, as `st_rdev`.
+    pub rdev: u32,
+    /// Number of its root.
+    pub root: u32,
+    /// Bytes of content; of a directory what tmpfs says.
+    pub size: u64,
+    /// 512-byte blocks.
+    pub blocks: u64,
+    /// Access time.
+    pub atime: Time,
+    /// Modification time.
+    pub mtime: Time,
+    /// Change time.
+    pub ctime: Time,
+    /// Birth time.
+    pub btime: Time,
+}
+
+/// Bytes that tmpfs counts for a directory entry (`BOGO_DIRENT_SIZE`).
+const ENTRY_BYTES: u64 = 20;
+
+/// The attributes of an inode.
+#[inline]
+pub fn attributes(task: &Task, id: InodeId, inode: &Inode) -> Attributes {
+    if is_dir(inode) {
+        mend_if_left(task, id, &inode.seq);
+        mend_if_left(task, id, &inode.data_seq);
+        return inode.seq.snapshot_both(&inode.data_seq, || copy_attributes(inode));
+    }
+    let before = inode.seq.read();
+    let seen = copy_attributes(inode);
+    if !inode.seq.retry(before) {
+        return seen;
+    }
+    mend_if_left(task, id, &inode.seq);
+    inode.seq.snapshot(|| copy_attributes(inode))
+}
+
+/// Looks at a section before a reader gives it up for stopped.
+const SPINS: u32 = 2000;
+
+/// Lets the change under way in a section be finished if it does not go on because the lane that began it is
+/// dead: no writer may come to do it. A reader calls it before it waits.
+#[inline]
+pub(crate) fn mend_if_left(task: &Task, id: InodeId, section: &Seq) {
+    if section.read() & 1 != 0 {
+        mend_if_left_slow(task, id, section);
+    }
+}
+
+#[cold]
+fn mend_if_left_slow(task: &Task, id: InodeId, section: &Seq) {
+    let stuck = section.read();
+    for _ in 0..SPINS {
+        if section.read() != stuck {
+            return;
+        }
+        spin();
+    }
+    let inode = task.region.inode(id);
+    if inode.lock.is_left_by_the_dead(task)
+        && let Some(_locked) = lock_unless_held(task, id)
+    {
+        // Taking the lock over from the dead mends too; in a damaged region nobody may have had it.
+        mend(task, id, inode);
+    }
+}
+
+/// Whether it is a directory: then its entries and their times are guarded by `data_seq` besides.
+#[inline(always)]
+pub(crate) fn is_dir(inode: &Inode) -> bool {
+    inode.mode.load(Relaxed) & S_IFMT == S_IFDIR // Relaxed: the type never changes while the inode lives.
+}
+
+#[inline(always)]
+fn copy_attributes(inode: &Inode) -> Attributes {
+    // Relaxed throughout: ordered and validated by `seq`.
+    let mode = inode.mode.load(Relaxed);
+    let (size, blocks) = size_and_blocks(inode, mode);
+    Attributes {
+        mode,
+        nlink: inode.nlink.load(Relaxed),
+        uid: inode.uid.load(Relaxed),
+        gid: inode.gid.load(Relaxed),
+        rdev: inode.rdev.load(Relaxed),
+        root: inode.root.load(Relaxed),
+        size,
+        blocks,
+        atime: time(&inode.atime),
+        mtime: time(&inode.mtime),
+        ctime: time(&inode.ctime),
+        btime: born(inode),
+    }
+}
+
+/// A time of an inode. Relaxed: guarded by `seq`.
+#[inline(always)]
+fn time(stamp: &Stamp) -> Time {
+    Time { sec: stamp.sec.load(Relaxed) as i64, nsec: stamp.nsec.load(Relaxed) }
+}
+
+/// Sets a time of an inode, inside a `seq` section.
+#[inline(always)]
+pub(crate) fn set_time(stamp: &Stamp, time: Time) {
+    stamp.sec.store(time.sec as u64, Relaxed);
+    stamp.nsec.store(time.nsec, Relaxed);
+}
+
+/// `st_size` and `st_blocks` as tmpfs gives them.
+#[inline(always)]
+pub(crate) fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
+    if mode & S_IFMT == S_IFDIR {
+        return ((2 + u64::from(inode.entries.load(Relaxed))) * ENTRY_BYTES, 0);
+    }
+    (inode.size.load(Relaxed), inode.pages.load(Relaxed) * 8)
+}
+
+/// Holds an inode's lock; gives it back when dropped.
+#[must_use = "the lock is given back once this is dropped"]
+pub struct Locked<'r> {
+    inode: &'r Inode,
+    hold: Hold,
+    /// The holder's mark, for [`Hold::Biased`].
+    mark: &'r AtomicU32,
+}
+
+impl Drop for Locked<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.inode.lock.leave(self.hold, self.mark);
+        order::gave(order::of(self.mark), self.inode);
+    }
+}
+
+/// Takes an inode's lock. If its holder died, what it left is repaired first.
+#[inline]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+pub fn lock<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
+    let inode = task.region.inode(id);
+    order::wait(order::of(&task.lane.holding), order::inode(inode, id.0));
+    inode.lock.lock(task.lane_id, &InodeUndertaker { task, id, inode });
+    Locked { inode, hold: Hold::Owned, mark: &task.lane.holding }
+}
+
+/// Takes an inode's lock as [`lock`] does unless a living thread has it, which may be stopped: for those who have no
+/// business with the inode.
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
+    let inode = task.region.inode(id);
+    let undertaker = InodeUndertaker { task, id, inode };
+    if !inode.lock.try_lock(task.lane_id, &undertaker) {
+        if !inode.lock.is_left_by_the_dead(&undertaker) {
+            return None;
+        }
+        inode.lock.lock(task.lane_id, &undertaker);
+    }
+    order::took(order::of(&task.lane.holding), order::inode(inode, id.0));
+    Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding })
+}
+
+/// Waits until nobody has an inode's lock. The caller holds none.
+#[cold]
+pub(crate) fn wait(task: &Task, id: InodeId) {
+    order::idle(order::of(&task.lane.holding));
+    drop(lock(task, id));
+}
+
+/// Takes an inode's lock for a caller that holds others, and so waits for nobody who may be stopped: only for
+/// a moment.
+#[inline]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+pub(crate) fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
+    let inode = task.region.inode(id);
+    if inode.lock.try_lock_unbiased(task.lane_id) {
+        order::took(order::of(&task.lane.holding), order::inode(inode, id.0));
+        return Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding });
+    }
+    lock_soon_slow(task, id)
+}
+
+#[cold]
+fn lock_soon_slow<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
+    let inode = task.region.inode(id);
+    for _ in 0..LOCK_SPINS {
+        if inode.lock.holder().is_none() {
+            break;
+        }
+        spin();
+    }
+    lock_unless_held(task, id)
+}
+
+/// Takes an inode's lock as [`lock`] does, without an atomic instruction if this lane is its only user. A lane enters
+/// one inode at a time: until it leaves it takes the locks of others with [`lock`].
+#[inline]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+pub fn enter<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
+    let inode = task.region.inode(id);
+    let mark = &task.lane.holding;
+    order::wait(order::of(&task.lane.holding), order::inode(inode, id.0));
+    let hold = inode.lock.enter(task.lane_id, mark, &InodeUndertaker { task, id, inode });
+    Locked { inode, hold, mark }
+}
+
+/// Takes over an inode's lock from a dead lane.
+struct InodeUndertaker<'t, 'r> {
+    task: &'t Task<'r>,
+    id: InodeId,
+    inode: &'r Inode,
+}
+
+impl Undertaker for InodeUndertaker<'_, '_> {
+    fn lanes(&self) -> &dyn Lanes {
+        self.task
+    }
+
+    fn replay(&self, lane: LaneId) {
+        self.task.replay(lane);
+    }
+
+    fn repair(&self, _lane: LaneId) {
+        mend(self.task, self.id, self.inode);
+    }
+
+    fn may_bias(&self) -> bool {
+        !watched::has_shadow(self.inode) && !limit::any(self.task)
+    }
+}
+
+/// Ends the sections that a dead lane left open. The caller holds the inode's lock and has replayed the lane's intent.
+///
+/// What lies behind the end of the content goes: a write that was growing it, or a truncation that was not finished.
+#[cold]
+pub(crate) fn mend(task: &Task, id: InodeId, inode: &Inode) {
+    if inode.data_seq.read() & 1 != 0 {
+        if inode.mode.load(Relaxed) & S_IFMT == S_IFREG {
+            cut::cut(task, id, inode, inode.size.load(Relaxed));
+            inode.seq.begin();
+            inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: inside the section.
+        }
+        inode.data_seq.end();
+    }
+    if inode.seq.read() & 1 != 0 {
+        inode.seq.end();
+    }
+}
+
+/// When an inode was made.
+#[inline]
+pub(crate) fn born(inode: &Inode) -> Time {
+    // Relaxed: immutable.
+    Time { sec: inode.btime.load(Relaxed) as i64, nsec: inode.btime_nsec.load(Relaxed) }
+}
+
+/// Which times to set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Touch {
+    /// `ctime`: attributes changed.
+    Change,
+    /// `mtime` and `ctime`: content or entries changed.
+    Modify,
+}
+
+/// Sets times to now. The caller holds the inode's lock and is not inside a `seq` section.
+pub(crate) fn touch(task: &Task, inode: &Inode, what: Touch) {
+    let now = task.now();
+    inode.seq.begin();
+    touch_in_section(inode, what, now);
+    inode.seq.end();
+}
+
+/// Sets times to `now`. The caller is inside a `seq` section of the inode.
+#[inline]
+pub(crate) fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
+    // Relaxed throughout: inside the section.
+    if what == Touch::Modify {
+        set_time(&inode.mtime, now);
+    }
+    set_time(&inode.ctime, now);
+    inode.atime_due.store(0, Relaxed);
+}
+
+/// Whether the content's last change is noted as of `now` already, and the next read will look at it.
+#[inline]
+pub(crate) fn is_modified_at(inode: &Inode, now: Time) -> bool {
+    // Relaxed: the caller holds the lock.
+    time(&inode.mtime) == now && time(&inode.ctime) == now && inode.atime_due.load(Relaxed) == 0
+}
+
+/// Access and modification time. The caller holds the inode's lock.
+pub(crate) fn access_and_modification(inode: &Inode) -> (Time, Time) {
+    (time(&inode.atime), time(&inode.mtime))
+}
+
+/// Sets all times but the birth's. The caller holds the inode's lock.
+pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
+    inode.seq.begin();
+    set_time(&inode.atime, atime);
+    set_time(&inode.mtime, mtime);
+    touch_in_section(inode, Touch::Change, ctime);
+    inode.seq.end();
+}
+
+/// Notes a read of `bytes`: sets the access time when relatime asks for it. Costs two loads and a store to
+/// the lane otherwise. The access time of an inode that may be watched is always due.
+#[inline(always)]
+pub(crate) fn accessed(task: &Task, inode: &Inode, bytes: usize) {
+    let marks = &task.lane.pages;
+    // Relaxed throughout: the lane's own words, and a hint of the inode's.
+    let reads = marks.reads.load(Relaxed).wrapping_add(1);
+    marks.reads.store(reads, Relaxed);
+    let due = u64::from(inode.atime_due.load(Relaxed));
+    if due <= marks.second.load(Relaxed) || reads.is_multiple_of(CLOCK_EVERY) {
+        accessed_slow(task, inode, bytes);
+    }
+}
+
+#[cold]
+fn accessed_slow(task: &Task, inode: &Inode, bytes: usize) {
+    stamp_access(task, inode);
+    if bytes != 0 {
+        watched::read_slow(task, inode);
+    }
+}
+
+fn stamp_access(task: &Task, inode: &Inode) {
+    let now = task.now();
+    task.lane.pages.second.store(now.sec as u64, Relaxed);
+    let due = inode.atime_due.load(Relaxed); // Relaxed: looked at again below.
+    let root = inode.root.load(Relaxed) & 15;
+    let read_only = task.region.header().read_only.load(Relaxed) & 1 << root != 0;
+    // A lock that is held may be held by a stopped process: a read does not wait for it below, the next one looks again.
+    let fixed = inode.flags.load(Relaxed) & inode_flags::NOATIME != 0;
+    if u64::from(due) > now.sec as u64 || read_only || fixed || !inode.lock.try_lock(task.lane_id, task) {
+        return;
+    }
+    order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
+    let _held = Locked { inode, hold: Hold::Owned, mark: &task.lane.holding };
+    let seen = copy_attributes(inode);
+    let late = (now.sec - seen.atime.sec) as u64 >= RELATIME && now.sec > seen.atime.sec;
+    let mut atime = seen.atime;
+    if seen.atime <= seen.mtime || seen.atime <= seen.ctime || late {
+        inode.seq.begin();
+        set_time(&inode.atime, now);
+        inode.seq.end();
+        atime = now;
+    }
+    // In the tick of the last change the next read has to look again, as relatime compares with "not later than".
+    if atime > seen.mtime && atime > seen.ctime && !watched::has_shadow(inode) {
+        let due = atime.sec.max(0) as u64 + RELATIME;
+        inode.atime_due.store(due.try_into().unwrap_or(u32::MAX), Relaxed);
+    }
+}

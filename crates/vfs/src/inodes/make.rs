@@ -1,0 +1,151 @@
+//! Inodes come and go: making one, freeing it and all it has.
+
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_abi::{Errno, Result};
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::{InodeId, InodeRef};
+
+use crate::caller::task::Task;
+use crate::content::map;
+use crate::inodes::blob::{self, Which};
+use crate::inodes::inode;
+
+/// Makes the directory that is root number `root`. It stays named in the lane until the caller has linked it
+/// in and settles it (`Region::settle::<Inode>`), or [`discard`]s it.
+///
+/// # Errors
+/// `ENOSPC` when there are no inodes left.
+pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Result<InodeRef> {
+    make(task, root, S_IFDIR | mode & 0o7777, 0, owner)
+}
+
+/// Makes an inode that no name ever leads to: what blobs are. It stays named in the lane as after
+/// [`create_root`].
+///
+/// # Errors
+/// As [`create_root`].
+pub(crate) fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
+    let made = make(task, root, S_IFREG, 0, (0, 0))?;
+    let flags = inode_flags::BLOB | S_IFREG & inode_flags::KIND;
+    task.region.inode(made.id).flags.store(flags, Relaxed); // Relaxed: nobody can reach it yet.
+    Ok(made)
+}
+
+/// An inode that was made and that nothing leads to yet. Dropped, it is given back.
+#[must_use = "the inode is given back once this is dropped"]
+pub struct NewInode<'t, 'r> {
+    task: &'t Task<'r>,
+    made: InodeRef,
+}
+
+impl<'t, 'r> NewInode<'t, 'r> {
+    /// An inode of root number `root`, with one link, a directory with two.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    #[inline(always)]
+    pub(crate) fn new(
+        task: &'t Task<'r>,
+        root: u32,
+        mode: u32,
+        rdev: u32,
+        owner: (u32, u32),
+    ) -> Result<Self> {
+        make(task, root, mode, rdev, owner).map(|made| NewInode { task, made })
+    }
+
+    /// Its handle.
+    #[inline]
+    pub fn inode(&self) -> InodeRef {
+        self.made
+    }
+
+    /// Something leads to it, and the lane's `taken` names it no more.
+    #[inline]
+    pub fn linked_in(self) -> InodeRef {
+        let made = self.made;
+        core::mem::forget(self);
+        made
+    }
+}
+
+impl Drop for NewInode<'_, '_> {
+    fn drop(&mut self) {
+        discard(self.task, self.made.id);
+    }
+}
+
+#[inline(always)]
+fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Result<InodeRef> {
+    let region = task.region;
+    let id = region.take::<Inode>(task.lane)?;
+    if u64::from(id.0) > region.header().inode_limit.load(Relaxed) {
+        region.settle::<Inode>(task.lane);
+        region.give::<Inode>(task.lane, id);
+        return Err(Errno::ENOSPC);
+    }
+    let inode = region.inode(id);
+    fill(inode, mode, rdev, root, owner);
+    let now = task.now();
+    for stamp in [&inode.atime, &inode.mtime, &inode.ctime] {
+        inode::set_time(stamp, now);
+    }
+    inode.btime.store(now.sec as u64, Relaxed);
+    inode.btime_nsec.store(now.nsec, Relaxed);
+    inode.lock.set_key(id.0);
+    Ok(InodeRef { id, generation: inode.generation.load(Relaxed) })
+}
+
+/// Relaxed stores throughout: nobody can reach the inode before it is linked in, which publishes it.
+fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
+    // A lane that died as it freed the slot may have left its sections open.
+    for seq in [&inode.seq, &inode.data_seq] {
+        if seq.read() & 1 != 0 {
+            seq.end();
+        }
+    }
+    inode.mode.store(mode, Relaxed);
+    inode.nlink.store(if mode & S_IFMT == S_IFDIR { 2 } else { 1 }, Relaxed);
+    inode.uid.store(owner.0, Relaxed);
+    inode.gid.store(owner.1, Relaxed);
+    inode.rdev.store(rdev, Relaxed);
+    inode.root.store(root, Relaxed);
+    inode.flags.store(mode & inode_flags::KIND, Relaxed);
+    for word in [&inode.acl, &inode.default_acl, &inode.xattr, &inode.link] {
+        word.store(0, Relaxed);
+    }
+    for word in [&inode.entries, &inode.parent, &inode.self_dirent, &inode.locks, &inode.atime_due] {
+        word.store(0, Relaxed);
+    }
+    for word in [&inode.size, &inode.pages, &inode.map, &inode.tail] {
+        word.store(0, Relaxed);
+    }
+}
+
+/// Gives back an inode that was made and that nobody has linked in.
+pub(crate) fn discard(task: &Task, id: InodeId) {
+    free(task, id);
+    task.region.settle::<Inode>(task.lane);
+}
+
+/// Frees an inode and all it has. Nobody can reach it any more but readers that look at its generation.
+pub(crate) fn free(task: &Task, id: InodeId) {
+    let inode = task.region.inode(id);
+    clear(task, id);
+    inode.nlink.store(0, Relaxed); // Relaxed: nobody can reach it.
+    // PAIRS: the acquire loads of walks and of stat: who sees anything later sees the new generation.
+    inode.generation.store(inode.generation.load(Relaxed).wrapping_add(1), Release);
+    task.region.give::<Inode>(task.lane, id);
+}
+
+/// Gives back what an inode holds: content and attributes. May be done again after a death in between.
+pub(crate) fn clear(task: &Task, id: InodeId) {
+    let inode = task.region.inode(id);
+    inode.data_seq.begin();
+    map::clear(task, id, inode, 0, map::END);
+    for which in [Which::Xattr, Which::Acl, Which::DefaultAcl] {
+        blob::drop_of_freed(task, which.word(inode));
+    }
+    inode.data_seq.end();
+}

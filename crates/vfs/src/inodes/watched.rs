@@ -1,0 +1,85 @@
+//! Inodes that are watched: the flags that say so, and telling the watchers.
+//!
+//! Calls on inodes without a shadow execute no instruction for it; [`crate::watches::watch`] says how.
+
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+use lp_region::{DirentId, InodeId, Region};
+
+use crate::caller::event::{At, Event, Kind, New, Touched};
+use crate::caller::task::Task;
+use crate::inodes::inode;
+
+/// What an inode is to its watchers.
+#[inline]
+pub fn kind(inode: &Inode) -> Kind {
+    if inode::is_dir(inode) { Kind::Directory } else { Kind::File }
+}
+
+/// Whether an inode has a shadow.
+#[inline(always)]
+pub fn has_shadow(inode: &Inode) -> bool {
+    inode.flags.load(Relaxed) & inode_flags::SHADOW != 0 // Relaxed: set under the inode's lock, read as seen.
+}
+
+/// Whether an inode was watched itself.
+#[inline(always)]
+pub fn is_watched(inode: &Inode) -> bool {
+    inode.flags.load(Relaxed) & inode_flags::WATCHED != 0 // Relaxed: as above.
+}
+
+/// Tells the watchers of an inode, if it may have any. The caller holds no lock that others need.
+#[inline(always)]
+pub(crate) fn touched(task: &Task<'_>, id: InodeId, inode: &Inode, what: Touched) {
+    if has_shadow(inode) {
+        touched_slow(task, id, what);
+    }
+}
+
+/// [`touched`] for an inode that has a shadow.
+#[cold]
+pub fn touched_slow(task: &Task<'_>, id: InodeId, what: Touched) {
+    (task.notify)(task, &Event::Touched(id, what));
+}
+
+/// [`touched_slow`] for one that is read. Following a link is no event.
+#[cold]
+pub(crate) fn read_slow(task: &Task<'_>, inode: &Inode) {
+    let kind = inode.mode.load(Relaxed) & S_IFMT; // Relaxed: the type does not change.
+    if has_shadow(inode) && matches!(kind, S_IFREG | S_IFDIR) {
+        touched_slow(task, id_of(task.region, inode), Touched::Accessed);
+    }
+}
+
+/// [`touched_slow`] for one that was written to.
+#[cold]
+pub(crate) fn written_slow(task: &Task<'_>, inode: &Inode) {
+    touched_slow(task, id_of(task.region, inode), Touched::Modified);
+}
+
+/// The handle of an inode's record.
+fn id_of(region: Region<'_>, inode: &Inode) -> InodeId {
+    let first = core::ptr::from_ref(region.inode(InodeId::NONE)) as usize;
+    InodeId(((core::ptr::from_ref(inode) as usize - first) / size_of::<Inode>()) as u32)
+}
+
+/// Tells that an inode was made in a watched directory. The caller holds the directory's lock.
+#[cold]
+pub(crate) fn made_slow(task: &Task<'_>, dir: InodeId, name: &[u8], inode: &Inode) {
+    (task.notify)(task, &Event::Named(At { dir, name }, New::Made(kind(inode))));
+}
+
+/// Gives an inode that nobody else can reach yet a shadow, at its name in a directory.
+pub(crate) fn mark_new(inode: &Inode, dir: InodeId, entry: DirentId) {
+    // Relaxed, all: published with the name.
+    inode.flags.store(inode.flags.load(Relaxed) | inode_flags::SHADOW, Relaxed);
+    place(inode, dir, entry);
+}
+
+/// Says where the shadow of an inode is: at this entry of a directory. The caller holds both locks.
+pub fn place(inode: &Inode, dir: InodeId, entry: DirentId) {
+    // Relaxed, both: hints for files; directories have them anyway.
+    inode.parent.store(dir.0, Relaxed);
+    inode.self_dirent.store(entry.0, Relaxed);
+}

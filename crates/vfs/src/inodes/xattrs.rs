@@ -1,0 +1,142 @@
+//! The extended attributes of an inode as they are stored: one blob of records of a header, a name and a
+//! value.
+
+use lp_abi::linux::{XATTR_CREATE, XATTR_REPLACE};
+use lp_abi::{Errno, Result};
+use lp_region::InodeId;
+use lp_region::records::Inode;
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::caller::task::Task;
+use crate::inodes::blob::{self, Draft, View, Which};
+
+/// `XATTR_NAME_MAX` and a NUL.
+pub(crate) const NAME_ROOM: usize = 256;
+
+/// Bytes of a record's header: length of the name, length of the value.
+const HEADER: u64 = 8;
+/// The attribute that a write takes away.
+pub(crate) const CAPABILITY: &[u8] = b"security.capability";
+
+/// The program's value and how it is to be set.
+#[derive(Clone, Copy)]
+pub struct Value {
+    /// Where it lies.
+    pub at: *const u8,
+    /// Its bytes.
+    pub size: usize,
+    /// `XATTR_CREATE`, `XATTR_REPLACE` or 0.
+    pub flags: u32,
+}
+
+/// Where a record lies.
+#[derive(Clone, Copy)]
+pub(crate) struct Record {
+    at: u64,
+    pub(crate) name_len: u32,
+    pub(crate) value_len: u32,
+}
+
+impl Record {
+    pub(crate) fn name_at(&self) -> u64 {
+        self.at + HEADER
+    }
+
+    pub(crate) fn value_at(&self) -> u64 {
+        self.name_at() + u64::from(self.name_len)
+    }
+
+    fn end(&self) -> u64 {
+        self.value_at() + u64::from(self.value_len)
+    }
+}
+
+pub(crate) fn records<'r>(view: View<'r>) -> impl Iterator<Item = Record> + use<'r> {
+    let mut at = 0;
+    core::iter::from_fn(move || {
+        if at >= view.len() {
+            return None;
+        }
+        let [n0, n1, n2, n3, v0, v1, v2, v3] = view.bytes(at);
+        let (name_len, value_len) =
+            (u32::from_ne_bytes([n0, n1, n2, n3]), u32::from_ne_bytes([v0, v1, v2, v3]));
+        let record = Record { at, name_len, value_len };
+        at = record.end();
+        Some(record)
+    })
+}
+
+/// How a record's name compares with `name`.
+pub(crate) fn compare(view: View, record: &Record, name: &[u8]) -> core::cmp::Ordering {
+    let mut bytes = [0u8; NAME_ROOM];
+    let len = (record.name_len as usize).min(NAME_ROOM);
+    // A fault is impossible.
+    let _ = view.read(bytes.as_mut_ptr(), len, record.name_at());
+    bytes[..len].cmp(name)
+}
+
+/// Sets or removes an attribute, and `ctime`. The caller holds the inode's lock.
+pub(crate) fn replace(
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    name: &[u8],
+    value: Option<Value>,
+) -> Result<()> {
+    let old = blob::of(task, inode, Which::Xattr);
+    let existing = old.and_then(|view| records(view).find(|record| compare(view, record, name).is_eq()));
+    match (&existing, value) {
+        (None, None) => return Err(Errno::ENODATA),
+        (None, Some(value)) if value.flags & XATTR_REPLACE != 0 => return Err(Errno::ENODATA),
+        (Some(_), Some(value)) if value.flags & XATTR_CREATE != 0 => return Err(Errno::EEXIST),
+        _ => {}
+    }
+    let draft = Draft::new(task, inode.root.load(Relaxed))?;
+    let mut rest = 0;
+    if let Some(view) = old {
+        // What sorts before the name is kept as it is.
+        let end = records(view)
+            .find(|record| compare(view, record, name).is_le())
+            .map_or(view.len(), |record| record.at);
+        copy(&draft, view, 0, end)?;
+        rest = existing.map_or(end, |record| record.end());
+    }
+    if let Some(value) = value {
+        let header = (name.len() as u64 | (value.size as u64) << 32).to_ne_bytes();
+        draft.append(header.as_ptr(), header.len())?;
+        draft.append(name.as_ptr(), name.len())?;
+        draft.append(value.at, value.size)?;
+    }
+    if let Some(view) = old {
+        copy(&draft, view, rest, view.len())?;
+    }
+    let draft = (!draft.view().is_empty()).then_some(draft);
+    blob::swap(task, id, Which::Xattr, draft, inode.mode.load(Relaxed)); // Relaxed: under the lock.
+    Ok(())
+}
+
+fn copy(draft: &Draft, from: View, start: u64, end: u64) -> Result<()> {
+    let mut at = start;
+    while at < end {
+        let mut bytes = [0u8; 512];
+        let len = (end - at).min(512) as usize;
+        let got = from.read(bytes.as_mut_ptr(), len, at)?;
+        if got == 0 {
+            break;
+        }
+        draft.append(bytes.as_ptr(), got)?;
+        at += got as u64;
+    }
+    Ok(())
+}
+
+/// Takes the file capabilities away: the content changes. The caller holds the inode's lock.
+#[cold]
+pub(crate) fn drop_capability(task: &Task, id: InodeId, inode: &Inode) {
+    // Without memory for the shorter list it goes as a whole rather than keep capabilities for other content.
+    match replace(task, id, inode, CAPABILITY, None) {
+        Ok(()) | Err(Errno::ENODATA) => {}
+        // Relaxed: under the lock.
+        Err(_) => blob::swap(task, id, Which::Xattr, None, inode.mode.load(Relaxed)),
+    }
+}

@@ -1,0 +1,51 @@
+//! Intents: what a lane writes down before a change of more than one word.
+//!
+//! [`crate::life::burial`] finishes what a dead lane had written down.
+
+use lp_region::sync::{AtomicU64, Ordering};
+
+use crate::caller::task::Task;
+
+/// Operations that leave an intent, [`lp_region::lane::Intent::op`].
+pub mod op {
+    /// Nothing under way.
+    pub const NONE: u64 = 0;
+    /// A change of names; the words are [`crate::names::change::Change`]'s.
+    pub const CHANGE: u64 = 1;
+    /// A change of names that takes the first of those words only.
+    pub const PLAIN_CHANGE: u64 = 4;
+    /// A split of a hash bucket: the table's state says which.
+    pub const SPLIT: u64 = 2;
+    /// A change of an inode's blob; the words are [`crate::inodes::blob::swap`]'s.
+    pub const BLOB: u64 = 3;
+    /// A change of an inode's owners; the words are [`crate::inodes::ownership`]'s.
+    pub const OWNERS: u64 = 5;
+    /// A change of an inode's times; the words are [`crate::inodes::stamps`]'s.
+    pub const TIMES: u64 = 6;
+    /// The last of them.
+    pub const LAST: u64 = TIMES;
+}
+
+/// A change that is written down and under way, until this is dropped.
+#[must_use = "the change counts as done once this is dropped"]
+pub(crate) struct Intent<'r>(&'r AtomicU64);
+
+impl Drop for Intent<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: every step is seen by whoever sees that none is left.
+        self.0.store(op::NONE, Ordering::Release);
+    }
+}
+
+/// Writes down what this lane is about to do. The caller does it to the end before it drops the intent.
+#[inline]
+pub(crate) fn write<'r, const N: usize>(task: &Task<'r>, op: u64, words: &[u64; N]) -> Intent<'r> {
+    let intent = &task.lane.intent;
+    for (to, from) in intent.words.iter().zip(words) {
+        to.store(*from, Ordering::Relaxed); // Relaxed: published by `op`.
+    }
+    // PAIRS: the acquire load in `replay`.
+    intent.op.store(op, Ordering::Release);
+    Intent(&intent.op)
+}

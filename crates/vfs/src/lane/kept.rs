@@ -1,0 +1,103 @@
+//! What a lane keeps to look at later: closed files and unlinked inodes, in chains and a list of its own.
+//!
+//! [`crate::life::reclaim`] says when they are looked for, [`crate::life::sweep`] how.
+
+use lp_region::lane::Lane;
+use lp_region::records::{Inode, OpenFile};
+use lp_region::slab::Retired;
+use lp_region::sync::Ordering;
+use lp_region::{FileId, InodeId, InodeRef, LaneId, Region, custody};
+
+use crate::caller::task::Task;
+use crate::lane::pin;
+
+/// Says that the last link of an inode is gone: it is freed once nothing has it open. The caller holds the inode's lock
+/// or is the only one who knows the inode; the lane has it pinned and named in `taken`.
+pub(crate) fn orphan(task: &Task, id: InodeId) {
+    let record = task.region.inode(id);
+    let list = &task.lane.unlinked;
+    if record.custody.get() & custody::LISTED != 0 {
+        return keep::<Inode>(task, task.lane, id.0);
+    }
+    let count = list.count.load(Ordering::Relaxed); // Relaxed: the list is the lane's own.
+    let Some(place) = list.inodes.get(count as usize) else {
+        keep::<Inode>(task, task.lane, id.0);
+        return;
+    };
+    let generation = record.generation.load(Ordering::Relaxed);
+    place.store(InodeRef { id, generation }.to_word(), Ordering::Relaxed);
+    let pages = list.pages.load(Ordering::Relaxed);
+    list.pages.store(pages.saturating_add(record.pages.load(Ordering::Relaxed) as u32), Ordering::Relaxed);
+    // PAIRS: the acquire load in `listed`: the inode has no links.
+    list.count.store(count + 1, Ordering::Release);
+}
+
+/// Keeps an open file whose entry was taken out, unless another lane does: a sweep finds out whether others name it.
+pub(crate) fn queue(task: &Task, id: FileId) {
+    keep::<OpenFile>(task, task.lane, id.0);
+    pin::clear(task, pin::slot::CLOSE);
+}
+
+/// Puts a record into the chain of `lane` unless it stands in one: then its keeper is asked to look again. The caller owns
+/// the lane, or buries it.
+pub(crate) fn keep<T: Listed>(task: &Task, lane: &Lane, index: u32) {
+    let own = lane.id.load(Ordering::Relaxed); // Relaxed: the lane's own.
+    if task.region.slot::<T>(index).custody().ask(own) {
+        link_in::<T>(task.region, lane, index);
+    }
+}
+
+/// Links a record in that the lane keeps already.
+pub(crate) fn link_in<T: Listed>(region: Region, lane: &Lane, index: u32) {
+    let head = &lane.chains[T::LIST];
+    // Relaxed: only the lane's owner changes the chain.
+    region.slot::<T>(index).link().store(head.load(Ordering::Relaxed), Ordering::Relaxed);
+    // PAIRS: the acquire in `chain`.
+    head.store(index, Ordering::Release);
+    let arrived = &lane.arrived[T::LIST];
+    arrived.store(arrived.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
+}
+
+/// A record that lanes keep in chains.
+pub(crate) trait Listed: Retired {
+    /// Which of a lane's chains.
+    const LIST: usize = Self::SLAB;
+}
+
+/// The records in a lane's chain, from the newest. Another lane's may change meanwhile: whoever has strayed from it stops.
+pub(crate) fn chain<'r, T: Listed + 'r>(
+    region: Region<'r>,
+    lane: &'r Lane,
+) -> impl Iterator<Item = u32> + use<'r, T> {
+    // PAIRS: the release in `link_in`.
+    let mut next = lane.chains[T::LIST].load(Ordering::Acquire);
+    let owner = lane.id.load(Ordering::Relaxed);
+    // Bounded: a damaged region may hold a ring.
+    (0..T::SLOTS).map_while(move |_| {
+        let index = next;
+        let record = region.slot::<T>(index);
+        let stays = index != 0 && custody::is_kept_by(record.custody().get(), owner);
+        next = record.link().load(Ordering::Acquire);
+        stays.then_some(index)
+    })
+}
+
+/// The inodes that a lane lists and that are still what they were when it did: without links, and in no chain.
+pub(crate) fn listed<'r>(region: Region<'r>, lane: &'r Lane) -> impl Iterator<Item = InodeRef> {
+    // PAIRS: the release store in `orphan`.
+    let count = lane.unlinked.count.load(Ordering::Acquire) as usize;
+    let inodes = lane.unlinked.inodes.iter().take(count);
+    inodes.map(|word| InodeRef::from_word(word.load(Ordering::Relaxed))).filter(move |inode| {
+        let record = region.inode(inode.id);
+        // Relaxed: one that gets a name meanwhile is named by whoever gives it.
+        record.generation.load(Ordering::Relaxed) == inode.generation
+            && record.nlink.load(Ordering::Relaxed) == 0
+            && record.custody.get() & custody::LISTED == 0
+    })
+}
+
+/// Every lane that ever had an owner.
+pub(crate) fn all_lanes(region: Region<'_>) -> impl Iterator<Item = LaneId> + use<> {
+    use lp_region::layout as at;
+    (1..region.header().lane_limit.load(Ordering::Acquire).min(at::LANES as u32)).map(LaneId)
+}

@@ -1,0 +1,472 @@
+//! Beginnings and ends: making a file system, claiming a run and its first process, attaching and leaving.
+
+use core::mem::MaybeUninit;
+
+use lp_abi::linux::{
+    __NR_capget, __NR_close, __NR_geteuid, __NR_getgid, __NR_getgroups, __NR_getresuid, __NR_open,
+    __NR_prlimit64, __NR_read, __NR_setfsgid, __NR_setfsuid, __NR_stat, __NR_umask,
+    _LINUX_CAPABILITY_VERSION_3, CAP_CHOWN, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH, CAP_FOWNER, CAP_FSETID,
+    CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_CLOEXEC, O_RDONLY, RLIMIT_FSIZE,
+    S_ISVTX, stat,
+};
+use lp_abi::{Errno, Result};
+use lp_region::lane::GONE;
+use lp_region::layout::RUNS;
+use lp_region::life::State;
+use lp_region::process::{Process, RUN_MOUNTS, caps};
+use lp_region::records::Inode;
+use lp_region::sync::{AtomicU32, Ordering, register_barrier};
+use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId};
+
+use crate::caller::task::Task;
+use crate::content::page;
+use crate::descriptors::table::{self, entry};
+use crate::inodes::make;
+use crate::lane::pin;
+use crate::life::{mapping, open_file, reap, reclaim};
+use crate::names::hash;
+
+/// States of `Run::state`.
+mod run_state {
+    pub(super) const FREE: u32 = 0;
+    pub(super) const CLAIMED: u32 = 1;
+}
+
+/// What all processes of a run are told.
+#[derive(Default)]
+pub struct RunSetup<'a> {
+    /// Where the file systems appear: absolute, normal paths without a slash at the end. Mount m shows root number m.
+    pub mounts: &'a [&'a [u8]],
+    /// Bit m set where mount m covers a directory of the host.
+    pub covers: u32,
+    /// The launcher's own path.
+    pub launcher: &'a [u8],
+    /// The cache directory.
+    pub cache: &'a [u8],
+    /// The preload library's path.
+    pub preload: &'a [u8],
+    /// The directory of the C library that has the gate in it; empty if there is none.
+    pub library: &'a [u8],
+    /// 1 to count calls.
+    pub stats: u32,
+}
+
+/// Asks for room in the region's file for all that is in use ([`lp_region::backing`]). Nobody is at work.
+///
+/// # Errors
+/// `ENOSPC`; others of fallocate(2).
+pub fn back(region: Region) -> Result<()> {
+    region.back_records()?;
+    hash::back(region)?;
+    page::back_all(region)
+}
+
+/// Claims a run record, one that no live process names and no launcher's processes hold.
+///
+/// # Errors
+/// `EINVAL` without mounts or with too many; `ENAMETOOLONG`; `EAGAIN` when all are in use; those of fcntl(2).
+pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
+    if setup.mounts.is_empty() || setup.mounts.len() > RUN_MOUNTS {
+        return Err(Errno::EINVAL);
+    }
+    let id = free_run(region)?;
+    region.hold_run(id)?;
+    let run = region.run(id);
+    run.mount_count.store(setup.mounts.len() as u32, Ordering::Relaxed);
+    run.stats.store(setup.stats, Ordering::Relaxed);
+    run.covers.store(setup.covers, Ordering::Relaxed);
+    run.avx2.store(u32::from(lp_region::cpu::has_avx2()), Ordering::Relaxed);
+    // SAFETY: geteuid has no effect.
+    let owner = unsafe { lp_abi::syscall!(__NR_geteuid) }?;
+    run.owner.store(owner as u32, Ordering::Relaxed);
+    run.descriptor.store(region.fd() as u32, Ordering::Relaxed);
+    run.launcher.set(setup.launcher)?;
+    run.cache.set(setup.cache)?;
+    run.preload.set(setup.preload)?;
+    run.library.set(setup.library)?;
+    for (place, path) in run.mounts.iter().zip(setup.mounts) {
+        place.set(path)?;
+    }
+    Ok(id)
+}
+
+fn free_run(region: Region) -> Result<RunId> {
+    // Run 0 names nothing.
+    let ids = || (1..RUNS as u32).map(RunId);
+    let claim = |id: &RunId, from| {
+        let state = &region.run(*id).state;
+        state.compare_exchange(from, run_state::CLAIMED, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    };
+    if let Some(id) = ids().find(|id| claim(id, run_state::FREE)) {
+        return Ok(id);
+    }
+    let used = |id: &RunId| {
+        region.run_is_held(*id)
+            || region.processes().any(|process| {
+                region.process(process).run.load(Ordering::Relaxed) == id.0
+                    && !region.process_is_dead(process, ProcessId::NONE)
+            })
+    };
+    ids().find(|id| !used(id) && claim(id, run_state::CLAIMED)).ok_or(Errno::EAGAIN)
+}
+
+/// Claims a process slot with the caller's credentials, for itself or for the program that it is about to start.
+///
+/// # Errors
+/// `EAGAIN` when there are none.
+pub fn claim_process(region: Region, run: RunId) -> Result<ProcessId> {
+    region.claim_process(run, LaneId::NONE).inspect(|id| describe(region, *id))
+}
+
+/// Claims a process slot for the calling process, which has none.
+///
+/// # Errors
+/// As [`claim_process`].
+pub fn claim_own_process(region: Region, run: RunId) -> Result<ProcessId> {
+    region.claim_own_process(run).inspect(|id| describe(region, *id))
+}
+
+fn describe(region: Region, id: ProcessId) {
+    let process = region.process(id);
+    process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
+    load_credentials(process);
+    load_umask(process);
+}
+
+/// What tells the caller's pid namespace from others: the number of its inode; 0 without /proc (namespaces(7)).
+pub(crate) fn own_pid_namespace() -> u32 {
+    let mut found = MaybeUninit::<stat>::zeroed();
+    // SAFETY: the path is NUL-terminated, the kernel writes the struct.
+    unsafe {
+        match lp_abi::syscall!(__NR_stat, c"/proc/self/ns/pid".as_ptr(), found.as_mut_ptr()) {
+            Ok(_) => found.assume_init().st_ino as u32,
+            Err(_) => 0,
+        }
+    }
+}
+
+/// Makes the calling thread one of process `id`, which is its own: after the launcher's claim, after exec, or as the
+/// first call of the library. Gives its lane; [`arrive`] follows as soon as there is a task.
+///
+/// # Errors
+/// `ESRCH` when the slot was given up for dead; `EAGAIN` without a lane; those of fcntl(2) and membarrier(2).
+pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    region.animate(id)?;
+    register_barrier()?;
+    let process = region.process(id);
+    let old = LaneId(process.first_lane.load(Ordering::Relaxed));
+    // The only thread of the image before exec left its lane ([`before_exec`]), and was in no call but exec.
+    // One of several may have held locks, which still name its lane: `arrive` buries it.
+    let alone = process.threads.load(Ordering::Relaxed) == 0;
+    if alone && old.is_some() && region.lane(old).process.load(Ordering::Relaxed) == id.0 {
+        region.lane(old).tid.store(tid, Ordering::Relaxed);
+        return Ok(old);
+    }
+    let lane = region.claim_lane(id, tid)?;
+    process.first_lane.store(lane.0, Ordering::Relaxed);
+    Ok(lane)
+}
+
+/// Says which thread executes, for the new image to take over its lane if there is no other: the first thread
+/// may have ended, and its lane be anybody's.
+pub fn before_exec(task: &Task) {
+    task.process.first_lane.store(task.lane_id.0, Ordering::Relaxed); // Relaxed: exec orders it for the new image.
+}
+
+/// Puts the process's slot in order after [`attach`]: credentials as they are now, and no former image's.
+pub fn arrive(task: &Task) {
+    load_credentials(task.process);
+    load_umask(task.process);
+    enter_image(task);
+}
+
+/// The ids that the kernel tells a new image in its auxiliary vector.
+#[derive(Clone, Copy, Default)]
+pub struct ImageIds {
+    /// `AT_UID`.
+    pub uid: u32,
+    /// `AT_EUID`.
+    pub euid: u32,
+    /// `AT_GID`.
+    pub gid: u32,
+    /// `AT_EGID`.
+    pub egid: u32,
+}
+
+/// [`arrive`] after an exec. Of the credentials that the slot holds, exec may have changed the capabilities, and the ids for
+/// files are the effective ones now (credentials(7)). Groups and umask are what they were.
+pub fn arrive_by_exec(task: &Task, ids: ImageIds) {
+    let process = task.process;
+    // Relaxed: the process's own words.
+    process.ruid.store(ids.uid, Ordering::Relaxed);
+    process.rgid.store(ids.gid, Ordering::Relaxed);
+    process.fsuid.store(ids.euid, Ordering::Relaxed);
+    process.fsgid.store(ids.egid, Ordering::Relaxed);
+    load_capabilities(process);
+    load_limit(process);
+    enter_image(task);
+}
+
+/// [`arrive`] of a process that has run without a slot so far. It has one thread.
+pub fn arrive_late(task: &Task) {
+    load_credentials(task.process);
+    task.process.umask.store(umask_by_setting(), Ordering::Relaxed);
+    enter_image(task);
+}
+
+/// After exec the lanes, the mappings and the close-on-exec descriptors of the former image are to be left.
+fn enter_image(task: &Task) {
+    if task.process.attached.swap(1, Ordering::AcqRel) != 0 {
+        leave_image(task);
+    }
+}
+
+/// What exec takes away. The kernel has closed no placeholder: [`cloexec_fds`] says which are left to close.
+fn leave_image(task: &Task) {
+    task.process.threads_gone.fetch_add(1, Ordering::Relaxed); // As in `thread_gone`.
+    if task.process.threads.swap(0, Ordering::Release) != 0 {
+        // All of them first: a burial may want what another of them holds.
+        for lane in task.region.lanes().filter(|lane| *lane != task.lane_id) {
+            let record = task.region.lane(lane);
+            if record.process.load(Ordering::Relaxed) == task.process_id.0 {
+                record.tid.store(GONE, Ordering::Release);
+            }
+        }
+        if !reap::bury_lanes(task, task.process_id, task.lane_id) {
+            // One that has to wait for somebody who lives is buried as the process ends. It may name files of
+            // this table: they are closed as if it could come back to them.
+            task.process.threads.store(1, Ordering::Relaxed);
+        }
+    }
+    reap::strip(task, task.lane_id);
+    if drop_mappings(task) {
+        reclaim::run(task);
+    }
+}
+
+/// Gives back the mapping records of the caller's own process; whether they kept inodes without links.
+fn drop_mappings(task: &Task) -> bool {
+    let kept = mapping::keeps_unlinked(task);
+    reap::drop_mappings(task, task.process_id);
+    kept
+}
+
+/// Descriptors that exec closes: the door closes each with [`open_file::remove`], and its placeholder.
+pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
+    table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
+}
+
+/// Makes root number `root` if it is not there yet: a directory as the one of a fresh tmpfs, of the caller's.
+///
+/// # Errors
+/// `ENOSPC`; `EINVAL` for a root number past the last.
+pub fn mkfs(task: &Task, root: u32) -> Result<()> {
+    let header = task.region.header();
+    let place = header.roots.get(root as usize).ok_or(Errno::EINVAL)?;
+    // PAIRS: the release in `make_root`.
+    match place.load(Ordering::Acquire) {
+        0 => make_root(task, root, place),
+        _ => Ok(()),
+    }
+}
+
+/// Of several at once the first gives the root its directory.
+fn make_root(task: &Task, root: u32, place: &AtomicU32) -> Result<()> {
+    let process = task.process;
+    let owner = (process.fsuid.load(Ordering::Relaxed), process.fsgid.load(Ordering::Relaxed));
+    let made = make::create_root(task, root, S_ISVTX | 0o777, owner)?;
+    let record = task.region.inode(made.id);
+    record.parent.store(made.id.0, Ordering::Relaxed); // `..` of a root is the root.
+    match place.compare_exchange(0, made.id.0, Ordering::AcqRel, Ordering::Relaxed) {
+        Ok(_) => task.region.settle::<Inode>(task.lane),
+        Err(_) => make::discard(task, made.id),
+    }
+    Ok(())
+}
+
+/// The root inode of mount `mount` of the task's run.
+///
+/// # Errors
+/// `ENOENT` when there is none.
+#[inline]
+pub fn root(task: &Task, mount: usize) -> Result<InodeRef> {
+    let id = task.region.header().roots[mount % 16].load(Ordering::Acquire);
+    let id = lp_region::InodeId(id);
+    if id.is_none() {
+        return Err(Errno::ENOENT);
+    }
+    // Roots are never freed.
+    Ok(InodeRef { id, generation: task.region.inode(id).generation.load(Ordering::Relaxed) })
+}
+
+/// Says that a second thread is about to share the table: before clone(2).
+pub fn before_thread(task: &Task) {
+    task.process.threads.fetch_add(1, Ordering::Relaxed); // Relaxed: clone orders it for the new thread.
+}
+
+/// A thread of [`before_thread`] was not made after all, or ends: its lane is given back with [`leave_lane`] first.
+pub fn thread_gone(process: &Process) {
+    process.threads_gone.fetch_add(1, Ordering::Relaxed); // Relaxed: published with the next.
+    // PAIRS: the loads in `fget` and `table::moves`: what the thread did with the table is done.
+    process.threads.fetch_sub(1, Ordering::Release);
+}
+
+/// A lane for a new thread.
+///
+/// # Errors
+/// `EAGAIN`.
+pub fn thread_lane(region: Region, process: ProcessId, tid: u32) -> Result<LaneId> {
+    region.claim_lane(process, tid)
+}
+
+/// Gives the lane of a thread back at its end. It is in no call.
+pub fn leave_lane(task: &Task) {
+    for slot in 0..task.lane.pins.len() {
+        pin::clear(task, slot);
+    }
+    task.region.release_lane(task.lane_id);
+}
+
+/// Leaves for good: exit(2) of the last thread, or of a process whose other threads are in no call. With threads about
+/// that may be anywhere, it does nothing: the process is found dead and reaped.
+pub fn exit(task: &Task) {
+    if task.process.threads.load(Ordering::Acquire) != 0 {
+        return;
+    }
+    if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
+        for (fd, _) in table::open_entries(task) {
+            let _ = open_file::remove(task, fd);
+        }
+    }
+    let life = task.process.life.get();
+    if life.state() == State::Born {
+        return leave_unlocked(task);
+    }
+    let Some(dying) = task.region.begin_emptying(task.process_id, life, task.lane_id) else { return };
+    for (fd, _) in table::open_entries(task) {
+        let _ = open_file::remove(task, fd);
+    }
+    let named =
+        [&task.process.cwd, &task.process.exe].map(|word| InodeRef::from_word(word.load(Ordering::Relaxed)));
+    let is_unlinked =
+        |of: InodeRef| of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Ordering::Relaxed) == 0;
+    let kept = named.into_iter().any(is_unlinked) || mapping::keeps_unlinked(task);
+    let done = reap::bury_lanes(task, task.process_id, task.lane_id) && reap::empty(task, task.process_id);
+    match kept {
+        true => reclaim::run(task),
+        false => reclaim::before_leaving(task),
+    }
+    leave_lane(task);
+    // What could not be given back is left to whoever finds the process gone.
+    match done {
+        true => task.region.release_process(task.process_id, dying),
+        false => task.region.abandon_emptying(task.process_id, dying),
+    }
+}
+
+/// [`exit`] of a process that never took its record lock: nobody could tell that it still empties its slot,
+/// which is left to whoever finds it gone.
+#[cold]
+fn leave_unlocked(task: &Task) {
+    for (fd, _) in table::open_entries(task) {
+        let _ = open_file::remove(task, fd);
+    }
+    reclaim::run_own(task);
+    leave_lane(task);
+}
+
+/// Reads user, group, capabilities and file size limit from the kernel: after any call that changes them.
+pub fn load_credentials(process: &Process) {
+    let mut ids = [0u32; 3];
+    // SAFETY: the kernel writes three words.
+    let _ = unsafe { lp_abi::syscall!(__NR_getresuid, &raw mut ids[0], &raw mut ids[1], &raw mut ids[2]) };
+    process.ruid.store(ids[0], Ordering::Relaxed);
+    // SAFETY: getgid has no effect.
+    let gid = unsafe { lp_abi::syscall!(__NR_getgid) }.unwrap_or(0);
+    process.rgid.store(gid as u32, Ordering::Relaxed);
+    // SAFETY: an invalid id changes nothing; the current one comes back (setfsuid(2)).
+    let fsuid = unsafe { lp_abi::syscall!(__NR_setfsuid, u32::MAX) }.unwrap_or(0);
+    // SAFETY: as above.
+    let fsgid = unsafe { lp_abi::syscall!(__NR_setfsgid, u32::MAX) }.unwrap_or(0);
+    process.fsuid.store(fsuid as u32, Ordering::Relaxed);
+    process.fsgid.store(fsgid as u32, Ordering::Relaxed);
+    // SAFETY: the kernel writes at most as many words as `groups` has.
+    let count = unsafe { lp_abi::syscall!(__NR_getgroups, process.groups.len(), process.groups.as_ptr()) };
+    process.group_count.store(count.unwrap_or(0) as u32, Ordering::Relaxed);
+    load_capabilities(process);
+    load_limit(process);
+}
+
+fn load_capabilities(process: &Process) {
+    let (effective, permitted) = capabilities();
+    process.caps.store(effective, Ordering::Relaxed);
+    process.permitted.store(permitted, Ordering::Relaxed);
+}
+
+/// The file size limit, which another process may change (prlimit(2)).
+pub fn load_limit(process: &Process) {
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: the kernel writes two words.
+    let _ = unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_FSIZE, 0, limit.as_mut_ptr()) };
+    process.fsize_limit.store(limit[0], Ordering::Relaxed);
+}
+
+/// Reads the umask from the kernel.
+fn load_umask(process: &Process) {
+    process.umask.store(umask_of_status().unwrap_or_else(umask_by_setting), Ordering::Relaxed);
+}
+
+/// The umask as /proc says it, in the second line of a status: another thread may be making files.
+fn umask_of_status() -> Option<u32> {
+    const LABEL: &[u8] = b"\nUmask:\t";
+    let mut text = [0u8; 256];
+    // SAFETY: the path is NUL-terminated, the buffer as long as said; the descriptor is closed again.
+    let got = unsafe {
+        let flags = O_RDONLY | O_CLOEXEC;
+        let fd = lp_abi::syscall!(__NR_open, c"/proc/self/status".as_ptr(), flags, 0).ok()?;
+        let got = lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len());
+        let _ = lp_abi::syscall!(__NR_close, fd);
+        got.ok()?
+    };
+    let text = text.get(..got as usize)?;
+    let digits = text.windows(LABEL.len()).position(|window| window == LABEL)? + LABEL.len();
+    let octal = text[digits..].iter().take_while(|byte| (b'0'..=b'7').contains(byte));
+    Some(octal.fold(0, |mask, byte| mask << 3 | u32::from(byte - b'0')))
+}
+
+/// The umask by the one call that tells it, which sets it: where there is no /proc, or where there is one thread.
+fn umask_by_setting() -> u32 {
+    // SAFETY: umask always succeeds; set back at once.
+    unsafe {
+        let old = lp_abi::syscall!(__NR_umask, 0o77).unwrap_or(0o22);
+        let _ = lp_abi::syscall!(__NR_umask, old);
+        old as u32
+    }
+}
+
+/// The effective and the permitted capabilities that file calls ask for, as [`caps`].
+fn capabilities() -> (u32, u32) {
+    const WANTED: [(u32, u32); 9] = [
+        (CAP_DAC_OVERRIDE, caps::DAC_OVERRIDE),
+        (CAP_DAC_READ_SEARCH, caps::DAC_READ_SEARCH),
+        (CAP_FOWNER, caps::FOWNER),
+        (CAP_CHOWN, caps::CHOWN),
+        (CAP_FSETID, caps::FSETID),
+        (CAP_MKNOD, caps::MKNOD),
+        (CAP_LINUX_IMMUTABLE, caps::LINUX_IMMUTABLE),
+        (CAP_SYS_ADMIN, caps::SYS_ADMIN),
+        (CAP_SYS_RESOURCE, caps::SYS_RESOURCE),
+    ];
+    let header = [_LINUX_CAPABILITY_VERSION_3, 0u32];
+    // Effective, permitted, inheritable: the low words, then the high ones.
+    let mut data = [0u32; 6];
+    // SAFETY: the kernel reads the header and writes six words.
+    let asked = unsafe { lp_abi::syscall!(__NR_capget, header.as_ptr(), data.as_mut_ptr()) };
+    if asked.is_err() {
+        return (0, 0);
+    }
+    let wanted = |word: u32| {
+        WANTED.iter().filter(|(number, _)| word & 1 << number != 0).fold(0, |set, (_, bit)| set | bit)
+    };
+    (wanted(data[0]), wanted(data[1]))
+}

@@ -1,0 +1,113 @@
+//! What a dead lane had begun: finishing it, once, whoever comes.
+
+use lp_region::LaneId;
+use lp_region::layout::LANE_BITS;
+use lp_region::lock::{Lanes, Undertaker};
+use lp_region::order::{self, Kept, Rank};
+use lp_region::sync::Ordering;
+
+use crate::caller::task::Task;
+use crate::content::page;
+use crate::inodes::{blob, ownership, stamps};
+use crate::lane::intent::op;
+use crate::locks::file_lock;
+use crate::names::{change, hash};
+
+/// Finishes or undoes what the dead `lane` had begun, once: whoever comes second finds it done.
+///
+/// The caller wants a lock that the lane holds, or is burying the lane. All locks that the dead lane holds are still its
+/// own: nobody takes one over before this is done, so a replay may change what they guard.
+#[cold]
+pub(crate) fn repair(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    // A replay that takes over another lock of the same dead lane comes back here.
+    if is_buried(task, lane) || record.burial.holder() == task.lane_id {
+        return;
+    }
+    let _burial = lock_burial(task, lane);
+    if !is_buried(task, lane) {
+        // Pages first: a replay may free the same pages again, and then they may be somebody else's.
+        page::repair(task, lane);
+        replay(task, lane);
+        file_lock::settle_in_hand(task, record);
+    }
+}
+
+/// Whether a dead lane was cleaned up already: it may have a new owner.
+pub(crate) fn is_buried(task: &Task, lane: LaneId) -> bool {
+    task.region.lane(lane).generation.load(Ordering::Acquire) != lane.0 >> LANE_BITS
+}
+
+/// Takes the lock of a dead lane's burial as [`lock_burial`] does, unless a living thread has it.
+pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Option<Kept<'r>> {
+    let burial = &task.region.lane(lane).burial;
+    if burial.try_lock(task.lane_id) {
+        let of = order::of(&task.lane.holding);
+        order::took(of, order::what(Rank::Burial, burial));
+        return Some(order::keep(of, burial));
+    }
+    let holder = burial.holder();
+    if holder.is_some() && !task.is_dead(holder) {
+        return None;
+    }
+    Some(lock_burial(task, lane))
+}
+
+/// Takes the lock of a dead lane's burial. If somebody died at it, that one is repaired first, and what it did for this lane
+/// is done again.
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> Kept<'r> {
+    let burial = &task.region.lane(lane).burial;
+    let of = order::of(&task.lane.holding);
+    order::wait(of, order::what(Rank::Burial, burial));
+    burial.lock(task.lane_id, &Gravedigger { task, grave: lane });
+    order::keep(of, burial)
+}
+
+struct Gravedigger<'t, 'r> {
+    task: &'t Task<'r>,
+    grave: LaneId,
+}
+
+impl Undertaker for Gravedigger<'_, '_> {
+    fn lanes(&self) -> &dyn Lanes {
+        self.task
+    }
+
+    fn replay(&self, lane: LaneId) {
+        // A lane may die looking after its own former owner, and is then this very lane.
+        if (lane.0 ^ self.grave.0) << (u32::BITS - LANE_BITS) != 0 {
+            repair(self.task, lane);
+        }
+    }
+
+    fn repair(&self, _lane: LaneId) {}
+}
+
+/// Replays the intent of a dead lane. The caller holds the lane's `burial`.
+pub(crate) fn replay(task: &Task, lane: LaneId) {
+    let intent = &task.region.lane(lane).intent;
+    // PAIRS: the release store in `write`.
+    match intent.op.load(Ordering::Acquire) {
+        op::CHANGE | op::PLAIN_CHANGE => change::replay(task, lane),
+        op::SPLIT => hash::replay_split(task, lane),
+        op::BLOB => blob::replay(task, lane),
+        op::OWNERS => ownership::replay(task, lane),
+        op::TIMES => stamps::replay(task, lane),
+        _ => intent.op.store(op::NONE, Ordering::Release),
+    }
+}
+
+impl Undertaker for Task<'_> {
+    fn lanes(&self) -> &dyn Lanes {
+        self
+    }
+
+    fn replay(&self, lane: LaneId) {
+        repair(self, lane);
+    }
+
+    fn repair(&self, _lane: LaneId) {
+        // What these locks guard changes in single steps, or under an intent.
+    }
+}

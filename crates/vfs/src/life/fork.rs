@@ -1,0 +1,205 @@
+//! fork(2), vfork(2) and clone(2) without `CLONE_FILES`: the child's slot is a copy of the parent's.
+
+use lp_abi::Result;
+use lp_region::life::State;
+use lp_region::order;
+use lp_region::process::{Process, UNANNOUNCED};
+use lp_region::sync::{AtomicU32, Ordering, register_barrier};
+use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
+
+use crate::caller::task::Task;
+use crate::descriptors::file;
+use crate::descriptors::table::{self, closing, entry};
+use crate::life::boot::own_pid_namespace;
+use crate::life::{mapping, reap, reclaim};
+
+/// Forks between two looks for dead processes.
+const REAP_EVERY: u32 = 256;
+
+/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork. If
+/// threads share the table it stays locked until [`copied`], so that the kernel's copy is of the same moment.
+///
+/// # Errors
+/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has mapped;
+/// `ENOSPC` when the region's file has no room for the child's table.
+pub fn before(task: &Task) -> Result<ProcessId> {
+    prepare(task, Memory::Copied)
+}
+
+/// [`before`] for a child that runs in the parent's memory until it execs or exits: vfork, posix_spawn.
+///
+/// # Errors
+/// `EAGAIN`, `ENOSPC`.
+pub fn before_vfork(task: &Task) -> Result<ProcessId> {
+    prepare(task, Memory::Shared)
+}
+
+/// What becomes of the parent's mappings.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Memory {
+    /// The child has them too.
+    Copied,
+    /// The child uses the parent's while the parent waits.
+    Shared,
+}
+
+fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
+    let region = task.region;
+    let run = RunId(task.process.run.load(Ordering::Relaxed));
+    let child = region.claim_process(run, task.lane_id).or_else(|errno| match reap::dead(task) {
+        0 => Err(errno),
+        _ => region.claim_process(run, task.lane_id),
+    })?;
+    copy_process(task, region.process(child));
+    // Before the table is locked, as it takes locks that come first.
+    if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
+        reap::dead(task);
+    }
+    // Held over the kernel's fork: `copied` unlocks it.
+    table::lock(task).leave();
+    let copied = copy_table(task, child);
+    let inherited =
+        if memory == Memory::Copied { copied.and_then(|()| mapping::inherit(task, child)) } else { copied };
+    // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
+    // PAIRS: the loads around the scan in `sweep`.
+    region.header().moves.fetch_add(1, Ordering::Release);
+    if let Err(errno) = inherited {
+        failed(task, child);
+        return Err(errno);
+    }
+    Ok(child)
+}
+
+fn copy_process(task: &Task, child: &Process) {
+    let (parent, credentials) = (task.process, task.credentials.get());
+    let ids: [fn(&Process) -> &AtomicU32; 7] = [
+        |p| &p.ruid,
+        |p| &p.rgid,
+        |p| &p.fsuid,
+        |p| &p.fsgid,
+        |p| &p.caps,
+        |p| &p.permitted,
+        |p| &p.group_count,
+    ];
+    // Relaxed throughout: the slot is the child's once the kernel's call has made it.
+    for id in ids {
+        id(child).store(id(credentials).load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    let words: [fn(&Process) -> &AtomicU32; 4] =
+        [|p| &p.pid_namespace, |p| &p.umask, |p| &p.exe_dirent, |p| &p.attached];
+    for word in words {
+        word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    // POSIX locks are not inherited; what is kept beside entries is.
+    let closing = parent.posix_locks.load(Ordering::Relaxed) & closing::SHADOWS;
+    child.posix_locks.store(closing, Ordering::Relaxed);
+    child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
+    child.parked.store(parent.parked.load(Ordering::Relaxed), Ordering::Relaxed);
+    let groups = credentials.group_count.load(Ordering::Relaxed) as usize;
+    for (to, from) in child.groups.iter().zip(&credentials.groups).take(groups) {
+        to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+    // Directory and executed file keep their inodes: the parent's slot holds them meanwhile.
+    child.cwd.store(parent.cwd.load(Ordering::Relaxed), Ordering::Release);
+    child.exe.store(parent.exe.load(Ordering::Relaxed), Ordering::Release);
+}
+
+/// The caller holds the table's lock if threads share it: nobody takes entries out meanwhile.
+fn copy_table(task: &Task, child: ProcessId) -> Result<()> {
+    let limit = task.process.fd_limit.load(Ordering::Relaxed);
+    task.region.back_table(child, 0, limit as usize)?;
+    task.region.process(child).fd_limit.store(limit, Ordering::Release);
+    let table = task.region.fd_table(child);
+    for (to, from) in table.iter().zip(task.table).take(limit as usize) {
+        let word = from.load(Ordering::Relaxed);
+        if word & entry::OPEN != 0 {
+            file::share(task.region.file(FileId(word as u32)));
+        }
+        if word | to.load(Ordering::Relaxed) != 0 {
+            to.store(word, Ordering::Release);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the calling process the child of slot `id`: the first thing after the kernel's call. Gives its lane.
+///
+/// # Errors
+/// As [`crate::life::boot::attach`]; the child cannot go on.
+pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    register_barrier()?;
+    child_in_parent(region, id, tid)
+}
+
+/// Where the kernel is to write the id of the child that clone(2) makes, by CLONE_PARENT_SETTID: so that it is known whether
+/// a child was made, whoever dies in between.
+pub fn announce_at(region: Region, child: ProcessId) -> *mut u32 {
+    region.process(child).pid.as_ptr()
+}
+
+/// Says that a child is about to be made whose id the kernel does not write: before the call.
+pub fn make_unannounced(task: &Task, child: ProcessId) {
+    task.region.process(child).pid.store(UNANNOUNCED, Ordering::Release);
+}
+
+/// [`child`] for one that shares the kernel's table of descriptors with its parent. A record lock belongs to
+/// that table: the slot has none, and stays born until its process execs, which gives it a table of its own.
+///
+/// # Errors
+/// As [`child`]; `ESRCH` when the slot was given up for dead.
+pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    register_barrier()?;
+    region.introduce(id, own_pid_namespace())?;
+    first_lane(region, id, tid)
+}
+
+/// [`child`] for one that runs in the parent's memory, which the parent has registered for barriers.
+///
+/// # Errors
+/// As [`child`].
+pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    let process = region.process(id);
+    let announced = process.pid.load(Ordering::Relaxed);
+    region.animate(id)?;
+    if announced != process.pid.load(Ordering::Relaxed) {
+        // Its parent sees it under another number, or it is not known which.
+        process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
+    }
+    first_lane(region, id, tid)
+}
+
+fn first_lane(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
+    let lane = region.claim_lane(id, tid)?;
+    region.process(id).first_lane.store(lane.0, Ordering::Relaxed);
+    Ok(lane)
+}
+
+/// The kernel has copied its table of descriptors too: threads may change ours again. `task` is the parent's;
+/// a child in its memory may be faster than the parent itself.
+pub fn copied(task: &Task) {
+    if task.process.table_lock.holder() == task.lane_id {
+        task.process.table_lock.unlock();
+        order::gave(order::of(&task.lane.holding), &task.process.table_lock);
+    }
+}
+
+/// Gives the child's slot back: the kernel's call has failed.
+pub fn failed(task: &Task, child: ProcessId) {
+    copied(task);
+    give_back_unborn(task, child);
+    reclaim::run_own(task);
+}
+
+/// After a child in the parent's memory has execed or exited: if it was killed before it could take its slot, that is given
+/// back.
+pub fn after_vfork(task: &Task, child: ProcessId) {
+    // Another's by now if it has exited, but then another thread claimed it.
+    let life = task.region.process(child).life.get();
+    if life.state() == State::Born && life.lane() == task.lane_id {
+        give_back_unborn(task, child);
+    }
+}
+
+fn give_back_unborn(task: &Task, child: ProcessId) {
+    reap::bury_process(task, child, task.region.process(child).life.get());
+}

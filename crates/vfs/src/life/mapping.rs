@@ -1,0 +1,263 @@
+//! What mmap(2) needs: the pages of a file as pieces of the region's file, and a record that keeps them in place.
+//!
+//! A process has one record for each inode that it maps; while there is one, the inode is not reclaimed, and while the
+//! inode carries [`inode_flags::MAPPED`] its pages are zeroed where they would be given back. The flag goes with the last
+//! record. Where in its address space a file is mapped is the door's business.
+
+use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_region::layout::MAPPINGS;
+use lp_region::process::Process;
+use lp_region::records::{Inode, Mapping, file_mode, inode_flags};
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
+use lp_region::{InodeRef, MappingId, ProcessId};
+
+use crate::caller::task::Task;
+use crate::content::cut;
+use crate::content::map::{self, Map};
+use crate::descriptors::table;
+use crate::inodes::inode;
+use crate::life::reclaim;
+
+/// What a mapping is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Sharing {
+    /// `MAP_PRIVATE`.
+    Private,
+    /// `MAP_SHARED`, for reading.
+    SharedRead,
+    /// `MAP_SHARED` with `PROT_WRITE`.
+    SharedWrite,
+}
+
+/// Neighbouring pages of a file that are neighbours in the region as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Piece {
+    /// Offset in the file.
+    pub offset: u64,
+    /// Offset in the region's file.
+    pub region: usize,
+    /// Bytes, whole pages.
+    pub bytes: usize,
+}
+
+/// Notes that the process is about to map `len` bytes of `fd`, from `offset` on; [`end`] takes it back.
+///
+/// # Errors
+/// Those of mmap(2): `EBADF`, `EACCES`, `ENODEV` for what is no regular file, `EOVERFLOW`; `ENOMEM` without a record.
+pub fn begin(task: &Task, fd: i32, offset: u64, len: usize, sharing: Sharing) -> Result<InodeRef> {
+    let held = table::fget_no_path(task, fd)?;
+    let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
+    let append_only = held.inode.flags.load(Relaxed) & inode_flags::APPEND != 0;
+    let may_write = mode & file_mode::WRITE != 0 && !append_only;
+    if mode & file_mode::READ == 0 || sharing == Sharing::SharedWrite && !may_write {
+        return Err(Errno::EACCES);
+    }
+    if mode & file_mode::REGULAR == 0 || task.region.fd() < 0 {
+        return Err(Errno::ENODEV);
+    }
+    offset.checked_add(len as u64).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW)?;
+    let of = held.inode_ref();
+    let _locked = inode::lock(task, of.id);
+    add(task, of, len as u64)?;
+    let flags = held.inode.flags.load(Relaxed); // Relaxed: under the lock.
+    held.inode.flags.store(flags | inode_flags::MAPPED, Relaxed);
+    Ok(of)
+}
+
+/// Notes another mapping of `len` bytes of an inode that the process maps already: mremap(2), the halves of a split.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn grow(task: &Task, of: InodeRef, len: usize) -> Result<()> {
+    let _locked = inode::lock(task, of.id);
+    add(task, of, len as u64)
+}
+
+/// Notes that `len` bytes of an inode are no longer mapped. The last to say so gives back what lies behind its end, and
+/// the inode itself if it has no name any more.
+pub fn end(task: &Task, of: InodeRef, len: usize) {
+    let locked = inode::lock(task, of.id);
+    let gone = subtract(task, of, len as u64);
+    if gone {
+        record_gone(task, of);
+    }
+    drop(locked);
+    // Relaxed: whoever unlinks it from now on looks for mappings itself.
+    if gone && task.region.inode(of.id).nlink.load(Relaxed) == 0 {
+        reclaim::let_go_slow(task, of);
+    }
+}
+
+/// A process's record of an inode has gone: if it was the last, truncation may give pages back again, and those that it
+/// kept go. The caller holds the inode's lock.
+pub(crate) fn record_gone(task: &Task, of: InodeRef) {
+    if is_mapped(task, of) {
+        return;
+    }
+    let inode = task.region.inode(of.id);
+    let flags = inode.flags.load(Relaxed); // Relaxed: under the lock.
+    inode.flags.store(flags & !inode_flags::MAPPED, Relaxed);
+    let size = inode.size.load(Relaxed); // Relaxed: under the lock.
+    inode.data_seq.begin();
+    inode.seq.begin();
+    map::less_in_section(inode, cut::behind(task, inode, size));
+    inode.seq.end();
+    cut::cut(task, of.id, inode, size);
+    inode.data_seq.end();
+}
+
+/// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte, whichever
+/// comes first; holes get pages. The process has a record, so the pages stay. Gives the offset where it stopped.
+///
+/// # Errors
+/// `ENOMEM` when there are no pages left; those of `visit`.
+pub fn pieces(
+    task: &Task,
+    of: InodeRef,
+    offset: u64,
+    len: usize,
+    visit: &mut dyn FnMut(Piece) -> Result<()>,
+) -> Result<u64> {
+    let page = PAGE_SIZE as u64;
+    let inode = task.region.inode(of.id);
+    let mut index = offset / page;
+    let end = (offset + len as u64).div_ceil(page).min(fill(task, of, inode, index, offset + len as u64)?);
+    while index < end {
+        let piece = map::piece(task.region, Map::of(inode), index, end - index);
+        // A hole: the file was cut short meanwhile.
+        let Some(region) = task.region.page_offset(piece.page).filter(|_| piece.page.is_some()) else {
+            break;
+        };
+        visit(Piece { offset: index * page, region, bytes: piece.len as usize * PAGE_SIZE })?;
+        index += piece.len;
+    }
+    Ok(index * page)
+}
+
+/// Makes the pages from `index` to `end` bytes or to the file's end; gives the index behind its last page.
+fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Result<u64> {
+    let make = || {
+        let _locked = inode::lock(task, of.id);
+        let last = inode.size.load(Relaxed).div_ceil(PAGE_SIZE as u64); // Relaxed: under the lock.
+        let wanted = (index, last.min(end.div_ceil(PAGE_SIZE as u64)));
+        let mut made = 0;
+        inode.data_seq.begin();
+        let filled = map::fill(task, of.id, inode, wanted, &mut made);
+        inode.seq.begin();
+        map::more_in_section(inode, made);
+        inode.seq.end();
+        inode.data_seq.end();
+        filled.map(|()| last)
+    };
+    let made = make().or_else(|_| {
+        reclaim::all(task);
+        make()
+    });
+    made.map_err(|_| Errno::ENOMEM)
+}
+
+/// Gives a child that is about to be forked the parent's records. The caller holds the table's lock if threads share it.
+///
+/// # Errors
+/// `ENOMEM`.
+pub(crate) fn inherit(task: &Task, child: ProcessId) -> Result<()> {
+    let record = task.region.process(child);
+    for (_, mapping) in list(task, task.process) {
+        let of = InodeRef::from_word(mapping.inode.load(Relaxed)); // Relaxed: the process's own.
+        add_locked(task, record, child, of, mapping.bytes.load(Relaxed))?;
+    }
+    Ok(())
+}
+
+/// The records of a process: as many as there can be, should the list be damaged.
+fn list<'r>(
+    task: &Task<'r>,
+    process: &'r Process,
+) -> impl Iterator<Item = (MappingId, &'r Mapping)> + use<'r> {
+    let region = task.region;
+    let first = MappingId(process.mappings.load(Acquire));
+    core::iter::successors(Some(first), move |id| Some(MappingId(region.mapping(*id).link.load(Acquire))))
+        .take_while(|id| id.is_some())
+        .take(MAPPINGS)
+        .map(move |id| (id, region.mapping(id)))
+}
+
+fn add(task: &Task, of: InodeRef, bytes: u64) -> Result<()> {
+    let _locked = table::lock(task);
+    add_locked(task, task.process, task.process_id, of, bytes)
+}
+
+fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: InodeRef, bytes: u64) -> Result<()> {
+    let region = task.region;
+    let first = MappingId(process.mappings.load(Acquire));
+    let word = of.to_word();
+    let mut at = first;
+    while at.is_some() {
+        let record = region.mapping(at);
+        if record.inode.load(Relaxed) == word {
+            record.bytes.store(record.bytes.load(Relaxed) + bytes, Relaxed); // Relaxed: the process's own.
+            return Ok(());
+        }
+        at = MappingId(record.link.load(Relaxed));
+    }
+    let id = region.take::<Mapping>(task.lane).map_err(|_| Errno::ENOMEM)?;
+    let record = region.mapping(id);
+    // Relaxed: published by the store that links it in.
+    record.bytes.store(bytes, Relaxed);
+    record.process.store(process_id.0, Relaxed);
+    record.link.store(first.0, Relaxed);
+    record.inode.store(word, Relaxed);
+    process.mappings.store(id.0, Release);
+    region.settle::<Mapping>(task.lane);
+    Ok(())
+}
+
+/// Takes bytes off the process's record; whether none are left and the record is gone.
+fn subtract(task: &Task, of: InodeRef, bytes: u64) -> bool {
+    let _locked = table::lock(task);
+    let mut before = MappingId::NONE;
+    let mut gone = false;
+    for (id, record) in list(task, task.process) {
+        if record.inode.load(Relaxed) == of.to_word() {
+            let left = record.bytes.load(Relaxed).saturating_sub(bytes); // Relaxed: the process's own.
+            record.bytes.store(left, Relaxed);
+            gone = left == 0;
+            break;
+        }
+        before = id;
+    }
+    if gone {
+        unlink(task, before);
+    }
+    gone
+}
+
+/// Takes the record behind `before`, or the first, out of the process's list.
+fn unlink(task: &Task, before: MappingId) {
+    let region = task.region;
+    let slot = if before.is_none() { &task.process.mappings } else { &region.mapping(before).link };
+    let id = MappingId(slot.load(Relaxed)); // Relaxed: the process's own.
+    let record = region.mapping(id);
+    // The lane names the record until it is given back.
+    task.lane.taken[<Mapping as lp_region::slab::Slot>::SLAB].store(id.0, Release);
+    slot.store(record.link.load(Relaxed), Release);
+    record.inode.store(0, Release);
+    region.give::<Mapping>(task.lane, id);
+    region.settle::<Mapping>(task.lane);
+}
+
+/// Whether the process maps an inode without links.
+pub(crate) fn keeps_unlinked(task: &Task) -> bool {
+    list(task, task.process).any(|(_, record)| {
+        let of = InodeRef::from_word(record.inode.load(Relaxed)); // Relaxed: the process's own.
+        of != InodeRef::NONE && task.region.inode(of.id).nlink.load(Relaxed) == 0
+    })
+}
+
+/// Whether any process maps the inode. The caller holds its lock.
+fn is_mapped(task: &Task, of: InodeRef) -> bool {
+    let region = task.region;
+    region.processes().any(|id| {
+        list(task, region.process(id)).any(|(_, record)| record.inode.load(Relaxed) == of.to_word())
+    })
+}

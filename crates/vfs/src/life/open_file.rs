@@ -1,0 +1,253 @@
+//! The life of an open file: made, put into a table, taken out, freed.
+
+use lp_abi::{Errno, Result};
+use lp_region::records::{OpenFile, inode_flags};
+use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::{DirentId, FileId, InodeId, InodeRef};
+
+use crate::caller::task::Task;
+use crate::descriptors::file::{self, sharing};
+use crate::descriptors::table::{self, closing, entry};
+use crate::lane::pin;
+use crate::life::reclaim;
+use crate::locks::file_lock;
+use crate::watches::watch;
+
+/// What a new open file is made of.
+pub struct Opening {
+    /// The inode.
+    pub inode: InodeRef,
+    /// `f_flags`: access mode and status flags.
+    pub flags: u32,
+    /// [`lp_region::records::file_mode`].
+    pub mode: u32,
+    /// Directory in which the entry was found.
+    pub parent: InodeId,
+    /// Entry found; none for a root or a file without a name.
+    pub dirent: DirentId,
+}
+
+/// An open file that was made and that nobody else knows. Dropped, it is freed.
+#[must_use = "the open file is freed once this is dropped"]
+pub struct NewFile<'t, 'r> {
+    task: &'t Task<'r>,
+    id: FileId,
+}
+
+impl NewFile<'_, '_> {
+    /// Leaves the file to whoever calls [`install`] or [`discard`].
+    #[inline]
+    pub fn hand_over(self) -> FileId {
+        let id = self.id;
+        core::mem::forget(self);
+        id
+    }
+}
+
+impl Drop for NewFile<'_, '_> {
+    #[cold]
+    fn drop(&mut self) {
+        discard(self.task, self.id);
+    }
+}
+
+/// Makes an open file at position 0. It is pinned in the lane until [`install`] or [`discard`]; the caller
+/// has pinned its inode.
+///
+/// # Errors
+/// `ENFILE` when there are none left.
+#[inline]
+pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'t, 'r>> {
+    let id = match task.region.take::<OpenFile>(task.lane) {
+        Ok(id) => id,
+        Err(_) => reclaim::file_slot_slow(task)?,
+    };
+    let file = task.region.file(id);
+    // Relaxed throughout: published by the release store that installs it, or by the pin below.
+    file.position.store(0, Ordering::Relaxed);
+    file.inode.store(opening.inode.to_word(), Ordering::Relaxed);
+    file.flags.store(opening.flags, Ordering::Relaxed);
+    file.shared.store(0, Ordering::Relaxed);
+    file.parent.store(opening.parent.0, Ordering::Relaxed);
+    file.dirent.store(opening.dirent.0, Ordering::Relaxed);
+    file.locked.store(0, Ordering::Relaxed);
+    file.in_flight.store(0, Ordering::Relaxed);
+    file.mode.store(opening.mode, Ordering::Relaxed);
+    // Release: who finds the pin finds the file's inode. From here on the file's pin keeps the inode.
+    task.lane.pins[pin::slot::OPEN].store(u64::from(id.0), Ordering::Release);
+    Ok(NewFile { task, id })
+}
+
+/// The file that was being opened stands in a table.
+#[inline]
+pub(crate) fn settle(task: &Task) {
+    task.region.settle::<OpenFile>(task.lane);
+    pin::clear(task, pin::slot::OPEN);
+}
+
+/// Frees an open file that was made and not installed: the descriptor could not be had.
+pub fn discard(task: &Task, id: FileId) {
+    free(task, id);
+    pin::clear(task, pin::slot::OPEN);
+}
+
+/// Says that `id` has left a table: frees it if that was the only name it had, else leaves it to be looked for.
+#[inline]
+pub(crate) fn left(task: &Task, id: FileId) {
+    let file = task.region.file(id);
+    // Relaxed: `shared` was set by this process or before it was forked.
+    let others = file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
+    if others != 0 && !left_by_duplicate(task, id) {
+        return;
+    }
+    let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
+    if file.locked.load(Ordering::Relaxed) != 0 {
+        file_lock::drop_file_slow(task, id);
+    }
+    free(task, id);
+    pin::clear(task, pin::slot::CLOSE);
+    // Relaxed: whoever unlinks it from now on looks for open files itself.
+    if task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0 {
+        reclaim::let_go_slow(task, inode);
+    }
+}
+
+/// [`left`] for a file that a second descriptor may name: whether none does and it is to be freed at once.
+///
+/// What was only duplicated, as by a redirection that opens, dup2s and closes, is looked for in the process's own table:
+/// with one name left it is as good as new. What other tables may name is left to be looked for.
+#[inline(never)]
+fn left_by_duplicate(task: &Task, id: FileId) -> bool {
+    let file = task.region.file(id);
+    // Relaxed: changes in this process only, until it is shared.
+    let limit = task.process.fd_limit.load(Ordering::Relaxed) as usize;
+    let known = file.shared.load(Ordering::Relaxed) <= sharing::DUPLICATED
+        && task.process.threads.load(Ordering::Relaxed) == 0
+        && file.custody.get() == 0
+        && limit <= FEW;
+    if !known {
+        reclaim::closed_slow(task, id);
+        return false;
+    }
+    let names = |word: &&AtomicU64| {
+        let word = word.load(Ordering::Relaxed);
+        word & entry::OPEN != 0 && word as u32 == id.0
+    };
+    match task.table[..limit].iter().filter(names).count() {
+        0 => return true,
+        1 => file.shared.store(sharing::ALONE, Ordering::Relaxed),
+        _ => {}
+    }
+    pin::clear(task, pin::slot::CLOSE);
+    false
+}
+
+/// Gives the slot back. No table names the file.
+#[inline]
+pub(crate) fn free(task: &Task, id: FileId) {
+    let file = task.region.file(id);
+    file.inode.store(0, Ordering::Relaxed);
+    let generation = file.generation.load(Ordering::Relaxed);
+    file.generation.store(generation.wrapping_add(1), Ordering::Release);
+    task.region.give::<OpenFile>(task.lane, id);
+    task.region.settle::<OpenFile>(task.lane);
+}
+
+/// Descriptors of a table that a close looks through rather than leave the file to [`crate::life::reclaim`].
+const FEW: usize = 256;
+
+/// Makes `fd` name the open file `id`; `flags` is [`entry::CLOEXEC`], [`entry::HOST`] or 0. What it named before is
+/// closed, as by dup2(2). The file leaves the lane's open pin.
+///
+/// # Errors
+/// `EBADF` for a number that no table holds, `ENOSPC` as for [`table::reach`]: the file stays the caller's.
+#[inline]
+pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
+    install_and(task, fd, id, flags, || ())
+}
+
+/// [`install`] that calls `arrived` between the store of the entry and the end of the pin.
+#[inline(always)]
+pub(crate) fn install_and(
+    task: &Task,
+    fd: i32,
+    id: FileId,
+    flags: u64,
+    arrived: impl FnOnce(),
+) -> Result<()> {
+    let locked = table::lock(task);
+    let place = table::reach(task, fd)?;
+    let old = table::replace(task, place, entry::OPEN | flags | u64::from(id.0));
+    drop(locked);
+    arrived();
+    settle(task);
+    let_go(task, old);
+    Ok(())
+}
+
+/// Lets go of what an entry named that this thread has taken out: the rest of close(2).
+#[inline]
+pub fn let_go(task: &Task, old: u64) {
+    if old & entry::OPEN == 0 {
+        return;
+    }
+    let id = FileId(old as u32);
+    // Relaxed: only this process makes it nonzero.
+    if task.process.posix_locks.load(Ordering::Relaxed) != 0 {
+        look_slow(task, old);
+    }
+    left(task, id);
+}
+
+/// What a close has to look at.
+#[cold]
+fn look_slow(task: &Task, old: u64) {
+    let reasons = task.process.posix_locks.load(Ordering::Relaxed);
+    if reasons & closing::LOCKS != 0 {
+        drop_locks(task, FileId(old as u32));
+    }
+    if reasons & closing::SHADOWS != 0 {
+        watch::closed_slow(task, old);
+    }
+}
+
+/// close(2), and dup2(2) onto a descriptor, drop the process's POSIX locks on the file, whichever descriptor
+/// they were taken through.
+fn drop_locks(task: &Task, id: FileId) {
+    let inode = InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id;
+    if task.region.inode(inode).flags.load(Ordering::Relaxed) & inode_flags::LOCKED != 0 {
+        file_lock::drop_posix(task, inode);
+    }
+}
+
+/// Takes `fd` out of the table and lets go of what it named: close(2) where no kernel's descriptor stands
+/// behind it.
+///
+/// # Errors
+/// `EBADF` when it is not ours.
+#[inline]
+pub(crate) fn remove(task: &Task, fd: i32) -> Result<()> {
+    take_out(task, fd, |place| place.store(0, Ordering::Release))
+}
+
+/// Takes `fd` out of the table, has `vacate` do what the kernel's descriptor behind it needs and store what
+/// is left, and lets go of what `fd` named. The entry is [`entry::TRANSIT`] meanwhile, and other threads that
+/// change the table wait: of two that close one number one gets `EBADF`, and nobody is given the number too
+/// early.
+///
+/// # Errors
+/// `EBADF` when it is not ours.
+#[inline]
+pub fn take_out(task: &Task, fd: i32, vacate: impl FnOnce(&AtomicU64)) -> Result<()> {
+    let Some(place) = table::covered(task, fd) else { return Err(Errno::EBADF) };
+    let locked = table::lock(task);
+    let old = place.load(Ordering::Relaxed);
+    if old & entry::OPEN == 0 {
+        return Err(Errno::EBADF);
+    }
+    file::leave(task, place, FileId(old as u32), entry::TRANSIT);
+    vacate(place);
+    drop(locked);
+    let_go(task, old);
+    Ok(())
+}

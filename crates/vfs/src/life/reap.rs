@@ -1,0 +1,379 @@
+//! The reaper: gives back what dead processes and threads held.
+//!
+//! Nobody waits for it: a dead process's descriptors keep nothing from working, its locks are taken over by
+//! whoever wants them. It runs when slots are short, when a dead process is found to hold a candidate of a
+//! sweep, when its parent has waited for it, and once in a while at fork. It waits for no inode's lock and no
+//! burial that a living thread holds, which may be stopped: the slot is left for the next reaper. For a
+//! bucket's lock it waits, in a replay.
+//!
+//! A slot is emptied by whoever made its word say so ([`lp_region::life`]), by compare-and-swap of the very word that was
+//! found dead. Each step may be done again after the reaper itself has died. Called with no inode locked.
+
+use lp_region::lane::Lane;
+use lp_region::layout::FDS;
+use lp_region::life::{Life, State};
+use lp_region::records::{Bucket, Dirent, Inode, LockRecord, LongName, Mapping, OpenFile};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_region::{FileId, InodeId, InodeRef, LaneId, MappingId, ProcessId, custody, depot};
+
+use crate::caller::task::Task;
+use crate::content::page;
+use crate::descriptors::file;
+use crate::descriptors::table::entry;
+use crate::inodes::{inode, make};
+use crate::lane::kept::{self, Listed};
+use crate::lane::{pin, taken};
+use crate::life::{burial, mapping, reclaim, sweep};
+use crate::locks::file_lock;
+use crate::names::tree;
+
+/// Cleans up after all processes that are dead; gives their number.
+#[cold]
+pub fn dead(task: &Task) -> u32 {
+    let mut reaped = 0;
+    for id in task.region.processes() {
+        reaped += u32::from(process(task, id));
+    }
+    if reaped != 0 {
+        reclaim::run(task);
+    }
+    reaped
+}
+
+/// Cleans up after the process of a slot if it is dead and nobody who lives does; whether this call did. What it held is
+/// then for a sweep to free.
+#[cold]
+pub(crate) fn process(task: &Task, id: ProcessId) -> bool {
+    task.region.left_by_the_dead(id, task.process_id).is_some_and(|life| bury_process(task, id, life))
+}
+
+/// Cleans up after the child `pid`, which has ended: one that was killed, or whose threads were in calls as
+/// it exited.
+#[cold]
+pub fn child(task: &Task, pid: u32) {
+    // Relaxed: a slot that is another's by now names another process, or lives.
+    let of = |id: &ProcessId| {
+        let process = task.region.process(*id);
+        process.pid.load(Ordering::Relaxed) == pid
+            && process.pid_namespace.load(Ordering::Relaxed)
+                == task.process.pid_namespace.load(Ordering::Relaxed)
+    };
+    // What it held is for a later sweep: the parent may be the one to let a stopped process go on.
+    if let Some(id) = task.region.processes().find(of) {
+        process(task, id);
+    }
+}
+
+/// Empties a slot whose word is `life`, which the caller has found dead, and gives it back; whether it could.
+pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
+    // What a dead reaper of the slot had in hand goes back once, and before it is met again.
+    let reaper = if life.state() == State::Dying { life.lane() } else { LaneId::NONE };
+    if reaper.is_some() && !burial::is_buried(task, reaper) && !bury(task, reaper) {
+        return false;
+    }
+    let Some(dying) = task.region.begin_emptying(id, life, task.lane_id) else { return false };
+    if bury_lanes(task, id, LaneId::NONE) && empty(task, id) {
+        task.region.release_process(id, dying);
+        return true;
+    }
+    task.region.abandon_emptying(id, dying);
+    false
+}
+
+/// Buries the lanes of a process but for `spared`; false if one has to wait for somebody who lives.
+pub(crate) fn bury_lanes(task: &Task, id: ProcessId, spared: LaneId) -> bool {
+    let of_process =
+        |lane: &LaneId| *lane != spared && task.region.lane(*lane).process.load(Ordering::Acquire) == id.0;
+    let mut done = true;
+    // Each is tried, so that what can be given back is.
+    for lane in task.region.lanes().filter(of_process) {
+        done &= bury(task, lane);
+    }
+    done
+}
+
+/// Closes everything that a process has and gives back its mappings; false if something has to wait for a living thread.
+/// The caller empties the slot.
+pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
+    let region = task.region;
+    let process = region.process(id);
+    // Entries go without a closer's care: a scan under way may have passed the table that still holds a copy.
+    region.header().moves.fetch_add(1, Ordering::Release);
+    let limit = process.fd_limit.load(Ordering::Acquire) as usize;
+    let mut done = true;
+    for word in region.fd_table(id).iter().take(limit.min(FDS)) {
+        let old = word.load(Ordering::Relaxed);
+        if old & entry::OPEN == 0 {
+            if old != 0 {
+                word.store(0, Ordering::Relaxed);
+            }
+            continue;
+        }
+        let file = FileId(old as u32);
+        let inode = InodeRef::from_word(region.file(file).inode.load(Ordering::Relaxed)).id;
+        if process.posix_locks.load(Ordering::Relaxed) != 0 && !file_lock::try_drop_dead(task, inode, id) {
+            done = false;
+            continue;
+        }
+        file::leave(task, word, file, 0);
+        kept::queue(task, file);
+    }
+    if done {
+        process.fd_limit.store(0, Ordering::Release);
+    }
+    for word in [&process.cwd, &process.exe] {
+        word.store(0, Ordering::Release);
+    }
+    drop_mappings(task, id) && done
+}
+
+/// Gives back the mapping records of a process; false if an inode's lock has to be waited for.
+pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
+    let process = task.region.process(id);
+    while let mapping @ MappingId(1..) = MappingId(process.mappings.load(Ordering::Acquire)) {
+        let record = task.region.mapping(mapping);
+        let of = InodeRef::from_word(record.inode.load(Ordering::Relaxed));
+        // The record keeps the inode until it is gone; the lock keeps others from mapping it meanwhile.
+        let Some(locked) = inode::lock_unless_held(task, of.id) else { return false };
+        task.lane.taken[Mapping::SLAB].store(mapping.0, Ordering::Release);
+        process.mappings.store(record.link.load(Ordering::Relaxed), Ordering::Release);
+        record.inode.store(0, Ordering::Release);
+        task.region.give::<Mapping>(task.lane, mapping);
+        task.region.settle::<Mapping>(task.lane);
+        if of != InodeRef::NONE {
+            mapping::record_gone(task, of);
+        }
+        drop(locked);
+    }
+    true
+}
+
+/// A mapping record in hand may still be the first of a process's, whose reaper takes it again.
+fn give_back_mapping(task: &Task, record: &Lane) {
+    let taken = &record.taken[Mapping::SLAB];
+    let id = taken.load(Ordering::Acquire);
+    let listed = |process: ProcessId| task.region.process(process).mappings.load(Ordering::Acquire) == id;
+    if id != 0 && task.region.processes().any(listed) {
+        taken.store(0, Ordering::Release);
+    }
+    taken::give_back::<Mapping>(task, record);
+}
+
+/// Finishes what a dead thread had begun, gives back what it had in hand, and frees its lane; false if that has to wait for
+/// somebody who lives. Of several at once the first does.
+pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
+    let record = task.region.lane(lane);
+    if !drop_locks_of_closer(task, record) {
+        return false;
+    }
+    let Some(burial) = burial::lock_burial_unless_held(task, lane) else { return false };
+    let first = !burial::is_buried(task, lane);
+    if first {
+        strip(task, lane);
+        task.region.retire_lane(lane);
+    }
+    let retired = task.region.lane_id(record.number());
+    drop(burial);
+    first && mend_section(task, record) && release(task, retired)
+}
+
+/// Gives a stripped lane back to be claimed, unless another burial of it has begun since: then that one does.
+/// Whether this call did.
+fn release(task: &Task, retired: LaneId) -> bool {
+    let record = task.region.lane(retired);
+    let Some(_burial) = burial::lock_burial_unless_held(task, retired) else { return false };
+    let is_own = !burial::is_buried(task, retired);
+    if is_own {
+        record.holding.store(0, Ordering::Release);
+        task.region.release_lane(retired);
+    }
+    is_own
+}
+
+/// close(2) takes the file out of the table first and drops the process's POSIX locks on it then. False if a
+/// living thread has the inode's lock.
+fn drop_locks_of_closer(task: &Task, record: &Lane) -> bool {
+    let word = record.pins[pin::slot::CLOSE].load(Ordering::Acquire);
+    if word == 0 || word & pin::INODE != 0 {
+        return true;
+    }
+    let inode = InodeRef::from_word(task.region.file(FileId(word as u32)).inode.load(Ordering::Relaxed)).id;
+    file_lock::try_drop_dead(task, inode, ProcessId(record.process.load(Ordering::Relaxed)))
+}
+
+/// Mends the inode that a dead thread was writing through its bias: whoever takes the inode's lock does, now that the lane's
+/// generation tells that its owner is gone. Not inside the burial, for which the next holder of that lock may wait. False if
+/// somebody who lives has the lock; the mark stays, by which he finds out.
+fn mend_section(task: &Task, record: &Lane) -> bool {
+    let inside = InodeId(record.holding.load(Ordering::Acquire));
+    inside.is_none() || inode::lock_unless_held(task, inside).is_some()
+}
+
+/// Makes a dead thread's lane as good as new, but for its caches and lists: they are the next owner's. The caller holds
+/// `burial`, or the lane is its own.
+pub(crate) fn strip(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    page::repair(task, lane);
+    burial::replay(task, lane);
+    file_lock::settle_in_hand(task, record);
+    tree::bury(task, lane);
+    task.region.settle_slab::<OpenFile>(record);
+    task.region.settle_slab::<Inode>(record);
+    settle_list::<OpenFile>(task, record);
+    settle_list::<Inode>(task, record);
+    // A blob in hand first: the inode that is being freed may still name it.
+    give_back_inode(task, lane);
+    settle_claims(task, lane);
+    give_back_file(task, lane);
+    for slot in [pin::slot::OPEN, pin::slot::CLOSE] {
+        let word = record.pins[slot].load(Ordering::Acquire);
+        if word & pin::INODE == 0 && word != 0 {
+            keep_file_again(task, record, FileId(word as u32));
+        }
+    }
+    taken::give_back::<Dirent>(task, record);
+    taken::give_back::<Bucket>(task, record);
+    taken::give_back::<LongName>(task, record);
+    taken::give_back::<LockRecord>(task, record);
+    give_back_mapping(task, record);
+    for pin in &record.pins {
+        pin.store(0, Ordering::Release);
+    }
+    record.writing_depth.store(0, Ordering::Relaxed);
+    record.writing.store(0, Ordering::Release);
+    record.posix_wait.clear();
+    forget_wait(task, record);
+}
+
+/// The lock that a dead thread waited for must not take it for a waiter any more.
+fn forget_wait(task: &Task, record: &Lane) {
+    let name = record.waits_for.load(Ordering::Relaxed);
+    if name != 0 {
+        record.waits_for.store(0, Ordering::Relaxed); // Relaxed: ordered by the barrier in `forget_waiter`.
+        if let Some(lock) = task.region.lock_at(name) {
+            lock.forget_waiter(task);
+        }
+    }
+}
+
+/// Finishes the freeing of what a dead lane had claimed, or lets go of it.
+fn settle_claims(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let word = record.claims[OpenFile::LIST].load(Ordering::Acquire);
+    let file = task.region.file(FileId(word as u32));
+    if word != 0 && custody::is_claimed_by(file.custody.get(), lane.0) {
+        // If it is not to be had now it stays in its chain.
+        sweep::empty_file(task, FileId(word as u32), (word >> 32) as u32);
+    }
+    record.claims[OpenFile::LIST].store(0, Ordering::Release);
+
+    let inode = InodeRef::from_word(record.claims[Inode::LIST].load(Ordering::Acquire));
+    let claimed = task.region.inode(inode.id);
+    if inode != InodeRef::NONE && custody::is_claimed_by(claimed.custody.get(), lane.0) {
+        settle_claimed_inode(task, record, inode);
+    }
+    record.claims[Inode::LIST].store(0, Ordering::Release);
+}
+
+/// An inode that a dead lane was freeing becomes a husk in that lane's chain. Nothing goes straight to the slab: whoever
+/// comes second could not tell that it is there.
+fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
+    let claimed = task.region.inode(inode.id);
+    // In hand it has its next generation already.
+    let in_hand = record.taken[Inode::SLAB].load(Ordering::Acquire) == inode.id.0;
+    let is_same = sweep::is_unlinked(task, inode);
+    if !(in_hand || is_same && file_lock::try_drop_all(task, inode.id)) {
+        return claimed.custody.unclaim();
+    }
+    if is_same {
+        make::clear(task, inode.id);
+        claimed.generation.store(inode.generation.wrapping_add(1), Ordering::Release);
+    }
+    // Until it stands in the chain.
+    record.unlisting[Inode::LIST].store(inode.id.0, Ordering::Release);
+    claimed.custody.keep_husk(record.id.load(Ordering::Relaxed));
+    settle_list::<Inode>(task, record);
+    if in_hand {
+        record.taken[Inode::SLAB].store(0, Ordering::Release);
+    }
+}
+
+/// Puts back what a dead lane was taking out of its chain, and links in what it was putting there.
+fn settle_list<T: Listed>(task: &Task, record: &Lane) {
+    let unlisting = record.unlisting[T::LIST].load(Ordering::Acquire);
+    if unlisting != 0 {
+        let custody = task.region.slot::<T>(unlisting).custody();
+        let frees = record.claims[T::LIST].load(Ordering::Acquire) as u32 == unlisting;
+        if !frees && custody::is_claimed_by(custody.get(), record.id.load(Ordering::Relaxed)) {
+            custody.unclaim();
+        }
+        link_in_again::<T>(task, record, unlisting);
+    }
+    record.unlisting[T::LIST].store(0, Ordering::Release);
+}
+
+/// Links a record in that a dead lane keeps, if it is not in its chain.
+fn link_in_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
+    let own = record.id.load(Ordering::Relaxed);
+    let kept = custody::is_kept_by(task.region.slot::<T>(index).custody().get(), own);
+    if kept && !kept::chain::<T>(task.region, record).any(|listed| listed == index) {
+        kept::link_in::<T>(task.region, record, index);
+    }
+}
+
+/// Has a record that was in a dead lane's hand looked at, wherever that had come to with it.
+fn keep_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
+    if !depot::is_cached::<T>(record, index) {
+        link_in_again::<T>(task, record, index);
+        kept::keep::<T>(task, record, index);
+    }
+}
+
+/// An inode in hand was being made, and then nothing names it, or had just lost its last link, or was being freed.
+fn give_back_inode(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let id = InodeId(record.taken[Inode::SLAB].load(Ordering::Acquire));
+    let custody = task.region.inode(id).custody.get();
+    if id.is_some() && custody::is_claimed_by(custody, lane.0) {
+        return; // `settle_claims` has what else there is to know of it.
+    }
+    let is_root = task.region.header().roots.iter().any(|root| root.load(Ordering::Relaxed) == id.0);
+    if id.is_some()
+        && !is_root
+        && !put_back_husk::<Inode>(task, record, id.0)
+        && !depot::is_cached::<Inode>(record, id.0)
+    {
+        task.region.inode(id).nlink.store(0, Ordering::Relaxed);
+        keep_again::<Inode>(task, record, id.0);
+    }
+    record.taken[Inode::SLAB].store(0, Ordering::Release);
+}
+
+/// [`keep_again`] of an open file. One that stands in the table of an image to come, by its only descriptor,
+/// is not for its close to free any more.
+fn keep_file_again(task: &Task, record: &Lane, id: FileId) {
+    if !depot::is_cached::<OpenFile>(record, id.0) {
+        file::share(task.region.file(id));
+        keep_again::<OpenFile>(task, record, id.0);
+    }
+}
+
+/// An open file in hand may have a name or not: a sweep finds out.
+fn give_back_file(task: &Task, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let id = FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire));
+    if id.is_some() && !put_back_husk::<OpenFile>(task, record, id.0) {
+        keep_file_again(task, record, id);
+    }
+    record.taken[OpenFile::SLAB].store(0, Ordering::Release);
+}
+
+/// A husk in hand goes back into the lane's chain if it was taken out: whether it is one.
+fn put_back_husk<T: Listed>(task: &Task, record: &Lane, index: u32) -> bool {
+    let is_husk = task.region.slot::<T>(index).custody().get() & custody::HUSK != 0;
+    if is_husk {
+        link_in_again::<T>(task, record, index);
+    }
+    is_husk
+}

@@ -1,0 +1,47 @@
+//! flock(2).
+
+use lp_abi::linux::{LOCK_EX, LOCK_MAND, LOCK_NB, LOCK_SH, LOCK_UN};
+use lp_abi::{Errno, Result};
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+
+use crate::caller::task::Task;
+use crate::descriptors::table;
+use crate::locks::file_lock::{self, Lock, LockType, Range, Wait, family};
+
+/// Locks or unlocks an open file's inode. `EINTR` is the door's to restart.
+///
+/// # Errors
+/// `EBADF`, also for `O_PATH` and for access mode 3; `EINVAL`; `EAGAIN` (`EWOULDBLOCK`) with `LOCK_NB`; `EINTR`; `ENOLCK`.
+pub fn flock(task: &Task, fd: i32, operation: u32) -> Result<()> {
+    // The kernel ignores these and says so in its log.
+    if operation & LOCK_MAND != 0 {
+        return Ok(());
+    }
+    let kind = match operation & !LOCK_NB {
+        LOCK_SH => Some(LockType::Shared),
+        LOCK_EX => Some(LockType::Exclusive),
+        LOCK_UN => None,
+        _ => return Err(Errno::EINVAL),
+    };
+    let held = table::fget(task, fd)?;
+    let mode = held.file.mode.load(Ordering::Relaxed);
+    let usable = mode & (file_mode::READ | file_mode::WRITE) != 0;
+    if mode & file_mode::PATH != 0 || kind.is_some() && !usable {
+        return Err(Errno::EBADF);
+    }
+    let owner = file_lock::file_owner(task, held.id, family::FLOCK);
+    let id = held.inode_id();
+    let Some(kind) = kind else {
+        return file_lock::release(task, id, owner, Range::WHOLE);
+    };
+    if file_lock::holds(task, id, owner, kind) {
+        return Ok(());
+    }
+    // A conversion gives the old lock up first and is not atomic, as flock(2) warns.
+    file_lock::release(task, id, owner, Range::WHOLE)?;
+    held.file.locked.store(1, Ordering::Release);
+    let pid = task.process.pid.load(Ordering::Relaxed);
+    let wait = if operation & LOCK_NB != 0 { Wait::No } else { Wait::Yes };
+    file_lock::acquire(task, id, &Lock { owner, range: Range::WHOLE, kind, pid }, wait)
+}

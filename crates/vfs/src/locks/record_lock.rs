@@ -1,0 +1,144 @@
+//! fcntl(2)'s record locks: `F_GETLK`, `F_SETLK`, `F_SETLKW` and their open file description forms.
+
+use lp_abi::linux::{
+    F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_RDLCK, F_SETLK, F_SETLKW, F_UNLCK, F_WRLCK, SEEK_CUR,
+    SEEK_END, SEEK_SET,
+};
+use lp_abi::{Errno, Result};
+use lp_region::records::file_mode;
+use lp_region::sync::Ordering;
+use lp_region::ucopy;
+
+use crate::caller::task::Task;
+use crate::descriptors::file;
+use crate::descriptors::table::{self, Held};
+use crate::locks::file_lock::{self, Lock, LockType, Owner, Range, TO_END, Wait, family};
+
+/// `struct flock`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Flock {
+    kind: i16,
+    whence: i16,
+    pad: u32,
+    start: i64,
+    len: i64,
+    pid: i32,
+    end: u32,
+}
+
+/// Whether a command is one of this file's.
+pub fn is_command(command: u32) -> bool {
+    matches!(command, F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW)
+}
+
+/// Carries one of the commands out; `argument` is the program's `struct flock`. `EINTR` is the door's to restart.
+///
+/// # Errors
+/// `EBADF`, also for a lock that the access mode does not allow and for `O_PATH`; `EFAULT`, `EINVAL`, `EOVERFLOW`,
+/// `EAGAIN`, `EDEADLK`, `EINTR`, `ENOLCK`.
+pub fn fcntl(task: &Task, fd: i32, command: u32, argument: *mut u8) -> Result<()> {
+    let held = table::fget(task, fd)?;
+    if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
+        return Err(Errno::EBADF);
+    }
+    // SAFETY: bad pointers are the fault handler's; the structure is made of integers.
+    let asked: Flock = unsafe { ucopy::get(argument.cast_const().cast()) }?;
+    let owner = match command {
+        F_GETLK | F_SETLK | F_SETLKW => file_lock::process_owner(task),
+        _ => file_lock::file_owner(task, held.id, family::OFD),
+    };
+    match command {
+        F_GETLK | F_OFD_GETLK => get(task, &held, owner, asked, argument),
+        F_SETLK | F_OFD_SETLK => set(task, &held, owner, &asked, Wait::No),
+        F_SETLKW | F_OFD_SETLKW => set(task, &held, owner, &asked, Wait::Yes),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: *mut u8) -> Result<()> {
+    let posix = owner.family == family::POSIX;
+    if posix && kind_of(&asked)?.is_none() {
+        return Err(Errno::EINVAL);
+    }
+    let (range, kind) = (range_of(task, held, &asked)?, kind_of(&asked)?);
+    if !posix && asked.pid != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let found = match kind {
+        Some(kind) => file_lock::conflict(task, held.inode_id(), &Lock { owner, range, kind, pid: 0 }),
+        // posix_test_locks_conflict: F_OFD_GETLK with F_UNLCK asks for the owner's own locks.
+        None => file_lock::own(task, held.inode_id(), owner, range),
+    };
+    let mut answer = asked;
+    match found {
+        None => answer.kind = F_UNLCK as i16,
+        Some(found) => {
+            answer.kind = if found.kind == LockType::Shared { F_RDLCK } else { F_WRLCK } as i16;
+            answer.whence = SEEK_SET as i16;
+            answer.start = found.range.start as i64;
+            answer.len =
+                if found.range.end == TO_END { 0 } else { (found.range.end - found.range.start + 1) as i64 };
+            answer.pid = if found.owner.family == family::OFD { -1 } else { found.pid as i32 };
+        }
+    }
+    // SAFETY: bad pointers are the fault handler's.
+    unsafe { ucopy::put(argument.cast(), &answer) }
+}
+
+fn set(task: &Task, held: &Held, owner: Owner, asked: &Flock, wait: Wait) -> Result<()> {
+    let (range, kind) = (range_of(task, held, asked)?, kind_of(asked)?);
+    let needed = match kind {
+        Some(LockType::Shared) => file_mode::READ,
+        Some(LockType::Exclusive) => file_mode::WRITE,
+        None => 0,
+    };
+    if held.file.mode.load(Ordering::Relaxed) & needed != needed {
+        return Err(Errno::EBADF);
+    }
+    if owner.family != family::POSIX && asked.pid != 0 {
+        return Err(Errno::EINVAL);
+    }
+    let Some(kind) = kind else {
+        return file_lock::release(task, held.inode_id(), owner, range);
+    };
+    match owner.family {
+        family::POSIX => task.process.closes_look(table::closing::LOCKS),
+        _ => held.file.locked.store(1, Ordering::Release),
+    }
+    let pid = task.process.pid.load(Ordering::Relaxed);
+    file_lock::acquire(task, held.inode_id(), &Lock { owner, range, kind, pid }, wait)
+}
+
+/// What kind of lock is asked for; none to unlock.
+fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
+    match asked.kind as u32 {
+        F_RDLCK => Ok(Some(LockType::Shared)),
+        F_WRLCK => Ok(Some(LockType::Exclusive)),
+        F_UNLCK => Ok(None),
+        _ => Err(Errno::EINVAL),
+    }
+}
+
+/// flock_to_posix_lock.
+fn range_of(task: &Task, held: &Held, asked: &Flock) -> Result<Range> {
+    let base = match asked.whence as u32 {
+        SEEK_SET => 0,
+        SEEK_CUR => file::position(task, held).get() as i64,
+        SEEK_END => held.inode.size.load(Ordering::Relaxed) as i64,
+        _ => return Err(Errno::EINVAL),
+    };
+    let start = base.checked_add(asked.start).ok_or(Errno::EOVERFLOW)?;
+    if start < 0 {
+        return Err(Errno::EINVAL);
+    }
+    let (start, end) = match asked.len {
+        0 => (start, i64::MAX),
+        len if len > 0 => (start, start.checked_add(len - 1).ok_or(Errno::EOVERFLOW)?),
+        len => (start + len, start - 1),
+    };
+    if start < 0 {
+        return Err(Errno::EINVAL);
+    }
+    Ok(Range { start: start as u64, end: end as u64 })
+}

@@ -1,0 +1,389 @@
+//! Changes of names: every create, link, unlink and rename is one [`Change`], written down and then carried out.
+//!
+//! A change says what will be true afterwards, in absolute terms, so carrying it out twice is carrying it out once.
+//! The caller has all inodes of the change locked, and everything that can fail behind it: entries are filled in, pages
+//! and buckets for them are there. Who dies on the way leaves the change in its lane's intent; whoever wants one of the
+//! locks, or buries the process, carries it out to the end ([`replay`]), so the call has happened.
+//!
+//! To readers a change is one event for each name: the store by which its entry is born or dies. A rename is
+//! one event for both. The entries that come or name something else are odd while it happens, so what is
+//! found of them is from before or after; and an entry that goes dies when all else has been stored. Nobody
+//! waits in it, and no lock but those of the inodes is held.
+
+use lp_region::lane::{INTENT_WORDS, Lane};
+use lp_region::records::{Dirent, Inode, LongName, inode_flags};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef, LaneId};
+
+use crate::caller::task::{Task, Time};
+use crate::inodes::inode::{self, Touch};
+use crate::lane::intent::{self, op};
+use crate::lane::{kept, pin};
+use crate::names::hash::{self, Load};
+use crate::names::{dir, dirent};
+
+/// Words of a change that [is plain](Change::is_plain).
+const PLAIN: usize = 6;
+
+/// A directory after a change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Directory {
+    /// Which; none if the change has no such directory.
+    pub id: InodeId,
+    /// Live entries.
+    pub entries: u32,
+    /// Links.
+    pub nlink: u32,
+    /// Position that the next entry gets.
+    pub tail: u64,
+}
+
+/// An inode whose links, or only whose `ctime`, a change sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Links {
+    /// Which; none if the change has no such inode.
+    pub id: InodeId,
+    /// Links afterwards.
+    pub nlink: u32,
+}
+
+/// An entry that names another inode afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Retarget {
+    /// Which; none if the change has no such entry.
+    pub dirent: DirentId,
+    /// What it names afterwards.
+    pub target: InodeRef,
+}
+
+/// A directory that gets another parent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Moved {
+    /// Which; none if the change has no such directory.
+    pub id: InodeId,
+    /// Its parent afterwards.
+    pub parent: InodeId,
+}
+
+/// A change of names: what will be true afterwards.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    /// The directories whose entries change.
+    pub dirs: [Directory; 2],
+    /// An entry that comes in, filled in, with its position.
+    pub added: DirentId,
+    /// An entry that goes.
+    pub removed: DirentId,
+    /// Entries that stay but name something else.
+    pub retargeted: [Retarget; 2],
+    /// Inodes whose links or `ctime` change.
+    pub inodes: [Links; 2],
+    /// Directories that move; the first to `added` or, if none, to the first retargeted entry, the second to the second.
+    pub moved: [Moved; 2],
+    /// What `mtime` and `ctime` become.
+    pub time: Time,
+}
+
+impl Change {
+    /// The change of nothing at a time.
+    pub(crate) const fn at(time: Time) -> Self {
+        let dir = Directory { id: InodeId::NONE, entries: 0, nlink: 0, tail: 0 };
+        let retarget = Retarget { dirent: DirentId::NONE, target: InodeRef::NONE };
+        let links = Links { id: InodeId::NONE, nlink: 0 };
+        let moved = Moved { id: InodeId::NONE, parent: InodeId::NONE };
+        Change {
+            dirs: [dir; 2],
+            added: DirentId::NONE,
+            removed: DirentId::NONE,
+            retargeted: [retarget; 2],
+            inodes: [links; 2],
+            moved: [moved; 2],
+            time,
+        }
+    }
+
+    /// The inode that loses its last link.
+    fn victim(&self) -> InodeId {
+        let gone = self.inodes.iter().find(|links| links.id.is_some() && links.nlink == 0);
+        gone.map_or(InodeId::NONE, |links| links.id)
+    }
+
+    /// Whether it is about one directory's entries and at most one inode's links: what most changes are.
+    fn is_plain(&self) -> bool {
+        let more = self.dirs[1].id.0
+            | self.retargeted[0].dirent.0
+            | self.retargeted[1].dirent.0
+            | self.inodes[1].id.0
+            | self.moved[0].id.0
+            | self.moved[1].id.0;
+        more == 0
+    }
+
+    /// The words of a change that [is plain](Change::is_plain).
+    fn to_plain_words(self) -> [u64; PLAIN] {
+        let ([dir, _], [links, _]) = (self.dirs, self.inodes);
+        [
+            pair(dir.id.0, links.id.0),
+            pair(dir.entries, dir.nlink),
+            dir.tail,
+            pair(self.added.0, self.removed.0),
+            pair(links.nlink, self.time.nsec),
+            self.time.sec as u64,
+        ]
+    }
+
+    fn to_words(self) -> [u64; INTENT_WORDS] {
+        let ([_, dir], [_, links]) = (self.dirs, self.inodes);
+        let ([first, second], [old, new]) = (self.moved, self.retargeted);
+        let [a, b, c, d, e, f] = self.to_plain_words();
+        [
+            a,
+            b,
+            c,
+            d,
+            e,
+            f,
+            pair(dir.id.0, links.id.0),
+            pair(dir.entries, dir.nlink),
+            dir.tail,
+            pair(links.nlink, old.dirent.0),
+            old.target.to_word(),
+            pair(new.dirent.0, first.id.0),
+            new.target.to_word(),
+            pair(first.parent.0, second.id.0),
+            u64::from(second.parent.0),
+        ]
+    }
+
+    /// The change that words say; what stands behind the plain ones is zero if it was plain.
+    fn from_words(words: &[u64; INTENT_WORDS]) -> Self {
+        let low = |index: usize| words[index] as u32;
+        let high = |index: usize| (words[index] >> 32) as u32;
+        let dir = |at: usize| Directory {
+            id: InodeId(low(at)),
+            entries: low(at + 1),
+            nlink: high(at + 1),
+            tail: words[at + 2],
+        };
+        let retarget = |dirent: u32, at: usize| Retarget {
+            dirent: DirentId(dirent),
+            target: InodeRef::from_word(words[at]),
+        };
+        let moved = |id: u32, parent: u32| Moved { id: InodeId(id), parent: InodeId(parent) };
+        Change {
+            dirs: [dir(0), dir(6)],
+            added: DirentId(low(3)),
+            removed: DirentId(high(3)),
+            retargeted: [retarget(high(9), 10), retarget(low(11), 12)],
+            inodes: [
+                Links { id: InodeId(high(0)), nlink: low(4) },
+                Links { id: InodeId(high(6)), nlink: low(9) },
+            ],
+            moved: [moved(high(11), low(13)), moved(high(13), low(14))],
+            time: Time { sec: words[5] as i64, nsec: high(4) },
+        }
+    }
+}
+
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// Carries a change out. The caller holds the locks of all its inodes and has called [`hash::reserve`]; entries and
+/// inodes that it takes in are settled here. An inode that loses its last link is pinned until it stands with the orphans:
+/// as long as a replay may change it, nobody else gets its slot.
+pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
+    let victim = change.victim();
+    let _pin = victim.is_some().then(|| pin::hold_known(task, pin::slot::WALK_OTHER, victim));
+    let intent = if change.is_plain() {
+        intent::write(task, op::PLAIN_CHANGE, &change.to_plain_words())
+    } else {
+        intent::write(task, op::CHANGE, &change.to_words())
+    };
+    let load = apply(task, &Turn::First, change);
+    if change.added.is_some() {
+        dirent::settle(task.region, task.lane);
+    }
+    // What goes is named by the intent, then by the lane, then by a cache or the orphans: there is no moment without.
+    task.lane.taken[Inode::SLAB].store(victim.0, Ordering::Release);
+    if change.removed.is_some() {
+        dirent::retire(task.region, task.lane, change.removed);
+    }
+    drop(intent);
+    if change.removed.is_some() {
+        dirent::give(task.region, task.lane, change.removed);
+        dirent::settle(task.region, task.lane);
+    }
+    if victim.is_some() {
+        kept::orphan(task, victim);
+        task.region.settle::<Inode>(task.lane);
+    }
+    load
+}
+
+/// Carries out to the end what the dead `lane` had begun. One at a time for each lane.
+#[cold]
+pub(crate) fn replay(task: &Task<'_>, lane: LaneId) {
+    let record = task.region.lane(lane);
+    let mut words = [0; INTENT_WORDS];
+    let plain = record.intent.op.load(Ordering::Relaxed) == op::PLAIN_CHANGE;
+    let count = if plain { PLAIN } else { INTENT_WORDS };
+    for (word, from) in words[..count].iter_mut().zip(&record.intent.words) {
+        *word = from.load(Ordering::Relaxed); // Relaxed: the dead write nothing.
+    }
+    let change = Change::from_words(&words);
+    for dir in change.dirs.iter().filter(|dir| dir.id.is_some()) {
+        for entry in [change.added, change.removed].into_iter().filter(|entry| entry.is_some()) {
+            dir::recount(task.region, dir.id, task.region.dirent(entry).position.load(Ordering::Relaxed));
+        }
+    }
+    let hash_of = |id: DirentId| task.region.dirent(id).hash.load(Ordering::Relaxed);
+    hash::settle_overflow(task, record, [change.added, change.removed].map(hash_of));
+    apply(task, &Turn::Again(record), &change);
+    forget_taken(task, record, &change);
+    if change.removed.is_some() {
+        // Who buries the lane gives it back.
+        dirent::retire(task.region, record, change.removed);
+    }
+    record.intent.op.store(op::NONE, Ordering::Release);
+}
+
+/// Takes back the names of slots that the dead lane had taken and that are linked in by now.
+fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
+    if change.added.is_some() {
+        dirent::settle(task.region, lane);
+    }
+    // Who buries the lane puts the inode with the orphans; the dead's pin keeps it until then.
+    lane.taken[Inode::SLAB].store(change.victim().0, Ordering::Release);
+    // A removed entry may be named there already; `replay` names it again.
+    for slab in [Dirent::SLAB, LongName::SLAB] {
+        lane.taken[slab].store(0, Ordering::Release);
+    }
+}
+
+/// Whether a change is carried out for the first time.
+enum Turn<'r> {
+    /// By its own lane.
+    First,
+    /// For a dead lane, which may have done any part of it.
+    Again(&'r Lane),
+}
+
+fn apply(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
+    if change.added.is_some() {
+        dir::put(task, change.added);
+    }
+    let load = in_table(task, turn, change);
+    let [moved, swapped] = &change.moved;
+    let [first, second] = &change.retargeted;
+    if moved.id.is_some() {
+        set_parent(task, moved, if change.added.is_some() { change.added } else { first.dirent });
+    }
+    if swapped.id.is_some() {
+        set_parent(task, swapped, second.dirent);
+    }
+    for links in &change.inodes {
+        if links.id.is_some() {
+            set_links(task, links, change.time);
+        }
+    }
+    for after in &change.dirs {
+        if after.id.is_some() {
+            let removed = task.region.dirent(change.removed);
+            if change.removed.is_some() && removed.parent.load(Ordering::Relaxed) == after.id.0 {
+                dir::take_out(task, change.removed, after);
+            }
+            set_directory(task, after, change.time);
+        }
+    }
+    load
+}
+
+/// What happens in the hash table, and to the entries themselves.
+#[inline(always)]
+fn in_table(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
+    let region = task.region;
+    let hash_of = |id: DirentId| region.dirent(id).hash.load(Ordering::Relaxed); // Relaxed: immutable.
+    let (added, removed) = (change.added, change.removed);
+    let mut load = Load::Fits;
+    if added.is_some() {
+        match turn {
+            Turn::First => load = hash::insert(region, task.lane, hash_of(added), added),
+            Turn::Again(lane) => hash::insert_again(region, lane, hash_of(added), added),
+        }
+    }
+    let [first, second] = &change.retargeted;
+    match (added.is_some(), removed.is_some()) {
+        (true, false) if first.dirent.is_none() => dirent::give_birth(region.dirent(added)),
+        (false, true) if first.dirent.is_none() => dirent::die(region.dirent(removed)),
+        _ => exchange(task, [added, first.dirent, second.dirent], change),
+    }
+    if removed.is_some() {
+        hash::remove(region, hash_of(removed), removed);
+    }
+    load
+}
+
+/// Changes two names in one event; `odd` are the entries that are found, and found changed, afterwards.
+///
+/// Who looks: what stood there before was read before an entry became odd, or the entry that goes died; what
+/// stands there afterwards is read after an entry became even. All of the former comes before the death, or
+/// before the last target if nothing dies, and all of the latter after it.
+fn exchange(task: &Task<'_>, odd: [DirentId; 3], change: &Change) {
+    let region = task.region;
+    let odd = || odd.into_iter().filter(|id| id.is_some()).map(|id| region.dirent(id));
+    odd().for_each(|record| record.seq.begin());
+    for entry in change.retargeted.iter().filter(|entry| entry.dirent.is_some()) {
+        let mode = region.inode(entry.target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
+        dirent::set_target(region.dirent(entry.dirent), entry.target, mode);
+    }
+    if change.added.is_some() {
+        dirent::give_birth(region.dirent(change.added));
+    }
+    if change.removed.is_some() {
+        dirent::die(region.dirent(change.removed));
+    }
+    odd().for_each(|record| record.seq.end());
+}
+
+fn set_parent(task: &Task<'_>, moved: &Moved, entry: DirentId) {
+    let inode = task.region.inode(moved.id);
+    inode.seq.begin();
+    inode.parent.store(moved.parent.0, Ordering::Relaxed); // Relaxed, here and below: inside the section.
+    inode.self_dirent.store(entry.0, Ordering::Relaxed);
+    inode.seq.end();
+}
+
+fn set_links(task: &Task<'_>, links: &Links, now: Time) {
+    let inode = task.region.inode(links.id);
+    inode.seq.begin();
+    inode.nlink.store(links.nlink, Ordering::Relaxed);
+    inode::touch_in_section(inode, Touch::Change, now);
+    inode.seq.end();
+    if links.nlink == 0 && dir::is(inode) {
+        // Relaxed: under the directory's lock, read as seen.
+        inode.flags.store(inode.flags.load(Ordering::Relaxed) | inode_flags::DEAD, Ordering::Relaxed);
+        // It has no entries any more: from now on `tail` is the generation of the parent that `..` means.
+        let parent = task.region.inode(InodeId(inode.parent.load(Ordering::Relaxed)));
+        inode.tail.store(u64::from(parent.generation.load(Ordering::Relaxed)), Ordering::Release);
+    }
+}
+
+/// What changes with every entry is guarded by `data_seq`, away from the line that walks through the directory read; only
+/// its links, when a directory comes or goes, stand there.
+fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
+    let inode = task.region.inode(after.id);
+    // Relaxed throughout: under the directory's lock, inside the sections.
+    // A replay may find the links stored and the section not ended.
+    if inode.nlink.load(Ordering::Relaxed) != after.nlink || inode.seq.read() & 1 != 0 {
+        inode.seq.begin();
+        inode.nlink.store(after.nlink, Ordering::Relaxed);
+        inode.seq.end();
+    }
+    inode.data_seq.begin();
+    inode.entries.store(after.entries, Ordering::Relaxed);
+    inode::touch_in_section(inode, Touch::Modify, now);
+    inode.data_seq.end();
+    inode.tail.store(after.tail, Ordering::Relaxed);
+}

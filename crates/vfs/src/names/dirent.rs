@@ -1,0 +1,235 @@
+//! Directory entries: filling in, comparing, giving back.
+//!
+//! An entry is found through its hash bucket and, for readdir, through its directory's array. It is filled in
+//! before either names it, and is born, and dies, in one store of its shape: what leads to it is in place by
+//! then, and goes afterwards. In between only its target changes, when a rename replaces what it names. Who
+//! reads it looks whether its `seq` stood still: it moves on when the slot is freed, and is odd while a
+//! rename changes the entry.
+
+use lp_abi::{NAME_MAX, Result};
+use lp_region::lane::Lane;
+use lp_region::records::{Dirent, LongName, SHORT_NAME};
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef, NameId, Region};
+
+use crate::names::name::{Name, Place};
+
+/// Type of an inode with this mode, as `d_type` has it: `S_IFMT` shifted down.
+#[inline]
+pub fn type_of(mode: u32) -> u32 {
+    mode >> 12 & 15
+}
+
+/// Bits of `shape`: the length of a living entry's name; that of any entry's.
+const LIVE: u32 = 0xff;
+const LENGTH_AT: u32 = 16;
+
+/// Length of the entry's name.
+#[inline]
+pub fn length(dirent: &Dirent) -> usize {
+    // Relaxed, here and below: validated by the reader.
+    (dirent.shape.load(Ordering::Relaxed) >> LENGTH_AT & LIVE) as usize
+}
+
+/// Length of the entry's name, or 0 if it does not live.
+#[inline(always)]
+fn living_length(dirent: &Dirent) -> usize {
+    // PAIRS: the release store in `give_birth`: who sees it live sees it filled in.
+    (dirent.shape.load(Ordering::Acquire) & LIVE) as usize
+}
+
+/// Whether a living entry is found by the name that it has.
+pub fn is_whole(dirent: &Dirent) -> bool {
+    living_length(dirent) == length(dirent)
+}
+
+/// Whether it lives: its name is there.
+#[inline]
+pub fn lives(dirent: &Dirent) -> bool {
+    living_length(dirent) != 0
+}
+
+/// Length of its name and type of what it names, as `d_type`, if it lives.
+#[inline]
+pub(crate) fn living(dirent: &Dirent) -> Option<(usize, u32)> {
+    // PAIRS: as in `living_length`.
+    let shape = dirent.shape.load(Ordering::Acquire);
+    (shape & LIVE != 0).then_some(((shape & LIVE) as usize, shape >> 8 & 15))
+}
+
+/// From now on its name is there. The caller holds its directory's lock.
+pub fn give_birth(dirent: &Dirent) {
+    let shape = dirent.shape.load(Ordering::Relaxed);
+    // PAIRS: the acquire load in `living_length`.
+    dirent.shape.store(shape & !LIVE | shape >> LENGTH_AT & LIVE, Ordering::Release);
+}
+
+/// From now on its name is not there any more. The caller holds its directory's lock.
+pub fn die(dirent: &Dirent) {
+    dirent.shape.store(dirent.shape.load(Ordering::Relaxed) & !LIVE, Ordering::Release);
+}
+
+/// The shape of an entry that does not live yet.
+pub fn shape(length: usize, mode: u32) -> u32 {
+    (length as u32) << LENGTH_AT | type_of(mode) << 8
+}
+
+/// Type of what the entry names, as `d_type`.
+#[inline]
+pub fn kind(dirent: &Dirent) -> u32 {
+    dirent.shape.load(Ordering::Relaxed) >> 8 & 15
+}
+
+/// What the entry names.
+#[inline]
+pub fn target(dirent: &Dirent) -> InodeRef {
+    // PAIRS: the release store in `set_target`: who sees the reference sees the inode filled in.
+    InodeRef::from_word(dirent.target.load(Ordering::Acquire))
+}
+
+/// Makes the entry name `target`, whose mode is `mode`. The caller holds its directory's lock.
+pub(crate) fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
+    let shape = dirent.shape.load(Ordering::Relaxed) & !0xff00 | type_of(mode) << 8;
+    dirent.shape.store(shape, Ordering::Relaxed); // Relaxed: readdir's type is a hint.
+    // PAIRS: the acquire load in `target`.
+    dirent.target.store(target.to_word(), Ordering::Release);
+}
+
+/// Type of what the entry names, as `d_type`, if it lives and stands for `name` in directory `parent`.
+#[inline]
+pub(crate) fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> Option<u32> {
+    if dirent.parent.load(Ordering::Relaxed) != parent.0 {
+        return None;
+    }
+    // PAIRS: as in `living_length`.
+    let shape = dirent.shape.load(Ordering::Acquire);
+    let is_it = (shape & LIVE) as usize == name.len()
+        && dirent.name.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
+        && (name.len() <= SHORT_NAME || is_long(region, dirent, name));
+    is_it.then_some(shape >> 8 & 15)
+}
+
+/// Copies the entry's name into `to` and gives its length. What stands behind the name in `to` is undefined.
+#[inline]
+pub fn copy_name(region: Region<'_>, dirent: &Dirent, to: &mut [u8; NAME_MAX]) -> usize {
+    let length = length(dirent);
+    copy_name_of(region, dirent, length, to);
+    length
+}
+
+/// [`copy_name`] of a name whose length is known.
+#[inline]
+pub(crate) fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
+    if length > SHORT_NAME {
+        return copy_long(region, dirent, length, to);
+    }
+    for (to, word) in to.chunks_exact_mut(8).zip(&dirent.name) {
+        to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+    }
+}
+
+#[cold]
+fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
+    for (to, word) in to[..length.min(NAME_MAX)].chunks_mut(4).zip(&long(region, dirent).words) {
+        to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes()[..to.len()]);
+    }
+}
+
+/// Takes an entry that names `target` at a place and fills it in, its position left open. It does not live
+/// yet, and stays named in `lane.taken` until [`settle`].
+///
+/// # Errors
+/// `ENOSPC`.
+pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: InodeRef) -> Result<DirentId> {
+    let name = place.name;
+    let long = if name.len() > SHORT_NAME { take_long(region, lane, name)? } else { NameId::NONE };
+    let id = match region.take::<Dirent>(lane) {
+        Ok(id) => id,
+        Err(errno) => {
+            if long.is_some() {
+                region.give::<LongName>(lane, long);
+                region.settle::<LongName>(lane);
+            }
+            return Err(errno);
+        }
+    };
+    let dirent = region.dirent(id);
+    if dirent.seq.read() & 1 != 0 {
+        // Of a damaged region: readers would take it for one that is being renamed.
+        dirent.seq.end();
+    }
+    // Relaxed: published by the stores that link the entry in.
+    for (word, value) in dirent.name.iter().zip(name.words()) {
+        word.store(*value, Ordering::Relaxed);
+    }
+    dirent.hash.store(place.hash, Ordering::Relaxed);
+    dirent.long.store(long.0, Ordering::Relaxed);
+    let mode = region.inode(target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
+    dirent.shape.store(shape(name.len(), mode), Ordering::Relaxed);
+    dirent.parent.store(place.dir.0, Ordering::Relaxed);
+    dirent.target.store(target.to_word(), Ordering::Release);
+    Ok(id)
+}
+
+/// Says that the entry last taken is linked in.
+#[inline]
+pub fn settle(region: Region<'_>, lane: &Lane) {
+    region.settle::<LongName>(lane);
+    region.settle::<Dirent>(lane);
+}
+
+/// All entries that were ever handed out, live or not.
+pub(crate) fn all(region: Region<'_>) -> impl Iterator<Item = DirentId> {
+    (1..=region.header().slabs[Dirent::SLAB].last()).map(DirentId)
+}
+
+/// Gives back an entry that [`take`] filled in and nothing names.
+pub(crate) fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
+    retire(region, lane, id);
+    give(region, lane, id);
+    settle(region, lane);
+}
+
+/// Retires an entry that lives no more and that neither bucket nor directory names: readers that still look
+/// at it see that. The lane names it until [`give`] and [`settle`].
+pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
+    let dirent = region.dirent(id);
+    // What the slot becomes later is seen after the new count.
+    dirent.seq.begin();
+    dirent.target.store(0, Ordering::Release);
+    dirent.parent.store(0, Ordering::Release);
+    dirent.seq.end();
+    lane.taken[LongName::SLAB].store(dirent.long.load(Ordering::Relaxed), Ordering::Release);
+    lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
+}
+
+/// Gives a retired entry back, with its long name.
+pub(crate) fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
+    let long = NameId(region.dirent(id).long.load(Ordering::Relaxed));
+    if long.is_some() {
+        region.give::<LongName>(lane, long);
+    }
+    region.give::<Dirent>(lane, id);
+}
+
+fn long<'r>(region: Region<'r>, dirent: &Dirent) -> &'r LongName {
+    region.name(NameId(dirent.long.load(Ordering::Relaxed)))
+}
+
+#[cold]
+fn is_long(region: Region<'_>, dirent: &Dirent, name: &Name<'_>) -> bool {
+    let has = &long(region, dirent).words[SHORT_NAME / 4..];
+    let wanted = name.bytes()[SHORT_NAME..].chunks(4);
+    has.iter().zip(wanted).all(|(has, wanted)| has.load(Ordering::Relaxed).to_le_bytes().starts_with(wanted))
+}
+
+#[cold]
+fn take_long(region: Region<'_>, lane: &Lane, name: &Name<'_>) -> Result<NameId> {
+    let id = region.take::<LongName>(lane)?;
+    for (to, from) in region.name(id).words.iter().zip(name.bytes().chunks(4)) {
+        let word = from.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+        to.store(word, Ordering::Relaxed); // Relaxed: published with the entry.
+    }
+    Ok(id)
+}

@@ -1,0 +1,356 @@
+//! The hash table that finds entries by directory and name: linear hashing over [`Bucket`] lines.
+//!
+//! Like Linux's `dentry_hashtable`, but it is the directory itself, not a cache of it. `header.hash_state` holds how
+//! many buckets there are: `1 << (BASE_LEVEL + level)`, plus `next` more. A hash belongs to the bucket of its low
+//! bits; buckets below `next` are split already and take one bit more. An insert that meets a full bucket splits
+//! bucket `next` into itself and a new one at the end; buckets are never joined again.
+//!
+//! The table leads to entries; whether a name is there its entry's record says, by `Dirent::shape`. An entry
+//! is inserted before it is born and removed after it has died ([`crate::names::change`]), each by one
+//! exchange of one word and without a lock: [`lp_region::bucket`]. A lookup takes no lock and writes nothing.
+//! It believes an entry whose `seq` stood still while it was read. Linearisation point of a hit: any moment
+//! between the two loads of `seq`. Of a miss: the load of the shape of the entry that is not alive, or the
+//! second load of the table's state. Progress: a hit is delayed only by a rename of this very name that runs;
+//! after [`SPINS`] tries it is taken as seen, which is right but for a rename that is half done at that very
+//! moment.
+//!
+//! What a dead lane left is done again by [`crate::names::change::replay`] and [`replay_split`].
+
+use core::mem::offset_of;
+use core::num::{NonZeroU32, NonZeroU64};
+
+use lp_abi::Result;
+use lp_region::bucket::{Growing, Look, Pair, Room, Table};
+use lp_region::lane::Lane;
+use lp_region::layout::{BUCKETS, BUCKETS_AT, OVERFLOWS};
+use lp_region::order::{self, Rank};
+use lp_region::records::{Bucket, Dirent};
+use lp_region::slab::Slot;
+use lp_region::sync::{self, AtomicU64, Ordering};
+use lp_region::{DirentId, InodeId, InodeRef, LaneId, OverflowId, Region, bucket, split as carry};
+
+use crate::caller::task::Task;
+use crate::lane::intent::{self, op};
+use crate::lane::taken;
+use crate::names::dirent;
+use crate::names::name::{Name, Place};
+
+/// Buckets of an empty table, as a power of two: one page.
+pub const BASE_LEVEL: u32 = 6;
+
+/// Bits of a hash that the largest table uses.
+pub const MAX_LEVEL: u32 = BUCKETS.trailing_zeros();
+
+// Each split of a bucket raises its tags, which have four bits.
+const _: () = assert!(MAX_LEVEL - BASE_LEVEL < 16);
+
+/// Tries before a lookup takes its answer as seen.
+const SPINS: u32 = 2000;
+
+/// What a name stands for. Two words, so that it travels in registers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Hit {
+    target: u64,
+    /// The entry in the low half, the type in the high one. No entry is 0.
+    entry: NonZeroU64,
+}
+
+impl Hit {
+    /// What entry `id` names now; `kind` is its type.
+    #[inline(always)]
+    fn read(record: &Dirent, id: NonZeroU32, kind: u32) -> Self {
+        let entry = NonZeroU64::from(id) | u64::from(kind) << 32;
+        Hit { target: dirent::target(record).to_word(), entry }
+    }
+
+    /// The entry.
+    #[inline(always)]
+    pub fn dirent(self) -> DirentId {
+        DirentId(self.entry.get() as u32)
+    }
+
+    /// What it named when it was read.
+    #[inline(always)]
+    pub fn target(self) -> InodeRef {
+        InodeRef::from_word(self.target)
+    }
+
+    /// Type of that, as `d_type`.
+    #[inline(always)]
+    pub fn kind(self) -> u32 {
+        (self.entry.get() >> 32) as u32
+    }
+}
+
+/// Whether a table should grow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Load {
+    /// The entry found room in its bucket's first line.
+    Fits,
+    /// It did not: call [`split`] once no locks are held.
+    Crowded,
+}
+
+/// The table, to look at.
+#[derive(Clone, Copy)]
+struct Buckets<'r>(Region<'r>);
+
+impl Table<6> for Buckets<'_> {
+    const BASE: u32 = BASE_LEVEL;
+    const MOST: usize = OVERFLOWS;
+
+    #[inline(always)]
+    fn state(&self) -> &AtomicU64 {
+        &self.0.header().hash_state
+    }
+
+    #[inline(always)]
+    fn first(&self, index: u32) -> &Bucket {
+        self.0.bucket(index)
+    }
+
+    fn overflow(&self, id: u32) -> &Bucket {
+        self.0.overflow(OverflowId(id))
+    }
+}
+
+/// The table, to be changed by a lane.
+struct Changing<'r> {
+    region: Region<'r>,
+    lane: &'r Lane,
+}
+
+impl Table<6> for Changing<'_> {
+    const BASE: u32 = BASE_LEVEL;
+    const MOST: usize = OVERFLOWS;
+
+    #[inline(always)]
+    fn state(&self) -> &AtomicU64 {
+        &self.region.header().hash_state
+    }
+
+    #[inline(always)]
+    fn first(&self, index: u32) -> &Bucket {
+        self.region.bucket(index)
+    }
+
+    fn overflow(&self, id: u32) -> &Bucket {
+        self.region.overflow(OverflowId(id))
+    }
+}
+
+impl Growing<6> for Changing<'_> {
+    fn take(&self) -> Option<u32> {
+        let id = self.region.take::<Bucket>(self.lane).ok()?;
+        self.region.overflow(id).clear();
+        Some(id.0)
+    }
+
+    fn linked(&self) {
+        self.region.settle::<Bucket>(self.lane);
+    }
+
+    fn give(&self, id: u32) {
+        self.region.overflow(OverflowId(id)).clear();
+        self.region.give::<Bucket>(self.lane, OverflowId(id));
+        self.region.settle::<Bucket>(self.lane);
+    }
+}
+
+/// Finds `name` in directory `dir`.
+#[inline]
+pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> {
+    find(region, dir, name, name.hash(dir))
+}
+
+/// [`lookup`] of a name whose hash is at hand.
+#[inline]
+pub(crate) fn lookup_at(region: Region<'_>, place: &Place<'_, '_>) -> Option<Hit> {
+    find(region, place.dir, place.name, place.hash)
+}
+
+/// Has the bucket of a hash fetched into the cache: a lookup of it comes soon.
+#[inline(always)]
+pub(crate) fn prefetch(region: Region<'_>, hash: u32) {
+    // Relaxed: a guess.
+    let state = region.header().hash_state.load(Ordering::Relaxed);
+    lp_region::sync::prefetch(region.bucket(place(state, hash)));
+}
+
+#[inline(never)]
+fn find(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    let region = region.records();
+    let (hit, certain) = bucket::look(&Buckets(region), hash, |bucket| scan(region, bucket, dir, name, hash));
+    if certain { hit } else { find_slow(region, dir, name, hash) }
+}
+
+#[cold]
+fn find_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
+    let mut tries = 0;
+    loop {
+        let (hit, certain) =
+            bucket::look_slow(&Buckets(region), hash, |bucket| scan(region, bucket, dir, name, hash));
+        tries += 1;
+        // In the end a rename was stopped in the middle; see the module for what is true then.
+        if certain || hit.is_some() && tries > SPINS {
+            return hit;
+        }
+        lp_region::sync::spin();
+    }
+}
+
+/// What a name stands for according to one bucket. A hit that is not certain is of an entry that a rename is
+/// changing.
+#[inline(always)]
+fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Look<Hit> {
+    macro_rules! words {
+        ($($at:literal)*) => {$(
+            // SAFETY: a word of the bucket.
+            let is_its = unsafe { sync::has_high_half::<_, { offset_of!(Bucket, entries) + 8 * $at }>(bucket, hash) };
+            if is_its
+                && let Some(look) = look_at(region, &bucket.entries[$at], dir, name)
+            {
+                return look;
+            }
+        )*};
+    }
+    words! { 0 1 2 3 4 5 }
+    (None, true)
+}
+
+/// What a name stands for according to a word of its hash; nothing if the word's entry has another name.
+#[inline(always)]
+fn look_at(region: Region<'_>, word: &AtomicU64, dir: InodeId, name: &Name<'_>) -> Option<Look<Hit>> {
+    // PAIRS: the exchange that inserted it: the entry is filled in.
+    let id = NonZeroU32::new(bucket::id_of(word.load(Ordering::Acquire) as u32))?;
+    let record = region.dirent(DirentId(id.get()));
+    let before = record.seq.read();
+    let hit = Hit::read(record, id, dirent::of(region, record, dir, name)?);
+    if record.seq.retry(before) {
+        // Of a slot that changes hands nothing is believed.
+        return Some((record.seq.stands_at(before).then_some(hit), false));
+    }
+    Some((Some(hit), true))
+}
+
+/// Index of the bucket that holds `hash` in this state.
+#[inline(always)]
+pub fn place(state: u64, hash: u32) -> u32 {
+    bucket::place(BASE_LEVEL, state, hash)
+}
+
+/// Makes sure that the next insert of this lane finds an overflow bucket if it needs one.
+///
+/// # Errors
+/// `ENOSPC`.
+#[inline]
+pub(crate) fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
+    if lane.caches[Bucket::SLAB].count.load(Ordering::Relaxed) == 0 {
+        let id = region.take::<Bucket>(lane)?;
+        region.give::<Bucket>(lane, id);
+        region.settle::<Bucket>(lane);
+    }
+    Ok(())
+}
+
+/// Inserts an entry that is not in the table. The caller holds the lock of its directory and has called
+/// [`reserve`].
+#[inline]
+pub fn insert(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) -> Load {
+    match bucket::insert(&Changing { region, lane }, hash, id.0) {
+        Some(Room::First) => Load::Fits,
+        // The caller reserved an overflow bucket; only a damaged region has none, and loses the name.
+        _ => Load::Crowded,
+    }
+}
+
+/// [`insert`] for the dead lane that is buried, which may have done it.
+#[cold]
+pub(crate) fn insert_again(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) {
+    if !bucket::has(&Buckets(region), hash, id.0) {
+        insert(region, lane, hash, id);
+    }
+}
+
+/// Removes an entry that lives no more, if it is in the table. The caller holds the lock of its directory.
+#[inline]
+pub(crate) fn remove(region: Region<'_>, hash: u32, id: DirentId) {
+    bucket::remove(&Buckets(region), hash, id.0);
+}
+
+/// Bytes of a bucket.
+const BUCKET: usize = size_of::<Bucket>();
+
+/// How many buckets there are.
+fn buckets(state: u64) -> usize {
+    (1 << (BASE_LEVEL + (state as u32 & 31)).min(MAX_LEVEL)) + (state >> 32) as usize
+}
+
+/// Asks for room in the region's file for the buckets that there are. Nobody is at work.
+///
+/// # Errors
+/// As [`Region::back`].
+pub(crate) fn back(region: Region<'_>) -> lp_abi::Result<()> {
+    let state = region.header().hash_state.load(Ordering::Relaxed); // Relaxed: nobody changes it.
+    region.back_growth(BUCKETS_AT, 0, buckets(state) * BUCKET)
+}
+
+/// Splits one bucket, or ends a split that is under way, if nobody else is at it.
+#[cold]
+pub fn split(task: &Task<'_>) {
+    let header = task.region.header();
+    // Taking it over ends what a dead splitter left.
+    if !header.split_lock.try_lock_or_take_over(task.lane_id, task) {
+        return;
+    }
+    let of = order::of(&task.lane.holding);
+    order::took(of, order::what(Rank::Split, &header.split_lock));
+    let _held = order::keep(of, &header.split_lock);
+    let table = Changing { region: task.region, lane: task.lane };
+    let _intent = intent::write(task, op::SPLIT, &[]);
+    if carry::go_on(&table) {
+        // Relaxed: only the holder of the split lock changes it.
+        let state = header.hash_state.load(Ordering::Relaxed);
+        let count = buckets(state);
+        let has_room = task.region.back_growth(BUCKETS_AT, count * BUCKET, (count + 1) * BUCKET).is_ok();
+        if BASE_LEVEL + (state as u32) < MAX_LEVEL && has_room {
+            carry::split(&table);
+        }
+    }
+}
+
+/// Ends the split that the dead `lane` had begun. One at a time for each lane.
+#[cold]
+pub(crate) fn replay_split(task: &Task<'_>, lane: LaneId) {
+    let (region, record) = (task.region, task.region.lane(lane));
+    // Only the dead lane, which has the split lock, changes it.
+    let state = region.header().hash_state.load(Ordering::Acquire);
+    put_by(task, record, [Pair::of(BASE_LEVEL, state).to].into_iter());
+    carry::go_on(&Changing { region, lane: record });
+    record.intent.op.store(op::NONE, Ordering::Release);
+}
+
+/// Settles the overflow bucket in a dead lane's hand, which it may have linked in for one of these hashes: it
+/// stays where it is or goes back to the lane's cache. Before its change is done again, which may take
+/// another.
+#[cold]
+pub(crate) fn settle_overflow(task: &Task<'_>, lane: &Lane, hashes: [u32; 2]) {
+    let state = task.region.header().hash_state.load(Ordering::Acquire);
+    // A chain that was the hash's when there were fewer buckets keeps what was linked in then.
+    let levels = (0..=state & 31).chain([state]);
+    let firsts = levels.flat_map(|level| hashes.map(|hash| place(level, hash)));
+    put_by(task, lane, firsts);
+}
+
+fn put_by(task: &Task<'_>, lane: &Lane, mut firsts: impl Iterator<Item = u32>) {
+    let region = task.region;
+    let taken = &lane.taken[Bucket::SLAB];
+    let index = taken.load(Ordering::Relaxed); // Relaxed: the dead write nothing.
+    let is_linked = |first: u32| {
+        bucket::chain(&Buckets(region), region.bucket(first)).any(|bucket| bucket.next_index() == index)
+    };
+    if index != 0 && firsts.any(is_linked) {
+        taken.store(0, Ordering::Release);
+    }
+    taken::give_back::<Bucket>(task, lane);
+}

@@ -1,0 +1,739 @@
+//! Path walk, path_resolution(7): from a path as the program gave it to an inode or to a place in a directory.
+//!
+//! Like Linux's `namei.c` in RCU mode, and never in another: the walk writes nothing that others read. A directory is
+//! named by slot and generation; after each step the generation is looked at again, so a step is as if done at once
+//! on a directory that lived. A slot that was reused makes the walk start over. Who gets an [`InodeRef`] from a walk
+//! looks at the generation after using it, or pins it; see [`crate::lane::pin`].
+//!
+//! What is left to walk is text: the program's path, or, once a symbolic link was met, `scratch.walk`, where the text
+//! stands at the end and a link's target is put before it.
+
+use core::slice;
+
+use lp_abi::linux::{AT_FDCWD, S_IFDIR, S_IFLNK, S_IFMT};
+use lp_abi::{Errno, MAX_SYMLINKS, NAME_MAX, PATH_MAX, Result};
+use lp_region::records::Inode;
+use lp_region::sync::Ordering;
+use lp_region::{DirentId, InodeId, InodeRef, ucopy};
+
+use crate::caller::prefix_cache::{self, Prefix};
+use crate::caller::task::{Outside, Place, SLACK, Task};
+use crate::descriptors::table;
+use crate::names::mounts::{self, Crossing};
+use crate::names::name::Name;
+use crate::names::{hash, link_target};
+use crate::rights::permission::{self, EXEC};
+
+/// Bytes of `scratch.walk` that text may take, its NUL included.
+const TEXT: usize = 2 * PATH_MAX;
+
+/// Walks before a name that leads to a freed inode each time is taken for damage: `ESTALE`.
+pub(crate) const TRIES: u32 = 1000;
+
+/// Which buffer of the task takes a path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Which {
+    /// `scratch.path`.
+    Path,
+    /// `scratch.other`, for the second path of a call.
+    Other,
+}
+
+/// What a symbolic link at the end of a path means.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Follow {
+    /// What it leads to.
+    Link,
+    /// Itself (`O_NOFOLLOW`, `AT_SYMLINK_NOFOLLOW`), unless a slash follows it.
+    No,
+}
+
+/// What the last component of a path is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Last {
+    /// A name.
+    Name,
+    /// `.`.
+    Dot,
+    /// `..`.
+    DotDot,
+    /// There is none: the path is a mount's.
+    Root,
+}
+
+/// An inode and how it was reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Found {
+    /// The inode.
+    pub inode: InodeRef,
+    /// The entry that led to it; none for a root.
+    pub dirent: DirentId,
+    /// The directory of that entry; a root's is itself.
+    pub parent: InodeId,
+}
+
+/// A place in a directory: where a call makes or removes a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parent {
+    /// The directory.
+    pub dir: InodeRef,
+    /// What stands last in the path.
+    pub last: Last,
+    /// Whether a slash follows the last component.
+    pub trailing_slash: bool,
+    which: Which,
+    start: u16,
+    length: u16,
+}
+
+impl Parent {
+    /// The last component, if it is a name: the walk has found it short enough. The next walk into the same buffer ends its
+    /// life.
+    #[inline]
+    pub fn name<'a>(&self, task: &'a Task<'_>) -> Name<'a> {
+        let buffer = buffer(task, self.which).cast::<u8>();
+        // SAFETY: the walk left the name there, with a NUL or a slash behind it; the buffer is the task's, which makes one
+        // call at a time.
+        let name = unsafe { Name::scan(buffer.add(self.start as usize)) };
+        debug_assert_eq!(name.len(), self.length as usize);
+        name
+    }
+}
+
+/// Where a path ends: the place, and what stands there now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// The place.
+    pub place: Parent,
+    /// What the walk found there.
+    pub found: Option<Found>,
+}
+
+/// What a walk is for: what it does with the last component, and what it gives.
+trait Goal: Copy {
+    /// What the walk gives.
+    type End;
+    /// Whether the last component, with a slash behind it or not, is left alone.
+    fn leaves_alone(self, trailing_slash: bool) -> bool;
+    /// Whether a symbolic link at the end is followed.
+    fn follows(self) -> bool;
+    /// The walk ended at a place where nothing stands, or whatever stands there.
+    fn place(self, place: impl FnOnce() -> Parent) -> Result<Self::End>;
+    /// The walk ended at something.
+    fn found(self, place: impl FnOnce() -> Parent, found: Found) -> Self::End;
+}
+
+/// An inode that is there.
+#[derive(Clone, Copy)]
+struct Existing(Follow);
+
+impl Goal for Existing {
+    type End = Found;
+
+    #[inline(always)]
+    fn leaves_alone(self, _trailing_slash: bool) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn follows(self) -> bool {
+        self.0 == Follow::Link
+    }
+
+    #[inline(always)]
+    fn place(self, _place: impl FnOnce() -> Parent) -> Result<Found> {
+        Err(Errno::ENOENT)
+    }
+
+    #[inline(always)]
+    fn found(self, _place: impl FnOnce() -> Parent, found: Found) -> Found {
+        found
+    }
+}
+
+/// An inode that is there or may be made there. With a slash behind the name the call refuses, whatever is there.
+#[derive(Clone, Copy)]
+struct Making(Follow);
+
+impl Goal for Making {
+    type End = End;
+
+    #[inline(always)]
+    fn leaves_alone(self, trailing_slash: bool) -> bool {
+        trailing_slash
+    }
+
+    #[inline(always)]
+    fn follows(self) -> bool {
+        self.0 == Follow::Link
+    }
+
+    #[inline(always)]
+    fn place(self, place: impl FnOnce() -> Parent) -> Result<End> {
+        Ok(End { place: place(), found: None })
+    }
+
+    #[inline(always)]
+    fn found(self, place: impl FnOnce() -> Parent, found: Found) -> End {
+        End { place: place(), found: Some(found) }
+    }
+}
+
+/// A place in a directory.
+#[derive(Clone, Copy)]
+struct Placing;
+
+impl Goal for Placing {
+    type End = Parent;
+
+    #[inline(always)]
+    fn leaves_alone(self, _trailing_slash: bool) -> bool {
+        true
+    }
+
+    #[inline(always)]
+    fn follows(self) -> bool {
+        false
+    }
+
+    #[inline(always)]
+    fn place(self, place: impl FnOnce() -> Parent) -> Result<Parent> {
+        Ok(place())
+    }
+
+    #[inline(always)]
+    fn found(self, place: impl FnOnce() -> Parent, _found: Found) -> Parent {
+        place()
+    }
+}
+
+/// A path in one of the task's buffers.
+#[derive(Clone, Copy)]
+pub(crate) struct Text {
+    which: Which,
+    /// Its bytes, without the NUL.
+    length: usize,
+    /// Those up to its last slash and with it.
+    prefix: usize,
+}
+
+/// Copies a path of the program's into one of the task's buffers.
+///
+/// # Errors
+/// `EFAULT`, `ENAMETOOLONG`; `ENOENT` when it is empty.
+#[inline]
+pub(crate) fn copy_path(task: &Task<'_>, which: Which, path: *const u8) -> Result<Text> {
+    // SAFETY: the buffer is the task's; no other reference to it lives.
+    let buffer = unsafe { slice::from_raw_parts_mut(buffer(task, which).cast::<u8>(), PATH_MAX) };
+    // SAFETY: bad pointers are the fault handler's.
+    match unsafe { ucopy::path(buffer, path) }? {
+        (0, _) => Err(Errno::ENOENT),
+        (length, prefix) => Ok(Text { which, length, prefix }),
+    }
+}
+
+/// The path that [`copy_path`] left in a buffer.
+pub(crate) fn copied<'t>(task: &'t Task<'_>, which: Which) -> &'t [u8] {
+    // SAFETY: the buffer is the task's, which makes one call at a time; nobody writes it while the call uses the path.
+    let bytes = unsafe { slice::from_raw_parts(buffer(task, which).cast::<u8>(), PATH_MAX) };
+    &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(PATH_MAX)]
+}
+
+/// Moves a path that a walk left in `scratch.outside` to a buffer of its own, for calls with two paths.
+///
+/// # Errors
+/// `ENAMETOOLONG` when the kernel would not take it either.
+pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Outside> {
+    if let Outside::Rewritten(length) = outside {
+        if length >= PATH_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let from = task.scratch.outside.get().cast::<u8>();
+        // SAFETY: both are the task's buffers, distinct, and hold the path and its NUL.
+        unsafe { buffer(task, which).cast::<u8>().copy_from_nonoverlapping(from, length + 1) };
+    }
+    Ok(outside)
+}
+
+/// Whether a path of the program's is empty, for calls with `AT_EMPTY_PATH`.
+///
+/// # Errors
+/// `EFAULT`.
+pub(crate) fn is_empty(path: *const u8) -> Result<bool> {
+    // SAFETY: bad pointers are the fault handler's.
+    Ok(unsafe { ucopy::get(path) }? == 0)
+}
+
+/// The inode that a path names.
+///
+/// # Errors
+/// Those of path_resolution(7): `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EFAULT`.
+#[inline]
+pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<Found>> {
+    let text = copy_path(task, Which::Path, path)?;
+    match in_known(task, dirfd, text, follow) {
+        Some(found) => found.map(Place::Inside),
+        None => again(task, dirfd, text, Existing(follow)),
+    }
+}
+
+/// What [`inode`] finds for the path that is most of all: a name in a directory whose prefix is known. None asks for a walk.
+#[inline(always)]
+fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<Result<Found>> {
+    let text = buffer(task, given.which).cast::<u8>().cast_const();
+    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
+    let (absolute, name, prefix) = unsafe {
+        let absolute = *text == b'/';
+        let base = if absolute { InodeRef::NONE } else { base(task, dirfd)? };
+        let prefix = Prefix::new(base.to_word(), text, given.prefix);
+        (absolute, Name::scan(text.add(given.prefix)), prefix)
+    };
+    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
+        return None;
+    }
+    let dir = match given.prefix {
+        0 => InodeRef::from_word(prefix.base),
+        _ => prefix_cache::find(task, prefix)?,
+    };
+    let inode = task.region.inode(dir.id);
+    if !may_everyone_search(inode) {
+        return None;
+    }
+    let hit = hash::lookup(task.region, dir.id, &name);
+    // Acquire: an inode's generation grows before its slot is used again.
+    if inode.generation.load(Ordering::Acquire) != dir.generation {
+        return None;
+    }
+    match hit {
+        Some(hit) if hit.kind() == S_IFLNK >> 12 && follow == Follow::Link => None,
+        Some(hit) => Some(Ok(Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id })),
+        None => Some(Err(Errno::ENOENT)),
+    }
+}
+
+/// Whether everyone may search what stands here: a directory whose mode says so and that has no ACL.
+#[inline(always)]
+fn may_everyone_search(inode: &Inode) -> bool {
+    // Relaxed: each is one word and used as seen; see `permission::check`.
+    let mode = inode.mode.load(Ordering::Relaxed);
+    mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Relaxed) == 0
+}
+
+/// Where a path ends and what stands there, nothing included: what an open that may create asks.
+///
+/// # Errors
+/// As [`inode`], but a missing last component is no error.
+pub(crate) fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<End>> {
+    again(task, dirfd, copy_path(task, Which::Path, path)?, Making(follow))
+}
+
+/// The place that a path names, whatever stands there.
+///
+/// # Errors
+/// As [`inode`], but the last component is not looked at.
+pub(crate) fn parent(task: &Task<'_>, dirfd: i32, path: *const u8, which: Which) -> Result<Place<Parent>> {
+    again(task, dirfd, copy_path(task, which, path)?, Placing)
+}
+
+fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
+    match which {
+        Which::Path => task.scratch.path.get(),
+        Which::Other => task.scratch.other.get(),
+    }
+}
+
+#[inline(always)]
+fn again<G: Goal>(task: &Task<'_>, dirfd: i32, text: Text, goal: G) -> Result<Place<G::End>> {
+    match walk(task, dirfd, text, goal) {
+        Err(Errno::ESTALE) => again_slow(task, dirfd, text, goal),
+        done => done,
+    }
+}
+
+#[cold]
+fn again_slow<G: Goal>(task: &Task<'_>, dirfd: i32, text: Text, goal: G) -> Result<Place<G::End>> {
+    for _ in 0..TRIES {
+        match walk(task, dirfd, text, goal) {
+            Err(Errno::ESTALE) => {}
+            done => return done,
+        }
+    }
+    Err(Errno::ESTALE)
+}
+
+fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, given: Text, goal: G) -> Result<Place<G::End>> {
+    let text = buffer(task, given.which).cast::<u8>().cast_const();
+    // SAFETY: the buffer holds `length` bytes and a NUL.
+    let (end, absolute) = unsafe { (text.add(given.length), *text == b'/') };
+    let base = if absolute { Some(InodeRef::NONE) } else { base(task, dirfd) };
+    let Some(base) = base else { return Ok(Place::Outside(Outside::AsGiven)) };
+    let mut walk =
+        Walk { task, which: given.which, text, end, here: base, links: 0, base: base.to_word(), tree: ODD };
+    // A slash at the end is not the cache's business.
+    if given.prefix != 0 && given.prefix != given.length {
+        // SAFETY: the text stays in the buffer, which is longer, until the walk is over.
+        let prefix = unsafe { Prefix::new(walk.base, text, given.prefix) };
+        if let Some(dir) = prefix_cache::find(task, prefix) {
+            walk.start(dir, given.prefix);
+            return walk.run(goal);
+        }
+        walk.tree = task.region.header().tree.read();
+    }
+    if absolute {
+        match walk.enter() {
+            Crossing::Inside { root, walked } => walk.start(root, walked),
+            Crossing::Outside => return Ok(Place::Outside(Outside::AsGiven)),
+        }
+    }
+    walk.run(goal)
+}
+
+/// The directory that relative paths start from; none if it is the host's.
+#[inline]
+fn base(task: &Task<'_>, dirfd: i32) -> Option<InodeRef> {
+    if dirfd == AT_FDCWD {
+        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
+        return (cwd != 0).then(|| InodeRef::from_word(cwd));
+    }
+    table::fget_any(task, dirfd).ok().map(|held| held.inode_ref())
+}
+
+/// Where the text goes on behind slashes.
+#[inline(always)]
+fn past_slashes(text: *const u8) -> *const u8 {
+    let mut text = text;
+    // SAFETY: a NUL ends the text.
+    unsafe {
+        while *text == b'/' {
+            text = text.add(1);
+        }
+    }
+    text
+}
+
+struct Walk<'t, 'r> {
+    task: &'t Task<'r>,
+    which: Which,
+    /// What is left to walk: up to `end`, where a NUL and [`SLACK`] bytes follow.
+    text: *const u8,
+    end: *const u8,
+    /// Where the walk stands.
+    here: InodeRef,
+    links: u32,
+    /// Where the path starts: a directory, or 0 for `/`.
+    base: u64,
+    /// `Header::tree` before the first step, or [`ODD`].
+    tree: u32,
+}
+
+/// A count that no cache entry has: what the walk came through is not to be noted.
+const ODD: u32 = 1;
+
+/// What a step came to.
+enum Step<E> {
+    /// The walk goes on.
+    Next,
+    /// It is over.
+    Over(E),
+    /// A symbolic link is to be followed; what stands behind it in the text.
+    Link(InodeRef, *const u8),
+}
+
+/// How a walk goes on after a turn that is not the common one.
+enum Turn {
+    /// From where it stands now.
+    On,
+    /// It left for a path of the host's.
+    Out(usize),
+    /// It is over: at a directory.
+    At(Last, Found),
+}
+
+impl<'r> Walk<'_, 'r> {
+    #[inline(always)]
+    fn run<G: Goal>(&mut self, goal: G) -> Result<Place<G::End>> {
+        loop {
+            let start = past_slashes(self.text);
+            self.text = start;
+            // SAFETY: a NUL ends the text, SLACK bytes follow it, and nobody changes it while the name lives.
+            let name = unsafe { Name::scan(start) };
+            let turn = if name.is_empty() {
+                self.at_root()?
+            } else if name.starts_with_dot() && (name.is_dot() || name.is_dot_dot()) {
+                self.dots(&name)?
+            } else {
+                match self.step(&name, goal)? {
+                    Step::Next => continue,
+                    Step::Over(end) => return Ok(Place::Inside(end)),
+                    Step::Link(link, after) => self.follow(link, after)?,
+                }
+            };
+            match turn {
+                Turn::On => {}
+                Turn::Out(length) => return Ok(Place::Outside(Outside::Rewritten(length))),
+                Turn::At(last, found) => {
+                    // SAFETY: the text is not at its start: something was walked.
+                    let slash = unsafe { *self.end.sub(1) } == b'/';
+                    let end = goal.found(|| self.place_at(0, 0, last, slash), found);
+                    return Ok(Place::Inside(end));
+                }
+            }
+        }
+    }
+
+    /// Walks one name.
+    #[inline(always)]
+    fn step<G: Goal>(&mut self, name: &Name<'_>, goal: G) -> Result<Step<G::End>> {
+        let everyone = self.may_search()?;
+        let here = self.here;
+        let after = name.end();
+        let next = past_slashes(after);
+        self.text = next;
+        let (is_last, slash) = (next == self.end, next != after);
+        if self.tree & 1 == 0 {
+            self.note_slow(name, is_last, everyone);
+        }
+        if name.len() > NAME_MAX {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        if is_last && goal.leaves_alone(slash) {
+            return goal.place(|| self.place(name, slash)).map(Step::Over);
+        }
+        let hit = hash::lookup(self.task.region, here.id, name);
+        self.check(here)?;
+        let Some(hit) = hit else {
+            if is_last {
+                return goal.place(|| self.place(name, slash)).map(Step::Over);
+            }
+            return Err(Errno::ENOENT);
+        };
+        if hit.kind() == S_IFLNK >> 12 && (!is_last || slash || goal.follows()) {
+            return Ok(Step::Link(hit.target(), after));
+        }
+        if !is_last {
+            self.here = hit.target();
+            return Ok(Step::Next);
+        }
+        if slash && hit.kind() != S_IFDIR >> 12 {
+            return Err(Errno::ENOTDIR);
+        }
+        let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: here.id };
+        Ok(Step::Over(goal.found(|| self.place(name, slash), found)))
+    }
+
+    #[inline(always)]
+    fn inode(&self) -> &'r Inode {
+        self.task.region.inode(self.here.id)
+    }
+
+    /// Looks which mount the text, an absolute path, leads into.
+    #[inline(always)]
+    fn enter(&self) -> Crossing {
+        // SAFETY: `text` does not pass `end`, where a NUL and SLACK bytes follow; nobody writes the buffer meanwhile.
+        unsafe { mounts::enter(self.task, self.text, self.end.offset_from_unsigned(self.text)) }
+    }
+
+    /// The text that is left.
+    fn rest(&self) -> &[u8] {
+        // SAFETY: `text` does not pass `end`; the buffer is the task's and is not written while this lives.
+        unsafe { slice::from_raw_parts(self.text, self.end.offset_from_unsigned(self.text)) }
+    }
+
+    /// Stands on root `root`, `walked` bytes of the text done.
+    #[inline]
+    fn start(&mut self, root: InodeRef, walked: usize) {
+        self.here = root;
+        // SAFETY: `walked` is at most what is left.
+        self.text = unsafe { self.text.add(walked) };
+    }
+
+    /// Whether what was just read of `inode` is still that inode's.
+    ///
+    /// # Errors
+    /// `ESTALE` when the slot was freed since.
+    #[inline(always)]
+    fn check(&self, inode: InodeRef) -> Result<()> {
+        // Acquire: an inode's generation grows before its slot is used again.
+        let generation = self.task.region.inode(inode.id).generation.load(Ordering::Acquire);
+        if generation == inode.generation { Ok(()) } else { Err(Errno::ESTALE) }
+    }
+
+    /// Tells the cache how the walk came here, once only the last name is left, if everyone may come the same way.
+    #[cold]
+    fn note_slow(&mut self, name: &Name<'_>, is_last: bool, everyone: bool) {
+        if !is_last {
+            self.tree |= u32::from(!everyone);
+            return;
+        }
+        let start = buffer(self.task, self.which).cast::<u8>().cast_const();
+        let length = name.bytes().as_ptr() as usize - start as usize;
+        // SAFETY: the text is in its buffer, for a walk that met a link has an odd count.
+        let prefix = unsafe { Prefix::new(self.base, start, length) };
+        prefix_cache::note(self.task, prefix, self.here, self.tree);
+    }
+
+    /// Whether the walk stands on a directory that the caller may search; gives whether everyone may.
+    #[inline(always)]
+    fn may_search(&self) -> Result<bool> {
+        if may_everyone_search(self.inode()) { Ok(true) } else { self.may_search_slow() }
+    }
+
+    #[inline(never)]
+    fn may_search_slow(&self) -> Result<bool> {
+        let here = self.inode();
+        let is_dir = here.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
+        let allowed = if is_dir { permission::check(self.task, here, EXEC) } else { Err(Errno::ENOTDIR) };
+        match allowed {
+            Ok(()) => Ok(false),
+            Err(errno) => Err(self.check(self.here).err().unwrap_or(errno)),
+        }
+    }
+
+    /// The path ended where no component stood: at a root.
+    #[cold]
+    fn at_root(&self) -> Result<Turn> {
+        Ok(Turn::At(Last::Root, self.directory()?))
+    }
+
+    /// The directory where the walk stands, as something found.
+    fn directory(&self) -> Result<Found> {
+        let inode = self.inode();
+        let (dirent, parent) = inode
+            .seq
+            .snapshot(|| (inode.self_dirent.load(Ordering::Relaxed), inode.parent.load(Ordering::Relaxed)));
+        self.check(self.here)?;
+        Ok(Found { inode: self.here, dirent: DirentId(dirent), parent: InodeId(parent) })
+    }
+
+    /// `.` or `..`.
+    #[cold]
+    fn dots(&mut self, name: &Name<'_>) -> Result<Turn> {
+        self.tree = ODD;
+        self.may_search()?;
+        let after = name.end();
+        self.text = past_slashes(after);
+        let last = if name.is_dot() { Last::Dot } else { Last::DotDot };
+        if last == Last::DotDot {
+            let from = self.here;
+            let up = self.directory()?;
+            if up.dirent.is_none() && mounts::is_root(self.task, from) {
+                return self.leave(after);
+            }
+            let parent = self.task.region.inode(up.parent);
+            self.here = InodeRef { id: up.parent, generation: parent.generation.load(Ordering::Acquire) };
+            // The parent of a directory that is still in place lives.
+            if self.task.region.inode(from.id).parent.load(Ordering::Acquire) != up.parent.0 {
+                return Err(Errno::ESTALE);
+            }
+            self.check(from)?;
+            // A removed directory remembers its parent, which may have gone too.
+            let gone = self.task.region.inode(from.id).tail.load(Ordering::Acquire);
+            if mounts::is_gone(self.task, from) && gone != u64::from(self.here.generation) {
+                return Err(Errno::ENOENT);
+            }
+        }
+        if self.text != self.end {
+            return Ok(Turn::On);
+        }
+        Ok(Turn::At(last, self.directory()?))
+    }
+
+    /// `..` of a root: on to the directory of the host that the mount stands in.
+    #[cold]
+    fn leave(&mut self, after: *const u8) -> Result<Turn> {
+        let above = mounts::above(self.task, self.inode());
+        self.prepend(after, above.len() + 1, |to| {
+            to[..above.len()].copy_from_slice(above);
+            to[above.len()] = b'/';
+            Ok(())
+        })?;
+        self.absolute()
+    }
+
+    /// Goes on with the target of a symbolic link; `after` is what follows the link in the text.
+    #[cold]
+    fn follow(&mut self, link: InodeRef, after: *const u8) -> Result<Turn> {
+        if self.links == MAX_SYMLINKS {
+            return Err(Errno::ELOOP);
+        }
+        self.links += 1;
+        self.tree = ODD;
+        let (task, inode) = (self.task, self.task.region.inode(link.id));
+        let length = link_target::target_length(inode);
+        self.check(link)?;
+        self.prepend(after, length, |to| link_target::copy_target(task, inode, to))?;
+        self.check(link)?;
+        link_target::followed(task, link);
+        // SAFETY: the text is not empty: no target is.
+        if unsafe { *self.text } == b'/' { self.absolute() } else { Ok(Turn::On) }
+    }
+
+    /// Looks where the text, an absolute path, leads.
+    fn absolute(&mut self) -> Result<Turn> {
+        match self.enter() {
+            Crossing::Inside { root, walked } => {
+                self.start(root, walked);
+                Ok(Turn::On)
+            }
+            Crossing::Outside => {
+                let rest = self.rest();
+                // SAFETY: the buffer is the task's, is longer than any text, and `rest` lies in another.
+                let to = unsafe { &mut *self.task.scratch.outside.get() };
+                to[..rest.len()].copy_from_slice(rest);
+                to[rest.len()] = 0;
+                Ok(Turn::Out(rest.len()))
+            }
+        }
+    }
+
+    /// Puts `length` bytes, which `fill` writes, before the text that starts at `after`.
+    fn prepend(
+        &mut self,
+        after: *const u8,
+        length: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<()>,
+    ) -> Result<()> {
+        let walk = self.task.scratch.walk.get().cast::<u8>();
+        // SAFETY: `after` is in the text, which ends at `end`.
+        let left = unsafe { self.end.offset_from_unsigned(after) };
+        if length + left >= TEXT {
+            return Err(Errno::ENAMETOOLONG);
+        }
+        let rest = TEXT - 1 - left;
+        // SAFETY: `rest + left` is the last of the TEXT bytes; if the text is in this buffer, it is there already. The
+        // bytes below `rest` hold nothing that is still wanted.
+        let room = unsafe {
+            if self.end != walk.add(TEXT - 1) {
+                walk.add(rest).copy_from_nonoverlapping(after, left);
+                *walk.add(TEXT - 1) = 0;
+            }
+            slice::from_raw_parts_mut(walk.add(rest - length), length)
+        };
+        fill(room)?;
+        // SAFETY: within the buffer.
+        (self.text, self.end) = unsafe { (walk.add(rest - length).cast_const(), walk.add(TEXT - 1)) };
+        Ok(())
+    }
+
+    /// The place of `name`, the last in the text.
+    #[inline]
+    fn place(&self, name: &Name<'_>, slash: bool) -> Parent {
+        let start = buffer(self.task, self.which).cast::<u8>();
+        let from = name.bytes().as_ptr();
+        let offset = (from as usize).wrapping_sub(start as usize);
+        if offset < PATH_MAX {
+            return self.place_at(offset as u16, name.len() as u16, Last::Name, slash);
+        }
+        // The name stands in `scratch.walk`, which the next walk uses.
+        // SAFETY: a name and a NUL fit the buffer, and nobody reads the path any more.
+        unsafe {
+            start.copy_from_nonoverlapping(from, name.len());
+            *start.add(name.len()) = 0;
+        }
+        self.place_at(0, name.len() as u16, Last::Name, slash)
+    }
+
+    fn place_at(&self, start: u16, length: u16, last: Last, trailing_slash: bool) -> Parent {
+        Parent { dir: self.here, last, trailing_slash, which: self.which, start, length }
+    }
+}

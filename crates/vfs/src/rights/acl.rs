@@ -1,0 +1,334 @@
+//! POSIX ACLs, acl(5): kept as blobs in the form that their extended attributes have, and evaluated without a lock.
+
+use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_ISGID};
+use lp_abi::{Errno, Result};
+use lp_region::InodeId;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering::Relaxed;
+
+use crate::caller::task::Task;
+use crate::inodes::blob::{self, Draft, View, Which};
+use crate::inodes::inode;
+use crate::rights::credentials::{self, Identity};
+
+/// Extended attribute of the access ACL.
+pub(crate) const ACCESS_NAME: &[u8] = b"system.posix_acl_access";
+/// Extended attribute of the default ACL.
+pub(crate) const DEFAULT_NAME: &[u8] = b"system.posix_acl_default";
+
+/// `POSIX_ACL_XATTR_VERSION`.
+const VERSION: u32 = 2;
+/// Bytes before the first entry.
+const HEADER: u64 = 4;
+/// Bytes of an entry: tag, permissions, id.
+const ENTRY: u64 = 8;
+/// Id of an entry that has none (`ACL_UNDEFINED_ID`).
+const NO_ID: u32 = u32::MAX;
+
+/// Tags of entries.
+mod tag {
+    pub(super) const USER_OBJ: u16 = 1;
+    pub(super) const USER: u16 = 2;
+    pub(super) const GROUP_OBJ: u16 = 4;
+    pub(super) const GROUP: u16 = 8;
+    pub(super) const MASK: u16 = 16;
+    pub(super) const OTHER: u16 = 32;
+}
+
+/// An entry.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Entry {
+    tag: u16,
+    perm: u16,
+    id: u32,
+}
+
+impl Entry {
+    fn from_bytes(bytes: [u8; 8]) -> Entry {
+        let [t0, t1, p0, p1, id @ ..] = bytes;
+        Entry {
+            tag: u16::from_ne_bytes([t0, t1]),
+            perm: u16::from_ne_bytes([p0, p1]),
+            id: u32::from_ne_bytes(id),
+        }
+    }
+}
+
+fn count(view: View) -> u64 {
+    view.len().saturating_sub(HEADER) / ENTRY
+}
+
+fn entry(view: View, index: u64) -> Entry {
+    Entry::from_bytes(view.bytes(HEADER + index * ENTRY))
+}
+
+fn entries(view: View<'_>) -> impl Iterator<Item = Entry> {
+    (0..count(view)).map(move |index| entry(view, index))
+}
+
+fn set_perm(task: &Task, view: View, index: u64, perm: u16) {
+    view.patch(task, HEADER + index * ENTRY + 2, &perm.to_ne_bytes());
+}
+
+/// What the access ACL grants of `want` to someone who is not the owner, as `posix_acl_permission`: permission bits,
+/// or none when there is no ACL.
+pub(crate) fn grants(task: &Task, inode: &Inode, want: u32, who: Identity) -> Option<u32> {
+    blob::peek(task.region, inode, Which::Acl, |view| evaluate(task, inode, view, want as u16, who))
+}
+
+fn evaluate(task: &Task, inode: &Inode, view: View, want: u16, who: Identity) -> u32 {
+    let mask = || entries(view).find(|entry| entry.tag == tag::MASK).map_or(7, |entry| entry.perm);
+    let mut in_group = false;
+    for entry in entries(view) {
+        match entry.tag {
+            tag::USER if entry.id == who.uid => return u32::from(entry.perm & mask()),
+            tag::GROUP_OBJ | tag::GROUP => {
+                // Relaxed: one word, used as seen.
+                let gid = if entry.tag == tag::GROUP { entry.id } else { inode.gid.load(Relaxed) };
+                if credentials::in_group(task.process, who, gid) {
+                    in_group = true;
+                    if entry.perm & want == want {
+                        return u32::from(entry.perm & mask());
+                    }
+                }
+            }
+            // A group that does not grant it hides what others may.
+            tag::OTHER => return if in_group { 0 } else { u32::from(entry.perm) },
+            _ => {}
+        }
+    }
+    0
+}
+
+/// Whether a draft is an ACL, as `posix_acl_valid`: its entries in their order, a mask where one is needed.
+fn is_valid(view: View) -> bool {
+    let mut state = tag::USER_OBJ;
+    let mut needs_mask = false;
+    for entry in entries(view) {
+        if entry.perm & !7 != 0 {
+            return false;
+        }
+        state = match (entry.tag, state) {
+            (tag::USER_OBJ, tag::USER_OBJ) => tag::USER,
+            (tag::USER, tag::USER) | (tag::GROUP, tag::GROUP) if entry.id != NO_ID => {
+                needs_mask = true;
+                state
+            }
+            (tag::GROUP_OBJ, tag::USER) => tag::GROUP,
+            (tag::MASK, tag::GROUP) => tag::OTHER,
+            (tag::OTHER, tag::OTHER) => 0,
+            (tag::OTHER, tag::GROUP) if !needs_mask => 0,
+            _ => return false,
+        };
+    }
+    state == 0
+}
+
+/// Permission bits that an ACL stands for, and whether it says no more than they do, as `posix_acl_equiv_mode`.
+fn mode_of(view: View) -> (u32, bool) {
+    let (mut mode, mut minimal) = (0, true);
+    let mut mask = None;
+    for entry in entries(view) {
+        let perm = u32::from(entry.perm);
+        match entry.tag {
+            tag::USER_OBJ => mode |= perm << 6,
+            tag::GROUP_OBJ => mode |= perm << 3,
+            tag::OTHER => mode |= perm,
+            tag::MASK => {
+                mask = Some(perm);
+                minimal = false;
+            }
+            _ => minimal = false,
+        }
+    }
+    match mask {
+        Some(mask) => (mode & !0o70 | mask << 3, minimal),
+        None => (mode, minimal),
+    }
+}
+
+/// Reads an ACL as an extended attribute.
+///
+/// # Errors
+/// `ENODATA` without one; `ERANGE` when it does not fit; `EOPNOTSUPP` for a symbolic link; `EFAULT`.
+pub(crate) fn get(
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    which: Which,
+    to: *mut u8,
+    size: usize,
+) -> Result<usize> {
+    if inode.mode.load(Relaxed) & S_IFMT == S_IFLNK {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    let _locked = inode::lock(task, id);
+    let view = blob::of(task, inode, which).ok_or(Errno::ENODATA)?;
+    let len = view.len() as usize;
+    match size {
+        0 => Ok(len),
+        size if size < len => Err(Errno::ERANGE),
+        _ => view.read(to, len, 0),
+    }
+}
+
+/// Sets an ACL from its extended attribute. The caller holds the inode's lock.
+///
+/// # Errors
+/// `EINVAL` for what is no ACL; `EOPNOTSUPP` for another version and for a symbolic link; `EPERM` for who does not own the
+/// file; `EACCES` for a default ACL of what is no directory; `ENOSPC`, `EFAULT`.
+pub(crate) fn set(
+    task: &Task,
+    id: InodeId,
+    inode: &Inode,
+    which: Which,
+    value: *const u8,
+    size: usize,
+) -> Result<()> {
+    let draft = Draft::new(task, inode.root.load(Relaxed))?;
+    draft.append(value, size)?;
+    let view = draft.view();
+    if size > 0 {
+        if (size as u64) < HEADER {
+            return Err(Errno::EINVAL);
+        }
+        if u32::from_ne_bytes(view.bytes(0)) != VERSION {
+            return Err(Errno::EOPNOTSUPP);
+        }
+        if !(size as u64 - HEADER).is_multiple_of(ENTRY) {
+            return Err(Errno::EINVAL);
+        }
+    }
+    // An ACL without entries takes the one there is away.
+    let draft = (count(view) > 0).then_some(draft);
+    may_set(task, inode, which, draft.is_some())?;
+    let mut mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
+    let Some(draft) = draft else {
+        blob::swap(task, id, which, None, mode);
+        return Ok(());
+    };
+    if !is_valid(view) {
+        return Err(Errno::EINVAL);
+    }
+    for index in 0..count(view) {
+        if !matches!(entry(view, index).tag, tag::USER | tag::GROUP) {
+            view.patch(task, HEADER + index * ENTRY + 4, &NO_ID.to_ne_bytes());
+        }
+    }
+    let mut kept = Some(draft);
+    if which == Which::Acl {
+        let (bits, minimal) = mode_of(view);
+        mode = updated(task, inode, bits);
+        if minimal {
+            kept = None;
+        }
+    }
+    blob::swap(task, id, which, kept, mode);
+    Ok(())
+}
+
+/// Takes an ACL away. The caller holds the inode's lock.
+///
+/// # Errors
+/// As [`set`].
+pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: Which) -> Result<()> {
+    may_set(task, inode, which, false)?;
+    blob::swap(task, id, which, None, inode.mode.load(Relaxed)); // Relaxed: under the lock.
+    Ok(())
+}
+
+/// `any` says that there will be an ACL.
+fn may_set(task: &Task, inode: &Inode, which: Which, any: bool) -> Result<()> {
+    let kind = inode.mode.load(Relaxed) & S_IFMT; // Relaxed: under the lock.
+    if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
+        return Err(Errno::EPERM);
+    }
+    if kind == S_IFLNK {
+        return Err(Errno::EOPNOTSUPP);
+    }
+    if which == Which::DefaultAcl && kind != S_IFDIR && any {
+        return Err(Errno::EACCES);
+    }
+    if credentials::owns(task, inode) { Ok(()) } else { Err(Errno::EPERM) }
+}
+
+/// The mode that follows an access ACL, as `posix_acl_update_mode`.
+fn updated(task: &Task, inode: &Inode, bits: u32) -> u32 {
+    let old = inode.mode.load(Relaxed); // Relaxed: under the lock.
+    let mut mode = old & !0o777 | bits;
+    if !credentials::may_keep_setgid(task, inode.gid.load(Relaxed)) {
+        mode &= !S_ISGID;
+    }
+    mode
+}
+
+fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t, 'r>> {
+    let draft = Draft::new(task, root)?;
+    let mut at = 0;
+    while at < of.len() {
+        let bytes: [u8; 8] = of.bytes(at);
+        draft.append(bytes.as_ptr(), (of.len() - at).min(8) as usize)?;
+        at += 8;
+    }
+    Ok(draft)
+}
+
+/// Sets the mode, and makes the access ACL follow it as `posix_acl_chmod` does; whether there is an ACL, else
+/// nothing is done. The caller holds the inode's lock.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(crate) fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Result<bool> {
+    let Some(old) = blob::of(task, inode, Which::Acl) else { return Ok(false) };
+    let draft = duplicate(task, old, inode.root.load(Relaxed))?;
+    let view = draft.view();
+    let has_mask = entries(view).any(|entry| entry.tag == tag::MASK);
+    for index in 0..count(view) {
+        match entry(view, index).tag {
+            tag::USER_OBJ => set_perm(task, view, index, (mode >> 6 & 7) as u16),
+            tag::GROUP_OBJ if !has_mask => set_perm(task, view, index, (mode >> 3 & 7) as u16),
+            tag::MASK => set_perm(task, view, index, (mode >> 3 & 7) as u16),
+            tag::OTHER => set_perm(task, view, index, (mode & 7) as u16),
+            _ => {}
+        }
+    }
+    blob::swap(task, id, Which::Acl, Some(draft), mode);
+    Ok(true)
+}
+
+/// Gives a new inode the ACLs that its directory's default ACL asks for, as `posix_acl_create`, and its permissions. Nobody can
+/// reach the inode yet.
+///
+/// # Errors
+/// `ENOSPC`.
+pub(crate) fn inherit(task: &Task, parent: &Inode, inode: &Inode) -> Result<()> {
+    let root = inode.root.load(Relaxed); // Relaxed: nobody else has the inode.
+    let Some(default) = blob::of(task, parent, Which::DefaultAcl) else { return Ok(()) };
+    let mode = inode.mode.load(Relaxed);
+    let draft = duplicate(task, default, root)?;
+    let view = draft.view();
+    let has_mask = entries(view).any(|entry| entry.tag == tag::MASK);
+    for index in 0..count(view) {
+        let Entry { tag, perm, .. } = entry(view, index);
+        // posix_acl_create_masq: what the creator did not ask for is not granted.
+        let asked = match tag {
+            tag::USER_OBJ => mode >> 6,
+            tag::GROUP_OBJ if !has_mask => mode >> 3,
+            tag::MASK => mode >> 3,
+            tag::OTHER => mode,
+            _ => 7,
+        };
+        set_perm(task, view, index, perm & asked as u16 & 7);
+    }
+    let (bits, minimal) = mode_of(view);
+    inode.mode.store(mode & !0o777 | bits, Relaxed);
+    if !minimal {
+        draft.attach(&inode.acl);
+    } else {
+        drop(draft);
+    }
+    if mode & S_IFMT == S_IFDIR {
+        duplicate(task, default, root)?.attach(&inode.default_acl);
+    }
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! What a new inode starts with: mode, owner, group and ACL.
+
+use lp_abi::Result;
+use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_ISGID, S_IXGRP};
+use lp_region::records::Inode;
+use lp_region::slab::Slot;
+use lp_region::sync::Ordering::{Relaxed, Release};
+
+use crate::caller::task::Task;
+use crate::inodes::make::NewInode;
+use crate::rights::{acl, credentials};
+
+/// Makes an inode in the directory `parent`: `mode` is its type and the permissions asked for; the umask, the
+/// directory's set-group-ID bit and its default ACL are applied here. It has one link, a
+/// directory two, and no name yet: it stays named in the lane until the caller has linked it in.
+///
+/// # Errors
+/// `ENOSPC` when there are no inodes left.
+pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) -> Result<NewInode<'t, 'r>> {
+    let process = task.process;
+    // Relaxed throughout: one word each; what they are at this moment.
+    let kind = mode & S_IFMT;
+    let mut mode = mode;
+    if kind != S_IFLNK && parent.default_acl.load(Relaxed) == 0 {
+        mode &= !(process.umask.load(Relaxed) & 0o777);
+    }
+    let credentials = task.credentials.get();
+    let mut gid = credentials.fsgid.load(Relaxed);
+    if parent.mode.load(Relaxed) & S_ISGID != 0 {
+        gid = parent.gid.load(Relaxed);
+        if kind == S_IFDIR {
+            mode |= S_ISGID;
+        } else if mode & (S_ISGID | S_IXGRP) == S_ISGID | S_IXGRP && !credentials::may_keep_setgid(task, gid)
+        {
+            mode &= !S_ISGID;
+        }
+    }
+    let root = parent.root.load(Relaxed);
+    let made = NewInode::new(task, root, mode, rdev, (credentials.fsuid.load(Relaxed), gid))?;
+    if kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0 {
+        let inherited = acl::inherit(task, parent, task.region.inode(made.inode().id));
+        // The blobs that were made stood in its place.
+        task.lane.taken[Inode::SLAB].store(made.inode().id.0, Release);
+        inherited?;
+    }
+    Ok(made)
+}

@@ -1,0 +1,140 @@
+//! Who may do what, like `inode_permission`: mode first, then owner, ACL, groups, capabilities.
+
+use lp_abi::linux::{S_IFDIR, S_IFMT, S_IRWXG, S_ISVTX};
+use lp_abi::{Errno, Result};
+use lp_region::process::caps;
+use lp_region::records::{Inode, inode_flags};
+use lp_region::sync::Ordering;
+
+use crate::caller::task::Task;
+use crate::rights::acl;
+use crate::rights::credentials::{self, Identity};
+
+/// `MAY_EXEC`: run a file, search a directory.
+pub const EXEC: u32 = 1;
+/// `MAY_WRITE`.
+pub const WRITE: u32 = 2;
+/// `MAY_READ`.
+pub const READ: u32 = 4;
+
+/// Whether the caller may do `want` ([`READ`] | [`WRITE`] | [`EXEC`]) with the inode.
+///
+/// # Errors
+/// `EACCES`; `EPERM` for writing to an immutable file. A read-only file system is [`crate::lane::writer`]'s
+/// business.
+#[inline(always)]
+pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
+    // Relaxed, here and below: each field is one word and used as seen, as Linux does. The ACL handle needs no lock:
+    // 0 means that there is none.
+    let mode = inode.mode.load(Ordering::Relaxed);
+    let everyone = (want * 0o111) & !mode == 0 && inode.acl.load(Ordering::Relaxed) == 0;
+    let owner = || {
+        want & !(mode >> 6) == 0
+            && inode.uid.load(Ordering::Relaxed) == task.credentials.get().fsuid.load(Ordering::Relaxed)
+    };
+    let fixed = || inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0;
+    if (everyone || owner()) && (want & WRITE == 0 || !fixed()) {
+        return Ok(());
+    }
+    check_slow(task, inode, want)
+}
+
+#[inline(never)]
+fn check_slow(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
+    check_as(task, inode, want, Identity::of(task.credentials.get()))
+}
+
+/// [`check`] for another identity: access(2) asks with the real user.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Result<()> {
+    if want & WRITE != 0 && inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0 {
+        return Err(Errno::EPERM);
+    }
+    let mode = inode.mode.load(Ordering::Relaxed);
+    if want & !granted(task, inode, want, mode, who) & 7 == 0 || overrides(mode, want, who.caps) {
+        Ok(())
+    } else {
+        Err(Errno::EACCES)
+    }
+}
+
+/// Bits of `rwx` that mode and ACL grant.
+fn granted(task: &Task<'_>, inode: &Inode, want: u32, mode: u32, who: Identity) -> u32 {
+    if inode.uid.load(Ordering::Relaxed) == who.uid {
+        return mode >> 6;
+    }
+    // acl_permission_check: without a bit of the group class, which is the mask, the ACL grants nothing.
+    if inode.acl.load(Ordering::Relaxed) != 0
+        && mode & S_IRWXG != 0
+        && let Some(bits) = acl::grants(task, inode, want, who)
+    {
+        return bits;
+    }
+    if credentials::in_group(task.process, who, inode.gid.load(Ordering::Relaxed)) { mode >> 3 } else { mode }
+}
+
+/// Whether capabilities grant what the mode does not; capabilities(7).
+fn overrides(mode: u32, want: u32, held: u32) -> bool {
+    if mode & S_IFMT == S_IFDIR {
+        return held & caps::DAC_OVERRIDE != 0 || want & WRITE == 0 && held & caps::DAC_READ_SEARCH != 0;
+    }
+    let executable = want & EXEC == 0 || mode & 0o111 != 0;
+    held & caps::DAC_OVERRIDE != 0 && executable || want == READ && held & caps::DAC_READ_SEARCH != 0
+}
+
+/// Whether the caller may make an entry in directory `dir`, like `may_create`.
+///
+/// # Errors
+/// `ENOENT` for a removed directory; `EACCES`, `EPERM`.
+#[inline]
+pub(crate) fn may_create(task: &Task<'_>, dir: &Inode) -> Result<()> {
+    if dir.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 {
+        return Err(Errno::ENOENT);
+    }
+    check(task, dir, WRITE | EXEC)
+}
+
+/// What a removal expects the entry to name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Victim {
+    /// A directory: rmdir, or a rename of a directory over it.
+    Directory,
+    /// Anything else.
+    File,
+}
+
+/// Whether the caller may take the entry for `inode` out of directory `dir`, like `may_delete`.
+///
+/// # Errors
+/// `EACCES`, `EPERM`; `ENOTDIR` and `EISDIR` when it is not what was expected; `ENOENT` for a removed directory.
+pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: Victim) -> Result<()> {
+    check(task, dir, WRITE | EXEC)?;
+    if dir.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {
+        return Err(Errno::EPERM);
+    }
+    let fixed = inode_flags::IMMUTABLE | inode_flags::APPEND;
+    if is_sticky(task, dir, inode) || inode.flags.load(Ordering::Relaxed) & fixed != 0 {
+        return Err(Errno::EPERM);
+    }
+    let is_dir = inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
+    match expected {
+        Victim::Directory if !is_dir => return Err(Errno::ENOTDIR),
+        Victim::File if is_dir => return Err(Errno::EISDIR),
+        _ => {}
+    }
+    if dir.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0 {
+        return Err(Errno::ENOENT);
+    }
+    Ok(())
+}
+
+/// Whether the restricted deletion flag keeps the caller from removing `inode`; `S_ISVTX` in inode(7).
+fn is_sticky(task: &Task<'_>, dir: &Inode, inode: &Inode) -> bool {
+    let user = task.credentials.get().fsuid.load(Ordering::Relaxed);
+    dir.mode.load(Ordering::Relaxed) & S_ISVTX != 0
+        && inode.uid.load(Ordering::Relaxed) != user
+        && dir.uid.load(Ordering::Relaxed) != user
+        && !credentials::capable(task, caps::FOWNER)
+}
