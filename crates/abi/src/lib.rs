@@ -2,6 +2,17 @@
 //!
 //! Nothing here has state or policy. Constants and structures are those of the kernel's user API, taken from
 //! `linux-raw-sys`; [`Errno`] and the raw system calls are ours because the gate may call neither libc nor std.
+//!
+//! ```
+//! use lp_abi::linux::__NR_getpid;
+//! use lp_abi::{Errno, syscall};
+//!
+//! // SAFETY: getpid(2) has no effect.
+//! let pid = unsafe { syscall!(__NR_getpid) }?;
+//! assert_eq!(pid as u32, std::process::id());
+//! assert_eq!(Errno::from_ret(-2), Err(Errno::ENOENT));
+//! # Ok::<(), Errno>(())
+//! ```
 #![deny(unsafe_code)]
 #![no_std]
 

@@ -66,7 +66,8 @@ pub unsafe fn own(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: 
     if is_limited() && !permits(nr) {
         return Errno::ENOSYS.to_ret();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are good for the call and its effect is the caller's to cause, by this function's
+    // contract.
     unsafe { syscall6(nr, a, b, c, d, e, f) }
 }
 

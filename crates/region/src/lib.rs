@@ -1,6 +1,18 @@
 //! Shared memory that survives its users: the records of a Lightpath region, slots, lanes, locks, liveness.
 //!
 //! This crate knows what the records are and how they are guarded; what a directory or a read *means* is `lp-vfs`'s.
+//!
+//! ```
+//! use lp_region::sync::Ordering;
+//! use lp_region::{Geometry, InodeId, Region};
+//!
+//! let geometry = Geometry { data_bytes: 1 << 20, inodes: 100, identity: 7 };
+//! let region = Region::create_private(&geometry).expect("memory");
+//! assert_eq!(region.header().data_pages.load(Ordering::Relaxed), 256);
+//! assert_eq!(region.inode(InodeId(1)).nlink.load(Ordering::Relaxed), 0);
+//! // SAFETY: nothing that came from the region is used afterwards.
+//! unsafe { region.unmap() };
+//! ```
 #![deny(unsafe_code)]
 #![no_std]
 

@@ -31,7 +31,8 @@ pub struct Region<'r> {
 
 // SAFETY: everything in a region is an atomic, or a data page that is touched through the copy routines only.
 unsafe impl Send for Region<'_> {}
-// SAFETY: as above.
+// SAFETY: atomics may be used by several threads at once, and the copy routines allow for pages that change
+// under them.
 unsafe impl Sync for Region<'_> {}
 
 /// The first pages of a region, mapped by themselves: the header and the runs, for a process that does not take part yet.
@@ -180,7 +181,7 @@ impl<'r> Region<'r> {
     /// # Safety
     /// Nothing that came from this region is used afterwards.
     pub unsafe fn unmap(self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: nothing that came from this region is used afterwards, by this function's contract.
         let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.base.as_ptr(), self.length()) };
     }
 

@@ -38,7 +38,7 @@ pub fn heavy_barrier() -> bool {
         return true;
     }
     let global = membarrier_cmd::MEMBARRIER_CMD_GLOBAL as u32;
-    // SAFETY: as above.
+    // SAFETY: membarrier touches no memory of ours.
     unsafe { lp_abi::syscall!(__NR_membarrier, global, 0, 0) }.is_ok()
 }
 

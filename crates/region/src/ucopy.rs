@@ -350,7 +350,8 @@ pub fn fault_range() -> (usize, usize, usize) {
 /// may be bad.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the side that is not the program's is good for `bytes` bytes, and a fault of the other is
+    // handled, by this contract.
     unsafe { copy_as::<false>(to, from, bytes) }
 }
 
@@ -384,7 +385,8 @@ pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usi
             )
         };
     }
-    // SAFETY: the caller's promise; these are the registers that the routines use.
+    // SAFETY: our side is good for `bytes` bytes and faults of the program's are handled; these are the
+    // registers that the routines use.
     unsafe { if WIDE { call!(lp_ucopy_wide) } else { call!(lp_ucopy) } }
     if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
@@ -398,7 +400,7 @@ pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usi
 /// As [`copy`].
 #[inline]
 pub unsafe fn zero(to: *mut u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the memory is the program's, and its faults are handled, by this function's contract.
     if unsafe { lp_uzero(to, bytes) } == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
@@ -411,7 +413,7 @@ pub unsafe fn zero(to: *mut u8, bytes: usize) -> Result<()> {
 /// The gate's fault handler is in place if `from` may be bad.
 #[inline]
 pub unsafe fn string(to: &mut [u8], from: *const u8) -> Result<usize> {
-    // SAFETY: the caller's promise.
+    // SAFETY: a fault of `from` is handled, by this function's contract.
     unsafe { path(to, from) }.map(|(length, _)| length)
 }
 
@@ -425,7 +427,8 @@ pub unsafe fn string(to: &mut [u8], from: *const u8) -> Result<usize> {
 #[inline(always)]
 pub unsafe fn path(to: &mut [u8], from: *const u8) -> Result<(usize, usize)> {
     let (length, slash): (isize, usize);
-    // SAFETY: `to` is good for its length; the rest is the caller's promise; these are the registers that the routine uses.
+    // SAFETY: `to` is good for its length and a fault of `from` is handled; these are the registers that the
+    // routine uses.
     unsafe {
         core::arch::asm!(
             "call {routine}",
@@ -458,7 +461,8 @@ pub unsafe fn path(to: &mut [u8], from: *const u8) -> Result<(usize, usize)> {
 #[inline(always)]
 pub unsafe fn word(from: *const u8) -> u64 {
     let word: u64;
-    // SAFETY: the caller's promise; this is the register that the routine uses.
+    // SAFETY: a fault of `from` is handled, by this function's contract; this is the register that the
+    // routine uses.
     unsafe {
         core::arch::asm!("call {routine}", routine = sym lp_uword, in("rdi") from, out("rax") word);
     }
@@ -475,7 +479,8 @@ pub unsafe fn word(from: *const u8) -> u64 {
 #[inline]
 pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
     let mut value = core::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: the caller's promise; once copied, the value is initialised.
+    // SAFETY: `value` has room for a `T`, a fault of `from` is handled, and once copied the value is
+    // initialised.
     unsafe {
         copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>())?;
         Ok(value.assume_init())
@@ -491,7 +496,7 @@ pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
 /// As [`copy`].
 #[inline]
 pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `value` is good for its size, and a fault of `to` is handled, by this function's contract.
     unsafe { copy(to.cast(), (value as *const T).cast(), size_of::<T>()) }
 }
 
@@ -505,7 +510,7 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 #[inline]
 pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
     const { assert!(size_of::<T>().is_multiple_of(16) && size_of::<T>() > 0) };
-    // SAFETY: the caller's promise.
+    // SAFETY: `value` is good for its size, and a fault of `to` is handled, by this function's contract.
     let done = unsafe { lp_uwords(to.cast(), (value as *const T).cast(), size_of::<T>() / 16) };
     if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
@@ -521,7 +526,8 @@ pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 #[inline(always)]
 pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) -> Result<()> {
     let fault: usize;
-    // SAFETY: the caller's promise; these are the registers that the routine uses.
+    // SAFETY: the record is ours, and a fault of `to` is handled; these are the registers that the routine
+    // uses.
     unsafe {
         core::arch::asm!(
             "call {routine}",
@@ -548,7 +554,8 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
 #[inline(always)]
 pub unsafe fn is_empty(string: *const u8) -> bool {
     let first: isize;
-    // SAFETY: the caller's promise; this is the register that the routine uses.
+    // SAFETY: a fault of `string` is handled, by this function's contract; this is the register that the
+    // routine uses.
     unsafe {
         core::arch::asm!("call {routine}", routine = sym lp_ubyte, in("rdi") string, out("rax") first);
     }

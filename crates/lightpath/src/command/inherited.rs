@@ -152,7 +152,7 @@ fn try_all(out: RawFd) -> ! {
         }
     }
     step();
-    // SAFETY: as above.
+    // SAFETY: ends the child.
     unsafe { libc::_exit(0) }
 }
 

@@ -194,7 +194,7 @@ impl<'r> Task<'r> {
 
 /// The system call itself: [`Task::blocking`] of a door that puts no handler off.
 unsafe fn system_call(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
-    // SAFETY: the caller's promise.
+    // SAFETY: whoever calls [`Task::blocking`] answers for the arguments and the effect of the call.
     unsafe { lp_abi::syscall!(nr, a, b, c, d, e, f) }
 }
 

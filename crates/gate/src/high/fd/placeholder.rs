@@ -208,7 +208,7 @@ pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> 
     // SAFETY: the program asked for this number to be replaced.
     let placed = match unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) } {
         // A limited process whose own call is the other.
-        // SAFETY: as above.
+        // SAFETY: the program asked for this number to be replaced.
         Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_dup2, base, fd) },
         done => done,
     };
@@ -401,7 +401,7 @@ fn make_base(task: &Task) -> Result<i32> {
     let region = task.region.fd();
     // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
     let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
-        // SAFETY: as above.
+        // SAFETY: makes a descriptor only.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
     });
     close_number(low);
