@@ -49,6 +49,7 @@ pub mod ring;
 pub mod seq;
 pub mod shape;
 pub mod signed;
+#[allow(unsafe_code, reason = "links free slots through their own bytes")]
 pub mod slab;
 pub mod split;
 pub mod stack;

@@ -240,8 +240,8 @@ pub const SHORT_NAME: usize = 24;
 /// A long name. 256 bytes.
 #[repr(C, align(64))]
 pub struct LongName {
-    /// The name, four bytes a word; while free, the first word is the slab's link.
-    pub words: [AtomicU32; 64],
+    /// The name; while free, the first four bytes are the slab's link.
+    pub bytes: [AtomicU8; 256],
 }
 
 /// A hash bucket, or an overflow bucket: one cache line. Its words name entries by

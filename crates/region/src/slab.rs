@@ -123,7 +123,9 @@ impl Slot for LongName {
     const OFFSET: usize = at::NAMES_AT;
     const SLOTS: usize = at::NAMES;
     fn link(&self) -> &AtomicU32 {
-        &self.words[0]
+        let first: *const _ = &self.bytes;
+        // SAFETY: the record is 64-byte aligned and 256 bytes long, and while it is free only the slab uses it.
+        unsafe { &*first.cast::<AtomicU32>() }
     }
     fn id(index: u32) -> NameId {
         NameId(index)

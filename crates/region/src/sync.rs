@@ -70,39 +70,6 @@ pub fn full_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Whether the word that `record` has at byte `AT` has this high half, as a relaxed load of the word would say, by a load of that
-/// half alone: Rust has no atomic that can be loaded in halves.
-///
-/// # Safety
-/// An [`AtomicU64`] stands there.
-#[inline(always)]
-pub unsafe fn has_high_half<T, const AT: usize>(record: &T, half: u32) -> bool {
-    const { assert!(AT + 8 <= size_of::<T>() && AT % 8 == 0) };
-    #[cfg(miri)]
-    {
-        // SAFETY: the word stands there, by this function's contract.
-        let word = unsafe { &*core::ptr::from_ref(record).cast::<u8>().add(AT).cast::<AtomicU64>() };
-        (word.load(Ordering::Relaxed) >> 32) as u32 == half // Relaxed: as the caller asks.
-    }
-    #[cfg(not(miri))]
-    {
-        // SAFETY: loads four bytes of the record. Every store of a word stores both halves at once (Intel SDM vol. 3A,
-        // "Guaranteed Atomic Operations").
-        unsafe {
-            core::arch::asm!(
-                "cmp dword ptr [{record} + {at}], {half:e}",
-                "je {same}",
-                record = in(reg) record,
-                half = in(reg) half,
-                at = const AT + 4,
-                same = label { return true },
-                options(nostack, readonly),
-            );
-        }
-        false
-    }
-}
-
 /// Has the first two lines of something fetched into the cache, or nothing; reads and orders nothing.
 #[inline(always)]
 pub fn prefetch<T>(what: &T) {

@@ -131,8 +131,8 @@ pub(crate) fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, t
 
 #[cold]
 fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
-    for (to, word) in to[..length.min(NAME_MAX)].chunks_mut(4).zip(&long(region, dirent).words) {
-        to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes()[..to.len()]);
+    for (to, from) in to.iter_mut().zip(&long(region, dirent).bytes).take(length) {
+        *to = from.load(Ordering::Relaxed);
     }
 }
 
@@ -219,17 +219,15 @@ fn long<'r>(region: Region<'r>, dirent: &Dirent) -> &'r LongName {
 
 #[cold]
 fn is_long(region: Region<'_>, dirent: &Dirent, name: &Name<'_>) -> bool {
-    let has = &long(region, dirent).words[SHORT_NAME / 4..];
-    let wanted = name.bytes()[SHORT_NAME..].chunks(4);
-    has.iter().zip(wanted).all(|(has, wanted)| has.load(Ordering::Relaxed).to_le_bytes().starts_with(wanted))
+    let has = &long(region, dirent).bytes[SHORT_NAME..];
+    has.iter().zip(&name.bytes()[SHORT_NAME..]).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
 }
 
 #[cold]
 fn take_long(region: Region<'_>, lane: &Lane, name: &Name<'_>) -> Result<NameId> {
     let id = region.take::<LongName>(lane)?;
-    for (to, from) in region.name(id).words.iter().zip(name.bytes().chunks(4)) {
-        let word = from.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
-        to.store(word, Ordering::Relaxed); // Relaxed: published with the entry.
+    for (to, from) in region.name(id).bytes.iter().zip(name.bytes()) {
+        to.store(*from, Ordering::Relaxed); // Relaxed: published with the entry.
     }
     Ok(id)
 }
