@@ -1,9 +1,9 @@
-//! The order of locks, checked: debug builds and the feature `order` keep a stack of what each lane holds and panic where a
-//! lane waits for a lock out of its turn, with both places. Other builds have none of this.
+//! The order of locks, checked: debug builds and the feature `order` keep a stack of what each lane holds and
+//! panic where a lane waits for a lock out of its turn, with both places. Other builds have none of this.
 //!
-//! `docs/locking.md` draws the order. A lane that takes a lock by try waits for nobody and may have it at any time.
-//! [`wait`] is called before a lock is waited for, [`took`] after one is taken by try, [`gave`] when either is given back,
-//! and [`idle`] before a wait for something that is no lock.
+//! `docs/locking.md` draws the order. A lane that takes a lock by try waits for nobody and may have it at any
+//! time. [`wait`] is called before a lock is waited for, [`took`] after one is taken by try, [`gave`] when
+//! either is given back, and [`idle`] before a wait for something that is no lock.
 
 use crate::lock::{Guard, OwnerLock};
 use crate::records::Inode;
@@ -24,7 +24,8 @@ pub enum Rank {
     Table,
     /// The split of hash buckets, taken by try only.
     Split,
-    /// The burial of a dead lane: whoever meets a dead holder begins one, whatever he holds. In it he waits for burials only.
+    /// The burial of a dead lane: whoever meets a dead holder begins one, whatever he holds. In it he waits
+    /// for burials only.
     Burial,
 }
 
@@ -250,7 +251,8 @@ mod check {
     /// The lock of inode `number`.
     pub fn inode(inode: &Inode, number: u32) -> What {
         use lp_abi::linux::{S_IFDIR, S_IFMT};
-        // Relaxed, both: the type does not change, and the parent of a locked directory's entry does not either.
+        // Relaxed, both: the type does not change, and the parent of a locked directory's entry does not
+        // either.
         let is_dir = inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR;
         let rank = if is_dir { Rank::Directory } else { Rank::Inode };
         let parent = inode.parent.load(Ordering::Relaxed);

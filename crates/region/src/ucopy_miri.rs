@@ -1,4 +1,5 @@
-//! The copy routines for Miri, which runs no assembly: what [`ucopy`](../ucopy.rs) does with pointers that are good.
+//! The copy routines for Miri, which runs no assembly: what [`ucopy`](../ucopy.rs) does with pointers that
+//! are good.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, stat};
 use lp_abi::{Errno, PAGE_SIZE, Result};

@@ -1,4 +1,5 @@
-//! Short calls of two threads on the same names and the same file: for Miri, which finds their races by rule instead of by chance.
+//! Short calls of two threads on the same names and the same file: for Miri, which finds their races by rule
+//! instead of by chance.
 
 use std::ffi::CStr;
 

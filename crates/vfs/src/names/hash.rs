@@ -230,8 +230,8 @@ fn high(entry: &AtomicU64) -> u32 {
         return bucket::hash_of(entry.load(Ordering::Relaxed));
     }
     // SAFETY: the high half of a little-endian word, which lives as long as the word. A stale half only misleads the
-    // comparison that follows. Rust's model, and so Miri, has no loads of half a word, the processor has; the word loaded whole
-    // costs each lookup six instructions more.
+    // comparison that follows. Rust's model, and so Miri, has no loads of half a word, the processor has; the
+    // word loaded whole costs each lookup six instructions more.
     unsafe { &*(&raw const *entry).cast::<AtomicU32>().add(1) }.load(Ordering::Relaxed)
 }
 

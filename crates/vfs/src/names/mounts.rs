@@ -28,8 +28,8 @@ pub(crate) enum Crossing {
 /// symbolic links are not.
 ///
 /// # Safety
-/// `length` bytes of text stand at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all readable through the
-/// pointer, and unchanged meanwhile.
+/// `length` bytes of text stand at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all readable
+/// through the pointer, and unchanged meanwhile.
 #[inline]
 pub(crate) unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize) -> Crossing {
     // SAFETY: a NUL and SLACK bytes follow the text.

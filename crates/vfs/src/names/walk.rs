@@ -529,7 +529,8 @@ impl<'r> Walk<'_, 'r> {
     /// Looks which mount the text, an absolute path, leads into.
     #[inline(always)]
     fn enter(&self) -> Crossing {
-        // SAFETY: `text` does not pass `end`, where a NUL and SLACK bytes follow; nobody writes the buffer meanwhile.
+        // SAFETY: `text` does not pass `end`, where a NUL and SLACK bytes follow; nobody writes the buffer
+        // meanwhile.
         unsafe { mounts::enter(self.task, self.text, self.end.offset_from_unsigned(self.text)) }
     }
 
