@@ -6,6 +6,14 @@ check:
 lint:
     scripts/lint
 
+# The tests that Miri can run: undefined behaviour, data races, pointers past what they were made for.
+miri *ARGS:
+    scripts/miri {{ARGS}}
+
+# Known faults, licences and sources of the dependencies (cargo install cargo-deny).
+deny:
+    cargo deny --workspace check
+
 # Count what the hot calls execute and hold it against crates/audit/budgets.toml.
 audit:
     cargo build --release -p lightpath -p lp-audit
@@ -30,7 +38,8 @@ storm SECONDS="3600" *ARGS:
 
 # Stop a process after each instruction of each call while others go on. Takes hours: see docs/explorer.md.
 explore *ARGS:
-    cargo build --release -p lightpath -p lp-explore
+    cargo build --release -p lightpath
+    cargo build --release -p lp-explore --features order
     target/release/lp-explore {{ARGS}}
     target/release/lp-explore --gate --stride 97
 

@@ -1,15 +1,30 @@
 //! Linux's numbers, structures and errors under the names that the rest of Lightpath uses.
 //!
-//! This crate has no state and no policy. Constants and structures are those of the kernel's user API, from
-//! `linux-raw-sys`. [`Errno`] and the raw system calls are our own, because the gate may call neither libc
-//! nor std.
+//! Nothing here has state or policy. Constants and structures are those of the kernel's user API, taken from
+//! `linux-raw-sys`; [`Errno`] and the raw system calls are ours because the gate may call neither libc nor std.
+//!
+//! ```
+//! use lp_abi::linux::__NR_getpid;
+//! use lp_abi::{Errno, syscall};
+//!
+//! // SAFETY: getpid(2) has no effect.
+//! let pid = unsafe { syscall!(__NR_getpid) }?;
+//! assert_eq!(pid as u32, std::process::id());
+//! assert_eq!(Errno::from_ret(-2), Err(Errno::ENOENT));
+//! # Ok::<(), Errno>(())
+//! ```
+#![deny(unsafe_code)]
 #![no_std]
 
 mod errno;
 pub mod gated;
 pub mod image;
+#[cfg(miri)]
+#[allow(unsafe_code, reason = "memory is the interpreter's to give")]
+mod miri;
 pub mod refusal;
 pub mod signature;
+#[allow(unsafe_code, reason = "system calls")]
 pub mod sys;
 
 pub use errno::{Errno, Result};

@@ -1,5 +1,6 @@
 //! Raw system calls, without libc and errno.
 
+#[cfg(not(miri))]
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,13 +14,19 @@ use crate::errno::Result;
 /// caller must be allowed to cause its effect on the process.
 #[inline(always)]
 pub unsafe fn syscall6(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
-    let ret: isize;
-    // SAFETY: the caller promises that the call is sound; the instruction itself clobbers only rcx and r11.
-    unsafe {
-        asm!("syscall", inlateout("rax") nr as isize => ret, in("rdi") a, in("rsi") b, in("rdx") c,
+    #[cfg(miri)]
+    // SAFETY: the caller answers for the call.
+    return unsafe { crate::miri::syscall6(nr, [a, b, c, d, e, f]) };
+    #[cfg(not(miri))]
+    {
+        let ret: isize;
+        // SAFETY: the caller answers for the call; the instruction itself clobbers rcx and r11 only.
+        unsafe {
+            asm!("syscall", inlateout("rax") nr as isize => ret, in("rdi") a, in("rsi") b, in("rdx") c,
              in("r10") d, in("r8") e, in("r9") f, lateout("rcx") _, lateout("r11") _, options(nostack));
+        }
+        ret
     }
-    ret
 }
 
 /// The argument of [`limit`]; 0 while there is no limit.
@@ -59,7 +66,8 @@ pub unsafe fn own(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: 
     if is_limited() && !permits(nr) {
         return Errno::ENOSYS.to_ret();
     }
-    // SAFETY: the caller promises that the call is sound.
+    // SAFETY: the arguments are good for the call and its effect is the caller's to cause, by this function's
+    // contract.
     unsafe { syscall6(nr, a, b, c, d, e, f) }
 }
 

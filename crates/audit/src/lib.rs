@@ -1,14 +1,17 @@
 //! Proof by counting: what one file call executes.
 //!
-//! A [`probe`] makes a call between two breakpoints. The [`tracer`] single-steps from one to the other and
-//! [`decode`]s each instruction. It counts instructions, those that serialise and those that enter the
-//! kernel, and records the cache lines of the region that they read and write. Nothing is timed, so the
-//! result is the same on a busy machine and on every run. [`budget`] compares it with what is allowed;
-//! [`matrix`] finds pairs of commuting calls that touch a line which one of them writes.
+//! A `probe` makes a call between two breakpoints; the `tracer` single-steps it from one to the
+//! other and `decode`s each instruction that runs: how many there are, which of them serialise, which
+//! enter the kernel, and which cache lines of the region they read and write. Nothing is timed, so the
+//! answer is the same on a busy machine, and on every run. `budget` holds it against what is
+//! allowed; `matrix` asks which pairs of commuting calls touch a line that one of them writes.
+#![deny(unsafe_code)]
 
 mod budget;
 mod command;
+#[allow(unsafe_code, reason = "a record of zeros")]
 mod decode;
+#[allow(unsafe_code, reason = "forks the probed process")]
 mod library;
 mod maps;
 mod matrix;

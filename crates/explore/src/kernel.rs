@@ -184,7 +184,7 @@ impl Door for Kernel {
     }
 
     fn fork_to_stay(&self, slot: &'static Slot) -> i64 {
-        // SAFETY: as above.
+        // SAFETY: the child calls only what one of a process with threads may.
         match unsafe { libc::fork() } {
             0 => actor::stay(self, slot),
             pid => slot.pid.store(pid as u32, Ordering::Release),

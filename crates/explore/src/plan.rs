@@ -334,7 +334,7 @@ impl Explorer {
             let pid = slot.pid.load(std::sync::atomic::Ordering::Acquire) as i32;
             // SAFETY: an actor's process, in a group of its own, orphaned.
             if pid > 0 && unsafe { libc::getpgid(pid) } == pid {
-                // SAFETY: as above.
+                // SAFETY: kills that group alone.
                 unsafe { libc::kill(-pid, libc::SIGKILL) };
             }
         }

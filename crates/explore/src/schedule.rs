@@ -519,7 +519,7 @@ impl Stage<'_> {
             for pid in [pid, self.pids[index]] {
                 // SAFETY: actors of this stage, if they have not been waited for yet.
                 if pid > 0 && unsafe { libc::getpgid(pid) } == pid {
-                    // SAFETY: as above.
+                    // SAFETY: kills that actor's group alone.
                     unsafe { libc::kill(-pid, libc::SIGKILL) };
                 }
             }

@@ -127,7 +127,7 @@ fn trap() {
 
 #[inline(always)]
 fn untrap() {
-    // SAFETY: as above.
+    // SAFETY: changes the trap flag only; the stack's red zone is stepped over.
     unsafe {
         std::arch::asm!("sub rsp, 128", "pushfq", "and qword ptr [rsp], -257", "popfq", "add rsp, 128")
     };

@@ -7,14 +7,17 @@
 //!
 //! Passes, in order: the header and the lanes ([`header`]), the slabs' free slots ([`slabs`]), page maps and
 //! the chunks' bitmaps ([`pages`]), directories, entries and the hash table ([`names`]), tables, open files,
-//! locks and mappings ([`held`]), records that await freeing ([`chains`]). Each leaves in [`Check`] what
-//! later passes need.
+//! locks and mappings ([`held`]), what waits to be freed ([`chains`]). Each leaves in [`Check`] what the
+//! later ones need.
+#![deny(unsafe_code)]
 
 mod bits;
 mod chains;
+#[allow(unsafe_code, reason = "system calls")]
 mod extents;
 mod header;
 mod held;
+#[allow(unsafe_code, reason = "looks into locks")]
 mod locks;
 mod mounts;
 mod names;

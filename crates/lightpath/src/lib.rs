@@ -20,11 +20,14 @@
 //! error, and its manual page describes it. Any number of tasks, on any threads, can use one [`Fs`] at once.
 //!
 //! Constants are the kernel's own, in [`linux`].
+#![deny(unsafe_code)]
 
+#[allow(unsafe_code, reason = "records that the file system fills in")]
 mod attributes;
 mod content;
 mod descriptors;
 mod extended;
+#[allow(unsafe_code, reason = "the region ends with its last user")]
 mod fs;
 mod names;
 mod task;

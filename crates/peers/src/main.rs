@@ -1,5 +1,6 @@
 //! Lightpath's library beside the other file systems that a Rust program can keep in its own memory,
 //! call by call, in nanoseconds. `lp-peers [--quick] [--json FILE]`.
+#![forbid(unsafe_code)]
 
 mod kernel;
 mod memory_fs;

@@ -64,7 +64,7 @@ pub extern "C" fn la_version(offered: u32) -> u32 {
 /// Called by the loader.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn la_objopen(map: *mut LinkMap, namespace: isize, cookie: *const usize) -> u32 {
-    // SAFETY: the loader calls this with valid arguments.
+    // SAFETY: the loader calls it, with what rtld-audit(7) says.
     unsafe { auditor::open(map, namespace, cookie) }
 }
 

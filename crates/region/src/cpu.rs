@@ -9,6 +9,9 @@ pub fn has_avx2() -> bool {
     const OSXSAVE_AND_AVX: u32 = 1 << 27 | 1 << 28;
     const AVX2: u32 = 1 << 5;
     const XMM_AND_YMM: u32 = 1 << 1 | 1 << 2;
+    if cfg!(miri) {
+        return false;
+    }
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & OSXSAVE_AND_AVX != OSXSAVE_AND_AVX {
         return false;
     }

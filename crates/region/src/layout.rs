@@ -14,7 +14,7 @@ pub const VERSION: u32 = 13;
 /// Runs that can use one region at once.
 pub const RUNS: usize = 64;
 /// Live processes in all runs of a region.
-pub const PROCESSES: usize = 4096;
+pub const PROCESSES: usize = slots(12);
 /// Live threads in all runs of a region.
 pub const LANES: usize = 1 << LANE_BITS;
 /// Bits of a lane's index in a [`LaneId`](crate::ids::LaneId); the rest is the lane's generation.
@@ -22,30 +22,34 @@ pub const LANE_BITS: u32 = 14;
 /// Generations of a lane before they repeat. The id's top bit stays free, for [`crate::bias::REVOKED`].
 pub const LANE_GENERATIONS: u32 = 1 << (31 - LANE_BITS);
 /// Open file descriptions.
-pub const FILES: usize = 1 << 20;
+pub const FILES: usize = slots(20);
 /// Inodes.
-pub const INODES: usize = 1 << INODE_BITS;
+pub const INODES: usize = slots(INODE_BITS);
 /// Directory entries.
-pub const DIRENTS: usize = 1 << 23;
-/// Primary hash buckets: the limit of linear hashing's growth.
-pub const BUCKETS: usize = 1 << 21;
+pub const DIRENTS: usize = slots(23);
+/// Primary hash buckets, the most that linear hashing grows to.
+pub const BUCKETS: usize = slots(21);
 /// Overflow hash buckets.
-pub const OVERFLOWS: usize = 1 << 20;
+pub const OVERFLOWS: usize = slots(20);
 /// Long names.
-pub const NAMES: usize = 1 << 22;
+pub const NAMES: usize = slots(22);
 /// Record locks and flocks.
-pub const LOCKS: usize = 1 << 18;
+pub const LOCKS: usize = slots(18);
 /// Memory mappings of files.
-pub const MAPPINGS: usize = 1 << 18;
+pub const MAPPINGS: usize = slots(18);
 /// Descriptors of one process that can be ours.
-pub const FDS: usize = 1 << 16;
-/// The first descriptors, which have memory as long as their slot is in use; the others only up to
-/// `Process::fd_limit`.
+pub const FDS: usize = slots(16);
+/// So many of them have memory as long as their slot is in use; the others only up to `Process::fd_limit`.
 pub const FDS_BACKED: usize = 1024;
 /// 2 MiB chunks of data.
-pub const CHUNKS: usize = 1 << 21;
+pub const CHUNKS: usize = slots(21);
 /// Pages in a chunk.
 pub const CHUNK_PAGES: usize = 512;
+
+/// Slots of a slab. Miri, which allocates the whole region, has fewer.
+const fn slots(bits: u32) -> usize {
+    1 << if cfg!(miri) && bits > 10 { 10 } else { bits }
+}
 
 const MIB: usize = 1 << 20;
 

@@ -62,7 +62,13 @@ impl OwnerLock {
         OwnerLock { owner: AtomicU32::new(0), contended: AtomicU32::new(0) }
     }
 
-    /// Takes the lock for `me`; waits if necessary.
+    /// Makes it a free lock that nobody waits for. Nobody uses it.
+    pub fn clear(&self) {
+        self.owner.store(0, Ordering::Relaxed); // Relaxed, here and below: nobody uses it.
+        self.contended.store(0, Ordering::Relaxed);
+    }
+
+    /// Takes the lock for `me`, waiting if it must.
     #[inline]
     pub fn lock(&self, me: LaneId, undertaker: &dyn Undertaker) {
         if !self.try_lock(me) {

@@ -91,16 +91,22 @@ impl Process {
     }
 
     /// Sets everything but `life` to zero. The caller empties the slot.
+    #[rustfmt::skip]
     pub fn clear(&self) {
-        self.clear_words(core::mem::offset_of!(Process, pid), size_of::<Process>());
-    }
-
-    fn clear_words(&self, from: usize, to: usize) {
-        let words: *const Process = self;
-        for word in from / 4..to / 4 {
-            // SAFETY: the record consists of atomics only and has this length.
-            unsafe { &*words.cast::<AtomicU32>().add(word) }.store(0, Ordering::Relaxed);
-        }
+        let Process {
+            life: _, table_lock, pid, run, pid_namespace, moves, threads_gone, spare_word, fd_limit, threads, umask, ruid,
+            fsuid, fsgid, caps, group_count, spare_too, mappings, attached, posix_locks, exe_dirent, first_lane, rgid,
+            permitted, limited, cwd, parked, exe, fsize_limit, spare, spare_pair, groups,
+        } = self;
+        let words = [
+            pid, run, pid_namespace, moves, threads_gone, spare_word, fd_limit, threads, umask, ruid, fsuid, fsgid, caps,
+            group_count, spare_too, mappings, attached, posix_locks, exe_dirent, first_lane, rgid, permitted, limited,
+        ];
+        // Relaxed: published with the slot's life.
+        words.into_iter().chain(spare).chain(groups).for_each(|word| word.store(0, Ordering::Relaxed));
+        let pairs = [cwd, parked, exe, fsize_limit];
+        pairs.into_iter().chain(spare_pair).for_each(|word| word.store(0, Ordering::Relaxed));
+        table_lock.clear();
     }
 }
 

@@ -257,8 +257,8 @@ pub struct Dirent {
     pub long: AtomicU32,
     /// Link of the slab's free list.
     pub link: AtomicU32,
-    /// The name, or its first bytes. Immutable.
-    pub name: [AtomicU8; SHORT_NAME],
+    /// The name, or its first bytes; zeros behind its end. Immutable.
+    pub name: [AtomicU64; SHORT_NAME / 8],
 }
 
 /// Longest name stored in the entry itself, in bytes.
@@ -418,5 +418,5 @@ const _: () = {
     assert!(core::mem::offset_of!(Inode, uid) == core::mem::offset_of!(Inode, mode) + 4);
     assert!(core::mem::offset_of!(Inode, map) == 152 && core::mem::offset_of!(Inode, inline) == 192);
     assert!(at::DATA_AT.is_multiple_of(2 << 20));
-    assert!(at::DIRENTS == 1 << crate::bucket::ID_BITS && at::OVERFLOWS == 1 << crate::bucket::NEXT_BITS);
+    assert!(at::DIRENTS <= 1 << crate::bucket::ID_BITS && at::OVERFLOWS <= 1 << crate::bucket::NEXT_BITS);
 };

@@ -32,7 +32,8 @@ pub struct Region<'r> {
 
 // SAFETY: everything in a region is an atomic, or a data page that only the copy routines touch.
 unsafe impl Send for Region<'_> {}
-// SAFETY: as for `Send`: the region consists of atomics and of data pages that only the copy routines touch.
+// SAFETY: atomics may be used by several threads at once, and the copy routines allow for pages that change
+// under them.
 unsafe impl Sync for Region<'_> {}
 
 /// The first pages of a region, mapped on their own: the header and the runs, for a process that has not
@@ -184,7 +185,7 @@ impl<'r> Region<'r> {
     /// # Safety
     /// The caller no longer uses anything that came from this region.
     pub unsafe fn unmap(self) {
-        // SAFETY: the caller promises that nothing uses the mapping any more.
+        // SAFETY: nothing that came from this region is used afterwards, by this function's contract.
         let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.base.as_ptr(), self.length()) };
     }
 

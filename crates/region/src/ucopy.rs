@@ -353,7 +353,8 @@ pub fn fault_range() -> (usize, usize, usize) {
 /// installed if the other may be bad.
 #[inline]
 pub unsafe fn copy(to: *mut u8, from: *const u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller promises a valid side, and a fault handler for the other.
+    // SAFETY: the side that is not the program's is good for `bytes` bytes, and a fault of the other is
+    // handled, by this contract.
     unsafe { copy_as::<false>(to, from, bytes) }
 }
 
@@ -388,8 +389,8 @@ pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usi
             )
         };
     }
-    // SAFETY: the caller promises a valid side, and a fault handler for the other; these are the registers
-    // that the routines use.
+    // SAFETY: our side is good for `bytes` bytes and faults of the program's are handled; these are the
+    // registers that the routines use.
     unsafe { if WIDE { call!(lp_ucopy_wide) } else { call!(lp_ucopy) } }
     if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
@@ -403,7 +404,7 @@ pub unsafe fn copy_as<const WIDE: bool>(to: *mut u8, from: *const u8, bytes: usi
 /// As [`copy`].
 #[inline]
 pub unsafe fn zero(to: *mut u8, bytes: usize) -> Result<()> {
-    // SAFETY: the caller promises that the fault handler is installed if `to` may be bad.
+    // SAFETY: the memory is the program's, and its faults are handled, by this function's contract.
     if unsafe { lp_uzero(to, bytes) } == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
 
@@ -416,7 +417,7 @@ pub unsafe fn zero(to: *mut u8, bytes: usize) -> Result<()> {
 /// The gate's fault handler is installed if `from` may be bad.
 #[inline]
 pub unsafe fn string(to: &mut [u8], from: *const u8) -> Result<usize> {
-    // SAFETY: the caller promises that the fault handler is installed if `from` may be bad.
+    // SAFETY: a fault of `from` is handled, by this function's contract.
     unsafe { path(to, from) }.map(|(length, _)| length)
 }
 
@@ -430,8 +431,8 @@ pub unsafe fn string(to: &mut [u8], from: *const u8) -> Result<usize> {
 #[inline(always)]
 pub unsafe fn path(to: &mut [u8], from: *const u8) -> Result<(usize, usize)> {
     let (length, slash): (isize, usize);
-    // SAFETY: `to` is valid for its length; the caller promises that the fault handler is installed if `from`
-    // may be bad; these are the registers that the routine uses.
+    // SAFETY: `to` is good for its length and a fault of `from` is handled; these are the registers that the
+    // routine uses.
     unsafe {
         core::arch::asm!(
             "call {routine}",
@@ -464,8 +465,8 @@ pub unsafe fn path(to: &mut [u8], from: *const u8) -> Result<(usize, usize)> {
 #[inline(always)]
 pub unsafe fn word(from: *const u8) -> u64 {
     let word: u64;
-    // SAFETY: the caller promises that the fault handler is installed if `from` may be bad; this is the
-    // register that the routine uses.
+    // SAFETY: a fault of `from` is handled, by this function's contract; this is the register that the
+    // routine uses.
     unsafe {
         core::arch::asm!("call {routine}", routine = sym lp_uword, in("rdi") from, out("rax") word);
     }
@@ -482,8 +483,8 @@ pub unsafe fn word(from: *const u8) -> u64 {
 #[inline]
 pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
     let mut value = core::mem::MaybeUninit::<T>::uninit();
-    // SAFETY: the caller promises a fault handler for a bad `from`, and that every bit pattern is a `T`; once
-    // copied, the value is initialised.
+    // SAFETY: `value` has room for a `T`, a fault of `from` is handled, and once copied the value is
+    // initialised.
     unsafe {
         copy(value.as_mut_ptr().cast(), from.cast(), size_of::<T>())?;
         Ok(value.assume_init())
@@ -499,7 +500,7 @@ pub unsafe fn get<T: Copy>(from: *const T) -> Result<T> {
 /// As [`copy`].
 #[inline]
 pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
-    // SAFETY: the value is readable; the caller promises a fault handler for a bad `to`.
+    // SAFETY: `value` is good for its size, and a fault of `to` is handled, by this function's contract.
     unsafe { copy(to.cast(), (value as *const T).cast(), size_of::<T>()) }
 }
 
@@ -514,7 +515,7 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 #[inline]
 pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
     const { assert!(size_of::<T>().is_multiple_of(16) && size_of::<T>() > 0) };
-    // SAFETY: the value is readable; the caller promises a fault handler for a bad `to`.
+    // SAFETY: `value` is good for its size, and a fault of `to` is handled, by this function's contract.
     let done = unsafe { lp_uwords(to.cast(), (value as *const T).cast(), size_of::<T>() / 16) };
     if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
 }
@@ -531,7 +532,7 @@ pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
 #[inline(always)]
 pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) -> Result<()> {
     let fault: usize;
-    // SAFETY: the caller promises a fault handler for a bad `to`; these are the registers that the routine
+    // SAFETY: the record is ours, and a fault of `to` is handled; these are the registers that the routine
     // uses.
     unsafe {
         core::arch::asm!(
@@ -559,8 +560,8 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
 #[inline(always)]
 pub unsafe fn is_empty(string: *const u8) -> bool {
     let first: isize;
-    // SAFETY: the caller promises a fault handler for a bad `string`; this is the register that the routine
-    // uses.
+    // SAFETY: a fault of `string` is handled, by this function's contract; this is the register that the
+    // routine uses.
     unsafe {
         core::arch::asm!("call {routine}", routine = sym lp_ubyte, in("rdi") string, out("rax") first);
     }

@@ -254,6 +254,6 @@ fn bytes_of<T: Record>(record: &T) -> &[u8] {
 }
 
 fn bytes_of_mut<T: Record>(record: &mut T) -> &mut [u8] {
-    // SAFETY: the record has no padding, and every bit pattern is a valid record.
+    // SAFETY: the record has no padding, and every bit pattern is one.
     unsafe { slice::from_raw_parts_mut(ptr::from_mut(record).cast(), size_of::<T>()) }
 }

@@ -2,6 +2,28 @@
 //!
 //! Every call takes the [`Task`](task::Task) that makes it and answers as the system call of the same name does.
 //!
+//! ```
+//! use lp_abi::Errno;
+//! use lp_abi::linux::AT_FDCWD;
+//! use lp_region::{Geometry, Region};
+//! use lp_vfs::{Place, Task, boot, clock, mkdir};
+//!
+//! let geometry = Geometry { data_bytes: 1 << 20, inodes: 100, identity: 7 };
+//! let region = Region::create_private(&geometry).expect("memory");
+//! let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
+//! let run = boot::claim_run(region, &setup)?;
+//! let process = boot::claim_process(region, run)?;
+//! let lane = boot::attach(region, process, 1)?;
+//! let task = Task::new(region, process, lane, clock::now);
+//! boot::arrive(&task);
+//! boot::mkfs(&task, 0)?;
+//!
+//! let path = c"/light/src".as_ptr().cast();
+//! assert_eq!(mkdir::mkdirat(&task, AT_FDCWD, path, 0o755), Ok(Place::Inside(())));
+//! assert_eq!(mkdir::mkdirat(&task, AT_FDCWD, path, 0o755), Err(Errno::EEXIST));
+//! # Ok::<(), Errno>(())
+//! ```
+//!
 //! A folder holds one subject; its `mod.rs` says which, and in which order its locks are taken. Folders use
 //! only those below them, which `scripts/rooms` checks: `below`, `calls`, `life`, `watches`, `locks`, `names`,
 //! `descriptors` and `rights`, `inodes`, `content` and `lane`, `caller`. What other crates use is listed

@@ -236,7 +236,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                 &format!("get, step {step}"),
                 |_| xattr::fgetxattr(task, ours, name, to),
                 |fd| {
-                    // SAFETY: as above.
+                    // SAFETY: the name is a string and the buffer as long as said.
                     unsafe { syscall!(__NR_fgetxattr, fd, name, host_to, size) }
                 },
             ),
@@ -244,7 +244,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                 &format!("list, step {step}"),
                 |_| xattr::flistxattr(task, ours, to),
                 |fd| {
-                    // SAFETY: as above.
+                    // SAFETY: the buffer is as long as said.
                     unsafe { syscall!(__NR_flistxattr, fd, host_to, size) }
                 },
             ),
@@ -252,7 +252,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                 &format!("remove, step {step}"),
                 |_| xattr::fremovexattr(task, ours, name),
                 |fd| {
-                    // SAFETY: as above.
+                    // SAFETY: the name is a string.
                     unsafe { syscall!(__NR_fremovexattr, fd, name) }.map(drop)
                 },
             ),
@@ -268,7 +268,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                 "fchmod",
                 |_| chmod::fchmod(task, ours, mode),
                 |fd| {
-                    // SAFETY: as above.
+                    // SAFETY: changes the file's mode only.
                     unsafe { syscall!(__NR_fchmod, fd, mode) }.map(drop)
                 },
             );

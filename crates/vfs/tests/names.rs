@@ -166,7 +166,7 @@ impl World for Kernel {
 
     fn list(&self, dir: &str) -> Result<BTreeMap<Vec<u8>, u8>> {
         let mut all = BTreeMap::new();
-        // SAFETY: as above.
+        // SAFETY: the paths are strings, the buffers as long as said.
         unsafe {
             let fd = lp_abi::syscall!(__NR_openat, self.dir, c(dir).as_ptr(), O_DIRECTORY | O_CLOEXEC)?;
             let mut buffer = vec![0u8; 4096];

@@ -1,4 +1,5 @@
 //! `lp-audit`: counts what file calls execute.
+#![forbid(unsafe_code)]
 
 use clap::Parser;
 use std::process::ExitCode;

@@ -1,4 +1,5 @@
-//! The bench as a separate program, for work on it: `lp-bench --lightpath PATH/TO/lightpath NAME...`.
+//! The bench on its own, for work on it: `lp-bench --lightpath PATH/TO/lightpath NAME...`.
+#![forbid(unsafe_code)]
 
 use clap::Parser;
 use std::process::ExitCode;

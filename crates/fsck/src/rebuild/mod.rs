@@ -19,6 +19,7 @@
 //! rebuilds it.
 
 mod link;
+#[allow(unsafe_code, reason = "writes whole slabs")]
 mod reset;
 mod tree;
 

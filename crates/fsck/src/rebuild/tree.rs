@@ -8,6 +8,7 @@ use lp_region::layout::COMMAND_ROOTS;
 use lp_region::records::{Dirent, Inode, LongName, SHORT_NAME, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId};
+use lp_vfs::name::Name;
 use lp_vfs::{dir, dirent};
 
 use super::{Directory, Rebuild};
@@ -97,16 +98,11 @@ impl Rebuild {
         let mut bytes = [0; NAME_MAX];
         dirent::copy_name(self.region, record, &mut bytes);
         let name = &bytes[..length];
-        // The entry also holds the first bytes of a long name.
-        let starts_alike = record.name.iter().zip(name).all(|(here, there)| here.load(Relaxed) == *there);
-        let ends = record.name.iter().skip(length).all(|byte| byte.load(Relaxed) == 0);
-        !name.is_empty()
-            && name != b"."
-            && name != b".."
-            && !name.contains(&0)
-            && !name.contains(&b'/')
-            && starts_alike
-            && ends
+        // Of a long name the first bytes stand in the entry too.
+        let words_agree = Name::new(name).is_ok_and(|name| {
+            record.name.iter().zip(name.words()).all(|(has, word)| has.load(Relaxed) == *word)
+        });
+        words_agree && name != b"." && name != b".." && !name.contains(&0) && !name.contains(&b'/')
     }
 
     /// The roots: those that the header names, or the directory that is its own parent.

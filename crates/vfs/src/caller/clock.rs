@@ -23,7 +23,7 @@ pub unsafe fn init(ehdr: usize) {
     if ehdr == 0 {
         return;
     }
-    // SAFETY: the caller's promise: the kernel maps a whole ELF image there.
+    // SAFETY: `ehdr` is the address that the kernel gave, where it maps a whole ELF image.
     let found = unsafe { Image::parse(ehdr).and_then(|image| image.function(b"__vdso_clock_gettime")) };
     VDSO.store(found.unwrap_or(0) as u64, Ordering::Relaxed); // Relaxed: the address stands for itself.
 }
@@ -114,7 +114,7 @@ impl Image {
             (0, 0) => 0,
             // SAFETY: the tables are part of the image; the second word of DT_HASH is the number of symbols.
             (0, gnu) => unsafe { gnu_count(gnu) },
-            // SAFETY: as above.
+            // SAFETY: the second word of DT_HASH, which is part of the image.
             (hash, _) => unsafe { read::<u32>(hash + 4) as usize },
         };
         (symbols != 0 && strings != 0 && count != 0).then_some(Image { bias, symbols, strings, count })
@@ -163,6 +163,6 @@ unsafe fn gnu_count(table: usize) -> usize {
 /// # Safety
 /// A `T` can be read there.
 unsafe fn read<T: Copy>(address: usize) -> T {
-    // SAFETY: the caller's promise.
+    // SAFETY: a `T` can be read there, by this function's contract.
     unsafe { core::ptr::read_unaligned(address as *const T) }
 }

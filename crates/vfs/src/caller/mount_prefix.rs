@@ -27,12 +27,10 @@ impl MountPrefix {
         MountPrefix { word, mask: (1 << (8 * path.len())) - 1, length: path.len() as u32 }
     }
 
-    /// The length of the mount's path if `path` starts with it.
+    /// Bytes of it.
     #[inline(always)]
-    pub(crate) fn leads(&self, path: &[u8]) -> Option<usize> {
-        // SAFETY: paths stand in buffers with SLACK bytes behind their NUL.
-        let word = unsafe { path.as_ptr().cast::<u64>().read_unaligned() };
-        self.starts(word).then_some(self.length as usize)
+    pub(crate) fn length(&self) -> usize {
+        self.length as usize
     }
 
     /// Whether a path whose first eight bytes are `word` leads into the mount.

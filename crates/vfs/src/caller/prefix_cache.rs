@@ -93,7 +93,8 @@ impl Prefix {
 
     #[inline(always)]
     fn place<'t>(&self, task: &'t Task<'_>) -> &'t Entry {
-        // SAFETY: `new`'s promise; the byte before the slash, if there is one.
+        // SAFETY: the text, which [`Prefix::new`] was told is readable; the byte before the slash, if there
+        // is one.
         let last = unsafe { *self.text.add(self.length.saturating_sub(2)) };
         &task.prefixes.0[(self.length + last as usize) % PLACES]
     }
@@ -101,7 +102,8 @@ impl Prefix {
     /// Whether the entry's text is this one. The entry's has this length.
     #[inline(always)]
     fn is_text_of(&self, entry: &Entry) -> bool {
-        // SAFETY: `new`'s promise, and an entry has at least 8 bytes behind any offset below.
+        // SAFETY: the text has SLACK bytes behind it, as [`Prefix::new`] was told, and an entry at least 8
+        // behind any offset below.
         let differ = |at: usize| unsafe {
             let mine = self.text.add(at).cast::<u64>().read_unaligned();
             let other = entry.text.get().cast::<u8>().add(at).cast::<u64>().read_unaligned();

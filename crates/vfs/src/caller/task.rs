@@ -7,6 +7,7 @@ use lp_region::lane::Lane;
 use lp_region::layout::FDS;
 use lp_region::lock::{Lanes, OwnerLock};
 use lp_region::onlooker::Onlooker;
+use lp_region::order;
 use lp_region::process::{Process, Run};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
@@ -153,6 +154,7 @@ impl<'r> Task<'r> {
     /// A task for a thread of `process_id` that owns `lane_id`.
     pub fn new(region: Region<'r>, process_id: ProcessId, lane_id: LaneId, clock: fn() -> Time) -> Self {
         let process = region.process(process_id);
+        order::begin(order::of(&region.lane(lane_id).holding));
         // Relaxed: immutable while claimed.
         let run = region.run(RunId(process.run.load(Ordering::Relaxed)));
         Task {
@@ -196,7 +198,7 @@ impl<'r> Task<'r> {
 
 /// The system call itself: [`Task::blocking`] of a door that puts no handler off.
 unsafe fn system_call(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
-    // SAFETY: the caller's promise.
+    // SAFETY: whoever calls [`Task::blocking`] answers for the arguments and the effect of the call.
     unsafe { lp_abi::syscall!(nr, a, b, c, d, e, f) }
 }
 

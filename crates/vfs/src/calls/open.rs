@@ -205,7 +205,7 @@ fn copy_how(how: *const u8, size: usize) -> Result<OpenHow> {
             return Err(Errno::E2BIG);
         }
     }
-    // SAFETY: as above; the structure is made of integers.
+    // SAFETY: bad pointers are the fault handler's; the structure is made of integers.
     unsafe { ucopy::get(how.cast()) }
 }
 

@@ -6,7 +6,7 @@ use lp_abi::{Errno, Result};
 use lp_region::mount::{mount_flags, mount_state};
 use lp_region::records::{OpenFile, file_mode};
 use lp_region::sync::{Ordering, futex_wait};
-use lp_region::{FileId, InodeRef, MountId, marks};
+use lp_region::{FileId, InodeRef, MountId, marks, order};
 
 use crate::caller::task::Task;
 use crate::descriptors::table::entry;
@@ -87,6 +87,7 @@ pub fn shut(task: &Task, what: What) -> Result<()> {
 
 /// Whether the writers that were there have finished.
 fn wait_for_writers(task: &Task, what: What) -> bool {
+    order::idle(order::of(&task.lane.holding));
     for id in task.region.lanes().filter(|id| *id != task.lane_id) {
         let lane = task.region.lane(id);
         for tries in 0.. {

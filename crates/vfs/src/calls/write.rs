@@ -6,6 +6,7 @@
 use lp_abi::linux::{O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, S_ISGID, S_ISUID, iovec};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::bias::Hold;
+use lp_region::order::{self, Rank};
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
@@ -260,10 +261,12 @@ fn quick<const WIDE: bool>(
     }
     let mut end = None;
     if inode.lock.enter_biased(task.lane_id, &task.lane.holding) {
+        order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
         // Relaxed: under the lock.
         let offset = if to_end { inode.size.load(Relaxed) } else { offset };
         end = quick_locked::<WIDE>(task, inode, from, len, offset);
         inode.lock.leave(Hold::Biased, &task.lane.holding);
+        order::gave(order::of(&task.lane.holding), inode);
     }
     writer::end_alone(task);
     end

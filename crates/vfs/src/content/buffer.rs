@@ -186,7 +186,7 @@ pub(crate) unsafe fn copy(
         if here == 0 {
             break;
         }
-        // SAFETY: the caller's promise; the buffer is the program's.
+        // SAFETY: `pages` are good for `bytes` bytes, of which `done` are done; the buffer is the program's.
         let copied = unsafe { bulk::copy(way, pages.add(done), at, here, (file.0, file.1 + done)) };
         buffer.advance(copied);
         done += copied;

@@ -45,10 +45,10 @@ pub(crate) unsafe fn copy(
     file: (i32, usize),
 ) -> usize {
     if bytes < LEAST || file.0 < 0 || lp_abi::sys::is_limited() {
-        // SAFETY: the caller's promise.
+        // SAFETY: `pages` are good for `bytes` bytes, by this function's contract.
         return match unsafe { by_process(way, pages, memory, bytes) } {
             true => bytes,
-            // SAFETY: as above.
+            // SAFETY: `pages` are good for `bytes` bytes, by this function's contract.
             false => unsafe { until_fault(way, pages, memory, bytes) },
         };
     }
@@ -56,7 +56,8 @@ pub(crate) unsafe fn copy(
     while done < bytes {
         let at = pages.wrapping_add(done);
         let here = (UNIT - at as usize % UNIT).min(bytes - done);
-        // SAFETY: the caller's promise.
+        // SAFETY: the pages from `at` on are good for what is left, and lie in the file that far behind its
+        // start.
         let copied = unsafe { piece(way, at, memory.wrapping_add(done), here, (file.0, file.1 + done)) };
         done += copied;
         if copied < here {
@@ -68,7 +69,7 @@ pub(crate) unsafe fn copy(
 
 /// [`copy`] within a unit.
 unsafe fn piece(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: `pages` are good for `bytes` bytes, which [`copy`] passes on.
     if was_lately(pages) && unsafe { mapped_by_process(way, pages, memory, bytes) } {
         return bytes;
     }
@@ -97,14 +98,14 @@ unsafe fn mapped_by_process(way: Way, pages: *mut u8, memory: *mut u8, bytes: us
             unsafe { pages.add(at).read_volatile() };
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `pages` are good for `bytes` bytes, which [`copy`] passes on.
     unsafe { by_process(way, pages, memory, bytes) }
 }
 
 /// Whether all was copied.
 unsafe fn by_process(way: Way, pages: *mut u8, memory: *mut u8, bytes: usize) -> bool {
     let (to, from) = if way == Way::Out { (memory, pages) } else { (pages, memory) };
-    // SAFETY: the caller's promise; the memory is the program's.
+    // SAFETY: `pages` are good for `bytes` bytes; the memory is the program's.
     unsafe { ucopy::copy(to, from, bytes) }.is_ok()
 }
 
@@ -114,7 +115,8 @@ unsafe fn by_kernel(way: Way, memory: *mut u8, bytes: usize, (fd, offset): (i32,
     let call = if way == Way::Out { __NR_pread64 } else { __NR_pwrite64 };
     let mut done = 0;
     while done < bytes {
-        // SAFETY: the caller's promise.
+        // SAFETY: the kernel checks the program's memory, and the bytes of the file are those of the pages
+        // that [`copy`] was given.
         match unsafe { lp_abi::syscall!(call, fd, memory.wrapping_add(done), bytes - done, offset + done) } {
             Ok(0) | Err(_) => break,
             Ok(moved) => done += moved,

@@ -131,7 +131,7 @@ fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, o
             Some(base) => {
                 // SAFETY: `span` checked that the pages are in the region.
                 let from = unsafe { region.base().add(base + within) };
-                // SAFETY: as above.
+                // SAFETY: `span` checked that the pages are in the region, and in its file.
                 unsafe { buffer::copy(Way::Out, from, &mut to, bytes, (region.fd(), base + within)) }
             }
             None => hole(inode, &mut to, bytes)?,

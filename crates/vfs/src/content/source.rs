@@ -37,7 +37,7 @@ pub(crate) trait Source {
 impl<B: Buffer> Source for B {
     #[inline(always)]
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: `pages` are good for `bytes` bytes and lie in the file as said, by the contract of `fill`.
         unsafe { buffer::copy(Way::In, pages, self, bytes, file) }
     }
 

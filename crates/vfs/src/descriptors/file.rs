@@ -4,6 +4,7 @@
 //! where it was duplicated. A shared one, or any while threads share the table, is kept by the lane that
 //! closes it ([`crate::life::reclaim`]) until a sweep finds no table and no pin that names it.
 
+use lp_region::order::{self, Rank};
 use lp_region::records::OpenFile;
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{FileId, marks};
@@ -60,6 +61,7 @@ pub(crate) fn duplicate(file: &OpenFile) {
 pub(crate) struct Position<'f> {
     file: &'f OpenFile,
     locked: bool,
+    of: order::Of,
 }
 
 impl Position<'_> {
@@ -81,16 +83,20 @@ impl Drop for Position<'_> {
     fn drop(&mut self) {
         if self.locked {
             self.file.lock.unlock();
+            order::gave(self.of, &self.file.lock);
         }
     }
 }
 
 /// Takes hold of the position of an open file.
 #[inline(always)]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn position<'f>(task: &Task, held: &Held<'f>) -> Position<'f> {
+    let of = order::of(&task.lane.holding);
     let shared = held.file.shared.load(Ordering::Relaxed) | task.process.threads.load(Ordering::Relaxed);
     if shared != 0 {
+        order::wait(of, order::what(Rank::Position, &held.file.lock));
         held.file.lock.lock(task.lane_id, task);
     }
-    Position { file: held.file, locked: shared != 0 }
+    Position { file: held.file, locked: shared != 0, of }
 }

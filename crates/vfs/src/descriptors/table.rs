@@ -6,7 +6,7 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::{FDS, FDS_BACKED};
-use lp_region::lock::Guard;
+use lp_region::order::{self, Kept, Rank};
 use lp_region::process::Process;
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
@@ -421,7 +421,7 @@ pub fn open_entries<'r>(task: &Task<'r>) -> impl Iterator<Item = (i32, u64)> + u
 /// The table's lock if threads share it, until this is dropped.
 #[must_use = "the lock is given back once this is dropped"]
 pub(crate) struct TableLock<'r> {
-    _held: Option<Guard<'r>>,
+    _held: Option<Kept<'r>>,
 }
 
 impl TableLock<'_> {
@@ -433,12 +433,15 @@ impl TableLock<'_> {
 
 /// Takes the table's lock if threads share it.
 #[inline]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn lock<'r>(task: &Task<'r>) -> TableLock<'r> {
     // Relaxed: only this thread can have made the second thread.
     if task.process.threads.load(Ordering::Relaxed) == 0 {
         return TableLock { _held: None };
     }
     let process: &'r Process = task.process;
+    let of = order::of(&task.lane.holding);
+    order::wait(of, order::what(Rank::Table, &process.table_lock));
     process.table_lock.lock(task.lane_id, task);
-    TableLock { _held: Some(process.table_lock.guard()) }
+    TableLock { _held: Some(order::keep(of, &process.table_lock)) }
 }

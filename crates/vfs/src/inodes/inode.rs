@@ -7,6 +7,7 @@ use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_region::bias::Hold;
 use lp_region::lock::{Lanes, Undertaker};
 use lp_region::mount::mount_flags;
+use lp_region::order::{self, Rank};
 use lp_region::records::{Inode, Stamp, inode_flags};
 use lp_region::seq::Seq;
 use lp_region::sync::Ordering::Relaxed;
@@ -164,19 +165,23 @@ impl Drop for Locked<'_> {
     #[inline]
     fn drop(&mut self) {
         self.inode.lock.leave(self.hold, self.mark);
+        order::gave(order::of(self.mark), self.inode);
     }
 }
 
 /// Takes an inode's lock. If its holder died, what it left is repaired first.
 #[inline]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn lock<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
     let inode = task.region.inode(id);
+    order::wait(order::of(&task.lane.holding), order::inode(inode, id.0));
     inode.lock.lock(task.lane_id, &InodeUndertaker { task, id, inode });
     Locked { inode, hold: Hold::Owned, mark: &task.lane.holding }
 }
 
 /// Takes an inode's lock as [`lock`] does unless a living thread has it, which may be stopped: for those who have no
 /// business with the inode.
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
     let inode = task.region.inode(id);
     let undertaker = InodeUndertaker { task, id, inode };
@@ -186,21 +191,25 @@ pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> 
         }
         inode.lock.lock(task.lane_id, &undertaker);
     }
+    order::took(order::of(&task.lane.holding), order::inode(inode, id.0));
     Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding })
 }
 
 /// Waits until nobody has an inode's lock. The caller holds none.
 #[cold]
 pub(crate) fn wait(task: &Task, id: InodeId) {
+    order::idle(order::of(&task.lane.holding));
     drop(lock(task, id));
 }
 
 /// Takes an inode's lock for a caller that holds others, and so waits for nobody who may be stopped: only for
 /// a moment.
 #[inline]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
     let inode = task.region.inode(id);
     if inode.lock.try_lock_unbiased(task.lane_id) {
+        order::took(order::of(&task.lane.holding), order::inode(inode, id.0));
         return Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding });
     }
     lock_soon_slow(task, id)
@@ -221,9 +230,11 @@ fn lock_soon_slow<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
 /// Takes an inode's lock as [`lock`] does, without an atomic instruction if this lane is its only user. A lane enters
 /// one inode at a time: until it leaves it takes the locks of others with [`lock`].
 #[inline]
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn enter<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
     let inode = task.region.inode(id);
     let mark = &task.lane.holding;
+    order::wait(order::of(&task.lane.holding), order::inode(inode, id.0));
     let hold = inode.lock.enter(task.lane_id, mark, &InodeUndertaker { task, id, inode });
     Locked { inode, hold, mark }
 }
@@ -372,6 +383,7 @@ fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     if !inode.lock.try_lock(task.lane_id, task) {
         return;
     }
+    order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
     let _held = Locked { inode, hold: Hold::Owned, mark: &task.lane.holding };
     let seen = copy_attributes(inode);
     let late = (now.sec - seen.atime.sec) as u64 >= RELATIME && now.sec > seen.atime.sec;

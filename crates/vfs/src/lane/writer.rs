@@ -8,6 +8,7 @@
 use lp_abi::{Errno, Result};
 use lp_region::layout::{MOUNT_SIZE_BITS, MOUNTS};
 use lp_region::mount::mount_flags;
+use lp_region::order::{self, Rank};
 use lp_region::records::OpenFile;
 use lp_region::sync::{Ordering, pause};
 use lp_region::{MountId, marks};
@@ -30,6 +31,7 @@ impl Drop for Writing<'_, '_> {
         lane.writing_depth.store(depth, Ordering::Relaxed);
         if depth == 0 {
             marks::leave(&lane.writing);
+            order::gave(order::of(&lane.holding), &lane.writing);
         }
     }
 }
@@ -42,6 +44,9 @@ impl Drop for Writing<'_, '_> {
 pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, 'r>> {
     let lane = task.lane;
     let depth = lane.writing_depth.load(Ordering::Relaxed); // Relaxed: only this thread writes it.
+    if depth == 0 {
+        order::took(order::of(&lane.holding), order::what(Rank::Writing, &lane.writing));
+    }
     let flags = &task.region.mount(mount).flags;
     if !marks::enter(&lane.writing, mount.mark(), flags, mount_flags::CLOSED) {
         enter_slow(task, mount, depth)?;
@@ -94,6 +99,7 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
         if seen & (mount_flags::READ_ONLY | mount_flags::SB_READ_ONLY) != 0 {
             if depth == 0 {
                 marks::leave(mark);
+                order::gave(order::of(&task.lane.holding), mark);
             }
             return Err(Errno::EROFS);
         }

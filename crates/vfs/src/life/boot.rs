@@ -466,7 +466,7 @@ pub fn load_credentials(process: &Process) {
     process.rgid.store(gid as u32, Ordering::Relaxed);
     // SAFETY: an invalid id changes nothing; the current one comes back (setfsuid(2)).
     let fsuid = unsafe { lp_abi::syscall!(__NR_setfsuid, u32::MAX) }.unwrap_or(0);
-    // SAFETY: as above.
+    // SAFETY: an invalid id changes nothing; the current one comes back (setfsgid(2)).
     let fsgid = unsafe { lp_abi::syscall!(__NR_setfsgid, u32::MAX) }.unwrap_or(0);
     process.fsuid.store(fsuid as u32, Ordering::Relaxed);
     process.fsgid.store(fsgid as u32, Ordering::Relaxed);

@@ -2,7 +2,8 @@
 
 use lp_region::LaneId;
 use lp_region::layout::LANE_BITS;
-use lp_region::lock::{Guard, Lanes, Undertaker};
+use lp_region::lock::{Lanes, Undertaker};
+use lp_region::order::{self, Kept, Rank};
 use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
@@ -38,10 +39,12 @@ pub(crate) fn is_buried(task: &Task, lane: LaneId) -> bool {
 }
 
 /// Takes the lock of a dead lane's burial as [`lock_burial`] does, unless a living thread has it.
-pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Option<Guard<'r>> {
+pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Option<Kept<'r>> {
     let burial = &task.region.lane(lane).burial;
     if burial.try_lock(task.lane_id) {
-        return Some(burial.guard());
+        let of = order::of(&task.lane.holding);
+        order::took(of, order::what(Rank::Burial, burial));
+        return Some(order::keep(of, burial));
     }
     let holder = burial.holder();
     if holder.is_some() && !task.is_dead(holder) {
@@ -52,10 +55,13 @@ pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Opti
 
 /// Takes the lock of a dead lane's burial. If somebody died at it, that one is repaired first, and what it did for this lane
 /// is done again.
-pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> Guard<'r> {
+#[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
+pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> Kept<'r> {
     let burial = &task.region.lane(lane).burial;
+    let of = order::of(&task.lane.holding);
+    order::wait(of, order::what(Rank::Burial, burial));
     burial.lock(task.lane_id, &Gravedigger { task, grave: lane });
-    burial.guard()
+    order::keep(of, burial)
 }
 
 struct Gravedigger<'t, 'r> {

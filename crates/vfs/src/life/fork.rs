@@ -2,6 +2,7 @@
 
 use lp_abi::Result;
 use lp_region::life::State;
+use lp_region::order;
 use lp_region::process::{Process, UNANNOUNCED};
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{FileId, LaneId, ProcessId, Region, RunId};
@@ -178,6 +179,7 @@ fn first_lane(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
 pub fn copied(task: &Task) {
     if task.process.table_lock.holder() == task.lane_id {
         task.process.table_lock.unlock();
+        order::gave(order::of(&task.lane.holding), &task.process.table_lock);
     }
 }
 

@@ -8,6 +8,7 @@ use lp_abi::{Errno, Result};
 use lp_region::lane::Lane;
 use lp_region::layout::LOCKS;
 use lp_region::life::State;
+use lp_region::order;
 use lp_region::records::{Inode, LockRecord, inode_flags};
 use lp_region::slab::Slot;
 use lp_region::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
@@ -149,7 +150,10 @@ pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Resu
         drop(held);
         let slept = match lock.owner.family {
             family::POSIX if waiting.closes_ring(blocker, version) => Err(Errno::EDEADLK),
-            _ => sleep(task, in_way, version),
+            _ => {
+                order::idle(order::of(&task.lane.holding));
+                sleep(task, in_way, version)
+            }
         };
         wake_up(task, id, in_way, version);
         // A lock that was given up before the signal came is to be had, as in `flock_lock_inode_wait`.

@@ -10,10 +10,10 @@ use lp_abi::{NAME_MAX, Result};
 use lp_region::lane::Lane;
 use lp_region::records::{Dirent, LongName, SHORT_NAME};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU64, Ordering};
+use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, NameId, Region};
 
-use crate::names::name::{Name, Place, WORDS};
+use crate::names::name::{Name, Place};
 
 /// Type of an inode with this mode, as `d_type` has it: `S_IFMT` shifted down.
 #[inline]
@@ -118,9 +118,8 @@ pub(crate) fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Na
     }
     // PAIRS: as in `living_length`.
     let shape = dirent.shape.load(Ordering::Acquire);
-    let words = words(dirent);
     let is_it = (shape & LIVE) as usize == name.len()
-        && words.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
+        && dirent.name.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
         && (name.len() <= SHORT_NAME || is_long(region, dirent, name));
     is_it.then_some(shape >> 8 & (15 | COVERED))
 }
@@ -139,7 +138,7 @@ pub(crate) fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, t
     if length > SHORT_NAME {
         return copy_long(region, dirent, length, to);
     }
-    for (to, word) in to.chunks_exact_mut(8).zip(words(dirent)) {
+    for (to, word) in to.chunks_exact_mut(8).zip(&dirent.name) {
         to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
     }
 }
@@ -175,7 +174,7 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: Inod
         dirent.seq.end();
     }
     // Relaxed: published by the stores that link the entry in.
-    for (word, value) in words(dirent).iter().zip(name.words()) {
+    for (word, value) in dirent.name.iter().zip(name.words()) {
         word.store(*value, Ordering::Relaxed);
     }
     dirent.hash.store(place.hash, Ordering::Relaxed);
@@ -226,14 +225,6 @@ pub(crate) fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
         region.give::<LongName>(lane, long);
     }
     region.give::<Dirent>(lane, id);
-}
-
-#[inline(always)]
-fn words(dirent: &Dirent) -> &[AtomicU64; WORDS] {
-    const { assert!(core::mem::offset_of!(Dirent, name) % 8 == 0) };
-    // SAFETY: 24 bytes at an offset that is a multiple of 8, touched as atomics; mixed sizes are ordered by
-    // `seq`.
-    unsafe { &*(&raw const dirent.name).cast() }
 }
 
 fn long<'r>(region: Region<'r>, dirent: &Dirent) -> &'r LongName {

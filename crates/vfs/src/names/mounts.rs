@@ -5,6 +5,8 @@
 //! take no lock: changes count as changes of where paths lead ([`crate::names::tree::shift`]), so a look that met one is
 //! taken again.
 
+use core::slice;
+
 use lp_region::mount::mount_state;
 use lp_region::records::{COVERED, inode_flags};
 use lp_region::sync::Ordering;
@@ -32,16 +34,21 @@ pub(crate) enum Crossing {
 
 /// Finds the mount that an absolute path leads into.
 ///
-/// The path stands in one of the task's buffers, a NUL and [`crate::caller::task::SLACK`] bytes behind it.
-///
 /// The host's part of the path is taken by its letters: `.`, `..` and double slashes are understood, the host's
 /// symbolic links are not.
+///
+/// # Safety
+/// `length` bytes of text stand at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all readable
+/// through the pointer, and unchanged meanwhile.
 #[inline]
-pub(crate) fn enter(task: &Task<'_>, path: &[u8]) -> Crossing {
-    match task.prefix.leads(path) {
-        Some(walked) => Crossing::Inside { root: root(task, 0), walked },
-        None => enter_slow(task, path),
+pub(crate) unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize) -> Crossing {
+    // SAFETY: a NUL and SLACK bytes follow the text.
+    let word = unsafe { path.cast::<u64>().read_unaligned() };
+    if task.prefix.starts(word) {
+        return Crossing::Inside { root: root(task, 0), walked: task.prefix.length() };
     }
+    // SAFETY: that much text stands there and does not change.
+    enter_slow(task, unsafe { slice::from_raw_parts(path, length) })
 }
 
 #[inline(never)]

@@ -1,5 +1,6 @@
 //! [`Name`]: one component of a path, with its first bytes in registers.
 
+use core::marker::PhantomData;
 use core::slice;
 
 use lp_abi::{Errno, NAME_MAX, Result};
@@ -20,7 +21,10 @@ const MULTIPLIER: u64 = 0x8bb8_4b93_962e_acc9;
 /// A file name: 1 to 255 bytes, no slash and no NUL. Like `struct qstr`.
 #[derive(Clone, Copy)]
 pub struct Name<'a> {
-    bytes: &'a [u8],
+    /// Where it starts. A pointer to more than the name: a walk goes on from its end.
+    start: *const u8,
+    length: usize,
+    text: PhantomData<&'a [u8]>,
     /// The first 24 bytes, zeros behind the end.
     words: [u64; WORDS],
 }
@@ -41,7 +45,7 @@ impl<'a> Name<'a> {
         for (word, chunk) in words.iter_mut().zip(bytes.chunks(8)) {
             *word = word_of(chunk);
         }
-        Ok(Name { bytes, words })
+        Ok(Name { start: bytes.as_ptr(), length: bytes.len(), text: PhantomData, words })
     }
 
     /// The component that starts at `start` and ends before the next slash or NUL; empty if one stands there.
@@ -54,13 +58,11 @@ impl<'a> Name<'a> {
         let word = unsafe { start.cast::<u64>().read_unaligned() };
         let ends = ends_in(word);
         if ends == 0 {
-            // SAFETY: the caller's promise.
+            // SAFETY: a NUL follows, with SLACK bytes behind it, by this function's contract.
             return unsafe { Self::scan_longer(start, word) };
         }
         let length = ends.trailing_zeros() as usize / 8;
-        // SAFETY: just scanned.
-        let bytes = unsafe { slice::from_raw_parts(start, length) };
-        Name { bytes, words: [word & below(ends), 0, 0] }
+        Name { start, length, text: PhantomData, words: [word & below(ends), 0, 0] }
     }
 
     /// [`Name::scan`] of a name whose first word is known.
@@ -77,39 +79,39 @@ impl<'a> Name<'a> {
             if ends != 0 {
                 words[index] = word & below(ends);
                 let length = 8 * index + ends.trailing_zeros() as usize / 8;
-                // SAFETY: just scanned.
-                return Name { bytes: unsafe { slice::from_raw_parts(start, length) }, words };
+                return Name { start, length, text: PhantomData, words };
             }
             words[index] = word;
         }
-        // SAFETY: the same promise; the first 24 bytes hold no end.
+        // SAFETY: a NUL follows, by this function's contract; the first 24 bytes hold no end.
         let length = unsafe { scan_rest(start, SHORT_NAME) };
-        // SAFETY: just scanned.
-        Name { bytes: unsafe { slice::from_raw_parts(start, length) }, words }
+        Name { start, length, text: PhantomData, words }
     }
 
     /// Its bytes.
     #[inline]
     pub fn bytes(&self) -> &'a [u8] {
-        self.bytes
+        // SAFETY: the name's text, which is readable and unchanged for `'a`.
+        unsafe { slice::from_raw_parts(self.start, self.length) }
     }
 
     /// Where its text goes on.
     #[inline]
     pub fn end(&self) -> *const u8 {
-        self.bytes.as_ptr_range().end
+        // SAFETY: the end of the name's text.
+        unsafe { self.start.add(self.length) }
     }
 
     /// How many bytes it has.
     #[inline]
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        self.length
     }
 
     /// Whether nothing stood where a name was looked for.
     #[inline]
     pub fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
+        self.length == 0
     }
 
     /// The first 24 bytes, zeros behind the end.
@@ -154,7 +156,7 @@ impl<'a> Name<'a> {
 
     #[cold]
     fn hash_rest(&self, mut hash: u64) -> u64 {
-        for chunk in self.bytes[SHORT_NAME..].chunks(8) {
+        for chunk in self.bytes()[SHORT_NAME..].chunks(8) {
             hash = fold(hash ^ word_of(chunk), MULTIPLIER);
         }
         hash

@@ -10,6 +10,7 @@
 use lp_region::lane::Lane;
 use lp_region::lock::Undertaker;
 use lp_region::moving::{Climb, Directories};
+use lp_region::order;
 use lp_region::shape::{Begun, SETTLING, UNDER_WAY};
 use lp_region::sync::{LOCK_SPINS, Ordering, pause, spin};
 use lp_region::{InodeId, LaneId, Region, moving};
@@ -165,6 +166,7 @@ pub(crate) fn is_above(task: &Task<'_>, above: InodeId, below: InodeId) -> bool 
 /// Waits until another's move is over. The caller holds nothing.
 #[cold]
 pub(crate) fn wait(task: &Task<'_>, met: Met) {
+    order::idle(order::of(&task.lane.holding));
     let moving = &task.region.inode(met.dir).moving;
     let mut looks = 0u32;
     while moving.mover() == met.mover {

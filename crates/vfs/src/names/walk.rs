@@ -406,7 +406,7 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, given: Text, goal: G) -> Result<Pl
         walk.tree = task.region.header().tree.read();
     }
     if absolute {
-        match mounts::enter(task, walk.rest()) {
+        match walk.enter() {
             Crossing::Inside { root, walked } => walk.start(root, walked),
             Crossing::Outside => return Ok(Place::Outside(Outside::AsGiven)),
         }
@@ -569,6 +569,14 @@ impl<'r> Walk<'_, 'r> {
     #[inline(always)]
     fn inode(&self) -> &'r Inode {
         self.task.region.inode(self.here.id)
+    }
+
+    /// Looks which mount the text, an absolute path, leads into.
+    #[inline(always)]
+    fn enter(&self) -> Crossing {
+        // SAFETY: `text` does not pass `end`, where a NUL and SLACK bytes follow; nobody writes the buffer
+        // meanwhile.
+        unsafe { mounts::enter(self.task, self.text, self.end.offset_from_unsigned(self.text)) }
     }
 
     /// The text that is left.
@@ -767,7 +775,7 @@ impl<'r> Walk<'_, 'r> {
 
     /// Looks where the text, an absolute path, leads.
     fn absolute(&mut self) -> Result<Turn> {
-        match mounts::enter(self.task, self.rest()) {
+        match self.enter() {
             Crossing::Inside { root, walked } => {
                 self.start(root, walked);
                 Ok(Turn::On)

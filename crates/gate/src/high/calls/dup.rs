@@ -166,9 +166,10 @@ fn replace_both(
     if place.is_some_and(|place| place.load(Ordering::Relaxed) == entry::TRANSIT) {
         return Err(Errno::EBUSY);
     }
-    // SAFETY: the program's own call.
     match flags {
+        // SAFETY: the program's own call.
         None => unsafe { lp_abi::syscall!(__NR_dup2, old, new) },
+        // SAFETY: the program's own call.
         Some(flags) => unsafe { lp_abi::syscall!(__NR_dup3, old, new, flags) },
     }?;
     Ok(place.map_or(0, |place| {

@@ -308,7 +308,7 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
         for at in (0..words(count)).filter(|_| !set.is_null()) {
             let Ok(asked) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
             let mine = if index < 2 { ours(task, at, asked) } else { 0 };
-            // SAFETY: as above; the copy routine answers bad pointers.
+            // SAFETY: the buffers hold SET_BITS bits each; the copy routine answers bad pointers.
             let stored = unsafe {
                 ucopy::put(set.wrapping_add(at), &((copy.add(at).read() * u64::from(done >= 0)) | mine))
             };

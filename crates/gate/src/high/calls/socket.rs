@@ -251,7 +251,7 @@ fn receive(
         changed.name = given.name;
         changed.name_length = full as u32;
     }
-    // SAFETY: as above.
+    // SAFETY: the copy routine answers bad pointers.
     match unsafe { ucopy::put(message, &changed) } {
         Ok(()) => done,
         Err(errno) => errno.to_ret(),

@@ -91,7 +91,7 @@ fn read_seconds(times: *const [i64; 2]) -> Result<Times> {
     if times.is_null() {
         return Ok(None);
     }
-    // SAFETY: as above.
+    // SAFETY: the copy routine answers bad pointers.
     let [atime, mtime] = unsafe { ucopy::get(times) }?;
     Ok(Some([atime, 0, mtime, 0]))
 }

@@ -72,14 +72,14 @@ fn without_own(task: &Task, to: *mut u8, bytes: usize) -> usize {
         if length == 0 {
             break;
         }
-        // SAFETY: as above.
+        // SAFETY: the copy routine answers bad pointers.
         let text = unsafe { ucopy::string(&mut name, record.wrapping_add(HEAD)) }.unwrap_or(0);
         let own = match parse_decimal(&name[..text]) {
             Some((number, [])) => placeholder::is_guarded(task, number as i32),
             _ => false,
         };
         if !own {
-            // SAFETY: as above; records move down, the copy goes upwards.
+            // SAFETY: the copy routine answers bad pointers; records move down, the copy goes upwards.
             let _ = unsafe { ucopy::copy(to.wrapping_add(left), record, length as usize) };
             left += length as usize;
         }

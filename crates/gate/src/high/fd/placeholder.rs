@@ -19,6 +19,7 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Result};
 use lp_region::layout::FDS;
+use lp_region::order::{self, Rank};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
@@ -54,6 +55,7 @@ impl<'t> Guard<'t> {
         if task.process.threads.load(Ordering::Relaxed) == 0 {
             return Guard(None);
         }
+        order::wait(order::of(&task.lane.holding), order::what(Rank::Table, &task.process.table_lock));
         task.process.table_lock.lock(task.lane_id, task);
         Guard(Some(task))
     }
@@ -64,6 +66,7 @@ impl Drop for Guard<'_> {
     fn drop(&mut self) {
         if let Some(task) = self.0 {
             task.process.table_lock.unlock();
+            order::gave(order::of(&task.lane.holding), &task.process.table_lock);
         }
     }
 }
@@ -205,7 +208,7 @@ pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> 
     // SAFETY: the program asked for this number to be replaced.
     let placed = match unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) } {
         // A limited process whose own call is the other.
-        // SAFETY: as above.
+        // SAFETY: the program asked for this number to be replaced.
         Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_dup2, base, fd) },
         done => done,
     };
@@ -398,7 +401,7 @@ fn make_base(task: &Task) -> Result<i32> {
     let region = task.region.fd();
     // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
     let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
-        // SAFETY: as above.
+        // SAFETY: makes a descriptor only.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
     });
     close_number(low);

@@ -36,8 +36,8 @@ fn part(task: &'static Task<'static>) {
     PARTED.store(1, Ordering::Relaxed); // Relaxed: the kernel's clone orders it for threads that this one makes.
     // SAFETY: the record is the thread's own.
     let own = unsafe { &(*current::thread()).credentials };
-    // SAFETY: as above; a new mapping, of zeros, which are a valid record of atomics, and which lives as long
-    // as the thread.
+    // SAFETY: the record is the thread's own; a new mapping, of zeros, which are a valid record of atomics,
+    // and which lives as long as the thread.
     unsafe {
         if own.get().is_null() {
             let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);

@@ -27,7 +27,7 @@ static MOUNTS: Global =
 /// # Safety
 /// No other thread runs in the gate: attach.
 pub unsafe fn read(run: &'static Run) {
-    // SAFETY: the caller's promise.
+    // SAFETY: no other thread runs in the gate: attach, by this function's contract.
     let mounts = unsafe { &mut *MOUNTS.0.get() };
     let count = run.mount_count.load(Ordering::Relaxed) as usize; // Relaxed: immutable while the run lives.
     mounts.count = count.min(RUN_MOUNTS);

@@ -190,7 +190,7 @@ impl Bound {
             let target = self.given.bytes[FAMILY..].as_ptr();
             // SAFETY: both are NUL-terminated.
             let _ = unsafe { lp_abi::syscall!(__NR_unlink, beside.as_ptr()) };
-            // SAFETY: as above.
+            // SAFETY: both are NUL-terminated.
             let _ = unsafe { lp_abi::syscall!(__NR_symlink, target, beside.as_ptr()) };
         }
     }

@@ -94,7 +94,7 @@ pub(crate) fn remove_all(task: &Task) {
         }
     }
     placeholder::close_number(directory as i32);
-    // SAFETY: as above.
+    // SAFETY: a NUL-terminated path.
     let _ = unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) };
 }
 
@@ -145,6 +145,6 @@ pub fn remove(task: &Task, inode: InodeRef) {
     let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
     // A socket's has the address beside it.
     path[length..length + 3].copy_from_slice(b".a\0");
-    // SAFETY: as above.
+    // SAFETY: a NUL-terminated path in a directory of our own.
     let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
 }

@@ -208,7 +208,7 @@ handlers! {
 
     /// recvmsg(2), which may bring descriptors of ours.
     fn recvmsg(words) {
-        // SAFETY: as above.
+        // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
         match unsafe { ucopy::get(words[1] as *const Message) } {
             Ok(message) if message.control != 0 => join(),
             _ => gives_address(),

@@ -160,7 +160,7 @@ pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
     let made = match kind {
         // SAFETY: a NUL-terminated path.
         Kind::Directory => unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o777) },
-        // SAFETY: as above.
+        // SAFETY: a NUL-terminated path.
         Kind::File => unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFREG | 0o666, 0) },
     };
     if let Some(Ok(umask)) = umask {
@@ -205,7 +205,7 @@ fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Result<()> {
         unsafe { lp_abi::syscall!(__NR_utimensat, AT_FDCWD, path.as_ptr(), times, AT_SYMLINK_NOFOLLOW) };
     if set == Err(Errno::EPERM) && what == Touched::Modified {
         // Another user's, whose times are not ours to set apart.
-        // SAFETY: as above.
+        // SAFETY: NUL-terminated, and times that live on.
         return unsafe { lp_abi::syscall!(__NR_truncate, path.as_ptr(), 0) }.map(drop);
     }
     set.map(drop)
@@ -217,7 +217,7 @@ fn touch_links(task: &Task<'_>, path: &[u8]) -> Result<()> {
     let spare = spare_path(task, &mut room)?;
     // SAFETY: NUL-terminated paths.
     unsafe { lp_abi::syscall!(__NR_linkat, AT_FDCWD, path.as_ptr(), AT_FDCWD, spare.as_ptr(), 0) }?;
-    // SAFETY: as above.
+    // SAFETY: NUL-terminated paths.
     unsafe { lp_abi::syscall!(__NR_unlink, spare.as_ptr()) }.map(drop)
 }
 
@@ -261,7 +261,7 @@ pub(crate) fn take_away(path: &[u8], kind: Kind) -> Result<()> {
     let done = match kind {
         // SAFETY: a NUL-terminated path.
         Kind::File => unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) },
-        // SAFETY: as above.
+        // SAFETY: a NUL-terminated path.
         Kind::Directory => unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) },
     };
     match done {

@@ -24,7 +24,7 @@ pub(crate) extern "C" fn cover_rest() {
     // SAFETY: the loader's list is in order between its calls, and while it opens a file.
     let Some(objects) = (unsafe { auxiliary.objects() }) else { return };
     let waiting = |(index, object): &(usize, Object<'_>)| *index >= known || object.base == auxiliary.linker;
-    // SAFETY: as above.
+    // SAFETY: the loader's list is in order between its calls, and while it opens a file.
     unsafe { cover(objects.enumerate().filter(waiting).map(|(_, object)| object)) };
     patch::load_freely();
 }
@@ -39,7 +39,7 @@ pub(crate) unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
     let bundle = unsafe { Bundle::open(home::settings().bundle.pointer()) };
     let (mut unknown, mut count) = ([None; UNKNOWN], 0);
     for object in objects.filter(|object| !object.contains(own)) {
-        // SAFETY: the caller's promise.
+        // SAFETY: they are mapped, and their initialisers have not run, by this function's contract.
         if matches!(unsafe { cover_one(bundle.as_ref(), &object) }, Outcome::Unknown) {
             match unknown.get_mut(count) {
                 Some(slot) => *slot = Some(object),
@@ -49,7 +49,7 @@ pub(crate) unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
         }
     }
     if count != 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: they are mapped, and their initialisers have not run, by this function's contract.
         unsafe { cover_unknown(&unknown[..count]) };
     }
 }
@@ -67,7 +67,7 @@ unsafe fn cover_unknown(objects: &[Option<Object<'_>>]) {
         report::refuse(&[b"no site images at ", home::settings().bundle.get()]);
     };
     for object in objects.iter().flatten() {
-        // SAFETY: the caller's promise.
+        // SAFETY: the objects are mapped, and their initialisers have not run, as for [`cover`].
         if matches!(unsafe { cover_one(Some(&bundle), object) }, Outcome::Unknown) {
             report::refuse(&[b"no site image for ", name_of(object.name)]);
         }
@@ -87,7 +87,8 @@ pub(crate) enum Outcome {
 /// # Safety
 /// The object is mapped, and nobody executes or changes its text meanwhile.
 unsafe fn cover_one(bundle: Option<&Bundle>, object: &Object<'_>) -> Outcome {
-    // SAFETY: the caller's promise.
+    // SAFETY: the object is mapped, and nobody executes or changes its text meanwhile, by this function's
+    // contract.
     unsafe { cover_mapped(bundle, object, Some(object.key())) }
 }
 
@@ -105,21 +106,21 @@ pub(crate) unsafe fn cover_mapped(
     if object.code().next().is_none() {
         return Outcome::Covered;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the object is mapped, and nobody changes its text meanwhile, as for [`cover_one`].
     let key = key.unwrap_or_else(|| unsafe { object.key() });
     let entry = bundle.and_then(|bundle| Some((bundle, bundle.find(key)?)));
     let Some((bundle, entry)) = entry else {
         if object.code().any(|code| code.file_bytes as usize > SMALL_TEXT) || is_system(object.name) {
             return Outcome::Unknown;
         }
-        // SAFETY: as above.
+        // SAFETY: the object is mapped.
         let none = object.code().all(|code| !has_syscall(unsafe { object.bytes_of(code) }));
         return if none { Outcome::Covered } else { Outcome::Unknown };
     };
     match entry.state {
         state::NO_SITES => Outcome::Covered,
         state::IMAGE if fits(&entry, object) => {
-            // SAFETY: the caller's promise, and the entry is the object's.
+            // SAFETY: nobody executes or changes the object's text meanwhile, and the entry is the object's.
             if unsafe { patch::apply(bundle, object.base, &entry) }.is_err() {
                 report::refuse(&[name_of(object.name), b": its site image cannot be mapped"]);
             }

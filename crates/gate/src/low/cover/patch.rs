@@ -40,10 +40,10 @@ impl Bundle {
     /// `path` is a string.
     #[unsafe(link_section = ".text.startup.lp")]
     pub(crate) unsafe fn open(path: *const u8) -> Option<Bundle> {
-        // SAFETY: the caller's promise.
+        // SAFETY: `path` is a string, by this function's contract.
         let fd = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) }.ok()?;
         let bundle = Bundle(fd);
-        // SAFETY: the caller's promise.
+        // SAFETY: `path` is a string, by this function's contract.
         if unsafe { report::c_bytes(path) }.starts_with(b"/tmp/") && !bundle.is_own() {
             return None;
         }
@@ -112,7 +112,8 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Resul
     let moved = match map_thunks(bundle, wanted, entry, CODE) {
         Ok(()) => 0,
         Err(_) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: the entry is that of the object at `base`, whose text nobody executes at a patched
+            // place or changes meanwhile, by this function's contract.
             unsafe { map_thunks_elsewhere(bundle, base, wanted, entry)? }
         }
     };

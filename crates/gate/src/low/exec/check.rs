@@ -117,7 +117,8 @@ pub(crate) unsafe fn host_file(
     path: *const u8,
     flags: usize,
 ) -> Result<Option<Load>, Refusal> {
-    // SAFETY: the caller's promise.
+    // SAFETY: `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`, by
+    // this function's contract.
     let known = High::known_programs(thread)
         .map(Known)
         .and_then(|known| unsafe { known.get(directory, path, flags) });
@@ -125,7 +126,8 @@ pub(crate) unsafe fn host_file(
         Some(Loader::Static) | None => {}
         Some(loader) => return Ok(Some(environment.load(thread, loader))),
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`, by
+    // this function's contract.
     let mut file = unsafe { File::open(directory, path, flags) }?;
     let start = |file: File| match file.may_be_executed() {
         true => Load::Static(Static { fd: file.keep(), directory: directory as i32, path }),
@@ -252,11 +254,13 @@ impl File {
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
             return Ok(File::again(directory));
         }
-        // SAFETY: the caller's promise; the file is not changed.
+        // SAFETY: `path` is a string or bad in a way that the kernel answers with `EFAULT`; the file is not
+        // changed.
         match unsafe { lp_abi::syscall!(__NR_openat, directory, path, how) } {
             Ok(fd) => Ok(Some(File(fd))),
             Err(Errno::EACCES) => {
-                // SAFETY: as above.
+                // SAFETY: `path` is a string or bad in a way that the kernel answers with `EFAULT`; the file
+                // is not changed.
                 let file =
                     unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }.map(File);
                 match file.ok().and_then(|file| file.stat()) {

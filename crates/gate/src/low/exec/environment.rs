@@ -190,7 +190,7 @@ impl Environment {
             pointers: start.cast(),
             // SAFETY: both are within the room.
             strings: unsafe { start.add(pointers) },
-            // SAFETY: as above.
+            // SAFETY: both are within the room.
             end: unsafe { start.add(room) },
         };
         let loads = match own {
@@ -301,7 +301,7 @@ impl Built {
             // SAFETY: the string has room for 16 digits there, and is this thread's own, as the vector is.
             unsafe { digits.add(index).write(b"0123456789abcdef"[digit]) };
         }
-        // SAFETY: as above.
+        // SAFETY: the string has room for 16 digits there, and is this thread's own, as the vector is.
         unsafe { self.gate_at.write(self.with_mask) };
     }
 }

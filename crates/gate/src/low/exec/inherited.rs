@@ -84,7 +84,8 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
     let mut found = Found { gate, mask, preload: &[], audits, within, program };
     let is_preloaded = !audits && !within && program.is_none();
     let (mut from, mut to) = (envp, envp);
-    // SAFETY: as above; `to` never passes `from`.
+    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where
+    // they are as long as the process; `to` never passes `from`.
     unsafe {
         while !(*from).is_null() {
             let variable = *from;
@@ -129,7 +130,8 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
 /// # Safety
 /// `text` is a NUL-terminated string.
 unsafe fn starts_with(text: *const u8, prefix: &[u8]) -> bool {
-    // SAFETY: the caller's promise; a NUL in the text is a difference.
+    // SAFETY: `text` is a NUL-terminated string, by this function's contract; a NUL in the text is a
+    // difference.
     prefix.iter().enumerate().all(|(at, byte)| unsafe { *text.add(at) } == *byte)
 }
 

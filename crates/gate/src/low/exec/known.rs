@@ -32,7 +32,8 @@ impl Known<'_> {
     pub(crate) unsafe fn get(&self, directory: isize, path: *const u8, flags: usize) -> Option<Loader> {
         let mut found = core::mem::MaybeUninit::<stat>::zeroed();
         let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize;
-        // SAFETY: the caller's promise; the kernel fills the record in, and all zeros are one, too.
+        // SAFETY: `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`,
+        // by this function's contract; the kernel fills the record in, and all zeros are one, too.
         let found = unsafe {
             let done = lp_abi::syscall!(__NR_newfstatat, directory, path, found.as_mut_ptr(), flags);
             if done.is_err() {

@@ -45,7 +45,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     flags: usize,
     _: usize,
 ) -> isize {
-    // SAFETY: as above.
+    // SAFETY: current is set in the gate; the program's pointers are handled as such.
     let done = unsafe {
         host(
             &*current::thread(),
@@ -76,10 +76,10 @@ pub unsafe fn host(
         Ok(environment) => environment,
         Err(errno) => return Some(errno.to_ret()),
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: `path`, `argv` and `envp` are the program's, or good, by this function's contract.
     match unsafe { check::host_file(thread, &environment, directory, path, flags) } {
         Ok(Some(load)) => {
-            // SAFETY: the caller's promise.
+            // SAFETY: `path`, `argv` and `envp` are the program's, or good, by this function's contract.
             let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
             if let Load::Static(program) = load {
                 // SAFETY: the descriptor was opened for this.
@@ -147,7 +147,7 @@ pub(crate) unsafe fn run(
         let (mask, _) = deferred::release();
         environment.tell_mask(mask);
         let [a, b, c, d, e, f] = arguments;
-        // SAFETY: as above.
+        // SAFETY: the program's own exec; the environment is ours and good.
         result = unsafe { syscall6(__NR_execveat, a, b, c, d, e, f) };
         signal::set_mask(SIG_SETMASK, mask);
     }

@@ -126,7 +126,7 @@ pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result
     if let Some(thread) = unsafe { current::thread().as_ref() } {
         thread.crossed.set(true);
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are good for the call, and its effect is the caller's to cause.
     Errno::from_ret(unsafe { lp_block(nr, &raw const arguments, mark) })
 }
 
@@ -155,7 +155,7 @@ pub(crate) unsafe fn fork(nr: u32, arguments: [usize; 6]) -> isize {
     let mut before = 0;
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let deferred = unsafe { &(*current::thread()).deferred };
-    // SAFETY: the caller's promise.
+    // SAFETY: the arguments are good for the call; both sides return.
     let result = unsafe { lp_fork(nr, &raw const arguments, &raw const deferred.waiting, &raw mut before) };
     if result == 0 {
         deferred.waiting.fetch_and(!before, Ordering::Relaxed);
@@ -242,7 +242,7 @@ pub(crate) fn take_turn(number: usize, info: &mut Info) {
     if number < FIRST_QUEUED || is_token(&came) {
         deferred.sent.fetch_and(!bit, Ordering::Relaxed);
     } else {
-        // SAFETY: as above.
+        // SAFETY: the bit says that the note is written.
         unsafe { (*note(current, number)).write(came) };
     }
 }

@@ -33,7 +33,7 @@ impl Context {
     }
 
     fn set(&self, offset: usize, value: usize) {
-        // SAFETY: as above.
+        // SAFETY: the kernel's frame is valid during the handler.
         unsafe { self.0.add(offset).cast::<usize>().write(value) };
     }
 

@@ -82,7 +82,7 @@ impl Auxiliary {
                 33 => found.vdso = value,
                 _ => {}
             }
-            // SAFETY: as above.
+            // SAFETY: the vector ends with AT_NULL.
             vector = unsafe { vector.add(1) };
         }
     }
@@ -101,7 +101,8 @@ impl Auxiliary {
     /// # Safety
     /// The vector was the process's.
     pub(crate) unsafe fn first_objects(&self) -> impl Iterator<Item = Object<'static>> + Clone {
-        // SAFETY: the caller's promise; the kernel has mapped both objects.
+        // SAFETY: the vector was the process's, by this function's contract; the kernel has mapped both
+        // objects.
         let (segments, linker) = unsafe { (self.segments(), segments_at(self.linker)) };
         let base = self.base();
         let named = segments.iter().find(|segment| segment.kind == PT_INTERP);
@@ -127,11 +128,11 @@ impl Auxiliary {
     /// # Safety
     /// The vector was the process's, and the dynamic linker has run.
     pub(crate) unsafe fn objects(&self) -> Option<impl Iterator<Item = Object<'static>> + Clone> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the vector was the process's, and the dynamic linker has run, by this function's contract.
         let first = unsafe { self.list().as_ref() }?;
         // SAFETY: entries of the list, which ends with null.
         let maps = core::iter::successors(Some(first), |map| unsafe { map.next.as_ref() });
-        // SAFETY: as above.
+        // SAFETY: entries of the list, which ends with null.
         Some(maps.filter_map(|map| unsafe { Object::of(map, self) }))
     }
 
@@ -140,7 +141,8 @@ impl Auxiliary {
     /// # Safety
     /// As [`Auxiliary::objects`].
     unsafe fn list(&self) -> *const LinkMap {
-        // SAFETY: the caller's promise.
+        // SAFETY: the vector was the process's, and the dynamic linker has run, as for
+        // [`Auxiliary::objects`].
         let segments = unsafe { self.segments() };
         let base = self.base();
         let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else {
@@ -154,7 +156,7 @@ impl Auxiliary {
                 [DT_DEBUG, 0] => return core::ptr::null(),
                 // SAFETY: the dynamic linker has stored the address of its record.
                 [DT_DEBUG, debug] => return unsafe { (*(debug as *const Debug)).map },
-                // SAFETY: as above.
+                // SAFETY: the dynamic section ends with DT_NULL.
                 _ => entry = unsafe { entry.add(1) },
             }
         }
@@ -180,7 +182,7 @@ impl Object<'static> {
         if map.base != 0 && map.base == auxiliary.vdso {
             return None;
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: `map` is an entry of the dynamic linker's list, by this function's contract.
         let program = unsafe { auxiliary.segments() };
         let is_program = program.iter().any(|segment| {
             segment.kind == PT_DYNAMIC && map.base.wrapping_add(segment.address as usize) == map.dynamic
@@ -258,7 +260,7 @@ impl Object<'_> {
                 return image::key_of_build_id(id);
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the object is mapped, by this function's contract.
         unsafe { self.key_without_build_id() }
     }
 
@@ -275,7 +277,7 @@ impl Object<'_> {
         let mut room = [0; names::ROOM];
         let name = if self.name.is_empty() { names::of_program(&mut room) } else { self.name };
         if name.starts_with(names::NAMELESS) {
-            // SAFETY: as above.
+            // SAFETY: the text's segment is mapped.
             let text = self.text().map_or(&[][..], |text| unsafe { self.bytes_of(text) });
             return image::key_of_content(page, text);
         }

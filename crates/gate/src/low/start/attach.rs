@@ -63,7 +63,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
     };
     // SAFETY: one thread, nothing else uses the environment.
     let found = unsafe { inherited::scrub(envp) }?;
-    // SAFETY: as above.
+    // SAFETY: one thread, nothing else uses the environment.
     let way = unsafe { prepare(&found, &auxiliary) };
     let Found { mask, audits, within, .. } = found;
     let waits = within && way == Way::Apart;
@@ -82,7 +82,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
         unsafe { (*home::home()).rest = Some(Rest { auxiliary, known }) };
         patch::tell_of_loads(loaded::cover_rest);
     }
-    // SAFETY: as above.
+    // SAFETY: one thread.
     unsafe { loaded::cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
     mask
 }
@@ -93,7 +93,7 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
 /// # Safety
 /// Called once, by [`crate::low::start::standalone`].
 pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program: Object<'_>) -> Option<u64> {
-    // SAFETY: the caller's promise.
+    // SAFETY: called once, before the program runs, by this function's contract.
     unsafe {
         prepare(found, auxiliary);
         if !program.name.starts_with(names::NAMELESS) {

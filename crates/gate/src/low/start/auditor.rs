@@ -23,7 +23,8 @@ pub extern "C" fn version(offered: u32) -> u32 {
 /// # Safety
 /// `map` is the loader's entry for the object, whose name nobody else uses now.
 pub unsafe extern "C" fn open(map: *mut LinkMap, _namespace: isize, _cookie: *const usize) -> u32 {
-    // SAFETY: the caller's promise; what is moved is the end of a string, with its NUL, to its start.
+    // SAFETY: `map` is the loader's entry for the object, whose name nobody else uses now, by this function's
+    // contract; what is moved is the end of a string, with its NUL, to its start.
     unsafe {
         let name = (*map).name.cast_mut();
         let path = if name.is_null() { b"" } else { report::c_bytes(name) };

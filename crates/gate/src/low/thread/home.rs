@@ -83,7 +83,8 @@ pub(crate) fn settings() -> &'static Settings {
 /// # Safety
 /// The process has one thread, its home is mapped, and no other reference is alive.
 pub(crate) unsafe fn fill_settings() -> &'static mut Settings {
-    // SAFETY: the caller's promise.
+    // SAFETY: the process has one thread, its home is mapped, and no other reference is alive, by this
+    // function's contract.
     unsafe { &mut (*home()).settings }
 }
 

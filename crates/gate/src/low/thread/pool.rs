@@ -149,7 +149,8 @@ pub(crate) fn after_fork_child() {
 /// # Safety
 /// `thread` is a record of zeros or one that was prepared before, and in nobody's use.
 unsafe fn prepare(thread: *mut Thread) {
-    // SAFETY: the caller's promise; fields are set one by one, so that pages of buffers stay untouched.
+    // SAFETY: `thread` is a record of zeros or one that was prepared before, and in nobody's use, by this
+    // function's contract; fields are set one by one, so that pages of buffers stay untouched.
     unsafe {
         (*thread).child.set(null_mut());
         (*thread).parent.set(null());

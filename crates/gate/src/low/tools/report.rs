@@ -45,10 +45,12 @@ pub fn decimal(mut number: usize, room: &mut [u8; 20]) -> &[u8] {
 /// `string` points to one that lives for `'a`.
 pub unsafe fn c_bytes<'a>(string: *const u8) -> &'a [u8] {
     let mut length = 0;
-    // SAFETY: the caller's promise; nothing is read past the NUL.
+    // SAFETY: `string` points to one that lives for `'a`, by this function's contract; nothing is read past
+    // the NUL.
     while unsafe { *string.add(length) } != 0 {
         length += 1;
     }
-    // SAFETY: as above.
+    // SAFETY: `string` points to one that lives for `'a`, by this function's contract; nothing is read past
+    // the NUL.
     unsafe { core::slice::from_raw_parts(string, length) }
 }

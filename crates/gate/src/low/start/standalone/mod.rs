@@ -73,7 +73,7 @@ pub unsafe extern "sysv64" fn relocate() {
 /// # Safety
 /// Called by the file's entry, once, after [`relocate`].
 pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
-    // SAFETY: the caller's promise.
+    // SAFETY: `stack` is as the kernel has made it, by this function's contract.
     let mut stack = unsafe { InitialStack::read(stack) };
     tls::start_by_gs(stack.hwcap2());
     // SAFETY: the environment as the kernel has made it, which nobody uses yet.
