@@ -32,7 +32,7 @@ pub unsafe fn syscall6(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize
 /// The argument of [`limit`]; 0 while there is no limit.
 pub static LIMIT: AtomicUsize = AtomicUsize::new(0);
 
-/// From here on [`syscall!`] makes only calls for whose numbers `permits` returns true; all others fail with
+/// From here on `syscall!` makes only calls for whose numbers `permits` returns true; all others fail with
 /// `ENOSYS`. For a process with a filter (seccomp(2)) that kills it for calls that are not the program's own.
 pub fn limit(permits: fn(u32) -> bool) {
     LIMIT.store(permits as usize, Ordering::Relaxed); // Relaxed: the address stands for itself.

@@ -1,9 +1,9 @@
 //! `lightpath bench`: the workloads that Lightpath was built for, measured side by side.
 //!
-//! Each workload is a C program ([`program`]) that knows nothing of Lightpath, times itself and
-//! prints its figures. The [`runner`] runs the same binary in several [`place`]s (tmpfs, the disk's
+//! Each workload is a C program (`program`) that knows nothing of Lightpath, times itself and
+//! prints its figures. The `runner` runs the same binary in several `place`s (tmpfs, the disk's
 //! file system, and a Lightpath mount under `lightpath run`), interleaved, several samples each.
-//! What comes out is one [`report::Report`], shown as tables ([`table`]), JSON, or a page ([`html`]).
+//! What comes out is one `report::Report`, shown as tables (`table`), JSON, or a page (`html`).
 #![deny(unsafe_code)]
 
 mod args;

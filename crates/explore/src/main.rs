@@ -60,7 +60,7 @@ pub struct Args {
     /// Start with this victim:peer:outcome, where an earlier run ended
     #[arg(long)]
     from: Option<String>,
-    /// Run one schedule, victim:peer:outcome:instruction[:instruction], and print its result; an instruction
+    /// Run one schedule, `victim:peer:outcome:instruction[:instruction]`, and print its result; an instruction
     /// is a number or @PLACExTIMES
     #[arg(long)]
     replay: Option<String>,

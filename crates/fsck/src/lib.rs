@@ -5,9 +5,9 @@
 //! no chain beyond its maximum length, so it terminates on any input. [`repair`] repairs a region that nobody
 //! uses.
 //!
-//! Passes, in order: the header and the lanes ([`header`]), the slabs' free slots ([`slabs`]), page maps and
-//! the chunks' bitmaps ([`pages`]), directories, entries and the hash table ([`names`]), tables, open files,
-//! locks and mappings ([`held`]), what waits to be freed ([`chains`]). Each leaves in [`Check`] what the
+//! Passes, in order: the header and the lanes (`header`), the slabs' free slots (`slabs`), page maps and
+//! the chunks' bitmaps (`pages`), directories, entries and the hash table (`names`), tables, open files,
+//! locks and mappings (`held`), what waits to be freed (`chains`). Each leaves in `Check` what the
 //! later ones need.
 #![deny(unsafe_code)]
 

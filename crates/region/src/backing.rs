@@ -3,7 +3,7 @@
 //! A region file is sparse, and a store to a hole fails with SIGBUS when the file system below is full. A
 //! process that is about to touch a part of it for the first time therefore reserves space with fallocate(2),
 //! while it can still return `ENOSPC`. Parts grow in whole steps: beyond the used part of each slab, space is
-//! reserved up to the next multiple of [`STEP`]. A launcher that finds no other run at work reserves space
+//! reserved up to the next multiple of `STEP`. A launcher that finds no other run at work reserves space
 //! for everything in use, because a copy of a region file has holes where there was space.
 //!
 //! Nothing is reserved for a region in a memfd, whose pages are memory. On a file system without fallocate(2)

@@ -1,4 +1,4 @@
-//! Buckets of the hash table of names: one [word](word) for each entry, changed only by compare-and-swap.
+//! Buckets of the hash table of names: one [`word`] for each entry, changed only by compare-and-swap.
 //!
 //! The table uses linear hashing: its state says how many buckets there are and only grows. A full bucket
 //! continues in overflow buckets; an overflow bucket that was linked into a chain stays there. A word belongs

@@ -1,4 +1,4 @@
-//! The shared part of a slab: a [stack](crate::stack) of free slots, and the last slot ever handed out.
+//! The shared part of a slab: a [stack] of free slots, and the last slot ever handed out.
 //!
 //! A lane comes here once in [`BATCH`] operations and swaps one of two words, which record the lane that
 //! changed them last ([`crate::signed`]). No lane waits for one that is stopped here. The lane's note shows

@@ -10,7 +10,7 @@
 //! 5. [`thunk`]: the target of the jump.
 //! 6. [`bundle`]: the file that stores images.
 //!
-//! [`merge`] combines the system's C library and the gate into one object, whose sites need no patching at
+//! `merge` combines the system's C library and the gate into one object, whose sites need no patching at
 //! run time.
 //!
 //! [`by_gs`](mod@by_gs) creates the gate for static programs.

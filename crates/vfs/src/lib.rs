@@ -1,6 +1,6 @@
 //! The file system: what Linux's VFS and tmpfs mean, on the records of `lp-region`.
 //!
-//! Every call takes the [`Task`](task::Task) that makes it and answers as the system call of the same name does.
+//! Every call takes the [`Task`] that makes it and answers as the system call of the same name does.
 //!
 //! ```
 //! use lp_abi::Errno;

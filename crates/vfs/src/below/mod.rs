@@ -6,7 +6,7 @@
 //! is much of it. What was first seen stays. Before content is taken its origin is compared: another device,
 //! inode, size or change time is `EIO`, never a mixture.
 //!
-//! Inodes that are still [`PENDING`] are met where a slow path is taken anyway: a directory without an ACL has
+//! Inodes that are still `PENDING` are met where a slow path is taken anyway: a directory without an ACL has
 //! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission; a file
 //! is no plain one to open(2), and its missing pages are holes to read(2).
 //!

@@ -2,7 +2,7 @@
 
 use lp_region::InodeId;
 
-/// What a watcher must be told. The door's [`Task::notify`] does it.
+/// What a watcher must be told. The door's `Task::notify` does it.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// Something happened to an inode.
@@ -13,7 +13,7 @@ pub enum Event<'a> {
     Removed(At<'a>, Kind),
     /// A name is another one now. The caller holds the locks of both directories.
     Moved(&'a Move<'a>),
-    /// A descriptor with this [`entry::shadow`] was closed.
+    /// A descriptor with this `entry::shadow` was closed.
     Closed(i32),
     /// A descriptor was closed, opened with these flags before its inode had a shadow.
     ClosedLate(InodeId, u32),

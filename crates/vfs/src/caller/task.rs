@@ -49,7 +49,7 @@ pub struct Task<'r> {
     pub lane: &'r Lane,
     /// Which lane that is.
     pub lane_id: LaneId,
-    /// The process's descriptors; see [`crate::descriptors::table`].
+    /// The process's descriptors; see `crate::descriptors::table`.
     pub table: &'r [AtomicU64; FDS],
     /// The run: where mounts appear.
     pub run: &'r Run,

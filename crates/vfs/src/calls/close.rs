@@ -7,7 +7,7 @@ use crate::descriptors::table::{self, entry};
 use crate::life::open_file;
 
 /// Takes `fd` out of the table and lets go of its open file, its process's POSIX locks on it included. A door
-/// with descriptors of the kernel's behind its own calls [`table::take_out`] instead.
+/// with descriptors of the kernel's behind its own calls `table::take_out` instead.
 ///
 /// # Errors
 /// `EBADF` when it is not ours.

@@ -10,7 +10,7 @@ use crate::lane::pin;
 use crate::life::open_file;
 
 /// The open file of `fd`, marked shared and pinned, for the door to install under another number with
-/// [`table::install`]: `dup`, `dup2`, `dup3`, `fcntl(F_DUPFD)`, and the receiver's half of `SCM_RIGHTS`.
+/// `table::install`: `dup`, `dup2`, `dup3`, `fcntl(F_DUPFD)`, and the receiver's half of `SCM_RIGHTS`.
 /// If no number can be had, the door calls [`abandon`].
 ///
 /// # Errors
@@ -22,7 +22,7 @@ pub fn dup(task: &Task, fd: i32) -> Result<FileId> {
     Ok(held.id)
 }
 
-/// Installs what [`dup`] gave at `fd`; `flags` as for [`table::install`].
+/// Installs what [`dup`] gave at `fd`; `flags` as for `table::install`.
 ///
 /// # Errors
 /// `EBADF`.

@@ -42,7 +42,7 @@ const TRIES: u32 = 1000;
 /// What an open came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opened {
-    /// An open file that no table names yet: [`table::install`] or [`file::discard`] comes next.
+    /// An open file that no table names yet: `table::install` or `file::discard` comes next.
     File(FileId),
     /// The same of an inode that may be watched: whoever watches is to be told.
     Watched(FileId),

@@ -151,10 +151,10 @@ pub(crate) fn preadv(
     read_at(task, &held, to, to.len(), offset as u64)
 }
 
-/// [`preadv`] with `RWF_*` flags; at the position if `offset` is -1.
+/// `preadv` with `RWF_*` flags; at the position if `offset` is -1.
 ///
 /// # Errors
-/// As [`preadv`]; `EOPNOTSUPP` for flags that tmpfs does not know.
+/// As `preadv`; `EOPNOTSUPP` for flags that tmpfs does not know.
 pub fn preadv2(
     task: &Task,
     fd: i32,

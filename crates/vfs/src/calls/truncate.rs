@@ -68,7 +68,7 @@ pub(crate) fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> 
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for a size below zero or what is not a regular file; `EISDIR`; `EACCES`; `EROFS`;
-/// those of [`may_resize`].
+/// those of `may_resize`.
 pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result<Place<()>> {
     if length < 0 {
         return Err(Errno::EINVAL);
@@ -97,7 +97,7 @@ pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result
 /// Sets the size of an open file.
 ///
 /// # Errors
-/// `EBADF`; `EINVAL` when it is not a regular file open for writing; those of [`may_resize`].
+/// `EBADF`; `EINVAL` when it is not a regular file open for writing; those of `may_resize`.
 pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
     if length < 0 {
         return Err(Errno::EINVAL);

@@ -116,7 +116,7 @@ fn pwrite_whole(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -
 /// Writes several buffers at the position.
 ///
 /// # Errors
-/// As [`write`]; `EINVAL` for a bad vector.
+/// As `write`; `EINVAL` for a bad vector.
 pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
     let held = writable(task, fd)?;
     let from = Vector::new(entries, count)?;

@@ -4,7 +4,7 @@
 //! word by word. The pages that a lane has in hand are named in it ([`PageMarks::moving`]) as a run that
 //! grows at its end with each word of bits that are taken, and shrinks there with each that is given back.
 //! The lane's note tells what a word is exchanged for, so whoever buries a lane that died in between knows
-//! whether its run has grown or shrunk ([`settle`]). Nobody waits for a lane that is stopped: its pages stay
+//! whether its run has grown or shrunk (`settle`). Nobody waits for a lane that is stopped: its pages stay
 //! in use, and all others can be had.
 
 use lp_region::lane::{Lane, PageMarks};

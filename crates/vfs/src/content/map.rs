@@ -310,7 +310,7 @@ pub(crate) fn fill(
 
 /// Unlinks the pages of `first..end` and gives them back, and the map pages that cover nothing else. The caller holds
 /// the inode's lock, is inside a `data_seq` section if the inode has content that is read, and has taken the pages
-/// ([`held`]) off the inode's count.
+/// (`held`) off the inode's count.
 pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     let map = Map::of(inode);
     let end = end.min(map.span());

@@ -8,7 +8,7 @@
 //!
 //! Nothing is lost to a death. Pages on their way are named in the lane ([`PageMarks::moving`]) from the
 //! moment that their bits are set to the moment that they are linked in or their bits are cleared. Those of a
-//! dead lane are in use if the map they belong to names them, and are given back otherwise ([`repair`]).
+//! dead lane are in use if the map they belong to names them, and are given back otherwise (`repair`).
 //!
 //! Memory: the first touch of a page costs microseconds, so memory is made in batches that grow while a lane goes
 //! on through fresh pages; a chunk that is free again gives its memory back, but for a reserve.

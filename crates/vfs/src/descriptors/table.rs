@@ -53,7 +53,7 @@ pub mod entry {
     const SHADOW_SHIFT: u32 = 40;
 
     /// The descriptor of the door's, if any, that says to watchers that the file is open
-    /// ([`crate::watches::watch`]): the kernel tells them when it is closed, also by a death.
+    /// (`crate::watches::watch`): the kernel tells them when it is closed, also by a death.
     pub fn shadow(word: u64) -> Option<i32> {
         (word >> SHADOW_SHIFT).checked_sub(1).map(|fd| fd as i32)
     }

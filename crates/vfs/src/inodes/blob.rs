@@ -58,7 +58,7 @@ impl Which {
     }
 }
 
-/// A blob that is being made. It is given back if it is dropped before [`swap`].
+/// A blob that is being made. It is given back if it is dropped before `swap`.
 pub struct Draft<'t, 'r> {
     task: &'t Task<'r>,
     id: InodeId,

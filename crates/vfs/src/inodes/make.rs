@@ -12,7 +12,7 @@ use crate::inodes::blob::{self, Which};
 use crate::inodes::inode;
 
 /// Makes the directory that is root number `root`. It stays named in the lane until the caller has linked it
-/// in and settles it (`Region::settle::<Inode>`), or [`discard`]s it.
+/// in and settles it (`Region::settle::<Inode>`), or `discard`s it.
 ///
 /// # Errors
 /// `ENOSPC` when there are no inodes left.

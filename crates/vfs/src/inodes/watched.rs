@@ -38,7 +38,7 @@ pub(crate) fn touched(task: &Task<'_>, id: InodeId, inode: &Inode, what: Touched
     }
 }
 
-/// [`touched`] for an inode that has a shadow.
+/// `touched` for an inode that has a shadow.
 #[cold]
 pub fn touched_slow(task: &Task<'_>, id: InodeId, what: Touched) {
     (task.notify)(task, &Event::Touched(id, what));

@@ -1,6 +1,6 @@
 //! Intents: what a lane writes down before a change of more than one word.
 //!
-//! [`crate::life::burial`] finishes what a dead lane had written down.
+//! `crate::life::burial` finishes what a dead lane had written down.
 
 use lp_region::sync::{AtomicU64, Ordering};
 
@@ -10,17 +10,17 @@ use crate::caller::task::Task;
 pub mod op {
     /// Nothing under way.
     pub const NONE: u64 = 0;
-    /// A change of names; the words are [`crate::names::change::Change`]'s.
+    /// A change of names; the words are `crate::names::change::Change`'s.
     pub const CHANGE: u64 = 1;
     /// A change of names that takes the first of those words only.
     pub const PLAIN_CHANGE: u64 = 4;
     /// A split of a hash bucket: the table's state says which.
     pub const SPLIT: u64 = 2;
-    /// A change of an inode's blob; the words are [`crate::inodes::blob::swap`]'s.
+    /// A change of an inode's blob; the words are `crate::inodes::blob::swap`'s.
     pub const BLOB: u64 = 3;
-    /// A change of an inode's owners; the words are [`crate::inodes::ownership`]'s.
+    /// A change of an inode's owners; the words are `crate::inodes::ownership`'s.
     pub const OWNERS: u64 = 5;
-    /// A change of an inode's times; the words are [`crate::inodes::stamps`]'s.
+    /// A change of an inode's times; the words are `crate::inodes::stamps`'s.
     pub const TIMES: u64 = 6;
     /// The last of them.
     pub const LAST: u64 = TIMES;

@@ -277,7 +277,7 @@ fn drop_mappings(task: &Task) -> bool {
     kept
 }
 
-/// Descriptors that exec closes: the door closes each with [`open_file::remove`], and its placeholder.
+/// Descriptors that exec closes: the door closes each with `open_file::remove`, and its placeholder.
 pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
     table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
 }

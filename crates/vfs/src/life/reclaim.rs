@@ -1,6 +1,6 @@
-//! When open files and inodes that nothing names are looked for; how is [`crate::life::sweep`]'s business.
+//! When open files and inodes that nothing names are looked for; how is `crate::life::sweep`'s business.
 //!
-//! Each lane keeps what it let go of itself: closed files in a chain, unlinked inodes in a list ([`Lane::unlinked`]) and,
+//! Each lane keeps what it let go of itself: closed files in a chain, unlinked inodes in a list (`Lane::unlinked`) and,
 //! if they stay in use, in a second chain. There is no lock: sweeps of several lanes run side by side, and a stopped one
 //! keeps nobody else from freeing anything.
 

@@ -61,7 +61,7 @@ pub struct Owner {
 pub struct Range {
     /// First byte.
     pub start: u64,
-    /// Last byte; [`TO_END`].
+    /// Last byte; `TO_END`.
     pub end: u64,
 }
 

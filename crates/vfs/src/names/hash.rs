@@ -6,15 +6,15 @@
 //! bucket `next` into itself and a new one at the end; buckets are never joined again.
 //!
 //! The table leads to entries; whether a name is there its entry's record says, by `Dirent::shape`. An entry
-//! is inserted before it is born and removed after it has died ([`crate::names::change`]), each by one
+//! is inserted before it is born and removed after it has died (`crate::names::change`), each by one
 //! exchange of one word and without a lock: [`lp_region::bucket`]. A lookup takes no lock and writes nothing.
 //! It believes an entry whose `seq` stood still while it was read. Linearisation point of a hit: any moment
 //! between the two loads of `seq`. Of a miss: the load of the shape of the entry that is not alive, or the
 //! second load of the table's state. Progress: a hit is delayed only by a rename of this very name that runs;
-//! after [`SPINS`] tries it is taken as seen, which is right but for a rename that is half done at that very
+//! after `SPINS` tries it is taken as seen, which is right but for a rename that is half done at that very
 //! moment.
 //!
-//! What a dead lane left is done again by [`crate::names::change::replay`] and [`replay_split`].
+//! What a dead lane left is done again by `crate::names::change::replay` and `replay_split`.
 
 use core::num::{NonZeroU32, NonZeroU64};
 
@@ -281,7 +281,7 @@ pub(crate) fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
 }
 
 /// Inserts an entry that is not in the table. The caller holds the lock of its directory and has called
-/// [`reserve`].
+/// `reserve`.
 #[inline]
 pub fn insert(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) -> Load {
     match bucket::insert(&Changing { region, lane }, hash, id.0) {

@@ -51,7 +51,7 @@ impl<'a> Name<'a> {
     /// The component that starts at `start` and ends before the next slash or NUL; empty if one stands there.
     ///
     /// # Safety
-    /// A NUL follows, with [`SLACK`] bytes behind it, all readable and unchanged for `'a`.
+    /// A NUL follows, with `SLACK` bytes behind it, all readable and unchanged for `'a`.
     #[inline(always)]
     pub unsafe fn scan(start: *const u8) -> Self {
         // SAFETY: the text, its NUL and what follows are readable.

@@ -20,7 +20,7 @@ pub const READ: u32 = 4;
 /// Whether the caller may do `want` ([`READ`] | [`WRITE`] | [`EXEC`]) with the inode.
 ///
 /// # Errors
-/// `EACCES`; `EPERM` for writing to an immutable file. A read-only file system is [`crate::lane::writer`]'s
+/// `EACCES`; `EPERM` for writing to an immutable file. A read-only file system is `crate::lane::writer`'s
 /// business.
 #[inline(always)]
 pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {

@@ -65,7 +65,7 @@ pub fn look_at_closes(task: &Task<'_>) {
     }
 }
 
-/// Sets flags of an inode whose lock the caller got by [`inode::lock`] or [`inode::lock_soon`]: from now on
+/// Sets flags of an inode whose lock the caller got by [`inode::lock`] or `inode::lock_soon`: from now on
 /// nobody enters it by a bias, and all reads look at the flags.
 pub fn mark_locked(inode: &Inode, flags: u32) {
     inode.lock.end_bias();

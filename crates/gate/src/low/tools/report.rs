@@ -17,7 +17,7 @@ pub fn line(parts: &[&[u8]]) {
     let _ = unsafe { lp_abi::syscall!(__NR_writev, 2, vector.as_ptr(), count) };
 }
 
-/// [`line`], and the end of the process with status 126: the program cannot be covered.
+/// `line`, and the end of the process with status 126: the program cannot be covered.
 pub fn refuse(parts: &[&[u8]]) -> ! {
     line(parts);
     loop {

@@ -137,7 +137,7 @@ impl Tree<'_> {
         let at = below::spot(record).ok_or_else(|| error(Errno::EINVAL))?;
         let old = Old { at, seen: self.record(at)? };
         let mut found = Changes::default();
-        let new = self.new(root);
+        let new = self.seen(root);
         self.compare(Path::new(""), Some(&old), Some(&new), &mut found)?;
         pair_renames(&mut found.all);
         found.all.sort_by(|one, other| one.path.cmp(&other.path));
@@ -148,7 +148,7 @@ impl Tree<'_> {
         list::record(self.task.region, at).map_err(error)
     }
 
-    fn new(&self, inode: InodeRef) -> New {
+    fn seen(&self, inode: InodeRef) -> New {
         let attributes = inode::attributes(self.task, inode.id, self.task.region.inode(inode.id));
         New { inode, attributes }
     }
@@ -221,7 +221,7 @@ impl Tree<'_> {
         let mut names = BTreeMap::new();
         watch::each_entry(self.task, new.inode.id, |entry, name, target| {
             if lp_vfs::dirent::lives(self.task.region.dirent(entry)) {
-                names.insert(OsStr::from_bytes(name).to_owned(), self.new(target));
+                names.insert(OsStr::from_bytes(name).to_owned(), self.seen(target));
             }
             Ok(())
         })
@@ -309,7 +309,7 @@ impl Tree<'_> {
 }
 
 /// Finds names that were taken away from what stands at another name now.
-fn pair_renames(all: &mut Vec<Change>) {
+fn pair_renames(all: &mut [Change]) {
     let gone: BTreeMap<u64, PathBuf> = all
         .iter()
         .filter(|change| change.new.is_none())

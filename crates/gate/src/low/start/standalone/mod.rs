@@ -3,15 +3,15 @@
 //!
 //! Whoever executes a static program executes the gate's file for those (`lp_sites::by_gs`) in its place,
 //! with the program's arguments and environment, an open descriptor of the program, and LIGHTPATH_GATE, which
-//! says so ([`crate::low::exec::environment`]). The kernel enters [`start`] on the stack that becomes the program's.
+//! says so (`crate::low::exec::environment`). The kernel enters [`start`] on the stack that becomes the program's.
 //!
 //! 1. [`relocate`] makes the gate's own relocations.
-//! 2. [`image`] maps the program as the kernel would, from the descriptor.
-//! 3. [`vector`] has the auxiliary vector describe the program.
+//! 2. `image` maps the program as the kernel would, from the descriptor.
+//! 3. `vector` has the auxiliary vector describe the program.
 //! 4. [`crate::low::start::attach`] patches it from its site image, as any other object.
 //!
-//! What the kernel shows of the process is the program's ([`show`]), but for the link /proc/PID/exe: that the
-//! gate answers ([`link`]).
+//! What the kernel shows of the process is the program's (`show`), but for the link /proc/PID/exe: that the
+//! gate answers (`link`).
 
 mod image;
 pub(crate) mod link;
