@@ -234,7 +234,7 @@ impl Session {
         let found =
             self.with_task(|task| walk::inode(task, libc::AT_FDCWD, path.as_ptr().cast(), Follow::Link));
         match found.map_err(full)? {
-            Ok(Place::Inside(found)) => process.cwd.store(found.inode.to_word(), Release),
+            Ok(Place::Inside(found)) => process.cwd.store(found.spot().to_word(), Release),
             Ok(Place::Outside(_)) => {}
             Err(e) => {
                 let reason = reason(&std::io::Error::from_raw_os_error(e.number()));

@@ -100,19 +100,19 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
     let names = (from.name(task), to.name(task));
-    if let Some(hit) = hash::lookup(task.region, to.dir.id, &names.1)
-        && hit.is_directory()
-    {
-        below::complete(task, task.region.inode(hit.target().id))?;
-    }
-    let _writing = writer::begin(task, from.mount)?;
     let place = Place::new(to.dir.id, &names.1);
     let ask = Ask { task, from, to, name: &names.0, place: &place, mode, behind };
     let mut first = InodeId::NONE;
     let done = loop {
+        let writing = writer::begin(task, from.mount)?;
         match ask.attempt(first) {
             Ok(done) => break done,
             Err(Stop::Failed(errno)) => return Err(errno),
+            Err(Stop::Pending(id)) => {
+                drop(writing);
+                below::complete(task, task.region.inode(id))?;
+                first = InodeId::NONE;
+            }
             Err(Stop::Locked(id)) => first = id,
             Err(Stop::Moving(met)) => {
                 tree::wait(task, met);
@@ -136,6 +136,8 @@ enum Stop {
     Locked(InodeId),
     /// So is the move of another.
     Moving(Met),
+    /// Names of a directory are still to be taken from the layer below, with nothing held.
+    Pending(InodeId),
 }
 
 /// What an attempt came to.
@@ -370,11 +372,11 @@ impl<'t, 'r> Rename<'t, 'r> {
         Ok(())
     }
 
-    fn perform(&self, place: &Place<'_, '_>) -> Result<Load> {
+    fn perform(&self, place: &Place<'_, '_>) -> Tried<Load> {
         match self.target {
             Some(target) if self.mode == Mode::Exchange => Ok(self.exchange(target)),
             Some(target) => self.replace(target),
-            None => self.move_to(place),
+            None => Ok(self.move_to(place)?),
         }
     }
 
@@ -415,16 +417,15 @@ impl<'t, 'r> Rename<'t, 'r> {
     }
 
     /// The entry of the new name names the source; what it named loses a link.
-    fn replace(&self, target: Hit) -> Result<Load> {
+    fn replace(&self, target: Hit) -> Tried<Load> {
         let victim = self.inode(target.target().id);
         let is_dir = self.is_dir(self.source);
         if is_dir && below::is_pending(victim) {
-            // Another than the one that was looked at.
-            return Err(Errno::ESTALE);
+            return Err(Stop::Pending(target.target().id));
         }
         // Relaxed: under its lock.
         if is_dir && victim.entries.load(Ordering::Relaxed) != 0 {
-            return Err(Errno::ENOTEMPTY);
+            return Err(Errno::ENOTEMPTY.into());
         }
         let mut change = Change::at(self.task.now());
         change.dirs = self.dirs();

@@ -11,6 +11,7 @@ use lp_region::records::{Inode, Mapping, file_mode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{InodeRef, MappingId, MountId, ProcessId, Spot};
 
+use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
 use crate::content::cut;
 use crate::content::map::{self, Map};
@@ -120,6 +121,9 @@ pub fn pieces(
 ) -> Result<u64> {
     let page = PAGE_SIZE as u64;
     let inode = task.region.inode(of.id);
+    if below::is_pending(inode) {
+        below::take(task, of.id, Need::Range(offset / page * page, len as u64 + page))?;
+    }
     let mut index = offset / page;
     let end = (offset + len as u64).div_ceil(page).min(fill(task, of, inode, index, offset + len as u64)?);
     while index < end {
