@@ -219,6 +219,7 @@ GROUP(mounts, dots)
     say_cwd();
     T(umount("../b"));
     T(chdir(".."));
+    T(umount("b"));
 }
 
 GROUP(mounts, links_between)
