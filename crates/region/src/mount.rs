@@ -1,8 +1,9 @@
 //! [`Mount`] and [`Superblock`]: what is mounted where, and the file systems that were made inside a run.
 //!
-//! All changes are made under [`crate::records::Header::mount_lock`], each by one store that decides: `state` says
-//! whether the rest of a record counts. So a death between two stores leaves a record that is free, or one that is
-//! whole. Walks read without a lock.
+//! All changes are made under [`crate::records::Header::mount_lock`]. One store decides whether a mount is made or
+//! taken out: `state` says whether the rest of a record counts, so a death between two stores leaves a record that is
+//! free, or one that is whole. A move stores `parent`, `point` and `point_dirent`: a death in between leaves a mount
+//! that no path leads to. Walks read without a lock.
 
 use crate::ids::InodeRef;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};

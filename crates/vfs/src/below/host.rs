@@ -20,6 +20,7 @@ use crate::below::list::{self, Record, RecordAt};
 use crate::below::memory::Memory;
 use crate::below::{Dir, Each, File, Layer};
 use crate::caller::task::Task;
+use crate::content::pipe;
 
 /// The layer of a tree of the host: where that is its lists say.
 pub(super) struct HostTree;
@@ -231,7 +232,7 @@ impl Dir for Descriptor {
     }
 
     fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()> {
-        let mut path = [0u8; PROC.len() + 12 + NAME_MAX + 1];
+        let mut path = [0; pipe::PATH + NAME_MAX + 1];
         let path = proc_path(&mut path, self.0, name);
         let flags = AT_SYMLINK_NOFOLLOW;
         // SAFETY: the name is NUL-terminated.
@@ -262,26 +263,11 @@ impl Dir for Descriptor {
     }
 }
 
-const PROC: &[u8] = b"/proc/self/fd/";
-
 /// The path of a name in an open directory, for calls that take no descriptor.
 fn proc_path(room: &mut [u8], fd: i32, name: &[u8]) -> *const u8 {
-    room[..PROC.len()].copy_from_slice(PROC);
-    let mut digits = [0; 10];
-    let (mut first, mut left) = (digits.len(), fd as u32);
-    loop {
-        first -= 1;
-        digits[first] = b'0' + (left % 10) as u8;
-        left /= 10;
-        if left == 0 {
-            break;
-        }
-    }
-    let mut length = PROC.len();
-    for part in [&digits[first..], b"/", name] {
-        room[length..length + part.len()].copy_from_slice(part);
-        length += part.len();
-    }
+    let directory = pipe::link_of(fd, room);
+    room[directory] = b'/';
+    room[directory + 1..directory + 1 + name.len()].copy_from_slice(name);
     room.as_ptr()
 }
 

@@ -2,13 +2,13 @@
 
 use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFMT};
-use lp_region::InodeRef;
-use lp_region::sync::Ordering::Acquire;
+use lp_region::sync::Ordering::{Acquire, Relaxed};
+use lp_region::{InodeId, InodeRef};
 
 use crate::below::list::{self, Record};
 use crate::caller::task::Task;
 use crate::content::fill;
-use crate::inodes::inode;
+use crate::inodes::inode::{self, Locked};
 
 /// The list's name.
 const LINKS: &[u8] = b"links";
@@ -27,35 +27,47 @@ struct Link {
     target: u64,
 }
 
-/// The inode that stands for a file of the layer that has several links, if one does.
-pub(crate) fn find(task: &Task<'_>, seen: &Record) -> Result<Option<InodeRef>> {
-    let list = list::file(task, LINKS)?;
-    let region = task.region;
-    let size = region.inode(list).size.load(Acquire);
-    let mut links = [Link::default(); 64];
-    let mut at = 0;
-    while at < size {
-        let room = core::mem::size_of_val(&links).min((size - at) as usize);
-        list::raw(region, list, links.as_mut_ptr().cast(), room, at)?;
-        for link in &links[..room / size_of::<Link>()] {
-            let target = InodeRef::from_word(link.target);
-            let lives = region.inode(target.id).generation.load(Acquire) == target.generation;
-            if (link.dev, link.ino) == (seen.dev, seen.ino) && lives {
-                return Ok(Some(target));
-            }
-        }
-        at += room as u64;
-    }
-    Ok(None)
+/// The list of links, locked. Whoever takes in a file that has several links holds it from [`Links::find`] to
+/// [`Links::note`], so that directories that are taken in at the same time share one inode.
+pub(crate) struct Links<'r> {
+    list: InodeId,
+    _locked: Locked<'r>,
 }
 
-/// Notes what stands for a file of the layer that has several links.
-pub(crate) fn note(task: &Task<'_>, seen: &Record, target: InodeRef) -> Result<()> {
-    if !may_have(seen) || find(task, seen)?.is_some() {
-        return Ok(());
+impl<'r> Links<'r> {
+    /// Locks the list.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub(crate) fn lock(task: &Task<'r>) -> Result<Self> {
+        let list = list::file(task, LINKS)?;
+        Ok(Links { list, _locked: inode::lock(task, list) })
     }
-    let list = list::file(task, LINKS)?;
-    let _locked = inode::lock(task, list);
-    let link = Link { dev: seen.dev, ino: seen.ino, target: target.to_word() };
-    fill::append_private(task, list, (&raw const link).cast(), size_of::<Link>())
+
+    /// The inode that stands for a file of the layer, if one does.
+    pub(crate) fn find(&self, task: &Task<'_>, seen: &Record) -> Result<Option<InodeRef>> {
+        let region = task.region;
+        let size = region.inode(self.list).size.load(Relaxed); // Relaxed: under the lock.
+        let mut links = [Link::default(); 64];
+        let mut at = 0;
+        while at < size {
+            let room = core::mem::size_of_val(&links).min((size - at) as usize);
+            list::raw(region, self.list, links.as_mut_ptr().cast(), room, at)?;
+            for link in &links[..room / size_of::<Link>()] {
+                let target = InodeRef::from_word(link.target);
+                let lives = region.inode(target.id).generation.load(Acquire) == target.generation;
+                if (link.dev, link.ino) == (seen.dev, seen.ino) && lives {
+                    return Ok(Some(target));
+                }
+            }
+            at += room as u64;
+        }
+        Ok(None)
+    }
+
+    /// Notes what stands for a file that was not found.
+    pub(crate) fn note(&self, task: &Task<'_>, seen: &Record, target: InodeRef) -> Result<()> {
+        let link = Link { dev: seen.dev, ino: seen.ino, target: target.to_word() };
+        fill::append_private(task, self.list, (&raw const link).cast(), size_of::<Link>())
+    }
 }

@@ -7,8 +7,9 @@ use lp_region::sync::Ordering::{Relaxed, Release};
 use lp_region::{DirentId, InodeId, InodeRef};
 
 use crate::below::host::{self, HostTree};
+use crate::below::links::{self, Links};
 use crate::below::list::{self, NameRoom, Record, RecordAt};
-use crate::below::{Dir, Layer, links, lock, may_call, set_spot, spot};
+use crate::below::{Dir, Layer, lock, may_call, set_spot, spot};
 use crate::caller::below::is_pending;
 use crate::caller::task::{SLACK, Task, Time};
 use crate::inodes::blob::{Draft, Which};
@@ -196,12 +197,20 @@ fn name_in(
     let place = name::Place::new(dir, &name);
     if let Some(hit) = hash::lookup_at(region, &place) {
         // Somebody died behind this one.
-        links::note(task, seen, hit.target())?;
+        if let Some(links) = links_of(task, seen)?
+            && links.find(task, seen)?.is_none()
+        {
+            links.note(task, seen, hit.target())?;
+        }
         list::set_target(region, at, hit.target());
         return Ok(None);
     }
     dir::reserve(task, dir)?;
-    let known = if links::may_have(seen) { links::find(task, seen)? } else { None };
+    let links = links_of(task, seen)?;
+    let known = match &links {
+        Some(links) => links.find(task, seen)?,
+        None => None,
+    };
     let made = match known {
         Some(_) => None,
         None => Some(make(task, dir, from, &name, at, seen)?),
@@ -210,12 +219,19 @@ fn name_in(
     let entry = dirent::take(region, task.lane, &place, target)?;
     let load = link_in(task, dir, entry, target);
     let is_new = made.map(NewInode::linked_in).is_some();
-    links::note(task, seen, target)?;
+    if is_new && let Some(links) = links {
+        links.note(task, seen, target)?;
+    }
     list::set_target(region, at, target);
     if is_new {
         attributes(task, from, &name, target.id, seen)?;
     }
     Ok(Some(load))
+}
+
+/// The list of links, locked, if what a record is of may have another name.
+fn links_of<'r>(task: &Task<'r>, seen: &Record) -> Result<Option<Links<'r>>> {
+    if links::may_have(seen) { Links::lock(task).map(Some) } else { Ok(None) }
 }
 
 fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> Load {

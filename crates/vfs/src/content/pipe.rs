@@ -170,19 +170,20 @@ impl<'c> Drain<'c> {
 }
 
 /// Room for a path of `/proc/self/fd` and its NUL.
-const PATH: usize = 32;
+pub(crate) const PATH: usize = 32;
 
-/// Writes the path of a descriptor's link, NUL-terminated.
-fn link_of(fd: i32, path: &mut [u8; PATH]) {
+/// Writes the path of a descriptor's link into zeros; gives its length.
+pub(crate) fn link_of(fd: i32, path: &mut [u8]) -> usize {
     const DIRECTORY: &[u8] = b"/proc/self/fd/";
     path[..DIRECTORY.len()].copy_from_slice(DIRECTORY);
     let number = fd as u32;
-    let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
+    let end = DIRECTORY.len() + number.checked_ilog10().unwrap_or(0) as usize + 1;
     let mut rest = number;
-    for digit in path[DIRECTORY.len()..DIRECTORY.len() + digits].iter_mut().rev() {
+    for digit in path[DIRECTORY.len()..end].iter_mut().rev() {
         *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
     }
+    end
 }
 
 impl Drop for Drain<'_> {
