@@ -60,8 +60,8 @@ pub struct Args {
     /// Start with this victim:peer:outcome, where an earlier run ended
     #[arg(long)]
     from: Option<String>,
-    /// Run one schedule, `victim:peer:outcome:instruction[:instruction]`, and print its result; an instruction
-    /// is a number or @PLACExTIMES
+    /// Run one schedule, `victim:peer:outcome:instruction[:instruction]`, and print its result; an
+    /// instruction is a number or @PLACExTIMES
     #[arg(long)]
     replay: Option<String>,
     /// Kinds of findings to count without failing the run; `waits` can name a lock, as in `waits:split`

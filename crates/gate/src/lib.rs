@@ -11,16 +11,18 @@
 //! 4. Signals that came meanwhile had their handlers put off (`low::live::deferred`); they run now.
 //!
 //! # Two halves
-//! `low` is this machinery, with the calls that concern processes rather than files: fork, vfork, clone, exec, exit,
-//! sigaction, and mappings of code. `high` decodes the file calls. The low half reaches it through one trait,
-//! `low::above::Above`, and through the addresses in dispatch tables. The low half also runs alone:
-//! `LIGHTPATH_GATE=-:BUNDLE:BUILDER` asks for that.
+//! `low` is this machinery, with the calls that concern processes rather than files: fork, vfork, clone,
+//! exec, exit, sigaction, and mappings of code. `high` decodes the file calls. The low half reaches it
+//! through one trait, `low::above::Above`, and through the addresses in dispatch tables. The low half also
+//! runs alone: `LIGHTPATH_GATE=-:BUNDLE:BUILDER` asks for that.
 //!
-//! Each half is a row of folders, listed in its mod.rs, in which imports point down only; `scripts/rooms` checks them.
+//! Each half is a row of folders, listed in its mod.rs, in which imports point down only; `scripts/rooms`
+//! checks them.
 //!
 //! # Rules on every path
-//! No allocation, no panic, no libc, no thread-local but `low::thread::tls`; SSE2 only, so that vector registers beyond xmm keep
-//! what the program has in them; but for copies by `high::calls::quick`, whose sites hold nothing there.
+//! No allocation, no panic, no libc, no thread-local but `low::thread::tls`; SSE2 only, so that vector
+//! registers beyond xmm keep what the program has in them; but for copies by `high::calls::quick`, whose
+//! sites hold nothing there.
 #![no_std]
 
 mod high;

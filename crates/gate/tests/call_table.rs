@@ -1,4 +1,5 @@
-//! Every number of the kernel's call table has a row in the gate's, and the lists of other crates agree with it.
+//! Every number of the kernel's call table has a row in the gate's, and the lists of other crates agree with
+//! it.
 
 use lp_abi::gated::{CALLS, UNKNOWN, is_gated};
 use lp_abi::image::QUICK_CALLS;

@@ -1,4 +1,5 @@
-//! `lightpath run --over` and what comes after it: the same scripts in a plain copy of a tree and over the tree.
+//! `lightpath run --over` and what comes after it: the same scripts in a plain copy of a tree and over the
+//! tree.
 
 use std::ffi::{CString, OsStr};
 use std::fs;
@@ -321,6 +322,17 @@ fn several_processes_look_at_once() {
     let mut expected: Vec<&str> = expected.lines().collect();
     expected.sort_unstable();
     assert_eq!(lines, expected);
+}
+
+#[test]
+fn links_in_directories_that_are_taken_in_at_once_are_one_file() {
+    let trees = Trees::new(
+        "mkdir d1 d2 d3 d4; seq -f d1/n%g 1 200 | xargs touch; for i in 2 3 4; do ln d1/* d$i; done",
+    );
+    let numbers = trees.over(
+        "for i in 1 2 3 4; do ls d$i >/dev/null & done; wait; stat -c '%i %n' d?/* | sed 's:d./::' | sort -u | wc -l",
+    );
+    assert_eq!(numbers.trim(), "200");
 }
 
 #[test]

@@ -44,7 +44,8 @@ os.unlink(d + "/dir/g")
 os.rmdir(d + "/dir")
 "#;
 
-/// The calls that name a path below `dir`, and the data calls of the program, up to what the numbers of descriptors are.
+/// The calls that name a path below `dir`, and the data calls of the program, up to what the numbers of
+/// descriptors are.
 fn calls(trace: &str, dir: &str) -> Vec<String> {
     let data = ["write(", "lseek(", "read(", "pread64(", "ftruncate(", "fsync("];
     let begin = trace.find("/dir\"").expect("the first mkdir");
@@ -60,8 +61,8 @@ fn calls(trace: &str, dir: &str) -> Vec<String> {
         .collect()
 }
 
-/// The line without what differs from one execution to the next: `call(3, ...` becomes `call(FD, ...`, as what open
-/// gives, and an address of the program's becomes `ADDRESS`.
+/// The line without what differs from one execution to the next: `call(3, ...` becomes `call(FD, ...`, as
+/// what open gives, and an address of the program's becomes `ADDRESS`.
 fn without_numbers(line: &str) -> String {
     let (name, rest) = line.split_once('(').unwrap_or((line, ""));
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -52,7 +52,8 @@ pub struct Lane {
     pub process: AtomicU32,
     /// Thread id; [`GONE`] once the thread is known to have ended while its process lives.
     pub tid: AtomicU32,
-    /// Mount through which this lane is changing files ([`crate::ids::MountId::mark`]); 0 none: the mount-writer mark.
+    /// Mount through which this lane is changing files ([`crate::ids::MountId::mark`]); 0 none: the
+    /// mount-writer mark.
     pub writing: AtomicU32,
     /// Nesting of `writing`.
     pub writing_depth: AtomicU32,

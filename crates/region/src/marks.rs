@@ -8,10 +8,10 @@
 //! must pin the target first ([`take_out`]). A scan reads words before pins, so it sees the name, or the pin,
 //! or everything that was done under the pin.
 //!
-//! *A writer's mark* says which root a lane is changing. The writer stores it, passes a light barrier and looks whether
-//! writing is shut ([`enter`]); who shuts it passes the heavy barrier and waits until no lane carries the mark
-//! ([`shut`], [`inside`]). If writers are not to depend on its coming back, what it sets says that it is on its way: they
-//! may [`call_off`] that, and it has to [`commit`] once it has looked.
+//! *A writer's mark* says which root a lane is changing. The writer stores it, passes a light barrier and
+//! looks whether writing is shut ([`enter`]); who shuts it passes the heavy barrier and waits until no lane
+//! carries the mark ([`shut`], [`inside`]). If writers are not to depend on its coming back, what it sets
+//! says that it is on its way: they may [`call_off`] that, and it has to [`commit`] once it has looked.
 //!
 //! Linearisation points: the second load of the word; the load of `shut`. Progress: wait-free for the marking
 //! side. Source: Michael, "Hazard Pointers" (2004); Piggin, "fs: mnt_want_write speedup" (2009); both with
@@ -83,14 +83,15 @@ pub fn shut(closed: &AtomicU32, bits: u32) -> bool {
     heavy_barrier()
 }
 
-/// Takes `bits` of `closed` back that [`shut`] set, if it is `seen` still: whether it was. The caller carries its mark.
-/// Whoever set them has not made them last ([`commit`]) then, and will not.
+/// Takes `bits` of `closed` back that [`shut`] set, if it is `seen` still: whether it was. The caller carries
+/// its mark. Whoever set them has not made them last ([`commit`]) then, and will not.
 pub fn call_off(closed: &AtomicU32, seen: u32, bits: u32) -> bool {
     // PAIRS: the exchange in `commit`: of the two one fails.
     closed.compare_exchange(seen, seen & !bits, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Puts `lasting` in the place of `bits` that [`shut`] set, once nobody is inside; false if somebody has called that off.
+/// Puts `lasting` in the place of `bits` that [`shut`] set, once nobody is inside; false if somebody has
+/// called that off.
 pub fn commit(closed: &AtomicU32, bits: u32, lasting: u32) -> bool {
     let mut seen = closed.load(Ordering::Acquire);
     while seen & bits == bits {

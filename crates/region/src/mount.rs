@@ -1,9 +1,9 @@
 //! [`Mount`] and [`Superblock`]: what is mounted where, and the file systems that were made inside a run.
 //!
-//! All changes are made under [`crate::records::Header::mount_lock`]. One store decides whether a mount is made or
-//! taken out: `state` says whether the rest of a record counts, so a death between two stores leaves a record that is
-//! free, or one that is whole. A move stores `parent`, `point` and `point_dirent`: a death in between leaves a mount
-//! that no path leads to. Walks read without a lock.
+//! All changes are made under [`crate::records::Header::mount_lock`]. One store decides whether a mount is
+//! made or taken out: `state` says whether the rest of a record counts, so a death between two stores leaves
+//! a record that is free, or one that is whole. A move stores `parent`, `point` and `point_dirent`: a death
+//! in between leaves a mount that no path leads to. Walks read without a lock.
 
 use crate::ids::InodeRef;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
@@ -14,7 +14,8 @@ pub const SOURCE: usize = 56;
 /// A mount, like `struct mount`: a part of a file system at a place in the tree of a run. 128 bytes.
 #[repr(C, align(128))]
 pub struct Mount {
-    /// [`mount_flags`]: what each writer looks at. Atomic; changed under the lock, but a writer calls a shutting off.
+    /// [`mount_flags`]: what each writer looks at. Atomic; changed under the lock, but a writer calls a
+    /// shutting off.
     pub flags: AtomicU32,
     /// [`mount_state`]. Atomic.
     pub state: AtomicU32,
@@ -86,8 +87,8 @@ pub mod mount_flags {
     pub const CLOSED: u32 = READ_ONLY | SB_READ_ONLY | SHUTTING;
 }
 
-/// A file system that was made inside a run (`mount -t tmpfs`), like `struct super_block`. 64 bytes. Number n has
-/// root number n; those below [`crate::layout::COMMAND_ROOTS`] are the header's.
+/// A file system that was made inside a run (`mount -t tmpfs`), like `struct super_block`. 64 bytes. Number n
+/// has root number n; those below [`crate::layout::COMMAND_ROOTS`] are the header's.
 #[repr(C, align(64))]
 pub struct Superblock {
     /// Its root ([`InodeRef`]); 0 while the slot is free. Atomic.

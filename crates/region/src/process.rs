@@ -180,7 +180,8 @@ pub struct Run {
     pub state: AtomicU32,
     /// Mounts in use.
     pub mount_count: AtomicU32,
-    /// [`CALLS_COUNTED`] when calls are counted for `--stats`, [`CALLS_TRACED`] when they are traced; 0 otherwise.
+    /// [`CALLS_COUNTED`] when calls are counted for `--stats`, [`CALLS_TRACED`] when they are traced; 0
+    /// otherwise.
     pub stats: AtomicU32,
     /// Bit m is set if mount m hides a directory that exists on the host.
     pub covers: AtomicU32,

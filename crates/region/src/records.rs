@@ -116,7 +116,8 @@ pub struct Inode {
     /// Bytes of content. Seq, and also stored inside a data section.
     pub size: AtomicU64,
     /// Blob of the access ACL, an inode without a name; 0 means none and may be used as seen. Bit 31,
-    /// [`COVERED`], says that something may be mounted on the inode: one look tells that neither is so. Atomic.
+    /// [`COVERED`], says that something may be mounted on the inode: one look tells that neither is so.
+    /// Atomic.
     pub acl: AtomicU32,
     /// Blob of the extended attributes; 0 means none. Lock.
     pub xattr: AtomicU32,
@@ -180,7 +181,8 @@ pub struct Inode {
 /// Bit of [`Inode::acl`]: something may be mounted on the inode.
 pub const COVERED: u32 = 1 << 31;
 
-/// [`Inode::acl`], but for [`COVERED`], of a directory without an ACL whose names are still to be taken from the layer below.
+/// [`Inode::acl`], but for [`COVERED`], of a directory without an ACL whose names are still to be taken from
+/// the layer below.
 pub const NO_ACL_YET: u32 = !COVERED;
 
 /// Longest target of a symbolic link kept in the inode itself, in bytes.
@@ -224,8 +226,9 @@ pub mod inode_flags {
     /// It stands for something in the layer below, whose record [`Inode::inline`](super::Inode::inline) names
     /// (`lp_vfs::below`): regular files and directories only. Immutable once set.
     pub const ORIGIN: u32 = 1 << 16;
-    /// Names or content are still to be taken from the layer below. Of a directory [`NO_ACL_YET`](super::NO_ACL_YET)
-    /// may stand in place of its ACL besides, so that no walk passes it unseen.
+    /// Names or content are still to be taken from the layer below. Of a directory
+    /// [`NO_ACL_YET`](super::NO_ACL_YET) may stand in place of its ACL besides, so that no walk passes it
+    /// unseen.
     pub const PENDING: u32 = 1 << 17;
     /// It has more links in the layer below than names that were taken.
     pub const LINKED_BELOW: u32 = 1 << 18;

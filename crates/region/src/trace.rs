@@ -1,9 +1,9 @@
 //! The calls of a traced run, on their way from its threads to the tracer: a ring for each lane.
 //!
-//! The rings lie in the run's flights, a memfd that all processes of the run inherit. A lane's owner alone appends to its
-//! ring, and the tracer alone takes from it. A full ring has its writer wait: the tracer is behind, or stopped. It holds
-//! nothing that others wait for, since its call is over. A tracer that is killed ends the wait: its record lock on the
-//! memfd is gone then.
+//! The rings lie in the run's flights, a memfd that all processes of the run inherit. A lane's owner alone
+//! appends to its ring, and the tracer alone takes from it. A full ring has its writer wait: the tracer is
+//! behind, or stopped. It holds nothing that others wait for, since its call is over. A tracer that is killed
+//! ends the wait: its record lock on the memfd is gone then.
 
 use core::ptr::NonNull;
 
@@ -86,7 +86,8 @@ const fn lock() -> Flock {
     Flock { kind: F_WRLCK as i16, whence: 0, start: LOCK, length: 1, pid: 0 }
 }
 
-/// Says that the calling process reads the rings behind `fd`, until it ends or closes a descriptor of that file.
+/// Says that the calling process reads the rings behind `fd`, until it ends or closes a descriptor of that
+/// file.
 ///
 /// # Errors
 /// Those of fcntl(2).
@@ -163,8 +164,8 @@ impl Rings {
             && front.wanted[nr / 64 % (CALLS / 64)].load(Ordering::Relaxed) >> (nr % 64) & 1 != 0
     }
 
-    /// Begins an entry of `words` in the ring of a lane, which is the caller's. `fd` is the file's descriptor. `None` if
-    /// there is no room and nobody makes any.
+    /// Begins an entry of `words` in the ring of a lane, which is the caller's. `fd` is the file's
+    /// descriptor. `None` if there is no room and nobody makes any.
     #[inline]
     pub fn begin(&self, fd: i32, lane: usize, words: usize) -> Option<Entry<'_>> {
         let at = self.ring(lane).written.load(Ordering::Relaxed); // Relaxed: the lane's own.

@@ -25,9 +25,9 @@
 //! ```
 //!
 //! A folder holds one subject; its `mod.rs` says which, and in which order its locks are taken. Folders use
-//! only those below them, which `scripts/rooms` checks: `below`, `calls`, `life`, `watches`, `locks`, `names`,
-//! `descriptors` and `rights`, `inodes`, `content` and `lane`, `caller`. What other crates use is listed
-//! below, under the name that it has for them.
+//! only those below them, which `scripts/rooms` checks: `below`, `calls`, `life`, `watches`, `locks`,
+//! `names`, `descriptors` and `rights`, `inodes`, `content` and `lane`, `caller`. What other crates use is
+//! listed below, under the name that it has for them.
 //!
 //! Lock order, outermost first: an open file's position; a directory, then what it holds; other inodes, the
 //! lower index first; the process's table; hash buckets, the lower index first. A rename, which locks more

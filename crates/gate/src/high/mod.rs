@@ -1,7 +1,7 @@
 //! The high half: what calls mean.
 //!
-//! Handlers decode arguments, decide whether a path or a descriptor is ours, and ask `lp-vfs`. The low half calls it
-//! through the dispatch tables and [`above`] only.
+//! Handlers decode arguments, decide whether a path or a descriptor is ours, and ask `lp-vfs`. The low half
+//! calls it through the dispatch tables and [`above`] only.
 //!
 //! Rooms, from the lowest to the highest; each uses only those above it in this list, and the low half:
 //!

@@ -3,22 +3,25 @@
 /// Answers one system call. The arguments are the registers `rdi rsi rdx r10 r8 r9`, unchecked; the result is what the
 /// kernel would leave in `rax` (`-errno` for a failure), or one of the values below.
 ///
-/// It runs on the program's stack, possibly a small one: keep frames under 4 KiB and use [`crate::low::thread::record::Thread`]'s
-/// buffers for more. No signal handler of the program runs before it returns.
+/// It runs on the program's stack, possibly a small one: keep frames under 4 KiB and use
+/// [`crate::low::thread::record::Thread`]'s buffers for more. No signal handler of the program runs before it
+/// returns.
 pub type Handler = unsafe extern "sysv64" fn(usize, usize, usize, usize, usize, usize) -> isize;
 
 /// The call is the kernel's: the site's own `syscall` runs with the registers as the program set them.
 pub const NOT_OURS: isize = isize::MIN;
-/// For [`crate::low::live::process`] only: like [`NOT_OURS`], for a child that shares memory with its parent until it execs.
+/// For [`crate::low::live::process`] only: like [`NOT_OURS`], for a child that shares memory with its parent
+/// until it execs.
 pub(crate) const SHARE_MEMORY: isize = isize::MIN + 1;
-/// For [`crate::low::live::deferred`], [`crate::low::live::process`] and [`crate::high::run::apart`] only: look up and call the handler once
-/// more, after the handlers of signals that wait.
+/// For [`crate::low::live::deferred`], [`crate::low::live::process`] and [`crate::high::run::apart`] only:
+/// look up and call the handler once more, after the handlers of signals that wait.
 pub(crate) const AGAIN: isize = isize::MIN + 2;
-/// For [`crate::low::live::process`] only: the call makes a thread, or fails; the entry makes it, to learn which.
+/// For [`crate::low::live::process`] only: the call makes a thread, or fails; the entry makes it, to learn
+/// which.
 pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
-/// The call was interrupted while it waited ([`crate::low::live::deferred::blocking_syscall`] gave `EINTR`) and has had no effect. It
-/// fails with `EINTR` after the signal's handler has run, or is made once more if that handler has `SA_RESTART`. The
-/// kernel's ERESTARTSYS.
+/// The call was interrupted while it waited ([`crate::low::live::deferred::blocking_syscall`] gave `EINTR`)
+/// and has had no effect. It fails with `EINTR` after the signal's handler has run, or is made once more if
+/// that handler has `SA_RESTART`. The kernel's ERESTARTSYS.
 pub const RESTART: isize = -512;
 
 /// Makes a dispatch table: `dispatch_table!(NAME "symbol": __NR_read => handler, ...)`, in rising order of

@@ -1,8 +1,8 @@
 //! `lightpath exec`: a command that joins a run under way.
 //!
-//! It takes a run record of its own on the same region, with the same mounts, as a second `run --region FILE` does:
-//! the descriptors that the processes of a run inherit are those of its launcher, and cannot be taken from them
-//! without ptrace(2)'s rights.
+//! It takes a run record of its own on the same region, with the same mounts, as a second `run --region FILE`
+//! does: the descriptors that the processes of a run inherit are those of its launcher, and cannot be taken
+//! from them without ptrace(2)'s rights.
 
 use std::ffi::OsString;
 use std::io::ErrorKind;

@@ -52,7 +52,8 @@ pub(crate) fn supervise(
     }
 }
 
-/// Runs the command as a child in a slot, and `begin` with the child's id as it starts; waits for the command.
+/// Runs the command as a child in a slot, and `begin` with the child's id as it starts; waits for the
+/// command.
 pub(crate) fn run_beside<T>(
     launch: &mut Launch,
     session: &Session,

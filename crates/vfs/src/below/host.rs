@@ -1,9 +1,10 @@
 //! A directory of the host as a layer.
 //!
-//! It is reached by its absolute path, so any process of the run can, whichever descriptors it has; one that has
-//! changed its root or its user sees what the kernel shows it there. The way down is the lists', by names, with
-//! no symbolic link followed, and what is found is compared with its record. The descriptor that a look takes is
-//! closed before the call returns. If the process has none left, its soft limit is raised for that moment.
+//! It is reached by its absolute path, so any process of the run can, whichever descriptors it has; one that
+//! has changed its root or its user sees what the kernel shows it there. The way down is the lists', by
+//! names, with no symbolic link followed, and what is found is compared with its record. The descriptor that
+//! a look takes is closed before the call returns. If the process has none left, its soft limit is raised for
+//! that moment.
 
 use core::mem::MaybeUninit;
 

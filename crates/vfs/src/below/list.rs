@@ -3,8 +3,8 @@
 //! A list is a file of root [`ROOT`], named after the spot of its directory's record. It begins with a
 //! [`Head`] and goes on with records, each followed by its name, padded to 8 bytes. It is written under the
 //! lock of its directory, and does not change once its head says that it is complete, but for what became of
-//! its names ([`Record::target`], [`Record::list`]). So it tells what the layer had when it was looked at, and
-//! the way up from list to list is the path there, wherever directories have been moved since.
+//! its names ([`Record::target`], [`Record::list`]). So it tells what the layer had when it was looked at,
+//! and the way up from list to list is the path there, wherever directories have been moved since.
 
 use core::mem::offset_of;
 
@@ -234,8 +234,8 @@ pub(super) fn file(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
     }
 }
 
-/// The list of the directory whose record stands at `at`, begun anew unless it is complete; whether it is. The
-/// caller holds the directory's lock.
+/// The list of the directory whose record stands at `at`, begun anew unless it is complete; whether it is.
+/// The caller holds the directory's lock.
 ///
 /// # Errors
 /// `ENOSPC`.

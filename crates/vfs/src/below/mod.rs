@@ -7,8 +7,8 @@
 //! inode, size or change time is `EIO`, never a mixture.
 //!
 //! Inodes that are still `PENDING` are met where a slow path is taken anyway: a directory without an ACL has
-//! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission; a file
-//! is no plain one to open(2), and its missing pages are holes to read(2).
+//! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission; a
+//! file is no plain one to open(2), and its missing pages are holes to read(2).
 //!
 //! Who takes something in holds the inode's lock. All steps may be done again: a list is used once it says
 //! that it is complete, a name that is there is not made again, a page that is there is not read again, and
@@ -17,8 +17,8 @@
 //! Callers do not know this folder: they ask for what they need by [`Task::below`], which the door sets to
 //! [`take`].
 //!
-//! Lists are files of root [`list::ROOT`], which no mount shows. Lock order: the directory or file that is taken in,
-//! then that root, then a list.
+//! Lists are files of root [`list::ROOT`], which no mount shows. Lock order: the directory or file that is
+//! taken in, then that root, then a list.
 
 mod content;
 mod host;
@@ -103,8 +103,8 @@ fn set_spot(inode: &Inode, at: RecordAt) {
 
 fn words(inode: &Inode) -> &[AtomicU32; 2] {
     const { assert!(core::mem::offset_of!(Inode, inline) % 4 == 0) };
-    // SAFETY: 8 bytes at an offset that is a multiple of 4, touched as atomics of this size while the inode is
-    // no symbolic link.
+    // SAFETY: 8 bytes at an offset that is a multiple of 4, touched as atomics of this size while the inode
+    // is no symbolic link.
     unsafe { &*(&raw const inode.inline).cast() }
 }
 

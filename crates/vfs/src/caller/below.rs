@@ -1,4 +1,5 @@
-//! What is still to be taken from the layer below ([`crate::below`]): who meets it asks for it by [`Task::below`].
+//! What is still to be taken from the layer below ([`crate::below`]): who meets it asks for it by
+//! [`Task::below`].
 
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, inode_flags};

@@ -18,10 +18,11 @@ use crate::caller::event::Event;
 use crate::caller::mount_prefix::MountPrefix;
 use crate::caller::prefix_cache::PrefixCache;
 
-/// Device number of a region's root 0: `st_dev`, in the kernel's 64-bit encoding. The other roots' numbers are ORed in.
+/// Device number of a region's root 0: `st_dev`, in the kernel's 64-bit encoding. The other roots' numbers
+/// are ORed in.
 ///
-/// Major 0, as of every file system without a device, and a minor from the upper half, where the kernel, which counts
-/// from 1, does not come.
+/// Major 0, as of every file system without a device, and a minor from the upper half, where the kernel,
+/// which counts from 1, does not come.
 #[inline]
 pub fn device(region: Region) -> u64 {
     let identity = region.header().identity.load(Relaxed); // Relaxed: immutable.
@@ -65,7 +66,8 @@ pub struct Task<'r> {
     pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
     /// Tells watchers; nobody, unless the door has some.
     pub notify: fn(&Task<'_>, &Event<'_>),
-    /// Takes in what is still to be taken from the layer below: [`crate::below::take`] where the door has one.
+    /// Takes in what is still to be taken from the layer below: [`crate::below::take`] where the door has
+    /// one.
     pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
     /// The run's mount, for quick comparison.
     pub prefix: MountPrefix,

@@ -160,11 +160,13 @@ enum Climbed {
     Moved,
     /// At the root of the host's tree.
     Top,
-    /// At the root of a mount that is out of the tree, or of a file system that the mount does not show whole.
+    /// At the root of a mount that is out of the tree, or of a file system that the mount does not show
+    /// whole.
     Nowhere,
 }
 
-/// Puts the path of `from`, a directory or the root of a mount, before the text. Its generation does not matter.
+/// Puts the path of `from`, a directory or the root of a mount, before the text. Its generation does not
+/// matter.
 fn climb(task: &Task<'_>, text: &mut Text, from: Spot) -> Result<Climbed> {
     let Spot { inode: InodeRef { id: mut at, .. }, mut mount } = from;
     loop {

@@ -1,8 +1,9 @@
 //! getdents64(2): entries of a directory, newest first, as tmpfs lists them (offset_iterate_dir of fs/libfs.c).
 //!
-//! The cookie of `.` is 0, of `..` 1; 2 stands for the newest entry there is by then, and `AFTER` + p for what stands
-//! below position p of the array; `END`, which lseek shows as tmpfs does, for nothing more. Positions do not change, so a
-//! program may go on after any record while names come and go, and what is made meanwhile stands above: a listing ends.
+//! The cookie of `.` is 0, of `..` 1; 2 stands for the newest entry there is by then, and `AFTER` + p for
+//! what stands below position p of the array; `END`, which lseek shows as tmpfs does, for nothing more.
+//! Positions do not change, so a program may go on after any record while names come and go, and what is made
+//! meanwhile stands above: a listing ends.
 //!
 //! No lock is taken. A handle read from the array may be stale by the time its entry is read, and the page
 //! that held it may be another's: an entry counts if its `seq` stood still while it was read and it says

@@ -41,7 +41,8 @@ pub struct Call {
 /// Mounts something on what a path names, or changes what is mounted there.
 ///
 /// # Errors
-/// Those of path_resolution(7) and mount(2); `EINVAL` for a source on the host, `ENODEV` for all kinds but tmpfs.
+/// Those of path_resolution(7) and mount(2); `EINVAL` for a source on the host, `ENODEV` for all kinds but
+/// tmpfs.
 pub fn mount(task: &Task<'_>, dirfd: i32, path: *const u8, call: &Call) -> Result<Place<()>> {
     let mut kind = [0; KIND];
     let mut data = [0; OPTIONS];
@@ -87,8 +88,8 @@ fn text(to: &mut [u8], from: *const u8) -> Result<Option<&[u8]>> {
     }
 }
 
-/// Whether the caller may mount: by the kernel's own rules, namespaces included. To unmount what is no mount changes
-/// nothing, and the kernel asks for the right first.
+/// Whether the caller may mount: by the kernel's own rules, namespaces included. To unmount what is no mount
+/// changes nothing, and the kernel asks for the right first.
 ///
 /// # Errors
 /// `EPERM`.
@@ -220,7 +221,8 @@ fn source_path(task: &Task<'_>, source: *const u8) -> Result<Found> {
     }
 }
 
-/// Makes copies of the mounts below `from` (copy_tree): `copies` says by the number of each what became of it.
+/// Makes copies of the mounts below `from` (copy_tree): `copies` says by the number of each what became of
+/// it.
 fn copy_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, copies: &mut [u8; MOUNTS]) -> Result<()> {
     let run = task.process.run.load(Ordering::Relaxed);
     let mut grows = true;

@@ -1,4 +1,5 @@
-//! mount(2) with `MS_REMOUNT`: making a mount, or a file system in all its mounts, read-only, or writable again.
+//! mount(2) with `MS_REMOUNT`: making a mount, or a file system in all its mounts, read-only, or writable
+//! again.
 //!
 //! The writers' side is [`crate::lane::writer`]'s.
 
@@ -60,8 +61,8 @@ pub fn open(task: &Task, what: What) {
     }
 }
 
-/// Makes something read-only. Once it returns no change through it is under way and none begins. The caller holds the
-/// mounts' lock.
+/// Makes something read-only. Once it returns no change through it is under way and none begins. The caller
+/// holds the mounts' lock.
 ///
 /// # Errors
 /// `EBUSY` when a file is open for writing, when a writer does not finish, or in a process without barriers.
@@ -108,8 +109,8 @@ fn wait_for_writers(task: &Task, what: What) -> bool {
     true
 }
 
-/// Whether a file is open for writing, or on its way into or out of a table. A file system does not become read-only
-/// either while files of it without a name are open (sb_prepare_remount_readonly).
+/// Whether a file is open for writing, or on its way into or out of a table. A file system does not become
+/// read-only either while files of it without a name are open (sb_prepare_remount_readonly).
 fn has_writable_file(task: &Task, what: What) -> bool {
     let region = task.region;
     let keeps = |file: &OpenFile| {

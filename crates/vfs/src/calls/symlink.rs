@@ -10,8 +10,8 @@ use crate::names::walk::{self, Which};
 /// Makes a symbolic link to `target` at a path.
 ///
 /// # Errors
-/// Those of path_resolution(7); `ENOENT` for an empty target, `ENAMETOOLONG` for one above 4,095 bytes; `EEXIST`,
-/// `ENOSPC`, `EROFS`.
+/// Those of path_resolution(7); `ENOENT` for an empty target, `ENAMETOOLONG` for one above 4,095 bytes;
+/// `EEXIST`, `ENOSPC`, `EROFS`.
 pub fn symlinkat(task: &Task<'_>, target: *const u8, dirfd: i32, path: *const u8) -> Result<Place<()>> {
     walk::copy_path(task, Which::Other, target)?;
     create::at(task, dirfd, path, |parent| {

@@ -30,7 +30,8 @@ pub(crate) fn follow(flags: u32) -> Follow {
     if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link }
 }
 
-/// Calls `work` on what `path` names from `dirfd`, and the mount it is in, by `AT_SYMLINK_NOFOLLOW` and `AT_EMPTY_PATH` in `flags`.
+/// Calls `work` on what `path` names from `dirfd`, and the mount it is in, by `AT_SYMLINK_NOFOLLOW` and
+/// `AT_EMPTY_PATH` in `flags`.
 ///
 /// # Errors
 /// Those of path_resolution(7) and of `work`.

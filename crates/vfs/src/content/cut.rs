@@ -21,8 +21,8 @@ pub(crate) fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
     }
 }
 
-/// Takes away what lies behind `size`. The caller holds the lock, is inside a `data_seq` section and has taken
-/// [`behind`] off the inode's count of pages.
+/// Takes away what lies behind `size`. The caller holds the lock, is inside a `data_seq` section and has
+/// taken [`behind`] off the inode's count of pages.
 pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     let tail = (size % PAGE_SIZE as u64) as usize;
     let first = size.div_ceil(PAGE_SIZE as u64);
@@ -36,7 +36,8 @@ pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
 }
 
 /// Makes the pages of `first..end` read as zeros: gives them back, or, while they may be mapped, zeroes them.
-/// The caller holds the lock, is inside a `data_seq` section and has taken [`going`] off the inode's count of pages.
+/// The caller holds the lock, is inside a `data_seq` section and has taken [`going`] off the inode's count of
+/// pages.
 pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
         return map::clear(task, id, inode, first, end);

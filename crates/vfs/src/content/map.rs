@@ -19,8 +19,8 @@ use lp_region::{InodeId, PageId, Region};
 use crate::caller::task::Task;
 use crate::content::page::{self, Content, Home, Run};
 
-/// Adds pages to the count of an inode, inside a `seq` section. The caller is changing its content, so that the count is
-/// made anew should it die before that is done.
+/// Adds pages to the count of an inode, inside a `seq` section. The caller is changing its content, so that
+/// the count is made anew should it die before that is done.
 #[inline]
 pub(crate) fn more_in_section(inode: &Inode, pages: u64) {
     inode.pages.store(inode.pages.load(Relaxed) + pages, Relaxed); // Relaxed: inside the section.

@@ -1,8 +1,8 @@
 //! Copying content out, all of one moment, without a lock.
 //!
 //! Bytes and size are copied under `data_seq` and validated. While a change that does not end (its writer is
-//! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it: each page
-//! as it was at some moment while the map named it.
+//! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it:
+//! each page as it was at some moment while the map named it.
 
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::records::Inode;
@@ -49,7 +49,8 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
             pause();
             continue;
         }
-        // Its writer has stopped, or is at something long: a truncation may be giving pages back under this very count.
+        // Its writer has stopped, or is at something long: a truncation may be giving pages back under this
+        // very count.
         if before & 1 != 0 {
             break;
         }
@@ -62,8 +63,8 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
     page_by_page(region, inode, to, len, offset)
 }
 
-/// What Linux gives a reader beside a writer that never rests, or does not finish: each page as it was at some moment. A page counts only if
-/// the map still names it after the copy.
+/// What Linux gives a reader beside a writer that never rests, or does not finish: each page as it was at
+/// some moment. A page counts only if the map still names it after the copy.
 fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
     let (mut to, mut done) = (to, 0);
     while done < len {

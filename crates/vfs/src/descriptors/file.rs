@@ -13,7 +13,8 @@ use crate::caller::task::Task;
 use crate::descriptors::table::{self, Held};
 use crate::lane::pin;
 
-/// Puts `instead` in the place of `id` in a table's `entry`: from here until [`left`] the lane answers for it.
+/// Puts `instead` in the place of `id` in a table's `entry`: from here until [`left`] the lane answers for
+/// it.
 #[inline]
 pub(crate) fn leave(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
     marks::take_out(entry, &task.lane.pins[pin::slot::CLOSE], u64::from(id.0), instead);
@@ -53,8 +54,8 @@ pub(crate) fn duplicate(file: &OpenFile) {
     }
 }
 
-/// `f_pos` for the length of a call. While the file is shared, or threads share the table, it is held under the file's
-/// lock, as Linux's `f_pos_lock`; else it is a plain load and store.
+/// `f_pos` for the length of a call. While the file is shared, or threads share the table, it is held under
+/// the file's lock, as Linux's `f_pos_lock`; else it is a plain load and store.
 ///
 /// A flag and not the lock's own guard, with which writev(2) counts two instructions more.
 #[must_use = "the lock is given back once this is dropped"]

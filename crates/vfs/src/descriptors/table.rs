@@ -294,9 +294,10 @@ fn pinned(task: &Task, fd: i32, slot: usize, mask: u64) -> u64 {
     }
 }
 
-/// Stores `new` in an entry that [`reach`] covers, over what was there, and gives that: it goes from the old file
-/// to the new one in one store, so that other threads find the number open all the while. The caller holds the
-/// table's lock if threads share it, and calls [`let_go`](crate::life::open_file::let_go) when it does not any more.
+/// Stores `new` in an entry that [`reach`] covers, over what was there, and gives that: it goes from the old
+/// file to the new one in one store, so that other threads find the number open all the while. The caller
+/// holds the table's lock if threads share it, and calls [`let_go`](crate::life::open_file::let_go) when it
+/// does not any more.
 #[inline]
 pub fn replace(task: &Task, place: &AtomicU64, new: u64) -> u64 {
     let old = place.load(Ordering::Relaxed); // Relaxed: guarded by the lock.
@@ -307,8 +308,8 @@ pub fn replace(task: &Task, place: &AtomicU64, new: u64) -> u64 {
     old
 }
 
-/// The entry of `fd`, which becomes one of the numbers that the table covers: before it is stored, under the same
-/// lock.
+/// The entry of `fd`, which becomes one of the numbers that the table covers: before it is stored, under the
+/// same lock.
 ///
 /// # Errors
 /// `EBADF` for a number that no table holds; `ENOSPC` when the region's file has no room for a larger table.

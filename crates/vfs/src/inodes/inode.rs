@@ -344,7 +344,8 @@ pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
 }
 
 /// Notes a read of `bytes`: sets the access time when relatime asks for it. Costs two loads and a store to
-/// the lane otherwise. `mount` is what it was read through. The access time of an inode that may be watched is always due.
+/// the lane otherwise. `mount` is what it was read through. The access time of an inode that may be watched
+/// is always due.
 #[inline(always)]
 pub(crate) fn accessed(task: &Task, inode: &Inode, bytes: usize, mount: impl FnOnce() -> MountId) {
     let marks = &task.lane.pages;

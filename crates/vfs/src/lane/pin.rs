@@ -19,8 +19,8 @@ pub mod slot {
     pub const WALK_OTHER: usize = 3;
     /// An open file on its way into a table, or the inode it is being opened on.
     pub const OPEN: usize = 4;
-    /// An open file that is being closed. No guard has it: the store that takes the file out of a table sets it, and
-    /// whoever frees the file or keeps it for a sweep clears it.
+    /// An open file that is being closed. No guard has it: the store that takes the file out of a table sets
+    /// it, and whoever frees the file or keeps it for a sweep clears it.
     pub const CLOSE: usize = 5;
 }
 

@@ -1,9 +1,10 @@
-//! Mount writers: who is changing files through a mount now, like `mnt_want_write`, without a count that all share.
+//! Mount writers: who is changing files through a mount now, like `mnt_want_write`, without a count that all
+//! share.
 //!
-//! Each writer stores a mark into its own lane's line; the rare remount pays for everybody. How that excludes is
-//! [`lp_region::marks`]'s. A remount first says that it is shutting the mount. A writer that sees this waits a moment
-//! and then calls it off: so a remounter that is stopped or killed shuts nobody out. What a remount commits by one
-//! exchange, nobody has called off before.
+//! Each writer stores a mark into its own lane's line; the rare remount pays for everybody. How that excludes
+//! is [`lp_region::marks`]'s. A remount first says that it is shutting the mount. A writer that sees this
+//! waits a moment and then calls it off: so a remounter that is stopped or killed shuts nobody out. What a
+//! remount commits by one exchange, nobody has called off before.
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::{MOUNT_SIZE_BITS, MOUNTS};
@@ -55,7 +56,8 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, '
     Ok(Writing { task })
 }
 
-/// [`begin`] for a change that contains no other, without a guard: whether it may go on. [`end_alone`] follows if so.
+/// [`begin`] for a change that contains no other, without a guard: whether it may go on. [`end_alone`]
+/// follows if so.
 #[inline(always)]
 pub(crate) fn begin_alone(task: &Task, file: &OpenFile) -> bool {
     let lane = task.lane;

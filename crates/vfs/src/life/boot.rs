@@ -282,8 +282,8 @@ pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
     table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
 }
 
-/// Makes root number `root` if it is not there yet: a directory as the one of a fresh tmpfs, of the caller's; and mounts
-/// it where the run says.
+/// Makes root number `root` if it is not there yet: a directory as the one of a fresh tmpfs, of the caller's;
+/// and mounts it where the run says.
 ///
 /// # Errors
 /// `ENOSPC`; `EINVAL` for a root number past the last.

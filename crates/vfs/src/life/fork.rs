@@ -20,8 +20,8 @@ const REAP_EVERY: u32 = 256;
 /// threads share the table it stays locked until [`copied`], so that the kernel's copy is of the same moment.
 ///
 /// # Errors
-/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has mapped;
-/// `ENOSPC` when the region's file has no room for the child's table.
+/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has
+/// mapped; `ENOSPC` when the region's file has no room for the child's table.
 pub fn before(task: &Task) -> Result<ProcessId> {
     prepare(task, Memory::Copied)
 }

@@ -1,7 +1,7 @@
 //! The tree of mounts of a run: records taken, linked in and given back; who uses one.
 //!
-//! Whoever changes anything holds [`Tree`], the lock of all mounts. It comes before the locks of inodes. Mount and
-//! unmount count as changes of where paths lead.
+//! Whoever changes anything holds [`Tree`], the lock of all mounts. It comes before the locks of inodes.
+//! Mount and unmount count as changes of where paths lead.
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::{COMMAND_ROOTS, MOUNTS, SUPERBLOCKS};
@@ -87,7 +87,8 @@ impl<'t, 'r> Tree<'t, 'r> {
             .filter(move |id| task.region.mount(*id).parent.load(Ordering::Relaxed) == parent.0)
     }
 
-    /// Takes a free record and fills it in; [`Tree::attach`] links it in, and [`Tree::discard`] gives it back.
+    /// Takes a free record and fills it in; [`Tree::attach`] links it in, and [`Tree::discard`] gives it
+    /// back.
     ///
     /// # Errors
     /// `ENOSPC`, as past `fs.mount-max`.
@@ -294,7 +295,8 @@ impl<'t, 'r> Tree<'t, 'r> {
         false
     }
 
-    /// Gives back the mounts that are out of the tree and that nobody is in any more, and file systems without mounts.
+    /// Gives back the mounts that are out of the tree and that nobody is in any more, and file systems
+    /// without mounts.
     pub fn collect(&self) {
         let task = self.task;
         for id in all(task) {

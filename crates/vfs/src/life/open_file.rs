@@ -94,7 +94,8 @@ pub fn discard(task: &Task, id: FileId) {
     pin::clear(task, pin::slot::OPEN);
 }
 
-/// Says that `id` has left a table: frees it if that was the only name it had, else leaves it to be looked for.
+/// Says that `id` has left a table: frees it if that was the only name it had, else leaves it to be looked
+/// for.
 #[inline]
 pub(crate) fn left(task: &Task, id: FileId) {
     let file = task.region.file(id);
@@ -117,8 +118,8 @@ pub(crate) fn left(task: &Task, id: FileId) {
 
 /// [`left`] for a file that a second descriptor may name: whether none does and it is to be freed at once.
 ///
-/// What was only duplicated, as by a redirection that opens, dup2s and closes, is looked for in the process's own table:
-/// with one name left it is as good as new. What other tables may name is left to be looked for.
+/// What was only duplicated, as by a redirection that opens, dup2s and closes, is looked for in the process's
+/// own table: with one name left it is as good as new. What other tables may name is left to be looked for.
 #[inline(never)]
 fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     let file = task.region.file(id);
@@ -159,8 +160,8 @@ pub(crate) fn free(task: &Task, id: FileId) {
 /// Descriptors of a table that a close looks through rather than leave the file to [`crate::life::reclaim`].
 const FEW: usize = 256;
 
-/// Makes `fd` name the open file `id`; `flags` is [`entry::CLOEXEC`], [`entry::HOST`] or 0. What it named before is
-/// closed, as by dup2(2). The file leaves the lane's open pin.
+/// Makes `fd` name the open file `id`; `flags` is [`entry::CLOEXEC`], [`entry::HOST`] or 0. What it named
+/// before is closed, as by dup2(2). The file leaves the lane's open pin.
 ///
 /// # Errors
 /// `EBADF` for a number that no table holds, `ENOSPC` as for [`table::reach`]: the file stays the caller's.

@@ -1,8 +1,8 @@
 //! When open files and inodes that nothing names are looked for; how is `crate::life::sweep`'s business.
 //!
-//! Each lane keeps what it let go of itself: closed files in a chain, unlinked inodes in a list (`Lane::unlinked`) and,
-//! if they stay in use, in a second chain. There is no lock: sweeps of several lanes run side by side, and a stopped one
-//! keeps nobody else from freeing anything.
+//! Each lane keeps what it let go of itself: closed files in a chain, unlinked inodes in a list
+//! (`Lane::unlinked`) and, if they stay in use, in a second chain. There is no lock: sweeps of several lanes
+//! run side by side, and a stopped one keeps nobody else from freeing anything.
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::UNLINKED;
@@ -31,8 +31,8 @@ pub(crate) fn after_unlink(task: &Task) {
     }
 }
 
-/// Keeps an open file that was taken out of a table, for close(2), and looks at once if enough has gathered or if somebody
-/// may wait for it.
+/// Keeps an open file that was taken out of a table, for close(2), and looks at once if enough has gathered
+/// or if somebody may wait for it.
 #[inline(never)]
 pub(crate) fn closed_slow(task: &Task, id: FileId) {
     let file = task.region.file(id);
@@ -46,7 +46,8 @@ pub(crate) fn closed_slow(task: &Task, id: FileId) {
     }
 }
 
-/// A name of an inode without links is gone that was no open file's, or one's that is freed: looks whether it was the last.
+/// A name of an inode without links is gone that was no open file's, or one's that is freed: looks whether it
+/// was the last.
 #[cold]
 pub(crate) fn let_go_slow(task: &Task, inode: InodeRef) {
     sweep::run(task, Scope::Inode(inode));
@@ -83,8 +84,8 @@ pub(crate) fn before_leaving(task: &Task) {
     }
 }
 
-/// Frees all that can be freed, what only dead processes hold included: when something is short, and before it is said
-/// how much is left. Called with no inode locked.
+/// Frees all that can be freed, what only dead processes hold included: when something is short, and before
+/// it is said how much is left. Called with no inode locked.
 #[cold]
 pub fn all(task: &Task) {
     reap::dead(task);

@@ -1,5 +1,6 @@
-//! File systems of a region, like `struct super_block`: those that command lines name, and those that `mount -t tmpfs`
-//! makes. Both have a root number; what a number stands for is said by the header or by a [`Superblock`].
+//! File systems of a region, like `struct super_block`: those that command lines name, and those that `mount
+//! -t tmpfs` makes. Both have a root number; what a number stands for is said by the header or by a
+//! [`Superblock`].
 
 use lp_abi::linux::{S_IFDIR, S_ISVTX};
 use lp_abi::{Errno, PAGE_SIZE, Result};
@@ -221,8 +222,8 @@ pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
     }
 }
 
-/// Frees what a file system holds, if nobody can reach it any more. The caller holds the mounts' lock. May be done again
-/// after a death.
+/// Frees what a file system holds, if nobody can reach it any more. The caller holds the mounts' lock. May be
+/// done again after a death.
 pub(crate) fn destroy(task: &Task<'_>, root: u32) {
     let record = task.region.superblock(root);
     let top = InodeRef::from_word(record.root.load(Ordering::Relaxed));
@@ -244,7 +245,8 @@ pub(crate) fn destroy(task: &Task<'_>, root: u32) {
     reclaim::after_unlink(task);
 }
 
-/// Removes all that is below a directory, the last entry first, so that directories shrink as they are emptied.
+/// Removes all that is below a directory, the last entry first, so that directories shrink as they are
+/// emptied.
 fn empty(task: &Task<'_>, top: InodeRef) {
     let mut here = top;
     loop {

@@ -25,11 +25,12 @@ pub fn type_of(mode: u32) -> u32 {
 const LIVE: u32 = 0xff;
 const LENGTH_AT: u32 = 16;
 
-/// Bit beside the type, in `shape` and in a [`Hit`](crate::hash::Hit): something may be mounted on what the entry names. A
-/// walk that ends here compares the type anyway.
+/// Bit beside the type, in `shape` and in a [`Hit`](crate::hash::Hit): something may be mounted on what the
+/// entry names. A walk that ends here compares the type anyway.
 pub const COVERED: u32 = 16;
 
-/// Says that something may be mounted on what the entry names. The caller holds that inode's lock, so the entry stays.
+/// Says that something may be mounted on what the entry names. The caller holds that inode's lock, so the
+/// entry stays.
 pub fn cover(dirent: &Dirent) {
     dirent.shape.fetch_or(COVERED << 8, Ordering::Release);
 }

@@ -1,9 +1,9 @@
 //! Where file systems appear: in the host's tree, by the run's command line, and in each other, by mount(2).
 //!
-//! A place is a [`Spot`]: an inode and the mount that it was reached through. Something may be mounted on an inode only
-//! if the inode says so ([`COVERED`]); then [`cover`] looks for the mount whose parent and point are the spot's. Walks
-//! take no lock: changes count as changes of where paths lead ([`crate::names::tree::shift`]), so a look that met one is
-//! taken again.
+//! A place is a [`Spot`]: an inode and the mount that it was reached through. Something may be mounted on an
+//! inode only if the inode says so ([`COVERED`]); then [`cover`] looks for the mount whose parent and point
+//! are the spot's. Walks take no lock: changes count as changes of where paths lead
+//! ([`crate::names::tree::shift`]), so a look that met one is taken again.
 
 use core::slice;
 
@@ -34,8 +34,8 @@ pub(crate) enum Crossing {
 
 /// Finds the mount that an absolute path leads into.
 ///
-/// The host's part of the path is taken by its letters: `.`, `..` and double slashes are understood, the host's
-/// symbolic links are not.
+/// The host's part of the path is taken by its letters: `.`, `..` and double slashes are understood, the
+/// host's symbolic links are not.
 ///
 /// # Safety
 /// `length` bytes of text stand at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all readable
@@ -158,8 +158,8 @@ pub(crate) fn of_run<'r>(task: &Task<'r>, run: u32) -> impl Iterator<Item = Moun
     })
 }
 
-/// What stands at a spot: the root of the uppermost mount there, or the spot itself. `dirent` is the entry that led
-/// there, which tells names of one file apart.
+/// What stands at a spot: the root of the uppermost mount there, or the spot itself. `dirent` is the entry
+/// that led there, which tells names of one file apart.
 #[cold]
 pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
     let tree = &task.region.header().tree;
@@ -193,8 +193,8 @@ fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<MountId> {
     })
 }
 
-/// Whether something is mounted on an inode, reached by `dirent` if it is no directory, in a run that lives. The caller
-/// holds the inode's lock, so that nothing new is mounted there.
+/// Whether something is mounted on an inode, reached by `dirent` if it is no directory, in a run that lives.
+/// The caller holds the inode's lock, so that nothing new is mounted there.
 pub(crate) fn is_point(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
     is_covered(task, inode.id) && is_point_slow(task, inode, dirent)
 }

@@ -11,7 +11,8 @@ use crate::names::change::{self, Change, Links};
 use crate::names::dir;
 use crate::rights::permission::Victim;
 
-/// Takes the entry out and gives the links that are left. The caller holds the locks of the directory and the inode.
+/// Takes the entry out and gives the links that are left. The caller holds the locks of the directory and the
+/// inode.
 pub(crate) fn take(
     task: &Task<'_>,
     dir: InodeRef,

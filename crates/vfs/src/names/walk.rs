@@ -333,13 +333,14 @@ fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<
     }
 }
 
-/// Whether everyone may search what stands here: a directory whose mode says so, that has no ACL and that nothing is
-/// mounted on.
+/// Whether everyone may search what stands here: a directory whose mode says so, that has no ACL and that
+/// nothing is mounted on.
 #[inline(always)]
 fn may_everyone_search(inode: &Inode) -> bool {
     // Relaxed: each is one word and used as seen; see `permission::check`.
     let mode = inode.mode.load(Ordering::Relaxed);
-    // No ACL says that the names are there (`below::names`): x86-64 reads them after this, which they depend on.
+    // No ACL says that the names are there (`below::names`): x86-64 reads them after this, which they depend
+    // on.
     mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Relaxed) == 0
 }
 
@@ -640,8 +641,8 @@ impl<'r> Walk<'_, 'r> {
         prefix_cache::note(self.task, prefix, self.spot(), self.tree);
     }
 
-    /// Whether the walk stands on a directory that the caller may search; gives whether everyone may. If something is
-    /// mounted there, the walk stands on that first.
+    /// Whether the walk stands on a directory that the caller may search; gives whether everyone may. If
+    /// something is mounted there, the walk stands on that first.
     #[inline(always)]
     fn may_search(&mut self) -> Result<bool> {
         if may_everyone_search(self.inode()) { Ok(true) } else { self.may_search_slow() }

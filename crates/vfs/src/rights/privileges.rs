@@ -10,8 +10,8 @@ use crate::caller::task::Task;
 use crate::inodes::xattrs;
 use crate::rights::credentials;
 
-/// Takes set-user-ID, set-group-ID and file capabilities away from a file that is being changed, as `file_remove_privs`. The caller
-/// holds its lock and is not inside a `seq` section.
+/// Takes set-user-ID, set-group-ID and file capabilities away from a file that is being changed, as
+/// `file_remove_privs`. The caller holds its lock and is not inside a `seq` section.
 #[inline]
 pub(crate) fn drop_privileges(task: &Task, id: InodeId, inode: &Inode) {
     // Relaxed: under the lock.

@@ -2,8 +2,9 @@
 //!
 //! A filter that allows every call the gate makes on its own changes nothing: a container's, or a deny-list.
 //! Under any other the process becomes *limited*: the gate makes no system call but the program's own
-//! ([`crate::high::table::limited`]). What it would need later is made ready before the filter is in force: descriptors
-//! for files of ours, records for threads, and in the region an end of biases ([`lp_vfs::limit`]).
+//! ([`crate::high::table::limited`]). What it would need later is made ready before the filter is in force:
+//! descriptors for files of ours, records for threads, and in the region an end of biases
+//! ([`lp_vfs::limit`]).
 //!
 //! The filter is read as the kernel reads it: a program of classic BPF
 //! (Documentation/userspace-api/seccomp_filter.rst).

@@ -1,4 +1,5 @@
-//! The file calls: one file per family, named after its man page. Each handler decodes its arguments and asks `lp-vfs`.
+//! The file calls: one file per family, named after its man page. Each handler decodes its arguments and asks
+//! `lp-vfs`.
 //!
 //! Called by the dispatch tables only. Locks are taken in `lp-vfs`; the list of mappings before them.
 

@@ -79,7 +79,8 @@ pub fn is_guarded(task: &Task, fd: i32) -> bool {
     is_regions(task.region.fd(), fd) || fd >= 0 && others.contains(&(fd as u32 + 1))
 }
 
-/// Whether one of the gate's own may be among the descriptors that have a short way; see [`crate::low::arrive::entry_quick`].
+/// Whether one of the gate's own may be among the descriptors that have a short way; see
+/// [`crate::low::arrive::entry_quick`].
 pub fn own_may_be_low(task: &Task) -> bool {
     task.region.fd() - BELOW < QUICK_FDS
 }

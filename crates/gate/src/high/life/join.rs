@@ -15,8 +15,8 @@ use crate::low::tools::report;
 /// Of so many slots that are taken, one has its owner look for dead processes.
 const REAP_EVERY: u32 = 64;
 
-/// Has the process take part in the run, unless it does already or has no part in any. `thread` is its only one then, or that of
-/// a child in its memory.
+/// Has the process take part in the run, unless it does already or has no part in any. `thread` is its only
+/// one then, or that of a child in its memory.
 #[cold]
 pub(crate) fn join(thread: &Thread) {
     if !thread.task.get().is_null() {
@@ -51,7 +51,8 @@ fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
     Ok(())
 }
 
-/// After a child in this process's memory is gone: if it has joined, all calls go through the table that wants a task.
+/// After a child in this process's memory is gone: if it has joined, all calls go through the table that
+/// wants a task.
 pub(crate) fn follow_child(thread: &Thread) {
     if apart::is_mapped() {
         join(thread);

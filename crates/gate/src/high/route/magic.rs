@@ -279,7 +279,8 @@ pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     Some(&text[..length])
 }
 
-/// The path in a mount that is meant by one of the host's that starts with the memfd of the program that runs.
+/// The path in a mount that is meant by one of the host's that starts with the memfd of the program that
+/// runs.
 pub fn in_memfd<'p>(task: &Task, mounts: &Mounts, path: &'p [u8]) -> Option<&'p [u8]> {
     let path = path.strip_prefix(names::MEMFD).filter(|path| mounts.holds(path))?;
     (task.process.exe.load(Ordering::Relaxed) != 0).then_some(path) // Relaxed: the process's own word.

@@ -1,9 +1,10 @@
 //! Processes that have not met a mount yet.
 //!
-//! Most programs of a run never touch a mount. Mapping the region, taking a slot and a lane in it and giving them back would
-//! cost such a program more than all else that the gate does. So a process starts *apart*: it has the run's record, its
-//! paths are looked at, and all its calls are the kernel's ([`crate::high::table::apart`]). The first that concerns a mount has
-//! the process [`join`] the run, and is then looked up once more, in the table of all calls.
+//! Most programs of a run never touch a mount. Mapping the region, taking a slot and a lane in it and giving
+//! them back would cost such a program more than all else that the gate does. So a process starts *apart*: it
+//! has the run's record, its paths are looked at, and all its calls are the kernel's
+//! ([`crate::high::table::apart`]). The first that concerns a mount has the process [`join`] the run, and is
+//! then looked up once more, in the table of all calls.
 //!
 //! A process joins as well before it makes a thread: whoever is apart is alone with its memory. A child of a
 //! process that has joined has a slot, and keeps it over exec; one of a process that is apart is apart, and

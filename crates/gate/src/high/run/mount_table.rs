@@ -1,6 +1,8 @@
-//! `/proc/PID/mountinfo`, `mounts` and `mountstats`: the host's lines and, behind them, those of the run's mounts.
+//! `/proc/PID/mountinfo`, `mounts` and `mountstats`: the host's lines and, behind them, those of the run's
+//! mounts.
 //!
-//! What the program has opened is read to its end and replaced by a memfd with the whole text, made at that moment.
+//! What the program has opened is read to its end and replaced by a memfd with the whole text, made at that
+//! moment.
 
 use lp_abi::linux::{
     __NR_close, __NR_dup3, __NR_fcntl, __NR_lseek, __NR_memfd_create, __NR_read, __NR_write, F_GETFD,
@@ -65,8 +67,8 @@ fn is_in_run(task: &Task, pid: u32) -> bool {
     })
 }
 
-/// Puts the run's mounts into a table that the program has just opened as `fd`, by `path`. If that cannot be done the
-/// program sees the host's alone.
+/// Puts the run's mounts into a table that the program has just opened as `fd`, by `path`. If that cannot be
+/// done the program sees the host's alone.
 #[cold]
 pub fn complete(task: &Task, fd: i32, path: &[u8], table: Table) {
     if process_of(path).is_none_or(|pid| is_in_run(task, pid)) {

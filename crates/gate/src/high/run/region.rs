@@ -36,7 +36,8 @@ pub(crate) fn leave() {
     unsafe { *JOINED.0.get() = None };
 }
 
-/// Takes over what the gate looks at often: where mounts are, how to copy. Called by attach, when there is one thread.
+/// Takes over what the gate looks at often: where mounts are, how to copy. Called by attach, when there is
+/// one thread.
 pub(crate) fn read_run(run: &'static Run) {
     // SAFETY: one thread.
     unsafe { mounts::read(run) };

@@ -1,8 +1,8 @@
 //! The calls of a process that has not met a mount yet ([`crate::high::run::apart`]): [`APART`].
 //!
-//! A handler finds out whether the call could concern a mount, and if so has the process join the run and the call made
-//! again by the table of all calls. It may err on that side. Calls that cannot concern one are not in the table: nothing
-//! that is open, mapped or the working directory is ours.
+//! A handler finds out whether the call could concern a mount, and if so has the process join the run and the
+//! call made again by the table of all calls. It may err on that side. Calls that cannot concern one are not
+//! in the table: nothing that is open, mapped or the working directory is ours.
 
 use crate::high::life::join;
 use crate::high::table::arguments::{PathArgument, paths};
@@ -38,7 +38,8 @@ fn concerns_mount(at: At) -> bool {
     !matches!(route_apart(Which::First, at), Route::Host)
 }
 
-/// Makes a call with paths, which the kernel alone can answer unless it fails as it does where a link leads into a mount.
+/// Makes a call with paths, which the kernel alone can answer unless it fails as it does where a link leads
+/// into a mount.
 fn by_path(words: [usize; 6], places: &[PathArgument], host: impl Fn() -> isize) -> isize {
     if places.iter().any(|place| concerns_mount(place.of(&words))) {
         return join();
@@ -215,7 +216,8 @@ handlers! {
         }
     }
 
-    /// accept(2), getsockname(2), getpeername(2), recvfrom(2): the address may be that of a socket in a mount, once there is one.
+    /// accept(2), getsockname(2), getpeername(2), recvfrom(2): the address may be that of a socket in a
+    /// mount, once there is one.
     fn names_peer(_words) {
         gives_address()
     }

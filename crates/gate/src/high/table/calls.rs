@@ -1,8 +1,8 @@
-//! The table of calls: each number of the kernel's, what the gate does with it, and what it does in a process that is
-//! apart. Dispatch tables, `tests/README.md` and the tests are made of it.
+//! The table of calls: each number of the kernel's, what the gate does with it, and what it does in a process
+//! that is apart. Dispatch tables, `tests/README.md` and the tests are made of it.
 //!
-//! A new call is a row here, and, if the gate must see it, one in [`lp_abi::gated`], which the builder of site images
-//! reads; `tests/call_table.rs` compares the two.
+//! A new call is a row here, and, if the gate must see it, one in [`lp_abi::gated`], which the builder of
+//! site images reads; `tests/call_table.rs` compares the two.
 
 use crate::high::calls::{
     access, allocate, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents, inotify,
@@ -18,7 +18,8 @@ use lp_abi::linux::*;
 /// What the gate does with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// It has a handler, because it takes a path or a descriptor or changes what the gate knows of the process.
+    /// It has a handler, because it takes a path or a descriptor or changes what the gate knows of the
+    /// process.
     Handled,
     /// It is the kernel's. It takes a descriptor of a special kind, and gives `EBADF` on every other file, as
     /// the kernel does on a placeholder.
@@ -62,8 +63,8 @@ impl Call {
     }
 }
 
-/// Writes the table: `NUMBER: Handled(HANDLER, HANDLER IN A PROCESS THAT IS APART) MARKS;` in rising order. A call that
-/// cannot concern a mount while nothing of the process is ours has no second handler.
+/// Writes the table: `NUMBER: Handled(HANDLER, HANDLER IN A PROCESS THAT IS APART) MARKS;` in rising order. A
+/// call that cannot concern a mount while nothing of the process is ours has no second handler.
 macro_rules! calls {
     ($($nr:ident: $class:ident $(($handler:path $(, $apart:path)?))? $($mark:ident)*;)*) => {
         dispatch_table! {

@@ -1,8 +1,8 @@
 //! Counting calls for `lightpath run --stats`: a dispatch table of its own, so that a run without costs nothing.
 //!
-//! Every entry of [`COUNTED`] is one stub, which calls the handler that [`crate::high::table::calls::CALLS`] names and counts what
-//! came of it in the thread's lane. A call whose handler makes the kernel's call, with a path rewritten or a parked
-//! number given back first, counts as the kernel's.
+//! Every entry of [`COUNTED`] is one stub, which calls the handler that [`crate::high::table::calls::CALLS`]
+//! names and counts what came of it in the thread's lane. A call whose handler makes the kernel's call, with
+//! a path rewritten or a parked number given back first, counts as the kernel's.
 
 use core::arch::global_asm;
 

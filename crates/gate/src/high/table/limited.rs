@@ -1,10 +1,10 @@
-//! The calls of a process that has limited itself ([`crate::high::calls::filter`]): the gate makes no system call of its
-//! own.
+//! The calls of a process that has limited itself ([`crate::high::calls::filter`]): the gate makes no system
+//! call of its own.
 //!
 //! [`LIMITED`] is one stub for all numbers. A call that concerns nothing of ours goes to the kernel at its
-//! site, with the program's number and arguments. Any other is [`crate::high::table::calls::CALLS`]'s, and what that asks
-//! of the kernel fails, but for calls with the program's own number ([`permits`]): the handler then gives an
-//! errno.
+//! site, with the program's number and arguments. Any other is [`crate::high::table::calls::CALLS`]'s, and
+//! what that asks of the kernel fails, but for calls with the program's own number ([`permits`]): the handler
+//! then gives an errno.
 //!
 //! | what | in a limited process |
 //! |---|---|

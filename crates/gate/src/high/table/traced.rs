@@ -1,8 +1,9 @@
 //! Recording calls for `lightpath trace`: a dispatch table of its own, so that a run without costs nothing.
 //!
-//! Every entry of [`TRACED`] is one stub, which calls the handler that [`CALLS`](crate::high::table::calls::CALLS) names and appends what came
-//! of it to the lane's ring ([`lp_region::trace`]). What arguments point to is read after the call. Calls of the kernel's
-//! are left to strace(1).
+//! Every entry of [`TRACED`] is one stub, which calls the handler that
+//! [`CALLS`](crate::high::table::calls::CALLS) names and appends what came of it to the lane's ring
+//! ([`lp_region::trace`]). What arguments point to is read after the call. Calls of the kernel's are left to
+//! strace(1).
 
 use core::arch::global_asm;
 
@@ -105,7 +106,8 @@ fn descriptor(task: &Task<'_>) -> Option<i32> {
     lp_vfs::flight::descriptor(task)
 }
 
-/// Records one call, which began at `start` if that is asked for. `registers` are its arguments, the last first.
+/// Records one call, which began at `start` if that is asked for. `registers` are its arguments, the last
+/// first.
 extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) {
     // SAFETY: the calling thread's own record.
     let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
@@ -159,7 +161,8 @@ impl Pointed {
         for (argument, kind) in arguments(number).into_iter().enumerate() {
             let bytes = match kind {
                 Kind::Path if paths < 2 => {
-                    // SAFETY: the thread's own buffers, unused between handlers; the copy routine answers bad pointers.
+                    // SAFETY: the thread's own buffers, unused between handlers; the copy routine answers bad
+                    // pointers.
                     let read = unsafe {
                         let buffer = &mut *thread.scratch[paths].get();
                         ucopy::string(buffer, words[argument] as *const u8)

@@ -1,9 +1,10 @@
 //! The entries of the calls that programs make most, for sites in C libraries that make only that call.
 //!
-//! They are [`crate::low::arrive::entry`]'s with what is known beforehand left out: the call needs no table, and on a low descriptor one
-//! look at its entry comes before anything is saved. An entry of 0 is the kernel's business, so that what a program does with
-//! its own files pays next to nothing; else its [`Quick`] handler gets the entry, read once more now that signals
-//! wait. What is not the common case goes the ordinary way, from the start or (`AGAIN`) with the frame that is made here.
+//! They are [`crate::low::arrive::entry`]'s with what is known beforehand left out: the call needs no table,
+//! and on a low descriptor one look at its entry comes before anything is saved. An entry of 0 is the
+//! kernel's business, so that what a program does with its own files pays next to nothing; else its [`Quick`]
+//! handler gets the entry, read once more now that signals wait. What is not the common case goes the
+//! ordinary way, from the start or (`AGAIN`) with the frame that is made here.
 //!
 //! Each has two forms: one gives argument registers back, the other is for sites behind which nobody reads them.
 

@@ -4,7 +4,8 @@
 //! call. So rt_sigaction(2) is answered here. The kernel is given `lp_signal` as the handler of every signal
 //! that the program handles, with the program's own flags and mask. It jumps to the program's handler with
 //! the stack as the kernel made it, so that unwinders, debuggers and pthread_cancel(3) see what they expect.
-//! If the thread is in the gate, the signal waits for the end of the call instead: see [`crate::low::live::deferred`].
+//! If the thread is in the gate, the signal waits for the end of the call instead: see
+//! [`crate::low::live::deferred`].
 //!
 //! SIGSEGV and SIGBUS are always `lp_signal`'s: a fault in [`lp_region::ucopy`] is a bad pointer of the program's, and
 //! continues at the routine's exit for faults. The program does not see the difference: [`Actions`] keeps its view.

@@ -39,8 +39,8 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
         argv[slot] = paths[used..].as_ptr();
         used += length + 1;
     }
-    // Without an exit signal, so that the program never hears of it. execve(2) makes it SIGCHLD again, so the builder is
-    // the child of a child that does not exec.
+    // Without an exit signal, so that the program never hears of it. execve(2) makes it SIGCHLD again, so the
+    // builder is the child of a child that does not exec.
     match fork_silently() {
         Ok(0) => {}
         Ok(between) => return wait_for(between),

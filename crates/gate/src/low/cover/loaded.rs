@@ -11,12 +11,13 @@ use crate::low::thread::home;
 use crate::low::thread::home::Rest;
 use crate::low::tools::{names, report};
 
-/// Texts up to this size are searched here for `syscall` instructions, rather than disassembled by the builder: the output of
-/// a compiler is often run once. Not those of the system, which are run again and again and are better looked up.
+/// Texts up to this size are searched here for `syscall` instructions, rather than disassembled by the
+/// builder: the output of a compiler is often run once. Not those of the system, which are run again and
+/// again and are better looked up.
 const SMALL_TEXT: usize = 64 << 10;
 
-/// Patches what has waited: the loader, and what it has mapped for the C library's own purposes meanwhile. The C library calls it
-/// before it has the loader load something for the program.
+/// Patches what has waited: the loader, and what it has mapped for the C library's own purposes meanwhile.
+/// The C library calls it before it has the loader load something for the program.
 #[cold]
 pub(crate) extern "C" fn cover_rest() {
     // SAFETY: one thread.
@@ -92,8 +93,8 @@ unsafe fn cover_one(bundle: Option<&Bundle>, object: &Object<'_>) -> Outcome {
     unsafe { cover_mapped(bundle, object, Some(object.key())) }
 }
 
-/// [`cover_one`] for an object of which perhaps the executable segment alone is mapped; `key` is its build-id's, or it is
-/// that of its file.
+/// [`cover_one`] for an object of which perhaps the executable segment alone is mapped; `key` is its
+/// build-id's, or it is that of its file.
 ///
 /// # Safety
 /// As [`cover_one`].
@@ -135,7 +136,8 @@ fn fits(entry: &Entry, object: &Object<'_>) -> bool {
     object.text().is_some_and(|text| entry.text_at == text.address && entry.text_bytes == text.file_bytes)
 }
 
-/// Whether a name in the dynamic linker's list is that of a file of the system. The main program is told by its execution's name.
+/// Whether a name in the dynamic linker's list is that of a file of the system. The main program is told by
+/// its execution's name.
 #[cold]
 #[inline(never)]
 fn is_system(name: &[u8]) -> bool {

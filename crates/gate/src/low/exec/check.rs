@@ -1,8 +1,8 @@
 //! May this file be executed under the gate? What the gate could not cover is refused before it starts.
 //!
-//! The dynamic linker loads the gate into a program that has one, and [`crate::low::start::standalone`] starts one that
-//! has none. A file whose execution changes ids or capabilities would run without the gate (ld.so then
-//! ignores LD_PRELOAD). What the kernel itself refuses is left to the kernel, for its errno.
+//! The dynamic linker loads the gate into a program that has one, and [`crate::low::start::standalone`]
+//! starts one that has none. A file whose execution changes ids or capabilities would run without the gate
+//! (ld.so then ignores LD_PRELOAD). What the kernel itself refuses is left to the kernel, for its errno.
 
 use lp_abi::Errno;
 use lp_abi::linux::{

@@ -54,17 +54,17 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
     (Some(StaticProgram { fd, name }), gate)
 }
 
-/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us. Without the former
-/// nothing is changed.
+/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us.
+/// Without the former nothing is changed.
 ///
-/// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that starts
-/// with 0: AT_NULL. They then do without it or read /proc/self/auxv.
+/// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that
+/// starts with 0: AT_NULL. They then do without it or read /proc/self/auxv.
 ///
 /// # Safety
 /// `envp` is the process's own environment as the kernel made it, and nothing else uses it now.
 pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
-    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where they are as long
-    // as the process.
+    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where
+    // they are as long as the process.
     let (gate_at, gate) = unsafe {
         let mut at = envp;
         loop {
@@ -135,8 +135,8 @@ unsafe fn starts_with(text: *const u8, prefix: &[u8]) -> bool {
     prefix.iter().enumerate().all(|(at, byte)| unsafe { *text.add(at) } == *byte)
 }
 
-/// Moves `LD_PRELOAD=` up by `ours` and the separator, and what it overwrites to the front: the path of ours then starts
-/// where the variable did.
+/// Moves `LD_PRELOAD=` up by `ours` and the separator, and what it overwrites to the front: the path of ours
+/// then starts where the variable did.
 ///
 /// # Safety
 /// `variable` is a string `LD_PRELOAD=` + `ours` bytes + separator + more, and is nobody else's.

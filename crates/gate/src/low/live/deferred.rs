@@ -18,9 +18,9 @@
 //! that fetches it with sigwaitinfo(2) sees nothing odd.
 //!
 //! # Limited processes
-//! A process that has limited itself ([`crate::high::calls::filter`]) can neither restore a mask nor send itself a signal.
-//! There the mask stays as it is, one siginfo of each number is kept, and the end of the call runs the
-//! program's handlers as functions ([`handle_here`]).
+//! A process that has limited itself ([`crate::high::calls::filter`]) can neither restore a mask nor send
+//! itself a signal. There the mask stays as it is, one siginfo of each number is kept, and the end of the
+//! call runs the program's handlers as functions ([`handle_here`]).
 
 use core::arch::global_asm;
 use core::mem::MaybeUninit;

@@ -13,7 +13,8 @@ use crate::low::thread::{current, home};
 /// The actions that the calling thread goes by.
 pub(crate) fn actions() -> &'static Actions {
     let current = current::thread();
-    // SAFETY: a record, once current, stays valid, and so do its actions; the home is mapped and made of atomics.
+    // SAFETY: a record, once current, stays valid, and so do its actions; the home is mapped and made of
+    // atomics.
     unsafe { if current.is_null() { &*home::actions() } else { &*(*current).actions.get() } }
 }
 
@@ -96,7 +97,8 @@ pub(crate) fn kernel_action(
 ) -> lp_abi::Result<usize> {
     let new = new.map_or(core::ptr::null(), |action| action as *const KernelAction);
     let old = old.map_or(core::ptr::null_mut(), |action| action as *mut KernelAction);
-    // SAFETY: the kernel reads and writes the records; the handlers that are installed are `lp_signal` or the program's.
+    // SAFETY: the kernel reads and writes the records; the handlers that are installed are `lp_signal` or the
+    // program's.
     unsafe { lp_abi::syscall!(__NR_rt_sigaction, signal, new, old, 8) }
 }
 

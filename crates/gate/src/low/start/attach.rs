@@ -1,7 +1,8 @@
 //! Attaching: what happens before the program's first own instruction.
 //!
-//! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z initfirst`): when all
-//! objects are loaded, or, where the gate is an auditor ([`crate::low::start::auditor`]), when the program alone is.
+//! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z
+//! initfirst`): when all objects are loaded, or, where the gate is an auditor
+//! ([`crate::low::start::auditor`]), when the program alone is.
 
 use crate::low::above;
 use crate::low::cover::loaded;
@@ -27,7 +28,8 @@ use crate::low::thread::pool;
 use crate::low::thread::settings::Text;
 use crate::low::tools::{names, report};
 
-/// The library's initialiser. Without LIGHTPATH_GATE in the environment the program is left alone. Under glibc the arguments are those of main; musl passes none, and the stack is searched.
+/// The library's initialiser. Without LIGHTPATH_GATE in the environment the program is left alone. Under
+/// glibc the arguments are those of main; musl passes none, and the stack is searched.
 ///
 /// # Safety
 /// Called by the dynamic linker, once.
@@ -142,7 +144,8 @@ unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
     calls.way
 }
 
-/// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, and then there is nothing to patch with.
+/// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, and then there is nothing to
+/// patch with.
 fn attach_nothing(gate: &[u8]) {
     let mut parts = gate.split(|byte| *byte == b':').skip(1);
     // SAFETY: one thread; no reference to the settings is alive.
@@ -165,8 +168,8 @@ fn attach_region(thread: &Thread, gate: &[u8], ids: ImageIds) {
     settings.library = Text::of(outcome.library);
 }
 
-/// Finds the environment on the stack, for a dynamic linker that does not pass it: the auxiliary vector lies below the random
-/// bytes that one of its entries points to, the environment below the vector.
+/// Finds the environment on the stack, for a dynamic linker that does not pass it: the auxiliary vector lies
+/// below the random bytes that one of its entries points to, the environment below the vector.
 ///
 /// # Safety
 /// The process has one thread, on the stack that the kernel made.

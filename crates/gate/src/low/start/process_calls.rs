@@ -3,8 +3,8 @@
 use lp_abi::linux::*;
 
 crate::low::dispatch::dispatch_table! {
-    /// The calls of the low half alone: file calls go to the kernel. A full table has these entries too, or handlers that
-    /// end in them.
+    /// The calls of the low half alone: file calls go to the kernel. A full table has these entries too, or
+    /// handlers that end in them.
     PROCESS "lp_table_process":
     __NR_mmap => crate::low::cover::mapped_code::mmap,
     __NR_munmap => crate::low::live::process::munmap,

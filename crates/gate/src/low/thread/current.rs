@@ -5,8 +5,8 @@ use core::sync::atomic::Ordering;
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 
-/// The calling thread's record: like `current`. Null before the thread's first call through the gate; never in a handler
-/// of the dispatch table.
+/// The calling thread's record: like `current`. Null before the thread's first call through the gate; never
+/// in a handler of the dispatch table.
 #[inline(always)]
 pub fn thread() -> *mut Thread {
     tls::pointer() as *mut Thread

@@ -17,8 +17,8 @@ use crate::low::thread::actions::Actions;
 use crate::low::thread::record::Thread;
 use crate::low::thread::settings::Settings;
 
-/// What waits to be patched in a process that has not met a mount nor loaded anything, where the gate is part of the C library:
-/// the loader, whose calls do not matter there.
+/// What waits to be patched in a process that has not met a mount nor loaded anything, where the gate is part
+/// of the C library: the loader, whose calls do not matter there.
 pub(crate) struct Rest {
     pub(crate) auxiliary: Auxiliary,
     /// Objects at the start of the loader's list that are covered; they are never unloaded.

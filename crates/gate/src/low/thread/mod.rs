@@ -1,5 +1,5 @@
-//! What the gate keeps for the process ([`home`]) and for each thread ([`record`], [`pool`]), and how a thread finds
-//! its own ([`tls`], [`current`]).
+//! What the gate keeps for the process ([`home`]) and for each thread ([`record`], [`pool`]), and how a
+//! thread finds its own ([`tls`], [`current`]).
 //!
 //! Private memory: no lock, and no other process. A thread's record is that thread's alone.
 

@@ -37,8 +37,8 @@ pub(crate) fn start_first() -> *mut Thread {
     thread
 }
 
-/// Makes the first thread's record `current` again for that thread: the loader of glibc before 2.35 sets the thread's
-/// storage up anew when auditors have used it already (its bug 28096).
+/// Makes the first thread's record `current` again for that thread: the loader of glibc before 2.35 sets the
+/// thread's storage up anew when auditors have used it already (its bug 28096).
 pub(crate) fn restore_first() -> bool {
     // SAFETY: the record is that thread's own, and nobody else changes the fields looked at.
     let is_first = unsafe { !(*first()).task.get().is_null() && (*first()).tid.get() == own_tid() };

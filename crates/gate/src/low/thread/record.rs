@@ -10,11 +10,13 @@ use crate::low::thread::actions::Actions;
 use crate::low::thread::pending::{Deferred, Notes};
 use crate::low::thread::tls;
 
-/// A thread's record: private to the process, like `task_struct`. Made at the thread's first call through the gate.
+/// A thread's record: private to the process, like `task_struct`. Made at the thread's first call through the
+/// gate.
 ///
-/// Its own thread alone touches it, through shared references: the task that lies within is borrowed while fields change,
-/// so fields are cells. A child that shares memory with its parent until it execs (vfork, posix_spawn) runs
-/// on the parent's thread-local storage, so it is given a record of its own for that time; see [`crate::low::live::process`].
+/// Its own thread alone touches it, through shared references: the task that lies within is borrowed while
+/// fields change, so fields are cells. A child that shares memory with its parent until it execs (vfork,
+/// posix_spawn) runs on the parent's thread-local storage, so it is given a record of its own for that time;
+/// see [`crate::low::live::process`].
 #[repr(C)]
 pub struct Thread {
     /// The record for a child that is about to start on this thread's memory. Read by the entry.
@@ -26,7 +28,8 @@ pub struct Thread {
     /// Nonzero when the child that is made starts on a stack of its own: in the child's record if it shares
     /// memory with its parent, else in its maker's.
     pub(crate) own_stack: Cell<u64>,
-    /// Nonzero while a child is made from a site on a small stack: both sides use the stack in their record meanwhile.
+    /// Nonzero while a child is made from a site on a small stack: both sides use the stack in their record
+    /// meanwhile.
     pub(crate) switched: Cell<u64>,
     /// The call that makes a child as the kernel gets it: number and three arguments; and those that the
     /// program gave.
@@ -46,7 +49,8 @@ pub struct Thread {
     pub(crate) actions: Cell<*const Actions>,
     /// The kernel's thread id.
     pub tid: Cell<u32>,
-    /// In a limited process, the number of the call that is being answered; see [`crate::high::table::limited`].
+    /// In a limited process, the number of the call that is being answered; see
+    /// [`crate::high::table::limited`].
     pub(crate) limited_to: Cell<u32>,
     /// Set when the running handler makes the kernel's call; see [`crate::high::table::count`].
     pub crossed: Cell<bool>,

@@ -5,8 +5,8 @@ use core::cell::Cell;
 use lp_abi::Result;
 use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
-/// Memory for a new environment that does not fit the thread's scratch buffers: mapped when needed, kept for the next
-/// exec that fails, given back with the record.
+/// Memory for a new environment that does not fit the thread's scratch buffers: mapped when needed, kept for
+/// the next exec that fails, given back with the record.
 #[repr(C)]
 pub(crate) struct Room {
     start: Cell<usize>,

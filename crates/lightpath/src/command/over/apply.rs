@@ -1,7 +1,7 @@
 //! `lightpath apply`: writing a session's changes to its directory.
 //!
-//! All that is in the way is found, and all content taken, before anything is written. Then the paths that will
-//! be written are noted in the journal beside the session; directories are made, files put in place by a
+//! All that is in the way is found, and all content taken, before anything is written. Then the paths that
+//! will be written are noted in the journal beside the session; directories are made, files put in place by a
 //! temporary name and rename(2), and what is gone removed last. Each step may be done again: an apply that
 //! finds a journal goes through all changes once more, and takes what is written already for what it is.
 

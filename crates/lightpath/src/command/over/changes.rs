@@ -1,7 +1,8 @@
 //! What a session has changed: its tree against the lists of what was taken from the directory below.
 //!
-//! A name is compared with its record. The same inode with the change time that the record has is untouched, and
-//! a directory that nobody has looked into has nothing changed below it. What is left is compared with the host.
+//! A name is compared with its record. The same inode with the change time that the record has is untouched,
+//! and a directory that nobody has looked into has nothing changed below it. What is left is compared with
+//! the host.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -115,7 +116,8 @@ impl Change {
         (self.old.map(|old| old.seen.mode), self.new.as_ref().map(|new| new.attributes.mode))
     }
 
-    /// Whether a listing shows it: of directories it shows what they hold, and changes of times alone not at all.
+    /// Whether a listing shows it: of directories it shows what they hold, and changes of times alone not at
+    /// all.
     pub(crate) fn is_shown(&self) -> bool {
         let (old, new) = self.modes();
         let directory = old.or(new).is_some_and(is_dir) && new.or(old).is_some_and(is_dir);

@@ -14,7 +14,8 @@ use super::apply::Writer;
 use super::changes::{Change, New, kind};
 use super::content::host_xattrs;
 
-/// Name of a file before it gets its own. One is made at a time, so that a later apply finds what one that was killed left.
+/// Name of a file before it gets its own. One is made at a time, so that a later apply finds what one that
+/// was killed left.
 pub(super) const TEMPORARY: &str = ".lightpath-apply";
 /// Bytes that are copied at a time.
 const STEP: usize = 1 << 20;

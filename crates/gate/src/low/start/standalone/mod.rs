@@ -3,7 +3,8 @@
 //!
 //! Whoever executes a static program executes the gate's file for those (`lp_sites::by_gs`) in its place,
 //! with the program's arguments and environment, an open descriptor of the program, and LIGHTPATH_GATE, which
-//! says so (`crate::low::exec::environment`). The kernel enters [`start`] on the stack that becomes the program's.
+//! says so (`crate::low::exec::environment`). The kernel enters [`start`] on the stack that becomes the
+//! program's.
 //!
 //! 1. [`relocate`] makes the gate's own relocations.
 //! 2. `image` maps the program as the kernel would, from the descriptor.
