@@ -1,6 +1,7 @@
 //! Text without allocation: decimal numbers, path comparison, a bounded buffer.
 
-/// Writes `number` in decimal to the start of `to` and gives its length; what does not fit is cut off.
+/// Writes `number` in decimal to the start of `to` and returns its length. Digits that do not fit are cut
+/// off.
 pub fn decimal(number: u64, to: &mut [u8]) -> usize {
     let mut digits = [0u8; 20];
     let mut rest = number;
@@ -21,7 +22,7 @@ pub fn decimal(number: u64, to: &mut [u8]) -> usize {
     length
 }
 
-/// The decimal number that `text` is.
+/// Parses all of `text` as a decimal number.
 pub fn number(text: &[u8]) -> Option<usize> {
     if text.is_empty() {
         return None;
@@ -31,7 +32,7 @@ pub fn number(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// The decimal number that `text` starts with, and what follows it.
+/// The decimal number at the start of `text`, and the rest.
 pub fn parse_decimal(text: &[u8]) -> Option<(u32, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || digits > 9 {
@@ -41,7 +42,7 @@ pub fn parse_decimal(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, &text[digits..]))
 }
 
-/// Bytes put one behind the other into a buffer; the last byte stays free for a NUL.
+/// Appends bytes to a buffer. The last byte stays free for a NUL.
 pub struct Writer<'b> {
     to: &'b mut [u8],
     length: usize,
@@ -84,7 +85,7 @@ impl<'b> Writer<'b> {
         self.length
     }
 
-    /// Ends it with a NUL and gives its length without; none when it did not fit.
+    /// Appends a NUL and returns the length without it; `None` if the text did not fit.
     pub fn finish(self) -> Option<usize> {
         if self.full || self.length >= self.to.len() {
             return None;
