@@ -25,9 +25,9 @@ use crate::high::watch::{shadow_path, tree};
 /// Who watches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watchers {
-    /// The calling one, from now on.
+    /// The calling process alone, since this call.
     One,
-    /// Others, or the calling one before.
+    /// Others, or the calling process earlier.
     More,
 }
 
