@@ -67,7 +67,8 @@ impl Above for High {
     }
 
     fn counts_calls() -> bool {
-        apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) == CALLS_COUNTED) // Relaxed: immutable.
+        // Relaxed: immutable.
+        apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) == CALLS_COUNTED)
     }
 
     fn join(thread: &Thread) {

@@ -45,7 +45,7 @@ handlers! {
     }
 }
 
-/// How a file is to be opened.
+/// Arguments of an open.
 struct How {
     flags: u32,
     mode: u32,
@@ -59,13 +59,13 @@ impl How {
         How { flags, mode, given: None }
     }
 
-    /// openat2's argument; whoever makes the call checks it.
+    /// openat2's argument. The callee that makes the call validates it.
     #[cold]
     fn extended(given: *const open_how, size: usize) -> How {
         let flags = if size < size_of::<open_how>() {
             0
         } else {
-            // SAFETY: the copy routine answers bad pointers; every bit pattern is an `open_how`.
+            // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid `open_how`.
             unsafe { ucopy::get(given) }.map_or(0, |how| how.flags)
         };
         How { flags: flags as u32, mode: 0, given: Some((given, size)) }
@@ -119,7 +119,7 @@ fn install(task: &'static Task<'static>, number: i32, opened: lp_region::FileId,
     }
 }
 
-/// What becomes of an open that gave no file of ours: `number` is not needed.
+/// The result of an open that gave no file of ours. Releases `number`.
 #[cold]
 fn not_a_file(
     task: &'static Task<'static>,
@@ -146,7 +146,7 @@ fn not_a_file(
     }
 }
 
-/// Opens what a path out of the mounts leads to: a file of the host, or by a magic link one of ours.
+/// Opens what a path out of the mounts leads to: a host file or, through a magic link, one of ours.
 #[cold]
 fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &How) -> isize {
     match route_outside(task, Which::First, at, how.last(), outside) {
@@ -154,12 +154,12 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
         Route::Elsewhere(at) => open_host(task, at, how),
         Route::Nameless(fd) => reopen(task, fd, how),
         Route::Bad(errno) => errno.to_ret(),
-        // Another link out of the mounts: round and round, or longer than anybody needs.
+        // Another link out of the mounts: a loop, or a chain longer than anybody needs.
         Route::Ours(inside) => open_inside(task, inside, how, Errno::ELOOP.to_ret()),
     }
 }
 
-/// [`install`] of a file whose watchers are to be told.
+/// [`install`] of a file whose watchers must be notified.
 fn install_watched(task: &'static Task<'static>, number: i32, opened: Opened, flags: u32) -> isize {
     let (Opened::File(file) | Opened::Watched(file) | Opened::WatchedCut(file)) = opened else {
         return Errno::EIO.to_ret();
@@ -176,7 +176,8 @@ fn install_watched(task: &'static Task<'static>, number: i32, opened: Opened, fl
     done
 }
 
-/// Opens a file of the host. What leads through a link into a mount fails there, and is opened here.
+/// Opens a host file. If the path leads through a link into a mount, the kernel fails and the file is opened
+/// here.
 #[inline(never)]
 fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     placeholder::flush(task);
@@ -185,8 +186,7 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
         Some((given, size)) => (__NR_openat2, given as usize, size),
     };
     let arguments = [at.dirfd as usize, at.path as usize, third, fourth, 0, 0];
-    // A FIFO or a terminal may keep it waiting.
-    // SAFETY: the program's own call.
+    // Opening a FIFO or a terminal may wait. SAFETY: the program's own call with its own arguments.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
     if done == Errno::EINTR.to_ret() {
         return RESTART;
@@ -203,7 +203,7 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     }
 }
 
-/// Opens what a link that was followed leads to in a mount; `beyond` is the answer if that leads out again.
+/// Opens what a link followed into a mount leads to. `beyond` is the result if that leads out again.
 fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -> isize {
     let number = match placeholder::allocate(task, 0) {
         Ok(number) => number,
@@ -219,10 +219,10 @@ fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -
     }
 }
 
-/// Keeps of a descriptor of the host's what calls on it must know.
+/// Records what later calls on a host descriptor must know.
 fn note(task: &Task, fd: i32, at: At, flags: u32) {
     let mut text = [0u8; 32];
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path) }.unwrap_or(0);
     if let Some(table) = mount_table::of_path(&text[..length]) {
         mount_table::complete(task, fd, &text[..length], table);
@@ -231,7 +231,7 @@ fn note(task: &Task, fd: i32, at: At, flags: u32) {
     device::opened(task, fd, &text[..length], flags);
 }
 
-/// Opens anew what descriptor `fd` names, which has no path: through /proc/self/fd.
+/// Reopens the file of descriptor `fd`, which has no path, through /proc/self/fd.
 #[cold]
 fn reopen(task: &'static Task<'static>, fd: i32, how: &How) -> isize {
     if how.flags & (O_TMPFILE & !lp_abi::linux::O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {

@@ -35,7 +35,7 @@ handlers! {
         ret_moved(read::preadv2(task, fd, iov, count, offset, 0))
     }
 
-    /// preadv2(2): at offset -1 it is readv with flags.
+    /// preadv2(2). At offset -1 it is readv with flags.
     fn preadv2(task, fd: i32, iov: *const iovec, count: usize, offset: i64, high: usize, flags: u32) {
         file_or_return!(task, fd);
         if offset < -1 {

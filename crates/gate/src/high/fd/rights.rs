@@ -230,7 +230,8 @@ fn meant(task: &Task, fd: i32) -> Option<Meant> {
 /// Puts the open file on the number of its token. The token, or one of this run's own, exists until that is
 /// done, so the open file cannot become another meanwhile.
 fn receive(task: &'static Task<'static>, fd: i32, meant: &Meant, flags: u32) -> Result<()> {
-    let foreign = meant.run.0 != task.process.run.load(Ordering::Relaxed); // Relaxed: immutable while claimed.
+    // Relaxed: immutable while claimed.
+    let foreign = meant.run.0 != task.process.run.load(Ordering::Relaxed);
     let bridge = foreign.then(|| make_token(task, meant.id, meant.generation)).transpose()?;
     let file = task.region.file(meant.id);
     let lives = file.generation.load(Ordering::Acquire) == meant.generation

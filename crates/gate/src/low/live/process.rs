@@ -5,8 +5,8 @@
 //!   failed. The thread's record is created at its first call.
 //! - a copy, on the same stack (fork): the kernel's call is made here, and returns here twice.
 //! - a copy, on a stack of its own: by [`crate::low::arrive::entry`], with one record for both sides.
-//! - shares memory, parent waits (vfork, posix_spawn): by [`crate::low::arrive::entry`], with a record for the
-//!   child.
+//! - shares memory, parent waits (vfork, posix_spawn): by [`crate::low::arrive::entry`], with a record for
+//!   the child.
 //! - shares memory, parent continues, not a thread: like a thread. It shares its creator's thread-local
 //!   storage unless it sets one up, which no C library survives either.
 
