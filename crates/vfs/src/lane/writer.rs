@@ -79,7 +79,8 @@ pub(crate) fn end_alone(task: &Task) {
     marks::leave(&task.lane.writing);
 }
 
-/// A mount that is read-only, or about to be. The lane's mark is set; afterwards it is if this succeeds.
+/// Slow path for a mount that is read-only or being shut. The lane's mark is set at entry, and afterwards if
+/// this succeeds.
 #[cold]
 fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
     let (mark, flags) = (&task.lane.writing, &task.region.mount(mount).flags);

@@ -56,7 +56,7 @@ pub struct RunSetup<'a> {
 /// Access to the mounts of a run's command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// For changes too.
+    /// Read and write.
     ReadWrite,
     /// `--ro`.
     ReadOnly,
