@@ -6,27 +6,27 @@ use lp_region::ucopy;
 
 use crate::content::bulk::{self, Way};
 
-/// `RWF_NOAPPEND`, Linux 6.9, which the headers in use do not have.
+/// `RWF_NOAPPEND`, Linux 6.9, which the headers used here lack.
 pub(crate) const RWF_NOAPPEND: u32 = 0x20;
 
-/// A place in the program's memory that a transfer moves through. Copies start again from a clone.
+/// A position in the program's memory that a transfer advances. A copy restarts from a clone.
 pub trait Buffer: Copy {
-    /// Where the next bytes lie, and how many lie there in one piece: 0 at the end. At most `most`.
+    /// Address and length of the next piece, at most `most` bytes; length 0 at the end.
     ///
     /// # Errors
-    /// `EFAULT` when the vector cannot be read.
+    /// `EFAULT` if the vector cannot be read.
     fn here(&mut self, most: usize) -> Result<(*mut u8, usize)>;
 
-    /// Moves on by `bytes`, no more than [`Buffer::here`] gave.
+    /// Advances by `bytes`, no more than [`Buffer::here`] returned.
     fn advance(&mut self, bytes: usize);
 
-    /// Where all of it lies, if it is one piece.
+    /// The address of all of it, if it is one piece.
     fn whole(&self) -> Option<*mut u8>;
 
-    /// Moves on by `bytes`, over the ends of pieces.
+    /// Advances by `bytes`, across the ends of pieces.
     ///
     /// # Errors
-    /// `EFAULT` when the vector cannot be read.
+    /// `EFAULT` if the vector cannot be read.
     fn skip(&mut self, bytes: usize) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
@@ -49,13 +49,13 @@ pub struct Single {
 }
 
 impl Single {
-    /// The program's buffer: length clipped to what one call moves.
+    /// The program's buffer, its length clipped to what one call moves.
     ///
     /// # Errors
-    /// `EFAULT` when it reaches beyond user space.
+    /// `EFAULT` if it reaches beyond user space.
     #[inline]
     pub fn new(at: *mut u8, len: usize) -> Result<Single> {
-        // access_ok: neither the address nor the end is in the kernel's half.
+        // The kernel's access_ok: neither the address nor the end is in the kernel's half.
         let end = (at as usize).wrapping_add(len);
         if (at as isize) < 0 || (end as isize) < 0 || end < at as usize {
             return Err(Errno::EFAULT);
@@ -63,7 +63,7 @@ impl Single {
         Ok(Single { at, left: len.min(MAX_RW_COUNT) })
     }
 
-    /// Where it starts.
+    /// Its address.
     #[inline]
     pub fn start(&self) -> *mut u8 {
         self.at
@@ -75,7 +75,7 @@ impl Single {
         self.left
     }
 
-    /// Whether it has no bytes.
+    /// Whether it is empty.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.left == 0
@@ -110,10 +110,10 @@ pub struct Vector {
 }
 
 impl Vector {
-    /// The program's vector, checked as `import_iovec` does.
+    /// The program's vector, checked like `import_iovec`.
     ///
     /// # Errors
-    /// `EINVAL` for more than `UIO_MAXIOV` entries or a length below zero; `EFAULT`.
+    /// `EINVAL` for more than `UIO_MAXIOV` entries or a negative length; `EFAULT`.
     pub fn new(entries: *const iovec, count: usize) -> Result<Vector> {
         if count > UIO_MAXIOV as usize {
             return Err(Errno::EINVAL);
@@ -131,19 +131,19 @@ impl Vector {
         Ok(Vector { entries, count, now, left })
     }
 
-    /// Bytes in all.
+    /// Total length in bytes.
     pub fn len(&self) -> usize {
         self.left
     }
 
-    /// Whether it has no bytes.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
 }
 
 fn entry(at: *const iovec) -> Result<iovec> {
-    // SAFETY: the program's memory; iovec is plain data.
+    // SAFETY: the copy routine handles bad pointers; iovec is plain data.
     unsafe { ucopy::get(at) }
 }
 
@@ -168,11 +168,11 @@ impl Buffer for Vector {
     }
 }
 
-/// Copies between `pages`, at an offset of the region's file (descriptor, -1 if it has none, and offset), and a buffer.
-/// Gives the bytes copied: fewer when the buffer faults.
+/// Copies between `pages`, which lie in the region's file at `file` (descriptor, -1 if there is none, and
+/// offset), and a buffer. Returns the number of bytes copied, which is smaller if the buffer faults.
 ///
 /// # Safety
-/// `pages` is good for `bytes` bytes.
+/// `pages` must be valid for `bytes` bytes.
 pub(crate) unsafe fn copy(
     way: Way,
     pages: *mut u8,
@@ -186,7 +186,8 @@ pub(crate) unsafe fn copy(
         if here == 0 {
             break;
         }
-        // SAFETY: `pages` are good for `bytes` bytes, of which `done` are done; the buffer is the program's.
+        // SAFETY: the caller guarantees `pages` for `bytes` bytes, of which `done` are done; the buffer is
+        // the program's.
         let copied = unsafe { bulk::copy(way, pages.add(done), at, here, (file.0, file.1 + done)) };
         buffer.advance(copied);
         done += copied;
@@ -197,14 +198,14 @@ pub(crate) unsafe fn copy(
     done
 }
 
-/// Fills `bytes` bytes of a buffer with zeros; gives how many it did.
+/// Zeroes `bytes` bytes of a buffer. Returns the number zeroed.
 pub(crate) fn zero_out(to: &mut impl Buffer, bytes: usize) -> usize {
     let mut done = 0;
     while done < bytes {
         let Ok((at, here)) = to.here(bytes - done) else { break };
-        // SAFETY: the program's memory.
+        // SAFETY: the copy routine handles bad pointers.
         if here == 0 || unsafe { ucopy::zero(at, here) }.is_err() {
-            // SAFETY: the program's memory.
+            // SAFETY: the copy routine handles bad pointers.
             let more = (0..here)
                 .take_while(|byte| unsafe { ucopy::zero(at.wrapping_add(*byte), 1) }.is_ok())
                 .count();
