@@ -12,11 +12,12 @@ use crate::inodes::inode;
 use crate::names::link_target;
 use crate::names::walk::{self, Follow};
 
-/// Copies the target of a symbolic link, cut to `size` bytes, into the program's memory; gives the bytes copied.
+/// Copies the target of a symbolic link, truncated to `size` bytes, to the program's memory. Returns the
+/// number of bytes copied. An empty path means `dirfd` itself.
 ///
 /// # Errors
-/// Those of path_resolution(7); `EINVAL` for a size below 1 or something that is no symbolic link; `EFAULT`. An empty path
-/// means `dirfd` itself, which is `ENOENT` for what is no link.
+/// Those of path_resolution(7); `EINVAL` for a size below 1 or anything but a symbolic link; `ENOENT` for an
+/// empty path if `dirfd` is not a link; `EFAULT`.
 pub fn readlinkat(
     task: &Task<'_>,
     dirfd: i32,
@@ -63,11 +64,11 @@ fn by_path(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<Spot>> 
 
 fn copy(task: &Task<'_>, link: &Inode, to: *mut u8, size: usize) -> Result<usize> {
     let length = link_target::target_length(link);
-    // SAFETY: the buffer is the task's, and the walk is over.
+    // SAFETY: the buffer belongs to the task, and the walk is over.
     let text = unsafe { &mut (&mut *task.scratch.walk.get())[..PATH_MAX] };
     link_target::copy_target(task, link, &mut text[..length])?;
     let length = length.min(size);
-    // SAFETY: bad pointers are the fault handler's.
+    // SAFETY: `text` holds `length` bytes; the copy routine handles bad pointers.
     unsafe { ucopy::copy(to, text.as_ptr(), length) }?;
     Ok(length)
 }
