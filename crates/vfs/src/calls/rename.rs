@@ -433,7 +433,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         change.inodes = [self.same_links(self.source), Links { id: target.target().id, nlink }];
         if is_dir {
             change.moved[0] = Moved { id: self.source.target().id, parent: self.new };
-            // The replaced directory was counted where the moved one now is.
+            // The replaced directory was counted where the moved one is afterwards.
             change.dirs[0].nlink = change.dirs[0].nlink.saturating_sub(1);
         }
         let whiteout = self.leave(&mut change)?;

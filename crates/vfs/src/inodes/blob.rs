@@ -163,7 +163,7 @@ pub(crate) fn peek<T>(
     if which.handle(inode) == 0 {
         return None;
     }
-    // PAIRS: the release store in `Swap::apply`, and the fence at the start of `inode::clear`'s section.
+    // PAIRS: the release store in `Swap::apply`, and the fence at the start of `make::clear`'s section.
     let generation = |word| &region.inode(InodeId(word & !COVERED)).generation;
     let look = |word| {
         let id = InodeId(word & !COVERED);

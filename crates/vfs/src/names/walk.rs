@@ -344,8 +344,8 @@ fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<
 fn may_everyone_search(inode: &Inode) -> bool {
     // Relaxed: each is one word and used as seen; see `permission::check`.
     let mode = inode.mode.load(Ordering::Relaxed);
-    // No ACL says that the names are there (`below::names`): x86-64 reads them after this, which they depend
-    // on.
+    // An ACL word of 0 also says that the names are there (`below::names`). x86-64 reads the names after this
+    // word, on which they depend.
     mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Relaxed) == 0
 }
 
