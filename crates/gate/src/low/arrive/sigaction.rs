@@ -234,8 +234,8 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     0
 }
 
-/// Whether a fault at `address` is not the program's: the gate met a bad pointer, or the page has since become
-/// present.
+/// Whether a fault at `address` is not the program's: the gate met a bad pointer, or the page has become
+/// present since.
 fn resolve(address: usize, context: &Context) -> bool {
     let at = context.instruction();
     let (start, end, fault) = ucopy::fault_range();
