@@ -182,7 +182,7 @@ impl Above for High {
         let slot = fork::before_vfork(task)?;
         table_copied(task, slot);
         thread.forked.set(slot.0);
- // It gets a lane when it runs.
+        // It gets a lane when it runs.
         set_task(child, task.region, slot, LaneId::NONE);
         Ok(())
     }
