@@ -69,7 +69,7 @@ pub(crate) trait Above: Quick {
     /// descriptor table shared.
     fn before_thread(thread: &Thread);
 
-    /// The thread announced by [`before_thread`] was not created.
+    /// The thread announced by [`Self::before_thread`] was not created.
     fn thread_not_made(thread: &Thread);
 
     /// The thread ends: releases its record.
@@ -82,10 +82,11 @@ pub(crate) trait Above: Quick {
     /// call.
     fn before_fork(thread: &Thread) -> lp_abi::Result<()>;
 
-    /// Where the kernel is to write the id of the child whose slot [`before_fork`] or [`before_vfork`] took.
+    /// Where the kernel is to write the id of the child whose slot [`Self::before_fork`] or
+    /// [`Self::before_vfork`] took.
     fn announce_child(thread: &Thread) -> Option<*mut u32>;
 
-    /// The kernel will not write that child's id to the address of [`announce_child`].
+    /// The kernel will not write that child's id to the address of [`Self::announce_child`].
     fn make_unannounced(thread: &Thread);
 
     /// Whether a child that is not a thread may share the kernel's descriptor table. It may while no file of

@@ -245,7 +245,7 @@ pub(super) fn begin(task: &Task<'_>, at: RecordAt) -> Result<(InodeId, bool)> {
     begin_file(task, list, at)
 }
 
-/// [`begin`] for a file that [`file`] returned.
+/// [`begin`] for a file that [`file()`] returned.
 pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result<(InodeId, bool)> {
     let region = task.region;
     // PAIRS: the release store in `finish`.

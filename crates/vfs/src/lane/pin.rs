@@ -1,5 +1,5 @@
 //! Pins: hazard pointers in a lane that keep an open file or an inode from being freed while this thread uses
-//! it. [`lp_region::marks`] describes the protocol; [`crate::life::sweep`] reads the pins.
+//! it. [`lp_region::marks`] describes the protocol; `life::sweep` reads the pins.
 
 use lp_abi::{Errno, Result};
 use lp_region::sync::{AtomicU64, Ordering};

@@ -17,7 +17,7 @@ pub fn line(parts: &[&[u8]]) {
     let _ = unsafe { lp_abi::syscall!(__NR_writev, 2, vector.as_ptr(), count) };
 }
 
-/// Reports with [`line`] that the program cannot be covered, and ends the process with status 126.
+/// Reports with [`line()`] that the program cannot be covered, and ends the process with status 126.
 pub fn refuse(parts: &[&[u8]]) -> ! {
     line(parts);
     loop {
