@@ -27,7 +27,7 @@ struct Link {
     target: u64,
 }
 
-/// The list of links, locked. Whoever takes in a file with several links holds it from [`Links::find`] to
+/// The list of links, locked. While a file with several links is taken in, it is held from [`Links::find`] to
 /// [`Links::note`], so that directories taken in at the same time share one inode.
 pub(crate) struct Links<'r> {
     list: InodeId,

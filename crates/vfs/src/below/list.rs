@@ -256,7 +256,7 @@ pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result
     if complete {
         return Ok((list, true));
     }
-    // Whoever began it has died.
+    // The process that began it has died.
     let _locked = inode::lock(task, list);
     let record = region.inode(list);
     record.data_seq.begin();

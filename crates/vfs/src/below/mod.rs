@@ -10,10 +10,10 @@
 //! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission. A
 //! pending file is not a plain one to open(2), and its missing pages are holes to read(2).
 //!
-//! Whoever takes something in holds the inode's lock. All steps are idempotent: a list is used once it says
-//! that it is complete, an existing name is not created again, an existing page is not read again, and
-//! `PENDING` is cleared last. Whoever takes over a dead holder's lock therefore continues where that one
-//! stopped.
+//! Names and content are taken in under the inode's lock. All steps are idempotent: a list is used once it
+//! says that it is complete, an existing name is not created again, an existing page is not read again, and
+//! `PENDING` is cleared last. A lane that takes over a dead holder's lock therefore continues where the
+//! holder stopped.
 //!
 //! Callers do not know this folder. They request what they need through [`Task::below`], which the door sets
 //! to [`take`].

@@ -1,5 +1,5 @@
-//! What is still to be taken from the layer below ([`crate::below`]). Whoever meets it requests it through
-//! [`Task::below`].
+//! What is still to be taken from the layer below ([`crate::below`]). A call that meets it requests it
+//! through [`Task::below`].
 
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, inode_flags};

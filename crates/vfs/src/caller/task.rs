@@ -200,7 +200,7 @@ impl<'r> Task<'r> {
 
 /// The plain system call: [`Task::blocking`] for a door that does not defer handlers.
 unsafe fn system_call(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
-    // SAFETY: whoever calls [`Task::blocking`] answers for the arguments and the effect of the call.
+    // SAFETY: the caller of [`Task::blocking`] answers for the arguments and the effect of the call.
     unsafe { lp_abi::syscall!(nr, a, b, c, d, e, f) }
 }
 

@@ -93,8 +93,8 @@ fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), set: (Set
     Ok(())
 }
 
-/// The kernel's vfs_utimes and setattr_prepare: whoever may write may set both to the current time; anything
-/// else is the owner's right.
+/// The kernel's vfs_utimes and setattr_prepare: write permission suffices to set both to the current time;
+/// anything else is the owner's right.
 fn may_change(task: &Task, inode: &Inode, set: (Set, Set)) -> Result<()> {
     let flags = inode.flags.load(Relaxed); // Relaxed: one word.
     if flags & inode_flags::IMMUTABLE != 0 {

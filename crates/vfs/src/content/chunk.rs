@@ -3,7 +3,7 @@
 //! The bits are in words of 32 that also say which lane changed the word last ([`lp_region::signed`]), and
 //! are changed word by word. The lane names the pages that it has in hand ([`PageMarks::moving`]) as a run.
 //! The run grows at its end with each word of bits taken, and shrinks there with each given back. The lane's
-//! note records what a word is exchanged for, so whoever buries a lane that died in between knows whether its
+//! note records what a word is exchanged for, so a burial of a lane that died in between knows whether its
 //! run has grown or shrunk (`settle`). Nobody waits for a stopped lane: its pages stay in use, and all others
 //! are available.
 
@@ -57,7 +57,7 @@ pub(crate) fn named(marks: &PageMarks) -> Option<Run> {
 #[inline]
 pub(crate) fn name(marks: &PageMarks, run: Run) {
     let word = if run.len == 0 { 0 } else { u64::from(run.len) << LEN_SHIFT | u64::from(run.first.0) };
-    // Release: whoever sees them named, or no longer named, sees what was done before.
+    // Release: a reader that sees them named, or no longer named, sees what was done before.
     marks.moving.store(word, Release);
 }
 

@@ -130,7 +130,7 @@ pub(crate) fn zero(region: Region, page: PageId, offset: usize, len: usize) {
 /// Records that the run last taken is linked in.
 #[inline]
 pub(crate) fn settle(task: &Task) {
-    // Release: whoever sees the pages unnamed sees them linked in.
+    // Release: a reader that finds the pages unnamed finds them linked in.
     chunk::name(&task.lane.pages, Run { first: PageId::NONE, len: 0 });
 }
 

@@ -61,9 +61,9 @@ pub fn launch(task: &Task, id: FileId, token: i32) -> Result<()> {
         }
     }
     let run = RunId(task.process.run.load(Ordering::Relaxed)); // Relaxed: immutable while claimed.
-    // PAIRS: the acquire in `sent`, by whoever has seen the sender's pin or entry gone.
+    // PAIRS: the acquire in `sent`, by a sweep that has seen the sender's pin or entry gone.
     task.region.header().flown.fetch_max(id.0 + 1, Ordering::Release);
-    // PAIRS: the acquire in `is_in_flight`: whoever sees the bit finds the lock.
+    // PAIRS: the acquire in `is_in_flight`: a lane that sees the bit finds the lock.
     task.region.file(id).in_flight.fetch_or(bit(run), Ordering::Release);
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! Whether a live process still names an open file, for a thread that meets a conflicting lock of that file.
 //!
 //! A sweep ([`crate::life::sweep`]) finds what nothing names and frees it, and counts a dead process's table
-//! as a reference until the reaper has emptied it. Here a dead process's references count for nothing,
-//! whoever is about to empty its table. The sweep's argument why a scan that is not atomic suffices applies
-//! here.
+//! as a reference until the reaper has emptied it. Here a dead process's references count for nothing, no
+//! matter which process empties its table. The sweep's argument why a scan that is not atomic suffices
+//! applies here.
 
 use lp_region::sync::heavy_barrier;
 use lp_region::{FileId, ProcessId};

@@ -134,7 +134,7 @@ impl Drop for Held<'_> {
 /// The entry of `fd`, if its memory exists.
 #[inline(always)]
 pub fn covered<'r>(task: &Task<'r>, fd: i32) -> Option<&'r AtomicU64> {
-    // Relaxed: whoever knows a number that another thread added has synchronised with that thread.
+    // Relaxed: a thread that knows a number added by another has synchronised with that thread.
     let is_past = |fd| fd >= task.process.fd_limit.load(Ordering::Relaxed);
     if fd as u32 >= FDS_BACKED as u32 && is_past(fd as u32) {
         return None;

@@ -3,7 +3,7 @@
 //!
 //! Such a process cannot revoke a bias ([`lp_region::bias`]). Therefore, before the filter takes effect and
 //! while barriers still work, it marks its slot as limited and ends all biases, its own too. No bias is given
-//! while a slot has the mark. Store-load on both sides: either whoever gives a bias sees the mark, or the
+//! while a slot has the mark. Store-load on both sides: either the giver of a bias sees the mark, or the
 //! scan of all locks sees the bias.
 
 use lp_abi::{Errno, Result};
@@ -28,7 +28,7 @@ pub(crate) fn any(task: &Task) -> bool {
 #[cold]
 pub fn begin(task: &Task) -> Result<()> {
     task.process.limited.store(1, Ordering::Relaxed); // Relaxed: ordered by the barrier.
-    // PAIRS: the light barrier of whoever gives a bias.
+    // PAIRS: the light barrier of the lane that gives a bias.
     if !heavy_barrier() {
         end(task);
         return Err(Errno::EAGAIN);

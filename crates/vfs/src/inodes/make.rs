@@ -134,7 +134,7 @@ pub(crate) fn free(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     clear(task, id);
     inode.nlink.store(0, Relaxed); // Relaxed: nobody can reach it.
-    // PAIRS: the acquire loads of walks and of stat: whoever sees a later change sees the new generation.
+    // PAIRS: the acquire loads of walks and of stat: a later change implies the new generation.
     inode.generation.store(inode.generation.load(Relaxed).wrapping_add(1), Release);
     task.region.give::<Inode>(task.lane, id);
 }

@@ -33,7 +33,7 @@ pub(crate) struct Intent<'r>(&'r AtomicU64);
 impl Drop for Intent<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: every step is visible to whoever sees that no intent is left. PAIRS: the acquire load in
+        // Release: every step is visible to a lane that sees no intent left. PAIRS: the acquire load in
         // `replay`.
         self.0.store(op::NONE, Ordering::Release);
     }

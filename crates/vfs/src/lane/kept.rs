@@ -92,7 +92,7 @@ pub(crate) fn listed<'r>(region: Region<'r>, lane: &'r Lane) -> impl Iterator<It
     let inodes = lane.unlinked.inodes.iter().take(count);
     inodes.map(|word| InodeRef::from_word(word.load(Ordering::Relaxed))).filter(move |inode| {
         let record = region.inode(inode.id);
-        // Relaxed: if an inode gets a name meanwhile, whoever names it also references it.
+        // Relaxed: a lane that gives the inode a name meanwhile also references it.
         record.generation.load(Ordering::Relaxed) == inode.generation
             && record.nlink.load(Ordering::Relaxed) == 0
             && record.custody.get() & custody::LISTED == 0

@@ -20,7 +20,7 @@ pub mod slot {
     /// An open file that is being installed in a table, or the inode on which it is being opened.
     pub const OPEN: usize = 4;
     /// An open file that is being closed. It has no guard: the store that removes the file from a table sets
-    /// the pin, and whoever frees the file or keeps it for a sweep clears it.
+    /// the pin, and the call that frees the file or keeps it for a sweep clears it.
     pub const CLOSE: usize = 5;
 }
 

@@ -84,7 +84,7 @@ pub(crate) fn end_alone(task: &Task) {
 #[cold]
 fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
     let (mark, flags) = (&task.lane.writing, &task.region.mount(mount).flags);
-    // Within another change, whoever shuts the mount waits for this lane.
+    // Within another change, the lane that shuts the mount waits for this one.
     let patience = if depth == 0 { PATIENCE } else { 0 };
     for _ in 0..patience {
         if flags.load(Ordering::Acquire) & mount_flags::SHUTTING == 0 {

@@ -443,7 +443,7 @@ pub fn exit(task: &Task) {
         false => reclaim::before_leaving(task),
     }
     leave_lane(task);
-    // What could not be released is left to whoever finds the process dead.
+    // What could not be released is left to the process that finds this one dead.
     match done {
         true => task.region.release_process(task.process_id, dying),
         false => task.region.abandon_emptying(task.process_id, dying),
@@ -451,7 +451,7 @@ pub fn exit(task: &Task) {
 }
 
 /// [`exit`] of a process that never took its record lock. Nobody could tell that it is still emptying its
-/// slot, so the slot is left to whoever finds the process dead.
+/// slot, so the slot is left to a reaper that finds the process dead.
 #[cold]
 fn leave_unlocked(task: &Task) {
     for (fd, _) in table::open_entries(task) {

@@ -134,7 +134,7 @@ pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
 }
 
 /// The address to which the kernel writes the id of a child created by clone(2) (CLONE_PARENT_SETTID). It
-/// tells whether the child was created, whoever dies in between.
+/// tells whether the child was created, even if parent or child dies in between.
 pub fn announce_at(region: Region, child: ProcessId) -> *mut u32 {
     region.process(child).pid.as_ptr()
 }

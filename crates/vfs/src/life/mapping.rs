@@ -86,7 +86,7 @@ pub fn end(task: &Task, of: InodeRef, len: usize) {
         record_gone(task, of);
     }
     drop(locked);
-    // Relaxed: whoever unlinks it from here on looks for mappings itself.
+    // Relaxed: a lane that unlinks it from here on looks for mappings itself.
     if gone && task.region.inode(of.id).nlink.load(Relaxed) == 0 {
         reclaim::let_go_slow(task, of);
     }

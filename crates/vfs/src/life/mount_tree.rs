@@ -168,7 +168,7 @@ impl<'t, 'r> Tree<'t, 'r> {
             return Err(Errno::ENOENT);
         }
         let record = self.record(id);
-        // Before the state: whoever sees the mount finds the inode covered.
+        // Before the state: a walk that sees the mount finds the inode covered.
         point.acl.fetch_or(COVERED, Ordering::Release);
         if dirent.is_some() {
             dirent::cover(task.region.dirent(dirent));
@@ -304,7 +304,7 @@ impl<'t, 'r> Tree<'t, 'r> {
             if record.state.load(Ordering::Relaxed) == mount_state::DETACHED && !self.is_used(id) {
                 let root = record.root();
                 self.discard(id);
-                // Relaxed: whoever unlinks it from here on looks for users itself.
+                // Relaxed: a lane that unlinks it from here on looks for users itself.
                 if task.region.inode(root.id).nlink.load(Ordering::Relaxed) == 0 {
                     reclaim::let_go_slow(task, root);
                 }

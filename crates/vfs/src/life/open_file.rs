@@ -76,7 +76,7 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'
     file.in_flight.store(0, Ordering::Relaxed);
     let mode = opening.mode | opening.mount.0 << file_mode::MOUNT_SHIFT;
     file.mode.store(mode, Ordering::Relaxed);
-    // Release: whoever finds the pin finds the file's inode. From here on the file's pin keeps the inode.
+    // Release: a reader of the pin finds the file's inode. From here on the file's pin keeps the inode.
     task.lane.pins[pin::slot::OPEN].store(u64::from(id.0), Ordering::Release);
     Ok(NewFile { task, id })
 }
@@ -110,7 +110,7 @@ pub(crate) fn left(task: &Task, id: FileId) {
     }
     free(task, id);
     pin::clear(task, pin::slot::CLOSE);
-    // Relaxed: whoever unlinks it from here on looks for open files itself.
+    // Relaxed: a lane that unlinks it from here on looks for open files itself.
     if task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0 {
         reclaim::let_go_slow(task, inode);
     }

@@ -1,14 +1,14 @@
 //! The reaper: releases what dead processes and threads held.
 //!
-//! Nobody waits for it: a dead process's descriptors block nothing, and its locks are taken over by whoever
-//! wants them. It runs when slots are short, when a sweep finds that a dead process holds a candidate, when a
-//! parent has waited for the process, and periodically at fork. It does not wait for an inode's lock or a
-//! burial that a live thread holds, because that thread may be stopped; the slot is then left for the next
-//! reaper.
+//! Nobody waits for it: a dead process's descriptors block nothing, and its locks are taken over by lanes
+//! that want them. It runs when slots are short, when a sweep finds that a dead process holds a candidate,
+//! when a parent has waited for the process, and periodically at fork. It does not wait for an inode's lock
+//! or a burial that a live thread holds, because that thread may be stopped; the slot is then left for the
+//! next reaper.
 //!
-//! Whoever changes a slot's word to say so empties the slot ([`lp_region::life`]), by compare-and-swap of the
-//! very word that was found dead. Each step may be repeated after the reaper itself has died. Callers must
-//! hold no inode lock.
+//! A slot is emptied by the process that changes its word to say so ([`lp_region::life`]), by
+//! compare-and-swap of the very word that was found dead. Each step may be repeated after the reaper itself
+//! has died. Callers must hold no inode lock.
 
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;

@@ -207,7 +207,7 @@ pub(crate) fn create(task: &Task<'_>, options: &Options) -> Result<u32> {
     );
     let made = make::create_root(task, root, options.mode.unwrap_or(S_ISVTX | 0o777), owner)?;
     task.region.inode(made.id).parent.store(made.id.0, Ordering::Relaxed); // `..` of a root is the root.
-    // Release: whoever sees the root sees the rest.
+    // Release: a reader that sees the root sees the rest.
     record.root.store(made.to_word(), Ordering::Release);
     task.region.settle::<Inode>(task.lane);
     Ok(root)

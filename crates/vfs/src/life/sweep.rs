@@ -258,14 +258,14 @@ impl<'t, 'r> Sweep<'t, 'r> {
     fn scan(&mut self) -> Scan {
         for _ in 0..SCANS {
             let moves = table::moves(self.region);
-            // PAIRS: the light barriers of `pin`: whoever saw a link makes its pin visible.
+            // PAIRS: the light barriers of `pin`: a thread that saw a link makes its pin visible.
             if !heavy_barrier() {
                 break;
             }
             self.look_at_pins();
             let calm = self.look_at_processes();
             self.look_at_mounts();
-            // PAIRS: the light barriers of `pin`: whoever saw an entry that is gone makes its pin visible.
+            // PAIRS: the light barriers of `pin`: a thread that saw an entry now gone makes its pin visible.
             if !heavy_barrier() {
                 break;
             }
@@ -441,7 +441,7 @@ fn free_claimed(task: &Task, inode: InodeRef) {
     make::clear(task, inode.id);
     let next = inode.generation.wrapping_add(1);
     task.lane.taken[Inode::SLAB].store(inode.id.0, Ordering::Release);
-    // PAIRS: the acquire loads of walks and of stat: whoever sees a later change sees the new generation.
+    // PAIRS: the acquire loads of walks and of stat: a later change implies the new generation.
     record.generation.store(next, Ordering::Release);
     if record.custody.clear_claimed() {
         task.region.give::<Inode>(task.lane, inode.id);

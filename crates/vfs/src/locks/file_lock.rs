@@ -1,8 +1,8 @@
 //! Locks on files: the common part of flock(2) and of fcntl(2)'s POSIX and open file description locks.
 //!
 //! An inode's locks are a list of records under the inode's lock, like Linux's `struct file_lock` in
-//! `i_flctx`. An owner's death releases its locks without anybody's help: whoever meets a conflicting lock
-//! checks whether its owner lives. Waiters sleep on the conflicting record for a bounded time and check
+//! `i_flctx`. An owner's death releases its locks without anybody's help: a lane that meets a conflicting
+//! lock checks whether its owner lives. Waiters sleep on the conflicting record for a bounded time and check
 //! again.
 
 use lp_abi::{Errno, Result};

@@ -3,7 +3,7 @@
 //! A change describes the state afterwards in absolute terms, so carrying it out twice is the same as once.
 //! The caller holds the locks of all its inodes, and everything that can fail has been done: entries are
 //! filled in, pages and buckets for them exist. If the caller dies meanwhile, the change remains in its
-//! lane's intent. Whoever wants one of the locks, or buries the process, completes it ([`replay`]), so the
+//! lane's intent. A lane that wants one of the locks, or buries the dead, completes it ([`replay`]), so the
 //! call has happened.
 //!
 //! To readers a change is one event for each name: the store by which its entry is born or dies. A rename is

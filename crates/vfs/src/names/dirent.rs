@@ -50,7 +50,7 @@ pub fn length(dirent: &Dirent) -> usize {
 /// Length of the entry's name, or 0 if it is not alive.
 #[inline(always)]
 fn living_length(dirent: &Dirent) -> usize {
-    // PAIRS: the release store in `give_birth`: whoever sees it alive sees it filled in.
+    // PAIRS: the release store in `give_birth`: an entry seen alive is seen filled in.
     (dirent.shape.load(Ordering::Acquire) & LIVE) as usize
 }
 
@@ -99,7 +99,7 @@ pub fn kind(dirent: &Dirent) -> u32 {
 /// The entry's target.
 #[inline]
 pub fn target(dirent: &Dirent) -> InodeRef {
-    // PAIRS: the release store in `set_target`: whoever sees the reference sees the inode filled in.
+    // PAIRS: the release store in `set_target`: the reference is seen with the inode filled in.
     InodeRef::from_word(dirent.target.load(Ordering::Acquire))
 }
 

@@ -109,7 +109,7 @@ impl<'t, 'r> Marks<'t, 'r> {
         let moves = &self.task.lane.moves;
         // Relaxed, here and below: the lane's own.
         let at = usize::from(moves[0].load(Ordering::Relaxed) != 0);
-        // Release: whoever buries the lane finds each directory that is marked.
+        // Release: a burial of the lane finds each directory that is marked.
         moves[at].store(dir.0, Ordering::Release);
         self.task.region.inode(dir).moving.mark(self.task.lane_id);
     }

@@ -1,14 +1,14 @@
 //! inotify(7): which inodes are watched, and what must be reported to their watchers.
 //!
 //! A watch is the kernel's, on a *shadow*: a host object that the door keeps for the inode, at the inode's
-//! path in its root, below a directory of the run's own. Whoever changes a watched inode does to the shadow
-//! what makes the kernel raise the event. [`inode_flags::SHADOW`] says that an inode has a shadow,
+//! path in its root, below a directory of the run's own. A process that changes a watched inode does to the
+//! shadow what makes the kernel raise the event. [`inode_flags::SHADOW`] says that an inode has a shadow,
 //! [`inode_flags::WATCHED`] that it was watched itself; all names of such a directory have shadows too.
 //!
 //! Calls on inodes without a shadow execute no instruction for this. Reads of one with a shadow meet an
 //! access time that is always due. Writes find no bias, because the lock of such an inode is never biased.
-//! Opens check the flag and the type in one word. Whoever sets the flag holds the inode's lock, so no write
-//! is under way by an earlier bias.
+//! Opens check the flag and the type in one word. The flag is set under the inode's lock, so no write is
+//! under way by an earlier bias.
 //!
 //! Changes of names are repeated on shadows under the lock of the directory, so that both stay alike. Other
 //! events are raised once the locks are free. If a process dies in between, the event is lost.

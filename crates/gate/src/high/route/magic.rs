@@ -100,7 +100,7 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
 /// Whether the link's target is ours.
 fn is_ours(task: &Task, magic: Magic) -> bool {
     let process = task.region.process(magic.process);
-    // Relaxed, all: one word each; whoever uses it checks again.
+    // Relaxed, all: one word each; the user of the result checks again.
     match magic.link {
         Link::Descriptor(fd) => {
             let word = table::covered_of(task.region, magic.process, fd);

@@ -58,7 +58,7 @@ pub fn any(task: &Task) -> bool {
 
 /// [`any`] for the record of a run.
 pub fn any_of(run: &Run) -> bool {
-    run.spare[0].load(Ordering::Relaxed) & NODES != 0 // Relaxed: whoever made one told us by other means too.
+    run.spare[0].load(Ordering::Relaxed) & NODES != 0 // Relaxed: a node's maker also tells us by other means.
 }
 
 /// Creates the directory of objects, and sets [`NODES`].
