@@ -29,7 +29,7 @@ const TEXT: usize = 104;
 /// Number of entries; a text has one possible place.
 const PLACES: usize = 8;
 
-/// Where a text leads.
+/// A cached prefix: where its text leads.
 struct Entry {
     /// Where the text starts: a directory, as [`Spot::to_word`], or 0 for `/`.
     base: Cell<u64>,

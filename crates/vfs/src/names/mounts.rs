@@ -224,7 +224,7 @@ pub(crate) enum Above {
     Point(Spot, DirentId),
 }
 
-/// What is above the root of a mount.
+/// Determines what is above the root of a mount.
 pub(crate) fn above(task: &Task<'_>, mount: MountId) -> Above {
     let (record, tree) = (task.region.mount(mount), &task.region.header().tree);
     let mut seen = Above::Nothing;

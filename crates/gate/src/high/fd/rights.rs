@@ -200,7 +200,7 @@ pub fn take_tokens(task: &'static Task<'static>, message: &Message, flags: u32) 
     }
 }
 
-/// What a token denotes.
+/// The open file that a token denotes.
 struct Meant {
     id: FileId,
     generation: u32,
