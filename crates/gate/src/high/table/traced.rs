@@ -162,7 +162,7 @@ impl Pointed {
         for (argument, kind) in arguments(number).into_iter().enumerate() {
             let bytes = match kind {
                 Kind::Path if paths < 2 => {
-                    // SAFETY: the thread's own buffers, unused between handlers; the copy routine answers bad
+                    // SAFETY: the thread's own buffers, unused between handlers; the copy routine handles bad
                     // pointers.
                     let read = unsafe {
                         let buffer = &mut *thread.scratch[paths].get();
@@ -177,7 +177,7 @@ impl Pointed {
                 Kind::Stat if result == 0 => size_of::<stat>(),
                 _ => continue,
             };
-            // SAFETY: at most the buffer's length; the copy routine answers bad pointers.
+            // SAFETY: at most the buffer's length; the copy routine handles bad pointers.
             let read = unsafe { ucopy::copy(found.bytes.as_mut_ptr(), words[argument] as *const u8, bytes) };
             found.data = read.ok().map(|()| (argument, bytes));
         }
