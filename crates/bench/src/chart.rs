@@ -86,20 +86,22 @@ fn speedup_drawing(report: &Report, shows_goals: bool) -> Svg {
         svg.text("small", (scale(tick), TOP - 12.0), Anchor::Middle, &format!("{}x", tick_text(tick)));
     }
     for (index, verdict) in verdicts.iter().enumerate() {
-        speedup_row(&mut svg, report, verdict, TOP + ROW * index as f64, scale);
         let goal = goal_of(verdict.target.goal);
-        for (class, ratio) in [("axis", 1.0), ("goal", goal)].into_iter().filter(|(_, ratio)| *ratio != 0.0) {
-            let (x, y) = (scale(ratio), TOP + ROW * index as f64);
-            svg.line(class, (x, y + 16.0), (x, y + 33.0));
-        }
+        speedup_row(&mut svg, report, (verdict, goal), TOP + ROW * index as f64, scale);
     }
     let goals = if shows_goals { "; tick: the figure to reach" } else { "" };
     svg.text("small", (0.0, bottom + 18.0), Anchor::Start, &format!("medians; thin line: spread{goals}"));
     svg
 }
 
-/// A figure's label and absolute values, and below them its bar.
-fn speedup_row(svg: &mut Svg, report: &Report, verdict: &Verdict, y: f64, scale: impl Fn(f64) -> f64) {
+/// A figure's label and absolute values, and below them its bar. A `goal` of 0 is not shown.
+fn speedup_row(
+    svg: &mut Svg,
+    report: &Report,
+    (verdict, goal): (&Verdict, f64),
+    y: f64,
+    scale: impl Fn(f64) -> f64,
+) {
     let ratio = verdict.ratio;
     let label = match verdict.target.x {
         Some(x) => format!("{}, N = {x}", verdict.label),
@@ -117,6 +119,10 @@ fn speedup_row(svg: &mut Svg, report: &Report, verdict: &Verdict, y: f64, scale:
             [cell.min, cell.max].map(|value| scale(better.ratio(value, verdict.baseline).unwrap_or(0.0)));
         svg.line("spread", (edges[0], y + 24.5), (edges[1], y + 24.5));
         end = end.max(edges[0]).max(edges[1]);
+    }
+    for (class, ratio) in [("axis", 1.0), ("goal", goal)].into_iter().filter(|(_, ratio)| *ratio != 0.0) {
+        svg.line(class, (scale(ratio), y + 16.0), (scale(ratio), y + 33.0));
+        end = end.max(scale(ratio));
     }
     svg.text("value strong", (end + 7.0, y + 29.0), Anchor::Start, &times(ratio));
 }
