@@ -77,8 +77,11 @@ trait Dir {
 
 /// A file of a layer.
 trait File {
-    /// Reads up to `len` bytes at an offset to `to`, which must be valid for them.
-    fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize>;
+    /// Reads up to `len` bytes at an offset.
+    ///
+    /// # Safety
+    /// `to` must be valid for writes of `len` bytes.
+    unsafe fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize>;
 
     /// Checks that it is still what was seen.
     ///

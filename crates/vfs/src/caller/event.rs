@@ -1,5 +1,6 @@
 //! The events of watched inodes: [`Task::notify`](crate::caller::task::Task::notify) gets an [`Event`].
 
+use lp_abi::Fd;
 use lp_region::InodeId;
 
 /// An event to report to watchers. The door's `Task::notify` reports it.
@@ -14,7 +15,7 @@ pub enum Event<'a> {
     /// A name was changed. The caller holds the locks of both directories.
     Moved(&'a Move<'a>),
     /// A descriptor with this `entry::shadow` was closed.
-    Closed(i32),
+    Closed(Fd),
     /// A descriptor was closed that had been opened with these flags before its inode had a shadow.
     ClosedLate(InodeId, u32),
 }

@@ -1,6 +1,6 @@
 //! getcwd(2), and the paths of inodes, to which `/proc/self/cwd` and `/proc/self/fd/N` link.
 
-use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
 use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
@@ -23,7 +23,7 @@ const TRIES: u32 = 1000;
 ///
 /// # Errors
 /// `ERANGE` if it does not fit, `ENOENT` if the directory was removed, `EFAULT`.
-pub fn getcwd(task: &Task<'_>, buffer: *mut u8, size: usize) -> Result<Option<usize>> {
+pub fn getcwd(task: &Task<'_>, buffer: UserSlice) -> Result<Option<usize>> {
     let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
     if cwd == 0 {
         return Ok(None);
@@ -33,11 +33,11 @@ pub fn getcwd(task: &Task<'_>, buffer: *mut u8, size: usize) -> Result<Option<us
         return Err(Errno::ENOENT);
     }
     let path = of_spot(task, cwd, UNREACHABLE)?;
-    if path.len() + 1 > size {
+    if path.len() + 1 > buffer.len() {
         return Err(Errno::ERANGE);
     }
     // SAFETY: a NUL follows the path; the copy routine handles bad pointers.
-    unsafe { ucopy::copy(buffer, path.as_ptr(), path.len() + 1) }?;
+    unsafe { ucopy::copy(buffer.start().as_ptr(), path.as_ptr(), path.len() + 1) }?;
     Ok(Some(path.len() + 1))
 }
 

@@ -4,7 +4,7 @@
 //! of shared data writes only the position.
 
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
@@ -22,10 +22,10 @@ use crate::inodes::inode;
 /// # Errors
 /// `EBADF` if the file is not open for reading; `EISDIR`; `EFAULT`.
 #[inline]
-pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
-    match read_quick::<false>(task, table::load(task, fd), buf, len) {
+pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
+    match read_quick::<false>(task, table::load(task, fd), buf) {
         Some(got) => Ok(got),
-        None => read_slow(task, fd, buf, len),
+        None => read_slow(task, fd, buf),
     }
 }
 
@@ -33,21 +33,21 @@ pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
 /// within a page. Returns `None` to fall back to [`read`]. `WIDE` says that all vector registers are free in
 /// full width.
 #[inline(always)]
-pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: *mut u8, len: usize) -> Option<usize> {
+pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
     let file = table::sole(task, entry, file_mode::READ | file_mode::REGULAR)?;
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
-    let got = quick::<WIDE>(task, file, buf, len, at)?;
+    let got = quick::<WIDE>(task, file, buf, at)?;
     file.position.store(at + got as u64, Relaxed);
     Some(got)
 }
 
 #[inline(never)]
-fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
+fn read_slow(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
     let held = readable(task, fd)?;
-    let to = Single::new(buf, len)?;
+    let to = Single::new(buf)?;
     let position = file::position(task, &held);
     let at = position.get();
-    let got = match quick::<false>(task, held.file, buf, len, at) {
+    let got = match quick::<false>(task, held.file, buf, at) {
         Some(got) => got,
         None => read_at(task, &held, to, to.len(), at)?,
     };
@@ -60,40 +60,34 @@ fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
 /// # Errors
 /// Those of [`read`]; `EINVAL` for a negative offset.
 #[inline]
-pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
-    match pread_quick::<false>(task, table::load(task, fd), buf, len, offset) {
+pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
+    match pread_quick::<false>(task, table::load(task, fd), buf, offset) {
         Some(got) => Ok(got),
-        None => pread_slow(task, fd, buf, len, offset),
+        None => pread_slow(task, fd, buf, offset),
     }
 }
 
 /// Fast path of [`pread`], for an entry just read: the bytes are within a page. Returns `None` to fall back
 /// to [`pread`]. `WIDE` as in [`read_quick`].
 #[inline(always)]
-pub fn pread_quick<const WIDE: bool>(
-    task: &Task,
-    entry: u64,
-    buf: *mut u8,
-    len: usize,
-    offset: i64,
-) -> Option<usize> {
+pub fn pread_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
     let file = table::own_file(task, entry)?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     // Relaxed: immutable.
     if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
         return None;
     }
-    quick::<WIDE>(task, file, buf, len, offset as u64)
+    quick::<WIDE>(task, file, buf, offset as u64)
 }
 
 #[inline(never)]
-fn pread_slow(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
+fn pread_slow(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
     let held = readable(task, fd)?;
-    let to = Single::new(buf, len)?;
-    match quick::<false>(task, held.file, buf, len, offset as u64) {
+    let to = Single::new(buf)?;
+    match quick::<false>(task, held.file, buf, offset as u64) {
         Some(got) => Ok(got),
         None => read_at(task, &held, to, to.len(), offset as u64),
     }
@@ -103,8 +97,8 @@ fn pread_slow(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Re
 ///
 /// # Errors
 /// Those of [`read`]; `EINVAL` for a bad vector.
-pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
-    let (held, to) = match vector(task, fd, entries, count)? {
+pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
+    let (held, to) = match vector(task, fd, entries)? {
         Some(both) => both,
         None => return Ok(0),
     };
@@ -117,19 +111,14 @@ pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resul
 
 /// The file and the buffers of a vector read; `None` for empty buffers, with which even a directory can be
 /// read (the kernel's vfs_readv).
-fn vector<'r>(
-    task: &Task<'r>,
-    fd: i32,
-    entries: *const iovec,
-    count: usize,
-) -> Result<Option<(Held<'r>, Vector)>> {
+fn vector<'r>(task: &Task<'r>, fd: Fd, entries: UserSlice<iovec>) -> Result<Option<(Held<'r>, Vector)>> {
     let held = readable(task, fd);
     if let Err(errno) = held
         && errno != Errno::EISDIR
     {
         return Err(errno);
     }
-    let to = Vector::new(entries, count)?;
+    let to = Vector::new(entries)?;
     if to.is_empty() { Ok(None) } else { held.map(|held| Some((held, to))) }
 }
 
@@ -137,17 +126,11 @@ fn vector<'r>(
 ///
 /// # Errors
 /// Those of [`pread`] and [`readv`].
-pub(crate) fn preadv(
-    task: &Task,
-    fd: i32,
-    entries: *const iovec,
-    count: usize,
-    offset: i64,
-) -> Result<usize> {
+pub(crate) fn preadv(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
-    let (held, to) = match vector(task, fd, entries, count)? {
+    let (held, to) = match vector(task, fd, entries)? {
         Some(both) => both,
         None => return Ok(0),
     };
@@ -158,27 +141,20 @@ pub(crate) fn preadv(
 ///
 /// # Errors
 /// Those of `preadv`; `EOPNOTSUPP` for flags that tmpfs does not know.
-pub fn preadv2(
-    task: &Task,
-    fd: i32,
-    entries: *const iovec,
-    count: usize,
-    offset: i64,
-    flags: u32,
-) -> Result<usize> {
+pub fn preadv2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
     let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
     if flags & !known != 0 {
         readable(task, fd)?;
         return Err(Errno::EOPNOTSUPP);
     }
     match offset {
-        -1 => readv(task, fd, entries, count),
-        _ => preadv(task, fd, entries, count, offset),
+        -1 => readv(task, fd, entries),
+        _ => preadv(task, fd, entries, offset),
     }
 }
 
 #[inline(always)]
-fn readable<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+fn readable<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let held = table::fget(task, fd)?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
@@ -196,16 +172,11 @@ fn not_readable(mode: u32) -> Errno {
 
 /// Fast path: a read within one resident page with no writer. Returns `None` to fall back to [`read_at`].
 #[inline(always)]
-fn quick<const WIDE: bool>(
-    task: &Task,
-    file: &OpenFile,
-    to: *mut u8,
-    len: usize,
-    offset: u64,
-) -> Option<usize> {
+fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: u64) -> Option<usize> {
     let inode = table::inode_of(task, file);
     let before = inode.data_seq.read();
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
+    let (to, len) = (to.start().as_ptr(), to.len());
     let end = (to as usize).wrapping_add(len);
     let len = (len as u64).min(size.saturating_sub(offset)) as usize;
     let within = offset as usize % PAGE_SIZE;

@@ -1,7 +1,7 @@
 //! The program's memory as calls name it: one buffer or a vector of them.
 
 use lp_abi::linux::{UIO_MAXIOV, iovec};
-use lp_abi::{Errno, MAX_RW_COUNT, Result};
+use lp_abi::{Errno, MAX_RW_COUNT, Result, UserSlice};
 use lp_region::ucopy;
 
 use crate::content::bulk::{self, Way};
@@ -10,18 +10,18 @@ use crate::content::bulk::{self, Way};
 pub(crate) const RWF_NOAPPEND: u32 = 0x20;
 
 /// A position in the program's memory that a transfer advances. A copy restarts from a clone.
-pub trait Buffer: Copy {
-    /// Address and length of the next piece, at most `most` bytes; length 0 at the end.
+pub(crate) trait Buffer: Copy {
+    /// The next contiguous piece, at most `most` bytes; empty at the end.
     ///
     /// # Errors
     /// `EFAULT` if the vector cannot be read.
-    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)>;
+    fn here(&mut self, most: usize) -> Result<UserSlice>;
 
     /// Advances by `bytes`, no more than [`Buffer::here`] returned.
     fn advance(&mut self, bytes: usize);
 
-    /// The address of all of it, if it is one piece.
-    fn whole(&self) -> Option<*mut u8>;
+    /// All of it, if it is one piece.
+    fn whole(&self) -> Option<UserSlice>;
 
     /// Advances by `bytes`, across the ends of pieces.
     ///
@@ -30,7 +30,7 @@ pub trait Buffer: Copy {
     fn skip(&mut self, bytes: usize) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
-            let (_, here) = self.here(left)?;
+            let here = self.here(left)?.len();
             if here == 0 {
                 break;
             }
@@ -43,10 +43,7 @@ pub trait Buffer: Copy {
 
 /// One buffer.
 #[derive(Clone, Copy)]
-pub struct Single {
-    at: *mut u8,
-    left: usize,
-}
+pub(crate) struct Single(UserSlice);
 
 impl Single {
     /// The program's buffer, its length clipped to what one call moves.
@@ -54,57 +51,51 @@ impl Single {
     /// # Errors
     /// `EFAULT` if it reaches beyond user space.
     #[inline]
-    pub fn new(at: *mut u8, len: usize) -> Result<Single> {
+    pub(crate) fn new(given: UserSlice) -> Result<Single> {
         // The kernel's access_ok: neither the address nor the end is in the kernel's half.
-        let end = (at as usize).wrapping_add(len);
-        if (at as isize) < 0 || (end as isize) < 0 || end < at as usize {
+        let at = given.start().addr();
+        let end = at.wrapping_add(given.len());
+        if (at as isize) < 0 || (end as isize) < 0 || end < at {
             return Err(Errno::EFAULT);
         }
-        Ok(Single { at, left: len.min(MAX_RW_COUNT) })
-    }
-
-    /// Its address.
-    #[inline]
-    pub fn start(&self) -> *mut u8 {
-        self.at
+        Ok(Single(given.first(MAX_RW_COUNT)))
     }
 
     /// Its length.
     #[inline]
-    pub fn len(&self) -> usize {
-        self.left
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether it is empty.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.left == 0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
 impl Buffer for Single {
     #[inline(always)]
-    fn whole(&self) -> Option<*mut u8> {
-        Some(self.at)
+    fn whole(&self) -> Option<UserSlice> {
+        Some(self.0)
     }
 
     #[inline(always)]
-    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)> {
-        Ok((self.at, self.left.min(most)))
+    fn here(&mut self, most: usize) -> Result<UserSlice> {
+        Ok(self.0.first(most))
     }
 
     #[inline(always)]
     fn advance(&mut self, bytes: usize) {
-        self.at = self.at.wrapping_add(bytes);
-        self.left -= bytes;
+        // SAFETY: `advance` requires that `bytes` does not exceed what `here` returned.
+        self.0 = unsafe { self.0.skip_unchecked(bytes) };
     }
 }
 
 /// A vector of buffers.
 #[derive(Clone, Copy)]
-pub struct Vector {
-    entries: *const iovec,
-    count: usize,
+pub(crate) struct Vector {
+    entries: UserSlice<iovec>,
     now: Single,
     left: usize,
 }
@@ -114,50 +105,54 @@ impl Vector {
     ///
     /// # Errors
     /// `EINVAL` for more than `UIO_MAXIOV` entries or a negative length; `EFAULT`.
-    pub fn new(entries: *const iovec, count: usize) -> Result<Vector> {
-        if count > UIO_MAXIOV as usize {
+    pub(crate) fn new(entries: UserSlice<iovec>) -> Result<Vector> {
+        if entries.len() > UIO_MAXIOV as usize {
             return Err(Errno::EINVAL);
         }
         let mut left = 0usize;
-        for index in 0..count {
-            let entry = entry(entries.wrapping_add(index))?;
-            if (entry.iov_len as isize) < 0 {
+        for index in 0..entries.len() {
+            // SAFETY: `index` is below the length.
+            let entry = entry(unsafe { entries.skip_unchecked(index) })?;
+            if (entry.len() as isize) < 0 {
                 return Err(Errno::EINVAL);
             }
-            Single::new(entry.iov_base.cast(), entry.iov_len as usize)?;
-            left = (left + entry.iov_len as usize).min(MAX_RW_COUNT);
+            Single::new(entry)?;
+            left = (left + entry.len()).min(MAX_RW_COUNT);
         }
-        let now = Single { at: core::ptr::null_mut(), left: 0 };
-        Ok(Vector { entries, count, now, left })
+        Ok(Vector { entries, now: Single(UserSlice::EMPTY), left })
     }
 
     /// Total length in bytes.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.left
     }
 
     /// Whether it is empty.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.left == 0
     }
 }
 
-fn entry(at: *const iovec) -> Result<iovec> {
-    // SAFETY: the copy routine handles bad pointers; iovec is plain data.
-    unsafe { ucopy::get(at) }
+/// The buffer that the first entry names.
+fn entry(entries: UserSlice<iovec>) -> Result<UserSlice> {
+    // SAFETY: the promise of `UserSlice`, which extends to what an iovec names; iovec is plain data.
+    unsafe {
+        let entry = ucopy::get(entries.start().as_ptr())?;
+        Ok(UserSlice::new(entry.iov_base.cast(), entry.iov_len as usize))
+    }
 }
 
 impl Buffer for Vector {
-    fn whole(&self) -> Option<*mut u8> {
+    fn whole(&self) -> Option<UserSlice> {
         None
     }
 
-    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)> {
-        while self.now.left == 0 && self.count > 0 && self.left > 0 {
+    fn here(&mut self, most: usize) -> Result<UserSlice> {
+        while self.now.is_empty() && !self.entries.is_empty() && self.left > 0 {
             let next = entry(self.entries)?;
-            self.entries = self.entries.wrapping_add(1);
-            self.count -= 1;
-            self.now = Single { at: next.iov_base.cast(), left: (next.iov_len as usize).min(self.left) };
+            // SAFETY: `entries` is not empty.
+            self.entries = unsafe { self.entries.skip_unchecked(1) };
+            self.now = Single(next.first(self.left));
         }
         self.now.here(most)
     }
@@ -182,7 +177,8 @@ pub(crate) unsafe fn copy(
 ) -> usize {
     let mut done = 0;
     while done < bytes {
-        let Ok((at, here)) = buffer.here(bytes - done) else { break };
+        let Ok(here) = buffer.here(bytes - done) else { break };
+        let (at, here) = (here.start().as_ptr(), here.len());
         if here == 0 {
             break;
         }
@@ -202,7 +198,8 @@ pub(crate) unsafe fn copy(
 pub(crate) fn zero_out(to: &mut impl Buffer, bytes: usize) -> usize {
     let mut done = 0;
     while done < bytes {
-        let Ok((at, here)) = to.here(bytes - done) else { break };
+        let Ok(here) = to.here(bytes - done) else { break };
+        let (at, here) = (here.start().as_ptr(), here.len());
         // SAFETY: the copy routine handles bad pointers.
         if here == 0 || unsafe { ucopy::zero(at, here) }.is_err() {
             // SAFETY: the copy routine handles bad pointers.

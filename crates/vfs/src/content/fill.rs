@@ -1,6 +1,6 @@
 //! Filling pages for a write: copies into the pages that an inode has and allocates those that it lacks.
 
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId};
 
@@ -134,10 +134,20 @@ fn into_hole(
 /// Appends to content that nobody else can reach yet.
 ///
 /// # Errors
-/// `ENOSPC`, `EFAULT`; a part may have been written.
-pub(crate) fn append_private(task: &Task, id: InodeId, from: *const u8, len: usize) -> Result<()> {
+/// `ENOSPC`; a part may have been written.
+pub(crate) fn append_private(task: &Task, id: InodeId, bytes: &[u8]) -> Result<()> {
+    // SAFETY: the bytes are borrowed until the call returns, and are only read.
+    append_given(task, id, unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) })
+}
+
+/// [`append_private`] for bytes of the program's.
+///
+/// # Errors
+/// Those of [`append_private`]; `EFAULT`.
+pub(crate) fn append_given(task: &Task, id: InodeId, bytes: UserSlice) -> Result<()> {
     let inode = task.region.inode(id);
-    let mut from = Single::new(from.cast_mut(), len)?;
+    let mut from = Single::new(bytes)?;
+    let len = bytes.len();
     if len == 0 {
         return Ok(());
     }
