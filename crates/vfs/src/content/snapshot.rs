@@ -38,7 +38,7 @@ pub(crate) fn snapshot<B: Buffer>(
     snapshot_slow(region, inode, to, len, offset)
 }
 
-/// [`snapshot`] to memory of our own; fewer bytes than `to` holds where the content ends.
+/// `snapshot` to memory of our own; fewer bytes than `to` holds where the content ends.
 pub fn into(region: Region, inode: &Inode, to: &mut [u8], offset: u64) -> Result<usize> {
     // SAFETY: the memory is borrowed exclusively until the call returns.
     let room = unsafe { UserSlice::new(to.as_mut_ptr(), to.len()) };
