@@ -298,7 +298,6 @@ fn blocker(locks: &Locks, lock: &Lock) -> Option<LockId> {
 }
 
 /// What [`set`] finds of the owner's locks.
-#[derive(Default)]
 struct Own {
     /// All that becomes one lock with the new one.
     union: Option<Range>,
@@ -306,8 +305,9 @@ struct Own {
     heir: Option<(LockId, Lock)>,
     /// A lock that reaches over both ends and becomes two.
     split: Option<Lock>,
-    /// Whether there are others to be cut.
-    others: bool,
+    /// The first of the others, which are to be cut, and whether there are more.
+    other: LockId,
+    more: bool,
 }
 
 /// Makes `range` of `owner`'s locks what `lock` says: the part of others on it goes, what touches it and is alike is
@@ -330,8 +330,17 @@ fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>
         let flags = task.region.inode(id).flags.load(Ordering::Relaxed);
         task.region.inode(id).flags.store(flags | inode_flags::LOCKED, Ordering::Relaxed);
     }
-    if own.others {
-        clear(task, locks, owner, range, lock, stays);
+    let mut other = own.other;
+    while other.is_some() {
+        let key = locks.key(other);
+        clear(task, locks, other, range, lock);
+        // Of the others that `look` found, none comes before this one.
+        let is_other = |(id, record): &(LockId, &LockRecord)| {
+            let old = read(record);
+            old.owner == owner && *id != stays && (is_alike(&old, lock) || old.range.meets(range))
+        };
+        let next = if own.more { locks.meeting(range.widened(), key).find(is_other) } else { None };
+        other = next.map_or(LockId::NONE, |(id, _)| id);
     }
     Ok(())
 }
@@ -342,7 +351,7 @@ fn is_alike(old: &Lock, lock: Option<&Lock>) -> bool {
 
 /// Looks through the owner's locks that [`set`] changes.
 fn look(locks: &Locks, owner: Owner, range: Range, lock: Option<&Lock>) -> Own {
-    let mut own = Own::default();
+    let mut own = Own { union: None, heir: None, split: None, other: LockId::NONE, more: false };
     let mine = locks.meeting(range.widened(), FIRST).map(|(id, record)| (id, read(record)));
     for (id, old) in mine.filter(|(_, old)| old.owner == owner) {
         let alike = is_alike(&old, lock);
@@ -356,7 +365,7 @@ fn look(locks: &Locks, owner: Owner, range: Range, lock: Option<&Lock>) -> Own {
             own.heir = Some((id, old));
             continue;
         }
-        own.others = true;
+        (own.other, own.more) = if own.other.is_none() { (id, false) } else { (own.other, true) };
         if !alike && old.range.start < range.start && old.range.end > range.end {
             own.split = Some(old);
         }
@@ -378,29 +387,20 @@ fn turn_into(task: &Task, locks: &Locks, id: LockId, old: &Lock, lock: &Lock) ->
     id
 }
 
-/// Takes `range` out of the owner's locks, and what became one with the new lock, all but the new lock itself.
-fn clear(task: &Task, locks: &Locks, owner: Owner, range: Range, lock: Option<&Lock>, stays: LockId) {
-    let mut key = FIRST;
-    loop {
-        let next = locks.meeting(range.widened(), key).find(|(id, record)| {
-            let old = read(record);
-            old.owner == owner && *id != stays && (is_alike(&old, lock) || old.range.meets(range))
-        });
-        let Some((id, record)) = next else { return };
-        key = locks.key(id);
-        let old = read(record);
-        let (before, after) = (old.range.start < range.start, old.range.end > range.end);
-        if is_alike(&old, lock) || !before && !after {
-            locks.remove(id);
-            continue;
-        }
-        let rest = match before {
-            true => Range { end: range.start - 1, ..old.range },
-            false => Range { start: range.end + 1, ..old.range },
-        };
-        locks.reshape(id, rest);
-        wake(task.region.lock_record(id));
+/// Takes `range` out of a lock; all of it if it has become one with the new lock.
+fn clear(task: &Task, locks: &Locks, id: LockId, range: Range, lock: Option<&Lock>) {
+    let record = task.region.lock_record(id);
+    let old = read(record);
+    let (before, after) = (old.range.start < range.start, old.range.end > range.end);
+    if is_alike(&old, lock) || !before && !after {
+        return locks.remove(id);
     }
+    let rest = match before {
+        true => Range { end: range.start - 1, ..old.range },
+        false => Range { start: range.end + 1, ..old.range },
+    };
+    locks.reshape(id, rest);
+    wake(record);
 }
 
 /// Wakes those that wait for a lock that has changed. The caller holds the inode's lock.

@@ -9,6 +9,8 @@
 //! [`Inode::locks`] is [`CHANGING`], and whoever finds that under the lock builds the tree from the records again:
 //! its writer has died.
 
+use core::mem::MaybeUninit;
+
 use lp_abi::{Errno, Result};
 use lp_region::layout::LOCKS;
 use lp_region::records::{Inode, LockRecord};
@@ -41,28 +43,32 @@ pub(crate) struct Locks<'t, 'r> {
     root: AtomicU32,
 }
 
-/// Nodes from the root down.
+/// Nodes from the root down. Those at `length` and above have no value.
 struct Path {
-    nodes: [LockId; DEPTH],
+    nodes: [MaybeUninit<LockId>; DEPTH],
     length: usize,
 }
 
 impl Path {
+    #[inline]
     fn new() -> Self {
-        Path { nodes: [LockId::NONE; DEPTH], length: 0 }
+        Path { nodes: [const { MaybeUninit::uninit() }; DEPTH], length: 0 }
     }
 
     /// False when the tree is too deep to be one.
+    #[inline]
     fn push(&mut self, id: LockId) -> bool {
         let Some(place) = self.nodes.get_mut(self.length) else { return false };
-        *place = id;
+        place.write(id);
         self.length += 1;
         true
     }
 
+    #[inline]
     fn pop(&mut self) -> Option<LockId> {
         self.length = self.length.checked_sub(1)?;
-        self.nodes.get(self.length).copied()
+        // SAFETY: `push` wrote each node below the former length.
+        self.nodes.get(self.length).map(|node| unsafe { node.assume_init() })
     }
 }
 
