@@ -11,7 +11,7 @@ use lp_region::ucopy;
 
 use crate::caller::below::{self, Need};
 use crate::caller::task::Task;
-use crate::content::buffer::{Buffer, RWF_NOAPPEND, Single, Vector};
+use crate::content::buffer::{Buffer, Few, RWF_NOAPPEND, Single, Vector};
 use crate::content::{map, snapshot};
 use crate::descriptors::file;
 use crate::descriptors::table::{self, Held};
@@ -102,6 +102,9 @@ fn pread_slow(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Re
 /// # Errors
 /// As [`read`]; `EINVAL` for a bad vector.
 pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
+    if let Some(got) = readv_quick(task, fd, entries, count) {
+        return Ok(got);
+    }
     let (held, to) = match vector(task, fd, entries, count)? {
         Some(both) => both,
         None => return Ok(0),
@@ -111,6 +114,29 @@ pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resul
     let got = read_at(task, &held, to, to.len(), at)?;
     position.set(at + got as u64);
     Ok(got)
+}
+
+/// Fast path of [`readv`]: within a page, to few pieces, of a position that is this thread's alone.
+#[inline(always)]
+fn readv_quick(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Option<usize> {
+    let file = table::sole(task, table::load(task, fd), file_mode::READ | file_mode::REGULAR)?;
+    let to = Few::new(entries, count)?;
+    let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
+    let got = quick_few(task, file, &to, at)?;
+    file.position.store(at + got as u64, Relaxed);
+    Some(got)
+}
+
+/// Fast path of [`preadv`]: within a page, to few pieces.
+#[inline(always)]
+fn preadv_quick(task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64) -> Option<usize> {
+    let file = table::own_file(task, table::load(task, fd))?;
+    let wanted = file_mode::READ | file_mode::REGULAR;
+    // Relaxed: immutable.
+    if file.mode.load(Relaxed) & wanted != wanted {
+        return None;
+    }
+    quick_few(task, file, &Few::new(entries, count)?, offset as u64)
 }
 
 /// The file and the buffers of a vector read; none for buffers of no bytes, which even a directory gives (vfs_readv).
@@ -143,6 +169,9 @@ pub(crate) fn preadv(
 ) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
+    }
+    if let Some(got) = preadv_quick(task, fd, entries, count, offset) {
+        return Ok(got);
     }
     let (held, to) = match vector(task, fd, entries, count)? {
         Some(both) => both,
@@ -191,7 +220,7 @@ fn not_readable(mode: u32) -> Errno {
     }
 }
 
-/// The read that is most of all: bytes of one page that is there, and nobody writes. None asks for [`read_at`].
+/// Fast path: a read within one resident page with no writer. `None` to fall back to [`read_at`].
 #[inline(always)]
 fn quick<const WIDE: bool>(
     task: &Task,
@@ -200,22 +229,45 @@ fn quick<const WIDE: bool>(
     len: usize,
     offset: u64,
 ) -> Option<usize> {
+    let end = (to as usize).wrapping_add(len);
+    // access_ok: neither the buffer nor its end is in the kernel's half.
+    if ((to as usize | end) as isize) < 0 || end < to as usize {
+        return None;
+    }
+    // SAFETY: `quick_drained` gives that many bytes; the buffer is the program's.
+    quick_drained(task, file, len, offset, |from, len| unsafe { ucopy::copy_as::<WIDE>(to, from, len) })
+}
+
+/// [`quick`] to few pieces.
+#[inline(always)]
+fn quick_few(task: &Task, file: &OpenFile, to: &Few, offset: u64) -> Option<usize> {
+    // SAFETY: `quick_drained` gives that many bytes.
+    quick_drained(task, file, to.len(), offset, |from, len| unsafe { to.scatter(from, len) })
+}
+
+/// [`quick`] of up to `len` bytes, which `drain` copies from where it is told.
+#[inline(always)]
+fn quick_drained(
+    task: &Task,
+    file: &OpenFile,
+    len: usize,
+    offset: u64,
+    drain: impl FnOnce(*const u8, usize) -> Result<()>,
+) -> Option<usize> {
     let inode = table::inode_of(task, file);
     let before = inode.data_seq.read();
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
-    let end = (to as usize).wrapping_add(len);
     let len = (len as u64).min(size.saturating_sub(offset)) as usize;
     let within = offset as usize % PAGE_SIZE;
-    // access_ok: neither the buffer nor its end is in the kernel's half.
-    if len == 0 || within + len > PAGE_SIZE || ((to as usize | end) as isize) < 0 || end < to as usize {
+    if len == 0 || within + len > PAGE_SIZE {
         return None;
     }
     let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);
     if page.is_none() {
         return None;
     }
-    // SAFETY: within the page; the buffer is the program's.
-    let copied = unsafe { ucopy::copy_as::<WIDE>(to, task.region.page(page).add(within), len) };
+    // SAFETY: within the page.
+    let copied = drain(unsafe { task.region.page(page).add(within) }, len);
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
     }

@@ -12,7 +12,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
 use crate::caller::task::Task;
-use crate::content::buffer::{RWF_NOAPPEND, Single, Vector};
+use crate::content::buffer::{Few, RWF_NOAPPEND, Single, Vector};
 use crate::content::fill::copy_pages;
 use crate::content::map;
 use crate::content::source::Source;
@@ -118,9 +118,39 @@ fn pwrite_whole(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -
 /// # Errors
 /// As `write`; `EINVAL` for a bad vector.
 pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
+    if let Some(done) = writev_quick(task, fd, entries, count) {
+        return Ok(done);
+    }
     let held = writable(task, fd)?;
     let from = Vector::new(entries, count)?;
     at_position(task, &held, from, from.len(), Append::AsOpened)
+}
+
+/// Fast path of [`writev`]: few pieces into one page, at a position that is this thread's alone.
+#[inline(always)]
+fn writev_quick(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Option<usize> {
+    let file = table::sole(task, table::load(task, fd), file_mode::WRITE | file_mode::REGULAR)?;
+    let from = Few::new(entries, count)?;
+    // Relaxed: nobody else has the position; the flags are one word.
+    let position = file.position.load(Relaxed);
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
+    let end = quick_few(task, file, &from, position, to_end)?;
+    file.position.store(end, Relaxed);
+    Some(from.len())
+}
+
+/// Fast path of [`pwritev2`] without flags: few pieces into one page.
+#[inline(always)]
+fn pwritev_quick(task: &Task, fd: i32, entries: *const iovec, count: usize, offset: i64) -> Option<usize> {
+    let file = table::own_file(task, table::load(task, fd))?;
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    // Relaxed: immutable; the flags are one word.
+    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+        return None;
+    }
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
+    let from = Few::new(entries, count)?;
+    quick_few(task, file, &from, offset as u64, to_end).map(|_| from.len())
 }
 
 /// Writes several buffers at an offset, or at the position if it is -1, with `RWF_*` flags.
@@ -138,6 +168,11 @@ pub fn pwritev2(
 ) -> Result<usize> {
     if offset < -1 {
         return Err(Errno::EINVAL);
+    }
+    if flags == 0
+        && let Some(done) = pwritev_quick(task, fd, entries, count, offset)
+    {
+        return Ok(done);
     }
     let held = writable(task, fd)?;
     let from = Vector::new(entries, count)?;
@@ -256,6 +291,30 @@ fn quick<const WIDE: bool>(
     if ((from as usize | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
         return None;
     }
+    // SAFETY: `quick_filled` gives room for `len` bytes; the buffer is the program's.
+    let fill = |to: *mut u8| unsafe { ucopy::copy_as::<WIDE>(to, from, len) };
+    quick_filled(task, file, inode, len, offset, to_end, fill)
+}
+
+/// [`quick`] from few pieces.
+#[inline(always)]
+fn quick_few(task: &Task, file: &OpenFile, from: &Few, offset: u64, to_end: bool) -> Option<u64> {
+    // SAFETY: `quick_filled` gives room for all of them.
+    let fill = |to: *mut u8| unsafe { from.gather(to) };
+    quick_filled(task, file, table::inode_of(task, file), from.len(), offset, to_end, fill)
+}
+
+/// [`quick`] of 1 to `PAGE_SIZE` bytes that `fill` copies to where it is told.
+#[inline(always)]
+fn quick_filled(
+    task: &Task,
+    file: &OpenFile,
+    inode: &Inode,
+    len: usize,
+    offset: u64,
+    to_end: bool,
+    fill: impl FnOnce(*mut u8) -> Result<()>,
+) -> Option<u64> {
     if !writer::begin_alone(task, file) {
         return None;
     }
@@ -264,7 +323,7 @@ fn quick<const WIDE: bool>(
         order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
         // Relaxed: under the lock.
         let offset = if to_end { inode.size.load(Relaxed) } else { offset };
-        end = quick_locked::<WIDE>(task, inode, from, len, offset);
+        end = quick_locked(task, inode, len, offset, fill);
         inode.lock.leave(Hold::Biased, &task.lane.holding);
         order::gave(order::of(&task.lane.holding), inode);
     }
@@ -273,12 +332,12 @@ fn quick<const WIDE: bool>(
 }
 
 #[inline(always)]
-fn quick_locked<const WIDE: bool>(
+fn quick_locked(
     task: &Task,
     inode: &Inode,
-    from: *const u8,
     len: usize,
     offset: u64,
+    fill: impl FnOnce(*mut u8) -> Result<()>,
 ) -> Option<u64> {
     // Relaxed throughout: under the lock, or inside the sections.
     let end = offset.wrapping_add(len as u64);
@@ -294,8 +353,8 @@ fn quick_locked<const WIDE: bool>(
         return None;
     }
     inode.data_seq.begin();
-    // SAFETY: within the page; the buffer is the program's.
-    let copied = unsafe { ucopy::copy_as::<WIDE>(task.region.page(page).add(within), from, len) };
+    // SAFETY: within the page.
+    let copied = fill(unsafe { task.region.page(page).add(within) });
     if copied.is_ok() {
         let size = inode.size.load(Relaxed);
         changed(task, inode, end.max(size), size, 0);
