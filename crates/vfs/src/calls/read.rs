@@ -120,7 +120,8 @@ pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resul
 #[inline(always)]
 fn readv_quick(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Option<usize> {
     let file = table::sole(task, table::load(task, fd), file_mode::READ | file_mode::REGULAR)?;
-    let to = Few::new(entries, count)?;
+    let mut to = Few::new();
+    to.read(entries, count)?;
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
     let got = quick_few(task, file, &to, at)?;
     file.position.store(at + got as u64, Relaxed);
@@ -136,7 +137,9 @@ fn preadv_quick(task: &Task, fd: i32, entries: *const iovec, count: usize, offse
     if file.mode.load(Relaxed) & wanted != wanted {
         return None;
     }
-    quick_few(task, file, &Few::new(entries, count)?, offset as u64)
+    let mut to = Few::new();
+    to.read(entries, count)?;
+    quick_few(task, file, &to, offset as u64)
 }
 
 /// The file and the buffers of a vector read; none for buffers of no bytes, which even a directory gives (vfs_readv).
@@ -231,27 +234,27 @@ fn quick<const WIDE: bool>(
 ) -> Option<usize> {
     let end = (to as usize).wrapping_add(len);
     // access_ok: neither the buffer nor its end is in the kernel's half.
-    if ((to as usize | end) as isize) < 0 || end < to as usize {
-        return None;
-    }
+    let is_user = || ((to as usize | end) as isize) >= 0 && end >= to as usize;
     // SAFETY: `quick_drained` gives that many bytes; the buffer is the program's.
-    quick_drained(task, file, len, offset, |from, len| unsafe { ucopy::copy_as::<WIDE>(to, from, len) })
+    let drain = |from, len| unsafe { ucopy::copy_as::<WIDE>(to, from, len) };
+    quick_drained(task, file, len, offset, is_user, drain)
 }
 
 /// [`quick`] to few pieces.
 #[inline(always)]
 fn quick_few(task: &Task, file: &OpenFile, to: &Few, offset: u64) -> Option<usize> {
     // SAFETY: `quick_drained` gives that many bytes.
-    quick_drained(task, file, to.len(), offset, |from, len| unsafe { to.scatter(from, len) })
+    quick_drained(task, file, to.len(), offset, || true, |from, len| unsafe { to.scatter(from, len) })
 }
 
-/// [`quick`] of up to `len` bytes, which `drain` copies from where it is told.
+/// [`quick`] of up to `len` bytes, which `drain` copies from where it is told, if the buffer `is_user` space.
 #[inline(always)]
 fn quick_drained(
     task: &Task,
     file: &OpenFile,
     len: usize,
     offset: u64,
+    is_user: impl FnOnce() -> bool,
     drain: impl FnOnce(*const u8, usize) -> Result<()>,
 ) -> Option<usize> {
     let inode = table::inode_of(task, file);
@@ -259,7 +262,7 @@ fn quick_drained(
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
     let len = (len as u64).min(size.saturating_sub(offset)) as usize;
     let within = offset as usize % PAGE_SIZE;
-    if len == 0 || within + len > PAGE_SIZE {
+    if len == 0 || within + len > PAGE_SIZE || !is_user() {
         return None;
     }
     let page = map::get_low(task.region, inode, offset / PAGE_SIZE as u64);

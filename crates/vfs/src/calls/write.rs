@@ -130,7 +130,8 @@ pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resu
 #[inline(always)]
 fn writev_quick(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Option<usize> {
     let file = table::sole(task, table::load(task, fd), file_mode::WRITE | file_mode::REGULAR)?;
-    let from = Few::new(entries, count)?;
+    let mut from = Few::new();
+    from.read(entries, count)?;
     // Relaxed: nobody else has the position; the flags are one word.
     let position = file.position.load(Relaxed);
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
@@ -149,7 +150,8 @@ fn pwritev_quick(task: &Task, fd: i32, entries: *const iovec, count: usize, offs
         return None;
     }
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    let from = Few::new(entries, count)?;
+    let mut from = Few::new();
+    from.read(entries, count)?;
     quick_few(task, file, &from, offset as u64, to_end).map(|_| from.len())
 }
 

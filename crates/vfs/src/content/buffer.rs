@@ -181,30 +181,37 @@ pub(crate) struct Few {
 }
 
 impl Few {
-    /// `None` for any other vector, for the caller to fall back to [`Vector::new`].
+    /// Of no pieces.
     #[inline(always)]
-    pub(crate) fn new(entries: *const iovec, count: usize) -> Option<Few> {
+    pub(crate) fn new() -> Few {
+        Few { pieces: [const { MaybeUninit::uninit() }; FEW], count: 0, len: 0 }
+    }
+
+    /// Reads the program's vector in place. `None` for any that is not few, for the caller to fall back to
+    /// [`Vector::new`].
+    #[inline(always)]
+    pub(crate) fn read(&mut self, entries: *const iovec, count: usize) -> Option<()> {
         if count.wrapping_sub(1) >= FEW {
             return None;
         }
-        let mut few = Few { pieces: [const { MaybeUninit::uninit() }; FEW], count, len: 0 };
         // SAFETY: the program's memory, into room for as many entries.
-        unsafe { ucopy::copy_as::<false>(few.pieces.as_mut_ptr().cast(), entries.cast(), count * size_of::<iovec>()) }
+        unsafe { ucopy::copy_as::<false>(self.pieces.as_mut_ptr().cast(), entries.cast(), count * size_of::<iovec>()) }
             .ok()?;
+        self.count = count;
         let (mut len, mut high) = (0usize, 0);
-        for piece in few.pieces() {
+        for piece in self.pieces() {
             let (at, bytes) = (piece.iov_base as usize, piece.iov_len as usize);
             // access_ok, and the sum does not wrap: no bit 63 in any of them.
             len = len.wrapping_add(bytes);
             high |= at | bytes | at.wrapping_add(bytes) | len;
         }
-        few.len = len;
-        (high as isize >= 0 && len.wrapping_sub(1) < PAGE_SIZE).then_some(few)
+        self.len = len;
+        (high as isize >= 0 && len.wrapping_sub(1) < PAGE_SIZE).then_some(())
     }
 
     #[inline(always)]
     fn pieces(&self) -> impl Iterator<Item = &iovec> {
-        // SAFETY: `new` read the first `count`.
+        // SAFETY: `read` filled the first `count`.
         self.pieces.iter().take(self.count).map(|piece| unsafe { piece.assume_init_ref() })
     }
 
