@@ -23,6 +23,7 @@ use crate::caller::task::{Outside, Place, SLACK, Task};
 use crate::descriptors::table;
 use crate::names::mounts::{self, Above, Crossing};
 use crate::names::name::Name;
+use crate::names::hash::Hit;
 use crate::names::{hash, link_target, tree};
 use crate::rights::permission::{self, EXEC};
 
@@ -287,8 +288,16 @@ pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Re
     let text = copy_path(task, Which::Path, path)?;
     match in_known(task, dirfd, text, follow) {
         Some(found) => found.map(Place::Inside),
-        None => again(task, dirfd, text, Existing(follow)),
+        None => inode_of(task, dirfd, text, follow),
     }
+}
+
+/// [`inode`] for a path that was copied, without a look at [`in_known`].
+///
+/// # Errors
+/// As [`inode`].
+pub(crate) fn inode_of(task: &Task<'_>, dirfd: i32, text: Text, follow: Follow) -> Result<Place<Found>> {
+    again(task, dirfd, text, Existing(follow))
 }
 
 /// [`inode`] for the second path of a call, in a buffer of its own.
@@ -299,9 +308,21 @@ pub fn second_inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow
     again(task, dirfd, copy_path(task, Which::Other, path)?, Existing(follow))
 }
 
-/// What [`inode`] finds for the path that is most of all: a name in a directory whose prefix is known. None asks for a walk.
+/// Fast path of [`inode`]: a name in a directory whose prefix is known. `None` to fall back to a walk.
 #[inline(always)]
-fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<Result<Found>> {
+pub(crate) fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<Result<Found>> {
+    let (dir, name) = known(task, dirfd, given)?;
+    match look_up(task, dir, &name)? {
+        Some(hit) if !hit.is_plain() && (follow == Follow::Link || !hit.is_link()) => None,
+        Some(hit) => Some(Ok(found_in(dir, hit))),
+        None => Some(Err(Errno::ENOENT)),
+    }
+}
+
+/// The directory that a path's prefix is known to lead to, if everyone may search it, and the name behind the prefix,
+/// which ends the path. Whoever uses the directory looks at its generation afterwards.
+#[inline(always)]
+fn known<'t>(task: &'t Task<'_>, dirfd: i32, given: Text) -> Option<(Spot, Name<'t>)> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
     let (absolute, name, prefix) = unsafe {
@@ -313,24 +334,50 @@ fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<
     if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
         return None;
     }
-    let Spot { inode: dir, mount } = match given.prefix {
+    let dir = match given.prefix {
         0 => Spot::from_word(prefix.base),
         _ => prefix_cache::find(task, prefix)?,
     };
-    let inode = task.region.inode(dir.id);
-    if !may_everyone_search(inode) {
-        return None;
-    }
-    let hit = hash::lookup(task.region, dir.id, &name);
+    may_everyone_search(task.region.inode(dir.inode.id)).then_some((dir, name))
+}
+
+/// What a name stands for in a directory; `None` if the directory was freed since.
+#[inline(always)]
+fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> Option<Option<Hit>> {
+    let hit = hash::lookup(task.region, dir.id, name);
     // Acquire: an inode's generation grows before its slot is used again.
-    if inode.generation.load(Ordering::Acquire) != dir.generation {
+    let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
+    (generation == dir.generation).then_some(hit)
+}
+
+#[inline(always)]
+fn found_in(dir: Spot, hit: Hit) -> Found {
+    Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.inode.id, mount: dir.mount }
+}
+
+/// The place that a known prefix and a name behind it make.
+#[inline(always)]
+fn place_in(dir: Spot, name: &Name<'_>, given: Text) -> Parent {
+    Parent {
+        dir: dir.inode,
+        mount: dir.mount,
+        last: Last::Name,
+        trailing_slash: false,
+        which: given.which,
+        start: given.prefix as u16,
+        length: name.len() as u16,
+    }
+}
+
+/// Fast path of [`end`], as [`in_known`].
+#[inline(always)]
+fn end_in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<End> {
+    let (dir, name) = known(task, dirfd, given)?;
+    let hit = look_up(task, dir, &name)?;
+    if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
         return None;
     }
-    match hit {
-        Some(hit) if !hit.is_plain() && (follow == Follow::Link || !hit.is_link()) => None,
-        Some(hit) => Some(Ok(Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount })),
-        None => Some(Err(Errno::ENOENT)),
-    }
+    Some(End { place: place_in(dir, &name, given), found: hit.map(|hit| found_in(dir, hit)) })
 }
 
 /// Whether everyone may search what stands here: a directory whose mode says so, that has no ACL and that
@@ -349,7 +396,11 @@ fn may_everyone_search(inode: &Inode) -> bool {
 /// # Errors
 /// As [`inode`], but a missing last component is no error.
 pub(crate) fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<End>> {
-    again(task, dirfd, copy_path(task, Which::Path, path)?, Making(follow))
+    let text = copy_path(task, Which::Path, path)?;
+    match end_in_known(task, dirfd, text, follow) {
+        Some(end) => Ok(Place::Inside(end)),
+        None => again(task, dirfd, text, Making(follow)),
+    }
 }
 
 /// The place that a path names, whatever stands there.
@@ -357,7 +408,11 @@ pub(crate) fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) 
 /// # Errors
 /// As [`inode`], but the last component is not looked at.
 pub(crate) fn parent(task: &Task<'_>, dirfd: i32, path: *const u8, which: Which) -> Result<Place<Parent>> {
-    again(task, dirfd, copy_path(task, which, path)?, Placing)
+    let text = copy_path(task, which, path)?;
+    match known(task, dirfd, text) {
+        Some((dir, name)) => Ok(Place::Inside(place_in(dir, &name, text))),
+        None => again(task, dirfd, text, Placing),
+    }
 }
 
 fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
