@@ -344,7 +344,7 @@ fn known<'t>(task: &'t Task<'_>, dirfd: i32, given: Text) -> Option<(Spot, Name<
 /// What a name stands for in a directory; `None` if the directory was freed since.
 #[inline(always)]
 fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> Option<Option<Hit>> {
-    let hit = hash::lookup(task.region, dir.id, name);
+    let hit = hash::lookup_inline(task.region, dir.id, name);
     // Acquire: an inode's generation grows before its slot is used again.
     let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
     (generation == dir.generation).then_some(hit)
