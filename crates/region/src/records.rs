@@ -168,8 +168,8 @@ pub struct Inode {
     pub parent: AtomicU32,
     /// Directory: the entry that names it. Seq, as `parent`.
     pub self_dirent: AtomicU32,
-    /// Root of the tree of the inode's record locks and flocks, `u32::MAX` while it changes: whoever takes the
-    /// lock over from a dead lane builds it again. Lock.
+    /// Root of the tree of the inode's record locks and flocks, `u32::MAX` while it changes: whoever takes
+    /// the lock over from a dead lane builds it again. Lock.
     pub locks: AtomicU32,
     /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
     /// offset of its record (`lp_vfs::below`). Immutable.

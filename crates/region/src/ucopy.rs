@@ -265,7 +265,8 @@ core::arch::global_asm!(
     "movdqu xmmword ptr [rdi + 120], xmm3",
     "mov qword ptr [rdi + 136], rax",
     "ret",
-    // lp_ustatx(rdi struct statx, rsi inode, rdx what the inode does not say) -> rax 0: the result of statx(2).
+    // lp_ustatx(rdi struct statx, rsi inode, rdx what the inode does not say) -> rax 0: the result of
+    // statx(2).
     "lp_ustatx:",
     "mov rcx, qword ptr [rdx]", // Mask and block size.
     "mov rax, qword ptr [rdx + 8]",

@@ -330,7 +330,8 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     }
 }
 
-/// A killed process leaves the tree of a file's locks in the middle of a change: others' locks stay what they were.
+/// A killed process leaves the tree of a file's locks in the middle of a change: others' locks stay what they
+/// were.
 #[test]
 fn a_locker_killed_at_any_instruction_leaves_others_their_locks() {
     const OTHERS: i64 = 12;

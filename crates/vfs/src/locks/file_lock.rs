@@ -1,8 +1,9 @@
 //! Locks on files: what flock(2) and fcntl(2)'s POSIX and open file description locks have in common.
 //!
-//! An inode's locks stand in a tree ([`lock_tree`](crate::locks::lock_tree)) under the inode's lock, as Linux's `struct
-//! file_lock` in the lists of `i_flctx`. A lock is released by its owner's death without anybody's help: who meets one that is in the way looks whether its owner
-//! lives. Waiters sleep on the record that is in the way, for a bounded time, and look again.
+//! An inode's locks stand in a tree ([`lock_tree`](crate::locks::lock_tree)) under the inode's lock, as
+//! Linux's `struct file_lock` in the lists of `i_flctx`. A lock is released by its owner's death without
+//! anybody's help: who meets one that is in the way looks whether its owner lives. Waiters sleep on the
+//! record that is in the way, for a bounded time, and look again.
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::Lane;
@@ -428,8 +429,9 @@ fn remove_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
     }
 }
 
-/// Leaves a record that a dead lane had in hand to the inode that it is a lock on, if it is one. The lane still
-/// holds that inode's lock: nobody else has changed the record since. The caller holds the lane's `burial`.
+/// Leaves a record that a dead lane had in hand to the inode that it is a lock on, if it is one. The lane
+/// still holds that inode's lock: nobody else has changed the record since. The caller holds the lane's
+/// `burial`.
 pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
     let taken = &lane.taken[LockRecord::SLAB];
     let id = LockId(taken.load(Ordering::Acquire));

@@ -1,13 +1,13 @@
 //! An inode's locks as an interval tree, in which finding, adding and removing one takes O(log n).
 //!
-//! A treap (Aragon and Seidel 1989, after McCreight's priority search trees) over the lock records: in the order of their
-//! first bytes, balanced by ranks that are hashes of the slots' numbers, with the last byte locked in each subtree
-//! in [`LockRecord::last`]. Linux's `flc_posix` is a list.
+//! A treap (Aragon and Seidel 1989) over the lock records: in the order of their first bytes, balanced by
+//! ranks that are hashes of the slots' numbers, with the last byte locked in each subtree in
+//! [`LockRecord::last`]. Linux's `flc_posix` is a list.
 //!
-//! The inode's lock guards the tree. Which inode a lock is on, the record alone says ([`LockRecord::inode`]): a lock
-//! exists from the store of that word until the word is 0 again. The tree is derived. While it changes,
-//! [`Inode::locks`] is [`CHANGING`], and whoever finds that under the lock builds the tree from the records again:
-//! its writer has died.
+//! The inode's lock guards the tree. Which inode a lock is on, the record alone says ([`LockRecord::inode`]):
+//! a lock exists from the store of that word until the word is 0 again. The tree is derived. While it
+//! changes, [`Inode::locks`] is [`CHANGING`], and whoever finds that under the lock builds the tree from the
+//! records again: its writer has died.
 
 use core::mem::MaybeUninit;
 
@@ -24,8 +24,8 @@ use crate::locks::file_lock::{Lock, Range, wake};
 /// [`Inode::locks`] while the tree changes. No slot has this number.
 pub const CHANGING: u32 = u32::MAX;
 
-/// Longest way from the root that is followed. Of 2^18 locks none is deeper but with a probability of 1e-20; in a
-/// damaged region the tree may be a ring.
+/// Longest way from the root that is followed. Of 2^18 locks none is deeper but with a probability of 1e-20;
+/// in a damaged region the tree may be a ring.
 const DEPTH: usize = 96;
 
 /// Where a lock stands in the order: its first byte, then its slot.
@@ -154,8 +154,8 @@ impl<'t, 'r> Locks<'t, 'r> {
 
     fn begin(&self) {
         self.inode.locks.store(CHANGING, Ordering::Relaxed);
-        // PAIRS: none but the program's order. Whoever takes the lock over from a dead lane sees its stores in that
-        // order.
+        // PAIRS: none but the program's order. Whoever takes the lock over from a dead lane sees its stores
+        // in that order.
         release_fence();
     }
 
@@ -192,7 +192,8 @@ impl<'t, 'r> Locks<'t, 'r> {
         }
     }
 
-    /// Puts a node into the tree: above the first on its way with a lower rank, whose subtree is split in two.
+    /// Puts a node into the tree: above the first on its way with a lower rank, whose subtree is split in
+    /// two.
     fn attach(&self, new: LockId) {
         let (node, key) = (self.node(new), self.key(new));
         let mut path = Path::new();

@@ -2,8 +2,8 @@
 //!
 //! The locks on an inode are guarded by the inode's lock. Nobody sleeps with that lock held.
 //!
-//! Cycle inside: `file_lock` asks `deadlock` before it sleeps, which reads the records' families; `lock_tree` holds what
-//! `file_lock` reads out of the records.
+//! Cycle inside: `file_lock` asks `deadlock` before it sleeps, which reads the records' families; `lock_tree`
+//! holds what `file_lock` reads out of the records.
 //!
 //! Cycle: `deadlock`, `file_lock`, `lock_tree`.
 

@@ -203,17 +203,6 @@ pub(crate) fn prefetch(region: Region<'_>, hash: u32) {
 
 #[inline(never)]
 fn find(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
-    find_inline(region, dir, name, hash)
-}
-
-/// [`lookup`] for fast paths: the name's words stay in registers.
-#[inline(always)]
-pub(crate) fn lookup_inline(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> {
-    find_inline(region, dir, name, name.hash(dir))
-}
-
-#[inline(always)]
-fn find_inline(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Option<Hit> {
     let region = region.records();
     let (hit, certain) = bucket::look(&Buckets(region), hash, |bucket| scan(region, bucket, dir, name, hash));
     if certain { hit } else { find_slow(region, dir, name, hash) }

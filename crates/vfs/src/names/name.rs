@@ -141,7 +141,7 @@ impl<'a> Name<'a> {
     /// Hash of the name in directory `parent`.
     ///
     /// Folded 64x64 multiplication for each 8 bytes, as wyhash does it.
-    #[inline(always)]
+    #[inline]
     pub fn hash(&self, parent: InodeId) -> u32 {
         let mut hash = fold(SEED ^ parent.0 as u64, MULTIPLIER ^ self.words[0]);
         if self.len() > 8 {

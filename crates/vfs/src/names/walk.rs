@@ -311,18 +311,22 @@ pub fn second_inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow
 /// Fast path of [`inode`]: a name in a directory whose prefix is known. `None` to fall back to a walk.
 #[inline(always)]
 pub(crate) fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<Result<Found>> {
-    let (dir, name) = known(task, dirfd, given)?;
-    match look_up(task, dir, &name)? {
+    known(task, dirfd, given, |dir, name| match look_up(task, dir, name)? {
         Some(hit) if !hit.is_plain() && (follow == Follow::Link || !hit.is_link()) => None,
         Some(hit) => Some(Ok(found_in(dir, hit))),
         None => Some(Err(Errno::ENOENT)),
-    }
+    })
 }
 
-/// The directory that a path's prefix is known to lead to, if everyone may search it, and the name behind the prefix,
-/// which ends the path. Whoever uses the directory looks at its generation afterwards.
+/// Calls `then` with the directory that a path's prefix is known to lead to, if everyone may search it, and the name
+/// behind the prefix, which ends the path. Whoever uses the directory looks at its generation afterwards.
 #[inline(always)]
-fn known<'t>(task: &'t Task<'_>, dirfd: i32, given: Text) -> Option<(Spot, Name<'t>)> {
+fn known<T>(
+    task: &Task<'_>,
+    dirfd: i32,
+    given: Text,
+    then: impl FnOnce(Spot, &Name<'_>) -> Option<T>,
+) -> Option<T> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
     let (absolute, name, prefix) = unsafe {
@@ -338,13 +342,16 @@ fn known<'t>(task: &'t Task<'_>, dirfd: i32, given: Text) -> Option<(Spot, Name<
         0 => Spot::from_word(prefix.base),
         _ => prefix_cache::find(task, prefix)?,
     };
-    may_everyone_search(task.region.inode(dir.inode.id)).then_some((dir, name))
+    if !may_everyone_search(task.region.inode(dir.inode.id)) {
+        return None;
+    }
+    then(dir, &name)
 }
 
 /// What a name stands for in a directory; `None` if the directory was freed since.
 #[inline(always)]
 fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> Option<Option<Hit>> {
-    let hit = hash::lookup_inline(task.region, dir.id, name);
+    let hit = hash::lookup(task.region, dir.id, name);
     // Acquire: an inode's generation grows before its slot is used again.
     let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
     (generation == dir.generation).then_some(hit)
@@ -372,12 +379,13 @@ fn place_in(dir: Spot, name: &Name<'_>, given: Text) -> Parent {
 /// Fast path of [`end`], as [`in_known`].
 #[inline(always)]
 fn end_in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<End> {
-    let (dir, name) = known(task, dirfd, given)?;
-    let hit = look_up(task, dir, &name)?;
-    if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
-        return None;
-    }
-    Some(End { place: place_in(dir, &name, given), found: hit.map(|hit| found_in(dir, hit)) })
+    known(task, dirfd, given, |dir, name| {
+        let hit = look_up(task, dir, name)?;
+        if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
+            return None;
+        }
+        Some(End { place: place_in(dir, name, given), found: hit.map(|hit| found_in(dir, hit)) })
+    })
 }
 
 /// Whether everyone may search what stands here: a directory whose mode says so, that has no ACL and that
@@ -409,8 +417,8 @@ pub(crate) fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) 
 /// As [`inode`], but the last component is not looked at.
 pub(crate) fn parent(task: &Task<'_>, dirfd: i32, path: *const u8, which: Which) -> Result<Place<Parent>> {
     let text = copy_path(task, which, path)?;
-    match known(task, dirfd, text) {
-        Some((dir, name)) => Ok(Place::Inside(place_in(dir, &name, text))),
+    match known(task, dirfd, text, |dir, name| Some(place_in(dir, name, text))) {
+        Some(place) => Ok(Place::Inside(place)),
         None => again(task, dirfd, text, Placing),
     }
 }
