@@ -129,7 +129,9 @@ impl Check<'_> {
         for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
             if self.slabs.inodes.is_used(index) {
                 match self.region.inode(InodeId(index)).locks.load(Relaxed) {
-                    CHANGING => self.leftover(|| format!("a process died as it changed the locks of inode {index}")),
+                    CHANGING => {
+                        self.leftover(|| format!("a process died as it changed the locks of inode {index}"))
+                    }
                     root => self.lock_tree(index, root, &mut listed),
                 }
             }
@@ -153,7 +155,8 @@ impl Check<'_> {
     /// An inode's tree of locks must be in order, and each node must know the last byte locked below it.
     fn lock_tree(&mut self, inode: u32, root: u32, listed: &mut Bits) {
         let region = self.region;
-        let last = |index: u32| if index == 0 { 0 } else { region.lock_record(LockId(index)).last.load(Relaxed) };
+        let last =
+            |index: u32| if index == 0 { 0 } else { region.lock_record(LockId(index)).last.load(Relaxed) };
         let (mut path, mut at, mut before) = (Vec::new(), root, (0, 0));
         loop {
             while at != 0 {

@@ -379,7 +379,9 @@ const _: () = {
             && offset_of!(stat, __unused) == 120
     );
     // The layout that lp_ustatx writes.
-    assert!(size_of::<statx>() == 256 && offset_of!(statx, stx_ino) == 32 && offset_of!(statx, stx_atime) == 64);
+    assert!(
+        size_of::<statx>() == 256 && offset_of!(statx, stx_ino) == 32 && offset_of!(statx, stx_atime) == 64
+    );
     assert!(offset_of!(statx, stx_ctime) == 96 && offset_of!(statx, stx_mnt_id) == 144);
     assert!(size_of::<Beside>() == 56 && offset_of!(Inode, btime_nsec) == offset_of!(Inode, btime) + 8);
 };

@@ -184,7 +184,8 @@ pub unsafe fn put_statx(to: *mut statx, from: &Inode, beside: &Beside) -> Result
     unsafe { put_stat(seen.as_mut_ptr(), from, 0, 0) }?;
     // SAFETY: integers, for which zeros are a value; `put_stat` wrote all of `seen`.
     let (mut value, seen): (statx, stat) = unsafe { (core::mem::zeroed(), seen.assume_init()) };
-    let time = |sec: u64, nsec: u64| statx_timestamp { tv_sec: sec as i64, tv_nsec: nsec as u32, __reserved: 0 };
+    let time =
+        |sec: u64, nsec: u64| statx_timestamp { tv_sec: sec as i64, tv_nsec: nsec as u32, __reserved: 0 };
     (value.stx_mask, value.stx_blksize) = (beside.mask, beside.block_size);
     (value.stx_attributes, value.stx_attributes_mask) = (beside.attributes, beside.attributes_mask);
     (value.stx_ino, value.stx_mnt_id) = (beside.number, beside.mount);

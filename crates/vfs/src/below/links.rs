@@ -7,7 +7,6 @@ use lp_region::{InodeId, InodeRef};
 
 use crate::below::list::{self, Record};
 use crate::caller::task::Task;
-use crate::content::fill;
 use crate::inodes::inode::{self, Locked};
 
 /// The list's name.
@@ -26,6 +25,9 @@ struct Link {
     ino: u64,
     target: u64,
 }
+
+// SAFETY: three words.
+unsafe impl list::Plain for Link {}
 
 /// The list of links, locked. Whoever takes in a file that has several links holds it from [`Links::find`] to
 /// [`Links::note`], so that directories that are taken in at the same time share one inode.
@@ -50,17 +52,18 @@ impl<'r> Links<'r> {
         let size = region.inode(self.list).size.load(Relaxed); // Relaxed: under the lock.
         let mut links = [Link::default(); 64];
         let mut at = 0;
-        while at < size {
-            let room = core::mem::size_of_val(&links).min((size - at) as usize);
-            list::raw(region, self.list, links.as_mut_ptr().cast(), room, at)?;
-            for link in &links[..room / size_of::<Link>()] {
+        while at + size_of::<Link>() as u64 <= size {
+            let count = links.len().min((size - at) as usize / size_of::<Link>());
+            let links = &mut links[..count];
+            list::raw(region, self.list, links, at)?;
+            for link in links {
                 let target = InodeRef::from_word(link.target);
                 let lives = region.inode(target.id).generation.load(Acquire) == target.generation;
                 if (link.dev, link.ino) == (seen.dev, seen.ino) && lives {
                     return Ok(Some(target));
                 }
             }
-            at += room as u64;
+            at += (count * size_of::<Link>()) as u64;
         }
         Ok(None)
     }
@@ -68,6 +71,6 @@ impl<'r> Links<'r> {
     /// Notes what stands for a file that was not found.
     pub(crate) fn note(&self, task: &Task<'_>, seen: &Record, target: InodeRef) -> Result<()> {
         let link = Link { dev: seen.dev, ino: seen.ino, target: target.to_word() };
-        fill::append_private(task, self.list, (&raw const link).cast(), size_of::<Link>())
+        list::push(task, self.list, &link)
     }
 }

@@ -1,12 +1,12 @@
 //! stat(2), fstat(2), lstat(2), fstatat(2), statx(2): validated copies of one inode record.
 
 use lp_abi::linux::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
+    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
     STATX_ATTR_APPEND, STATX_ATTR_AUTOMOUNT, STATX_ATTR_DAX, STATX_ATTR_IMMUTABLE, STATX_ATTR_MOUNT_ROOT,
     STATX_ATTR_NODUMP, STATX_BASIC_STATS, STATX_BTIME, STATX_CTIME, STATX_MNT_ID, STATX_MTIME, stat,
     statx as Statx,
 };
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::ucopy::{self, Beside};
@@ -32,13 +32,13 @@ const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
 /// # Errors
 /// `EBADF`, `EFAULT`.
 #[inline]
-pub fn fstat(task: &Task, fd: i32, to: *mut stat) -> Result<()> {
+pub fn fstat(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
     if fstat_quick(task, table::load(task, fd), to) { Ok(()) } else { fstat_slow(task, fd, to) }
 }
 
 /// The common [`fstat`], of an entry just read: of no directory, and nobody changes it. Whether it is done; else [`fstat`] is asked.
 #[inline(always)]
-pub fn fstat_quick(task: &Task, entry: u64, to: *mut stat) -> bool {
+pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
     let Some(file) = table::own_any(task, entry) else { return false };
     let id = InodeRef::from_word(file.inode.load(Relaxed)).id; // Relaxed: immutable while open.
     let inode = task.region.inode(id);
@@ -46,12 +46,12 @@ pub fn fstat_quick(task: &Task, entry: u64, to: *mut stat) -> bool {
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the program's memory.
     !inode::is_dir(inode)
-        && unsafe { ucopy::put_stat(to, inode, device, id.0) }.is_ok()
+        && unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) }.is_ok()
         && !inode.seq.retry(before)
 }
 
 #[inline(never)]
-fn fstat_slow(task: &Task, fd: i32, to: *mut stat) -> Result<()> {
+fn fstat_slow(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
     let held = table::fget_any(task, fd)?;
     put_stat(task, held.inode_id(), held.inode, to)
 }
@@ -61,7 +61,7 @@ fn fstat_slow(task: &Task, fd: i32, to: *mut stat) -> Result<()> {
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for unknown flags; `EFAULT`.
 #[inline]
-pub fn fstatat(task: &Task, dirfd: i32, path: *const u8, to: *mut stat, flags: u32) -> Result<Place<()>> {
+pub fn fstatat(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: u32) -> Result<Place<()>> {
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -77,11 +77,11 @@ pub fn fstatat(task: &Task, dirfd: i32, path: *const u8, to: *mut stat, flags: u
 /// As [`fstatat`]; `EINVAL` for a reserved bit of `mask`.
 pub fn statx(
     task: &Task,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     flags: u32,
     mask: u32,
-    to: *mut Statx,
+    to: UserPtr<Statx>,
 ) -> Result<Place<()>> {
     let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
     let sync = flags & AT_STATX_SYNC_TYPE;
@@ -91,7 +91,7 @@ pub fn statx(
     let put = |id: InodeId, inode: &Inode, mount: MountId| {
         let beside = beside(task, (id, mount), inode, mask);
         // SAFETY: the program's memory.
-        write(task, id, inode, || unsafe { ucopy::put_statx(to, inode, &beside) })
+        write(task, id, inode, || unsafe { ucopy::put_statx(to.as_ptr(), inode, &beside) })
     };
     if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
         return of_descriptor(task, dirfd, put);
@@ -99,11 +99,11 @@ pub fn statx(
     of_path(task, dirfd, path, follow(flags), put)
 }
 
-/// Calls `put` on what a descriptor, or `AT_FDCWD`, names.
+/// Calls `put` on what a descriptor, or `Fd::CWD`, names.
 #[inline(always)]
 fn of_descriptor(
     task: &Task,
-    fd: i32,
+    fd: Fd,
     put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
     if table::whose(task, fd) != table::Whose::NotOurs {
@@ -111,7 +111,7 @@ fn of_descriptor(
         return put(held.inode_id(), held.inode, held.mount()).map(Place::Inside);
     }
     let Spot { inode: cwd, mount } = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
-    if fd != AT_FDCWD || cwd.id.is_none() {
+    if fd != Fd::CWD || cwd.id.is_none() {
         return Ok(Place::Outside(Outside::AsGiven));
     }
     put(cwd.id, task.region.inode(cwd.id), mount).map(Place::Inside)
@@ -121,8 +121,8 @@ fn of_descriptor(
 #[inline(always)]
 fn of_path(
     task: &Task,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     follow: Follow,
     put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
@@ -138,7 +138,7 @@ fn of_path(
 #[inline(never)]
 fn of_path_slow(
     task: &Task,
-    dirfd: i32,
+    dirfd: Fd,
     text: walk::Text,
     follow: Follow,
     put: &dyn Fn(InodeId, &Inode, MountId) -> Result<()>,
@@ -168,10 +168,10 @@ where
 }
 
 #[inline(always)]
-fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()> {
+fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> Result<()> {
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the program's memory.
-    write(task, id, inode, || unsafe { ucopy::put_stat(to, inode, device, id.0) })
+    write(task, id, inode, || unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
 }
 
 /// Has `put` write what it sees of an inode until that is of one moment.

@@ -9,7 +9,7 @@ use lp_abi::linux::{
     CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_CLOEXEC, O_RDONLY, RLIMIT_FSIZE,
     S_ISVTX, stat,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::lane::GONE;
 use lp_region::layout::RUNS;
 use lp_region::life::State;
@@ -17,7 +17,7 @@ use lp_region::mount::{mount_flags, mount_state};
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
-use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
+use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId, Spot};
 
 use crate::caller::task::Task;
 use crate::content::page;
@@ -107,7 +107,7 @@ fn leave_mounts(region: Region, id: RunId) {
     for base in &region.run(id).bases {
         base.store(0, Ordering::Relaxed); // Relaxed: before any process of the run.
     }
-    for mount in (1..=region.header().mount_limit.load(Ordering::Acquire)).map(MountId) {
+    for mount in region.mounts() {
         let record = region.mount(mount);
         if record.run.load(Ordering::Relaxed) == id.0 {
             let (from, to) = (mount_state::ATTACHED, mount_state::DETACHED);
@@ -278,7 +278,7 @@ fn drop_mappings(task: &Task) -> bool {
 }
 
 /// Descriptors that exec closes: the door closes each with `open_file::remove`, and its placeholder.
-pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
+pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = Fd> + use<'r> {
     table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
 }
 

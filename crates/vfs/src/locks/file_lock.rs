@@ -214,7 +214,10 @@ pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: LockType) -> bool {
     }
     let _held = inode::lock(task, id);
     let locks = Locks::of(task, id);
-    locks.meeting(Range::ALL, FIRST).map(|(_, lock)| read(lock)).any(|lock| lock.owner == owner && lock.kind == kind)
+    locks
+        .meeting(Range::ALL, FIRST)
+        .map(|(_, lock)| read(lock))
+        .any(|lock| lock.owner == owner && lock.kind == kind)
 }
 
 /// Drops the POSIX locks that the calling process has on an inode.
@@ -246,7 +249,9 @@ fn inode_of(task: &Task, id: FileId) -> InodeId {
 
 /// The caller holds the inode's lock.
 fn drop_file_locked(task: &Task, id: FileId) {
-    remove_where(task, inode_of(task, id), |lock| lock.owner.family != family::POSIX && lock.owner.id == id.0);
+    remove_where(task, inode_of(task, id), |lock| {
+        lock.owner.family != family::POSIX && lock.owner.id == id.0
+    });
     task.region.file(id).locked.store(0, Ordering::Relaxed);
 }
 
@@ -326,7 +331,9 @@ fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>
         let lock = Lock { range: own.union.unwrap_or(range), ..*lock };
         stays = match own.heir {
             Some((heir, old)) => turn_into(task, locks, heir, &old, &lock),
-            None => locks.insert(&lock).inspect_err(|_| half.into_iter().for_each(|half| locks.remove(half)))?,
+            None => {
+                locks.insert(&lock).inspect_err(|_| half.into_iter().for_each(|half| locks.remove(half)))?
+            }
         };
         let flags = task.region.inode(id).flags.load(Ordering::Relaxed);
         task.region.inode(id).flags.store(flags | inode_flags::LOCKED, Ordering::Relaxed);

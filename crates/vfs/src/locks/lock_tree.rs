@@ -186,7 +186,8 @@ impl<'t, 'r> Locks<'t, 'r> {
     fn renew(&self, mut path: Path) {
         while let Some(id) = path.pop() {
             let node = self.node(id);
-            let below = [&node.link, &node.right].map(|child| self.last(LockId(child.load(Ordering::Relaxed))));
+            let below =
+                [&node.link, &node.right].map(|child| self.last(LockId(child.load(Ordering::Relaxed))));
             let end = node.end.load(Ordering::Relaxed);
             node.last.store(end.max(below[0]).max(below[1]), Ordering::Relaxed);
         }
