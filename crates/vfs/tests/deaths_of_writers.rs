@@ -292,7 +292,7 @@ fn attributes_change_together_or_not_at_all() {
     }
 }
 
-/// A lock that a killed process was setting is on its way into the file's list or out of it. Whoever takes
+/// A lock that a killed process was setting is on its way into the file's tree or out of it. Whoever takes
 /// the file's lock over before the dead is buried must not take that record for its own.
 #[test]
 fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
@@ -312,7 +312,7 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     let length = death::length(&task, &call);
     reap::dead(&task);
     let fd = opened(&task, O_RDWR);
-    // A record is in hand and in the list for two or three instructions.
+    // A record is in hand and names the file for a few instructions.
     for steps in (before..=length).step_by(2) {
         let at = format!("killed after {steps} instructions");
         death::interrupt(&task, steps, &call);
