@@ -9,6 +9,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{FileId, InodeId, InodeRef, LaneId, LockId, MappingId, ProcessId, Spot};
 use lp_vfs::blob::Which;
+use lp_vfs::lock_tree::CHANGING;
 use lp_vfs::{pin, table::entry};
 
 use crate::bits::Bits;
@@ -121,30 +122,66 @@ impl Check<'_> {
         }
     }
 
-    /// Each inode's list of locks.
+    /// Each inode's tree of locks; then the locks that say that they are an inode's.
     fn locks(&mut self) {
         let mut listed = Bits::default();
         let fresh = self.slabs.inodes.fresh;
         for index in self.extents.slots::<Inode>().take_while(|index| *index <= fresh).collect::<Vec<_>>() {
-            if !self.slabs.inodes.is_used(index) {
+            if self.slabs.inodes.is_used(index) {
+                match self.region.inode(InodeId(index)).locks.load(Relaxed) {
+                    CHANGING => {
+                        self.leftover(|| format!("a process died as it changed the locks of inode {index}"))
+                    }
+                    root => self.lock_tree(index, root, &mut listed),
+                }
+            }
+        }
+        for index in 1..=self.slabs.locks.fresh {
+            let record = self.region.lock_record(LockId(index));
+            let inode = record.inode.load(Relaxed);
+            if inode == 0 {
                 continue;
             }
-            let mut next = self.region.inode(InodeId(index)).locks.load(Relaxed);
-            while next != 0 {
-                if next > self.slabs.locks.fresh || !listed.insert(next) {
-                    self.structure(|| {
-                        format!(
-                            "the list of locks of inode {index} leads to slot {next}, which is none of its"
-                        )
-                    });
-                    break;
-                }
-                let record = self.region.lock_record(LockId(next));
-                self.lock_record(index, next, record);
-                next = record.link.load(Relaxed);
+            self.lock_record(inode, index, record);
+            let is_used = self.slabs.inodes.is_used(inode);
+            let changes = is_used && self.region.inode(InodeId(inode)).locks.load(Relaxed) == CHANGING;
+            if listed.insert(index) && !changes {
+                self.inconsistent(|| format!("lock {index} is not in the tree of inode {inode}"));
             }
         }
         self.lost(&listed, |slabs| &slabs.locks, "lock record", LockRecord::SLAB);
+    }
+
+    /// An inode's tree of locks must be in order, and each node must know the last byte locked below it.
+    fn lock_tree(&mut self, inode: u32, root: u32, listed: &mut Bits) {
+        let region = self.region;
+        let last =
+            |index: u32| if index == 0 { 0 } else { region.lock_record(LockId(index)).last.load(Relaxed) };
+        let (mut path, mut at, mut before) = (Vec::new(), root, (0, 0));
+        loop {
+            while at != 0 {
+                if at > self.slabs.locks.fresh || !listed.insert(at) {
+                    self.structure(|| {
+                        format!("the tree of locks of inode {inode} leads to slot {at}, which is none of its")
+                    });
+                    return;
+                }
+                path.push(at);
+                at = region.lock_record(LockId(at)).link.load(Relaxed);
+            }
+            let Some(index) = path.pop() else { return };
+            let record = region.lock_record(LockId(index));
+            let key = (record.start.load(Relaxed), index);
+            let below = last(record.link.load(Relaxed)).max(last(record.right.load(Relaxed)));
+            let is_sound = before < key
+                && record.last.load(Relaxed) == below.max(record.end.load(Relaxed))
+                && record.inode.load(Relaxed) == inode;
+            if !is_sound {
+                self.inconsistent(|| format!("lock {index} stands wrong in the tree of inode {inode}"));
+            }
+            before = key;
+            at = record.right.load(Relaxed);
+        }
     }
 
     fn lock_record(&mut self, inode: u32, index: u32, record: &LockRecord) {
@@ -166,13 +203,12 @@ impl Check<'_> {
                     && self.region.file(FileId(owner)).generation.load(Relaxed)
                         == record.owner_generation.load(Relaxed)
             }
-            3 => true,
             _ => return self.structure(|| format!("lock {index} of inode {inode} is of no family")),
         };
         if !lives {
             self.leftover(|| format!("lock {index} of inode {inode} is a dead owner's"));
         }
-        if record.start.load(Relaxed) > record.end.load(Relaxed) && family != 3 {
+        if record.start.load(Relaxed) > record.end.load(Relaxed) {
             self.inconsistent(|| format!("lock {index} of inode {inode} ends before it starts"));
         }
     }

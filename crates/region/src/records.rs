@@ -168,7 +168,8 @@ pub struct Inode {
     pub parent: AtomicU32,
     /// Directory: the entry that names it. Seq, as `parent`.
     pub self_dirent: AtomicU32,
-    /// First of the inode's record locks and flocks. Lock.
+    /// Root of the tree of the inode's record locks and flocks, `u32::MAX` while it changes: whoever takes
+    /// the lock over from a dead lane builds it again. Lock.
     pub locks: AtomicU32,
     /// Target of a short symbolic link; of a file or directory with [`inode_flags::ORIGIN`] the list and the
     /// offset of its record (`lp_vfs::below`). Immutable.
@@ -327,34 +328,35 @@ pub mod file_mode {
     pub const MOUNT_SHIFT: u32 = 16;
 }
 
-/// A POSIX, OFD or flock lock. 64 bytes. Guarded by its inode's lock.
+/// A POSIX, OFD or flock lock. 64 bytes. Guarded by its inode's lock; a node of its inode's tree.
 #[repr(C, align(64))]
 pub struct LockRecord {
     /// First byte.
     pub start: AtomicU64,
     /// Last byte, inclusive; `i64::MAX` means to the end of any file.
     pub end: AtomicU64,
+    /// Last byte of all locks in the subtree of which this is the root.
+    pub last: AtomicU64,
     /// `F_RDLCK` or `F_WRLCK`.
     pub kind: AtomicU32,
-    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file), 3 none: an unused record in the
-    /// list.
+    /// 0 POSIX (owner is a process), 1 OFD, 2 flock (owner is an open file).
     pub family: AtomicU32,
     /// Owner: process or open file.
     pub owner: AtomicU32,
     /// Generation of the owner's slot.
     pub owner_generation: AtomicU32,
-    /// Next lock of the inode, or the slab's link.
+    /// Left child in the tree, or the slab's link.
     pub link: AtomicU32,
+    /// Right child in the tree.
+    pub right: AtomicU32,
     /// Process that created it, for `l_pid`.
     pub pid: AtomicU32,
     /// Incremented when the lock shrinks, weakens or goes away; waiters sleep on it. Atomic.
     pub version: AtomicU32,
     /// Number of waiters, including those killed while waiting. Lock.
     pub waiters: AtomicU32,
-    /// Inode whose list it was last linked into.
+    /// Inode that it is a lock on; 0 while it is none. Read by repairs of other inodes' trees. Atomic.
     pub inode: AtomicU32,
-    /// Spare.
-    pub spare: AtomicU32,
 }
 
 /// One process's mapping of an inode, which keeps the inode from reclaim. 64 bytes. Written only by its

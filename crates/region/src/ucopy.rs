@@ -7,7 +7,7 @@
 
 use core::mem::offset_of;
 
-use lp_abi::linux::stat;
+use lp_abi::linux::{STATX_BTIME, STATX_MTIME, stat, statx};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use crate::records::Inode;
@@ -23,8 +23,8 @@ core::arch::global_asm!(
     ".globl lp_ucopy_wide",
     ".globl lp_uzero",
     ".globl lp_ustr",
-    ".globl lp_uwords",
     ".globl lp_ustat",
+    ".globl lp_ustatx",
     ".globl lp_ubyte",
     ".globl lp_uword",
     ".hidden lp_ucopy_start",
@@ -34,8 +34,8 @@ core::arch::global_asm!(
     ".hidden lp_ucopy_wide",
     ".hidden lp_uzero",
     ".hidden lp_ustr",
-    ".hidden lp_uwords",
     ".hidden lp_ustat",
+    ".hidden lp_ustatx",
     ".hidden lp_ubyte",
     ".hidden lp_uword",
     "lp_ucopy_start:",
@@ -225,20 +225,6 @@ core::arch::global_asm!(
     "mov rax, r9",
     "mov rdx, r10",
     "ret",
-    // lp_uwords(rdi to, rsi from, rdx pairs of words, not 0) -> rax 0: copies eight bytes at a time, the size
-    // of the source's stores, so that each load is forwarded from its store.
-    "lp_uwords:",
-    "12:",
-    "mov rax, qword ptr [rsi]",
-    "mov rcx, qword ptr [rsi + 8]",
-    "mov qword ptr [rdi], rax",
-    "mov qword ptr [rdi + 8], rcx",
-    "add rsi, 16",
-    "add rdi, 16",
-    "dec rdx",
-    "jnz 12b",
-    "xor eax, eax",
-    "ret",
     // lp_ustat(rdi struct stat, rsi inode, rdx st_dev, ecx st_ino) -> rax 0: the result of fstat(2) straight
     // from the record.
     "lp_ustat:",
@@ -279,6 +265,75 @@ core::arch::global_asm!(
     "movdqu xmmword ptr [rdi + 120], xmm3",
     "mov qword ptr [rdi + 136], rax",
     "ret",
+    // lp_ustatx(rdi struct statx, rsi inode, rdx what the inode does not say) -> rax 0: the result of
+    // statx(2).
+    "lp_ustatx:",
+    "mov rcx, qword ptr [rdx]", // Mask and block size.
+    "mov rax, qword ptr [rdx + 8]",
+    "mov qword ptr [rdi], rcx",
+    "mov qword ptr [rdi + 8], rax",
+    "mov eax, dword ptr [rsi + {nlink}]",
+    "mov r8, qword ptr [rsi + {mode}]", // And the owner.
+    "mov dword ptr [rdi + 16], eax",
+    "movzx eax, r8w",
+    "mov dword ptr [rdi + 28], eax",
+    "and eax, 0xf000",
+    "shr r8, 32",
+    "mov dword ptr [rdi + 20], r8d",
+    "mov r8d, dword ptr [rsi + {gid}]",
+    "mov dword ptr [rdi + 24], r8d",
+    "mov r8, qword ptr [rdx + 16]",
+    "mov qword ptr [rdi + 32], r8",
+    "cmp eax, 0x4000",
+    "mov rax, qword ptr [rsi + {size}]",
+    "mov r8, qword ptr [rsi + {pages}]",
+    "lea r8, [r8 * 8]",
+    "jne 20f",
+    "mov eax, dword ptr [rsi + {entries}]",
+    "lea rax, [rax + rax * 4]",
+    "lea rax, [rax * 4 + 40]",
+    "xor r8d, r8d",
+    "20:",
+    "mov qword ptr [rdi + 40], rax",
+    "mov qword ptr [rdi + 48], r8",
+    "mov rax, qword ptr [rdx + 24]",
+    "mov r8, qword ptr [rdx + 32]",
+    "mov qword ptr [rdi + 56], rax",
+    "mov qword ptr [rdi + 128], r8",
+    "mov rax, qword ptr [rdx + 40]",
+    "mov r8, qword ptr [rdx + 48]",
+    "mov qword ptr [rdi + 136], rax",
+    "mov qword ptr [rdi + 144], r8",
+    "pxor xmm3, xmm3",
+    "movdqu xmm0, xmmword ptr [rsi + {atime}]",
+    "movdqu xmm1, xmmword ptr [rsi + {atime} + 16]",
+    "movdqu xmm2, xmmword ptr [rsi + {atime} + 32]",
+    "movdqu xmmword ptr [rdi + 64], xmm0",
+    "xor eax, eax",
+    "xor r8d, r8d",
+    "test ecx, {mtime_asked}",
+    "jnz 21f",
+    "movdqa xmm1, xmm3",
+    "movdqa xmm2, xmm3",
+    "21:",
+    "test ecx, {btime_asked}",
+    "jz 22f",
+    "mov rax, qword ptr [rsi + {btime}]",
+    "mov r8d, dword ptr [rsi + {btime} + 8]",
+    "22:",
+    "mov qword ptr [rdi + 80], rax",
+    "mov qword ptr [rdi + 88], r8",
+    "movdqu xmmword ptr [rdi + 96], xmm2",
+    "movdqu xmmword ptr [rdi + 112], xmm1",
+    "movdqu xmmword ptr [rdi + 152], xmm3",
+    "movdqu xmmword ptr [rdi + 168], xmm3",
+    "movdqu xmmword ptr [rdi + 184], xmm3",
+    "movdqu xmmword ptr [rdi + 200], xmm3",
+    "movdqu xmmword ptr [rdi + 216], xmm3",
+    "movdqu xmmword ptr [rdi + 232], xmm3",
+    "xor eax, eax",
+    "mov qword ptr [rdi + 248], rax",
+    "ret",
     // lp_ubyte(rdi from) -> rax the byte there, or -1.
     "lp_ubyte:",
     "movzx eax, byte ptr [rdi]",
@@ -300,6 +355,9 @@ core::arch::global_asm!(
     pages = const offset_of!(Inode, pages),
     entries = const offset_of!(Inode, entries),
     atime = const offset_of!(Inode, atime),
+    btime = const offset_of!(Inode, btime),
+    mtime_asked = const STATX_MTIME,
+    btime_asked = const STATX_BTIME,
     page = const PAGE_SIZE,
     wide = sym WIDE,
 );
@@ -320,6 +378,12 @@ const _: () = {
             && offset_of!(stat, st_atime) == 72
             && offset_of!(stat, __unused) == 120
     );
+    // The layout that lp_ustatx writes.
+    assert!(
+        size_of::<statx>() == 256 && offset_of!(statx, stx_ino) == 32 && offset_of!(statx, stx_atime) == 64
+    );
+    assert!(offset_of!(statx, stx_ctime) == 96 && offset_of!(statx, stx_mnt_id) == 144);
+    assert!(size_of::<Beside>() == 56 && offset_of!(Inode, btime_nsec) == offset_of!(Inode, btime) + 8);
 };
 
 unsafe extern "sysv64" {
@@ -327,8 +391,8 @@ unsafe extern "sysv64" {
     fn lp_ucopy_wide(to: *mut u8, from: *const u8, bytes: usize) -> isize;
     fn lp_uzero(to: *mut u8, bytes: usize) -> isize;
     fn lp_ustr(to: *mut u8, from: *const u8, room: usize) -> isize;
-    fn lp_uwords(to: *mut u8, from: *const u8, pairs: usize) -> isize;
     fn lp_ustat(to: *mut stat, from: *const Inode, device: u64, number: u32) -> isize;
+    fn lp_ustatx(to: *mut statx, from: *const Inode, beside: *const Beside) -> isize;
     /// The byte at `from`, or -1 for a fault; changes no register but `rax`.
     fn lp_ubyte(from: *const u8) -> isize;
     fn lp_uword(from: *const u8) -> u64;
@@ -504,22 +568,6 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
     unsafe { copy(to.cast(), (value as *const T).cast(), size_of::<T>()) }
 }
 
-/// [`put`] of a structure of 8-byte fields that was just filled in: 16-byte loads of it would stall on its
-/// stores.
-///
-/// # Errors
-/// `EFAULT`.
-///
-/// # Safety
-/// As [`copy`].
-#[inline]
-pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
-    const { assert!(size_of::<T>().is_multiple_of(16) && size_of::<T>() > 0) };
-    // SAFETY: `value` is good for its size, and a fault of `to` is handled, by this function's contract.
-    let done = unsafe { lp_uwords(to.cast(), (value as *const T).cast(), size_of::<T>() / 16) };
-    if done == 0 { Ok(()) } else { Err(Errno::EFAULT) }
-}
-
 /// Writes an inode's record into the program's memory as a `struct stat` with device `device` and inode
 /// number `number`. The caller validates the result with the inode's `seq`, and writes it again if it may be
 /// mixed.
@@ -543,6 +591,58 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
             inout("rdx") device => _,
             inout("ecx") number => _,
             out("rax") fault,
+            out("r8") _,
+            out("xmm0") _,
+            out("xmm1") _,
+            out("xmm2") _,
+            out("xmm3") _,
+        );
+    }
+    if fault == 0 { Ok(()) } else { Err(Errno::EFAULT) }
+}
+
+/// What `struct statx` has that an inode's record does not say.
+#[repr(C)]
+pub struct Beside {
+    /// `stx_mask`: the times of change and of birth are 0 if it does not name them.
+    pub mask: u32,
+    /// `stx_blksize`.
+    pub block_size: u32,
+    /// `stx_attributes`.
+    pub attributes: u64,
+    /// `stx_ino`.
+    pub number: u64,
+    /// `stx_attributes_mask`.
+    pub attributes_mask: u64,
+    /// `stx_rdev_major` and `stx_rdev_minor`.
+    pub rdev: [u32; 2],
+    /// `stx_dev_major` and `stx_dev_minor`.
+    pub device: [u32; 2],
+    /// `stx_mnt_id`.
+    pub mount: u64,
+}
+
+/// [`put_stat`], as a `struct statx`.
+///
+/// # Errors
+/// `EFAULT`.
+///
+/// # Safety
+/// As [`copy`].
+#[inline(always)]
+pub unsafe fn put_statx(to: *mut statx, from: &Inode, beside: &Beside) -> Result<()> {
+    let fault: usize;
+    // SAFETY: the records are ours, and a fault of `to` is handled; these are the registers that the routine
+    // uses.
+    unsafe {
+        core::arch::asm!(
+            "call {routine}",
+            routine = sym lp_ustatx,
+            in("rdi") to,
+            in("rsi") from,
+            in("rdx") beside,
+            out("rax") fault,
+            out("rcx") _,
             out("r8") _,
             out("xmm0") _,
             out("xmm1") _,

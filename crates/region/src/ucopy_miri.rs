@@ -1,7 +1,7 @@
 //! The copy routines for Miri, which runs no assembly: what [`ucopy`](../ucopy.rs) does with pointers that
 //! are good.
 
-use lp_abi::linux::{S_IFDIR, S_IFMT, stat};
+use lp_abi::linux::{S_IFDIR, S_IFMT, STATX_BTIME, STATX_MTIME, stat, statx, statx_timestamp};
 use lp_abi::{Errno, PAGE_SIZE, Result};
 
 use crate::records::Inode;
@@ -119,18 +119,6 @@ pub unsafe fn put<T: Copy>(to: *mut T, value: &T) -> Result<()> {
     Ok(())
 }
 
-/// [`put`].
-///
-/// # Errors
-/// As [`put`].
-///
-/// # Safety
-/// As [`put`].
-pub unsafe fn put_words<T: Copy>(to: *mut T, value: &T) -> Result<()> {
-    // SAFETY: a `T` can be written there, by this function's contract.
-    unsafe { put(to, value) }
-}
-
 /// Writes an inode's record as a `struct stat` of device `device` and number `number`.
 ///
 /// # Errors
@@ -161,6 +149,63 @@ pub unsafe fn put_stat(to: *mut stat, from: &Inode, device: u64, number: u32) ->
     (stat.st_ctime, stat.st_ctime_nsec) = stamp(&from.ctime);
     // SAFETY: `to` is good, by this function's contract.
     unsafe { put(to, &stat) }
+}
+
+/// What `struct statx` has that an inode's record does not say.
+pub struct Beside {
+    /// `stx_mask`.
+    pub mask: u32,
+    /// `stx_blksize`.
+    pub block_size: u32,
+    /// `stx_attributes`.
+    pub attributes: u64,
+    /// `stx_ino`.
+    pub number: u64,
+    /// `stx_attributes_mask`.
+    pub attributes_mask: u64,
+    /// `stx_rdev_major` and `stx_rdev_minor`.
+    pub rdev: [u32; 2],
+    /// `stx_dev_major` and `stx_dev_minor`.
+    pub device: [u32; 2],
+    /// `stx_mnt_id`.
+    pub mount: u64,
+}
+
+/// [`put_stat`], as a `struct statx`.
+///
+/// # Errors
+/// None.
+///
+/// # Safety
+/// As [`put`].
+pub unsafe fn put_statx(to: *mut statx, from: &Inode, beside: &Beside) -> Result<()> {
+    let mut seen = core::mem::MaybeUninit::uninit();
+    // SAFETY: `seen` is room for one.
+    unsafe { put_stat(seen.as_mut_ptr(), from, 0, 0) }?;
+    // SAFETY: integers, for which zeros are a value; `put_stat` wrote all of `seen`.
+    let (mut value, seen): (statx, stat) = unsafe { (core::mem::zeroed(), seen.assume_init()) };
+    let time =
+        |sec: u64, nsec: u64| statx_timestamp { tv_sec: sec as i64, tv_nsec: nsec as u32, __reserved: 0 };
+    (value.stx_mask, value.stx_blksize) = (beside.mask, beside.block_size);
+    (value.stx_attributes, value.stx_attributes_mask) = (beside.attributes, beside.attributes_mask);
+    (value.stx_ino, value.stx_mnt_id) = (beside.number, beside.mount);
+    [value.stx_rdev_major, value.stx_rdev_minor] = beside.rdev;
+    [value.stx_dev_major, value.stx_dev_minor] = beside.device;
+    (value.stx_nlink, value.stx_mode) = (seen.st_nlink as u32, seen.st_mode as u16);
+    (value.stx_uid, value.stx_gid) = (seen.st_uid, seen.st_gid);
+    (value.stx_size, value.stx_blocks) = (seen.st_size as u64, seen.st_blocks as u64);
+    value.stx_atime = time(seen.st_atime, seen.st_atime_nsec);
+    if beside.mask & STATX_MTIME != 0 {
+        value.stx_mtime = time(seen.st_mtime, seen.st_mtime_nsec);
+        value.stx_ctime = time(seen.st_ctime, seen.st_ctime_nsec);
+    }
+    if beside.mask & STATX_BTIME != 0 {
+        // Relaxed: immutable.
+        let nsec = from.btime_nsec.load(Ordering::Relaxed);
+        value.stx_btime = time(from.btime.load(Ordering::Relaxed), nsec.into());
+    }
+    // SAFETY: `to` is good, by this function's contract.
+    unsafe { put(to, &value) }
 }
 
 fn stamp(at: &crate::records::Stamp) -> (u64, u64) {

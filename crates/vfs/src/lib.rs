@@ -61,7 +61,7 @@ pub use descriptors::{busy, flight};
 pub use inodes::{blob, limit};
 pub use lane::{intent, pin};
 pub use life::{boot, fork, mapping, mount_tree, reap, reclaim};
-pub use locks::{file_lock, flock, record_lock};
+pub use locks::{file_lock, flock, lock_tree, record_lock};
 pub use names::{dir, dirent, hash, link_target, name, walk};
 pub use rights::permission;
 

@@ -5,7 +5,7 @@ use std::ffi::CString;
 
 use lp_abi::linux::*;
 use lp_abi::{Fd, PAGE_SIZE};
-use lp_region::records::Inode;
+use lp_region::records::{Inode, LockRecord};
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
 use lp_vfs::xattr::Value;
@@ -292,8 +292,8 @@ fn attributes_change_together_or_not_at_all() {
     }
 }
 
-/// A lock that a killed process was setting is on its way into or out of the file's list. A process that
-/// takes over the file's lock before the dead one is buried must not take that record for its own.
+/// A lock that a killed process was setting is on its way into the file's tree or out of it. Whoever takes
+/// the file's lock over before the dead is buried must not take that record for its own.
 #[test]
 fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     let _alone = death::alone();
@@ -312,7 +312,7 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     let length = death::length(&task, &call);
     reap::dead(&task);
     let fd = opened(&task, O_RDWR);
-    // A record is both in hand and in the list for two or three instructions.
+    // A record is in hand and names the file for a few instructions.
     for steps in (before..=length).step_by(2) {
         let at = format!("killed after {steps} instructions");
         death::interrupt(&task, steps, &call);
@@ -325,6 +325,60 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
             "{at}: lost"
         );
         assert_eq!(lock(&task, fd, F_UNLCK), Ok(()), "{at}");
+        lp_fsck::check(task.region, task.process_id).expect_sound(&at);
+    }
+}
+
+/// A killed process leaves the tree of a file's locks in the middle of a change: others' locks stay what they
+/// were.
+#[test]
+fn a_locker_killed_at_any_instruction_leaves_others_their_locks() {
+    const OTHERS: i64 = 12;
+    let _alone = death::alone();
+    let task = death::task();
+    make(&task, 0);
+    let fcntl = |task: &Task, fd: Fd, command: u32, kind: u32, start: i64, len: i64| {
+        let mut lock = libc::flock { l_type: kind as i16, l_whence: 0, l_start: start, l_len: len, l_pid: 0 };
+        record_lock::fcntl(task, fd, command, lent::value(&mut lock).cast()).map(|()| lock)
+    };
+    let fd = opened(&task, O_RDWR);
+    let hold = |number: i64| fcntl(&task, fd, F_OFD_SETLK, F_RDLCK, number * 4, 2).expect("shared");
+    (0..OTHERS).for_each(|number| _ = hold(number));
+    let records = task.region.in_use::<LockRecord>();
+    let call = |child: &Task| {
+        let fd = opened(child, O_RDWR);
+        for (kind, start, len) in [
+            (F_RDLCK, 30, 3),
+            (F_RDLCK, 5, 40),
+            (F_UNLCK, 10, 10),
+            (F_WRLCK, 14, 2),
+            (F_RDLCK, 10, 10),
+            (F_UNLCK, 0, 25),
+            (F_UNLCK, 0, 0),
+        ] {
+            let _ = fcntl(child, fd, F_SETLK, kind, start, len);
+        }
+    };
+    let before = death::length(&task, &|child| _ = opened(child, O_RDWR));
+    let length = death::length(&task, &call);
+    reap::dead(&task);
+    for (round, steps) in death::samples(length - before).map(|steps| before + steps).enumerate() {
+        let at = format!("killed after {steps} instructions");
+        death::interrupt(&task, steps, &call);
+        if round % 2 == 0 {
+            reap::dead(&task);
+        }
+        for number in 0..OTHERS {
+            let own = fcntl(&task, fd, F_OFD_GETLK, F_UNLCK, number * 4, 4).expect("own");
+            let seen = (own.l_type as u32, own.l_start, own.l_len);
+            assert_eq!(seen, (F_RDLCK, number * 4, 2), "{at}");
+        }
+        // The dead one's are in nobody's way, even before it is reaped.
+        fcntl(&task, fd, F_OFD_SETLK, F_WRLCK, 0, 0).unwrap_or_else(|error| panic!("{at}: {error:?}"));
+        fcntl(&task, fd, F_OFD_SETLK, F_UNLCK, 0, 0).expect("unlock");
+        (0..OTHERS).for_each(|number| _ = hold(number));
+        reap::dead(&task);
+        assert_eq!(task.region.in_use::<LockRecord>(), records, "{at}");
         lp_fsck::check(task.region, task.process_id).expect_sound(&at);
     }
 }

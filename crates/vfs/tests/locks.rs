@@ -92,6 +92,41 @@ fn ranges_split_and_merge_as_the_kernels() {
     assert_eq!(task.region.in_use::<LockRecord>(), 0);
 }
 
+/// Thousands of locks on one file, so that its tree is deep.
+#[test]
+fn many_locks_split_and_merge_as_the_kernels() {
+    const OWNERS: usize = 3;
+    let fixture = Fixture::private(1 << 20);
+    let task = &fixture.task;
+    let kernel = kernel_files(OWNERS);
+    let fds = our_files(&fixture, OWNERS);
+    let mut random = Random(11);
+    for step in 0..12_000 {
+        let who = random.below(OWNERS);
+        // Mostly shared, so that owners' locks overlap.
+        let kind = [F_RDLCK, F_RDLCK, F_RDLCK, F_WRLCK, F_UNLCK][random.below(5)];
+        let len = if random.below(400) == 0 { 2000 } else { 1 + random.below(3) as i64 };
+        let mut mine = Flock { kind: kind as i16, whence: 0, start: random.below(6000) as i64, len, pid: 0 };
+        let mut theirs = mine;
+        let command = [F_OFD_SETLK, F_OFD_GETLK][usize::from(random.below(6) == 0)];
+        let asked = mine;
+        let left = ours(task, fds[who], command, &mut mine);
+        let right = kernels(kernel[who].as_raw_fd(), command, &mut theirs);
+        assert_eq!(left, right, "step {step}: {asked:?}");
+        if left == 0 && command == F_OFD_GETLK {
+            assert_eq!(mine.kind == F_UNLCK as i16, theirs.kind == F_UNLCK as i16, "step {step}: {asked:?}");
+        }
+        if step % 1000 == 999 {
+            lp_fsck::check(task.region, task.process_id).expect_sound(&format!("step {step}"));
+        }
+    }
+    assert!(task.region.in_use::<LockRecord>() > 500);
+    for fd in fds {
+        close::close(task, fd).unwrap();
+    }
+    assert_eq!(task.region.in_use::<LockRecord>(), 0);
+}
+
 #[test]
 fn flock_converts_and_conflicts_as_the_kernels() {
     const OWNERS: usize = 3;

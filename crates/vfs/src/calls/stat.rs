@@ -1,24 +1,23 @@
 //! stat(2), fstat(2), lstat(2), fstatat(2), statx(2): validated copies of one inode record.
 
-use core::mem::MaybeUninit;
-
 use lp_abi::linux::{
     AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
     STATX_ATTR_APPEND, STATX_ATTR_AUTOMOUNT, STATX_ATTR_DAX, STATX_ATTR_IMMUTABLE, STATX_ATTR_MOUNT_ROOT,
     STATX_ATTR_NODUMP, STATX_BASIC_STATS, STATX_BTIME, STATX_CTIME, STATX_MNT_ID, STATX_MTIME, stat,
-    statx as Statx, statx_timestamp,
+    statx as Statx,
 };
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
-use lp_region::{InodeId, InodeRef, MountId, Spot, ucopy};
+use lp_region::ucopy::{self, Beside};
+use lp_region::{InodeId, InodeRef, MountId, Spot};
 
-use crate::caller::task::{Outside, Place, Task, Time};
+use crate::caller::task::{Outside, Place, Task};
 use crate::calls::target::{follow, is_empty};
 use crate::descriptors::table;
-use crate::inodes::inode::{self, Attributes};
+use crate::inodes::inode;
 use crate::names::mounts;
-use crate::names::walk::{self, Follow};
+use crate::names::walk::{self, Follow, Found};
 
 /// Bits of `STATX_ATTR_*` that tmpfs supports, and those that the kernel supports for every file.
 const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
@@ -91,9 +90,9 @@ pub fn statx(
         return Err(Errno::EINVAL);
     }
     let put = |id: InodeId, inode: &Inode, mount: MountId| {
-        let value = extended(task, (id, mount), &inode::attributes(task, id, inode), mask);
+        let beside = beside(task, (id, mount), inode, mask);
         // SAFETY: the copy routine handles bad pointers.
-        unsafe { ucopy::put_words(to.as_ptr(), &value) }
+        write(task, id, inode, || unsafe { ucopy::put_statx(to.as_ptr(), inode, &beside) })
     };
     if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
         return of_descriptor(task, dirfd, put);
@@ -129,52 +128,77 @@ fn of_path(
     follow: Follow,
     put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
+    let text = walk::copy_path(task, walk::Which::Path, path)?;
+    if let Some(found) = walk::in_known(task, dirfd, text, follow)
+        && of_found(task, &found?, &put)?
+    {
+        return Ok(Place::Inside(()));
+    }
+    of_path_slow(task, dirfd, text, follow, &put)
+}
+
+#[inline(never)]
+fn of_path_slow(
+    task: &Task,
+    dirfd: Fd,
+    text: walk::Text,
+    follow: Follow,
+    put: &dyn Fn(InodeId, &Inode, MountId) -> Result<()>,
+) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
-        let found = match walk::inode(task, dirfd, path, follow)? {
+        let found = match walk::inode_of(task, dirfd, text, follow)? {
             Place::Inside(found) => found,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        let inode = task.region.inode(found.inode.id);
-        put(found.inode.id, inode, found.mount)?;
-        // PAIRS: the release store in `make::free`: the generation is incremented before anything in the slot
-        // changes.
-        if inode.generation.load(Acquire) == found.inode.generation {
+        if of_found(task, &found, put)? {
             return Ok(Place::Inside(()));
         }
     }
     Err(Errno::ESTALE)
 }
 
+/// Calls `put` on what a walk found; whether it was there all the while.
+#[inline(always)]
+fn of_found<P>(task: &Task, found: &Found, put: P) -> Result<bool>
+where
+    P: Fn(InodeId, &Inode, MountId) -> Result<()>,
+{
+    let inode = task.region.inode(found.inode.id);
+    put(found.inode.id, inode, found.mount)?;
+    // PAIRS: the release store in `inode::free`: the generation grows before anything in the slot changes.
+    Ok(inode.generation.load(Acquire) == found.inode.generation)
+}
+
 #[inline(always)]
 fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> Result<()> {
-    let before = inode.seq.read();
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
-    if inode::is_dir(inode) {
-        return put_directory(task, id, inode, to, device);
-    }
     // SAFETY: the copy routine handles bad pointers.
-    unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) }?;
-    if inode.seq.retry(before) {
-        inode::mend_if_left(task, id, &inode.seq);
-        return put_stat_slow(id, inode, to, device);
-    }
-    Ok(())
+    write(task, id, inode, || unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
 }
 
-/// [`put_stat`] for a directory, whose entries have a sequence count of their own.
+/// Has `put` write what it sees of an inode until that is of one moment.
+#[inline(always)]
+fn write(task: &Task, id: InodeId, inode: &Inode, put: impl Fn() -> Result<()>) -> Result<()> {
+    let before = inode.seq.read();
+    if inode::is_dir(inode) {
+        return write_directory(task, id, inode, &put);
+    }
+    put()?;
+    if inode.seq.retry(before) { write_slow(task, id, inode, &put) } else { Ok(()) }
+}
+
+/// [`write`] of a directory, whose entries have a count of their own.
 #[inline(never)]
-fn put_directory(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>, device: u64) -> Result<()> {
+fn write_directory(task: &Task, id: InodeId, inode: &Inode, put: &dyn Fn() -> Result<()>) -> Result<()> {
     inode::mend_if_left(task, id, &inode.seq);
     inode::mend_if_left(task, id, &inode.data_seq);
-    // SAFETY: the copy routine handles bad pointers.
-    inode.data_seq.snapshot_both(&inode.seq, || unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
+    inode.data_seq.snapshot_both(&inode.seq, put)
 }
 
-/// Repeats the copy until it is consistent.
 #[inline(never)]
-fn put_stat_slow(id: InodeId, inode: &Inode, to: UserPtr<stat>, device: u64) -> Result<()> {
-    // SAFETY: the copy routine handles bad pointers.
-    inode.seq.snapshot(|| unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
+fn write_slow(task: &Task, id: InodeId, inode: &Inode, put: &dyn Fn() -> Result<()>) -> Result<()> {
+    inode::mend_if_left(task, id, &inode.seq);
+    inode.seq.snapshot(put)
 }
 
 /// What tmpfs says it has filled in (the kernel's vfs_statx, shmem_getattr, fill_mg_cmtime): more than
@@ -185,48 +209,35 @@ fn filled(mask: u32) -> u32 {
     STATX_BASIC_STATS & !unasked | STATX_MNT_ID | mask & STATX_BTIME
 }
 
-fn extended(task: &Task, (id, mount): (InodeId, MountId), seen: &Attributes, mask: u32) -> Statx {
-    let record: &Inode = task.region.inode(id);
-    // SAFETY: zeros are a valid statx.
-    let mut value: Statx = unsafe { MaybeUninit::zeroed().assume_init() };
-    value.stx_mask = filled(mask);
-    value.stx_mnt_id = u64::from(mounts::shown_id(mount));
-    value.stx_blksize = PAGE_SIZE as u32;
-    value.stx_attributes = u64::from(attribute_bits(task, id, record, mount));
-    value.stx_attributes_mask = u64::from(KNOWN_ATTRIBUTES);
-    value.stx_nlink = seen.nlink;
-    value.stx_uid = seen.uid;
-    value.stx_gid = seen.gid;
-    value.stx_mode = seen.mode as u16;
-    value.stx_ino = u64::from(id.0);
-    value.stx_size = seen.size;
-    value.stx_blocks = seen.blocks;
-    value.stx_atime = timestamp(seen.atime);
-    if value.stx_mask & STATX_BTIME != 0 {
-        value.stx_btime = timestamp(seen.btime);
+#[inline(always)]
+fn beside(task: &Task, (id, mount): (InodeId, MountId), inode: &Inode, mask: u32) -> Beside {
+    // Relaxed: immutable.
+    let (root, rdev) = (inode.root.load(Relaxed), inode.rdev.load(Relaxed));
+    Beside {
+        mask: filled(mask),
+        block_size: PAGE_SIZE as u32,
+        attributes: u64::from(attribute_bits(task, id, inode, mount)),
+        number: u64::from(id.0),
+        attributes_mask: u64::from(KNOWN_ATTRIBUTES),
+        rdev: split_device(u64::from(rdev)).into(),
+        device: split_device(task.device(root)).into(),
+        mount: u64::from(mounts::shown_id(mount)),
     }
-    if value.stx_mask & STATX_MTIME != 0 {
-        value.stx_ctime = timestamp(seen.ctime);
-        value.stx_mtime = timestamp(seen.mtime);
-    }
-    (value.stx_rdev_major, value.stx_rdev_minor) = split_device(u64::from(seen.rdev));
-    (value.stx_dev_major, value.stx_dev_minor) = split_device(task.device(seen.root));
-    value
 }
 
+#[inline(always)]
 fn attribute_bits(task: &Task, id: InodeId, record: &Inode, mount: MountId) -> u32 {
-    let flags = record.flags.load(Relaxed); // Relaxed: one word.
-    let bit = |flag: u32, attribute: u32| if flags & flag != 0 { attribute } else { 0 };
+    const SHOWN: u32 = inode_flags::APPEND | inode_flags::IMMUTABLE | inode_flags::NODUMP;
     let is_root = task.region.mount(mount).root().id == id;
-    bit(inode_flags::APPEND, STATX_ATTR_APPEND)
-        | bit(inode_flags::IMMUTABLE, STATX_ATTR_IMMUTABLE)
-        | bit(inode_flags::NODUMP, STATX_ATTR_NODUMP)
-        | if is_root { STATX_ATTR_MOUNT_ROOT } else { 0 }
+    // Relaxed: one word.
+    (record.flags.load(Relaxed) & SHOWN) >> 1 | if is_root { STATX_ATTR_MOUNT_ROOT } else { 0 }
 }
 
-fn timestamp(time: Time) -> statx_timestamp {
-    statx_timestamp { tv_sec: time.sec, tv_nsec: time.nsec, __reserved: 0 }
-}
+// The inode's flags are those of statx(2), one bit higher.
+const _: () = {
+    assert!(inode_flags::APPEND == STATX_ATTR_APPEND << 1 && inode_flags::NODUMP == STATX_ATTR_NODUMP << 1);
+    assert!(inode_flags::IMMUTABLE == STATX_ATTR_IMMUTABLE << 1);
+};
 
 /// Major and minor of a device number in the kernel's encoding.
 pub(crate) fn split_device(device: u64) -> (u32, u32) {

@@ -12,7 +12,7 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
 
 use crate::caller::task::Task;
-use crate::content::buffer::{RWF_NOAPPEND, Single, Vector};
+use crate::content::buffer::{Few, RWF_NOAPPEND, Single, Vector};
 use crate::content::fill::copy_pages;
 use crate::content::map;
 use crate::content::source::Source;
@@ -114,9 +114,41 @@ fn pwrite_whole(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usiz
 /// # Errors
 /// Those of `write`; `EINVAL` for a bad vector.
 pub fn writev(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
+    if let Some(done) = writev_quick(task, fd, entries) {
+        return Ok(done);
+    }
     let held = writable(task, fd)?;
     let from = Vector::new(entries)?;
     at_position(task, &held, from, from.len(), Append::AsOpened)
+}
+
+/// Fast path of [`writev`]: few pieces into one page, at a position that is this thread's alone.
+#[inline(always)]
+fn writev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Option<usize> {
+    let file = table::sole(task, table::load(task, fd), file_mode::WRITE | file_mode::REGULAR)?;
+    let mut from = Few::new();
+    from.read(entries)?;
+    // Relaxed: nobody else has the position; the flags are one word.
+    let position = file.position.load(Relaxed);
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
+    let end = quick_few(task, file, &from, position, to_end)?;
+    file.position.store(end, Relaxed);
+    Some(from.len())
+}
+
+/// Fast path of [`pwritev2`] without flags: few pieces into one page.
+#[inline(always)]
+fn pwritev_quick(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Option<usize> {
+    let file = table::own_file(task, table::load(task, fd))?;
+    let wanted = file_mode::WRITE | file_mode::REGULAR;
+    // Relaxed: immutable; the flags are one word.
+    if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
+        return None;
+    }
+    let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
+    let mut from = Few::new();
+    from.read(entries)?;
+    quick_few(task, file, &from, offset as u64, to_end).map(|_| from.len())
 }
 
 /// Writes several buffers at an offset, or at the position if it is -1, with `RWF_*` flags.
@@ -127,6 +159,11 @@ pub fn writev(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
 pub fn pwritev2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
     if offset < -1 {
         return Err(Errno::EINVAL);
+    }
+    if flags == 0
+        && let Some(done) = pwritev_quick(task, fd, entries, offset)
+    {
+        return Ok(done);
     }
     let held = writable(task, fd)?;
     let from = Vector::new(entries)?;
@@ -246,6 +283,30 @@ fn quick<const WIDE: bool>(
     if ((start | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
         return None;
     }
+    // SAFETY: `quick_filled` gives room for `len` bytes; the buffer is the program's.
+    let fill = |to: *mut u8| unsafe { ucopy::copy_as::<WIDE>(to, from.start().as_ptr(), len) };
+    quick_filled(task, file, inode, len, offset, to_end, fill)
+}
+
+/// [`quick`] from few pieces.
+#[inline(always)]
+fn quick_few(task: &Task, file: &OpenFile, from: &Few, offset: u64, to_end: bool) -> Option<u64> {
+    // SAFETY: `quick_filled` gives room for all of them.
+    let fill = |to: *mut u8| unsafe { from.gather(to) };
+    quick_filled(task, file, table::inode_of(task, file), from.len(), offset, to_end, fill)
+}
+
+/// [`quick`] of 1 to `PAGE_SIZE` bytes that `fill` copies to where it is told.
+#[inline(always)]
+fn quick_filled(
+    task: &Task,
+    file: &OpenFile,
+    inode: &Inode,
+    len: usize,
+    offset: u64,
+    to_end: bool,
+    fill: impl FnOnce(*mut u8) -> Result<()>,
+) -> Option<u64> {
     if !writer::begin_alone(task, file) {
         return None;
     }
@@ -254,7 +315,7 @@ fn quick<const WIDE: bool>(
         order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
         // Relaxed: under the lock.
         let offset = if to_end { inode.size.load(Relaxed) } else { offset };
-        end = quick_locked::<WIDE>(task, inode, from, offset);
+        end = quick_locked(task, inode, len, offset, fill);
         inode.lock.leave(Hold::Biased, &task.lane.holding);
         order::gave(order::of(&task.lane.holding), inode);
     }
@@ -263,8 +324,13 @@ fn quick<const WIDE: bool>(
 }
 
 #[inline(always)]
-fn quick_locked<const WIDE: bool>(task: &Task, inode: &Inode, from: UserSlice, offset: u64) -> Option<u64> {
-    let (from, len) = (from.start().as_ptr(), from.len());
+fn quick_locked(
+    task: &Task,
+    inode: &Inode,
+    len: usize,
+    offset: u64,
+    fill: impl FnOnce(*mut u8) -> Result<()>,
+) -> Option<u64> {
     // Relaxed throughout: under the lock, or inside the sections.
     let end = offset.wrapping_add(len as u64);
     let privileges = inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed);
@@ -279,8 +345,8 @@ fn quick_locked<const WIDE: bool>(task: &Task, inode: &Inode, from: UserSlice, o
         return None;
     }
     inode.data_seq.begin();
-    // SAFETY: within the page; the copy routine handles faults in the program's buffer.
-    let copied = unsafe { ucopy::copy_as::<WIDE>(task.region.page(page).add(within), from, len) };
+    // SAFETY: within the page.
+    let copied = fill(unsafe { task.region.page(page).add(within) });
     if copied.is_ok() {
         let size = inode.size.load(Relaxed);
         changed(task, inode, end.max(size), size, 0);

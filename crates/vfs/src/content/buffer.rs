@@ -1,7 +1,9 @@
 //! The program's memory as calls name it: one buffer or a vector of them.
 
+use core::mem::MaybeUninit;
+
 use lp_abi::linux::{UIO_MAXIOV, iovec};
-use lp_abi::{Errno, MAX_RW_COUNT, Result, UserSlice};
+use lp_abi::{Errno, MAX_RW_COUNT, PAGE_SIZE, Result, UserSlice};
 use lp_region::ucopy;
 
 use crate::content::bulk::{self, Way};
@@ -160,6 +162,97 @@ impl Buffer for Vector {
     fn advance(&mut self, bytes: usize) {
         self.now.advance(bytes);
         self.left = self.left.saturating_sub(bytes);
+    }
+}
+
+/// Most pieces of a vector that the fast paths take.
+const FEW: usize = 8;
+
+/// A vector of few pieces and at most a page of bytes, read once and checked.
+pub(crate) struct Few {
+    pieces: [MaybeUninit<iovec>; FEW],
+    count: usize,
+    len: usize,
+}
+
+impl Few {
+    /// Of no pieces.
+    #[inline(always)]
+    pub(crate) fn new() -> Few {
+        Few { pieces: [const { MaybeUninit::uninit() }; FEW], count: 0, len: 0 }
+    }
+
+    /// Reads the program's vector in place. `None` for any that is not few, for the caller to fall back to
+    /// [`Vector::new`].
+    #[inline(always)]
+    pub(crate) fn read(&mut self, entries: UserSlice<iovec>) -> Option<()> {
+        let count = entries.len();
+        if count.wrapping_sub(1) >= FEW {
+            return None;
+        }
+        let (to, from) = (self.pieces.as_mut_ptr().cast(), entries.start().as_ptr().cast::<u8>());
+        // SAFETY: the program's memory, into room for as many entries.
+        unsafe { ucopy::copy_as::<false>(to, from, count * size_of::<iovec>()) }.ok()?;
+        self.count = count;
+        let (mut len, mut high) = (0usize, 0);
+        for piece in self.pieces() {
+            let (at, bytes) = (piece.iov_base as usize, piece.iov_len as usize);
+            // access_ok, and the sum does not wrap: no bit 63 in any of them.
+            len = len.wrapping_add(bytes);
+            high |= at | bytes | at.wrapping_add(bytes) | len;
+        }
+        self.len = len;
+        (high as isize >= 0 && len.wrapping_sub(1) < PAGE_SIZE).then_some(())
+    }
+
+    #[inline(always)]
+    fn pieces(&self) -> impl Iterator<Item = &iovec> {
+        // SAFETY: `read` filled the first `count`.
+        self.pieces.iter().take(self.count).map(|piece| unsafe { piece.assume_init_ref() })
+    }
+
+    /// Bytes in all.
+    #[inline(always)]
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Copies all of it to `to`.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    ///
+    /// # Safety
+    /// `to` is good for [`Few::len`] bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn gather(&self, to: *mut u8) -> Result<()> {
+        let mut to = to;
+        for piece in self.pieces() {
+            // SAFETY: the pieces' lengths add up to `len`; they are the program's memory.
+            unsafe { ucopy::copy_as::<false>(to, piece.iov_base.cast(), piece.iov_len as usize) }?;
+            to = to.wrapping_add(piece.iov_len as usize);
+        }
+        Ok(())
+    }
+
+    /// Copies `len` bytes to its first pieces.
+    ///
+    /// # Errors
+    /// `EFAULT`.
+    ///
+    /// # Safety
+    /// `from` is good for `len` bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn scatter(&self, from: *const u8, len: usize) -> Result<()> {
+        let (mut from, mut left) = (from, len);
+        for piece in self.pieces() {
+            let bytes = left.min(piece.iov_len as usize);
+            // SAFETY: `bytes` are no more than are left; the pieces are the program's memory.
+            unsafe { ucopy::copy_as::<false>(piece.iov_base.cast(), from, bytes) }?;
+            from = from.wrapping_add(bytes);
+            left -= bytes;
+        }
+        Ok(())
     }
 }
 

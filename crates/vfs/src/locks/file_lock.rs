@@ -1,24 +1,24 @@
 //! Locks on files: the common part of flock(2) and of fcntl(2)'s POSIX and open file description locks.
 //!
-//! An inode's locks are a list of records under the inode's lock, like Linux's `struct file_lock` in
-//! `i_flctx`. An owner's death releases its locks without anybody's help: a lane that meets a conflicting
-//! lock checks whether its owner lives. Waiters sleep on the conflicting record for a bounded time and check
-//! again.
+//! An inode's locks stand in a tree ([`lock_tree`](crate::locks::lock_tree)) under the inode's lock, as
+//! Linux's `struct file_lock` in the lists of `i_flctx`. A lock is released by its owner's death without
+//! anybody's help: who meets one that is in the way looks whether its owner lives. Waiters sleep on the
+//! record that is in the way, for a bounded time, and look again.
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::Lane;
-use lp_region::layout::LOCKS;
 use lp_region::life::State;
 use lp_region::order;
-use lp_region::records::{Inode, LockRecord, inode_flags};
+use lp_region::records::{LockRecord, inode_flags};
 use lp_region::slab::Slot;
-use lp_region::sync::{AtomicU32, Ordering, futex_wait, futex_wake};
+use lp_region::sync::{Ordering, futex_wait, futex_wake};
 use lp_region::{FileId, InodeId, InodeRef, LockId, ProcessId};
 
 use crate::caller::task::Task;
 use crate::descriptors::named;
 use crate::inodes::inode;
 use crate::locks::deadlock::Waiting;
+use crate::locks::lock_tree::{FIRST, Locks};
 
 /// Values of [`LockRecord::family`].
 pub mod family {
@@ -26,10 +26,8 @@ pub mod family {
     pub const POSIX: u32 = 0;
     /// Owned by an open file.
     pub const OFD: u32 = 1;
-    /// flock(2): owned by an open file, always whole.
+    /// flock(2): owned by an open file, always [`super::Range::FLOCK`].
     pub const FLOCK: u32 = 2;
-    /// Not a lock: a record that an operation holds ready.
-    pub const NONE: u32 = 3;
 }
 
 /// Last byte of a lock that reaches to the end of the file, whatever its length (`OFFSET_MAX`).
@@ -67,16 +65,23 @@ pub struct Range {
 }
 
 impl Range {
-    /// The whole file.
-    pub const WHOLE: Range = Range { start: 0, end: TO_END };
+    /// What flock(2) locks: a byte past all that record locks reach. The two families do not meet.
+    pub const FLOCK: Range = Range { start: 1 << 63, end: 1 << 63 };
+    /// Every lock's bytes.
+    const ALL: Range = Range { start: 0, end: u64::MAX };
 
     fn meets(self, other: Range) -> bool {
         self.start <= other.end && other.start <= self.end
     }
 
-    /// Whether the two overlap or are adjacent.
-    fn touches(self, other: Range) -> bool {
-        self.start <= other.end.saturating_add(1) && other.start <= self.end.saturating_add(1)
+    /// With the neighbouring bytes.
+    fn widened(self) -> Range {
+        Range { start: self.start.saturating_sub(1), end: self.end.saturating_add(1) }
+    }
+
+    /// Up to both ends of both.
+    fn with(self, other: Range) -> Range {
+        Range { start: self.start.min(other.start), end: self.end.max(other.end) }
     }
 }
 
@@ -123,12 +128,11 @@ pub(crate) fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
 /// `EAGAIN` on a conflict if `wait` is [`Wait::No`]; `EDEADLK`, `EINTR` while waiting; `ENOLCK` without
 /// records.
 pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> {
-    let record = task.region.inode(id);
     let (mut looked_at, mut interrupted) = (None, false);
     let mut waiting = Waiting::new(task);
     loop {
         let held = inode::lock(task, id);
-        let Some(blocker) = blocker(task, record, lock) else {
+        let Some(blocker) = blocker(&Locks::of(task, id), lock) else {
             let done = set(task, id, lock.owner, lock.range, Some(lock));
             drop(held);
             return done;
@@ -169,12 +173,11 @@ pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Resu
 
 /// The lock that conflicts with `lock`, if any. Dead owners own nothing.
 pub(crate) fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
-    let record = task.region.inode(id);
     let mut looked_at = None;
     loop {
         let found = {
             let _held = inode::lock(task, id);
-            blocker(task, record, lock).map(|blocker| read(task.region.lock_record(blocker)))?
+            blocker(&Locks::of(task, id), lock).map(|blocker| read(task.region.lock_record(blocker)))?
         };
         if looked_at == Some(found.owner) {
             return Some(found);
@@ -186,12 +189,9 @@ pub(crate) fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
 
 /// The first of the owner's own locks that overlaps `range`.
 pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Option<Lock> {
-    let record = task.region.inode(id);
     let _held = inode::lock(task, id);
-    records(task, record)
-        .map(|(_, lock)| read(lock))
-        .filter(|lock| lock.owner == owner && lock.range.meets(range))
-        .min_by_key(|lock| lock.range.start)
+    let locks = Locks::of(task, id);
+    locks.meeting(range, FIRST).map(|(_, lock)| read(lock)).find(|lock| lock.owner == owner)
 }
 
 /// Releases the owner's locks on `range`.
@@ -207,17 +207,18 @@ pub(crate) fn release(task: &Task, id: InodeId, owner: Owner, range: Range) -> R
     set(task, id, owner, range, None)
 }
 
-/// Whether `owner` holds a lock of this type on the whole file.
+/// Whether `owner` has a lock of this kind.
 pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: LockType) -> bool {
     let record = task.region.inode(id);
     if record.flags.load(Ordering::Relaxed) & inode_flags::LOCKED == 0 {
         return false; // No lock was ever made.
     }
     let _held = inode::lock(task, id);
-    records(task, record).any(|(_, lock)| {
-        let lock = read(lock);
-        lock.owner == owner && lock.kind == kind
-    })
+    let locks = Locks::of(task, id);
+    locks
+        .meeting(Range::ALL, FIRST)
+        .map(|(_, lock)| read(lock))
+        .any(|lock| lock.owner == owner && lock.kind == kind)
 }
 
 /// Drops the calling process's POSIX locks on an inode.
@@ -249,8 +250,9 @@ fn inode_of(task: &Task, id: FileId) -> InodeId {
 
 /// [`drop_file_slow`] for a caller that holds the inode's lock.
 fn drop_file_locked(task: &Task, id: FileId) {
-    let inode = task.region.inode(inode_of(task, id));
-    unlink_where(task, inode, |lock| lock.owner.family != family::POSIX && lock.owner.id == id.0);
+    remove_where(task, inode_of(task, id), |lock| {
+        lock.owner.family != family::POSIX && lock.owner.id == id.0
+    });
     task.region.file(id).locked.store(0, Ordering::Relaxed);
 }
 
@@ -258,7 +260,7 @@ fn drop_file_locked(task: &Task, id: FileId) {
 /// inode's lock. Returns whether none are left.
 pub(crate) fn try_drop_dead(task: &Task, id: InodeId, process: ProcessId) -> bool {
     let owner = owner_of_process(task, process);
-    try_drop_where(task, id, |lock| lock.owner == owner || lock.owner.family == family::NONE)
+    try_drop_where(task, id, |lock| lock.owner == owner)
 }
 
 /// Frees the lock records of an inode that is being freed; dead owners may have left some. Returns whether
@@ -274,7 +276,7 @@ fn try_drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) -> bo
     }
     let held = inode::lock_unless_held(task, id);
     if held.is_some() {
-        unlink_where(task, inode, which);
+        remove_where(task, id, which);
     }
     held.is_some()
 }
@@ -294,189 +296,156 @@ fn read(record: &LockRecord) -> Lock {
     }
 }
 
-/// The records of an inode. The caller must hold its lock. Bounded, because a damaged list may be a ring.
-fn records<'r>(task: &Task<'r>, inode: &Inode) -> impl Iterator<Item = (LockId, &'r LockRecord)> + use<'r> {
-    let region = task.region;
-    let mut next = LockId(inode.locks.load(Ordering::Relaxed));
-    (0..LOCKS).map_while(move |_| {
-        let id = next;
-        let record = region.lock_record(id);
-        next = LockId(record.link.load(Ordering::Relaxed));
-        id.is_some().then_some((id, record))
-    })
+/// The first lock that keeps `lock` from being had. The caller holds the inode's lock.
+fn blocker(locks: &Locks, lock: &Lock) -> Option<LockId> {
+    let blocks = |other: &Lock| {
+        other.owner != lock.owner && (other.kind == LockType::Exclusive || lock.kind == LockType::Exclusive)
+    };
+    // The lowest: posix_test_lock walks an owner's locks in the order of their starts.
+    locks.meeting(lock.range, FIRST).find(|(_, record)| blocks(&read(record))).map(|(id, _)| id)
 }
 
-/// The first record that conflicts with `lock`. The caller must hold the inode's lock.
-fn blocker(task: &Task, inode: &Inode, lock: &Lock) -> Option<LockId> {
-    let blocks = |other: &Lock| {
-        let flock = lock.owner.family == family::FLOCK;
-        other.owner.family != family::NONE
-            && (other.owner.family == family::FLOCK) == flock
-            && other.owner != lock.owner
-            && other.range.meets(lock.range)
-            && (other.kind == LockType::Exclusive || lock.kind == LockType::Exclusive)
-    };
-    // The lowest, because posix_test_lock walks an owner's locks in order of their starts.
-    let in_way = records(task, inode).filter(|(_, record)| blocks(&read(record)));
-    in_way.min_by_key(|(_, record)| record.start.load(Ordering::Relaxed)).map(|(id, _)| id)
+/// What [`set`] finds of the owner's locks.
+struct Own {
+    /// All that becomes one lock with the new one.
+    union: Option<Range>,
+    /// A lock that becomes the new one: one that is alike, or one that it covers.
+    heir: Option<(LockId, Lock)>,
+    /// A lock that reaches over both ends and becomes two.
+    split: Option<Lock>,
+    /// The first of the others, which are to be cut, and whether there are more.
+    other: LockId,
+    more: bool,
 }
 
 /// Sets the owner's locks on `range` to `lock`, like posix_lock_inode: cuts its other locks out of the range,
 /// and merges adjacent ones of the same type. The caller must hold the inode's lock.
 fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>) -> Result<()> {
-    let inode = task.region.inode(id);
-    // Take the records first, so that nothing fails half-way.
-    match records_needed(task, inode, owner, range, lock) {
-        0 => {}
-        count => hold_ready(task, id, count)?,
-    }
-    let mut new = range;
-    for (id, record) in records(task, inode) {
-        let old = read(record);
-        if old.owner != owner {
-            continue;
-        }
-        let alike = lock.is_some_and(|lock| lock.kind == old.kind);
-        if alike && old.range.touches(new) {
-            new = Range { start: new.start.min(old.range.start), end: new.end.max(old.range.end) };
-            unset(record);
-        } else if old.range.meets(range) {
-            cut(task, inode, id, &old, range);
-        }
-    }
+    let locks = &Locks::of(task, id);
+    let own = look(locks, owner, range, lock);
+    // What takes a record comes first, so that nothing fails half-way.
+    let half = match own.split {
+        Some(old) => Some(locks.insert(&Lock { range: Range { start: range.end + 1, ..old.range }, ..old })?),
+        None => None,
+    };
+    let mut stays = LockId::NONE;
     if let Some(lock) = lock {
-        let flags = inode.flags.load(Ordering::Relaxed);
-        inode.flags.store(flags | inode_flags::LOCKED, Ordering::Relaxed);
-        write(task, inode, &Lock { range: new, ..*lock });
+        let lock = Lock { range: own.union.unwrap_or(range), ..*lock };
+        stays = match own.heir {
+            Some((heir, old)) => turn_into(task, locks, heir, &old, &lock),
+            None => {
+                locks.insert(&lock).inspect_err(|_| half.into_iter().for_each(|half| locks.remove(half)))?
+            }
+        };
+        let flags = task.region.inode(id).flags.load(Ordering::Relaxed);
+        task.region.inode(id).flags.store(flags | inode_flags::LOCKED, Ordering::Relaxed);
     }
-    give_back_unused(task, inode);
+    let mut other = own.other;
+    while other.is_some() {
+        let key = locks.key(other);
+        clear(task, locks, other, range, lock);
+        // Of the others that `look` found, none comes before this one.
+        let is_other = |(id, record): &(LockId, &LockRecord)| {
+            let old = read(record);
+            old.owner == owner && *id != stays && (is_alike(&old, lock) || old.range.meets(range))
+        };
+        let next = if own.more { locks.meeting(range.widened(), key).find(is_other) } else { None };
+        other = next.map_or(LockId::NONE, |(id, _)| id);
+    }
     Ok(())
 }
 
-/// Number of records that [`set`] takes: one for the other half of a lock that is split, one for the new lock
-/// unless an old one of the same owner goes away.
-fn records_needed(task: &Task, inode: &Inode, owner: Owner, range: Range, lock: Option<&Lock>) -> usize {
-    let (mut split, mut goes) = (false, false);
-    for (_, record) in records(task, inode) {
-        let old = read(record);
-        if old.owner != owner || !old.range.touches(range) {
+fn is_alike(old: &Lock, lock: Option<&Lock>) -> bool {
+    lock.is_some_and(|lock| lock.kind == old.kind)
+}
+
+/// Looks through the owner's locks that [`set`] changes.
+fn look(locks: &Locks, owner: Owner, range: Range, lock: Option<&Lock>) -> Own {
+    let mut own = Own { union: None, heir: None, split: None, other: LockId::NONE, more: false };
+    let mine = locks.meeting(range.widened(), FIRST).map(|(id, record)| (id, read(record)));
+    for (id, old) in mine.filter(|(_, old)| old.owner == owner) {
+        let alike = is_alike(&old, lock);
+        if alike {
+            own.union = Some(own.union.unwrap_or(range).with(old.range));
+        } else if !old.range.meets(range) {
             continue;
         }
-        let alike = lock.is_some_and(|lock| lock.kind == old.kind);
-        let (before, after) = (old.range.start < range.start, old.range.end > range.end);
-        split |= !alike && before && after;
-        goes |= alike || !before && !after;
+        let covered = old.range.start >= range.start && old.range.end <= range.end;
+        if own.heir.is_none() && lock.is_some() && (alike || covered) {
+            own.heir = Some((id, old));
+            continue;
+        }
+        (own.other, own.more) = if own.other.is_none() { (id, false) } else { (own.other, true) };
+        if !alike && old.range.start < range.start && old.range.end > range.end {
+            own.split = Some(old);
+        }
     }
-    usize::from(split) + usize::from(lock.is_some() && !goes)
+    own
 }
 
-/// Cuts `range` out of the lock in `record`. The caller must hold the inode's lock and a ready record.
-fn cut(task: &Task, inode: &Inode, id: LockId, old: &Lock, range: Range) {
+/// Makes a lock of the same owner the new one.
+fn turn_into(task: &Task, locks: &Locks, id: LockId, old: &Lock, lock: &Lock) -> LockId {
     let record = task.region.lock_record(id);
-    let before = old.range.start < range.start;
-    let after = old.range.end > range.end;
-    if before && after {
-        write(task, inode, &Lock { range: Range { start: range.end + 1, ..old.range }, ..*old });
-    }
-    match (before, after) {
-        (true, _) => record.end.store(range.start - 1, Ordering::Relaxed),
-        (false, true) => record.start.store(range.end + 1, Ordering::Relaxed),
-        (false, false) => unset(record),
-    }
-    wake(record);
-}
-
-/// Turns a ready record into a lock. The caller must hold the inode's lock.
-fn write(task: &Task, inode: &Inode, lock: &Lock) {
-    let ready =
-        records(task, inode).find(|(_, record)| record.family.load(Ordering::Relaxed) == family::NONE);
-    let Some((_, record)) = ready else { return };
-    // Relaxed: under the inode's lock.
-    record.start.store(lock.range.start, Ordering::Relaxed);
-    record.end.store(lock.range.end, Ordering::Relaxed);
-    record.kind.store(lock.kind as u32, Ordering::Relaxed);
-    record.owner.store(lock.owner.id, Ordering::Relaxed);
-    record.owner_generation.store(lock.owner.generation, Ordering::Relaxed);
     record.pid.store(lock.pid, Ordering::Relaxed);
-    record.family.store(lock.owner.family, Ordering::Release);
+    if old.range != lock.range {
+        locks.reshape(id, lock.range);
+    }
+    if old.kind != lock.kind {
+        record.kind.store(lock.kind as u32, Ordering::Release);
+        wake(record);
+    }
+    id
 }
 
-fn unset(record: &LockRecord) {
-    record.family.store(family::NONE, Ordering::Release);
+/// Takes `range` out of a lock; all of it if it has become one with the new lock.
+fn clear(task: &Task, locks: &Locks, id: LockId, range: Range, lock: Option<&Lock>) {
+    let record = task.region.lock_record(id);
+    let old = read(record);
+    let (before, after) = (old.range.start < range.start, old.range.end > range.end);
+    if is_alike(&old, lock) || !before && !after {
+        return locks.remove(id);
+    }
+    let rest = match before {
+        true => Range { end: range.start - 1, ..old.range },
+        false => Range { start: range.end + 1, ..old.range },
+    };
+    locks.reshape(id, rest);
     wake(record);
 }
 
 /// Wakes the waiters of a lock that has changed. The caller must hold the inode's lock.
-fn wake(record: &LockRecord) {
-    record.version.fetch_add(1, Ordering::Release);
-    if record.waiters.swap(0, Ordering::Relaxed) != 0 {
+pub(crate) fn wake(record: &LockRecord) {
+    // Relaxed: under the inode's lock. Release: a lock changes before its version does.
+    record.version.store(record.version.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    if record.waiters.load(Ordering::Relaxed) != 0 {
+        record.waiters.store(0, Ordering::Relaxed);
         futex_wake(&record.version, i32::MAX as u32);
     }
 }
 
-/// Links in `count` unused records. The caller must hold the inode's lock.
-fn hold_ready(task: &Task, id: InodeId, count: usize) -> Result<()> {
-    let inode = task.region.inode(id);
-    for _ in 0..count {
-        let taken = task.region.take::<LockRecord>(task.lane);
-        let Ok(new) = taken else {
-            give_back_unused(task, inode);
-            return Err(Errno::ENOLCK);
-        };
-        let record = task.region.lock_record(new);
-        record.family.store(family::NONE, Ordering::Relaxed);
-        record.waiters.store(0, Ordering::Relaxed);
-        record.link.store(inode.locks.load(Ordering::Relaxed), Ordering::Relaxed);
-        record.inode.store(id.0, Ordering::Release);
-        inode.locks.store(new.0, Ordering::Release);
-        task.region.settle::<LockRecord>(task.lane);
-    }
-    Ok(())
-}
-
-fn give_back_unused(task: &Task, inode: &Inode) {
-    unlink_where(task, inode, |lock| lock.owner.family == family::NONE);
-}
-
 fn drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
     let _held = inode::lock(task, id);
-    unlink_where(task, task.region.inode(id), which);
+    remove_where(task, id, which);
 }
 
-/// Unlinks and frees records. The caller must hold the inode's lock.
-fn unlink_where(task: &Task, inode: &Inode, which: impl Fn(&Lock) -> bool) {
-    let mut place: &AtomicU32 = &inode.locks;
-    for _ in 0..LOCKS {
-        let id = LockId(place.load(Ordering::Relaxed)); // Relaxed: under the inode's lock.
-        if id.is_none() {
-            return;
-        }
-        let record = task.region.lock_record(id);
-        if which(&read(record)) {
-            // The lane names it while no list does.
-            task.lane.taken[LockRecord::SLAB].store(id.0, Ordering::Release);
-            place.store(record.link.load(Ordering::Relaxed), Ordering::Release);
-            wake(record);
-            task.region.give::<LockRecord>(task.lane, id);
-            task.region.settle::<LockRecord>(task.lane);
-        } else {
-            place = &record.link;
-        }
+/// Removes locks. The caller holds the inode's lock.
+fn remove_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
+    let locks = Locks::of(task, id);
+    let mut key = FIRST;
+    while let Some((id, _)) = locks.meeting(Range::ALL, key).find(|(_, record)| which(&read(record))) {
+        key = locks.key(id);
+        locks.remove(id);
     }
 }
 
-/// Settles a record that a dead lane had in hand: if it is in a list, it stays there. The lane still holds
-/// the lock of that list's inode, so nobody else has changed the list since. The caller must hold the lane's
+/// Leaves a record that a dead lane had in hand to the inode that it is a lock on, if it is one. The lane
+/// still holds that inode's lock: nobody else has changed the record since. The caller holds the lane's
 /// `burial`.
 pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
     let taken = &lane.taken[LockRecord::SLAB];
     let id = LockId(taken.load(Ordering::Acquire));
-    if id.is_some() {
-        // For a record that was not linked in yet, this is no inode, or one whose list no longer contains it.
-        let of = InodeId(task.region.lock_record(id).inode.load(Ordering::Relaxed));
-        if records(task, task.region.inode(of)).any(|(listed, _)| listed == id) {
-            taken.store(0, Ordering::Release);
-        }
+    if id.is_some() && task.region.lock_record(id).inode.load(Ordering::Acquire) != 0 {
+        taken.store(0, Ordering::Release);
     }
 }
 

@@ -34,15 +34,15 @@ pub fn flock(task: &Task, fd: Fd, operation: u32) -> Result<()> {
     let owner = file_lock::file_owner(task, held.id, family::FLOCK);
     let id = held.inode_id();
     let Some(kind) = kind else {
-        return file_lock::release(task, id, owner, Range::WHOLE);
+        return file_lock::release(task, id, owner, Range::FLOCK);
     };
     if file_lock::holds(task, id, owner, kind) {
         return Ok(());
     }
     // A conversion releases the old lock first and is not atomic, as flock(2) warns.
-    file_lock::release(task, id, owner, Range::WHOLE)?;
+    file_lock::release(task, id, owner, Range::FLOCK)?;
     held.file.locked.store(1, Ordering::Release);
     let pid = task.process.pid.load(Ordering::Relaxed);
     let wait = if operation & LOCK_NB != 0 { Wait::No } else { Wait::Yes };
-    file_lock::acquire(task, id, &Lock { owner, range: Range::WHOLE, kind, pid }, wait)
+    file_lock::acquire(task, id, &Lock { owner, range: Range::FLOCK, kind, pid }, wait)
 }

@@ -23,6 +23,7 @@ use crate::caller::below::{self, Need};
 use crate::caller::prefix_cache::{self, Prefix};
 use crate::caller::task::{Outside, Place, SLACK, Task};
 use crate::descriptors::table;
+use crate::names::hash::Hit;
 use crate::names::mounts::{self, Above, Crossing};
 use crate::names::name::Name;
 use crate::names::{hash, link_target, tree};
@@ -290,8 +291,16 @@ pub fn inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Resul
     let text = copy_path(task, Which::Path, path)?;
     match in_known(task, dirfd, text, follow) {
         Some(found) => found.map(Place::Inside),
-        None => again(task, dirfd, text, Existing(follow)),
+        None => inode_of(task, dirfd, text, follow),
     }
+}
+
+/// [`inode`] for a path that was copied, without a look at [`in_known`].
+///
+/// # Errors
+/// As [`inode`].
+pub(crate) fn inode_of(task: &Task<'_>, dirfd: Fd, text: Text, follow: Follow) -> Result<Place<Found>> {
+    again(task, dirfd, text, Existing(follow))
 }
 
 /// [`inode`] for the second path of a call, in its own buffer.
@@ -302,10 +311,11 @@ pub fn second_inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -
     again(task, dirfd, copy_path(task, Which::Other, path)?, Existing(follow))
 }
 
-/// Fast path of [`inode`]: a name in a directory whose prefix is cached. Returns `None` to fall back to a
-/// walk.
+/// Fast path of [`inode`]: a name in a directory whose prefix is known. `None` to fall back to a walk.
+///
+/// Not made of [`known`] and [`look_up`]: with the name in registers it takes fifty instructions less.
 #[inline(always)]
-fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<Result<Found>> {
+pub(crate) fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<Result<Found>> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
     // are used.
@@ -338,6 +348,64 @@ fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<R
     }
 }
 
+/// The directory that a path's prefix is known to lead to, if everyone may search it, and the name behind the
+/// prefix, which ends the path. Whoever uses the directory looks at its generation afterwards.
+#[inline(always)]
+fn known<'t>(task: &'t Task<'_>, dirfd: Fd, given: Text) -> Option<(Spot, Name<'t>)> {
+    let text = buffer(task, given.which).cast::<u8>().cast_const();
+    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
+    let (absolute, name, prefix) = unsafe {
+        let absolute = *text == b'/';
+        let base = if absolute { Spot::NONE } else { base(task, dirfd)? };
+        let prefix = Prefix::new(base.to_word(), text, given.prefix);
+        (absolute, Name::scan(text.add(given.prefix)), prefix)
+    };
+    if name.is_empty() || name.starts_with_dot() || name.len() > NAME_MAX || given.prefix == 0 && absolute {
+        return None;
+    }
+    let dir = match given.prefix {
+        0 => Spot::from_word(prefix.base),
+        _ => prefix_cache::find(task, prefix)?,
+    };
+    may_everyone_search(task.region.inode(dir.inode.id)).then_some((dir, name))
+}
+
+/// What a name stands for in a directory; `None` if the directory was freed since.
+#[inline(always)]
+fn look_up(task: &Task<'_>, Spot { inode: dir, .. }: Spot, name: &Name<'_>) -> Option<Option<Hit>> {
+    let hit = hash::lookup(task.region, dir.id, name);
+    // Acquire: an inode's generation grows before its slot is used again.
+    let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
+    (generation == dir.generation).then_some(hit)
+}
+
+/// The place that a known prefix and a name behind it make.
+#[inline(always)]
+fn place_in(dir: Spot, name: &Name<'_>, given: Text) -> Parent {
+    Parent {
+        dir: dir.inode,
+        mount: dir.mount,
+        last: Last::Name,
+        trailing_slash: false,
+        which: given.which,
+        start: given.prefix as u16,
+        length: name.len() as u16,
+    }
+}
+
+/// Fast path of [`end`], as [`in_known`].
+#[inline(always)]
+fn end_in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<End> {
+    let (dir, name) = known(task, dirfd, given)?;
+    let hit = look_up(task, dir, &name)?;
+    if hit.is_some_and(|hit| !hit.is_plain() && (follow == Follow::Link || !hit.is_link())) {
+        return None;
+    }
+    let (parent, mount) = (dir.inode.id, dir.mount);
+    let found = hit.map(|hit| Found { inode: hit.target(), dirent: hit.dirent(), parent, mount });
+    Some(End { place: place_in(dir, &name, given), found })
+}
+
 /// Whether everyone may search this: a directory whose mode says so, without an ACL, and with nothing mounted
 /// on it.
 #[inline(always)]
@@ -354,7 +422,11 @@ fn may_everyone_search(inode: &Inode) -> bool {
 /// # Errors
 /// Those of [`inode`], except that a missing last component is not an error.
 pub(crate) fn end(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>> {
-    again(task, dirfd, copy_path(task, Which::Path, path)?, Making(follow))
+    let text = copy_path(task, Which::Path, path)?;
+    match end_in_known(task, dirfd, text, follow) {
+        Some(end) => Ok(Place::Inside(end)),
+        None => again(task, dirfd, text, Making(follow)),
+    }
 }
 
 /// The place that a path names, whatever is there.
@@ -362,7 +434,11 @@ pub(crate) fn end(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> 
 /// # Errors
 /// Those of [`inode`], except that the last component is not looked up.
 pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: Which) -> Result<Place<Parent>> {
-    again(task, dirfd, copy_path(task, which, path)?, Placing)
+    let text = copy_path(task, which, path)?;
+    match known(task, dirfd, text) {
+        Some((dir, name)) => Ok(Place::Inside(place_in(dir, &name, text))),
+        None => again(task, dirfd, text, Placing),
+    }
 }
 
 fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
