@@ -1,6 +1,7 @@
-// A call of a killed process either was made or was not, once waitpid(2) has returned, whatever is queried
-// and whatever other processes write meanwhile.
+// A call of a killed process either was made or was not, once waitpid(2) has returned, whatever is queried, by
+// whichever thread of the process that waited, and whatever other processes write meanwhile.
 #include "storm.h"
+#include <semaphore.h>
 
 enum { NAMES = 6 };
 
@@ -87,7 +88,29 @@ static void check(const struct view *view, const char *when)
             view->is_directory);
 }
 
-void halves(void)
+// Another thread, which looks when told.
+static sem_t asked, answered;
+static struct view *wanted;
+
+static void *looker(void *unused)
+{
+    for (;;) {
+        sem_wait(&asked);
+        if (!wanted)
+            return NULL;
+        look(wanted);
+        sem_post(&answered);
+    }
+}
+
+static void look_in_thread(struct view *view)
+{
+    wanted = view;
+    sem_post(&asked);
+    sem_wait(&answered);
+}
+
+static void kill_and(void (*first_look)(struct view *))
 {
     long kills = number("kills", 2000), changed = 0;
     mkdir("halves", 0700);
@@ -98,7 +121,7 @@ void halves(void)
         finish(victim);
         struct view before, after;
         fchdir(inside);
-        look(&before);
+        first_look(&before);
         check(&before, "after a kill");
         // Another process that changes something else.
         close(make("else"));
@@ -131,4 +154,21 @@ void halves(void)
     if (rmdir("halves"))
         bad("rmdir of an emptied directory: %s", strerror(errno));
     printf(" kills=%ld changed_later=%ld", kills, changed);
+}
+
+void halves(void)
+{
+    kill_and(look);
+}
+
+void halves_threads(void)
+{
+    pthread_t thread;
+    sem_init(&asked, 0, 0);
+    sem_init(&answered, 0, 0);
+    pthread_create(&thread, NULL, looker, NULL);
+    kill_and(look_in_thread);
+    wanted = NULL;
+    sem_post(&asked);
+    pthread_join(thread, NULL);
 }

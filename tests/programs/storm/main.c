@@ -23,6 +23,7 @@ static const struct {
     {"relock", relock},
     {"waiters", waiters},
     {"halves", halves},
+    {"halves-threads", halves_threads},
     {"bereaved", bereaved},
     {"leaks", leaks},
     {"mixed", mixed},

@@ -16,6 +16,7 @@ use lp_vfs::{boot, close, fork, getcwd};
 
 use crate::High;
 use crate::calls::CALLS;
+use crate::high::calls::wait;
 use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::join;
@@ -218,6 +219,12 @@ impl Above for High {
             fork::after_vfork(task, started.process_id);
         }
         child.task.set(core::ptr::null_mut());
+    }
+
+    fn waited(thread: &Thread, number: u32, arguments: [usize; 6], result: usize) {
+        if let Some(task) = task_of(thread) {
+            wait::settle(task, number, arguments, result);
+        }
     }
 
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]> {

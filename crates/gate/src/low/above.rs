@@ -112,6 +112,10 @@ pub(crate) trait Above: Quick {
     /// execed.
     fn after_vfork_parent(thread: &Thread, child: &Thread, result: isize);
 
+    /// Call `number`, a wait for children, has given `result`: what a dead child has left is settled before
+    /// the program is told.
+    fn waited(thread: &Thread, number: u32, arguments: [usize; 6], result: usize);
+
     /// The programs that processes of the region have looked at before an exec.
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]>;
 

@@ -8,3 +8,4 @@ pub mod deferred;
 pub mod first_call;
 pub mod process;
 pub mod signal;
+pub mod wait;
