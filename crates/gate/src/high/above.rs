@@ -221,10 +221,8 @@ impl Above for High {
         child.task.set(core::ptr::null_mut());
     }
 
-    fn waited(thread: &Thread, number: u32, arguments: [usize; 6], result: usize) {
-        if let Some(task) = task_of(thread) {
-            wait::settle(task, number, arguments, result);
-        }
+    fn waited(thread: &Thread, number: u32, arguments: [usize; 6], result: isize) {
+        wait::settle(thread, number, arguments, result);
     }
 
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]> {

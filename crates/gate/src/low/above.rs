@@ -114,7 +114,7 @@ pub(crate) trait Above: Quick {
 
     /// Call `number`, a wait for children, has given `result`: what a dead child has left is settled before
     /// the program is told.
-    fn waited(thread: &Thread, number: u32, arguments: [usize; 6], result: usize);
+    fn waited(thread: &Thread, number: u32, arguments: [usize; 6], result: isize);
 
     /// The programs that processes of the region have looked at before an exec.
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]>;

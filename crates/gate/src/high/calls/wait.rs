@@ -1,33 +1,63 @@
 //! wait4(2), waitid(2): whoever learns that a child is gone finds everything that it held or had begun
 //! settled, as on Linux, where the calls of a killed process end before its parent is told.
 //!
-//! [`crate::low::live::wait`] makes the kernel's call.
+//! [`crate::low::live::wait`] makes the kernel's call. A process that has not met a mount joins the run for
+//! the sake of a child that was killed: others may learn of the death from it.
 
+use lp_abi::Errno;
 use lp_abi::linux::__NR_waitid;
 use lp_region::ucopy;
 use lp_vfs::reap;
-use lp_vfs::task::Task;
 
-/// Settles what the child has left that call `number` told of with `result`.
-pub(crate) fn settle(task: &Task, number: u32, arguments: [usize; 6], result: usize) {
-    if number != __NR_waitid {
-        return child(task, result as u32);
+use crate::high::life::join;
+use crate::low::thread::record::Thread;
+
+/// `CLD_KILLED` and `CLD_DUMPED` of asm-generic/siginfo.h.
+const KILLED: [u32; 2] = [2, 3];
+
+/// Which child a wait has told of.
+#[derive(Clone, Copy)]
+enum Told {
+    Of {
+        pid: u32,
+        may_be_killed: bool,
+    },
+    /// The program did not ask, or cannot be told.
+    Any,
+}
+
+/// Settles what the child has left of which call `number` has told with `result`.
+pub(crate) fn settle(thread: &Thread, number: u32, arguments: [usize; 6], result: isize) {
+    let told = match (Errno::from_ret(result), number) {
+        (Ok(_), __NR_waitid) => told_by_waitid(arguments[2]),
+        (Ok(pid), _) => told_by_wait4(pid as u32, arguments[1]),
+        (Err(Errno::EFAULT), _) => Some(Told::Any),
+        (Err(_), _) => None,
+    };
+    let Some(told) = told else { return };
+    if let Told::Any | Told::Of { may_be_killed: true, .. } = told {
+        join::join_if_possible(thread);
     }
-    let info = arguments[2];
-    if info == 0 {
-        // It may be any of them.
-        reap::dead(task);
-        return;
-    }
-    // SAFETY: the copy routine answers bad pointers. The siginfo_t of a child has its id in the fourth word.
-    if let Ok(words) = unsafe { ucopy::get(info as *const [u32; 4]) } {
-        child(task, words[3]);
+    // SAFETY: null, or the thread's own task.
+    let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
+    match told {
+        Told::Of { pid, .. } => reap::child(task, pid),
+        Told::Any => _ = reap::dead(task),
     }
 }
 
-/// Settles what child `pid` has left; 0 is nobody's.
-fn child(task: &Task, pid: u32) {
-    if pid != 0 {
-        reap::child(task, pid);
+fn told_by_wait4(pid: u32, status: usize) -> Option<Told> {
+    // SAFETY: the copy routine answers bad pointers.
+    let status = unsafe { ucopy::get(status as *const u32) };
+    let may_be_killed = status.map_or(true, |status| !matches!(status & 0x7f, 0 | 0x7f));
+    (pid != 0).then_some(Told::Of { pid, may_be_killed })
+}
+
+fn told_by_waitid(info: usize) -> Option<Told> {
+    // SAFETY: the copy routine answers bad pointers.
+    match unsafe { ucopy::get(info as *const [u32; 5]) } {
+        Ok([_, _, _, _, 0]) => None,
+        Ok([_, _, code, _, pid]) => Some(Told::Of { pid, may_be_killed: KILLED.contains(&code) }),
+        Err(_) => Some(Told::Any),
     }
 }

@@ -147,7 +147,7 @@ calls! {
     __NR_vfork: Handled(process::vfork, process::vfork);
     __NR_execve: Handled(exec::execve, apart::execve);
     __NR_exit: Handled(process::exit, process::exit);
-    __NR_wait4: Handled(wait::lp_wait);
+    __NR_wait4: Handled(wait::lp_wait, wait::lp_wait);
     __NR_kill: Neither;
     __NR_uname: Neither;
     __NR_semget: Neither;
@@ -333,7 +333,7 @@ calls! {
     __NR_mq_notify: Special;
     __NR_mq_getsetattr: Special;
     __NR_kexec_load: Neither;
-    __NR_waitid: Handled(wait::lp_wait);
+    __NR_waitid: Handled(wait::lp_wait, wait::lp_wait);
     __NR_add_key: Neither;
     __NR_request_key: Neither;
     __NR_keyctl: Neither;

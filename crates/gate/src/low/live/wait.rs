@@ -74,9 +74,7 @@ extern "sysv64" fn after(result: isize, kept: &Kept) -> isize {
     // SAFETY: in the gate current is set, and the record is this thread's own.
     let thread = unsafe { &*current::thread() };
     thread.crossed.set(true);
-    if result >= 0 {
-        High::waited(thread, number as u32, [a, b, c, d, e, f], result as usize);
-    }
+    High::waited(thread, number as u32, [a, b, c, d, e, f], result);
     result
 }
 
