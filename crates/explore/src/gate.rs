@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::Args;
 use crate::control::{Event, OTHER, PEER, Page, VICTIM, order, state};
 use crate::inside::CALLS;
+use crate::life::{End, end_of};
 use crate::plan::Random;
 
 /// Events while the thread is stopped.
@@ -39,7 +40,7 @@ struct Case<'a> {
 }
 
 /// Result of a schedule.
-enum End {
+enum Outcome {
     /// The victim's call was over before the stop.
     Over,
     /// The findings.
@@ -75,7 +76,8 @@ pub fn explore(args: &Args) -> Result<(u64, u32)> {
         for outcome in OUTCOMES {
             let signal = matches!(outcome, "signal" | "restart");
             // A wait for what the other process holds would never end without a signal.
-            if victim == HELD && !signal {
+            // A signal to a thread that is about to end may be lost with it.
+            if victim == HELD && !signal || end_of(victim) != End::Report && signal {
                 continue;
             }
             // The peer makes no difference to these.
@@ -163,8 +165,8 @@ impl Gate {
         let end = self.play(&mut program, case, at);
         self.sweep(&mut program);
         let mut findings = match end? {
-            End::Over => return Ok((false, 0)),
-            End::Findings(findings) => findings,
+            Outcome::Over => return Ok((false, 0)),
+            Outcome::Findings(findings) => findings,
         };
         let checked = Command::new(&self.command).arg("fsck").arg(&self.region).output()?;
         if !checked.status.success() {
@@ -210,9 +212,9 @@ impl Gate {
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
     }
 
-    fn play(&self, program: &mut Child, case: &Case, at: u32) -> Result<End> {
+    fn play(&self, program: &mut Child, case: &Case, at: u32) -> Result<Outcome> {
         let pid = program.id() as i32;
-        let Some(victim) = self.stop(at)? else { return Ok(End::Over) };
+        let Some(victim) = self.stop(at, end_of(case.victim))? else { return Ok(Outcome::Over) };
         let mut findings = Vec::new();
         let mut wrong = |what: String| findings.push(what);
         match case.outcome {
@@ -226,10 +228,18 @@ impl Gate {
                     ));
                 }
                 victim.let_go();
-                if !self.finishes(VICTIM) || !self.finishes(peer) {
+                let end = end_of(case.victim);
+                // The program's end is the peer's, too, if that waits.
+                let ends = end == End::Program && peer == PEER && !done;
+                if !self.ends(program, end, victim.tid) || !ends && !self.finishes(peer) {
                     wrong("the victim or its peer waits for ever".into());
                 } else {
-                    self.results(&[VICTIM, peer], &mut wrong);
+                    let has_results = |of: &usize| match *of {
+                        VICTIM => matches!(end, End::Report | End::Image),
+                        _ => !ends,
+                    };
+                    let of: Vec<usize> = [VICTIM, peer].into_iter().filter(has_results).collect();
+                    self.results(&of, &mut wrong);
                 }
             }
             "signal" | "restart" => {
@@ -255,11 +265,17 @@ impl Gate {
                 slot.tell(order::NEXT);
                 let arrived = || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE));
                 // A lock of another thread may be in the way, in the C library or in the gate.
+                let mut ended = false;
                 let done = in_time(pid, || victim.is_gone() && arrived()) || {
                     victim.let_go();
-                    in_time(pid, arrived)
+                    in_time(pid, || {
+                        // Of exec(2) and exit_group(2) by two threads one happens.
+                        ended = end_of(case.victim) == End::Program && program.try_wait().is_ok_and(succeeded);
+                        ended || arrived()
+                    })
                 };
-                if done {
+                if ended {
+                } else if done {
                     self.results(&[PEER], &mut wrong);
                 } else {
                     wrong(format!("exec of a program whose thread is inside {} never ends", case.victim));
@@ -284,7 +300,7 @@ impl Gate {
                 }
             }
         }
-        Ok(End::Findings(findings))
+        Ok(Outcome::Findings(findings))
     }
 
     /// Checks the effect of a signal to the victim: its handler has run once, under the right mask, and the
@@ -332,6 +348,22 @@ impl Gate {
         self.finishes(index)
     }
 
+    /// Whether the victim's call comes to its end.
+    fn ends(&self, program: &mut Child, end: End, tid: i32) -> bool {
+        match end {
+            End::Report => self.finishes(VICTIM),
+            End::Image => {
+                let slot = &self.page.slots[VICTIM];
+                in_time(program.id() as i32, || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE)))
+            }
+            End::Thread => {
+                let thread = format!("/proc/{}/task/{tid}", program.id());
+                in_time(tid, || !Path::new(&thread).exists())
+            }
+            End::Program => in_time(program.id() as i32, || program.try_wait().is_ok_and(succeeded)),
+        }
+    }
+
     fn finishes(&self, index: usize) -> bool {
         let slot = &self.page.slots[index];
         in_time(slot.pid.load(Ordering::Acquire) as i32, || {
@@ -340,16 +372,21 @@ impl Gate {
     }
 
     /// Stops the victim after `at` instructions of its call; none if the call is over before.
-    fn stop(&self, at: u32) -> Result<Option<Victim>> {
+    fn stop(&self, at: u32, end: End) -> Result<Option<Victim>> {
         let slot = &self.page.slots[VICTIM];
         let tid = slot.pid.load(Ordering::Acquire) as i32;
         let victim = Victim { tid, signal: Cell::new(0), gone: Cell::new(false) };
-        victim.ask(libc::PTRACE_SEIZE, 0)?;
+        // An exec(2) of its own then ends the wait for a thread that has another number.
+        victim.ask(libc::PTRACE_SEIZE, libc::PTRACE_O_TRACEEXEC)?;
         victim.ask(libc::PTRACE_INTERRUPT, 0)?;
         victim.wait()?;
         slot.tell(order::CALLS);
         for _ in 0..at {
-            victim.step()?;
+            let stopped = victim.step();
+            if end != End::Report && stopped.is_err() {
+                return Ok(None);
+            }
+            stopped?;
             if slot.state.load(Ordering::Acquire) == state::DONE {
                 victim.let_go();
                 return Ok(None);
@@ -405,6 +442,11 @@ impl Victim {
         self.gone.set(self.gone.get() || got < 0 || got == self.tid && !libc::WIFSTOPPED(status));
         self.gone.get()
     }
+}
+
+/// Whether a program that may have ended has done so with status 0.
+fn succeeded(ended: Option<std::process::ExitStatus>) -> bool {
+    ended.is_some_and(|status| status.success())
 }
 
 /// Polls until `is_so`; false once the thread `tid`, which could make it so, only sleeps.
