@@ -214,34 +214,11 @@ impl Gate {
 
     fn play(&self, program: &mut Child, case: &Case, at: u32) -> Result<Outcome> {
         let pid = program.id() as i32;
-        let Some(victim) = self.stop(at, end_of(case.victim))? else { return Ok(Outcome::Over) };
+        let Some(victim) = self.stop(pid, at, end_of(case.victim))? else { return Ok(Outcome::Over) };
         let mut findings = Vec::new();
         let mut wrong = |what: String| findings.push(what);
         match case.outcome {
-            "thread" | "process" => {
-                let peer = if case.outcome == "thread" { PEER } else { OTHER };
-                let done = self.ask(peer, order::CALLS);
-                if !done && peer == OTHER {
-                    wrong(format!(
-                        "waits: {} in another process waits for a stopped {}",
-                        case.peer, case.victim
-                    ));
-                }
-                victim.let_go();
-                let end = end_of(case.victim);
-                // The program's end is the peer's, too, if that waits.
-                let ends = end == End::Program && peer == PEER && !done;
-                if !self.ends(program, end, victim.tid) || !ends && !self.finishes(peer) {
-                    wrong("the victim or its peer waits for ever".into());
-                } else {
-                    let has_results = |of: &usize| match *of {
-                        VICTIM => matches!(end, End::Report | End::Image),
-                        _ => !ends,
-                    };
-                    let of: Vec<usize> = [VICTIM, peer].into_iter().filter(has_results).collect();
-                    self.results(&of, &mut wrong);
-                }
-            }
+            "thread" | "process" => self.beside(program, case, &victim, &mut wrong),
             "signal" | "restart" => {
                 // SAFETY: a signal to the stopped thread.
                 unsafe { libc::syscall(libc::SYS_tgkill, pid, victim.tid, libc::SIGUSR1) };
@@ -259,28 +236,7 @@ impl Gate {
                     wrong(format!("{} waits after the death of a {}", case.peer, case.victim));
                 }
             }
-            "exec" => {
-                let slot = &self.page.slots[PEER];
-                slot.results[0].store(-1, Ordering::Relaxed);
-                slot.tell(order::NEXT);
-                let arrived = || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE));
-                // A lock of another thread may be in the way, in the C library or in the gate.
-                let mut ended = false;
-                let done = in_time(pid, || victim.is_gone() && arrived()) || {
-                    victim.let_go();
-                    in_time(pid, || {
-                        // Of exec(2) and exit_group(2) by two threads one happens.
-                        ended = end_of(case.victim) == End::Program && program.try_wait().is_ok_and(succeeded);
-                        ended || arrived()
-                    })
-                };
-                if ended {
-                } else if done {
-                    self.results(&[PEER], &mut wrong);
-                } else {
-                    wrong(format!("exec of a program whose thread is inside {} never ends", case.victim));
-                }
-            }
+            "exec" => self.executed(program, case, &victim, &mut wrong),
             _ => {
                 self.page.slots[PEER].tell(order::LEAVE);
                 let mut ended = || matches!(program.try_wait(), Ok(Some(_)));
@@ -301,6 +257,61 @@ impl Gate {
             }
         }
         Ok(Outcome::Findings(findings))
+    }
+
+    /// A peer makes its call beside the stopped victim.
+    fn beside(&self, program: &mut Child, case: &Case, victim: &Victim, wrong: &mut dyn FnMut(String)) {
+        let peer = if case.outcome == "thread" { PEER } else { OTHER };
+        let done = self.ask(peer, order::CALLS);
+        if !done && peer == OTHER {
+            wrong(format!("waits: {} in another process waits for a stopped {}", case.peer, case.victim));
+        }
+        victim.let_go();
+        let end = end_of(case.victim);
+        // A thread that waits ends with its program, or with the program's image.
+        let is_cut_off = peer == PEER && !done && matches!(end, End::Program | End::Image);
+        if !self.ends(program, end, victim.tid) || !is_cut_off && !self.finishes(peer) {
+            return wrong("the victim or its peer waits for ever".into());
+        }
+        if matches!(end, End::Report | End::Image) {
+            self.results(&[VICTIM], wrong);
+        }
+        if !is_cut_off {
+            self.results(&[peer], wrong);
+        }
+    }
+
+    /// The main thread executes the program again beside the stopped victim.
+    fn executed(&self, program: &mut Child, case: &Case, victim: &Victim, wrong: &mut dyn FnMut(String)) {
+        let pid = program.id() as i32;
+        let slot = &self.page.slots[PEER];
+        slot.results[0].store(-1, Ordering::Relaxed);
+        slot.tell(order::NEXT);
+        let arrived = || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE));
+        if in_time(pid, || victim.is_gone() && arrived()) {
+            return self.results(&[PEER], wrong);
+        }
+        // A lock of another thread may be in the way, in the C library or in the gate. Then the victim may
+        // have been first to end the program, or to execute it.
+        victim.let_go();
+        let end = end_of(case.victim);
+        let mut is_first = false;
+        let done = in_time(pid, || {
+            is_first = match end {
+                End::Program => program.try_wait().is_ok_and(succeeded),
+                End::Image => {
+                    let state = self.page.slots[VICTIM].wait_a_while(NOBODY);
+                    state == Some(Event::State(state::DONE))
+                }
+                End::Report | End::Thread => false,
+            };
+            is_first || arrived()
+        });
+        match done {
+            true if is_first => {}
+            true => self.results(&[PEER], wrong),
+            false => wrong(format!("exec of a program whose thread is inside {} never ends", case.victim)),
+        }
     }
 
     /// Checks the effect of a signal to the victim: its handler has run once, under the right mask, and the
@@ -372,11 +383,12 @@ impl Gate {
     }
 
     /// Stops the victim after `at` instructions of its call; none if the call is over before.
-    fn stop(&self, at: u32, end: End) -> Result<Option<Victim>> {
+    fn stop(&self, pid: i32, at: u32, end: End) -> Result<Option<Victim>> {
         let slot = &self.page.slots[VICTIM];
         let tid = slot.pid.load(Ordering::Acquire) as i32;
-        let victim = Victim { tid, signal: Cell::new(0), gone: Cell::new(false) };
-        // An exec(2) of its own then ends the wait for a thread that has another number.
+        let awaited = if end == End::Image { -pid } else { tid };
+        let victim = Victim { tid, awaited, signal: Cell::new(0), gone: Cell::new(false) };
+        // It stops after an exec(2) of its own, too.
         victim.ask(libc::PTRACE_SEIZE, libc::PTRACE_O_TRACEEXEC)?;
         victim.ask(libc::PTRACE_INTERRUPT, 0)?;
         victim.wait()?;
@@ -399,6 +411,9 @@ impl Gate {
 /// A traced thread of another process.
 struct Victim {
     tid: i32,
+    /// Whom to wait for: the thread; or its process group, where a thread that executes a program goes on
+    /// under its process's number.
+    awaited: i32,
     /// The signal to deliver when it continues.
     signal: Cell<i32>,
     gone: Cell<bool>,
@@ -415,7 +430,7 @@ impl Victim {
     fn wait(&self) -> Result<()> {
         let mut status = 0;
         // SAFETY: waits for a traced thread.
-        let got = unsafe { libc::waitpid(self.tid, &raw mut status, libc::__WALL) };
+        let got = unsafe { libc::waitpid(self.awaited, &raw mut status, libc::__WALL) };
         if got != self.tid || !libc::WIFSTOPPED(status) {
             bail!("the victim ends with {status:x}");
         }
