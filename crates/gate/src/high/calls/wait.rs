@@ -28,11 +28,11 @@ enum Told {
 
 /// Settles what the child has left of which call `number` has told with `result`.
 pub(crate) fn settle(thread: &Thread, number: u32, arguments: [usize; 6], result: isize) {
-    let told = match (Errno::from_ret(result), number) {
-        (Ok(_), __NR_waitid) => told_by_waitid(arguments[2]),
-        (Ok(pid), _) => told_by_wait4(pid as u32, arguments[1]),
-        (Err(Errno::EFAULT), _) => Some(Told::Any),
-        (Err(_), _) => None,
+    let told = match Errno::from_ret(result) {
+        Ok(_) if number == __NR_waitid => told_by_waitid(arguments[2]),
+        Ok(pid) => told_by_wait4(pid as u32, arguments[1]),
+        Err(Errno::EFAULT) => Some(Told::Any),
+        Err(_) => None,
     };
     let Some(told) = told else { return };
     if let Told::Any | Told::Of { may_be_killed: true, .. } = told {
