@@ -17,7 +17,7 @@ use lp_region::mount::{mount_flags, mount_state};
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
-use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
+use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId, Spot};
 
 use crate::caller::task::Task;
 use crate::content::page;
@@ -107,7 +107,7 @@ fn leave_mounts(region: Region, id: RunId) {
     for base in &region.run(id).bases {
         base.store(0, Ordering::Relaxed); // Relaxed: before any process of the run.
     }
-    for mount in (1..=region.header().mount_limit.load(Ordering::Acquire)).map(MountId) {
+    for mount in region.mounts() {
         let record = region.mount(mount);
         if record.run.load(Ordering::Relaxed) == id.0 {
             let (from, to) = (mount_state::ATTACHED, mount_state::DETACHED);
