@@ -133,10 +133,22 @@ GROUP(wait, results)
         T(waitid(P_PID, child, &info, WEXITED));
         T(waitpid(child, NULL, 0));
     }
+    /* With SIGSEGV blocked, as in posix_spawn(3), no handler can help a bad pointer. */
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (!child)
+            _exit(7);
+        T((i ? waitid(P_PID, child, NULL, WEXITED) : waitpid(child, NULL, 0)) == (i ? 0 : child));
+    }
     pid_t child = fork();
     if (!child)
         for (;;)
             pause();
+    T(waitpid(child, (void *)8, WNOHANG));
+    sigprocmask(SIG_SETMASK, &before, NULL);
     siginfo_t info = { .si_pid = 1 };
     T(waitpid(child, NULL, WNOHANG));
     T(waitid(P_PID, child, &info, WEXITED | WNOHANG));
