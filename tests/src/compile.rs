@@ -40,7 +40,7 @@ pub fn compile_with(name: &str, compiler: &str, options: &[&str]) -> Result<Path
     }
     let unfinished = made.with_extension(format!("{}.tmp", std::process::id()));
     let output = Command::new(compiler)
-        .args(["-O1", "-g", "-w", "-pthread", "-D_GNU_SOURCE"])
+        .args(["-O1", "-g", "-w", "-fexceptions", "-pthread", "-D_GNU_SOURCE"])
         .args(options)
         .arg("-o")
         .arg(&unfinished)

@@ -53,6 +53,8 @@ const MODES: &[Mode] = &[
     reopened("holders", "kills=4000", "kills=20000"),
     mode("waiters", "rounds=6", "rounds=60"),
     mode("halves", "kills=3000", "kills=20000"),
+    mode("halves-threads", "kills=3000", "kills=20000"),
+    mode("halves-apart", "kills=3000", "kills=20000"),
     mode("bereaved", "rounds=5", "rounds=50"),
     reopened("leaks", "kills=600", "kills=20000"),
     reopened("mixed", "workers=24", "workers=48"),

@@ -48,6 +48,10 @@ pub struct GatePage {
     pub before_load: usize,
 }
 
+/// What a thunk that leaves the `syscall` at its site does after its call: `lea rsp, [rsp + 128]`, and the
+/// start of `jo`, whose distance to the `syscall` follows.
+pub const BACK_TO_SITE: [u8; 10] = [0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x0f, 0x80];
+
 /// First bytes of a bundle.
 pub const MAGIC: [u8; 8] = *b"LPsites\n";
 /// Version of the format, of what thunks do, and of what can be patched.

@@ -14,6 +14,7 @@ use anyhow::{Context, Result, bail};
 use crate::Args;
 use crate::control::{Event, OTHER, PEER, Page, VICTIM, order, state};
 use crate::inside::CALLS;
+use crate::life::{End, end_of};
 use crate::plan::Random;
 
 /// Events while the thread is stopped.
@@ -39,7 +40,7 @@ struct Case<'a> {
 }
 
 /// Result of a schedule.
-enum End {
+enum Outcome {
     /// The victim's call was over before the stop.
     Over,
     /// The findings.
@@ -75,7 +76,8 @@ pub fn explore(args: &Args) -> Result<(u64, u32)> {
         for outcome in OUTCOMES {
             let signal = matches!(outcome, "signal" | "restart");
             // A wait for what the other process holds would never end without a signal.
-            if victim == HELD && !signal {
+            // A signal to a thread that is about to end may be lost with it.
+            if victim == HELD && !signal || end_of(victim) != End::Report && signal {
                 continue;
             }
             // The peer makes no difference to these.
@@ -163,8 +165,8 @@ impl Gate {
         let end = self.play(&mut program, case, at);
         self.sweep(&mut program);
         let mut findings = match end? {
-            End::Over => return Ok((false, 0)),
-            End::Findings(findings) => findings,
+            Outcome::Over => return Ok((false, 0)),
+            Outcome::Findings(findings) => findings,
         };
         let checked = Command::new(&self.command).arg("fsck").arg(&self.region).output()?;
         if !checked.status.success() {
@@ -210,28 +212,13 @@ impl Gate {
         while unsafe { libc::waitpid(-1, std::ptr::null_mut(), libc::__WALL) } > 0 {}
     }
 
-    fn play(&self, program: &mut Child, case: &Case, at: u32) -> Result<End> {
+    fn play(&self, program: &mut Child, case: &Case, at: u32) -> Result<Outcome> {
         let pid = program.id() as i32;
-        let Some(victim) = self.stop(at)? else { return Ok(End::Over) };
+        let Some(victim) = self.stop(pid, at, end_of(case.victim))? else { return Ok(Outcome::Over) };
         let mut findings = Vec::new();
         let mut wrong = |what: String| findings.push(what);
         match case.outcome {
-            "thread" | "process" => {
-                let peer = if case.outcome == "thread" { PEER } else { OTHER };
-                let done = self.ask(peer, order::CALLS);
-                if !done && peer == OTHER {
-                    wrong(format!(
-                        "waits: {} in another process waits for a stopped {}",
-                        case.peer, case.victim
-                    ));
-                }
-                victim.let_go();
-                if !self.finishes(VICTIM) || !self.finishes(peer) {
-                    wrong("the victim or its peer waits for ever".into());
-                } else {
-                    self.results(&[VICTIM, peer], &mut wrong);
-                }
-            }
+            "thread" | "process" => self.beside(program, case, &victim, &mut wrong),
             "signal" | "restart" => {
                 // SAFETY: a signal to the stopped thread.
                 unsafe { libc::syscall(libc::SYS_tgkill, pid, victim.tid, libc::SIGUSR1) };
@@ -249,22 +236,7 @@ impl Gate {
                     wrong(format!("{} waits after the death of a {}", case.peer, case.victim));
                 }
             }
-            "exec" => {
-                let slot = &self.page.slots[PEER];
-                slot.results[0].store(-1, Ordering::Relaxed);
-                slot.tell(order::NEXT);
-                let arrived = || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE));
-                // A lock of another thread may be in the way, in the C library or in the gate.
-                let done = in_time(pid, || victim.is_gone() && arrived()) || {
-                    victim.let_go();
-                    in_time(pid, arrived)
-                };
-                if done {
-                    self.results(&[PEER], &mut wrong);
-                } else {
-                    wrong(format!("exec of a program whose thread is inside {} never ends", case.victim));
-                }
-            }
+            "exec" => self.executed(program, case, &victim, &mut wrong),
             _ => {
                 self.page.slots[PEER].tell(order::LEAVE);
                 let mut ended = || matches!(program.try_wait(), Ok(Some(_)));
@@ -284,7 +256,62 @@ impl Gate {
                 }
             }
         }
-        Ok(End::Findings(findings))
+        Ok(Outcome::Findings(findings))
+    }
+
+    /// A peer makes its call beside the stopped victim.
+    fn beside(&self, program: &mut Child, case: &Case, victim: &Victim, wrong: &mut dyn FnMut(String)) {
+        let peer = if case.outcome == "thread" { PEER } else { OTHER };
+        let done = self.ask(peer, order::CALLS);
+        if !done && peer == OTHER {
+            wrong(format!("waits: {} in another process waits for a stopped {}", case.peer, case.victim));
+        }
+        victim.let_go();
+        let end = end_of(case.victim);
+        // A thread that waits ends with its program, or with the program's image.
+        let is_cut_off = peer == PEER && !done && matches!(end, End::Program | End::Image);
+        if !self.ends(program, end, victim.tid) || !is_cut_off && !self.finishes(peer) {
+            return wrong("the victim or its peer waits for ever".into());
+        }
+        if matches!(end, End::Report | End::Image) {
+            self.results(&[VICTIM], wrong);
+        }
+        if !is_cut_off {
+            self.results(&[peer], wrong);
+        }
+    }
+
+    /// The main thread executes the program again beside the stopped victim.
+    fn executed(&self, program: &mut Child, case: &Case, victim: &Victim, wrong: &mut dyn FnMut(String)) {
+        let pid = program.id() as i32;
+        let slot = &self.page.slots[PEER];
+        slot.results[0].store(-1, Ordering::Relaxed);
+        slot.tell(order::NEXT);
+        let arrived = || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE));
+        if in_time(pid, || victim.is_gone() && arrived()) {
+            return self.results(&[PEER], wrong);
+        }
+        // A lock of another thread may be in the way, in the C library or in the gate. Then the victim may
+        // have been first to end the program, or to execute it.
+        victim.let_go();
+        let end = end_of(case.victim);
+        let mut is_first = false;
+        let done = in_time(pid, || {
+            is_first = match end {
+                End::Program => program.try_wait().is_ok_and(succeeded),
+                End::Image => {
+                    let state = self.page.slots[VICTIM].wait_a_while(NOBODY);
+                    state == Some(Event::State(state::DONE))
+                }
+                End::Report | End::Thread => false,
+            };
+            is_first || arrived()
+        });
+        match done {
+            true if is_first => {}
+            true => self.results(&[PEER], wrong),
+            false => wrong(format!("exec of a program whose thread is inside {} never ends", case.victim)),
+        }
     }
 
     /// Checks the effect of a signal to the victim: its handler has run once, under the right mask, and the
@@ -332,6 +359,22 @@ impl Gate {
         self.finishes(index)
     }
 
+    /// Whether the victim's call comes to its end.
+    fn ends(&self, program: &mut Child, end: End, tid: i32) -> bool {
+        match end {
+            End::Report => self.finishes(VICTIM),
+            End::Image => {
+                let slot = &self.page.slots[VICTIM];
+                in_time(program.id() as i32, || slot.wait_a_while(NOBODY) == Some(Event::State(state::DONE)))
+            }
+            End::Thread => {
+                let thread = format!("/proc/{}/task/{tid}", program.id());
+                in_time(tid, || !Path::new(&thread).exists())
+            }
+            End::Program => in_time(program.id() as i32, || program.try_wait().is_ok_and(succeeded)),
+        }
+    }
+
     fn finishes(&self, index: usize) -> bool {
         let slot = &self.page.slots[index];
         in_time(slot.pid.load(Ordering::Acquire) as i32, || {
@@ -340,16 +383,22 @@ impl Gate {
     }
 
     /// Stops the victim after `at` instructions of its call; none if the call is over before.
-    fn stop(&self, at: u32) -> Result<Option<Victim>> {
+    fn stop(&self, pid: i32, at: u32, end: End) -> Result<Option<Victim>> {
         let slot = &self.page.slots[VICTIM];
         let tid = slot.pid.load(Ordering::Acquire) as i32;
-        let victim = Victim { tid, signal: Cell::new(0), gone: Cell::new(false) };
-        victim.ask(libc::PTRACE_SEIZE, 0)?;
+        let awaited = if end == End::Image { -pid } else { tid };
+        let victim = Victim { tid, awaited, signal: Cell::new(0), gone: Cell::new(false) };
+        // It stops after an exec(2) of its own, too.
+        victim.ask(libc::PTRACE_SEIZE, libc::PTRACE_O_TRACEEXEC)?;
         victim.ask(libc::PTRACE_INTERRUPT, 0)?;
         victim.wait()?;
         slot.tell(order::CALLS);
         for _ in 0..at {
-            victim.step()?;
+            let stopped = victim.step();
+            if end != End::Report && stopped.is_err() {
+                return Ok(None);
+            }
+            stopped?;
             if slot.state.load(Ordering::Acquire) == state::DONE {
                 victim.let_go();
                 return Ok(None);
@@ -362,6 +411,9 @@ impl Gate {
 /// A traced thread of another process.
 struct Victim {
     tid: i32,
+    /// Whom to wait for: the thread; or its process group, where a thread that executes a program goes on
+    /// under its process's number.
+    awaited: i32,
     /// The signal to deliver when it continues.
     signal: Cell<i32>,
     gone: Cell<bool>,
@@ -378,7 +430,7 @@ impl Victim {
     fn wait(&self) -> Result<()> {
         let mut status = 0;
         // SAFETY: waits for a traced thread.
-        let got = unsafe { libc::waitpid(self.tid, &raw mut status, libc::__WALL) };
+        let got = unsafe { libc::waitpid(self.awaited, &raw mut status, libc::__WALL) };
         if got != self.tid || !libc::WIFSTOPPED(status) {
             bail!("the victim ends with {status:x}");
         }
@@ -405,6 +457,11 @@ impl Victim {
         self.gone.set(self.gone.get() || got < 0 || got == self.tid && !libc::WIFSTOPPED(status));
         self.gone.get()
     }
+}
+
+/// Whether a program that may have ended has done so with status 0.
+fn succeeded(ended: Option<std::process::ExitStatus>) -> bool {
+    ended.is_some_and(|status| status.success())
 }
 
 /// Polls until `is_so`; false once the thread `tid`, which could make it so, only sleeps.

@@ -7,14 +7,18 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use anyhow::{Context, Result, bail};
 
 use crate::control::{OTHER, PEER, Page, Slot, VICTIM, order, state};
+use crate::life;
 
 /// An actor's files.
 pub struct Mine {
-    index: usize,
+    /// The actor's.
+    pub index: usize,
     /// `/light/fN`, open; its bytes are [`Mine::byte`].
     fd: i32,
     new: CString,
     old: CString,
+    /// The descriptor for orders.
+    control: i32,
 }
 
 /// A call: 0 on success, `-EINTR` if a signal ended it.
@@ -29,7 +33,7 @@ const FREE: i64 = 300;
 const WRONG: i64 = -10_000;
 
 /// The calls of victims and peers.
-pub const CALLS: [(&str, Call); 12] = [
+pub const CALLS: [(&str, Call); 18] = [
     ("read", |mine| right(mine.reads(mine.fd))),
     ("write", |mine| {
         let bytes = [mine.byte(); 64];
@@ -104,6 +108,12 @@ pub const CALLS: [(&str, Call); 12] = [
     }),
     // The other process holds the lock until it is told to release it.
     ("setlkw-held", |mine| lock(mine, HELD, libc::F_SETLKW, libc::F_RDLCK)),
+    ("vfork", life::vfork),
+    ("exec", life::exec),
+    ("exit", life::exit),
+    ("exit_group", life::exit_group),
+    ("waitpid", life::waitpid),
+    ("mount", life::mount),
 ];
 
 static COUNTED: AtomicU32 = AtomicU32::new(0);
@@ -111,7 +121,8 @@ static PAGE: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 /// The file that a handler writes.
 static LOG: AtomicU32 = AtomicU32::new(0);
 
-fn right(is: bool) -> i64 {
+/// The result of a call that has, or has not, done what it should.
+pub fn right(is: bool) -> i64 {
     if is { 0 } else { WRONG }
 }
 
@@ -120,11 +131,17 @@ fn lock(mine: &Mine, start: i64, command: i32, kind: i32) -> i64 {
     // SAFETY: the structure lives across the call.
     match unsafe { libc::fcntl(mine.fd, command, &raw const asked) } {
         0 => 0,
-        _ => -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)),
+        _ => -i64::from(errno()),
     }
 }
 
-fn ended_well(pid: i32) -> bool {
+/// errno(3).
+pub fn errno() -> i32 {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
+}
+
+/// Waits for a child; whether it has ended with status 0.
+pub fn ended_well(pid: i32) -> bool {
     let mut status = 0;
     // A signal may end the wait.
     // SAFETY: waits for a child.
@@ -133,9 +150,9 @@ fn ended_well(pid: i32) -> bool {
 }
 
 impl Mine {
-    fn new(index: usize) -> Result<Mine> {
+    fn new(index: usize, control: i32) -> Result<Mine> {
         let path = |letter: &str| CString::new(format!("/light/{letter}{index}")).unwrap_or_default();
-        let mut mine = Mine { index, fd: -1, new: path("n"), old: path("r") };
+        let mut mine = Mine { index, fd: -1, new: path("n"), old: path("r"), control };
         mine.fd = open(&path("f"))?;
         let bytes = [mine.byte(); SIZE];
         // SAFETY: the buffer is as long as said.
@@ -179,14 +196,17 @@ pub fn run(case: &str, control: i32) -> Result<()> {
     let page = Page::of(control);
     PAGE.store(std::ptr::from_ref(page).cast_mut(), Ordering::Relaxed);
     let fields: Vec<&str> = case.split(':').collect();
-    if let ["again", fd] = fields[..] {
-        let mine = Mine { index: PEER, fd: fd.parse()?, new: CString::default(), old: CString::default() };
-        page.slots[PEER].results[0].store(right(mine.reads(mine.fd)), Ordering::Relaxed);
-        serve(&page.slots[PEER], &|| 0, &|| ());
+    if let ["again", index, fd] = fields[..] {
+        let (index, fd, none) = (index.parse()?, fd.parse()?, CString::default());
+        let mine = Mine { index, fd, new: none.clone(), old: none, control };
+        page.slots[index].results[0].store(right(mine.reads(mine.fd)), Ordering::Relaxed);
+        serve(&page.slots[index], &|| 0, &|| ());
     }
     let [victim, peer, restart] = fields[..] else { bail!("victim:peer:restart") };
+    life::prepare(victim, page);
     let (victim, peer) = (call(victim)?, call(peer)?);
-    let (first, second, third) = (Mine::new(VICTIM)?, Mine::new(PEER)?, Mine::new(OTHER)?);
+    let mine = |index| Mine::new(index, control);
+    let (first, second, third) = (mine(VICTIM)?, mine(PEER)?, mine(OTHER)?);
     LOG.store(open(c"/light/log")? as u32, Ordering::Relaxed);
     handle(libc::SIGUSR1, note, if restart == "restart" { libc::SA_RESTART } else { 0 });
     // SAFETY: the process has one thread.
@@ -198,19 +218,19 @@ pub fn run(case: &str, control: i32) -> Result<()> {
     std::thread::spawn(move || {
         serve(&page.slots[VICTIM], &|| victim(&first), &|| ());
     });
-    serve(&page.slots[PEER], &|| peer(&second), &|| again(second.fd, control))
+    serve(&page.slots[PEER], &|| peer(&second), &|| again(&second))
 }
 
-/// exec(2) of this program.
-fn again(fd: i32, control: i32) {
+/// exec(2) of this program, which goes on as the actor.
+pub fn again(mine: &Mine) {
     let text = |text: String| CString::new(text).unwrap_or_default();
     let arguments = [
         c"lp-explore".to_owned(),
         c"--gate".to_owned(),
         c"--control".to_owned(),
-        text(control.to_string()),
+        text(mine.control.to_string()),
         c"--inside".to_owned(),
-        text(format!("again:{fd}")),
+        text(format!("again:{}:{}", mine.index, mine.fd)),
     ];
     let mut pointers: Vec<*const libc::c_char> = arguments.iter().map(|argument| argument.as_ptr()).collect();
     pointers.push(std::ptr::null());

@@ -10,6 +10,7 @@ mod gate;
 mod inside;
 mod judge;
 mod kernel;
+mod life;
 mod light;
 mod names;
 mod oracle;

@@ -1,7 +1,7 @@
 //! The target of a site's jump; [`lp_abi::image`] describes what it does.
 
 use iced_x86::{BlockEncoder, BlockEncoderOptions, Decoder, DecoderOptions, Instruction, InstructionBlock};
-use lp_abi::image::{Fixup, GATE_PAGE, GatePage};
+use lp_abi::image::{BACK_TO_SITE, Fixup, GATE_PAGE, GatePage};
 
 use crate::code::SYSCALL;
 
@@ -72,13 +72,13 @@ pub fn assemble(parts: &Parts<'_>, at: u64) -> Result<(Vec<u8>, Vec<u32>), Strin
     code.displaced(parts.before)?;
     code.raw(&[0x48, 0x8d, 0x64, 0x24, 0x80]); // lea rsp, [rsp - 128]
     code.call(parts.slots, parts.entry)?;
-    code.raw(&[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]); // lea rsp, [rsp + 128]
     match parts.behind {
         None => {
-            code.branch(&[0x0f, 0x80], parts.site)?; // jo
+            code.branch(&BACK_TO_SITE, parts.site)?;
             code.branch(&[0xe9], parts.site + 2)?; // jmp
         }
         Some(behind) => {
+            code.raw(&[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0]); // lea rsp, [rsp + 128]
             code.raw(&[0x71, SYSCALL.len() as u8]); // jno over the syscall
             code.raw(&SYSCALL);
             code.displaced(behind)?;

@@ -1,6 +1,7 @@
-// A call of a killed process either was made or was not, once waitpid(2) has returned, whatever is queried
-// and whatever other processes write meanwhile.
+// A call of a killed process either was made or was not, once waitpid(2) has returned, whatever is queried, by
+// whichever thread of the process that waited, and whatever other processes write meanwhile.
 #include "storm.h"
+#include <semaphore.h>
 
 enum { NAMES = 6 };
 
@@ -10,11 +11,9 @@ static void name_of(int which, char *name)
     sprintf(name, "%s%d", which % 2 ? "a-name-that-is-too-long-for-an-entry-" : "n", which);
 }
 
-static void change(long unused)
+static void change_here(long unused)
 {
     char one[64], two[64];
-    if (chdir("halves"))
-        _exit(1);
     for (;;) {
         name_of(below(NAMES), one);
         name_of(below(NAMES), two);
@@ -36,6 +35,13 @@ static void change(long unused)
             unlink(one);
         }
     }
+}
+
+static void change(long unused)
+{
+    if (chdir("halves"))
+        _exit(1);
+    change_here(0);
 }
 
 // The possible queries of the directory.
@@ -87,7 +93,39 @@ static void check(const struct view *view, const char *when)
             view->is_directory);
 }
 
-void halves(void)
+// Kills a child and waits for it by one of the two calls.
+static void end(pid_t child, int by_id)
+{
+    siginfo_t info;
+    if (!by_id)
+        return finish(child);
+    kill(child, SIGKILL);
+    waitid(P_PID, child, &info, WEXITED);
+}
+
+// Another thread, which looks when told.
+static sem_t asked, answered;
+static struct view *wanted;
+
+static void *looker(void *unused)
+{
+    for (;;) {
+        sem_wait(&asked);
+        if (!wanted)
+            return NULL;
+        look(wanted);
+        sem_post(&answered);
+    }
+}
+
+static void look_in_thread(struct view *view)
+{
+    wanted = view;
+    sem_post(&asked);
+    sem_wait(&answered);
+}
+
+static void kill_and(void (*first_look)(struct view *))
 {
     long kills = number("kills", 2000), changed = 0;
     mkdir("halves", 0700);
@@ -95,10 +133,10 @@ void halves(void)
     for (long i = 0; i < kills; i++) {
         pid_t victim = start(change, i);
         nap(300 + below(700));
-        finish(victim);
+        end(victim, i & 1);
         struct view before, after;
         fchdir(inside);
-        look(&before);
+        first_look(&before);
         check(&before, "after a kill");
         // Another process that changes something else.
         close(make("else"));
@@ -131,4 +169,75 @@ void halves(void)
     if (rmdir("halves"))
         bad("rmdir of an emptied directory: %s", strerror(errno));
     printf(" kills=%ld changed_later=%ld", kills, changed);
+}
+
+void halves(void)
+{
+    kill_and(look);
+}
+
+void halves_threads(void)
+{
+    pthread_t thread;
+    sem_init(&asked, 0, 0);
+    sem_init(&answered, 0, 0);
+    pthread_create(&thread, NULL, looker, NULL);
+    kill_and(look_in_thread);
+    wanted = NULL;
+    sem_post(&asked);
+    pthread_join(thread, NULL);
+}
+
+static void enter(long make)
+{
+    if (make && mkdir(dir, 0700) && errno != EEXIST || chdir(dir)) {
+        bad("%s: %s", dir, strerror(errno));
+        _exit(1);
+    }
+}
+
+static void change_there(long unused)
+{
+    enter(0);
+    change_here(0);
+}
+
+static void look_there(long unused)
+{
+    struct view before, after;
+    enter(0);
+    look(&before);
+    check(&before, "after a kill");
+    // Others write meanwhile.
+    close(make("else"));
+    unlink("else");
+    look(&after);
+    if (memcmp(&before, &after, sizeof before))
+        bad("names changed after their changer was gone");
+}
+
+static void leave_there(long unused)
+{
+    clean_up(dir, "-");
+}
+
+static void in_child(void (*work)(long), long argument)
+{
+    pid_t child = start(work, argument);
+    waitpid(child, NULL, 0);
+}
+
+// The process that waits never uses the file system; those that look have just begun to.
+void halves_apart(void)
+{
+    long kills = number("kills", 2000);
+    in_child(enter, 1);
+    for (long i = 0; i < kills; i++) {
+        pid_t victim = start(change_there, i);
+        nap(500 + below(1000));
+        end(victim, i & 1);
+        in_child(look_there, 0);
+    }
+    in_child(leave_there, 0);
+    printf(" kills=%ld", kills);
 }

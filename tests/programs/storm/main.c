@@ -11,6 +11,7 @@ static _Thread_local uint64_t random_state = 88172645463325252ull;
 static const struct {
     const char *name;
     void (*run)(void);
+    int enters_for_itself;
 } modes[] = {
     {"forks", forks},
     {"newborn", newborn},
@@ -23,6 +24,8 @@ static const struct {
     {"relock", relock},
     {"waiters", waiters},
     {"halves", halves},
+    {"halves-threads", halves_threads},
+    {"halves-apart", halves_apart, 1},
     {"bereaved", bereaved},
     {"leaks", leaks},
     {"mixed", mixed},
@@ -252,13 +255,13 @@ int main(int count, char **arguments)
     seed(number("seed", 1));
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     snprintf(dir, sizeof dir, "%s/storm", arguments[2]);
-    if (mkdir(dir, 0700) && errno != EEXIST || chdir(dir)) {
-        perror(dir);
-        return 99;
-    }
     for (size_t i = 0; i < sizeof modes / sizeof *modes; i++) {
         if (strcmp(modes[i].name, arguments[1]))
             continue;
+        if (!modes[i].enters_for_itself && (mkdir(dir, 0700) && errno != EEXIST || chdir(dir))) {
+            perror(dir);
+            return 99;
+        }
         double began = now();
         printf("%s:", arguments[1]);
         fflush(stdout);

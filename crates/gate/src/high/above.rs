@@ -16,6 +16,7 @@ use lp_vfs::{boot, close, fork, getcwd};
 
 use crate::High;
 use crate::calls::CALLS;
+use crate::high::calls::wait;
 use crate::high::fd::{device, placeholder};
 use crate::high::life::credentials;
 use crate::high::life::join;
@@ -219,6 +220,10 @@ impl Above for High {
             fork::after_vfork(task, started.process_id);
         }
         child.task.set(core::ptr::null_mut());
+    }
+
+    fn waited(thread: &Thread, number: u32, arguments: [usize; 6], result: isize) {
+        wait::settle(thread, number, arguments, result);
     }
 
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]> {

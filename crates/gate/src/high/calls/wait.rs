@@ -1,51 +1,74 @@
-//! wait4(2), waitid(2): a parent that learns of a child's death finds everything that the child held or had
-//! begun settled. Linux does the same: a killed process's calls end before its parent is told.
+//! wait4(2), waitid(2): whoever learns that a child is gone finds everything that it held or had begun
+//! settled, as on Linux, where the calls of a killed process end before its parent is told.
 //!
-//! A process with one thread makes the kernel's call here. One with several makes it at its site, where a
-//! cancelled thread unwinds; the next reaper then releases what its children left.
+//! [`crate::low::live::wait`] makes the kernel's call. A process that has not met a mount joins the run for
+//! the sake of a child that was killed: others may learn of the death from it.
 
-use lp_abi::linux::{__NR_wait4, __NR_waitid};
-use lp_region::sync::Ordering;
+use lp_abi::Errno;
+use lp_abi::linux::__NR_waitid;
 use lp_region::ucopy;
 use lp_vfs::reap;
-use lp_vfs::task::Task;
 
-use crate::high::frame::handler::{handlers, ret};
-use crate::low::dispatch::NOT_OURS;
-use crate::low::live::deferred;
+use crate::high::life::join;
+use crate::low::thread::record::Thread;
 
-handlers! {
-    /// wait4(2).
-    fn wait4(task, pid: usize, status: usize, options: usize, usage: usize) {
-        if has_threads(task) {
-            return NOT_OURS;
-        }
-        let done = blocking(__NR_wait4, [pid, status, options, usage, 0, 0]);
-        if done > 0 {
-            reap::child(task, done as u32);
-        }
-        done
+/// `CLD_KILLED` and `CLD_DUMPED` of asm-generic/siginfo.h.
+const KILLED: [u32; 2] = [2, 3];
+
+/// Which child a wait has told of.
+#[derive(Clone, Copy)]
+enum Told {
+    Of {
+        pid: u32,
+        may_be_killed: bool,
+    },
+    /// The program did not ask, or cannot be told.
+    Any,
+}
+
+/// Settles what the child has left of which call `number` has told with `result`.
+pub(crate) fn settle(thread: &Thread, number: u32, arguments: [usize; 6], result: isize) {
+    let told = match Errno::from_ret(result) {
+        Ok(_) if number == __NR_waitid => told_by_waitid(arguments[2]),
+        Ok(pid) => told_by_wait4(pid as u32, arguments[1]),
+        Err(Errno::EFAULT) => Some(Told::Any),
+        Err(_) => None,
+    };
+    let Some(told) = told else { return };
+    if let Told::Any | Told::Of { may_be_killed: true, .. } = told {
+        join::join_if_possible(thread);
     }
-
-    /// waitid(2).
-    fn waitid(task, kind: usize, id: usize, info: usize, options: usize, usage: usize) {
-        if has_threads(task) || info == 0 {
-            return NOT_OURS;
-        }
-        let done = blocking(__NR_waitid, [kind, id, info, options, usage, 0]);
-        // SAFETY: the copy routine handles bad pointers. The fourth word of a child's siginfo_t is its id.
-        if let (0, Ok(words)) = (done, unsafe { ucopy::get(info as *const [u32; 4]) }) {
-            reap::child(task, words[3]);
-        }
-        done
+    // SAFETY: null, or the thread's own task.
+    let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
+    match told {
+        Told::Of { pid, .. } => reap::child(task, pid),
+        Told::Any => _ = reap::dead(task),
     }
 }
 
-fn has_threads(task: &Task) -> bool {
-    task.process.threads.load(Ordering::Relaxed) != 0 // Relaxed: only this thread can have created a second.
+// The kernel has just written what is read here. Null is asked about first: a program that has blocked
+// SIGSEGV, as posix_spawn(3) does, dies of a fault.
+
+fn told_by_wait4(pid: u32, status: usize) -> Option<Told> {
+    let may_be_killed = match (pid, status) {
+        (0, _) => return None,
+        (_, 0) => true,
+        // SAFETY: the copy routine answers bad pointers.
+        (_, at) => {
+            unsafe { ucopy::get(at as *const u32) }.map_or(true, |status| !matches!(status & 0x7f, 0 | 0x7f))
+        }
+    };
+    Some(Told::Of { pid, may_be_killed })
 }
 
-fn blocking(nr: u32, arguments: [usize; 6]) -> isize {
-    // SAFETY: the program's own call with its own arguments.
-    ret(unsafe { deferred::blocking_syscall(nr, arguments) })
+fn told_by_waitid(info: usize) -> Option<Told> {
+    if info == 0 {
+        return Some(Told::Any);
+    }
+    // SAFETY: the copy routine answers bad pointers.
+    match unsafe { ucopy::get(info as *const [u32; 5]) } {
+        Ok([_, _, _, _, 0]) => None,
+        Ok([_, _, code, _, pid]) => Some(Told::Of { pid, may_be_killed: KILLED.contains(&code) }),
+        Err(_) => Some(Told::Any),
+    }
 }

@@ -28,6 +28,16 @@ pub(crate) fn join(thread: &Thread) {
     }
 }
 
+/// [`join`], but a process for which the region has no place stays apart.
+#[cold]
+pub(crate) fn join_if_possible(thread: &Thread) {
+    if thread.task.get().is_null()
+        && let Some(joining) = apart::joining()
+    {
+        let _ = enter(thread, joining);
+    }
+}
+
 fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
     const FULL: &[u8] = b"the region has no place for this process";
     let region = match joining.region {

@@ -7,12 +7,12 @@
 use crate::high::calls::{
     access, allocate, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents, inotify,
     ioctl, link, lseek, mkdir, mmap, mount, open, poll, read, refused, rename, sendfile, socket, stat,
-    statfs, truncate, utimensat, wait, watch, write, xattr,
+    statfs, truncate, utimensat, watch, write, xattr,
 };
 use crate::high::table::apart;
 use crate::low::arrive::sigaction;
 use crate::low::dispatch::dispatch_table;
-use crate::low::live::process;
+use crate::low::live::{process, wait};
 use lp_abi::linux::*;
 
 /// What the gate does with a call.
@@ -146,7 +146,7 @@ calls! {
     __NR_vfork: Handled(process::vfork, process::vfork);
     __NR_execve: Handled(exec::execve, apart::execve);
     __NR_exit: Handled(process::exit, process::exit);
-    __NR_wait4: Handled(wait::wait4);
+    __NR_wait4: Handled(wait::lp_wait, wait::lp_wait);
     __NR_kill: Neither;
     __NR_uname: Neither;
     __NR_semget: Neither;
@@ -332,7 +332,7 @@ calls! {
     __NR_mq_notify: Special;
     __NR_mq_getsetattr: Special;
     __NR_kexec_load: Neither;
-    __NR_waitid: Handled(wait::waitid);
+    __NR_waitid: Handled(wait::lp_wait, wait::lp_wait);
     __NR_add_key: Neither;
     __NR_request_key: Neither;
     __NR_keyctl: Neither;

@@ -50,8 +50,8 @@ pub(crate) use {load_arguments, push_arguments};
 
 global_asm!(
     ".pushsection .text.startup.lp_entry,\"ax\",@progbits",
-    ".globl lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
-    ".hidden lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
+    ".globl lp_entry, lp_entry_vector, lp_entry_vector_back, lp_entry_deliver, lp_entry_again",
+    ".hidden lp_entry, lp_entry_vector, lp_entry_vector_back, lp_entry_deliver, lp_entry_again",
     // Saves and restores vector registers in 256 bytes that it allocates below an aligned stack pointer.
     ".macro lp_save_vectors",
     "sub rsp, 256",
@@ -91,6 +91,7 @@ global_asm!(
     "and rsp, -16",
     "lp_save_vectors",
     "call lp_entry",
+    "lp_entry_vector_back:",
     "lp_load_vectors",
     "leave",
     "ret",

@@ -32,6 +32,7 @@ use crate::low::live::first_call;
 use crate::low::live::signal::{
     Context, DEFAULT, IGNORE, actions, is_fault, kernel_action, set_mask, take_handler,
 };
+use crate::low::live::wait;
 use crate::low::thread::actions::Action;
 use crate::low::thread::actions::KernelAction;
 use crate::low::thread::actions::SIGNALS;
@@ -219,7 +220,7 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     }
     // An ending thread of a limited process has no record, and its signals are not blocked.
     let is_put_off = (tls::in_gate() != 0 || tls::deferred() != 0) && !current::thread().is_null();
-    if is_put_off && !by_instruction {
+    if is_put_off && !by_instruction && !wait::leave_for(signal, &context) {
         deferred::put_off(signal, info, &context);
         return 0;
     }

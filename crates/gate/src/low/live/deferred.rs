@@ -31,6 +31,7 @@ use lp_abi::linux::{__NR_getpid, __NR_rt_tgsigqueueinfo, SI_USER, SIG_BLOCK};
 
 use crate::low::live::signal;
 use crate::low::live::signal::{Context, SYNCHRONOUS, bit};
+use crate::low::live::wait;
 use crate::low::thread::actions::SIGNALS;
 use crate::low::thread::current;
 use crate::low::thread::pending::Info;
@@ -177,6 +178,9 @@ unsafe extern "C" {
 fn resume_at(at: usize) -> usize {
     if (&raw const lp_block_start as usize..&raw const lp_block_end as usize).contains(&at) {
         return &raw const lp_block_interrupted as usize;
+    }
+    if let Some(resumed) = wait::resume_at(at) {
+        return resumed;
     }
     let fork = &raw const lp_fork_start as usize..&raw const lp_fork_end as usize;
     if fork.contains(&at) { fork.start } else { at }

@@ -7,3 +7,4 @@ pub mod deferred;
 pub mod first_call;
 pub mod process;
 pub mod signal;
+pub mod wait;

@@ -20,6 +20,9 @@ pub(crate) fn actions() -> &'static Actions {
 
 /// Offsets in the kernel's `struct ucontext` on x86-64.
 mod context {
+    pub(super) const RBP: usize = 40 + 10 * 8;
+    pub(super) const RAX: usize = 40 + 13 * 8;
+    pub(super) const RSP: usize = 40 + 15 * 8;
     pub(super) const RIP: usize = 40 + 16 * 8;
     pub(super) const MASK: usize = 296;
 }
@@ -44,6 +47,29 @@ impl Context {
 
     pub(crate) fn set_instruction(&self, at: usize) {
         self.set(context::RIP, at);
+    }
+
+    /// `rax`.
+    pub(crate) fn result(&self) -> isize {
+        self.get(context::RAX) as isize
+    }
+
+    pub(crate) fn set_result(&self, result: isize) {
+        self.set(context::RAX, result as usize);
+    }
+
+    /// `rbp`.
+    pub(crate) fn frame(&self) -> usize {
+        self.get(context::RBP)
+    }
+
+    pub(crate) fn set_frame(&self, at: usize) {
+        self.set(context::RBP, at);
+    }
+
+    /// Sets `rsp`.
+    pub(crate) fn set_stack(&self, at: usize) {
+        self.set(context::RSP, at);
     }
 
     pub(crate) fn mask(&self) -> u64 {

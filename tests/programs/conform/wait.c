@@ -1,0 +1,162 @@
+/* Waits for children that something ends or interrupts: a signal, a cancellation of the thread. */
+#include "signals.h"
+#include <pthread.h>
+
+/* Whether a thread sleeps. */
+static int sleeps(pid_t thread)
+{
+    char path[64], line[512];
+    sprintf(path, "/proc/%d/stat", thread);
+    int fd = open(path, O_RDONLY);
+    long length = read(fd, line, sizeof line - 1);
+    close(fd);
+    line[length > 0 ? length : 0] = 0;
+    char *end = strrchr(line, ')');
+    return end && end[2] == 'S';
+}
+
+static pid_t child;
+static volatile pid_t waiter;
+static int by_id, cleaned;
+
+static void clean(int *unused)
+{
+    cleaned++;
+}
+
+static void *wait_for_child(void *unused)
+{
+    /* Run by the unwinder: the program is compiled with -fexceptions. */
+    int cleaner __attribute__((cleanup(clean))) = 0;
+    int old;
+    pthread_setcanceltype(unused ? PTHREAD_CANCEL_ASYNCHRONOUS : PTHREAD_CANCEL_DEFERRED, &old);
+    waiter = gettid();
+    siginfo_t info;
+    if (by_id)
+        waitid(P_PID, child, &info, WEXITED);
+    else
+        waitpid(child, NULL, 0);
+    return "not cancelled";
+}
+
+GROUP(wait, cancelled)
+{
+    make("f", "text");
+    for (int round = 0; round < 40; round++) {
+        by_id = round & 1;
+        waiter = cleaned = 0;
+        child = fork();
+        if (!child)
+            for (;;)
+                pause();
+        pthread_t thread;
+        void *result;
+        pthread_create(&thread, NULL, wait_for_child, round & 2 ? &child : NULL);
+        AWAIT(waiter && sleeps(waiter));
+        pthread_cancel(thread);
+        pthread_join(thread, &result);
+        if (result != PTHREAD_CANCELED || cleaned != 1)
+            say("round %d: cancelled %d, cleaned up %d", round, result == PTHREAD_CANCELED, cleaned);
+        if (round < 4)
+            contents("f");
+        kill(child, SIGKILL);
+        if (round < 4)
+            say_wait(child);
+        else
+            waitpid(child, NULL, 0);
+    }
+    say_blocked("blocked at the end");
+}
+
+static void *sleep_until_written(void *end)
+{
+    char byte;
+    read(*(int *)end, &byte, 1);
+    return NULL;
+}
+
+/* A signal interrupts the wait for a child. */
+static void interrupt(int flags)
+{
+    share();
+    pid_t parent = getpid();
+    handle(SIGUSR1, count_one, flags);
+    pid_t child = fork();
+    if (!child) {
+        AWAIT(sleeps(parent));
+        kill(parent, SIGUSR1);
+        AWAIT(shared->handled);
+        AWAIT(shared->ready || sleeps(parent));
+        _exit(3);
+    }
+    int status = 0;
+    if (TN("waitpid", waitpid(child, &status, 0) == child ? 0 : -1)) {
+        shared->ready = 1;
+        TN("again", waitpid(child, &status, 0) == child ? 0 : -1);
+    }
+    say("handled %d, status %x", shared->handled, status);
+}
+
+GROUP(wait, interrupted)
+{
+    make("f", "text");
+    interrupt(0);
+    interrupt(SA_RESTART);
+    say("beside another thread");
+    int ends[2];
+    sigset_t usr1;
+    sigemptyset(&usr1);
+    sigaddset(&usr1, SIGUSR1);
+    pipe(ends);
+    pthread_t thread;
+    sigprocmask(SIG_BLOCK, &usr1, NULL);
+    pthread_create(&thread, NULL, sleep_until_written, &ends[0]);
+    sigprocmask(SIG_UNBLOCK, &usr1, NULL);
+    interrupt(0);
+    interrupt(SA_RESTART);
+    write(ends[1], "x", 1);
+    pthread_join(thread, NULL);
+}
+
+GROUP(wait, results)
+{
+    make("f", "text");
+    for (int i = 0; i < 4; i++) {
+        pid_t child = fork();
+        if (!child)
+            _exit(7);
+        siginfo_t info = { 0 };
+        T(waitid(P_ALL, 0, i & 1 ? &info : NULL, WEXITED | WNOWAIT));
+        say("code %d, status %d", info.si_code, info.si_status);
+        T(waitid(P_PID, child, i & 2 ? &info : NULL, WEXITED));
+        say("code %d, status %d", info.si_code, info.si_status);
+        T(waitid(P_PID, child, &info, WEXITED));
+        T(waitpid(child, NULL, 0));
+    }
+    /* With SIGSEGV blocked, as in posix_spawn(3), no handler can help a bad pointer. */
+    sigset_t all, before;
+    sigfillset(&all);
+    sigprocmask(SIG_BLOCK, &all, &before);
+    for (int i = 0; i < 2; i++) {
+        pid_t child = fork();
+        if (!child)
+            _exit(7);
+        T((i ? waitid(P_PID, child, NULL, WEXITED) : waitpid(child, NULL, 0)) == (i ? 0 : child));
+    }
+    pid_t child = fork();
+    if (!child)
+        for (;;)
+            pause();
+    T(waitpid(child, (void *)8, WNOHANG));
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    siginfo_t info = { .si_pid = 1 };
+    T(waitpid(child, NULL, WNOHANG));
+    T(waitid(P_PID, child, &info, WEXITED | WNOHANG));
+    T(info.si_pid);
+    T(waitid(P_PID, child, (void *)8, WEXITED | WNOHANG));
+    T(waitpid(child, (void *)8, WNOHANG));
+    T(waitpid(child, NULL, 1 << 20));
+    kill(child, SIGKILL);
+    T(waitpid(child, (void *)8, 0));
+    T(waitpid(-1, NULL, 0));
+}
