@@ -18,6 +18,12 @@ pub struct Dir {
     e: CString,
     /// A name that is too long to be stored in an entry.
     long: CString,
+    /// A directory that `e` is mounted on, and the file in it.
+    m: CString,
+    /// See [`Dir::m`].
+    mx: CString,
+    /// An unused name in it.
+    mn: CString,
     /// A file with an attribute.
     x: CString,
     /// An unused name.
@@ -47,6 +53,9 @@ impl Dir {
             b: path("b"),
             d: path("d"),
             e: path("e"),
+            m: path("m"),
+            mx: path("m/x"),
+            mn: path("m/n"),
             long: path(LONG),
             x: path("x"),
             n: path("n"),
@@ -142,6 +151,16 @@ fn crowd(door: &dyn Door, _: &Dir) {
     for number in 0..CROWD {
         door.mkfifo(&CString::new(format!("{}/f{number}", DIRS[2])).unwrap_or_default());
     }
+}
+
+/// A bind mount with all that is mounted below.
+const TREE: u64 = libc::MS_BIND | libc::MS_REC;
+/// A remount of one mount, read-only.
+const CLOSED: u64 = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+
+/// Mounts a file on the file in `m`.
+fn mount_below(door: &dyn Door, dir: &Dir) {
+    door.mount(Some(&dir.a), &dir.mx, libc::MS_BIND);
 }
 
 fn range(kind: i32) -> RangeLock {
@@ -267,6 +286,17 @@ pub static CALLS: &[Call] = &[
         },
     ),
     call("map", &["@/a"], |door, dir| door.map(dir.own)),
+    call("mount", &["@/d"], |door, dir| door.mount(None, &dir.d, libc::MS_NOSUID)),
+    call("bind", &["@/d"], |door, dir| door.mount(Some(&dir.e), &dir.d, libc::MS_BIND)),
+    biased("bind-tree", &["@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, TREE), mount_below),
+    call("umount", &["@/m"], |door, dir| door.umount(&dir.m, 0)),
+    biased("detach", &["@/m"], |door, dir| door.umount(&dir.m, libc::MNT_DETACH), mount_below),
+    biased("move", &["@/m", "@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, libc::MS_MOVE), mount_below),
+    call("remount", &["@/m"], |door, dir| door.mount(None, &dir.m, CLOSED)),
+    call("remount-all", &["@/m", "%/m"], |door, dir| door.mount(None, &dir.m, libc::MS_REMOUNT)),
+    call("create-below", &["@/e", "@/m/n"], |door, dir| door.mkfifo(&dir.mn)),
+    call("chmod-below", &["@/e/x"], |door, dir| door.chmod(&dir.mx, 0o600)),
+    call("launch", &[], |door, _| door.launch()),
     with_corpse("statfs", |door, _| door.statfs()),
     call("born", &[], |door, _| door.born()),
     call("join", &[], |door, _| door.join()),

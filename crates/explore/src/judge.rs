@@ -116,6 +116,9 @@ fn held(region: Region<'static>) -> Vec<String> {
     locks.extend(lanes.iter().map(|lane| ("burial", &lane.burial)));
     let named = locks.into_iter().filter(|(_, lock)| lock.holder().is_some());
     let mut said: Vec<String> = named.map(|(name, _)| format!("the {name} lock is held")).collect();
+    if header.mount_turn.load(Ordering::Relaxed) as u32 != 0 {
+        said.push("a change of the mounts is under way".to_owned());
+    }
     if header.tree.read() & 1 != 0 {
         said.push("a change of the tree's shape is under way".to_owned());
     }

@@ -119,6 +119,26 @@ impl Light {
         chdir::chdir(task, at(MOUNT)).map(drop)
     }
 
+    /// A run of its own in the region, which ends at once.
+    fn launched(&self) -> Answer<()> {
+        let setup = boot::RunSetup { mounts: &[MOUNT.to_bytes()], ..boot::RunSetup::default() };
+        let run = boot::claim_run(self.region, &setup)?;
+        let other = Light::new(self.region, run, boot::claim_process(self.region, run)?);
+        let lane = boot::attach(self.region, other.id(), tid())?;
+        let task = other.become_task(lane);
+        boot::arrive(task);
+        boot::mkfs(task, 0)?;
+        boot::exit(task);
+        Ok(())
+    }
+
+    fn is_read_only(&self, path: &CStr) -> bool {
+        // SAFETY: a structure of integers.
+        let mut to: lp_abi::linux::statfs = unsafe { std::mem::zeroed() };
+        let got = place(statfs::statfs(self.task(), AT_FDCWD, at(path), &raw mut to));
+        got == 0 && to.f_flags as u64 & libc::ST_RDONLY != 0
+    }
+
     /// Another thread of the process with slot `id`.
     pub fn thread(&self, id: ProcessId) -> Light {
         Light { kind: Kind::Thread, ..Light::new(self.region, self.run, id) }
@@ -327,6 +347,27 @@ impl Door for Light {
         place(statfs::statfs(self.task(), AT_FDCWD, at(MOUNT), &raw mut to))
     }
 
+    fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64 {
+        let call = mount::Call {
+            source: at(source.unwrap_or(c"none")),
+            kind: at(c"tmpfs"),
+            flags: flags as u32,
+            data: std::ptr::null(),
+        };
+        place(mount::mount(self.task(), AT_FDCWD, at(path), &call))
+    }
+
+    fn umount(&self, path: &CStr, flags: i32) -> i64 {
+        place(umount::umount2(self.task(), AT_FDCWD, at(path), flags as u32))
+    }
+
+    fn launch(&self) -> i64 {
+        match self.launched() {
+            Ok(()) => 0,
+            Err(errno) => -i64::from(errno.number()),
+        }
+    }
+
     fn map(&self, fd: i32) -> i64 {
         match mapping::begin(self.task(), fd, 0, 4096, Sharing::SharedWrite) {
             Ok(of) => {
@@ -432,6 +473,7 @@ impl Door for Light {
             size: to.st_size as i64,
             blocks: to.st_blocks as i64,
             mtime: to.st_mtime as i64,
+            read_only: self.is_read_only(path),
         })
     }
 

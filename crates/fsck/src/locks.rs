@@ -76,7 +76,6 @@ pub(crate) fn is_one(offset: u64) -> bool {
     ];
     let Ok(offset) = usize::try_from(offset) else { return false };
     offset == offset_of!(Header, split_lock)
-        || offset == offset_of!(Header, mount_lock)
         || records.iter().any(|(start, count, size, inside)| {
             let from = offset.wrapping_sub(start + inside);
             from < count * size && from.is_multiple_of(*size)

@@ -32,7 +32,7 @@ impl Check<'_> {
         let limit = region.header().mount_limit.load(Relaxed);
         for id in (1..=limit).map(MountId) {
             let record = region.mount(id);
-            if record.state.load(Relaxed) == mount_state::FREE {
+            if matches!(record.state().kind(), mount_state::FREE | mount_state::PLACE) {
                 continue;
             }
             let root = record.root().id.0;

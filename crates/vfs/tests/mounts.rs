@@ -10,7 +10,6 @@ use lp_abi::linux::{AT_FDCWD, O_CREAT, O_RDONLY, O_RDWR};
 use lp_abi::{Errno, Result};
 use lp_region::mount::mount_flags::{READ_ONLY, SB_READ_ONLY, SHUTTING};
 use lp_region::sync::Ordering;
-use lp_vfs::mount_tree::Tree;
 use lp_vfs::open::Opened;
 use lp_vfs::task::Place;
 use lp_vfs::writer::{self, What};
@@ -34,12 +33,10 @@ fn change(task: &Task, path: &str) -> Result<()> {
 }
 
 fn shut(task: &Task, what: What) -> Result<()> {
-    let _tree = Tree::lock(task);
-    writer::shut(task, what)
+    writer::shut(task, what, |was| was | what.bit())
 }
 
 fn reopen(task: &Task, what: What) {
-    let _tree = Tree::lock(task);
     writer::open(task, what);
 }
 

@@ -2,14 +2,14 @@
 
 use lp_abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE, UMOUNT_NOFOLLOW};
 use lp_abi::{Errno, Result};
-use lp_region::layout::MOUNTS;
 use lp_region::mount::mount_flags;
+use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
 use crate::calls::mount::{is_mount, may_mount};
-use crate::life::mount_tree::Tree;
-use crate::life::reap;
+use crate::life::mount_tree::{self, Draft, Tree};
+use crate::life::{mount_end, reap};
 use crate::names::walk::{self, Follow, Found};
 
 /// Takes the mount that a path names out of the tree.
@@ -31,7 +31,12 @@ pub fn umount2(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Resu
 }
 
 fn unmount(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
-    let tree = Tree::lock(task);
+    mount_tree::change(task, |tree| leave(task, tree, found, flags))?;
+    mount_end::collect(task);
+    Ok(())
+}
+
+fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) -> Result<Draft<'r>> {
     let id = found.mount;
     if !tree.holds(id) || !is_mount(task, found) {
         return Err(Errno::EINVAL);
@@ -40,27 +45,22 @@ fn unmount(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
     if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL);
     }
-    // Relaxed: under the lock.
-    if record.parent.load(Ordering::Relaxed) == 0 {
+    if tree.standing(id).parent.is_none() {
         return Err(Errno::EBUSY);
     }
     if flags & MNT_DETACH != 0 {
-        tree.detach(&tree.subtree(id));
-    } else {
-        if tree.children(id).next().is_some() || tree.is_used(id) {
-            record.flags.fetch_and(!mount_flags::EXPIRING, Ordering::Relaxed);
-            return Err(Errno::EBUSY);
-        }
-        let asked = flags & MNT_EXPIRE != 0;
-        if asked
-            && record.flags.fetch_or(mount_flags::EXPIRING, Ordering::Relaxed) & mount_flags::EXPIRING == 0
-        {
-            return Err(Errno::EAGAIN);
-        }
-        let mut each = [0; MOUNTS];
-        each[id.index()] = 1;
-        tree.detach(&each);
+        return Ok(Draft::of_leaving(tree.subtree(id)));
     }
-    tree.collect();
-    Ok(())
+    // Relaxed, both: a mark of its own.
+    if tree.children(id).next().is_some() || tree.is_used(id) {
+        record.flags.fetch_and(!mount_flags::EXPIRING, Ordering::Relaxed);
+        return Err(Errno::EBUSY);
+    }
+    let expiring = || record.flags.fetch_or(mount_flags::EXPIRING, Ordering::Relaxed);
+    if flags & MNT_EXPIRE != 0 && expiring() & mount_flags::EXPIRING == 0 {
+        return Err(Errno::EAGAIN);
+    }
+    let mut alone = Set::default();
+    alone.add(id);
+    Ok(Draft::of_leaving(alone))
 }

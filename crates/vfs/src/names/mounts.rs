@@ -153,8 +153,7 @@ pub(crate) fn of_run<'r>(task: &Task<'r>, run: u32) -> impl Iterator<Item = Moun
     let region = task.region;
     all(task).filter(move |id| {
         let record = region.mount(*id);
-        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
-            && record.run.load(Ordering::Relaxed) == run
+        record.state().kind() == mount_state::ATTACHED && record.run.load(Ordering::Relaxed) == run
     })
 }
 
@@ -171,8 +170,8 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
             continue;
         }
         match found {
-            Some(mount) => {
-                here = Spot { inode: task.region.mount(mount).root(), mount };
+            Some(root) => {
+                here = root;
                 dirent = DirentId::NONE;
             }
             None => return here,
@@ -181,16 +180,23 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
     here
 }
 
-/// The mount whose point is this.
-fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<MountId> {
-    let is_dir = dir::is(task.region.inode(spot.inode.id));
-    all(task).find(|id| {
-        let record = task.region.mount(*id);
-        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
-            && record.parent.load(Ordering::Relaxed) == spot.mount.0
-            && record.point.load(Ordering::Relaxed) == spot.inode.to_word()
-            && (is_dir || record.point_dirent.load(Ordering::Relaxed) == dirent.0)
-    })
+/// The root of the mount whose point is this.
+fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<Spot> {
+    let mut found = all(task).filter(|id| is_on(task, *id, spot.inode, dirent));
+    let mount = found.find(|id| {
+        let state = task.region.mount(*id).state();
+        task.region.standing(*id, state).parent == spot.mount
+    })?;
+    Some(Spot { inode: task.region.mount(mount).root(), mount })
+}
+
+/// Whether a mount covers an inode, reached by `dirent` if it is no directory.
+fn is_on(task: &Task<'_>, mount: MountId, inode: InodeRef, dirent: DirentId) -> bool {
+    let state = task.region.mount(mount).state();
+    let at = task.region.standing(mount, state);
+    state.kind() == mount_state::ATTACHED
+        && at.point == inode
+        && (at.dirent == dirent || dir::is(task.region.inode(inode.id)))
 }
 
 /// Whether something is mounted on an inode, reached by `dirent` if it is no directory, in a run that lives.
@@ -202,14 +208,9 @@ pub(crate) fn is_point(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bo
 #[cold]
 fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
     let own = RunId(task.process.run.load(Ordering::Relaxed)); // Relaxed: immutable.
-    let is_dir = dir::is(task.region.inode(inode.id));
     all(task).any(|id| {
-        let record = task.region.mount(id);
-        let run = RunId(record.run.load(Ordering::Relaxed));
-        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
-            && record.point.load(Ordering::Relaxed) == inode.to_word()
-            && (is_dir || record.point_dirent.load(Ordering::Relaxed) == dirent.0)
-            && (run == own || task.region.run_is_held(run))
+        let run = RunId(task.region.mount(id).run.load(Ordering::Relaxed));
+        is_on(task, id, inode, dirent) && (run == own || task.region.run_is_held(run))
     })
 }
 
@@ -230,13 +231,11 @@ pub(crate) fn above(task: &Task<'_>, mount: MountId) -> Above {
     let mut seen = Above::Nothing;
     for _ in 0..TRIES {
         let before = tree.read();
-        // Relaxed, here and below: of one shape of the tree, as looked at afterwards.
-        let parent = MountId(record.parent.load(Ordering::Relaxed));
-        let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
-        let dirent = DirentId(record.point_dirent.load(Ordering::Relaxed));
-        seen = match record.state.load(Ordering::Acquire) {
-            mount_state::ATTACHED if parent.is_none() => Above::Host,
-            mount_state::ATTACHED => Above::Point(Spot { inode: point, mount: parent }, dirent),
+        let state = record.state();
+        let at = task.region.standing(mount, state);
+        seen = match state.kind() {
+            mount_state::ATTACHED if at.parent.is_none() => Above::Host,
+            mount_state::ATTACHED => Above::Point(Spot { inode: at.point, mount: at.parent }, at.dirent),
             _ => Above::Nothing,
         };
         if !tree.has_changed(before) {
