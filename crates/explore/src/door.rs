@@ -112,8 +112,6 @@ pub trait Door {
     fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64;
     /// umount2(2).
     fn umount(&self, path: &CStr, flags: i32) -> i64;
-    /// Mounts file system 0 in a run of its own, and leaves.
-    fn launch(&self) -> i64;
     /// Records a mapping of a file and removes it.
     fn map(&self, fd: i32) -> i64;
     /// fork(2); the child verifies and ends: its [`Door::verify`].

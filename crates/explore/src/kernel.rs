@@ -183,10 +183,6 @@ impl Door for Kernel {
         answer(i64::from(unsafe { libc::umount2(path.as_ptr(), flags) }))
     }
 
-    fn launch(&self) -> i64 {
-        0
-    }
-
     fn map(&self, _: i32) -> i64 {
         0
     }

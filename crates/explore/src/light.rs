@@ -14,8 +14,8 @@ use lp_vfs::open::Opened;
 use lp_vfs::xattr::{Room, Value};
 use lp_vfs::{
     Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
-    mapping, mkdir, mknod, open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink,
-    table, truncate, unlink, utimens, write, xattr,
+    mapping, mkdir, mknod, mount, open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs,
+    symlink, table, truncate, umount, unlink, utimens, write, xattr,
 };
 
 use crate::actor;
@@ -117,19 +117,6 @@ impl Light {
         let task = self.become_task(lane);
         boot::arrive(task);
         chdir::chdir(task, at(MOUNT)).map(drop)
-    }
-
-    /// A run of its own in the region, which ends at once.
-    fn launched(&self) -> Answer<()> {
-        let setup = boot::RunSetup { mounts: &[MOUNT.to_bytes()], ..boot::RunSetup::default() };
-        let run = boot::claim_run(self.region, &setup)?;
-        let other = Light::new(self.region, run, boot::claim_process(self.region, run)?);
-        let lane = boot::attach(self.region, other.id(), tid())?;
-        let task = other.become_task(lane);
-        boot::arrive(task);
-        boot::mkfs(task, 0)?;
-        boot::exit(task);
-        Ok(())
     }
 
     fn is_read_only(&self, path: &CStr) -> bool {
@@ -359,13 +346,6 @@ impl Door for Light {
 
     fn umount(&self, path: &CStr, flags: i32) -> i64 {
         place(umount::umount2(self.task(), AT_FDCWD, at(path), flags as u32))
-    }
-
-    fn launch(&self) -> i64 {
-        match self.launched() {
-            Ok(()) => 0,
-            Err(errno) => -i64::from(errno.number()),
-        }
     }
 
     fn map(&self, fd: i32) -> i64 {

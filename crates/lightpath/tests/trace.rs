@@ -111,7 +111,10 @@ fn lines_are_those_of_strace() {
 
 #[test]
 fn calls_are_chosen_and_the_status_is_the_commands_own() {
-    let output = trace(&["-e", "mkdir,mkdirat"], &["sh", "-c", "mkdir /light/d; cat /light/d/none 2>/dev/null; exit 5"]);
+    let output = trace(
+        &["-e", "mkdir,mkdirat"],
+        &["sh", "-c", "mkdir /light/d; cat /light/d/none 2>/dev/null; exit 5"],
+    );
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     let shown = text(&output.stderr);
     let line =

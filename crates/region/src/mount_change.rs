@@ -148,7 +148,8 @@ fn end(mounts: &impl Mounts, seen: u64) {
 }
 
 fn carry_out(mounts: &impl Mounts, plan: &Plan, turn: u64) {
-    let join = |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::ATTACHED, MountId::NONE));
+    let join =
+        |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::ATTACHED, MountId::NONE));
     // What stands below the uppermost comes before it: no path leads there yet.
     for mount in plan.joining.iter().filter(|mount| *mount != plan.top) {
         step(mounts, mount, turn, join);
@@ -157,15 +158,15 @@ fn carry_out(mounts: &impl Mounts, plan: &Plan, turn: u64) {
         step(mounts, plan.top, turn, join);
     }
     if plan.place.is_some() {
-        let hold = |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::PLACE, MountId::NONE));
+        let hold =
+            |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::PLACE, MountId::NONE));
         step(mounts, plan.place, turn, hold);
         let go = |is: State| (is.at() != plan.place).then(|| is.next(is.kind(), plan.place));
         step(mounts, plan.top, turn, go);
     }
     for mount in plan.leaving.iter() {
-        let leave = |is: State| {
-            (is.kind() == mount_state::ATTACHED).then(|| is.next(mount_state::DETACHED, is.at()))
-        };
+        let leave =
+            |is: State| (is.kind() == mount_state::ATTACHED).then(|| is.next(mount_state::DETACHED, is.at()));
         step(mounts, mount, turn, leave);
     }
 }

@@ -77,12 +77,13 @@ pub struct Record {
     pub nlink: u32,
     /// Device number of a node, as `st_rdev`.
     pub rdev: u32,
-    /// Of a directory: its own list; 0 while nobody has looked into it.
+    /// Of a directory: its own list; 0 while nobody has looked into it. Of anything else that has several
+    /// links: the list of the record behind it in its chain ([`super::links`]); 0 if it is the last.
     pub list: u32,
     /// Bytes of the name.
     pub length: u32,
-    /// Spare.
-    pub spare: u32,
+    /// Offset of that record in its list.
+    pub next: u32,
 }
 
 /// Offset of the first record.
@@ -186,11 +187,6 @@ fn get<T>(region: Region<'_>, list: InodeId, to: *mut T, at: u64) -> Result<()> 
     }
 }
 
-/// Copies bytes of a file of root [`ROOT`].
-pub(super) fn raw(region: Region<'_>, file: InodeId, to: *mut u8, len: usize, at: u64) -> Result<()> {
-    snapshot::snapshot(region, region.inode(file), Single::new(to, len)?, len, at).map(|_| ())
-}
-
 /// Notes what stands for a record.
 pub fn set_target(region: Region<'_>, at: RecordAt, target: InodeRef) {
     let field = u64::from(at.offset) + offset_of!(Record, target) as u64;
@@ -205,6 +201,12 @@ pub(super) fn set_list(region: Region<'_>, at: RecordAt, list: InodeId) {
     set_word(region, at.list, u64::from(at.offset) + offset_of!(Record, list) as u64, list.0);
 }
 
+/// Notes the record behind another in a chain of links. Nobody finds that one there yet.
+pub(super) fn set_next(region: Region<'_>, at: RecordAt, next: RecordAt) {
+    set_list(region, at, next.list);
+    set_word(region, at.list, u64::from(at.offset) + offset_of!(Record, next) as u64, next.offset);
+}
+
 fn set_word(region: Region<'_>, list: InodeId, at: u64, value: u32) {
     if let Some(word) = address(region, list, at) {
         // SAFETY: 4 bytes at a multiple of 4 of a page; lists are never freed.
@@ -212,10 +214,18 @@ fn set_word(region: Region<'_>, list: InodeId, at: u64, value: u32) {
     }
 }
 
-fn address(region: Region<'_>, list: InodeId, at: u64) -> Option<*mut u8> {
+pub(super) fn address(region: Region<'_>, list: InodeId, at: u64) -> Option<*mut u8> {
     let page = map::get(region, region.inode(list), at / PAGE_SIZE as u64);
     // SAFETY: within the page.
     page.is_some().then(|| unsafe { region.page(page).add(at as usize % PAGE_SIZE) })
+}
+
+/// Root [`ROOT`].
+///
+/// # Errors
+/// `ENOSPC`.
+pub(super) fn root(task: &Task<'_>) -> Result<InodeRef> {
+    boot::hidden_root(task, ROOT)
 }
 
 /// The file of root [`ROOT`] with a name, made if it is not there.
@@ -223,7 +233,7 @@ fn address(region: Region<'_>, list: InodeId, at: u64) -> Option<*mut u8> {
 /// # Errors
 /// `ENOSPC`.
 pub(super) fn file(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
-    let root = boot::hidden_root(task, ROOT)?;
+    let root = root(task)?;
     let name = Name::new(name)?;
     if let Some(hit) = hash::lookup(task.region, root.id, &name) {
         return Ok(hit.target().id);

@@ -11,7 +11,7 @@ use lp_region::mount::{Groups, SOURCE, mount_flags};
 use lp_region::mount_change::Set;
 use lp_region::process::caps;
 use lp_region::sync::Ordering;
-use lp_region::{InodeRef, MountId, ucopy};
+use lp_region::{InodeId, InodeRef, MountId, ucopy};
 
 use crate::caller::task::{Place, Task};
 use crate::calls::remount::{self, What};
@@ -50,6 +50,28 @@ pub fn mount(task: &Task<'_>, dirfd: i32, path: *const u8, call: &Call) -> Resul
     let mut data = [0; OPTIONS];
     let kind = text(&mut kind, call.kind)?;
     let data = text(&mut data, call.data)?.unwrap_or_default();
+    in_one_shape(task, || mount_once(task, dirfd, path, call, (kind, data)))
+}
+
+/// Repeats a call whose paths were walked before others changed the mounts, if it fails.
+pub(crate) fn in_one_shape<T>(task: &Task<'_>, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..walk::TRIES {
+        let tree = Tree::look(task);
+        match call() {
+            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if !tree.stands() => {}
+            done => return done,
+        }
+    }
+    call()
+}
+
+fn mount_once(
+    task: &Task<'_>,
+    dirfd: i32,
+    path: *const u8,
+    call: &Call,
+    (kind, data): (Option<&[u8]>, &[u8]),
+) -> Result<Place<()>> {
     let at = match walk::inode(task, dirfd, path, Follow::Link)? {
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -235,12 +257,12 @@ fn copy_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, copies: &mut [
         grows = false;
         for id in mounts::of_run(task, run) {
             let (record, at) = (task.region.mount(id), tree.standing(id));
-            let point = at.point.id;
             // For a file, whether its directory is below.
-            let is_below = || {
-                superblock::is_directory(task, point)
-                    && (point == from.inode.id || tree::is_above(task, from.inode.id, point))
+            let dir = match superblock::is_directory(task, at.point.id) {
+                true => at.point.id,
+                false => InodeId(task.region.dirent(at.dirent).parent.load(Ordering::Relaxed)),
             };
+            let is_below = || dir == from.inode.id || tree::is_above(task, from.inode.id, dir);
             let wanted = at.parent.is_some()
                 && copies[id.index()] == 0
                 && copies[at.parent.index() & (MOUNTS - 1)] != 0
@@ -351,7 +373,8 @@ fn change_type(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
 fn set_type(task: &Task<'_>, tree: &Tree<'_, '_>, id: MountId, kind: u32) {
     let record = task.region.mount(id);
     let has_peers = |peers: u32| {
-        peers != 0 && mounts::all(task).any(|other| other != id && task.region.mount(other).groups().peers == peers)
+        peers != 0
+            && mounts::all(task).any(|other| other != id && task.region.mount(other).groups().peers == peers)
     };
     let serial = tree.serial();
     let becomes = |was: Groups| match kind {

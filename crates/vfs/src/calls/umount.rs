@@ -7,7 +7,7 @@ use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
-use crate::calls::mount::{is_mount, may_mount};
+use crate::calls::mount::{in_one_shape, is_mount, may_mount};
 use crate::life::mount_tree::{self, Draft, Tree};
 use crate::life::{mount_end, reap};
 use crate::names::walk::{self, Follow, Found};
@@ -21,17 +21,24 @@ pub fn umount2(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Resu
         return Err(Errno::EINVAL);
     }
     let follow = if flags & UMOUNT_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
-    let found = match walk::inode(task, dirfd, path, follow)? {
-        Place::Inside(found) => found,
-        Place::Outside(outside) => return Ok(Place::Outside(outside)),
-    };
-    may_mount(task)?;
     reap::dead(task);
-    unmount(task, &found, flags).map(Place::Inside)
+    in_one_shape(task, || {
+        let found = match walk::inode(task, dirfd, path, follow)? {
+            Place::Inside(found) => found,
+            Place::Outside(outside) => return Ok(Place::Outside(outside)),
+        };
+        may_mount(task)?;
+        unmount(task, &found, flags).map(Place::Inside)
+    })
 }
 
 fn unmount(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
-    mount_tree::change(task, |tree| leave(task, tree, found, flags))?;
+    let left = mount_tree::change(task, |tree| leave(task, tree, found, flags));
+    if left == Err(Errno::EAGAIN) {
+        // Relaxed: a mark of its own.
+        task.region.mount(found.mount).flags.fetch_or(mount_flags::EXPIRING, Ordering::Relaxed);
+    }
+    left?;
     mount_end::collect(task);
     Ok(())
 }
@@ -56,8 +63,8 @@ fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) ->
         record.flags.fetch_and(!mount_flags::EXPIRING, Ordering::Relaxed);
         return Err(Errno::EBUSY);
     }
-    let expiring = || record.flags.fetch_or(mount_flags::EXPIRING, Ordering::Relaxed);
-    if flags & MNT_EXPIRE != 0 && expiring() & mount_flags::EXPIRING == 0 {
+    let is_expiring = record.flags.load(Ordering::Relaxed) & mount_flags::EXPIRING != 0;
+    if flags & MNT_EXPIRE != 0 && !is_expiring {
         return Err(Errno::EAGAIN);
     }
     let mut alone = Set::default();

@@ -17,7 +17,7 @@ use lp_region::{MountId, marks};
 use crate::caller::task::Task;
 
 /// Looks of a writer at a mount that is being shut before it calls that off; 50 us apart.
-const PATIENCE: u32 = 100;
+const PATIENCE: u32 = 40;
 /// A writer's mark: the mount stays writable until it is dropped.
 #[must_use = "the mark is taken away once this is dropped"]
 pub struct Writing<'t, 'r> {

@@ -85,8 +85,10 @@ pub fn change<'t, 'r>(
         let made = propose(&tree).map(|draft| tree.make_so(draft));
         tree.release();
         match made {
-            Ok(false) => {}
-            made => return made.map(|_| ()),
+            Ok(true) => return Ok(()),
+            // What an outdated look says is not the answer.
+            Err(errno) if tree.stands() => return Err(errno),
+            _ => {}
         }
     }
 }
@@ -99,7 +101,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Whether nothing has changed since.
-    pub(super) fn stands(&self) -> bool {
+    pub(crate) fn stands(&self) -> bool {
         mount_change::stands(&self.task.region, self.turn)
     }
 
@@ -124,8 +126,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     /// Whether a mount is in the tree of the caller's run (check_mnt).
     pub fn holds(&self, id: MountId) -> bool {
         let record = self.record(id);
-        record.state().kind() == mount_state::ATTACHED
-            && record.run.load(Ordering::Relaxed) == self.run() // Relaxed: immutable while in use.
+        record.state().kind() == mount_state::ATTACHED && record.run.load(Ordering::Relaxed) == self.run() // Relaxed: immutable while in use.
     }
 
     /// The mounts that stand in `parent`.
@@ -161,8 +162,7 @@ impl<'t, 'r> Tree<'t, 'r> {
             return false;
         }
         let to = self.task.lane_id.0;
-        let claimed =
-            record.maker.compare_exchange(maker, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        let claimed = record.maker.compare_exchange(maker, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
         // What a maker did before it gave the record back, or died, is seen by now.
         if claimed && !(self.stands() && is_free()) {
             record.maker.store(0, Ordering::Release);
@@ -292,7 +292,8 @@ impl<'t, 'r> Tree<'t, 'r> {
         drop(draft.locked);
         if made {
             let left = plan.leaving.iter().map(|id| self.standing(id));
-            left.chain(plan.place.is_some().then_some(old)).for_each(|at| _ = self.uncover(at.point, at.dirent));
+            left.chain(plan.place.is_some().then_some(old))
+                .for_each(|at| _ = self.uncover(at.point, at.dirent));
         } else if let Some((point, dirent)) = draft.point {
             let _ = self.uncover(point, dirent);
         }
@@ -365,8 +366,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     /// The mount of the command line that shows root number `root`, if it is there.
     pub fn base_of(&self, root: u32) -> Option<MountId> {
         mounts::of_run(self.task, self.run()).find(|id| {
-            self.standing(*id).parent.is_none()
-                && self.record(*id).superblock.load(Ordering::Relaxed) == root // Relaxed: immutable.
+            self.standing(*id).parent.is_none() && self.record(*id).superblock.load(Ordering::Relaxed) == root // Relaxed: immutable.
         })
     }
 
