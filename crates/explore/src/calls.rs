@@ -163,6 +163,17 @@ fn mount_below(door: &dyn Door, dir: &Dir) {
     door.mount(Some(&dir.a), &dir.mx, libc::MS_BIND);
 }
 
+/// Takes `m` out of the tree, and mounts and unmounts until its record has been used again, read-only.
+fn churn(door: &dyn Door, dir: &Dir) -> i64 {
+    let mut done = door.umount(&dir.m, libc::MNT_DETACH);
+    for _ in 0..40 {
+        done = done.min(door.umount(&dir.d, 0).max(-i64::from(libc::EINVAL)));
+        done += door.mount(Some(&dir.e), &dir.d, libc::MS_BIND);
+        done += door.mount(None, &dir.d, CLOSED);
+    }
+    done
+}
+
 fn range(kind: i32) -> RangeLock {
     RangeLock { command: libc::F_SETLK, kind, start: 10, len: 20 }
 }
@@ -300,6 +311,9 @@ pub static CALLS: &[Call] = &[
         |door, dir| _ = door.mount(None, &dir.d, 0),
     ),
     call("create-below", &["@/e", "@/m/n"], |door, dir| door.mkfifo(&dir.mn)),
+    call("open-below", &[], |door, dir| door.open(NEW, &dir.mx, libc::O_RDWR, 0)),
+    bytes(call("write-new", &["@/e/x"], |door, _| door.pwrite(NEW, &BYTES[..1], 0))),
+    call("churn", &["@/m", "@/d"], churn),
     call("chmod-below", &["@/e/x"], |door, dir| door.chmod(&dir.mx, 0o600)),
     with_corpse("statfs", |door, _| door.statfs()),
     call("born", &[], |door, _| door.born()),

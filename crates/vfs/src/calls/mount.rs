@@ -135,7 +135,7 @@ pub(crate) fn is_mount(task: &Task<'_>, found: &Found) -> bool {
 
 /// What is uppermost where `found` is by now.
 fn uppermost(task: &Task<'_>, found: &Found) -> Found {
-    let top = mounts::cover(task, found.spot(), found.dirent);
+    let top = mounts::cover(task, found.spot(), found.dirent, mounts::ASIDE);
     if top == found.spot() { *found } else { Found { inode: top.inode, mount: top.mount, ..*found } }
 }
 

@@ -410,6 +410,7 @@ pub fn leave_lane(task: &Task) {
     for slot in 0..task.lane.pins.len() {
         pin::clear(task, slot);
     }
+    mount_tree::forget_walks(task.region, task.lane_id);
     task.region.release_lane(task.lane_id);
 }
 

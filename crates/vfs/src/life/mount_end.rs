@@ -54,6 +54,20 @@ impl Tree<'_, '_> {
         by_process || by_lane() || in_flight()
     }
 
+    /// Whether the last walk of another living lane went through a mount. Its records are not used again then.
+    pub(super) fn is_walked(&self, id: MountId) -> bool {
+        // PAIRS: the light barrier in `mounts::keep`.
+        let is_certain = heavy_barrier();
+        let (task, region) = (self.task, self.task.region);
+        !is_certain
+            || region.lanes().any(|lane| {
+                let walked = &region.lane(lane).walked;
+                walked.iter().any(|walked| walked.load(Ordering::Acquire) == id.0)
+                    && lane != task.lane_id
+                    && !region.lane_is_dead(lane, task.process_id)
+            })
+    }
+
     fn maps(&self, first: MappingId, id: MountId) -> bool {
         let mut mapping = first;
         for _ in 0..at::MAPPINGS {

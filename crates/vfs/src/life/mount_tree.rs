@@ -72,6 +72,22 @@ pub(crate) fn settle(region: Region<'_>) {
     let _ = mount_change::settle(&region);
 }
 
+/// Gives back what a dead lane has claimed or kept. The caller buries it, and has finished its change.
+pub(crate) fn bury(task: &Task<'_>, lane: LaneId) {
+    forget_walks(task.region, lane);
+    for id in all(task) {
+        let maker = &task.region.mount(id).maker;
+        let _ = maker.compare_exchange(lane.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// A lane is in no call: it is on its way through no mount.
+pub(crate) fn forget_walks(region: Region<'_>, lane: LaneId) {
+    for walked in &region.lane(lane).walked {
+        walked.store(0, Ordering::Release); // PAIRS: the acquire load in `is_walked`.
+    }
+}
+
 /// Makes a change: proposes it until nothing came in between.
 ///
 /// # Errors
@@ -163,8 +179,9 @@ impl<'t, 'r> Tree<'t, 'r> {
         }
         let to = self.task.lane_id.0;
         let claimed = record.maker.compare_exchange(maker, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        // What a maker did before it gave the record back, or died, is seen by now.
-        if claimed && !(self.stands() && is_free()) {
+        // What a maker did before it gave the record back, or died, is seen by now. Whoever was on the way
+        // through the mount that the record was, and what he has opened there since, keep it.
+        if claimed && !(self.stands() && is_free() && !self.is_walked(id) && !self.is_used(id)) {
             record.maker.store(0, Ordering::Release);
             return false;
         }
