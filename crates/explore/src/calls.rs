@@ -163,6 +163,12 @@ fn mount_below(door: &dyn Door, dir: &Dir) {
     door.mount(Some(&dir.a), &dir.mx, libc::MS_BIND);
 }
 
+/// The same, and a file system on `d`, so that what is moved there stands in another mount.
+fn mount_both(door: &dyn Door, dir: &Dir) {
+    mount_below(door, dir);
+    door.mount(None, &dir.d, 0);
+}
+
 /// Takes `m` out of the tree, and mounts and unmounts until its record has been used again, read-only.
 fn churn(door: &dyn Door, dir: &Dir) -> i64 {
     let mut done = door.umount(&dir.m, libc::MNT_DETACH);
@@ -302,7 +308,7 @@ pub static CALLS: &[Call] = &[
     biased("bind-tree", &["@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, TREE), mount_below),
     call("umount", &["@/m"], |door, dir| door.umount(&dir.m, 0)),
     biased("detach", &["@/m"], |door, dir| door.umount(&dir.m, libc::MNT_DETACH), mount_below),
-    biased("move", &["@/m", "@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, libc::MS_MOVE), mount_below),
+    biased("move", &["@/m", "@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, libc::MS_MOVE), mount_both),
     call("remount", &["@/m"], |door, dir| door.mount(None, &dir.m, CLOSED)),
     biased(
         "remount-all",
@@ -310,7 +316,7 @@ pub static CALLS: &[Call] = &[
         |door, dir| door.mount(None, &dir.d, libc::MS_REMOUNT | libc::MS_RDONLY),
         |door, dir| _ = door.mount(None, &dir.d, 0),
     ),
-    call("create-below", &["@/e", "@/m/n"], |door, dir| door.mkfifo(&dir.mn)),
+    call("create-below", &["@/e", "@/m", "@/m/n"], |door, dir| door.mkfifo(&dir.mn)),
     call("open-below", &[], |door, dir| door.open(NEW, &dir.mx, libc::O_RDWR, 0)),
     bytes(call("write-new", &["@/e/x"], |door, _| door.pwrite(NEW, &BYTES[..1], 0))),
     call("churn", &["@/m", "@/d"], churn),
