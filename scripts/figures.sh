@@ -7,4 +7,4 @@ if [ -z "${LIGHTPATH_BIN:-}" ]; then
     cargo build --quiet --release -p lightpath
     LIGHTPATH_BIN="${CARGO_TARGET_DIR:-target}/release/lightpath"
 fi
-exec "$LIGHTPATH_BIN" bench figures "$@"
+exec "$LIGHTPATH_BIN" bench figures --goals "$@"

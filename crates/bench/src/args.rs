@@ -37,6 +37,10 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
 
+    /// Hold the figures against those to reach, in the table and in the plots
+    #[arg(long)]
+    pub goals: bool,
+
     /// Show the report that --json wrote to FILE, without measuring
     #[arg(long, value_name = "FILE", conflicts_with_all = ["names", "quick", "samples", "dir"])]
     pub from: Option<PathBuf>,

@@ -1,6 +1,6 @@
 //! The plots: the speed-up over the baseline, bars with their spread, curves against the number of workers.
 
-use crate::figures::{self, Goal};
+use crate::figures::{self, Goal, Verdict};
 use crate::report::{Better, Report, Series, WorkloadReport};
 use crate::svg::{Anchor, Svg};
 use crate::table::{number, row_label, times};
@@ -20,8 +20,8 @@ text{font-family:system-ui,-apple-system,'Segoe UI','DejaVu Sans',sans-serif;fil
 .l-light,.l-base,.l-c1,.l-c2,.l-c3{fill:none;stroke-width:2}\
 .l-light{stroke:var(--light)}.l-base{stroke:var(--base)}.l-c1{stroke:var(--c1)}.l-c2{stroke:var(--c2)}.l-c3{stroke:var(--c3)}";
 
-const WIDTH: f64 = 900.0;
-const LABELS: f64 = 250.0;
+/// Width of each plot: a page shows two side by side, and a telephone one, nearly in full size.
+const WIDTH: f64 = 440.0;
 
 /// The suffix of a place's colour classes.
 pub(crate) fn colour(report: &Report, place: &str) -> &'static str {
@@ -36,8 +36,8 @@ pub(crate) fn colour(report: &Report, place: &str) -> &'static str {
 }
 
 /// The plot of the targets that are speed-ups, as a standalone document.
-pub(crate) fn speedup_document(report: &Report) -> String {
-    speedup_drawing(report).document(&without_variables(SCHEME, STYLE))
+pub(crate) fn speedup_document(report: &Report, shows_goals: bool) -> String {
+    speedup_drawing(report, shows_goals).document(&without_variables(SCHEME, STYLE))
 }
 
 /// `style` with each `var(--name)` replaced by its light colour in `scheme`, because not every program that
@@ -52,82 +52,79 @@ fn without_variables(scheme: &str, style: &str) -> String {
 }
 
 /// The same as an element of a page; none if the report has none of those figures.
-pub(crate) fn speedup(report: &Report) -> Option<String> {
+pub(crate) fn speedup(report: &Report, shows_goals: bool) -> Option<String> {
     figures::verdicts(report)
         .iter()
         .any(|verdict| is_speedup(verdict.target.goal))
-        .then(|| speedup_drawing(report).element())
+        .then(|| speedup_drawing(report, shows_goals).element())
 }
 
 fn is_speedup(goal: Goal) -> bool {
     matches!(goal, Goal::Faster(_))
 }
 
-fn speedup_drawing(report: &Report) -> Svg {
-    const ROW: f64 = 25.0;
-    const TOP: f64 = 46.0;
-    const AREA: f64 = WIDTH - LABELS - 190.0;
+fn speedup_drawing(report: &Report, shows_goals: bool) -> Svg {
+    const ROW: f64 = 36.0;
+    const TOP: f64 = 62.0;
+    /// What is left of it right of the longest bar holds the ratio.
+    const AREA: f64 = WIDTH - 58.0;
     let verdicts: Vec<_> =
         figures::verdicts(report).into_iter().filter(|v| is_speedup(v.target.goal)).collect();
-    let ratio_of =
-        |before: f64, now: f64, unit: &str| Better::of_unit(unit).ratio(now, before).unwrap_or(0.0);
-    let goal_of = |goal| if let Goal::Faster(times) = goal { times } else { 0.0 };
+    let goal_of = |goal| match goal {
+        Goal::Faster(times) if shows_goals => times,
+        _ => 0.0,
+    };
     let most = verdicts.iter().map(|v| v.ratio.max(goal_of(v.target.goal))).fold(2.0, f64::max);
-    let scale = |ratio: f64| LABELS + (ratio / (most * 1.05)).min(1.0) * AREA;
+    let scale = |ratio: f64| (ratio / (most * 1.05)).min(1.0) * AREA;
     let bottom = TOP + ROW * verdicts.len() as f64;
-    let mut svg = Svg::new(WIDTH, bottom + 34.0);
-    svg.text("strong", (0.0, 16.0), Anchor::Start, &format!("Times as fast as {}", report.baseline()));
-    svg.text(
-        "small",
-        (WIDTH, 16.0),
-        Anchor::End,
-        &format!("{}, {}", report.machine.cpu, report.machine.kernel),
-    );
+    let mut svg = Svg::new(WIDTH, bottom + 26.0);
+    svg.text("strong", (0.0, 15.0), Anchor::Start, &format!("Times as fast as {}", report.baseline()));
+    let machine = format!("{}, {}", report.machine.cpu, report.machine.kernel);
+    svg.text("small", (0.0, 31.0), Anchor::Start, &machine);
     for tick in ticks(most * 1.05) {
         svg.line("grid", (scale(tick), TOP - 8.0), (scale(tick), bottom));
-        svg.text("small", (scale(tick), TOP - 14.0), Anchor::Middle, &format!("{}x", tick_text(tick)));
+        svg.text("small", (scale(tick), TOP - 12.0), Anchor::Middle, &format!("{}x", tick_text(tick)));
     }
     for (index, verdict) in verdicts.iter().enumerate() {
-        let y = TOP + ROW * index as f64;
-        let ratio = verdict.ratio;
-        let label = match verdict.target.x {
-            Some(x) => format!("{}, N = {x}", verdict.label),
-            None => verdict.label.clone(),
-        };
-        svg.text("", (LABELS - 10.0, y + 14.0), Anchor::End, &label);
-        svg.rect(
-            "f-light",
-            (LABELS, y + 3.0),
-            (scale(ratio) - LABELS, 15.0),
-            &format!("{label}: {}", times(ratio)),
-        );
-        let cell = report
-            .series(verdict.target.workload, verdict.target.metric, verdict.target.x)
-            .and_then(|series| series.cell("lightpath"));
-        let mut end = scale(ratio);
-        if let Some(cell) = cell {
-            let edges =
-                [cell.min, cell.max].map(|value| scale(ratio_of(verdict.baseline, value, &verdict.unit)));
-            svg.line("spread", (edges[0], y + 10.5), (edges[1], y + 10.5));
-            end = end.max(edges[0]).max(edges[1]);
-        }
-        if let Goal::Faster(goal) = verdict.target.goal {
-            svg.line("goal", (scale(goal), y + 1.0), (scale(goal), y + 20.0));
-            end = end.max(scale(goal));
-        }
-        svg.text("value strong", (end + 7.0, y + 15.0), Anchor::Start, &times(ratio));
-        let absolute =
-            format!("{} → {} {}", number(verdict.baseline), number(verdict.lightpath), verdict.unit);
-        svg.text("small", (WIDTH, y + 15.0), Anchor::End, &absolute);
+        let goal = goal_of(verdict.target.goal);
+        speedup_row(&mut svg, report, (verdict, goal), TOP + ROW * index as f64, scale);
     }
-    svg.line("axis", (scale(1.0), TOP - 8.0), (scale(1.0), bottom));
-    svg.text(
-        "small",
-        (LABELS, bottom + 20.0),
-        Anchor::Start,
-        "medians; thin line: spread; tick: the figure to reach",
-    );
+    let goals = if shows_goals { "; tick: the figure to reach" } else { "" };
+    svg.text("small", (0.0, bottom + 18.0), Anchor::Start, &format!("medians; thin line: spread{goals}"));
     svg
+}
+
+/// A figure's label and absolute values, and below them its bar. A `goal` of 0 is not shown.
+fn speedup_row(
+    svg: &mut Svg,
+    report: &Report,
+    (verdict, goal): (&Verdict, f64),
+    y: f64,
+    scale: impl Fn(f64) -> f64,
+) {
+    let ratio = verdict.ratio;
+    let label = match verdict.target.x {
+        Some(x) => format!("{}, N = {x}", verdict.label),
+        None => verdict.label.clone(),
+    };
+    svg.text("", (0.0, y + 12.0), Anchor::Start, &label);
+    let absolute = format!("{} → {} {}", number(verdict.baseline), number(verdict.lightpath), verdict.unit);
+    svg.text("small", (WIDTH, y + 12.0), Anchor::End, &absolute);
+    svg.rect("f-light", (0.0, y + 18.0), (scale(ratio), 13.0), &format!("{label}: {}", times(ratio)));
+    let series = report.series(verdict.target.workload, verdict.target.metric, verdict.target.x);
+    let mut end = scale(ratio);
+    if let Some(cell) = series.and_then(|series| series.cell("lightpath")) {
+        let better = Better::of_unit(&verdict.unit);
+        let edges =
+            [cell.min, cell.max].map(|value| scale(better.ratio(value, verdict.baseline).unwrap_or(0.0)));
+        svg.line("spread", (edges[0], y + 24.5), (edges[1], y + 24.5));
+        end = end.max(edges[0]).max(edges[1]);
+    }
+    for (class, ratio) in [("axis", 1.0), ("goal", goal)].into_iter().filter(|(_, ratio)| *ratio != 0.0) {
+        svg.line(class, (scale(ratio), y + 16.0), (scale(ratio), y + 33.0));
+        end = end.max(scale(ratio));
+    }
+    svg.text("value strong", (end + 7.0, y + 29.0), Anchor::Start, &times(ratio));
 }
 
 /// About five round numbers from 0 to `most`.
@@ -139,45 +136,38 @@ fn ticks(most: f64) -> Vec<f64> {
     (1..).map(|n| f64::from(n) * step).take_while(|tick| *tick <= most).collect()
 }
 
-/// Bars with their spread, a group for each figure, each group with its own scale.
-pub(crate) fn bars(report: &Report, workload: &WorkloadReport, series: &[&Series]) -> String {
+/// A figure: a bar with its spread for each place.
+pub(crate) fn bars(report: &Report, workload: &WorkloadReport, series: &Series) -> String {
     const BAR: f64 = 11.0;
-    const GAP: f64 = 12.0;
-    const AREA: f64 = WIDTH - LABELS - 150.0;
-    let rows: usize = series.iter().map(|series| series.cells.len()).sum();
-    let height = rows as f64 * (BAR + 2.0) + series.len() as f64 * GAP + 8.0;
-    let mut svg = Svg::new(WIDTH, height);
-    let mut y = 4.0;
-    for series in series {
-        // A disk that is a hundred times slower would leave nothing visible of the others, so its bar is
-        // truncated.
-        let known = |place: &str| series.cell(place).map_or(0.0, |cell| cell.max);
-        let compared = known(workload.baseline()).max(known("lightpath"));
-        let most =
-            series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max).min(compared * 2.5);
-        let scale = |value: f64| LABELS + (value / most).min(1.0) * AREA;
-        let middle = y + (series.cells.len() as f64 * (BAR + 2.0)) / 2.0;
-        svg.text("", (LABELS - 10.0, middle + 3.0), Anchor::End, &row_label(series));
-        for cell in &series.cells {
-            let shown = format!("{} {}", number(cell.median), series.unit);
-            let title = format!("{}: {shown} ({} to {})", cell.place, number(cell.min), number(cell.max));
-            let class = format!("f-{}", colour(report, &cell.place));
-            svg.rect(&class, (LABELS, y), (scale(cell.median) - LABELS, BAR), &title);
-            svg.line("spread", (scale(cell.min), y + BAR / 2.0), (scale(cell.max), y + BAR / 2.0));
-            let ratio = cell.ratio.filter(|_| cell.place != workload.baseline());
-            let text = ratio.map_or(shown.clone(), |ratio| format!("{shown}  ({})", times(ratio)));
-            let class = if cell.place == "lightpath" { "value strong" } else { "value" };
-            svg.text(class, (scale(cell.max) + 7.0, y + BAR - 1.5), Anchor::Start, &text);
-            y += BAR + 2.0;
-        }
-        y += GAP;
+    const TOP: f64 = 20.0;
+    /// What is left of it right of the longest bar holds the value and the ratio.
+    const AREA: f64 = WIDTH - 172.0;
+    let mut svg = Svg::new(WIDTH, TOP + series.cells.len() as f64 * (BAR + 3.0) + 6.0);
+    svg.text("", (0.0, 13.0), Anchor::Start, &row_label(series));
+    // A disk that is a hundred times slower would leave nothing visible of the others, so its bar is truncated.
+    let known = |place: &str| series.cell(place).map_or(0.0, |cell| cell.max);
+    let compared = known(workload.baseline()).max(known("lightpath"));
+    let most = series.cells.iter().map(|cell| cell.max).fold(f64::MIN_POSITIVE, f64::max).min(compared * 2.5);
+    let scale = |value: f64| (value / most).min(1.0) * AREA;
+    let mut y = TOP;
+    for cell in &series.cells {
+        let shown = format!("{} {}", number(cell.median), series.unit);
+        let title = format!("{}: {shown} ({} to {})", cell.place, number(cell.min), number(cell.max));
+        let class = format!("f-{}", colour(report, &cell.place));
+        svg.rect(&class, (0.0, y), (scale(cell.median), BAR), &title);
+        svg.line("spread", (scale(cell.min), y + BAR / 2.0), (scale(cell.max), y + BAR / 2.0));
+        let ratio = cell.ratio.filter(|_| cell.place != workload.baseline());
+        let text = ratio.map_or(shown.clone(), |ratio| format!("{shown}  ({})", times(ratio)));
+        let class = if cell.place == "lightpath" { "value strong" } else { "value" };
+        svg.text(class, (scale(cell.max) + 7.0, y + BAR - 1.5), Anchor::Start, &text);
+        y += BAR + 3.0;
     }
     svg.element()
 }
 
 /// One figure against the number of workers: a curve for each place, points with their spread.
 pub(crate) fn curves(report: &Report, workload: &WorkloadReport, series: &[&Series]) -> String {
-    const SIZE: (f64, f64) = (440.0, 280.0);
+    const SIZE: (f64, f64) = (WIDTH, 280.0);
     let (left, right, top, bottom) = (54.0, SIZE.0 - 16.0, 40.0, SIZE.1 - 38.0);
     let mut svg = Svg::new(SIZE.0, SIZE.1);
     let Some(first) = series.first() else { return svg.element() };

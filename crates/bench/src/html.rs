@@ -13,19 +13,21 @@ main{max-width:920px;margin:0 auto;padding:32px 20px 80px}h1{font-size:27px;marg
 p{margin:4px 0 12px}.note{color:var(--muted)}svg{max-width:100%;height:auto;display:block;margin:10px 0}\
 .legend{display:flex;gap:18px;flex-wrap:wrap;margin:14px 0;font-size:13.5px}.legend i{display:inline-block;width:13px;height:13px;border-radius:2px;margin-right:6px;vertical-align:-2px}\
 .b-light{background:var(--light)}.b-base{background:var(--base)}.b-c1{background:var(--c1)}.b-c2{background:var(--c2)}.b-c3{background:var(--c3)}\
-.curves{display:grid;grid-template-columns:repeat(auto-fit,minmax(360px,1fr));gap:14px}\
+.plots{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(360px,100%),1fr));gap:6px 14px}\
 .wide{overflow-x:auto}table{border-collapse:collapse;font-size:13.5px;font-variant-numeric:tabular-nums;margin:8px 0}\
 td,th{padding:3px 12px 3px 0;border-bottom:1px solid var(--grid);text-align:right;white-space:nowrap}th{font-weight:600;color:var(--muted)}\
 td:first-child,th:first-child{text-align:left}.yes{color:var(--base)}.no{color:var(--light);font-weight:650}\
 summary{cursor:pointer;color:var(--muted);font-size:13.5px}";
 
-/// The whole page.
-pub(crate) fn page(report: &Report) -> String {
+/// The whole page; with the figures to reach if `shows_goals`.
+pub(crate) fn page(report: &Report, shows_goals: bool) -> String {
     let mut body = String::new();
     header(&mut body, report);
     legend(&mut body, report, report.places.iter().map(|place| place.name.as_str()));
-    if let Some(plot) = chart::speedup(report) {
+    if let Some(plot) = chart::speedup(report, shows_goals) {
         body += &plot;
+    }
+    if shows_goals {
         goals(&mut body, report);
     }
     for workload in &report.workloads {
@@ -120,9 +122,12 @@ fn section(body: &mut String, report: &Report, workload: &WorkloadReport) {
             let word = if better == Better::Less { "Shorter is faster" } else { "Longer is faster" };
             let _ = writeln!(
                 body,
-                "<p class=\"note\">{word}; each figure to its own scale.</p>{}",
-                chart::bars(report, workload, &group)
+                "<p class=\"note\">{word}; each figure to its own scale.</p>\n<div class=\"plots\">"
             );
+            for series in group {
+                body.push_str(&chart::bars(report, workload, series));
+            }
+            body.push_str("</div>\n");
         }
     }
     let mut metrics: Vec<&str> = Vec::new();
@@ -132,7 +137,7 @@ fn section(body: &mut String, report: &Report, workload: &WorkloadReport) {
         }
     }
     if !metrics.is_empty() {
-        body.push_str("<div class=\"curves\">\n");
+        body.push_str("<div class=\"plots\">\n");
         for metric in metrics {
             let curve: Vec<_> = workload
                 .series

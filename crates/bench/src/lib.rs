@@ -59,15 +59,17 @@ pub fn main(args: Args) -> Result<ExitCode> {
     };
     let mut out = std::io::stdout().lock();
     write!(out, "{}", table::render(&report))?;
-    write!(out, "{}", table::render_figures(&report))?;
+    if args.goals {
+        write!(out, "{}", table::render_figures(&report))?;
+    }
     if let Some(file) = &args.json {
         keep(file, &serde_json::to_string_pretty(&report)?)?;
     }
     if let Some(file) = &args.html {
-        keep(file, &html::page(&report))?;
+        keep(file, &html::page(&report, args.goals))?;
     }
     if let Some(file) = &args.svg {
-        keep(file, &chart::speedup_document(&report))?;
+        keep(file, &chart::speedup_document(&report, args.goals))?;
     }
     let failed = report.workloads.iter().any(|workload| !workload.failures.is_empty());
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -118,7 +118,7 @@ impl Check<'_> {
             return;
         }
         let awaited = lane.waits_for.load(Relaxed);
-        if awaited != 0 && !locks::is_one(awaited) {
+        if awaited != 0 && locks::lock_at(awaited).is_none() {
             // The burial of the lane would write to it.
             self.structure(|| format!("lane {index} waits for a lock at {awaited:#x}, where none is"));
         }

@@ -32,6 +32,7 @@ use lp_region::layout::RUNS;
 use lp_region::life::State;
 use lp_region::{LaneId, ProcessId, Region, RunId};
 
+pub use locks::lock_at;
 pub use names::tree;
 pub use rebuild::Rebuilt;
 pub use repair::{Repaired, rebuild, repair};

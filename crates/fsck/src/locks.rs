@@ -65,19 +65,24 @@ pub(crate) fn holders(inode: &Inode) -> [u32; 2] {
     [owner, bias & !REVOKED]
 }
 
-/// Whether there is a lock at an offset of the region.
-pub(crate) fn is_one(offset: u64) -> bool {
+/// What the lock at an offset of the region guards, if there is one: what a lane waits for
+/// ([`Lane::waits_for`]).
+pub fn lock_at(offset: u64) -> Option<&'static str> {
     // Area, records, their size, and the lock in each.
     let records = [
-        (at::LANES_AT, at::LANES, at::LANE_SIZE, offset_of!(Lane, burial)),
-        (at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE, offset_of!(Process, table_lock)),
-        (at::FILES_AT, at::FILES, size_of::<OpenFile>(), offset_of!(OpenFile, lock)),
-        (at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
+        ("thread's burial", at::LANES_AT, at::LANES, at::LANE_SIZE, offset_of!(Lane, burial)),
+        ("descriptor table", at::PROCESSES_AT, at::PROCESSES, at::LANE_SIZE, offset_of!(Process, table_lock)),
+        ("file position", at::FILES_AT, at::FILES, size_of::<OpenFile>(), offset_of!(OpenFile, lock)),
+        ("inode", at::INODES_AT, at::INODES, size_of::<Inode>(), offset_of!(Inode, lock)),
     ];
-    let Ok(offset) = usize::try_from(offset) else { return false };
-    offset == offset_of!(Header, split_lock)
-        || records.iter().any(|(start, count, size, inside)| {
-            let from = offset.wrapping_sub(start + inside);
-            from < count * size && from.is_multiple_of(*size)
-        })
+    let offset = usize::try_from(offset).ok()?;
+    if offset == offset_of!(Header, split_lock) {
+        return Some("hash table's size");
+    }
+    let within = |start: usize, count: usize, size: usize, inside: usize| {
+        let from = offset.wrapping_sub(start + inside);
+        from < count * size && from.is_multiple_of(size)
+    };
+    let found = records.iter().find(|(_, start, count, size, inside)| within(*start, *count, *size, *inside));
+    found.map(|(what, ..)| *what)
 }

@@ -3,7 +3,7 @@
 use lp_region::layout::{COMMAND_ROOTS, SUPERBLOCKS};
 use lp_region::mount::mount_state;
 use lp_region::sync::Ordering::Relaxed;
-use lp_region::{InodeId, InodeRef, MountId, Region};
+use lp_region::{InodeId, InodeRef, Region};
 use lp_vfs::dir;
 
 use crate::Check;
@@ -29,8 +29,7 @@ impl Check<'_> {
                 });
             }
         }
-        let limit = region.header().mount_limit.load(Relaxed);
-        for id in (1..=limit).map(MountId) {
+        for id in region.mounts() {
             let record = region.mount(id);
             if matches!(record.state().kind(), mount_state::FREE | mount_state::PLACE) {
                 continue;

@@ -1,6 +1,7 @@
-//! `lightpath ps` and `lightpath exec`: what they find, what they join, whom they refuse.
+//! `lightpath ps`, `top` and `exec`: what they find, what they join, whom they refuse.
 
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -111,6 +112,44 @@ fn ps_shows_what_is_counted_and_where_a_region_lies() {
     // The launcher waits beside the command.
     assert_eq!(pids(&run).len(), 2, "{run}");
     live.end();
+}
+
+#[test]
+fn top_shows_calls_processes_and_files_of_a_run_at_work() {
+    let mut run = lightpath()
+        .args(["run", "--stats", "--", "sh", "-c", "while :; do echo hello > /light/f; done"])
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut top =
+        lightpath().args(["top", "--json", "-d", "0.1", "-n", "0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(top.stdout.take().unwrap()).lines();
+    // The first intervals may end before the run has begun.
+    let at_work = lines.map_while(Result::ok).take(600).any(|line| {
+        let runs: Vec<serde_json::Value> = serde_json::from_str(&line).unwrap();
+        let Some(found) = runs.iter().find(|found| found["run"] == run.id()) else { return false };
+        let processes = found["processes"].as_array().unwrap();
+        let rate = |of: &serde_json::Value| of["calls"]["in_process"].as_f64().unwrap_or(0.0);
+        let file = &found["files"][0];
+        found["by_call"]["openat"]["in_process"].as_f64().unwrap_or(0.0) > 0.0
+            && rate(found) > 0.0
+            && processes.iter().any(|process| rate(process) > 0.0)
+            && file["path"] == "/light/f"
+            && file["changes"].as_f64().unwrap() > 0.0
+    });
+    top.kill().unwrap();
+    top.wait().unwrap();
+    // SAFETY: the group is that of the run, which this test has started and not waited for.
+    unsafe { libc::kill(-(run.id() as i32), libc::SIGKILL) };
+    run.wait().unwrap();
+    assert!(at_work, "no report shows the run at work");
+}
+
+#[test]
+fn top_says_what_it_needs() {
+    refused(&lightpath().arg("top").output().unwrap(), 2, "top needs a terminal");
+    refused(&lightpath().args(["top", "--json", "-d", "0"]).output().unwrap(), 2, "from 0.1 to 3600");
+    refused(&lightpath().args(["top", "-n", "3"]).output().unwrap(), 2, "--count belongs to --json");
 }
 
 #[test]

@@ -315,6 +315,14 @@ impl<'r> Region<'r> {
         self.at(at::MOUNTS_AT + (id.index() & (at::MOUNTS - 1)) * size_of::<Mount>())
     }
 
+    /// The records of mounts that may be in use. The caller looks at their states.
+    pub fn mounts(self) -> impl Iterator<Item = MountId> + use<> {
+        // PAIRS: the release store of the limit: a record that it counts has been filled in. A damaged limit
+        // counts no more records than there are.
+        let limit = self.header().mount_limit.load(Ordering::Acquire).min(at::MOUNTS as u32 - 1);
+        (1..=limit).map(MountId)
+    }
+
     /// A mount, by what its writers' lanes are marked with.
     #[inline(always)]
     pub fn marked_mount(self, mark: u32) -> &'r Mount {

@@ -9,6 +9,7 @@
 #include <sys/fsuid.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
+#include <sys/xattr.h>
 
 static volatile int stop, target;
 static volatile long calls;
@@ -380,4 +381,48 @@ GROUP(shared, ids_of_a_thread)
         T(open("f", O_RDWR));
         execl("/bin/cat", "cat", "f", NULL);
     }
+}
+
+static void *has_other_groups(void *unused)
+{
+    gid_t groups[] = { 1, 4321 };
+    T(syscall(SYS_setgroups, 2, groups));
+    T(syscall(SYS_setfsuid, 65534));
+    T(open("group", O_RDONLY));
+    T(open("listed", O_RDONLY));
+    T(open("all", O_RDONLY));
+    pthread_barrier_wait(&both);
+    pthread_barrier_wait(&both);
+    return NULL;
+}
+
+/* Supplementary groups are the thread's: another thread has its own. */
+GROUP(shared, groups_of_a_thread)
+{
+    if (geteuid() != 0)
+        return;
+    struct { uint32_t version; struct { uint16_t tag, perm; uint32_t id; } entries[5]; } acl = { 2, {
+        { 1, 6, -1 }, { 4, 0, -1 }, { 8, 4, 4321 }, { 16, 4, -1 }, { 32, 0, -1 } } };
+    make("group", "a group's");
+    make("listed", "a group's by its ACL");
+    make("all", "everybody's but a group's");
+    T(chmod(".", 0777));
+    T(chmod("group", 0640));
+    T(chown("group", 0, 4321));
+    T(setxattr("listed", "system.posix_acl_access", &acl, sizeof acl, 0));
+    T(chmod("all", 0604));
+    T(chown("all", 0, 4321));
+    T(syscall(SYS_setgroups, 0, NULL));
+    pthread_t thread;
+    pthread_barrier_init(&both, NULL, 2);
+    pthread_create(&thread, NULL, has_other_groups, NULL);
+    pthread_barrier_wait(&both);
+    CHILD {
+        T(syscall(SYS_setresuid, 65534, 65534, 65534));
+        T(open("group", O_RDONLY));
+        T(open("listed", O_RDONLY));
+        T(open("all", O_RDONLY));
+    }
+    pthread_barrier_wait(&both);
+    pthread_join(thread, NULL);
 }

@@ -1,4 +1,4 @@
-//! Known damage to the chains of lanes and what goes with them: the checker names each, and a repair mends
+//! Known damage to the chains of lanes, what goes with them, and the header: the checker names each, and a repair mends
 //! it.
 
 use lp_fsck::Severity;
@@ -19,7 +19,7 @@ struct Damage {
     apply: fn(Region<'static>),
 }
 
-const DAMAGES: [Damage; 10] = [
+const DAMAGES: [Damage; 11] = [
     Damage {
         what: "a chain that leads past the slab",
         severity: Severity::Structure,
@@ -82,6 +82,12 @@ const DAMAGES: [Damage; 10] = [
         severity: Severity::Structure,
         finding: "where none is",
         apply: |region| lane::<Inode>(region).waits_for.store(64, Relaxed),
+    },
+    Damage {
+        what: "more mounts than there can be",
+        severity: Severity::Structure,
+        finding: "4294967295 mounts of at most",
+        apply: |region| region.header().mount_limit.store(u32::MAX, Relaxed),
     },
 ];
 

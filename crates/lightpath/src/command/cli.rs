@@ -55,6 +55,9 @@ pub(crate) enum Verb {
     /// List the runs under way and their processes.
     #[command(after_help = PS_AFTER_HELP)]
     Ps(Ps),
+    /// Show what the runs under way do: calls, waits, space and files, second by second.
+    #[command(after_help = TOP_AFTER_HELP)]
+    Top(Top),
     /// Say what on this machine works, what does not, and why.
     Doctor,
     /// Check a region file and repair it.
@@ -105,6 +108,10 @@ Example: lightpath trace -e openat,close -- ls -l /light";
 const PS_AFTER_HELP: &str = "\
 A run is named by the pid of its oldest process: that of the command, as long as it runs. Runs of other users show to \
 root only, and without what their regions hold.";
+
+const TOP_AFTER_HELP: &str = "\
+Keys: Up and Down choose a run, Tab a table; s changes what the runs are sorted by, / filters them by command or mount, \
+q ends. Calls are counted in runs that were started with --stats.";
 
 const FSCK_AFTER_HELP: &str = "\
 Exit status, as for fsck(8): 0 if there are no errors; 1 if all errors were corrected; 4 if errors are left; 8 if \
@@ -236,6 +243,20 @@ pub(crate) struct Ps {
     /// Print it as JSON, sizes in bytes.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// `lightpath top`.
+#[derive(Args)]
+pub(crate) struct Top {
+    /// Print a line of JSON for each interval: rates per second, sizes in bytes.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Seconds between two looks.
+    #[arg(short, long, value_name = "SECONDS", default_value_t = 1.0)]
+    pub(crate) delay: f64,
+    /// Lines that --json prints; 0 for no end [default: 1].
+    #[arg(short = 'n', long, value_name = "COUNT")]
+    pub(crate) count: Option<u64>,
 }
 
 /// `lightpath shell`.

@@ -25,6 +25,7 @@ mod sites;
 mod size;
 mod stats;
 mod supervise;
+mod top;
 mod trace;
 mod trusted_path;
 mod within;
@@ -66,6 +67,7 @@ fn dispatch(verb: Verb) -> Result<u8, Failure> {
         Verb::Sessions(args) => over::sessions(&args),
         Verb::Exec(args) => join::exec(&args),
         Verb::Ps(args) => ps::ps(&args),
+        Verb::Top(args) => top::top(&args),
         Verb::Trace(args) => trace::trace(&args),
         Verb::Doctor => {
             let (text, status) = doctor::doctor();

@@ -17,19 +17,25 @@ use super::{join, print};
 
 /// Lists the runs that the caller may see.
 pub(crate) fn ps(args: &Ps) -> Result<u8, Failure> {
-    if is_inside() {
-        return Err(Failure::new(
-            REGION,
-            "inside a run the processes of runs cannot be told; ask from outside",
-        ));
-    }
+    check_outside()?;
     let runs = runs::all();
     let text = if args.json { json(&runs) } else { runs.iter().map(paragraph).collect() };
     print(text.as_bytes())
 }
 
+/// Whether the caller can see which processes belong to a run.
+pub(crate) fn check_outside() -> Result<(), Failure> {
+    match is_inside() {
+        true => {
+            let line = "inside a run the processes of runs cannot be told; ask from outside";
+            Err(Failure::new(REGION, line))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Bytes in use, and their limit.
-fn space(region: Region<'_>) -> (u64, u64) {
+pub(crate) fn space(region: Region<'_>) -> (u64, u64) {
     let pages = region.header().data_pages.load(Relaxed); // Relaxed: immutable.
     let used = pages.saturating_sub(lp_vfs::page::free_count(region));
     (used * PAGE_SIZE as u64, pages * PAGE_SIZE as u64)
@@ -64,9 +70,12 @@ fn paragraph(run: &Run) -> String {
 
 /// `text` without control characters, which names and arguments may hold, as a line.
 fn one_line(text: &str) -> String {
-    let mut line: String = text.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    line.push('\n');
-    line
+    printable(text) + "\n"
+}
+
+/// `text` with a question mark for each control character.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
 fn json(runs: &[Run]) -> String {

@@ -172,6 +172,17 @@ pub(crate) fn all() -> Vec<Run> {
     runs
 }
 
+/// Unmaps the regions of a list.
+///
+/// # Safety
+/// The caller keeps nothing that came from one of them.
+pub(crate) unsafe fn forget(runs: Vec<Run>) {
+    for region in runs.into_iter().filter_map(|run| run.region) {
+        // SAFETY: nothing that came from it is used any more, by this function's contract.
+        unsafe { region.unmap() };
+    }
+}
+
 /// The run of `members`, which share a run record; `None` if they have all ended meanwhile.
 ///
 /// Another user's region is not mapped: whoever may write the file may truncate it under the reader.

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lp_region::lane::{COUNTED_CALLS, MOVING_CALLS};
+use lp_region::lane::{COUNTED_CALLS, Lane, MOVING_CALLS};
 use lp_region::layout::LANES;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, Region};
@@ -12,18 +12,17 @@ use syscalls::Sysno;
 #[derive(Clone)]
 pub(crate) struct Counts {
     /// By call number.
-    calls: Vec<[u64; COLUMNS]>,
+    pub(crate) calls: Vec<[u64; COLUMNS]>,
 }
 
 /// Calls answered in the process, calls passed to the kernel, and bytes moved in the process.
-const COLUMNS: usize = 3;
+pub(crate) const COLUMNS: usize = 3;
 
 impl Counts {
     /// The current counters of the lanes of `region`. A lane keeps its counters when its thread ends.
     pub(crate) fn of(region: Region<'_>) -> Counts {
         let mut counts = Counts { calls: vec![[0; COLUMNS]; COUNTED_CALLS] };
-        let used = region.header().lane_limit.load(Ordering::Acquire).min(LANES as u32);
-        for lane in (1..used).map(|index| region.lane(LaneId(index))) {
+        for lane in lanes(region) {
             // Relaxed, all: counters.
             for (number, call) in counts.calls.iter_mut().enumerate() {
                 call[0] += u64::from(lane.answered[number].load(Ordering::Relaxed));
@@ -76,6 +75,12 @@ impl Counts {
     }
 }
 
+/// The lanes of a region that were ever in use.
+pub(crate) fn lanes(region: Region<'_>) -> impl Iterator<Item = &Lane> {
+    let used = region.header().lane_limit.load(Ordering::Acquire).min(LANES as u32);
+    (1..used).map(move |index| region.lane(LaneId(index)))
+}
+
 /// The first line: a summary of all calls.
 fn summary(total: &[u64; COLUMNS]) -> String {
     let made = total[0] + total[1];
@@ -89,7 +94,7 @@ fn summary(total: &[u64; COLUMNS]) -> String {
 }
 
 /// The name of a call.
-fn name(number: usize) -> String {
+pub(crate) fn name(number: usize) -> String {
     match Sysno::new(number) {
         Some(call) => call.name().to_owned(),
         None => format!("call {number}"),
@@ -97,7 +102,7 @@ fn name(number: usize) -> String {
 }
 
 /// A number with its digits grouped by three.
-fn grouped(number: u64) -> String {
+pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {

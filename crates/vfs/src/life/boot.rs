@@ -109,7 +109,7 @@ fn leave_mounts(region: Region, id: RunId) {
     }
     // What the run's last process may have been changing.
     mount_tree::settle(region);
-    for mount in (1..=region.header().mount_limit.load(Ordering::Acquire)).map(MountId) {
+    for mount in region.mounts() {
         let (record, state) = (region.mount(mount), region.mount(mount).state());
         if record.run.load(Ordering::Relaxed) == id.0 && state.kind() == mount_state::ATTACHED {
             // It fails if another launcher did it.

@@ -148,7 +148,7 @@ pub(crate) fn is_covered(task: &Task<'_>, id: InodeId) -> bool {
 
 /// The records that may be in use.
 pub(crate) fn all(task: &Task<'_>) -> impl Iterator<Item = MountId> + use<> {
-    (1..=task.region.header().mount_limit.load(Ordering::Acquire)).map(MountId)
+    task.region.mounts()
 }
 
 /// The mounts in the tree of a run.

@@ -85,7 +85,7 @@ fn evaluate(task: &Task, inode: &Inode, view: View, want: u16, who: Identity) ->
             tag::GROUP_OBJ | tag::GROUP => {
                 // Relaxed: one word, used as seen.
                 let gid = if entry.tag == tag::GROUP { entry.id } else { inode.gid.load(Relaxed) };
-                if credentials::in_group(task.process, who, gid) {
+                if credentials::in_group(task, who, gid) {
                     in_group = true;
                     if entry.perm & want == want {
                         return u32::from(entry.perm & mask());

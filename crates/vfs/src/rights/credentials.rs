@@ -38,10 +38,11 @@ impl Identity {
     }
 }
 
-/// Whether `gid` is the group of `who`, or a supplementary one of `process`, like `in_group_p`.
-pub(crate) fn in_group(process: &Process, who: Identity, gid: u32) -> bool {
-    let count = process.group_count.load(Ordering::Relaxed) as usize;
-    who.gid == gid || process.groups.iter().take(count).any(|group| group.load(Ordering::Relaxed) == gid)
+/// Whether `gid` is the group of `who`, or a supplementary one of the caller, like `in_group_p`.
+pub(crate) fn in_group(task: &Task<'_>, who: Identity, gid: u32) -> bool {
+    let own = task.credentials.get();
+    let count = own.group_count.load(Ordering::Relaxed) as usize;
+    who.gid == gid || own.groups.iter().take(count).any(|group| group.load(Ordering::Relaxed) == gid)
 }
 
 /// Whether the caller has a capability.
@@ -63,6 +64,5 @@ pub(crate) fn may_keep_setgid(task: &Task, gid: u32) -> bool {
 
 /// Whether the caller is in group `gid`.
 pub(crate) fn is_member(task: &Task, gid: u32) -> bool {
-    let own = task.credentials.get();
-    in_group(own, Identity::of(own), gid)
+    in_group(task, Identity::of(task.credentials.get()), gid)
 }

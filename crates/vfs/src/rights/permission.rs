@@ -72,7 +72,7 @@ fn granted(task: &Task<'_>, inode: &Inode, want: u32, mode: u32, who: Identity) 
     {
         return bits;
     }
-    if credentials::in_group(task.process, who, inode.gid.load(Ordering::Relaxed)) { mode >> 3 } else { mode }
+    if credentials::in_group(task, who, inode.gid.load(Ordering::Relaxed)) { mode >> 3 } else { mode }
 }
 
 /// Whether capabilities grant what the mode does not; capabilities(7).
