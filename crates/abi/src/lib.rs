@@ -17,6 +17,7 @@
 #![no_std]
 
 mod errno;
+mod fd;
 pub mod gated;
 pub mod image;
 #[cfg(miri)]
@@ -26,12 +27,16 @@ pub mod refusal;
 pub mod signature;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod sys;
+#[allow(unsafe_code, reason = "what a pointer is good for is a promise")]
+mod user;
 
 pub use errno::{Errno, Result};
+pub use fd::Fd;
 /// Constants and structures of `<linux/*.h>` and `<asm/*.h>`.
 pub use linux_raw_sys::general as linux;
 /// `ioctl` request numbers.
 pub use linux_raw_sys::ioctl;
+pub use user::{UserPtr, UserSlice};
 
 /// Size in bytes of a page of memory and of a page of a Lightpath file.
 pub const PAGE_SIZE: usize = 4096;

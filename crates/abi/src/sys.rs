@@ -4,8 +4,8 @@
 use core::arch::asm;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::Errno;
 use crate::errno::Result;
+use crate::{Errno, Fd, UserPtr};
 
 /// Enters the kernel with call `nr` and six arguments; returns the raw `rax`.
 ///
@@ -71,6 +71,59 @@ pub unsafe fn own(nr: u32, a: usize, b: usize, c: usize, d: usize, e: usize, f: 
     unsafe { syscall6(nr, a, b, c, d, e, f) }
 }
 
+/// What a register of a system call holds.
+pub trait Argument {
+    /// The register.
+    fn word(self) -> usize;
+}
+
+macro_rules! arguments {
+    ($($type:ty)*) => {$(
+        impl Argument for $type {
+            #[inline(always)]
+            fn word(self) -> usize {
+                self as usize
+            }
+        }
+    )*};
+}
+arguments!(i16 u16 i32 u32 i64 u64 isize usize);
+
+impl<T> Argument for *const T {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self as usize
+    }
+}
+
+impl<T> Argument for *mut T {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self as usize
+    }
+}
+
+impl<T> Argument for UserPtr<T> {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self.addr()
+    }
+}
+
+impl Argument for Fd {
+    #[inline(always)]
+    fn word(self) -> usize {
+        Fd::word(self)
+    }
+}
+
+/// [`Argument::word`], for [`syscall!`].
+#[doc(hidden)]
+#[inline(always)]
+pub fn word(argument: impl Argument) -> usize {
+    argument.word()
+}
+
 /// [`syscall6`] with its result split; up to six arguments, missing ones are zero.
 ///
 /// Must be used in an `unsafe` block, for the reasons that [`syscall6`] gives.
@@ -87,7 +140,13 @@ macro_rules! syscall {
     };
     (@ $nr:expr, $a:expr, $b:expr, $c:expr, $d:expr, $e:expr, $f:expr) => {
         $crate::sys::split($crate::sys::own(
-            $nr as u32, $a as usize, $b as usize, $c as usize, $d as usize, $e as usize, $f as usize,
+            $nr as u32,
+            $crate::sys::word($a),
+            $crate::sys::word($b),
+            $crate::sys::word($c),
+            $crate::sys::word($d),
+            $crate::sys::word($e),
+            $crate::sys::word($f),
         ))
     };
 }

@@ -2,8 +2,8 @@
 //! a region of its own. It is `lp-audit` itself, started with a hidden subcommand.
 
 use anyhow::{Context, Result, anyhow, bail};
-use lp_abi::linux::{AT_FDCWD, O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, SEEK_END, SEEK_SET, stat, statx};
-use lp_abi::{Errno, Result as Answer};
+use lp_abi::linux::{O_CREAT, O_EXCL, O_RDONLY, O_RDWR, O_WRONLY, SEEK_END, SEEK_SET, stat, statx};
+use lp_abi::{Errno, Fd, Result as Answer, UserPtr, UserSlice};
 use lp_region::{Geometry, Region, RunId};
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::open::{self, Opened};
@@ -31,9 +31,9 @@ struct Actor {
     own: CString,
     renamed: CString,
     fresh: CString,
-    own_fd: i32,
-    shared_fd: i32,
-    directory_fd: i32,
+    own_fd: Fd,
+    shared_fd: Fd,
+    directory_fd: Fd,
     buffer: Vec<u8>,
 }
 
@@ -46,8 +46,7 @@ pub(crate) fn perform(repetitions: usize, calls: &[String]) -> Result<()> {
     let setup = attach(region, run)?;
     boot::mkfs(&setup, 0).map_err(failed("make the root"))?;
     for path in [c"/a", c"/a/b"] {
-        lp_vfs::mkdir::mkdirat(&setup, AT_FDCWD, path.as_ptr().cast(), 0o755)
-            .map_err(failed("make a directory"))?;
+        lp_vfs::mkdir::mkdirat(&setup, Fd::CWD, at(path), 0o755).map_err(failed("make a directory"))?;
     }
     let fd = open_file(&setup, SHARED, O_RDWR | O_CREAT)?;
     fill(&setup, fd)?;
@@ -131,12 +130,14 @@ type Call = fn(&mut Actor) -> Answer<()>;
 const CALLS: &[(&str, Call)] = &[
     ("lseek", |a| lp_vfs::lseek::lseek(&a.task, a.shared_fd, 4096, SEEK_SET).map(drop)),
     ("lseek_end", |a| lp_vfs::lseek::lseek(&a.task, a.shared_fd, 0, SEEK_END).map(drop)),
-    ("fstat", |a| lp_vfs::stat::fstat(&a.task, a.shared_fd, MaybeUninit::<stat>::uninit().as_mut_ptr())),
-    ("read_1", |a| lp_vfs::read::read(&a.task, a.shared_fd, a.buffer.as_mut_ptr(), 1).map(drop)),
-    ("pread_1", |a| lp_vfs::read::pread(&a.task, a.shared_fd, a.buffer.as_mut_ptr(), 1, 8000).map(drop)),
-    ("pread_4k", |a| lp_vfs::read::pread(&a.task, a.shared_fd, a.buffer.as_mut_ptr(), 4096, 8192).map(drop)),
-    ("write_256", |a| lp_vfs::write::write(&a.task, a.own_fd, a.buffer.as_ptr(), 256).map(drop)),
-    ("pwrite_1", |a| lp_vfs::write::pwrite(&a.task, a.own_fd, a.buffer.as_ptr(), 1, 8000).map(drop)),
+    ("fstat", |a| {
+        lp_vfs::stat::fstat(&a.task, a.shared_fd, value(&mut MaybeUninit::<stat>::uninit()).cast())
+    }),
+    ("read_1", |a| lp_vfs::read::read(&a.task, a.shared_fd, room(&mut a.buffer[..1])).map(drop)),
+    ("pread_1", |a| lp_vfs::read::pread(&a.task, a.shared_fd, room(&mut a.buffer[..1]), 8000).map(drop)),
+    ("pread_4k", |a| lp_vfs::read::pread(&a.task, a.shared_fd, room(&mut a.buffer[..4096]), 8192).map(drop)),
+    ("write_256", |a| lp_vfs::write::write(&a.task, a.own_fd, given(&a.buffer[..256])).map(drop)),
+    ("pwrite_1", |a| lp_vfs::write::pwrite(&a.task, a.own_fd, given(&a.buffer[..1]), 8000).map(drop)),
     ("stat", |a| attributes(&a.task, SHARED, 0)),
     ("lstat", |a| attributes(&a.task, SHARED, lp_abi::linux::AT_SYMLINK_NOFOLLOW)),
     ("statx", |a| extended_attributes(&a.task, SHARED)),
@@ -144,11 +145,11 @@ const CALLS: &[(&str, Call)] = &[
         Err(Errno::ENOENT) => Ok(()),
         _ => Err(Errno::EEXIST),
     }),
-    ("faccessat", |a| inside(lp_vfs::access::faccessat(&a.task, AT_FDCWD, SHARED.as_ptr().cast(), 4, 0))),
+    ("faccessat", |a| inside(lp_vfs::access::faccessat(&a.task, Fd::CWD, at(SHARED), 4, 0))),
     ("open_close", |a| open_and_close(&a.task, SHARED, O_RDONLY)),
     ("create_unlink", |a| {
         open_and_close(&a.task, &a.fresh, O_WRONLY | O_CREAT | O_EXCL)?;
-        inside(lp_vfs::unlink::unlinkat(&a.task, AT_FDCWD, a.fresh.as_ptr().cast(), 0))
+        inside(lp_vfs::unlink::unlinkat(&a.task, Fd::CWD, at(&a.fresh), 0))
     }),
     ("rename", |a| {
         rename(&a.task, &a.own, &a.renamed)?;
@@ -156,24 +157,23 @@ const CALLS: &[(&str, Call)] = &[
     }),
     ("getdents", |a| {
         lp_vfs::lseek::lseek(&a.task, a.directory_fd, 0, SEEK_SET)?;
-        lp_vfs::getdents::getdents64(&a.task, a.directory_fd, a.buffer.as_mut_ptr(), 4096).map(drop)
+        lp_vfs::getdents::getdents64(&a.task, a.directory_fd, room(&mut a.buffer[..4096])).map(drop)
     }),
 ];
 
 fn extended_attributes(task: &Task, path: &CStr) -> Answer<()> {
     let mut to = MaybeUninit::<statx>::uninit();
     let mask = lp_abi::linux::STATX_BASIC_STATS;
-    inside(lp_vfs::stat::statx(task, AT_FDCWD, path.as_ptr().cast(), 0, mask, to.as_mut_ptr()))
+    inside(lp_vfs::stat::statx(task, Fd::CWD, at(path), 0, mask, value(&mut to).cast()))
 }
 
 fn attributes(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
     let mut to = MaybeUninit::<stat>::uninit();
-    inside(lp_vfs::stat::fstatat(task, AT_FDCWD, path.as_ptr().cast(), to.as_mut_ptr(), flags))
+    inside(lp_vfs::stat::fstatat(task, Fd::CWD, at(path), value(&mut to).cast(), flags))
 }
 
 fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
-    let Place::Inside(Opened::File(id)) = open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, 0o644)?
-    else {
+    let Place::Inside(Opened::File(id)) = open::openat(task, Fd::CWD, at(path), flags, 0o644)? else {
         return Err(Errno::ENXIO);
     };
     let fd = table::lowest(task, 0, u32::MAX)?;
@@ -182,8 +182,32 @@ fn open_and_close(task: &Task, path: &CStr, flags: u32) -> Answer<()> {
 }
 
 fn rename(task: &Task, old: &CStr, new: &CStr) -> Answer<()> {
-    let (old, new) = (old.as_ptr().cast(), new.as_ptr().cast());
-    lp_vfs::rename::renameat2(task, AT_FDCWD, old, AT_FDCWD, new, 0).map(drop)
+    let (old, new) = (at(old), at(new));
+    lp_vfs::rename::renameat2(task, Fd::CWD, old, Fd::CWD, new, 0).map(drop)
+}
+
+/// A path for a call that ends before the borrow does.
+fn at(path: &CStr) -> UserPtr {
+    // SAFETY: calls only read paths, and keep no pointer.
+    unsafe { UserPtr::new(path.as_ptr().cast()) }
+}
+
+/// Bytes for a write that ends before the borrow does.
+fn given(bytes: &[u8]) -> UserSlice {
+    // SAFETY: a write only reads them, and keeps no pointer.
+    unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) }
+}
+
+/// Room for a call to fill that ends before the borrow does.
+fn room(bytes: &mut [u8]) -> UserSlice {
+    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
+    unsafe { UserSlice::new(bytes.as_mut_ptr(), bytes.len()) }
+}
+
+/// Room for a structure that a call fills before the borrow ends.
+fn value<T>(room: &mut T) -> UserPtr<T> {
+    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
+    unsafe { UserPtr::new(room) }
 }
 
 /// A path outside the region does not exist.
@@ -194,9 +218,8 @@ fn inside(answer: Answer<Place<()>>) -> Answer<()> {
     }
 }
 
-fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<i32> {
-    let opened =
-        open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, 0o644).map_err(failed("open a file"))?;
+fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<Fd> {
+    let opened = open::openat(task, Fd::CWD, at(path), flags, 0o644).map_err(failed("open a file"))?;
     let Place::Inside(Opened::File(id)) = opened else { bail!("{path:?} is not a file of the region") };
     let fd = table::lowest(task, 0, u32::MAX).map_err(failed("find a descriptor"))?;
     table::install(task, fd, id, 0).map_err(|errno| {
@@ -207,9 +230,9 @@ fn open_file(task: &Task, path: &CStr, flags: u32) -> Result<i32> {
 }
 
 /// Fills the file and closes it.
-fn fill(task: &Task, fd: i32) -> Result<()> {
+fn fill(task: &Task, fd: Fd) -> Result<()> {
     let bytes = vec![b'x'; FILE_SIZE];
-    let wrote = lp_vfs::write::write(task, fd, bytes.as_ptr(), bytes.len()).map_err(failed("write"))?;
+    let wrote = lp_vfs::write::write(task, fd, given(&bytes)).map_err(failed("write"))?;
     if wrote != bytes.len() {
         bail!("wrote {wrote} of {} bytes", bytes.len());
     }

@@ -3,15 +3,15 @@
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
 
-use lp_abi::linux::{AT_FDCWD, AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
-use lp_abi::{Errno, Result as Answer};
+use lp_abi::linux::{AT_REMOVEDIR, AT_SYMLINK_NOFOLLOW, S_IFIFO};
+use lp_abi::{Errno, Fd, Result as Answer, UserPtr, UserSlice};
 use lp_region::life::State;
 use lp_region::sync::Ordering;
 use lp_region::{LaneId, ProcessId, Region, RunId};
 use lp_vfs::link::Two;
 use lp_vfs::mapping::Sharing;
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::{Room, Value};
+use lp_vfs::xattr::Value;
 use lp_vfs::{
     Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
     mapping, mkdir, mknod, mount, open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs,
@@ -65,8 +65,28 @@ fn two(answer: Answer<Two>) -> i64 {
     }
 }
 
-fn at(path: &CStr) -> *const u8 {
-    path.as_ptr().cast()
+/// A path for a call that ends before the borrow does.
+fn at(path: &CStr) -> UserPtr {
+    // SAFETY: calls only read paths, and keep no pointer.
+    unsafe { UserPtr::new(path.as_ptr().cast()) }
+}
+
+/// Bytes for a write that ends before the borrow does.
+fn given(bytes: &[u8]) -> UserSlice {
+    // SAFETY: a write only reads them, and keeps no pointer.
+    unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) }
+}
+
+/// Room for a call to fill that ends before the borrow does.
+fn room(bytes: &mut [u8]) -> UserSlice {
+    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
+    unsafe { UserSlice::new(bytes.as_mut_ptr(), bytes.len()) }
+}
+
+/// Room for a structure that a call fills before the borrow ends.
+fn value<T>(room: &mut T) -> UserPtr<T> {
+    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
+    unsafe { UserPtr::new(room) }
 }
 
 fn tid() -> u32 {
@@ -122,7 +142,7 @@ impl Light {
     fn is_read_only(&self, path: &CStr) -> bool {
         // SAFETY: a structure of integers.
         let mut to: lp_abi::linux::statfs = unsafe { std::mem::zeroed() };
-        let got = place(statfs::statfs(self.task(), AT_FDCWD, at(path), &raw mut to));
+        let got = place(statfs::statfs(self.task(), Fd::CWD, at(path), value(&mut to)));
         got == 0 && to.f_flags as u64 & libc::ST_RDONLY != 0
     }
 
@@ -223,97 +243,97 @@ fn brief(light: Light) -> i32 {
 impl Door for Light {
     fn open(&self, fd: i32, path: &CStr, flags: i32, mode: u32) -> i64 {
         let task = self.task();
-        match open::openat(task, AT_FDCWD, at(path), flags as u32, mode) {
-            Ok(Place::Inside(Opened::File(id))) => done(table::install(task, fd, id, 0)),
+        match open::openat(task, Fd::CWD, at(path), flags as u32, mode) {
+            Ok(Place::Inside(Opened::File(id))) => done(table::install(task, Fd::new(fd), id, 0)),
             Ok(_) => -i64::from(Errno::EXDEV.number()),
             Err(errno) => -i64::from(errno.number()),
         }
     }
 
     fn close(&self, fd: i32) -> i64 {
-        done(close::close(self.task(), fd))
+        done(close::close(self.task(), Fd::new(fd)))
     }
 
     fn pwrite(&self, fd: i32, from: &[u8], at: i64) -> i64 {
-        size(write::pwrite(self.task(), fd, from.as_ptr(), from.len(), at))
+        size(write::pwrite(self.task(), Fd::new(fd), given(from), at))
     }
 
     fn write(&self, fd: i32, from: &[u8]) -> i64 {
-        size(write::write(self.task(), fd, from.as_ptr(), from.len()))
+        size(write::write(self.task(), Fd::new(fd), given(from)))
     }
 
     fn pread(&self, fd: i32, to: &mut [u8], at: i64) -> i64 {
-        size(read::pread(self.task(), fd, to.as_mut_ptr(), to.len(), at))
+        size(read::pread(self.task(), Fd::new(fd), room(to), at))
     }
 
     fn mkdir(&self, path: &CStr) -> i64 {
-        place(mkdir::mkdirat(self.task(), AT_FDCWD, at(path), 0o755))
+        place(mkdir::mkdirat(self.task(), Fd::CWD, at(path), 0o755))
     }
 
     fn mkfifo(&self, path: &CStr) -> i64 {
-        place(mknod::mknodat(self.task(), AT_FDCWD, at(path), S_IFIFO | 0o644, 0))
+        place(mknod::mknodat(self.task(), Fd::CWD, at(path), S_IFIFO | 0o644, 0))
     }
 
     fn symlink(&self, target: &CStr, path: &CStr) -> i64 {
-        place(symlink::symlinkat(self.task(), at(target), AT_FDCWD, at(path)))
+        place(symlink::symlinkat(self.task(), at(target), Fd::CWD, at(path)))
     }
 
     fn link(&self, old: &CStr, new: &CStr) -> i64 {
-        two(link::linkat(self.task(), AT_FDCWD, at(old), AT_FDCWD, at(new), 0))
+        two(link::linkat(self.task(), Fd::CWD, at(old), Fd::CWD, at(new), 0))
     }
 
     fn unlink(&self, path: &CStr) -> i64 {
-        place(unlink::unlinkat(self.task(), AT_FDCWD, at(path), 0))
+        place(unlink::unlinkat(self.task(), Fd::CWD, at(path), 0))
     }
 
     fn rmdir(&self, path: &CStr) -> i64 {
-        place(unlink::unlinkat(self.task(), AT_FDCWD, at(path), AT_REMOVEDIR))
+        place(unlink::unlinkat(self.task(), Fd::CWD, at(path), AT_REMOVEDIR))
     }
 
     fn rename(&self, old: &CStr, new: &CStr, flags: u32) -> i64 {
-        two(rename::renameat2(self.task(), AT_FDCWD, at(old), AT_FDCWD, at(new), flags))
+        two(rename::renameat2(self.task(), Fd::CWD, at(old), Fd::CWD, at(new), flags))
     }
 
     fn truncate(&self, path: &CStr, length: i64) -> i64 {
-        place(truncate::truncate(self.task(), AT_FDCWD, at(path), length))
+        place(truncate::truncate(self.task(), Fd::CWD, at(path), length))
     }
 
     fn ftruncate(&self, fd: i32, length: i64) -> i64 {
-        done(truncate::ftruncate(self.task(), fd, length))
+        done(truncate::ftruncate(self.task(), Fd::new(fd), length))
     }
 
     fn fallocate(&self, fd: i32, mode: u32, at: i64, length: i64) -> i64 {
-        done(fallocate::fallocate(self.task(), fd, mode, at, length))
+        done(fallocate::fallocate(self.task(), Fd::new(fd), mode, at, length))
     }
 
     fn chmod(&self, path: &CStr, mode: u32) -> i64 {
-        place(chmod::fchmodat(self.task(), AT_FDCWD, at(path), mode, 0))
+        place(chmod::fchmodat(self.task(), Fd::CWD, at(path), mode, 0))
     }
 
     fn chown(&self, path: &CStr, owner: u32, group: u32) -> i64 {
-        place(chown::fchownat(self.task(), AT_FDCWD, at(path), owner, group, 0))
+        place(chown::fchownat(self.task(), Fd::CWD, at(path), owner, group, 0))
     }
 
     fn utimens(&self, path: &CStr, second: i64) -> i64 {
-        place(utimens::utimensat(self.task(), AT_FDCWD, at(path), Some([second, 0, second, 0]), 0))
+        place(utimens::utimensat(self.task(), Fd::CWD, at(path), Some([second, 0, second, 0]), 0))
     }
 
     fn setxattr(&self, path: &CStr, name: &CStr, value: &[u8]) -> i64 {
-        let value = Value { at: value.as_ptr(), size: value.len(), flags: 0 };
-        place(xattr::setxattr(self.task(), AT_FDCWD, at(path), 0, at(name), value))
+        let value = Value { bytes: given(value), flags: 0 };
+        place(xattr::setxattr(self.task(), Fd::CWD, at(path), 0, at(name), value))
     }
 
     fn removexattr(&self, path: &CStr, name: &CStr) -> i64 {
-        place(xattr::removexattr(self.task(), AT_FDCWD, at(path), 0, at(name)))
+        place(xattr::removexattr(self.task(), Fd::CWD, at(path), 0, at(name)))
     }
 
     fn dup(&self, fd: i32, to: i32) -> i64 {
         let task = self.task();
-        done(dup::dup(task, fd).and_then(|id| dup::install(task, to, id, 0)))
+        done(dup::dup(task, Fd::new(fd)).and_then(|id| dup::install(task, Fd::new(to), id, 0)))
     }
 
     fn flock(&self, fd: i32, operation: i32) -> i64 {
-        done(flock::flock(self.task(), fd, operation as u32))
+        done(flock::flock(self.task(), Fd::new(fd), operation as u32))
     }
 
     fn lock(&self, fd: i32, lock: RangeLock) -> i64 {
@@ -324,14 +344,14 @@ impl Door for Light {
             l_len: lock.len,
             l_pid: 0,
         };
-        let argument = (&raw mut asked).cast();
-        done(record_lock::fcntl(self.task(), fd, lock.command as u32, argument))
+        let argument = value(&mut asked).cast();
+        done(record_lock::fcntl(self.task(), Fd::new(fd), lock.command as u32, argument))
     }
 
     fn statfs(&self) -> i64 {
         // SAFETY: a structure of integers.
         let mut to: lp_abi::linux::statfs = unsafe { std::mem::zeroed() };
-        place(statfs::statfs(self.task(), AT_FDCWD, at(MOUNT), &raw mut to))
+        place(statfs::statfs(self.task(), Fd::CWD, at(MOUNT), value(&mut to)))
     }
 
     fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64 {
@@ -339,17 +359,17 @@ impl Door for Light {
             source: at(source.unwrap_or(c"none")),
             kind: at(c"tmpfs"),
             flags: flags as u32,
-            data: std::ptr::null(),
+            data: UserPtr::NULL,
         };
-        place(mount::mount(self.task(), AT_FDCWD, at(path), &call))
+        place(mount::mount(self.task(), Fd::CWD, at(path), &call))
     }
 
     fn umount(&self, path: &CStr, flags: i32) -> i64 {
-        place(umount::umount2(self.task(), AT_FDCWD, at(path), flags as u32))
+        place(umount::umount2(self.task(), Fd::CWD, at(path), flags as u32))
     }
 
     fn map(&self, fd: i32) -> i64 {
-        match mapping::begin(self.task(), fd, 0, 4096, Sharing::SharedWrite) {
+        match mapping::begin(self.task(), Fd::new(fd), 0, 4096, Sharing::SharedWrite) {
             Ok(of) => {
                 mapping::end(self.task(), of, 4096);
                 0
@@ -445,7 +465,7 @@ impl Door for Light {
     fn facts(&self, path: &CStr) -> Result<Facts, i64> {
         // SAFETY: a structure of integers.
         let mut to: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
-        placed(stat::fstatat(self.task(), AT_FDCWD, at(path), &raw mut to, AT_SYMLINK_NOFOLLOW))?;
+        placed(stat::fstatat(self.task(), Fd::CWD, at(path), value(&mut to), AT_SYMLINK_NOFOLLOW))?;
         Ok(Facts {
             mode: to.st_mode,
             nlink: to.st_nlink as u64,
@@ -465,7 +485,7 @@ impl Door for Light {
         let (mut names, mut buffer) = (Vec::new(), [0u8; 8192]);
         loop {
             let fd = crate::door::NEW + 1;
-            let got = size(getdents::getdents64(self.task(), fd, buffer.as_mut_ptr(), buffer.len()));
+            let got = size(getdents::getdents64(self.task(), Fd::new(fd), room(&mut buffer)));
             if got <= 0 {
                 self.close(fd);
                 return if got < 0 { Err(got) } else { Ok(names) };
@@ -483,21 +503,21 @@ impl Door for Light {
 
     fn readlink(&self, path: &CStr) -> Result<Vec<u8>, i64> {
         let mut bytes = vec![0u8; 4096];
-        let got = readlink::readlinkat(self.task(), AT_FDCWD, at(path), bytes.as_mut_ptr(), 4096);
+        let got = readlink::readlinkat(self.task(), Fd::CWD, at(path), room(&mut bytes));
         bytes.truncate(placed(got)?);
         Ok(bytes)
     }
 
     fn xattrs(&self, path: &CStr) -> Result<Vec<(String, Vec<u8>)>, i64> {
         let mut list = vec![0u8; 4096];
-        let room = Room { at: list.as_mut_ptr(), size: list.len() };
-        let got = placed(xattr::listxattr(self.task(), AT_FDCWD, at(path), AT_SYMLINK_NOFOLLOW, room))?;
+        let into = room(&mut list);
+        let got = placed(xattr::listxattr(self.task(), Fd::CWD, at(path), AT_SYMLINK_NOFOLLOW, into))?;
         list.truncate(got);
         let value_of = |name: &[u8]| {
             let (mut value, cname) = (vec![0u8; 65_536], CString::new(name).unwrap_or_default());
-            let room = Room { at: value.as_mut_ptr(), size: value.len() };
+            let into = room(&mut value);
             let flags = AT_SYMLINK_NOFOLLOW;
-            let got = xattr::getxattr(self.task(), AT_FDCWD, at(path), flags, at(&cname), room);
+            let got = xattr::getxattr(self.task(), Fd::CWD, at(path), flags, at(&cname), into);
             value.truncate(placed(got)?);
             Ok((String::from_utf8_lossy(name).into_owned(), value))
         };

@@ -7,7 +7,7 @@ use lp_abi::Result;
 use lp_abi::linux::AT_SYMLINK_NOFOLLOW;
 use lp_vfs::{chmod, chown, stat, statfs, utimens};
 
-use crate::task::with_path;
+use crate::task::{lent_value, with_path};
 use crate::{Fd, Task};
 
 /// The kernel's `struct stat`.
@@ -23,7 +23,7 @@ impl Task<'_> {
     #[inline]
     pub fn fstat(&self, fd: Fd) -> Result<Stat> {
         let mut stat = MaybeUninit::uninit();
-        stat::fstat(self.inner(), fd.0, stat.as_mut_ptr())?;
+        stat::fstat(self.inner(), fd, lent_value(&mut stat).cast())?;
         // SAFETY: the call succeeded, so it filled the structure.
         Ok(unsafe { stat.assume_init() })
     }
@@ -50,7 +50,7 @@ impl Task<'_> {
     /// Those of fstatat(2).
     pub fn fstatat(&self, dir: Fd, path: impl AsRef<Path>, flags: u32) -> Result<Stat> {
         let mut stat = MaybeUninit::uninit();
-        with_path(path, |path| stat::fstatat(self.inner(), dir.0, path, stat.as_mut_ptr(), flags))?;
+        with_path(path, |path| stat::fstatat(self.inner(), dir, path, lent_value(&mut stat).cast(), flags))?;
         // SAFETY: the call succeeded, so it filled the structure.
         Ok(unsafe { stat.assume_init() })
     }
@@ -60,7 +60,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of chmod(2).
     pub fn chmod(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
-        with_path(path, |path| chmod::fchmodat(self.inner(), Fd::CWD.0, path, mode, 0))
+        with_path(path, |path| chmod::fchmodat(self.inner(), Fd::CWD, path, mode, 0))
     }
 
     /// Sets the permission bits of an open file: fchmod(2).
@@ -68,7 +68,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of fchmod(2).
     pub fn fchmod(&self, fd: Fd, mode: u32) -> Result<()> {
-        chmod::fchmod(self.inner(), fd.0, mode)
+        chmod::fchmod(self.inner(), fd, mode)
     }
 
     /// Sets owner and group; `u32::MAX` keeps the current one. Follows a link at the path's end: chown(2).
@@ -76,7 +76,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of chown(2).
     pub fn chown(&self, path: impl AsRef<Path>, owner: u32, group: u32) -> Result<()> {
-        with_path(path, |path| chown::fchownat(self.inner(), Fd::CWD.0, path, owner, group, 0))
+        with_path(path, |path| chown::fchownat(self.inner(), Fd::CWD, path, owner, group, 0))
     }
 
     /// As [`Task::chown`] for a link itself: lchown(2).
@@ -85,7 +85,7 @@ impl Task<'_> {
     /// Those of lchown(2).
     pub fn lchown(&self, path: impl AsRef<Path>, owner: u32, group: u32) -> Result<()> {
         with_path(path, |path| {
-            chown::fchownat(self.inner(), Fd::CWD.0, path, owner, group, AT_SYMLINK_NOFOLLOW)
+            chown::fchownat(self.inner(), Fd::CWD, path, owner, group, AT_SYMLINK_NOFOLLOW)
         })
     }
 
@@ -94,7 +94,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of fchown(2).
     pub fn fchown(&self, fd: Fd, owner: u32, group: u32) -> Result<()> {
-        chown::fchown(self.inner(), fd.0, owner, group)
+        chown::fchown(self.inner(), fd, owner, group)
     }
 
     /// Sets access and modification time, each as seconds and nanoseconds; `None` sets both to now:
@@ -108,7 +108,7 @@ impl Task<'_> {
         times: Option<[(i64, i64); 2]>,
         flags: u32,
     ) -> Result<()> {
-        with_path(path, |path| utimens::utimensat(self.inner(), Fd::CWD.0, path, flat(times), flags))
+        with_path(path, |path| utimens::utimensat(self.inner(), Fd::CWD, path, flat(times), flags))
     }
 
     /// As [`Task::utimensat`] for an open file: futimens(3).
@@ -116,7 +116,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of futimens(3).
     pub fn futimens(&self, fd: Fd, times: Option<[(i64, i64); 2]>) -> Result<()> {
-        utimens::futimens(self.inner(), fd.0, flat(times))
+        utimens::futimens(self.inner(), fd, flat(times))
     }
 
     /// Usage of the file system: statfs(2).
@@ -125,7 +125,7 @@ impl Task<'_> {
     /// Those of statfs(2).
     pub fn statfs(&self, path: impl AsRef<Path>) -> Result<Statfs> {
         let mut usage = MaybeUninit::uninit();
-        with_path(path, |path| statfs::statfs(self.inner(), Fd::CWD.0, path, usage.as_mut_ptr()))?;
+        with_path(path, |path| statfs::statfs(self.inner(), Fd::CWD, path, lent_value(&mut usage).cast()))?;
         // SAFETY: the call succeeded, so it filled the structure.
         Ok(unsafe { usage.assume_init() })
     }

@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use lp_abi::Result;
+use lp_abi::{Result, UserPtr};
 use lp_vfs::{copy, fallocate, fsync, lseek, read, truncate, write};
 
-use crate::task::with_path;
+use crate::task::{lent_bytes, lent_room, lent_value, with_path};
 use crate::{Fd, Task};
 
 impl Task<'_> {
@@ -16,7 +16,7 @@ impl Task<'_> {
     /// Those of read(2).
     #[inline]
     pub fn read(&self, fd: Fd, into: &mut [u8]) -> Result<usize> {
-        read::read(self.inner(), fd.0, into.as_mut_ptr(), into.len())
+        read::read(self.inner(), fd, lent_room(into))
     }
 
     /// Reads at `offset`: pread(2).
@@ -25,7 +25,7 @@ impl Task<'_> {
     /// Those of pread(2).
     #[inline]
     pub fn pread(&self, fd: Fd, into: &mut [u8], offset: i64) -> Result<usize> {
-        read::pread(self.inner(), fd.0, into.as_mut_ptr(), into.len(), offset)
+        read::pread(self.inner(), fd, lent_room(into), offset)
     }
 
     /// Writes at the file's position and advances it; writes fewer bytes than given when the file system is
@@ -35,7 +35,7 @@ impl Task<'_> {
     /// Those of write(2); no signal is sent with `EFBIG`.
     #[inline]
     pub fn write(&self, fd: Fd, from: &[u8]) -> Result<usize> {
-        write::write(self.inner(), fd.0, from.as_ptr(), from.len())
+        write::write(self.inner(), fd, lent_bytes(from))
     }
 
     /// Writes at `offset`: pwrite(2).
@@ -44,7 +44,7 @@ impl Task<'_> {
     /// Those of pwrite(2).
     #[inline]
     pub fn pwrite(&self, fd: Fd, from: &[u8], offset: i64) -> Result<usize> {
-        write::pwrite(self.inner(), fd.0, from.as_ptr(), from.len(), offset)
+        write::pwrite(self.inner(), fd, lent_bytes(from), offset)
     }
 
     /// Moves the file's position, or finds data and holes: lseek(2).
@@ -53,7 +53,7 @@ impl Task<'_> {
     /// Those of lseek(2).
     #[inline]
     pub fn lseek(&self, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
-        lseek::lseek(self.inner(), fd.0, offset, whence)
+        lseek::lseek(self.inner(), fd, offset, whence)
     }
 
     /// Truncates or extends a file: truncate(2).
@@ -61,7 +61,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of truncate(2).
     pub fn truncate(&self, path: impl AsRef<Path>, length: i64) -> Result<()> {
-        with_path(path, |path| truncate::truncate(self.inner(), Fd::CWD.0, path, length))
+        with_path(path, |path| truncate::truncate(self.inner(), Fd::CWD, path, length))
     }
 
     /// Truncates or extends an open file: ftruncate(2).
@@ -69,7 +69,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of ftruncate(2).
     pub fn ftruncate(&self, fd: Fd, length: i64) -> Result<()> {
-        truncate::ftruncate(self.inner(), fd.0, length)
+        truncate::ftruncate(self.inner(), fd, length)
     }
 
     /// Allocates or frees space: fallocate(2).
@@ -77,7 +77,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of fallocate(2).
     pub fn fallocate(&self, fd: Fd, mode: u32, offset: i64, length: i64) -> Result<()> {
-        fallocate::fallocate(self.inner(), fd.0, mode, offset, length)
+        fallocate::fallocate(self.inner(), fd, mode, offset, length)
     }
 
     /// Checks the descriptor; there is nothing to sync: fsync(2).
@@ -85,7 +85,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of fsync(2).
     pub fn fsync(&self, fd: Fd) -> Result<()> {
-        fsync::fsync(self.inner(), fd.0, fsync::Sync::File)
+        fsync::fsync(self.inner(), fd, fsync::Sync::File)
     }
 
     /// Copies up to `length` bytes from one file to another, at `from_offset` and `to_offset`. Without
@@ -101,8 +101,8 @@ impl Task<'_> {
         to_offset: Option<&mut i64>,
         length: usize,
     ) -> Result<usize> {
-        let pointer = |offset: Option<&mut i64>| offset.map_or(std::ptr::null_mut(), std::ptr::from_mut);
+        let pointer = |offset: Option<&mut i64>| offset.map_or(UserPtr::NULL, lent_value);
         let (from_offset, to_offset) = (pointer(from_offset), pointer(to_offset));
-        copy::copy_file_range(self.inner(), from.0, from_offset, to.0, to_offset, length, 0)
+        copy::copy_file_range(self.inner(), from, from_offset, to, to_offset, length, 0)
     }
 }

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use lp_abi::linux::{AT_FDCWD, O_CLOEXEC};
-use lp_abi::{Errno, Result};
+use lp_abi::linux::O_CLOEXEC;
+use lp_abi::{Errno, Fd, Result};
 use lp_region::FileId;
 use lp_region::layout::FDS;
 use lp_vfs::open::{self, Opened};
@@ -13,17 +13,9 @@ use lp_vfs::{close, dup, fcntl, file, flock, table};
 use crate::Task;
 use crate::task::with_path;
 
-/// A descriptor of a [`Task`]. As in the kernel, a new one is the lowest free number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fd(pub i32);
-
-impl Fd {
-    /// The working directory, in place of a directory's descriptor (`AT_FDCWD`).
-    pub const CWD: Fd = Fd(AT_FDCWD);
-}
-
 impl Task<'_> {
-    /// Opens a file, creating it with `mode` if `flags` say so: open(2).
+    /// Opens a file, creating it with `mode` if `flags` say so: open(2). As in the kernel, the descriptor is the lowest
+    /// free one.
     ///
     /// # Errors
     /// Those of open(2); `ENXIO` for FIFOs, sockets and devices, which have no kernel behind them here.
@@ -36,14 +28,14 @@ impl Task<'_> {
     /// # Errors
     /// Those of openat(2).
     pub fn openat(&self, dir: Fd, path: impl AsRef<Path>, flags: u32, mode: u32) -> Result<Fd> {
-        let opened = with_path(path, |path| open::openat(self.inner(), dir.0, path, flags, mode))?;
+        let opened = with_path(path, |path| open::openat(self.inner(), dir, path, flags, mode))?;
         let id = match opened {
             Opened::File(id) | Opened::Watched(id) | Opened::WatchedCut(id) => id,
             Opened::HostNode(_) => return Err(Errno::ENXIO),
         };
         let installed = self.lowest(0).and_then(|fd| {
             table::install(self.inner(), fd, id, cloexec(flags))?;
-            Ok(Fd(fd))
+            Ok(fd)
         });
         installed.inspect_err(|_| file::discard(self.inner(), id))
     }
@@ -53,7 +45,7 @@ impl Task<'_> {
     /// # Errors
     /// `EBADF`.
     pub fn close(&self, fd: Fd) -> Result<()> {
-        close::close(self.inner(), fd.0)
+        close::close(self.inner(), fd)
     }
 
     /// Duplicates a descriptor: dup(2).
@@ -61,8 +53,8 @@ impl Task<'_> {
     /// # Errors
     /// `EBADF`, `EMFILE`.
     pub fn dup(&self, fd: Fd) -> Result<Fd> {
-        let id = dup::dup(self.inner(), fd.0)?;
-        self.lowest(0).and_then(|to| self.install_dup(Fd(to), id)).inspect_err(|_| dup::abandon(self.inner()))
+        let id = dup::dup(self.inner(), fd)?;
+        self.lowest(0).and_then(|to| self.install_dup(to, id)).inspect_err(|_| dup::abandon(self.inner()))
     }
 
     /// Makes `to` a duplicate of `fd`, closing what `to` named before: dup2(2).
@@ -70,7 +62,7 @@ impl Task<'_> {
     /// # Errors
     /// `EBADF`.
     pub fn dup2(&self, fd: Fd, to: Fd) -> Result<Fd> {
-        let id = dup::dup(self.inner(), fd.0)?;
+        let id = dup::dup(self.inner(), fd)?;
         if fd == to {
             dup::abandon(self.inner());
             return Ok(to);
@@ -83,7 +75,7 @@ impl Task<'_> {
     /// # Errors
     /// `EBADF`.
     pub fn flags(&self, fd: Fd) -> Result<u32> {
-        fcntl::get_fl(self.inner(), fd.0)
+        fcntl::get_fl(self.inner(), fd)
     }
 
     /// Sets the status flags of an open file: fcntl(2) with `F_SETFL`.
@@ -91,7 +83,7 @@ impl Task<'_> {
     /// # Errors
     /// `EBADF`, and those of fcntl(2).
     pub fn set_flags(&self, fd: Fd, flags: u32) -> Result<()> {
-        fcntl::set_fl(self.inner(), fd.0, flags)
+        fcntl::set_fl(self.inner(), fd, flags)
     }
 
     /// Locks or unlocks an open file as a whole: flock(2).
@@ -99,15 +91,15 @@ impl Task<'_> {
     /// # Errors
     /// Those of flock(2).
     pub fn flock(&self, fd: Fd, operation: u32) -> Result<()> {
-        flock::flock(self.inner(), fd.0, operation)
+        flock::flock(self.inner(), fd, operation)
     }
 
     fn install_dup(&self, to: Fd, id: FileId) -> Result<Fd> {
-        dup::install(self.inner(), to.0, id, 0)?;
+        dup::install(self.inner(), to, id, 0)?;
         Ok(to)
     }
 
-    fn lowest(&self, from: u32) -> Result<i32> {
+    fn lowest(&self, from: u32) -> Result<Fd> {
         table::lowest(self.inner(), from, FDS as u32)
     }
 }

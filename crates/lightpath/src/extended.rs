@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use lp_abi::Result;
-use lp_vfs::xattr::{self, Room, Value};
+use lp_abi::{Result, UserSlice};
+use lp_vfs::xattr::{self, Value};
 
-use crate::task::{c_name, with_path};
+use crate::task::{c_name, lent, lent_bytes, lent_room, with_path};
 use crate::{Fd, Task};
 
 /// Longest value and longest list of names, in bytes (`XATTR_SIZE_MAX`, `XATTR_LIST_MAX`).
@@ -18,8 +18,8 @@ impl Task<'_> {
     /// Those of setxattr(2).
     pub fn setxattr(&self, path: impl AsRef<Path>, name: &str, value: &[u8], flags: u32) -> Result<()> {
         let name = c_name(name)?;
-        let value = Value { at: value.as_ptr(), size: value.len(), flags };
-        with_path(path, |path| xattr::setxattr(self.inner(), Fd::CWD.0, path, 0, name.as_ptr().cast(), value))
+        let value = Value { bytes: lent_bytes(value), flags };
+        with_path(path, |path| xattr::setxattr(self.inner(), Fd::CWD, path, 0, lent(&name), value))
     }
 
     /// The value of an extended attribute: getxattr(2).
@@ -29,9 +29,7 @@ impl Task<'_> {
     pub fn getxattr(&self, path: impl AsRef<Path>, name: &str) -> Result<Vec<u8>> {
         let name = c_name(name)?;
         filled(|room| {
-            with_path(path, |path| {
-                xattr::getxattr(self.inner(), Fd::CWD.0, path, 0, name.as_ptr().cast(), room)
-            })
+            with_path(path, |path| xattr::getxattr(self.inner(), Fd::CWD, path, 0, lent(&name), room))
         })
     }
 
@@ -41,7 +39,7 @@ impl Task<'_> {
     /// Those of listxattr(2).
     pub fn listxattr(&self, path: impl AsRef<Path>) -> Result<Vec<String>> {
         let list =
-            filled(|room| with_path(path, |path| xattr::listxattr(self.inner(), Fd::CWD.0, path, 0, room)))?;
+            filled(|room| with_path(path, |path| xattr::listxattr(self.inner(), Fd::CWD, path, 0, room)))?;
         let names = list.split(|byte| *byte == 0).filter(|name| !name.is_empty());
         Ok(names.map(|name| String::from_utf8_lossy(name).into_owned()).collect())
     }
@@ -52,14 +50,14 @@ impl Task<'_> {
     /// Those of removexattr(2).
     pub fn removexattr(&self, path: impl AsRef<Path>, name: &str) -> Result<()> {
         let name = c_name(name)?;
-        with_path(path, |path| xattr::removexattr(self.inner(), Fd::CWD.0, path, 0, name.as_ptr().cast()))
+        with_path(path, |path| xattr::removexattr(self.inner(), Fd::CWD, path, 0, lent(&name)))
     }
 }
 
 /// The result of a call that fills a buffer and returns the number of bytes written.
-fn filled(call: impl FnOnce(Room) -> Result<usize>) -> Result<Vec<u8>> {
+fn filled(call: impl FnOnce(UserSlice) -> Result<usize>) -> Result<Vec<u8>> {
     let mut buffer = vec![0; LONGEST];
-    let length = call(Room { at: buffer.as_mut_ptr(), size: buffer.len() })?;
+    let length = call(lent_room(&mut buffer))?;
     buffer.truncate(length);
     Ok(buffer)
 }

@@ -30,11 +30,11 @@ mod extended;
 #[allow(unsafe_code, reason = "the region ends with its last user")]
 mod fs;
 mod names;
+#[allow(unsafe_code, reason = "calls take memory by address")]
 mod task;
 
 pub use attributes::{Stat, Statfs};
-pub use descriptors::Fd;
 pub use fs::Fs;
-pub use lp_abi::{Errno, Result, linux};
+pub use lp_abi::{Errno, Fd, Result, linux};
 pub use names::Entry;
 pub use task::Task;

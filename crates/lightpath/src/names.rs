@@ -4,11 +4,11 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
-use lp_abi::{Errno, PATH_MAX, Result};
+use lp_abi::{Errno, PATH_MAX, Result, UserPtr};
 use lp_vfs::link::Two;
 use lp_vfs::{Place, access, chdir, getcwd, getdents, link, mkdir, mknod, readlink, rename, symlink, unlink};
 
-use crate::task::with_path;
+use crate::task::{lent_room, with_path};
 use crate::{Fd, Task};
 
 impl Task<'_> {
@@ -25,7 +25,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of mkdirat(2).
     pub fn mkdirat(&self, dir: Fd, path: impl AsRef<Path>, mode: u32) -> Result<()> {
-        with_path(path, |path| mkdir::mkdirat(self.inner(), dir.0, path, mode))
+        with_path(path, |path| mkdir::mkdirat(self.inner(), dir, path, mode))
     }
 
     /// Creates a file of any type: mknod(2).
@@ -33,7 +33,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of mknod(2).
     pub fn mknod(&self, path: impl AsRef<Path>, mode: u32, device: u32) -> Result<()> {
-        with_path(path, |path| mknod::mknodat(self.inner(), Fd::CWD.0, path, mode, device))
+        with_path(path, |path| mknod::mknodat(self.inner(), Fd::CWD, path, mode, device))
     }
 
     /// Creates a symbolic link: symlink(2).
@@ -42,8 +42,7 @@ impl Task<'_> {
     /// Those of symlink(2).
     pub fn symlink(&self, target: impl AsRef<Path>, path: impl AsRef<Path>) -> Result<()> {
         with_path(target, |target| {
-            with_path(path, |path| symlink::symlinkat(self.inner(), target, Fd::CWD.0, path))
-                .map(Place::Inside)
+            with_path(path, |path| symlink::symlinkat(self.inner(), target, Fd::CWD, path)).map(Place::Inside)
         })
     }
 
@@ -54,7 +53,7 @@ impl Task<'_> {
     pub fn readlink(&self, path: impl AsRef<Path>) -> Result<PathBuf> {
         let mut target = vec![0; PATH_MAX];
         let length = with_path(path, |path| {
-            readlink::readlinkat(self.inner(), Fd::CWD.0, path, target.as_mut_ptr(), PATH_MAX as i32)
+            readlink::readlinkat(self.inner(), Fd::CWD, path, lent_room(&mut target))
         })?;
         target.truncate(length);
         Ok(OsString::from_vec(target).into())
@@ -80,7 +79,7 @@ impl Task<'_> {
         new: impl AsRef<Path>,
         flags: u32,
     ) -> Result<()> {
-        with_paths(old, new, |old, new| link::linkat(self.inner(), old_dir.0, old, new_dir.0, new, flags))
+        with_paths(old, new, |old, new| link::linkat(self.inner(), old_dir, old, new_dir, new, flags))
     }
 
     /// Renames a file, replacing any file at the new path: rename(2).
@@ -103,9 +102,7 @@ impl Task<'_> {
         new: impl AsRef<Path>,
         flags: u32,
     ) -> Result<()> {
-        with_paths(old, new, |old, new| {
-            rename::renameat2(self.inner(), old_dir.0, old, new_dir.0, new, flags)
-        })
+        with_paths(old, new, |old, new| rename::renameat2(self.inner(), old_dir, old, new_dir, new, flags))
     }
 
     /// Removes a name: unlink(2).
@@ -113,7 +110,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of unlink(2).
     pub fn unlink(&self, path: impl AsRef<Path>) -> Result<()> {
-        with_path(path, |path| unlink::unlink(self.inner(), Fd::CWD.0, path))
+        with_path(path, |path| unlink::unlink(self.inner(), Fd::CWD, path))
     }
 
     /// Removes an empty directory: rmdir(2).
@@ -121,7 +118,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of rmdir(2).
     pub fn rmdir(&self, path: impl AsRef<Path>) -> Result<()> {
-        with_path(path, |path| unlink::rmdir(self.inner(), Fd::CWD.0, path))
+        with_path(path, |path| unlink::rmdir(self.inner(), Fd::CWD, path))
     }
 
     /// As [`Task::unlink`] or [`Task::rmdir`], relative to a directory: unlinkat(2).
@@ -129,7 +126,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of unlinkat(2).
     pub fn unlinkat(&self, dir: Fd, path: impl AsRef<Path>, flags: u32) -> Result<()> {
-        with_path(path, |path| unlink::unlinkat(self.inner(), dir.0, path, flags))
+        with_path(path, |path| unlink::unlinkat(self.inner(), dir, path, flags))
     }
 
     /// Whether the task may read, write or execute the file at a path: access(2).
@@ -137,7 +134,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of access(2).
     pub fn access(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
-        with_path(path, |path| access::faccessat(self.inner(), Fd::CWD.0, path, mode, 0))
+        with_path(path, |path| access::faccessat(self.inner(), Fd::CWD, path, mode, 0))
     }
 
     /// Changes the working directory: chdir(2).
@@ -153,7 +150,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of fchdir(2).
     pub fn fchdir(&self, fd: Fd) -> Result<()> {
-        chdir::fchdir(self.inner(), fd.0)
+        chdir::fchdir(self.inner(), fd)
     }
 
     /// The working directory: getcwd(2).
@@ -162,7 +159,7 @@ impl Task<'_> {
     /// Those of getcwd(2).
     pub fn getcwd(&self) -> Result<PathBuf> {
         let mut path = vec![0; PATH_MAX];
-        let length = getcwd::getcwd(self.inner(), path.as_mut_ptr(), path.len())?.ok_or(Errno::ENOENT)?;
+        let length = getcwd::getcwd(self.inner(), lent_room(&mut path))?.ok_or(Errno::ENOENT)?;
         path.truncate(length.saturating_sub(1)); // The final NUL counts.
         Ok(OsString::from_vec(path).into())
     }
@@ -173,7 +170,7 @@ impl Task<'_> {
     /// # Errors
     /// Those of getdents64(2).
     pub fn getdents(&self, dir: Fd, into: &mut [u8]) -> Result<usize> {
-        getdents::getdents64(self.inner(), dir.0, into.as_mut_ptr(), into.len())
+        getdents::getdents64(self.inner(), dir, lent_room(into))
     }
 
     /// The entries of an open directory from its position to its end, including `.` and `..`: readdir(3).
@@ -231,7 +228,7 @@ impl Entry {
 fn with_paths(
     old: impl AsRef<Path>,
     new: impl AsRef<Path>,
-    call: impl FnOnce(*const u8, *const u8) -> Result<Two>,
+    call: impl FnOnce(UserPtr, UserPtr) -> Result<Two>,
 ) -> Result<()> {
     let two =
         with_path(old, |old| with_path(new, |new| call(old, new).map(Place::Inside)).map(Place::Inside))?;

@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use lightpath::linux::{
-    AT_FDCWD, LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR,
-    O_TRUNC, O_WRONLY, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, SEEK_CUR, SEEK_END, SEEK_SET,
+    LOCK_EX, LOCK_NB, LOCK_SH, LOCK_UN, O_APPEND, O_CREAT, O_DIRECTORY, O_EXCL, O_RDONLY, O_RDWR, O_TRUNC,
+    O_WRONLY, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG, SEEK_CUR, SEEK_END, SEEK_SET,
 };
 use lightpath::{Errno, Fd, Fs};
 
@@ -73,17 +73,17 @@ fn descriptors_are_the_lowest_free_numbers() {
     let fs = fs();
     let task = fs.task().unwrap();
     let open = || task.open("/file", O_CREAT | O_RDWR, 0o600).unwrap();
-    assert_eq!([open(), open(), open()], [Fd(0), Fd(1), Fd(2)]);
-    task.close(Fd(1)).unwrap();
-    assert_eq!(task.dup(Fd(2)), Ok(Fd(1)));
-    assert_eq!(open(), Fd(3));
-    assert_eq!(task.dup2(Fd(0), Fd(9)), Ok(Fd(9)));
-    assert_eq!(task.dup2(Fd(0), Fd(0)), Ok(Fd(0)));
-    assert_eq!(task.dup(Fd(8)), Err(Errno::EBADF));
+    assert_eq!([open(), open(), open()], [Fd::new(0), Fd::new(1), Fd::new(2)]);
+    task.close(Fd::new(1)).unwrap();
+    assert_eq!(task.dup(Fd::new(2)), Ok(Fd::new(1)));
+    assert_eq!(open(), Fd::new(3));
+    assert_eq!(task.dup2(Fd::new(0), Fd::new(9)), Ok(Fd::new(9)));
+    assert_eq!(task.dup2(Fd::new(0), Fd::new(0)), Ok(Fd::new(0)));
+    assert_eq!(task.dup(Fd::new(8)), Err(Errno::EBADF));
     // A duplicate shares the position.
-    task.write(Fd(0), b"abc").unwrap();
-    assert_eq!(task.lseek(Fd(9), 0, SEEK_CUR), Ok(3));
-    assert_eq!(task.lseek(Fd(3), 0, SEEK_CUR), Ok(0));
+    task.write(Fd::new(0), b"abc").unwrap();
+    assert_eq!(task.lseek(Fd::new(9), 0, SEEK_CUR), Ok(3));
+    assert_eq!(task.lseek(Fd::new(3), 0, SEEK_CUR), Ok(0));
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn attributes_are_what_was_set() {
     task.truncate("/file", 10).unwrap();
     assert_eq!((task.fstat(fd).unwrap().st_size, task.fstat(fd).unwrap().st_blocks), (10, 8));
     assert_eq!(task.fsync(fd), Ok(()));
-    assert_eq!(task.fsync(Fd(77)), Err(Errno::EBADF));
+    assert_eq!(task.fsync(Fd::new(77)), Err(Errno::EBADF));
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn tasks_on_threads_see_each_others_files() {
     for thread in 0..4 {
         for round in 0..200 {
             let path = format!("/{thread}-{round}");
-            let fd = task.openat(Fd(AT_FDCWD), &path, O_RDONLY, 0).unwrap();
+            let fd = task.openat(Fd::CWD, &path, O_RDONLY, 0).unwrap();
             let mut text = [0; 16];
             let length = task.read(fd, &mut text).unwrap();
             assert_eq!(&text[..length], path.as_bytes());

@@ -3,8 +3,7 @@
 //! Every call takes the [`Task`] that makes it and answers as the system call of the same name does.
 //!
 //! ```
-//! use lp_abi::Errno;
-//! use lp_abi::linux::AT_FDCWD;
+//! use lp_abi::{Errno, Fd, UserPtr};
 //! use lp_region::{Geometry, Region};
 //! use lp_vfs::{Place, Task, boot, clock, mkdir};
 //!
@@ -18,9 +17,10 @@
 //! boot::arrive(&task);
 //! boot::mkfs(&task, 0)?;
 //!
-//! let path = c"/light/src".as_ptr().cast();
-//! assert_eq!(mkdir::mkdirat(&task, AT_FDCWD, path, 0o755), Ok(Place::Inside(())));
-//! assert_eq!(mkdir::mkdirat(&task, AT_FDCWD, path, 0o755), Err(Errno::EEXIST));
+//! // SAFETY: a constant, which the call only reads.
+//! let path = unsafe { UserPtr::new(c"/light/src".as_ptr().cast()) };
+//! assert_eq!(mkdir::mkdirat(&task, Fd::CWD, path, 0o755), Ok(Place::Inside(())));
+//! assert_eq!(mkdir::mkdirat(&task, Fd::CWD, path, 0o755), Err(Errno::EEXIST));
 //! # Ok::<(), Errno>(())
 //! ```
 //!
@@ -35,10 +35,6 @@
 //! a holder dies.
 #![no_std]
 #![warn(unreachable_pub)]
-#![allow(
-    clippy::not_unsafe_ptr_arg_deref,
-    reason = "programs' pointers are touched by the copy routines only, whose faults are EFAULT"
-)]
 
 pub mod below;
 mod caller;
@@ -60,7 +56,7 @@ pub use calls::{
     lseek, mkdir, mknod, mount, mount_show, open, readlink, rename, stat, statfs, symlink, target, truncate,
     umount, unlink, utimens, write,
 };
-pub use content::{buffer, bulk, chunk, map, owner, page};
+pub use content::{bulk, chunk, map, owner, page};
 pub use descriptors::{busy, flight};
 pub use inodes::{blob, limit};
 pub use lane::{intent, pin};
@@ -88,7 +84,7 @@ pub mod mounts {
 
 pub mod read {
     pub use crate::calls::read::{pread, pread_quick, preadv2, read, read_quick, readv};
-    pub use crate::content::snapshot::snapshot;
+    pub use crate::content::snapshot::into;
 }
 
 pub mod table {
@@ -112,7 +108,7 @@ pub mod writer {
 
 pub mod xattr {
     pub use crate::calls::xattr::{
-        Room, fgetxattr, flistxattr, fremovexattr, fsetxattr, getxattr, listxattr, removexattr, setxattr,
+        fgetxattr, flistxattr, fremovexattr, fsetxattr, getxattr, listxattr, removexattr, setxattr,
     };
     pub use crate::inodes::xattrs::Value;
 }

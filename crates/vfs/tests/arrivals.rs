@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use lp_abi::Fd;
 use lp_abi::linux::*;
 use lp_region::layout::FDS;
 use lp_region::records::Inode;
@@ -10,12 +11,12 @@ use lp_vfs::open::Opened;
 use lp_vfs::{Place, Task, boot, clock, close, dup, open, reclaim, table, unlink};
 
 mod setup;
-use setup::{Random, another, fsck};
+use setup::{Random, another, fsck, lent};
 
 const ROUNDS: usize = 50;
 /// Processes with large tables, behind the one that files arrive at: a sweep takes long to look at them.
 const CROWD: usize = 24;
-const PATH: *const u8 = c"/light/f".as_ptr().cast();
+const PATH: &std::ffi::CStr = c"/light/f";
 
 struct Mine(Task<'static>);
 // SAFETY: a task is used by one thread at a time.
@@ -49,7 +50,7 @@ impl Stage {
     }
 
     fn open(&self) -> FileId {
-        match open::openat(&self.opener, AT_FDCWD, PATH, O_RDWR | O_CREAT | O_EXCL, 0o600) {
+        match open::openat(&self.opener, Fd::CWD, lent::path(PATH), O_RDWR | O_CREAT | O_EXCL, 0o600) {
             Ok(Place::Inside(Opened::File(id))) => id,
             other => panic!("{other:?}"),
         }
@@ -86,7 +87,7 @@ impl Stage {
     }
 
     /// The file that `fd` names is the one of `generation`, and its inode is there.
-    fn check(&self, round: usize, fd: i32, generation: u32) {
+    fn check(&self, round: usize, fd: Fd, generation: u32) {
         let held = table::fget(&self.opener, fd).expect("open");
         assert_eq!(self.generation_of(held.id), generation, "round {round}: the open file was freed");
         let inode = held.inode_ref();
@@ -95,9 +96,9 @@ impl Stage {
     }
 
     /// Closes what is left and removes the name.
-    fn clear(&self, fd: i32) {
+    fn clear(&self, fd: Fd) {
         close::close(&self.opener, fd).expect("close");
-        let _ = unlink::unlink(&self.opener, AT_FDCWD, PATH);
+        let _ = unlink::unlink(&self.opener, Fd::CWD, lent::path(PATH));
         reclaim::run(&self.opener);
     }
 
@@ -116,10 +117,10 @@ fn what_is_unlinked_while_it_is_opened_stays() {
         let id = stage.open();
         let generation = stage.generation_of(id);
         assert_ne!(stage.inode_of(id), InodeRef::NONE);
-        unlink::unlink(&stage.sweeper.0, AT_FDCWD, PATH).expect("unlink");
-        stage.sweep_while(&mut random, || table::install(&stage.opener, 3, id, 0).expect("install"));
-        stage.check(round, 3, generation);
-        stage.clear(3);
+        unlink::unlink(&stage.sweeper.0, Fd::CWD, lent::path(PATH)).expect("unlink");
+        stage.sweep_while(&mut random, || table::install(&stage.opener, Fd::new(3), id, 0).expect("install"));
+        stage.check(round, Fd::new(3), generation);
+        stage.clear(Fd::new(3));
     }
     stage.end();
 }
@@ -131,13 +132,13 @@ fn what_is_closed_while_it_is_duplicated_stays() {
     for round in 0..ROUNDS {
         let id = stage.open();
         let generation = stage.generation_of(id);
-        table::install(&stage.opener, 4, id, 0).expect("install");
-        let copy = dup::dup(&stage.opener, 4).expect("dup");
-        close::close(&stage.closer, 4).expect("close");
+        table::install(&stage.opener, Fd::new(4), id, 0).expect("install");
+        let copy = dup::dup(&stage.opener, Fd::new(4)).expect("dup");
+        close::close(&stage.closer, Fd::new(4)).expect("close");
         // Into a place that the sweep has passed soon.
-        stage.sweep_while(&mut random, || dup::install(&stage.opener, 3, copy, 0).expect("install"));
-        stage.check(round, 3, generation);
-        stage.clear(3);
+        stage.sweep_while(&mut random, || dup::install(&stage.opener, Fd::new(3), copy, 0).expect("install"));
+        stage.check(round, Fd::new(3), generation);
+        stage.clear(Fd::new(3));
     }
     stage.end();
 }
@@ -148,14 +149,18 @@ fn what_is_opened_once_more_while_it_is_closed_stays() {
     let mut random = Random(7);
     for round in 0..ROUNDS {
         let id = stage.open();
-        table::install(&stage.opener, 4, id, 0).expect("install");
-        unlink::unlink(&stage.sweeper.0, AT_FDCWD, PATH).expect("unlink");
-        let Ok(Opened::File(copy)) = open::reopen(&stage.opener, 4, O_RDWR) else { panic!("reopen") };
+        table::install(&stage.opener, Fd::new(4), id, 0).expect("install");
+        unlink::unlink(&stage.sweeper.0, Fd::CWD, lent::path(PATH)).expect("unlink");
+        let Ok(Opened::File(copy)) = open::reopen(&stage.opener, Fd::new(4), O_RDWR) else {
+            panic!("reopen")
+        };
         let generation = stage.generation_of(copy);
-        close::close(&stage.closer, 4).expect("close");
-        stage.sweep_while(&mut random, || table::install(&stage.opener, 3, copy, 0).expect("install"));
-        stage.check(round, 3, generation);
-        stage.clear(3);
+        close::close(&stage.closer, Fd::new(4)).expect("close");
+        stage.sweep_while(&mut random, || {
+            table::install(&stage.opener, Fd::new(3), copy, 0).expect("install")
+        });
+        stage.check(round, Fd::new(3), generation);
+        stage.clear(Fd::new(3));
     }
     stage.end();
 }

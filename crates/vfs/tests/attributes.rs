@@ -7,15 +7,15 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Result, syscall};
-use lp_vfs::xattr::{Room, Value};
+use lp_abi::{Errno, Fd, Result, syscall};
+use lp_vfs::xattr::Value;
 use lp_vfs::{chmod, chown, fallocate, ioctl, lseek, read, stat, truncate, utimens, write, xattr};
-use setup::{Fixture, Random};
+use setup::{Fixture, Random, lent};
 
 /// A file on tmpfs and one of ours, open for reading and writing.
 struct Pair {
     fixture: Fixture,
-    ours: i32,
+    ours: Fd,
     host: std::fs::File,
     path: PathBuf,
 }
@@ -60,7 +60,7 @@ impl Pair {
         let mut seen = [[0; 5]; 2];
         // SAFETY: all zeros is a stat.
         let mut value: [lp_abi::linux::stat; 2] = unsafe { std::mem::zeroed() };
-        stat::fstat(&self.fixture.task, self.ours, &mut value[0]).expect("fstat");
+        stat::fstat(&self.fixture.task, self.ours, lent::value(&mut value[0])).expect("fstat");
         // SAFETY: the kernel writes a stat.
         unsafe { syscall!(__NR_fstat, self.host.as_raw_fd(), &raw mut value[1]) }.expect("fstat");
         for (seen, value) in seen.iter_mut().zip(&value) {
@@ -76,9 +76,9 @@ impl Pair {
     }
 }
 
-fn content(read: impl Fn(*mut u8, usize, i64) -> Result<usize>) -> Vec<u8> {
+fn content(read: impl Fn(&mut [u8], i64) -> Result<usize>) -> Vec<u8> {
     let mut bytes = vec![0u8; 1 << 20];
-    let got = read(bytes.as_mut_ptr(), bytes.len(), 0).expect("read");
+    let got = read(&mut bytes, 0).expect("read");
     bytes.truncate(got);
     bytes
 }
@@ -104,7 +104,7 @@ fn changes(name: &str, seeks: bool) {
         match random.below(9) {
             0..3 => pair.agree(
                 "pwrite",
-                |_| write::pwrite(task, ours, from, len, offset),
+                |_| write::pwrite(task, ours, lent::bytes(&data[..len]), offset),
                 |fd| call(__NR_pwrite64, from as i64, len as i64, offset)(fd),
             ),
             3 => pair.agree(
@@ -156,9 +156,9 @@ fn changes(name: &str, seeks: bool) {
         pair.attributes_agree(&format!("step {step}"));
     }
     let fd = pair.host.as_raw_fd();
-    let here = content(|to, len, at| read::pread(task, ours, to, len, at));
+    let here = content(|to, at| read::pread(task, ours, lent::room(to), at));
     // SAFETY: the buffer is as long.
-    let there = content(|to, len, at| unsafe { syscall!(__NR_pread64, fd, to, len, at) });
+    let there = content(|to, at| unsafe { syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) });
     assert!(here == there);
 }
 
@@ -212,16 +212,16 @@ fn random_extended_attributes_agree_with_tmpfs() {
     ];
     let mut random = Random(5);
     for step in 0..1500 {
-        let name = names[random.below(names.len())].as_ptr();
+        let name = lent::text(names[random.below(names.len())]);
         let value = &values[random.below(values.len())];
         let mut room = [vec![0u8; 70_000], vec![0u8; 70_000]];
         let size = [0, 4, 36, 70_000][random.below(4)];
-        let to = Room { at: room[0].as_mut_ptr(), size };
+        let to = lent::room(&mut room[0][..size]);
         let host_to = room[1].as_mut_ptr();
         match random.below(6) {
             0..3 => {
                 let flags = [0, 0, XATTR_CREATE, XATTR_REPLACE, 3, 4][random.below(6)];
-                let given = Value { at: value.as_ptr(), size: value.len(), flags };
+                let given = Value { bytes: lent::bytes(&value), flags };
                 pair.agree(
                     &format!("set, step {step}"),
                     |_| xattr::fsetxattr(task, ours, name, given),
@@ -282,7 +282,7 @@ fn ioctl_requests_agree_with_tmpfs() {
     let (task, ours) = (&pair.fixture.task, pair.ours);
     pair.agree(
         "write",
-        |_| write::write(task, ours, [7u8; 100].as_ptr(), 100),
+        |_| write::write(task, ours, lent::bytes(&[7u8; 100])),
         |fd| {
             // SAFETY: the buffer is as long.
             unsafe { syscall!(__NR_write, fd, [7u8; 100].as_ptr(), 100) }
@@ -312,7 +312,7 @@ fn ioctl_requests_agree_with_tmpfs() {
             let (here, there) = room.split_at_mut(1);
             pair.agree(
                 &format!("request {request:#x} with {fill}"),
-                |_| ioctl::ioctl(task, ours, request, here[0].as_mut_ptr() as usize),
+                |_| ioctl::ioctl(task, ours, request, lent::room(&mut here[0]).start()),
                 // SAFETY: no request writes more than the buffer holds.
                 |fd| unsafe { syscall!(__NR_ioctl, fd, request, there[0].as_mut_ptr()) }.map(drop),
             );
@@ -347,7 +347,7 @@ fn times_are_set_as_on_tmpfs() {
         );
         // SAFETY: all zeros is a stat.
         let mut seen: [lp_abi::linux::stat; 2] = unsafe { std::mem::zeroed() };
-        stat::fstat(task, ours, &mut seen[0]).expect("fstat");
+        stat::fstat(task, ours, lent::value(&mut seen[0])).expect("fstat");
         // SAFETY: the kernel writes a stat.
         unsafe { syscall!(__NR_fstat, pair.host.as_raw_fd(), &raw mut seen[1]) }.expect("fstat");
         let times = |s: &lp_abi::linux::stat| {
@@ -361,5 +361,5 @@ fn times_are_set_as_on_tmpfs() {
             assert_eq!(here, there, "{case:?}");
         }
     }
-    assert_eq!(utimens::futimens(task, 999, None), Err(Errno::EBADF));
+    assert_eq!(utimens::futimens(task, Fd::new(999), None), Err(Errno::EBADF));
 }

@@ -6,11 +6,11 @@ use std::io::Read;
 use std::os::fd::{AsRawFd, FromRawFd};
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, PAGE_SIZE, syscall};
+use lp_abi::{Errno, Fd, PAGE_SIZE, UserPtr, syscall};
 use lp_region::{Geometry, Region};
 use lp_vfs::mapping::{self, Piece, Sharing};
 use lp_vfs::{copy, inode, lseek, page, read, truncate, write};
-use setup::{Fixture, Random};
+use setup::{Fixture, Random, lent};
 
 /// A file on tmpfs without a name.
 fn host_file() -> std::fs::File {
@@ -22,14 +22,14 @@ fn host_file() -> std::fs::File {
     }
 }
 
-fn put(fixture: &Fixture, fd: i32, bytes: &[u8], at: i64) {
-    assert_eq!(write::pwrite(&fixture.task, fd, bytes.as_ptr(), bytes.len(), at), Ok(bytes.len()));
+fn put(fixture: &Fixture, fd: Fd, bytes: &[u8], at: i64) {
+    assert_eq!(write::pwrite(&fixture.task, fd, lent::bytes(&bytes), at), Ok(bytes.len()));
 }
 
-fn content(fixture: &Fixture, fd: i32) -> Vec<u8> {
+fn content(fixture: &Fixture, fd: Fd) -> Vec<u8> {
     let mut bytes =
         vec![0; inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd)).size as usize];
-    let got = read::pread(&fixture.task, fd, bytes.as_mut_ptr(), bytes.len(), 0);
+    let got = read::pread(&fixture.task, fd, lent::room(&mut bytes), 0);
     assert_eq!(got, Ok(bytes.len()));
     bytes
 }
@@ -70,7 +70,7 @@ fn random_copies_agree_with_tmpfs() {
                 lseek::lseek(task, ours[to], off_out, SEEK_SET).expect("lseek");
                 // SAFETY: moves a position of the test's.
                 unsafe { syscall!(__NR_lseek, fd_out, off_out, SEEK_SET) }.expect("lseek");
-                let got = copy::sendfile(task, ours[to], ours[from], &raw mut off_in, len);
+                let got = copy::sendfile(task, ours[to], ours[from], lent::value(&mut off_in), len);
                 // SAFETY: the offset lives.
                 let expected = unsafe { syscall!(__NR_sendfile, fd_out, fd_in, &raw mut host_in, len) };
                 // A file sent into itself overtakes itself, in steps of other sizes.
@@ -80,9 +80,9 @@ fn random_copies_agree_with_tmpfs() {
             }
             _ => {
                 let flags = u32::from(random.below(20) == 0);
-                let (a, b) = (&raw mut off_in, &raw mut off_out);
+                let (a, b) = (lent::value(&mut off_in), lent::value(&mut off_out));
                 let got = copy::copy_file_range(task, ours[from], a, ours[to], b, len, flags);
-                let (a, b) = (&raw mut host_in, &raw mut host_out);
+                let (a, b) = (lent::value(&mut host_in), lent::value(&mut host_out));
                 // SAFETY: the offsets live.
                 let expected = unsafe { syscall!(__NR_copy_file_range, fd_in, a, fd_out, b, len, flags) };
                 assert_eq!((got, off_in, off_out), (expected, host_in, host_out), "step {step}");
@@ -113,10 +113,10 @@ fn content_goes_through_pipes_and_back() {
     let (from, to) = (fixture.file(O_RDWR), fixture.file(O_RDWR));
     put(&fixture, from, &[7; 10_000], 50_000);
     let (mut end, start) = pipe();
-    let (input, output) = (end.as_raw_fd(), start.as_raw_fd());
-    let none = std::ptr::null_mut();
+    let (input, output) = (Fd::new(end.as_raw_fd()), Fd::new(start.as_raw_fd()));
+    let none = UserPtr::NULL;
     let mut at = 45_000i64;
-    let fitted = copy::splice(task, from, &raw mut at, output, none, 1 << 20, 0);
+    let fitted = copy::splice(task, from, lent::value(&mut at), output, none, 1 << 20, 0);
     assert_eq!((fitted, at), (Ok(15_000), 60_000), "what there is");
     assert_eq!(copy::splice(task, input, none, to, none, 1 << 20, 0), Ok(15_000));
     assert_eq!(content(&fixture, to), content(&fixture, from)[45_000..]);
@@ -126,12 +126,12 @@ fn content_goes_through_pipes_and_back() {
     put(&fixture, from, &vec![8; 300_000], 0);
     at = 0;
     assert_eq!(
-        copy::splice(task, from, &raw mut at, output, none, 1 << 20, 0),
+        copy::splice(task, from, lent::value(&mut at), output, none, 1 << 20, 0),
         Ok(65_536),
         "what the pipe holds"
     );
     assert_eq!(
-        copy::splice(task, from, &raw mut at, output, none, 10, SPLICE_F_NONBLOCK),
+        copy::splice(task, from, lent::value(&mut at), output, none, 10, SPLICE_F_NONBLOCK),
         Err(Errno::EAGAIN)
     );
     let mut got = vec![0; 65_536];
@@ -139,7 +139,7 @@ fn content_goes_through_pipes_and_back() {
     assert!(got.iter().all(|byte| *byte == 8));
     assert_eq!(copy::sendfile(task, output, from, none, 100), Ok(100), "to a descriptor of the kernel's");
     assert_eq!(copy::splice(task, from, none, to, none, 10, 0), Err(Errno::EINVAL), "no pipe");
-    assert_eq!(copy::splice(task, from, none, output, &raw mut at, 10, 0), Err(Errno::ESPIPE));
+    assert_eq!(copy::splice(task, from, none, output, lent::value(&mut at), 10, 0), Err(Errno::ESPIPE));
 }
 
 #[test]
@@ -150,10 +150,10 @@ fn files_of_the_host_are_received() {
     let bytes: Vec<u8> = (0..100_000u32).map(|at| (at / 7) as u8).collect();
     // SAFETY: the buffer is as long.
     unsafe { syscall!(__NR_pwrite64, host.as_raw_fd(), bytes.as_ptr(), bytes.len(), 0) }.expect("pwrite");
-    assert_eq!(copy::sendfile(task, fd, host.as_raw_fd(), std::ptr::null_mut(), 1 << 20), Ok(100_000));
+    assert_eq!(copy::sendfile(task, fd, Fd::new(host.as_raw_fd()), UserPtr::NULL, 1 << 20), Ok(100_000));
     assert!(content(&fixture, fd) == bytes);
     let mut at = 99_990;
-    assert_eq!(copy::sendfile(task, fd, host.as_raw_fd(), &raw mut at, 1 << 20), Ok(10));
+    assert_eq!(copy::sendfile(task, fd, Fd::new(host.as_raw_fd()), lent::value(&mut at), 1 << 20), Ok(10));
     assert_eq!(at, 100_000);
 }
 

@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use lp_abi::linux::*;
-use lp_abi::syscall;
+use lp_abi::{Fd, UserPtr, syscall};
 use lp_region::records::{Dirent, Inode, LockRecord, LongName, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
@@ -18,6 +18,7 @@ use lp_vfs::{
 
 mod setup;
 use setup::Random;
+use setup::lent;
 
 /// Kills, unless LIGHTPATH_CRASH_ROUNDS says otherwise.
 const ROUNDS: u32 = 300;
@@ -43,22 +44,22 @@ fn step(task: &Task, random: &mut Random, buffer: &[u8]) {
     let (mut first, mut second) = ([0u8; 300], [0u8; 300]);
     path(random, &mut first);
     path(random, &mut second);
-    let (one, two) = (first.as_ptr(), second.as_ptr());
+    let (one, two) = (lent::bytes(&first).start(), lent::bytes(&second).start());
     match random.below(14) {
         0..=3 => write_file(task, one, random, buffer),
-        4 | 5 => _ = unlink::unlinkat(task, AT_FDCWD, one, 0),
-        6 | 7 => _ = rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, two, 0),
-        8 => _ = rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, two, RENAME_EXCHANGE),
-        9 => _ = link::linkat(task, AT_FDCWD, one, AT_FDCWD, two, 0),
-        10 => _ = symlink::symlinkat(task, two, AT_FDCWD, one),
-        11 => _ = mkdir::mkdirat(task, AT_FDCWD, one, 0o755),
-        12 => _ = unlink::unlinkat(task, AT_FDCWD, one, AT_REMOVEDIR),
-        _ => _ = truncate::truncate(task, AT_FDCWD, one, random.below(60_000) as i64),
+        4 | 5 => _ = unlink::unlinkat(task, Fd::CWD, one, 0),
+        6 | 7 => _ = rename::renameat2(task, Fd::CWD, one, Fd::CWD, two, 0),
+        8 => _ = rename::renameat2(task, Fd::CWD, one, Fd::CWD, two, RENAME_EXCHANGE),
+        9 => _ = link::linkat(task, Fd::CWD, one, Fd::CWD, two, 0),
+        10 => _ = symlink::symlinkat(task, two, Fd::CWD, one),
+        11 => _ = mkdir::mkdirat(task, Fd::CWD, one, 0o755),
+        12 => _ = unlink::unlinkat(task, Fd::CWD, one, AT_REMOVEDIR),
+        _ => _ = truncate::truncate(task, Fd::CWD, one, random.below(60_000) as i64),
     }
 }
 
-fn opened(task: &Task, path: *const u8, flags: u32) -> Option<i32> {
-    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, AT_FDCWD, path, flags, 0o644) else {
+fn opened(task: &Task, path: UserPtr, flags: u32) -> Option<Fd> {
+    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, path, flags, 0o644) else {
         return None;
     };
     let fd = table::lowest(task, 3, 1000).expect("number");
@@ -66,12 +67,12 @@ fn opened(task: &Task, path: *const u8, flags: u32) -> Option<i32> {
     Some(fd)
 }
 
-fn write_file(task: &Task, path: *const u8, random: &mut Random, buffer: &[u8]) {
+fn write_file(task: &Task, path: UserPtr, random: &mut Random, buffer: &[u8]) {
     let more = [0, O_TRUNC, O_APPEND, O_EXCL][random.below(4)];
     let Some(fd) = opened(task, path, O_RDWR | O_CREAT | more) else { return };
     for _ in 0..random.below(4) {
         let len = random.below(buffer.len());
-        let _ = write::pwrite(task, fd, buffer.as_ptr(), len, random.below(100_000) as i64);
+        let _ = write::pwrite(task, fd, lent::bytes(&buffer[..len]), random.below(100_000) as i64);
     }
     if random.below(3) == 0
         && let Ok(id) = dup::dup(task, fd)
@@ -83,7 +84,7 @@ fn write_file(task: &Task, path: *const u8, random: &mut Random, buffer: &[u8]) 
     if random.below(4) == 0 {
         let mut lock = [0u8; 32];
         lock[0] = F_WRLCK as u8;
-        let _ = record_lock::fcntl(task, fd, F_SETLK, lock.as_mut_ptr());
+        let _ = record_lock::fcntl(task, fd, F_SETLK, lent::room(&mut lock).start());
     }
     // Some stay open: they are the reaper's.
     if random.below(20) != 0 {
@@ -109,11 +110,11 @@ fn work(region: Region<'static>, slot: ProcessId, seed: u64) -> ! {
 /// Names in a directory, `.` and `..` included.
 fn names(task: &Task, path: &str) -> Vec<String> {
     let path = format!("{path}\0");
-    let fd = opened(task, path.as_ptr(), O_RDONLY | O_DIRECTORY).expect("directory");
+    let fd = opened(task, lent::text(&path), O_RDONLY | O_DIRECTORY).expect("directory");
     let mut names = Vec::new();
     let mut buffer = [0u8; 4096];
     loop {
-        let got = getdents::getdents64(task, fd, buffer.as_mut_ptr(), buffer.len()).expect("getdents64");
+        let got = getdents::getdents64(task, fd, lent::room(&mut buffer)).expect("getdents64");
         if got == 0 {
             break;
         }
@@ -133,7 +134,7 @@ fn attributes(task: &Task, path: &str) -> lp_abi::linux::stat {
     let path = format!("{path}\0");
     // SAFETY: a structure of integers.
     let mut to: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
-    let place = stat::fstatat(task, AT_FDCWD, path.as_ptr(), &raw mut to, AT_SYMLINK_NOFOLLOW);
+    let place = stat::fstatat(task, Fd::CWD, lent::text(&path), lent::value(&mut to), AT_SYMLINK_NOFOLLOW);
     assert_eq!(place, Ok(Place::Inside(())), "{path}");
     to
 }
@@ -269,14 +270,18 @@ fn remove_all(task: &Task, path: &str) {
         }
         let text = format!("{child}\0");
         let flags = if is_dir { AT_REMOVEDIR } else { 0 };
-        assert_eq!(unlink::unlinkat(task, AT_FDCWD, text.as_ptr(), flags), Ok(Place::Inside(())), "{child}");
+        assert_eq!(
+            unlink::unlinkat(task, Fd::CWD, lent::text(&text), flags),
+            Ok(Place::Inside(())),
+            "{child}"
+        );
     }
 }
 
 fn make_directories(task: &Task) {
     for dir in DIRECTORIES {
         let text = format!("{dir}\0");
-        let _ = mkdir::mkdirat(task, AT_FDCWD, text.as_ptr(), 0o755);
+        let _ = mkdir::mkdirat(task, Fd::CWD, lent::text(&text), 0o755);
     }
 }
 

@@ -2,21 +2,21 @@
 
 mod setup;
 
-use lp_abi::linux::{AT_FDCWD, O_APPEND, O_CREAT, O_RDWR, S_IFCHR, S_IFDIR, S_IFREG};
-use lp_abi::{Errno, PAGE_SIZE};
+use lp_abi::linux::{O_APPEND, O_CREAT, O_RDWR, S_IFCHR, S_IFDIR, S_IFREG};
+use lp_abi::{Errno, Fd, PAGE_SIZE};
 use lp_vfs::open::Opened;
 use lp_vfs::{Place, close, dup, inode, map, open, page, read, stat, table, truncate, unlink, write};
-use setup::{Fixture, Random};
+use setup::{Fixture, Random, lent};
 
 const P: usize = PAGE_SIZE;
 
-fn put(fixture: &Fixture, fd: i32, bytes: &[u8], offset: usize) -> usize {
-    write::pwrite(&fixture.task, fd, bytes.as_ptr(), bytes.len(), offset as i64).expect("pwrite")
+fn put(fixture: &Fixture, fd: Fd, bytes: &[u8], offset: usize) -> usize {
+    write::pwrite(&fixture.task, fd, lent::bytes(&bytes), offset as i64).expect("pwrite")
 }
 
-fn get(fixture: &Fixture, fd: i32, len: usize, offset: usize) -> Vec<u8> {
+fn get(fixture: &Fixture, fd: Fd, len: usize, offset: usize) -> Vec<u8> {
     let mut bytes = vec![0xee; len];
-    let got = read::pread(&fixture.task, fd, bytes.as_mut_ptr(), len, offset as i64).expect("pread");
+    let got = read::pread(&fixture.task, fd, lent::room(&mut bytes[..len]), offset as i64).expect("pread");
     bytes.truncate(got);
     bytes
 }
@@ -44,7 +44,7 @@ fn far_offsets_are_reached_through_a_tall_map() {
         assert_eq!(get(&fixture, fd, 2, 1 << power), power.to_string().as_bytes());
         assert_eq!(get(&fixture, fd, 3, (1 << power) - 3), [0, 0, 0]);
     }
-    let too_far = write::pwrite(&fixture.task, fd, b"x".as_ptr(), 1, i64::MAX);
+    let too_far = write::pwrite(&fixture.task, fd, lent::bytes(b"x"), i64::MAX);
     assert_eq!(too_far, Err(Errno::EINVAL), "no off_t holds the end");
     fixture.resize(fd, 0);
     assert_eq!(page::free_count(fixture.task.region), fixture.empty);
@@ -90,13 +90,13 @@ fn appends_go_to_the_end_and_positions_follow() {
     let fixture = Fixture::private(8 << 20);
     let fd = fixture.file(O_RDWR | O_APPEND);
     for _ in 0..3 {
-        assert_eq!(write::write(&fixture.task, fd, b"abc".as_ptr(), 3), Ok(3));
+        assert_eq!(write::write(&fixture.task, fd, lent::bytes(b"abc")), Ok(3));
     }
-    assert_eq!(write::pwrite(&fixture.task, fd, b"!".as_ptr(), 1, 0), Ok(1));
+    assert_eq!(write::pwrite(&fixture.task, fd, lent::bytes(b"!"), 0), Ok(1));
     assert_eq!(get(&fixture, fd, 20, 0), b"abcabcabc!");
     let mut rest = [0u8; 4];
     // The position stands behind the last byte that write, not pwrite, wrote.
-    assert_eq!(read::read(&fixture.task, fd, rest.as_mut_ptr(), 4), Ok(1));
+    assert_eq!(read::read(&fixture.task, fd, lent::room(&mut rest[..4])), Ok(1));
     assert_eq!(&rest[..1], b"!");
 }
 
@@ -108,7 +108,7 @@ fn a_full_file_system_gives_every_page_and_then_enospc() {
     let page = [1u8; P];
     let mut written = 0;
     let error = loop {
-        match write::write(&fixture.task, fd, page.as_ptr(), P) {
+        match write::write(&fixture.task, fd, lent::bytes(&page[..P])) {
             Ok(bytes) => written += bytes,
             Err(errno) => break errno,
         }
@@ -156,16 +156,16 @@ fn a_redirected_file_is_as_good_as_unshared() {
     let shared = || file.shared.load(lp_region::sync::Ordering::Relaxed);
     for other in [7, 8] {
         let id = dup::dup(task, fd).expect("dup");
-        dup::install(task, other, id, 0).expect("install");
+        dup::install(task, Fd::new(other), id, 0).expect("install");
     }
     assert_ne!(shared(), 0);
     close::close(task, fd).expect("close");
     assert_ne!(shared(), 0, "two descriptors are left");
-    close::close(task, 7).expect("close");
+    close::close(task, Fd::new(7)).expect("close");
     assert_eq!(shared(), 0, "one descriptor is left");
-    assert_eq!(write::write(task, 8, b"abc".as_ptr(), 3), Ok(3));
+    assert_eq!(write::write(task, Fd::new(8), lent::bytes(b"abc")), Ok(3));
     let generation = file.generation.load(lp_region::sync::Ordering::Relaxed);
-    close::close(task, 8).expect("close");
+    close::close(task, Fd::new(8)).expect("close");
     assert_ne!(
         file.generation.load(lp_region::sync::Ordering::Relaxed),
         generation,
@@ -190,7 +190,7 @@ fn fstat_gives_every_field_of_the_record() {
         }
         // SAFETY: all bytes set is a stat.
         let mut seen: lp_abi::linux::stat = unsafe { std::mem::transmute([0xffu8; 144]) };
-        stat::fstat(task, fd, &mut seen).expect("fstat");
+        stat::fstat(task, fd, lent::value(&mut seen)).expect("fstat");
         let expected = inode::attributes(&fixture.task, fixture.inode_id(fd), record);
         assert_eq!(seen.st_dev, task.device(expected.root));
         assert_eq!(seen.st_ino, u64::from(fixture.inode_id(fd).0));
@@ -212,8 +212,8 @@ fn fstat_gives_every_field_of_the_record() {
 /// A file of `pages` that has a name and is open nowhere, unlinked: too small for a reclaim to come by itself.
 fn forgotten(fixture: &Fixture, pages: usize) {
     let task = &fixture.task;
-    let path = c"/light/forgotten".as_ptr().cast();
-    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, AT_FDCWD, path, O_RDWR | O_CREAT, 0o644)
+    let path = lent::path(c"/light/forgotten");
+    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, path, O_RDWR | O_CREAT, 0o644)
     else {
         panic!("open");
     };
@@ -221,7 +221,7 @@ fn forgotten(fixture: &Fixture, pages: usize) {
     table::install(task, fd, id, 0).expect("install");
     assert_eq!(put(fixture, fd, &vec![1; pages * P], 0), pages * P);
     close::close(task, fd).expect("close");
-    unlink::unlink(task, AT_FDCWD, path).expect("unlink");
+    unlink::unlink(task, Fd::CWD, path).expect("unlink");
 }
 
 #[test]
@@ -233,14 +233,14 @@ fn a_write_that_runs_out_of_pages_goes_on_after_a_reclaim() {
         forgotten(&fixture, 50);
         let free = page::free_count(task.region) as usize;
         let bytes: Vec<u8> = (0..(free + 30) * P).map(|at| (at / 7) as u8).collect();
-        let done = write::pwrite(task, fd, bytes.as_ptr(), bytes.len(), 5);
+        let done = write::pwrite(task, fd, lent::bytes(&bytes), 5);
         assert_eq!(done, Ok(bytes.len()), "with flags {flags:x}");
         assert!(get(&fixture, fd, bytes.len(), 5) == bytes, "what was written");
         let seen = inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd));
         assert_eq!(seen.size as usize, 5 + bytes.len());
         assert_eq!(seen.blocks, map::count(task.region, fixture.inode(fd)) * 8);
         // Where there is nothing to reclaim the write is short.
-        let more = write::pwrite(task, fd, bytes.as_ptr(), bytes.len(), seen.size as i64);
+        let more = write::pwrite(task, fd, lent::bytes(&bytes), seen.size as i64);
         assert!(more.is_ok_and(|done| done < bytes.len()));
     }
 }

@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 
+use lp_abi::Fd;
 use lp_abi::linux::*;
 use lp_region::InodeId;
 use lp_vfs::{Task, boot, chmod, link, mkdir, mknod, page, reap, reclaim, rename, symlink, unlink};
@@ -10,6 +11,7 @@ use lp_vfs::{Task, boot, chmod, link, mkdir, mknod, page, reap, reclaim, rename,
 mod setup;
 use setup::death;
 use setup::fsck::{self, Found};
+use setup::lent;
 
 /// One call that is interrupted. Paths are made beforehand: the child of a threaded program allocates nothing.
 struct Scenario {
@@ -40,14 +42,14 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "mkdir",
         before: &[],
-        call: |task, one, _| ignore(mkdir::mkdirat(task, AT_FDCWD, one.as_ptr().cast(), 0o755)),
+        call: |task, one, _| ignore(mkdir::mkdirat(task, Fd::CWD, lent::path(one), 0o755)),
         one: LONG,
         other: "",
     },
     Scenario {
         name: "mknod in a full bucket",
         before: &[Make::Files("/light/f", 500)],
-        call: |task, one, _| ignore(mknod::mknodat(task, AT_FDCWD, one.as_ptr().cast(), S_IFREG | 0o644, 0)),
+        call: |task, one, _| ignore(mknod::mknodat(task, Fd::CWD, lent::path(one), S_IFREG | 0o644, 0)),
         one: "/light/new",
         other: "",
     },
@@ -55,7 +57,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "symlink with a long target",
         before: &[],
         call: |task, one, other| {
-            ignore(symlink::symlinkat(task, other.as_ptr().cast(), AT_FDCWD, one.as_ptr().cast()));
+            ignore(symlink::symlinkat(task, lent::path(other), Fd::CWD, lent::path(one)));
         },
         one: "/light/link",
         other: "/a/target/of/more/than/sixty-four/bytes/that/takes/a/page/of/its/own/and/some",
@@ -64,7 +66,7 @@ const SCENARIOS: &[Scenario] = &[
         name: "link",
         before: &[Make::File("/light/a")],
         call: |task, one, other| {
-            ignore(link::linkat(task, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, other.as_ptr().cast(), 0));
+            ignore(link::linkat(task, Fd::CWD, lent::path(one), Fd::CWD, lent::path(other), 0));
         },
         one: "/light/a",
         other: LONG,
@@ -72,21 +74,21 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "unlink",
         before: &[Make::File(LONG), Make::File("/light/z")],
-        call: |task, one, _| ignore(unlink::unlinkat(task, AT_FDCWD, one.as_ptr().cast(), 0)),
+        call: |task, one, _| ignore(unlink::unlinkat(task, Fd::CWD, lent::path(one), 0)),
         one: LONG,
         other: "",
     },
     Scenario {
         name: "unlink of the last in a page",
         before: &[Make::Files("/light/f", 1023), Make::File("/light/z")],
-        call: |task, one, _| ignore(unlink::unlinkat(task, AT_FDCWD, one.as_ptr().cast(), 0)),
+        call: |task, one, _| ignore(unlink::unlinkat(task, Fd::CWD, lent::path(one), 0)),
         one: "/light/z",
         other: "",
     },
     Scenario {
         name: "rmdir",
         before: &[Make::Dir("/light/d")],
-        call: |task, one, _| ignore(unlink::unlinkat(task, AT_FDCWD, one.as_ptr().cast(), AT_REMOVEDIR)),
+        call: |task, one, _| ignore(unlink::unlinkat(task, Fd::CWD, lent::path(one), AT_REMOVEDIR)),
         one: "/light/d",
         other: "",
     },
@@ -133,7 +135,7 @@ const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "chmod of a directory",
         before: &[Make::Dir("/light/d")],
-        call: |task, one, _| ignore(chmod::fchmodat(task, AT_FDCWD, one.as_ptr().cast(), 0o700, 0)),
+        call: |task, one, _| ignore(chmod::fchmodat(task, Fd::CWD, lent::path(one), 0o700, 0)),
         one: "/light/d",
         other: "",
     },
@@ -147,16 +149,16 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 fn renamed(task: &Task, one: &CString, other: &CString, flags: u32) -> lp_abi::Result<link::Two> {
-    rename::renameat2(task, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, other.as_ptr().cast(), flags)
+    rename::renameat2(task, Fd::CWD, lent::path(one), Fd::CWD, lent::path(other), flags)
 }
 
 fn make(task: &Task, what: &Make) {
     let file = |path: &str| {
-        mknod::mknodat(task, AT_FDCWD, c(path).as_ptr().cast(), S_IFREG | 0o644, 0).expect(path);
+        mknod::mknodat(task, Fd::CWD, lent::path(&c(path)), S_IFREG | 0o644, 0).expect(path);
     };
     match what {
         Make::Dir(path) => {
-            mkdir::mkdirat(task, AT_FDCWD, c(path).as_ptr().cast(), 0o755).expect(path);
+            mkdir::mkdirat(task, Fd::CWD, lent::path(&c(path)), 0o755).expect(path);
         }
         Make::File(path) => file(path),
         Make::Files(path, count) => (0..*count).for_each(|number| file(&format!("{path}{number}"))),
@@ -168,7 +170,7 @@ fn clean(task: &Task, found: &Found) {
     for (path, (mode, _)) in found.tree.iter().rev() {
         let flags = if mode & S_IFMT == S_IFDIR { AT_REMOVEDIR } else { 0 };
         let path = c(&format!("/light{path}"));
-        unlink::unlinkat(task, AT_FDCWD, path.as_ptr().cast(), flags).expect("everything can be removed");
+        unlink::unlinkat(task, Fd::CWD, lent::path(&path), flags).expect("everything can be removed");
     }
     reclaim::run(task);
 }
@@ -196,7 +198,7 @@ fn a_death_at_any_instruction_loses_nothing() {
             if steps % 2 == 0 {
                 // Somebody wants the dead one's locks before anybody reaps it.
                 make(&task, &Make::File("/light/later"));
-                unlink::unlink(&task, AT_FDCWD, c("/light/later").as_ptr().cast()).expect("unlink");
+                unlink::unlink(&task, Fd::CWD, lent::path(&c("/light/later"))).expect("unlink");
             }
             reap::dead(&task);
             let after = fsck::check(&task, root);

@@ -3,19 +3,19 @@
 
 use std::ffi::CString;
 
-use lp_abi::PAGE_SIZE;
 use lp_abi::linux::*;
+use lp_abi::{Fd, PAGE_SIZE};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::{Room, Value};
+use lp_vfs::xattr::Value;
 use lp_vfs::{
     Place, Task, boot, chmod, chown, close, fallocate, map, open, page, read, reap, reclaim, record_lock,
     stat, table, truncate, unlink, utimens, write, xattr,
 };
 
 mod setup;
-use setup::{death, fsck};
+use setup::{death, fsck, lent};
 
 const PATH: &std::ffi::CStr = c"/light/file";
 /// What the file is made of before the call, what the call writes, and what recycled pages are full of.
@@ -28,16 +28,16 @@ struct Scenario {
     name: &'static str,
     /// Bytes of the file before the call.
     size: usize,
-    call: fn(&Task, i32, &[u8]),
+    call: fn(&Task, Fd, &[u8]),
 }
 
-fn put(task: &Task, fd: i32, from: &[u8], len: usize, at: i64) {
-    let _ = write::pwrite(task, fd, from.as_ptr(), len, at);
+fn put(task: &Task, fd: Fd, from: &[u8], len: usize, at: i64) {
+    let _ = write::pwrite(task, fd, lent::bytes(&from[..len]), at);
 }
 
-fn set(task: &Task, fd: i32, name: &std::ffi::CStr, from: &[u8], size: usize) {
-    let value = Value { at: from.as_ptr(), size, flags: 0 };
-    let _ = xattr::fsetxattr(task, fd, name.as_ptr().cast(), value);
+fn set(task: &Task, fd: Fd, name: &std::ffi::CStr, from: &[u8], size: usize) {
+    let value = Value { bytes: lent::bytes(&from[..size]), flags: 0 };
+    let _ = xattr::fsetxattr(task, fd, lent::path(name), value);
 }
 
 /// An ACL with a named user.
@@ -119,7 +119,7 @@ const SCENARIOS: &[Scenario] = &[
             set(task, fd, c"user.a", from, 10);
             set(task, fd, c"user.b", from, 6000);
             set(task, fd, c"user.a", from, 20);
-            let _ = xattr::fremovexattr(task, fd, c"user.b".as_ptr().cast());
+            let _ = xattr::fremovexattr(task, fd, lent::path(c"user.b"));
         },
     },
     Scenario {
@@ -132,9 +132,9 @@ const SCENARIOS: &[Scenario] = &[
     },
 ];
 
-fn opened(task: &Task, flags: u32) -> i32 {
-    let path = PATH.as_ptr().cast();
-    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, AT_FDCWD, path, flags, 0o600) else {
+fn opened(task: &Task, flags: u32) -> Fd {
+    let path = lent::path(PATH);
+    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, path, flags, 0o600) else {
         std::process::abort()
     };
     let fd = table::lowest(task, 3, 100).expect("number");
@@ -142,9 +142,9 @@ fn opened(task: &Task, flags: u32) -> i32 {
     fd
 }
 
-fn fill(task: &Task, fd: i32, byte: u8, size: usize) {
+fn fill(task: &Task, fd: Fd, byte: u8, size: usize) {
     let bytes = vec![byte; size];
-    assert_eq!(write::pwrite(task, fd, bytes.as_ptr(), size, 0), Ok(size));
+    assert_eq!(write::pwrite(task, fd, lent::bytes(&bytes[..size]), 0), Ok(size));
 }
 
 /// Makes the file, from pages that are full of something else.
@@ -164,21 +164,20 @@ fn check(task: &Task, at: &str) {
     let held = table::fget(task, fd).expect("open");
     let record: &Inode = held.inode;
     let mut bytes = vec![9u8; 1 << 20];
-    let room = bytes.as_mut_ptr();
-    let got = read::pread(task, fd, room, 1 << 20, 0).expect("pread");
+    let got = read::pread(task, fd, lent::room(&mut bytes), 0).expect("pread");
     assert!(
         bytes[..got].iter().all(|byte| [0, OLD, NEW].contains(byte)),
         "{at}: a byte that was never written"
     );
     // A writer finds the dead one's sections and ends them.
-    assert_eq!(write::pwrite(task, fd, [NEW].as_ptr(), 1, 0), Ok(1), "{at}");
+    assert_eq!(write::pwrite(task, fd, lent::bytes(&[NEW]), 0), Ok(1), "{at}");
     assert_eq!((record.seq.read() | record.data_seq.read()) & 1, 0, "{at}: left half changed");
     let pages = map::count(task.region, record);
     assert_eq!(record.pages.load(Ordering::Relaxed), pages, "{at}: pages");
     // Behind the end there is nothing, and nothing appears when it moves.
     let size = record.size.load(Ordering::Relaxed);
     truncate::ftruncate(task, fd, size as i64 + 500_000).expect("ftruncate");
-    let got = read::pread(task, fd, room, 1 << 20, size as i64).expect("pread");
+    let got = read::pread(task, fd, lent::room(&mut bytes), size as i64).expect("pread");
     assert!(got > 0 && bytes[..got].iter().all(|byte| *byte == 0), "{at}: bytes behind the end");
     close::close(task, fd).expect("close");
 }
@@ -209,11 +208,11 @@ impl Attributes {
 fn attributes(task: &Task, with_times: bool) -> Attributes {
     // SAFETY: all zeros is a stat.
     let mut value: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
-    stat::fstatat(task, AT_FDCWD, PATH.as_ptr().cast(), &raw mut value, 0).expect("stat");
+    stat::fstatat(task, Fd::CWD, lent::path(PATH), lent::value(&mut value), 0).expect("stat");
     let mut bytes = vec![0u8; 200];
-    let room = Room { at: bytes.as_mut_ptr(), size: bytes.len() };
-    let name = c"system.posix_acl_access".as_ptr().cast();
-    let acl = match xattr::getxattr(task, AT_FDCWD, PATH.as_ptr().cast(), 0, name, room) {
+    let room = lent::room(&mut bytes);
+    let name = lent::path(c"system.posix_acl_access");
+    let acl = match xattr::getxattr(task, Fd::CWD, lent::path(PATH), 0, name, room) {
         Ok(Place::Inside(size)) => Some(bytes[..size].to_vec()),
         Ok(_) => unreachable!("the file is ours"),
         Err(_) => None,
@@ -228,22 +227,22 @@ fn attributes_change_together_or_not_at_all() {
     let task = death::task();
     let path: &CString = &PATH.to_owned();
     let set_acl = |task: &Task| {
-        let value = Value { at: ACL.as_ptr(), size: ACL.len(), flags: 0 };
-        let name = c"system.posix_acl_access".as_ptr().cast();
-        let _ = xattr::setxattr(task, AT_FDCWD, path.as_ptr().cast(), 0, name, value);
+        let value = Value { bytes: lent::bytes(&ACL), flags: 0 };
+        let name = lent::path(c"system.posix_acl_access");
+        let _ = xattr::setxattr(task, Fd::CWD, lent::path(path), 0, name, value);
     };
     let chmod = |task: &Task| {
-        let _ = chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o711, 0);
+        let _ = chmod::fchmodat(task, Fd::CWD, lent::path(path), 0o711, 0);
     };
     let chown = |task: &Task| {
-        let _ = chown::fchownat(task, AT_FDCWD, path.as_ptr().cast(), 7, 8, 0);
+        let _ = chown::fchownat(task, Fd::CWD, lent::path(path), 7, 8, 0);
     };
     let set_id = |task: &Task| {
-        let _ = chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o6755, 0);
+        let _ = chmod::fchmodat(task, Fd::CWD, lent::path(path), 0o6755, 0);
     };
     let utimens = |task: &Task, [access, modification]: [i64; 2]| {
         let times = Some([access, 0, modification, 0]);
-        let _ = utimens::utimensat(task, AT_FDCWD, path.as_ptr().cast(), times, 0);
+        let _ = utimens::utimensat(task, Fd::CWD, lent::path(path), times, 0);
     };
     let (set_times, set_others) = (|task: &Task| utimens(task, [1, 2]), |task: &Task| utimens(task, [3, 4]));
     let nothing = |_: &Task| ();
@@ -262,7 +261,7 @@ fn attributes_change_together_or_not_at_all() {
             before(task);
         };
         let clean = |task: &Task| {
-            unlink::unlink(task, AT_FDCWD, path.as_ptr().cast()).expect("unlink");
+            unlink::unlink(task, Fd::CWD, lent::path(path)).expect("unlink");
             reclaim::run(task);
         };
         prepare(&task);
@@ -300,9 +299,9 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     let _alone = death::alone();
     let task = death::task();
     make(&task, 0);
-    let lock = |task: &Task, fd: i32, kind: u32| {
+    let lock = |task: &Task, fd: Fd, kind: u32| {
         let mut asked = libc::flock { l_type: kind as i16, l_whence: 0, l_start: 10, l_len: 5, l_pid: 0 };
-        record_lock::fcntl(task, fd, F_SETLK, (&raw mut asked).cast())
+        record_lock::fcntl(task, fd, F_SETLK, (lent::value(&mut asked)).cast())
     };
     let call = |child: &Task| {
         let fd = opened(child, O_RDWR);
@@ -337,7 +336,7 @@ fn a_writer_killed_at_any_instruction_leaves_a_sound_file() {
     let root = boot::root(&task, 0).expect("root").id;
     let path: &CString = &PATH.to_owned();
     let clean = |task: &Task| {
-        unlink::unlink(task, AT_FDCWD, path.as_ptr().cast()).expect("unlink");
+        unlink::unlink(task, Fd::CWD, lent::path(path)).expect("unlink");
         reclaim::run(task);
     };
     make(&task, 0);

@@ -1,7 +1,7 @@
 //! Open files and descriptors: opening, sharing, closing, reclaim.
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::records::{Inode, OpenFile};
 use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
@@ -12,14 +12,15 @@ use lp_vfs::{Place, Task, close, dup, fcntl, fork, lseek, open, page, read, reap
 
 mod setup;
 use setup::Fixture;
+use setup::lent;
 
 fn c(path: &str) -> std::ffi::CString {
     std::ffi::CString::new(path).unwrap()
 }
 
-fn opened(task: &Task, path: &str, flags: u32, mode: u32) -> Result<i32, Errno> {
+fn opened(task: &Task, path: &str, flags: u32, mode: u32) -> Result<Fd, Errno> {
     let path = c(path);
-    let id = match open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, mode)? {
+    let id = match open::openat(task, Fd::CWD, lent::path(&path), flags, mode)? {
         Place::Inside(Opened::File(id)) => id,
         other => panic!("{other:?}"),
     };
@@ -30,10 +31,10 @@ fn opened(task: &Task, path: &str, flags: u32, mode: u32) -> Result<i32, Errno> 
 
 fn unlink(task: &Task, path: &str) {
     let path = c(path);
-    assert_eq!(lp_vfs::unlink::unlinkat(task, AT_FDCWD, path.as_ptr().cast(), 0), Ok(Place::Inside(())));
+    assert_eq!(lp_vfs::unlink::unlinkat(task, Fd::CWD, lent::path(&path), 0), Ok(Place::Inside(())));
 }
 
-fn inode_of(task: &Task, fd: i32) -> InodeRef {
+fn inode_of(task: &Task, fd: Fd) -> InodeRef {
     table::fget_any(task, fd).unwrap().inode_ref()
 }
 
@@ -92,7 +93,7 @@ fn truncating_open_empties_the_file() {
     let fixture = Fixture::private(1 << 20);
     let task = &fixture.task;
     let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
-    assert_eq!(write::write(task, fd, b"hello".as_ptr(), 5), Ok(5));
+    assert_eq!(write::write(task, fd, lent::bytes(b"hello")), Ok(5));
     assert_eq!(lseek::lseek(task, fd, 0, SEEK_END), Ok(5));
     let other = opened(task, "/light/f", O_RDONLY | O_TRUNC, 0).unwrap();
     assert_eq!(lseek::lseek(task, other, 0, SEEK_END), Ok(0));
@@ -122,18 +123,18 @@ fn a_duplicate_shares_position_and_life() {
     let task = &fixture.task;
     let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
     let id = dup::dup(task, fd).unwrap();
-    dup::install(task, 9, id, entry::CLOEXEC).unwrap();
-    assert_eq!(write::write(task, fd, b"hello".as_ptr(), 5), Ok(5));
-    assert_eq!(lseek::lseek(task, 9, 0, SEEK_CUR), Ok(5));
-    assert_eq!((fcntl::get_fd(task, fd), fcntl::get_fd(task, 9)), (Ok(0), Ok(FD_CLOEXEC)));
+    dup::install(task, Fd::new(9), id, entry::CLOEXEC).unwrap();
+    assert_eq!(write::write(task, fd, lent::bytes(b"hello")), Ok(5));
+    assert_eq!(lseek::lseek(task, Fd::new(9), 0, SEEK_CUR), Ok(5));
+    assert_eq!((fcntl::get_fd(task, fd), fcntl::get_fd(task, Fd::new(9))), (Ok(0), Ok(FD_CLOEXEC)));
     close::close(task, fd).unwrap();
     reclaim::run(task);
-    assert_eq!(lseek::lseek(task, 9, 1, SEEK_SET), Ok(1));
-    let mut byte = 0u8;
-    assert_eq!(read::read(task, 9, &raw mut byte, 1), Ok(1));
-    assert_eq!(byte, b'e');
+    assert_eq!(lseek::lseek(task, Fd::new(9), 1, SEEK_SET), Ok(1));
+    let mut byte = [0];
+    assert_eq!(read::read(task, Fd::new(9), lent::room(&mut byte)), Ok(1));
+    assert_eq!(byte, *b"e");
     let before = task.region.in_use::<OpenFile>();
-    close::close(task, 9).unwrap();
+    close::close(task, Fd::new(9)).unwrap();
     reclaim::run(task);
     assert_eq!(task.region.in_use::<OpenFile>(), before - 1);
     assert_eq!(task.region.file(id).custody.get(), 0);
@@ -145,14 +146,14 @@ fn an_unlinked_file_lives_until_its_last_close() {
     let task = &fixture.task;
     let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
     let inode = inode_of(task, fd);
-    assert_eq!(write::write(task, fd, [7u8; 5000].as_ptr(), 5000), Ok(5000));
+    assert_eq!(write::write(task, fd, lent::bytes(&[7u8; 5000])), Ok(5000));
     unlink(task, "/light/f");
     for _ in 0..3 {
         reclaim::run(task);
     }
     assert!(!is_free(task, inode));
     let mut bytes = [0u8; 10];
-    assert_eq!(read::pread(task, fd, bytes.as_mut_ptr(), 10, 4990), Ok(10));
+    assert_eq!(read::pread(task, fd, lent::room(&mut bytes[..10]), 4990), Ok(10));
     assert_eq!(bytes, [7; 10]);
     let free = page::free_count(task.region);
     close::close(task, fd).unwrap();
@@ -167,7 +168,7 @@ fn unlinked_files_do_not_pile_up() {
     for round in 0..5000 {
         let path = format!("/light/f{round}");
         let fd = opened(task, &path, O_RDWR | O_CREAT, 0o600).unwrap();
-        assert_eq!(write::write(task, fd, [7u8; 100].as_ptr(), 100), Ok(100), "{round}");
+        assert_eq!(write::write(task, fd, lent::bytes(&[7u8; 100])), Ok(100), "{round}");
         close::close(task, fd).unwrap();
         unlink(task, &path);
     }
@@ -186,11 +187,11 @@ fn a_nameless_file_is_freed_at_close() {
     assert!(!is_free(task, inode));
     // Opened once more through /proc/self/fd it is still the same file.
     let Opened::File(id) = open::reopen(task, fd, O_RDONLY).unwrap() else { panic!() };
-    table::install(task, 20, id, 0).unwrap();
+    table::install(task, Fd::new(20), id, 0).unwrap();
     close::close(task, fd).unwrap();
     assert!(!is_free(task, inode));
-    assert_eq!(inode_of(task, 20), inode);
-    close::close(task, 20).unwrap();
+    assert_eq!(inode_of(task, Fd::new(20)), inode);
+    close::close(task, Fd::new(20)).unwrap();
     assert!(is_free(task, inode));
 }
 
@@ -201,7 +202,7 @@ fn a_forked_table_keeps_files_until_both_are_done() {
     let fd = opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap();
     let inode = inode_of(task, fd);
     let child = fork::before(task).unwrap();
-    assert_eq!(task.region.fd_table(child)[fd as usize].load(Ordering::Relaxed), table::load(task, fd));
+    assert_eq!(task.region.fd_table(child)[fd.index()].load(Ordering::Relaxed), table::load(task, fd));
     unlink(task, "/light/f");
     close::close(task, fd).unwrap();
     reclaim::run(task);
@@ -221,7 +222,7 @@ fn a_file_that_is_not_installed_leaves_nothing() {
     let before = task.region.in_use::<OpenFile>();
     for _ in 0..100 {
         let Place::Inside(Opened::File(id)) =
-            open::openat(task, AT_FDCWD, path.as_ptr().cast(), O_RDWR | O_CREAT, 0o600).unwrap()
+            open::openat(task, Fd::CWD, lent::path(&path), O_RDWR | O_CREAT, 0o600).unwrap()
         else {
             panic!()
         };

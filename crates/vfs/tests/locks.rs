@@ -3,14 +3,14 @@
 use std::os::fd::{AsRawFd, OwnedFd};
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, syscall};
+use lp_abi::{Errno, Fd, syscall};
 use lp_region::ProcessId;
 use lp_region::records::LockRecord;
 use lp_region::sync::Ordering;
 use lp_vfs::{Task, clock, close, flock, fork, open, record_lock, table};
 
 mod setup;
-use setup::{Fixture, Random};
+use setup::{Fixture, Random, lent};
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -22,8 +22,8 @@ struct Flock {
     pid: i32,
 }
 
-fn ours(task: &Task, fd: i32, command: u32, lock: &mut Flock) -> i32 {
-    let done = record_lock::fcntl(task, fd, command, (&raw mut *lock).cast());
+fn ours(task: &Task, fd: Fd, command: u32, lock: &mut Flock) -> i32 {
+    let done = record_lock::fcntl(task, fd, command, lent::value(lock).cast());
     done.err().map_or(0, Errno::number)
 }
 
@@ -44,7 +44,7 @@ fn kernel_files(count: usize) -> Vec<OwnedFd> {
 }
 
 /// One file of ours, opened several times.
-fn our_files(fixture: &Fixture, count: usize) -> Vec<i32> {
+fn our_files(fixture: &Fixture, count: usize) -> Vec<Fd> {
     let task = &fixture.task;
     let first = fixture.file(O_RDWR);
     (1..count).fold(vec![first], |mut fds, _| {

@@ -6,8 +6,8 @@ use std::ffi::CString;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::thread;
 
-use lp_abi::linux::{AT_FDCWD, O_CREAT, O_RDONLY, O_RDWR};
-use lp_abi::{Errno, Result};
+use lp_abi::linux::{O_CREAT, O_RDONLY, O_RDWR};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::mount::mount_flags::{READ_ONLY, SB_READ_ONLY, SHUTTING};
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
@@ -15,10 +15,11 @@ use lp_vfs::task::Place;
 use lp_vfs::writer::{self, What};
 use lp_vfs::{Task, boot, chmod, close, open, table};
 use setup::Fixture;
+use setup::lent;
 
-fn opened(task: &Task, path: &str, flags: u32) -> Result<i32> {
+fn opened(task: &Task, path: &str, flags: u32) -> Result<Fd> {
     let path = CString::new(path).unwrap();
-    match open::openat(task, AT_FDCWD, path.as_ptr().cast(), flags, 0o600)? {
+    match open::openat(task, Fd::CWD, lent::path(&path), flags, 0o600)? {
         Place::Inside(Opened::File(id)) => {
             let fd = table::lowest(task, 0, 1024)?;
             table::install(task, fd, id, 0).map(|()| fd)
@@ -29,7 +30,7 @@ fn opened(task: &Task, path: &str, flags: u32) -> Result<i32> {
 
 fn change(task: &Task, path: &str) -> Result<()> {
     let path = CString::new(path).unwrap();
-    chmod::fchmodat(task, AT_FDCWD, path.as_ptr().cast(), 0o640, 0).map(|_| ())
+    chmod::fchmodat(task, Fd::CWD, lent::path(&path), 0o640, 0).map(|_| ())
 }
 
 fn shut(task: &Task, what: What) -> Result<()> {

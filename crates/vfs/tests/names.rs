@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ffi::CString;
 
-use lp_abi::Result;
 use lp_abi::linux::*;
+use lp_abi::{Fd, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::link::Two;
 use lp_vfs::open::Opened;
@@ -14,7 +14,7 @@ use lp_vfs::{
 };
 
 mod setup;
-use setup::{Fixture, Random};
+use setup::{Fixture, Random, lent};
 
 /// One of the calls that are compared.
 #[derive(Clone, Debug)]
@@ -186,7 +186,7 @@ impl World for Kernel {
 /// Ours.
 struct Light {
     fixture: Fixture,
-    dir: i32,
+    dir: Fd,
     /// Root's.
     caps: u32,
 }
@@ -198,18 +198,18 @@ impl Light {
         for level in std::iter::once("").chain(DEEP.split_inclusive('/').skip(1)) {
             path.push('/');
             path.push_str(level.trim_end_matches('/'));
-            let made = mkdir::mkdirat(&fixture.task, AT_FDCWD, c(&path).as_ptr().cast(), 0o755);
+            let made = mkdir::mkdirat(&fixture.task, Fd::CWD, lent::path(&c(&path)), 0o755);
             inside(made.unwrap());
         }
-        let dir = open_ours(&fixture, AT_FDCWD, &path, O_DIRECTORY).unwrap();
+        let dir = open_ours(&fixture, Fd::CWD, &path, O_DIRECTORY).unwrap();
         let caps = fixture.task.process.caps.load(Ordering::Relaxed);
         Light { fixture, dir, caps }
     }
 }
 
-fn open_ours(fixture: &Fixture, dir: i32, path: &str, flags: u32) -> Result<i32> {
+fn open_ours(fixture: &Fixture, dir: Fd, path: &str, flags: u32) -> Result<Fd> {
     let task = &fixture.task;
-    match inside(open::openat(task, dir, c(path).as_ptr().cast(), flags, 0o640)?) {
+    match inside(open::openat(task, dir, lent::path(&c(path)), flags, 0o640)?) {
         Opened::File(id) => {
             let fd = table::lowest(task, 0, 1024)?;
             table::install(task, fd, id, 0)?;
@@ -233,40 +233,41 @@ impl World for Light {
             Vec::new()
         };
         match call {
-            Call::Mkdir(path, mode) => mkdir::mkdirat(task, d, c(path).as_ptr().cast(), *mode).map(none),
-            Call::Mknod(path, mode) => mknod::mknodat(task, d, c(path).as_ptr().cast(), *mode, 0).map(none),
+            Call::Mkdir(path, mode) => mkdir::mkdirat(task, d, lent::path(&c(path)), *mode).map(none),
+            Call::Mknod(path, mode) => mknod::mknodat(task, d, lent::path(&c(path)), *mode, 0).map(none),
             Call::Create(path, flags) => {
                 let fd = open_ours(&self.fixture, d, path, *flags)?;
                 close::close(task, fd).map(|()| Vec::new())
             }
-            Call::Unlink(path, flags) => unlink::unlinkat(task, d, c(path).as_ptr().cast(), *flags).map(none),
+            Call::Unlink(path, flags) => unlink::unlinkat(task, d, lent::path(&c(path)), *flags).map(none),
             Call::Link(old, new, flags) => {
-                link::linkat(task, d, c(old).as_ptr().cast(), d, c(new).as_ptr().cast(), *flags).map(two)
+                link::linkat(task, d, lent::path(&c(old)), d, lent::path(&c(new)), *flags).map(two)
             }
             Call::Symlink(target, path) => {
-                symlink::symlinkat(task, c(target).as_ptr().cast(), d, c(path).as_ptr().cast()).map(none)
+                symlink::symlinkat(task, lent::path(&c(target)), d, lent::path(&c(path))).map(none)
             }
             Call::Rename(old, new, flags) => {
-                rename::renameat2(task, d, c(old).as_ptr().cast(), d, c(new).as_ptr().cast(), *flags).map(two)
+                rename::renameat2(task, d, lent::path(&c(old)), d, lent::path(&c(new)), *flags).map(two)
             }
             Call::Readlink(path) => {
                 let mut buffer = vec![0u8; 100];
-                let got = readlink::readlinkat(task, d, c(path).as_ptr().cast(), buffer.as_mut_ptr(), 100)?;
+                let got =
+                    readlink::readlinkat(task, d, lent::path(&c(path)), lent::room(&mut buffer[..100]))?;
                 buffer.truncate(inside(got));
                 Ok(buffer)
             }
             Call::Access(path, mode, flags) => {
-                access::faccessat(task, d, c(path).as_ptr().cast(), *mode, *flags).map(none)
+                access::faccessat(task, d, lent::path(&c(path)), *mode, *flags).map(none)
             }
             Call::Stat(path, flags) => {
                 // SAFETY: a plain structure.
                 let mut value: stat = unsafe { core::mem::zeroed() };
-                inside(ours::fstatat(task, d, c(path).as_ptr().cast(), &raw mut value, *flags)?);
+                inside(ours::fstatat(task, d, lent::path(&c(path)), lent::value(&mut value), *flags)?);
                 Ok(shown(&value))
             }
-            Call::Chmod(path, mode) => chmod::fchmodat(task, d, c(path).as_ptr().cast(), *mode, 0).map(none),
+            Call::Chmod(path, mode) => chmod::fchmodat(task, d, lent::path(&c(path)), *mode, 0).map(none),
             Call::Chown(path, uid, gid) => {
-                chown::fchownat(task, d, c(path).as_ptr().cast(), *uid, *gid, 0).map(none)
+                chown::fchownat(task, d, lent::path(&c(path)), *uid, *gid, 0).map(none)
             }
         }
     }
@@ -286,7 +287,7 @@ impl World for Light {
         let fd = open_ours(&self.fixture, self.dir, dir, O_DIRECTORY)?;
         let mut buffer = vec![0u8; 4096];
         loop {
-            let got = getdents::getdents64(task, fd, buffer.as_mut_ptr(), buffer.len())?;
+            let got = getdents::getdents64(task, fd, lent::room(&mut buffer))?;
             if got == 0 {
                 break;
             }

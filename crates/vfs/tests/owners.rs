@@ -2,7 +2,8 @@
 
 use std::ffi::CString;
 
-use lp_abi::linux::{AT_FDCWD, LOCK_EX, LOCK_NB, O_RDWR, S_IFREG};
+use lp_abi::Fd;
+use lp_abi::linux::{LOCK_EX, LOCK_NB, O_RDWR, S_IFREG};
 use lp_region::RunId;
 use lp_region::sync::Ordering;
 use lp_vfs::open::Opened;
@@ -11,6 +12,7 @@ use lp_vfs::{Task, boot, clock, close, dup, flock, mknod, open, table};
 
 mod setup;
 use setup::death;
+use setup::lent;
 
 const AT_ONCE: u32 = LOCK_EX | LOCK_NB;
 const FILES: usize = 2;
@@ -19,14 +21,13 @@ const FILES: usize = 2;
 fn files(task: &Task) -> [CString; FILES] {
     let names = ["/light/locked", "/light/other"].map(|name| CString::new(name).expect("name"));
     for name in &names {
-        mknod::mknodat(task, AT_FDCWD, name.as_ptr().cast(), S_IFREG | 0o600, 0).expect("file");
+        mknod::mknodat(task, Fd::CWD, lent::path(name), S_IFREG | 0o600, 0).expect("file");
     }
     names
 }
 
-fn open(task: &Task, name: &CString) -> i32 {
-    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, AT_FDCWD, name.as_ptr().cast(), O_RDWR, 0)
-    else {
+fn open(task: &Task, name: &CString) -> Fd {
+    let Ok(Place::Inside(Opened::File(id))) = open::openat(task, Fd::CWD, lent::path(name), O_RDWR, 0) else {
         std::process::abort()
     };
     let Ok(fd) = table::lowest(task, 0, 1024) else { std::process::abort() };

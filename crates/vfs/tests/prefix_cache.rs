@@ -6,12 +6,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::{Geometry, InodeId, Region};
 use lp_vfs::walk::Follow;
 use lp_vfs::{
     Place, Task, boot, chmod, clock, mkdir, mknod, open, rename, symlink, table, unlink, walk, xattr,
 };
+
+#[path = "setup/lent.rs"]
+#[allow(dead_code, reason = "each test file uses a part")]
+mod lent;
 
 /// Process slots are claimed with the real process's credentials and umask: one at a time.
 static SETUP: Mutex<()> = Mutex::new(());
@@ -40,7 +44,7 @@ fn tasks<const N: usize>() -> [Task<'static>; N] {
 
 /// The inode that a path names.
 fn find(task: &Task, path: &str) -> Result<InodeId> {
-    match walk::inode(task, AT_FDCWD, c(path).as_ptr().cast(), Follow::Link)? {
+    match walk::inode(task, Fd::CWD, lent::path(&c(path)), Follow::Link)? {
         Place::Inside(found) => Ok(found.inode.id),
         Place::Outside(outside) => panic!("{path}: {outside:?}"),
     }
@@ -53,16 +57,15 @@ fn find_again(task: &Task, path: &str) -> Result<InodeId> {
 }
 
 fn dir(task: &Task, path: &str) {
-    mkdir::mkdirat(task, AT_FDCWD, c(path).as_ptr().cast(), 0o755).expect(path);
+    mkdir::mkdirat(task, Fd::CWD, lent::path(&c(path)), 0o755).expect(path);
 }
 
 fn file(task: &Task, path: &str) {
-    mknod::mknodat(task, AT_FDCWD, c(path).as_ptr().cast(), S_IFREG | 0o644, 0).expect(path);
+    mknod::mknodat(task, Fd::CWD, lent::path(&c(path)), S_IFREG | 0o644, 0).expect(path);
 }
 
 fn mv(task: &Task, old: &str, new: &str, flags: u32) {
-    rename::renameat2(task, AT_FDCWD, c(old).as_ptr().cast(), AT_FDCWD, c(new).as_ptr().cast(), flags)
-        .expect(old);
+    rename::renameat2(task, Fd::CWD, lent::path(&c(old)), Fd::CWD, lent::path(&c(new)), flags).expect(old);
 }
 
 /// Makes a task an ordinary user.
@@ -103,15 +106,15 @@ fn a_directory_that_is_made_anew_is_another() {
     find_again(&one, "/light/d/f").unwrap();
     // Held open, so that its slot is not used again.
     let Ok(Place::Inside(open::Opened::File(id))) =
-        open::openat(&one, AT_FDCWD, c("/light/d").as_ptr().cast(), O_DIRECTORY, 0)
+        open::openat(&one, Fd::CWD, lent::path(&c("/light/d")), O_DIRECTORY, 0)
     else {
         panic!("open");
     };
-    table::install(&one, 3, id, 0).unwrap();
+    table::install(&one, Fd::new(3), id, 0).unwrap();
     for _ in 0..2 {
-        unlink::unlink(&other, AT_FDCWD, c("/light/d/f").as_ptr().cast()).unwrap();
+        unlink::unlink(&other, Fd::CWD, lent::path(&c("/light/d/f"))).unwrap();
         assert_eq!(find_again(&one, "/light/d/f"), Err(Errno::ENOENT));
-        unlink::rmdir(&other, AT_FDCWD, c("/light/d").as_ptr().cast()).unwrap();
+        unlink::rmdir(&other, Fd::CWD, lent::path(&c("/light/d"))).unwrap();
         dir(&other, "/light/d");
         file(&other, "/light/d/f");
         assert_eq!(find(&one, "/light/d/f"), find(&other, "/light/d/f"));
@@ -126,7 +129,7 @@ fn permission_to_search_can_be_taken_away() {
     dir(&other, "/light/d/e");
     file(&other, "/light/d/e/f");
     let found = find_again(&one, "/light/d/e/f").unwrap();
-    let chmod = |mode| chmod::fchmodat(&other, AT_FDCWD, c("/light/d").as_ptr().cast(), mode, 0).unwrap();
+    let chmod = |mode| chmod::fchmodat(&other, Fd::CWD, lent::path(&c("/light/d")), mode, 0).unwrap();
     chmod(0o700);
     assert_eq!(find_again(&one, "/light/d/e/f"), Err(Errno::EACCES));
     assert_eq!(find_again(&other, "/light/d/e/f"), Ok(found));
@@ -140,9 +143,9 @@ fn permission_to_search_can_be_taken_away() {
         acl.extend(perm.to_ne_bytes());
         acl.extend(id.to_ne_bytes());
     }
-    let value = xattr::Value { at: acl.as_ptr(), size: acl.len(), flags: 0 };
-    let name = c"system.posix_acl_access".as_ptr().cast();
-    xattr::setxattr(&other, AT_FDCWD, c("/light/d").as_ptr().cast(), 0, name, value).unwrap();
+    let value = xattr::Value { bytes: lent::bytes(&acl), flags: 0 };
+    let name = lent::path(c"system.posix_acl_access");
+    xattr::setxattr(&other, Fd::CWD, lent::path(&c("/light/d")), 0, name, value).unwrap();
     assert_eq!(find_again(&one, "/light/d/e/f"), Err(Errno::EACCES));
 }
 
@@ -154,9 +157,8 @@ fn a_link_on_the_way_may_lead_elsewhere_the_next_time() {
         file(&one, &format!("/light/{name}/f"));
     }
     let link = |target: &str| {
-        let _ = unlink::unlink(&other, AT_FDCWD, c("/light/l").as_ptr().cast());
-        symlink::symlinkat(&other, c(target).as_ptr().cast(), AT_FDCWD, c("/light/l").as_ptr().cast())
-            .unwrap();
+        let _ = unlink::unlink(&other, Fd::CWD, lent::path(&c("/light/l")));
+        symlink::symlinkat(&other, lent::path(&c(target)), Fd::CWD, lent::path(&c("/light/l"))).unwrap();
     };
     for target in ["d", "e", "d"] {
         link(target);

@@ -3,8 +3,8 @@
 
 use std::ffi::CStr;
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_region::{Region, RunId};
 use lp_vfs::open::Opened;
@@ -13,6 +13,7 @@ use lp_vfs::{Place, Task, close, link, mkdir, open, rename, unlink, walk};
 
 mod setup;
 use setup::Fixture;
+use setup::lent;
 
 const ROUNDS: u32 = if cfg!(miri) { 3 } else { 300 };
 
@@ -37,7 +38,7 @@ fn may_fail<T: core::fmt::Debug>(done: lp_abi::Result<T>, errors: &[Errno]) {
 }
 
 fn make(task: &Task, path: &CStr) {
-    let made = open::openat(task, AT_FDCWD, path.as_ptr().cast(), O_CREAT | O_RDWR, 0o644);
+    let made = open::openat(task, Fd::CWD, lent::path(path), O_CREAT | O_RDWR, 0o644);
     if let Ok(Place::Inside(Opened::File(id))) = made {
         let fd = lp_vfs::table::lowest(task, 0, 64).expect("a number");
         lp_vfs::table::install(task, fd, id, 0).expect("installed");
@@ -46,11 +47,11 @@ fn make(task: &Task, path: &CStr) {
 }
 
 fn look(task: &Task, path: &CStr) {
-    may_fail(walk::inode(task, AT_FDCWD, path.as_ptr().cast(), Follow::Link), &[Errno::ENOENT]);
+    may_fail(walk::inode(task, Fd::CWD, lent::path(path), Follow::Link), &[Errno::ENOENT]);
 }
 
 fn remove(task: &Task, path: &CStr) {
-    may_fail(unlink::unlinkat(task, AT_FDCWD, path.as_ptr().cast(), 0), &[Errno::ENOENT]);
+    may_fail(unlink::unlinkat(task, Fd::CWD, lent::path(path), 0), &[Errno::ENOENT]);
 }
 
 const ONE: &CStr = c"/light/one";
@@ -61,8 +62,8 @@ fn names_come_and_go() {
     let fixture = Fixture::private(4 << 20);
     let changes = |task: &Task| {
         make(task, ONE);
-        let (from, to) = (ONE.as_ptr().cast(), LONG.as_ptr().cast());
-        may_fail(rename::renameat2(task, AT_FDCWD, from, AT_FDCWD, to, 0), &[Errno::ENOENT]);
+        let (from, to) = (lent::path(ONE), lent::path(LONG));
+        may_fail(rename::renameat2(task, Fd::CWD, from, Fd::CWD, to, 0), &[Errno::ENOENT]);
         remove(task, LONG);
     };
     let looks = |task: &Task| {
@@ -78,17 +79,14 @@ fn links_and_directories_come_and_go() {
     let fixture = Fixture::private(4 << 20);
     make(&fixture.task, ONE);
     let links = |task: &Task| {
-        let (from, to) = (ONE.as_ptr().cast(), c"/light/two".as_ptr().cast());
-        may_fail(link::linkat(task, AT_FDCWD, from, AT_FDCWD, to, 0), &[Errno::EEXIST, Errno::ENOENT]);
+        let (from, to) = (lent::path(ONE), lent::path(c"/light/two"));
+        may_fail(link::linkat(task, Fd::CWD, from, Fd::CWD, to, 0), &[Errno::EEXIST, Errno::ENOENT]);
         remove(task, c"/light/two");
     };
     let directories = |task: &Task| {
-        may_fail(mkdir::mkdirat(task, AT_FDCWD, c"/light/dir".as_ptr().cast(), 0o755), &[Errno::EEXIST]);
+        may_fail(mkdir::mkdirat(task, Fd::CWD, lent::path(c"/light/dir"), 0o755), &[Errno::EEXIST]);
         look(task, c"/light/dir/../two");
-        may_fail(
-            unlink::unlinkat(task, AT_FDCWD, c"/light/dir".as_ptr().cast(), AT_REMOVEDIR),
-            &[Errno::ENOENT],
-        );
+        may_fail(unlink::unlinkat(task, Fd::CWD, lent::path(c"/light/dir"), AT_REMOVEDIR), &[Errno::ENOENT]);
     };
     side_by_side(&fixture, [links, directories]);
     side_by_side(&fixture, [links, links]);

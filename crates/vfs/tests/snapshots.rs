@@ -7,7 +7,7 @@ use lp_abi::linux::{O_APPEND, O_RDWR};
 use lp_vfs::{Task, boot, clock, fallocate, inode, map, page, read, stat, truncate, write};
 
 mod setup;
-use setup::{Fixture, Random};
+use setup::{Fixture, Random, lent};
 
 const ROUNDS: u32 = 4000;
 const LENGTH: usize = 3 * PAGE_SIZE - 50;
@@ -43,7 +43,7 @@ fn reads_see_all_of_a_write_or_nothing() {
                 let Mine(task) = &{ mine };
                 let mut bytes = vec![0; LENGTH];
                 while !done.load(Relaxed) {
-                    let got = read::pread(task, fd, bytes.as_mut_ptr(), LENGTH, 7).expect("pread");
+                    let got = read::pread(task, fd, lent::room(&mut bytes[..LENGTH]), 7).expect("pread");
                     assert!(got == 0 || got == LENGTH, "{got} bytes: half a write or half a truncation");
                     mixed.fetch_add(u32::from(bytes[..got].iter().any(|byte| *byte != bytes[0])), Relaxed);
                     reads.fetch_add(1, Relaxed);
@@ -57,7 +57,7 @@ fn reads_see_all_of_a_write_or_nothing() {
                 let mut random = Random(u64::from(writer) + 1);
                 for round in 0..ROUNDS {
                     let bytes = [(round % 250) as u8 + 1; LENGTH];
-                    let got = write::pwrite(task, fd, bytes.as_ptr(), LENGTH, 7);
+                    let got = write::pwrite(task, fd, lent::bytes(&bytes[..LENGTH]), 7);
                     assert_eq!(got, Ok(LENGTH));
                     if random.below(8) == 0 {
                         truncate::ftruncate(task, fd, 0).expect("ftruncate");
@@ -81,7 +81,7 @@ fn appends_of_many_writers_do_not_overlap() {
                 let Mine(task) = &{ mine };
                 for _ in 0..ROUNDS {
                     let bytes = [writer as u8 + 1; 100];
-                    assert_eq!(write::write(task, fd, bytes.as_ptr(), bytes.len()), Ok(100));
+                    assert_eq!(write::write(task, fd, lent::bytes(&bytes)), Ok(100));
                 }
             });
         }
@@ -91,7 +91,7 @@ fn appends_of_many_writers_do_not_overlap() {
     let mut counts = [0; 3];
     for record in 0..3 * ROUNDS as usize {
         let mut bytes = [0u8; 100];
-        read::pread(&fixture.task, fd, bytes.as_mut_ptr(), 100, record as i64 * 100).expect("pread");
+        read::pread(&fixture.task, fd, lent::room(&mut bytes[..100]), record as i64 * 100).expect("pread");
         assert!(bytes.iter().all(|byte| *byte == bytes[0]), "record {record}");
         counts[bytes[0] as usize - 1] += 1;
     }
@@ -112,7 +112,7 @@ fn attributes_are_of_one_state() {
             // SAFETY: all zeros is a stat.
             let mut seen: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
             while !done.load(Relaxed) {
-                stat::fstat(task, fd, &raw mut seen).expect("fstat");
+                stat::fstat(task, fd, lent::value(&mut seen)).expect("fstat");
                 let extended = inode::attributes(task, id, inode);
                 for (size, blocks) in
                     [(seen.st_size as u64, seen.st_blocks as u64), (extended.size, extended.blocks)]
@@ -129,7 +129,7 @@ fn attributes_are_of_one_state() {
         // Until there were enough looks beside changes, on one core too.
         while round < ROUNDS || looks.load(Relaxed) < ROUNDS {
             let task = &fixture.task;
-            assert_eq!(write::pwrite(task, fd, bytes.as_ptr(), LENGTH, 0), Ok(LENGTH));
+            assert_eq!(write::pwrite(task, fd, lent::bytes(&bytes[..LENGTH]), 0), Ok(LENGTH));
             truncate::ftruncate(task, fd, PAGE_SIZE as i64).expect("ftruncate");
             fallocate::fallocate(task, fd, 0, 0, 5 * PAGE_SIZE as i64).expect("fallocate");
             truncate::ftruncate(task, fd, 0).expect("ftruncate");
@@ -149,7 +149,7 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
     // Hardly a page is free, so that the next to ask gets what was just given back.
     let pages = page::free_count(fixture.task.region) as usize - PAGES - 20;
     let bytes = vec![0; pages * PAGE_SIZE];
-    let filled = write::pwrite(&fixture.task, ballast, bytes.as_ptr(), bytes.len(), 0);
+    let filled = write::pwrite(&fixture.task, ballast, lent::bytes(&bytes), 0);
     assert_eq!(filled, Ok(bytes.len()));
     let (done, reads) = (AtomicBool::new(false), AtomicU32::new(0));
     let foreign = AtomicU32::new(0);
@@ -160,7 +160,7 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
             let Mine(task) = &{ mine };
             let mut bytes = vec![0; PAGES * PAGE_SIZE];
             while !done.load(Relaxed) {
-                let got = read::pread(task, fd, bytes.as_mut_ptr(), bytes.len(), 0).expect("pread");
+                let got = read::pread(task, fd, lent::room(&mut bytes), 0).expect("pread");
                 let strange = bytes[..got].iter().filter(|byte| ![0, b'A'].contains(byte)).count();
                 foreign.fetch_add(strange as u32, Relaxed);
                 reads.fetch_add(1, Relaxed);
@@ -169,7 +169,7 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
         let task = &fixture.task;
         let (whole, strange) = (vec![b'A'; PAGES * PAGE_SIZE], [b'Z'; PAGE_SIZE]);
         for _ in 0..10 {
-            assert_eq!(write::pwrite(task, fd, whole.as_ptr(), whole.len(), 0), Ok(whole.len()));
+            assert_eq!(write::pwrite(task, fd, lent::bytes(&whole), 0), Ok(whole.len()));
             let held = inode::lock(task, id);
             inode.data_seq.begin();
             // Two reads come through while nothing changes: the second has begun within the section.
@@ -185,7 +185,7 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
             let patience = begun.elapsed();
             for page in (0..PAGES as u64).rev() {
                 map::clear(task, id, inode, page, page + 1);
-                write::pwrite(task, other, strange.as_ptr(), PAGE_SIZE, (page * 4096) as i64)
+                write::pwrite(task, other, lent::bytes(&strange[..PAGE_SIZE]), (page * 4096) as i64)
                     .expect("pwrite");
                 let begun = std::time::Instant::now();
                 while begun.elapsed() < 2 * patience / PAGES as u32 && reads.load(Relaxed) < first + 4 {

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::layout::LANE_BITS;
 use lp_region::records::{Inode, OpenFile};
 use lp_region::sync::Ordering;
@@ -15,7 +15,7 @@ use lp_vfs::{
 };
 
 mod setup;
-use setup::{Fixture, Random, fsck};
+use setup::{Fixture, Random, fsck, lent};
 
 const THREADS: usize = 4;
 const STEPS: usize = 20_000;
@@ -28,7 +28,7 @@ unsafe impl Send for Mine {}
 
 fn opened(task: &Task, random: &mut Random) -> Result<lp_region::FileId, Errno> {
     let path = format!("/light/f{}\0", random.below(3));
-    match open::openat(task, AT_FDCWD, path.as_ptr(), O_RDWR | O_CREAT, 0o600)? {
+    match open::openat(task, Fd::CWD, lent::text(&path), O_RDWR | O_CREAT, 0o600)? {
         Place::Inside(Opened::File(id)) => Ok(id),
         other => panic!("{other:?}"),
     }
@@ -36,8 +36,8 @@ fn opened(task: &Task, random: &mut Random) -> Result<lp_region::FileId, Errno> 
 
 /// The thread's own numbers are free when it opens, as the kernel hands out no number twice.
 fn step(task: &Task, own: usize, random: &mut Random) {
-    let any = 3 + random.below(THREADS * NUMBERS) as i32;
-    let mine = (3 + own * NUMBERS + random.below(NUMBERS)) as i32;
+    let any = Fd::new(3 + random.below(THREADS * NUMBERS) as i32);
+    let mine = Fd::new((3 + own * NUMBERS + random.below(NUMBERS)) as i32);
     let mut byte = [own as u8; 16];
     match random.below(10) {
         0 | 1 => {
@@ -48,8 +48,8 @@ fn step(task: &Task, own: usize, random: &mut Random) {
             }
         }
         2 | 3 => _ = close::close(task, any),
-        4 => _ = write::write(task, any, byte.as_ptr(), byte.len()),
-        5 => _ = read::pread(task, any, byte.as_mut_ptr(), byte.len(), 0),
+        4 => _ = write::write(task, any, lent::bytes(&byte)),
+        5 => _ = read::pread(task, any, lent::room(&mut byte), 0),
         6 => _ = lseek::lseek(task, any, 1, SEEK_CUR),
         7 => {
             if let Ok(id) = dup::dup(task, any) {
@@ -58,7 +58,7 @@ fn step(task: &Task, own: usize, random: &mut Random) {
         }
         8 => {
             let path = format!("/light/f{}\0", random.below(3));
-            let _ = unlink::unlinkat(task, AT_FDCWD, path.as_ptr(), 0);
+            let _ = unlink::unlinkat(task, Fd::CWD, lent::text(&path), 0);
         }
         _ if random.below(20) == 0 => {
             let child = fork::before(task).expect("slot");
@@ -120,7 +120,7 @@ fn threads_share_descriptors_and_leak_none() {
     close::close_range(task, 0, u32::MAX);
     for name in 0..3 {
         let path = format!("/light/f{name}\0");
-        let _ = unlink::unlinkat(task, AT_FDCWD, path.as_ptr(), 0);
+        let _ = unlink::unlinkat(task, Fd::CWD, lent::text(&path), 0);
     }
     for _ in 0..3 {
         reclaim::run(task);
@@ -138,16 +138,16 @@ fn exec_takes_over_what_other_threads_held() {
     let task = &fixture.task;
     let (region, process) = (task.region, task.process_id);
     let id = opened(task, &mut Random(1)).expect("open");
-    table::install(task, 3, id, table::entry::CLOEXEC).expect("install");
-    let keep = dup::dup(task, 3).expect("dup");
-    dup::install(task, 4, keep, 0).expect("install");
+    table::install(task, Fd::new(3), id, table::entry::CLOEXEC).expect("install");
+    let keep = dup::dup(task, Fd::new(3)).expect("dup");
+    dup::install(task, Fd::new(4), keep, 0).expect("install");
 
     boot::before_thread(task);
     let lane = boot::thread_lane(region, process, 2).expect("lane");
     let thread = Task::new(region, process, lane, clock::now);
     let root = fixture.root();
     std::mem::forget(inode::lock(&thread, root));
-    let _ = table::fget(&thread, 4).map(std::mem::forget);
+    let _ = table::fget(&thread, Fd::new(4)).map(std::mem::forget);
     let slot = region.take::<Inode>(thread.lane).expect("a slot in hand");
     assert_ne!(slot.0, 0);
 
@@ -156,13 +156,13 @@ fn exec_takes_over_what_other_threads_held() {
     boot::arrive(&image);
     assert_eq!(image.process.threads.load(Ordering::Relaxed), 0);
     assert_eq!(region.lanes().collect::<Vec<_>>(), [lane], "the others are buried");
-    assert_eq!(boot::cloexec_fds(&image).collect::<Vec<_>>(), [3]);
-    close::close(&image, 3).expect("close");
-    assert_eq!(lseek::lseek(&image, 4, 0, SEEK_CUR), Ok(0));
+    assert_eq!(boot::cloexec_fds(&image).collect::<Vec<_>>(), [Fd::new(3)]);
+    close::close(&image, Fd::new(3)).expect("close");
+    assert_eq!(lseek::lseek(&image, Fd::new(4), 0, SEEK_CUR), Ok(0));
     // The directory's lock was the thread's, and is free.
-    let made = mkdir::mkdirat(&image, AT_FDCWD, c"/light/d".as_ptr().cast(), 0o755);
+    let made = mkdir::mkdirat(&image, Fd::CWD, lent::path(c"/light/d"), 0o755);
     assert_eq!(made, Ok(Place::Inside(())));
-    close::close(&image, 4).expect("close");
+    close::close(&image, Fd::new(4)).expect("close");
     reclaim::all(&image);
     assert_eq!(region.in_use::<OpenFile>(), 0);
     assert_eq!(region.in_use::<Inode>(), 3, "root, f, d");

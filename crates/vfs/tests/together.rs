@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::{Geometry, Region, RunId};
 use lp_vfs::open::Opened;
 use lp_vfs::walk::{Follow, Found};
@@ -16,7 +16,7 @@ use lp_vfs::{
 };
 
 mod setup;
-use setup::{Random, another, fsck};
+use setup::{Random, another, fsck, lent};
 
 const TIME: Duration = Duration::from_secs(3);
 
@@ -36,15 +36,14 @@ fn first() -> (Region<'static>, RunId, Task<'static>) {
 }
 
 fn found(task: &Task, path: &str) -> Result<Found, Errno> {
-    match walk::inode(task, AT_FDCWD, c(path).as_ptr().cast(), Follow::Link)? {
+    match walk::inode(task, Fd::CWD, lent::path(&c(path)), Follow::Link)? {
         Place::Inside(found) => Ok(found),
         Place::Outside(outside) => panic!("{outside:?}"),
     }
 }
 
 fn moved(task: &Task, old: &str, new: &str, flags: u32) {
-    let _ =
-        rename::renameat2(task, AT_FDCWD, c(old).as_ptr().cast(), AT_FDCWD, c(new).as_ptr().cast(), flags);
+    let _ = rename::renameat2(task, Fd::CWD, lent::path(&c(old)), Fd::CWD, lent::path(&c(new)), flags);
 }
 
 /// One of the calls that change names, on few names, so that they meet.
@@ -52,28 +51,28 @@ fn change(task: &Task, random: &mut Random) {
     const NAMES: [&str; 7] = ["a", "b", "c", "a/x", "a/a", "b/a", "a/b/a-name-that-does-not-fit-in-an-entry"];
     let path = |random: &mut Random| c(&format!("/light/w/{}", NAMES[random.below(NAMES.len())]));
     let (one, other) = (path(random), path(random));
-    let (one, other) = (one.as_ptr().cast(), other.as_ptr().cast());
+    let (one, other) = (lent::path(&one), lent::path(&other));
     match random.below(10) {
-        0 | 1 => drop(mkdir::mkdirat(task, AT_FDCWD, one, 0o777)),
-        2 => drop(mknod::mknodat(task, AT_FDCWD, one, S_IFREG | 0o644, 0)),
-        3 => drop(symlink::symlinkat(task, c"../a".as_ptr().cast(), AT_FDCWD, one)),
-        4 => drop(link::linkat(task, AT_FDCWD, one, AT_FDCWD, other, 0)),
-        5 => drop(unlink::unlink(task, AT_FDCWD, one)),
-        6 => drop(unlink::rmdir(task, AT_FDCWD, one)),
-        7 => drop(rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, other, RENAME_EXCHANGE)),
-        _ => drop(rename::renameat2(task, AT_FDCWD, one, AT_FDCWD, other, 0)),
+        0 | 1 => drop(mkdir::mkdirat(task, Fd::CWD, one, 0o777)),
+        2 => drop(mknod::mknodat(task, Fd::CWD, one, S_IFREG | 0o644, 0)),
+        3 => drop(symlink::symlinkat(task, lent::path(c"../a"), Fd::CWD, one)),
+        4 => drop(link::linkat(task, Fd::CWD, one, Fd::CWD, other, 0)),
+        5 => drop(unlink::unlink(task, Fd::CWD, one)),
+        6 => drop(unlink::rmdir(task, Fd::CWD, one)),
+        7 => drop(rename::renameat2(task, Fd::CWD, one, Fd::CWD, other, RENAME_EXCHANGE)),
+        _ => drop(rename::renameat2(task, Fd::CWD, one, Fd::CWD, other, 0)),
     }
 }
 
 fn list(task: &Task, path: &str, names: &mut Vec<String>) {
     let Ok(Place::Inside(Opened::File(id))) =
-        open::openat(task, AT_FDCWD, c(path).as_ptr().cast(), O_DIRECTORY, 0)
+        open::openat(task, Fd::CWD, lent::path(&c(path)), O_DIRECTORY, 0)
     else {
         return;
     };
-    table::install(task, 3, id, 0).expect("install");
+    table::install(task, Fd::new(3), id, 0).expect("install");
     let mut buffer = [0u8; 300];
-    while let Ok(got @ 1..) = getdents::getdents64(task, 3, buffer.as_mut_ptr(), buffer.len()) {
+    while let Ok(got @ 1..) = getdents::getdents64(task, Fd::new(3), lent::room(&mut buffer)) {
         let mut at = 0;
         while at < got {
             let length = u16::from_le_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
@@ -82,7 +81,7 @@ fn list(task: &Task, path: &str, names: &mut Vec<String>) {
             at += length;
         }
     }
-    close::close(task, 3).expect("close");
+    close::close(task, Fd::new(3)).expect("close");
 }
 
 /// Ends the tests with a word when they stand still, as they do when two changes wait for each other's locks.
@@ -114,11 +113,10 @@ fn everybody_changes_the_same_names() {
     let _watchdog = Watchdog::start();
     let (region, run, task) = first();
     for dir in ["/light/w", "/light/still"] {
-        mkdir::mkdirat(&task, AT_FDCWD, c(dir).as_ptr().cast(), 0o777).unwrap();
+        mkdir::mkdirat(&task, Fd::CWD, lent::path(&c(dir)), 0o777).unwrap();
     }
     for number in 0..200 {
-        mknod::mknodat(&task, AT_FDCWD, c(&format!("/light/still/{number}")).as_ptr().cast(), 0o644, 0)
-            .unwrap();
+        mknod::mknodat(&task, Fd::CWD, lent::path(&c(&format!("/light/still/{number}"))), 0o644, 0).unwrap();
     }
     let end = Instant::now() + TIME;
     std::thread::scope(|scope| {
@@ -133,7 +131,7 @@ fn everybody_changes_the_same_names() {
                     list(&task, "/light/w", &mut names);
                     // Who adds to the table, so that it splits, must not hide what stands still.
                     let own = format!("/light/still/{seed}-{}", random.below(3000));
-                    let _ = mknod::mknodat(&task, AT_FDCWD, c(&own).as_ptr().cast(), 0o644, 0);
+                    let _ = mknod::mknodat(&task, Fd::CWD, lent::path(&c(&own)), 0o644, 0);
                     found(&task, &format!("/light/still/{}", random.below(200))).expect("stands still");
                     assert_eq!(found(&task, "/light/still/none"), Err(Errno::ENOENT));
                 }
@@ -153,18 +151,18 @@ fn directories_that_move_at_once_close_no_ring() {
     let (region, run, task) = first();
     let name = |number: usize| c(&format!("n{number}"));
     for number in 0..COUNT {
-        mkdir::mkdirat(&task, AT_FDCWD, c(&format!("/light/n{number}")).as_ptr().cast(), 0o777).unwrap();
+        mkdir::mkdirat(&task, Fd::CWD, lent::path(&c(&format!("/light/n{number}"))), 0o777).unwrap();
     }
-    let open = |task: &Task, fd: i32, path: &str| {
-        let opened = open::openat(task, AT_FDCWD, c(path).as_ptr().cast(), O_DIRECTORY, 0).unwrap();
+    let open = |task: &Task, fd: Fd, path: &str| {
+        let opened = open::openat(task, Fd::CWD, lent::path(&c(path)), O_DIRECTORY, 0).unwrap();
         let Place::Inside(Opened::File(id)) = opened else { panic!("{path} is ours") };
         table::install(task, fd, id, 0).expect("install");
     };
     // The root is the last.
     let movers: Vec<Task> = (0..4).map(|_| another(region, run)).collect();
     for task in &movers {
-        (0..COUNT).for_each(|number| open(task, 3 + number as i32, &format!("/light/n{number}")));
-        open(task, 3 + COUNT as i32, "/light");
+        (0..COUNT).for_each(|number| open(task, Fd::new(3 + number as i32), &format!("/light/n{number}")));
+        open(task, Fd::new(3 + COUNT as i32), "/light");
     }
     let end = Instant::now() + TIME;
     let refused = std::sync::atomic::AtomicU32::new(0);
@@ -178,14 +176,13 @@ fn directories_that_move_at_once_close_no_ring() {
                 let mut random = Random(seed as u64 * 91 + 5);
                 while Instant::now() < end {
                     let (one, other) = (name(random.below(COUNT)), name(random.below(COUNT)));
-                    let [from, to] = [(); 2].map(|()| 3 + random.below(COUNT + 1) as i32);
+                    let [from, to] = [(); 2].map(|()| Fd::new(3 + random.below(COUNT + 1) as i32));
                     let (other, flags) = if random.below(4) == 0 {
                         (&other, RENAME_EXCHANGE)
                     } else {
                         (&one, RENAME_NOREPLACE)
                     };
-                    let moved =
-                        rename::renameat2(task, from, one.as_ptr().cast(), to, other.as_ptr().cast(), flags);
+                    let moved = rename::renameat2(task, from, lent::path(&one), to, lent::path(other), flags);
                     refused.fetch_add(u32::from(moved.err() == Some(Errno::EINVAL)), Ordering::Relaxed);
                 }
             });
@@ -207,12 +204,12 @@ fn a_rename_is_one_event() {
     let _watchdog = Watchdog::start();
     let (region, run, task) = first();
     for name in ["one", "two", "spare"] {
-        mknod::mknodat(&task, AT_FDCWD, c(&format!("/light/{name}")).as_ptr().cast(), 0o644, 0).unwrap();
+        mknod::mknodat(&task, Fd::CWD, lent::path(&c(&format!("/light/{name}"))), 0o644, 0).unwrap();
     }
     for dir in ["/light/d", "/light/e"] {
-        mkdir::mkdirat(&task, AT_FDCWD, c(dir).as_ptr().cast(), 0o777).unwrap();
+        mkdir::mkdirat(&task, Fd::CWD, lent::path(&c(dir)), 0o777).unwrap();
     }
-    mknod::mknodat(&task, AT_FDCWD, c("/light/d/inside").as_ptr().cast(), 0o644, 0).unwrap();
+    mknod::mknodat(&task, Fd::CWD, lent::path(&c("/light/d/inside")), 0o644, 0).unwrap();
     let (one, two) = (found(&task, "/light/one").unwrap().inode, found(&task, "/light/two").unwrap().inode);
     moved(&task, "/light/spare", "/light/always", 0);
     let done = AtomicBool::new(false);
@@ -234,10 +231,10 @@ fn a_rename_is_one_event() {
                 }
             });
         }
-        mkdir::mkdirat(&task, AT_FDCWD, c("/light/d/wander").as_ptr().cast(), 0o777).unwrap();
+        mkdir::mkdirat(&task, Fd::CWD, lent::path(&c("/light/d/wander")), 0o777).unwrap();
         let end = Instant::now() + TIME;
         while Instant::now() < end {
-            mknod::mknodat(&task, AT_FDCWD, c("/light/new").as_ptr().cast(), 0o644, 0).unwrap();
+            mknod::mknodat(&task, Fd::CWD, lent::path(&c("/light/new")), 0o644, 0).unwrap();
             moved(&task, "/light/new", "/light/always", 0);
             moved(&task, "/light/one", "/light/two", RENAME_EXCHANGE);
             moved(&task, "/light/d/wander", "/light/wander", 0);
@@ -258,16 +255,16 @@ fn keep_and_close(task: &Task) {
     for round in 0..ROUNDS {
         let path = c(&format!("/light/{}", task.process_id.0));
         let mut inodes = std::collections::BTreeSet::new();
-        for fd in 0..KEPT as i32 {
-            let opened = open::openat(task, AT_FDCWD, path.as_ptr().cast(), O_RDWR | O_CREAT | O_EXCL, 0o600);
+        for fd in (0..KEPT as i32).map(Fd::new) {
+            let opened = open::openat(task, Fd::CWD, lent::path(&path), O_RDWR | O_CREAT | O_EXCL, 0o600);
             let Ok(Place::Inside(Opened::File(id))) = opened else { panic!("round {round}: {opened:?}") };
             table::install(task, fd, id, 0).expect("install");
             inodes.insert(table::fget(task, fd).expect("open").inode_id().0);
-            unlink::unlink(task, AT_FDCWD, path.as_ptr().cast()).expect("unlink");
+            unlink::unlink(task, Fd::CWD, lent::path(&path)).expect("unlink");
         }
         assert_eq!(inodes.len(), KEPT, "round {round}: an inode is two files");
         reclaim::run(task);
-        for fd in 0..KEPT as i32 {
+        for fd in (0..KEPT as i32).map(Fd::new) {
             close::close(task, fd).expect("close");
         }
         reclaim::run(task);

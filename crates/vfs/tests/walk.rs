@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::CString;
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::{Geometry, Region};
 use lp_vfs::open::Opened;
 use lp_vfs::walk::{Follow, Found};
@@ -15,6 +15,7 @@ use lp_vfs::{
 
 mod setup;
 use setup::fsck;
+use setup::lent;
 
 fn c(path: &str) -> CString {
     CString::new(path).unwrap()
@@ -38,25 +39,21 @@ fn two_mounts() -> Task<'static> {
 }
 
 fn dir(task: &Task, path: &str) {
-    assert_eq!(
-        mkdir::mkdirat(task, AT_FDCWD, c(path).as_ptr().cast(), 0o755),
-        Ok(Place::Inside(())),
-        "{path}"
-    );
+    assert_eq!(mkdir::mkdirat(task, Fd::CWD, lent::path(&c(path)), 0o755), Ok(Place::Inside(())), "{path}");
 }
 
 fn file(task: &Task, path: &str) {
-    let made = mknod::mknodat(task, AT_FDCWD, c(path).as_ptr().cast(), S_IFREG | 0o644, 0);
+    let made = mknod::mknodat(task, Fd::CWD, lent::path(&c(path)), S_IFREG | 0o644, 0);
     assert_eq!(made, Ok(Place::Inside(())), "{path}");
 }
 
 fn link_to(task: &Task, target: &str, path: &str) {
-    let made = symlink::symlinkat(task, c(target).as_ptr().cast(), AT_FDCWD, c(path).as_ptr().cast());
+    let made = symlink::symlinkat(task, lent::path(&c(target)), Fd::CWD, lent::path(&c(path)));
     assert_eq!(made, Ok(Place::Inside(())), "{path}");
 }
 
 fn find(task: &Task, path: &str) -> Result<Place<Found>> {
-    walk::inode(task, AT_FDCWD, c(path).as_ptr().cast(), Follow::Link)
+    walk::inode(task, Fd::CWD, lent::path(&c(path)), Follow::Link)
 }
 
 fn inside(task: &Task, path: &str) -> Found {
@@ -121,10 +118,10 @@ fn links_and_dots_lead_out_and_back() {
     }
     let exdev = rename::renameat2(
         &task,
-        AT_FDCWD,
-        c("/light/d").as_ptr().cast(),
-        AT_FDCWD,
-        c("/mnt/other/d").as_ptr().cast(),
+        Fd::CWD,
+        lent::path(&c("/light/d")),
+        Fd::CWD,
+        lent::path(&c("/mnt/other/d")),
         0,
     );
     assert_eq!(exdev, Err(Errno::EXDEV));
@@ -156,16 +153,16 @@ fn names_and_paths_have_their_limits() {
     assert_eq!(find(&task, &path(4096)), Err(Errno::ENAMETOOLONG));
     assert_eq!(find(&task, ""), Err(Errno::ENOENT));
     // Deep trees are reached step by step, and getcwd says so when the path no longer fits.
-    assert_eq!(chdir::chdir(&task, c("/light").as_ptr().cast()), Ok(Place::Inside(())));
+    assert_eq!(chdir::chdir(&task, lent::path(&c("/light"))), Ok(Place::Inside(())));
     for _ in 0..30 {
         assert_eq!(
-            mkdir::mkdirat(&task, AT_FDCWD, c(&longest[1..]).as_ptr().cast(), 0o755),
+            mkdir::mkdirat(&task, Fd::CWD, lent::path(&c(&longest[1..])), 0o755),
             Ok(Place::Inside(()))
         );
-        assert_eq!(chdir::chdir(&task, c(&longest[1..]).as_ptr().cast()), Ok(Place::Inside(())));
+        assert_eq!(chdir::chdir(&task, lent::path(&c(&longest[1..]))), Ok(Place::Inside(())));
     }
     let mut buffer = [0u8; 4096];
-    assert_eq!(getcwd::getcwd(&task, buffer.as_mut_ptr(), buffer.len()), Err(Errno::ENAMETOOLONG));
+    assert_eq!(getcwd::getcwd(&task, lent::room(&mut buffer)), Err(Errno::ENAMETOOLONG));
 }
 
 #[test]
@@ -174,28 +171,28 @@ fn the_working_directory_follows_its_renames() {
     dir(&task, "/light/a");
     dir(&task, "/light/a/b");
     dir(&task, "/light/c");
-    assert_eq!(chdir::chdir(&task, c("/light/a/b").as_ptr().cast()), Ok(Place::Inside(())));
+    assert_eq!(chdir::chdir(&task, lent::path(&c("/light/a/b"))), Ok(Place::Inside(())));
     let cwd = || {
         let mut buffer = [0u8; 64];
-        let length = getcwd::getcwd(&task, buffer.as_mut_ptr(), buffer.len())?.unwrap();
+        let length = getcwd::getcwd(&task, lent::room(&mut buffer))?.unwrap();
         assert_eq!(buffer[length - 1], 0);
         Ok(String::from_utf8(buffer[..length - 1].to_vec()).unwrap())
     };
     assert_eq!(cwd(), Ok("/light/a/b".into()));
     let (from, to) = (c("/light/a"), c("/light/c/moved"));
-    rename::renameat2(&task, AT_FDCWD, from.as_ptr().cast(), AT_FDCWD, to.as_ptr().cast(), 0).unwrap();
+    rename::renameat2(&task, Fd::CWD, lent::path(&from), Fd::CWD, lent::path(&to), 0).unwrap();
     assert_eq!(cwd(), Ok("/light/c/moved/b".into()));
-    unlink::rmdir(&task, AT_FDCWD, c("/light/c/moved/b").as_ptr().cast()).unwrap();
+    unlink::rmdir(&task, Fd::CWD, lent::path(&c("/light/c/moved/b"))).unwrap();
     assert_eq!(cwd(), Err(Errno::ENOENT));
     assert_eq!(find(&task, "x"), Err(Errno::ENOENT));
-    let made = mkdir::mkdirat(&task, AT_FDCWD, c("x").as_ptr().cast(), 0o755);
+    let made = mkdir::mkdirat(&task, Fd::CWD, lent::path(&c("x")), 0o755);
     assert_eq!(made, Err(Errno::ENOENT));
 }
 
 /// Reads some records; gives the names.
-fn read_names(task: &Task, fd: i32, bytes: usize) -> Vec<String> {
+fn read_names(task: &Task, fd: Fd, bytes: usize) -> Vec<String> {
     let mut buffer = vec![0u8; bytes];
-    let got = getdents::getdents64(task, fd, buffer.as_mut_ptr(), buffer.len()).expect("getdents64");
+    let got = getdents::getdents64(task, fd, lent::room(&mut buffer)).expect("getdents64");
     let (mut at, mut names) = (0, Vec::new());
     while at < got {
         let length = u16::from_le_bytes([buffer[at + 16], buffer[at + 17]]) as usize;
@@ -217,10 +214,10 @@ fn a_large_directory_is_listed_while_it_shrinks() {
         file(&task, &format!("/light/big/name-number-{number}"));
     }
     fsck::check(&task, root);
-    let fd = match open::openat(&task, AT_FDCWD, c("/light/big").as_ptr().cast(), O_DIRECTORY, 0).unwrap() {
+    let fd = match open::openat(&task, Fd::CWD, lent::path(&c("/light/big")), O_DIRECTORY, 0).unwrap() {
         Place::Inside(Opened::File(id)) => {
-            table::install(&task, 5, id, 0).unwrap();
-            5
+            table::install(&task, Fd::new(5), id, 0).unwrap();
+            Fd::new(5)
         }
         other => panic!("{other:?}"),
     };
@@ -235,7 +232,7 @@ fn a_large_directory_is_listed_while_it_shrinks() {
             assert!(seen.insert(name.clone()), "{name} was listed twice");
             // As `rm -r` does: what was listed goes while the listing goes on.
             if name.starts_with("name") && !name.ends_with("77") {
-                unlink::unlink(&task, AT_FDCWD, c(&format!("/light/big/{name}")).as_ptr().cast()).unwrap();
+                unlink::unlink(&task, Fd::CWD, lent::path(&c(&format!("/light/big/{name}")))).unwrap();
                 removed += 1;
             }
         }
@@ -245,7 +242,7 @@ fn a_large_directory_is_listed_while_it_shrinks() {
     let left: BTreeSet<_> = seen.iter().filter(|name| name.ends_with("77")).collect();
     assert_eq!(left.len() + removed, FILES);
     for name in left {
-        unlink::unlink(&task, AT_FDCWD, c(&format!("/light/big/{name}")).as_ptr().cast()).unwrap();
+        unlink::unlink(&task, Fd::CWD, lent::path(&c(&format!("/light/big/{name}")))).unwrap();
     }
     close::close(&task, fd).unwrap();
     reclaim::run(&task);

@@ -1,9 +1,9 @@
 //! The five hot calls, with and without the synchronisation that each change removed.
 
 use super::locks::{Count, Mutex, ReadLock, SpinLock};
-use super::stage::MOST_WORKERS;
-use lp_abi::Result;
-use lp_abi::linux::{AT_FDCWD, SEEK_SET, stat};
+use super::stage::{MOST_WORKERS, at, given, room, value};
+use lp_abi::linux::{SEEK_SET, stat};
+use lp_abi::{Fd, Result};
 use lp_vfs::{Place, Task};
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
@@ -103,9 +103,9 @@ pub(super) struct Worker<'r> {
     /// A processor for each worker, wrapping around.
     pub(super) processor: usize,
     /// Its own open of its own file.
-    pub(super) own: i32,
+    pub(super) own: Fd,
     /// Its own open of the file that all share.
-    pub(super) shared: i32,
+    pub(super) shared: Fd,
 }
 
 /// The fields of ZFS's `struct vattr`.
@@ -159,8 +159,8 @@ impl Worker<'_> {
     }
 
     fn read(&self) -> Result<()> {
-        let mut byte = 0;
-        lp_vfs::read::pread(&self.task, self.own, &raw mut byte, 1, 4000).map(|_| ())
+        let mut byte = [0];
+        lp_vfs::read::pread(&self.task, self.own, room(&mut byte), 4000).map(|_| ())
     }
 
     fn seek(&self, turn: usize) -> Result<()> {
@@ -171,13 +171,12 @@ impl Worker<'_> {
     fn write(&self, turn: usize) -> Result<()> {
         let bytes = [b'x'; 256];
         let offset = (turn * 256 % FILE_SIZE) as i64;
-        lp_vfs::write::pwrite(&self.task, self.own, bytes.as_ptr(), bytes.len(), offset).map(|_| ())
+        lp_vfs::write::pwrite(&self.task, self.own, given(&bytes), offset).map(|_| ())
     }
 
     fn stat(&self) -> Result<()> {
         let mut to = MaybeUninit::<stat>::uninit();
-        let found =
-            lp_vfs::stat::fstatat(&self.task, AT_FDCWD, c"/a/b/shared".as_ptr().cast(), to.as_mut_ptr(), 0)?;
+        let found = lp_vfs::stat::fstatat(&self.task, Fd::CWD, at(c"/a/b/shared"), value(&mut to).cast(), 0)?;
         match found {
             Place::Inside(()) => Ok(()),
             Place::Outside(_) => Err(lp_abi::Errno::ENOENT),
@@ -186,7 +185,7 @@ impl Worker<'_> {
 
     fn fstat(&self) -> Result<stat> {
         let mut to = MaybeUninit::<stat>::uninit();
-        lp_vfs::stat::fstat(&self.task, self.shared, to.as_mut_ptr())?;
+        lp_vfs::stat::fstat(&self.task, self.shared, value(&mut to).cast())?;
         // SAFETY: the call succeeded, so it filled the structure.
         Ok(unsafe { to.assume_init() })
     }

@@ -3,16 +3,21 @@
 use std::ffi::CString;
 
 use lp_abi::linux::*;
+use lp_abi::{Fd, UserPtr};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{FileId, Region};
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::{Room, Value};
+use lp_vfs::xattr::Value;
 use lp_vfs::{
     Place, Task, chdir, clock, close, copy, dup, fallocate, flock, getcwd, getdents, link, lseek, mkdir,
     open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink, table, truncate, unlink,
     write, xattr,
 };
+
+#[path = "../../../vfs/tests/setup/lent.rs"]
+#[allow(dead_code, reason = "each test uses a part")]
+mod lent;
 
 /// Directories that a listing goes through, and buffers that it reads of each.
 const DIRECTORIES: usize = 40;
@@ -47,10 +52,10 @@ impl Caller {
         Some(caller)
     }
 
-    fn open(&self, path: &str, flags: u32) -> Option<i32> {
+    fn open(&self, path: &str, flags: u32) -> Option<Fd> {
         let path = c(path);
         let Ok(Place::Inside(Opened::File(id))) =
-            open::openat(&self.0, AT_FDCWD, path.as_ptr().cast(), flags, 0o644)
+            open::openat(&self.0, Fd::CWD, lent::path(&path), flags, 0o644)
         else {
             return None;
         };
@@ -59,61 +64,60 @@ impl Caller {
         Some(fd)
     }
 
-    fn close(&self, fd: i32) {
+    fn close(&self, fd: Fd) {
         let _ = close::close(&self.0, fd);
     }
 
     fn file(&self, path: &str, bytes: usize, at: i64) {
         let text = vec![b'x'; bytes];
         if let Some(fd) = self.open(path, O_CREAT | O_RDWR) {
-            let _ = write::pwrite(&self.0, fd, text.as_ptr(), text.len(), at);
+            let _ = write::pwrite(&self.0, fd, lent::bytes(&text), at);
             self.close(fd);
         }
     }
 
     fn mkdir(&self, path: &str) {
-        let _ = mkdir::mkdirat(&self.0, AT_FDCWD, c(path).as_ptr().cast(), 0o755);
+        let _ = mkdir::mkdirat(&self.0, Fd::CWD, lent::path(&c(path)), 0o755);
     }
 
     fn unlink(&self, path: &str, flags: u32) {
-        let _ = unlink::unlinkat(&self.0, AT_FDCWD, c(path).as_ptr().cast(), flags);
+        let _ = unlink::unlinkat(&self.0, Fd::CWD, lent::path(&c(path)), flags);
     }
 
     fn rename(&self, one: &str, two: &str, flags: u32) {
         let (one, two) = (c(one), c(two));
-        let _ =
-            rename::renameat2(&self.0, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, two.as_ptr().cast(), flags);
+        let _ = rename::renameat2(&self.0, Fd::CWD, lent::path(&one), Fd::CWD, lent::path(&two), flags);
     }
 
     fn link(&self, one: &str, two: &str) {
         let (one, two) = (c(one), c(two));
-        let _ = link::linkat(&self.0, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, two.as_ptr().cast(), 0);
+        let _ = link::linkat(&self.0, Fd::CWD, lent::path(&one), Fd::CWD, lent::path(&two), 0);
     }
 
     fn symlink(&self, target: &str, path: &str) {
         let (target, path) = (c(target), c(path));
-        let _ = symlink::symlinkat(&self.0, target.as_ptr().cast(), AT_FDCWD, path.as_ptr().cast());
+        let _ = symlink::symlinkat(&self.0, lent::path(&target), Fd::CWD, lent::path(&path));
     }
 
     fn setxattr(&self, path: &str, name: &str, value: &[u8]) {
-        let value = Value { at: value.as_ptr(), size: value.len(), flags: 0 };
+        let value = Value { bytes: lent::bytes(&value), flags: 0 };
         let (path, name) = (c(path), c(name));
-        let _ = xattr::setxattr(&self.0, AT_FDCWD, path.as_ptr().cast(), 0, name.as_ptr().cast(), value);
+        let _ = xattr::setxattr(&self.0, Fd::CWD, lent::path(&path), 0, lent::path(&name), value);
     }
 
     /// Looks at what a path names in every way.
     fn look(&self, path: &str) -> u32 {
         let (task, text) = (&*self.0, c(path));
-        let at = text.as_ptr().cast();
+        let at = lent::path(&text);
         // SAFETY: a structure of integers.
         let mut attributes: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
-        let _ = stat::fstatat(task, AT_FDCWD, at, &raw mut attributes, AT_SYMLINK_NOFOLLOW);
+        let _ = stat::fstatat(task, Fd::CWD, at, lent::value(&mut attributes), AT_SYMLINK_NOFOLLOW);
         let mut buffer = [0u8; 4096];
-        let _ = readlink::readlinkat(task, AT_FDCWD, at, buffer.as_mut_ptr(), 4096);
-        let _ = xattr::listxattr(task, AT_FDCWD, at, 0, Room { at: buffer.as_mut_ptr(), size: 4096 });
+        let _ = readlink::readlinkat(task, Fd::CWD, at, lent::room(&mut buffer[..4096]));
+        let _ = xattr::listxattr(task, Fd::CWD, at, 0, lent::room(&mut buffer[..4096]));
         for name in [c"user.one", c"system.posix_acl_access", c"system.posix_acl_default"] {
-            let room = Room { at: buffer.as_mut_ptr(), size: 4096 };
-            let _ = xattr::getxattr(task, AT_FDCWD, at, 0, name.as_ptr().cast(), room);
+            let room = lent::room(&mut buffer[..4096]);
+            let _ = xattr::getxattr(task, Fd::CWD, at, 0, lent::path(name), room);
         }
         if attributes.st_mode & S_IFMT == S_IFREG
             && attributes.st_size >= WORTH
@@ -126,12 +130,12 @@ impl Caller {
     }
 
     /// Reads, writes and measures an open file.
-    fn content(&self, fd: i32) {
+    fn content(&self, fd: Fd) {
         let task = &*self.0;
         let mut buffer = vec![0u8; 20_000];
-        let _ = read::read(task, fd, buffer.as_mut_ptr(), buffer.len());
+        let _ = read::read(task, fd, lent::room(&mut buffer));
         for at in [0, 4095, 1 << 22, (1 << 34) - 5, i64::MAX - 100] {
-            let _ = read::pread(task, fd, buffer.as_mut_ptr(), 5000, at);
+            let _ = read::pread(task, fd, lent::room(&mut buffer[..5000]), at);
         }
         let mut at = 0;
         for _ in 0..20 {
@@ -140,8 +144,8 @@ impl Caller {
             at = hole as i64;
         }
         let _ = lseek::lseek(task, fd, 0, SEEK_END);
-        let _ = write::write(task, fd, buffer.as_ptr(), 100);
-        let _ = write::pwrite(task, fd, buffer.as_ptr(), 9000, 3000);
+        let _ = write::write(task, fd, lent::bytes(&buffer[..100]));
+        let _ = write::pwrite(task, fd, lent::bytes(&buffer[..9000]), 3000);
         let _ = fallocate::fallocate(task, fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 5000, 6000);
         let _ = fallocate::fallocate(task, fd, 0, 0, 30_000);
     }
@@ -166,11 +170,11 @@ impl Caller {
         seen
     }
 
-    fn names(&self, fd: i32) -> Vec<String> {
+    fn names(&self, fd: Fd) -> Vec<String> {
         let mut names = Vec::new();
         let mut buffer = [0u8; 4096];
         for _ in 0..BUFFERS {
-            let Ok(got @ 1..) = getdents::getdents64(&self.0, fd, buffer.as_mut_ptr(), buffer.len()) else {
+            let Ok(got @ 1..) = getdents::getdents64(&self.0, fd, lent::room(&mut buffer)) else {
                 break;
             };
             let mut at = 0;
@@ -225,7 +229,7 @@ pub fn die_busy(region: Region<'static>) -> ! {
     for number in [1, 2, 4, 5, 7] {
         let fd = caller.open(&format!("/light/many/f{number}"), O_RDWR).expect("a file");
         // As fork does: another table might name it, which a sweep finds out.
-        let id = FileId(caller.0.table[fd as usize].load(Relaxed) as u32);
+        let id = FileId(caller.0.table[fd.index()].load(Relaxed) as u32);
         region.file(id).shared.store(2, Relaxed);
         caller.close(fd);
     }
@@ -234,11 +238,11 @@ pub fn die_busy(region: Region<'static>) -> ! {
         let fd = caller.open(path, if path == "/light/a/b" { O_RDONLY } else { O_RDWR }).expect(path);
         let mut lock = [0u8; 32];
         lock[0] = F_WRLCK as u8;
-        let _ = record_lock::fcntl(&caller.0, fd, F_SETLK, lock.as_mut_ptr());
+        let _ = record_lock::fcntl(&caller.0, fd, F_SETLK, lent::room(&mut lock).start());
         let _ = flock::flock(&caller.0, fd, LOCK_SH);
     }
     caller.unlink("/light/gone", 0);
-    let _ = chdir::chdir(&caller.0, c("/light/a/b").as_ptr().cast());
+    let _ = chdir::chdir(&caller.0, lent::path(&c("/light/a/b")));
     // SAFETY: ends the child.
     unsafe { libc::_exit(0) }
 }
@@ -252,7 +256,7 @@ pub fn all(region: Region<'static>) {
     let seen = caller.list();
     // SAFETY: a structure of integers.
     let mut space: lp_abi::linux::statfs = unsafe { std::mem::zeroed() };
-    let _ = statfs::statfs(task, AT_FDCWD, c("/light").as_ptr().cast(), &raw mut space);
+    let _ = statfs::statfs(task, Fd::CWD, lent::path(&c("/light")), lent::value(&mut space));
     caller.mkdir("/light/new");
     (0..80).for_each(|number| caller.file(&format!("/light/new/{number}"), 5000, number << 14));
     caller.file("/light/sparse", 10, 1 << 35);
@@ -265,16 +269,16 @@ pub fn all(region: Region<'static>) {
     caller.setxattr("/light/small", "user.two", &[2; 100]);
     caller.setxattr("/light/empty", "system.posix_acl_default", &ACL);
     let mut buffer = [0u8; 4096];
-    let _ = chdir::chdir(task, c("/light/a/b/c").as_ptr().cast());
-    let _ = getcwd::getcwd(task, buffer.as_mut_ptr(), buffer.len());
+    let _ = chdir::chdir(task, lent::path(&c("/light/a/b/c")));
+    let _ = getcwd::getcwd(task, lent::room(&mut buffer));
     if let (Some(from), Some(to)) =
         (caller.open("/light/pages", O_RDWR), caller.open("/light/copy", O_CREAT | O_RDWR))
     {
-        let null = std::ptr::null_mut();
+        let null = UserPtr::NULL;
         let _ = copy::copy_file_range(task, from, null, to, null, 40_000, 0);
         let mut lock = [0u8; 32];
         lock[0] = F_WRLCK as u8;
-        let _ = record_lock::fcntl(task, from, F_SETLK, lock.as_mut_ptr());
+        let _ = record_lock::fcntl(task, from, F_SETLK, lent::room(&mut lock).start());
         let _ = flock::flock(task, to, LOCK_EX | LOCK_NB);
         if let (Ok(id), Ok(fd)) = (dup::dup(task, to), table::lowest(task, 3, 1000)) {
             let _ = dup::install(task, fd, id, 0);
@@ -285,7 +289,7 @@ pub fn all(region: Region<'static>) {
     }
     for path in ["/light/sparse", "/light/pages", "/light/a/b/c/deep"] {
         for length in [1 << 22, 5000, 0] {
-            let _ = truncate::truncate(task, AT_FDCWD, c(path).as_ptr().cast(), length);
+            let _ = truncate::truncate(task, Fd::CWD, lent::path(&c(path)), length);
         }
     }
     // Everything can be removed.

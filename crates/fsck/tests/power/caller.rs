@@ -2,22 +2,26 @@
 
 use std::ffi::CString;
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::Region;
 use lp_vfs::boot::{self, RunSetup};
 use lp_vfs::link::Two;
 use lp_vfs::open::Opened;
-use lp_vfs::xattr::{Room, Value};
+use lp_vfs::xattr::Value;
 use lp_vfs::{
     Place, Task, chmod, clock, close, getdents, link, mkdir, open, read, readlink, reap, reclaim, rename,
     stat, symlink, table, truncate, unlink, write, xattr,
 };
 
+#[path = "../../../vfs/tests/setup/lent.rs"]
+#[allow(dead_code, reason = "each test uses a part")]
+mod lent;
+
 /// The extended attribute that files have.
 const ATTRIBUTE: &std::ffi::CStr = c"user.one";
 /// Longest of its values, and longest target of a symbolic link.
-const LONGEST: i32 = 8192;
+const LONGEST: usize = 8192;
 
 type Result<T> = std::result::Result<T, Errno>;
 
@@ -58,16 +62,16 @@ impl Caller {
         boot::exit(&self.0);
     }
 
-    pub fn open(&self, path: &str, flags: u32) -> Result<i32> {
+    pub fn open(&self, path: &str, flags: u32) -> Result<Fd> {
         let path = c(path);
-        let opened = inside(open::openat(&self.0, AT_FDCWD, path.as_ptr().cast(), flags, 0o644)?);
+        let opened = inside(open::openat(&self.0, Fd::CWD, lent::path(&path), flags, 0o644)?);
         let Opened::File(id) = opened else { panic!("not a file of the region") };
         let fd = table::lowest(&self.0, 3, 1000)?;
         table::install(&self.0, fd, id, 0)?;
         Ok(fd)
     }
 
-    pub fn close(&self, fd: i32) {
+    pub fn close(&self, fd: Fd) {
         close::close(&self.0, fd).expect("close");
     }
 
@@ -77,7 +81,7 @@ impl Caller {
 
     pub fn write(&self, path: &str, bytes: &[u8], at: u64) -> Result<()> {
         let fd = self.open(path, O_RDWR)?;
-        let done = write::pwrite(&self.0, fd, bytes.as_ptr(), bytes.len(), at as i64);
+        let done = write::pwrite(&self.0, fd, lent::bytes(&bytes), at as i64);
         self.close(fd);
         assert_eq!(done?, bytes.len(), "a short write");
         Ok(())
@@ -86,66 +90,65 @@ impl Caller {
     pub fn read(&self, path: &str, len: usize) -> Result<Vec<u8>> {
         let fd = self.open(path, O_RDONLY)?;
         let mut bytes = vec![0; len];
-        let done = read::pread(&self.0, fd, bytes.as_mut_ptr(), len, 0);
+        let done = read::pread(&self.0, fd, lent::room(&mut bytes[..len]), 0);
         self.close(fd);
         assert_eq!(done?, len, "a short read");
         Ok(bytes)
     }
 
     pub fn mkdir(&self, path: &str) -> Result<()> {
-        mkdir::mkdirat(&self.0, AT_FDCWD, c(path).as_ptr().cast(), 0o755).map(inside)
+        mkdir::mkdirat(&self.0, Fd::CWD, lent::path(&c(path)), 0o755).map(inside)
     }
 
     pub fn unlink(&self, path: &str, flags: u32) -> Result<()> {
-        unlink::unlinkat(&self.0, AT_FDCWD, c(path).as_ptr().cast(), flags).map(inside)
+        unlink::unlinkat(&self.0, Fd::CWD, lent::path(&c(path)), flags).map(inside)
     }
 
     pub fn rename(&self, one: &str, two: &str, flags: u32) -> Result<()> {
         let (one, two) = (c(one), c(two));
-        rename::renameat2(&self.0, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, two.as_ptr().cast(), flags)
+        rename::renameat2(&self.0, Fd::CWD, lent::path(&one), Fd::CWD, lent::path(&two), flags)
             .map(both_inside)
     }
 
     pub fn link(&self, one: &str, two: &str) -> Result<()> {
         let (one, two) = (c(one), c(two));
-        link::linkat(&self.0, AT_FDCWD, one.as_ptr().cast(), AT_FDCWD, two.as_ptr().cast(), 0)
-            .map(both_inside)
+        link::linkat(&self.0, Fd::CWD, lent::path(&one), Fd::CWD, lent::path(&two), 0).map(both_inside)
     }
 
     pub fn symlink(&self, target: &str, path: &str) -> Result<()> {
         let (target, path) = (c(target), c(path));
-        symlink::symlinkat(&self.0, target.as_ptr().cast(), AT_FDCWD, path.as_ptr().cast()).map(inside)
+        symlink::symlinkat(&self.0, lent::path(&target), Fd::CWD, lent::path(&path)).map(inside)
     }
 
     pub fn readlink(&self, path: &str) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; LONGEST as usize];
+        let mut bytes = vec![0; LONGEST];
         let path = c(path);
-        let got = readlink::readlinkat(&self.0, AT_FDCWD, path.as_ptr().cast(), bytes.as_mut_ptr(), LONGEST)?;
+        let got =
+            readlink::readlinkat(&self.0, Fd::CWD, lent::path(&path), lent::room(&mut bytes[..LONGEST]))?;
         bytes.truncate(inside(got));
         Ok(bytes)
     }
 
     pub fn chmod(&self, path: &str, mode: u32) -> Result<()> {
-        chmod::fchmodat(&self.0, AT_FDCWD, c(path).as_ptr().cast(), mode, 0).map(inside)
+        chmod::fchmodat(&self.0, Fd::CWD, lent::path(&c(path)), mode, 0).map(inside)
     }
 
     pub fn truncate(&self, path: &str, size: u64) -> Result<()> {
-        truncate::truncate(&self.0, AT_FDCWD, c(path).as_ptr().cast(), size as i64).map(inside)
+        truncate::truncate(&self.0, Fd::CWD, lent::path(&c(path)), size as i64).map(inside)
     }
 
     pub fn set_attribute(&self, path: &str, value: &[u8]) -> Result<()> {
-        let value = Value { at: value.as_ptr(), size: value.len(), flags: 0 };
+        let value = Value { bytes: lent::bytes(&value), flags: 0 };
         let path = c(path);
-        xattr::setxattr(&self.0, AT_FDCWD, path.as_ptr().cast(), 0, ATTRIBUTE.as_ptr().cast(), value)
-            .map(inside)
+        xattr::setxattr(&self.0, Fd::CWD, lent::path(&path), 0, lent::path(ATTRIBUTE), value).map(inside)
     }
 
     pub fn attribute(&self, path: &str) -> Option<Vec<u8>> {
-        let mut bytes = vec![0; LONGEST as usize];
-        let room = Room { at: bytes.as_mut_ptr(), size: LONGEST as usize };
+        let mut bytes = vec![0; LONGEST];
+        let room = lent::room(&mut bytes);
         let path = c(path);
-        let name = ATTRIBUTE.as_ptr().cast();
-        let got = xattr::getxattr(&self.0, AT_FDCWD, path.as_ptr().cast(), 0, name, room).ok()?;
+        let name = lent::path(ATTRIBUTE);
+        let got = xattr::getxattr(&self.0, Fd::CWD, lent::path(&path), 0, name, room).ok()?;
         bytes.truncate(inside(got));
         Some(bytes)
     }
@@ -154,7 +157,7 @@ impl Caller {
         // SAFETY: a structure of integers.
         let mut found: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
         let path = c(path);
-        stat::fstatat(&self.0, AT_FDCWD, path.as_ptr().cast(), &raw mut found, AT_SYMLINK_NOFOLLOW)?;
+        stat::fstatat(&self.0, Fd::CWD, lent::path(&path), lent::value(&mut found), AT_SYMLINK_NOFOLLOW)?;
         Ok(found)
     }
 
@@ -181,9 +184,7 @@ impl Caller {
     fn names(&self, path: &str) -> Vec<(String, u32)> {
         let fd = self.open(path, O_RDONLY | O_DIRECTORY).expect("a directory");
         let (mut names, mut buffer) = (Vec::new(), [0u8; 4096]);
-        while let got @ 1.. =
-            getdents::getdents64(&self.0, fd, buffer.as_mut_ptr(), buffer.len()).expect("a listing")
-        {
+        while let got @ 1.. = getdents::getdents64(&self.0, fd, lent::room(&mut buffer)).expect("a listing") {
             let mut at = 0;
             while at < got {
                 let length = u16::from_ne_bytes([buffer[at + 16], buffer[at + 17]]) as usize;

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use lp_abi::Errno;
+use lp_abi::{Errno, Fd, UserPtr};
 use lp_fsck::{Rebuilt, Severity};
 use lp_region::layout::{LANES_AT, RUNS, VERSION};
 use lp_region::process::{CALLS_COUNTED, CALLS_TRACED};
@@ -231,8 +231,9 @@ impl Session {
         let slot = self.claim()?;
         let process = self.region.process(slot.process);
         let path = CString::new(bytes(directory)).unwrap_or_default();
-        let found =
-            self.with_task(|task| walk::inode(task, libc::AT_FDCWD, path.as_ptr().cast(), Follow::Link));
+        // SAFETY: the walk only reads the path, and keeps no pointer.
+        let at = unsafe { UserPtr::new(path.as_ptr().cast()) };
+        let found = self.with_task(|task| walk::inode(task, Fd::CWD, at, Follow::Link));
         match found.map_err(full)? {
             Ok(Place::Inside(found)) => process.cwd.store(found.spot().to_word(), Release),
             Ok(Place::Outside(_)) => {}

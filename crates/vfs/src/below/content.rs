@@ -99,8 +99,8 @@ fn fill(task: &Task<'_>, file: &impl File, seen: &Record, fresh: &page::Fresh, i
     }
     let mut done = 0;
     while done < wanted {
-        // SAFETY: within the run.
-        match file.read(unsafe { to.add(done) }, wanted - done, start + done as u64)? {
+        // SAFETY: `to` and the `wanted` bytes from there on are the run's.
+        match unsafe { file.read(to.add(done), wanted - done, start + done as u64) }? {
             0 => return Err(Errno::EIO),
             got => done += got,
         }

@@ -14,7 +14,7 @@ use lp_abi::linux::{
     AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
     RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
 };
-use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, NAME_MAX, PATH_MAX, Result};
 use lp_region::Region;
 
 use crate::below::list::{self, Record, RecordAt};
@@ -266,16 +266,16 @@ impl Dir for Descriptor {
 
 /// The path of a name in an open directory, for calls that take no descriptor.
 fn proc_path(room: &mut [u8], fd: i32, name: &[u8]) -> *const u8 {
-    let directory = pipe::link_of(fd, room);
+    let directory = pipe::link_of(Fd::new(fd), room);
     room[directory] = b'/';
     room[directory + 1..directory + 1 + name.len()].copy_from_slice(name);
     room.as_ptr()
 }
 
 impl File for Descriptor {
-    fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize> {
+    unsafe fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize> {
         loop {
-            // SAFETY: `to` is good for `len` bytes, the caller says.
+            // SAFETY: `to` is good for `len` bytes, by the contract of `read`.
             match unsafe { lp_abi::syscall!(__NR_pread64, self.0, to, len, at) } {
                 Err(Errno::EINTR) => {}
                 done => return done,

@@ -43,7 +43,7 @@ pub(crate) fn prepare(task: &Task<'_>) -> Result<()> {
     let zeros = [0u8; PAGE_SIZE];
     // Relaxed: under the lock.
     while task.region.inode(file).size.load(Relaxed) < CHAINS * size_of::<u64>() as u64 {
-        fill::append_private(task, file, zeros.as_ptr(), zeros.len())?;
+        fill::append_private(task, file, &zeros)?;
     }
     Ok(())
 }

@@ -16,7 +16,6 @@ use lp_region::{InodeId, InodeRef, Region};
 
 use crate::caller::task::{SLACK, Task};
 use crate::calls::create::{self, Content, Made, What};
-use crate::content::buffer::Single;
 use crate::content::{fill, map, snapshot};
 use crate::inodes::inode;
 use crate::life::boot;
@@ -113,7 +112,7 @@ impl Record {
 /// `EIO` if there is none: a damaged region's.
 pub fn record(region: Region<'_>, at: RecordAt) -> Result<Record> {
     let mut record = Record::default();
-    get(region, at.list, &raw mut record, u64::from(at.offset))?;
+    get(region, at.list, &mut record, u64::from(at.offset))?;
     Ok(record)
 }
 
@@ -135,7 +134,7 @@ pub fn name<'a>(region: Region<'_>, at: RecordAt, record: &Record, to: &'a mut N
 pub fn bytes(region: Region<'_>, at: RecordAt, skip: usize, to: &mut [u8]) -> Result<()> {
     let start = u64::from(at.offset) + (size_of::<Record>() + skip) as u64;
     let list = region.inode(at.list);
-    match snapshot::snapshot(region, list, Single::new(to.as_mut_ptr(), to.len())?, to.len(), start) {
+    match snapshot::into(region, list, to, start) {
         Ok(got) if got == to.len() => Ok(()),
         _ => Err(Errno::EIO),
     }
@@ -147,7 +146,7 @@ pub fn bytes(region: Region<'_>, at: RecordAt, skip: usize, to: &mut [u8]) -> Re
 /// As [`record`].
 pub fn head(region: Region<'_>, list: InodeId) -> Result<Head> {
     let mut head = Head::default();
-    get(region, list, &raw mut head, 0)?;
+    get(region, list, &mut head, 0)?;
     Ok(head)
 }
 
@@ -179,12 +178,38 @@ pub fn each(
     Ok(())
 }
 
-fn get<T>(region: Region<'_>, list: InodeId, to: *mut T, at: u64) -> Result<()> {
-    let len = size_of::<T>();
-    match snapshot::snapshot(region, region.inode(list), Single::new(to.cast(), len)?, len, at) {
-        Ok(got) if got == len => Ok(()),
+fn get<T: Plain>(region: Region<'_>, list: InodeId, to: &mut T, at: u64) -> Result<()> {
+    let to = bytes_mut(core::slice::from_mut(to));
+    match snapshot::into(region, region.inode(list), to, at) {
+        Ok(got) if got == to.len() => Ok(()),
         _ => Err(Errno::EIO),
     }
+}
+
+/// A record of a list.
+///
+/// # Safety
+/// Made of integers, without padding.
+unsafe trait Plain: Copy {}
+
+// SAFETY: `repr(C)`; its size is the sum of its fields'.
+unsafe impl Plain for Record {}
+// SAFETY: `repr(C)`; its size is the sum of its fields'.
+unsafe impl Plain for Head {}
+
+fn bytes_mut<T: Plain>(records: &mut [T]) -> &mut [u8] {
+    let bytes = size_of_val(records);
+    // SAFETY: records are nothing but bytes, and any bytes are records.
+    unsafe { core::slice::from_raw_parts_mut(records.as_mut_ptr().cast(), bytes) }
+}
+
+/// Appends a record to a file of root [`ROOT`] that nobody else can reach yet.
+///
+/// # Errors
+/// `ENOSPC`.
+fn push<T: Plain>(task: &Task<'_>, file: InodeId, record: &T) -> Result<()> {
+    let mut record = *record;
+    fill::append_private(task, file, bytes_mut(core::slice::from_mut(&mut record)))
 }
 
 /// Notes what stands for a record.
@@ -275,7 +300,7 @@ pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result
     record.pages.store(0, Relaxed);
     record.data_seq.end();
     let head = Head { up_list: up.list.0, up_offset: up.offset, ..Head::default() };
-    fill::append_private(task, list, (&raw const head).cast(), size_of::<Head>())?;
+    push(task, list, &head)?;
     Ok((list, false))
 }
 
@@ -288,10 +313,10 @@ pub(super) fn append(task: &Task<'_>, list: InodeId, record: &Record, name: &[u8
     let size = task.region.inode(list).size.load(Relaxed); // Relaxed: the caller's.
     let offset = u32::try_from(size).map_err(|_| Errno::EFBIG)?;
     let record = Record { length: name.len() as u32, ..*record };
-    fill::append_private(task, list, (&raw const record).cast(), size_of::<Record>())?;
-    fill::append_private(task, list, name.as_ptr(), name.len())?;
+    push(task, list, &record)?;
+    fill::append_private(task, list, name)?;
     let padding = record.bytes() as usize - size_of::<Record>() - name.len();
-    fill::append_private(task, list, [0; 8].as_ptr(), padding)?;
+    fill::append_private(task, list, &[0; 8][..padding])?;
     Ok(RecordAt { list, offset })
 }
 

@@ -76,8 +76,11 @@ trait Dir {
 
 /// A file of a layer.
 trait File {
-    /// Reads up to `len` bytes at an offset to `to`, which is good for them.
-    fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize>;
+    /// Reads up to `len` bytes at an offset.
+    ///
+    /// # Safety
+    /// `to` is good for `len` bytes.
+    unsafe fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize>;
 
     /// Whether it is still what was seen.
     ///

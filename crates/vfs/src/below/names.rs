@@ -1,7 +1,7 @@
 //! Names of directories, taken in whole at the first look.
 
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
-use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
 use lp_region::records::{COVERED, Inode, NO_ACL_YET, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{DirentId, InodeId, InodeRef};
@@ -303,7 +303,9 @@ fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, se
             acl::ACCESS_NAME => put_acl(task, inode, Which::Acl, value),
             acl::DEFAULT_NAME => put_acl(task, inode, Which::DefaultAcl, value),
             name if TAKEN.iter().any(|space| name.starts_with(space)) => {
-                let value = Value { at: value.as_ptr(), size: value.len(), flags: 0 };
+                // SAFETY: the layer's bytes stay until this returns, and are only read.
+                let bytes = unsafe { UserSlice::new(value.as_ptr(), value.len()) };
+                let value = Value { bytes, flags: 0 };
                 xattrs::replace(task, id, inode, name, Some(value))
             }
             _ => Ok(()),
@@ -323,7 +325,7 @@ fn put_acl(task: &Task<'_>, inode: &Inode, which: Which, value: &[u8]) -> Result
         return Ok(());
     }
     let draft = Draft::new(task, inode.root.load(Relaxed))?; // Relaxed: immutable.
-    draft.append(value.as_ptr(), value.len())?;
+    draft.append(value)?;
     draft.attach(which.word(inode));
     task.region.settle::<Inode>(task.lane);
     Ok(())

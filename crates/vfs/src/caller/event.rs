@@ -1,5 +1,6 @@
 //! What watchers are told: [`Task::notify`](crate::caller::task::Task::notify) gets an [`Event`].
 
+use lp_abi::Fd;
 use lp_region::InodeId;
 
 /// What a watcher must be told. The door's `Task::notify` does it.
@@ -14,7 +15,7 @@ pub enum Event<'a> {
     /// A name is another one now. The caller holds the locks of both directories.
     Moved(&'a Move<'a>),
     /// A descriptor with this `entry::shadow` was closed.
-    Closed(i32),
+    Closed(Fd),
     /// A descriptor was closed, opened with these flags before its inode had a shadow.
     ClosedLate(InodeId, u32),
 }

@@ -2,7 +2,7 @@
 
 use core::cell::{Cell, UnsafeCell};
 
-use lp_abi::{Errno, PAGE_SIZE, PATH_MAX, Result};
+use lp_abi::{Errno, PAGE_SIZE, PATH_MAX, Result, UserSlice};
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
 use lp_region::lock::{Lanes, OwnerLock};
@@ -129,10 +129,11 @@ impl<T> Place<T> {
 }
 
 impl Scratch {
-    /// All buffers as one, whole pages of it, for a call that has no paths: where it starts and its length.
-    pub fn whole(&self) -> (*mut u8, usize) {
+    /// All buffers as one, whole pages of it, for a call that has no paths.
+    pub(crate) fn whole(&self) -> UserSlice {
         let bytes = size_of::<Scratch>() / PAGE_SIZE * PAGE_SIZE;
-        (core::ptr::from_ref(self).cast_mut().cast(), bytes)
+        // SAFETY: cells, of a task that makes one call at a time.
+        unsafe { UserSlice::new(core::ptr::from_ref(self).cast(), bytes) }
     }
 
     /// Buffers of zeros.

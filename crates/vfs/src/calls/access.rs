@@ -3,7 +3,7 @@
 use lp_abi::linux::{
     AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG, S_IFSOCK,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
@@ -22,7 +22,7 @@ use crate::rights::permission::{self, EXEC, WRITE};
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for an unknown mode or flag; `EACCES`, `EROFS`, `EPERM`.
 #[inline]
-pub fn faccessat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32, flags: u32) -> Result<Place<()>> {
+pub fn faccessat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, flags: u32) -> Result<Place<()>> {
     if mode & !7 != 0 || flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -46,8 +46,8 @@ pub fn faccessat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32, flags:
 }
 
 #[cold]
-fn descriptor(task: &Task<'_>, fd: i32, mode: u32, flags: u32) -> Result<Place<()>> {
-    if fd == lp_abi::linux::AT_FDCWD {
+fn descriptor(task: &Task<'_>, fd: Fd, mode: u32, flags: u32) -> Result<Place<()>> {
+    if fd == Fd::CWD {
         let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
         if cwd == 0 {
             return Ok(Place::Outside(Outside::AsGiven));

@@ -1,6 +1,6 @@
 //! chdir(2), fchdir(2).
 
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::Spot;
 use lp_region::sync::Ordering;
 
@@ -16,9 +16,9 @@ use crate::rights::permission::{self, EXEC};
 ///
 /// # Errors
 /// Those of path_resolution(7); `ENOTDIR`, `EACCES`.
-pub fn chdir(task: &Task<'_>, path: *const u8) -> Result<Place<()>> {
+pub fn chdir(task: &Task<'_>, path: UserPtr) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
-        let dir = match walk::inode(task, lp_abi::linux::AT_FDCWD, path, Follow::Link)? {
+        let dir = match walk::inode(task, Fd::CWD, path, Follow::Link)? {
             Place::Inside(found) => found.spot(),
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
@@ -36,7 +36,7 @@ pub fn chdir(task: &Task<'_>, path: *const u8) -> Result<Place<()>> {
 ///
 /// # Errors
 /// `EBADF`, `ENOTDIR`, `EACCES`.
-pub fn fchdir(task: &Task<'_>, fd: i32) -> Result<()> {
+pub fn fchdir(task: &Task<'_>, fd: Fd) -> Result<()> {
     let held = table::fget_any(task, fd)?;
     enter(task, held.spot())
 }

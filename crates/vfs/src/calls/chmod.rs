@@ -1,7 +1,7 @@
 //! chmod(2), fchmod(2), fchmodat(2), fchmodat2(2).
 
 use lp_abi::linux::{S_IFLNK, S_IFMT, S_ISGID};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, MountId};
@@ -21,7 +21,7 @@ use crate::rights::{acl, credentials};
 /// # Errors
 /// Those of path_resolution(7); `EPERM` for who does not own it, and for an immutable or append-only file; `EROFS`;
 /// `EOPNOTSUPP` for a symbolic link; `EINVAL` for unknown flags is the door's.
-pub fn fchmodat(task: &Task, dirfd: i32, path: *const u8, mode: u32, flags: u32) -> Result<Place<()>> {
+pub fn fchmodat(task: &Task, dirfd: Fd, path: UserPtr, mode: u32, flags: u32) -> Result<Place<()>> {
     target::at(task, dirfd, path, flags, |id, inode, mount| change(task, (id, inode, mount), mode))
 }
 
@@ -29,7 +29,7 @@ pub fn fchmodat(task: &Task, dirfd: i32, path: *const u8, mode: u32, flags: u32)
 ///
 /// # Errors
 /// `EBADF`; otherwise as [`fchmodat`].
-pub fn fchmod(task: &Task, fd: i32, mode: u32) -> Result<()> {
+pub fn fchmod(task: &Task, fd: Fd, mode: u32) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     change(task, (held.inode_id(), held.inode, held.mount()), mode)
 }

@@ -1,7 +1,7 @@
 //! chown(2), fchown(2), lchown(2), fchownat(2).
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_ISGID, S_ISUID, S_IXGRP};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::process::caps;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -25,8 +25,8 @@ const KEEP: u32 = u32::MAX;
 /// Those of path_resolution(7); `EPERM` for who may not, and for an immutable or append-only file; `EROFS`.
 pub fn fchownat(
     task: &Task,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     owner: u32,
     group: u32,
     flags: u32,
@@ -38,7 +38,7 @@ pub fn fchownat(
 ///
 /// # Errors
 /// `EBADF`; otherwise as [`fchownat`].
-pub fn fchown(task: &Task, fd: i32, owner: u32, group: u32) -> Result<()> {
+pub fn fchown(task: &Task, fd: Fd, owner: u32, group: u32) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     change(task, (held.inode_id(), held.inode, held.mount()), owner, group)
 }

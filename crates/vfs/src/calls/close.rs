@@ -1,6 +1,6 @@
 //! close(2) and close_range(2).
 
-use lp_abi::Result;
+use lp_abi::{Fd, Result};
 
 use crate::caller::task::Task;
 use crate::descriptors::table::{self, entry};
@@ -12,14 +12,14 @@ use crate::life::open_file;
 /// # Errors
 /// `EBADF` when it is not ours.
 #[inline]
-pub fn close(task: &Task, fd: i32) -> Result<()> {
+pub fn close(task: &Task, fd: Fd) -> Result<()> {
     open_file::remove(task, fd)
 }
 
 /// close_range(2) for doors without a kernel table.
 pub fn close_range(task: &Task, first: u32, last: u32) {
     for (fd, _) in table::open_entries(task) {
-        if (first..=last).contains(&(fd as u32)) {
+        if (first..=last).contains(&(fd.raw() as u32)) {
             let _ = close(task, fd);
         }
     }
@@ -28,7 +28,7 @@ pub fn close_range(task: &Task, first: u32, last: u32) {
 /// `close_range` with `CLOSE_RANGE_CLOEXEC`: marks what of ours lies in `first..=last`.
 pub fn cloexec_range(task: &Task, first: u32, last: u32) {
     for (fd, _) in table::open_entries(task) {
-        if (first..=last).contains(&(fd as u32)) {
+        if (first..=last).contains(&(fd.raw() as u32)) {
             let _ = table::change(task, fd, entry::CLOEXEC, 0);
         }
     }

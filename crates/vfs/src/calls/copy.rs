@@ -9,7 +9,7 @@ use lp_abi::linux::{
     __NR_fstat, __NR_pread64, __NR_write, O_APPEND, S_IFBLK, S_IFCHR, S_IFIFO, S_IFMT, S_IFREG,
     SPLICE_F_GIFT, SPLICE_F_MORE, SPLICE_F_MOVE, SPLICE_F_NONBLOCK, stat,
 };
-use lp_abi::{Errno, MAX_RW_COUNT, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, MAX_RW_COUNT, PAGE_SIZE, Result, UserPtr};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
@@ -40,10 +40,10 @@ const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
 /// one file that overlap, an offset below zero; `EOVERFLOW`; those of write(2).
 pub fn copy_file_range(
     task: &Task,
-    fd_in: i32,
-    off_in: *mut i64,
-    fd_out: i32,
-    off_out: *mut i64,
+    fd_in: Fd,
+    off_in: UserPtr<i64>,
+    fd_out: Fd,
+    off_out: UserPtr<i64>,
     len: usize,
     flags: u32,
 ) -> Result<usize> {
@@ -85,7 +85,7 @@ pub fn copy_file_range(
 ///
 /// # Errors
 /// `EBADF`; `EINVAL` when `fd_in` is no regular file or `fd_out` is open with `O_APPEND`; those of write(2).
-pub fn sendfile(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize) -> Result<usize> {
+pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usize) -> Result<usize> {
     let count = count.min(MAX_RW_COUNT);
     if !table::is_ours(task, fd_in) {
         return receive(task, fd_out, fd_in, off_in, count);
@@ -103,7 +103,7 @@ pub fn sendfile(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: u
         may_copy(&from, &to)?;
         let at_out = to.file.position.load(Relaxed);
         let done = between(task, (&from, at), (&to, at_out), count)?;
-        advance(&to, core::ptr::null_mut(), at_out + done as u64)?;
+        advance(&to, UserPtr::NULL, at_out + done as u64)?;
         done
     } else {
         readable(&from)?;
@@ -126,10 +126,10 @@ pub fn sendfile(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: u
 /// `EAGAIN` with `SPLICE_F_NONBLOCK`; those of read(2) and write(2).
 pub fn splice(
     task: &Task,
-    fd_in: i32,
-    off_in: *mut i64,
-    fd_out: i32,
-    off_out: *mut i64,
+    fd_in: Fd,
+    off_in: UserPtr<i64>,
+    fd_out: Fd,
+    off_out: UserPtr<i64>,
     len: usize,
     flags: u32,
 ) -> Result<usize> {
@@ -168,12 +168,12 @@ pub fn splice(
 }
 
 /// Where a call starts: at its offset argument or at the position.
-fn offset(held: &Held, given: *const i64) -> Result<u64> {
+fn offset(held: &Held, given: UserPtr<i64>) -> Result<u64> {
     if given.is_null() {
         return Ok(held.file.position.load(Relaxed)); // Relaxed: as Linux reads f_pos here.
     }
     // SAFETY: the program's memory.
-    let value = unsafe { ucopy::get(given) }?;
+    let value = unsafe { ucopy::get(given.as_ptr()) }?;
     if value < 0 { Err(Errno::EINVAL) } else { Ok(value as u64) }
 }
 
@@ -183,13 +183,13 @@ fn unsigned(errno: Errno) -> Errno {
 }
 
 /// Stores where a call ended: in its offset argument or as the position.
-fn advance(held: &Held, given: *mut i64, end: u64) -> Result<()> {
+fn advance(held: &Held, given: UserPtr<i64>, end: u64) -> Result<()> {
     if given.is_null() {
         held.file.position.store(end, Relaxed); // Relaxed: as Linux stores f_pos here.
         return Ok(());
     }
     // SAFETY: the program's memory.
-    unsafe { ucopy::put(given, &(end as i64)) }
+    unsafe { ucopy::put(given.as_ptr(), &(end as i64)) }
 }
 
 fn readable(from: &Held) -> Result<()> {
@@ -245,32 +245,32 @@ fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len
 }
 
 /// Writes up to `len` bytes from `at` on to a descriptor of the kernel's that is no pipe.
-fn to_host(task: &Task, from: &Held, at: u64, fd: i32, len: usize) -> Result<usize> {
+fn to_host(task: &Task, from: &Held, at: u64, fd: Fd, len: usize) -> Result<usize> {
     below::complete(task, from.inode)?;
-    let (room, bytes) = task.scratch.whole();
-    in_steps(task, from, len, bytes, |done, most| {
-        let got =
-            snapshot::snapshot(task.region, from.inode, Single::new(room, most)?, most, at + done as u64)?;
+    let room = task.scratch.whole();
+    in_steps(task, from, len, room.len(), |done, most| {
+        let to = Single::new(room.first(most))?;
+        let got = snapshot::snapshot(task.region, from.inode, to, most, at + done as u64)?;
         if got == 0 {
             return Ok(0);
         }
         // SAFETY: the kernel reads within the buffer, which is the task's.
-        unsafe { (task.blocking)(__NR_write, [fd as usize, room as usize, got, 0, 0, 0]) }
+        unsafe { (task.blocking)(__NR_write, [fd.word(), room.start().addr(), got, 0, 0, 0]) }
     })
 }
 
 /// Moves up to `len` bytes from `at` on into a pipe: waits for room, then takes what there is.
 fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
     below::complete(task, from.inode)?;
-    let (room, bytes) = task.scratch.whole();
+    let room = task.scratch.whole();
     loop {
         pipe.ready(task)?;
         let fits = pipe.room(at)?.min(len);
-        let moved = in_steps(task, from, fits, bytes, |done, most| {
-            let to = Single::new(room, most)?;
+        let moved = in_steps(task, from, fits, room.len(), |done, most| {
+            let to = Single::new(room.first(most))?;
             match snapshot::snapshot(task.region, from.inode, to, most, at + done as u64)? {
                 0 => Ok(0),
-                got => pipe.put(task, room, got),
+                got => pipe.put(task, room.start().as_ptr(), got),
             }
         });
         // Another writer was faster.
@@ -331,7 +331,7 @@ fn in_steps(
 }
 
 /// sendfile(2) from a file of the host's into one of ours.
-fn receive(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize) -> Result<usize> {
+fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usize) -> Result<usize> {
     // do_sendfile: an offset of what has none comes before everything about the target.
     if !off_in.is_null() {
         host_position(fd_in)?;
@@ -352,15 +352,14 @@ fn receive(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize)
             }
             break;
         }
-        let room = task.scratch.walk.get();
-        let most = (count - done).min(PAGE_SIZE);
+        let room = task.scratch.whole().first((count - done).min(PAGE_SIZE));
         // The offset moves only as far as bytes were stored: a failed store leaves them to be read again.
         let start = if off_in.is_null() { host_position(fd_in)? } else { host_offset(off_in)? };
         // SAFETY: the kernel writes within the buffer, which is the task's.
-        let got = unsafe { lp_abi::syscall!(__NR_pread64, fd_in, room, most, start) };
+        let got = unsafe { lp_abi::syscall!(__NR_pread64, fd_in, room.start(), room.len(), start) };
         let stored = match got {
             Ok(0) => break,
-            Ok(got) => write::store(task, &to, Single::new(room.cast(), got)?, got, at + done as u64),
+            Ok(got) => write::store(task, &to, Single::new(room.first(got))?, got, at + done as u64),
             Err(errno) => Err(errno),
         };
         match stored {
@@ -376,29 +375,29 @@ fn receive(task: &Task, fd_out: i32, fd_in: i32, off_in: *mut i64, count: usize)
     Ok(done)
 }
 
-fn host_position(fd: i32) -> Result<i64> {
+fn host_position(fd: Fd) -> Result<i64> {
     use lp_abi::linux::{__NR_lseek, SEEK_CUR};
     // SAFETY: asks for the position.
     unsafe { lp_abi::syscall!(__NR_lseek, fd, 0, SEEK_CUR) }.map(|at| at as i64)
 }
 
-fn host_offset(given: *const i64) -> Result<i64> {
+fn host_offset(given: UserPtr<i64>) -> Result<i64> {
     // SAFETY: the program's memory.
-    unsafe { ucopy::get(given) }
+    unsafe { ucopy::get(given.as_ptr()) }
 }
 
-fn set_host_offset(fd: i32, given: *mut i64, at: i64) -> Result<()> {
+fn set_host_offset(fd: Fd, given: UserPtr<i64>, at: i64) -> Result<()> {
     use lp_abi::linux::{__NR_lseek, SEEK_SET};
     if given.is_null() {
         // SAFETY: moves the position as the program's call is to do.
         return unsafe { lp_abi::syscall!(__NR_lseek, fd, at, SEEK_SET) }.map(drop);
     }
     // SAFETY: the program's memory.
-    unsafe { ucopy::put(given, &at) }
+    unsafe { ucopy::put(given.as_ptr(), &at) }
 }
 
 /// Whether a file of the host's has a position and content for sendfile(2).
-fn can_be_sent(fd: i32) -> Result<bool> {
+fn can_be_sent(fd: Fd) -> Result<bool> {
     let attributes = host_attributes(fd)?;
     Ok(match attributes.st_mode & S_IFMT {
         S_IFREG | S_IFBLK => true,
@@ -408,11 +407,11 @@ fn can_be_sent(fd: i32) -> Result<bool> {
 }
 
 /// Type of a file of the host's.
-fn host_type(fd: i32) -> Result<u32> {
+fn host_type(fd: Fd) -> Result<u32> {
     host_attributes(fd).map(|attributes| attributes.st_mode & S_IFMT)
 }
 
-fn host_attributes(fd: i32) -> Result<stat> {
+fn host_attributes(fd: Fd) -> Result<stat> {
     let mut value = core::mem::MaybeUninit::<stat>::zeroed();
     // SAFETY: the kernel writes a stat; all zeros is one too.
     unsafe {

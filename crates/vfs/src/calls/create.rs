@@ -1,7 +1,7 @@
 //! Making an inode with a name: what mkdir, mknod, symlink and open with `O_CREAT` have in common.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeRef, MountId};
 
@@ -51,8 +51,8 @@ pub(crate) enum Made {
 /// Those of path_resolution(7) and of `decide`; `EEXIST`; `ENOSPC`, `EROFS`, `EACCES`.
 pub(crate) fn at(
     task: &Task<'_>,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     decide: impl Fn(&Parent) -> Result<What>,
 ) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {

@@ -1,6 +1,6 @@
 //! dup(2) and its like: a second descriptor for an open file.
 
-use lp_abi::Result;
+use lp_abi::{Fd, Result};
 use lp_region::FileId;
 use lp_region::sync::Ordering;
 
@@ -15,7 +15,7 @@ use crate::life::open_file;
 ///
 /// # Errors
 /// `EBADF` when it is not ours.
-pub fn dup(task: &Task, fd: i32) -> Result<FileId> {
+pub fn dup(task: &Task, fd: Fd) -> Result<FileId> {
     let held = table::fget_any(task, fd)?;
     file::duplicate(held.file);
     pin::file(task, pin::slot::OPEN, held.id);
@@ -26,7 +26,7 @@ pub fn dup(task: &Task, fd: i32) -> Result<FileId> {
 ///
 /// # Errors
 /// `EBADF`.
-pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
+pub fn install(task: &Task, fd: Fd, id: FileId, flags: u64) -> Result<()> {
     open_file::install_and(task, fd, id, flags, || table::moved(task)).inspect_err(|_| abandon(task))
 }
 

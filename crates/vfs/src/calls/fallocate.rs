@@ -4,7 +4,7 @@ use lp_abi::linux::{
     FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
     FALLOC_FL_UNSHARE_RANGE, FALLOC_FL_ZERO_RANGE,
 };
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::InodeId;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -26,7 +26,7 @@ use crate::rights::privileges;
 /// `EBADF` when the file is not open for writing; `EINVAL` for an empty or negative range; `EOPNOTSUPP` for a mode that
 /// tmpfs has not; `EFBIG`; `ENOSPC`; `EISDIR`, `ENODEV` for what is no regular file; `EPERM` for an append-only or
 /// immutable one.
-pub fn fallocate(task: &Task, fd: i32, mode: u32, offset: i64, length: i64) -> Result<()> {
+pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     if offset < 0 || length <= 0 {
         return Err(Errno::EINVAL);

@@ -2,7 +2,7 @@
 //! `F_DUPFD` is [`crate::calls::dup`]'s.
 
 use lp_abi::linux::{FD_CLOEXEC, O_APPEND, O_DIRECT, O_NDELAY, O_NOATIME, O_NONBLOCK};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::records::{file_mode, inode_flags};
 use lp_region::sync::Ordering;
 
@@ -17,7 +17,7 @@ const SETTABLE: u32 = O_APPEND | O_NONBLOCK | O_NDELAY | O_DIRECT | O_NOATIME;
 ///
 /// # Errors
 /// `EBADF`.
-pub fn get_fd(task: &Task, fd: i32) -> Result<u32> {
+pub fn get_fd(task: &Task, fd: Fd) -> Result<u32> {
     match table::load(task, fd) {
         word if word & entry::OPEN == 0 => Err(Errno::EBADF),
         word if word & entry::CLOEXEC != 0 => Ok(FD_CLOEXEC),
@@ -29,7 +29,7 @@ pub fn get_fd(task: &Task, fd: i32) -> Result<u32> {
 ///
 /// # Errors
 /// `EBADF`.
-pub fn set_fd(task: &Task, fd: i32, flags: u32) -> Result<()> {
+pub fn set_fd(task: &Task, fd: Fd, flags: u32) -> Result<()> {
     let set = if flags & FD_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     table::change(task, fd, set, entry::CLOEXEC & !set)
 }
@@ -38,7 +38,7 @@ pub fn set_fd(task: &Task, fd: i32, flags: u32) -> Result<()> {
 ///
 /// # Errors
 /// `EBADF`.
-pub fn get_fl(task: &Task, fd: i32) -> Result<u32> {
+pub fn get_fl(task: &Task, fd: Fd) -> Result<u32> {
     let held = table::fget_any(task, fd)?;
     Ok(held.file.flags.load(Ordering::Relaxed)) // Relaxed: one word.
 }
@@ -47,7 +47,7 @@ pub fn get_fl(task: &Task, fd: i32) -> Result<u32> {
 ///
 /// # Errors
 /// `EBADF`, also for `O_PATH`; `EPERM` for taking `O_APPEND` from an append-only file and for `O_NOATIME` on another's.
-pub fn set_fl(task: &Task, fd: i32, flags: u32) -> Result<()> {
+pub fn set_fl(task: &Task, fd: Fd, flags: u32) -> Result<()> {
     let held = table::fget_any(task, fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);

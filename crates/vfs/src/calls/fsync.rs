@@ -6,7 +6,7 @@
 use lp_abi::linux::{
     __NR_fdatasync, __NR_fsync, __NR_msync, __NR_syncfs, MS_SYNC, POSIX_FADV_DONTNEED, POSIX_FADV_NOREUSE,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::Region;
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering::Relaxed;
@@ -29,7 +29,7 @@ pub enum Sync {
 ///
 /// # Errors
 /// `EBADF`; those of the host's file system.
-pub fn fsync(task: &Task, fd: i32, call: Sync) -> Result<()> {
+pub fn fsync(task: &Task, fd: Fd, call: Sync) -> Result<()> {
     table::fget_no_path(task, fd)?;
     if !is_in_file(task.region) {
         return Ok(());
@@ -67,7 +67,7 @@ fn is_in_file(region: Region) -> bool {
 ///
 /// # Errors
 /// `EBADF`.
-pub fn sync_file_range(task: &Task, fd: i32) -> Result<()> {
+pub fn sync_file_range(task: &Task, fd: Fd) -> Result<()> {
     table::fget_no_path(task, fd).map(drop)
 }
 
@@ -75,7 +75,7 @@ pub fn sync_file_range(task: &Task, fd: i32) -> Result<()> {
 ///
 /// # Errors
 /// `EBADF` when the file is not open for reading; `EINVAL` when it is not a regular file.
-pub fn readahead(task: &Task, fd: i32) -> Result<()> {
+pub fn readahead(task: &Task, fd: Fd) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     match held.file.mode.load(Relaxed) {
         mode if mode & file_mode::READ == 0 => Err(Errno::EBADF),
@@ -88,7 +88,7 @@ pub fn readahead(task: &Task, fd: i32) -> Result<()> {
 ///
 /// # Errors
 /// `EBADF`; `EINVAL` for a length below zero or unknown advice.
-pub fn fadvise(task: &Task, fd: i32, length: i64, advice: u32) -> Result<()> {
+pub fn fadvise(task: &Task, fd: Fd, length: i64, advice: u32) -> Result<()> {
     table::fget_no_path(task, fd)?;
     let known = advice <= POSIX_FADV_DONTNEED.max(POSIX_FADV_NOREUSE);
     if length < 0 || !known { Err(Errno::EINVAL) } else { Ok(()) }

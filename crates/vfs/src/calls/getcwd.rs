@@ -1,6 +1,6 @@
 //! getcwd(2), and the paths of inodes: what `/proc/self/cwd` and `/proc/self/fd/N` are links to.
 
-use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result};
+use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
 use lp_region::records::OpenFile;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, Spot, ucopy};
@@ -23,7 +23,7 @@ const TRIES: u32 = 1000;
 ///
 /// # Errors
 /// `ERANGE` when it does not fit, `ENOENT` when the directory was removed, `EFAULT`.
-pub fn getcwd(task: &Task<'_>, buffer: *mut u8, size: usize) -> Result<Option<usize>> {
+pub fn getcwd(task: &Task<'_>, buffer: UserSlice) -> Result<Option<usize>> {
     let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
     if cwd == 0 {
         return Ok(None);
@@ -33,11 +33,11 @@ pub fn getcwd(task: &Task<'_>, buffer: *mut u8, size: usize) -> Result<Option<us
         return Err(Errno::ENOENT);
     }
     let path = of_spot(task, cwd, UNREACHABLE)?;
-    if path.len() + 1 > size {
+    if path.len() + 1 > buffer.len() {
         return Err(Errno::ERANGE);
     }
     // SAFETY: bad pointers are the fault handler's; a NUL follows the path.
-    unsafe { ucopy::copy(buffer, path.as_ptr(), path.len() + 1) }?;
+    unsafe { ucopy::copy(buffer.start().as_ptr(), path.as_ptr(), path.len() + 1) }?;
     Ok(Some(path.len() + 1))
 }
 

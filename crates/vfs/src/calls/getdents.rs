@@ -11,7 +11,7 @@
 //! page is believed empty only if the directory's `data_seq` stood still, else it is looked at again.
 
 use lp_abi::linux::S_IFDIR;
-use lp_abi::{Errno, NAME_MAX, Result};
+use lp_abi::{Errno, Fd, NAME_MAX, Result, UserSlice};
 use lp_region::records::{Dirent, Inode, file_mode};
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, sync, ucopy};
@@ -79,7 +79,7 @@ struct Entry {
 ///
 /// # Errors
 /// `EBADF`, `ENOTDIR`; `ENOENT` for a removed directory; `EINVAL` when not even one record fits; `EFAULT`.
-pub fn getdents64(task: &Task<'_>, fd: i32, buffer: *mut u8, size: usize) -> Result<usize> {
+pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     let held = table::fget(task, fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
@@ -92,12 +92,8 @@ pub fn getdents64(task: &Task<'_>, fd: i32, buffer: *mut u8, size: usize) -> Res
     if dir::is_dead(held.inode) {
         return Err(Errno::ENOENT);
     }
-    let mut out = Out {
-        to: buffer,
-        size,
-        done: 0,
-        record: Record { head: [0; HEAD], name: [0; NAME_MAX], end: [0; 6] },
-    };
+    let mut out =
+        Out { to: buffer, done: 0, record: Record { head: [0; HEAD], name: [0; NAME_MAX], end: [0; 6] } };
     let mut cookie = position.get();
     let ended = fill(task, &held, &mut cookie, &mut out);
     position.set(cookie);
@@ -201,8 +197,7 @@ fn read(
 
 /// The program's buffer.
 struct Out {
-    to: *mut u8,
-    size: usize,
+    to: UserSlice,
     done: usize,
     /// The record that is being made.
     record: Record,
@@ -215,7 +210,9 @@ impl Out {
     /// `EINVAL` when it does not fit, `EFAULT`.
     fn push(&mut self, entry: &Entry, next: u64) -> Result<()> {
         let length = (HEAD + entry.length + 1).next_multiple_of(8);
-        if length > self.size - self.done {
+        // SAFETY: `done` bytes of the buffer are filled.
+        let room = unsafe { self.to.skip_unchecked(self.done) };
+        if length > room.len() {
             return Err(Errno::EINVAL);
         }
         let Record { head, name, end: _ } = &mut self.record;
@@ -225,7 +222,7 @@ impl Out {
         head[18] = entry.kind;
         name.iter_mut().skip(entry.length).take(8).for_each(|byte| *byte = 0);
         // SAFETY: a record is no longer than `Record`; bad pointers are the fault handler's.
-        unsafe { ucopy::copy(self.to.add(self.done), (&raw const self.record).cast(), length) }?;
+        unsafe { ucopy::copy(room.start().as_ptr(), (&raw const self.record).cast(), length) }?;
         self.done += length;
         Ok(())
     }

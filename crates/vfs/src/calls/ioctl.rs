@@ -8,7 +8,7 @@ use lp_abi::linux::{
     FS_APPEND_FL, FS_IMMUTABLE_FL, FS_NOATIME_FL, FS_NODUMP_FL, FS_XFLAG_APPEND, FS_XFLAG_IMMUTABLE,
     FS_XFLAG_NOATIME, FS_XFLAG_NODUMP, O_NONBLOCK, fsxattr,
 };
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
 use lp_region::process::caps;
 use lp_region::records::{file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -32,7 +32,7 @@ const FLAGS: [(u32, u32, u32); 4] = [
 ///
 /// # Errors
 /// `EBADF`; `ENOTTY` for a request that no file answers, `EOPNOTSUPP` for one that tmpfs does not; `EFAULT`; `EPERM`.
-pub fn ioctl(task: &Task, fd: i32, request: u32, argument: usize) -> Result<()> {
+pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let regular = mode & file_mode::REGULAR != 0;
@@ -54,8 +54,8 @@ pub fn ioctl(task: &Task, fd: i32, request: u32, argument: usize) -> Result<()> 
         FIBMAP if regular => Err(no_blocks(task, argument)?),
         FIFREEZE | FITHAW => Err(privileged(task, Errno::EOPNOTSUPP)),
         FS_IOC_FIEMAP => Err(Errno::EOPNOTSUPP),
-        FICLONE => Err(clone_error(task, &held, argument as i32)),
-        FICLONERANGE => Err(clone_error(task, &held, get::<i64>(argument)? as i32)),
+        FICLONE => Err(clone_error(task, &held, Fd::new(argument.addr() as i32))),
+        FICLONERANGE => Err(clone_error(task, &held, Fd::new(get::<i64>(argument)? as i32))),
         FIDEDUPERANGE if regular => Err(Errno::EOPNOTSUPP),
         FIDEDUPERANGE => Err(Errno::EISDIR),
         FS_IOC_GETFLAGS => put(argument, &flags(&held, |(_, flag, _)| flag)),
@@ -69,14 +69,14 @@ pub fn ioctl(task: &Task, fd: i32, request: u32, argument: usize) -> Result<()> 
     }
 }
 
-fn get<T: Copy>(argument: usize) -> Result<T> {
+fn get<T: Copy>(argument: UserPtr) -> Result<T> {
     // SAFETY: the program's memory; the types used are plain data.
-    unsafe { ucopy::get(argument as *const T) }
+    unsafe { ucopy::get(argument.cast::<T>().as_ptr()) }
 }
 
-fn put<T: Copy>(argument: usize, value: &T) -> Result<()> {
+fn put<T: Copy>(argument: UserPtr, value: &T) -> Result<()> {
     // SAFETY: the program's memory.
-    unsafe { ucopy::put(argument as *mut T, value) }
+    unsafe { ucopy::put(argument.cast().as_ptr(), value) }
 }
 
 fn privileged(task: &Task, errno: Errno) -> Errno {
@@ -84,7 +84,7 @@ fn privileged(task: &Task, errno: Errno) -> Errno {
 }
 
 /// ioctl_fibmap: a file without blocks has block 0 everywhere, and is refused.
-fn no_blocks(task: &Task, argument: usize) -> Result<Errno> {
+fn no_blocks(task: &Task, argument: UserPtr) -> Result<Errno> {
     if !credentials::capable(task, caps::SYS_ADMIN) {
         return Ok(Errno::EPERM);
     }
@@ -94,7 +94,7 @@ fn no_blocks(task: &Task, argument: usize) -> Result<Errno> {
     Ok(Errno::EINVAL)
 }
 
-fn set_nonblocking(held: &Held, argument: usize) -> Result<()> {
+fn set_nonblocking(held: &Held, argument: UserPtr) -> Result<()> {
     let on: i32 = get(argument)?;
     let file = held.file;
     // Relaxed: one word. Calls on one file at once may overtake each other, as in Linux without f_lock.
@@ -104,7 +104,7 @@ fn set_nonblocking(held: &Held, argument: usize) -> Result<()> {
 }
 
 /// Why the content of `from` is not cloned into the file: tmpfs shares no blocks.
-fn clone_error(task: &Task, held: &Held, from: i32) -> Errno {
+fn clone_error(task: &Task, held: &Held, from: Fd) -> Errno {
     let Ok(source) = table::fget_second(task, from) else { return Errno::EXDEV };
     let (mode, into) = (source.file.mode.load(Relaxed), held.file.mode.load(Relaxed));
     if (mode | into) & file_mode::DIR != 0 { Errno::EISDIR } else { Errno::EOPNOTSUPP }
@@ -126,7 +126,7 @@ fn extended(flags: u32) -> fsxattr {
     }
 }
 
-fn set_extended(task: &Task, held: &Held, argument: usize) -> Result<()> {
+fn set_extended(task: &Task, held: &Held, argument: UserPtr) -> Result<()> {
     let wanted: fsxattr = get(argument)?;
     if wanted.fsx_extsize | wanted.fsx_projid | wanted.fsx_cowextsize != 0 {
         return Err(Errno::EOPNOTSUPP);

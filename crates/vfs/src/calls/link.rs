@@ -1,7 +1,7 @@
 //! link(2), linkat(2).
 
 use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_FOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::Spot;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering;
@@ -39,10 +39,10 @@ pub enum Two {
 /// directory; `ENOENT` for a file without names that may get none; `EMLINK`, `ENOSPC`, `EROFS`, `EACCES`.
 pub fn linkat(
     task: &Task<'_>,
-    old_dirfd: i32,
-    old: *const u8,
-    new_dirfd: i32,
-    new: *const u8,
+    old_dirfd: Fd,
+    old: UserPtr,
+    new_dirfd: Fd,
+    new: UserPtr,
     flags: u32,
 ) -> Result<Two> {
     if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
@@ -69,7 +69,7 @@ pub fn linkat(
     Err(Errno::ESTALE)
 }
 
-fn source(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Place<Spot>> {
+fn source(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<Spot>> {
     if flags & AT_EMPTY_PATH != 0 && walk::is_empty(path)? {
         return Ok(match table::fget_any(task, dirfd) {
             Ok(held) => Place::Inside(held.spot()),

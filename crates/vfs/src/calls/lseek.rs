@@ -1,7 +1,7 @@
 //! lseek(2).
 
 use lp_abi::linux::{SEEK_CUR, SEEK_DATA, SEEK_END, SEEK_HOLE, SEEK_SET};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 
@@ -16,7 +16,7 @@ use crate::descriptors::table::{self, Held};
 /// # Errors
 /// `EBADF`; `EINVAL` for a bad `whence` or a position below zero; `ENXIO` for SEEK_DATA and SEEK_HOLE past the end.
 #[inline]
-pub fn lseek(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
+pub fn lseek(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
     match quick(task, table::load(task, fd), offset, whence) {
         Some(target) => Ok(target),
         None => lseek_slow(task, fd, offset, whence),
@@ -41,7 +41,7 @@ pub fn quick(task: &Task, entry: u64, offset: i64, whence: u32) -> Option<u64> {
 
 /// A position that others may move, holes, and errors.
 #[inline(never)]
-fn lseek_slow(task: &Task, fd: i32, offset: i64, whence: u32) -> Result<u64> {
+fn lseek_slow(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
     let held = table::fget(task, fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);

@@ -1,7 +1,7 @@
 //! mkdir(2), mkdirat(2).
 
-use lp_abi::Result;
 use lp_abi::linux::S_IFDIR;
+use lp_abi::{Fd, Result, UserPtr};
 
 use crate::caller::task::{Place, Task};
 use crate::calls::create::{self, Content, What};
@@ -10,7 +10,7 @@ use crate::calls::create::{self, Content, What};
 ///
 /// # Errors
 /// Those of path_resolution(7); `EEXIST`, `ENOSPC`, `EROFS`, `EACCES`, `EMLINK`.
-pub fn mkdirat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32) -> Result<Place<()>> {
+pub fn mkdirat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32) -> Result<Place<()>> {
     create::at(task, dirfd, path, |_| {
         // vfs_mkdir keeps the permission bits and the sticky bit.
         Ok(What { mode: S_IFDIR | mode & 0o1777, rdev: 0, content: Content::Empty })

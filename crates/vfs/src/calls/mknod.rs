@@ -1,7 +1,7 @@
 //! mknod(2), mknodat(2).
 
 use lp_abi::linux::{S_IFBLK, S_IFCHR, S_IFDIR, S_IFIFO, S_IFMT, S_IFREG, S_IFSOCK};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::process::caps;
 
 use crate::caller::task::{Place, Task};
@@ -16,7 +16,7 @@ const WHITEOUT: u32 = 0;
 /// # Errors
 /// Those of path_resolution(7); `EPERM` for a directory or, without the capability, a device; `EINVAL` for another type;
 /// `EEXIST`, `ENOENT` for a slash at the end, `ENOSPC`, `EROFS`, `EACCES`.
-pub fn mknodat(task: &Task<'_>, dirfd: i32, path: *const u8, mode: u32, dev: u32) -> Result<Place<()>> {
+pub fn mknodat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, dev: u32) -> Result<Place<()>> {
     let kind = match mode & S_IFMT {
         0 => S_IFREG,
         S_IFREG | S_IFCHR | S_IFBLK | S_IFIFO | S_IFSOCK => mode & S_IFMT,

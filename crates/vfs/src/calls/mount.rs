@@ -5,7 +5,7 @@ use lp_abi::linux::{
     MS_NOSUID, MS_NOSYMFOLLOW, MS_NOUSER, MS_PRIVATE, MS_RDONLY, MS_REC, MS_RELATIME, MS_REMOUNT, MS_SHARED,
     MS_SLAVE, MS_STRICTATIME, MS_UNBINDABLE,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::layout::MOUNTS;
 use lp_region::mount::{Groups, SOURCE, mount_flags};
 use lp_region::mount_change::Set;
@@ -31,13 +31,13 @@ const KIND: usize = 32;
 #[derive(Clone, Copy)]
 pub struct Call {
     /// What is mounted: a path for a bind mount or a move, else a name.
-    pub source: *const u8,
+    pub source: UserPtr,
     /// The kind of file system.
-    pub kind: *const u8,
+    pub kind: UserPtr,
     /// `MS_*`.
     pub flags: u32,
     /// Options.
-    pub data: *const u8,
+    pub data: UserPtr,
 }
 
 /// Mounts something on what a path names, or changes what is mounted there.
@@ -45,7 +45,7 @@ pub struct Call {
 /// # Errors
 /// Those of path_resolution(7) and mount(2); `EINVAL` for a source on the host, `ENODEV` for all kinds but
 /// tmpfs.
-pub fn mount(task: &Task<'_>, dirfd: i32, path: *const u8, call: &Call) -> Result<Place<()>> {
+pub fn mount(task: &Task<'_>, dirfd: Fd, path: UserPtr, call: &Call) -> Result<Place<()>> {
     let mut kind = [0; KIND];
     let mut data = [0; OPTIONS];
     let kind = text(&mut kind, call.kind)?;
@@ -67,8 +67,8 @@ pub(crate) fn in_one_shape<T>(task: &Task<'_>, mut call: impl FnMut() -> Result<
 
 fn mount_once(
     task: &Task<'_>,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     call: &Call,
     (kind, data): (Option<&[u8]>, &[u8]),
 ) -> Result<Place<()>> {
@@ -100,12 +100,12 @@ fn mount_once(
 }
 
 /// A string of the program's that may be left out.
-fn text(to: &mut [u8], from: *const u8) -> Result<Option<&[u8]>> {
+fn text(to: &mut [u8], from: UserPtr) -> Result<Option<&[u8]>> {
     if from.is_null() {
         return Ok(None);
     }
     // SAFETY: bad pointers are the fault handler's.
-    match unsafe { ucopy::string(to, from) } {
+    match unsafe { ucopy::string(to, from.as_ptr()) } {
         Ok(length) => Ok(Some(&to[..length])),
         Err(Errno::ENAMETOOLONG) => Err(Errno::EINVAL),
         Err(errno) => Err(errno),
@@ -160,7 +160,7 @@ fn new(
     task: &Task<'_>,
     at: &Found,
     flags: u32,
-    (kind, source): (Option<&[u8]>, *const u8),
+    (kind, source): (Option<&[u8]>, UserPtr),
     data: &[u8],
 ) -> Result<()> {
     match kind {
@@ -174,7 +174,7 @@ fn new(
         0
     } else {
         // SAFETY: bad pointers are the fault handler's. A name that is too long is cut.
-        unsafe { ucopy::string(&mut name, source) }.unwrap_or(SOURCE - 1)
+        unsafe { ucopy::string(&mut name, source.as_ptr()) }.unwrap_or(SOURCE - 1)
     };
     let source = if length == 0 { &b"none"[..] } else { &name[..length] };
     mount_end::collect(task);
@@ -212,7 +212,7 @@ fn point_dirent(task: &Task<'_>, at: &Found) -> lp_region::DirentId {
 }
 
 /// do_loopback.
-fn bind(task: &Task<'_>, source: *const u8, at: &Found, recursive: bool) -> Result<()> {
+fn bind(task: &Task<'_>, source: UserPtr, at: &Found, recursive: bool) -> Result<()> {
     let from = source_path(task, source)?;
     mount_end::collect(task);
     mount_tree::change(task, |tree| {
@@ -238,11 +238,11 @@ fn bind(task: &Task<'_>, source: *const u8, at: &Found, recursive: bool) -> Resu
 }
 
 /// The path that a bind mount or a move is of.
-fn source_path(task: &Task<'_>, source: *const u8) -> Result<Found> {
+fn source_path(task: &Task<'_>, source: UserPtr) -> Result<Found> {
     if source.is_null() || walk::is_empty(source)? {
         return Err(Errno::EINVAL);
     }
-    match walk::second_inode(task, lp_abi::linux::AT_FDCWD, source, Follow::Link)? {
+    match walk::second_inode(task, Fd::CWD, source, Follow::Link)? {
         Place::Inside(found) => Ok(found),
         Place::Outside(_) => Err(Errno::EINVAL),
     }
@@ -395,7 +395,7 @@ fn set_type(task: &Task<'_>, tree: &Tree<'_, '_>, id: MountId, kind: u32) {
 }
 
 /// do_move_mount.
-fn move_mount(task: &Task<'_>, source: *const u8, at: &Found) -> Result<()> {
+fn move_mount(task: &Task<'_>, source: UserPtr, at: &Found) -> Result<()> {
     let from = source_path(task, source)?;
     mount_end::collect(task);
     mount_tree::change(task, |tree| {

@@ -1,11 +1,11 @@
 //! open(2), openat(2), creat(2), openat2(2).
 
 use lp_abi::linux::{
-    AT_FDCWD, O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOATIME,
-    O_NOCTTY, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT,
-    S_IFREG, S_IFSOCK,
+    O_ACCMODE, O_APPEND, O_CLOEXEC, O_CREAT, O_DIRECTORY, O_DSYNC, O_EXCL, O_LARGEFILE, O_NOATIME, O_NOCTTY,
+    O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY, O_TRUNC, S_IFBLK, S_IFCHR, S_IFDIR, S_IFLNK, S_IFMT, S_IFREG,
+    S_IFSOCK,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::mount::mount_flags;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering;
@@ -76,7 +76,7 @@ struct How {
 /// # Errors
 /// Those of open(2).
 #[inline]
-pub fn openat(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -> Result<Place<Opened>> {
+pub fn openat(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> Result<Place<Opened>> {
     if flags & KNOWN & !PLAIN != 0 {
         return openat_slow(task, dirfd, path, flags, mode);
     }
@@ -112,7 +112,7 @@ fn is_plain(record: &Inode) -> bool {
 
 /// Any other open.
 #[inline(never)]
-fn openat_slow(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) -> Result<Place<Opened>> {
+fn openat_slow(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> Result<Place<Opened>> {
     let mut flags = (flags | O_LARGEFILE) & KNOWN;
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
@@ -125,7 +125,7 @@ fn openat_slow(task: &Task, dirfd: i32, path: *const u8, flags: u32, mode: u32) 
 ///
 /// # Errors
 /// Those of open(2).
-pub fn reopen(task: &Task, fd: i32, flags: u32) -> Result<Opened> {
+pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     let mut flags = (flags | O_LARGEFILE) & KNOWN;
     if flags & O_PATH != 0 {
         flags &= WITH_PATH;
@@ -162,17 +162,11 @@ struct OpenHow {
 ///
 /// # Errors
 /// Those of openat2(2); `ENOSYS`, as from a kernel without the call, for `resolve` flags that restrict the walk.
-pub fn openat2(
-    task: &Task,
-    dirfd: i32,
-    path: *const u8,
-    how: *const u8,
-    size: usize,
-) -> Result<Place<Opened>> {
+pub fn openat2(task: &Task, dirfd: Fd, path: UserPtr, how: UserSlice) -> Result<Place<Opened>> {
     const NO_MAGICLINKS: u64 = 2;
     const CACHED: u64 = 0x20;
     const RESOLVE_ALL: u64 = 0x3f;
-    let how = copy_how(how, size)?;
+    let how = copy_how(how)?;
     let flags = how.flags as u32;
     if how.flags & !u64::from(KNOWN) != 0 || how.resolve & !RESOLVE_ALL != 0 || how.mode & !0o7777 != 0 {
         return Err(Errno::EINVAL);
@@ -191,8 +185,8 @@ pub fn openat2(
 }
 
 /// copy_struct_from_user: a longer structure is fine if what we do not know in it is zero.
-fn copy_how(how: *const u8, size: usize) -> Result<OpenHow> {
-    let known = size_of::<OpenHow>();
+fn copy_how(how: UserSlice) -> Result<OpenHow> {
+    let (known, size) = (size_of::<OpenHow>(), how.len());
     if size < known {
         return Err(Errno::EINVAL);
     }
@@ -201,12 +195,12 @@ fn copy_how(how: *const u8, size: usize) -> Result<OpenHow> {
     }
     for at in known..size {
         // SAFETY: bad pointers are the fault handler's.
-        if unsafe { ucopy::get(how.wrapping_add(at)) }? != 0 {
+        if unsafe { ucopy::get(how.skip(at).start().as_ptr()) }? != 0 {
             return Err(Errno::E2BIG);
         }
     }
     // SAFETY: bad pointers are the fault handler's; the structure is made of integers.
-    unsafe { ucopy::get(how.cast()) }
+    unsafe { ucopy::get(how.start().cast().as_ptr()) }
 }
 
 impl How {
@@ -251,7 +245,7 @@ impl How {
 }
 
 #[inline]
-fn open(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Opened>> {
+fn open(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
     for _ in 0..TRIES {
         let opened = if how.has(O_CREAT) {
             open_or_make(task, dirfd, path, how)
@@ -270,7 +264,7 @@ fn open(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Ope
 }
 
 #[inline]
-fn open_existing(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Opened>> {
+fn open_existing(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
     let found = match walk::inode(task, dirfd, path, how.follow())? {
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -280,7 +274,7 @@ fn open_existing(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<
 }
 
 /// `O_CREAT`.
-fn open_or_make(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Opened>> {
+fn open_or_make(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
     let End { place, found } = match walk::end(task, dirfd, path, how.follow())? {
         Place::Inside(end) => end,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -311,7 +305,7 @@ fn open_or_make(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<P
 }
 
 /// Opens a file that this call has made: its mode and size do not matter.
-fn made(task: &Task, dirfd: i32, found: &Found, how: &How) -> Result<Opened> {
+fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     let pin = pin_found(task, dirfd, found)?;
     let opened = Opened::File(finish(task, found, how, S_IFREG)?.hand_over());
     pin.leave();
@@ -319,7 +313,7 @@ fn made(task: &Task, dirfd: i32, found: &Found, how: &How) -> Result<Opened> {
 }
 
 /// `O_TMPFILE`: a file without a name in the directory that the path names.
-fn open_nameless(task: &Task, dirfd: i32, path: *const u8, how: &How) -> Result<Place<Opened>> {
+fn open_nameless(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
     let found = match walk::inode(task, dirfd, path, how.follow())? {
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -357,14 +351,14 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
 /// # Errors
 /// `ESTALE` when it was unlinked since, unless it is the directory that the walk started from, which may be gone.
 #[inline]
-fn pin_found<'r>(task: &Task<'r>, dirfd: i32, found: &Found) -> Result<Pin<'r>> {
+fn pin_found<'r>(task: &Task<'r>, dirfd: Fd, found: &Found) -> Result<Pin<'r>> {
     pin::hold(task, pin::slot::OPEN, found.inode).or_else(|errno| pin_base_slow(task, dirfd, found, errno))
 }
 
 #[cold]
-fn pin_base_slow<'r>(task: &Task<'r>, dirfd: i32, found: &Found, errno: Errno) -> Result<Pin<'r>> {
+fn pin_base_slow<'r>(task: &Task<'r>, dirfd: Fd, found: &Found, errno: Errno) -> Result<Pin<'r>> {
     let base = match dirfd {
-        AT_FDCWD => Spot::from_word(task.process.cwd.load(Ordering::Relaxed)).inode,
+        Fd::CWD => Spot::from_word(task.process.cwd.load(Ordering::Relaxed)).inode,
         fd => table::fget_any(task, fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
     };
     if found.inode != base {

@@ -4,7 +4,7 @@
 //! writes nothing that is shared but the position.
 
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::records::{Inode, OpenFile, file_mode};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::ucopy;
@@ -22,31 +22,31 @@ use crate::inodes::inode;
 /// # Errors
 /// `EBADF` when the file is not open for reading; `EISDIR`; `EFAULT`.
 #[inline]
-pub fn read(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
-    match read_quick::<false>(task, table::load(task, fd), buf, len) {
+pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
+    match read_quick::<false>(task, table::load(task, fd), buf) {
         Some(got) => Ok(got),
-        None => read_slow(task, fd, buf, len),
+        None => read_slow(task, fd, buf),
     }
 }
 
 /// The common [`read`], of an entry just read: of a position that is this thread's alone, within a page. None asks for [`read`].
 /// `WIDE` says that all vector registers are free, whole.
 #[inline(always)]
-pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: *mut u8, len: usize) -> Option<usize> {
+pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
     let file = table::sole(task, entry, file_mode::READ | file_mode::REGULAR)?;
     let at = file.position.load(Relaxed); // Relaxed: nobody else has it.
-    let got = quick::<WIDE>(task, file, buf, len, at)?;
+    let got = quick::<WIDE>(task, file, buf, at)?;
     file.position.store(at + got as u64, Relaxed);
     Some(got)
 }
 
 #[inline(never)]
-fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
+fn read_slow(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
     let held = readable(task, fd)?;
-    let to = Single::new(buf, len)?;
+    let to = Single::new(buf)?;
     let position = file::position(task, &held);
     let at = position.get();
-    let got = match quick::<false>(task, held.file, buf, len, at) {
+    let got = match quick::<false>(task, held.file, buf, at) {
         Some(got) => got,
         None => read_at(task, &held, to, to.len(), at)?,
     };
@@ -59,39 +59,33 @@ fn read_slow(task: &Task, fd: i32, buf: *mut u8, len: usize) -> Result<usize> {
 /// # Errors
 /// As [`read`]; `EINVAL` for an offset below zero.
 #[inline]
-pub fn pread(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
-    match pread_quick::<false>(task, table::load(task, fd), buf, len, offset) {
+pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
+    match pread_quick::<false>(task, table::load(task, fd), buf, offset) {
         Some(got) => Ok(got),
-        None => pread_slow(task, fd, buf, len, offset),
+        None => pread_slow(task, fd, buf, offset),
     }
 }
 
 /// The common [`pread`], of an entry just read: within a page. None asks for [`pread`]. `WIDE` as for [`read_quick`].
 #[inline(always)]
-pub fn pread_quick<const WIDE: bool>(
-    task: &Task,
-    entry: u64,
-    buf: *mut u8,
-    len: usize,
-    offset: i64,
-) -> Option<usize> {
+pub fn pread_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
     let file = table::own_file(task, entry)?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     // Relaxed: immutable.
     if file.mode.load(Relaxed) & wanted != wanted || offset < 0 {
         return None;
     }
-    quick::<WIDE>(task, file, buf, len, offset as u64)
+    quick::<WIDE>(task, file, buf, offset as u64)
 }
 
 #[inline(never)]
-fn pread_slow(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Result<usize> {
+fn pread_slow(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
     let held = readable(task, fd)?;
-    let to = Single::new(buf, len)?;
-    match quick::<false>(task, held.file, buf, len, offset as u64) {
+    let to = Single::new(buf)?;
+    match quick::<false>(task, held.file, buf, offset as u64) {
         Some(got) => Ok(got),
         None => read_at(task, &held, to, to.len(), offset as u64),
     }
@@ -101,8 +95,8 @@ fn pread_slow(task: &Task, fd: i32, buf: *mut u8, len: usize, offset: i64) -> Re
 ///
 /// # Errors
 /// As [`read`]; `EINVAL` for a bad vector.
-pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
-    let (held, to) = match vector(task, fd, entries, count)? {
+pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
+    let (held, to) = match vector(task, fd, entries)? {
         Some(both) => both,
         None => return Ok(0),
     };
@@ -114,19 +108,14 @@ pub fn readv(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resul
 }
 
 /// The file and the buffers of a vector read; none for buffers of no bytes, which even a directory gives (vfs_readv).
-fn vector<'r>(
-    task: &Task<'r>,
-    fd: i32,
-    entries: *const iovec,
-    count: usize,
-) -> Result<Option<(Held<'r>, Vector)>> {
+fn vector<'r>(task: &Task<'r>, fd: Fd, entries: UserSlice<iovec>) -> Result<Option<(Held<'r>, Vector)>> {
     let held = readable(task, fd);
     if let Err(errno) = held
         && errno != Errno::EISDIR
     {
         return Err(errno);
     }
-    let to = Vector::new(entries, count)?;
+    let to = Vector::new(entries)?;
     if to.is_empty() { Ok(None) } else { held.map(|held| Some((held, to))) }
 }
 
@@ -134,17 +123,11 @@ fn vector<'r>(
 ///
 /// # Errors
 /// As [`pread`] and [`readv`].
-pub(crate) fn preadv(
-    task: &Task,
-    fd: i32,
-    entries: *const iovec,
-    count: usize,
-    offset: i64,
-) -> Result<usize> {
+pub(crate) fn preadv(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
-    let (held, to) = match vector(task, fd, entries, count)? {
+    let (held, to) = match vector(task, fd, entries)? {
         Some(both) => both,
         None => return Ok(0),
     };
@@ -155,27 +138,20 @@ pub(crate) fn preadv(
 ///
 /// # Errors
 /// As `preadv`; `EOPNOTSUPP` for flags that tmpfs does not know.
-pub fn preadv2(
-    task: &Task,
-    fd: i32,
-    entries: *const iovec,
-    count: usize,
-    offset: i64,
-    flags: u32,
-) -> Result<usize> {
+pub fn preadv2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
     let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
     if flags & !known != 0 {
         readable(task, fd)?;
         return Err(Errno::EOPNOTSUPP);
     }
     match offset {
-        -1 => readv(task, fd, entries, count),
-        _ => preadv(task, fd, entries, count, offset),
+        -1 => readv(task, fd, entries),
+        _ => preadv(task, fd, entries, offset),
     }
 }
 
 #[inline(always)]
-fn readable<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+fn readable<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let held = table::fget(task, fd)?;
     let wanted = file_mode::READ | file_mode::REGULAR;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
@@ -193,16 +169,11 @@ fn not_readable(mode: u32) -> Errno {
 
 /// The read that is most of all: bytes of one page that is there, and nobody writes. None asks for [`read_at`].
 #[inline(always)]
-fn quick<const WIDE: bool>(
-    task: &Task,
-    file: &OpenFile,
-    to: *mut u8,
-    len: usize,
-    offset: u64,
-) -> Option<usize> {
+fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: u64) -> Option<usize> {
     let inode = table::inode_of(task, file);
     let before = inode.data_seq.read();
     let size = inode.size.load(Relaxed); // Relaxed: ordered and validated by `data_seq`.
+    let (to, len) = (to.start().as_ptr(), to.len());
     let end = (to as usize).wrapping_add(len);
     let len = (len as u64).min(size.saturating_sub(offset)) as usize;
     let within = offset as usize % PAGE_SIZE;

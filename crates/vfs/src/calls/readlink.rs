@@ -1,7 +1,7 @@
 //! readlink(2), readlinkat(2).
 
 use lp_abi::linux::{S_IFLNK, S_IFMT};
-use lp_abi::{Errno, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, PATH_MAX, Result, UserPtr, UserSlice};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{Spot, ucopy};
@@ -12,21 +12,18 @@ use crate::inodes::inode;
 use crate::names::link_target;
 use crate::names::walk::{self, Follow};
 
-/// Copies the target of a symbolic link, cut to `size` bytes, into the program's memory; gives the bytes copied.
+/// Copies the target of a symbolic link, cut to the size of the program's buffer, which is an `int`. Returns the bytes
+/// copied.
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for a size below 1 or something that is no symbolic link; `EFAULT`. An empty path
 /// means `dirfd` itself, which is `ENOENT` for what is no link.
-pub fn readlinkat(
-    task: &Task<'_>,
-    dirfd: i32,
-    path: *const u8,
-    buffer: *mut u8,
-    size: i32,
-) -> Result<Place<usize>> {
+pub fn readlinkat(task: &Task<'_>, dirfd: Fd, path: UserPtr, buffer: UserSlice) -> Result<Place<usize>> {
+    let size = buffer.len() as i32;
     if size <= 0 {
         return Err(Errno::EINVAL);
     }
+    let buffer = buffer.first(size as usize);
     let empty = walk::is_empty(path)?;
     for _ in 0..walk::TRIES {
         let found = if empty { itself(task, dirfd) } else { by_path(task, dirfd, path)? };
@@ -37,7 +34,7 @@ pub fn readlinkat(
         let Spot { inode: link, mount } = link;
         let record = task.region.inode(link.id);
         let is_link = record.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK;
-        let copied = copy(task, record, buffer, size as usize);
+        let copied = copy(task, record, buffer);
         if record.generation.load(Ordering::Acquire) != link.generation {
             continue;
         }
@@ -50,24 +47,24 @@ pub fn readlinkat(
     Err(Errno::ESTALE)
 }
 
-fn itself(task: &Task<'_>, dirfd: i32) -> Place<Spot> {
+fn itself(task: &Task<'_>, dirfd: Fd) -> Place<Spot> {
     match table::fget_any(task, dirfd) {
         Ok(held) => Place::Inside(held.spot()),
         Err(_) => Place::Outside(Outside::AsGiven),
     }
 }
 
-fn by_path(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<Spot>> {
+fn by_path(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<Spot>> {
     Ok(walk::inode(task, dirfd, path, Follow::No)?.map(|found| found.spot()))
 }
 
-fn copy(task: &Task<'_>, link: &Inode, to: *mut u8, size: usize) -> Result<usize> {
+fn copy(task: &Task<'_>, link: &Inode, to: UserSlice) -> Result<usize> {
     let length = link_target::target_length(link);
     // SAFETY: the buffer is the task's, and the walk is over.
     let text = unsafe { &mut (&mut *task.scratch.walk.get())[..PATH_MAX] };
     link_target::copy_target(task, link, &mut text[..length])?;
-    let length = length.min(size);
+    let length = length.min(to.len());
     // SAFETY: bad pointers are the fault handler's.
-    unsafe { ucopy::copy(to, text.as_ptr(), length) }?;
+    unsafe { ucopy::copy(to.start().as_ptr(), text.as_ptr(), length) }?;
     Ok(length)
 }

@@ -1,7 +1,7 @@
 //! rename(2), renameat(2), renameat2(2).
 
 use lp_abi::linux::{RENAME_EXCHANGE, RENAME_NOREPLACE, RENAME_WHITEOUT, S_IFCHR};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
@@ -50,10 +50,10 @@ enum Behind {
 /// `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`, `ENOSPC`.
 pub fn renameat2(
     task: &Task<'_>,
-    old_dirfd: i32,
-    old: *const u8,
-    new_dirfd: i32,
-    new: *const u8,
+    old_dirfd: Fd,
+    old: UserPtr,
+    new_dirfd: Fd,
+    new: UserPtr,
     flags: u32,
 ) -> Result<Two> {
     let (mode, behind) = what(flags)?;

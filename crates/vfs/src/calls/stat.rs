@@ -3,12 +3,12 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::{
-    AT_EMPTY_PATH, AT_FDCWD, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
+    AT_EMPTY_PATH, AT_NO_AUTOMOUNT, AT_STATX_SYNC_TYPE, AT_SYMLINK_NOFOLLOW, STATX__RESERVED,
     STATX_ATTR_APPEND, STATX_ATTR_AUTOMOUNT, STATX_ATTR_DAX, STATX_ATTR_IMMUTABLE, STATX_ATTR_MOUNT_ROOT,
     STATX_ATTR_NODUMP, STATX_BASIC_STATS, STATX_BTIME, STATX_CTIME, STATX_MNT_ID, STATX_MTIME, stat,
     statx as Statx, statx_timestamp,
 };
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserPtr};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::{Acquire, Relaxed};
 use lp_region::{InodeId, InodeRef, MountId, Spot, ucopy};
@@ -33,13 +33,13 @@ const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
 /// # Errors
 /// `EBADF`, `EFAULT`.
 #[inline]
-pub fn fstat(task: &Task, fd: i32, to: *mut stat) -> Result<()> {
+pub fn fstat(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
     if fstat_quick(task, table::load(task, fd), to) { Ok(()) } else { fstat_slow(task, fd, to) }
 }
 
 /// The common [`fstat`], of an entry just read: of no directory, and nobody changes it. Whether it is done; else [`fstat`] is asked.
 #[inline(always)]
-pub fn fstat_quick(task: &Task, entry: u64, to: *mut stat) -> bool {
+pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
     let Some(file) = table::own_any(task, entry) else { return false };
     let id = InodeRef::from_word(file.inode.load(Relaxed)).id; // Relaxed: immutable while open.
     let inode = task.region.inode(id);
@@ -47,12 +47,12 @@ pub fn fstat_quick(task: &Task, entry: u64, to: *mut stat) -> bool {
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     // SAFETY: the program's memory.
     !inode::is_dir(inode)
-        && unsafe { ucopy::put_stat(to, inode, device, id.0) }.is_ok()
+        && unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) }.is_ok()
         && !inode.seq.retry(before)
 }
 
 #[inline(never)]
-fn fstat_slow(task: &Task, fd: i32, to: *mut stat) -> Result<()> {
+fn fstat_slow(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
     let held = table::fget_any(task, fd)?;
     put_stat(task, held.inode_id(), held.inode, to)
 }
@@ -62,7 +62,7 @@ fn fstat_slow(task: &Task, fd: i32, to: *mut stat) -> Result<()> {
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for unknown flags; `EFAULT`.
 #[inline]
-pub fn fstatat(task: &Task, dirfd: i32, path: *const u8, to: *mut stat, flags: u32) -> Result<Place<()>> {
+pub fn fstatat(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: u32) -> Result<Place<()>> {
     if flags & !(AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH) != 0 {
         return Err(Errno::EINVAL);
     }
@@ -78,11 +78,11 @@ pub fn fstatat(task: &Task, dirfd: i32, path: *const u8, to: *mut stat, flags: u
 /// As [`fstatat`]; `EINVAL` for a reserved bit of `mask`.
 pub fn statx(
     task: &Task,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     flags: u32,
     mask: u32,
-    to: *mut Statx,
+    to: UserPtr<Statx>,
 ) -> Result<Place<()>> {
     let known = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH | AT_STATX_SYNC_TYPE;
     let sync = flags & AT_STATX_SYNC_TYPE;
@@ -92,7 +92,7 @@ pub fn statx(
     let put = |id: InodeId, inode: &Inode, mount: MountId| {
         let value = extended(task, (id, mount), &inode::attributes(task, id, inode), mask);
         // SAFETY: the program's memory.
-        unsafe { ucopy::put_words(to, &value) }
+        unsafe { ucopy::put_words(to.as_ptr(), &value) }
     };
     if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
         return of_descriptor(task, dirfd, put);
@@ -100,11 +100,11 @@ pub fn statx(
     of_path(task, dirfd, path, follow(flags), put)
 }
 
-/// Calls `put` on what a descriptor, or `AT_FDCWD`, names.
+/// Calls `put` on what a descriptor, or `Fd::CWD`, names.
 #[inline(always)]
 fn of_descriptor(
     task: &Task,
-    fd: i32,
+    fd: Fd,
     put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
     if table::whose(task, fd) != table::Whose::NotOurs {
@@ -112,7 +112,7 @@ fn of_descriptor(
         return put(held.inode_id(), held.inode, held.mount()).map(Place::Inside);
     }
     let Spot { inode: cwd, mount } = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
-    if fd != AT_FDCWD || cwd.id.is_none() {
+    if fd != Fd::CWD || cwd.id.is_none() {
         return Ok(Place::Outside(Outside::AsGiven));
     }
     put(cwd.id, task.region.inode(cwd.id), mount).map(Place::Inside)
@@ -122,8 +122,8 @@ fn of_descriptor(
 #[inline(always)]
 fn of_path(
     task: &Task,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     follow: Follow,
     put: impl Fn(InodeId, &Inode, MountId) -> Result<()>,
 ) -> Result<Place<()>> {
@@ -143,14 +143,14 @@ fn of_path(
 }
 
 #[inline(always)]
-fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()> {
+fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> Result<()> {
     let before = inode.seq.read();
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
     if inode::is_dir(inode) {
         return put_directory(task, id, inode, to, device);
     }
     // SAFETY: the program's memory.
-    unsafe { ucopy::put_stat(to, inode, device, id.0) }?;
+    unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) }?;
     if inode.seq.retry(before) {
         inode::mend_if_left(task, id, &inode.seq);
         return put_stat_slow(id, inode, to, device);
@@ -160,18 +160,18 @@ fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: *mut stat) -> Result<()
 
 /// [`put_stat`] of a directory, whose entries have a count of their own.
 #[inline(never)]
-fn put_directory(task: &Task, id: InodeId, inode: &Inode, to: *mut stat, device: u64) -> Result<()> {
+fn put_directory(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>, device: u64) -> Result<()> {
     inode::mend_if_left(task, id, &inode.seq);
     inode::mend_if_left(task, id, &inode.data_seq);
     // SAFETY: the program's memory.
-    inode.data_seq.snapshot_both(&inode.seq, || unsafe { ucopy::put_stat(to, inode, device, id.0) })
+    inode.data_seq.snapshot_both(&inode.seq, || unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
 }
 
 /// Writes what it saw until it was of one moment.
 #[inline(never)]
-fn put_stat_slow(id: InodeId, inode: &Inode, to: *mut stat, device: u64) -> Result<()> {
+fn put_stat_slow(id: InodeId, inode: &Inode, to: UserPtr<stat>, device: u64) -> Result<()> {
     // SAFETY: the program's memory.
-    inode.seq.snapshot(|| unsafe { ucopy::put_stat(to, inode, device, id.0) })
+    inode.seq.snapshot(|| unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
 }
 
 /// What tmpfs says it has filled in (vfs_statx, shmem_getattr, fill_mg_cmtime): more than asked, but the times of change

@@ -3,7 +3,7 @@
 use core::mem::MaybeUninit;
 
 use lp_abi::linux::statfs as Statfs;
-use lp_abi::{NAME_MAX, PAGE_SIZE, Result};
+use lp_abi::{Fd, NAME_MAX, PAGE_SIZE, Result, UserPtr};
 use lp_region::MountId;
 use lp_region::mount::mount_flags;
 use lp_region::records::Inode;
@@ -36,7 +36,7 @@ const FLAGS: [(i64, u32); 8] = [
 ///
 /// # Errors
 /// Those of path_resolution(7); `EFAULT`.
-pub fn statfs(task: &Task, dirfd: i32, path: *const u8, to: *mut Statfs) -> Result<Place<()>> {
+pub fn statfs(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<Statfs>) -> Result<Place<()>> {
     target::at(task, dirfd, path, 0, |_, inode, mount| put(task, inode, mount, to))
 }
 
@@ -44,12 +44,12 @@ pub fn statfs(task: &Task, dirfd: i32, path: *const u8, to: *mut Statfs) -> Resu
 ///
 /// # Errors
 /// `EBADF`, `EFAULT`.
-pub fn fstatfs(task: &Task, fd: i32, to: *mut Statfs) -> Result<()> {
+pub fn fstatfs(task: &Task, fd: Fd, to: UserPtr<Statfs>) -> Result<()> {
     let held = table::fget_any(task, fd)?;
     put(task, held.inode, held.mount(), to)
 }
 
-fn put(task: &Task, inode: &Inode, mount: MountId, to: *mut Statfs) -> Result<()> {
+fn put(task: &Task, inode: &Inode, mount: MountId, to: UserPtr<Statfs>) -> Result<()> {
     // What the dead hold and what nobody has open any more is free.
     reclaim::all(task);
     let header = task.region.header();
@@ -76,5 +76,5 @@ fn put(task: &Task, inode: &Inode, mount: MountId, to: *mut Statfs) -> Result<()
     let shown = FLAGS.iter().filter(|(_, of)| flags & of != 0);
     value.f_flags = shown.fold(ST_VALID, |all, (bit, _)| all | bit);
     // SAFETY: the program's memory.
-    unsafe { ucopy::put(to, &value) }
+    unsafe { ucopy::put(to.as_ptr(), &value) }
 }

@@ -1,7 +1,7 @@
 //! symlink(2), symlinkat(2).
 
 use lp_abi::linux::S_IFLNK;
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 
 use crate::caller::task::{Place, Task};
 use crate::calls::create;
@@ -12,7 +12,7 @@ use crate::names::walk::{self, Which};
 /// # Errors
 /// Those of path_resolution(7); `ENOENT` for an empty target, `ENAMETOOLONG` for one above 4,095 bytes;
 /// `EEXIST`, `ENOSPC`, `EROFS`.
-pub fn symlinkat(task: &Task<'_>, target: *const u8, dirfd: i32, path: *const u8) -> Result<Place<()>> {
+pub fn symlinkat(task: &Task<'_>, target: UserPtr, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
     walk::copy_path(task, Which::Other, target)?;
     create::at(task, dirfd, path, |parent| {
         if parent.trailing_slash {

@@ -1,7 +1,7 @@
 //! What a call works on: an inode found by path or descriptor and kept alive until the call is done.
 
-use lp_abi::linux::{AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW};
-use lp_abi::{Errno, Result};
+use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, MountId, Spot, ucopy};
@@ -19,9 +19,9 @@ const TRIES: u32 = 1000;
 /// # Errors
 /// `EFAULT`.
 #[inline]
-pub(crate) fn is_empty(path: *const u8) -> Result<bool> {
+pub(crate) fn is_empty(path: UserPtr) -> Result<bool> {
     // SAFETY: the program's memory.
-    Ok(path.is_null() || unsafe { ucopy::get(path) }? == 0)
+    Ok(path.is_null() || unsafe { ucopy::get(path.as_ptr()) }? == 0)
 }
 
 /// What `AT_SYMLINK_NOFOLLOW` in `flags` means for a walk.
@@ -37,8 +37,8 @@ pub(crate) fn follow(flags: u32) -> Follow {
 /// Those of path_resolution(7) and of `work`.
 pub fn at<T>(
     task: &Task,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     flags: u32,
     mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
@@ -58,13 +58,13 @@ pub fn at<T>(
     Err(Errno::ESTALE)
 }
 
-/// Calls `work` on what a descriptor, or `AT_FDCWD`, names.
+/// Calls `work` on what a descriptor, or `Fd::CWD`, names.
 fn descriptor<T>(
     task: &Task,
-    fd: i32,
+    fd: Fd,
     mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
-    if fd == AT_FDCWD {
+    if fd == Fd::CWD {
         let cwd = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
         let id = cwd.inode.id;
         if id.is_none() {

@@ -4,7 +4,7 @@
 //! file is one store, and shrinking zeroes the rest of its last page.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::InodeId;
 use lp_region::records::{Inode, file_mode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -64,12 +64,12 @@ pub(crate) fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> 
     Ok(())
 }
 
-/// Sets the size of the file that a path names. A lone `dirfd` of `AT_FDCWD` is truncate(2).
+/// Sets the size of the file that a path names. A lone `dirfd` of `Fd::CWD` is truncate(2).
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for a size below zero or what is not a regular file; `EISDIR`; `EACCES`; `EROFS`;
 /// those of `may_resize`.
-pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result<Place<()>> {
+pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Place<()>> {
     if length < 0 {
         return Err(Errno::EINVAL);
     }
@@ -98,7 +98,7 @@ pub fn truncate(task: &Task, dirfd: i32, path: *const u8, length: i64) -> Result
 ///
 /// # Errors
 /// `EBADF`; `EINVAL` when it is not a regular file open for writing; those of `may_resize`.
-pub fn ftruncate(task: &Task, fd: i32, length: i64) -> Result<()> {
+pub fn ftruncate(task: &Task, fd: Fd, length: i64) -> Result<()> {
     if length < 0 {
         return Err(Errno::EINVAL);
     }

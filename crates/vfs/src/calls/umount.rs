@@ -1,7 +1,7 @@
 //! umount2(2).
 
 use lp_abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE, UMOUNT_NOFOLLOW};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
@@ -16,7 +16,7 @@ use crate::names::walk::{self, Follow, Found};
 ///
 /// # Errors
 /// Those of path_resolution(7) and umount2(2); `EBUSY` for a mount of the command line.
-pub fn umount2(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Place<()>> {
+pub fn umount2(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<()>> {
     if flags & !(MNT_FORCE | MNT_DETACH | MNT_EXPIRE | UMOUNT_NOFOLLOW) != 0 {
         return Err(Errno::EINVAL);
     }

@@ -1,7 +1,7 @@
 //! unlink(2), rmdir(2), unlinkat(2).
 
 use lp_abi::linux::AT_REMOVEDIR;
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::InodeId;
 use lp_region::sync::Ordering;
 
@@ -20,7 +20,7 @@ use crate::watches::watch_names;
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for other flags; those of [`unlink`] and [`rmdir`].
-pub fn unlinkat(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Result<Place<()>> {
+pub fn unlinkat(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place<()>> {
     match flags {
         0 => unlink(task, dirfd, path),
         AT_REMOVEDIR => rmdir(task, dirfd, path),
@@ -32,7 +32,7 @@ pub fn unlinkat(task: &Task<'_>, dirfd: i32, path: *const u8, flags: u32) -> Res
 ///
 /// # Errors
 /// Those of path_resolution(7); `EISDIR`, `EACCES`, `EPERM`, `EROFS`; `ENOTDIR` for a slash behind a file's name.
-pub fn unlink(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<()>> {
+pub fn unlink(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
     remove(task, dirfd, path, Victim::File)
 }
 
@@ -40,11 +40,11 @@ pub fn unlink(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<()>>
 ///
 /// # Errors
 /// Those of path_resolution(7); `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`; `EBUSY` for a root, `EINVAL` for `.`.
-pub fn rmdir(task: &Task<'_>, dirfd: i32, path: *const u8) -> Result<Place<()>> {
+pub fn rmdir(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
     remove(task, dirfd, path, Victim::Directory)
 }
 
-fn remove(task: &Task<'_>, dirfd: i32, path: *const u8, expected: Victim) -> Result<Place<()>> {
+fn remove(task: &Task<'_>, dirfd: Fd, path: UserPtr, expected: Victim) -> Result<Place<()>> {
     for _ in 0..walk::TRIES {
         let parent = match walk::parent(task, dirfd, path, Which::Path)? {
             Place::Inside(parent) => parent,

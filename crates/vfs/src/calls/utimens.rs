@@ -1,7 +1,7 @@
 //! utimensat(2), futimens(3) and their older kin.
 
 use lp_abi::linux::{UTIME_NOW, UTIME_OMIT};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, MountId};
@@ -22,7 +22,7 @@ pub type Times = Option<[i64; 4]>;
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for nanoseconds out of range; `EACCES` or `EPERM` for who may not; `EROFS`.
-pub fn utimensat(task: &Task, dirfd: i32, path: *const u8, times: Times, flags: u32) -> Result<Place<()>> {
+pub fn utimensat(task: &Task, dirfd: Fd, path: UserPtr, times: Times, flags: u32) -> Result<Place<()>> {
     match wanted(times)? {
         // Nothing is to be set: the path is not even looked at.
         (Set::Keep, Set::Keep) => Ok(Place::Inside(())),
@@ -34,7 +34,7 @@ pub fn utimensat(task: &Task, dirfd: i32, path: *const u8, times: Times, flags: 
 ///
 /// # Errors
 /// `EBADF`; otherwise as [`utimensat`].
-pub fn futimens(task: &Task, fd: i32, times: Times) -> Result<()> {
+pub fn futimens(task: &Task, fd: Fd, times: Times) -> Result<()> {
     match wanted(times)? {
         (Set::Keep, Set::Keep) => Ok(()),
         set => {

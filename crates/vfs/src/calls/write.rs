@@ -4,7 +4,7 @@
 //! inside one `data_seq` section, so that readers see all of it or nothing.
 
 use lp_abi::linux::{O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, S_ISGID, S_ISUID, iovec};
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use lp_region::bias::Hold;
 use lp_region::order::{self, Rank};
 use lp_region::records::{Inode, OpenFile, file_mode};
@@ -44,30 +44,30 @@ enum Target {
 /// `EBADF` when the file is not open for writing; `EFBIG` past `RLIMIT_FSIZE` (the door also sends SIGXFSZ when that
 /// limit is set) or the largest file; `ENOSPC`; `EFAULT`.
 #[inline]
-pub fn write(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
-    match write_quick::<false>(task, table::load(task, fd), buf, len) {
+pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
+    match write_quick::<false>(task, table::load(task, fd), buf) {
         Some(done) => Ok(done),
-        None => write_whole(task, fd, buf, len),
+        None => write_whole(task, fd, buf),
     }
 }
 
 /// The common [`write()`], of an entry just read: at a position that is this thread's alone, into one page. None asks for [`write()`].
 /// `WIDE` says that all vector registers are free, whole.
 #[inline(always)]
-pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: *const u8, len: usize) -> Option<usize> {
+pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
     let file = table::sole(task, entry, file_mode::WRITE | file_mode::REGULAR)?;
     // Relaxed: nobody else has the position; the flags are one word.
     let position = file.position.load(Relaxed);
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    let end = quick::<WIDE>(task, file, table::inode_of(task, file), buf, len, position, to_end)?;
+    let end = quick::<WIDE>(task, file, table::inode_of(task, file), buf, position, to_end)?;
     file.position.store(end, Relaxed);
-    Some(len)
+    Some(buf.len())
 }
 
 #[inline(never)]
-fn write_whole(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize> {
+fn write_whole(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
     let held = writable(task, fd)?;
-    let from = Single::new(buf.cast_mut(), len)?;
+    let from = Single::new(buf)?;
     at_position(task, &held, from, from.len(), Append::AsOpened)
 }
 
@@ -76,22 +76,16 @@ fn write_whole(task: &Task, fd: i32, buf: *const u8, len: usize) -> Result<usize
 /// # Errors
 /// As [`write()`]; `EINVAL` for an offset below zero.
 #[inline]
-pub fn pwrite(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
-    match pwrite_quick::<false>(task, table::load(task, fd), buf, len, offset) {
+pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
+    match pwrite_quick::<false>(task, table::load(task, fd), buf, offset) {
         Some(done) => Ok(done),
-        None => pwrite_whole(task, fd, buf, len, offset),
+        None => pwrite_whole(task, fd, buf, offset),
     }
 }
 
 /// The common [`pwrite`], of an entry just read: into one page. None asks for [`pwrite`]. `WIDE` as for [`write_quick`].
 #[inline(always)]
-pub fn pwrite_quick<const WIDE: bool>(
-    task: &Task,
-    entry: u64,
-    buf: *const u8,
-    len: usize,
-    offset: i64,
-) -> Option<usize> {
+pub fn pwrite_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
     let file = table::own_file(task, entry)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     // Relaxed: immutable; the flags are one word.
@@ -99,16 +93,16 @@ pub fn pwrite_quick<const WIDE: bool>(
         return None;
     }
     let to_end = file.flags.load(Relaxed) & O_APPEND != 0;
-    quick::<WIDE>(task, file, table::inode_of(task, file), buf, len, offset as u64, to_end).map(|_| len)
+    quick::<WIDE>(task, file, table::inode_of(task, file), buf, offset as u64, to_end).map(|_| buf.len())
 }
 
 #[inline(never)]
-fn pwrite_whole(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -> Result<usize> {
+fn pwrite_whole(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
     }
     let held = writable(task, fd)?;
-    let from = Single::new(buf.cast_mut(), len)?;
+    let from = Single::new(buf)?;
     let target = target(&held, offset as u64, Append::AsOpened);
     write_at(task, &held, from, from.len(), target).map(|done| done.bytes)
 }
@@ -117,9 +111,9 @@ fn pwrite_whole(task: &Task, fd: i32, buf: *const u8, len: usize, offset: i64) -
 ///
 /// # Errors
 /// As `write`; `EINVAL` for a bad vector.
-pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Result<usize> {
+pub fn writev(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
     let held = writable(task, fd)?;
-    let from = Vector::new(entries, count)?;
+    let from = Vector::new(entries)?;
     at_position(task, &held, from, from.len(), Append::AsOpened)
 }
 
@@ -128,19 +122,12 @@ pub fn writev(task: &Task, fd: i32, entries: *const iovec, count: usize) -> Resu
 /// # Errors
 /// As [`pwrite`] and [`writev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that
 /// contradict each other.
-pub fn pwritev2(
-    task: &Task,
-    fd: i32,
-    entries: *const iovec,
-    count: usize,
-    offset: i64,
-    flags: u32,
-) -> Result<usize> {
+pub fn pwritev2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
     if offset < -1 {
         return Err(Errno::EINVAL);
     }
     let held = writable(task, fd)?;
-    let from = Vector::new(entries, count)?;
+    let from = Vector::new(entries)?;
     let append = if flags == 0 { Append::AsOpened } else { Append::of(flags)? };
     if offset == -1 {
         return at_position(task, &held, from, from.len(), append);
@@ -185,7 +172,7 @@ fn target(held: &Held, offset: u64, append: Append) -> Target {
 }
 
 #[inline(always)]
-fn writable<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+fn writable<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let held = table::fget(task, fd)?;
     let wanted = file_mode::WRITE | file_mode::REGULAR;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
@@ -227,12 +214,12 @@ struct Done {
 }
 
 fn write_at<S: Source>(task: &Task, held: &Held, from: S, len: usize, target: Target) -> Result<Done> {
-    if let Some(at) = from.whole() {
+    if let Some(whole) = from.whole() {
         let (offset, to_end) = match target {
             Target::At(offset) => (offset, false),
             Target::End | Target::StillEnd(_) => (0, true),
         };
-        if let Some(end) = quick::<false>(task, held.file, held.inode, at, len, offset, to_end) {
+        if let Some(end) = quick::<false>(task, held.file, held.inode, whole, offset, to_end) {
             return Ok(Done { bytes: len, end, full: false });
         }
     }
@@ -246,14 +233,15 @@ fn quick<const WIDE: bool>(
     task: &Task,
     file: &OpenFile,
     inode: &Inode,
-    from: *const u8,
-    len: usize,
+    from: UserSlice,
     offset: u64,
     to_end: bool,
 ) -> Option<u64> {
-    let buffer_end = (from as usize).wrapping_add(len);
+    let len = from.len();
+    let start = from.start().addr();
+    let buffer_end = start.wrapping_add(len);
     // access_ok: neither the buffer nor its end is in the kernel's half.
-    if ((from as usize | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
+    if ((start | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
         return None;
     }
     if !writer::begin_alone(task, file) {
@@ -264,7 +252,7 @@ fn quick<const WIDE: bool>(
         order::took(order::of(&task.lane.holding), order::what(Rank::Inode, inode));
         // Relaxed: under the lock.
         let offset = if to_end { inode.size.load(Relaxed) } else { offset };
-        end = quick_locked::<WIDE>(task, inode, from, len, offset);
+        end = quick_locked::<WIDE>(task, inode, from, offset);
         inode.lock.leave(Hold::Biased, &task.lane.holding);
         order::gave(order::of(&task.lane.holding), inode);
     }
@@ -273,13 +261,8 @@ fn quick<const WIDE: bool>(
 }
 
 #[inline(always)]
-fn quick_locked<const WIDE: bool>(
-    task: &Task,
-    inode: &Inode,
-    from: *const u8,
-    len: usize,
-    offset: u64,
-) -> Option<u64> {
+fn quick_locked<const WIDE: bool>(task: &Task, inode: &Inode, from: UserSlice, offset: u64) -> Option<u64> {
+    let (from, len) = (from.start().as_ptr(), from.len());
     // Relaxed throughout: under the lock, or inside the sections.
     let end = offset.wrapping_add(len as u64);
     let privileges = inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed);

@@ -4,7 +4,7 @@
 //! tmpfs lists them. ACLs have blobs of their own; see [`crate::rights::acl`].
 
 use lp_abi::linux::{AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, S_IFREG, S_ISVTX, XATTR_CREATE, XATTR_REPLACE};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::process::caps;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -24,15 +24,6 @@ use crate::rights::{acl, credentials, permission};
 /// `XATTR_SIZE_MAX`, also of a list.
 const VALUE_MAX: usize = 65536;
 
-/// The program's buffer for a value or a list.
-#[derive(Clone, Copy)]
-pub struct Room {
-    /// Where it lies.
-    pub at: *mut u8,
-    /// Its bytes; 0 asks for how many it takes.
-    pub size: usize,
-}
-
 /// Sets an attribute of what a path names; `AT_SYMLINK_NOFOLLOW` in `at_flags` is lsetxattr(2).
 ///
 /// # Errors
@@ -41,10 +32,10 @@ pub struct Room {
 /// `ENOSPC`; `EROFS`.
 pub fn setxattr(
     task: &Task,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     at_flags: u32,
-    name: *const u8,
+    name: UserPtr,
     value: Value,
 ) -> Result<Place<()>> {
     let name = checked(name, &value)?;
@@ -57,7 +48,7 @@ pub fn setxattr(
 ///
 /// # Errors
 /// As [`setxattr`]; `EBADF`.
-pub fn fsetxattr(task: &Task, fd: i32, name: *const u8, value: Value) -> Result<()> {
+pub fn fsetxattr(task: &Task, fd: Fd, name: UserPtr, value: Value) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     set(task, (held.inode_id(), held.inode, held.mount()), &checked(name, &value)?, value)
 }
@@ -68,11 +59,11 @@ pub fn fsetxattr(task: &Task, fd: i32, name: *const u8, value: Value) -> Result<
 /// Those of path_resolution(7); `ENODATA`; `ERANGE` when it does not fit; `EOPNOTSUPP`; `EACCES`.
 pub fn getxattr(
     task: &Task,
-    dirfd: i32,
-    path: *const u8,
+    dirfd: Fd,
+    path: UserPtr,
     at_flags: u32,
-    name: *const u8,
-    to: Room,
+    name: UserPtr,
+    to: UserSlice,
 ) -> Result<Place<usize>> {
     let name = Name::import(name)?;
     target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| {
@@ -84,7 +75,7 @@ pub fn getxattr(
 ///
 /// # Errors
 /// As [`getxattr`]; `EBADF`.
-pub fn fgetxattr(task: &Task, fd: i32, name: *const u8, to: Room) -> Result<usize> {
+pub fn fgetxattr(task: &Task, fd: Fd, name: UserPtr, to: UserSlice) -> Result<usize> {
     let held = table::fget_no_path(task, fd)?;
     get(task, held.inode_id(), held.inode, &Name::import(name)?, to)
 }
@@ -93,7 +84,13 @@ pub fn fgetxattr(task: &Task, fd: i32, name: *const u8, to: Room) -> Result<usiz
 ///
 /// # Errors
 /// Those of path_resolution(7); `ERANGE` when it does not fit.
-pub fn listxattr(task: &Task, dirfd: i32, path: *const u8, at_flags: u32, to: Room) -> Result<Place<usize>> {
+pub fn listxattr(
+    task: &Task,
+    dirfd: Fd,
+    path: UserPtr,
+    at_flags: u32,
+    to: UserSlice,
+) -> Result<Place<usize>> {
     target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| list(task, id, inode, to))
 }
 
@@ -101,7 +98,7 @@ pub fn listxattr(task: &Task, dirfd: i32, path: *const u8, at_flags: u32, to: Ro
 ///
 /// # Errors
 /// As [`listxattr`]; `EBADF`.
-pub fn flistxattr(task: &Task, fd: i32, to: Room) -> Result<usize> {
+pub fn flistxattr(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
     let held = table::fget_no_path(task, fd)?;
     list(task, held.inode_id(), held.inode, to)
 }
@@ -110,13 +107,7 @@ pub fn flistxattr(task: &Task, fd: i32, to: Room) -> Result<usize> {
 ///
 /// # Errors
 /// As [`setxattr`]; `ENODATA` when it has none of this name.
-pub fn removexattr(
-    task: &Task,
-    dirfd: i32,
-    path: *const u8,
-    at_flags: u32,
-    name: *const u8,
-) -> Result<Place<()>> {
+pub fn removexattr(task: &Task, dirfd: Fd, path: UserPtr, at_flags: u32, name: UserPtr) -> Result<Place<()>> {
     let name = Name::import(name)?;
     target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, mount| {
         remove(task, (id, inode, mount), &name)
@@ -127,7 +118,7 @@ pub fn removexattr(
 ///
 /// # Errors
 /// As [`removexattr`]; `EBADF`.
-pub fn fremovexattr(task: &Task, fd: i32, name: *const u8) -> Result<()> {
+pub fn fremovexattr(task: &Task, fd: Fd, name: UserPtr) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     remove(task, (held.inode_id(), held.inode, held.mount()), &Name::import(name)?)
 }
@@ -139,10 +130,10 @@ struct Name {
 }
 
 impl Name {
-    fn import(from: *const u8) -> Result<Name> {
+    fn import(from: UserPtr) -> Result<Name> {
         let mut bytes = [0; NAME_ROOM];
         // SAFETY: the program's memory.
-        let len = match unsafe { ucopy::string(&mut bytes, from) } {
+        let len = match unsafe { ucopy::string(&mut bytes, from.as_ptr()) } {
             Ok(0) | Err(Errno::ENAMETOOLONG) => return Err(Errno::ERANGE),
             other => other?,
         };
@@ -178,12 +169,12 @@ fn space(name: &[u8]) -> Space {
     }
 }
 
-fn checked(name: *const u8, value: &Value) -> Result<Name> {
+fn checked(name: UserPtr, value: &Value) -> Result<Name> {
     if value.flags & !(XATTR_CREATE | XATTR_REPLACE) != 0 {
         return Err(Errno::EINVAL);
     }
     let name = Name::import(name)?;
-    if value.size > VALUE_MAX { Err(Errno::E2BIG) } else { Ok(name) }
+    if value.bytes.len() > VALUE_MAX { Err(Errno::E2BIG) } else { Ok(name) }
 }
 
 /// What a call does with an attribute.
@@ -251,7 +242,7 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: Value) -> 
     let _locked = inode::lock(task, id);
     let _shift = limits.then(|| tree::shift(task));
     if let Space::Acl(which) = space {
-        return acl::set(task, id, inode, which, value.at, value.size);
+        return acl::set(task, id, inode, which, value.bytes);
     }
     may(task, inode, space, Access::Write)?;
     if space == Space::Security {
@@ -264,9 +255,10 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: Value) -> 
 /// cap_inode_setxattr: `security.` is for the administrator; file capabilities have to be such.
 fn may_secure(task: &Task, name: &[u8], value: &Value) -> Result<()> {
     if name == CAPABILITY {
+        let (size, at) = (value.bytes.len(), value.bytes.start().cast::<u32>());
         // SAFETY: the program's memory.
-        let magic = if value.size >= 4 { unsafe { ucopy::get(value.at.cast::<u32>()) }? } else { 0 };
-        let is_valid = matches!((value.size, magic >> 24), (0, _) | (20, 2) | (24, 3));
+        let magic = if size >= 4 { unsafe { ucopy::get(at.as_ptr()) }? } else { 0 };
+        let is_valid = matches!((size, magic >> 24), (0, _) | (20, 2) | (24, 3));
         if !is_valid {
             return Err(Errno::EINVAL);
         }
@@ -296,11 +288,11 @@ fn remove_value(task: &Task, (id, inode, mount): On, name: &Name) -> Result<()> 
     xattrs::replace(task, id, inode, name, None)
 }
 
-fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: Room) -> Result<usize> {
+fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> Result<usize> {
     let name = name.get();
     let space = space(name);
     if let Space::Acl(which) = space {
-        return acl::get(task, id, inode, which, to.at, to.size);
+        return acl::get(task, id, inode, which, to);
     }
     may(task, inode, space, Access::Read)?;
     resolve(name, space)?;
@@ -314,34 +306,34 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: Room) -> Result
     if name == CAPABILITY && size == 0 {
         return Err(Errno::EINVAL);
     }
-    if to.size == 0 {
+    if to.is_empty() {
         return Ok(size);
     }
-    if to.size < size {
+    if to.len() < size {
         return Err(Errno::ERANGE);
     }
-    view.read(to.at, size, record.value_at())
+    view.give(to.first(size), record.value_at())
 }
 
-fn list(task: &Task, id: InodeId, inode: &Inode, to: Room) -> Result<usize> {
+fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize> {
     let _locked = inode::lock(task, id);
     let mut total = 0;
     each_name(task, inode, |len, _| {
         total += len + 1;
         Ok(())
     })?;
-    if to.size == 0 {
+    if to.is_empty() {
         return Ok(total);
     }
-    if to.size.min(VALUE_MAX) < total {
+    if to.len().min(VALUE_MAX) < total {
         return Err(Errno::ERANGE);
     }
-    let mut at = to.at;
+    let mut left = to;
     each_name(task, inode, |len, copy| {
-        copy(at)?;
+        copy(left.first(len))?;
         // SAFETY: the program's memory.
-        unsafe { ucopy::put(at.wrapping_add(len), &0u8) }?;
-        at = at.wrapping_add(len + 1);
+        unsafe { ucopy::put(left.skip(len).start().as_ptr(), &0u8) }?;
+        left = left.skip(len + 1);
         Ok(())
     })?;
     Ok(total)
@@ -351,12 +343,12 @@ fn list(task: &Task, id: InodeId, inode: &Inode, to: Room) -> Result<usize> {
 fn each_name(
     task: &Task,
     inode: &Inode,
-    mut visit: impl FnMut(usize, &dyn Fn(*mut u8) -> Result<()>) -> Result<()>,
+    mut visit: impl FnMut(usize, &dyn Fn(UserSlice) -> Result<()>) -> Result<()>,
 ) -> Result<()> {
     for (which, name) in [(Which::Acl, acl::ACCESS_NAME), (Which::DefaultAcl, acl::DEFAULT_NAME)] {
         if blob::of(task, inode, which).is_some() {
             // SAFETY: the program's memory.
-            visit(name.len(), &|to| unsafe { ucopy::copy(to, name.as_ptr(), name.len()) })?;
+            visit(name.len(), &|to| unsafe { ucopy::copy(to.start().as_ptr(), name.as_ptr(), name.len()) })?;
         }
     }
     let Some(view) = blob::of(task, inode, Which::Xattr) else { return Ok(()) };
@@ -366,7 +358,7 @@ fn each_name(
             continue;
         }
         let len = record.name_len as usize;
-        visit(len, &|to| view.read(to, len, record.name_at()).map(drop))?;
+        visit(len, &|to| view.give(to, record.name_at()).map(drop))?;
     }
     Ok(())
 }

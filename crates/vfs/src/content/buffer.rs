@@ -1,7 +1,7 @@
 //! The program's memory as calls name it: one buffer or a vector of them.
 
 use lp_abi::linux::{UIO_MAXIOV, iovec};
-use lp_abi::{Errno, MAX_RW_COUNT, Result};
+use lp_abi::{Errno, MAX_RW_COUNT, Result, UserSlice};
 use lp_region::ucopy;
 
 use crate::content::bulk::{self, Way};
@@ -10,18 +10,18 @@ use crate::content::bulk::{self, Way};
 pub(crate) const RWF_NOAPPEND: u32 = 0x20;
 
 /// A place in the program's memory that a transfer moves through. Copies start again from a clone.
-pub trait Buffer: Copy {
-    /// Where the next bytes lie, and how many lie there in one piece: 0 at the end. At most `most`.
+pub(crate) trait Buffer: Copy {
+    /// The next bytes that lie in one piece, at most `most`: none at the end.
     ///
     /// # Errors
     /// `EFAULT` when the vector cannot be read.
-    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)>;
+    fn here(&mut self, most: usize) -> Result<UserSlice>;
 
     /// Moves on by `bytes`, no more than [`Buffer::here`] gave.
     fn advance(&mut self, bytes: usize);
 
-    /// Where all of it lies, if it is one piece.
-    fn whole(&self) -> Option<*mut u8>;
+    /// All of it, if it is one piece.
+    fn whole(&self) -> Option<UserSlice>;
 
     /// Moves on by `bytes`, over the ends of pieces.
     ///
@@ -30,7 +30,7 @@ pub trait Buffer: Copy {
     fn skip(&mut self, bytes: usize) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
-            let (_, here) = self.here(left)?;
+            let here = self.here(left)?.len();
             if here == 0 {
                 break;
             }
@@ -43,10 +43,7 @@ pub trait Buffer: Copy {
 
 /// One buffer.
 #[derive(Clone, Copy)]
-pub struct Single {
-    at: *mut u8,
-    left: usize,
-}
+pub(crate) struct Single(UserSlice);
 
 impl Single {
     /// The program's buffer: length clipped to what one call moves.
@@ -54,57 +51,51 @@ impl Single {
     /// # Errors
     /// `EFAULT` when it reaches beyond user space.
     #[inline]
-    pub fn new(at: *mut u8, len: usize) -> Result<Single> {
+    pub(crate) fn new(given: UserSlice) -> Result<Single> {
         // access_ok: neither the address nor the end is in the kernel's half.
-        let end = (at as usize).wrapping_add(len);
-        if (at as isize) < 0 || (end as isize) < 0 || end < at as usize {
+        let at = given.start().addr();
+        let end = at.wrapping_add(given.len());
+        if (at as isize) < 0 || (end as isize) < 0 || end < at {
             return Err(Errno::EFAULT);
         }
-        Ok(Single { at, left: len.min(MAX_RW_COUNT) })
-    }
-
-    /// Where it starts.
-    #[inline]
-    pub fn start(&self) -> *mut u8 {
-        self.at
+        Ok(Single(given.first(MAX_RW_COUNT)))
     }
 
     /// Its length.
     #[inline]
-    pub fn len(&self) -> usize {
-        self.left
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
     }
 
     /// Whether it has no bytes.
     #[inline]
-    pub fn is_empty(&self) -> bool {
-        self.left == 0
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 }
 
 impl Buffer for Single {
     #[inline(always)]
-    fn whole(&self) -> Option<*mut u8> {
-        Some(self.at)
+    fn whole(&self) -> Option<UserSlice> {
+        Some(self.0)
     }
 
     #[inline(always)]
-    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)> {
-        Ok((self.at, self.left.min(most)))
+    fn here(&mut self, most: usize) -> Result<UserSlice> {
+        Ok(self.0.first(most))
     }
 
     #[inline(always)]
     fn advance(&mut self, bytes: usize) {
-        self.at = self.at.wrapping_add(bytes);
-        self.left -= bytes;
+        // SAFETY: no more than `here` gave, by the contract of `advance`.
+        self.0 = unsafe { self.0.skip_unchecked(bytes) };
     }
 }
 
 /// A vector of buffers.
 #[derive(Clone, Copy)]
-pub struct Vector {
-    entries: *const iovec,
-    count: usize,
+pub(crate) struct Vector {
+    entries: UserSlice<iovec>,
     now: Single,
     left: usize,
 }
@@ -114,50 +105,54 @@ impl Vector {
     ///
     /// # Errors
     /// `EINVAL` for more than `UIO_MAXIOV` entries or a length below zero; `EFAULT`.
-    pub fn new(entries: *const iovec, count: usize) -> Result<Vector> {
-        if count > UIO_MAXIOV as usize {
+    pub(crate) fn new(entries: UserSlice<iovec>) -> Result<Vector> {
+        if entries.len() > UIO_MAXIOV as usize {
             return Err(Errno::EINVAL);
         }
         let mut left = 0usize;
-        for index in 0..count {
-            let entry = entry(entries.wrapping_add(index))?;
-            if (entry.iov_len as isize) < 0 {
+        for index in 0..entries.len() {
+            // SAFETY: below the length.
+            let entry = entry(unsafe { entries.skip_unchecked(index) })?;
+            if (entry.len() as isize) < 0 {
                 return Err(Errno::EINVAL);
             }
-            Single::new(entry.iov_base.cast(), entry.iov_len as usize)?;
-            left = (left + entry.iov_len as usize).min(MAX_RW_COUNT);
+            Single::new(entry)?;
+            left = (left + entry.len()).min(MAX_RW_COUNT);
         }
-        let now = Single { at: core::ptr::null_mut(), left: 0 };
-        Ok(Vector { entries, count, now, left })
+        Ok(Vector { entries, now: Single(UserSlice::EMPTY), left })
     }
 
     /// Bytes in all.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.left
     }
 
     /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.left == 0
     }
 }
 
-fn entry(at: *const iovec) -> Result<iovec> {
-    // SAFETY: the program's memory; iovec is plain data.
-    unsafe { ucopy::get(at) }
+/// The buffer that the first of some entries names.
+fn entry(entries: UserSlice<iovec>) -> Result<UserSlice> {
+    // SAFETY: the program's memory, as `UserSlice` promises, also of what an iovec names; it is plain data.
+    unsafe {
+        let entry = ucopy::get(entries.start().as_ptr())?;
+        Ok(UserSlice::new(entry.iov_base.cast(), entry.iov_len as usize))
+    }
 }
 
 impl Buffer for Vector {
-    fn whole(&self) -> Option<*mut u8> {
+    fn whole(&self) -> Option<UserSlice> {
         None
     }
 
-    fn here(&mut self, most: usize) -> Result<(*mut u8, usize)> {
-        while self.now.left == 0 && self.count > 0 && self.left > 0 {
+    fn here(&mut self, most: usize) -> Result<UserSlice> {
+        while self.now.is_empty() && !self.entries.is_empty() && self.left > 0 {
             let next = entry(self.entries)?;
-            self.entries = self.entries.wrapping_add(1);
-            self.count -= 1;
-            self.now = Single { at: next.iov_base.cast(), left: (next.iov_len as usize).min(self.left) };
+            // SAFETY: there is one.
+            self.entries = unsafe { self.entries.skip_unchecked(1) };
+            self.now = Single(next.first(self.left));
         }
         self.now.here(most)
     }
@@ -182,7 +177,8 @@ pub(crate) unsafe fn copy(
 ) -> usize {
     let mut done = 0;
     while done < bytes {
-        let Ok((at, here)) = buffer.here(bytes - done) else { break };
+        let Ok(here) = buffer.here(bytes - done) else { break };
+        let (at, here) = (here.start().as_ptr(), here.len());
         if here == 0 {
             break;
         }
@@ -201,7 +197,8 @@ pub(crate) unsafe fn copy(
 pub(crate) fn zero_out(to: &mut impl Buffer, bytes: usize) -> usize {
     let mut done = 0;
     while done < bytes {
-        let Ok((at, here)) = to.here(bytes - done) else { break };
+        let Ok(here) = to.here(bytes - done) else { break };
+        let (at, here) = (here.start().as_ptr(), here.len());
         // SAFETY: the program's memory.
         if here == 0 || unsafe { ucopy::zero(at, here) }.is_err() {
             // SAFETY: the program's memory.

@@ -1,6 +1,6 @@
 //! What a write does with pages: copies into those that an inode has and makes those that it lacks.
 
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId};
 
@@ -134,10 +134,20 @@ fn into_hole(
 /// Appends to content that nobody else can reach yet.
 ///
 /// # Errors
-/// `ENOSPC`, `EFAULT`; part may have been written.
-pub(crate) fn append_private(task: &Task, id: InodeId, from: *const u8, len: usize) -> Result<()> {
+/// `ENOSPC`; part may have been written.
+pub(crate) fn append_private(task: &Task, id: InodeId, bytes: &[u8]) -> Result<()> {
+    // SAFETY: the bytes are the caller's, who waits, and are only read.
+    append_given(task, id, unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) })
+}
+
+/// [`append_private`] of bytes of the program's.
+///
+/// # Errors
+/// As there; `EFAULT`.
+pub(crate) fn append_given(task: &Task, id: InodeId, bytes: UserSlice) -> Result<()> {
     let inode = task.region.inode(id);
-    let mut from = Single::new(from.cast_mut(), len)?;
+    let mut from = Single::new(bytes)?;
+    let len = bytes.len();
     if len == 0 {
         return Ok(());
     }

@@ -8,7 +8,7 @@
 //!
 //! Cycle: `chunk`, `map`, `owner`, `page`.
 
-pub mod buffer;
+pub(crate) mod buffer;
 pub mod bulk;
 pub mod chunk;
 pub(crate) mod cut;

@@ -13,7 +13,7 @@ use lp_abi::linux::{
     __NR_write, F_GETFL, F_GETPIPE_SZ, O_ACCMODE, O_CLOEXEC, O_NONBLOCK, O_RDONLY, O_WRONLY, POLLIN, POLLOUT,
     RWF_NOWAIT, iovec, pollfd,
 };
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 
 use crate::caller::task::Task;
 use crate::content::source::Source;
@@ -39,7 +39,7 @@ pub(crate) enum Wait {
 /// A descriptor of a pipe.
 #[derive(Clone, Copy)]
 pub(crate) struct Pipe {
-    fd: i32,
+    fd: Fd,
     end: End,
     wait: Wait,
 }
@@ -50,7 +50,7 @@ impl Pipe {
     ///
     /// # Errors
     /// `EBADF` when it is not open as this end.
-    pub(crate) fn new(fd: i32, end: End, wait: Wait) -> Result<Pipe> {
+    pub(crate) fn new(fd: Fd, end: End, wait: Wait) -> Result<Pipe> {
         // SAFETY: asks for the flags.
         let flags = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_GETFL) }? as u32;
         let wrong = if end == End::Read { O_WRONLY } else { O_RDONLY };
@@ -72,7 +72,7 @@ impl Pipe {
     /// `EAGAIN` if it must not wait; `EINTR`.
     pub(crate) fn ready(self, task: &Task) -> Result<bool> {
         let events = if self.end == End::Read { POLLIN } else { POLLOUT } as i16;
-        let mut asked = pollfd { fd: self.fd, events, revents: 0 };
+        let mut asked = pollfd { fd: self.fd.raw(), events, revents: 0 };
         let timeout = if self.wait == Wait::Blocks { -1isize } else { 0 };
         let arguments = [&raw mut asked as usize, 1, timeout as usize, 0, 0, 0];
         // SAFETY: the kernel writes the one entry.
@@ -122,12 +122,12 @@ impl Pipe {
     fn put_page(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
         Pipe { wait: Wait::Never, ..self }.ready(task)?;
         // SAFETY: the kernel reads the bytes, which are the caller's.
-        unsafe { (task.blocking)(__NR_write, [self.fd as usize, from as usize, bytes, 0, 0, 0]) }
+        unsafe { (task.blocking)(__NR_write, [self.fd.word(), from as usize, bytes, 0, 0, 0]) }
     }
 }
 
 /// preadv2(2) or pwritev2(2) of one buffer at the position, without waiting.
-fn now(call: u32, fd: i32, at: *mut u8, bytes: usize) -> Result<usize> {
+fn now(call: u32, fd: Fd, at: *mut u8, bytes: usize) -> Result<usize> {
     let buffer = iovec { iov_base: at.cast(), iov_len: bytes as u64 };
     // SAFETY: the kernel moves bytes from or to the buffer, which is the caller's.
     unsafe { lp_abi::syscall!(call, fd, &raw const buffer, 1, -1isize, -1isize, RWF_NOWAIT) }
@@ -135,7 +135,7 @@ fn now(call: u32, fd: i32, at: *mut u8, bytes: usize) -> Result<usize> {
 
 /// What a pipe holds, as the source of a write.
 pub(crate) struct Drain<'c> {
-    fd: i32,
+    fd: Fd,
     by: By,
     /// How the last read ended: with so many bytes, 0 for the end, or an error.
     pub last: &'c Cell<Result<usize>>,
@@ -164,7 +164,8 @@ impl<'c> Drain<'c> {
         link_of(pipe.fd, &mut path);
         let flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
         // SAFETY: the path is a string.
-        let fd = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags, 0) }? as i32;
+        let fd = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags, 0) }?;
+        let fd = Fd::new(fd as i32);
         Ok(Drain { fd, by: By::Reopened, last })
     }
 }
@@ -173,10 +174,10 @@ impl<'c> Drain<'c> {
 pub(crate) const PATH: usize = 32;
 
 /// Writes the path of a descriptor's link into zeros; gives its length.
-pub(crate) fn link_of(fd: i32, path: &mut [u8]) -> usize {
+pub(crate) fn link_of(fd: Fd, path: &mut [u8]) -> usize {
     const DIRECTORY: &[u8] = b"/proc/self/fd/";
     path[..DIRECTORY.len()].copy_from_slice(DIRECTORY);
-    let number = fd as u32;
+    let number = fd.index();
     let end = DIRECTORY.len() + number.checked_ilog10().unwrap_or(0) as usize + 1;
     let mut rest = number;
     for digit in path[DIRECTORY.len()..end].iter_mut().rev() {
@@ -214,7 +215,7 @@ impl Source for Drain<'_> {
         done
     }
 
-    fn whole(&self) -> Option<*mut u8> {
+    fn whole(&self) -> Option<UserSlice> {
         None
     }
 }

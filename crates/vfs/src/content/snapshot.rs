@@ -4,14 +4,14 @@
 //! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it:
 //! each page as it was at some moment while the map named it.
 
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::sync::{acquire_fence, pause, spin};
 use lp_region::{PageId, Region};
 
 use crate::caller::below;
-use crate::content::buffer::{self, Buffer};
+use crate::content::buffer::{self, Buffer, Single};
 use crate::content::bulk::Way;
 use crate::content::map::{self, Map};
 
@@ -23,13 +23,26 @@ const PAUSES: u32 = 100;
 const TRIES: u32 = 64;
 
 /// Copies content under `data_seq`; `EFAULT` when not one byte could be copied.
-pub fn snapshot<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
+pub(crate) fn snapshot<B: Buffer>(
+    region: Region,
+    inode: &Inode,
+    to: B,
+    len: usize,
+    offset: u64,
+) -> Result<usize> {
     let before = inode.data_seq.read();
     let got = copy(region, inode, to, len, offset);
     if !inode.data_seq.retry(before) {
         return got;
     }
     snapshot_slow(region, inode, to, len, offset)
+}
+
+/// [`snapshot`] into memory of the caller's own: fewer bytes where the content ends.
+pub fn into(region: Region, inode: &Inode, to: &mut [u8], offset: u64) -> Result<usize> {
+    // SAFETY: the memory is the caller's, who waits.
+    let room = unsafe { UserSlice::new(to.as_mut_ptr(), to.len()) };
+    snapshot(region, inode, Single::new(room)?, to.len(), offset)
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! Where the bytes of a write come from: the program's memory, another file's pages, a pipe.
 
-use lp_abi::PAGE_SIZE;
+use lp_abi::{PAGE_SIZE, UserSlice};
 use lp_region::Region;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
@@ -30,8 +30,8 @@ pub(crate) trait Source {
     /// `pages` is good for `bytes` bytes.
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize;
 
-    /// Where all of it lies, if that is one piece of the program's memory.
-    fn whole(&self) -> Option<*mut u8>;
+    /// All of it, if that is one piece of the program's memory.
+    fn whole(&self) -> Option<UserSlice>;
 }
 
 impl<B: Buffer> Source for B {
@@ -42,7 +42,7 @@ impl<B: Buffer> Source for B {
     }
 
     #[inline(always)]
-    fn whole(&self) -> Option<*mut u8> {
+    fn whole(&self) -> Option<UserSlice> {
         Buffer::whole(self)
     }
 }
@@ -123,7 +123,7 @@ impl Source for FileContent<'_> {
         done
     }
 
-    fn whole(&self) -> Option<*mut u8> {
+    fn whole(&self) -> Option<UserSlice> {
         None
     }
 }

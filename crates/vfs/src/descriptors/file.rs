@@ -4,6 +4,7 @@
 //! where it was duplicated. A shared one, or any while threads share the table, is kept by the lane that
 //! closes it ([`crate::life::reclaim`]) until a sweep finds no table and no pin that names it.
 
+use lp_abi::Fd;
 use lp_region::order::{self, Rank};
 use lp_region::records::OpenFile;
 use lp_region::sync::{AtomicU64, Ordering};
@@ -24,7 +25,7 @@ pub(crate) fn leave(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
 /// table's too.
 #[cold]
 pub(crate) fn is_last(task: &Task, id: FileId) -> bool {
-    let names = |(_, word): (i32, u64)| word as u32 == id.0;
+    let names = |(_, word): (Fd, u64)| word as u32 == id.0;
     // Relaxed: as in `left`.
     task.region.file(id).shared.load(Ordering::Relaxed) != sharing::SHARED
         && !table::open_entries(task).any(names)

@@ -11,7 +11,7 @@
 //! what it has sent stays while it is held.
 
 use lp_abi::linux::{__NR_fcntl, F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::{FILES, RUNS};
 use lp_region::sync::Ordering;
 use lp_region::{FileId, Region, RunId};
@@ -36,8 +36,8 @@ fn lock_of(id: FileId, at: i64, length: i64) -> Flock {
 }
 
 /// The run's flights.
-pub fn descriptor(task: &Task) -> Option<i32> {
-    task.run.flights.load(Ordering::Relaxed).checked_sub(1).map(|fd| fd as i32) // Relaxed: immutable.
+pub fn descriptor(task: &Task) -> Option<Fd> {
+    task.run.flights.load(Ordering::Relaxed).checked_sub(1).map(|fd| Fd::new(fd as i32)) // Relaxed: immutable.
 }
 
 /// The bit of [`lp_region::records::OpenFile::in_flight`] that a run shares with few others.
@@ -50,7 +50,7 @@ fn bit(run: RunId) -> u32 {
 ///
 /// # Errors
 /// Those of fcntl(2).
-pub fn launch(task: &Task, id: FileId, token: i32) -> Result<()> {
+pub fn launch(task: &Task, id: FileId, token: Fd) -> Result<()> {
     let mut at = i64::from(task.lane_id.0);
     loop {
         let lock = lock_of(id, at, 1);

@@ -4,7 +4,7 @@
 //! call: nobody else takes entries out. While several threads share the table, a reader pins the open file in its own
 //! lane and looks at the entry again; writers serialise on the process's `table_lock`.
 
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::{FDS, FDS_BACKED};
 use lp_region::order::{self, Kept, Rank};
 use lp_region::process::Process;
@@ -21,7 +21,7 @@ use crate::lane::pin;
 ///
 /// # Errors
 /// `EBADF`.
-pub(crate) fn fget_no_path<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+pub(crate) fn fget_no_path<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let held = fget_any(task, fd)?;
     // Relaxed: immutable.
     if held.file.mode.load(Relaxed) & file_mode::PATH != 0 { Err(Errno::EBADF) } else { Ok(held) }
@@ -29,6 +29,8 @@ pub(crate) fn fget_no_path<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
 
 /// Bits of a table entry; 0 is a descriptor that is not ours. Bits 0-31 are the [`FileId`].
 pub mod entry {
+    use lp_abi::Fd;
+
     /// It names an open file.
     pub const OPEN: u64 = 1 << 32;
     /// The whole word: the kernel's descriptor is the gate's, and an open or a close of the number is under
@@ -54,13 +56,13 @@ pub mod entry {
 
     /// The descriptor of the door's, if any, that says to watchers that the file is open
     /// (`crate::watches::watch`): the kernel tells them when it is closed, also by a death.
-    pub fn shadow(word: u64) -> Option<i32> {
-        (word >> SHADOW_SHIFT).checked_sub(1).map(|fd| fd as i32)
+    pub fn shadow(word: u64) -> Option<Fd> {
+        (word >> SHADOW_SHIFT).checked_sub(1).map(|fd| Fd::new(fd as i32))
     }
 
     /// The bits of an entry that name it.
-    pub const fn with_shadow(fd: i32) -> u64 {
-        (fd as u64 + 1) << SHADOW_SHIFT
+    pub const fn with_shadow(fd: Fd) -> u64 {
+        (fd.raw() as u64 + 1) << SHADOW_SHIFT
     }
 }
 
@@ -133,24 +135,24 @@ impl Drop for Held<'_> {
 
 /// The entry of `fd`, if its memory is there.
 #[inline(always)]
-pub fn covered<'r>(task: &Task<'r>, fd: i32) -> Option<&'r AtomicU64> {
+pub fn covered<'r>(task: &Task<'r>, fd: Fd) -> Option<&'r AtomicU64> {
     // Relaxed: who knows of a number that another thread added has synchronised with it.
     let is_past = |fd| fd >= task.process.fd_limit.load(Ordering::Relaxed);
-    if fd as u32 >= FDS_BACKED as u32 && is_past(fd as u32) {
+    if fd.raw() as u32 >= FDS_BACKED as u32 && is_past(fd.raw() as u32) {
         return None;
     }
-    Some(&task.table[usize::from(fd as u16)]) // The limit never passes `FDS`.
+    Some(&task.table[usize::from(fd.raw() as u16)]) // The limit never passes `FDS`.
 }
 
 /// The entry of `fd` in the table of any process, if that covers the number.
-pub fn covered_of<'r>(region: Region<'r>, process: ProcessId, fd: i32) -> Option<&'r AtomicU64> {
+pub fn covered_of<'r>(region: Region<'r>, process: ProcessId, fd: Fd) -> Option<&'r AtomicU64> {
     let limit = region.process(process).fd_limit.load(Ordering::Relaxed); // Relaxed: as in `covered`.
-    region.fd_table(process).iter().take(limit as usize).nth(fd as u32 as usize)
+    region.fd_table(process).iter().take(limit as usize).nth(fd.index())
 }
 
 /// The entry of `fd`; 0 for numbers that the table does not cover.
 #[inline]
-pub fn load(task: &Task, fd: i32) -> u64 {
+pub fn load(task: &Task, fd: Fd) -> u64 {
     match covered(task, fd) {
         Some(entry) => marks::named(entry),
         None => 0,
@@ -159,13 +161,13 @@ pub fn load(task: &Task, fd: i32) -> u64 {
 
 /// Whether a call on `fd` is answered here and not by the kernel: an open file of ours, data included.
 #[inline]
-pub(crate) fn is_ours(task: &Task, fd: i32) -> bool {
+pub(crate) fn is_ours(task: &Task, fd: Fd) -> bool {
     load(task, fd) & (entry::OPEN | entry::HOST) == entry::OPEN
 }
 
 /// What `fd` is.
 #[inline]
-pub(crate) fn whose(task: &Task, fd: i32) -> Whose {
+pub(crate) fn whose(task: &Task, fd: Fd) -> Whose {
     match load(task, fd) & (entry::OPEN | entry::HOST) {
         entry::OPEN => Whose::Ours,
         0 => Whose::NotOurs,
@@ -178,7 +180,7 @@ pub(crate) fn whose(task: &Task, fd: i32) -> Whose {
 /// # Errors
 /// `EBADF` when it is not ours or its data is the kernel's.
 #[inline(always)]
-pub fn fget<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+pub fn fget<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let entry = load(task, fd);
     if entry & (entry::OPEN | entry::HOST) != entry::OPEN {
         return Err(Errno::EBADF);
@@ -234,7 +236,7 @@ pub(crate) fn inode_of<'r>(task: &Task<'r>, file: &OpenFile) -> &'r Inode {
 /// # Errors
 /// `EBADF`.
 #[inline]
-pub(crate) fn fget_second<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+pub(crate) fn fget_second<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let entry = load(task, fd);
     if entry & (entry::OPEN | entry::HOST) != entry::OPEN {
         return Err(Errno::EBADF);
@@ -250,7 +252,7 @@ pub(crate) fn fget_second<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
 /// # Errors
 /// `EBADF`.
 #[inline(always)]
-pub fn fget_any<'r>(task: &Task<'r>, fd: i32) -> Result<Held<'r>> {
+pub fn fget_any<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let entry = load(task, fd);
     if entry & entry::OPEN == 0 {
         return Err(Errno::EBADF);
@@ -271,7 +273,7 @@ fn held<'r>(task: &Task<'r>, entry: u64, pin: Option<&'r AtomicU64>) -> Held<'r>
 
 /// [`fget`] while threads share the table.
 #[inline(always)]
-fn shared<'r>(task: &Task<'r>, fd: i32, slot: usize, mask: u64) -> Result<Held<'r>> {
+fn shared<'r>(task: &Task<'r>, fd: Fd, slot: usize, mask: u64) -> Result<Held<'r>> {
     match pinned(task, fd, slot, mask) {
         0 => Err(Errno::EBADF),
         entry => Ok(held(task, entry, Some(&task.lane.pins[slot]))),
@@ -280,7 +282,7 @@ fn shared<'r>(task: &Task<'r>, fd: i32, slot: usize, mask: u64) -> Result<Held<'
 
 /// Pins what `fd` names and gives its entry; 0 if it names nothing. One word, so that callers keep it in a register.
 #[inline(never)]
-fn pinned(task: &Task, fd: i32, slot: usize, mask: u64) -> u64 {
+fn pinned(task: &Task, fd: Fd, slot: usize, mask: u64) -> u64 {
     loop {
         let entry = load(task, fd);
         if entry & mask != entry::OPEN {
@@ -314,22 +316,22 @@ pub fn replace(task: &Task, place: &AtomicU64, new: u64) -> u64 {
 /// # Errors
 /// `EBADF` for a number that no table holds; `ENOSPC` when the region's file has no room for a larger table.
 #[inline(always)]
-pub fn reach<'r>(task: &Task<'r>, fd: i32) -> Result<&'r AtomicU64> {
+pub fn reach<'r>(task: &Task<'r>, fd: Fd) -> Result<&'r AtomicU64> {
     // Relaxed: guarded by the table's lock. The limit never passes `FDS`.
-    if (fd as u32) < task.process.fd_limit.load(Ordering::Relaxed) {
-        Ok(&task.table[usize::from(fd as u16)])
+    if (fd.raw() as u32) < task.process.fd_limit.load(Ordering::Relaxed) {
+        Ok(&task.table[usize::from(fd.raw() as u16)])
     } else {
         grow(task, fd)
     }
 }
 
 #[cold]
-fn grow<'r>(task: &Task<'r>, fd: i32) -> Result<&'r AtomicU64> {
-    let place = task.table.get(fd as u32 as usize).ok_or(Errno::EBADF)?;
+fn grow<'r>(task: &Task<'r>, fd: Fd) -> Result<&'r AtomicU64> {
+    let place = task.table.get(fd.index()).ok_or(Errno::EBADF)?;
     let limit = &task.process.fd_limit;
     // Relaxed: guarded by the lock.
-    task.region.back_table(task.process_id, limit.load(Ordering::Relaxed) as usize, fd as usize + 1)?;
-    limit.store(fd as u32 + 1, Ordering::Release);
+    task.region.back_table(task.process_id, limit.load(Ordering::Relaxed) as usize, fd.index() + 1)?;
+    limit.store(fd.index() as u32 + 1, Ordering::Release);
     Ok(place)
 }
 
@@ -387,7 +389,7 @@ pub fn restore(task: &Task, place: &AtomicU64, old: u64) {
 ///
 /// # Errors
 /// `EBADF` when it is not.
-pub fn change(task: &Task, fd: i32, set: u64, clear: u64) -> Result<()> {
+pub fn change(task: &Task, fd: Fd, set: u64, clear: u64) -> Result<()> {
     let Some(place) = covered(task, fd) else { return Err(Errno::EBADF) };
     let _locked = lock(task);
     let old = place.load(Ordering::Relaxed);
@@ -403,19 +405,19 @@ pub fn change(task: &Task, fd: i32, set: u64, clear: u64) -> Result<()> {
 ///
 /// # Errors
 /// `EMFILE`.
-pub fn lowest(task: &Task, from: u32, limit: u32) -> Result<i32> {
+pub fn lowest(task: &Task, from: u32, limit: u32) -> Result<Fd> {
     (from..limit.min(FDS as u32))
-        .find(|fd| covered(task, *fd as i32).is_none_or(|entry| entry.load(Ordering::Relaxed) == 0))
-        .map(|fd| fd as i32)
+        .map(|fd| Fd::new(fd as i32))
+        .find(|fd| covered(task, *fd).is_none_or(|entry| entry.load(Ordering::Relaxed) == 0))
         .ok_or(Errno::EMFILE)
 }
 
 /// Open entries of the calling process: number and entry.
-pub fn open_entries<'r>(task: &Task<'r>) -> impl Iterator<Item = (i32, u64)> + use<'r> {
+pub fn open_entries<'r>(task: &Task<'r>) -> impl Iterator<Item = (Fd, u64)> + use<'r> {
     let limit = task.process.fd_limit.load(Ordering::Acquire).min(FDS as u32);
     let table = task.table;
     (0..limit)
-        .map(move |fd| (fd as i32, table[fd as usize].load(Ordering::Acquire)))
+        .map(move |fd| (Fd::new(fd as i32), table[fd as usize].load(Ordering::Acquire)))
         .filter(|(_, entry)| entry & entry::OPEN != 0)
 }
 

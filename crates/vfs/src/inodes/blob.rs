@@ -3,7 +3,7 @@
 //! A blob does not change once it is linked in: a change makes another one and swaps it in with one store. So readers
 //! need no lock; they look afterwards whether the handle and the blob's generation are still what they were.
 
-use lp_abi::Result;
+use lp_abi::{Result, UserSlice};
 use lp_region::custody::LISTED;
 use lp_region::lane::Lane;
 use lp_region::records::{COVERED, Inode, NO_ACL_YET};
@@ -73,12 +73,20 @@ impl<'t, 'r> Draft<'t, 'r> {
         Ok(Draft { task, id: make::create_hidden(task, root)?.id })
     }
 
-    /// Appends bytes, the program's or the region's.
+    /// Appends bytes.
+    ///
+    /// # Errors
+    /// `ENOSPC`.
+    pub fn append(&self, bytes: &[u8]) -> Result<()> {
+        fill::append_private(self.task, self.id, bytes)
+    }
+
+    /// Appends bytes of the program's.
     ///
     /// # Errors
     /// `ENOSPC`, `EFAULT`.
-    pub fn append(&self, from: *const u8, len: usize) -> Result<()> {
-        fill::append_private(self.task, self.id, from, len)
+    pub fn append_given(&self, from: UserSlice) -> Result<()> {
+        fill::append_given(self.task, self.id, from)
     }
 
     /// Makes it a blob of an inode that nobody else can reach yet.
@@ -117,19 +125,27 @@ impl<'r> View<'r> {
         self.len() == 0
     }
 
-    /// Copies bytes out, to the program's memory or to ours.
+    /// Copies bytes out to the program's memory.
     ///
     /// # Errors
     /// `EFAULT`.
-    pub fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize> {
-        snapshot::snapshot(self.region, self.region.inode(self.id), Single::new(to, len)?, len, at)
+    pub fn give(&self, to: UserSlice, at: u64) -> Result<usize> {
+        snapshot::snapshot(self.region, self.region.inode(self.id), Single::new(to)?, to.len(), at)
+    }
+
+    /// Copies bytes out; gives how many there were.
+    ///
+    /// # Errors
+    /// None of a sound region's.
+    pub fn read(&self, to: &mut [u8], at: u64) -> Result<usize> {
+        snapshot::into(self.region, self.region.inode(self.id), to, at)
     }
 
     /// Copies `N` bytes out; zeros where there are none.
     pub fn bytes<const N: usize>(&self, at: u64) -> [u8; N] {
         let mut bytes = [0; N];
         // A fault is impossible, and a blob that is too short is the damaged region's.
-        let _ = self.read(bytes.as_mut_ptr(), N, at);
+        let _ = self.read(&mut bytes, at);
         bytes
     }
 

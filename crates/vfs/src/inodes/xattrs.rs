@@ -2,7 +2,7 @@
 //! value.
 
 use lp_abi::linux::{XATTR_CREATE, XATTR_REPLACE};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Result, UserSlice};
 use lp_region::InodeId;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
@@ -21,10 +21,8 @@ pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 /// The program's value and how it is to be set.
 #[derive(Clone, Copy)]
 pub struct Value {
-    /// Where it lies.
-    pub at: *const u8,
     /// Its bytes.
-    pub size: usize,
+    pub bytes: UserSlice,
     /// `XATTR_CREATE`, `XATTR_REPLACE` or 0.
     pub flags: u32,
 }
@@ -71,7 +69,7 @@ pub(crate) fn compare(view: View, record: &Record, name: &[u8]) -> core::cmp::Or
     let mut bytes = [0u8; NAME_ROOM];
     let len = (record.name_len as usize).min(NAME_ROOM);
     // A fault is impossible.
-    let _ = view.read(bytes.as_mut_ptr(), len, record.name_at());
+    let _ = view.read(&mut bytes[..len], record.name_at());
     bytes[..len].cmp(name)
 }
 
@@ -102,10 +100,10 @@ pub(crate) fn replace(
         rest = existing.map_or(end, |record| record.end());
     }
     if let Some(value) = value {
-        let header = (name.len() as u64 | (value.size as u64) << 32).to_ne_bytes();
-        draft.append(header.as_ptr(), header.len())?;
-        draft.append(name.as_ptr(), name.len())?;
-        draft.append(value.at, value.size)?;
+        let header = (name.len() as u64 | (value.bytes.len() as u64) << 32).to_ne_bytes();
+        draft.append(&header)?;
+        draft.append(name)?;
+        draft.append_given(value.bytes)?;
     }
     if let Some(view) = old {
         copy(&draft, view, rest, view.len())?;
@@ -120,11 +118,11 @@ fn copy(draft: &Draft, from: View, start: u64, end: u64) -> Result<()> {
     while at < end {
         let mut bytes = [0u8; 512];
         let len = (end - at).min(512) as usize;
-        let got = from.read(bytes.as_mut_ptr(), len, at)?;
+        let got = from.read(&mut bytes[..len], at)?;
         if got == 0 {
             break;
         }
-        draft.append(bytes.as_ptr(), got)?;
+        draft.append(&bytes[..got])?;
         at += got as u64;
     }
     Ok(())

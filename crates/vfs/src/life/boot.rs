@@ -9,7 +9,7 @@ use lp_abi::linux::{
     CAP_LINUX_IMMUTABLE, CAP_MKNOD, CAP_SYS_ADMIN, CAP_SYS_RESOURCE, O_CLOEXEC, O_RDONLY, RLIMIT_FSIZE,
     S_ISVTX, stat,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::lane::GONE;
 use lp_region::layout::RUNS;
 use lp_region::life::State;
@@ -280,7 +280,7 @@ fn drop_mappings(task: &Task) -> bool {
 }
 
 /// Descriptors that exec closes: the door closes each with `open_file::remove`, and its placeholder.
-pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = i32> + use<'r> {
+pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = Fd> + use<'r> {
     table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
 }
 

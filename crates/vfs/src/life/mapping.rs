@@ -4,7 +4,7 @@
 //! inode carries [`inode_flags::MAPPED`] its pages are zeroed where they would be given back. The flag goes with the last
 //! record. Where in its address space a file is mapped is the door's business.
 
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::layout::MAPPINGS;
 use lp_region::process::Process;
 use lp_region::records::{Inode, Mapping, file_mode, inode_flags};
@@ -45,7 +45,7 @@ pub struct Piece {
 ///
 /// # Errors
 /// Those of mmap(2): `EBADF`, `EACCES`, `ENODEV` for what is no regular file, `EOVERFLOW`; `ENOMEM` without a record.
-pub fn begin(task: &Task, fd: i32, offset: u64, len: usize, sharing: Sharing) -> Result<InodeRef> {
+pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: Sharing) -> Result<InodeRef> {
     let held = table::fget_no_path(task, fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let append_only = held.inode.flags.load(Relaxed) & inode_flags::APPEND != 0;

@@ -1,6 +1,6 @@
 //! The life of an open file: made, put into a table, taken out, freed.
 
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::records::{OpenFile, file_mode, inode_flags};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{DirentId, FileId, InodeId, InodeRef, MountId};
@@ -166,19 +166,13 @@ const FEW: usize = 256;
 /// # Errors
 /// `EBADF` for a number that no table holds, `ENOSPC` as for [`table::reach`]: the file stays the caller's.
 #[inline]
-pub fn install(task: &Task, fd: i32, id: FileId, flags: u64) -> Result<()> {
+pub fn install(task: &Task, fd: Fd, id: FileId, flags: u64) -> Result<()> {
     install_and(task, fd, id, flags, || ())
 }
 
 /// [`install`] that calls `arrived` between the store of the entry and the end of the pin.
 #[inline(always)]
-pub(crate) fn install_and(
-    task: &Task,
-    fd: i32,
-    id: FileId,
-    flags: u64,
-    arrived: impl FnOnce(),
-) -> Result<()> {
+pub(crate) fn install_and(task: &Task, fd: Fd, id: FileId, flags: u64, arrived: impl FnOnce()) -> Result<()> {
     let locked = table::lock(task);
     let place = table::reach(task, fd)?;
     let old = table::replace(task, place, entry::OPEN | flags | u64::from(id.0));
@@ -230,7 +224,7 @@ fn drop_locks(task: &Task, id: FileId) {
 /// # Errors
 /// `EBADF` when it is not ours.
 #[inline]
-pub(crate) fn remove(task: &Task, fd: i32) -> Result<()> {
+pub(crate) fn remove(task: &Task, fd: Fd) -> Result<()> {
     take_out(task, fd, |place| place.store(0, Ordering::Release))
 }
 
@@ -242,7 +236,7 @@ pub(crate) fn remove(task: &Task, fd: i32) -> Result<()> {
 /// # Errors
 /// `EBADF` when it is not ours.
 #[inline]
-pub fn take_out(task: &Task, fd: i32, vacate: impl FnOnce(&AtomicU64)) -> Result<()> {
+pub fn take_out(task: &Task, fd: Fd, vacate: impl FnOnce(&AtomicU64)) -> Result<()> {
     let Some(place) = table::covered(task, fd) else { return Err(Errno::EBADF) };
     let locked = table::lock(task);
     let old = place.load(Ordering::Relaxed);

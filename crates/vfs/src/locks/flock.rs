@@ -1,7 +1,7 @@
 //! flock(2).
 
 use lp_abi::linux::{LOCK_EX, LOCK_MAND, LOCK_NB, LOCK_SH, LOCK_UN};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 
@@ -13,7 +13,7 @@ use crate::locks::file_lock::{self, Lock, LockType, Range, Wait, family};
 ///
 /// # Errors
 /// `EBADF`, also for `O_PATH` and for access mode 3; `EINVAL`; `EAGAIN` (`EWOULDBLOCK`) with `LOCK_NB`; `EINTR`; `ENOLCK`.
-pub fn flock(task: &Task, fd: i32, operation: u32) -> Result<()> {
+pub fn flock(task: &Task, fd: Fd, operation: u32) -> Result<()> {
     // The kernel ignores these and says so in its log.
     if operation & LOCK_MAND != 0 {
         return Ok(());

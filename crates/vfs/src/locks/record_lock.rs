@@ -4,7 +4,7 @@ use lp_abi::linux::{
     F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_RDLCK, F_SETLK, F_SETLKW, F_UNLCK, F_WRLCK, SEEK_CUR,
     SEEK_END, SEEK_SET,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -37,13 +37,13 @@ pub fn is_command(command: u32) -> bool {
 /// # Errors
 /// `EBADF`, also for a lock that the access mode does not allow and for `O_PATH`; `EFAULT`, `EINVAL`, `EOVERFLOW`,
 /// `EAGAIN`, `EDEADLK`, `EINTR`, `ENOLCK`.
-pub fn fcntl(task: &Task, fd: i32, command: u32, argument: *mut u8) -> Result<()> {
+pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: UserPtr) -> Result<()> {
     let held = table::fget(task, fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
     // SAFETY: bad pointers are the fault handler's; the structure is made of integers.
-    let asked: Flock = unsafe { ucopy::get(argument.cast_const().cast()) }?;
+    let asked: Flock = unsafe { ucopy::get(argument.cast().as_ptr()) }?;
     let owner = match command {
         F_GETLK | F_SETLK | F_SETLKW => file_lock::process_owner(task),
         _ => file_lock::file_owner(task, held.id, family::OFD),
@@ -56,7 +56,7 @@ pub fn fcntl(task: &Task, fd: i32, command: u32, argument: *mut u8) -> Result<()
     }
 }
 
-fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: *mut u8) -> Result<()> {
+fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: UserPtr) -> Result<()> {
     let posix = owner.family == family::POSIX;
     if posix && kind_of(&asked)?.is_none() {
         return Err(Errno::EINVAL);
@@ -83,7 +83,7 @@ fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: *mut u8) 
         }
     }
     // SAFETY: bad pointers are the fault handler's.
-    unsafe { ucopy::put(argument.cast(), &answer) }
+    unsafe { ucopy::put(argument.cast().as_ptr(), &answer) }
 }
 
 fn set(task: &Task, held: &Held, owner: Owner, asked: &Flock, wait: Wait) -> Result<()> {

@@ -10,8 +10,8 @@
 
 use core::slice;
 
-use lp_abi::linux::{AT_FDCWD, S_IFDIR, S_IFMT};
-use lp_abi::{Errno, MAX_SYMLINKS, NAME_MAX, PATH_MAX, Result};
+use lp_abi::linux::{S_IFDIR, S_IFMT};
+use lp_abi::{Errno, Fd, MAX_SYMLINKS, NAME_MAX, PATH_MAX, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::records::{COVERED, Inode};
 use lp_region::sync::Ordering;
@@ -236,11 +236,11 @@ pub(crate) struct Text {
 /// # Errors
 /// `EFAULT`, `ENAMETOOLONG`; `ENOENT` when it is empty.
 #[inline]
-pub(crate) fn copy_path(task: &Task<'_>, which: Which, path: *const u8) -> Result<Text> {
+pub(crate) fn copy_path(task: &Task<'_>, which: Which, path: UserPtr) -> Result<Text> {
     // SAFETY: the buffer is the task's; no other reference to it lives.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer(task, which).cast::<u8>(), PATH_MAX) };
     // SAFETY: bad pointers are the fault handler's.
-    match unsafe { ucopy::path(buffer, path) }? {
+    match unsafe { ucopy::path(buffer, path.as_ptr()) }? {
         (0, _) => Err(Errno::ENOENT),
         (length, prefix) => Ok(Text { which, length, prefix }),
     }
@@ -273,9 +273,9 @@ pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Ou
 ///
 /// # Errors
 /// `EFAULT`.
-pub(crate) fn is_empty(path: *const u8) -> Result<bool> {
+pub(crate) fn is_empty(path: UserPtr) -> Result<bool> {
     // SAFETY: bad pointers are the fault handler's.
-    Ok(unsafe { ucopy::get(path) }? == 0)
+    Ok(unsafe { ucopy::get(path.as_ptr()) }? == 0)
 }
 
 /// The inode that a path names.
@@ -283,7 +283,7 @@ pub(crate) fn is_empty(path: *const u8) -> Result<bool> {
 /// # Errors
 /// Those of path_resolution(7): `ENOENT`, `ENOTDIR`, `EACCES`, `ELOOP`, `ENAMETOOLONG`, `EFAULT`.
 #[inline]
-pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<Found>> {
+pub fn inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<Found>> {
     let text = copy_path(task, Which::Path, path)?;
     match in_known(task, dirfd, text, follow) {
         Some(found) => found.map(Place::Inside),
@@ -295,13 +295,13 @@ pub fn inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Re
 ///
 /// # Errors
 /// As [`inode`].
-pub fn second_inode(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<Found>> {
+pub fn second_inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<Found>> {
     again(task, dirfd, copy_path(task, Which::Other, path)?, Existing(follow))
 }
 
 /// What [`inode`] finds for the path that is most of all: a name in a directory whose prefix is known. None asks for a walk.
 #[inline(always)]
-fn in_known(task: &Task<'_>, dirfd: i32, given: Text, follow: Follow) -> Option<Result<Found>> {
+fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<Result<Found>> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
     let (absolute, name, prefix) = unsafe {
@@ -348,7 +348,7 @@ fn may_everyone_search(inode: &Inode) -> bool {
 ///
 /// # Errors
 /// As [`inode`], but a missing last component is no error.
-pub(crate) fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) -> Result<Place<End>> {
+pub(crate) fn end(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>> {
     again(task, dirfd, copy_path(task, Which::Path, path)?, Making(follow))
 }
 
@@ -356,7 +356,7 @@ pub(crate) fn end(task: &Task<'_>, dirfd: i32, path: *const u8, follow: Follow) 
 ///
 /// # Errors
 /// As [`inode`], but the last component is not looked at.
-pub(crate) fn parent(task: &Task<'_>, dirfd: i32, path: *const u8, which: Which) -> Result<Place<Parent>> {
+pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: Which) -> Result<Place<Parent>> {
     again(task, dirfd, copy_path(task, which, path)?, Placing)
 }
 
@@ -368,7 +368,7 @@ fn buffer(task: &Task<'_>, which: Which) -> *mut [u8; PATH_MAX + SLACK] {
 }
 
 #[inline(always)]
-fn again<G: Goal>(task: &Task<'_>, dirfd: i32, text: Text, goal: G) -> Result<Place<G::End>> {
+fn again<G: Goal>(task: &Task<'_>, dirfd: Fd, text: Text, goal: G) -> Result<Place<G::End>> {
     match walk(task, dirfd, text, goal) {
         Err(Errno::ESTALE) => again_slow(task, dirfd, text, goal),
         done => done,
@@ -376,7 +376,7 @@ fn again<G: Goal>(task: &Task<'_>, dirfd: i32, text: Text, goal: G) -> Result<Pl
 }
 
 #[cold]
-fn again_slow<G: Goal>(task: &Task<'_>, dirfd: i32, text: Text, goal: G) -> Result<Place<G::End>> {
+fn again_slow<G: Goal>(task: &Task<'_>, dirfd: Fd, text: Text, goal: G) -> Result<Place<G::End>> {
     for _ in 0..TRIES {
         match walk(task, dirfd, text, goal) {
             Err(Errno::ESTALE) => {}
@@ -386,7 +386,7 @@ fn again_slow<G: Goal>(task: &Task<'_>, dirfd: i32, text: Text, goal: G) -> Resu
     Err(Errno::ESTALE)
 }
 
-fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, given: Text, goal: G) -> Result<Place<G::End>> {
+fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: Text, goal: G) -> Result<Place<G::End>> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
     // SAFETY: the buffer holds `length` bytes and a NUL.
     let (end, absolute) = unsafe { (text.add(given.length), *text == b'/') };
@@ -421,8 +421,8 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: i32, given: Text, goal: G) -> Result<Pl
 
 /// The directory that relative paths start from; none if it is the host's.
 #[inline]
-fn base(task: &Task<'_>, dirfd: i32) -> Option<Spot> {
-    if dirfd == AT_FDCWD {
+fn base(task: &Task<'_>, dirfd: Fd) -> Option<Spot> {
+    if dirfd == Fd::CWD {
         let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
         return (cwd != 0).then(|| Spot::from_word(cwd));
     }

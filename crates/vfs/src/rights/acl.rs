@@ -1,7 +1,7 @@
 //! POSIX ACLs, acl(5): kept as blobs in the form that their extended attributes have, and evaluated without a lock.
 
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_ISGID};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Result, UserSlice};
 use lp_region::InodeId;
 use lp_region::records::{Inode, inode_flags};
 use lp_region::sync::Ordering::Relaxed;
@@ -151,24 +151,17 @@ fn mode_of(view: View) -> (u32, bool) {
 ///
 /// # Errors
 /// `ENODATA` without one; `ERANGE` when it does not fit; `EOPNOTSUPP` for a symbolic link; `EFAULT`.
-pub(crate) fn get(
-    task: &Task,
-    id: InodeId,
-    inode: &Inode,
-    which: Which,
-    to: *mut u8,
-    size: usize,
-) -> Result<usize> {
+pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: Which, to: UserSlice) -> Result<usize> {
     if inode.mode.load(Relaxed) & S_IFMT == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
     }
     let _locked = inode::lock(task, id);
     let view = blob::of(task, inode, which).ok_or(Errno::ENODATA)?;
     let len = view.len() as usize;
-    match size {
+    match to.len() {
         0 => Ok(len),
         size if size < len => Err(Errno::ERANGE),
-        _ => view.read(to, len, 0),
+        _ => view.give(to.first(len), 0),
     }
 }
 
@@ -177,16 +170,10 @@ pub(crate) fn get(
 /// # Errors
 /// `EINVAL` for what is no ACL; `EOPNOTSUPP` for another version and for a symbolic link; `EPERM` for who does not own the
 /// file; `EACCES` for a default ACL of what is no directory; `ENOSPC`, `EFAULT`.
-pub(crate) fn set(
-    task: &Task,
-    id: InodeId,
-    inode: &Inode,
-    which: Which,
-    value: *const u8,
-    size: usize,
-) -> Result<()> {
+pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: Which, value: UserSlice) -> Result<()> {
     let draft = Draft::new(task, inode.root.load(Relaxed))?;
-    draft.append(value, size)?;
+    draft.append_given(value)?;
+    let size = value.len();
     let view = draft.view();
     if size > 0 {
         if (size as u64) < HEADER {
@@ -267,7 +254,7 @@ fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t
     let mut at = 0;
     while at < of.len() {
         let bytes: [u8; 8] = of.bytes(at);
-        draft.append(bytes.as_ptr(), (of.len() - at).min(8) as usize)?;
+        draft.append(&bytes[..(of.len() - at).min(8) as usize])?;
         at += 8;
     }
     Ok(draft)

@@ -4,9 +4,11 @@
 
 pub mod death;
 pub mod fsck;
+pub mod lent;
 
 use std::sync::Mutex;
 
+use lp_abi::Fd;
 use lp_abi::linux::{O_ACCMODE, O_RDONLY, O_WRONLY, S_IFREG};
 use lp_region::records::{Inode, file_mode};
 use lp_region::{DirentId, Geometry, InodeId, Region, RunId};
@@ -64,7 +66,7 @@ impl Fixture {
     }
 
     /// A new file without a name, open with `flags`: its descriptor.
-    pub fn file(&self, flags: u32) -> i32 {
+    pub fn file(&self, flags: u32) -> Fd {
         let task = &self.task;
         let parent = self.root();
         let mount = boot::root_spot(task, 0).expect("root").mount;
@@ -85,17 +87,17 @@ impl Fixture {
     }
 
     /// The inode of an open file.
-    pub fn inode_id(&self, fd: i32) -> InodeId {
+    pub fn inode_id(&self, fd: Fd) -> InodeId {
         table::fget(&self.task, fd).expect("open").inode_id()
     }
 
     /// The inode of an open file.
-    pub fn inode(&self, fd: i32) -> &'static Inode {
+    pub fn inode(&self, fd: Fd) -> &'static Inode {
         self.task.region.inode(self.inode_id(fd))
     }
 
     /// Gives an open file another size.
-    pub fn resize(&self, fd: i32, size: u64) {
+    pub fn resize(&self, fd: Fd, size: u64) {
         let id = self.inode_id(fd);
         let _held = inode::lock(&self.task, id);
         truncate::resize(&self.task, id, self.inode(fd), size);

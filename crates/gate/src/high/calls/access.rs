@@ -1,7 +1,7 @@
 //! access(2), faccessat(2), faccessat2(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::{__NR_faccessat, __NR_faccessat2, AT_EACCESS, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+use lp_abi::{Errno, Fd, UserPtr};
 use lp_vfs::access;
 use lp_vfs::task::Task;
 
@@ -12,17 +12,17 @@ use crate::high::route::path::one;
 
 handlers! {
     /// access(2).
-    fn access(task, path: *const u8, mode: u32) {
+    fn access(task, path: UserPtr, mode: u32) {
         check(task, At::cwd(path), mode, 0)
     }
 
     /// faccessat(2): the kernel's has no flags.
-    fn faccessat(task, dirfd: i32, path: *const u8, mode: u32) {
+    fn faccessat(task, dirfd: Fd, path: UserPtr, mode: u32) {
         check(task, At { dirfd, path }, mode, 0)
     }
 
     /// faccessat2(2).
-    fn faccessat2(task, dirfd: i32, path: *const u8, mode: u32, flags: u32) {
+    fn faccessat2(task, dirfd: Fd, path: UserPtr, mode: u32, flags: u32) {
         if flags & !(AT_EACCESS | AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Errno::EINVAL.to_ret();
         }

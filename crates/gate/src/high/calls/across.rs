@@ -10,7 +10,7 @@ use lp_region::ucopy;
 use lp_vfs::target;
 use lp_vfs::task::Task;
 
-use crate::high::frame::at::{At, Last, Which, buffer};
+use crate::high::frame::at::{At, Last, Which, buffer, path_in};
 use crate::high::frame::handler::{failed_with, kernel};
 use crate::high::route::path::one;
 
@@ -60,10 +60,10 @@ fn parents<const N: usize>(task: &Task, paths: [At; N]) -> isize {
 fn without_slashes(at: At) -> Result<(At, bool)> {
     let text = buffer(Which::Second);
     // SAFETY: the gate's fault handler is in place.
-    let length = unsafe { ucopy::string(text, at.path) }?;
+    let length = unsafe { ucopy::string(text, at.path.as_ptr()) }?;
     let end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(length, |last| last + 1);
     text[end] = 0;
-    Ok((At { dirfd: at.dirfd, path: text.as_ptr() }, end < length))
+    Ok((At { dirfd: at.dirfd, path: path_in(text) }, end < length))
 }
 
 /// The directory that a path's last component is in, so that what is none is refused. In the second buffer.
@@ -71,7 +71,7 @@ fn directory(at: At) -> Result<At> {
     const AS_DIRECTORY: &[u8] = b"/.\0";
     let text = buffer(Which::Second);
     // SAFETY: the gate's fault handler is in place.
-    let length = unsafe { ucopy::string(text, at.path) }?;
+    let length = unsafe { ucopy::string(text, at.path.as_ptr()) }?;
     let name_end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let name_start = text[..name_end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     if name_end == 0 {
@@ -85,7 +85,7 @@ fn directory(at: At) -> Result<At> {
         let to = text.get_mut(end..end + AS_DIRECTORY.len()).ok_or(Errno::ENAMETOOLONG)?;
         to.copy_from_slice(AS_DIRECTORY);
     }
-    Ok(At { dirfd: at.dirfd, path: text.as_ptr() })
+    Ok(At { dirfd: at.dirfd, path: path_in(text) })
 }
 
 /// 0 if there is something of this name, whosever it is; else the error.

@@ -1,28 +1,28 @@
 //! chdir(2), fchdir(2), getcwd(2), chroot(2).
 
-use lp_abi::linux::{__NR_chdir, __NR_chroot, __NR_fchdir, AT_FDCWD};
-use lp_abi::{Errno, Result};
+use lp_abi::linux::{__NR_chdir, __NR_chroot, __NR_fchdir};
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk::Follow;
 use lp_vfs::{chdir, getcwd, walk};
 
 use crate::high::fd::descriptor;
-use crate::high::frame::at::{At, Last};
+use crate::high::frame::at::{At, Last, path_in};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::route::path::one;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// chdir(2): the kernel's directory stays where it is while ours is in a mount.
-    fn chdir(task, path: *const u8) {
+    fn chdir(task, path: UserPtr) {
         let ours = |at: At| chdir_at(task, at);
         let host = |at: At| left(task, kernel!(__NR_chdir, at.path));
         one(task, At::cwd(path), Last::Follow, ours, host)
     }
 
     /// fchdir(2).
-    fn fchdir(task, fd: i32) {
+    fn fchdir(task, fd: Fd) {
         if descriptor::is_listed(task, fd) {
             return ret(chdir::fchdir(task, fd));
         }
@@ -33,12 +33,12 @@ handlers! {
     }
 
     /// getcwd(2).
-    fn getcwd(task, to: *mut u8, size: usize) {
+    fn getcwd(task, to: UserSlice) {
         // Relaxed: the process's own word.
         if task.process.cwd.load(Ordering::Relaxed) == 0 {
             return NOT_OURS;
         }
-        match getcwd::getcwd(task, to, size) {
+        match getcwd::getcwd(task, to) {
             Ok(None) => NOT_OURS,
             Ok(Some(length)) => length as isize,
             Err(errno) => errno.to_ret(),
@@ -46,7 +46,7 @@ handlers! {
     }
 
     /// chroot(2): into a mount it cannot be, for the kernel would have to know it.
-    fn chroot(task, path: *const u8) {
+    fn chroot(task, path: UserPtr) {
         // No directory of ours can be the kernel's root.
         let ours = |at: At| match walk::inode(task, at.dirfd, at.path, Follow::Link)? {
             Place::Outside(outside) => Ok::<Place<()>, Errno>(Place::Outside(outside)),
@@ -61,15 +61,14 @@ handlers! {
 
 /// A magic link may have made the path one relative to a descriptor.
 fn chdir_at(task: &Task, at: At) -> Result<Place<()>> {
-    if at.dirfd == AT_FDCWD {
+    if at.dirfd == Fd::CWD {
         return chdir::chdir(task, at.path);
     }
     let found = match walk::inode(task, at.dirfd, at.path, Follow::Link)? {
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
-    let path = getcwd::of_directory(task, found.spot())?.as_ptr();
-    chdir::chdir(task, path)
+    chdir::chdir(task, path_in(getcwd::of_directory(task, found.spot())?))
 }
 
 /// The working directory is the host's once the kernel has changed it.

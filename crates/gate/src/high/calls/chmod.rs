@@ -1,7 +1,7 @@
 //! chmod(2), fchmod(2), fchmodat(2), fchmodat2(2), chown(2), lchown(2), fchown(2), fchownat(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::{__NR_fchmodat, __NR_fchmodat2, __NR_fchownat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
+use lp_abi::{Errno, Fd, UserPtr};
 use lp_vfs::task::Task;
 use lp_vfs::{chmod, chown};
 
@@ -12,17 +12,17 @@ use crate::high::route::path::one;
 
 handlers! {
     /// chmod(2).
-    fn chmod(task, path: *const u8, mode: u32) {
+    fn chmod(task, path: UserPtr, mode: u32) {
         change_mode(task, At::cwd(path), mode, 0)
     }
 
     /// fchmodat(2): the kernel's has no flags.
-    fn fchmodat(task, dirfd: i32, path: *const u8, mode: u32) {
+    fn fchmodat(task, dirfd: Fd, path: UserPtr, mode: u32) {
         change_mode(task, At { dirfd, path }, mode, 0)
     }
 
     /// fchmodat2(2).
-    fn fchmodat2(task, dirfd: i32, path: *const u8, mode: u32, flags: u32) {
+    fn fchmodat2(task, dirfd: Fd, path: UserPtr, mode: u32, flags: u32) {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Errno::EINVAL.to_ret();
         }
@@ -30,23 +30,23 @@ handlers! {
     }
 
     /// fchmod(2).
-    fn fchmod(task, fd: i32, mode: u32) {
+    fn fchmod(task, fd: Fd, mode: u32) {
         listed_or_return!(task, fd);
         ret(chmod::fchmod(task, fd, mode))
     }
 
     /// chown(2).
-    fn chown(task, path: *const u8, owner: u32, group: u32) {
+    fn chown(task, path: UserPtr, owner: u32, group: u32) {
         change_owner(task, At::cwd(path), owner, group, 0)
     }
 
     /// lchown(2).
-    fn lchown(task, path: *const u8, owner: u32, group: u32) {
+    fn lchown(task, path: UserPtr, owner: u32, group: u32) {
         change_owner(task, At::cwd(path), owner, group, AT_SYMLINK_NOFOLLOW)
     }
 
     /// fchownat(2).
-    fn fchownat(task, dirfd: i32, path: *const u8, owner: u32, group: u32, flags: u32) {
+    fn fchownat(task, dirfd: Fd, path: UserPtr, owner: u32, group: u32, flags: u32) {
         if flags & !(AT_SYMLINK_NOFOLLOW | AT_EMPTY_PATH) != 0 {
             return Errno::EINVAL.to_ret();
         }
@@ -54,7 +54,7 @@ handlers! {
     }
 
     /// fchown(2).
-    fn fchown(task, fd: i32, owner: u32, group: u32) {
+    fn fchown(task, fd: Fd, owner: u32, group: u32) {
         listed_or_return!(task, fd);
         ret(chown::fchown(task, fd, owner, group))
     }

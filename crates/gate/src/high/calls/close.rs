@@ -1,7 +1,7 @@
 //! close(2), close_range(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::__NR_close_range;
+use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_vfs::close;
 use lp_vfs::table::{self, entry};
@@ -17,7 +17,7 @@ const CLOSE_RANGE_CLOEXEC: u32 = 4;
 
 handlers! {
     /// close(2).
-    fn close(task, fd: i32) {
+    fn close(task, fd: Fd) {
         let word = descriptor::word(task, fd);
         if word & (entry::OPEN | entry::HOST) != entry::OPEN {
             return close_other(task, fd, word);
@@ -35,7 +35,7 @@ handlers! {
 }
 
 /// close(2) of what is not a file of ours.
-fn close_other(task: &'static Task<'static>, fd: i32, word: u64) -> isize {
+fn close_other(task: &'static Task<'static>, fd: Fd, word: u64) -> isize {
     if word & entry::OPEN != 0 {
         // The host's object behind an inode of ours.
         placeholder::host_closes(task, fd);
@@ -54,7 +54,7 @@ fn close_other(task: &'static Task<'static>, fd: i32, word: u64) -> isize {
 /// close(2) of a number that another thread is opening or closing. Once that holds the table no longer, the
 /// number is still being opened, or is whoever's it is now.
 #[cold]
-fn close_in_transit(task: &'static Task<'static>, fd: i32) -> isize {
+fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
     drop(placeholder::Guard::take(task));
     match descriptor::word(task, fd) {
         entry::TRANSIT => Errno::EBADF.to_ret(),
@@ -80,11 +80,12 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
         close::cloexec_range(task, first, last);
     } else {
         placeholder::flush(task);
-        for (fd, _) in table::open_entries(task).filter(|(fd, _)| (first..=last).contains(&(*fd as u32))) {
+        for (fd, _) in table::open_entries(task).filter(|(fd, _)| (first..=last).contains(&(fd.raw() as u32)))
+        {
             // Another thread may have closed it meanwhile.
             let _ = table::take_out(task, fd, |place| placeholder::close_slow(task, fd, place));
         }
-        placeholder::host_closes(task, first.min(i32::MAX as u32) as i32);
+        placeholder::host_closes(task, Fd::new(first.min(i32::MAX as u32) as i32));
     }
     let mut from = first;
     for guarded in placeholder::guarded(task) {
@@ -109,7 +110,7 @@ fn kernel_close_range(task: &Task, first: u32, last: u32, flags: u32) -> isize {
     let limit = task.process.fd_limit.load(Ordering::Relaxed).min(last.saturating_add(1));
     let mut from = first;
     for fd in first..limit {
-        let word = descriptor::word(task, fd as i32);
+        let word = descriptor::word(task, Fd::new(fd as i32));
         if word == entry::TRANSIT
             || word & entry::OPEN != 0 && word & entry::HOST == 0
             || word & entry::PARKED != 0

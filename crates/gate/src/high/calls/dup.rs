@@ -1,7 +1,7 @@
 //! dup(2), dup2(2), dup3(2), and fcntl(2)'s `F_DUPFD`.
 
 use lp_abi::linux::{__NR_dup2, __NR_dup3, O_CLOEXEC};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::table::entry;
 use lp_vfs::task::Task;
@@ -14,7 +14,7 @@ use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// dup(2).
-    fn dup(task, fd: i32) {
+    fn dup(task, fd: Fd) {
         if !descriptor::is_file(task, fd) {
             return dup_other(task, fd, 0, 0);
         }
@@ -22,7 +22,7 @@ handlers! {
     }
 
     /// dup2(2).
-    fn dup2(task, old: i32, new: i32) {
+    fn dup2(task, old: Fd, new: Fd) {
         if old == new {
             return dup2_same(task, old);
         }
@@ -30,7 +30,7 @@ handlers! {
     }
 
     /// dup3(2).
-    fn dup3(task, old: i32, new: i32, flags: u32) {
+    fn dup3(task, old: Fd, new: Fd, flags: u32) {
         if flags & !O_CLOEXEC != 0 || old == new {
             return Errno::EINVAL.to_ret();
         }
@@ -42,7 +42,7 @@ handlers! {
 ///
 /// # Errors
 /// `EBADF`, `EMFILE`, `EINVAL` as fcntl(2).
-pub fn duplicate(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) -> Result<i32> {
+pub fn duplicate(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> Result<Fd> {
     let file = dup::dup(task, fd)?;
     let number = match placeholder::allocate(task, min) {
         Ok(number) => number,
@@ -59,7 +59,7 @@ pub fn duplicate(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) ->
 /// dup and `F_DUPFD` of what is not a file of ours. The kernel duplicates the host's object behind an inode of ours, and
 /// the duplicate is that as well.
 #[cold]
-pub fn dup_other(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) -> isize {
+pub fn dup_other(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> isize {
     use lp_abi::linux::{__NR_fcntl, F_DUPFD, F_DUPFD_CLOEXEC};
     if descriptor::is_hidden(task, fd) {
         return Errno::EBADF.to_ret();
@@ -76,21 +76,21 @@ pub fn dup_other(task: &'static Task<'static>, fd: i32, min: u32, flags: u64) ->
         return number;
     }
     if !is_listed {
-        device::duplicated(task, device, number as i32, flags);
+        device::duplicated(task, device, Fd::new(number as i32), flags);
         return number;
     }
-    let done =
-        dup::dup(task, fd).and_then(|file| dup::install(task, number as i32, file, flags | entry::HOST));
+    let done = dup::dup(task, fd)
+        .and_then(|file| dup::install(task, Fd::new(number as i32), file, flags | entry::HOST));
     if done.is_err() {
-        placeholder::close_number(number as i32);
+        placeholder::close_number(Fd::new(number as i32));
     }
     ret(done.map(|()| number))
 }
 
 /// dup2 of a descriptor onto itself: only whether it is open.
-fn dup2_same(task: &Task, fd: i32) -> isize {
+fn dup2_same(task: &Task, fd: Fd) -> isize {
     if descriptor::is_listed(task, fd) {
-        fd as isize
+        fd.raw() as isize
     } else if descriptor::is_hidden(task, fd) {
         Errno::EBADF.to_ret()
     } else {
@@ -99,7 +99,7 @@ fn dup2_same(task: &Task, fd: i32) -> isize {
 }
 
 /// dup2 and dup3, which alone has flags.
-fn replace(task: &'static Task<'static>, old: i32, new: i32, flags: Option<u32>) -> isize {
+fn replace(task: &'static Task<'static>, old: Fd, new: Fd, flags: Option<u32>) -> isize {
     if descriptor::is_hidden(task, old) || placeholder::is_guarded(task, new) {
         return Errno::EBADF.to_ret();
     }
@@ -120,7 +120,7 @@ fn replace(task: &'static Task<'static>, old: i32, new: i32, flags: Option<u32>)
 }
 
 /// A file of ours goes onto `new`, over whatever is there.
-fn replace_by_ours(task: &'static Task<'static>, old: i32, new: i32, cloexec: u64) -> Result<i32> {
+fn replace_by_ours(task: &'static Task<'static>, old: Fd, new: Fd, cloexec: u64) -> Result<Fd> {
     let file = dup::dup(task, old)?;
     let replaced = placeholder::replace(task, new, entry::OPEN | cloexec | u64::from(file.0));
     dup::arrived(task);
@@ -133,8 +133,8 @@ fn replace_by_ours(task: &'static Task<'static>, old: i32, new: i32, cloexec: u6
 /// inode of ours.
 fn replace_by_other(
     task: &'static Task<'static>,
-    old: i32,
-    new: i32,
+    old: Fd,
+    new: Fd,
     flags: Option<u32>,
     cloexec: u64,
 ) -> isize {
@@ -157,8 +157,8 @@ fn replace_by_other(
 /// had. The caller holds the guard.
 fn replace_both(
     task: &'static Task<'static>,
-    old: i32,
-    new: i32,
+    old: Fd,
+    new: Fd,
     flags: Option<u32>,
     word: u64,
 ) -> Result<u64> {

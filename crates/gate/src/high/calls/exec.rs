@@ -7,10 +7,10 @@
 use core::ffi::CStr;
 
 use lp_abi::linux::{
-    __NR_close, __NR_memfd_create, __NR_openat, __NR_write, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW,
-    MFD_CLOEXEC, O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
+    __NR_close, __NR_memfd_create, __NR_openat, __NR_write, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, MFD_CLOEXEC,
+    O_CLOEXEC, O_NOCTTY, O_NONBLOCK, S_IFMT, S_IFREG,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::mount::mount_flags;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
@@ -22,9 +22,9 @@ use lp_vfs::{busy, getcwd, mounts, permission, pin};
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor;
-use crate::high::frame::at::{At, Last, Route, Which, spare_buffer};
+use crate::high::frame::at::{At, EMPTY, Last, Route, Which, spare_buffer};
 use crate::high::frame::content::read_at;
-use crate::high::frame::handler::{handlers, thread};
+use crate::high::frame::handler::{self, handlers, thread};
 use crate::high::route::hostlink;
 use crate::high::route::path::{leave, may_be_link, route};
 use crate::low::exec::check::Program;
@@ -42,12 +42,12 @@ const HEAD: usize = 1024;
 
 handlers! {
     /// execve(2).
-    fn execve(task, path: *const u8, argv: usize, envp: usize) {
+    fn execve(task, path: UserPtr, argv: usize, envp: usize) {
         execute(task, At::cwd(path), &Exec { argv, envp, flags: 0, arguments: None })
     }
 
     /// execveat(2).
-    fn execveat(task, dirfd: i32, path: *const u8, argv: usize, envp: usize, flags: u32) {
+    fn execveat(task, dirfd: Fd, path: UserPtr, argv: usize, envp: usize, flags: u32) {
         if flags & !(AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) != 0 {
             return Errno::EINVAL.to_ret();
         }
@@ -82,7 +82,7 @@ fn dispatch(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
         Route::Host => host(task, at, last, exec),
         Route::Elsewhere(at) => host(task, at, last, exec),
         Route::Nameless(dirfd) => {
-            let empty = At { dirfd, path: c"".as_ptr().cast() };
+            let empty = At { dirfd, path: EMPTY };
             ours(task, at, empty, last, &Exec { flags: exec.flags | AT_EMPTY_PATH, ..*exec })
         }
         Route::Bad(errno) => errno.to_ret(),
@@ -94,7 +94,14 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the pointers are the program's.
     let done = unsafe {
-        low::host(&*current::thread(), at.dirfd as isize, at.path, exec.argv, exec.envp, exec.flags as usize)
+        low::host(
+            &*current::thread(),
+            at.dirfd.raw() as isize,
+            at.path.as_ptr(),
+            exec.argv,
+            exec.envp,
+            exec.flags as usize,
+        )
     };
     let Some(done) = done else {
         return host_script(task, at, exec, SCRIPTS).unwrap_or(Errno::ENOEXEC.to_ret());
@@ -202,7 +209,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         Err(refusal) => {
             let mut name = [0u8; 256];
             // SAFETY: the copy routine answers bad pointers.
-            let length = unsafe { ucopy::string(&mut name, given.path) }.unwrap_or(0);
+            let length = unsafe { ucopy::string(&mut name, given.path.as_ptr()) }.unwrap_or(0);
             return check::refuse(thread(), refusal, &name[..length]).to_ret();
         }
     };
@@ -215,7 +222,11 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
     if loader == Some(Loader::Static) {
         return match copy_to_memfd(task, inode, name) {
             Ok(fd) => {
-                let load = Load::Static(Static { fd, directory: given.dirfd, path: given.path });
+                let load = Load::Static(Static {
+                    fd: fd.raw(),
+                    directory: given.dirfd.raw(),
+                    path: given.path.as_ptr(),
+                });
                 program(task, found, fd, exec.argv, &environment, load)
             }
             Err(errno) => errno.to_ret(),
@@ -252,7 +263,7 @@ fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]
 fn program(
     task: &'static Task<'static>,
     found: &Found,
-    fd: i32,
+    fd: Fd,
     argv: usize,
     environment: &Environment,
     load: Load,
@@ -264,7 +275,7 @@ fn program(
     let done = unsafe {
         let thread = &*current::thread();
         let flags = AT_EMPTY_PATH as usize;
-        low::run(thread, fd as isize, c"".as_ptr().cast(), argv, environment, flags, load)
+        low::run(thread, fd.raw() as isize, EMPTY.as_ptr(), argv, environment, flags, load)
     };
     // SAFETY: the descriptor is the gate's own.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
@@ -272,9 +283,10 @@ fn program(
 }
 
 /// A memfd with the content of an inode, closed on exec.
-pub fn copy_to_memfd(task: &Task, record: &Inode, name: &CStr) -> Result<i32> {
+pub fn copy_to_memfd(task: &Task, record: &Inode, name: &CStr) -> Result<Fd> {
     // SAFETY: `name` is NUL-terminated.
-    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }? as i32;
+    let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
+    let fd = Fd::new(fd as i32);
     let copied = fill(task, record, fd);
     if copied.is_err() {
         // SAFETY: the descriptor was made above.
@@ -283,7 +295,7 @@ pub fn copy_to_memfd(task: &Task, record: &Inode, name: &CStr) -> Result<i32> {
     copied.map(|()| fd)
 }
 
-fn fill(task: &Task, record: &Inode, fd: i32) -> Result<()> {
+fn fill(task: &Task, record: &Inode, fd: Fd) -> Result<()> {
     let bounce = spare_buffer();
     let mut at = 0;
     loop {
@@ -313,7 +325,7 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
         Ok(built) => built,
         Err(errno) => return errno.to_ret(),
     };
-    let at = At::cwd(interpreter);
+    let at = At::cwd(handler::given(interpreter as usize));
     let next = Exec { argv: vector.first as usize, envp: exec.envp, flags: 0, arguments: Some(vector) };
     let inside = match route(task, Which::First, at, Last::Follow) {
         Route::Ours(inside) => inside,
@@ -330,7 +342,9 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
 fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> isize {
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest the program's.
-    let done = unsafe { low::host(&*current::thread(), AT_FDCWD as isize, at.path, exec.argv, exec.envp, 0) };
+    let done = unsafe {
+        low::host(&*current::thread(), Fd::CWD.raw() as isize, at.path.as_ptr(), exec.argv, exec.envp, 0)
+    };
     let Some(done) = done else {
         return host_script(task, at, exec, scripts).unwrap_or(Errno::ENOEXEC.to_ret());
     };
@@ -425,13 +439,13 @@ impl Arguments {
     fn script_path(&mut self, given: At) -> Result<*const u8> {
         let text = spare_buffer();
         // SAFETY: the copy routine answers bad pointers.
-        let length = unsafe { ucopy::string(text, given.path) }?;
+        let length = unsafe { ucopy::string(text, given.path.as_ptr()) }?;
         let text = &text[..length];
-        if given.dirfd == AT_FDCWD || text.first() == Some(&b'/') {
+        if given.dirfd == Fd::CWD || text.first() == Some(&b'/') {
             return self.string(&[text]);
         }
         let mut number = [0u8; 20];
-        let digits = crate::low::tools::text::decimal(given.dirfd as u64, &mut number);
+        let digits = crate::low::tools::text::decimal(given.dirfd.raw() as u64, &mut number);
         let slash: &[u8] = if text.is_empty() { b"" } else { b"/" };
         self.string(&[b"/dev/fd/", &number[..digits], slash, text])
     }

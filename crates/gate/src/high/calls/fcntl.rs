@@ -1,7 +1,7 @@
 //! fcntl(2), flock(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -12,12 +12,12 @@ use lp_vfs::{fcntl, flock, record_lock};
 use crate::high::calls::dup::{dup_other, duplicate};
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::{descriptor, device};
-use crate::high::frame::handler::{handlers, interruptible, kernel, ret};
+use crate::high::frame::handler::{given, handlers, interruptible, kernel, ret};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// fcntl(2).
-    fn fcntl(task, fd: i32, command: u32, argument: usize) {
+    fn fcntl(task, fd: Fd, command: u32, argument: usize) {
         if !descriptor::is_file(task, fd) {
             return fcntl_other(task, fd, command, argument);
         }
@@ -27,20 +27,20 @@ handlers! {
             F_GETFL => ret(fcntl::get_fl(task, fd)),
             F_DUPFD => ret(duplicate(task, fd, argument as u32, 0)),
             F_DUPFD_CLOEXEC => ret(duplicate(task, fd, argument as u32, entry::CLOEXEC)),
-            F_DUPFD_QUERY => query(task, fd, argument as i32),
+            F_DUPFD_QUERY => query(task, fd, Fd::new(argument as i32)),
             _ => fcntl_file(task, fd, command, argument),
         }
     }
 
     /// flock(2).
-    fn flock(task, fd: i32, operation: u32) {
+    fn flock(task, fd: Fd, operation: u32) {
         file_or_return!(task, fd);
         interruptible(ret(flock::flock(task, fd, operation)))
     }
 }
 
 /// The commands that are refused on an `O_PATH` descriptor.
-fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
+fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
     let mode = match table::fget_any(task, fd) {
         Ok(held) => held.file.mode.load(Ordering::Relaxed), // Relaxed: immutable.
         Err(errno) => return errno.to_ret(),
@@ -51,7 +51,7 @@ fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
     match command {
         F_SETFL => ret(fcntl::set_fl(task, fd, argument as u32)),
         _ if record_lock::is_command(command) => {
-            interruptible(ret(record_lock::fcntl(task, fd, command, argument as *mut u8)))
+            interruptible(ret(record_lock::fcntl(task, fd, command, given(argument))))
         }
         // Nobody is ever signalled: a file of ours has no events.
         F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX => 0,
@@ -78,7 +78,7 @@ fn fcntl_file(task: &Task, fd: i32, command: u32, argument: usize) -> isize {
 }
 
 /// `F_DUPFD_QUERY`: whether two descriptors name one open file.
-fn query(task: &Task, fd: i32, other: i32) -> isize {
+fn query(task: &Task, fd: Fd, other: Fd) -> isize {
     if !is_open(task, other) {
         return Errno::EBADF.to_ret();
     }
@@ -87,7 +87,7 @@ fn query(task: &Task, fd: i32, other: i32) -> isize {
     )
 }
 
-fn fcntl_other(task: &'static Task<'static>, fd: i32, command: u32, argument: usize) -> isize {
+fn fcntl_other(task: &'static Task<'static>, fd: Fd, command: u32, argument: usize) -> isize {
     if descriptor::is_hidden(task, fd) {
         return Errno::EBADF.to_ret();
     }
@@ -111,7 +111,7 @@ fn fcntl_other(task: &'static Task<'static>, fd: i32, command: u32, argument: us
 }
 
 /// Whether `fd` is open at all, whosever it is.
-pub fn is_open(task: &Task, fd: i32) -> bool {
+pub fn is_open(task: &Task, fd: Fd) -> bool {
     descriptor::is_listed(task, fd)
         || !descriptor::is_hidden(task, fd) && kernel!(__NR_fcntl, fd, F_GETFD) >= 0
 }

@@ -1,9 +1,9 @@
 //! fsync(2), fdatasync(2), syncfs(2), msync(2), sync_file_range(2), readahead(2), posix_fadvise(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::{
     __NR_msync, MS_SYNC, SYNC_FILE_RANGE_WAIT_AFTER, SYNC_FILE_RANGE_WAIT_BEFORE, SYNC_FILE_RANGE_WRITE,
 };
+use lp_abi::{Errno, Fd};
 use lp_vfs::fsync::{self, Sync};
 
 use crate::high::fd::descriptor::file_or_return;
@@ -14,13 +14,13 @@ use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// fsync(2).
-    fn fsync(task, fd: i32) {
+    fn fsync(task, fd: Fd) {
         file_or_return!(task, fd);
         ret(fsync::fsync(task, fd, Sync::File))
     }
 
     /// fdatasync(2).
-    fn fdatasync(task, fd: i32) {
+    fn fdatasync(task, fd: Fd) {
         file_or_return!(task, fd);
         ret(fsync::fsync(task, fd, Sync::Data))
     }
@@ -40,13 +40,13 @@ handlers! {
     }
 
     /// syncfs(2).
-    fn syncfs(task, fd: i32) {
+    fn syncfs(task, fd: Fd) {
         file_or_return!(task, fd);
         ret(fsync::fsync(task, fd, Sync::FileSystem))
     }
 
     /// sync_file_range(2).
-    fn sync_file_range(task, fd: i32, offset: i64, bytes: i64, flags: u32) {
+    fn sync_file_range(task, fd: Fd, offset: i64, bytes: i64, flags: u32) {
         file_or_return!(task, fd);
         let known = SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
         if flags & !known != 0 || offset < 0 || bytes < 0 || offset.checked_add(bytes).is_none() {
@@ -56,13 +56,13 @@ handlers! {
     }
 
     /// readahead(2).
-    fn readahead(task, fd: i32, offset: i64, count: usize) {
+    fn readahead(task, fd: Fd, offset: i64, count: usize) {
         file_or_return!(task, fd);
         ret(fsync::readahead(task, fd))
     }
 
     /// posix_fadvise(2).
-    fn fadvise64(task, fd: i32, offset: i64, length: i64, advice: u32) {
+    fn fadvise64(task, fd: Fd, offset: i64, length: i64, advice: u32) {
         file_or_return!(task, fd);
         ret(fsync::fadvise(task, fd, length, advice))
     }

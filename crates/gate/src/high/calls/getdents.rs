@@ -1,28 +1,29 @@
 //! getdents64(2), getdents(2).
 
-use lp_abi::Result;
+use lp_abi::{Fd, Result, UserPtr, UserSlice};
 use lp_region::ucopy;
 use lp_vfs::getdents;
 use lp_vfs::task::Task;
 
 use crate::high::fd::descriptor::file_or_return;
 use crate::high::fd::{descriptor, directory};
-use crate::high::frame::handler::{handlers, ret};
+use crate::high::frame::handler::{given_slice, handlers, ret};
 
 handlers! {
     /// getdents64(2).
-    fn getdents64(task, fd: i32, to: *mut u8, size: u32) {
+    fn getdents64(task, fd: Fd, to: UserPtr, size: u32) {
+        let to = given_slice(to.addr(), size as usize);
         if !descriptor::is_file(task, fd) && directory::is_one(fd) {
-            return directory::getdents64(task, fd, to, size);
+            return directory::getdents64(task, fd, to);
         }
         file_or_return!(task, fd);
-        ret(getdents::getdents64(task, fd, to, size as usize))
+        ret(getdents::getdents64(task, fd, to))
     }
 
     /// getdents(2), of a time when the type stood behind the name.
-    fn getdents(task, fd: i32, to: *mut u8, size: u32) {
+    fn getdents(task, fd: Fd, to: UserPtr, size: u32) {
         file_or_return!(task, fd);
-        ret(old_style(task, fd, to, size as usize))
+        ret(old_style(task, fd, given_slice(to.addr(), size as usize)))
     }
 }
 
@@ -30,11 +31,11 @@ handlers! {
 const HEAD: [usize; 2] = [19, 18];
 
 /// The records of getdents64, rewritten in place: the new ones are as long, for the byte of the type moves behind the NUL.
-fn old_style(task: &Task, fd: i32, to: *mut u8, size: usize) -> Result<usize> {
-    let got = getdents::getdents64(task, fd, to, size)?;
+fn old_style(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
+    let got = getdents::getdents64(task, fd, to)?;
     let mut at = 0;
     while at + HEAD[0] < got {
-        let record = to.wrapping_add(at);
+        let record = to.skip(at).start().as_ptr();
         // SAFETY: the copy routine answers bad pointers; the name moves down by one, the copy goes upwards.
         unsafe {
             let length = ucopy::get(record.wrapping_add(16).cast::<u16>())? as usize;

@@ -4,7 +4,7 @@
 //! seen here.
 
 use lp_abi::linux::{__NR_inotify_add_watch, AT_SYMLINK_NOFOLLOW, IN_DONT_FOLLOW, IN_ONLYDIR};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
@@ -26,7 +26,7 @@ const TRIES: u32 = 100;
 
 handlers! {
     /// inotify_add_watch(2).
-    fn inotify_add_watch(task, fd: i32, path: *const u8, mask: u32) {
+    fn inotify_add_watch(task, fd: Fd, path: UserPtr, mask: u32) {
         if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
             return refused;
         }
@@ -37,7 +37,7 @@ handlers! {
     }
 }
 
-fn add_watch(task: &Task, fd: i32, at: At, mask: u32) -> Result<Place<isize>> {
+fn add_watch(task: &Task, fd: Fd, at: At, mask: u32) -> Result<Place<isize>> {
     let follow = if mask & IN_DONT_FOLLOW != 0 { Follow::No } else { Follow::Link };
     for _ in 0..TRIES {
         // The kernel looks at the mask and the descriptor before it looks at the path.
@@ -64,7 +64,7 @@ fn add_watch(task: &Task, fd: i32, at: At, mask: u32) -> Result<Place<isize>> {
 ///
 /// # Errors
 /// `ESTALE` when it is not there any more: walk again.
-fn watch_found(task: &Task, fd: i32, found: &Found, mask: u32) -> Result<isize> {
+fn watch_found(task: &Task, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
     let id = found.inode.id;
     let record = task.region.inode(id);
     let kind = watch::kind(record);

@@ -1,7 +1,7 @@
 //! ioctl(2).
 
-use lp_abi::Errno;
 use lp_abi::ioctl::{FICLONE, FICLONERANGE, FIOCLEX, FIONCLEX};
+use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
 use lp_vfs::ioctl;
 use lp_vfs::table::{self, entry};
@@ -9,24 +9,24 @@ use lp_vfs::task::Task;
 
 use crate::high::calls::refused::on_file;
 use crate::high::fd::{descriptor, device};
-use crate::high::frame::handler::{handlers, ret};
+use crate::high::frame::handler::{given, handlers, ret};
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// ioctl(2).
-    fn ioctl(task, fd: i32, request: u32, argument: usize) {
+    fn ioctl(task, fd: Fd, request: u32, argument: usize) {
         if !descriptor::is_file(task, fd) {
             return ioctl_other(task, fd, request, argument);
         }
         match request {
             FIOCLEX => ret(table::change(task, fd, entry::CLOEXEC, 0)),
             FIONCLEX => ret(table::change(task, fd, 0, entry::CLOEXEC)),
-            _ => ret(ioctl::ioctl(task, fd, request, argument)),
+            _ => ret(ioctl::ioctl(task, fd, request, given(argument))),
         }
     }
 }
 
-fn ioctl_other(task: &Task, fd: i32, request: u32, argument: usize) -> isize {
+fn ioctl_other(task: &Task, fd: Fd, request: u32, argument: usize) -> isize {
     if descriptor::is_hidden(task, fd) {
         return Errno::EBADF.to_ret();
     }
@@ -35,9 +35,9 @@ fn ioctl_other(task: &Task, fd: i32, request: u32, argument: usize) -> isize {
     }
     // What is cloned must lie in the same file system.
     let source = match request {
-        FICLONE => Some(argument as i32),
+        FICLONE => Some(Fd::new(argument as i32)),
         // SAFETY: the copy routine answers bad pointers. The source comes first.
-        FICLONERANGE => unsafe { ucopy::get(argument as *const i64) }.ok().map(|fd| fd as i32),
+        FICLONERANGE => unsafe { ucopy::get(argument as *const i64) }.ok().map(|fd| Fd::new(fd as i32)),
         _ => None,
     };
     if let Some(refused) = source.and_then(|source| on_file(task, source, Errno::EXDEV)) {

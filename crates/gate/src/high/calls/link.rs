@@ -1,25 +1,25 @@
 //! link(2), linkat(2), symlink(2), symlinkat(2), readlink(2), readlinkat(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::{__NR_linkat, __NR_readlinkat, __NR_symlinkat, AT_EMPTY_PATH, AT_SYMLINK_FOLLOW};
+use lp_abi::{Errno, Fd, UserPtr};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 use lp_vfs::{link, readlink, symlink};
 
 use crate::high::calls::across;
-use crate::high::frame::at::{At, Last, Route, Which};
-use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::at::{At, EMPTY, Last, Route, Which};
+use crate::high::frame::handler::{given_slice, handlers, kernel, ret};
 use crate::high::route::magic;
 use crate::high::route::path::{one, route, two};
 
 handlers! {
     /// link(2).
-    fn link(task, old: *const u8, new: *const u8) {
+    fn link(task, old: UserPtr, new: UserPtr) {
         make_link(task, At::cwd(old), At::cwd(new), 0)
     }
 
     /// linkat(2).
-    fn linkat(task, olddir: i32, old: *const u8, newdir: i32, new: *const u8, flags: u32) {
+    fn linkat(task, olddir: Fd, old: UserPtr, newdir: Fd, new: UserPtr, flags: u32) {
         if flags & !(AT_SYMLINK_FOLLOW | AT_EMPTY_PATH) != 0 {
             return Errno::EINVAL.to_ret();
         }
@@ -27,22 +27,22 @@ handlers! {
     }
 
     /// symlink(2).
-    fn symlink(task, target: *const u8, path: *const u8) {
+    fn symlink(task, target: UserPtr, path: UserPtr) {
         make_symlink(task, target, At::cwd(path))
     }
 
     /// symlinkat(2).
-    fn symlinkat(task, target: *const u8, dirfd: i32, path: *const u8) {
+    fn symlinkat(task, target: UserPtr, dirfd: Fd, path: UserPtr) {
         make_symlink(task, target, At { dirfd, path })
     }
 
     /// readlink(2).
-    fn readlink(task, path: *const u8, buf: *mut u8, size: i32) {
+    fn readlink(task, path: UserPtr, buf: UserPtr, size: i32) {
         read_link(task, At::cwd(path), buf, size)
     }
 
     /// readlinkat(2).
-    fn readlinkat(task, dirfd: i32, path: *const u8, buf: *mut u8, size: i32) {
+    fn readlinkat(task, dirfd: Fd, path: UserPtr, buf: UserPtr, size: i32) {
         read_link(task, At { dirfd, path }, buf, size)
     }
 }
@@ -53,7 +53,7 @@ fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
     if last == Last::Follow
         && let Route::Nameless(fd) = route(task, Which::First, old, last)
     {
-        let named = At { dirfd: fd, path: c"".as_ptr().cast() };
+        let named = At { dirfd: fd, path: EMPTY };
         return make_link(task, named, new, AT_EMPTY_PATH);
     }
     let ours = |a: At, b: At| link::linkat(task, a.dirfd, a.path, b.dirfd, b.path, flags);
@@ -62,21 +62,22 @@ fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
     if done == Errno::EXDEV.to_ret() { across::link(task, old, new, flags, last) } else { done }
 }
 
-fn make_symlink(task: &Task, target: *const u8, at: At) -> isize {
+fn make_symlink(task: &Task, target: UserPtr, at: At) -> isize {
     let ours = |at: At| symlink::symlinkat(task, target, at.dirfd, at.path);
     one(task, at, Last::Link, ours, |at| kernel!(__NR_symlinkat, target, at.dirfd, at.path))
 }
 
-fn read_link(task: &Task, at: At, buf: *mut u8, size: i32) -> isize {
+fn read_link(task: &Task, at: At, buf: UserPtr, size: i32) -> isize {
     if size <= 0 {
         return Errno::EINVAL.to_ret();
     }
-    let ours = |at: At| readlink::readlinkat(task, at.dirfd, at.path, buf, size);
+    let room = given_slice(buf.addr(), size as usize);
+    let ours = |at: At| readlink::readlinkat(task, at.dirfd, at.path, room);
     let host = |at: At| match magic::readlink(task, at) {
         Some(text) => {
             let length = text.len().min(size as usize);
             // SAFETY: the text is `length` bytes long at least; the copy routine answers bad pointers.
-            ret(unsafe { ucopy::copy(buf, text.as_ptr(), length) }.map(|()| length))
+            ret(unsafe { ucopy::copy(buf.as_ptr(), text.as_ptr(), length) }.map(|()| length))
         }
         None => kernel!(__NR_readlinkat, at.dirfd, at.path, buf, size),
     };

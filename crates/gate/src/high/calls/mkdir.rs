@@ -1,6 +1,7 @@
 //! mkdir(2), mkdirat(2), rmdir(2), unlink(2), unlinkat(2), mknod(2), mknodat(2).
 
 use lp_abi::linux::{__NR_mkdirat, __NR_mknodat, __NR_unlinkat, AT_REMOVEDIR, S_IFIFO, S_IFMT, S_IFSOCK};
+use lp_abi::{Fd, UserPtr};
 use lp_region::InodeRef;
 use lp_region::sync::Ordering;
 use lp_vfs::task::{Place, Task};
@@ -14,27 +15,27 @@ use crate::high::special::node;
 
 handlers! {
     /// mkdir(2).
-    fn mkdir(task, path: *const u8, mode: u32) {
+    fn mkdir(task, path: UserPtr, mode: u32) {
         make_directory(task, At::cwd(path), mode)
     }
 
     /// mkdirat(2).
-    fn mkdirat(task, dirfd: i32, path: *const u8, mode: u32) {
+    fn mkdirat(task, dirfd: Fd, path: UserPtr, mode: u32) {
         make_directory(task, At { dirfd, path }, mode)
     }
 
     /// rmdir(2).
-    fn rmdir(task, path: *const u8) {
+    fn rmdir(task, path: UserPtr) {
         remove(task, At::cwd(path), AT_REMOVEDIR)
     }
 
     /// unlink(2).
-    fn unlink(task, path: *const u8) {
+    fn unlink(task, path: UserPtr) {
         remove(task, At::cwd(path), 0)
     }
 
     /// unlinkat(2).
-    fn unlinkat(task, dirfd: i32, path: *const u8, flags: u32) {
+    fn unlinkat(task, dirfd: Fd, path: UserPtr, flags: u32) {
         if flags & !AT_REMOVEDIR != 0 {
             return lp_abi::Errno::EINVAL.to_ret();
         }
@@ -42,12 +43,12 @@ handlers! {
     }
 
     /// mknod(2).
-    fn mknod(task, path: *const u8, mode: u32, device: u32) {
+    fn mknod(task, path: UserPtr, mode: u32, device: u32) {
         make_node(task, At::cwd(path), mode, device)
     }
 
     /// mknodat(2).
-    fn mknodat(task, dirfd: i32, path: *const u8, mode: u32, device: u32) {
+    fn mknodat(task, dirfd: Fd, path: UserPtr, mode: u32, device: u32) {
         make_node(task, At { dirfd, path }, mode, device)
     }
 }

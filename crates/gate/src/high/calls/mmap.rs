@@ -1,7 +1,7 @@
 //! mmap(2), munmap(2), mremap(2), mprotect(2), remap_file_pages(2): where files of ours are concerned.
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, PAGE_SIZE, Result};
+use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::InodeRef;
 use lp_region::mount::mount_flags;
 use lp_region::records::file_mode;
@@ -27,9 +27,9 @@ const PLACE: u32 = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT;
 
 handlers! {
     /// mmap(2).
-    fn mmap(task, address: usize, length: usize, protection: u32, flags: u32, fd: i32, offset: u64) {
+    fn mmap(task, address: usize, length: usize, protection: u32, flags: u32, fd: Fd, offset: u64) {
         if flags & MAP_ANONYMOUS != 0 || !descriptor::is_file(task, fd) {
-            return mmap_other(task, [address, length, protection as usize, flags as usize, fd as usize, offset as usize]);
+            return mmap_other(task, [address, length, protection as usize, flags as usize, fd.word(), offset as usize]);
         }
         let wanted = Wanted { address, length, protection, flags, fd, offset };
         ret(map(task, &wanted))
@@ -79,7 +79,7 @@ struct Wanted {
     length: usize,
     protection: u32,
     flags: u32,
-    fd: i32,
+    fd: Fd,
     offset: u64,
 }
 
@@ -210,7 +210,7 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     let build = || {
         let Ok(fd) = copy_to_memfd(task, record, c"lightpath-code") else { return };
         let mut room = [0; names::ROOM];
-        build::build(core::iter::once(names::of_descriptor(fd as usize, &mut room)));
+        build::build(core::iter::once(names::of_descriptor(fd.index(), &mut room)));
         placeholder::close_number(fd);
     };
     let source = Source { read: &read, name: names::NAMELESS, build: &build };

@@ -1,7 +1,7 @@
 //! mount(2), umount2(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, UserPtr};
 use lp_vfs::mount::{self, Call};
 use lp_vfs::umount;
 
@@ -13,7 +13,7 @@ use crate::high::route::path::one;
 
 handlers! {
     /// mount(2): nothing of ours can be mounted on the host.
-    fn mount(task, source: *const u8, path: *const u8, kind: *const u8, flags: usize, data: *const u8) {
+    fn mount(task, source: UserPtr, path: UserPtr, kind: UserPtr, flags: usize, data: UserPtr) {
         let call = Call { source, kind, flags: flags as u32, data };
         let ours = |at: At| mount::mount(task, at.dirfd, at.path, &call);
         let host = |at: At| {
@@ -27,7 +27,7 @@ handlers! {
     }
 
     /// umount2(2).
-    fn umount2(task, path: *const u8, flags: u32) {
+    fn umount2(task, path: UserPtr, flags: u32) {
         let last = if flags & UMOUNT_NOFOLLOW != 0 { Last::Link } else { Last::Follow };
         let ours = |at: At| umount::umount2(task, at.dirfd, at.path, flags);
         one(task, At::cwd(path), last, ours, |at| kernel!(__NR_umount2, at.path, flags))

@@ -3,7 +3,7 @@
 use lp_abi::linux::{
     __NR_openat, __NR_openat2, O_CLOEXEC, O_CREAT, O_NOFOLLOW, O_PATH, O_TMPFILE, O_TRUNC, O_WRONLY, open_how,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, ucopy};
 use lp_vfs::file;
@@ -25,23 +25,23 @@ use crate::low::live::deferred;
 
 handlers! {
     /// open(2).
-    fn open(task, path: *const u8, flags: u32, mode: u32) {
+    fn open(task, path: UserPtr, flags: u32, mode: u32) {
         open_at(task, At::cwd(path), &How::plain(flags, mode))
     }
 
     /// openat(2).
-    fn openat(task, dirfd: i32, path: *const u8, flags: u32, mode: u32) {
+    fn openat(task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) {
         open_at(task, At { dirfd, path }, &How::plain(flags, mode))
     }
 
     /// creat(2).
-    fn creat(task, path: *const u8, mode: u32) {
+    fn creat(task, path: UserPtr, mode: u32) {
         open_at(task, At::cwd(path), &How::plain(O_CREAT | O_WRONLY | O_TRUNC, mode))
     }
 
     /// openat2(2).
-    fn openat2(task, dirfd: i32, path: *const u8, how: *const open_how, size: usize) {
-        open_at(task, At { dirfd, path }, &How::extended(how, size))
+    fn openat2(task, dirfd: Fd, path: UserPtr, how: UserSlice) {
+        open_at(task, At { dirfd, path }, &How::extended(how))
     }
 }
 
@@ -49,8 +49,8 @@ handlers! {
 struct How {
     flags: u32,
     mode: u32,
-    /// openat2's own argument and its size.
-    given: Option<(*const open_how, usize)>,
+    /// openat2's own argument.
+    given: Option<UserSlice>,
 }
 
 impl How {
@@ -61,14 +61,14 @@ impl How {
 
     /// openat2's argument; whoever makes the call checks it.
     #[cold]
-    fn extended(given: *const open_how, size: usize) -> How {
-        let flags = if size < size_of::<open_how>() {
+    fn extended(given: UserSlice) -> How {
+        let flags = if given.len() < size_of::<open_how>() {
             0
         } else {
             // SAFETY: the copy routine answers bad pointers; every bit pattern is an `open_how`.
-            unsafe { ucopy::get(given) }.map_or(0, |how| how.flags)
+            unsafe { ucopy::get(given.start().cast::<open_how>().as_ptr()) }.map_or(0, |how| how.flags)
         };
-        How { flags: flags as u32, mode: 0, given: Some((given, size)) }
+        How { flags: flags as u32, mode: 0, given: Some(given) }
     }
 
     /// Opens `at` in the file system.
@@ -76,7 +76,7 @@ impl How {
     fn open(&self, task: &Task, at: At) -> Result<Place<Opened>> {
         match self.given {
             None => open::openat(task, at.dirfd, at.path, self.flags, self.mode),
-            Some((given, size)) => open::openat2(task, at.dirfd, at.path, given.cast(), size),
+            Some(given) => open::openat2(task, at.dirfd, at.path, given),
         }
     }
 
@@ -107,10 +107,10 @@ fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
 }
 
 #[inline(always)]
-fn install(task: &'static Task<'static>, number: i32, opened: lp_region::FileId, flags: u32) -> isize {
+fn install(task: &'static Task<'static>, number: Fd, opened: lp_region::FileId, flags: u32) -> isize {
     let cloexec = if flags & O_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     match table::install(task, number, opened, cloexec) {
-        Ok(()) => number as isize,
+        Ok(()) => number.raw() as isize,
         Err(errno) => {
             file::discard(task, opened);
             placeholder::release(task, number);
@@ -125,7 +125,7 @@ fn not_a_file(
     task: &'static Task<'static>,
     at: At,
     how: &How,
-    number: i32,
+    number: Fd,
     answer: Result<Place<Opened>>,
 ) -> isize {
     let number = match answer {
@@ -160,7 +160,7 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
 }
 
 /// [`install`] of a file whose watchers are to be told.
-fn install_watched(task: &'static Task<'static>, number: i32, opened: Opened, flags: u32) -> isize {
+fn install_watched(task: &'static Task<'static>, number: Fd, opened: Opened, flags: u32) -> isize {
     let (Opened::File(file) | Opened::Watched(file) | Opened::WatchedCut(file)) = opened else {
         return Errno::EIO.to_ret();
     };
@@ -182,9 +182,9 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     placeholder::flush(task);
     let (nr, third, fourth) = match how.given {
         None => (__NR_openat, how.flags as usize, how.mode as usize),
-        Some((given, size)) => (__NR_openat2, given as usize, size),
+        Some(given) => (__NR_openat2, given.start().addr(), given.len()),
     };
-    let arguments = [at.dirfd as usize, at.path as usize, third, fourth, 0, 0];
+    let arguments = [at.dirfd.word(), at.path.addr(), third, fourth, 0, 0];
     // A FIFO or a terminal may keep it waiting.
     // SAFETY: the program's own call.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
@@ -192,7 +192,7 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
         return RESTART;
     }
     if done >= 0 {
-        note(task, done as i32, at, how.flags);
+        note(task, Fd::new(done as i32), at, how.flags);
     }
     if !may_be_link(done) {
         return done;
@@ -220,10 +220,10 @@ fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -
 }
 
 /// Keeps of a descriptor of the host's what calls on it must know.
-fn note(task: &Task, fd: i32, at: At, flags: u32) {
+fn note(task: &Task, fd: Fd, at: At, flags: u32) {
     let mut text = [0u8; 32];
     // SAFETY: the copy routine answers bad pointers.
-    let length = unsafe { ucopy::string(&mut text, at.path) }.unwrap_or(0);
+    let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
     if let Some(table) = mount_table::of_path(&text[..length]) {
         mount_table::complete(task, fd, &text[..length], table);
     }
@@ -233,7 +233,7 @@ fn note(task: &Task, fd: i32, at: At, flags: u32) {
 
 /// Opens anew what descriptor `fd` names, which has no path: through /proc/self/fd.
 #[cold]
-fn reopen(task: &'static Task<'static>, fd: i32, how: &How) -> isize {
+fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
     if how.flags & (O_TMPFILE & !lp_abi::linux::O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {
         return Errno::ENOTDIR.to_ret();
     }

@@ -9,7 +9,7 @@ use lp_abi::linux::{
     __NR_mmap, __NR_munmap, __NR_poll, __NR_ppoll, __NR_pselect6, __NR_select, EPOLL_CTL_DEL, MAP_ANONYMOUS,
     MAP_PRIVATE, POLLIN, POLLNVAL, POLLOUT, POLLRDNORM, POLLWRNORM, PROT_READ, PROT_WRITE, pollfd, timespec,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::records::file_mode;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -67,7 +67,7 @@ handlers! {
     }
 
     /// epoll_ctl(2): files that are always ready cannot be watched.
-    fn epoll_ctl(task, epoll: i32, operation: i32, fd: i32, event: usize) {
+    fn epoll_ctl(task, epoll: Fd, operation: i32, fd: Fd, event: usize) {
         if !descriptor::is_file(task, fd) && !descriptor::is_file(task, epoll) {
             return NOT_OURS;
         }
@@ -79,19 +79,19 @@ handlers! {
     }
 
     /// epoll_wait(2), epoll_pwait(2), epoll_pwait2(2).
-    fn epoll_wait(task, epoll: i32) {
+    fn epoll_wait(task, epoll: Fd) {
         file_or_return!(task, epoll);
         if is_path(task, epoll) { Errno::EBADF.to_ret() } else { Errno::EINVAL.to_ret() }
     }
 }
 
 /// Whether a descriptor of ours was opened with `O_PATH`.
-pub fn is_path(task: &Task, fd: i32) -> bool {
+pub fn is_path(task: &Task, fd: Fd) -> bool {
     table::fget(task, fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
 }
 
 /// Why a file of ours is not watched, or does not watch.
-fn watch(task: &Task, epoll: i32, fd: i32) -> Result<()> {
+fn watch(task: &Task, epoll: Fd, fd: Fd) -> Result<()> {
     let open = |fd| {
         crate::high::calls::fcntl::is_open(task, fd) && !(descriptor::is_file(task, fd) && is_path(task, fd))
     };
@@ -111,7 +111,8 @@ fn any_polled(task: &Task, fds: *mut pollfd, count: u32) -> bool {
     if !has_any(task) || count as usize > MOST {
         return false;
     }
-    (0..count as usize).any(|at| matches!(entry(fds, at), Ok(entry) if descriptor::is_file(task, entry.fd)))
+    (0..count as usize)
+        .any(|at| matches!(entry(fds, at), Ok(entry) if descriptor::is_file(task, Fd::new(entry.fd))))
 }
 
 fn entry(fds: *mut pollfd, at: usize) -> Result<pollfd> {
@@ -168,8 +169,9 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
     for (at, to) in masked.entries().iter_mut().enumerate() {
         let Ok(entry) = entry(fds, at) else { return Errno::EFAULT.to_ret() };
         *to = pollfd { fd: entry.fd.max(-1), revents: 0, ..entry };
-        if descriptor::is_file(task, entry.fd) {
-            let answer = if is_path(task, entry.fd) { POLLNVAL as i16 } else { entry.events & READY };
+        if descriptor::is_file(task, Fd::new(entry.fd)) {
+            let answer =
+                if is_path(task, Fd::new(entry.fd)) { POLLNVAL as i16 } else { entry.events & READY };
             *to = pollfd { fd: OURS, events: answer, revents: 0 };
             ready += usize::from(answer != 0);
         }
@@ -265,7 +267,7 @@ fn ours(task: &Task, at: usize, mut bits: u64) -> u64 {
     let mut found = 0;
     while bits != 0 {
         let bit = bits.trailing_zeros();
-        if descriptor::is_file(task, (at * 64) as i32 + bit as i32) {
+        if descriptor::is_file(task, Fd::new((at * 64) as i32 + bit as i32)) {
             found |= 1 << bit;
         }
         bits &= bits - 1;

@@ -3,11 +3,11 @@
 //! [`crate::low::arrive::entry_quick`] comes here with an entry that is not 0. Whatever is not the common
 //! case is the call's own handler's: `AGAIN` asks for it. At their sites no vector register holds anything.
 
-use lp_abi::linux;
 use lp_vfs::task::Task;
 use lp_vfs::{lseek, read, stat, write};
 
 use crate::High;
+use crate::high::frame::handler::{given, given_slice};
 use crate::low::above::Quick;
 use crate::low::dispatch::AGAIN;
 
@@ -25,14 +25,14 @@ macro_rules! quick {
 }
 
 quick! {
-    fn read(b c _d task entry) = read::read_quick::<true>(task, entry, b as *mut u8, c).map(|got| got as isize);
-    fn write(b c _d task entry) = write::write_quick::<true>(task, entry, b as *const u8, c).map(|done| done as isize);
-    fn fstat(b _c _d task entry) = stat::fstat_quick(task, entry, b as *mut linux::stat).then_some(0);
+    fn read(b c _d task entry) = read::read_quick::<true>(task, entry, given_slice(b, c)).map(|got| got as isize);
+    fn write(b c _d task entry) = write::write_quick::<true>(task, entry, given_slice(b, c)).map(|done| done as isize);
+    fn fstat(b _c _d task entry) = stat::fstat_quick(task, entry, given(b)).then_some(0);
     fn lseek(b c _d task entry) =
         lseek::quick(task, entry, b as i64, c as u32).map(|position| position as isize);
     fn pread64(b c d task entry) =
-        read::pread_quick::<true>(task, entry, b as *mut u8, c, d as i64).map(|got| got as isize);
+        read::pread_quick::<true>(task, entry, given_slice(b, c), d as i64).map(|got| got as isize);
     fn pwrite64(b c d task entry) =
-        write::pwrite_quick::<true>(task, entry, b as *const u8, c, d as i64).map(|done| done as isize);
-    fn newfstatat(_b c _d task entry) = stat::fstat_quick(task, entry, c as *mut linux::stat).then_some(0);
+        write::pwrite_quick::<true>(task, entry, given_slice(b, c), d as i64).map(|done| done as isize);
+    fn newfstatat(_b c _d task entry) = stat::fstat_quick(task, entry, given(c)).then_some(0);
 }

@@ -4,7 +4,7 @@
 //! `crates/gate/tests/call_table.rs` holds the whole call table against [`crate::high::table::calls::CALLS`].
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, PATH_MAX};
+use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
 use lp_region::ucopy;
 use lp_vfs::task::{Place, Task};
 use lp_vfs::walk;
@@ -13,7 +13,7 @@ use crate::high::calls::poll::is_path;
 use crate::high::fd::placeholder::close_number;
 use crate::high::fd::{descriptor, own_descriptor, placeholder};
 use crate::high::frame::at::{At, Last, Which, buffer};
-use crate::high::frame::handler::{handlers, kernel};
+use crate::high::frame::handler::{given, handlers, kernel};
 use crate::high::route::path::{is_base_ours, may_be_ours, one};
 use crate::high::run::mounts::mounts;
 use crate::low::dispatch::NOT_OURS;
@@ -48,7 +48,7 @@ pub(crate) unsafe extern "sysv64" fn absent(
 macro_rules! refuse_files {
     ($($(#[$doc:meta])* $name:ident: $errno:ident;)*) => {
         handlers! {
-            $($(#[$doc])* fn $name(task, fd: i32) {
+            $($(#[$doc])* fn $name(task, fd: Fd) {
                 on_file(task, fd, Errno::$errno).unwrap_or_else(|| descriptor::other(task, fd))
             })*
         }
@@ -74,38 +74,38 @@ refuse_files! {
 
 handlers! {
     /// signalfd(2), signalfd4(2).
-    fn signalfd(task, fd: i32) {
+    fn signalfd(task, fd: Fd) {
         placeholder::flush(task);
         on_file(task, fd, Errno::EINVAL).unwrap_or(NOT_OURS)
     }
 
     /// file_getattr(2).
-    fn file_getattr(task, dirfd: i32, path: *const u8, to: usize, size: usize, flags: u32) {
+    fn file_getattr(task, dirfd: Fd, path: UserPtr, to: usize, size: usize, flags: u32) {
         let host = |at: At| kernel!(__NR_file_getattr, at.dirfd, at.path, to, size, flags);
         at_path(task, At { dirfd, path }, flags, Errno::EOPNOTSUPP, host)
     }
 
     /// file_setattr(2).
-    fn file_setattr(task, dirfd: i32, path: *const u8, from: usize, size: usize, flags: u32) {
+    fn file_setattr(task, dirfd: Fd, path: UserPtr, from: usize, size: usize, flags: u32) {
         let host = |at: At| kernel!(__NR_file_setattr, at.dirfd, at.path, from, size, flags);
         at_path(task, At { dirfd, path }, flags, Errno::EOPNOTSUPP, host)
     }
 
     /// mount_setattr(2).
-    fn mount_setattr(task, dirfd: i32, path: *const u8, flags: u32, attributes: usize, size: usize) {
+    fn mount_setattr(task, dirfd: Fd, path: UserPtr, flags: u32, attributes: usize, size: usize) {
         let host = |at: At| kernel!(__NR_mount_setattr, at.dirfd, at.path, flags, attributes, size);
         at_path(task, At { dirfd, path }, flags, Errno::EINVAL, host)
     }
 
     /// open_tree_attr(2).
-    fn open_tree_attr(task, dirfd: i32, path: *const u8, flags: u32, attributes: usize, size: usize) {
+    fn open_tree_attr(task, dirfd: Fd, path: UserPtr, flags: u32, attributes: usize, size: usize) {
         placeholder::flush(task);
         let host = |at: At| kernel!(__NR_open_tree_attr, at.dirfd, at.path, flags, attributes, size);
         at_path(task, At { dirfd, path }, flags, Errno::EPERM, host)
     }
 
     /// fspick(2).
-    fn fspick(task, dirfd: i32, path: *const u8, flags: u32) {
+    fn fspick(task, dirfd: Fd, path: UserPtr, flags: u32) {
         placeholder::flush(task);
         let host = |at: At| kernel!(__NR_fspick, at.dirfd, at.path, flags);
         // FSPICK_EMPTY_PATH has a value of its own.
@@ -114,19 +114,19 @@ handlers! {
     }
 
     /// move_mount(2).
-    fn move_mount(task, from_fd: i32, from: *const u8, to_fd: i32, to: *const u8, flags: u32) {
+    fn move_mount(task, from_fd: Fd, from: UserPtr, to_fd: Fd, to: UserPtr, flags: u32) {
         let (from, to) = (At { dirfd: from_fd, path: from }, At { dirfd: to_fd, path: to });
         if concerns(task, from) || concerns(task, to) { Errno::EINVAL.to_ret() } else { NOT_OURS }
     }
 
     /// pivot_root(2).
-    fn pivot_root(task, new: *const u8, old: *const u8) {
+    fn pivot_root(task, new: UserPtr, old: UserPtr) {
         let ours = concerns(task, At::cwd(new)) || concerns(task, At::cwd(old));
         if ours { Errno::EINVAL.to_ret() } else { NOT_OURS }
     }
 
     /// fsconfig(2): a value may be a path, or hold some.
-    fn fsconfig(task, fd: i32, command: u32, key: usize, value: *const u8, extra: i32) {
+    fn fsconfig(task, fd: Fd, command: u32, key: usize, value: UserPtr, extra: Fd) {
         let names_ours = FSCONFIG_TEXT.contains(&command)
             && (concerns(task, At { dirfd: extra, path: value }) || mentions_mount(value));
         let is_ours = command == FSCONFIG_FD && descriptor::is_listed(task, extra);
@@ -137,18 +137,18 @@ handlers! {
     }
 
     /// quotactl(2).
-    fn quotactl(task, command: u32, special: *const u8, id: u32, address: usize) {
+    fn quotactl(task, command: u32, special: UserPtr, id: u32, address: usize) {
         let host = |at: At| kernel!(__NR_quotactl, command, at.path, id, address);
         at_path(task, At::cwd(special), 0, Errno::ENOTBLK, host)
     }
 
     /// swapoff(2).
-    fn swapoff(task, path: *const u8) {
+    fn swapoff(task, path: UserPtr) {
         at_path(task, At::cwd(path), 0, Errno::EINVAL, |at| kernel!(__NR_swapoff, at.path))
     }
 
     /// uselib(2).
-    fn uselib(task, path: *const u8) {
+    fn uselib(task, path: UserPtr) {
         at_path(task, At::cwd(path), 0, Errno::ENOSYS, |at| kernel!(__NR_uselib, at.path))
     }
 
@@ -158,7 +158,7 @@ handlers! {
         if BPF_WITH_PATH.contains(&command) {
             // SAFETY: the copy routine answers bad pointers. The path is the first word.
             let path = unsafe { ucopy::get(attributes) };
-            if path.is_ok_and(|path| concerns(task, At::cwd(path as *const u8))) {
+            if path.is_ok_and(|path| concerns(task, At::cwd(given(path)))) {
                 return Errno::EPERM.to_ret();
             }
         }
@@ -166,10 +166,10 @@ handlers! {
     }
 
     /// landlock_add_rule(2): nothing of ours can be named in a rule.
-    fn landlock_add_rule(task, ruleset: i32, kind: u32, attributes: *const u64, flags: u32) {
+    fn landlock_add_rule(task, ruleset: Fd, kind: u32, attributes: *const u64, flags: u32) {
         if kind == LANDLOCK_PATH_BENEATH {
             // SAFETY: the copy routine answers bad pointers. The descriptor follows the first word, packed.
-            let fd = unsafe { ucopy::get(attributes.wrapping_add(1).cast::<i32>()) };
+            let fd = unsafe { ucopy::get(attributes.wrapping_add(1).cast::<i32>()) }.map(Fd::new);
             if fd.is_ok_and(|fd| descriptor::is_listed(task, fd)) {
                 return Errno::EBADFD.to_ret();
             }
@@ -179,7 +179,7 @@ handlers! {
 
     /// kcmp(2): placeholders of different files are one file to the kernel.
     fn kcmp(task, first: i32, second: i32, kind: u32, a: usize, b: usize) {
-        let (a, b) = (a as i32, b as i32);
+        let (a, b) = (Fd::new(a as i32), Fd::new(b as i32));
         if kind != KCMP_FILE || !descriptor::is_file(task, a) && !descriptor::is_file(task, b) {
             return NOT_OURS;
         }
@@ -202,7 +202,7 @@ handlers! {
 
     /// pidfd_getfd(2): what it brings must be no placeholder, and no ring. The region and its life file are
     /// not even fetched: to close the life file drops the sign of life.
-    fn pidfd_getfd(task, pidfd: i32, fd: i32, flags: u32) {
+    fn pidfd_getfd(task, pidfd: Fd, fd: Fd, flags: u32) {
         placeholder::flush(task);
         if let Some(refused) = on_file(task, pidfd, Errno::EBADF) {
             return refused;
@@ -211,8 +211,8 @@ handlers! {
             return Errno::EBADF.to_ret();
         }
         let got = kernel!(__NR_pidfd_getfd, pidfd, fd, flags);
-        if got >= 0 && is_untouchable(got as i32) {
-            close_number(got as i32);
+        if got >= 0 && is_untouchable(Fd::new(got as i32)) {
+            close_number(Fd::new(got as i32));
             return Errno::EPERM.to_ret();
         }
         got
@@ -221,7 +221,7 @@ handlers! {
 
 /// What a call on descriptor `fd` gets if that is a file of ours: `EBADF` if it was opened with `O_PATH`,
 /// else `errno`.
-pub(crate) fn on_file(task: &Task, fd: i32, errno: Errno) -> Option<isize> {
+pub(crate) fn on_file(task: &Task, fd: Fd, errno: Errno) -> Option<isize> {
     let refused = |errno: Errno| Some(errno.to_ret());
     match descriptor::is_file(task, fd) {
         true if is_path(task, fd) => refused(Errno::EBADF),
@@ -257,18 +257,18 @@ pub(crate) fn concerns(task: &Task, at: At) -> bool {
 }
 
 /// Whether a string of options, as mount(2) takes them, holds an absolute path into a mount.
-pub(crate) fn mentions_mount(text: *const u8) -> bool {
+pub(crate) fn mentions_mount(text: UserPtr) -> bool {
     let room: &mut [u8; PATH_MAX] = buffer(Which::First);
     // SAFETY: the copy routine answers bad pointers.
-    let Ok(length) = (unsafe { ucopy::string(room, text) }) else { return false };
+    let Ok(length) = (unsafe { ucopy::string(room, text.as_ptr()) }) else { return false };
     let mut parts = room[..length].split(|byte| matches!(byte, b',' | b'=' | b':'));
     parts.any(|part| part.first() == Some(&b'/') && mounts().holds(part))
 }
 
 /// Whether a descriptor of the kernel's is one of the gate's, or an instance of io_uring.
-fn is_untouchable(fd: i32) -> bool {
+fn is_untouchable(fd: Fd) -> bool {
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    crate::low::tools::text::decimal(fd as u64, &mut path[14..]);
+    crate::low::tools::text::decimal(fd.raw() as u64, &mut path[14..]);
     let mut target = [0u8; 32];
     // SAFETY: the path is NUL-terminated, the kernel writes within `target`.
     let got = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), target.as_mut_ptr(), target.len()) };

@@ -1,7 +1,7 @@
 //! rename(2), renameat(2), renameat2(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::__NR_renameat2;
+use lp_abi::{Errno, Fd, UserPtr};
 use lp_vfs::rename;
 use lp_vfs::task::Task;
 
@@ -12,17 +12,17 @@ use crate::high::route::path::two;
 
 handlers! {
     /// rename(2).
-    fn rename(task, old: *const u8, new: *const u8) {
+    fn rename(task, old: UserPtr, new: UserPtr) {
         move_entry(task, At::cwd(old), At::cwd(new), 0)
     }
 
     /// renameat(2).
-    fn renameat(task, olddir: i32, old: *const u8, newdir: i32, new: *const u8) {
+    fn renameat(task, olddir: Fd, old: UserPtr, newdir: Fd, new: UserPtr) {
         move_entry(task, At { dirfd: olddir, path: old }, At { dirfd: newdir, path: new }, 0)
     }
 
     /// renameat2(2).
-    fn renameat2(task, olddir: i32, old: *const u8, newdir: i32, new: *const u8, flags: u32) {
+    fn renameat2(task, olddir: Fd, old: UserPtr, newdir: Fd, new: UserPtr, flags: u32) {
         move_entry(task, At { dirfd: olddir, path: old }, At { dirfd: newdir, path: new }, flags)
     }
 }

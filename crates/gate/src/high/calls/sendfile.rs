@@ -1,7 +1,7 @@
 //! sendfile(2), splice(2), tee(2), vmsplice(2), copy_file_range(2).
 
 use lp_abi::linux::{__NR_fstat, S_IFDIR, S_IFMT, S_IFREG, SPLICE_F_NONBLOCK, stat};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::sync::Ordering;
 use lp_vfs::copy;
 use lp_vfs::task::Task;
@@ -14,7 +14,7 @@ use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// sendfile(2).
-    fn sendfile(task, out: i32, input: i32, offset: *mut i64, count: usize) {
+    fn sendfile(task, out: Fd, input: Fd, offset: UserPtr<i64>, count: usize) {
         match either(task, input, out) {
             Ok(true) => moved(task, out, count, |count| copy::sendfile(task, out, input, offset, count)),
             Ok(false) => NOT_OURS,
@@ -23,7 +23,7 @@ handlers! {
     }
 
     /// splice(2).
-    fn splice(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
+    fn splice(task, input: Fd, off_in: UserPtr<i64>, out: Fd, off_out: UserPtr<i64>, count: usize, flags: u32) {
         match either(task, input, out) {
             Ok(true) => {
                 let mut flags = flags;
@@ -40,7 +40,7 @@ handlers! {
     }
 
     /// copy_file_range(2): from one file system to another the kernel's own in-memory ones give `EXDEV` too.
-    fn copy_file_range(task, input: i32, off_in: *mut i64, out: i32, off_out: *mut i64, count: usize, flags: u32) {
+    fn copy_file_range(task, input: Fd, off_in: UserPtr<i64>, out: Fd, off_out: UserPtr<i64>, count: usize, flags: u32) {
         match either(task, input, out) {
             Ok(true) if descriptor::is_file(task, input) && descriptor::is_file(task, out) => {
                 interruptible(ret_limited(
@@ -55,12 +55,12 @@ handlers! {
     }
 
     /// tee(2): between pipes only.
-    fn tee(task, input: i32, out: i32, count: usize, flags: u32) {
+    fn tee(task, input: Fd, out: Fd, count: usize, flags: u32) {
         refused(task, input, out)
     }
 
     /// vmsplice(2): to and from pipes only.
-    fn vmsplice(task, fd: i32, vector: usize, count: usize, flags: u32) {
+    fn vmsplice(task, fd: Fd, vector: usize, count: usize, flags: u32) {
         if !descriptor::is_file(task, fd) {
             return NOT_OURS;
         }
@@ -78,7 +78,7 @@ handlers! {
 /// The result of a call that moves content in steps, as `splice_from_pipe` does: until a step fails. After a
 /// short one into a file under `RLIMIT_FSIZE` it is therefore made once more, and the signal comes with what
 /// was moved before it.
-fn moved(task: &Task, out: i32, count: usize, mut call: impl FnMut(usize) -> Result<usize>) -> isize {
+fn moved(task: &Task, out: Fd, count: usize, mut call: impl FnMut(usize) -> Result<usize>) -> isize {
     let mut done = call(count);
     if let Ok(bytes @ 1..) = done
         && bytes < count
@@ -99,7 +99,7 @@ fn moved(task: &Task, out: i32, count: usize, mut call: impl FnMut(usize) -> Res
 const SPLICE_FLAGS: u32 = 15;
 
 /// Why a range is not copied between a file of ours and one of the host's.
-fn crossing(task: &Task, input: i32, out: i32) -> Result<()> {
+fn crossing(task: &Task, input: Fd, out: Fd) -> Result<()> {
     let host = if descriptor::is_file(task, input) { out } else { input };
     // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
     let kind = unsafe {
@@ -118,14 +118,14 @@ fn crossing(task: &Task, input: i32, out: i32) -> Result<()> {
 ///
 /// # Errors
 /// `EBADF` when one is and the other is closed.
-fn either(task: &Task, input: i32, out: i32) -> Result<bool> {
+fn either(task: &Task, input: Fd, out: Fd) -> Result<bool> {
     if !descriptor::is_file(task, input) && !descriptor::is_file(task, out) {
         return Ok(false);
     }
     if is_open(task, input) && is_open(task, out) { Ok(true) } else { Err(Errno::EBADF) }
 }
 
-fn refused(task: &Task, input: i32, out: i32) -> isize {
+fn refused(task: &Task, input: Fd, out: Fd) -> isize {
     match either(task, input, out) {
         Ok(true) => Errno::EINVAL.to_ret(),
         Ok(false) => NOT_OURS,

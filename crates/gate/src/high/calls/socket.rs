@@ -2,7 +2,7 @@
 //! getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2).
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 
@@ -26,7 +26,7 @@ macro_rules! not_socket_returns {
 
 handlers! {
     /// bind(2).
-    fn bind(task, fd: i32, at: *const u8, length: u32) {
+    fn bind(task, fd: Fd, at: *const u8, length: u32) {
         not_socket_returns!(task, fd);
         match address::bind(task, at, length as usize) {
             Ok((Meaning::Host, None)) => NOT_OURS,
@@ -41,19 +41,19 @@ handlers! {
     }
 
     /// connect(2).
-    fn connect(task, fd: i32, at: *const u8, length: u32) {
+    fn connect(task, fd: Fd, at: *const u8, length: u32) {
         not_socket_returns!(task, fd);
         match address::peer(task, at, length as usize) {
             Ok(Meaning::Host) => NOT_OURS,
             Ok(Meaning::Other(other)) => {
-                blocking(__NR_connect, [fd as usize, other.pointer() as usize, other.length, 0, 0, 0])
+                blocking(__NR_connect, [fd.word(), other.pointer() as usize, other.length, 0, 0, 0])
             }
             Err(errno) => errno.to_ret(),
         }
     }
 
     /// sendto(2).
-    fn sendto(task, fd: i32, data: usize, length: usize, flags: usize, at: *const u8, address_length: u32) {
+    fn sendto(task, fd: Fd, data: usize, length: usize, flags: usize, at: *const u8, address_length: u32) {
         not_socket_returns!(task, fd);
         if at.is_null() {
             return NOT_OURS;
@@ -62,46 +62,46 @@ handlers! {
             Ok(Meaning::Host) => NOT_OURS,
             Ok(Meaning::Other(other)) => {
                 let pointer = other.pointer() as usize;
-                blocking(__NR_sendto, [fd as usize, data, length, flags, pointer, other.length])
+                blocking(__NR_sendto, [fd.word(), data, length, flags, pointer, other.length])
             }
             Err(errno) => errno.to_ret(),
         }
     }
 
     /// getsockname(2).
-    fn getsockname(task, fd: i32, at: *mut u8, length: *mut u32) {
+    fn getsockname(task, fd: Fd, at: *mut u8, length: *mut u32) {
         not_socket_returns!(task, fd);
-        named(task, at, length, __NR_getsockname, [fd as usize, 1, 2, 0, 0, 0])
+        named(task, at, length, __NR_getsockname, [fd.word(), 1, 2, 0, 0, 0])
     }
 
     /// getpeername(2).
-    fn getpeername(task, fd: i32, at: *mut u8, length: *mut u32) {
+    fn getpeername(task, fd: Fd, at: *mut u8, length: *mut u32) {
         not_socket_returns!(task, fd);
-        named(task, at, length, __NR_getpeername, [fd as usize, 1, 2, 0, 0, 0])
+        named(task, at, length, __NR_getpeername, [fd.word(), 1, 2, 0, 0, 0])
     }
 
     /// accept(2).
-    fn accept(task, fd: i32, at: *mut u8, length: *mut u32) {
+    fn accept(task, fd: Fd, at: *mut u8, length: *mut u32) {
         not_socket_returns!(task, fd);
         placeholder::flush(task);
-        named(task, at, length, __NR_accept, [fd as usize, 1, 2, 0, 0, 0])
+        named(task, at, length, __NR_accept, [fd.word(), 1, 2, 0, 0, 0])
     }
 
     /// accept4(2).
-    fn accept4(task, fd: i32, at: *mut u8, length: *mut u32, flags: usize) {
+    fn accept4(task, fd: Fd, at: *mut u8, length: *mut u32, flags: usize) {
         not_socket_returns!(task, fd);
         placeholder::flush(task);
-        named(task, at, length, __NR_accept4, [fd as usize, 1, 2, flags, 0, 0])
+        named(task, at, length, __NR_accept4, [fd.word(), 1, 2, flags, 0, 0])
     }
 
     /// recvfrom(2).
-    fn recvfrom(task, fd: i32, data: usize, size: usize, flags: usize, at: *mut u8, length: *mut u32) {
+    fn recvfrom(task, fd: Fd, data: usize, size: usize, flags: usize, at: *mut u8, length: *mut u32) {
         not_socket_returns!(task, fd);
-        named(task, at, length, __NR_recvfrom, [fd as usize, data, size, flags, 1, 2])
+        named(task, at, length, __NR_recvfrom, [fd.word(), data, size, flags, 1, 2])
     }
 
     /// sendmsg(2).
-    fn sendmsg(task, fd: i32, message: *const Message, flags: usize) {
+    fn sendmsg(task, fd: Fd, message: *const Message, flags: usize) {
         not_socket_returns!(task, fd);
         // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
@@ -122,7 +122,7 @@ handlers! {
         if other.is_none() && tokens.is_none() {
             return NOT_OURS;
         }
-        let done = blocking(__NR_sendmsg, [fd as usize, &raw const changed as usize, flags, 0, 0, 0]);
+        let done = blocking(__NR_sendmsg, [fd.word(), &raw const changed as usize, flags, 0, 0, 0]);
         if let Some(tokens) = tokens {
             tokens.close();
         }
@@ -130,7 +130,7 @@ handlers! {
     }
 
     /// sendmmsg(2): one by one if any of the messages concerns us.
-    fn sendmmsg(task, fd: i32, vector: usize, count: u32, flags: usize) {
+    fn sendmmsg(task, fd: Fd, vector: usize, count: u32, flags: usize) {
         not_socket_returns!(task, fd);
         if !messages(vector, count).any(|message| concerns(task, &message)) {
             return NOT_OURS;
@@ -139,7 +139,7 @@ handlers! {
     }
 
     /// recvmsg(2).
-    fn recvmsg(task, fd: i32, message: *mut Message, flags: usize) {
+    fn recvmsg(task, fd: Fd, message: *mut Message, flags: usize) {
         not_socket_returns!(task, fd);
         placeholder::flush(task);
         // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
@@ -161,12 +161,12 @@ fn concerns(task: &Task, message: &Message) -> bool {
 }
 
 #[cold]
-fn send_each(fd: i32, vector: usize, count: u32, flags: usize) -> isize {
+fn send_each(fd: Fd, vector: usize, count: u32, flags: usize) -> isize {
     for index in 0..count.min(MOST) as usize {
         let at = vector.wrapping_add(index * STRIDE);
         // SAFETY: the calling thread has a task, and the arguments are the program's.
-        let done = match unsafe { sendmsg(fd as usize, at, flags, 0, 0, 0) } {
-            NOT_OURS => blocking(__NR_sendmsg, [fd as usize, at, flags, 0, 0, 0]),
+        let done = match unsafe { sendmsg(fd.word(), at, flags, 0, 0, 0) } {
+            NOT_OURS => blocking(__NR_sendmsg, [fd.word(), at, flags, 0, 0, 0]),
             done => done,
         };
         if done < 0 {
@@ -226,7 +226,7 @@ fn give(at: *mut u8, room: usize, from: &[u8; 128], full: usize, length: *mut u3
 #[cold]
 fn receive(
     task: &'static Task<'static>,
-    fd: i32,
+    fd: Fd,
     message: *mut Message,
     given: &Message,
     flags: usize,
@@ -238,7 +238,7 @@ fn receive(
         changed.name = &raw mut buffer as usize;
         changed.name_length = buffer.len() as u32;
     }
-    let done = blocking(__NR_recvmsg, [fd as usize, &raw mut changed as usize, flags, 0, 0, 0]);
+    let done = blocking(__NR_recvmsg, [fd.word(), &raw mut changed as usize, flags, 0, 0, 0]);
     if done < 0 {
         return done;
     }

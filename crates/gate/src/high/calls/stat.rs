@@ -1,7 +1,7 @@
 //! stat(2), lstat(2), fstat(2), newfstatat(2), statx(2).
 
-use lp_abi::Errno;
-use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW, stat, statx};
+use lp_abi::linux::{__NR_newfstatat, __NR_statx, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, stat, statx};
+use lp_abi::{Errno, Fd, UserPtr};
 use lp_region::ucopy;
 use lp_vfs::stat as attributes;
 use lp_vfs::task::Task;
@@ -9,13 +9,13 @@ use lp_vfs::task::Task;
 use crate::high::calls::chmod::last_of;
 use crate::high::fd::descriptor::listed_or_return;
 use crate::high::fd::{descriptor, placeholder};
-use crate::high::frame::at::{At, Route, Which};
+use crate::high::frame::at::{At, EMPTY, Route, Which};
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::route::path::{is_base_ours, one, route};
 
 handlers! {
     /// fstat(2).
-    fn fstat(task, fd: i32, to: *mut stat) {
+    fn fstat(task, fd: Fd, to: UserPtr<stat>) {
         // Programs find their descriptors by asking for each.
         if descriptor::word(task, fd) == 0 && placeholder::is_guarded(task, fd) {
             return Errno::EBADF.to_ret();
@@ -25,17 +25,17 @@ handlers! {
     }
 
     /// stat(2).
-    fn stat(task, path: *const u8, to: *mut stat) {
+    fn stat(task, path: UserPtr, to: UserPtr<stat>) {
         stat_at(task, At::cwd(path), to, 0)
     }
 
     /// lstat(2).
-    fn lstat(task, path: *const u8, to: *mut stat) {
+    fn lstat(task, path: UserPtr, to: UserPtr<stat>) {
         stat_at(task, At::cwd(path), to, AT_SYMLINK_NOFOLLOW)
     }
 
     /// newfstatat(2): glibc's fstat is this with an empty path.
-    fn newfstatat(task, dirfd: i32, path: *const u8, to: *mut stat, flags: u32) {
+    fn newfstatat(task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: u32) {
         if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
             return fstat_by_empty_path(task, dirfd, to, flags);
         }
@@ -43,10 +43,10 @@ handlers! {
     }
 
     /// statx(2).
-    fn statx(task, dirfd: i32, path: *const u8, flags: u32, mask: u32, to: *mut statx) {
+    fn statx(task, dirfd: Fd, path: UserPtr, flags: u32, mask: u32, to: UserPtr<statx>) {
         if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
             if is_own_directory(task, dirfd) {
-                return ret(attributes::statx(task, AT_FDCWD, EMPTY, flags, mask, to).map(drop));
+                return ret(attributes::statx(task, Fd::CWD, EMPTY, flags, mask, to).map(drop));
             }
             if !descriptor::is_listed(task, dirfd) {
                 return descriptor::other(task, dirfd);
@@ -57,19 +57,16 @@ handlers! {
     }
 }
 
-/// An empty path.
-const EMPTY: *const u8 = c"".as_ptr().cast();
-
 /// Whether `dirfd` stands for the working directory, and that is ours.
-fn is_own_directory(task: &Task, dirfd: i32) -> bool {
-    dirfd == AT_FDCWD && is_base_ours(task, dirfd)
+fn is_own_directory(task: &Task, dirfd: Fd) -> bool {
+    dirfd == Fd::CWD && is_base_ours(task, dirfd)
 }
 
 /// newfstatat(2) of `dirfd` itself.
 #[inline(never)]
-fn fstat_by_empty_path(task: &Task, dirfd: i32, to: *mut stat, flags: u32) -> isize {
+fn fstat_by_empty_path(task: &Task, dirfd: Fd, to: UserPtr<stat>, flags: u32) -> isize {
     if is_own_directory(task, dirfd) {
-        return ret(attributes::fstatat(task, AT_FDCWD, EMPTY, to, flags).map(drop));
+        return ret(attributes::fstatat(task, Fd::CWD, EMPTY, to, flags).map(drop));
     }
     if !descriptor::is_listed(task, dirfd) {
         return descriptor::other(task, dirfd);
@@ -79,13 +76,13 @@ fn fstat_by_empty_path(task: &Task, dirfd: i32, to: *mut stat, flags: u32) -> is
 
 /// Whether a path is empty, or NULL, which the calls with `AT_EMPTY_PATH` take for that.
 #[inline(always)]
-pub(crate) fn is_empty(path: *const u8) -> bool {
+pub(crate) fn is_empty(path: UserPtr) -> bool {
     // SAFETY: the copy routine answers bad pointers.
-    path.is_null() || unsafe { ucopy::is_empty(path) }
+    path.is_null() || unsafe { ucopy::is_empty(path.as_ptr()) }
 }
 
 #[inline]
-fn stat_at(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
+fn stat_at(task: &Task, at: At, to: UserPtr<stat>, flags: u32) -> isize {
     let ours = |at: At| attributes::fstatat(task, at.dirfd, at.path, to, flags);
     let done =
         one(task, at, last_of(flags), ours, |at| kernel!(__NR_newfstatat, at.dirfd, at.path, to, flags));
@@ -97,7 +94,7 @@ fn stat_at(task: &Task, at: At, to: *mut stat, flags: u32) -> isize {
     done
 }
 
-fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: *mut statx) -> isize {
+fn statx_at(task: &Task, at: At, flags: u32, mask: u32, to: UserPtr<statx>) -> isize {
     let ours = |at: At| attributes::statx(task, at.dirfd, at.path, flags, mask, to);
     let done =
         one(task, at, last_of(flags), ours, |at| kernel!(__NR_statx, at.dirfd, at.path, flags, mask, to));

@@ -1,7 +1,7 @@
 //! truncate(2), ftruncate(2), fallocate(2).
 
-use lp_abi::Errno;
 use lp_abi::linux::__NR_truncate;
+use lp_abi::{Errno, Fd, UserPtr};
 use lp_vfs::{fallocate, truncate};
 
 use crate::high::fd::descriptor::file_or_return;
@@ -12,7 +12,7 @@ use crate::high::route::path::one;
 
 handlers! {
     /// truncate(2).
-    fn truncate(task, path: *const u8, length: i64) {
+    fn truncate(task, path: UserPtr, length: i64) {
         let ours = |at: At| {
             truncate::truncate(task, at.dirfd, at.path, length).inspect_err(|errno| {
                 if *errno == Errno::EFBIG {
@@ -26,7 +26,7 @@ handlers! {
     }
 
     /// ftruncate(2).
-    fn ftruncate(task, fd: i32, length: i64) {
+    fn ftruncate(task, fd: Fd, length: i64) {
         file_or_return!(task, fd);
         let done = ret_limited(task, truncate::ftruncate(task, fd, length));
         areas::resized(task);
@@ -34,7 +34,7 @@ handlers! {
     }
 
     /// fallocate(2).
-    fn fallocate(task, fd: i32, mode: u32, offset: i64, length: i64) {
+    fn fallocate(task, fd: Fd, mode: u32, offset: i64, length: i64) {
         file_or_return!(task, fd);
         let done = ret_limited(task, fallocate::fallocate(task, fd, mode, offset, length));
         areas::resized(task);

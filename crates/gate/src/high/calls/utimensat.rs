@@ -1,9 +1,9 @@
 //! utimensat(2), utime(2), utimes(2), futimesat(2).
 
 use lp_abi::linux::{
-    __NR_futimesat, __NR_utime, __NR_utimensat, __NR_utimes, AT_EMPTY_PATH, AT_FDCWD, AT_SYMLINK_NOFOLLOW,
+    __NR_futimesat, __NR_utime, __NR_utimensat, __NR_utimes, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 use lp_vfs::utimens;
@@ -20,9 +20,9 @@ type Times = Option<[i64; 4]>;
 
 handlers! {
     /// utimensat(2): without a path it is futimens.
-    fn utimensat(task, dirfd: i32, path: *const u8, times: *const [i64; 4], flags: u32) {
+    fn utimensat(task, dirfd: Fd, path: UserPtr, times: *const [i64; 4], flags: u32) {
         if path.is_null() {
-            if dirfd == AT_FDCWD || !descriptor::is_listed(task, dirfd) {
+            if dirfd == Fd::CWD || !descriptor::is_listed(task, dirfd) {
                 return descriptor::other(task, dirfd);
             }
             if flags != 0 {
@@ -41,16 +41,16 @@ handlers! {
     }
 
     /// utimes(2): microseconds.
-    fn utimes(task, path: *const u8, times: *const [i64; 4]) {
+    fn utimes(task, path: UserPtr, times: *const [i64; 4]) {
         let host = |at: At| match at.dirfd {
-            AT_FDCWD => kernel!(__NR_utimes, at.path, times),
+            Fd::CWD => kernel!(__NR_utimes, at.path, times),
             _ => kernel!(__NR_futimesat, at.dirfd, at.path, times),
         };
         set(task, At::cwd(path), read_micros(times), 0, host)
     }
 
     /// futimesat(2).
-    fn futimesat(task, dirfd: i32, path: *const u8, times: *const [i64; 4]) {
+    fn futimesat(task, dirfd: Fd, path: UserPtr, times: *const [i64; 4]) {
         if path.is_null() {
             listed_or_return!(task, dirfd);
             return ret(read_micros(times).and_then(|times| utimens::futimens(task, dirfd, times)));
@@ -60,7 +60,7 @@ handlers! {
     }
 
     /// utime(2): seconds.
-    fn utime(task, path: *const u8, times: *const [i64; 2]) {
+    fn utime(task, path: UserPtr, times: *const [i64; 2]) {
         let host = |at: At| kernel!(__NR_utime, at.path, times);
         set(task, At::cwd(path), read_seconds(times), 0, host)
     }

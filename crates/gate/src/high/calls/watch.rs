@@ -1,8 +1,8 @@
 //! Calls on files of ours that Lightpath does not have: fanotify(7), file handles, swap, accounting, trees of
 //! mounts. They fail as on a file system without them; docs/differences.md lists them.
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd, UserPtr};
 
 use crate::high::calls::refused::{at_path, on_file};
 use crate::high::fd::descriptor;
@@ -12,7 +12,7 @@ use crate::low::dispatch::NOT_OURS;
 
 handlers! {
     /// fanotify_mark(2).
-    fn fanotify_mark(task, fd: i32, flags: u32, mask: u64, dirfd: i32, path: *const u8) {
+    fn fanotify_mark(task, fd: Fd, flags: u32, mask: u64, dirfd: Fd, path: UserPtr) {
         if let Some(refused) = on_file(task, fd, Errno::EINVAL) {
             return refused;
         }
@@ -24,19 +24,19 @@ handlers! {
     }
 
     /// name_to_handle_at(2).
-    fn name_to_handle_at(task, dirfd: i32, path: *const u8, handle: usize, mount: usize, flags: u32) {
+    fn name_to_handle_at(task, dirfd: Fd, path: UserPtr, handle: usize, mount: usize, flags: u32) {
         let links = if flags & AT_SYMLINK_FOLLOW != 0 { 0 } else { AT_SYMLINK_NOFOLLOW };
         let host = |at: At| kernel!(__NR_name_to_handle_at, at.dirfd, at.path, handle, mount, flags);
         at_path(task, At { dirfd, path }, flags & AT_EMPTY_PATH | links, Errno::EOPNOTSUPP, host)
     }
 
     /// swapon(2).
-    fn swapon(task, path: *const u8, flags: u32) {
+    fn swapon(task, path: UserPtr, flags: u32) {
         at_path(task, At::cwd(path), 0, Errno::EINVAL, |at| kernel!(__NR_swapon, at.path, flags))
     }
 
     /// acct(2).
-    fn acct(task, path: *const u8) {
+    fn acct(task, path: UserPtr) {
         if path.is_null() {
             return NOT_OURS;
         }
@@ -44,7 +44,7 @@ handlers! {
     }
 
     /// open_tree(2).
-    fn open_tree(task, dirfd: i32, path: *const u8, flags: u32) {
+    fn open_tree(task, dirfd: Fd, path: UserPtr, flags: u32) {
         crate::high::fd::placeholder::flush(task);
         let host = |at: At| kernel!(__NR_open_tree, at.dirfd, at.path, flags);
         at_path(task, At { dirfd, path }, flags, Errno::EPERM, host)

@@ -1,16 +1,16 @@
 //! setxattr(2), getxattr(2), listxattr(2), removexattr(2), their forms for links and descriptors, and those with `at`.
 
 use lp_abi::linux::*;
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
-use lp_vfs::xattr::{self, Room, Value};
+use lp_vfs::xattr::{self, Value};
 
 use crate::high::calls::chmod::last_of;
 use crate::high::calls::stat::is_empty;
 use crate::high::fd::descriptor::listed_or_return;
-use crate::high::frame::at::At;
-use crate::high::frame::handler::{handlers, kernel, ret};
+use crate::high::frame::at::{At, DOT};
+use crate::high::frame::handler::{given_slice, handlers, kernel, ret};
 use crate::high::route::path::{is_base_ours, one};
 
 /// `AT_SYMLINK_NOFOLLOW` for the calls whose names start with `l`.
@@ -18,74 +18,74 @@ const LINK: u32 = AT_SYMLINK_NOFOLLOW;
 
 handlers! {
     /// setxattr(2).
-    fn setxattr(task, path: *const u8, name: *const u8, value: *const u8, size: usize, flags: u32) {
-        set(task, At::cwd(path), 0, name, Value { at: value, size, flags })
+    fn setxattr(task, path: UserPtr, name: UserPtr, value: UserSlice, flags: u32) {
+        set(task, At::cwd(path), 0, name, Value { bytes: value, flags })
     }
 
     /// lsetxattr(2).
-    fn lsetxattr(task, path: *const u8, name: *const u8, value: *const u8, size: usize, flags: u32) {
-        set(task, At::cwd(path), LINK, name, Value { at: value, size, flags })
+    fn lsetxattr(task, path: UserPtr, name: UserPtr, value: UserSlice, flags: u32) {
+        set(task, At::cwd(path), LINK, name, Value { bytes: value, flags })
     }
 
     /// fsetxattr(2).
-    fn fsetxattr(task, fd: i32, name: *const u8, value: *const u8, size: usize, flags: u32) {
+    fn fsetxattr(task, fd: Fd, name: UserPtr, value: UserSlice, flags: u32) {
         listed_or_return!(task, fd);
-        ret(xattr::fsetxattr(task, fd, name, Value { at: value, size, flags }))
+        ret(xattr::fsetxattr(task, fd, name, Value { bytes: value, flags }))
     }
 
     /// getxattr(2).
-    fn getxattr(task, path: *const u8, name: *const u8, to: *mut u8, size: usize) {
-        get(task, At::cwd(path), 0, name, Room { at: to, size })
+    fn getxattr(task, path: UserPtr, name: UserPtr, to: UserSlice) {
+        get(task, At::cwd(path), 0, name, to)
     }
 
     /// lgetxattr(2).
-    fn lgetxattr(task, path: *const u8, name: *const u8, to: *mut u8, size: usize) {
-        get(task, At::cwd(path), LINK, name, Room { at: to, size })
+    fn lgetxattr(task, path: UserPtr, name: UserPtr, to: UserSlice) {
+        get(task, At::cwd(path), LINK, name, to)
     }
 
     /// fgetxattr(2).
-    fn fgetxattr(task, fd: i32, name: *const u8, to: *mut u8, size: usize) {
+    fn fgetxattr(task, fd: Fd, name: UserPtr, to: UserSlice) {
         listed_or_return!(task, fd);
-        ret(xattr::fgetxattr(task, fd, name, Room { at: to, size }))
+        ret(xattr::fgetxattr(task, fd, name, to))
     }
 
     /// listxattr(2).
-    fn listxattr(task, path: *const u8, to: *mut u8, size: usize) {
-        list(task, At::cwd(path), 0, Room { at: to, size })
+    fn listxattr(task, path: UserPtr, to: UserSlice) {
+        list(task, At::cwd(path), 0, to)
     }
 
     /// llistxattr(2).
-    fn llistxattr(task, path: *const u8, to: *mut u8, size: usize) {
-        list(task, At::cwd(path), LINK, Room { at: to, size })
+    fn llistxattr(task, path: UserPtr, to: UserSlice) {
+        list(task, At::cwd(path), LINK, to)
     }
 
     /// flistxattr(2).
-    fn flistxattr(task, fd: i32, to: *mut u8, size: usize) {
+    fn flistxattr(task, fd: Fd, to: UserSlice) {
         listed_or_return!(task, fd);
-        ret(xattr::flistxattr(task, fd, Room { at: to, size }))
+        ret(xattr::flistxattr(task, fd, to))
     }
 
     /// removexattr(2).
-    fn removexattr(task, path: *const u8, name: *const u8) {
+    fn removexattr(task, path: UserPtr, name: UserPtr) {
         remove(task, At::cwd(path), 0, name)
     }
 
     /// lremovexattr(2).
-    fn lremovexattr(task, path: *const u8, name: *const u8) {
+    fn lremovexattr(task, path: UserPtr, name: UserPtr) {
         remove(task, At::cwd(path), LINK, name)
     }
 
     /// fremovexattr(2).
-    fn fremovexattr(task, fd: i32, name: *const u8) {
+    fn fremovexattr(task, fd: Fd, name: UserPtr) {
         listed_or_return!(task, fd);
         ret(xattr::fremovexattr(task, fd, name))
     }
 
     /// setxattrat(2).
-    fn setxattrat(task, dirfd: i32, path: *const u8, flags: u32, name: *const u8, args: *const Args, size: usize) {
+    fn setxattrat(task, dirfd: Fd, path: UserPtr, flags: u32, name: UserPtr, args: *const Args, size: usize) {
         let host = |at: At| kernel!(__NR_setxattrat, at.dirfd, at.path, flags, name, args, size);
         with_args(task, At { dirfd, path }, flags, args, size, &host, &|at, args| {
-            let value = Value { at: args.value as *const u8, size: args.size as usize, flags: args.flags };
+            let value = Value { bytes: args.bytes(), flags: args.flags };
             match at {
                 Target::Descriptor => ret(xattr::fsetxattr(task, dirfd, name, value)),
                 Target::Path(at) => set(task, at, flags, name, value),
@@ -94,13 +94,13 @@ handlers! {
     }
 
     /// getxattrat(2).
-    fn getxattrat(task, dirfd: i32, path: *const u8, flags: u32, name: *const u8, args: *const Args, size: usize) {
+    fn getxattrat(task, dirfd: Fd, path: UserPtr, flags: u32, name: UserPtr, args: *const Args, size: usize) {
         let host = |at: At| kernel!(__NR_getxattrat, at.dirfd, at.path, flags, name, args, size);
         with_args(task, At { dirfd, path }, flags, args, size, &host, &|at, args| {
             if args.flags != 0 {
                 return Errno::EINVAL.to_ret();
             }
-            let room = Room { at: args.value as *mut u8, size: args.size as usize };
+            let room = args.bytes();
             match at {
                 Target::Descriptor => ret(xattr::fgetxattr(task, dirfd, name, room)),
                 Target::Path(at) => get(task, at, flags, name, room),
@@ -109,8 +109,7 @@ handlers! {
     }
 
     /// listxattrat(2).
-    fn listxattrat(task, dirfd: i32, path: *const u8, flags: u32, to: *mut u8, size: usize) {
-        let room = Room { at: to, size };
+    fn listxattrat(task, dirfd: Fd, path: UserPtr, flags: u32, room: UserSlice) {
         match target(task, At { dirfd, path }, flags) {
             Ok(Target::Descriptor) => ret(xattr::flistxattr(task, dirfd, room)),
             Ok(Target::Path(at)) => list(task, at, flags, room),
@@ -119,7 +118,7 @@ handlers! {
     }
 
     /// removexattrat(2).
-    fn removexattrat(task, dirfd: i32, path: *const u8, flags: u32, name: *const u8) {
+    fn removexattrat(task, dirfd: Fd, path: UserPtr, flags: u32, name: UserPtr) {
         match target(task, At { dirfd, path }, flags) {
             Ok(Target::Descriptor) => ret(xattr::fremovexattr(task, dirfd, name)),
             Ok(Target::Path(at)) => remove(task, at, flags, name),
@@ -135,6 +134,12 @@ pub struct Args {
     value: u64,
     size: u32,
     flags: u32,
+}
+
+impl Args {
+    fn bytes(&self) -> UserSlice {
+        given_slice(self.value as usize, self.size as usize)
+    }
 }
 
 /// What the calls with `at` work on.
@@ -165,7 +170,7 @@ fn with_args(
     work: &dyn Fn(Target, Args) -> isize,
 ) -> isize {
     let target = match target(task, at, flags) {
-        Ok(Target::Descriptor) if at.dirfd == AT_FDCWD => Target::Path(At::cwd(c".".as_ptr().cast())),
+        Ok(Target::Descriptor) if at.dirfd == Fd::CWD => Target::Path(At::cwd(DOT)),
         Ok(target) => target,
         Err(errno) => return errno.to_ret(),
     };
@@ -184,47 +189,45 @@ fn with_args(
     }
 }
 
-fn set(task: &Task, at: At, flags: u32, name: *const u8, value: Value) -> isize {
-    let (from, size, how) = (value.at, value.size, value.flags);
+fn set(task: &Task, at: At, flags: u32, name: UserPtr, value: Value) -> isize {
+    let (from, size, how) = (value.bytes.start(), value.bytes.len(), value.flags);
     let host = |at: At| match plain(at, flags) {
         Some(true) => kernel!(__NR_setxattr, at.path, name, from, size, how),
         Some(false) => kernel!(__NR_lsetxattr, at.path, name, from, size, how),
         None => {
-            let args = Args { value: from as u64, size: size as u32, flags: how };
+            let args = Args { value: from.addr() as u64, size: size as u32, flags: how };
             kernel!(__NR_setxattrat, at.dirfd, at.path, flags, name, &raw const args, size_of::<Args>())
         }
     };
-    let ours =
-        |at: At| xattr::setxattr(task, at.dirfd, at.path, flags, name, Value { at: from, size, flags: how });
+    let ours = |at: At| xattr::setxattr(task, at.dirfd, at.path, flags, name, value);
     one(task, at, last_of(flags), ours, host)
 }
 
-fn get(task: &Task, at: At, flags: u32, name: *const u8, room: Room) -> isize {
-    let (to, size) = (room.at, room.size);
+fn get(task: &Task, at: At, flags: u32, name: UserPtr, room: UserSlice) -> isize {
+    let (to, size) = (room.start(), room.len());
     let host = |at: At| match plain(at, flags) {
         Some(true) => kernel!(__NR_getxattr, at.path, name, to, size),
         Some(false) => kernel!(__NR_lgetxattr, at.path, name, to, size),
         None => {
-            let args = Args { value: to as u64, size: size as u32, flags: 0 };
+            let args = Args { value: to.addr() as u64, size: size as u32, flags: 0 };
             kernel!(__NR_getxattrat, at.dirfd, at.path, flags, name, &raw const args, size_of::<Args>())
         }
     };
-    let ours = |at: At| xattr::getxattr(task, at.dirfd, at.path, flags, name, Room { at: to, size });
+    let ours = |at: At| xattr::getxattr(task, at.dirfd, at.path, flags, name, room);
     one(task, at, last_of(flags), ours, host)
 }
 
-fn list(task: &Task, at: At, flags: u32, room: Room) -> isize {
-    let (to, size) = (room.at, room.size);
+fn list(task: &Task, at: At, flags: u32, room: UserSlice) -> isize {
     let host = |at: At| match plain(at, flags) {
-        Some(true) => kernel!(__NR_listxattr, at.path, to, size),
-        Some(false) => kernel!(__NR_llistxattr, at.path, to, size),
-        None => kernel!(__NR_listxattrat, at.dirfd, at.path, flags, to, size),
+        Some(true) => kernel!(__NR_listxattr, at.path, room.start(), room.len()),
+        Some(false) => kernel!(__NR_llistxattr, at.path, room.start(), room.len()),
+        None => kernel!(__NR_listxattrat, at.dirfd, at.path, flags, room.start(), room.len()),
     };
-    let ours = |at: At| xattr::listxattr(task, at.dirfd, at.path, flags, Room { at: to, size });
+    let ours = |at: At| xattr::listxattr(task, at.dirfd, at.path, flags, room);
     one(task, at, last_of(flags), ours, host)
 }
 
-fn remove(task: &Task, at: At, flags: u32, name: *const u8) -> isize {
+fn remove(task: &Task, at: At, flags: u32, name: UserPtr) -> isize {
     let host = |at: At| match plain(at, flags) {
         Some(true) => kernel!(__NR_removexattr, at.path, name),
         Some(false) => kernel!(__NR_lremovexattr, at.path, name),
@@ -236,5 +239,5 @@ fn remove(task: &Task, at: At, flags: u32, name: *const u8) -> isize {
 
 /// Whether a call of the host's needs no `at`, which kernels before 6.13 do not have; and if so, whether it follows links.
 fn plain(at: At, flags: u32) -> Option<bool> {
-    (at.dirfd == AT_FDCWD && flags & AT_EMPTY_PATH == 0).then_some(flags & AT_SYMLINK_NOFOLLOW == 0)
+    (at.dirfd == Fd::CWD && flags & AT_EMPTY_PATH == 0).then_some(flags & AT_SYMLINK_NOFOLLOW == 0)
 }

@@ -1,6 +1,6 @@
 //! Whose a descriptor is: one load tells.
 
-use lp_abi::Errno;
+use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
@@ -10,32 +10,32 @@ use crate::low::dispatch::NOT_OURS;
 
 /// The table's word for `fd`; 0 for what cannot be ours.
 #[inline(always)]
-pub fn word(task: &Task, fd: i32) -> u64 {
+pub fn word(task: &Task, fd: Fd) -> u64 {
     // Relaxed: the call that uses the word pins and checks what it names.
     table::covered(task, fd).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
 /// Whether `fd` is an open file of ours that the file system itself answers for.
 #[inline(always)]
-pub fn is_file(task: &Task, fd: i32) -> bool {
+pub fn is_file(task: &Task, fd: Fd) -> bool {
     word(task, fd) & (entry::OPEN | entry::HOST) == entry::OPEN
 }
 
 /// Whether `fd` is open and in our table: a file of ours, or the host's object behind a FIFO of ours.
 #[inline(always)]
-pub fn is_listed(task: &Task, fd: i32) -> bool {
+pub fn is_listed(task: &Task, fd: Fd) -> bool {
     word(task, fd) & entry::OPEN != 0
 }
 
 /// Whether `fd` looks closed to the program: a parked placeholder, or a descriptor of the gate's own.
 #[inline]
-pub fn is_hidden(task: &Task, fd: i32) -> bool {
+pub fn is_hidden(task: &Task, fd: Fd) -> bool {
     word(task, fd) & (entry::OPEN | entry::PARKED) == entry::PARKED || placeholder::is_guarded(task, fd)
 }
 
 /// What a call that the file system does not answer for `fd` gets: `EBADF` on a hidden one, else the kernel.
 #[cold]
-pub fn other(task: &Task, fd: i32) -> isize {
+pub fn other(task: &Task, fd: Fd) -> isize {
     if is_hidden(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
 }
 

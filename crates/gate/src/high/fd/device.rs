@@ -10,10 +10,10 @@
 //!
 //! Reads in [`LEAST`] are left to the kernel: it makes pages that are not there yet cheaper, and ends a read for a signal.
 
-use lp_abi::MAX_RW_COUNT;
 use lp_abi::linux::{
     __NR_fstat, O_ACCMODE, O_CLOEXEC, O_DIRECT, O_PATH, O_RDONLY, O_RDWR, O_WRONLY, S_IFCHR, S_IFMT, stat,
 };
+use lp_abi::{Fd, MAX_RW_COUNT, UserSlice};
 use lp_region::process::Process;
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
 use lp_region::ucopy;
@@ -38,7 +38,7 @@ fn distrusted(process: &Process) -> &AtomicU32 {
 
 /// The kernel has opened `path` with `flags` as `fd`.
 #[inline]
-pub fn opened(task: &Task, fd: i32, path: &[u8], flags: u32) {
+pub fn opened(task: &Task, fd: Fd, path: &[u8], flags: u32) {
     if path == b"/dev/zero" || path == b"/dev/null" {
         opened_slow(task, fd, flags);
     }
@@ -46,7 +46,7 @@ pub fn opened(task: &Task, fd: i32, path: &[u8], flags: u32) {
 
 /// The path says little (it may be a mount, or in another root): what counts is the device.
 #[cold]
-fn opened_slow(task: &Task, fd: i32, flags: u32) {
+fn opened_slow(task: &Task, fd: Fd, flags: u32) {
     // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
     let found = unsafe {
         let mut found: stat = core::mem::zeroed();
@@ -72,18 +72,18 @@ fn opened_slow(task: &Task, fd: i32, flags: u32) {
 }
 
 /// What the mark of `fd` says of its device; 0 without one.
-pub fn of(task: &Task, fd: i32) -> u64 {
+pub fn of(task: &Task, fd: Fd) -> u64 {
     descriptor::word(task, fd) & DEVICE
 }
 
 /// The kernel has put a duplicate of a descriptor with this [`of`] on `fd`; `cloexec` is [`entry::CLOEXEC`] or 0.
-pub fn duplicated(task: &Task, device: u64, fd: i32, cloexec: u64) {
+pub fn duplicated(task: &Task, device: u64, fd: Fd, cloexec: u64) {
     if device != 0 {
         mark(task, fd, device | cloexec);
     }
 }
 
-fn mark(task: &Task, fd: i32, mark: u64) {
+fn mark(task: &Task, fd: Fd, mark: u64) {
     // Relaxed, all: one thread has the table.
     if task.process.threads.load(Ordering::Relaxed) | distrusted(task.process).load(Ordering::Relaxed) != 0 {
         return;
@@ -96,7 +96,7 @@ fn mark(task: &Task, fd: i32, mark: u64) {
 
 /// The kernel is about to close or replace `fd`, or its close-on-exec flag changes.
 #[inline]
-pub fn forget(task: &Task, fd: i32) {
+pub fn forget(task: &Task, fd: Fd) {
     if let Some(place) = table::covered(task, fd) {
         unmark(place);
     }
@@ -146,40 +146,41 @@ pub fn distrust(task: &Task) {
 }
 
 /// read(2) of `fd`, which is no file of ours.
-pub fn read(task: &Task, fd: i32, buf: *mut u8, count: usize) -> isize {
+pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     let word = descriptor::word(task, fd);
     // A bad pointer has the kernel say how far it got.
     // SAFETY: the copy routine answers bad pointers.
-    if word & entry::ZEROS != 0 && (1..LEAST).contains(&count) && unsafe { ucopy::zero(buf, count) }.is_ok() {
-        return count as isize;
+    let zero = || unsafe { ucopy::zero(buf.start().as_ptr(), buf.len()) };
+    if word & entry::ZEROS != 0 && (1..LEAST).contains(&buf.len()) && zero().is_ok() {
+        return buf.len() as isize;
     }
-    if word & entry::EMPTY != 0 && is_users(buf, count) {
+    if word & entry::EMPTY != 0 && is_users(buf) {
         return 0;
     }
     descriptor::other(task, fd)
 }
 
 /// write(2) to `fd`, which is no file of ours.
-pub fn write(task: &Task, fd: i32, buf: *const u8, count: usize) -> isize {
-    if of(task, fd) & entry::DISCARDS != 0 && is_users(buf, count) {
-        return count.min(MAX_RW_COUNT) as isize;
+pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> isize {
+    if of(task, fd) & entry::DISCARDS != 0 && is_users(buf) {
+        return buf.len().min(MAX_RW_COUNT) as isize;
     }
     descriptor::other(task, fd)
 }
 
 /// pread(2).
-pub fn pread(task: &Task, fd: i32, buf: *mut u8, count: usize, offset: i64) -> isize {
-    if is_good(offset, count) { read(task, fd, buf, count) } else { descriptor::other(task, fd) }
+pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
+    if is_good(offset, buf.len()) { read(task, fd, buf) } else { descriptor::other(task, fd) }
 }
 
 /// pwrite(2).
-pub fn pwrite(task: &Task, fd: i32, buf: *const u8, count: usize, offset: i64) -> isize {
-    if is_good(offset, count) { write(task, fd, buf, count) } else { descriptor::other(task, fd) }
+pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
+    if is_good(offset, buf.len()) { write(task, fd, buf) } else { descriptor::other(task, fd) }
 }
 
 /// access_ok, for the smaller of the address spaces that there are.
-fn is_users(at: *const u8, count: usize) -> bool {
-    (at as usize).checked_add(count).is_some_and(|end| end <= USER_END)
+fn is_users(buf: UserSlice) -> bool {
+    buf.start().addr().checked_add(buf.len()).is_some_and(|end| end <= USER_END)
 }
 
 /// rw_verify_area: whether an `off_t` holds the end.

@@ -1,6 +1,7 @@
 //! /proc/self/fd as a directory: the gate's own descriptors do not show in it.
 
 use lp_abi::linux::__NR_getdents64;
+use lp_abi::{Fd, UserSlice};
 use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
@@ -17,13 +18,11 @@ static OPEN: AtomicU64 = AtomicU64::new(0);
 const HEAD: usize = 19;
 
 /// The kernel has opened `path`, of which this is enough, as `fd`.
-pub fn opened(fd: i32, path: &[u8]) {
-    if !(0..64).contains(&fd) {
-        return;
-    }
+pub fn opened(fd: Fd, path: &[u8]) {
+    let Some(bit) = bit(fd) else { return };
     // Relaxed, all: a bit of the process's own.
     let before = OPEN.load(Ordering::Relaxed);
-    let now = if is_path(path) { before | 1 << fd } else { before & !(1 << fd) };
+    let now = if is_path(path) { before | bit } else { before & !bit };
     if now != before {
         OPEN.store(now, Ordering::Relaxed);
     }
@@ -31,8 +30,13 @@ pub fn opened(fd: i32, path: &[u8]) {
 
 /// Whether `fd` may be open on such a directory.
 #[inline(always)]
-pub fn is_one(fd: i32) -> bool {
-    (0..64).contains(&fd) && OPEN.load(Ordering::Relaxed) & 1 << fd != 0
+pub fn is_one(fd: Fd) -> bool {
+    bit(fd).is_some_and(|bit| OPEN.load(Ordering::Relaxed) & bit != 0)
+}
+
+#[inline(always)]
+fn bit(fd: Fd) -> Option<u64> {
+    1u64.checked_shl(fd.raw() as u32)
 }
 
 /// Whether a path, absolute as programs write it, names one.
@@ -48,21 +52,22 @@ pub fn is_path(path: &[u8]) -> bool {
 }
 
 /// getdents64(2) of such a directory, without the gate's own descriptors.
-pub fn getdents64(task: &Task, fd: i32, to: *mut u8, size: u32) -> isize {
+pub fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
     loop {
-        let got = kernel!(__NR_getdents64, fd, to, size);
+        let got = kernel!(__NR_getdents64, fd, to.start(), to.len());
         if got <= 0 {
             return got;
         }
-        let left = without_own(task, to, got as usize);
+        let left = without_own(task, to.first(got as usize));
         if left != 0 {
             return left as isize;
         }
     }
 }
 
-/// Takes the gate's own descriptors out of `bytes` bytes of records; gives how many are left.
-fn without_own(task: &Task, to: *mut u8, bytes: usize) -> usize {
+/// Takes the gate's own descriptors out of records; gives how many bytes are left.
+fn without_own(task: &Task, records: UserSlice) -> usize {
+    let (to, bytes) = (records.start().as_ptr(), records.len());
     let (mut from, mut left) = (0, 0);
     while from + HEAD < bytes {
         let record = to.wrapping_add(from);
@@ -75,7 +80,7 @@ fn without_own(task: &Task, to: *mut u8, bytes: usize) -> usize {
         // SAFETY: the copy routine answers bad pointers.
         let text = unsafe { ucopy::string(&mut name, record.wrapping_add(HEAD)) }.unwrap_or(0);
         let own = match parse_decimal(&name[..text]) {
-            Some((number, [])) => placeholder::is_guarded(task, number as i32),
+            Some((number, [])) => placeholder::is_guarded(task, Fd::new(number as i32)),
             _ => false,
         };
         if !own {

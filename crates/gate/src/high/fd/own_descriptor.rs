@@ -4,6 +4,7 @@
 //! Whoever opens the life file and closes it again has dropped its own sign of life ([`lp_region::life_file`]), so what a path
 //! leads to is asked of the kernel, with an `O_PATH` descriptor, whose closing drops nothing.
 
+use lp_abi::Fd;
 use lp_abi::linux::{__NR_fstat, __NR_open, __NR_openat, __NR_read, O_CLOEXEC, O_PATH, O_RDONLY, stat};
 use lp_region::Region;
 
@@ -25,45 +26,45 @@ pub(crate) fn is_behind(region: i32, at: At, path: &[u8]) -> bool {
     let found = unsafe {
         match lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_PATH | O_CLOEXEC, 0) {
             Ok(fd) => {
-                let found = identity(fd as i32);
-                close_number(fd as i32);
+                let found = identity(Fd::new(fd as i32));
+                close_number(Fd::new(fd as i32));
                 found
             }
             Err(_) => None,
         }
     };
-    let is = |own: i32| found.is_some() && found == identity(own);
+    let is = |own: i32| found.is_some() && found == identity(Fd::new(own));
     is(region + 1) || number == region as u32 && directory.ends_with(b"/fd/") && is(region)
 }
 
 /// [`is_behind`] for descriptor `target` of the process behind `pidfd`.
 #[cold]
-pub(crate) fn is_target(region: Region, pidfd: i32, target: i32) -> bool {
+pub(crate) fn is_target(region: Region, pidfd: Fd, target: Fd) -> bool {
     let Some(pid) = process_behind(pidfd) else { return false };
     let mut path = [0u8; 64];
     let mut text = Writer::new(&mut path);
     text.push(b"/proc/");
     text.push_decimal(u64::from(pid));
     text.push(b"/fd/");
-    text.push_decimal(u64::from(target as u32));
+    text.push_decimal(target.index() as u64);
     let Some(length) = text.finish() else { return false };
-    is_behind(region.fd(), At::cwd(path.as_ptr()), &path[..length])
+    is_behind(region.fd(), At::text(&path), &path[..length])
 }
 
 /// The process id that /proc gives for a pidfd.
-fn process_behind(pidfd: i32) -> Option<u32> {
+fn process_behind(pidfd: Fd) -> Option<u32> {
     const LABEL: &[u8] = b"\nPid:\t";
     let mut path = [0u8; 48];
     let mut text = Writer::new(&mut path);
     text.push(b"/proc/self/fdinfo/");
-    text.push_decimal(u64::try_from(pidfd).ok()?);
+    text.push_decimal(u64::try_from(pidfd.raw()).ok()?);
     text.finish()?;
     let mut text = [0u8; 512];
     // SAFETY: the path is NUL-terminated, the buffer as long as said; the descriptor is closed again.
     let got = unsafe {
         let fd = lp_abi::syscall!(__NR_open, path.as_ptr(), O_RDONLY | O_CLOEXEC, 0).ok()?;
         let got = lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len());
-        close_number(fd as i32);
+        close_number(Fd::new(fd as i32));
         got.ok()?
     };
     let text = text.get(..got)?;
@@ -72,7 +73,7 @@ fn process_behind(pidfd: i32) -> Option<u32> {
 }
 
 /// Device and inode behind a descriptor.
-fn identity(fd: i32) -> Option<(u64, u64)> {
+fn identity(fd: Fd) -> Option<(u64, u64)> {
     // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
     unsafe {
         let mut found: stat = core::mem::zeroed();

@@ -17,7 +17,7 @@ use lp_abi::linux::{
     F_DUPFD_CLOEXEC, F_SEAL_GROW, F_SEAL_SEAL, F_SEAL_SHRINK, F_SEAL_WRITE, MFD_ALLOW_SEALING, MFD_CLOEXEC,
     O_CLOEXEC, O_PATH,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
 use lp_region::order::{self, Rank};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
@@ -73,10 +73,10 @@ impl Drop for Guard<'_> {
 
 /// Whether `fd` is one of the gate's own: to the program it is closed.
 #[inline(always)]
-pub fn is_guarded(task: &Task, fd: i32) -> bool {
+pub fn is_guarded(task: &Task, fd: Fd) -> bool {
     // Relaxed, both: immutable, and the process's own word.
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed));
-    is_regions(task.region.fd(), fd) || fd >= 0 && others.contains(&(fd as u32 + 1))
+    is_regions(task.region.fd(), fd) || fd.raw() >= 0 && others.contains(&(fd.raw() as u32 + 1))
 }
 
 /// Whether one of the gate's own may be among the descriptors that have a short way; see
@@ -99,7 +99,7 @@ pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
 /// # Errors
 /// `EMFILE`, `EINVAL` as fcntl(2) gives for `F_DUPFD`; `EMFILE` as well past the numbers that can be ours.
 #[inline]
-pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<i32> {
+pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     let guard = Guard::take(task);
     // Relaxed, here and below: guarded by the lock or by there being one thread.
     let parked = task.process.parked.load(Ordering::Relaxed);
@@ -111,11 +111,11 @@ pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<i32> {
     let number = usable.trailing_zeros();
     task.process.parked.store(parked & !(1 << number), Ordering::Relaxed);
     task.table[number as usize].store(entry::TRANSIT, Ordering::Relaxed);
-    Ok(number as i32)
+    Ok(Fd::new(number as i32))
 }
 
 #[cold]
-fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<i32> {
+fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     if lp_abi::sys::is_limited() {
         return take_ready(task, min);
     }
@@ -125,16 +125,17 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<i32> {
     // SAFETY: a new descriptor of ours.
     let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, min) }?;
     if number >= FDS {
-        close_number(number as i32);
+        close_number(Fd::new(number as i32));
         return Err(Errno::EMFILE);
     }
-    let place = table::reach(task, number as i32).inspect_err(|_| close_number(number as i32))?;
+    let place =
+        table::reach(task, Fd::new(number as i32)).inspect_err(|_| close_number(Fd::new(number as i32)))?;
     table::replace(task, place, entry::TRANSIT);
     let mark = watermark(task).load(Ordering::Relaxed);
     if min <= mark && mark <= number as u32 {
         watermark(task).store(number as u32 + 1, Ordering::Relaxed);
     }
-    Ok(number as i32)
+    Ok(Fd::new(number as i32))
 }
 
 /// Before the process is limited: nothing is parked from here on, and some placeholders are ready.
@@ -148,16 +149,16 @@ pub(crate) fn keep_ready(task: &'static Task<'static>) {
         // SAFETY: a new descriptor of ours.
         let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, FIRST_READY) };
         let Ok(number) = number else { return };
-        if !put_ready(task, number as i32) {
-            return close_number(number as i32);
+        if !put_ready(task, Fd::new(number as i32)) {
+            return close_number(Fd::new(number as i32));
         }
     }
 }
 
 /// Keeps the placeholder on `fd` for another open, if it is one of those that can be. The caller holds the
 /// guard.
-fn put_ready(task: &Task, fd: i32) -> bool {
-    let bit = fd.wrapping_sub(FIRST_READY) as u32;
+fn put_ready(task: &Task, fd: Fd) -> bool {
+    let bit = fd.raw().wrapping_sub(FIRST_READY) as u32;
     if bit >= u32::BITS {
         return false;
     }
@@ -169,16 +170,16 @@ fn put_ready(task: &Task, fd: i32) -> bool {
 }
 
 /// The lowest number that is ready, not below `min`.
-fn take_ready(task: &'static Task<'static>, min: u32) -> Result<i32> {
+fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     let _guard = Guard::take(task);
     let all = task.process.spare[READY].load(Ordering::Relaxed);
     let usable = all & u32::MAX.checked_shl(min.saturating_sub(FIRST_READY as u32)).unwrap_or(0);
     if usable == 0 {
         return Err(Errno::EMFILE);
     }
-    let number = FIRST_READY + usable.trailing_zeros() as i32;
+    let number = Fd::new(FIRST_READY + usable.trailing_zeros() as i32);
     unmark_parked(task, number);
-    task.table[number as usize].store(entry::TRANSIT, Ordering::Release);
+    task.table[number.index()].store(entry::TRANSIT, Ordering::Release);
     Ok(number)
 }
 
@@ -188,7 +189,7 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<i32> {
 /// # Errors
 /// `EBADF` past the limits; `EBUSY` while another thread opens the number.
 #[cold]
-pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> {
+pub fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
     let base = base(task)?;
     let _guard = Guard::take(task);
     let place = table::reach(task, fd)?;
@@ -221,12 +222,12 @@ pub fn replace(task: &'static Task<'static>, fd: i32, word: u64) -> Result<u64> 
 }
 
 /// The number is not parked any more. The caller holds the guard.
-pub fn unmark_parked(task: &Task, fd: i32) {
+pub fn unmark_parked(task: &Task, fd: Fd) {
     let parked = task.process.parked.load(Ordering::Relaxed);
-    if (0..PARKABLE).contains(&fd) && parked & 1 << fd != 0 {
-        task.process.parked.store(parked & !(1 << fd), Ordering::Relaxed);
+    if (0..PARKABLE).contains(&fd.raw()) && parked & 1 << fd.raw() != 0 {
+        task.process.parked.store(parked & !(1 << fd.raw()), Ordering::Relaxed);
     }
-    let bit = fd.wrapping_sub(FIRST_READY) as u32;
+    let bit = fd.raw().wrapping_sub(FIRST_READY) as u32;
     if bit < u32::BITS {
         let ready = &task.process.spare[READY];
         ready.store(ready.load(Ordering::Relaxed) & !(1 << bit), Ordering::Relaxed);
@@ -234,18 +235,18 @@ pub fn unmark_parked(task: &Task, fd: i32) {
 }
 
 /// The placeholder on `fd`, from [`allocate`], is not needed: parks or closes it.
-pub fn release(task: &'static Task<'static>, fd: i32) {
+pub fn release(task: &'static Task<'static>, fd: Fd) {
     let _guard = Guard::take(task);
-    vacate(task, fd, &task.table[fd as u32 as usize]);
+    vacate(task, fd, &task.table[fd.index()]);
 }
 
 /// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller holds the guard.
 #[inline]
-pub fn vacate(task: &Task, fd: i32, place: &AtomicU64) {
-    if fd < PARKABLE && (fd as u32) < watermark(task).load(Ordering::Relaxed) {
+pub fn vacate(task: &Task, fd: Fd, place: &AtomicU64) {
+    if fd.raw() < PARKABLE && (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed) {
         place.store(entry::PARKED, Ordering::Release);
         let parked = task.process.parked.load(Ordering::Relaxed);
-        task.process.parked.store(parked | 1 << fd, Ordering::Relaxed);
+        task.process.parked.store(parked | 1 << fd.raw(), Ordering::Relaxed);
     } else {
         close_or_keep(task, fd, place);
     }
@@ -253,7 +254,7 @@ pub fn vacate(task: &Task, fd: i32, place: &AtomicU64) {
 
 /// [`close_slow`], but that a limited process keeps what it can use again.
 #[cold]
-fn close_or_keep(task: &Task, fd: i32, place: &AtomicU64) {
+fn close_or_keep(task: &Task, fd: Fd, place: &AtomicU64) {
     if !lp_abi::sys::is_limited() || !put_ready(task, fd) {
         close_slow(task, fd, place);
     }
@@ -262,9 +263,9 @@ fn close_or_keep(task: &Task, fd: i32, place: &AtomicU64) {
 /// Closes the kernel's descriptor behind an entry in transit. The entry says so until that is done: the
 /// kernel may give the number away at once. The caller holds the guard.
 #[cold]
-pub fn close_slow(task: &Task, fd: i32, place: &AtomicU64) {
+pub fn close_slow(task: &Task, fd: Fd, place: &AtomicU64) {
     close_number(fd);
-    lower(task, fd as u32);
+    lower(task, fd.raw() as u32);
     place.store(0, Ordering::Release);
 }
 
@@ -277,9 +278,9 @@ fn lower(task: &Task, number: u32) {
 /// The program closes the host's descriptor `fd`, or the kernel has taken it away: what is parked above it is not the
 /// lowest free number any more.
 #[inline]
-pub fn host_closes(task: &'static Task<'static>, fd: i32) {
-    if (fd as u32) < watermark(task).load(Ordering::Relaxed) {
-        host_closes_slow(task, fd as u32);
+pub fn host_closes(task: &'static Task<'static>, fd: Fd) {
+    if (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed) {
+        host_closes_slow(task, fd.raw() as u32);
     }
 }
 
@@ -315,7 +316,7 @@ fn flush_from(task: &Task, from: u32) {
     while close != 0 {
         let number = close.trailing_zeros();
         task.table[number as usize].store(0, Ordering::Relaxed);
-        close_number(number as i32);
+        close_number(Fd::new(number as i32));
         close &= close - 1;
     }
 }
@@ -343,13 +344,13 @@ pub fn after_fork(task: &Task) {
 }
 
 /// Empties entries, and closes the kernel's descriptor behind those that have a placeholder.
-fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(i32) -> bool) {
+fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(Fd) -> bool) {
     let limit = task.process.fd_limit.load(Ordering::Relaxed);
-    for (fd, place) in (0..limit as i32).zip(task.table) {
+    for (fd, place) in (0..limit as i32).map(Fd::new).zip(task.table) {
         if is_meant(place.load(Ordering::Relaxed)) {
             if has_placeholder(fd) {
                 close_number(fd);
-                lower(task, fd as u32);
+                lower(task, fd.raw() as u32);
             }
             place.store(0, Ordering::Release);
         }
@@ -357,9 +358,9 @@ fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(i
 }
 
 /// Whether the kernel has a placeholder on `fd`.
-fn is_placeholder(fd: i32) -> bool {
+fn is_placeholder(fd: Fd) -> bool {
     let mut room = [0; names::ROOM];
-    names::of_descriptor(fd as usize, &mut room).starts_with(b"/memfd:lightpath-placeholder")
+    names::of_descriptor(fd.index(), &mut room).starts_with(b"/memfd:lightpath-placeholder")
 }
 
 /// A child's slot takes over what its copy of the descriptors has.
@@ -373,20 +374,20 @@ pub fn copy_to(task: &Task, child: &lp_region::process::Process) {
 }
 
 /// Closes a kernel descriptor.
-pub fn close_number(fd: i32) {
+pub fn close_number(fd: Fd) {
     // SAFETY: the number is the gate's own or the program asked for it to be closed.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
 }
 
 /// The base's number; made at the first descriptor of ours.
-fn base(task: &Task) -> Result<i32> {
+fn base(task: &Task) -> Result<Fd> {
     let word = base_word(task).load(Ordering::Relaxed);
-    if word != 0 { Ok(word as i32 - 1) } else { make_base(task) }
+    if word != 0 { Ok(Fd::new(word as i32 - 1)) } else { make_base(task) }
 }
 
 /// An empty memfd that nothing can be written to: a name in /proc that leads to a placeholder leads there.
 #[cold]
-fn make_base(task: &Task) -> Result<i32> {
+fn make_base(task: &Task) -> Result<Fd> {
     let name = c"lightpath-placeholder".as_ptr();
     // SAFETY: the name is NUL-terminated; the call makes a descriptor.
     let memfd = unsafe { lp_abi::syscall!(__NR_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING) }? as i32;
@@ -397,8 +398,8 @@ fn make_base(task: &Task) -> Result<i32> {
     crate::low::tools::text::decimal(memfd as u64, &mut path[14..]);
     // SAFETY: `path` is NUL-terminated; the call makes a descriptor.
     let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
-    close_number(memfd);
-    let low = low? as i32;
+    close_number(Fd::new(memfd));
+    let low = Fd::new(low? as i32);
     let region = task.region.fd();
     // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
     let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
@@ -411,5 +412,5 @@ fn make_base(task: &Task) -> Result<i32> {
     if base < QUICK_FDS {
         crate::low::cover::patch::take_long_way();
     }
-    Ok(base)
+    Ok(Fd::new(base))
 }

@@ -7,7 +7,7 @@
 //! sender closes it and when nobody receives the message.
 
 use lp_abi::linux::{__NR_lseek, __NR_open, __NR_readlink, O_CLOEXEC, O_WRONLY, SEEK_CUR, SEEK_SET};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FILES;
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
@@ -35,7 +35,7 @@ const NAME: &[u8] = b"/memfd:lightpath-flights:";
 
 /// Tokens that stand in a message in the place of descriptors of ours.
 pub struct Tokens {
-    numbers: [i32; MOST],
+    numbers: [Fd; MOST],
     count: usize,
 }
 
@@ -65,14 +65,14 @@ fn rights(control: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
 }
 
 /// Whether one of the descriptors that control messages carry is of a kind.
-fn carries(control: &[u8], kind: impl Fn(i32) -> bool) -> bool {
+fn carries(control: &[u8], kind: impl Fn(Fd) -> bool) -> bool {
     let mut data = rights(control);
     data.any(|(data, bytes)| (data..data + bytes / 4 * 4).step_by(4).any(|at| kind(number(control, at))))
 }
 
 /// The descriptor at `at`.
-fn number(control: &[u8], at: usize) -> i32 {
-    i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]])
+fn number(control: &[u8], at: usize) -> Fd {
+    Fd::new(i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]]))
 }
 
 /// Whether a message carries descriptors of ours, or such as are closed to the program.
@@ -105,7 +105,7 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
     if carries(control, |fd| descriptor::is_hidden(task, fd)) {
         return Err(Errno::EBADF);
     }
-    let mut tokens = Tokens { numbers: [0; MOST], count: 0 };
+    let mut tokens = Tokens { numbers: [Fd::NONE; MOST], count: 0 };
     let mut places = [0usize; MOST];
     for (data, bytes) in rights(control) {
         for at in (data..data + bytes / 4 * 4).step_by(4) {
@@ -122,7 +122,7 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
     for at in &places[..wanted] {
         match make(task, number(control, *at)) {
             Ok(token) => {
-                control[*at..*at + 4].copy_from_slice(&token.to_ne_bytes());
+                control[*at..*at + 4].copy_from_slice(&token.raw().to_ne_bytes());
                 tokens.numbers[tokens.count] = token;
                 tokens.count += 1;
             }
@@ -137,7 +137,7 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
 }
 
 /// A token for `fd`.
-fn make(task: &Task, fd: i32) -> Result<i32> {
+fn make(task: &Task, fd: Fd) -> Result<Fd> {
     let held = table::fget(task, fd)?;
     file::share(held.file);
     let generation = held.file.generation.load(Ordering::Relaxed); // Relaxed: immutable while held.
@@ -145,10 +145,11 @@ fn make(task: &Task, fd: i32) -> Result<i32> {
 }
 
 /// A token for an open file, which the caller holds.
-fn make_token(task: &Task, id: FileId, generation: u32) -> Result<i32> {
+fn make_token(task: &Task, id: FileId, generation: u32) -> Result<Fd> {
     let path = descriptor_path(flight::descriptor(task).ok_or(Errno::EBADF)?);
     // SAFETY: the path is NUL-terminated.
-    let token = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_WRONLY | O_CLOEXEC) }? as i32;
+    let token = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_WRONLY | O_CLOEXEC) }?;
+    let token = Fd::new(token as i32);
     let place = u64::from(generation) * FILES as u64 + u64::from(id.0);
     // SAFETY: no memory is concerned.
     let done = unsafe { lp_abi::syscall!(__NR_lseek, token, place, SEEK_SET) }
@@ -161,11 +162,11 @@ fn make_token(task: &Task, id: FileId, generation: u32) -> Result<i32> {
 }
 
 /// `/proc/self/fd/N`, NUL-terminated.
-fn descriptor_path(fd: i32) -> [u8; 32] {
+fn descriptor_path(fd: Fd) -> [u8; 32] {
     let mut path = [0u8; 32];
     let mut text = Writer::new(&mut path);
     text.push(b"/proc/self/fd/");
-    text.push_decimal(fd as u64);
+    text.push_decimal(fd.raw() as u64);
     let _ = text.finish();
     path
 }
@@ -209,7 +210,7 @@ struct Meant {
 }
 
 /// The open file that a received descriptor stands for, if it is a token of this region's.
-fn meant(task: &Task, fd: i32) -> Option<Meant> {
+fn meant(task: &Task, fd: Fd) -> Option<Meant> {
     let mut text = [0u8; 128];
     let path = descriptor_path(fd);
     // SAFETY: the path is NUL-terminated, the kernel writes within `text`.
@@ -229,7 +230,7 @@ fn meant(task: &Task, fd: i32) -> Option<Meant> {
 
 /// Puts the open file on the number of its token. The token, or one of this run's own, is there until that is
 /// done: the open file stays what it was when it was sent.
-fn receive(task: &'static Task<'static>, fd: i32, meant: &Meant, flags: u32) -> Result<()> {
+fn receive(task: &'static Task<'static>, fd: Fd, meant: &Meant, flags: u32) -> Result<()> {
     let foreign = meant.run.0 != task.process.run.load(Ordering::Relaxed); // Relaxed: immutable while claimed.
     let bridge = foreign.then(|| make_token(task, meant.id, meant.generation)).transpose()?;
     let file = task.region.file(meant.id);
@@ -242,7 +243,7 @@ fn receive(task: &'static Task<'static>, fd: i32, meant: &Meant, flags: u32) -> 
     done
 }
 
-fn install(task: &'static Task<'static>, fd: i32, id: FileId, flags: u32) -> Result<()> {
+fn install(task: &'static Task<'static>, fd: Fd, id: FileId, flags: u32) -> Result<()> {
     let cloexec = if flags & CMSG_CLOEXEC != 0 { entry::CLOEXEC } else { 0 };
     pin::file(task, pin::slot::OPEN, id);
     let replaced = placeholder::replace(task, fd, entry::OPEN | cloexec | u64::from(id.0));

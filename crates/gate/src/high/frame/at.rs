@@ -1,25 +1,48 @@
 //! Path arguments, whose they are, and the thread's buffers for them.
 
-use lp_abi::linux::AT_FDCWD;
-use lp_abi::{Errno, PATH_MAX};
+use core::ffi::CStr;
+
+use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
 
 use crate::high::frame::handler::thread;
 
 /// A path argument: a directory's descriptor and a string of the program's, or one in a buffer of the gate's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct At {
-    /// Directory that a relative path starts from, or `AT_FDCWD`.
-    pub dirfd: i32,
+    /// Directory that a relative path starts from, or `Fd::CWD`.
+    pub dirfd: Fd,
     /// NUL-terminated.
-    pub path: *const u8,
+    pub path: UserPtr,
 }
 
 impl At {
     /// A path relative to the working directory, as the calls without `at` take it.
     #[inline(always)]
-    pub fn cwd(path: *const u8) -> At {
-        At { dirfd: AT_FDCWD, path }
+    pub fn cwd(path: UserPtr) -> At {
+        At { dirfd: Fd::CWD, path }
     }
+
+    /// A path in a buffer of the gate's, a NUL behind it, relative to the working directory.
+    pub fn text(path: &[u8]) -> At {
+        At::cwd(path_in(path))
+    }
+}
+
+/// A path in a buffer of the gate's, a NUL behind it.
+pub fn path_in(path: &[u8]) -> UserPtr {
+    // SAFETY: paths are only read, by the copy routines and the kernel: the thread's buffers and constants stay, and
+    // of what is gone a call gets `EFAULT` or other bytes.
+    unsafe { UserPtr::new(path.as_ptr()) }
+}
+
+/// The empty path.
+pub const EMPTY: UserPtr = constant(c"");
+/// The working directory.
+pub const DOT: UserPtr = constant(c".");
+
+const fn constant(path: &'static CStr) -> UserPtr {
+    // SAFETY: constants, which calls only read.
+    unsafe { UserPtr::new(path.as_ptr().cast()) }
 }
 
 /// Whether a call follows a link in the last component.
@@ -50,7 +73,7 @@ pub enum Route {
     /// The file system is asked with this; it may still say that the path leads outside.
     Ours(At),
     /// A magic link to a descriptor of ours whose file has no name.
-    Nameless(i32),
+    Nameless(Fd),
     /// No path at all: the call fails with this.
     Bad(Errno),
 }

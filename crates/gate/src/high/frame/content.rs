@@ -3,7 +3,6 @@
 use lp_abi::Result;
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
-use lp_vfs::buffer::Single;
 use lp_vfs::task::Task;
 use lp_vfs::{below, read};
 
@@ -13,5 +12,5 @@ pub fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usi
     // Content past what the file has is not there to read.
     let left = inode.size.load(Ordering::Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
     let length = (to.len() as u64).min(left) as usize;
-    read::snapshot(task.region, inode, Single::new(to.as_mut_ptr(), length)?, length, at)
+    read::into(task.region, inode, &mut to[..length], at)
 }

@@ -1,7 +1,7 @@
 //! What every handler is made of: decoded arguments, the calling task, results as `rax`.
 
 use lp_abi::linux::{__NR_getpid, __NR_tgkill, SIGXFSZ};
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
 
@@ -10,18 +10,21 @@ use crate::low::dispatch::{AGAIN, RESTART};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 
-/// An argument register as a typed value.
+/// The argument registers that a handler has not decoded yet.
+pub type Words = core::array::IntoIter<usize, 6>;
+
+/// An argument as a typed value: of a register, or of two for a [`UserSlice`].
 pub trait Argument {
-    /// Decodes the register as the kernel does: narrow integers take its low bits.
-    fn of(word: usize) -> Self;
+    /// Decodes the next register as the kernel does: narrow integers take its low bits.
+    fn of(words: &mut Words) -> Self;
 }
 
 macro_rules! integers {
     ($($type:ty)*) => {$(
         impl Argument for $type {
             #[inline(always)]
-            fn of(word: usize) -> Self {
-                word as $type
+            fn of(words: &mut Words) -> Self {
+                words.next().unwrap_or(0) as $type
             }
         }
     )*};
@@ -30,19 +33,56 @@ integers!(i32 u32 i64 u64 usize isize);
 
 impl<T> Argument for *const T {
     #[inline(always)]
-    fn of(word: usize) -> Self {
-        word as *const T
+    fn of(words: &mut Words) -> Self {
+        usize::of(words) as *const T
     }
 }
 
 impl<T> Argument for *mut T {
     #[inline(always)]
-    fn of(word: usize) -> Self {
-        word as *mut T
+    fn of(words: &mut Words) -> Self {
+        usize::of(words) as *mut T
     }
 }
 
-/// Writes handlers: `fn name(task, fd: i32, buf: *mut u8) { ... }`, each evaluating to `rax`.
+impl Argument for Fd {
+    #[inline(always)]
+    fn of(words: &mut Words) -> Self {
+        Fd::new(i32::of(words))
+    }
+}
+
+impl<T> Argument for UserPtr<T> {
+    #[inline(always)]
+    fn of(words: &mut Words) -> Self {
+        given(usize::of(words))
+    }
+}
+
+impl<T> Argument for UserSlice<T> {
+    #[inline(always)]
+    fn of(words: &mut Words) -> Self {
+        let start = usize::of(words);
+        given_slice(start, usize::of(words))
+    }
+}
+
+/// A pointer that the program gave, in a register or in memory.
+#[inline(always)]
+pub fn given<T>(address: usize) -> UserPtr<T> {
+    // SAFETY: an argument of the program's; the handler of the copy routines' faults is installed before any call is
+    // handled.
+    unsafe { UserPtr::new(address as *const T) }
+}
+
+/// [`given`], of several elements.
+#[inline(always)]
+pub fn given_slice<T>(start: usize, len: usize) -> UserSlice<T> {
+    // SAFETY: as in `given`.
+    unsafe { UserSlice::new(start as *const T, len) }
+}
+
+/// Writes handlers: `fn name(task, fd: Fd, buf: *mut u8) { ... }`, each evaluating to `rax`.
 macro_rules! handlers {
     ($($(#[$doc:meta])* fn $name:ident($task:ident $(, $arg:ident: $type:ty)* $(,)?) $body:block)*) => {$(
         $(#[$doc])*
@@ -52,7 +92,7 @@ macro_rules! handlers {
         #[allow(unused_variables, unused_assignments, unused_mut)]
         pub unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
             let mut words = [a, b, c, d, e, f].into_iter();
-            $(let $arg = <$type as $crate::high::frame::handler::Argument>::of(words.next().unwrap_or(0));)*
+            $(let $arg = <$type as $crate::high::frame::handler::Argument>::of(&mut words);)*
             let $task = $crate::high::frame::handler::task();
             $body
         }
@@ -109,6 +149,13 @@ macro_rules! values {
     )*};
 }
 values!(usize isize i32 u32 i64 u64);
+
+impl Value for Fd {
+    #[inline(always)]
+    fn rax(self) -> isize {
+        self.raw() as isize
+    }
+}
 
 /// A result as `rax`.
 #[inline(always)]

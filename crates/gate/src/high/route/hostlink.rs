@@ -2,10 +2,10 @@
 //! from a directory of the host.
 
 use lp_abi::linux::{
-    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, AT_FDCWD, O_CLOEXEC, O_NOFOLLOW, O_PATH,
-    RESOLVE_NO_SYMLINKS, S_IFDIR, S_IFMT, open_how, stat,
+    __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_NO_SYMLINKS,
+    S_IFDIR, S_IFMT, open_how, stat,
 };
-use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX};
+use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX};
 use lp_region::ucopy;
 use lp_vfs::task::Task;
 
@@ -17,16 +17,16 @@ use crate::low::tools::text::Writer;
 
 /// The route of a relative path, `length` bytes in the buffer of `which`, from the host's directory `dirfd`.
 #[cold]
-pub fn route_joined(which: Which, dirfd: i32, length: usize) -> Route {
+pub fn route_joined(which: Which, dirfd: Fd, length: usize) -> Route {
     match join_absolute(which, dirfd, length) {
-        Some(_) => Route::Ours(At::cwd(buffer(which).as_ptr())),
+        Some(_) => Route::Ours(At::text(buffer(which))),
         None => Route::Host,
     }
 }
 
 /// Makes a relative path, `length` bytes in the buffer of `which`, an absolute one; its length.
 #[cold]
-pub fn join_absolute(which: Which, dirfd: i32, length: usize) -> Option<usize> {
+pub fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
     let text = buffer(which);
     let base = spare_buffer();
     let base_length = directory(dirfd, base)?;
@@ -55,7 +55,7 @@ pub fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> R
     }
     let text = buffer(which);
     // SAFETY: the gate's fault handler is in place.
-    let Ok(length) = (unsafe { ucopy::string(text, at.path) }) else { return Route::Host };
+    let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return Route::Host };
     let region = task.map(|task| task.region.fd()).or_else(|| Some(apart::extent()?.0)).unwrap_or(-1);
     match last == Last::Follow && own_descriptor::is_behind(region, at, &text[..length]) {
         true => Route::Bad(Errno::ENOENT),
@@ -64,8 +64,8 @@ pub fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> R
 }
 
 /// The path of a directory of the host.
-fn directory(dirfd: i32, to: &mut [u8; PATH_MAX]) -> Option<usize> {
-    if dirfd == AT_FDCWD {
+fn directory(dirfd: Fd, to: &mut [u8; PATH_MAX]) -> Option<usize> {
+    if dirfd == Fd::CWD {
         // SAFETY: the kernel writes within `to`; the length it gives counts the NUL.
         let length = unsafe { lp_abi::syscall!(__NR_getcwd, to.as_mut_ptr(), to.len()) }.ok()?;
         return (to[0] == b'/').then_some(length - 1);
@@ -73,7 +73,7 @@ fn directory(dirfd: i32, to: &mut [u8; PATH_MAX]) -> Option<usize> {
     let mut link = [0u8; 32];
     let mut name = Writer::new(&mut link);
     name.push(b"/proc/self/fd/");
-    name.push_decimal(u64::try_from(dirfd).ok()?);
+    name.push_decimal(u64::try_from(dirfd.raw()).ok()?);
     name.finish()?;
     let length = readlink(&link, to)?;
     (to[0] == b'/').then_some(length)
@@ -108,7 +108,7 @@ fn meets_link(at: At, last: Last) -> bool {
     match unsafe { lp_abi::syscall!(__NR_openat2, at.dirfd, at.path, &raw const how, size_of::<open_how>()) }
     {
         Ok(fd) => {
-            placeholder::close_number(fd as i32);
+            placeholder::close_number(Fd::new(fd as i32));
             false
         }
         Err(errno) => errno == Errno::ELOOP,
@@ -128,7 +128,7 @@ impl Walk {
     fn start(which: Which, at: At) -> Option<Walk> {
         let rest = spare_buffer();
         // SAFETY: the gate's fault handler is in place.
-        let length = unsafe { ucopy::string(rest, at.path) }.ok()?;
+        let length = unsafe { ucopy::string(rest, at.path.as_ptr()) }.ok()?;
         let start = PATH_MAX - length;
         rest.copy_within(..length, start);
         let done = buffer(which);
@@ -238,6 +238,6 @@ impl Walk {
         }
         self.done[self.length..end].copy_from_slice(rest);
         self.done[end] = 0;
-        Some(At::cwd(self.done.as_ptr()))
+        Some(At::text(self.done))
     }
 }

@@ -1,8 +1,8 @@
 //! Where the loader looks for libraries: whether that leads into a mount, so that the gate must be there first. That can be
 //! said without a task, in a process that is apart.
 
-use lp_abi::Errno;
 use lp_abi::linux::{__NR_openat, O_CLOEXEC, O_NOCTTY, O_NONBLOCK};
+use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::pin;
@@ -80,7 +80,7 @@ fn put(origin: &[u8], parts: &[&[u8]]) -> Option<usize> {
 #[cold]
 pub fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
     put(origin, &[directory, b"/", name])?;
-    let at = At::cwd(buffer(Which::Second).as_ptr());
+    let at = At::text(buffer(Which::Second));
     let inside = match route(task, Which::First, at, Last::Follow) {
         Route::Host => return storage_on_host(at),
         Route::Elsewhere(at) => return storage_on_host(at),
@@ -104,7 +104,7 @@ fn storage_on_host(at: At) -> Option<u64> {
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) };
     let fd = fd.ok()?;
     let bytes = storage(&|to, at| read_file(fd, to, at));
-    placeholder::close_number(fd as i32);
+    placeholder::close_number(Fd::new(fd as i32));
     bytes
 }
 
@@ -132,7 +132,7 @@ fn second_leads(task: Option<&Task>, length: usize) -> bool {
     if path.starts_with(b"/proc/") {
         return false;
     }
-    let at = At::cwd(path.as_ptr());
+    let at = At::text(path);
     let routed = match task {
         Some(task) => route(task, Which::First, at, Last::Follow),
         None => route_apart(Which::First, at),

@@ -2,8 +2,8 @@
 //!
 //! The kernel's links lead to placeholders, so the paths are answered here when what they name is ours.
 
-use lp_abi::linux::{AT_FDCWD, S_IFLNK, S_IFMT};
-use lp_abi::{Errno, PATH_MAX};
+use lp_abi::linux::{S_IFLNK, S_IFMT};
+use lp_abi::{Errno, Fd, PATH_MAX};
 use lp_region::life::State;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, FileId, InodeId, ProcessId, Spot, ucopy};
@@ -12,7 +12,7 @@ use lp_vfs::table::{self, entry};
 use lp_vfs::task::Task;
 
 use crate::high::fd::{descriptor, directory, own_descriptor};
-use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
+use crate::high::frame::at::{At, DOT, Last, Route, Which, buffer, path_in, spare_buffer};
 use crate::high::run::apart;
 use crate::high::run::mount_table;
 use crate::high::run::mounts::Mounts;
@@ -24,7 +24,7 @@ use crate::low::tools::text::parse_decimal;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Link {
     /// A descriptor.
-    Descriptor(i32),
+    Descriptor(Fd),
     /// The working directory.
     Cwd,
     /// The program that runs.
@@ -55,10 +55,10 @@ fn parse(task: &Task, path: &[u8]) -> Option<Magic> {
 fn parse_device(name: &[u8]) -> Option<(Link, &[u8])> {
     if let Some(number) = name.strip_prefix(b"fd/") {
         let (fd, rest) = parse_decimal(number)?;
-        return Some((Link::Descriptor(fd as i32), rest));
+        return Some((Link::Descriptor(Fd::new(fd as i32)), rest));
     }
     let names: [(&[u8], i32); 3] = [(b"stdin", 0), (b"stdout", 1), (b"stderr", 2)];
-    names.iter().find_map(|(text, fd)| Some((Link::Descriptor(*fd), name.strip_prefix(*text)?)))
+    names.iter().find_map(|(text, fd)| Some((Link::Descriptor(Fd::new(*fd)), name.strip_prefix(*text)?)))
 }
 
 fn parse_process<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, Link, &'p [u8])> {
@@ -70,7 +70,7 @@ fn parse_process<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, Link, &'
     }
     if let Some(number) = name.strip_prefix(b"fd/") {
         let (fd, rest) = parse_decimal(number)?;
-        return Some((process, Link::Descriptor(fd as i32), rest));
+        return Some((process, Link::Descriptor(Fd::new(fd as i32)), rest));
     }
     let rest = name.strip_prefix(b"cwd").map(|rest| (process, Link::Cwd, rest));
     rest.or_else(|| name.strip_prefix(b"exe").map(|rest| (process, Link::Exe, rest)))
@@ -111,7 +111,7 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
 }
 
 /// Whether a descriptor, opened with `O_PATH`, names a symbolic link.
-fn is_symlink(task: &Task, fd: i32) -> bool {
+fn is_symlink(task: &Task, fd: Fd) -> bool {
     // Relaxed: the type of an inode that is open does not change.
     table::fget_any(task, fd).is_ok_and(|held| held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK)
 }
@@ -123,9 +123,9 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
     if path == b"/dev/zero" || directory::is_path(path) || mount_table::of_path(path).is_some() {
         return true;
     }
-    let is_hidden = |fd: u32| apart::is_hidden(fd as i32);
+    let is_hidden = |fd: u32| apart::is_hidden(Fd::new(fd as i32));
     if let Some(name) = path.strip_prefix(b"/dev/") {
-        return matches!(parse_device(name), Some((Link::Descriptor(fd), _)) if is_hidden(fd as u32));
+        return matches!(parse_device(name), Some((Link::Descriptor(fd), _)) if apart::is_hidden(fd));
     }
     let Some(name) = path.strip_prefix(b"/proc/") else { return false };
     let own = [&b"self"[..], b"thread-self"].into_iter().find_map(|own| name.strip_prefix(own));
@@ -146,9 +146,7 @@ pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
 #[cold]
 pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     let text = buffer(which);
-    if last == Last::Follow
-        && own_descriptor::is_behind(task.region.fd(), At::cwd(text.as_ptr()), &text[..length])
-    {
+    if last == Last::Follow && own_descriptor::is_behind(task.region.fd(), At::text(text), &text[..length]) {
         return Route::Bad(Errno::ENOENT);
     }
     let Some(magic) = parse(task, &text[..length]) else {
@@ -180,13 +178,11 @@ pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     }
     let dirfd = match magic.link {
         Link::Descriptor(fd) => fd,
-        Link::Cwd | Link::Exe => AT_FDCWD,
+        Link::Cwd | Link::Exe => Fd::CWD,
     };
     match text[magic.end..length].iter().position(|byte| *byte != b'/') {
-        Some(skip) => Route::Ours(At { dirfd, path: text[magic.end + skip..].as_ptr() }),
-        None if magic.link == Link::Cwd || !ends_here => {
-            Route::Ours(At { dirfd, path: c".".as_ptr().cast() })
-        }
+        Some(skip) => Route::Ours(At { dirfd, path: path_in(&text[magic.end + skip..]) }),
+        None if magic.link == Link::Cwd || !ends_here => Route::Ours(At { dirfd, path: DOT }),
         None => route_named(task, which, magic, length),
     }
 }
@@ -202,7 +198,7 @@ fn route_program(task: &Task, which: Which, magic: Magic, length: usize) -> Rout
     text.copy_within(magic.end..length, program);
     text[..program].copy_from_slice(&named[..program]);
     text[program + rest_length] = 0;
-    Route::Elsewhere(At::cwd(text.as_ptr()))
+    Route::Elsewhere(At::text(text))
 }
 
 /// The path of the static program of the host's that a link names, NUL-terminated in `to`.
@@ -221,7 +217,7 @@ fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route 
         (Some(named), _) if named + rest_length < PATH_MAX => {
             text[named..named + rest_length].copy_from_slice(&rest[..rest_length]);
             text[named + rest_length] = 0;
-            Route::Ours(At::cwd(text.as_ptr()))
+            Route::Ours(At::text(text))
         }
         (Some(_), _) => Route::Bad(Errno::ENAMETOOLONG),
         (None, Link::Descriptor(fd)) if magic.process == task.process_id => Route::Nameless(fd),
@@ -263,7 +259,7 @@ fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
 pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     let text = buffer(Which::First);
     // SAFETY: the gate's fault handler is in place.
-    let length = unsafe { ucopy::string(text, at.path) }.ok()?;
+    let length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
     if text[..length].starts_with(b"/dev/std") {
         return None;
     }

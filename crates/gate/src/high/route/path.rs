@@ -5,8 +5,7 @@
 //! or is relative to a directory of the host and names a mount's last component. Symbolic links of the host that lead
 //! into a mount are found when the kernel, which sees nothing there, fails: see [`hostlink`].
 
-use lp_abi::linux::AT_FDCWD;
-use lp_abi::{Errno, MAX_SYMLINKS, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;
 use lp_region::ucopy;
 use lp_vfs::link::Two;
@@ -14,7 +13,7 @@ use lp_vfs::task::{Outside, Place, Task};
 
 use crate::high::fd::descriptor;
 use crate::high::frame::at::{At, Last, Route, Which, buffer};
-use crate::high::frame::handler::{Value, failed_with};
+use crate::high::frame::handler::{Value, failed_with, given};
 use crate::high::route::{hostlink, magic};
 use crate::high::run::apart;
 use crate::high::run::mounts::{Mounts, mounts};
@@ -29,7 +28,7 @@ pub fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
 #[inline(always)]
 fn is_plainly_ours(task: &Task, at: At) -> bool {
     // SAFETY: the gate's fault handler is in place.
-    let word = unsafe { ucopy::word(at.path) };
+    let word = unsafe { ucopy::word(at.path.as_ptr()) };
     if word as u8 == b'/' {
         return task.prefix.starts(word);
     }
@@ -38,8 +37,8 @@ fn is_plainly_ours(task: &Task, at: At) -> bool {
 
 /// Whether relative paths start from a directory of ours.
 #[inline(always)]
-pub(crate) fn is_base_ours(task: &Task, dirfd: i32) -> bool {
-    if dirfd == AT_FDCWD {
+pub(crate) fn is_base_ours(task: &Task, dirfd: Fd) -> bool {
+    if dirfd == Fd::CWD {
         return task.process.cwd.load(Ordering::Relaxed) != 0; // Relaxed: the thread's own process; races are the program's.
     }
     descriptor::is_listed(task, dirfd)
@@ -57,7 +56,7 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     let room = (mounts.longest() + 1).min(PATH_MAX);
     // The bytes up to the end of the longest mount's path tell for nearly all paths.
     // SAFETY: the gate's fault handler is in place.
-    let length = match unsafe { ucopy::string(&mut head[..room], at.path) } {
+    let length = match unsafe { ucopy::string(&mut head[..room], at.path.as_ptr()) } {
         Ok(length) => length,
         Err(Errno::ENAMETOOLONG) => room,
         // To some calls NULL is the directory itself, which the kernel does not know.
@@ -79,12 +78,12 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
 fn route_absolute(task: Option<&Task>, mounts: &Mounts, which: Which, at: At, last: Last) -> Route {
     let text = buffer(which);
     // SAFETY: as in `route`.
-    let Ok(length) = (unsafe { ucopy::string(text, at.path) }) else {
+    let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else {
         return Route::Host;
     };
     let text = &text[..length];
     if let Some(program) = task.and_then(|task| magic::in_memfd(task, mounts, text)) {
-        return Route::Ours(At::cwd(at.path.wrapping_add(length - program.len())));
+        return Route::Ours(At::cwd(given(at.path.addr() + length - program.len())));
     }
     let is_crooked = is_crooked(text);
     if text.starts_with(b"/proc/") || text.starts_with(b"/dev/") || text == b"/etc/mtab" {
@@ -141,7 +140,7 @@ fn route_relative(
     }
     let text = buffer(which);
     // SAFETY: as in `route`.
-    match unsafe { ucopy::string(text, at.path) } {
+    match unsafe { ucopy::string(text, at.path.as_ptr()) } {
         Ok(length) if mounts.names(&text[..length]) => hostlink::route_joined(which, at.dirfd, length),
         // The working directory may be /proc/self/fd.
         Ok(length) if text[..length].iter().all(u8::is_ascii_digit) => {
@@ -207,8 +206,13 @@ pub fn flat<T: Value>(answer: Result<Place<T>>) -> Option<isize> {
 pub fn leave(task: &Task, at: At, outside: Outside) -> At {
     match outside {
         Outside::AsGiven => at,
-        Outside::Rewritten(_) => At::cwd(task.scratch.outside.get().cast()),
+        Outside::Rewritten(_) => in_scratch(task.scratch.outside.get().cast()),
     }
+}
+
+/// A path that a walk left in one of the task's buffers.
+fn in_scratch(buffer: *const u8) -> At {
+    At::cwd(given(buffer as usize))
 }
 
 /// Whose the path is on which a walk left the mounts: a symbolic link may lead through a magic link of the
@@ -309,7 +313,7 @@ pub fn two(
         Ok(Two::Outside { old, new }) => {
             let outside = |index: usize, outside, buffer: *const u8| match outside {
                 Outside::AsGiven => pair[index],
-                Outside::Rewritten(_) => At::cwd(buffer),
+                Outside::Rewritten(_) => in_scratch(buffer),
             };
             let old = outside(0, old, task.scratch.path.get().cast());
             host(old, outside(1, new, task.scratch.other.get().cast()))

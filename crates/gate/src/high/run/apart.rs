@@ -11,6 +11,7 @@
 //! so is what it executes.
 
 use core::cell::{Cell, UnsafeCell};
+use lp_abi::Fd;
 use lp_region::records::PROGRAMS;
 
 use lp_region::process::Run;
@@ -78,13 +79,15 @@ pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'
 
 /// Whether `fd` is that of the region, `region`, or that of the life file beside it.
 #[inline(always)]
-pub fn is_regions(region: i32, fd: i32) -> bool {
-    fd.wrapping_sub(region) as u32 <= 1 && region >= 0
+pub fn is_regions(region: i32, fd: Fd) -> bool {
+    fd.raw().wrapping_sub(region) as u32 <= 1 && region >= 0
 }
 
 /// Whether `fd` is the gate's own.
-pub(crate) fn is_hidden(fd: i32) -> bool {
-    state().is_some_and(|state| fd >= state.lowest && (is_regions(state.fd, fd) || fd == state.flights))
+pub(crate) fn is_hidden(fd: Fd) -> bool {
+    state().is_some_and(|state| {
+        fd.raw() >= state.lowest && (is_regions(state.fd, fd) || fd.raw() == state.flights)
+    })
 }
 
 /// The lowest of the gate's own descriptors.

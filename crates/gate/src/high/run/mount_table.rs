@@ -8,7 +8,7 @@ use lp_abi::linux::{
     __NR_close, __NR_dup3, __NR_fcntl, __NR_lseek, __NR_memfd_create, __NR_read, __NR_write, F_GETFD,
     FD_CLOEXEC, MFD_CLOEXEC, O_CLOEXEC,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::sync::Ordering;
 use lp_vfs::mount_show::{self, Shown};
 use lp_vfs::mounts;
@@ -70,13 +70,13 @@ fn is_in_run(task: &Task, pid: u32) -> bool {
 /// Puts the run's mounts into a table that the program has just opened as `fd`, by `path`. If that cannot be
 /// done the program sees the host's alone.
 #[cold]
-pub fn complete(task: &Task, fd: i32, path: &[u8], table: Table) {
+pub fn complete(task: &Task, fd: Fd, path: &[u8], table: Table) {
     if process_of(path).is_none_or(|pid| is_in_run(task, pid)) {
         let _ = replace(task, fd, table);
     }
 }
 
-fn replace(task: &Task, fd: i32, table: Table) -> Result<()> {
+fn replace(task: &Task, fd: Fd, table: Table) -> Result<()> {
     // SAFETY: the calls take numbers, and a NUL-terminated name; the memfd is closed again.
     unsafe {
         let flags = lp_abi::syscall!(__NR_fcntl, fd, F_GETFD)?;
@@ -92,7 +92,7 @@ fn replace(task: &Task, fd: i32, table: Table) -> Result<()> {
 }
 
 /// Copies the host's lines, then writes ours.
-fn fill(task: &Task, from: i32, to: i32, table: Table) -> Result<()> {
+fn fill(task: &Task, from: Fd, to: i32, table: Table) -> Result<()> {
     let mut parents = Parents::new(task);
     let mut buffer = [0u8; 2048];
     loop {

@@ -94,7 +94,7 @@ pub fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
     let Some(address) = Address::of_path(at, length) else {
         return Ok(Meaning::Host);
     };
-    let given = At::cwd(address.bytes[FAMILY..].as_ptr());
+    let given = At::text(&address.bytes[FAMILY..]);
     let inside = match route(task, Which::First, given, Last::Follow) {
         Route::Ours(inside) => inside,
         Route::Host => match crate::high::route::hostlink::into_mount(Which::First, given, Last::Follow) {
@@ -127,7 +127,7 @@ pub fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
 fn outside_path(at: At) -> Result<Meaning> {
     let text = spare_buffer();
     // SAFETY: the copy routine answers bad pointers.
-    let length = unsafe { ucopy::string(text, at.path) }?;
+    let length = unsafe { ucopy::string(text, at.path.as_ptr()) }?;
     Address::with_path(&text[..length]).map(Meaning::Other)
 }
 
@@ -153,7 +153,7 @@ pub fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Optio
     let Some(given) = Address::of_path(at, length) else {
         return Ok((Meaning::Host, None));
     };
-    let name = At::cwd(given.bytes[FAMILY..].as_ptr());
+    let name = At::text(&given.bytes[FAMILY..]);
     let inside = match route(task, Which::First, name, Last::Link) {
         Route::Ours(inside) => inside,
         Route::Host => match crate::high::route::hostlink::into_mount(Which::First, name, Last::Link) {

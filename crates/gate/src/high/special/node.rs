@@ -9,7 +9,7 @@ use lp_abi::linux::{
     __NR_getdents64, __NR_mkdir, __NR_mknod, __NR_open, __NR_rmdir, __NR_unlink, __NR_unlinkat, O_CLOEXEC,
     O_CREAT, O_DIRECTORY, O_EXCL, O_NOFOLLOW, O_TRUNC, S_IFIFO, S_IFMT,
 };
-use lp_abi::{Errno, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::InodeRef;
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
@@ -93,7 +93,7 @@ pub(crate) fn remove_all(task: &Task) {
             at += u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
         }
     }
-    placeholder::close_number(directory as i32);
+    placeholder::close_number(Fd::new(directory as i32));
     // SAFETY: a NUL-terminated path.
     let _ = unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) };
 }
@@ -122,7 +122,7 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
         deferred::blocking_syscall(__NR_openat, [0, path.as_ptr() as usize, flags as usize, 0, 0, 0])
     };
     let fd = match ret(done) {
-        fd @ 0.. => fd as i32,
+        fd @ 0.. => Fd::new(fd as i32),
         errno if errno == Errno::EINTR.to_ret() => return RESTART,
         errno => return errno,
     };
@@ -133,7 +133,7 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
         placeholder::close_number(fd);
         return errno.to_ret();
     }
-    fd as isize
+    fd.raw() as isize
 }
 
 /// The inode was unlinked: its object goes too.

@@ -6,8 +6,8 @@
 
 use crate::high::life::join;
 use crate::high::table::arguments::{PathArgument, paths};
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::ucopy;
 
 use crate::high::fd::directory;
@@ -57,7 +57,7 @@ fn is_link_into_mount(at: At) -> bool {
 
 /// Makes a call on descriptors, which is the kernel's unless one of them is the gate's own.
 fn by_descriptor(descriptors: &[usize]) -> isize {
-    if descriptors.iter().any(|fd| apart::is_hidden(*fd as i32)) { join() } else { NOT_OURS }
+    if descriptors.iter().any(|fd| apart::is_hidden(Fd::new(*fd as i32))) { join() } else { NOT_OURS }
 }
 
 /// Writes handlers of one kind each, with the arguments as words.
@@ -143,7 +143,7 @@ handlers! {
 
     /// getdents(2) of a directory of descriptors: the gate's own must not show.
     fn getdents(words) {
-        if directory::is_one(words[0] as i32) { join() } else { by_descriptor(&words[..1]) }
+        if directory::is_one(Fd::new(words[0] as i32)) { join() } else { by_descriptor(&words[..1]) }
     }
 
     /// close_range(2).
@@ -155,7 +155,7 @@ handlers! {
     /// mmap(2).
     fn mmap(words) {
         let [address, length, protection, flags, fd, offset] = words;
-        if flags & MAP_ANONYMOUS as usize == 0 && apart::is_hidden(fd as i32) {
+        if flags & MAP_ANONYMOUS as usize == 0 && apart::is_hidden(Fd::new(fd as i32)) {
             return join();
         }
         // SAFETY: the program's call.
@@ -167,7 +167,7 @@ handlers! {
         let [path, argv, envp, ..] = words;
         execute(words, const { paths(__NR_execve) }, |thread| {
             // SAFETY: the program's own call.
-            unsafe { crate::low::exec::run::host(thread, AT_FDCWD as isize, path as *const u8, argv, envp, 0) }
+            unsafe { crate::low::exec::run::host(thread, Fd::CWD.raw() as isize, path as *const u8, argv, envp, 0) }
         })
     }
 
@@ -265,7 +265,7 @@ fn exists(at: At) -> bool {
 
 /// A call with the address of a socket.
 fn by_address(at: usize, length: usize) -> isize {
-    let path = address::path_of(at as *const u8, length).map(|path| At::cwd(path.as_ptr()));
+    let path = address::path_of(at as *const u8, length).map(At::text);
     match path.is_some_and(|path| concerns_mount(path) || is_link_into_mount(path)) {
         true => join(),
         false => NOT_OURS,

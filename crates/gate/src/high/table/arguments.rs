@@ -3,9 +3,11 @@
 // Calls stand in patterns under the kernel's names.
 #![allow(non_upper_case_globals)]
 
+use lp_abi::Fd;
 use lp_abi::linux::*;
 
 use crate::high::frame::at::At;
+use crate::high::frame::handler::given;
 
 /// Where a path is among a call's arguments.
 #[derive(Clone, Copy)]
@@ -19,8 +21,8 @@ pub(crate) struct PathArgument {
 impl PathArgument {
     /// The path in a call's arguments.
     pub(crate) fn of(&self, words: &[usize; 6]) -> At {
-        let dirfd = self.directory.map_or(AT_FDCWD, |index| words[index] as i32);
-        At { dirfd, path: words[self.path] as *const u8 }
+        let dirfd = self.directory.map_or(Fd::CWD, |index| Fd::new(words[index] as i32));
+        At { dirfd, path: given(words[self.path]) }
     }
 }
 

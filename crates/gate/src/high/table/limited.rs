@@ -28,8 +28,8 @@ use crate::high::table::arguments::{PathArgument, descriptors, paths};
 use crate::low::above::Above;
 use core::arch::global_asm;
 
-use lp_abi::Errno;
 use lp_abi::linux::*;
+use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
 use lp_vfs::table;
 use lp_vfs::task::Task;
@@ -227,7 +227,7 @@ fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
         return words[3] as u32 & MAP_FIXED != 0 && !areas::is_empty();
     }
     let is_ours = |index: &usize| {
-        let fd = words[*index] as i32;
+        let fd = Fd::new(words[*index] as i32);
         descriptor::is_listed(task, fd) || descriptor::is_hidden(task, fd)
     };
     descriptors(nr).iter().any(is_ours)
@@ -252,5 +252,5 @@ fn socket_address(nr: u32, words: [usize; 6]) -> Option<At> {
         }
         _ => return None,
     };
-    address::path_of(at as *const u8, length).map(|path| At::cwd(path.as_ptr()))
+    address::path_of(at as *const u8, length).map(At::text)
 }

@@ -7,6 +7,7 @@
 
 use core::arch::global_asm;
 
+use lp_abi::Fd;
 use lp_abi::linux::stat;
 use lp_abi::signature::{Kind, arguments};
 use lp_region::sync::{AtomicU32, AtomicU64, Ordering};
@@ -103,7 +104,7 @@ fn keeps(rings: Rings) -> bool {
 }
 
 fn descriptor(task: &Task<'_>) -> Option<i32> {
-    lp_vfs::flight::descriptor(task)
+    lp_vfs::flight::descriptor(task).map(Fd::raw)
 }
 
 /// Records one call, which began at `start` if that is asked for. `registers` are its arguments, the last

@@ -9,10 +9,10 @@
 
 use lp_abi::linux::{
     __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_newfstatat, __NR_renameat2, __NR_rmdir,
-    __NR_truncate, __NR_umask, __NR_unlink, __NR_utimensat, AT_FDCWD, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE,
-    S_IFDIR, S_IFMT, S_IFREG, stat,
+    __NR_truncate, __NR_umask, __NR_unlink, __NR_utimensat, AT_SYMLINK_NOFOLLOW, RENAME_EXCHANGE, S_IFDIR,
+    S_IFMT, S_IFREG, stat,
 };
-use lp_abi::{Errno, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_region::InodeId;
 use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
@@ -124,7 +124,7 @@ fn is_safe(path: &[u8], user: u32) -> bool {
     let mut found: stat = unsafe { core::mem::zeroed() };
     // SAFETY: a NUL-terminated path.
     let done = unsafe {
-        lp_abi::syscall!(__NR_newfstatat, AT_FDCWD, path.as_ptr(), &raw mut found, AT_SYMLINK_NOFOLLOW)
+        lp_abi::syscall!(__NR_newfstatat, Fd::CWD, path.as_ptr(), &raw mut found, AT_SYMLINK_NOFOLLOW)
     };
     done.is_ok() && found.st_uid == user && found.st_mode & (S_IFMT | 0o066) == S_IFDIR
 }
@@ -201,8 +201,7 @@ fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Result<()> {
     let times = shadow_fd::times_of(what);
     let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
     // SAFETY: NUL-terminated, and times that live on.
-    let set =
-        unsafe { lp_abi::syscall!(__NR_utimensat, AT_FDCWD, path.as_ptr(), times, AT_SYMLINK_NOFOLLOW) };
+    let set = unsafe { lp_abi::syscall!(__NR_utimensat, Fd::CWD, path.as_ptr(), times, AT_SYMLINK_NOFOLLOW) };
     if set == Err(Errno::EPERM) && what == Touched::Modified {
         // Another user's, whose times are not ours to set apart.
         // SAFETY: NUL-terminated, and times that live on.
@@ -216,7 +215,7 @@ fn touch_links(task: &Task<'_>, path: &[u8]) -> Result<()> {
     let mut room = [0; BASE];
     let spare = spare_path(task, &mut room)?;
     // SAFETY: NUL-terminated paths.
-    unsafe { lp_abi::syscall!(__NR_linkat, AT_FDCWD, path.as_ptr(), AT_FDCWD, spare.as_ptr(), 0) }?;
+    unsafe { lp_abi::syscall!(__NR_linkat, Fd::CWD, path.as_ptr(), Fd::CWD, spare.as_ptr(), 0) }?;
     // SAFETY: NUL-terminated paths.
     unsafe { lp_abi::syscall!(__NR_unlink, spare.as_ptr()) }.map(drop)
 }
@@ -240,8 +239,7 @@ fn name(task: &Task<'_>, at: At<'_>, new: New) -> Result<()> {
 pub(crate) fn link(task: &Task<'_>, of: InodeId, path: &[u8]) -> Result<()> {
     if let Ok(old) = path_of(task, of, second_buffer(task)) {
         // SAFETY: NUL-terminated paths.
-        let done =
-            unsafe { lp_abi::syscall!(__NR_linkat, AT_FDCWD, old.as_ptr(), AT_FDCWD, path.as_ptr(), 0) };
+        let done = unsafe { lp_abi::syscall!(__NR_linkat, Fd::CWD, old.as_ptr(), Fd::CWD, path.as_ptr(), 0) };
         if done != Err(Errno::ENOENT) {
             return done.map(drop);
         }
@@ -302,6 +300,6 @@ fn rename(task: &Task<'_>, moved: &Move<'_>) -> Result<()> {
 fn rename_path(from: &[u8], to: &[u8], flags: u32) -> Result<()> {
     // SAFETY: NUL-terminated paths.
     let done =
-        unsafe { lp_abi::syscall!(__NR_renameat2, AT_FDCWD, from.as_ptr(), AT_FDCWD, to.as_ptr(), flags) };
+        unsafe { lp_abi::syscall!(__NR_renameat2, Fd::CWD, from.as_ptr(), Fd::CWD, to.as_ptr(), flags) };
     done.map(drop)
 }

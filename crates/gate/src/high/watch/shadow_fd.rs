@@ -6,10 +6,10 @@
 //! program's way, to which it is closed ([`entry::SHADOW`]).
 
 use lp_abi::linux::{
-    __NR_fcntl, __NR_openat, __NR_pwrite64, __NR_utimensat, AT_FDCWD, F_DUPFD, O_ACCMODE, O_CLOEXEC,
-    O_DIRECTORY, O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, UTIME_NOW, UTIME_OMIT,
+    __NR_fcntl, __NR_openat, __NR_pwrite64, __NR_utimensat, F_DUPFD, O_ACCMODE, O_CLOEXEC, O_DIRECTORY,
+    O_LARGEFILE, O_NOFOLLOW, O_NONBLOCK, UTIME_NOW, UTIME_OMIT,
 };
-use lp_abi::{Errno, Result};
+use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::FDS;
 use lp_region::sync::Ordering;
 use lp_region::{FileId, InodeId, InodeRef};
@@ -27,7 +27,7 @@ use crate::high::watch::shadow_path;
 const FROM: [u32; 2] = [128, 64];
 
 /// Opens the shadow of the file that was just opened as `fd`, with open(2)'s `flags`.
-pub(crate) fn open(task: &'static Task<'static>, fd: i32, flags: u32) {
+pub(crate) fn open(task: &'static Task<'static>, fd: Fd, flags: u32) {
     if let Some(low) =
         inode_of(task, descriptor::word(task, fd)).and_then(|id| open_shadow(task, id, flags).ok())
     {
@@ -48,7 +48,7 @@ pub(crate) fn open_and_close(task: &Task<'_>, id: InodeId, flags: u32) -> Result
 ///
 /// # Errors
 /// As [`shadow_path::path_of`] and open(2).
-fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<i32> {
+fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<Fd> {
     let path = shadow_path::path_of(task, id, spare_buffer())?;
     let kind = match watch::kind(task.region.inode(id)) {
         Kind::Directory => O_DIRECTORY,
@@ -56,38 +56,38 @@ fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<i32> {
     };
     let flags = flags & O_ACCMODE | kind | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_LARGEFILE;
     // SAFETY: a NUL-terminated path; the call makes a descriptor.
-    unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path.as_ptr(), flags, 0) }.map(|fd| fd as i32)
+    unsafe { lp_abi::syscall!(__NR_openat, Fd::CWD, path.as_ptr(), flags, 0) }.map(|fd| Fd::new(fd as i32))
 }
 
 /// The file of `old` is open as `new` too.
-pub(crate) fn duplicate(task: &'static Task<'static>, old: i32, new: i32) {
+pub(crate) fn duplicate(task: &'static Task<'static>, old: Fd, new: Fd) {
     if let Some(shadow) = of(task, descriptor::word(task, old)) {
         keep(task, new, shadow);
     }
 }
 
 /// Puts a duplicate of a shadow's descriptor out of the way and notes it beside the file of `fd`.
-fn keep(task: &'static Task<'static>, fd: i32, shadow: i32) {
+fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
     // SAFETY: makes a descriptor. It stays over exec as the file of `fd` may.
     let copy = |from: &u32| unsafe { lp_abi::syscall!(__NR_fcntl, shadow, F_DUPFD, *from) }.ok();
     let Some(number) = FROM.iter().find_map(copy) else { return };
     if number >= FDS {
-        return close_number(number as i32);
+        return close_number(Fd::new(number as i32));
     }
     let guard = Guard::take(task);
-    let Ok(place) = table::reach(task, number as i32) else {
-        return close_number(number as i32);
+    let Ok(place) = table::reach(task, Fd::new(number as i32)) else {
+        return close_number(Fd::new(number as i32));
     };
     table::replace(task, place, entry::PARKED | entry::SHADOW);
     drop(guard);
     task.process.closes_look(closing::SHADOWS);
-    if table::change(task, fd, entry::with_shadow(number as i32), 0).is_err() {
-        close(task, number as i32);
+    if table::change(task, fd, entry::with_shadow(Fd::new(number as i32)), 0).is_err() {
+        close(task, Fd::new(number as i32));
     }
 }
 
 /// Closes the descriptor of a shadow whose file was closed.
-pub(crate) fn close(task: &Task<'_>, fd: i32) {
+pub(crate) fn close(task: &Task<'_>, fd: Fd) {
     let Some(place) = table::covered(task, fd) else { return };
     let _guard = Guard::take(handler::task());
     // The program may have put something else on the number.
@@ -98,7 +98,7 @@ pub(crate) fn close(task: &Task<'_>, fd: i32) {
 }
 
 /// The descriptor of a shadow that an entry names, if it is still that.
-fn of(task: &Task<'_>, word: u64) -> Option<i32> {
+fn of(task: &Task<'_>, word: u64) -> Option<Fd> {
     entry::shadow(word)
         .filter(|fd| descriptor::word(task, *fd) & (entry::OPEN | entry::SHADOW) == entry::SHADOW)
 }
@@ -116,7 +116,7 @@ pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
         .filter_map(|(_, word)| of(task, word));
     let first = shadows.next()?;
     if what == Touched::Modified {
-        let store = |fd: i32| -> Result<usize> {
+        let store = |fd: Fd| -> Result<usize> {
             // SAFETY: the kernel reads a byte.
             match unsafe { lp_abi::syscall!(__NR_pwrite64, fd, [0u8].as_ptr(), 1, 0) } {
                 Ok(0) => Err(Errno::EIO),

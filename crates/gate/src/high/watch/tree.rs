@@ -5,7 +5,7 @@ use lp_abi::linux::{
     __NR_getdents64, __NR_open, __NR_rmdir, __NR_unlinkat, AT_REMOVEDIR, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW,
     S_IFDIR,
 };
-use lp_abi::{Errno, PATH_MAX, Result};
+use lp_abi::{Errno, Fd, PATH_MAX, Result};
 use lp_vfs::watch::Kind;
 
 use crate::high::fd::placeholder::close_number;
@@ -59,7 +59,7 @@ fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
             found => break found,
         }
     };
-    close_number(directory);
+    close_number(Fd::new(directory));
     found
 }
 

@@ -6,11 +6,9 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-use lp_abi::Errno;
+use lp_abi::{Errno, Fd, UserPtr, UserSlice};
 use lp_region::sync::Ordering::Relaxed;
-use lp_vfs::buffer::Single;
-use lp_vfs::xattr::{self, Room};
-use lp_vfs::{Place, below, link_target, read};
+use lp_vfs::{Place, below, link_target, read, xattr};
 
 use super::changes::{New, Tree, error};
 
@@ -27,8 +25,7 @@ impl Tree<'_> {
         below::complete(self.task, record).map_err(error)?;
         let left = record.size.load(Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
         let length = (to.len() as u64).min(left) as usize;
-        let to = Single::new(to.as_mut_ptr(), length).map_err(error)?;
-        read::snapshot(self.task.region, record, to, length, at).map_err(error)
+        read::into(self.task.region, record, &mut to[..length], at).map_err(error)
     }
 
     /// All content of a file.
@@ -62,19 +59,27 @@ impl Tree<'_> {
         };
         let flags = libc::AT_SYMLINK_NOFOLLOW as u32;
         let mut names = vec![0; XATTR_MAX];
-        let room = Room { at: names.as_mut_ptr(), size: names.len() };
-        let listed =
-            at(xattr::listxattr(self.task, libc::AT_FDCWD, path.as_ptr(), flags, room)).map_err(error)?;
+        // SAFETY: a NUL ends the path, which lives on and is only read.
+        let path = unsafe { UserPtr::new(path.as_ptr()) };
+        let room = lent(&mut names);
+        let listed = at(xattr::listxattr(self.task, Fd::CWD, path, flags, room)).map_err(error)?;
         let mut all = Xattrs::new();
         for name in names[..listed].split_inclusive(|byte| *byte == 0) {
             let mut value = vec![0; XATTR_MAX];
-            let room = Room { at: value.as_mut_ptr(), size: value.len() };
-            let got = xattr::getxattr(self.task, libc::AT_FDCWD, path.as_ptr(), flags, name.as_ptr(), room);
+            // SAFETY: a NUL ends the name, which is only read; the call keeps no pointer.
+            let name_at = unsafe { UserPtr::new(name.as_ptr()) };
+            let got = xattr::getxattr(self.task, Fd::CWD, path, flags, name_at, lent(&mut value));
             value.truncate(at(got).map_err(error)?);
             all.insert(name[..name.len() - 1].to_vec(), value);
         }
         Ok(all)
     }
+}
+
+/// Room for a call to fill before the borrow ends.
+fn lent(room: &mut [u8]) -> UserSlice {
+    // SAFETY: nobody else has the room meanwhile, and the call keeps no pointer.
+    unsafe { UserSlice::new(room.as_mut_ptr(), room.len()) }
 }
 
 /// The extended attributes of a path of the host.

@@ -1,0 +1,37 @@
+//! Descriptor numbers.
+
+/// A descriptor as a call names it: any `int`, open or not.
+#[repr(transparent)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Fd(i32);
+
+impl Fd {
+    /// `AT_FDCWD`: where a call takes a directory's descriptor, the working directory.
+    pub const CWD: Fd = Fd(crate::linux::AT_FDCWD);
+    /// A number that no descriptor has.
+    pub const NONE: Fd = Fd(-1);
+
+    /// The descriptor of this number.
+    #[inline(always)]
+    pub const fn new(number: i32) -> Fd {
+        Fd(number)
+    }
+
+    /// Its number.
+    #[inline(always)]
+    pub const fn raw(self) -> i32 {
+        self.0
+    }
+
+    /// Its number as a register of a system call holds it.
+    #[inline(always)]
+    pub const fn word(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Its number as an index: past all tables if it is negative.
+    #[inline(always)]
+    pub const fn index(self) -> usize {
+        self.0 as u32 as usize
+    }
+}
