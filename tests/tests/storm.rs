@@ -50,6 +50,7 @@ const MODES: &[Mode] = &[
     mode("revoked-files", "rounds=20", "rounds=500"),
     mode("revoked-directories", "rounds=60", "rounds=2000"),
     mode("stopped", "tries=60", "tries=1000"),
+    reopened("mounts", "tries=300", "tries=20000"),
     reopened("holders", "kills=4000", "kills=20000"),
     mode("waiters", "rounds=6", "rounds=60"),
     mode("halves", "kills=3000", "kills=20000"),

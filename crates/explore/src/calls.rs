@@ -18,6 +18,12 @@ pub struct Dir {
     e: CString,
     /// A name that is too long to be stored in an entry.
     long: CString,
+    /// A directory that `e` is mounted on, and the file in it.
+    m: CString,
+    /// See [`Dir::m`].
+    mx: CString,
+    /// An unused name in it.
+    mn: CString,
     /// A file with an attribute.
     x: CString,
     /// An unused name.
@@ -47,6 +53,9 @@ impl Dir {
             b: path("b"),
             d: path("d"),
             e: path("e"),
+            m: path("m"),
+            mx: path("m/x"),
+            mn: path("m/n"),
             long: path(LONG),
             x: path("x"),
             n: path("n"),
@@ -142,6 +151,33 @@ fn crowd(door: &dyn Door, _: &Dir) {
     for number in 0..CROWD {
         door.mkfifo(&CString::new(format!("{}/f{number}", DIRS[2])).unwrap_or_default());
     }
+}
+
+/// A bind mount with all that is mounted below.
+const TREE: u64 = libc::MS_BIND | libc::MS_REC;
+/// A remount of one mount, read-only.
+const CLOSED: u64 = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
+
+/// Mounts a file on the file in `m`.
+fn mount_below(door: &dyn Door, dir: &Dir) {
+    door.mount(Some(&dir.a), &dir.mx, libc::MS_BIND);
+}
+
+/// The same, and a file system on `d`, so that what is moved there stands in another mount.
+fn mount_both(door: &dyn Door, dir: &Dir) {
+    mount_below(door, dir);
+    door.mount(None, &dir.d, 0);
+}
+
+/// Takes `m` out of the tree, and mounts and unmounts until its record has been used again, read-only.
+fn churn(door: &dyn Door, dir: &Dir) -> i64 {
+    let mut done = door.umount(&dir.m, libc::MNT_DETACH);
+    for _ in 0..40 {
+        done = done.min(door.umount(&dir.d, 0).max(-i64::from(libc::EINVAL)));
+        done += door.mount(Some(&dir.e), &dir.d, libc::MS_BIND);
+        done += door.mount(None, &dir.d, CLOSED);
+    }
+    done
 }
 
 fn range(kind: i32) -> RangeLock {
@@ -267,6 +303,24 @@ pub static CALLS: &[Call] = &[
         },
     ),
     call("map", &["@/a"], |door, dir| door.map(dir.own)),
+    call("mount", &["@/d"], |door, dir| door.mount(None, &dir.d, libc::MS_NOSUID)),
+    call("bind", &["@/d"], |door, dir| door.mount(Some(&dir.e), &dir.d, libc::MS_BIND)),
+    biased("bind-tree", &["@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, TREE), mount_below),
+    call("umount", &["@/m"], |door, dir| door.umount(&dir.m, 0)),
+    biased("detach", &["@/m"], |door, dir| door.umount(&dir.m, libc::MNT_DETACH), mount_below),
+    biased("move", &["@/m", "@/d"], |door, dir| door.mount(Some(&dir.m), &dir.d, libc::MS_MOVE), mount_both),
+    call("remount", &["@/m"], |door, dir| door.mount(None, &dir.m, CLOSED)),
+    biased(
+        "remount-all",
+        &["@/d"],
+        |door, dir| door.mount(None, &dir.d, libc::MS_REMOUNT | libc::MS_RDONLY),
+        |door, dir| _ = door.mount(None, &dir.d, 0),
+    ),
+    call("create-below", &["@/e", "@/m", "@/m/n"], |door, dir| door.mkfifo(&dir.mn)),
+    call("open-below", &[], |door, dir| door.open(NEW, &dir.mx, libc::O_RDWR, 0)),
+    bytes(call("write-new", &["@/e/x"], |door, _| door.pwrite(NEW, &BYTES[..1], 0))),
+    call("churn", &["@/m", "@/d"], churn),
+    call("chmod-below", &["@/e/x"], |door, dir| door.chmod(&dir.mx, 0o600)),
     with_corpse("statfs", |door, _| door.statfs()),
     call("born", &[], |door, _| door.born()),
     call("join", &[], |door, _| door.join()),

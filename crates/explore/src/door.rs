@@ -41,6 +41,8 @@ pub struct Facts {
     pub blocks: i64,
     /// Seconds of `st_mtime`.
     pub mtime: i64,
+    /// Whether statfs(2) says that it is read-only.
+    pub read_only: bool,
 }
 
 /// A byte-range lock of fcntl(2).
@@ -106,6 +108,10 @@ pub trait Door {
     fn lock(&self, fd: i32, lock: RangeLock) -> i64;
     /// statfs(2): 0 or an error.
     fn statfs(&self) -> i64;
+    /// mount(2); a tmpfs if `source` is none.
+    fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64;
+    /// umount2(2).
+    fn umount(&self, path: &CStr, flags: i32) -> i64;
     /// Records a mapping of a file and removes it.
     fn map(&self, fd: i32) -> i64;
     /// fork(2); the child verifies and ends: its [`Door::verify`].

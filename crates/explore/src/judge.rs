@@ -74,11 +74,14 @@ fn touch(light: &Light) {
     }
 }
 
-/// Takes every lock that belongs to no object, for the same reason.
+/// Takes every lock that belongs to no object, for the same reason, and mounts.
 fn take_all(light: &Light) {
     for dir in [c"p", c"q"] {
         light.mkdir(dir);
     }
+    // Who mounts gives back what others have left.
+    light.mount(None, c"p", 0);
+    light.umount(c"p", 0);
     light.rename(c"p", c"q/p", 0);
     light.rmdir(c"q/p");
     light.rmdir(c"q");
@@ -116,6 +119,9 @@ fn held(region: Region<'static>) -> Vec<String> {
     locks.extend(lanes.iter().map(|lane| ("burial", &lane.burial)));
     let named = locks.into_iter().filter(|(_, lock)| lock.holder().is_some());
     let mut said: Vec<String> = named.map(|(name, _)| format!("the {name} lock is held")).collect();
+    if header.mount_turn.load(Ordering::Relaxed) as u32 != 0 {
+        said.push("a change of the mounts is under way".to_owned());
+    }
     if header.tree.read() & 1 != 0 {
         said.push("a change of the tree's shape is under way".to_owned());
     }

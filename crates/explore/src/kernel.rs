@@ -14,6 +14,14 @@ fn answer(value: i64) -> i64 {
     if value >= 0 { value } else { -i64::from(std::io::Error::last_os_error().raw_os_error().unwrap_or(0)) }
 }
 
+fn is_read_only(path: &CStr) -> bool {
+    // SAFETY: a structure of integers.
+    let mut facts: libc::statvfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the path ends in NUL.
+    let got = unsafe { libc::statvfs(path.as_ptr(), &raw mut facts) };
+    got == 0 && facts.f_flag & libc::ST_RDONLY != 0
+}
+
 /// The [`Door::verify`] result in a child's exit status.
 pub fn waited(pid: i32) -> i64 {
     let mut status = 0;
@@ -163,6 +171,18 @@ impl Door for Kernel {
         0
     }
 
+    fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64 {
+        let source = source.unwrap_or(c"none").as_ptr();
+        let (kind, data) = (c"tmpfs".as_ptr(), std::ptr::null());
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::mount(source, path.as_ptr(), kind, flags, data) }))
+    }
+
+    fn umount(&self, path: &CStr, flags: i32) -> i64 {
+        // SAFETY: above.
+        answer(i64::from(unsafe { libc::umount2(path.as_ptr(), flags) }))
+    }
+
     fn map(&self, _: i32) -> i64 {
         0
     }
@@ -240,6 +260,7 @@ impl Door for Kernel {
             size: stat.st_size,
             blocks: stat.st_blocks,
             mtime: stat.st_mtime,
+            read_only: is_read_only(path),
         })
     }
 

@@ -14,8 +14,8 @@ use lp_vfs::open::Opened;
 use lp_vfs::xattr::Value;
 use lp_vfs::{
     Place, Task, boot, chdir, chmod, chown, clock, close, dup, fallocate, flock, fork, getdents, link,
-    mapping, mkdir, mknod, open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs, symlink,
-    table, truncate, unlink, utimens, write, xattr,
+    mapping, mkdir, mknod, mount, open, read, readlink, reap, reclaim, record_lock, rename, stat, statfs,
+    symlink, table, truncate, umount, unlink, utimens, write, xattr,
 };
 
 use crate::actor;
@@ -137,6 +137,13 @@ impl Light {
         let task = self.become_task(lane);
         boot::arrive(task);
         chdir::chdir(task, at(MOUNT)).map(drop)
+    }
+
+    fn is_read_only(&self, path: &CStr) -> bool {
+        // SAFETY: a structure of integers.
+        let mut to: lp_abi::linux::statfs = unsafe { std::mem::zeroed() };
+        let got = place(statfs::statfs(self.task(), Fd::CWD, at(path), value(&mut to)));
+        got == 0 && to.f_flags as u64 & libc::ST_RDONLY != 0
     }
 
     /// Another thread of the process with slot `id`.
@@ -347,6 +354,20 @@ impl Door for Light {
         place(statfs::statfs(self.task(), Fd::CWD, at(MOUNT), value(&mut to)))
     }
 
+    fn mount(&self, source: Option<&CStr>, path: &CStr, flags: u64) -> i64 {
+        let call = mount::Call {
+            source: at(source.unwrap_or(c"none")),
+            kind: at(c"tmpfs"),
+            flags: flags as u32,
+            data: UserPtr::NULL,
+        };
+        place(mount::mount(self.task(), Fd::CWD, at(path), &call))
+    }
+
+    fn umount(&self, path: &CStr, flags: i32) -> i64 {
+        place(umount::umount2(self.task(), Fd::CWD, at(path), flags as u32))
+    }
+
     fn map(&self, fd: i32) -> i64 {
         match mapping::begin(self.task(), Fd::new(fd), 0, 4096, Sharing::SharedWrite) {
             Ok(of) => {
@@ -452,6 +473,7 @@ impl Door for Light {
             size: to.st_size as i64,
             blocks: to.st_blocks as i64,
             mtime: to.st_mtime as i64,
+            read_only: self.is_read_only(path),
         })
     }
 

@@ -18,14 +18,24 @@ use crate::trace::{self, Place, Trace};
 use crate::verdict::{Finding, Report};
 
 /// Peers that make more than one call.
-const SEQUENCES: &[&str] = &["reap+fork-stay", "statfs+fork-stay", "bystander"];
+const SEQUENCES: &[&str] = &["reap+fork-stay", "statfs+fork-stay", "bystander", "open-below+write-new"];
 /// Calls that wait for locks on files, and the calls that release the waiters.
 const IN_TURN: &[&str] =
     &["setlkw+unlock", "ofd-setlkw+unlock", "flock-wait+unlock", "ring+unlock", "ring-other+unlock"];
 /// Representatives of all calls in another directory.
 const ELSEWHERE: &[&str] = &["create@w", "unlink@w", "rename-dir@w", "grow@w", "chmod@w", "flock@w"];
 /// Calls that only make sense in a sequence.
-const PARTS_ONLY: &[&str] = &["tidy", "unlock", "setlkw", "ofd-setlkw", "flock-wait", "ring", "ring-other"];
+const PARTS_ONLY: &[&str] = &[
+    "tidy",
+    "unlock",
+    "setlkw",
+    "ofd-setlkw",
+    "flock-wait",
+    "ring",
+    "ring-other",
+    "open-below",
+    "write-new",
+];
 /// Calls whose locks outlive the calling thread, because they belong to its process or its open files.
 const OF_PROCESSES: &[&str] = &["flock", "flock-common", "setlk", "ofd-setlk", "unlk", "let-go"];
 

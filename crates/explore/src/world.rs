@@ -33,6 +33,9 @@ pub fn furnish(door: &dyn Door) {
         assert_eq!(door.mkdir(&c(&format!("{dir}/d"))), 0, "d");
         assert_eq!(door.mkdir(&c(&format!("{dir}/e"))), 0, "e");
         file(door, &format!("{dir}/e/x"), b"x");
+        assert_eq!(door.mkdir(&c(&format!("{dir}/m"))), 0, "m");
+        let (from, to) = (c(&format!("{dir}/e")), c(&format!("{dir}/m")));
+        assert_eq!(door.mount(Some(&from), &to, libc::MS_BIND), 0, "m");
     }
     file(door, "keep", KEPT);
     file(door, "gone", &[7; 3000]);
@@ -78,8 +81,9 @@ fn object(door: &dyn Door, path: &CStr) -> (String, bool) {
     let kind = facts.mode & libc::S_IFMT;
     // Directories have no blocks; times are compared where a call has set them.
     let time = if facts.mtime == 1_000_000 { " set" } else { "" };
+    let read_only = if facts.read_only { " ro" } else { "" };
     let mut line = format!(
-        "{:o} links {} of {:?} size {} blocks {}{time}",
+        "{:o} links {} of {:?} size {} blocks {}{time}{read_only}",
         facts.mode, facts.nlink, facts.owner, facts.size, facts.blocks
     );
     match kind {
@@ -120,8 +124,18 @@ fn hash(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
+/// Takes out what is mounted below a directory.
+fn unmount(door: &dyn Door, dir: &str) {
+    for name in door.names(&c(if dir.is_empty() { "." } else { dir })).unwrap_or_default() {
+        let path = if dir.is_empty() { name } else { format!("{dir}/{name}") };
+        while door.umount(&c(&path), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) == 0 {}
+        unmount(door, &path);
+    }
+}
+
 /// Removes everything; returns the errors.
 pub fn clear(door: &dyn Door) -> Vec<String> {
+    unmount(door, "");
     let (mut errors, mut pending, mut dirs) = (Vec::new(), vec![String::new()], Vec::new());
     while let Some(dir) = pending.pop() {
         for name in door.names(&c(if dir.is_empty() { "." } else { &dir })).unwrap_or_default() {

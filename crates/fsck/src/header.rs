@@ -65,7 +65,6 @@ impl Check<'_> {
             }
         }
         self.lock(&header.split_lock, || "the split lock".to_owned());
-        self.lock(&header.mount_lock, || "the mounts' lock".to_owned());
         self.mounts();
         let is_shifting = |id: LaneId| region.lane(id).shifting.load(Relaxed) != 0;
         if header.tree.read() & 1 != 0 && !region.lanes().any(is_shifting) {

@@ -79,9 +79,6 @@ pub fn lock_at(offset: u64) -> Option<&'static str> {
     if offset == offset_of!(Header, split_lock) {
         return Some("hash table's size");
     }
-    if offset == offset_of!(Header, mount_lock) {
-        return Some("mounts");
-    }
     let within = |start: usize, count: usize, size: usize, inside: usize| {
         let from = offset.wrapping_sub(start + inside);
         from < count * size && from.is_multiple_of(size)

@@ -31,7 +31,7 @@ impl Check<'_> {
         }
         for id in region.mounts() {
             let record = region.mount(id);
-            if record.state.load(Relaxed) == mount_state::FREE {
+            if matches!(record.state().kind(), mount_state::FREE | mount_state::PLACE) {
                 continue;
             }
             let root = record.root().id.0;

@@ -360,9 +360,9 @@ fn what_a_user_may_not_read_stays_unread() {
     assert_eq!(over, plain);
 }
 
-/// Starts a command traced, kills it at its `calls`th stop at a system call; whether it ended before.
+/// Starts a command traced and lets it go on to its `calls`th stop at a system call; none if it ended before.
 #[allow(clippy::zombie_processes, reason = "it is waited for by waitpid(2), which tells of stops")]
-fn killed_at(command: &mut Command, calls: usize) -> bool {
+fn stopped_at(command: &mut Command, calls: usize) -> Option<libc::pid_t> {
     // SAFETY: ptrace(2) and nothing else happens in the child.
     unsafe {
         command.pre_exec(|| match libc::ptrace(libc::PTRACE_TRACEME, 0, 0, 0) {
@@ -377,15 +377,10 @@ fn killed_at(command: &mut Command, calls: usize) -> bool {
         // SAFETY: the child is this test's own and not reaped yet.
         unsafe { libc::waitpid(pid, &raw mut status, 0) };
         if libc::WIFEXITED(status) || libc::WIFSIGNALED(status) {
-            return true;
+            return None;
         }
         if left == 0 {
-            // SAFETY: as above.
-            unsafe {
-                libc::kill(pid, libc::SIGKILL);
-                libc::waitpid(pid, &raw mut status, 0);
-            }
-            return false;
+            return Some(pid);
         }
         left -= 1;
         let signal = match libc::WSTOPSIG(status) {
@@ -395,6 +390,36 @@ fn killed_at(command: &mut Command, calls: usize) -> bool {
         // SAFETY: the child has stopped.
         unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, signal) };
     }
+}
+
+/// Kills what [`stopped_at`] gave.
+fn kill(pid: libc::pid_t) {
+    // SAFETY: a child of the test's own, not reaped yet.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, std::ptr::null_mut(), 0);
+    }
+}
+
+/// Starts a command traced, kills it at its `calls`th stop at a system call; whether it ended before.
+fn killed_at(command: &mut Command, calls: usize) -> bool {
+    let stopped = stopped_at(command, calls);
+    stopped.map(kill).is_none()
+}
+
+/// Whether a command ends well, beside one that is stopped.
+fn ends(mut command: Command) -> bool {
+    let mut child = command.stdout(Stdio::null()).spawn().unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while std::time::Instant::now() < end {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.success();
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    false
 }
 
 #[test]
@@ -449,6 +474,30 @@ fn a_look_that_is_killed_leaves_nothing_half_there() {
         kills += 1;
     }
     assert!(kills > 5, "{kills} kills");
+}
+
+/// A look that is stopped keeps nobody from another directory, with a name of the same file in it; and one that
+/// is killed leaves every name with its extended attributes.
+#[test]
+fn a_look_that_is_stopped_delays_no_other_directory() {
+    let make = "mkdir p q; echo l > p/l; ln p/l q/l; echo f > p/f; ln p/f p/g; setfattr -n user.k -v l p/l; setfattr -n user.k -v f p/f";
+    let trees = Trees::new(make);
+    let list = "getfattr -d p/f p/g p/l q/l; [ $(stat -c %i p/l) = $(stat -c %i q/l) ] && [ $(stat -c %i p/f) = $(stat -c %i p/g) ] && echo linked";
+    let expected = sh(&trees.copy(), list);
+    assert!(expected.ends_with("linked\n"), "{expected}");
+    let (mut calls, mut stops) = (200, 0);
+    loop {
+        let mut look = trees.lightpath(&["run", "--over", ".", "--", "stat", "p/l"]);
+        let Some(pid) = stopped_at(&mut look, calls) else { break };
+        let other = trees.lightpath(&["run", "--over", ".", "--", "stat", "q/l"]);
+        assert!(ends(other), "a look beside one stopped at call {calls}");
+        kill(pid);
+        assert_eq!(trees.over(list), expected, "killed at call {calls}");
+        trees.says(&["discard"]);
+        calls += 3;
+        stops += 1;
+    }
+    assert!(stops > 20, "{stops} stops");
 }
 
 #[test]

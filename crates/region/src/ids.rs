@@ -5,7 +5,7 @@ use crate::layout::{INODE_BITS, MOUNT_BITS, MOUNT_SIZE_BITS};
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident)*) => {$(
         $(#[$doc])*
-        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
         #[repr(transparent)]
         pub struct $name(pub u32);
 

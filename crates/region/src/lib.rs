@@ -37,6 +37,7 @@ pub mod lock;
 pub mod machine;
 pub mod marks;
 pub mod mount;
+pub mod mount_change;
 pub mod moving;
 pub mod onlooker;
 #[allow(unsafe_code, reason = "a stack for each lane, which one thread has")]

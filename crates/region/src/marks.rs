@@ -90,19 +90,19 @@ pub fn call_off(closed: &AtomicU32, seen: u32, bits: u32) -> bool {
     closed.compare_exchange(seen, seen & !bits, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
-/// Puts `lasting` in the place of `bits` that [`shut`] set, once nobody is inside; false if somebody has
-/// called that off.
-pub fn commit(closed: &AtomicU32, bits: u32, lasting: u32) -> bool {
+/// Makes of `closed` what `becomes` says, without the `bits` that [`shut`] set, once nobody is inside; false if
+/// somebody has called that off. It is done if `lasting` is set.
+pub fn commit(closed: &AtomicU32, bits: u32, lasting: u32, becomes: impl Fn(u32) -> u32) -> bool {
     let mut seen = closed.load(Ordering::Acquire);
-    while seen & bits == bits {
+    while seen & bits == bits || seen & lasting == lasting {
         // PAIRS: the exchange in `call_off`: of the two one fails.
-        let new = seen & !bits | lasting;
+        let new = becomes(seen & !bits);
         match closed.compare_exchange(seen, new, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return true,
             Err(now) => seen = now,
         }
     }
-    seen & lasting == lasting
+    false
 }
 
 /// Whether a lane with this mark is changing what `value` names.

@@ -1,12 +1,14 @@
 //! [`Mount`] and [`Superblock`]: what is mounted where, and the file systems that were made inside a run.
 //!
-//! All changes are made under [`crate::records::Header::mount_lock`]. One store decides whether a mount is
-//! made or taken out: `state` says whether the rest of a record counts, so a death between two stores leaves
-//! a record that is free, or one that is whole. A move stores `parent`, `point` and `point_dirent`: a death
-//! in between leaves a mount that no path leads to. Walks read without a lock.
+//! No lock guards them. A lane claims a free record by `maker`, fills it in, and makes it part of the tree by
+//! a change that is one event ([`crate::mount_change`]): `state` says whether the rest of a record counts. A
+//! lane that dies before leaves a record that is free, one that dies after leaves the rest to others. Walks
+//! read without a lock.
 
-use crate::ids::InodeRef;
-use crate::sync::{AtomicU8, AtomicU32, AtomicU64};
+use crate::ids::{InodeRef, MountId};
+use crate::layout::MOUNTS;
+use crate::region::Region;
+use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// Bytes kept of what a mount was made of, for /proc.
 pub const SOURCE: usize = 56;
@@ -14,45 +16,90 @@ pub const SOURCE: usize = 56;
 /// A mount, like `struct mount`: a part of a file system at a place in the tree of a run. 128 bytes.
 #[repr(C, align(128))]
 pub struct Mount {
-    /// [`mount_flags`]: what each writer looks at. Atomic; changed under the lock, but a writer calls a
-    /// shutting off.
+    /// [`mount_flags`]: what each writer looks at. Atomic.
     pub flags: AtomicU32,
-    /// [`mount_state`]. Atomic.
+    /// [`State`]. Atomic.
     pub state: AtomicU32,
     /// The run it belongs to ([`crate::ids::RunId`]). Immutable while the record is in use.
     pub run: AtomicU32,
-    /// The mount it stands in ([`crate::ids::MountId`]); none for a mount of the run's command line. Tree.
+    /// The mount it stands in ([`MountId`]); none for a mount of the run's command line. This, `point` and
+    /// `point_dirent` are a place: the mount's own, unless its state names another record that has it.
+    /// Immutable while in use.
     pub parent: AtomicU32,
     /// Its root ([`InodeRef`]), which it keeps alive. Immutable while in use.
     pub root: AtomicU64,
-    /// What it covers ([`InodeRef`]). Changes as `parent`.
+    /// What it covers ([`InodeRef`]). As `parent`.
     pub point: AtomicU64,
-    /// The entry that names what it covers; none for a root.
+    /// The entry that names what it covers; none for a root. As `parent`.
     pub point_dirent: AtomicU32,
     /// Number of the root of the file system that it shows a part of.
     pub superblock: AtomicU32,
-    /// Peer group that it sends to and receives from; 0 none. Atomic.
-    pub peers: AtomicU32,
-    /// Peer group that it receives from; 0 none. Atomic.
-    pub master: AtomicU32,
+    /// [`Groups`]. Atomic.
+    pub groups: AtomicU64,
     /// Grows with each mount of the region: later ones are above earlier ones.
     pub serial: AtomicU32,
-    /// Spare.
-    pub spare: AtomicU32,
+    /// The lane ([`crate::ids::LaneId`]) that has claimed the record while it is free, to fill it in; 0 none.
+    /// That of a dead lane counts for nothing. Atomic.
+    pub maker: AtomicU32,
     /// What it was made of, for /proc; zeros behind it. Immutable while in use.
     pub source: [AtomicU8; SOURCE],
 }
 
-/// Values of [`Mount::state`].
+/// Kinds of [`State`].
 pub mod mount_state {
-    /// Nobody's record.
+    /// Nobody's record, or one that its maker is filling in.
     pub const FREE: u32 = 0;
     /// Part of its run's tree.
     pub const ATTACHED: u32 = 1;
     /// Taken out of the tree (umount2(2), `MNT_DETACH`); open files and working directories may be in it.
     pub const DETACHED: u32 = 2;
-    /// Being filled in by the holder of the lock, who may have died.
-    pub const NEW: u32 = 3;
+    /// No mount: it holds the place of one that was moved.
+    pub const PLACE: u32 = 3;
+}
+
+/// Value of [`Mount::state`]: a kind in 2 bits, the record with the mount's place in 8 (0: its own), and a
+/// count of the exchanges of this word in 22, so that no value comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct State(pub u32);
+
+impl State {
+    /// One of [`mount_state`].
+    #[inline]
+    pub const fn kind(self) -> u32 {
+        self.0 & 3
+    }
+
+    /// The record that has the place; none if it is the mount's own.
+    #[inline]
+    pub const fn at(self) -> MountId {
+        MountId(self.0 >> 2 & (MOUNTS as u32 - 1))
+    }
+
+    /// The state that follows.
+    pub const fn next(self, kind: u32, at: MountId) -> State {
+        State(kind | at.0 << 2 | (self.0 >> 10).wrapping_add(1) << 10)
+    }
+}
+
+/// Value of [`Mount::groups`]: peer groups; 0 none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Groups {
+    /// That it sends to and receives from.
+    pub peers: u32,
+    /// That it receives from.
+    pub master: u32,
+}
+
+impl Groups {
+    /// As one word.
+    pub const fn to_word(self) -> u64 {
+        self.peers as u64 | (self.master as u64) << 32
+    }
+
+    /// The reverse of [`Groups::to_word`].
+    pub const fn from_word(word: u64) -> Groups {
+        Groups { peers: word as u32, master: (word >> 32) as u32 }
+    }
 }
 
 /// Bits of [`Mount::flags`].
@@ -103,10 +150,13 @@ pub struct Superblock {
     pub uid: AtomicU32,
     /// Group asked for.
     pub gid: AtomicU32,
-    /// [`superblock_flags`]. Under the lock.
+    /// [`superblock_flags`]. Atomic.
     pub flags: AtomicU32,
+    /// The lane ([`crate::ids::LaneId`]) that makes or destroys it; 0 none. That of a dead lane counts for
+    /// nothing. Atomic.
+    pub maker: AtomicU64,
     /// Spare.
-    pub spare: [AtomicU64; 3],
+    pub spare: [AtomicU64; 2],
 }
 
 /// Bits of [`Superblock::flags`].
@@ -126,10 +176,10 @@ pub mod superblock_flags {
 impl crate::records::OpenFile {
     /// The mount that it was opened through.
     #[inline(always)]
-    pub fn mount(&self) -> crate::ids::MountId {
+    pub fn mount(&self) -> MountId {
         // Relaxed: immutable while open.
-        let mode = self.mode.load(crate::sync::Ordering::Relaxed);
-        crate::ids::MountId(mode >> crate::records::file_mode::MOUNT_SHIFT)
+        let mode = self.mode.load(Ordering::Relaxed);
+        MountId(mode >> crate::records::file_mode::MOUNT_SHIFT)
     }
 }
 
@@ -138,10 +188,68 @@ impl Mount {
     #[inline]
     pub fn root(&self) -> InodeRef {
         // PAIRS: the release store that makes the mount.
-        InodeRef::from_word(self.root.load(crate::sync::Ordering::Acquire))
+        InodeRef::from_word(self.root.load(Ordering::Acquire))
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> State {
+        // PAIRS: the exchanges in `mount_change`, and that in `pass`.
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    /// Replaces a state that is no longer in the tree, or of a run that is over: whether it was still `from`.
+    pub fn pass(&self, from: State, kind: u32, at: MountId) -> bool {
+        let to = from.next(kind, at);
+        // PAIRS: the load in `state`.
+        self.state.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Its peer groups.
+    pub fn groups(&self) -> Groups {
+        Groups::from_word(self.groups.load(Ordering::Relaxed)) // Relaxed: one word, as seen.
+    }
+}
+
+/// Where a mount stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Standing {
+    /// The mount it stands in; none for a mount of the run's command line.
+    pub parent: MountId,
+    /// What it covers.
+    pub point: InodeRef,
+    /// The entry that names what it covers; none for a root.
+    pub dirent: crate::ids::DirentId,
+}
+
+impl Region<'_> {
+    /// Where a mount of this state stands.
+    pub fn standing(self, mount: MountId, state: State) -> Standing {
+        let record = self.mount(if state.at().is_some() { state.at() } else { mount });
+        // Relaxed throughout: published with the state.
+        Standing {
+            parent: MountId(record.parent.load(Ordering::Relaxed)),
+            point: InodeRef::from_word(record.point.load(Ordering::Relaxed)),
+            dirent: crate::ids::DirentId(record.point_dirent.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+impl crate::mount_change::Mounts for Region<'_> {
+    fn turn(&self) -> &AtomicU64 {
+        &self.header().mount_turn
+    }
+
+    fn plan(&self, lane: crate::ids::LaneId) -> &crate::mount_change::PlanWords {
+        &self.lane(lane).mounting
+    }
+
+    fn state(&self, mount: MountId) -> &AtomicU32 {
+        &self.mount(mount).state
     }
 }
 
 const _: () = {
     assert!(size_of::<Mount>() == 1 << crate::layout::MOUNT_SIZE_BITS && size_of::<Superblock>() == 64);
+    assert!(MOUNTS == 256);
 };

@@ -38,7 +38,7 @@ pub struct Header {
     /// Linear hashing: level in the low 31 bits, next bucket to split in the high 32; bit 31 while the last
     /// split is under way. Atomic.
     pub hash_state: AtomicU64,
-    /// Bit n is set when root number n is read-only: what new mounts of it start from. Under `mount_lock`.
+    /// Bit n is set when root number n is read-only: what new mounts of it start from. Atomic.
     pub read_only: AtomicU32,
     /// Odd while a directory moves or stops being searchable by everyone. Atomic, together with
     /// [`crate::lane::Lane::shifting`].
@@ -78,9 +78,10 @@ pub struct Header {
     /// user may guess, 0 before the first watch; then the owner of their directory, a user id plus 1, or 1 <<
     /// 32 for the run's. Atomic, set once each.
     pub shadows: [AtomicU64; 3],
-    /// Guards changes of the mounts of all runs and of the file systems made by mount(2).
-    pub mount_lock: OwnerLock,
-    /// Grows with each mount and each peer group. Under `mount_lock`.
+    /// The turn of changes to the mounts of all runs, and the lane whose change is being made
+    /// ([`crate::mount_change`]). Atomic.
+    pub mount_turn: AtomicU64,
+    /// Grows with each mount and each peer group. Atomic.
     pub mount_serial: AtomicU32,
     /// Mounts behind the highest in use so far. Atomic, only grows.
     pub mount_limit: AtomicU32,

@@ -10,7 +10,6 @@ use lp_abi::linux::{O_CREAT, O_RDONLY, O_RDWR};
 use lp_abi::{Errno, Fd, Result};
 use lp_region::mount::mount_flags::{READ_ONLY, SB_READ_ONLY, SHUTTING};
 use lp_region::sync::Ordering;
-use lp_vfs::mount_tree::Tree;
 use lp_vfs::open::Opened;
 use lp_vfs::task::Place;
 use lp_vfs::writer::{self, What};
@@ -35,12 +34,10 @@ fn change(task: &Task, path: &str) -> Result<()> {
 }
 
 fn shut(task: &Task, what: What) -> Result<()> {
-    let _tree = Tree::lock(task);
-    writer::shut(task, what)
+    writer::shut(task, what, |was| was | what.bit())
 }
 
 fn reopen(task: &Task, what: What) {
-    let _tree = Tree::lock(task);
     writer::open(task, what);
 }
 
@@ -130,4 +127,29 @@ fn nothing_changes_once_a_remount_returns() {
         done.store(true, SeqCst);
         assert!(shuts > 0);
     });
+}
+
+/// A process was stopped, or died, between the exchange that makes its change and the first step of it.
+#[test]
+fn a_launcher_finishes_a_change_that_is_under_way() {
+    let fixture = Fixture::private(1 << 20);
+    let (task, region) = (&fixture.task, fixture.task.region);
+    let stopped = setup::another(region, lp_region::RunId(task.process.run.load(Ordering::Relaxed)));
+    let header = region.header();
+    let joining = header.mount_limit.fetch_add(1, Ordering::SeqCst) + 1;
+    let record = region.mount(lp_region::MountId(joining));
+    record.run.store(task.process.run.load(Ordering::Relaxed), Ordering::SeqCst);
+    record.maker.store(stopped.lane_id.0, Ordering::SeqCst);
+    stopped.lane.mounting[0].store(1 << joining, Ordering::SeqCst);
+    let turn = header.mount_turn.load(Ordering::SeqCst);
+    header.mount_turn.store(turn | u64::from(stopped.lane_id.0), Ordering::SeqCst);
+
+    let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
+    let run = boot::claim_run(region, &setup).unwrap();
+    let launcher = setup::another(region, run);
+    boot::mkfs(&launcher, 0).unwrap();
+    assert_eq!(header.mount_turn.load(Ordering::SeqCst) as u32, 0);
+    // It has joined, and has left again with all mounts of its run, which nobody holds here.
+    assert_eq!(record.state().kind(), lp_region::mount::mount_state::DETACHED);
+    assert!(boot::root_spot(&launcher, 0).is_ok());
 }

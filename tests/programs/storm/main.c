@@ -20,6 +20,7 @@ static const struct {
     {"revoked-files", revoked_files},
     {"revoked-directories", revoked_directories},
     {"stopped", stopped},
+    {"mounts", mounts},
     {"holders", holders},
     {"relock", relock},
     {"waiters", waiters},

@@ -98,7 +98,7 @@ void clean_up(const char *directory, const char *kept);
 // One mode per line: name, and its parameters' effect.
 void forks(void), newborn(void), execs(void), revoked_files(void), revoked_directories(void), stopped(void);
 void waiters(void), halves(void), halves_threads(void), halves_apart(void), bereaved(void), leaks(void);
-void holders(void), relock(void), families(void), mixed(void);
+void holders(void), relock(void), families(void), mixed(void), mounts(void);
 // What the program does when it is executed again: `storm again image|worker ARGUMENTS`.
 int image(char **arguments), worker_again(char **arguments);
 // What threads of such a program do until it executes itself. `wrong` counts errors.

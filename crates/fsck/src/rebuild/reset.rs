@@ -47,9 +47,8 @@ impl Rebuild {
         directories.chain(others).for_each(|index| _ = inodes.insert(index));
         self.reset_slab::<Inode>(&inodes);
         let header = self.region.header();
-        for lock in [&header.split_lock, &header.mount_lock] {
-            locks::words(lock).iter().for_each(|word| word.store(0, Relaxed));
-        }
+        locks::words(&header.split_lock).iter().for_each(|word| word.store(0, Relaxed));
+        header.mount_turn.store(0, Relaxed);
         for word in [&header.lane_limit, &header.chunk_hint, &header.process_limit, &header.mount_limit] {
             word.store(0, Relaxed);
         }

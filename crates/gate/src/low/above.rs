@@ -112,17 +112,11 @@ pub(crate) trait Above: Quick {
     /// what the parent's side keeps in `child`. The process slot stays with a child that execed.
     fn after_vfork_parent(thread: &Thread, child: &Thread, result: isize);
 
-<<<<<<< /tmp/tmpvm0q3mlr/ours
-    /// The region's cache of programs that processes examined before an exec.
-||||||| /tmp/tmpvm0q3mlr/base
-    /// The programs that processes of the region have looked at before an exec.
-=======
     /// Call `number`, a wait for children, has given `result`: what a dead child has left is settled before
     /// the program is told.
     fn waited(thread: &Thread, number: u32, arguments: [usize; 6], result: isize);
 
-    /// The programs that processes of the region have looked at before an exec.
->>>>>>> /tmp/tmpvm0q3mlr/theirs
+    /// The region's cache of programs that processes examined before an exec.
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]>;
 
     /// Whether the thread's process belongs to a run and so has mounts.

@@ -76,12 +76,13 @@ pub struct Record {
     pub nlink: u32,
     /// Device number of a node (`st_rdev`).
     pub rdev: u32,
-    /// For a directory, its own list; 0 until somebody has looked into it.
+    /// Of a directory: its own list; 0 while nobody has looked into it. Of anything else that has several
+    /// links: the list of the record behind it in its chain ([`super::links`]); 0 if it is the last.
     pub list: u32,
     /// Length of the name in bytes.
     pub length: u32,
-    /// Spare.
-    pub spare: u32,
+    /// Offset of that record in its list.
+    pub next: u32,
 }
 
 /// Offset of the first record.
@@ -185,16 +186,11 @@ fn get<T: Plain>(region: Region<'_>, list: InodeId, to: &mut T, at: u64) -> Resu
     }
 }
 
-/// Copies records from a file of root [`ROOT`].
-pub(super) fn raw<T: Plain>(region: Region<'_>, file: InodeId, to: &mut [T], at: u64) -> Result<()> {
-    snapshot::into(region, region.inode(file), bytes_mut(to), at).map(|_| ())
-}
-
-/// A record that a list stores as bytes.
+/// A record of a list.
 ///
 /// # Safety
 /// The type must consist of integers and have no padding.
-pub(super) unsafe trait Plain: Copy {}
+unsafe trait Plain: Copy {}
 
 // SAFETY: `repr(C)`, integers only; its size is the sum of its fields' sizes.
 unsafe impl Plain for Record {}
@@ -211,7 +207,7 @@ fn bytes_mut<T: Plain>(records: &mut [T]) -> &mut [u8] {
 ///
 /// # Errors
 /// `ENOSPC`.
-pub(super) fn push<T: Plain>(task: &Task<'_>, file: InodeId, record: &T) -> Result<()> {
+fn push<T: Plain>(task: &Task<'_>, file: InodeId, record: &T) -> Result<()> {
     let mut record = *record;
     fill::append_private(task, file, bytes_mut(core::slice::from_mut(&mut record)))
 }
@@ -230,6 +226,12 @@ pub(super) fn set_list(region: Region<'_>, at: RecordAt, list: InodeId) {
     set_word(region, at.list, u64::from(at.offset) + offset_of!(Record, list) as u64, list.0);
 }
 
+/// Notes the record behind another in a chain of links. Nobody finds that one there yet.
+pub(super) fn set_next(region: Region<'_>, at: RecordAt, next: RecordAt) {
+    set_list(region, at, next.list);
+    set_word(region, at.list, u64::from(at.offset) + offset_of!(Record, next) as u64, next.offset);
+}
+
 fn set_word(region: Region<'_>, list: InodeId, at: u64, value: u32) {
     if let Some(word) = address(region, list, at) {
         // SAFETY: 4 bytes at a multiple of 4 within a page; lists are never freed.
@@ -237,10 +239,18 @@ fn set_word(region: Region<'_>, list: InodeId, at: u64, value: u32) {
     }
 }
 
-fn address(region: Region<'_>, list: InodeId, at: u64) -> Option<*mut u8> {
+pub(super) fn address(region: Region<'_>, list: InodeId, at: u64) -> Option<*mut u8> {
     let page = map::get(region, region.inode(list), at / PAGE_SIZE as u64);
     // SAFETY: within the page.
     page.is_some().then(|| unsafe { region.page(page).add(at as usize % PAGE_SIZE) })
+}
+
+/// Root [`ROOT`].
+///
+/// # Errors
+/// `ENOSPC`.
+pub(super) fn root(task: &Task<'_>) -> Result<InodeRef> {
+    boot::hidden_root(task, ROOT)
 }
 
 /// The file of root [`ROOT`] with a name; created if it does not exist.
@@ -248,7 +258,7 @@ fn address(region: Region<'_>, list: InodeId, at: u64) -> Option<*mut u8> {
 /// # Errors
 /// `ENOSPC`.
 pub(super) fn file(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
-    let root = boot::hidden_root(task, ROOT)?;
+    let root = root(task)?;
     let name = Name::new(name)?;
     if let Some(hit) = hash::lookup(task.region, root.id, &name) {
         return Ok(hit.target().id);

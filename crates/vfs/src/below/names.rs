@@ -3,11 +3,11 @@
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
 use lp_region::records::{COVERED, Inode, NO_ACL_YET, inode_flags};
-use lp_region::sync::Ordering::{Relaxed, Release};
+use lp_region::sync::Ordering::{Acquire, Relaxed, Release};
 use lp_region::{DirentId, InodeId, InodeRef};
 
 use crate::below::host::{self, HostTree};
-use crate::below::links::{self, Links};
+use crate::below::links::{self, Chain};
 use crate::below::list::{self, NameRoom, Record, RecordAt};
 use crate::below::{Dir, Layer, lock, may_call, set_spot, spot};
 use crate::caller::below::is_pending;
@@ -21,8 +21,9 @@ use crate::life::reclaim;
 use crate::names::change::{self, Change};
 use crate::names::hash::{self, Load};
 use crate::names::name::{self, Name};
-use crate::names::{dir, dirent, link_target};
+use crate::names::{dir, dirent, link_target, removal};
 use crate::rights::acl;
+use crate::rights::permission::Victim;
 
 /// Namespaces of extended attributes that are taken, besides the ACLs.
 const TAKEN: [&[u8]; 3] = [b"user.", b"security.", b"trusted."];
@@ -36,6 +37,7 @@ const BATCH: u32 = 128;
 /// # Errors
 /// Those of open(2) for the directory; `ENOSPC`.
 pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
+    links::prepare(task)?;
     let at = boot::root(task, root as usize)?;
     let record = task.region.inode(at.id);
     if spot(record).is_some() {
@@ -196,43 +198,54 @@ fn name_in(
     // SAFETY: the name is followed by a NUL, and that by SLACK bytes.
     let name = unsafe { Name::scan(room.as_ptr()) };
     let place = name::Place::new(dir, &name);
-    if let Some(hit) = hash::lookup_at(region, &place) {
-        // Somebody died after creating this one.
-        if let Some(links) = links_of(task, seen)?
-            && links.find(task, seen)?.is_none()
-        {
-            links.note(task, seen, hit.target())?;
-        }
-        list::set_target(region, at, hit.target());
-        return Ok(None);
-    }
-    dir::reserve(task, dir)?;
-    let links = links_of(task, seen)?;
-    let known = match &links {
-        Some(links) => links.find(task, seen)?,
+    let chain = if links::may_have(seen) { Some(Chain::of(task, seen)?) } else { None };
+    let known = match &chain {
+        Some(chain) => chain.find()?,
         None => None,
     };
-    let made = match known {
-        Some(_) => None,
-        None => Some(make(task, dir, from, &name, at, seen)?),
+    let hit = hash::lookup_at(region, &place);
+    let (entry, target, load) = match hit {
+        // Somebody died after creating this one.
+        Some(hit) => (hit.dirent(), hit.target(), None),
+        None => {
+            dir::reserve(task, dir)?;
+            let made = match known {
+                Some(_) => None,
+                None => Some(make(task, dir, from, &name, at, seen)?),
+            };
+            let target = made.as_ref().map(NewInode::inode).or(known).ok_or(Errno::EIO)?;
+            let entry = dirent::take(region, task.lane, &place, target)?;
+            let load = link_in(task, dir, entry, target);
+            made.map(NewInode::linked_in);
+            (entry, target, Some(load))
+        }
     };
-    let target = made.as_ref().map(NewInode::inode).or(known).ok_or(Errno::EIO)?;
-    let entry = dirent::take(region, task.lane, &place, target)?;
-    let load = link_in(task, dir, entry, target);
-    let is_new = made.map(NewInode::linked_in).is_some();
-    if is_new && let Some(links) = links {
-        links.note(task, seen, target)?;
-    }
-    list::set_target(region, at, target);
-    if is_new {
+    // Before the record says so nobody else can reach it: whoever comes after a death takes them again.
+    if known != Some(target) && list::record(region, at)?.target() != target {
         attributes(task, from, &name, target.id, seen)?;
     }
+    list::set_target(region, at, target);
+    let stands = chain.map_or(Ok(target), |chain| chain.enter(at, target))?;
+    if stands == target {
+        return Ok(load);
+    }
+    // Another directory came first with a name of this file.
+    forget(task, dir, entry, target)?;
+    let entry = dirent::take(region, task.lane, &place, stands)?;
+    let load = link_in(task, dir, entry, stands);
+    list::set_target(region, at, stands);
     Ok(Some(load))
 }
 
-/// The list of links, locked, if the record's origin may have another name.
-fn links_of<'r>(task: &Task<'r>, seen: &Record) -> Result<Option<Links<'r>>> {
-    if links::may_have(seen) { Links::lock(task).map(Some) } else { Ok(None) }
+/// Takes out a name that nobody has seen, and what it names.
+fn forget(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> Result<()> {
+    let _locked = inode::lock(task, target.id);
+    let inode = task.region.inode(target.id);
+    inode.seq.begin();
+    inode.nlink.store(1, Relaxed); // Relaxed: inside the section.
+    inode.seq.end();
+    let generation = task.region.inode(dir).generation.load(Acquire);
+    removal::take(task, InodeRef { id: dir, generation }, entry, target, Victim::File).map(|_| ())
 }
 
 fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> Load {

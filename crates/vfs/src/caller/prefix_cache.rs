@@ -17,17 +17,23 @@
 
 use core::cell::{Cell, UnsafeCell};
 
+use lp_region::mount::{State, mount_state};
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering;
 use lp_region::{InodeRef, MountId, Spot};
 
 use crate::caller::task::Task;
+use crate::names::mounts;
 
 /// Longest text of an entry.
 const TEXT: usize = 104;
 
 /// Number of entries; a text has one possible place.
 const PLACES: usize = 8;
+
+/// Bit of [`Entry::length`]: the mount stands in another, so it may go, and whoever walks into it keeps it.
+/// [`find`] does not find it, which has no time for that.
+const INNER: u16 = 1 << 15;
 
 /// A cached prefix: where its text leads.
 struct Entry {
@@ -37,10 +43,12 @@ struct Entry {
     dir: Cell<u64>,
     /// `Header::tree` when that was true.
     tree: Cell<u32>,
-    /// Length of the text; 0 if there is no entry.
+    /// Bytes of the text, and [`INNER`]; 0 if there is no entry.
     length: Cell<u16>,
     /// The mount through which the directory is reached.
     mount: Cell<u16>,
+    /// Its state ([`State`]), if it stands in another.
+    state: Cell<u32>,
     text: UnsafeCell<[u8; TEXT]>,
 }
 
@@ -58,6 +66,7 @@ impl PrefixCache {
                     tree: Cell::new(0),
                     length: Cell::new(0),
                     mount: Cell::new(0),
+                    state: Cell::new(0),
                     text: UnsafeCell::new([0; TEXT]),
                 }
             }; PLACES],
@@ -144,18 +153,39 @@ pub(crate) fn find(task: &Task<'_>, prefix: Prefix) -> Option<Spot> {
     lives.then(|| Spot { inode: dir, mount: MountId(u32::from(entry.mount.get())) })
 }
 
+/// [`find`] for a directory in a mount that stands in another, which is kept for `walk`.
+#[cold]
+pub(crate) fn find_inner(task: &Task<'_>, prefix: Prefix, walk: usize) -> Option<Spot> {
+    let entry = prefix.place(task);
+    let length = entry.length.get();
+    let mount = MountId(u32::from(entry.mount.get()));
+    if length & INNER == 0 || !mounts::keep(task, walk, mount, mount, State(entry.state.get())) {
+        return None;
+    }
+    entry.length.set(length & !INNER);
+    let found = find(task, prefix);
+    entry.length.set(length);
+    found
+}
+
 /// Records where a prefix led. `tree` is the count that [`crate::names::walk`] read before its first step.
 #[cold]
 pub(crate) fn note(task: &Task<'_>, prefix: Prefix, dir: Spot, tree: u32) {
     if prefix.length > TEXT || task.region.header().tree.retry(tree) {
         return;
     }
+    let state = task.region.mount(dir.mount).state();
+    let is_inner = task.region.standing(dir.mount, state).parent.is_some();
+    if state.kind() != mount_state::ATTACHED {
+        return;
+    }
     let entry = prefix.place(task);
+    entry.state.set(state.0);
     entry.base.set(prefix.base);
     entry.dir.set(dir.inode.to_word());
     entry.mount.set(dir.mount.0 as u16);
     entry.tree.set(tree);
-    entry.length.set(prefix.length as u16);
+    entry.length.set(prefix.length as u16 | if is_inner { INNER } else { 0 });
     // SAFETY: the text is readable and fits; the cache belongs to the task, which makes one call at a time.
     unsafe { entry.text.get().cast::<u8>().copy_from_nonoverlapping(prefix.text, prefix.length) };
 }

@@ -172,7 +172,7 @@ fn climb(task: &Task<'_>, text: &mut Text, from: Spot) -> Result<Climbed> {
     loop {
         let inode = task.region.inode(at);
         if task.region.mount(mount).root().id == at {
-            match mounts::above(task, mount) {
+            match mounts::above(task, mount, mounts::ASIDE) {
                 Above::Host => {
                     text.prepend(mounts::path(task, mount))?;
                     text.end_at_root()?;

@@ -7,14 +7,16 @@ use lp_abi::linux::{
 };
 use lp_abi::{Errno, Fd, Result, UserPtr};
 use lp_region::layout::MOUNTS;
-use lp_region::mount::{SOURCE, mount_flags};
+use lp_region::mount::{Groups, SOURCE, mount_flags};
+use lp_region::mount_change::Set;
 use lp_region::process::caps;
 use lp_region::sync::Ordering;
-use lp_region::{InodeRef, MountId, ucopy};
+use lp_region::{InodeId, InodeRef, MountId, ucopy};
 
 use crate::caller::task::{Place, Task};
 use crate::calls::remount::{self, What};
-use crate::life::mount_tree::{Making, Tree};
+use crate::life::mount_end;
+use crate::life::mount_tree::{self, Draft, Making, Tree};
 use crate::life::superblock::{self, Options};
 use crate::names::walk::{self, Follow, Found};
 use crate::names::{dir, mounts, tree};
@@ -48,6 +50,28 @@ pub fn mount(task: &Task<'_>, dirfd: Fd, path: UserPtr, call: &Call) -> Result<P
     let mut data = [0; OPTIONS];
     let kind = text(&mut kind, call.kind)?;
     let data = text(&mut data, call.data)?.unwrap_or_default();
+    in_one_shape(task, || mount_once(task, dirfd, path, call, (kind, data)))
+}
+
+/// Repeats a call whose paths were walked before others changed the mounts, if it fails.
+pub(crate) fn in_one_shape<T>(task: &Task<'_>, mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    for _ in 0..walk::TRIES {
+        let tree = Tree::look(task);
+        match call() {
+            Err(Errno::EINVAL | Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) if !tree.stands() => {}
+            done => return done,
+        }
+    }
+    call()
+}
+
+fn mount_once(
+    task: &Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    call: &Call,
+    (kind, data): (Option<&[u8]>, &[u8]),
+) -> Result<Place<()>> {
     let at = match walk::inode(task, dirfd, path, Follow::Link)? {
         Place::Inside(found) => found,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
@@ -109,9 +133,9 @@ pub(crate) fn is_mount(task: &Task<'_>, found: &Found) -> bool {
     task.region.mount(found.mount).root() == found.inode
 }
 
-/// The topmost mount at `found`. The caller holds the lock, so the mounts cannot change.
+/// What is uppermost where `found` is by now.
 fn uppermost(task: &Task<'_>, found: &Found) -> Found {
-    let top = mounts::cover(task, found.spot(), found.dirent);
+    let top = mounts::cover(task, found.spot(), found.dirent, mounts::ASIDE);
     if top == found.spot() { *found } else { Found { inode: top.inode, mount: top.mount, ..*found } }
 }
 
@@ -153,29 +177,33 @@ fn new(
         unsafe { ucopy::string(&mut name, source.as_ptr()) }.unwrap_or(SOURCE - 1)
     };
     let source = if length == 0 { &b"none"[..] } else { &name[..length] };
-    let tree = Tree::lock(task);
-    tree.collect();
-    let at = uppermost(task, at);
-    if !tree.holds(at.mount) {
-        return Err(Errno::EINVAL);
+    mount_end::collect(task);
+    let mut made = None;
+    mount_tree::change(task, |tree| {
+        let at = uppermost(task, at);
+        if !tree.holds(at.mount) {
+            return Err(Errno::EINVAL);
+        }
+        if !dir::is(task.region.inode(at.inode.id)) {
+            return Err(Errno::ENOTDIR);
+        }
+        let new = match made.take() {
+            Some(new) => new,
+            None => superblock::create(task, &options)?,
+        };
+        let superblock = made.insert(new).number();
+        let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
+        superblock::set_read_only(task, superblock, read_only);
+        let id = mounts::superblock_root(task, superblock);
+        let generation = task.region.inode(id).generation.load(Ordering::Acquire);
+        let root = InodeRef { id, generation };
+        let id = tree.make(&Making { root, superblock, flags: own_flags(flags), source })?;
+        tree.attach(id, at.spot(), point_dirent(task, &at))
+    })?;
+    if let Some(new) = made {
+        new.keep();
     }
-    if !dir::is(task.region.inode(at.inode.id)) {
-        return Err(Errno::ENOTDIR);
-    }
-    let superblock = superblock::create(task, &options)?;
-    let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-    superblock::set_read_only(task, superblock, read_only);
-    let id = mounts::superblock_root(task, superblock);
-    let generation = task.region.inode(id).generation.load(Ordering::Acquire);
-    let root = InodeRef { id, generation };
-    let made = tree.make(&Making { root, superblock, flags: own_flags(flags), source });
-    let done = made.and_then(|id| {
-        tree.attach(id, at.spot(), point_dirent(task, &at), || ()).inspect_err(|_| tree.discard(id))
-    });
-    if done.is_err() {
-        superblock::destroy(task, superblock);
-    }
-    done
+    Ok(())
 }
 
 /// The entry that distinguishes what is covered from the file's other names; none for the root of a mount.
@@ -186,28 +214,27 @@ fn point_dirent(task: &Task<'_>, at: &Found) -> lp_region::DirentId {
 /// The kernel's do_loopback.
 fn bind(task: &Task<'_>, source: UserPtr, at: &Found, recursive: bool) -> Result<()> {
     let from = source_path(task, source)?;
-    let tree = Tree::lock(task);
-    tree.collect();
-    let at = uppermost(task, at);
-    let flags = task.region.mount(from.mount).flags.load(Ordering::Relaxed);
-    if !tree.holds(at.mount) || !tree.holds(from.mount) || flags & mount_flags::UNBINDABLE != 0 {
-        return Err(Errno::EINVAL);
-    }
-    let is_dir = |found: &Found| dir::is(task.region.inode(found.inode.id));
-    let top = tree.copy(from.mount, from.inode)?;
-    let mut copies = [0; MOUNTS];
-    copies[from.mount.index()] = top.0 as u8;
-    let copied = if recursive { copy_below(task, &tree, &from, &mut copies) } else { Ok(()) };
-    let done = copied.and_then(|()| match is_dir(&from) == is_dir(&at) {
-        true => tree.attach(top, at.spot(), point_dirent(task, &at), || {
-            attach_copies(task, &tree, &copies, from.mount);
-        }),
-        false => Err(Errno::ENOTDIR),
-    });
-    if done.is_err() {
-        copies.iter().filter(|copy| **copy != 0).for_each(|copy| tree.discard(MountId(u32::from(*copy))));
-    }
-    done
+    mount_end::collect(task);
+    mount_tree::change(task, |tree| {
+        let at = uppermost(task, at);
+        let flags = task.region.mount(from.mount).flags.load(Ordering::Relaxed);
+        if !tree.holds(at.mount) || !tree.holds(from.mount) || flags & mount_flags::UNBINDABLE != 0 {
+            return Err(Errno::EINVAL);
+        }
+        let is_dir = |found: &Found| dir::is(task.region.inode(found.inode.id));
+        let top = tree.copy(from.mount, from.inode)?;
+        let mut copies = [0; MOUNTS];
+        copies[from.mount.index()] = top.0 as u8;
+        if recursive {
+            copy_below(task, tree, &from, &mut copies)?;
+        }
+        if is_dir(&from) != is_dir(&at) {
+            return Err(Errno::ENOTDIR);
+        }
+        let mut draft = tree.attach(top, at.spot(), point_dirent(task, &at))?;
+        attach_copies(task, tree, &mut draft, &copies, from.mount);
+        Ok(draft)
+    })
 }
 
 /// The source path of a bind mount or a move.
@@ -228,15 +255,18 @@ fn copy_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, copies: &mut [
     while grows {
         grows = false;
         for id in mounts::of_run(task, run) {
-            let record = task.region.mount(id);
-            let parent = record.parent.load(Ordering::Relaxed);
-            let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
-            let is_below = || point.id == from.inode.id || tree::is_above(task, from.inode.id, point.id);
-            let wanted = parent != 0
+            let (record, at) = (task.region.mount(id), tree.standing(id));
+            // For a file, whether its directory is below.
+            let dir = match superblock::is_directory(task, at.point.id) {
+                true => at.point.id,
+                false => InodeId(task.region.dirent(at.dirent).parent.load(Ordering::Relaxed)),
+            };
+            let is_below = || dir == from.inode.id || tree::is_above(task, from.inode.id, dir);
+            let wanted = at.parent.is_some()
                 && copies[id.index()] == 0
-                && copies[parent as usize & (MOUNTS - 1)] != 0
+                && copies[at.parent.index() & (MOUNTS - 1)] != 0
                 && record.flags.load(Ordering::Relaxed) & mount_flags::UNBINDABLE == 0
-                && (parent != from.mount.0 || is_point_below(task, record, is_below));
+                && (at.parent != from.mount || is_below());
             if wanted {
                 copies[id.index()] = tree.copy(id, record.root())?.0 as u8;
                 grows = true;
@@ -246,72 +276,73 @@ fn copy_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, copies: &mut [
     Ok(())
 }
 
-/// Whether a mount's point is below a directory; for a file, whether its directory is.
-fn is_point_below(
-    task: &Task<'_>,
-    record: &lp_region::mount::Mount,
-    is_below: impl FnOnce() -> bool,
-) -> bool {
-    let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
-    superblock::is_directory(task, point.id) && is_below()
-}
-
-/// Links in the copies of mounts below the topmost one, which is linked in.
-fn attach_copies(task: &Task<'_>, tree: &Tree<'_, '_>, copies: &[u8; MOUNTS], from: MountId) {
+/// Adds the copies of mounts below the uppermost one, which joins.
+fn attach_copies<'r>(
+    task: &Task<'r>,
+    tree: &Tree<'_, 'r>,
+    draft: &mut Draft<'r>,
+    copies: &[u8; MOUNTS],
+    from: MountId,
+) {
     for id in mounts::all(task).filter(|id| copies[id.index()] != 0 && *id != from) {
-        let parent = task.region.mount(id).parent.load(Ordering::Relaxed) as usize & (MOUNTS - 1);
+        let parent = tree.standing(id).parent.index() & (MOUNTS - 1);
         let (copy, parent) = (MountId(copies[id.index()].into()), MountId(copies[parent].into()));
-        tree.attach_below(copy, parent, id);
+        tree.attach_below(draft, copy, parent, id);
     }
 }
 
 /// The kernel's do_reconfigure_mnt: sets the flags of one mount.
 fn reconfigure_mount(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
-    let tree = Tree::lock(task);
-    if !tree.holds(at.mount) || !is_mount(task, at) {
+    if !Tree::look(task).holds(at.mount) || !is_mount(task, at) {
         return Err(Errno::EINVAL);
     }
     set_flags(task, at.mount, flags)
 }
 
-/// Sets a mount's own flags. It becomes read-only only if nobody writes.
+/// Sets a mount's own flags, all at once; read-only only if nobody writes.
 ///
 /// # Errors
 /// `EBUSY`.
 fn set_flags(task: &Task<'_>, mount: MountId, flags: u32) -> Result<()> {
     let word = &task.region.mount(mount).flags;
-    let old = word.load(Ordering::Relaxed); // Relaxed: under the lock.
     let atime = mount_flags::NOATIME | mount_flags::NODIRATIME | mount_flags::RELATIME;
-    let mut own = own_flags(flags);
-    if flags & (MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME) == 0 {
-        own = own & !atime | old & atime;
+    let kept = match flags & (MS_NOATIME | MS_NODIRATIME | MS_RELATIME | MS_STRICTATIME) {
+        0 => !mount_flags::OWN | atime,
+        _ => !mount_flags::OWN,
+    };
+    let own = own_flags(flags) & !kept;
+    let becomes = |was: u32| was & kept | own;
+    let is_read_only = || word.load(Ordering::Relaxed) & mount_flags::READ_ONLY != 0;
+    if own & mount_flags::READ_ONLY != 0 && !is_read_only() {
+        return remount::shut(task, What::Mount(mount), becomes);
     }
-    match (own & mount_flags::READ_ONLY != 0, old & mount_flags::READ_ONLY != 0) {
-        (true, false) => remount::shut(task, What::Mount(mount))?,
-        (false, true) => remount::open(task, What::Mount(mount)),
-        _ => {}
-    }
-    let rest = mount_flags::OWN & !mount_flags::READ_ONLY;
-    word.fetch_and(!rest | own, Ordering::AcqRel);
-    word.fetch_or(own & rest, Ordering::AcqRel);
+    let open = |was: u32| match own & mount_flags::READ_ONLY {
+        0 => becomes(was) & !mount_flags::SHUTTING,
+        _ => becomes(was),
+    };
+    // Release: a writer that comes in sees what the remount did before.
+    let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, |was| Some(open(was)));
     Ok(())
 }
 
 /// The kernel's do_remount: changes a whole file system, and this mount's flags.
 fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> Result<()> {
     let options = Options::parse(data, task.region.header().data_pages.load(Ordering::Relaxed))?;
-    let tree = Tree::lock(task);
-    if !tree.holds(at.mount) || !is_mount(task, at) {
+    if !Tree::look(task).holds(at.mount) || !is_mount(task, at) {
         return Err(Errno::EINVAL);
     }
     let root = task.region.inode(at.inode.id).root.load(Ordering::Relaxed);
     let read_only = options.read_only.unwrap_or(flags & MS_RDONLY != 0);
-    if read_only && !superblock::is_read_only(task, root) {
-        remount::shut(task, What::Superblock(root))?;
-    } else if !read_only {
-        remount::open(task, What::Superblock(root));
-    }
-    superblock::set_read_only(task, root, read_only);
+    let what = What::Superblock(root);
+    // Whoever was about to mount it once more looks again, and sees what new mounts start from.
+    mount_tree::change(task, |_| {
+        match read_only {
+            true => remount::shut(task, what, |was| was | mount_flags::SB_READ_ONLY)?,
+            false => remount::open(task, what),
+        }
+        superblock::set_read_only(task, root, read_only);
+        Ok(Draft::nothing())
+    })?;
     superblock::reconfigure(task, root, &options);
     if flags & MS_RDONLY != 0 {
         // Nobody writes to the file system, so nobody writes through this mount.
@@ -326,12 +357,12 @@ fn change_type(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
     if !kind.is_power_of_two() || !is_mount(task, at) {
         return Err(Errno::EINVAL);
     }
-    let tree = Tree::lock(task);
+    let tree = Tree::look(task);
     if !tree.holds(at.mount) {
         return Err(Errno::EINVAL);
     }
-    let each = if flags & MS_REC != 0 { tree.subtree(at.mount) } else { [0; MOUNTS] };
-    for id in mounts::all(task).filter(|id| *id == at.mount || each[id.index()] != 0) {
+    let set = if flags & MS_REC != 0 { tree.subtree(at.mount) } else { Set::default() };
+    for id in mounts::all(task).filter(|id| *id == at.mount || set.has(*id)) {
         set_type(task, &tree, id, kind);
     }
     Ok(())
@@ -340,49 +371,47 @@ fn change_type(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
 /// The kernel's change_mnt_propagation.
 fn set_type(task: &Task<'_>, tree: &Tree<'_, '_>, id: MountId, kind: u32) {
     let record = task.region.mount(id);
-    let peers = record.peers.load(Ordering::Relaxed); // Relaxed throughout: under the lock.
-    record.flags.fetch_and(!mount_flags::UNBINDABLE, Ordering::Relaxed);
+    let has_peers = |peers: u32| {
+        peers != 0
+            && mounts::all(task).any(|other| other != id && task.region.mount(other).groups().peers == peers)
+    };
+    let serial = tree.serial();
+    let becomes = |was: Groups| match kind {
+        MS_SHARED if was.peers == 0 => Groups { peers: serial, ..was },
+        MS_SHARED => was,
+        MS_SLAVE if has_peers(was.peers) => Groups { peers: 0, master: was.peers },
+        MS_SLAVE => Groups { peers: 0, ..was },
+        _ => Groups::default(),
+    };
+    // Relaxed throughout: words of their own.
+    let _ = record.groups.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |was| {
+        Some(becomes(Groups::from_word(was)).to_word())
+    });
     match kind {
-        MS_SHARED if peers == 0 => record.peers.store(tree.serial(), Ordering::Relaxed),
-        MS_SHARED => {}
-        MS_SLAVE => {
-            let has_peers = mounts::all(task)
-                .any(|other| other != id && task.region.mount(other).peers.load(Ordering::Relaxed) == peers);
-            if peers != 0 && has_peers {
-                record.master.store(peers, Ordering::Relaxed);
-            }
-            record.peers.store(0, Ordering::Relaxed);
-        }
-        _ => {
-            record.peers.store(0, Ordering::Relaxed);
-            record.master.store(0, Ordering::Relaxed);
-            if kind == MS_UNBINDABLE {
-                record.flags.fetch_or(mount_flags::UNBINDABLE, Ordering::Relaxed);
-            }
-        }
-    }
+        MS_UNBINDABLE => record.flags.fetch_or(mount_flags::UNBINDABLE, Ordering::Relaxed),
+        _ => record.flags.fetch_and(!mount_flags::UNBINDABLE, Ordering::Relaxed),
+    };
 }
 
 /// The kernel's do_move_mount.
 fn move_mount(task: &Task<'_>, source: UserPtr, at: &Found) -> Result<()> {
     let from = source_path(task, source)?;
-    let tree = Tree::lock(task);
-    let at = uppermost(task, at);
-    let record = task.region.mount(from.mount);
-    let is_whole = tree.holds(from.mount) && is_mount(task, &from);
-    // A mount of the command line is in a host directory.
-    if !tree.holds(at.mount) || !is_whole || record.parent.load(Ordering::Relaxed) == 0 {
-        return Err(Errno::EINVAL);
-    }
-    if dir::is(task.region.inode(from.inode.id)) != dir::is(task.region.inode(at.inode.id)) {
-        return Err(Errno::EINVAL);
-    }
-    if tree.subtree(from.mount)[at.mount.index()] != 0 {
-        return Err(Errno::ELOOP);
-    }
-    let old = InodeRef::from_word(record.point.load(Ordering::Relaxed));
-    let old_dirent = lp_region::DirentId(record.point_dirent.load(Ordering::Relaxed));
-    tree.attach(from.mount, at.spot(), point_dirent(task, &at), || ())?;
-    tree.uncover(old, old_dirent);
+    mount_end::collect(task);
+    mount_tree::change(task, |tree| {
+        let at = uppermost(task, at);
+        let is_whole = tree.holds(from.mount) && is_mount(task, &from);
+        // A mount of the command line is in a host directory.
+        if !tree.holds(at.mount) || !is_whole || tree.standing(from.mount).parent.is_none() {
+            return Err(Errno::EINVAL);
+        }
+        if dir::is(task.region.inode(from.inode.id)) != dir::is(task.region.inode(at.inode.id)) {
+            return Err(Errno::EINVAL);
+        }
+        if tree.subtree(from.mount).has(at.mount) {
+            return Err(Errno::ELOOP);
+        }
+        tree.move_to(from.mount, at.spot(), point_dirent(task, &at))
+    })?;
+    mount_end::collect(task);
     Ok(())
 }

@@ -63,7 +63,8 @@ impl Shown {
         for (to, from) in source.iter_mut().zip(&record.source) {
             *to = from.load(Relaxed);
         }
-        let parent = MountId(record.parent.load(Relaxed));
+        let parent = task.region.standing(id, record.state()).parent;
+        let groups = record.groups();
         let made = superblock::record(task, root);
         let given = made.map_or(0, |made| made.flags.load(Relaxed));
         let pages = match made {
@@ -81,8 +82,8 @@ impl Shown {
             is_read_only: flags & mount_flags::READ_ONLY != 0,
             is_superblock_read_only: superblock::is_read_only(task, root),
             is_unbindable: flags & mount_flags::UNBINDABLE != 0,
-            peers: record.peers.load(Relaxed),
-            master: record.master.load(Relaxed),
+            peers: groups.peers,
+            master: groups.master,
             kilobytes: (pages != 0).then_some(pages * (PAGE_SIZE as u64 / 1024)),
             inodes: (inodes != 0).then_some(inodes),
             mode: option(superblock_flags::MODE, |made| made.mode.load(Relaxed)),

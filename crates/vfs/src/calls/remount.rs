@@ -29,7 +29,8 @@ pub enum What {
 }
 
 impl What {
-    fn bit(self) -> u32 {
+    /// The bit of a mount that says so.
+    pub fn bit(self) -> u32 {
         match self {
             What::Mount(_) => mount_flags::READ_ONLY,
             What::Superblock(_) => mount_flags::SB_READ_ONLY,
@@ -41,8 +42,8 @@ impl What {
             What::Mount(only) => mount == only,
             What::Superblock(root) => {
                 let record = task.region.mount(mount);
-                // Relaxed, both: changed under the lock that the caller holds.
-                matches!(record.state.load(Ordering::Relaxed), mount_state::ATTACHED | mount_state::DETACHED)
+                // Relaxed: immutable while in use.
+                matches!(record.state().kind(), mount_state::ATTACHED | mount_state::DETACHED)
                     && record.superblock.load(Ordering::Relaxed) == root
             }
         }
@@ -53,7 +54,7 @@ impl What {
     }
 }
 
-/// Makes something writable again. The caller must hold the mounts' lock.
+/// Makes something writable again.
 pub fn open(task: &Task, what: What) {
     for mount in what.mounts(task) {
         // Release: a writer that enters sees what the remount did before.
@@ -61,12 +62,11 @@ pub fn open(task: &Task, what: What) {
     }
 }
 
-/// Makes something read-only. Once it returns, no change through it is under way and none begins. The caller
-/// must hold the mounts' lock.
+/// Makes something read-only: `becomes` says what of the flags of each mount. Once it returns no change through it is under way and none begins.
 ///
 /// # Errors
 /// `EBUSY` if a file is open for writing, if a writer does not finish, or in a process without barriers.
-pub fn shut(task: &Task, what: What) -> Result<()> {
+pub fn shut(task: &Task, what: What, becomes: impl Fn(u32) -> u32) -> Result<()> {
     for _ in 0..ATTEMPTS {
         let is_shut = what
             .mounts(task)
@@ -76,7 +76,7 @@ pub fn shut(task: &Task, what: What) -> Result<()> {
             break;
         }
         let commit = |mount: MountId| {
-            marks::commit(&task.region.mount(mount).flags, mount_flags::SHUTTING, what.bit())
+            marks::commit(&task.region.mount(mount).flags, mount_flags::SHUTTING, what.bit(), &becomes)
         };
         if what.mounts(task).all(commit) {
             return Ok(());

@@ -2,14 +2,14 @@
 
 use lp_abi::linux::{MNT_DETACH, MNT_EXPIRE, MNT_FORCE, UMOUNT_NOFOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
-use lp_region::layout::MOUNTS;
 use lp_region::mount::mount_flags;
+use lp_region::mount_change::Set;
 use lp_region::sync::Ordering;
 
 use crate::caller::task::{Place, Task};
-use crate::calls::mount::{is_mount, may_mount};
-use crate::life::mount_tree::Tree;
-use crate::life::reap;
+use crate::calls::mount::{in_one_shape, is_mount, may_mount};
+use crate::life::mount_tree::{self, Draft, Tree};
+use crate::life::{mount_end, reap};
 use crate::names::walk::{self, Follow, Found};
 
 /// Removes the mount that a path names from the tree.
@@ -21,17 +21,29 @@ pub fn umount2(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<
         return Err(Errno::EINVAL);
     }
     let follow = if flags & UMOUNT_NOFOLLOW != 0 { Follow::No } else { Follow::Link };
-    let found = match walk::inode(task, dirfd, path, follow)? {
-        Place::Inside(found) => found,
-        Place::Outside(outside) => return Ok(Place::Outside(outside)),
-    };
-    may_mount(task)?;
     reap::dead(task);
-    unmount(task, &found, flags).map(Place::Inside)
+    in_one_shape(task, || {
+        let found = match walk::inode(task, dirfd, path, follow)? {
+            Place::Inside(found) => found,
+            Place::Outside(outside) => return Ok(Place::Outside(outside)),
+        };
+        may_mount(task)?;
+        unmount(task, &found, flags).map(Place::Inside)
+    })
 }
 
 fn unmount(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
-    let tree = Tree::lock(task);
+    let left = mount_tree::change(task, |tree| leave(task, tree, found, flags));
+    if left == Err(Errno::EAGAIN) {
+        // Relaxed: a mark of its own.
+        task.region.mount(found.mount).flags.fetch_or(mount_flags::EXPIRING, Ordering::Relaxed);
+    }
+    left?;
+    mount_end::collect(task);
+    Ok(())
+}
+
+fn leave<'r>(task: &Task<'r>, tree: &Tree<'_, 'r>, found: &Found, flags: u32) -> Result<Draft<'r>> {
     let id = found.mount;
     if !tree.holds(id) || !is_mount(task, found) {
         return Err(Errno::EINVAL);
@@ -40,27 +52,22 @@ fn unmount(task: &Task<'_>, found: &Found, flags: u32) -> Result<()> {
     if flags & MNT_EXPIRE != 0 && flags & (MNT_FORCE | MNT_DETACH) != 0 {
         return Err(Errno::EINVAL);
     }
-    // Relaxed: under the lock.
-    if record.parent.load(Ordering::Relaxed) == 0 {
+    if tree.standing(id).parent.is_none() {
         return Err(Errno::EBUSY);
     }
     if flags & MNT_DETACH != 0 {
-        tree.detach(&tree.subtree(id));
-    } else {
-        if tree.children(id).next().is_some() || tree.is_used(id) {
-            record.flags.fetch_and(!mount_flags::EXPIRING, Ordering::Relaxed);
-            return Err(Errno::EBUSY);
-        }
-        let asked = flags & MNT_EXPIRE != 0;
-        if asked
-            && record.flags.fetch_or(mount_flags::EXPIRING, Ordering::Relaxed) & mount_flags::EXPIRING == 0
-        {
-            return Err(Errno::EAGAIN);
-        }
-        let mut each = [0; MOUNTS];
-        each[id.index()] = 1;
-        tree.detach(&each);
+        return Ok(Draft::of_leaving(tree.subtree(id)));
     }
-    tree.collect();
-    Ok(())
+    // Relaxed, both: a mark of its own.
+    if tree.children(id).next().is_some() || tree.is_used(id) {
+        record.flags.fetch_and(!mount_flags::EXPIRING, Ordering::Relaxed);
+        return Err(Errno::EBUSY);
+    }
+    let is_expiring = record.flags.load(Ordering::Relaxed) & mount_flags::EXPIRING != 0;
+    if flags & MNT_EXPIRE != 0 && !is_expiring {
+        return Err(Errno::EAGAIN);
+    }
+    let mut alone = Set::default();
+    alone.add(id);
+    Ok(Draft::of_leaving(alone))
 }

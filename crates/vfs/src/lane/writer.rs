@@ -16,7 +16,7 @@ use lp_region::{MountId, marks};
 use crate::caller::task::Task;
 
 /// Checks by a writer of a mount that is being shut before it cancels the shutting; 50 us apart.
-const PATIENCE: u32 = 100;
+const PATIENCE: u32 = 40;
 /// A writer's mark: the mount stays writable until this is dropped.
 #[must_use = "the mark is taken away once this is dropped"]
 pub struct Writing<'t, 'r> {

@@ -17,15 +17,15 @@ use lp_region::mount::{mount_flags, mount_state};
 use lp_region::process::{Process, RUN_MOUNTS, caps};
 use lp_region::records::Inode;
 use lp_region::sync::{AtomicU32, Ordering, register_barrier};
-use lp_region::{InodeRef, LaneId, ProcessId, Region, RunId, Spot};
+use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 
 use crate::caller::task::Task;
 use crate::content::page;
 use crate::descriptors::table::{self, entry};
 use crate::inodes::make;
 use crate::lane::pin;
-use crate::life::mount_tree::{Making, Tree};
-use crate::life::{mapping, open_file, reap, reclaim};
+use crate::life::mount_tree::{self, Draft, Making, Tree};
+use crate::life::{mapping, mount_end, open_file, reap, reclaim};
 use crate::names::{hash, mounts};
 
 /// States of `Run::state`.
@@ -108,11 +108,13 @@ fn leave_mounts(region: Region, id: RunId) {
     for base in &region.run(id).bases {
         base.store(0, Ordering::Relaxed); // Relaxed: before any process of the run.
     }
+    // What the run's last process may have been changing.
+    mount_tree::settle(region);
     for mount in region.mounts() {
-        let record = region.mount(mount);
-        if record.run.load(Ordering::Relaxed) == id.0 {
-            let (from, to) = (mount_state::ATTACHED, mount_state::DETACHED);
-            let _ = record.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Relaxed);
+        let (record, state) = (region.mount(mount), region.mount(mount).state());
+        if record.run.load(Ordering::Relaxed) == id.0 && state.kind() == mount_state::ATTACHED {
+            // It fails if another launcher did it.
+            let _ = record.pass(state, mount_state::DETACHED, state.at());
         }
     }
 }
@@ -330,14 +332,11 @@ pub(crate) fn hidden_root(task: &Task, root: u32) -> Result<InodeRef> {
 /// # Errors
 /// `ENOSPC`.
 fn mount_base(task: &Task<'_>, root: u32, access: Access) -> Result<()> {
-    let tree = Tree::lock(task);
-    let word = tree.base(root);
-    // Relaxed: under the lock.
-    if word.load(Ordering::Relaxed) != 0 {
+    let word = Tree::look(task).base(root);
+    if word.load(Ordering::Acquire) != 0 {
         return Ok(());
     }
-    tree.leave_dead_runs();
-    tree.collect();
+    mount_end::collect(task);
     let id = mounts::superblock_root(task, root);
     let generation = task.region.inode(id).generation.load(Ordering::Acquire);
     let source = b"lightpath";
@@ -345,10 +344,17 @@ fn mount_base(task: &Task<'_>, root: u32, access: Access) -> Result<()> {
         Access::ReadWrite => mount_flags::RELATIME,
         Access::ReadOnly => mount_flags::RELATIME | mount_flags::READ_ONLY,
     };
-    let made = tree.make(&Making { root: InodeRef { id, generation }, superblock: root, flags, source })?;
-    tree.attach_base(made);
+    let making = Making { root: InodeRef { id, generation }, superblock: root, flags, source };
+    let mut base = MountId::NONE;
+    mount_tree::change(task, |tree| {
+        let leaving = Draft::of_leaving(tree.of_dead_runs());
+        // Of several at once the first makes it; or one has that died before the run's word.
+        let known = tree.base_of(root);
+        base = known.map_or_else(|| tree.make(&making), Ok)?;
+        Ok(if known.is_some() { leaving } else { leaving.with_base(base) })
+    })?;
     // PAIRS: the load in `mounts::base`.
-    word.store(made.0, Ordering::Release);
+    word.store(base.0, Ordering::Release);
     Ok(())
 }
 
@@ -410,6 +416,7 @@ pub fn leave_lane(task: &Task) {
     for slot in 0..task.lane.pins.len() {
         pin::clear(task, slot);
     }
+    mount_tree::forget_walks(task.region, task.lane_id);
     task.region.release_lane(task.lane_id);
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod burial;
 pub(crate) mod candidates;
 pub mod fork;
 pub mod mapping;
+pub(crate) mod mount_end;
 pub mod mount_tree;
 pub(crate) mod open_file;
 pub mod reap;

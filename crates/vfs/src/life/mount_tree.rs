@@ -1,38 +1,31 @@
-//! The mount tree of a run: taking, linking and freeing records, and finding a mount's users.
+//! The tree of mounts of a run: records claimed, linked in and taken out.
 //!
-//! Every change is made under [`Tree`], the lock of all mounts, which precedes the locks of inodes. Mount and
-//! unmount count as changes of where paths lead.
+//! No lock guards it. A change is proposed from what a [`Tree`] shows of one turn, and is made if nothing has
+//! changed since ([`lp_region::mount_change`]); else it is proposed again. So nobody waits for a mount(2) or
+//! umount2(2) that is stopped, but who mounts on the very inode whose lock that one holds. Mount and unmount
+//! count as changes of where paths lead.
 
 use lp_abi::{Errno, Result};
-use lp_region::layout::{COMMAND_ROOTS, MOUNTS, SUPERBLOCKS};
-use lp_region::mount::{Mount, SOURCE, mount_flags, mount_state, superblock_flags};
-use lp_region::records::{COVERED, OpenFile};
-use lp_region::sync::{AtomicU32, Ordering, heavy_barrier};
-use lp_region::{DirentId, InodeRef, MappingId, MountId, Spot, layout as at, marks};
+use lp_region::layout::MOUNTS;
+use lp_region::mount::{Groups, Mount, SOURCE, Standing, mount_flags, mount_state};
+use lp_region::mount_change::{self, Plan, Set, Turn};
+use lp_region::records::COVERED;
+use lp_region::sync::{AtomicU32, Ordering};
+use lp_region::{DirentId, InodeRef, LaneId, MountId, Region, Spot, order};
 
 use crate::caller::task::Task;
-use crate::descriptors::{flight, table};
-use crate::inodes::inode;
-use crate::lane::pin;
-use crate::life::{reclaim, superblock};
+use crate::inodes::inode::{self, Locked};
+use crate::life::superblock;
 use crate::names::mounts::{self, all};
 use crate::names::{dir, dirent, tree};
 
-/// The mounts, locked.
+/// The mounts, as they were in a turn in which no change was under way.
 pub struct Tree<'t, 'r> {
-    task: &'t Task<'r>,
+    pub(super) task: &'t Task<'r>,
+    turn: Turn,
 }
 
-impl Drop for Tree<'_, '_> {
-    fn drop(&mut self) {
-        self.task.region.header().mount_lock.unlock();
-    }
-}
-
-/// A byte per mount: whether it is chosen, or what it became.
-pub type Each = [u8; MOUNTS];
-
-/// Contents of a new record.
+/// What a new record is made of.
 pub struct Making<'a> {
     /// The inode that it shows.
     pub root: InodeRef,
@@ -44,23 +37,91 @@ pub struct Making<'a> {
     pub source: &'a [u8],
 }
 
-impl<'t, 'r> Tree<'t, 'r> {
-    /// Locks the mounts. Frees records that a dead holder was filling in.
-    pub fn lock(task: &'t Task<'r>) -> Self {
-        task.region.header().mount_lock.lock(task.lane_id, task);
-        for id in all(task) {
-            let state = &task.region.mount(id).state;
-            let _ = state.compare_exchange(
-                mount_state::NEW,
-                mount_state::FREE,
-                Ordering::AcqRel,
-                Ordering::Relaxed,
-            );
-        }
-        Tree { task }
+/// A proposed change.
+#[must_use = "nothing has changed yet"]
+#[derive(Default)]
+pub struct Draft<'r> {
+    plan: Plan,
+    /// The lock of what is to be covered: it is not removed meanwhile.
+    locked: Option<Locked<'r>>,
+    /// What is to be covered, and the entry that names it.
+    point: Option<(InodeRef, DirentId)>,
+}
+
+impl Draft<'_> {
+    /// Nothing changes, but what others have proposed is proposed again.
+    pub fn nothing() -> Self {
+        Draft::default()
     }
 
-    fn record(&self, id: MountId) -> &'r Mount {
+    /// Mounts leave the tree.
+    pub fn of_leaving(leaving: Set) -> Self {
+        Draft { plan: Plan { leaving, ..Plan::default() }, ..Draft::default() }
+    }
+
+    /// A mount of the command line joins: nothing of the region's is above it.
+    pub fn with_base(mut self, id: MountId) -> Self {
+        self.plan.joining.add(id);
+        self.plan.top = id;
+        self
+    }
+}
+
+/// Finishes what a lane that died was changing of the mounts.
+pub(crate) fn settle(region: Region<'_>) {
+    let _ = mount_change::settle(&region);
+}
+
+/// Gives back what a dead lane has claimed or kept. The caller buries it, and has finished its change.
+pub(crate) fn bury(task: &Task<'_>, lane: LaneId) {
+    forget_walks(task.region, lane);
+    for id in all(task) {
+        let maker = &task.region.mount(id).maker;
+        let _ = maker.compare_exchange(lane.0, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+}
+
+/// A lane is in no call: it is on its way through no mount.
+pub(crate) fn forget_walks(region: Region<'_>, lane: LaneId) {
+    for walked in &region.lane(lane).walked {
+        walked.store(0, Ordering::Release); // PAIRS: the acquire load in `is_walked`.
+    }
+}
+
+/// Makes a change: proposes it until nothing came in between.
+///
+/// # Errors
+/// Those of `propose`.
+pub fn change<'t, 'r>(
+    task: &'t Task<'r>,
+    mut propose: impl FnMut(&Tree<'t, 'r>) -> Result<Draft<'r>>,
+) -> Result<()> {
+    loop {
+        let tree = Tree::look(task);
+        let made = propose(&tree).map(|draft| tree.make_so(draft));
+        tree.release();
+        match made {
+            Ok(true) => return Ok(()),
+            // What an outdated look says is not the answer.
+            Err(errno) if tree.stands() => return Err(errno),
+            _ => {}
+        }
+    }
+}
+
+impl<'t, 'r> Tree<'t, 'r> {
+    /// Looks at the mounts, and first finishes the change that is under way. The caller holds no lock.
+    pub fn look(task: &'t Task<'r>) -> Self {
+        order::idle(order::of(&task.lane.holding));
+        Tree { task, turn: mount_change::settle(&task.region) }
+    }
+
+    /// Whether nothing has changed since.
+    pub(crate) fn stands(&self) -> bool {
+        mount_change::stands(&self.task.region, self.turn)
+    }
+
+    pub(super) fn record(&self, id: MountId) -> &'r Mount {
         self.task.region.mount(id)
     }
 
@@ -68,60 +129,106 @@ impl<'t, 'r> Tree<'t, 'r> {
         self.task.process.run.load(Ordering::Relaxed) // Relaxed: immutable.
     }
 
+    /// Where a mount stands.
+    pub fn standing(&self, id: MountId) -> Standing {
+        self.task.region.standing(id, self.record(id).state())
+    }
+
     /// The next unused number for a mount or a peer group.
     pub fn serial(&self) -> u32 {
-        self.task.region.header().mount_serial.fetch_add(1, Ordering::Relaxed) + 1 // Relaxed: under the lock.
+        self.task.region.header().mount_serial.fetch_add(1, Ordering::Relaxed) + 1 // Relaxed: a count.
     }
 
     /// Whether a mount is in the tree of the caller's run (the kernel's check_mnt).
     pub fn holds(&self, id: MountId) -> bool {
         let record = self.record(id);
-        record.state.load(Ordering::Relaxed) == mount_state::ATTACHED
-            && record.run.load(Ordering::Relaxed) == self.run()
+        record.state().kind() == mount_state::ATTACHED && record.run.load(Ordering::Relaxed) == self.run() // Relaxed: immutable while in use.
     }
 
     /// The mounts whose mount point is in `parent`.
     pub fn children(&self, parent: MountId) -> impl Iterator<Item = MountId> + use<'t, 'r> {
-        let task = self.task;
-        mounts::of_run(task, self.run())
-            .filter(move |id| task.region.mount(*id).parent.load(Ordering::Relaxed) == parent.0)
+        let region = self.task.region;
+        mounts::of_run(self.task, self.run())
+            .filter(move |id| region.standing(*id, region.mount(*id).state()).parent == parent)
     }
 
-    /// Takes a free record and fills it in. The caller must link it in with [`Tree::attach`] or free it with
-    /// [`Tree::discard`].
+    /// Claims a free record; [`Tree::release`] gives it back unless it is linked in.
     ///
     /// # Errors
     /// `ENOSPC`, as beyond `fs.mount-max`.
-    pub fn make(&self, making: &Making<'_>) -> Result<MountId> {
+    fn claim(&self) -> Result<MountId> {
         let header = self.task.region.header();
-        let serial = self.serial();
-        let limit = header.mount_limit.load(Ordering::Relaxed);
-        let (span, most) = (limit.max(31), MOUNTS as u32 - 1);
-        // The record freed last is not the next to be reused, so that late users of it find it free.
-        let wanted = (0..most).map(|step| MountId(1 + (serial + step) % span)).take(span as usize);
+        let limit = header.mount_limit.load(Ordering::Relaxed); // Relaxed: a hint.
+        let (span, most, serial) = (limit.max(31), MOUNTS as u32 - 1, self.serial());
+        // The record that was freed last is not the next to be used.
+        let wanted = (0..most).map(|step| MountId(1 + serial.wrapping_add(step) % span)).take(span as usize);
         let beyond = (span + 1..=most).map(MountId);
-        let is_free = |id: &MountId| self.record(*id).state.load(Ordering::Relaxed) == mount_state::FREE;
-        let id = wanted.chain(beyond).find(is_free).ok_or(Errno::ENOSPC)?;
+        let id = wanted.chain(beyond).find(|id| self.try_claim(*id)).ok_or(Errno::ENOSPC)?;
+        self.record(id).serial.store(serial, Ordering::Relaxed); // Relaxed, below too: published by the change.
+        header.mount_limit.fetch_max(id.0, Ordering::AcqRel);
+        Ok(id)
+    }
+
+    fn try_claim(&self, id: MountId) -> bool {
         let record = self.record(id);
-        // Relaxed throughout: published by the store of the state.
+        let is_free = || record.state().kind() == mount_state::FREE;
+        let maker = record.maker.load(Ordering::Acquire);
+        let is_left = maker != self.task.lane_id.0 && (maker == 0 || self.task.is_dead(LaneId(maker)));
+        if !is_free() || !is_left {
+            return false;
+        }
+        let to = self.task.lane_id.0;
+        let claimed = record.maker.compare_exchange(maker, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
+        // What a maker did before it gave the record back, or died, is seen by now. Whoever was on the way
+        // through the mount that the record was, and what he has opened there since, keep it.
+        if claimed && !(self.stands() && is_free() && !self.is_walked(id) && !self.is_used(id)) {
+            record.maker.store(0, Ordering::Release);
+            return false;
+        }
+        claimed
+    }
+
+    /// Gives back what the caller has claimed.
+    fn release(&self) {
+        for id in all(self.task) {
+            let maker = &self.record(id).maker;
+            // Relaxed: the caller's own, or somebody else's.
+            if maker.load(Ordering::Relaxed) == self.task.lane_id.0 {
+                maker.store(0, Ordering::Release);
+            }
+        }
+    }
+
+    /// Claims a record and fills it in.
+    ///
+    /// # Errors
+    /// `ENOSPC`, as past `fs.mount-max`.
+    pub fn make(&self, making: &Making<'_>) -> Result<MountId> {
+        let id = self.claim()?;
+        let record = self.record(id);
+        // Relaxed throughout: published by the change.
         let closed = superblock::is_read_only(self.task, making.superblock);
         let flags = making.flags | if closed { mount_flags::SB_READ_ONLY } else { 0 };
         record.flags.store(flags, Ordering::Relaxed);
         record.run.store(self.run(), Ordering::Relaxed);
         record.root.store(making.root.to_word(), Ordering::Relaxed);
         record.superblock.store(making.superblock, Ordering::Relaxed);
-        record.serial.store(serial, Ordering::Relaxed);
-        for word in [&record.parent, &record.point_dirent, &record.peers, &record.master] {
-            word.store(0, Ordering::Relaxed);
-        }
-        record.point.store(0, Ordering::Relaxed);
+        record.groups.store(Groups::default().to_word(), Ordering::Relaxed);
+        self.place(id, MountId::NONE, InodeRef::NONE, DirentId::NONE);
         let source = making.source.iter().take(SOURCE - 1).chain(core::iter::repeat(&0));
         for (to, from) in record.source.iter().zip(source) {
             to.store(*from, Ordering::Relaxed);
         }
-        header.mount_limit.store(limit.max(id.0), Ordering::Release);
-        record.state.store(mount_state::NEW, Ordering::Release);
         Ok(id)
+    }
+
+    /// Says where a claimed record stands.
+    fn place(&self, id: MountId, parent: MountId, point: InodeRef, dirent: DirentId) {
+        let record = self.record(id);
+        // Relaxed throughout: published by the change.
+        record.parent.store(parent.0, Ordering::Relaxed);
+        record.point.store(point.to_word(), Ordering::Relaxed);
+        record.point_dirent.store(dirent.0, Ordering::Relaxed);
     }
 
     /// A copy of a record, for a bind mount of `root`.
@@ -143,101 +250,108 @@ impl<'t, 'r> Tree<'t, 'r> {
         })
     }
 
-    /// Frees a record that was not linked in.
-    pub fn discard(&self, id: MountId) {
-        self.record(id).state.store(mount_state::FREE, Ordering::Release);
-    }
-
-    /// Links in a mount of the command line, which has no parent in the region.
-    pub fn attach_base(&self, id: MountId) {
-        self.record(id).state.store(mount_state::ATTACHED, Ordering::Release);
-    }
-
-    /// Links `id` in on top of what is at `spot`. Calls `then` while walks still see no change.
+    /// Proposes to link `id`, which was made, in on top of what is at `spot`.
     ///
     /// # Errors
-    /// `ENOENT` if what is there has been removed; those of `then`.
-    pub fn attach(&self, id: MountId, spot: Spot, dirent: DirentId, then: impl FnOnce()) -> Result<()> {
+    /// `ENOENT` when what is there has been removed.
+    pub fn attach(&self, id: MountId, spot: Spot, dirent: DirentId) -> Result<Draft<'r>> {
+        let locked = self.cover(spot.inode, dirent)?;
+        self.place(id, spot.mount, spot.inode, dirent);
+        let draft = Draft { locked: Some(locked), point: Some((spot.inode, dirent)), ..Draft::default() };
+        Ok(draft.with_base(id))
+    }
+
+    /// Adds to a proposal a record that was made like `like`, which stands below another that joins.
+    pub fn attach_below(&self, draft: &mut Draft<'r>, id: MountId, parent: MountId, like: MountId) {
+        let from = self.standing(like);
+        self.place(id, parent, from.point, from.dirent);
+        draft.plan.joining.add(id);
+    }
+
+    /// Proposes to move a mount on top of what is at `spot`.
+    ///
+    /// # Errors
+    /// As [`Tree::attach`]; `ENOSPC`.
+    pub fn move_to(&self, id: MountId, spot: Spot, dirent: DirentId) -> Result<Draft<'r>> {
+        let place = self.claim()?;
+        let locked = self.cover(spot.inode, dirent)?;
+        self.place(place, spot.mount, spot.inode, dirent);
+        let plan = Plan { top: id, place, ..Plan::default() };
+        Ok(Draft { plan, locked: Some(locked), point: Some((spot.inode, dirent)) })
+    }
+
+    /// Says of an inode, and of the entry that names it, that something may be mounted there; locks it.
+    fn cover(&self, point: InodeRef, dirent: DirentId) -> Result<Locked<'r>> {
         let task = self.task;
-        let point = task.region.inode(spot.inode.id);
-        let _locked = inode::lock(task, spot.inode.id);
-        let is_gone = point.generation.load(Ordering::Acquire) != spot.inode.generation
-            || point.nlink.load(Ordering::Relaxed) == 0
-            || dir::is_dead(point);
+        let inode = task.region.inode(point.id);
+        let locked = inode::lock(task, point.id);
+        let is_gone = inode.generation.load(Ordering::Acquire) != point.generation
+            || inode.nlink.load(Ordering::Relaxed) == 0
+            || dir::is_dead(inode);
         if is_gone {
             return Err(Errno::ENOENT);
         }
-        let record = self.record(id);
-        // Before the state: a walk that sees the mount finds the inode covered.
-        point.acl.fetch_or(COVERED, Ordering::Release);
+        // Before the change: whoever sees the mount finds the inode covered.
+        inode.acl.fetch_or(COVERED, Ordering::Release);
         if dirent.is_some() {
             dirent::cover(task.region.dirent(dirent));
         }
-        let _shift = tree::shift(task);
-        record.parent.store(spot.mount.0, Ordering::Relaxed);
-        record.point.store(spot.inode.to_word(), Ordering::Relaxed);
-        record.point_dirent.store(dirent.0, Ordering::Relaxed);
-        record.state.store(mount_state::ATTACHED, Ordering::Release);
-        then();
-        Ok(())
+        Ok(locked)
     }
 
-    /// Links in a mount below one that has just been linked in.
-    pub fn attach_below(&self, id: MountId, parent: MountId, like: MountId) {
-        let (record, from) = (self.record(id), self.record(like));
-        record.parent.store(parent.0, Ordering::Relaxed);
-        record.point.store(from.point.load(Ordering::Relaxed), Ordering::Relaxed);
-        record.point_dirent.store(from.point_dirent.load(Ordering::Relaxed), Ordering::Relaxed);
-        record.state.store(mount_state::ATTACHED, Ordering::Release);
+    /// Makes a proposed change, unless another came before.
+    fn make_so(&self, draft: Draft<'r>) -> bool {
+        let (task, plan) = (self.task, draft.plan);
+        let old = self.standing(plan.top);
+        let shift = tree::shift(task);
+        let made = mount_change::make(&task.region, task.lane_id, self.turn, &plan);
+        drop(shift);
+        drop(draft.locked);
+        if made {
+            let left = plan.leaving.iter().map(|id| self.standing(id));
+            left.chain(plan.place.is_some().then_some(old))
+                .for_each(|at| _ = self.uncover(at.point, at.dirent));
+        } else if let Some((point, dirent)) = draft.point {
+            let _ = self.uncover(point, dirent);
+        }
+        made
     }
 
     /// `id` and all mounts below it.
-    pub fn subtree(&self, id: MountId) -> Each {
-        let mut each = [0; MOUNTS];
-        each[id.index()] = 1;
+    pub fn subtree(&self, id: MountId) -> Set {
+        let mut set = Set::default();
+        set.add(id);
         let mut grows = true;
         while grows {
             grows = false;
             for mount in mounts::of_run(self.task, self.run()) {
-                let parent = self.record(mount).parent.load(Ordering::Relaxed) as usize;
-                if each[mount.index()] == 0 && each[parent & (MOUNTS - 1)] != 0 {
-                    each[mount.index()] = 1;
+                if !set.has(mount) && set.has(self.standing(mount).parent) {
+                    set.add(mount);
                     grows = true;
                 }
             }
         }
-        each
+        set
     }
 
-    /// Removes mounts from the tree. Processes inside one stay there.
-    pub fn detach(&self, each: &Each) {
-        let chosen = || all(self.task).filter(|id| each[id.index()] != 0);
-        let shift = tree::shift(self.task);
-        for id in chosen() {
-            self.record(id).state.store(mount_state::DETACHED, Ordering::Release);
-        }
-        drop(shift);
-        for id in chosen() {
-            let record = self.record(id);
-            let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
-            self.uncover(point, DirentId(record.point_dirent.load(Ordering::Relaxed)));
-        }
-    }
-
-    /// Clears the covered marks of an inode and of an entry that names it, if nothing is mounted there.
-    pub fn uncover(&self, point: InodeRef, dirent: DirentId) {
+    /// Says of an inode, and of an entry that names it, that nothing is mounted there, if that is so. Nobody
+    /// is waited for: false if a living thread has the inode's lock.
+    pub(super) fn uncover(&self, point: InodeRef, dirent: DirentId) -> bool {
         let region = self.task.region;
-        let _locked = inode::lock(self.task, point.id);
+        if point == InodeRef::NONE {
+            return true;
+        }
+        let Some(_locked) = inode::lock_unless_held(self.task, point.id) else { return false };
         let inode = region.inode(point.id);
         // It may have been removed since, by a run that did not know of one that had ended.
         if inode.generation.load(Ordering::Acquire) != point.generation {
-            return;
+            return true;
         }
+        // Nobody makes a mount here meanwhile: that takes the inode's lock until the change is carried out.
         let here = |id: MountId| {
-            let record = self.record(id);
-            let is_here = record.state.load(Ordering::Relaxed) == mount_state::ATTACHED
-                && record.point.load(Ordering::Relaxed) == point.to_word();
-            is_here.then(|| DirentId(record.point_dirent.load(Ordering::Relaxed)))
+            let state = self.record(id).state();
+            let at = region.standing(id, state);
+            (state.kind() == mount_state::ATTACHED && at.point == point).then_some(at.dirent)
         };
         let entry = region.dirent(dirent);
         let is_entry = dirent.is_some() && dirent::lives(entry) && dirent::target(entry) == point;
@@ -247,104 +361,30 @@ impl<'t, 'r> Tree<'t, 'r> {
         if all(self.task).filter_map(here).next().is_none() {
             inode.acl.fetch_and(!COVERED, Ordering::Release);
         }
+        true
     }
 
-    /// Whether a process uses a mount: as its working directory or program, through an open file, or through
-    /// a mapping.
-    pub fn is_used(&self, id: MountId) -> bool {
-        // PAIRS: the light barriers of those who pin a file or mark themselves as writers.
-        let _ = heavy_barrier();
-        let (task, region) = (self.task, self.task.region);
-        let is_in = |file: &OpenFile| file.mount() == id;
-        let by_process = region.processes().any(|process| {
-            let record = region.process(process);
-            let stands = [&record.cwd, &record.exe].into_iter().any(|word| {
-                let word = word.load(Ordering::Acquire);
-                word != 0 && Spot::from_word(word).mount == id
-            });
-            let mut hit = stands || self.maps(MappingId(record.mappings.load(Ordering::Acquire)), id);
-            table::look_through(region, process, |file| hit |= is_in(region.file(file)));
-            hit && !region.process_is_dead(process, task.process_id)
-        });
-        let by_lane = || {
-            region.lanes().any(|lane| {
-                let record = region.lane(lane);
-                let writes = record.writing.load(Ordering::Acquire) == id.mark();
-                let pins = record.pins.iter().map(marks::pinned).any(|pin| {
-                    pin != 0 && pin & pin::INODE == 0 && is_in(region.file(lp_region::FileId(pin as u32)))
-                });
-                (writes || pins) && lane != task.lane_id && !region.lane_is_dead(lane, task.process_id)
-            })
-        };
-        let in_flight =
-            || flight::sent(region).any(|file| is_in(region.file(file)) && flight::is_in_flight(task, file));
-        by_process || by_lane() || in_flight()
-    }
-
-    fn maps(&self, first: MappingId, id: MountId) -> bool {
-        let mut mapping = first;
-        for _ in 0..at::MAPPINGS {
-            if mapping.is_none() {
-                break;
-            }
-            let record = self.task.region.mapping(mapping);
-            if record.mount.load(Ordering::Relaxed) == id.0 && record.bytes.load(Ordering::Relaxed) != 0 {
-                return true;
-            }
-            mapping = MappingId(record.link.load(Ordering::Acquire));
-        }
-        false
-    }
-
-    /// Frees the mounts that are out of the tree and that nobody uses, and file systems without mounts.
-    pub fn collect(&self) {
-        let task = self.task;
-        for id in all(task) {
-            let record = self.record(id);
-            if record.state.load(Ordering::Relaxed) == mount_state::DETACHED && !self.is_used(id) {
-                let root = record.root();
-                self.discard(id);
-                // Relaxed: a lane that unlinks it from here on looks for users itself.
-                if task.region.inode(root.id).nlink.load(Ordering::Relaxed) == 0 {
-                    reclaim::let_go_slow(task, root);
-                }
-            }
-        }
-        for root in COMMAND_ROOTS as u32..SUPERBLOCKS as u32 {
-            let record = task.region.superblock(root);
-            if record.root.load(Ordering::Relaxed) != 0 && !self.is_mounted(root) {
-                record.flags.fetch_or(superblock_flags::DYING, Ordering::Relaxed);
-                superblock::destroy(task, root);
-            }
-        }
-    }
-
-    /// Whether a file system has a mount, in the tree of any run or detached.
-    fn is_mounted(&self, root: u32) -> bool {
-        all(self.task).any(|id| {
-            let record = self.record(id);
-            record.state.load(Ordering::Relaxed) != mount_state::FREE
-                && record.superblock.load(Ordering::Relaxed) == root
-        })
-    }
-
-    /// Removes the mounts of runs that have ended from their trees.
-    pub fn leave_dead_runs(&self) {
-        let task = self.task;
-        for id in all(task) {
+    /// The mounts of runs that have ended.
+    pub fn of_dead_runs(&self) -> Set {
+        let mut dead = Set::default();
+        for id in all(self.task) {
             let record = self.record(id);
             let run = lp_region::RunId(record.run.load(Ordering::Relaxed));
-            let is_dead = record.state.load(Ordering::Relaxed) == mount_state::ATTACHED
+            let is_dead = record.state().kind() == mount_state::ATTACHED
                 && run.0 != self.run()
-                && !task.region.run_is_held(run);
+                && !self.task.region.run_is_held(run);
             if is_dead {
-                record.state.store(mount_state::DETACHED, Ordering::Release);
-                let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
-                if point != InodeRef::NONE {
-                    self.uncover(point, DirentId(record.point_dirent.load(Ordering::Relaxed)));
-                }
+                dead.add(id);
             }
         }
+        dead
+    }
+
+    /// The mount of the command line that shows root number `root`, if it is there.
+    pub fn base_of(&self, root: u32) -> Option<MountId> {
+        mounts::of_run(self.task, self.run()).find(|id| {
+            self.standing(*id).parent.is_none() && self.record(*id).superblock.load(Ordering::Relaxed) == root // Relaxed: immutable.
+        })
     }
 
     /// The run's word for its mount number `index`.

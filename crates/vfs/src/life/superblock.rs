@@ -7,7 +7,7 @@ use lp_region::layout::{COMMAND_ROOTS, SUPERBLOCKS};
 use lp_region::mount::{Superblock, superblock_flags};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering;
-use lp_region::{DirentId, InodeId, InodeRef};
+use lp_region::{DirentId, InodeId, InodeRef, LaneId};
 
 use crate::caller::task::Task;
 use crate::content::map;
@@ -66,7 +66,7 @@ impl Options {
 
     /// Stores the options that were given.
     fn store(&self, record: &Superblock) {
-        // Relaxed throughout: under the mounts' lock; for readers who show them, momentary counts.
+        // Relaxed throughout: limits of a moment.
         if let Some(pages) = self.pages {
             record.pages.store(pages, Ordering::Relaxed);
         }
@@ -137,13 +137,13 @@ pub(crate) fn is_read_only(task: &Task<'_>, root: u32) -> bool {
     }
 }
 
-/// Sets whether new mounts of a file system are read-only. The caller must hold the mounts' lock.
+/// Says whether new mounts of a file system are read-only.
 pub(crate) fn set_read_only(task: &Task<'_>, root: u32, value: bool) {
     let (word, bit) = match record(task, root) {
         Some(record) => (&record.flags, superblock_flags::READ_ONLY),
         None => (&task.region.header().read_only, 1 << root),
     };
-    // Relaxed: under the lock.
+    // Relaxed: published by the turn that follows (`mount_tree::change`).
     if value {
         word.fetch_or(bit, Ordering::Relaxed)
     } else {
@@ -186,13 +186,64 @@ fn used(task: &Task<'_>, root: u32) -> (u64, u64) {
     used
 }
 
-/// Creates an empty file system and returns its number. The caller must hold the mounts' lock.
+/// A file system that is being made: it goes with this, unless it is [kept](New::keep).
+pub(crate) struct New<'t, 'r> {
+    task: &'t Task<'r>,
+    root: u32,
+}
+
+impl New<'_, '_> {
+    /// Its number.
+    pub(crate) fn number(&self) -> u32 {
+        self.root
+    }
+
+    /// It has a mount, and stays as long as that.
+    pub(crate) fn keep(self) {
+        self.task.region.superblock(self.root).maker.store(0, Ordering::Release);
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for New<'_, '_> {
+    fn drop(&mut self) {
+        destroy(self.task, self.root);
+        self.task.region.superblock(self.root).maker.store(0, Ordering::Release);
+    }
+}
+
+/// Claims what a number stands for, to make it or to destroy it, unless a living lane has.
+pub(crate) fn claim(task: &Task<'_>, root: u32) -> bool {
+    let maker = &task.region.superblock(root).maker;
+    let was = maker.load(Ordering::Acquire);
+    let is_left = was == 0 || task.is_dead(LaneId(was as u32));
+    let own = u64::from(task.lane_id.0);
+    // PAIRS: the release stores of those who give it back.
+    is_left && maker.compare_exchange(was, own, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+}
+
+/// Claims a number that stands for nothing.
+fn claim_free(task: &Task<'_>, root: u32) -> bool {
+    let record = task.region.superblock(root);
+    let is_free = || record.root.load(Ordering::Acquire) == 0;
+    if !is_free() || !claim(task, root) {
+        return false;
+    }
+    let is_free = is_free();
+    if !is_free {
+        record.maker.store(0, Ordering::Release);
+    }
+    is_free
+}
+
+/// Makes an empty file system.
 ///
 /// # Errors
 /// `ENOSPC`.
-pub(crate) fn create(task: &Task<'_>, options: &Options) -> Result<u32> {
-    let is_free = |root: &u32| task.region.superblock(*root).root.load(Ordering::Relaxed) == 0;
-    let root = (COMMAND_ROOTS as u32..SUPERBLOCKS as u32).find(is_free).ok_or(Errno::ENOSPC)?;
+pub(crate) fn create<'t, 'r>(task: &'t Task<'r>, options: &Options) -> Result<New<'t, 'r>> {
+    let mut numbers = COMMAND_ROOTS as u32..SUPERBLOCKS as u32;
+    let root = numbers.find(|root| claim_free(task, *root)).ok_or(Errno::ENOSPC)?;
+    let new = New { task, root };
     let record = task.region.superblock(root);
     for word in [&record.flags, &record.mode, &record.uid, &record.gid] {
         word.store(0, Ordering::Relaxed);
@@ -210,10 +261,10 @@ pub(crate) fn create(task: &Task<'_>, options: &Options) -> Result<u32> {
     // Release: a reader that sees the root sees the rest.
     record.root.store(made.to_word(), Ordering::Release);
     task.region.settle::<Inode>(task.lane);
-    Ok(root)
+    Ok(new)
 }
 
-/// Changes limits. The caller must hold the mounts' lock.
+/// Changes limits.
 pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
     if let Some(record) = record(task, root) {
         // The root directory's attributes cannot be changed afterwards.
@@ -221,8 +272,8 @@ pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
     }
 }
 
-/// Frees the contents of a file system that nobody can reach. The caller must hold the mounts' lock. May be
-/// repeated after a death.
+/// Frees what a file system holds that nobody can reach any more. The caller has claimed it. May be done again
+/// after a death.
 pub(crate) fn destroy(task: &Task<'_>, root: u32) {
     let record = task.region.superblock(root);
     let top = InodeRef::from_word(record.root.load(Ordering::Relaxed));

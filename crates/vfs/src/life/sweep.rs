@@ -316,7 +316,8 @@ impl<'t, 'r> Sweep<'t, 'r> {
     fn look_at_mounts(&mut self) {
         for id in mounts::all(self.task) {
             let record = self.region.mount(id);
-            if record.state.load(Ordering::Acquire) != mount_state::FREE {
+            let is_made = record.maker.load(Ordering::Acquire) != 0;
+            if is_made || record.state().kind() != mount_state::FREE {
                 self.found_inode(record.root().id);
             }
         }

@@ -7,9 +7,9 @@
 
 use core::slice;
 
-use lp_region::mount::mount_state;
+use lp_region::mount::{State, mount_state};
 use lp_region::records::{COVERED, inode_flags};
-use lp_region::sync::Ordering;
+use lp_region::sync::{Ordering, light_barrier};
 use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
 
 use crate::caller::task::Task;
@@ -17,6 +17,9 @@ use crate::names::dir;
 
 /// Maximum number of repeated lookups because the mounts changed.
 const TRIES: u32 = 1000;
+
+/// The walk of [`lp_region::lane::Lane::walked`] of those who look at mounts without a path.
+pub(crate) const ASIDE: usize = 2;
 
 /// Where an absolute path leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,22 +44,22 @@ pub(crate) enum Crossing {
 /// `length` bytes of text must be at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all
 /// readable through the pointer, and unchanged meanwhile.
 #[inline]
-pub(crate) unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize) -> Crossing {
+pub(crate) unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize, walk: usize) -> Crossing {
     // SAFETY: the caller guarantees a NUL and SLACK bytes behind the text.
     let word = unsafe { path.cast::<u64>().read_unaligned() };
     if task.prefix.starts(word) {
-        return Crossing::Inside { root: root(task, 0), walked: task.prefix.length() };
+        return Crossing::Inside { root: root(task, 0, walk), walked: task.prefix.length() };
     }
     // SAFETY: the caller guarantees `length` bytes of text, which do not change.
-    enter_slow(task, unsafe { slice::from_raw_parts(path, length) })
+    enter_slow(task, unsafe { slice::from_raw_parts(path, length) }, walk)
 }
 
 #[inline(never)]
-fn enter_slow(task: &Task<'_>, path: &[u8]) -> Crossing {
+fn enter_slow(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
     match longest(task, path) {
-        Some((mount, walked)) => Crossing::Inside { root: root(task, mount), walked },
+        Some((mount, walked)) => Crossing::Inside { root: root(task, mount, walk), walked },
         None if is_plain(path) => Crossing::Outside,
-        None => enter_crooked(task, path),
+        None => enter_crooked(task, path, walk),
     }
 }
 
@@ -93,7 +96,7 @@ fn is_plain(path: &[u8]) -> bool {
 
 /// Interprets the path as text until it reaches a mount.
 #[cold]
-fn enter_crooked(task: &Task<'_>, path: &[u8]) -> Crossing {
+fn enter_crooked(task: &Task<'_>, path: &[u8], walk: usize) -> Crossing {
     // SAFETY: the buffer belongs to the task, and any path left in it has been used.
     let normal = unsafe { &mut *task.scratch.outside.get() };
     let mut length = 0;
@@ -115,7 +118,7 @@ fn enter_crooked(task: &Task<'_>, path: &[u8]) -> Crossing {
         if let Some((mount, all)) = longest(task, &normal[..length])
             && all == length
         {
-            return Crossing::Inside { root: root(task, mount), walked };
+            return Crossing::Inside { root: root(task, mount, walk), walked };
         }
     }
     Crossing::Outside
@@ -123,9 +126,9 @@ fn enter_crooked(task: &Task<'_>, path: &[u8]) -> Crossing {
 
 /// The root of a mount of the command line, or of what is mounted on it.
 #[inline]
-pub(crate) fn root(task: &Task<'_>, index: usize) -> Spot {
+pub(crate) fn root(task: &Task<'_>, index: usize, walk: usize) -> Spot {
     let base = base(task, index);
-    if is_covered(task, base.inode.id) { cover(task, base, DirentId::NONE) } else { base }
+    if is_covered(task, base.inode.id) { cover(task, base, DirentId::NONE, walk) } else { base }
 }
 
 /// The root of a mount of the command line itself.
@@ -153,26 +156,27 @@ pub(crate) fn of_run<'r>(task: &Task<'r>, run: u32) -> impl Iterator<Item = Moun
     let region = task.region;
     all(task).filter(move |id| {
         let record = region.mount(*id);
-        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
-            && record.run.load(Ordering::Relaxed) == run
+        record.state().kind() == mount_state::ATTACHED && record.run.load(Ordering::Relaxed) == run
     })
 }
 
-/// What is visible at a spot: the root of the topmost mount there, or the spot itself. `dirent` is the entry
-/// that led there, which distinguishes the names of a file.
+/// What stands at a spot: the root of the uppermost mount there, or the spot itself. `dirent` is the entry
+/// that led there, which tells names of one file apart. What is found is kept for `walk`, one of
+/// [`lp_region::lane::Lane::walked`].
 #[cold]
-pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
+pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId, walk: usize) -> Spot {
     let tree = &task.region.header().tree;
     let (mut here, mut dirent) = (spot, dirent);
     for _ in 0..TRIES {
         let before = tree.read();
         let found = over(task, here, dirent);
-        if tree.has_changed(before) {
+        let is_kept = found.is_none_or(|(root, state)| keep(task, walk, root.mount, root.mount, state));
+        if tree.has_changed(before) || !is_kept {
             continue;
         }
         match found {
-            Some(mount) => {
-                here = Spot { inode: task.region.mount(mount).root(), mount };
+            Some((root, _)) => {
+                here = root;
                 dirent = DirentId::NONE;
             }
             None => return here,
@@ -181,16 +185,31 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
     here
 }
 
-/// The mount whose mount point this is.
-fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<MountId> {
-    let is_dir = dir::is(task.region.inode(spot.inode.id));
-    all(task).find(|id| {
-        let record = task.region.mount(*id);
-        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
-            && record.parent.load(Ordering::Relaxed) == spot.mount.0
-            && record.point.load(Ordering::Relaxed) == spot.inode.to_word()
-            && (is_dir || record.point_dirent.load(Ordering::Relaxed) == dirent.0)
+/// Keeps the record of `mount` from being used again while a walk goes on: false if `by`, which led there, is
+/// no longer in `state`.
+pub(crate) fn keep(task: &Task<'_>, walk: usize, mount: MountId, by: MountId, state: State) -> bool {
+    task.lane.walked[walk].store(mount.0, Ordering::Relaxed); // Relaxed: ordered by the barriers.
+    // PAIRS: the heavy barrier in `Tree::is_used`.
+    light_barrier();
+    task.region.mount(by).state() == state
+}
+
+/// The root of the mount whose point is this, and the mount's state.
+fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<(Spot, State)> {
+    all(task).find_map(|mount| {
+        let state = task.region.mount(mount).state();
+        let is_on = is_on(task, mount, state, spot.inode, dirent)
+            && task.region.standing(mount, state).parent == spot.mount;
+        is_on.then(|| (Spot { inode: task.region.mount(mount).root(), mount }, state))
     })
+}
+
+/// Whether a mount in this state covers an inode, reached by `dirent` if it is no directory.
+fn is_on(task: &Task<'_>, mount: MountId, state: State, inode: InodeRef, dirent: DirentId) -> bool {
+    let at = task.region.standing(mount, state);
+    state.kind() == mount_state::ATTACHED
+        && at.point == inode
+        && (at.dirent == dirent || dir::is(task.region.inode(inode.id)))
 }
 
 /// Whether something is mounted, in a live run, on an inode, reached by `dirent` if it is not a directory.
@@ -202,14 +221,10 @@ pub(crate) fn is_point(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bo
 #[cold]
 fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
     let own = RunId(task.process.run.load(Ordering::Relaxed)); // Relaxed: immutable.
-    let is_dir = dir::is(task.region.inode(inode.id));
     all(task).any(|id| {
-        let record = task.region.mount(id);
+        let (record, state) = (task.region.mount(id), task.region.mount(id).state());
         let run = RunId(record.run.load(Ordering::Relaxed));
-        record.state.load(Ordering::Acquire) == mount_state::ATTACHED
-            && record.point.load(Ordering::Relaxed) == inode.to_word()
-            && (is_dir || record.point_dirent.load(Ordering::Relaxed) == dirent.0)
-            && (run == own || task.region.run_is_held(run))
+        is_on(task, id, state, inode, dirent) && (run == own || task.region.run_is_held(run))
     })
 }
 
@@ -224,22 +239,21 @@ pub(crate) enum Above {
     Point(Spot, DirentId),
 }
 
-/// Determines what is above the root of a mount.
-pub(crate) fn above(task: &Task<'_>, mount: MountId) -> Above {
+/// What is above the root of a mount; kept as by [`cover`].
+pub(crate) fn above(task: &Task<'_>, mount: MountId, walk: usize) -> Above {
     let (record, tree) = (task.region.mount(mount), &task.region.header().tree);
     let mut seen = Above::Nothing;
     for _ in 0..TRIES {
         let before = tree.read();
-        // Relaxed, here and below: from one state of the tree, which is validated afterwards.
-        let parent = MountId(record.parent.load(Ordering::Relaxed));
-        let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
-        let dirent = DirentId(record.point_dirent.load(Ordering::Relaxed));
-        seen = match record.state.load(Ordering::Acquire) {
-            mount_state::ATTACHED if parent.is_none() => Above::Host,
-            mount_state::ATTACHED => Above::Point(Spot { inode: point, mount: parent }, dirent),
+        let state = record.state();
+        let at = task.region.standing(mount, state);
+        seen = match state.kind() {
+            mount_state::ATTACHED if at.parent.is_none() => Above::Host,
+            mount_state::ATTACHED => Above::Point(Spot { inode: at.point, mount: at.parent }, at.dirent),
             _ => Above::Nothing,
         };
-        if !tree.has_changed(before) {
+        let is_kept = at.parent.is_none() || keep(task, walk, at.parent, mount, state);
+        if is_kept && !tree.has_changed(before) {
             break;
         }
     }

@@ -485,6 +485,10 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: Text, goal: G) -> Result<Pla
             walk.start(dir, given.prefix);
             return walk.run(goal);
         }
+        if let Some(dir) = prefix_cache::find_inner(task, prefix, given.which as usize) {
+            walk.start(dir, given.prefix);
+            return walk.run(goal);
+        }
         walk.tree = task.region.header().tree.read();
     }
     if absolute {
@@ -658,7 +662,9 @@ impl<'r> Walk<'_, 'r> {
     fn enter(&self) -> Crossing {
         // SAFETY: `text` does not pass `end`, where a NUL and SLACK bytes follow; nobody writes the buffer
         // meanwhile.
-        unsafe { mounts::enter(self.task, self.text, self.end.offset_from_unsigned(self.text)) }
+        unsafe {
+            mounts::enter(self.task, self.text, self.end.offset_from_unsigned(self.text), self.which as usize)
+        }
     }
 
     /// The remaining text.
@@ -691,7 +697,7 @@ impl<'r> Walk<'_, 'r> {
     #[cold]
     fn uncover(&self, found: Found) -> Found {
         let spot = Spot { inode: found.inode, mount: found.mount };
-        let top = mounts::cover(self.task, spot, found.dirent);
+        let top = mounts::cover(self.task, spot, found.dirent, self.which as usize);
         if top == spot {
             return found;
         }
@@ -734,7 +740,7 @@ impl<'r> Walk<'_, 'r> {
     #[inline(never)]
     fn may_search_slow(&mut self) -> Result<bool> {
         if !self.settled && self.inode().acl.load(Ordering::Relaxed) & COVERED != 0 {
-            let top = mounts::cover(self.task, self.spot(), DirentId::NONE);
+            let top = mounts::cover(self.task, self.spot(), DirentId::NONE, self.which as usize);
             self.stand(top);
             if may_everyone_search(self.inode()) {
                 return Ok(true);
@@ -798,7 +804,7 @@ impl<'r> Walk<'_, 'r> {
                 return Err(Errno::ENOENT);
             }
             if mounts::is_covered(self.task, self.here.id) {
-                self.stand(mounts::cover(self.task, self.spot(), DirentId::NONE));
+                self.stand(mounts::cover(self.task, self.spot(), DirentId::NONE, self.which as usize));
             }
         }
         if self.text != self.end {
@@ -814,7 +820,7 @@ impl<'r> Walk<'_, 'r> {
     fn up(&mut self) -> Result<Up> {
         let task = self.task;
         while task.region.mount(self.mount).root() == self.here {
-            match mounts::above(task, self.mount) {
+            match mounts::above(task, self.mount, self.which as usize) {
                 Above::Point(spot, _) => self.stand(spot),
                 Above::Host => return Ok(Up::Host),
                 Above::Nothing => return Ok(Up::Here),

@@ -1,0 +1,190 @@
+//! Changes of the tree of mounts: each is one event, made without a lock, and finished by whoever comes next
+//! if the lane that began it is stopped or dead.
+//!
+//! A lane looks at the tree in a *turn* in which no change is under way, writes what it wants to become of
+//! which records into its own [`Plan`], and swaps its name into the word of the turn ([`make`]). The exchange
+//! fails if anything has changed since the lane looked; then it looks again. Once it has succeeded the change
+//! is made: whoever wants to look at the next turn first carries the plan out ([`settle`]), and ends the turn.
+//!
+//! A step of a plan is one exchange of one record's state, whose upper bits count its exchanges. A helper
+//! loads the state, checks that the turn is still the plan's, and only then exchanges it: if the plan was
+//! carried out meanwhile the count has moved and the exchange fails, so a helper that was stopped for any
+//! time does nothing late. Where a mount stands does not change in its record: a move writes the new place
+//! into a free record and swaps its number into the state.
+//!
+//! Linearisation: the exchange of the turn. ABA: 2^32 turns while a lane looks; 2^22 exchanges of one state
+//! while a helper is stopped between two of its instructions. Progress: lock-free. A plan is read under its
+//! turn as under a sequence count: its lane writes it only while the turn is not its own.
+
+use crate::ids::{LaneId, MountId};
+use crate::layout::MOUNTS;
+use crate::mount::{State, mount_state};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, acquire_fence, release_fence};
+
+/// A set of mounts.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Set([u64; MOUNTS / 64]);
+
+impl Set {
+    /// Adds a mount.
+    pub fn add(&mut self, mount: MountId) {
+        self.0[mount.index() / 64 % (MOUNTS / 64)] |= 1 << (mount.0 % 64);
+    }
+
+    /// Whether a mount is in it.
+    pub fn has(&self, mount: MountId) -> bool {
+        self.0[mount.index() / 64 % (MOUNTS / 64)] & 1 << (mount.0 % 64) != 0
+    }
+
+    /// Its mounts.
+    pub fn iter(self) -> impl Iterator<Item = MountId> {
+        (1..MOUNTS as u32).map(MountId).filter(move |mount| self.has(*mount))
+    }
+}
+
+/// What is to become of which records.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// Free records, filled in by the lane, that become part of the tree.
+    pub joining: Set,
+    /// Mounts that leave the tree.
+    pub leaving: Set,
+    /// The last of those that join, below which the others are; or the mount that moves.
+    pub top: MountId,
+    /// The record with the new place of the mount that moves; none if nothing moves.
+    pub place: MountId,
+}
+
+/// Words of a plan.
+pub const PLAN_WORDS: usize = 2 * (MOUNTS / 64) + 1;
+
+/// A plan where others read it: part of a lane.
+pub type PlanWords = [AtomicU64; PLAN_WORDS];
+
+impl Plan {
+    fn store(&self, to: &PlanWords) {
+        // PAIRS: the acquire fence in `settle`. Whoever reads one of these words sees the former turn over.
+        release_fence();
+        let last = u64::from(self.top.0) | u64::from(self.place.0) << 32;
+        let words = self.joining.0.iter().chain(&self.leaving.0).chain(core::iter::once(&last));
+        for (to, word) in to.iter().zip(words) {
+            to.store(*word, Ordering::Relaxed); // Relaxed: published by the exchange of the turn.
+        }
+    }
+
+    fn load(from: &PlanWords) -> Plan {
+        let word = |index: usize| from[index].load(Ordering::Relaxed); // Relaxed: checked by the turn.
+        let half = MOUNTS / 64;
+        let last = word(2 * half);
+        Plan {
+            joining: Set(core::array::from_fn(word)),
+            leaving: Set(core::array::from_fn(|index| word(half + index))),
+            top: MountId(last as u32 & (MOUNTS as u32 - 1)),
+            place: MountId((last >> 32) as u32 & (MOUNTS as u32 - 1)),
+        }
+    }
+}
+
+/// Where the mounts of a region are.
+pub trait Mounts {
+    /// The turn in the high half; in the low half the lane whose plan is being carried out, 0 if none is.
+    fn turn(&self) -> &AtomicU64;
+    /// The plan of a lane.
+    fn plan(&self, lane: LaneId) -> &PlanWords;
+    /// The state of a mount.
+    fn state(&self, mount: MountId) -> &AtomicU32;
+}
+
+/// A turn in which no change was under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Turn(u64);
+
+/// Finishes the change that is under way, if there is one.
+pub fn settle(mounts: &impl Mounts) -> Turn {
+    loop {
+        // PAIRS: the exchanges in `make` and `end`.
+        let seen = mounts.turn().load(Ordering::Acquire);
+        let lane = LaneId(seen as u32);
+        if lane.is_none() {
+            return Turn(seen);
+        }
+        let plan = Plan::load(mounts.plan(lane));
+        // PAIRS: the release fence in `Plan::store`.
+        acquire_fence();
+        if mounts.turn().load(Ordering::Relaxed) == seen {
+            carry_out(mounts, &plan, seen);
+            end(mounts, seen);
+        }
+    }
+}
+
+/// Whether nothing has changed since the turn began, and nothing is about to.
+pub fn stands(mounts: &impl Mounts, turn: Turn) -> bool {
+    // Acquire: what was found out before came before this.
+    acquire_fence();
+    mounts.turn().load(Ordering::Acquire) == turn.0
+}
+
+/// Makes a change, if nothing has changed since the turn began: whether it is made.
+#[must_use]
+pub fn make(mounts: &impl Mounts, lane: LaneId, turn: Turn, plan: &Plan) -> bool {
+    plan.store(mounts.plan(lane));
+    let own = turn.0 | u64::from(lane.0);
+    // PAIRS: the acquire load in `settle`: the plan, and what its lane wrote into free records.
+    let begun = mounts.turn().compare_exchange(turn.0, own, Ordering::AcqRel, Ordering::Relaxed);
+    if begun.is_err() {
+        return false;
+    }
+    carry_out(mounts, plan, own);
+    end(mounts, own);
+    true
+}
+
+/// Ends a turn whose plan is carried out, unless somebody has.
+fn end(mounts: &impl Mounts, seen: u64) {
+    let next = ((seen >> 32) + 1) << 32;
+    // PAIRS: the acquire load in `settle`.
+    let _ = mounts.turn().compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed);
+}
+
+fn carry_out(mounts: &impl Mounts, plan: &Plan, turn: u64) {
+    let join =
+        |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::ATTACHED, MountId::NONE));
+    // What stands below the uppermost comes before it: no path leads there yet.
+    for mount in plan.joining.iter().filter(|mount| *mount != plan.top) {
+        step(mounts, mount, turn, join);
+    }
+    if plan.joining.has(plan.top) {
+        step(mounts, plan.top, turn, join);
+    }
+    if plan.place.is_some() {
+        let hold =
+            |is: State| (is.kind() == mount_state::FREE).then(|| is.next(mount_state::PLACE, MountId::NONE));
+        step(mounts, plan.place, turn, hold);
+        let go = |is: State| (is.at() != plan.place).then(|| is.next(is.kind(), plan.place));
+        step(mounts, plan.top, turn, go);
+    }
+    for mount in plan.leaving.iter() {
+        let leave =
+            |is: State| (is.kind() == mount_state::ATTACHED).then(|| is.next(mount_state::DETACHED, is.at()));
+        step(mounts, mount, turn, leave);
+    }
+}
+
+/// Exchanges the state of one mount, unless that is done.
+fn step(mounts: &impl Mounts, mount: MountId, turn: u64, to: impl Fn(State) -> Option<State>) {
+    let state = mounts.state(mount);
+    loop {
+        // PAIRS: the exchange below. Acquire: it is loaded before the turn.
+        let was = state.load(Ordering::Acquire);
+        let Some(new) = to(State(was)) else { return };
+        // Relaxed: another value tells that the plan was carried out, and its steps need nothing from here.
+        if mounts.turn().load(Ordering::Relaxed) != turn {
+            return;
+        }
+        // PAIRS: the acquire loads of those who look at mounts.
+        if state.compare_exchange(was, new.0, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! The end of mounts: who uses one, and giving back what nobody does.
+
+use lp_region::layout::{self as at, COMMAND_ROOTS, SUPERBLOCKS};
+use lp_region::mount::{State, mount_state, superblock_flags};
+use lp_region::records::OpenFile;
+use lp_region::sync::{Ordering, heavy_barrier};
+use lp_region::{LaneId, MappingId, MountId, Spot, marks};
+
+use crate::caller::task::Task;
+use crate::descriptors::{flight, table};
+use crate::lane::pin;
+use crate::life::mount_tree::Tree;
+use crate::life::{reclaim, superblock};
+use crate::names::mounts::all;
+
+/// Gives back the mounts that are out of the tree and that nobody is in any more, and file systems without
+/// mounts. The caller holds no lock.
+pub(crate) fn collect(task: &Task<'_>) {
+    let tree = Tree::look(task);
+    tree.collect_mounts();
+    tree.collect_places();
+    tree.collect_superblocks();
+}
+
+impl Tree<'_, '_> {
+    /// Whether a process is in a mount: by its working directory or program, an open file, or a mapping.
+    pub fn is_used(&self, id: MountId) -> bool {
+        // PAIRS: the light barriers of those who pin a file or mark themselves as writers.
+        let _ = heavy_barrier();
+        let (task, region) = (self.task, self.task.region);
+        let is_in = |file: &OpenFile| file.mount() == id;
+        let by_process = region.processes().any(|process| {
+            let record = region.process(process);
+            let stands = [&record.cwd, &record.exe].into_iter().any(|word| {
+                let word = word.load(Ordering::Acquire);
+                word != 0 && Spot::from_word(word).mount == id
+            });
+            let mut hit = stands || self.maps(MappingId(record.mappings.load(Ordering::Acquire)), id);
+            table::look_through(region, process, |file| hit |= is_in(region.file(file)));
+            hit && !region.process_is_dead(process, task.process_id)
+        });
+        let by_lane = || {
+            region.lanes().any(|lane| {
+                let record = region.lane(lane);
+                let writes = record.writing.load(Ordering::Acquire) == id.mark();
+                let pins = record.pins.iter().map(marks::pinned).any(|pin| {
+                    pin != 0 && pin & pin::INODE == 0 && is_in(region.file(lp_region::FileId(pin as u32)))
+                });
+                (writes || pins) && lane != task.lane_id && !region.lane_is_dead(lane, task.process_id)
+            })
+        };
+        let in_flight =
+            || flight::sent(region).any(|file| is_in(region.file(file)) && flight::is_in_flight(task, file));
+        by_process || by_lane() || in_flight()
+    }
+
+    /// Whether the last walk of another living lane went through a mount. Its records are not used again then.
+    pub(super) fn is_walked(&self, id: MountId) -> bool {
+        // PAIRS: the light barrier in `mounts::keep`.
+        let is_certain = heavy_barrier();
+        let (task, region) = (self.task, self.task.region);
+        !is_certain
+            || region.lanes().any(|lane| {
+                let walked = &region.lane(lane).walked;
+                walked.iter().any(|walked| walked.load(Ordering::Acquire) == id.0)
+                    && lane != task.lane_id
+                    && !region.lane_is_dead(lane, task.process_id)
+            })
+    }
+
+    fn maps(&self, first: MappingId, id: MountId) -> bool {
+        let mut mapping = first;
+        for _ in 0..at::MAPPINGS {
+            if mapping.is_none() {
+                break;
+            }
+            let record = self.task.region.mapping(mapping);
+            if record.mount.load(Ordering::Relaxed) == id.0 && record.bytes.load(Ordering::Relaxed) != 0 {
+                return true;
+            }
+            mapping = MappingId(record.link.load(Ordering::Acquire));
+        }
+        false
+    }
+
+    fn collect_mounts(&self) {
+        let task = self.task;
+        for id in all(task) {
+            let (record, state) = (self.record(id), self.record(id).state());
+            if state.kind() != mount_state::DETACHED || self.is_used(id) {
+                continue;
+            }
+            let at = task.region.standing(id, state);
+            // The next who comes does it if somebody is in there just now.
+            if !self.uncover(at.point, at.dirent) {
+                continue;
+            }
+            let root = record.root();
+            if !record.pass(state, mount_state::FREE, MountId::NONE) {
+                continue;
+            }
+            // Relaxed: whoever unlinks it from now on looks for users itself.
+            if task.region.inode(root.id).nlink.load(Ordering::Relaxed) == 0 {
+                reclaim::let_go_slow(task, root);
+            }
+        }
+    }
+
+    /// Gives back the places that mounts have left.
+    fn collect_places(&self) {
+        let task = self.task;
+        for id in all(task) {
+            let (record, state) = (self.record(id), self.record(id).state());
+            if state.kind() != mount_state::PLACE || self.is_made(record.maker.load(Ordering::Acquire)) {
+                continue;
+            }
+            let is_place = |other: MountId| {
+                let other = self.record(other).state();
+                matches!(other.kind(), mount_state::ATTACHED | mount_state::DETACHED) && other.at() == id
+            };
+            let old = task.region.standing(id, State(0));
+            // Only its maker's change names a place, and that is over.
+            if !all(task).any(is_place) && self.stands() && self.uncover(old.point, old.dirent) {
+                record.pass(state, mount_state::FREE, MountId::NONE);
+            }
+        }
+    }
+
+    /// Whether a living lane has claimed something.
+    fn is_made(&self, maker: u32) -> bool {
+        maker != 0 && !self.task.is_dead(LaneId(maker))
+    }
+
+    fn collect_superblocks(&self) {
+        let task = self.task;
+        for root in COMMAND_ROOTS as u32..SUPERBLOCKS as u32 {
+            let record = task.region.superblock(root);
+            let is_left = || record.root.load(Ordering::Acquire) != 0 && !self.is_mounted(root);
+            if !is_left() || !superblock::claim(task, root) {
+                continue;
+            }
+            // Whoever was making a mount of it in this turn has to look again.
+            if is_left() && self.stands() {
+                record.flags.fetch_or(superblock_flags::DYING, Ordering::Relaxed);
+                superblock::destroy(task, root);
+            }
+            record.maker.store(0, Ordering::Release);
+        }
+    }
+
+    /// Whether a file system has a mount, in the tree of any run or out of it.
+    fn is_mounted(&self, root: u32) -> bool {
+        all(self.task).any(|id| {
+            let record = self.record(id);
+            let kind = record.state().kind();
+            let is_one = match kind {
+                mount_state::FREE => self.is_made(record.maker.load(Ordering::Acquire)),
+                kind => kind != mount_state::PLACE,
+            };
+            is_one && record.superblock.load(Ordering::Relaxed) == root
+        })
+    }
+}

@@ -1,0 +1,133 @@
+// Processes mount, bind, move, remount and unmount, each in a directory of its own, while others of them are stopped and
+// killed anywhere in it. The others go on, and what a killed one leaves can be taken out.
+#include "storm.h"
+#include <sys/mount.h>
+
+enum { WORKERS = 5 };
+
+static count *turns;
+static const char *const points[] = {"a", "b", "c"};
+
+static void must(int result, const char *what)
+{
+    if (result)
+        bad("%s: %s", what, strerror(errno));
+}
+
+static void take_out(void)
+{
+    for (int i = 0; i < 3; i++)
+        while (!umount2(points[i], MNT_DETACH))
+            ;
+}
+
+static void turn(void)
+{
+    struct stat one, two;
+    must(mount("storm", "a", "tmpfs", 0, "size=1m"), "a new file system");
+    close(make("a/f"));
+    must(mount("a", "b", NULL, MS_BIND, NULL), "a bind mount");
+    if (stat("a/f", &one) || stat("b/f", &two) || one.st_ino != two.st_ino || one.st_dev != two.st_dev)
+        bad("a bind mount shows something else");
+    must(mount("b", "c", NULL, MS_MOVE, NULL), "a move");
+    if (!stat("b/f", &two) || stat("c/f", &two) || one.st_ino != two.st_ino)
+        bad("a moved mount is not where it was moved");
+    must(mount(NULL, "c", NULL, MS_REMOUNT | MS_BIND | MS_RDONLY, NULL), "a remount");
+    if (open("c/g", O_RDWR | O_CREAT, 0600) >= 0 || errno != EROFS)
+        bad("a mount that is read-only takes a file");
+    close(make("a/g"));
+    must(umount2("c", 0), "umount of a bind mount");
+    must(umount2("a", 0), "umount of a file system");
+    if (!stat("a/f", &one))
+        bad("a mount is there after its end");
+}
+
+static void work(long which)
+{
+    char name[16];
+    sprintf(name, "w%ld", which);
+    if (chdir(name))
+        _exit(1);
+    take_out();
+    for (;; turns[which]++)
+        turn();
+}
+
+static long mounted(void)
+{
+    char line[4096];
+    long lines = 0;
+    FILE *table = fopen("/proc/self/mounts", "r");
+    while (table && fgets(line, sizeof line, table))
+        lines += strstr(line, dir) != NULL;
+    if (table)
+        fclose(table);
+    return lines;
+}
+
+// Waits until all workers but one have made another turn.
+static void others_go_on(int stopped, const pid_t *workers)
+{
+    long before[WORKERS];
+    for (int i = 0; i < WORKERS; i++)
+        before[i] = turns[i];
+    double end = now() + PATIENCE;
+    for (int i = 0; i < WORKERS; i++) {
+        while (i != stopped && turns[i] < before[i] + 2 && now() < end)
+            nap(200);
+        if (i != stopped && turns[i] < before[i] + 2) {
+            figures->hung++;
+            fprintf(stderr, "hung: beside a process stopped as it mounts, one that mounts elsewhere\n");
+            show(workers[i]);
+        }
+    }
+}
+
+void mounts(void)
+{
+    long tries = number("tries", 100), kills = 0;
+    pid_t workers[WORKERS];
+    char name[16];
+    if (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL))
+        bad("no mounts of its own: %s", strerror(errno));
+    long before = mounted();
+    turns = shared(WORKERS * sizeof *turns);
+    for (int i = 0; i < WORKERS; i++) {
+        sprintf(name, "w%d", i);
+        mkdir(name, 0700);
+        for (int point = 0; point < 3; point++) {
+            sprintf(name, "w%d/%s", i, points[point]);
+            mkdir(name, 0700);
+        }
+        workers[i] = start(work, i);
+    }
+    for (long try = 0; try < tries && figures->hung < 5; try++) {
+        int which = below(WORKERS);
+        nap(below(3000));
+        if (below(2)) {
+            finish(workers[which]), kills++;
+            workers[which] = start(work, which);
+            continue;
+        }
+        kill(workers[which], SIGSTOP);
+        settle(workers[which]);
+        others_go_on(which, workers);
+        if (below(4) == 0) {
+            finish(workers[which]), kills++;
+            workers[which] = start(work, which);
+        } else {
+            kill(workers[which], SIGCONT);
+        }
+    }
+    for (int i = 0; i < WORKERS; i++) {
+        finish(workers[i]);
+        sprintf(name, "w%d", i);
+        must(chdir(name), "chdir");
+        take_out();
+        must(chdir(".."), "chdir");
+    }
+    if (mounted() != before)
+        bad("%ld mounts are left of %ld", mounted(), before);
+    clean_up(".", "/");
+    printf(" tries=%ld kills=%ld turns=%ld", tries, kills, (long)turns[0]);
+}
