@@ -217,7 +217,7 @@ pub(super) fn push<T: Plain>(task: &Task<'_>, file: InodeId, record: &T) -> Resu
 }
 
 /// Notes what stands for a record.
-pub fn set_target(region: Region<'_>, at: RecordAt, target: InodeRef) {
+pub(crate) fn set_target(region: Region<'_>, at: RecordAt, target: InodeRef) {
     let field = u64::from(at.offset) + offset_of!(Record, target) as u64;
     if let Some(word) = address(region, at.list, field) {
         // SAFETY: 8 bytes at a multiple of 8 of a page; lists are never freed.

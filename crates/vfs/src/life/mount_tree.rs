@@ -149,7 +149,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Links a mount of the command line in: nothing of the region's is above it.
-    pub fn attach_base(&self, id: MountId) {
+    pub(crate) fn attach_base(&self, id: MountId) {
         self.record(id).state.store(mount_state::ATTACHED, Ordering::Release);
     }
 
@@ -183,7 +183,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Links in what was made below a mount that has just been linked in.
-    pub fn attach_below(&self, id: MountId, parent: MountId, like: MountId) {
+    pub(crate) fn attach_below(&self, id: MountId, parent: MountId, like: MountId) {
         let (record, from) = (self.record(id), self.record(like));
         record.parent.store(parent.0, Ordering::Relaxed);
         record.point.store(from.point.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -192,7 +192,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// `id` and all that stands in it, in it and so on.
-    pub fn subtree(&self, id: MountId) -> Each {
+    pub(crate) fn subtree(&self, id: MountId) -> Each {
         let mut each = [0; MOUNTS];
         each[id.index()] = 1;
         let mut grows = true;
@@ -225,7 +225,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Says of an inode, and of an entry that names it, that nothing is mounted there, if that is so.
-    pub fn uncover(&self, point: InodeRef, dirent: DirentId) {
+    pub(crate) fn uncover(&self, point: InodeRef, dirent: DirentId) {
         let region = self.task.region;
         let _locked = inode::lock(self.task, point.id);
         let inode = region.inode(point.id);
@@ -329,7 +329,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Takes the mounts of runs that have ended out of their trees.
-    pub fn leave_dead_runs(&self) {
+    pub(crate) fn leave_dead_runs(&self) {
         let task = self.task;
         for id in all(task) {
             let record = self.record(id);

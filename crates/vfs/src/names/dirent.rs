@@ -36,7 +36,7 @@ pub fn cover(dirent: &Dirent) {
 }
 
 /// Takes back [`cover`].
-pub fn uncover(dirent: &Dirent) {
+pub(crate) fn uncover(dirent: &Dirent) {
     dirent.shape.fetch_and(!(COVERED << 8), Ordering::Release);
 }
 

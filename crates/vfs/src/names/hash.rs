@@ -83,7 +83,7 @@ impl Hit {
 
     /// Whether it is a symbolic link. Nothing is mounted on one.
     #[inline(always)]
-    pub fn is_link(self) -> bool {
+    pub(crate) fn is_link(self) -> bool {
         self.shape() == S_IFLNK >> 12
     }
 
@@ -95,7 +95,7 @@ impl Hit {
 
     /// Whether something may be mounted on it.
     #[inline(always)]
-    pub fn is_covered(self) -> bool {
+    pub(crate) fn is_covered(self) -> bool {
         self.shape() & dirent::COVERED != 0
     }
 

@@ -122,19 +122,19 @@ impl<'a> Name<'a> {
 
     /// Whether its first byte is a dot.
     #[inline]
-    pub fn starts_with_dot(&self) -> bool {
+    pub(crate) fn starts_with_dot(&self) -> bool {
         self.words[0] as u8 == b'.'
     }
 
     /// Whether it is `.`.
     #[inline]
-    pub fn is_dot(&self) -> bool {
+    pub(crate) fn is_dot(&self) -> bool {
         self.len() == 1 && self.words[0] == b'.' as u64
     }
 
     /// Whether it is `..`.
     #[inline]
-    pub fn is_dot_dot(&self) -> bool {
+    pub(crate) fn is_dot_dot(&self) -> bool {
         self.len() == 2 && self.words[0] == u16::from_le_bytes(*b"..") as u64
     }
 

@@ -295,7 +295,12 @@ pub fn inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Resul
 ///
 /// # Errors
 /// As [`inode`].
-pub fn second_inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<Found>> {
+pub(crate) fn second_inode(
+    task: &Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    follow: Follow,
+) -> Result<Place<Found>> {
     again(task, dirfd, copy_path(task, Which::Other, path)?, Existing(follow))
 }
 

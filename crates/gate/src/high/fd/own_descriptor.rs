@@ -10,7 +10,7 @@ use lp_region::Region;
 
 use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::At;
-use crate::low::tools::text::{Writer, parse_decimal};
+use lp_abi::text::{Writer, parse_decimal};
 
 /// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to that descriptor
 /// of a process. Only a path that ends in a number is looked at.

@@ -19,7 +19,7 @@ use crate::low::exec::variables::{AUDIT, AUDITS, GATE, LIBRARY_PATH, MASK, PRELO
 use crate::low::object::elf::Loader;
 use crate::low::thread::home;
 use crate::low::thread::record::Thread;
-use crate::low::tools::{report, text};
+use lp_abi::text;
 
 /// Makes room for thread-local storage. With an auditor the loader lays the storage out before it knows the libraries:
 /// those that want theirs at a fixed place in it share what is set apart here, and some 1,300 bytes more.
@@ -217,7 +217,7 @@ impl Environment {
         }
         if let Load::Audit { storage } = load {
             let mut digits = [0u8; 20];
-            let digits = report::decimal(storage.saturating_add(STORAGE) as usize, &mut digits);
+            let digits = text::decimal(storage.saturating_add(STORAGE), &mut digits);
             let tunables = writer.string(&[TUNABLES, digits])?;
             writer.pointer(tunables);
         }
