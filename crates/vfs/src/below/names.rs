@@ -194,7 +194,7 @@ fn name_in(
     list::name(region, at, seen, &mut room)?;
     // SAFETY: a NUL follows the name, and SLACK bytes that one.
     let name = unsafe { Name::scan(room.as_ptr()) };
-    let place = name::Place::new(dir, &name);
+    let place = name::Key::new(dir, &name);
     if let Some(hit) = hash::lookup_at(region, &place) {
         // Somebody died behind this one.
         if let Some(links) = links_of(task, seen)?

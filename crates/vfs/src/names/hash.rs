@@ -33,7 +33,7 @@ use crate::caller::task::Task;
 use crate::lane::intent::{self, op};
 use crate::lane::taken;
 use crate::names::dirent;
-use crate::names::name::{Name, Place};
+use crate::names::name::{Key, Name};
 
 /// Buckets of an empty table, as a power of two: one page.
 pub const BASE_LEVEL: u32 = 6;
@@ -189,7 +189,7 @@ pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> 
 
 /// [`lookup`] of a name whose hash is at hand.
 #[inline]
-pub(crate) fn lookup_at(region: Region<'_>, place: &Place<'_, '_>) -> Option<Hit> {
+pub(crate) fn lookup_at(region: Region<'_>, place: &Key<'_, '_>) -> Option<Hit> {
     find(region, place.dir, place.name, place.hash)
 }
 

@@ -163,9 +163,10 @@ impl<'a> Name<'a> {
     }
 }
 
-/// A name in a directory, with its hash there at hand.
+/// What an entry is found by: a name in a directory, with its hash there at hand, like the parent and the `qstr` that
+/// `d_lookup` takes.
 #[derive(Clone, Copy)]
-pub struct Place<'n, 'a> {
+pub struct Key<'n, 'a> {
     /// The directory.
     pub dir: InodeId,
     /// The name.
@@ -174,11 +175,11 @@ pub struct Place<'n, 'a> {
     pub hash: u32,
 }
 
-impl<'n, 'a> Place<'n, 'a> {
-    /// The place of `name` in `dir`.
+impl<'n, 'a> Key<'n, 'a> {
+    /// The key of `name` in `dir`.
     #[inline]
     pub fn new(dir: InodeId, name: &'n Name<'a>) -> Self {
-        Place { dir, name, hash: name.hash(dir) }
+        Key { dir, name, hash: name.hash(dir) }
     }
 }
 
