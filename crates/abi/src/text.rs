@@ -23,7 +23,7 @@ pub fn within<'p>(path: &'p [u8], directory: &[u8]) -> Option<&'p [u8]> {
     (ends && path.iter().zip(directory).all(|(a, b)| a == b)).then(|| &path[directory.len()..])
 }
 
-/// The decimal number that `text` is.
+/// Parses all of `text` as a decimal number.
 pub fn number(text: &[u8]) -> Option<usize> {
     if text.is_empty() {
         return None;
@@ -33,7 +33,7 @@ pub fn number(text: &[u8]) -> Option<usize> {
     })
 }
 
-/// The decimal number that `text` starts with, and what follows it.
+/// The decimal number at the start of `text`, and the rest.
 pub fn parse_decimal(text: &[u8]) -> Option<(u32, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     if digits == 0 || digits > 9 {
@@ -43,7 +43,7 @@ pub fn parse_decimal(text: &[u8]) -> Option<(u32, &[u8])> {
     Some((number, &text[digits..]))
 }
 
-/// Bytes put one behind the other into a buffer; the last byte stays free for a NUL.
+/// Appends bytes to a buffer. The last byte stays free for a NUL.
 pub struct Writer<'b> {
     to: &'b mut [u8],
     length: usize,
@@ -90,7 +90,7 @@ impl<'b> Writer<'b> {
         self.length
     }
 
-    /// Ends it with a NUL and gives its length without; none when it did not fit.
+    /// Appends a NUL and returns the length without it; `None` if the text did not fit.
     pub fn finish(self) -> Option<usize> {
         if self.full || self.length >= self.to.len() {
             return None;

@@ -7,9 +7,9 @@ use lp_abi::linux::*;
 use lp_gate::calls::{self, APART, Call, Class, LIST};
 use lp_gate::process_calls::PROCESS;
 
-/// uprobe(2) and uretprobe(2)'s like, which only the kernel's own trampolines make.
+/// uprobe(2), which like uretprobe(2) is made only by the kernel's own trampolines.
 const UPROBE: u32 = 336;
-/// Numbers between the old calls and those that all machines share.
+/// The gap between the old numbers and those that all architectures share.
 const GAP: std::ops::Range<u32> = UPROBE + 1..424;
 
 fn rows(nr: u32) -> Vec<&'static Call> {
@@ -33,7 +33,7 @@ fn the_dispatch_tables_are_the_list() {
     for call in LIST {
         let is_handled = call.class == Class::Handled;
         assert_eq!(calls::CALLS.handles(call.number), is_handled, "{}", call.name);
-        // What a process that is apart looks at, or the low half, the table of all calls has.
+        // The table of all calls contains whatever a process that is apart, or the low half, examines.
         assert!(is_handled || !APART.handles(call.number), "{}", call.name);
         assert!(is_handled || !PROCESS.handles(call.number), "{}", call.name);
         assert!(APART.handles(call.number) || !PROCESS.handles(call.number), "{}", call.name);
@@ -73,7 +73,7 @@ fn unknown_and_asynchronous_calls_do_not_exist() {
     for nr in absent.into_iter().chain(UNKNOWN..CALLS as u32) {
         assert_eq!(handler(nr), expected, "{nr}");
     }
-    // SAFETY: it looks at nothing.
+    // SAFETY: the handler ignores its arguments.
     let answer = unsafe { calls::CALLS.handler(UNKNOWN).expect("a handler")(0, 0, 0, 0, 0, 0) };
     assert_eq!(answer, lp_abi::Errno::ENOSYS.to_ret());
 }

@@ -1,6 +1,6 @@
-//! The file system: what Linux's VFS and tmpfs mean, on the records of `lp-region`.
+//! The file system: the semantics of Linux's VFS and tmpfs on the records of `lp-region`.
 //!
-//! Every call takes the [`Task`] that makes it and answers as the system call of the same name does.
+//! Every function takes the calling [`Task`] and returns what the system call of the same name returns.
 //!
 //! ```
 //! use lp_abi::{Errno, Fd, UserPtr};
@@ -24,15 +24,15 @@
 //! # Ok::<(), Errno>(())
 //! ```
 //!
-//! A folder holds one subject; its `mod.rs` says which, and in which order its locks are taken. Folders use
-//! only those below them, which `scripts/rooms` checks: `below`, `calls`, `life`, `watches`, `locks`,
-//! `names`, `descriptors` and `rights`, `inodes`, `content` and `lane`, `caller`. What other crates use is
-//! listed below, under the name that it has for them.
+//! A folder holds one subject; its `mod.rs` names it and the order in which its locks are taken. Folders use
+//! only those after them in this list, which `scripts/rooms` checks: `below`, `calls`, `life`, `watches`,
+//! `locks`, `names`, `descriptors` and `rights`, `inodes`, `content` and `lane`, `caller`. What other crates
+//! use is re-exported below, under the names that they use.
 //!
-//! Lock order, outermost first: an open file's position; a directory, then what it holds; other inodes, the
-//! lower index first; the process's table; hash buckets, the lower index first. A rename, which locks more
-//! than that, waits for none of them with another held. `docs/locking.md` has them all, and what happens when
-//! a holder dies.
+//! Lock order, outermost first: an open file's position; a directory, then what it contains; other inodes,
+//! the lower index first; the process's table; hash buckets, the lower index first. A rename locks more than
+//! that, but waits for no lock while it holds another. `docs/locking.md` lists all locks and what happens
+//! when a holder dies.
 #![no_std]
 #![warn(unreachable_pub)]
 

@@ -1,4 +1,4 @@
-//! References that arrive in a table while a sweep looks through all of them: what they name stays.
+//! References that arrive in a table while a sweep scans all tables: what they name must stay.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -14,7 +14,7 @@ mod setup;
 use setup::{Random, another, fsck, lent};
 
 const ROUNDS: usize = 50;
-/// Processes with large tables, behind the one that files arrive at: a sweep takes long to look at them.
+/// Processes with large tables, scanned after the one at which files arrive, so that a sweep takes long.
 const CROWD: usize = 24;
 const PATH: &std::ffi::CStr = c"/light/f";
 
@@ -22,13 +22,13 @@ struct Mine(Task<'static>);
 // SAFETY: a task is used by one thread at a time.
 unsafe impl Send for Mine {}
 
-/// Who takes part.
+/// The participants.
 struct Stage {
-    /// At whose table files arrive.
+    /// The process at whose table files arrive.
     opener: Task<'static>,
     /// Another thread of that process.
     closer: Task<'static>,
-    /// Who sweeps.
+    /// The process that sweeps.
     sweeper: Mine,
 }
 
@@ -56,7 +56,7 @@ impl Stage {
         }
     }
 
-    /// Has a sweep run, and `arrive` somewhere in it.
+    /// Runs a sweep, and `arrive` at some point during it.
     fn sweep_while(&self, random: &mut Random, arrive: impl FnOnce()) {
         let begun = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -71,7 +71,7 @@ impl Stage {
             while !begun.load(Ordering::Acquire) {
                 std::hint::spin_loop();
             }
-            // How long a look at the tables takes is the machine's business.
+            // How long a scan of the tables takes depends on the machine.
             let most = 1 << (8 + random.below(14));
             (0..random.below(most)).for_each(|_| std::hint::spin_loop());
             arrive();
@@ -86,7 +86,7 @@ impl Stage {
         InodeRef::from_word(self.opener.region.file(id).inode.load(lp_region::sync::Ordering::Relaxed))
     }
 
-    /// The file that `fd` names is the one of `generation`, and its inode is there.
+    /// Checks that the file of `fd` is the one of `generation`, and that its inode is in use.
     fn check(&self, round: usize, fd: Fd, generation: u32) {
         let held = table::fget(&self.opener, fd).expect("open");
         assert_eq!(self.generation_of(held.id), generation, "round {round}: the open file was freed");
@@ -102,7 +102,7 @@ impl Stage {
         reclaim::run(&self.opener);
     }
 
-    /// Nothing is left behind.
+    /// Checks that nothing is left behind.
     fn end(&self) {
         fsck::check(&self.opener, boot::root(&self.opener, 0).expect("root").id);
         assert_eq!(self.opener.region.in_use::<Inode>(), 1);
@@ -135,7 +135,7 @@ fn what_is_closed_while_it_is_duplicated_stays() {
         table::install(&stage.opener, Fd::new(4), id, 0).expect("install");
         let copy = dup::dup(&stage.opener, Fd::new(4)).expect("dup");
         close::close(&stage.closer, Fd::new(4)).expect("close");
-        // Into a place that the sweep has passed soon.
+        // Into an entry that the sweep passes early.
         stage.sweep_while(&mut random, || dup::install(&stage.opener, Fd::new(3), copy, 0).expect("install"));
         stage.check(round, Fd::new(3), generation);
         stage.clear(Fd::new(3));

@@ -1,4 +1,4 @@
-//! Calls on one open file, made here and on tmpfs: results, errors, attributes and content agree.
+//! Calls on one open file, made here and on tmpfs, must agree in results, errors, attributes and content.
 
 mod setup;
 
@@ -38,7 +38,7 @@ impl Pair {
             "chmod",
             |pair| chmod::fchmod(&pair.fixture.task, pair.ours, 0o644),
             |fd| {
-                // SAFETY: a system call on a file of the test's.
+                // SAFETY: fchmod(2) takes no pointers; the file is the test's.
                 unsafe { syscall!(__NR_fchmod, fd, 0o644) }.map(drop)
             },
         );
@@ -55,10 +55,10 @@ impl Pair {
         assert_eq!(ours(self), expected, "{what}");
     }
 
-    /// Type, permissions, owner, size, blocks, and whether times are what they were.
+    /// Type, permissions, owner, size, blocks, and whether times are unchanged.
     fn attributes(&self) -> [[i64; 5]; 2] {
         let mut seen = [[0; 5]; 2];
-        // SAFETY: all zeros is a stat.
+        // SAFETY: zeros are a valid stat.
         let mut value: [lp_abi::linux::stat; 2] = unsafe { std::mem::zeroed() };
         stat::fstat(&self.fixture.task, self.ours, lent::value(&mut value[0])).expect("fstat");
         // SAFETY: the kernel writes a stat.
@@ -99,7 +99,7 @@ fn changes(name: &str, seeks: bool) {
         let offset = random.below(100_000) as i64;
         let len = 1 + random.below(if step % 4 == 0 { 30_000 } else { 200 });
         let (from, mode) = (data.as_ptr(), [0o644, 0o4755, 0o2755, 0o6711, 0o2644, 0o600][random.below(6)]);
-        // SAFETY: system calls on a file of the test's with buffers that live.
+        // SAFETY: system calls on a file of the test's, with buffers that outlive them.
         let call = |nr: u32, a: i64, b: i64, c: i64| move |fd: i32| unsafe { syscall!(nr, fd, a, b, c) };
         match random.below(9) {
             0..3 => pair.agree(
@@ -112,7 +112,8 @@ fn changes(name: &str, seeks: bool) {
                 |_| truncate::ftruncate(task, ours, offset).map(|()| 0),
                 |fd| call(__NR_ftruncate, offset, 0, 0)(fd),
             ),
-            // tmpfs seeks over what was allocated and never written as over a hole; see docs/differences.md.
+            // tmpfs treats what was allocated and never written as a hole when seeking; see
+            // docs/differences.md.
             4 if !seeks => {
                 let how = [
                     0,
@@ -157,7 +158,7 @@ fn changes(name: &str, seeks: bool) {
     }
     let fd = pair.host.as_raw_fd();
     let here = content(|to, at| read::pread(task, ours, lent::room(to), at));
-    // SAFETY: the buffer is as long.
+    // SAFETY: the kernel writes `len` bytes at most.
     let there = content(|to, at| unsafe { syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) });
     assert!(here == there);
 }
@@ -226,7 +227,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                     &format!("set, step {step}"),
                     |_| xattr::fsetxattr(task, ours, name, given),
                     |fd| {
-                        // SAFETY: the buffers live across the call.
+                        // SAFETY: the buffers outlive the call.
                         unsafe { syscall!(__NR_fsetxattr, fd, name, value.as_ptr(), value.len(), flags) }
                             .map(drop)
                     },
@@ -236,7 +237,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                 &format!("get, step {step}"),
                 |_| xattr::fgetxattr(task, ours, name, to),
                 |fd| {
-                    // SAFETY: the name is a string and the buffer as long as said.
+                    // SAFETY: the name is NUL-terminated, and the buffer has the given size.
                     unsafe { syscall!(__NR_fgetxattr, fd, name, host_to, size) }
                 },
             ),
@@ -244,7 +245,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                 &format!("list, step {step}"),
                 |_| xattr::flistxattr(task, ours, to),
                 |fd| {
-                    // SAFETY: the buffer is as long as said.
+                    // SAFETY: the buffer has the given size.
                     unsafe { syscall!(__NR_flistxattr, fd, host_to, size) }
                 },
             ),
@@ -252,7 +253,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                 &format!("remove, step {step}"),
                 |_| xattr::fremovexattr(task, ours, name),
                 |fd| {
-                    // SAFETY: the name is a string.
+                    // SAFETY: the name is NUL-terminated.
                     unsafe { syscall!(__NR_fremovexattr, fd, name) }.map(drop)
                 },
             ),
@@ -268,7 +269,7 @@ fn random_extended_attributes_agree_with_tmpfs() {
                 "fchmod",
                 |_| chmod::fchmod(task, ours, mode),
                 |fd| {
-                    // SAFETY: changes the file's mode only.
+                    // SAFETY: fchmod(2) takes no pointers.
                     unsafe { syscall!(__NR_fchmod, fd, mode) }.map(drop)
                 },
             );
@@ -284,7 +285,7 @@ fn ioctl_requests_agree_with_tmpfs() {
         "write",
         |_| write::write(task, ours, lent::bytes(&[7u8; 100])),
         |fd| {
-            // SAFETY: the buffer is as long.
+            // SAFETY: the buffer holds 100 bytes.
             unsafe { syscall!(__NR_write, fd, [7u8; 100].as_ptr(), 100) }
         },
     );
@@ -341,11 +342,11 @@ fn times_are_set_as_on_tmpfs() {
             &format!("{case:?}"),
             |_| utimens::futimens(task, ours, Some(case)),
             |fd| {
-                // SAFETY: the times live across the call.
+                // SAFETY: the times outlive the call.
                 unsafe { syscall!(__NR_utimensat, fd, 0, case.as_ptr(), 0) }.map(drop)
             },
         );
-        // SAFETY: all zeros is a stat.
+        // SAFETY: zeros are a valid stat.
         let mut seen: [lp_abi::linux::stat; 2] = unsafe { std::mem::zeroed() };
         stat::fstat(task, ours, lent::value(&mut seen[0])).expect("fstat");
         // SAFETY: the kernel writes a stat.

@@ -1,4 +1,5 @@
-//! copy_file_range, sendfile, splice and the pieces of mappings, against tmpfs and against what was written.
+//! copy_file_range, sendfile, splice and the pieces of mappings, compared with tmpfs and with what was
+//! written.
 
 mod setup;
 
@@ -12,9 +13,9 @@ use lp_vfs::mapping::{self, Piece, Sharing};
 use lp_vfs::{copy, inode, lseek, page, read, truncate, write};
 use setup::{Fixture, Random, lent};
 
-/// A file on tmpfs without a name.
+/// A file without a name on tmpfs.
 fn host_file() -> std::fs::File {
-    // SAFETY: the path is a string; the descriptor is new.
+    // SAFETY: the path is NUL-terminated; the descriptor is new.
     unsafe {
         let fd =
             syscall!(__NR_open, c"/dev/shm".as_ptr(), O_TMPFILE | O_RDWR, 0o600).expect("a file on tmpfs");
@@ -36,7 +37,7 @@ fn content(fixture: &Fixture, fd: Fd) -> Vec<u8> {
 
 fn host_content(file: &std::fs::File) -> Vec<u8> {
     let mut bytes = vec![0; 1 << 21];
-    // SAFETY: the buffer is as long.
+    // SAFETY: the buffer has the given size.
     let got = unsafe { syscall!(__NR_pread64, file.as_raw_fd(), bytes.as_mut_ptr(), bytes.len(), 0) };
     bytes.truncate(got.expect("pread"));
     bytes
@@ -58,7 +59,7 @@ fn random_copies_agree_with_tmpfs() {
         match random.below(5) {
             0 => {
                 put(&fixture, ours[to], &data[..len + 1], off_out);
-                // SAFETY: the buffer is as long.
+                // SAFETY: the buffer has the given size.
                 unsafe { syscall!(__NR_pwrite64, fd_out, data.as_ptr(), len + 1, off_out) }.expect("pwrite");
             }
             1 => {
@@ -66,14 +67,14 @@ fn random_copies_agree_with_tmpfs() {
                 host[to].set_len(off_out as u64).expect("ftruncate");
             }
             2 => {
-                // The position of the target moves, that of the source does not.
+                // The target's position moves, the source's does not.
                 lseek::lseek(task, ours[to], off_out, SEEK_SET).expect("lseek");
-                // SAFETY: moves a position of the test's.
+                // SAFETY: lseek(2) takes no pointers.
                 unsafe { syscall!(__NR_lseek, fd_out, off_out, SEEK_SET) }.expect("lseek");
                 let got = copy::sendfile(task, ours[to], ours[from], lent::value(&mut off_in), len);
-                // SAFETY: the offset lives.
+                // SAFETY: the offset outlives the call.
                 let expected = unsafe { syscall!(__NR_sendfile, fd_out, fd_in, &raw mut host_in, len) };
-                // A file sent into itself overtakes itself, in steps of other sizes.
+                // A file sent into itself overtakes itself, in steps of different sizes.
                 if from != to {
                     assert_eq!((got, off_in), (expected, host_in), "step {step}");
                 }
@@ -83,7 +84,7 @@ fn random_copies_agree_with_tmpfs() {
                 let (a, b) = (lent::value(&mut off_in), lent::value(&mut off_out));
                 let got = copy::copy_file_range(task, ours[from], a, ours[to], b, len, flags);
                 let (a, b) = (lent::value(&mut host_in), lent::value(&mut host_out));
-                // SAFETY: the offsets live.
+                // SAFETY: the offsets outlive the call.
                 let expected = unsafe { syscall!(__NR_copy_file_range, fd_in, a, fd_out, b, len, flags) };
                 assert_eq!((got, off_in, off_out), (expected, host_in, host_out), "step {step}");
             }
@@ -121,7 +122,7 @@ fn content_goes_through_pipes_and_back() {
     assert_eq!(copy::splice(task, input, none, to, none, 1 << 20, 0), Ok(15_000));
     assert_eq!(content(&fixture, to), content(&fixture, from)[45_000..]);
     assert_eq!(lseek::lseek(task, to, 0, SEEK_CUR), Ok(15_000));
-    // Nothing waits, and nobody wants to wait for it.
+    // The pipe is empty, and the flag says not to wait.
     assert_eq!(copy::splice(task, input, none, to, none, 10, SPLICE_F_NONBLOCK), Err(Errno::EAGAIN));
     put(&fixture, from, &vec![8; 300_000], 0);
     at = 0;
@@ -148,7 +149,7 @@ fn files_of_the_host_are_received() {
     let task = &fixture.task;
     let (fd, host) = (fixture.file(O_RDWR), host_file());
     let bytes: Vec<u8> = (0..100_000u32).map(|at| (at / 7) as u8).collect();
-    // SAFETY: the buffer is as long.
+    // SAFETY: the buffer has the given size.
     unsafe { syscall!(__NR_pwrite64, host.as_raw_fd(), bytes.as_ptr(), bytes.len(), 0) }.expect("pwrite");
     assert_eq!(copy::sendfile(task, fd, Fd::new(host.as_raw_fd()), UserPtr::NULL, 1 << 20), Ok(100_000));
     assert!(content(&fixture, fd) == bytes);
@@ -159,7 +160,7 @@ fn files_of_the_host_are_received() {
 
 #[test]
 fn mapped_pages_stay_while_they_are_mapped() {
-    // SAFETY: the name is a string.
+    // SAFETY: the name is NUL-terminated.
     let memory = unsafe { syscall!(__NR_memfd_create, c"copies".as_ptr(), 0) }.expect("memfd") as i32;
     let memory = lp_region::life_file::beside(memory).expect("life");
     let geometry = Geometry { data_bytes: 32 << 20, inodes: 1000, identity: 9 };
@@ -178,7 +179,7 @@ fn mapped_pages_stay_while_they_are_mapped() {
     };
     let before = pieces();
     assert_eq!(before.iter().map(|piece| piece.bytes).sum::<usize>(), 12 * PAGE_SIZE);
-    // Cut and grown again, the file is still where it was, and holds zeros.
+    // Truncated and grown again, the file keeps its pages, which hold zeros.
     truncate::ftruncate(task, fd, 0).expect("ftruncate");
     truncate::ftruncate(task, fd, 12 * PAGE_SIZE as i64).expect("ftruncate");
     assert_eq!(pieces(), before);

@@ -1,6 +1,6 @@
-//! Processes killed at any instruction: the others go on, nothing is lost, nothing is left behind.
+//! Processes killed at any instruction: the others continue, nothing is lost, nothing is left behind.
 //!
-//! The only test of its file: children are forks of the test program and may not allocate.
+//! The only test in its file, because children are forks of the test program and may not allocate.
 
 use std::time::{Duration, Instant};
 
@@ -20,13 +20,13 @@ mod setup;
 use setup::Random;
 use setup::lent;
 
-/// Kills, unless LIGHTPATH_CRASH_ROUNDS says otherwise.
+/// Number of kills, unless LIGHTPATH_CRASH_ROUNDS sets it.
 const ROUNDS: u32 = 300;
-/// A call that takes longer waits for a dead process that nobody buried.
+/// A call that takes longer is waiting for a dead process that nobody has buried.
 const PATIENCE: Duration = Duration::from_secs(20);
 const DIRECTORIES: [&str; 3] = ["/light/a", "/light/b", "/light/a/c"];
 
-/// Writes a path out of a few into `to`: a short or a long name in one of the directories.
+/// Writes one of a few paths to `to`: a short or a long name in one of the directories.
 fn path(random: &mut Random, to: &mut [u8; 300]) {
     let dir = DIRECTORIES[random.below(DIRECTORIES.len())].as_bytes();
     to[..dir.len()].copy_from_slice(dir);
@@ -39,7 +39,7 @@ fn path(random: &mut Random, to: &mut [u8; 300]) {
     to[end] = 0;
 }
 
-/// One call or a few, out of all that change something. Results do not matter.
+/// Makes one or a few calls of those that change something. Results do not matter.
 fn step(task: &Task, random: &mut Random, buffer: &[u8]) {
     let (mut first, mut second) = ([0u8; 300], [0u8; 300]);
     path(random, &mut first);
@@ -86,7 +86,7 @@ fn write_file(task: &Task, path: UserPtr, random: &mut Random, buffer: &[u8]) {
         lock[0] = F_WRLCK as u8;
         let _ = record_lock::fcntl(task, fd, F_SETLK, lent::room(&mut lock).start());
     }
-    // Some stay open: they are the reaper's.
+    // Some stay open, for the reaper.
     if random.below(20) != 0 {
         let _ = close::close(task, fd);
     }
@@ -107,7 +107,7 @@ fn work(region: Region<'static>, slot: ProcessId, seed: u64) -> ! {
     }
 }
 
-/// Names in a directory, `.` and `..` included.
+/// The names in a directory, including `.` and `..`.
 fn names(task: &Task, path: &str) -> Vec<String> {
     let path = format!("{path}\0");
     let fd = opened(task, lent::text(&path), O_RDONLY | O_DIRECTORY).expect("directory");
@@ -132,24 +132,24 @@ fn names(task: &Task, path: &str) -> Vec<String> {
 
 fn attributes(task: &Task, path: &str) -> lp_abi::linux::stat {
     let path = format!("{path}\0");
-    // SAFETY: a structure of integers.
+    // SAFETY: a structure of integers, for which zeros are valid.
     let mut to: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
     let place = stat::fstatat(task, Fd::CWD, lent::text(&path), lent::value(&mut to), AT_SYMLINK_NOFOLLOW);
     assert_eq!(place, Ok(Place::Inside(())), "{path}");
     to
 }
 
-/// What a tree holds.
+/// The contents of a tree.
 #[derive(Default)]
 struct Census {
-    /// Links found, by inode number, and what `st_nlink` says.
+    /// Links found and `st_nlink`, by inode number.
     links: std::collections::HashMap<u64, (u64, u64)>,
     entries: u64,
     long: u64,
 }
 
 impl Census {
-    /// Counts what is below `path` and checks that each name in a directory is found by name, and once.
+    /// Counts what is below `path`, and checks that each name in a directory is found by name, and only once.
     fn count(&mut self, task: &Task, path: &str) {
         let mut seen = names(task, path);
         assert!(seen.iter().any(|name| name == ".") && seen.iter().any(|name| name == ".."));
@@ -177,7 +177,7 @@ impl Census {
     }
 }
 
-/// Inodes in use that no name leads to: number, mode, links, flags.
+/// Inodes in use to which no name leads: number, mode, links, flags.
 fn nameless(task: &Task, census: &Census) -> Vec<(u32, u32, u32, u32)> {
     let head = &task.region.header().slabs[Inode::SLAB];
     let mut free = std::collections::HashSet::new();
@@ -199,7 +199,7 @@ fn nameless(task: &Task, census: &Census) -> Vec<(u32, u32, u32, u32)> {
         .collect()
 }
 
-/// Inodes that stand on the free list and in caches more than once.
+/// Inodes that are on the free list and in caches more than once.
 fn twice(task: &Task) -> Vec<(u32, usize, u32, u32)> {
     let head = &task.region.header().slabs[Inode::SLAB];
     let mut all = Vec::new();
@@ -229,7 +229,7 @@ fn twice(task: &Task) -> Vec<(u32, usize, u32, u32)> {
     found
 }
 
-/// With nobody else about: names, links and slots agree.
+/// Checks, with nobody else active, that names, links and slots agree.
 fn check(task: &Task, round: u32) {
     reap::dead(task);
     for _ in 0..2 {
@@ -289,7 +289,7 @@ fn start(task: &Task<'static>, seed: u64) -> (i32, ProcessId) {
     let slot = fork::before(task).expect("slot");
     let announced = fork::announce_at(task.region, slot);
     let flags = SIGCHLD | CLONE_PARENT_SETTID;
-    // SAFETY: the child uses no lock and no memory of the other threads of this process.
+    // SAFETY: the child uses no lock and no memory of this process's other threads.
     let pid = unsafe { syscall!(__NR_clone, flags, 0, announced, 0, 0) }.expect("clone");
     if pid == 0 {
         work(task.region, slot, seed);
@@ -299,7 +299,7 @@ fn start(task: &Task<'static>, seed: u64) -> (i32, ProcessId) {
 
 fn kill(pid: i32) {
     let mut status = 0i32;
-    // SAFETY: kill and wait for a child of ours.
+    // SAFETY: kill(2) and wait4(2) for a child of this process.
     unsafe {
         syscall!(__NR_kill, pid, SIGKILL).expect("kill");
         syscall!(__NR_wait4, pid, &raw mut status, 0, 0).expect("wait4");
@@ -309,7 +309,7 @@ fn kill(pid: i32) {
 
 #[test]
 fn killed_processes_leave_nothing_behind() {
-    // SAFETY: a new file.
+    // SAFETY: the name is NUL-terminated.
     let fd = unsafe { syscall!(__NR_memfd_create, c"crash".as_ptr(), 0) }.expect("memfd") as i32;
     let fd = lp_region::life_file::beside(fd).expect("life");
     let geometry = Geometry { data_bytes: 8 << 20, inodes: 10_000, identity: 7 };
@@ -333,7 +333,7 @@ fn killed_processes_leave_nothing_behind() {
         for (pid, _) in children {
             std::thread::sleep(Duration::from_micros(100 + random.below(3000) as u64));
             kill(pid);
-            // The first one is dead and not reaped, the second runs or is dead: calls go on.
+            // The first one is dead and not reaped; the second runs or is dead. Calls must still complete.
             for _ in 0..20 {
                 let begun = Instant::now();
                 step(&task, &mut random, &buffer);
@@ -348,7 +348,7 @@ fn killed_processes_leave_nothing_behind() {
                 reclaim::run(&task);
             }
             assert_eq!(task.region.in_use::<Inode>(), 1, "round {round}");
-            // An empty directory may keep the page that its next entry goes to.
+            // An empty directory may keep the page for its next entry.
             let root = boot::root(&task, 0).expect("root").id;
             let kept = map::count(region, region.inode(root));
             assert!(kept <= 1, "round {round}: {kept} pages in an empty directory");

@@ -1,4 +1,4 @@
-//! Content of files against a model: what was written is what is read, in every page count and layout.
+//! File content compared with a model: reads return what was written, for every number and layout of pages.
 
 mod setup;
 
@@ -95,7 +95,7 @@ fn appends_go_to_the_end_and_positions_follow() {
     assert_eq!(write::pwrite(&fixture.task, fd, lent::bytes(b"!"), 0), Ok(1));
     assert_eq!(get(&fixture, fd, 20, 0), b"abcabcabc!");
     let mut rest = [0u8; 4];
-    // The position stands behind the last byte that write, not pwrite, wrote.
+    // The position is after the last byte that write, not pwrite, wrote.
     assert_eq!(read::read(&fixture.task, fd, lent::room(&mut rest[..4])), Ok(1));
     assert_eq!(&rest[..1], b"!");
 }
@@ -114,10 +114,10 @@ fn a_full_file_system_gives_every_page_and_then_enospc() {
         }
     };
     assert_eq!(error, Errno::ENOSPC);
-    // All but the map page hold data.
+    // All pages but the map page hold data.
     assert_eq!(written, (pages - 1) * P);
     assert_eq!(page::free_count(fixture.task.region), 0);
-    // What exists can be written still, what does not is partly written.
+    // Existing pages can still be written; new ones only in part.
     assert_eq!(put(&fixture, fd, &page, 5 * P), P);
     fixture.resize(fd, (10 * P) as u64);
     let long = vec![2u8; 1000 * P];
@@ -188,7 +188,7 @@ fn fstat_gives_every_field_of_the_record() {
             stamp.sec.store(u64::MAX - at as u64, relaxed);
             stamp.nsec.store(999_999_990 + at as u32, relaxed);
         }
-        // SAFETY: all bytes set is a stat.
+        // SAFETY: all bits set is a valid stat.
         let mut seen: lp_abi::linux::stat = unsafe { std::mem::transmute([0xffu8; 144]) };
         stat::fstat(task, fd, lent::value(&mut seen)).expect("fstat");
         let expected = inode::attributes(&fixture.task, fixture.inode_id(fd), record);
@@ -209,7 +209,7 @@ fn fstat_gives_every_field_of_the_record() {
     fixture.inode(fd).mode.store(S_IFREG | 0o600, relaxed);
 }
 
-/// A file of `pages` that has a name and is open nowhere, unlinked: too small for a reclaim to come by itself.
+/// Unlinks a file of `pages` that is open nowhere: too small to trigger a reclaim.
 fn forgotten(fixture: &Fixture, pages: usize) {
     let task = &fixture.task;
     let path = lent::path(c"/light/forgotten");
@@ -239,7 +239,7 @@ fn a_write_that_runs_out_of_pages_goes_on_after_a_reclaim() {
         let seen = inode::attributes(&fixture.task, fixture.inode_id(fd), fixture.inode(fd));
         assert_eq!(seen.size as usize, 5 + bytes.len());
         assert_eq!(seen.blocks, map::count(task.region, fixture.inode(fd)) * 8);
-        // Where there is nothing to reclaim the write is short.
+        // If there is nothing to reclaim, the write is short.
         let more = write::pwrite(task, fd, lent::bytes(&bytes), seen.size as i64);
         assert!(more.is_ok_and(|done| done < bytes.len()));
     }

@@ -1,5 +1,5 @@
-//! A process is killed after each instruction of each call that changes names: the call has then happened or not, nothing
-//! is lost, and others go on.
+//! A process is killed after each instruction of each call that changes names. The call must have happened or
+//! not, nothing may be lost, and others must be able to continue.
 
 use std::ffi::CString;
 
@@ -13,7 +13,8 @@ use setup::death;
 use setup::fsck::{self, Found};
 use setup::lent;
 
-/// One call that is interrupted. Paths are made beforehand: the child of a threaded program allocates nothing.
+/// A call to interrupt. Paths are created in advance, because the child of a threaded program may not
+/// allocate.
 struct Scenario {
     name: &'static str,
     before: &'static [Make],
@@ -22,7 +23,7 @@ struct Scenario {
     other: &'static str,
 }
 
-/// What stands there before the call.
+/// What exists before the call.
 enum Make {
     Dir(&'static str),
     File(&'static str),
@@ -35,7 +36,7 @@ fn c(path: &str) -> CString {
 
 const LONG: &str = "/light/a-name-that-does-not-fit-into-an-entry";
 
-/// What the call says does not matter: what it leaves does.
+/// Ignores a call's result: only its effects matter.
 fn ignore<T>(_: lp_abi::Result<T>) {}
 
 const SCENARIOS: &[Scenario] = &[
@@ -180,7 +181,7 @@ fn a_death_at_any_instruction_loses_nothing() {
     let task = death::task();
     let root: InodeId = boot::root(&task, 0).expect("root").id;
     for scenario in SCENARIOS {
-        // The slots and pages of an empty file system, caches filled.
+        // The slots and pages of an empty file system, with filled caches.
         scenario.before.iter().for_each(|what| make(&task, what));
         let old = fsck::check(&task, root).tree;
         (scenario.call)(&task, &c(scenario.one), &c(scenario.other));
@@ -196,7 +197,7 @@ fn a_death_at_any_instruction_loses_nothing() {
             let killed = death::interrupt(&task, steps, &|child| (scenario.call)(child, &one, &other));
             fsck::usable(&task);
             if steps % 2 == 0 {
-                // Somebody wants the dead one's locks before anybody reaps it.
+                // Another process wants the dead one's locks before anybody reaps it.
                 make(&task, &Make::File("/light/later"));
                 unlink::unlink(&task, Fd::CWD, lent::path(&c("/light/later"))).expect("unlink");
             }

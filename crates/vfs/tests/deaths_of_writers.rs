@@ -1,5 +1,5 @@
-//! A process is killed after each instruction of each call that changes a file: the file can be read and written on, no
-//! byte shows up that was never written, and no page is lost.
+//! A process is killed after each instruction of each call that changes a file. The file must remain readable
+//! and writable, no byte may appear that was never written, and no page may be lost.
 
 use std::ffi::CString;
 
@@ -18,15 +18,15 @@ mod setup;
 use setup::{death, fsck, lent};
 
 const PATH: &std::ffi::CStr = c"/light/file";
-/// What the file is made of before the call, what the call writes, and what recycled pages are full of.
+/// Bytes of the file before the call, bytes that the call writes, and bytes of recycled pages.
 const OLD: u8 = 1;
 const NEW: u8 = 2;
 const STALE: u8 = 3;
 
-/// A call on the open file that is interrupted.
+/// A call on the open file to interrupt.
 struct Scenario {
     name: &'static str,
-    /// Bytes of the file before the call.
+    /// Size of the file before the call.
     size: usize,
     call: fn(&Task, Fd, &[u8]),
 }
@@ -147,7 +147,7 @@ fn fill(task: &Task, fd: Fd, byte: u8, size: usize) {
     assert_eq!(write::pwrite(task, fd, lent::bytes(&bytes[..size]), 0), Ok(size));
 }
 
-/// Makes the file, from pages that are full of something else.
+/// Creates the file, from pages that hold other bytes.
 fn make(task: &Task, size: usize) {
     let fd = opened(task, O_RDWR | O_CREAT | O_EXCL);
     fill(task, fd, STALE, 70 * PAGE_SIZE);
@@ -158,7 +158,7 @@ fn make(task: &Task, size: usize) {
     close::close(task, fd).expect("close");
 }
 
-/// Reads and writes on, and looks at everything there is.
+/// Reads, writes, and checks everything that exists.
 fn check(task: &Task, at: &str) {
     let fd = opened(task, O_RDWR);
     let held = table::fget(task, fd).expect("open");
@@ -169,12 +169,12 @@ fn check(task: &Task, at: &str) {
         bytes[..got].iter().all(|byte| [0, OLD, NEW].contains(byte)),
         "{at}: a byte that was never written"
     );
-    // A writer finds the dead one's sections and ends them.
+    // A writer finds the dead one's open sections and ends them.
     assert_eq!(write::pwrite(task, fd, lent::bytes(&[NEW]), 0), Ok(1), "{at}");
     assert_eq!((record.seq.read() | record.data_seq.read()) & 1, 0, "{at}: left half changed");
     let pages = map::count(task.region, record);
     assert_eq!(record.pages.load(Ordering::Relaxed), pages, "{at}: pages");
-    // Behind the end there is nothing, and nothing appears when it moves.
+    // Beyond the end there is nothing, and nothing appears when it moves.
     let size = record.size.load(Ordering::Relaxed);
     truncate::ftruncate(task, fd, size as i64 + 500_000).expect("ftruncate");
     let got = read::pread(task, fd, lent::room(&mut bytes), size as i64).expect("pread");
@@ -182,7 +182,7 @@ fn check(task: &Task, at: &str) {
     close::close(task, fd).expect("close");
 }
 
-/// What calls on attributes set.
+/// The attributes that calls set.
 #[derive(Clone, PartialEq, Debug)]
 struct Attributes {
     mode: u32,
@@ -193,7 +193,7 @@ struct Attributes {
 }
 
 impl Attributes {
-    /// How many differ.
+    /// Number of attributes that differ.
     fn changes(&self, other: &Attributes) -> usize {
         let pairs =
             |one: &[i64], other: &[i64]| one.iter().zip(other).filter(|(one, other)| one != other).count();
@@ -204,9 +204,9 @@ impl Attributes {
     }
 }
 
-/// The file's. Its times are their own only if a call has set them.
+/// The file's attributes. Its times are comparable only if a call has set them.
 fn attributes(task: &Task, with_times: bool) -> Attributes {
-    // SAFETY: all zeros is a stat.
+    // SAFETY: zeros are a valid stat.
     let mut value: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
     stat::fstatat(task, Fd::CWD, lent::path(PATH), lent::value(&mut value), 0).expect("stat");
     let mut bytes = vec![0u8; 200];
@@ -253,7 +253,7 @@ fn attributes_change_together_or_not_at_all() {
         ("utimens", &set_times, &set_others),
         ("chown", &set_id, &chown),
     ];
-    // SAFETY: geteuid has no effect. Only root gives files away.
+    // SAFETY: geteuid(2) has no effect. Only root can give files away.
     let count = if unsafe { libc::geteuid() } == 0 { cases.len() } else { cases.len() - 1 };
     for &(name, before, call) in &cases[..count] {
         let prepare = |task: &Task| {
@@ -275,15 +275,15 @@ fn attributes_change_together_or_not_at_all() {
         let outcome_of = |steps: u32| {
             prepare(&task);
             death::interrupt(&task, steps, call);
-            // Whoever waits for the killed one has its change settled first.
+            // A process that waits for the killed one first settles its change.
             reap::dead(&task);
             let left = attributes(&task, with_times);
             clean(&task);
             assert!(left == old || left == new, "{name} killed after {steps} instructions leaves {left:?}");
             left == new
         };
-        // The change is somewhere between the last that left nothing and the first that left all: there every
-        // few are tried.
+        // The change happens between the last count that left nothing and the first that left everything;
+        // there, tries counts in small steps.
         let coarse: Vec<(u32, bool)> =
             (1..=length).step_by(401).map(|steps| (steps, outcome_of(steps))).collect();
         let last = coarse.iter().rev().find(|(_, done)| !done).expect("nothing is done at first").0;
@@ -292,8 +292,8 @@ fn attributes_change_together_or_not_at_all() {
     }
 }
 
-/// A lock that a killed process was setting is on its way into the file's list or out of it. Whoever takes
-/// the file's lock over before the dead is buried must not take that record for its own.
+/// A lock that a killed process was setting is on its way into or out of the file's list. A process that
+/// takes over the file's lock before the dead one is buried must not take that record for its own.
 #[test]
 fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     let _alone = death::alone();
@@ -312,7 +312,7 @@ fn a_locker_killed_at_any_instruction_leaves_no_record_to_two() {
     let length = death::length(&task, &call);
     reap::dead(&task);
     let fd = opened(&task, O_RDWR);
-    // A record is in hand and in the list for two or three instructions.
+    // A record is both in hand and in the list for two or three instructions.
     for steps in (before..=length).step_by(2) {
         let at = format!("killed after {steps} instructions");
         death::interrupt(&task, steps, &call);

@@ -83,7 +83,7 @@ fn open_makes_finds_and_refuses() {
         let fd = opened(task, path, given, 0o600).unwrap();
         assert_eq!(fcntl::get_fl(task, fd), Ok(kept), "{path} {given:o}");
     }
-    // Nothing stays pinned, nothing stays in hand.
+    // Nothing stays pinned or in hand.
     assert!(task.lane.pins.iter().all(|pin| pin.load(Ordering::Relaxed) == 0));
     assert!(task.lane.taken.iter().all(|slot| slot.load(Ordering::Relaxed) == 0));
 }
@@ -185,7 +185,7 @@ fn a_nameless_file_is_freed_at_close() {
     let inode = inode_of(task, fd);
     reclaim::run(task);
     assert!(!is_free(task, inode));
-    // Opened once more through /proc/self/fd it is still the same file.
+    // Reopened through /proc/self/fd, it is still the same file.
     let Opened::File(id) = open::reopen(task, fd, O_RDONLY).unwrap() else { panic!() };
     table::install(task, Fd::new(20), id, 0).unwrap();
     close::close(task, fd).unwrap();
@@ -207,7 +207,7 @@ fn a_forked_table_keeps_files_until_both_are_done() {
     close::close(task, fd).unwrap();
     reclaim::run(task);
     assert!(!is_free(task, inode));
-    // The child never came to life.
+    // The child was never created.
     fork::failed(task, child);
     reclaim::run(task);
     assert!(is_free(task, inode));
@@ -276,7 +276,7 @@ fn what_is_closed_in_between_keeps_no_inode_from_being_freed() {
     for _ in 0..1000 {
         close::close(task, opened(task, "/light/f", O_RDWR | O_CREAT, 0o600).unwrap()).unwrap();
         unlink(task, "/light/f");
-        // The close of a file without a name is a reason to look for that one alone.
+        // Closing a file without a name triggers a sweep for that file alone.
         let fd = opened(task, "/light/g", O_RDWR | O_CREAT, 0o600).unwrap();
         unlink(task, "/light/g");
         close::close(task, fd).unwrap();

@@ -1,4 +1,4 @@
-//! Locks on files, held against the kernel's on the same sequence of calls.
+//! Locks on files, compared with the kernel's for the same sequence of calls.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 
@@ -28,11 +28,11 @@ fn ours(task: &Task, fd: Fd, command: u32, lock: &mut Flock) -> i32 {
 }
 
 fn kernels(fd: i32, command: u32, lock: &mut Flock) -> i32 {
-    // SAFETY: the kernel reads and writes the structure.
+    // SAFETY: the kernel reads and writes the structure only.
     unsafe { syscall!(__NR_fcntl, fd, command, &raw mut *lock) }.err().map_or(0, Errno::number)
 }
 
-/// A file of the kernel's, opened several times.
+/// A kernel file, opened several times.
 fn kernel_files(count: usize) -> Vec<OwnedFd> {
     let path = format!("/dev/shm/lightpath-locks-{}-{count}", std::process::id());
     let files = (0..count)
@@ -82,7 +82,7 @@ fn ranges_split_and_merge_as_the_kernels() {
         let right = kernels(kernel[who].as_raw_fd(), command, &mut theirs);
         assert_eq!(left, right, "step {step}: {asked:?}");
         if left == 0 && command == F_OFD_GETLK {
-            // Which of several locks in the way is told is nobody's promise.
+            // Which of several conflicting locks is reported is unspecified.
             assert_eq!(mine.kind == F_UNLCK as i16, theirs.kind == F_UNLCK as i16, "step {step}: {asked:?}");
         }
     }
@@ -105,7 +105,7 @@ fn flock_converts_and_conflicts_as_the_kernels() {
         let operation = [LOCK_SH | LOCK_NB, LOCK_EX | LOCK_NB, LOCK_UN, LOCK_UN | LOCK_NB, 0, 12, LOCK_MAND]
             [random.below(7)];
         let left = flock::flock(task, fds[who], operation).err().map_or(0, Errno::number);
-        // SAFETY: flock touches no memory.
+        // SAFETY: flock(2) takes no pointers.
         let right = unsafe { syscall!(__NR_flock, kernel[who].as_raw_fd(), operation) };
         assert_eq!(left, right.err().map_or(0, Errno::number), "step {step}: {operation}");
     }
@@ -132,7 +132,7 @@ fn a_process_owns_its_posix_locks_until_any_close() {
     assert_eq!(ours(&other, fds[0], F_GETLK, &mut asked), 0);
     let pid = std::process::id() as i32;
     assert_eq!(asked, Flock { kind: F_WRLCK as i16, whence: 0, start: 10, len: 10, pid });
-    // Any close of the file by its owner drops the lock; the other's close does not.
+    // Any close of the file by its owner drops the lock; a close by the other process does not.
     close::close(&other, fds[1]).unwrap();
     assert_eq!(ours(&other, fds[0], F_SETLK, &mut lock), Errno::EAGAIN.number());
     close::close(task, fds[1]).unwrap();
@@ -184,7 +184,7 @@ fn a_wait_ends_for_a_signal() {
     assert_eq!(ours(&other, fd, F_SETLKW, &mut lock.clone()), Errno::EINTR.number());
 }
 
-/// A process that was woken but has not run yet still says that it waits for a lock, which is another by now.
+/// A process that was woken but has not run yet still announces its wait for a lock, which has changed since.
 #[test]
 fn a_lock_that_has_changed_closes_no_ring() {
     let fixture = Fixture::private(1 << 20);

@@ -1,4 +1,4 @@
-//! Remounts: exact, and called off by writers when the remounter does not come back.
+//! Remounts: exact, and cancelled by writers if the remounter does not return.
 
 mod setup;
 
@@ -85,7 +85,7 @@ fn a_remount_that_stays_on_its_way_shuts_nobody_out() {
     close::close(task, fd).unwrap();
 }
 
-/// Writers count what they change; whoever has shut the mount sees the count stand still.
+/// Writers count their changes. Once the mount is shut, the count must not change.
 #[test]
 fn nothing_changes_once_a_remount_returns() {
     let fixture = Fixture::private(1 << 20);
@@ -100,7 +100,7 @@ fn nothing_changes_once_a_remount_returns() {
     thread::scope(|scope| {
         for writer in writers {
             let (done, count) = (&done, &count);
-            // SAFETY: the task is this thread's alone.
+            // SAFETY: only this thread uses the task.
             let writer = setup::Sent(writer);
             scope.spawn(move || {
                 let writer = writer;

@@ -1,4 +1,4 @@
-//! Names against the kernel: the same calls on a tmpfs directory and here give the same results.
+//! Names compared with the kernel's: the same calls on a tmpfs directory and here must give the same results.
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -16,7 +16,7 @@ use lp_vfs::{
 mod setup;
 use setup::{Fixture, Random, lent};
 
-/// One of the calls that are compared.
+/// One of the compared calls.
 #[derive(Clone, Debug)]
 enum Call {
     Mkdir(String, u32),
@@ -33,14 +33,14 @@ enum Call {
     Chown(String, u32, u32),
 }
 
-/// What a call gave: its error, or what can be compared of its result.
+/// The outcome of a call: its error, or the comparable part of its result.
 type Outcome = Result<Vec<u8>>;
 
-/// Something that calls are made on.
+/// A file system on which calls are made.
 trait World {
     fn call(&self, call: &Call) -> Outcome;
     fn list(&self, dir: &str) -> Result<BTreeMap<Vec<u8>, u8>>;
-    /// From here on calls are made as this user and group, without capabilities, or as root.
+    /// Makes later calls run as this user and group, without capabilities, or as root.
     fn become_user(&self, id: u32);
 }
 
@@ -55,7 +55,7 @@ fn inside<T>(place: Place<T>) -> T {
     }
 }
 
-/// Type, permissions, links, size: what is the same on both sides.
+/// The attributes that are the same on both sides: type, permissions, links, size.
 fn shown(stat: &stat) -> Vec<u8> {
     let size = if stat.st_mode & S_IFMT == S_IFREG { 0 } else { stat.st_size };
     format!("{:o} {} {}", stat.st_mode, stat.st_nlink, size).into_bytes()
@@ -73,12 +73,12 @@ fn records(buffer: &[u8], into: &mut BTreeMap<Vec<u8>, u8>) -> i64 {
     next
 }
 
-/// A supplementary group of the caller's.
+/// A supplementary group of the caller.
 const GROUP: u32 = 2000;
 
-/// Where the calls start, so far down that no path climbs out of what is compared.
+/// The directory in which calls start, so deep that no path climbs out of what is compared.
 const DEEP: &str = "/1/2/3/4/5/6/7/8/9/10";
-/// What is compared, from there.
+/// The top of what is compared, from there.
 const TOP: &str = "../../../../../../../../../..";
 
 /// The kernel's tmpfs.
@@ -92,7 +92,7 @@ impl Kernel {
         let path = format!("/dev/shm/lightpath-{name}-{}", std::process::id());
         std::fs::create_dir_all(format!("{path}{DEEP}")).expect("a tmpfs at /dev/shm");
         let text = c(&format!("{path}{DEEP}"));
-        // SAFETY: the path is a string.
+        // SAFETY: the path is NUL-terminated.
         let dir =
             unsafe { lp_abi::syscall!(__NR_open, text.as_ptr(), O_DIRECTORY | O_CLOEXEC) }.unwrap() as i32;
         Kernel { dir, path }
@@ -109,7 +109,7 @@ impl World for Kernel {
     fn call(&self, call: &Call) -> Outcome {
         let d = self.dir;
         let none = |result: Result<usize>| result.map(|_| Vec::new());
-        // SAFETY: all pointers are to strings and buffers that live across the call.
+        // SAFETY: all pointers are to NUL-terminated strings and buffers that outlive the call.
         unsafe {
             match call {
                 Call::Mkdir(path, mode) => none(lp_abi::syscall!(__NR_mkdirat, d, c(path).as_ptr(), *mode)),
@@ -156,7 +156,7 @@ impl World for Kernel {
     }
 
     fn become_user(&self, id: u32) {
-        // SAFETY: changes what file calls of this thread are checked against, and nothing else.
+        // SAFETY: the calls change only the credentials of this thread's file calls.
         unsafe {
             lp_abi::syscall!(__NR_setgroups, 1, [GROUP].as_ptr()).expect("tests run as root");
             let _ = lp_abi::syscall!(__NR_setfsgid, id);
@@ -166,7 +166,7 @@ impl World for Kernel {
 
     fn list(&self, dir: &str) -> Result<BTreeMap<Vec<u8>, u8>> {
         let mut all = BTreeMap::new();
-        // SAFETY: the paths are strings, the buffers as long as said.
+        // SAFETY: the paths are NUL-terminated, and the buffers have the given sizes.
         unsafe {
             let fd = lp_abi::syscall!(__NR_openat, self.dir, c(dir).as_ptr(), O_DIRECTORY | O_CLOEXEC)?;
             let mut buffer = vec![0u8; 4096];
@@ -187,7 +187,7 @@ impl World for Kernel {
 struct Light {
     fixture: Fixture,
     dir: Fd,
-    /// Root's.
+    /// Root's capabilities.
     caps: u32,
 }
 
@@ -215,7 +215,7 @@ fn open_ours(fixture: &Fixture, dir: Fd, path: &str, flags: u32) -> Result<Fd> {
             table::install(task, fd, id, 0)?;
             Ok(fd)
         }
-        // The kernel would open a FIFO or say ENXIO; the door's business.
+        // The kernel would open a FIFO or return ENXIO; doors handle that.
         other => panic!("{path}: {other:?}"),
     }
 }
@@ -260,7 +260,7 @@ impl World for Light {
                 access::faccessat(task, d, lent::path(&c(path)), *mode, *flags).map(none)
             }
             Call::Stat(path, flags) => {
-                // SAFETY: a plain structure.
+                // SAFETY: a structure of integers, for which zeros are valid.
                 let mut value: stat = unsafe { core::mem::zeroed() };
                 inside(ours::fstatat(task, d, lent::path(&c(path)), lent::value(&mut value), *flags)?);
                 Ok(shown(&value))
@@ -380,7 +380,7 @@ fn random_call(random: &mut Random) -> Call {
     }
 }
 
-/// An open of a socket is the door's business.
+/// Whether a call is comparable: doors handle an open of a socket.
 fn comparable(kernel: &Kernel, call: &Call) -> bool {
     let Call::Create(path, _) = call else { return true };
     !matches!(kernel.call(&Call::Stat(path.clone(), 0)), Ok(shown) if shown.starts_with(b"14"))
@@ -425,7 +425,7 @@ fn permissions_agree_with_tmpfs() {
                 worlds.iter().for_each(|world| world.become_user(id));
             }
             let call = match random.below(8) {
-                // Sticky directories are what the protected_* sysctls are about.
+                // No sticky directories, to which the protected_* sysctls apply.
                 0 => Call::Chmod(path(&mut random), random.below(0o10000) as u32 & !0o1000),
                 1 => {
                     let id = |random: &mut Random| [0, 1000, 2000, u32::MAX][random.below(4)];
@@ -434,9 +434,9 @@ fn permissions_agree_with_tmpfs() {
                 2 => Call::Access(path(&mut random), random.below(8) as u32, AT_EACCESS),
                 _ => random_call(&mut random),
             };
-            // access(2) without a flag asks with the real user, who stays root.
+            // access(2) without a flag checks the real user, who stays root.
             let real_user = matches!(call, Call::Access(_, _, flags) if flags & AT_EACCESS == 0);
-            // fs.protected_hardlinks is not ours to follow.
+            // The kernel follows the setting of fs.protected_hardlinks; ours always restricts links.
             let protected = id != 0 && matches!(call, Call::Link(..));
             if real_user || protected || !comparable(&kernel, &call) {
                 continue;

@@ -1,4 +1,4 @@
-//! Locks that are taken out of order are found: debug builds, and `--features order`.
+//! Locks taken out of order must be detected: debug builds, and `--features order`.
 
 #![cfg(any(debug_assertions, feature = "order"))]
 
@@ -25,7 +25,7 @@ fn the_order_of_the_document_is_kept() {
         let _low = inode::lock(&fixture.task, low);
         let _high = inode::lock(&fixture.task, high);
     }
-    // By try in any order: nobody is waited for.
+    // By try, any order is allowed, because nobody waits.
     let _high = inode::lock(&fixture.task, high);
     assert!(inode::lock_unless_held(&fixture.task, low).is_some());
     assert!(inode::lock_unless_held(&fixture.task, fixture.root()).is_some());

@@ -1,4 +1,4 @@
-//! Locks of the dead are nobody's, whoever is about to clean up after them.
+//! Dead processes own no locks, no matter who is about to clean up after them.
 
 use std::ffi::CString;
 
@@ -17,7 +17,8 @@ use setup::lent;
 const AT_ONCE: u32 = LOCK_EX | LOCK_NB;
 const FILES: usize = 2;
 
-/// Files of the mount. Paths are made beforehand: the child of a threaded program allocates nothing.
+/// Files of the mount. Paths are created in advance, because the child of a threaded program may not
+/// allocate.
 fn files(task: &Task) -> [CString; FILES] {
     let names = ["/light/locked", "/light/other"].map(|name| CString::new(name).expect("name"));
     for name in &names {
@@ -35,11 +36,11 @@ fn open(task: &Task, name: &CString) -> Fd {
     fd
 }
 
-/// A process of the run that stops itself when `work` is over, and has the parent wait for that.
+/// Creates a process of the run that stops itself when `work` is done, and waits for that.
 fn child(task: &Task, work: &dyn Fn(&Task)) -> libc::pid_t {
     let run = RunId(task.process.run.load(Ordering::Relaxed));
     let id = boot::claim_process(task.region, run).expect("process");
-    // SAFETY: the child calls nothing that the child of a process with threads may not.
+    // SAFETY: the child calls only what the child of a process with threads may call.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
         let Ok(lane) = boot::attach(task.region, id, 2) else { std::process::abort() };
@@ -52,20 +53,20 @@ fn child(task: &Task, work: &dyn Fn(&Task)) -> libc::pid_t {
 }
 
 fn stop() {
-    // SAFETY: stops this process.
+    // SAFETY: raise(3) with SIGSTOP only stops this process.
     unsafe { libc::raise(libc::SIGSTOP) };
 }
 
 fn wait_until_stopped(pid: libc::pid_t) {
     let mut status = 0;
-    // SAFETY: the child is ours.
+    // SAFETY: the child is this process's own.
     unsafe { libc::waitpid(pid, &raw mut status, libc::WUNTRACED) };
     assert!(libc::WIFSTOPPED(status), "the child ended: {status:x}");
 }
 
 fn kill(pid: libc::pid_t) {
     let mut status = 0;
-    // SAFETY: the child is ours.
+    // SAFETY: the child is this process's own.
     unsafe {
         libc::kill(pid, libc::SIGKILL);
         libc::waitpid(pid, &raw mut status, 0);
@@ -73,7 +74,7 @@ fn kill(pid: libc::pid_t) {
     assert!(libc::WIFSIGNALED(status));
 }
 
-/// Has a child take the lock and die with it.
+/// Makes a child take the lock and die with it.
 fn lock_and_die(task: &Task, name: &CString) {
     let holder = child(task, &|task| {
         let fd = open(task, name);
@@ -125,7 +126,7 @@ fn references_that_move_all_the_time_keep_nobody_from_a_lock_of_the_dead() {
         }
     });
     wait_until_stopped(mover);
-    // SAFETY: the child is ours.
+    // SAFETY: the child is this process's own.
     unsafe { libc::kill(mover, libc::SIGCONT) };
     for _ in 0..100 {
         lock_and_die(&task, &name);

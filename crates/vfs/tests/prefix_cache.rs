@@ -1,4 +1,5 @@
-//! Paths whose prefix is known already still lead where the tree says: after renames, removals, permissions that go.
+//! Paths with a cached prefix must still lead where the tree says, after renames, removals and revoked
+//! permissions.
 
 use std::ffi::CString;
 use std::sync::Mutex;
@@ -17,14 +18,15 @@ use lp_vfs::{
 #[allow(dead_code, reason = "each test file uses a part")]
 mod lent;
 
-/// Process slots are claimed with the real process's credentials and umask: one at a time.
+/// Process slots are claimed with the real process's credentials and umask, so only one test at a time may do
+/// so.
 static SETUP: Mutex<()> = Mutex::new(());
 
 fn c(path: &str) -> CString {
     CString::new(path).unwrap()
 }
 
-/// A region and some processes on it, as far as the file system can see.
+/// A region and several processes on it, as far as the file system can see.
 fn tasks<const N: usize>() -> [Task<'static>; N] {
     let _one = SETUP.lock().unwrap();
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 3 };
@@ -50,7 +52,7 @@ fn find(task: &Task, path: &str) -> Result<InodeId> {
     }
 }
 
-/// [`find`], with the prefix known.
+/// [`find`], with the prefix cached.
 fn find_again(task: &Task, path: &str) -> Result<InodeId> {
     let _ = find(task, path);
     find(task, path)
@@ -104,7 +106,7 @@ fn a_directory_that_is_made_anew_is_another() {
     dir(&one, "/light/d");
     file(&one, "/light/d/f");
     find_again(&one, "/light/d/f").unwrap();
-    // Held open, so that its slot is not used again.
+    // Held open, so that its slot is not reused.
     let Ok(Place::Inside(open::Opened::File(id))) =
         open::openat(&one, Fd::CWD, lent::path(&c("/light/d")), O_DIRECTORY, 0)
     else {
@@ -166,7 +168,7 @@ fn a_link_on_the_way_may_lead_elsewhere_the_next_time() {
     }
 }
 
-/// Tells the other thread that it is over, also when an assertion fails.
+/// Tells the other thread to stop, even if an assertion fails.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {

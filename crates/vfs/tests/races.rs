@@ -1,4 +1,4 @@
-//! Short calls of two threads on the same names and the same file: for Miri, which finds their races by rule
+//! Short calls by two threads on the same names and the same file: for Miri, which finds races by rule
 //! instead of by chance.
 
 use std::ffi::CStr;
@@ -17,7 +17,7 @@ use setup::lent;
 
 const ROUNDS: u32 = if cfg!(miri) { 3 } else { 300 };
 
-/// Two threads, each a process of its own as far as the file system can see, make `calls` side by side.
+/// Two threads, each its own process as far as the file system can see, make `calls` concurrently.
 fn side_by_side(fixture: &Fixture, calls: [fn(&Task); 2]) {
     let region: Region<'static> = fixture.task.region;
     let run = RunId(fixture.task.process.run.load(Ordering::Relaxed));
@@ -31,7 +31,7 @@ fn side_by_side(fixture: &Fixture, calls: [fn(&Task); 2]) {
     });
 }
 
-/// What a call may come to beside another thread's.
+/// Accepts success and the listed errors for a call beside another thread's.
 #[track_caller]
 fn may_fail<T: core::fmt::Debug>(done: lp_abi::Result<T>, errors: &[Errno]) {
     assert!(done.as_ref().err().is_none_or(|errno| errors.contains(errno)), "{done:?}");

@@ -1,4 +1,4 @@
-//! Readers beside writers: what a read gives is one state of the file.
+//! Readers beside writers: a read must return one state of the file.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 
@@ -24,8 +24,8 @@ fn thread(fixture: &Fixture, tid: u32) -> Mine {
     Mine(Task::new(task.region, task.process_id, lane, clock::now))
 }
 
-/// Counts reads that mix states. A writer that the scheduler keeps away in the middle of a change for longer than readers
-/// have patience lets one through now and then.
+/// Checks the number of reads that mix states. A writer that the scheduler suspends in the middle of a change
+/// for longer than readers wait lets one through occasionally.
 fn assert_whole(mixed: u32, reads: u32) {
     assert!(mixed * 200 <= reads, "{mixed} of {reads} reads are mixed");
 }
@@ -98,7 +98,7 @@ fn appends_of_many_writers_do_not_overlap() {
     assert_eq!(counts, [ROUNDS; 3]);
 }
 
-/// Attributes of one change appear together: the sizes that a writer makes have their own blocks.
+/// Attributes of one change appear together: each size that a writer sets has its own number of blocks.
 #[test]
 fn attributes_are_of_one_state() {
     let fixture = Fixture::private(64 << 20);
@@ -109,7 +109,7 @@ fn attributes_are_of_one_state() {
         let (id, inode) = (fixture.inode_id(fd), fixture.inode(fd));
         scope.spawn(move || {
             let Mine(task) = &{ mine };
-            // SAFETY: all zeros is a stat.
+            // SAFETY: zeros are a valid stat.
             let mut seen: lp_abi::linux::stat = unsafe { std::mem::zeroed() };
             while !done.load(Relaxed) {
                 stat::fstat(task, fd, lent::value(&mut seen)).expect("fstat");
@@ -126,7 +126,7 @@ fn attributes_are_of_one_state() {
         });
         let bytes = [7; LENGTH];
         let mut round = 0;
-        // Until there were enough looks beside changes, on one core too.
+        // Until there were enough looks beside changes, even on one core.
         while round < ROUNDS || looks.load(Relaxed) < ROUNDS {
             let task = &fixture.task;
             assert_eq!(write::pwrite(task, fd, lent::bytes(&bytes[..LENGTH]), 0), Ok(LENGTH));
@@ -140,13 +140,13 @@ fn attributes_are_of_one_state() {
     assert_eq!(mixed.into_inner(), 0, "size and blocks of two states");
 }
 
-/// A truncation that outlasts a reader's patience, while what it gives back becomes another file's.
+/// A truncation that outlasts a reader's patience, while the pages that it frees become another file's.
 #[test]
 fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
     const PAGES: usize = 2048;
     let fixture = Fixture::private(16 << 20);
     let (fd, other, ballast) = (fixture.file(O_RDWR), fixture.file(O_RDWR), fixture.file(O_RDWR));
-    // Hardly a page is free, so that the next to ask gets what was just given back.
+    // Hardly any page is free, so that the next allocation gets what was just freed.
     let pages = page::free_count(fixture.task.region) as usize - PAGES - 20;
     let bytes = vec![0; pages * PAGE_SIZE];
     let filled = write::pwrite(&fixture.task, ballast, lent::bytes(&bytes), 0);
@@ -172,7 +172,7 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
             assert_eq!(write::pwrite(task, fd, lent::bytes(&whole), 0), Ok(whole.len()));
             let held = inode::lock(task, id);
             inode.data_seq.begin();
-            // Two reads come through while nothing changes: the second has begun within the section.
+            // Two reads finish while nothing changes: the second began within the section.
             let first = reads.load(Relaxed);
             while reads.load(Relaxed) == first {
                 std::thread::yield_now();
@@ -181,7 +181,7 @@ fn reads_beside_a_long_truncation_give_no_other_files_bytes() {
             while reads.load(Relaxed) == first + 1 {
                 std::thread::yield_now();
             }
-            // The pages go while the next reads lose patience and copy.
+            // The pages are freed while the next reads lose patience and copy.
             let patience = begun.elapsed();
             for page in (0..PAGES as u64).rev() {
                 map::clear(task, id, inode, page, page + 1);

@@ -1,4 +1,4 @@
-//! Threads that share a table: opening, using, duplicating and closing each other's descriptors.
+//! Threads that share a table open, use, duplicate and close each other's descriptors.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
@@ -19,7 +19,7 @@ use setup::{Fixture, Random, fsck, lent};
 
 const THREADS: usize = 4;
 const STEPS: usize = 20_000;
-/// Descriptors of each thread; any thread uses and closes any.
+/// Descriptors of each thread. Any thread uses and closes any of them.
 const NUMBERS: usize = 6;
 
 struct Mine(Task<'static>);
@@ -34,7 +34,8 @@ fn opened(task: &Task, random: &mut Random) -> Result<lp_region::FileId, Errno> 
     }
 }
 
-/// The thread's own numbers are free when it opens, as the kernel hands out no number twice.
+/// One random step. The thread's own numbers are free when it opens, because the kernel hands out no number
+/// twice.
 fn step(task: &Task, own: usize, random: &mut Random) {
     let any = Fd::new(3 + random.below(THREADS * NUMBERS) as i32);
     let mine = Fd::new((3 + own * NUMBERS + random.below(NUMBERS)) as i32);
@@ -66,7 +67,7 @@ fn step(task: &Task, own: usize, random: &mut Random) {
         }
         _ => {
             if let Ok(held) = table::fget(task, any) {
-                // What is held stays what it was.
+                // A held file must not change.
                 let before = held.inode_ref();
                 std::hint::spin_loop();
                 assert_eq!(held.inode_ref(), before);
@@ -159,7 +160,7 @@ fn exec_takes_over_what_other_threads_held() {
     assert_eq!(boot::cloexec_fds(&image).collect::<Vec<_>>(), [Fd::new(3)]);
     close::close(&image, Fd::new(3)).expect("close");
     assert_eq!(lseek::lseek(&image, Fd::new(4), 0, SEEK_CUR), Ok(0));
-    // The directory's lock was the thread's, and is free.
+    // The directory's lock was held by the thread, and must be free.
     let made = mkdir::mkdirat(&image, Fd::CWD, lent::path(c"/light/d"), 0o755);
     assert_eq!(made, Ok(Place::Inside(())));
     close::close(&image, Fd::new(4)).expect("close");
@@ -168,7 +169,7 @@ fn exec_takes_over_what_other_threads_held() {
     assert_eq!(region.in_use::<Inode>(), 3, "root, f, d");
 }
 
-/// The lane of a new thread of the task's process.
+/// A task on a lane for a new thread of the task's process.
 fn thread_of(task: &Task<'static>, tid: u32) -> Task<'static> {
     boot::before_thread(task);
     let lane = boot::thread_lane(task.region, task.process_id, tid).expect("lane");
@@ -180,7 +181,7 @@ fn end(task: &Task) {
     boot::thread_gone(task.process);
 }
 
-/// An exec by the only thread left: the new image's lane, and how many the process has.
+/// An exec by the only thread left. Returns the new image's lane, and the number of the process's lanes.
 fn execute(task: &Task<'static>) -> (LaneId, usize) {
     boot::before_exec(task);
     let lane = boot::attach(task.region, task.process_id, 1).expect("attach");
@@ -191,7 +192,7 @@ fn execute(task: &Task<'static>) -> (LaneId, usize) {
 #[test]
 fn a_thread_that_outlived_the_first_executes() {
     let task = Fixture::private(1 << 20).task;
-    // The lane of the first thread has the second thread as its next owner, or the third has one of its own.
+    // The first thread's lane goes to the second thread, or the third gets one of its own.
     let second = thread_of(&task, 2);
     end(&task);
     let third = thread_of(&second, 3);

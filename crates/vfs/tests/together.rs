@@ -1,4 +1,5 @@
-//! Threads that change and look up names at once: what must always be true is, and all rules hold afterwards.
+//! Threads that change and look up names concurrently: invariants must hold throughout, and all rules
+//! afterwards.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -46,7 +47,7 @@ fn moved(task: &Task, old: &str, new: &str, flags: u32) {
     let _ = rename::renameat2(task, Fd::CWD, lent::path(&c(old)), Fd::CWD, lent::path(&c(new)), flags);
 }
 
-/// One of the calls that change names, on few names, so that they meet.
+/// Makes one of the calls that change names, on few names, so that they collide.
 fn change(task: &Task, random: &mut Random) {
     const NAMES: [&str; 7] = ["a", "b", "c", "a/x", "a/a", "b/a", "a/b/a-name-that-does-not-fit-in-an-entry"];
     let path = |random: &mut Random| c(&format!("/light/w/{}", NAMES[random.below(NAMES.len())]));
@@ -84,7 +85,7 @@ fn list(task: &Task, path: &str, names: &mut Vec<String>) {
     close::close(task, Fd::new(3)).expect("close");
 }
 
-/// Ends the tests with a word when they stand still, as they do when two changes wait for each other's locks.
+/// Ends the tests with a message if they hang, as they do when two changes wait for each other's locks.
 struct Watchdog(Arc<AtomicBool>);
 
 impl Watchdog {
@@ -129,7 +130,7 @@ fn everybody_changes_the_same_names() {
                     (0..50).for_each(|_| change(&task, &mut random));
                     names.clear();
                     list(&task, "/light/w", &mut names);
-                    // Who adds to the table, so that it splits, must not hide what stands still.
+                    // An insert that makes the table split must not hide existing names.
                     let own = format!("/light/still/{seed}-{}", random.below(3000));
                     let _ = mknod::mknodat(&task, Fd::CWD, lent::path(&c(&own)), 0o644, 0);
                     found(&task, &format!("/light/still/{}", random.below(200))).expect("stands still");
@@ -143,7 +144,7 @@ fn everybody_changes_the_same_names() {
     fsck::check(&task, root);
 }
 
-/// Directories that move into each other, all at once: some of these moves would close a ring.
+/// Directories that move into each other concurrently: some of these moves would close a ring.
 #[test]
 fn directories_that_move_at_once_close_no_ring() {
     const COUNT: usize = 6;
@@ -219,9 +220,9 @@ fn a_rename_is_one_event() {
             let done = &done;
             scope.spawn(move || {
                 while !done.load(Ordering::Relaxed) {
-                    // Replaced again and again, but never absent.
+                    // It is replaced repeatedly, but must never be absent.
                     found(&task, "/light/always").expect("a name that is replaced is there");
-                    // Swapped: each name has one of the two, always.
+                    // Exchanged repeatedly: each name must always have one of the two.
                     for name in ["/light/one", "/light/two"] {
                         let inode = found(&task, name).expect("a name that is swapped is there").inode;
                         assert!(inode == one || inode == two);
@@ -245,12 +246,12 @@ fn a_rename_is_one_event() {
     fsck::check(&task, boot::root(&task, 0).unwrap().id);
 }
 
-/// Files without names of which one lane keeps more than its list holds: they go to its chain.
+/// Number of files without names, more than a lane's list holds, so that some go to its chain.
 const KEPT: usize = 60;
 const ROUNDS: usize = 10_000;
 
-/// Makes files without names, has them go to the lane's chain, and closes them, which leaves husks for the
-/// lane to take out. No inode may be two files' at once.
+/// Creates files without names, makes them go to the lane's chain, and closes them, which leaves husks for
+/// the lane to remove. No inode may belong to two files at once.
 fn keep_and_close(task: &Task) {
     for round in 0..ROUNDS {
         let path = c(&format!("/light/{}", task.process_id.0));

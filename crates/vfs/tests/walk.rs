@@ -63,7 +63,7 @@ fn inside(task: &Task, path: &str) -> Found {
     }
 }
 
-/// Where a path leaves to.
+/// The host path at which a walk leaves.
 fn leaves(task: &Task, path: &str) -> String {
     match find(task, path) {
         Ok(Place::Outside(Outside::Rewritten(length))) => {
@@ -147,12 +147,12 @@ fn names_and_paths_have_their_limits() {
     file(&task, &format!("/light/{longest}"));
     inside(&task, &format!("/light/{longest}"));
     assert_eq!(find(&task, &format!("/light/{longest}n")), Err(Errno::ENAMETOOLONG));
-    // 4,095 bytes are a path, 4,096 are not.
+    // 4,095 bytes are a valid path, 4,096 are not.
     let path = |length: usize| format!("/light/{}", &"./".repeat(length)[..length - 7]);
     inside(&task, &path(4095));
     assert_eq!(find(&task, &path(4096)), Err(Errno::ENAMETOOLONG));
     assert_eq!(find(&task, ""), Err(Errno::ENOENT));
-    // Deep trees are reached step by step, and getcwd says so when the path no longer fits.
+    // Deep trees are reached step by step, and getcwd fails when the path no longer fits.
     assert_eq!(chdir::chdir(&task, lent::path(&c("/light"))), Ok(Place::Inside(())));
     for _ in 0..30 {
         assert_eq!(
@@ -189,7 +189,7 @@ fn the_working_directory_follows_its_renames() {
     assert_eq!(made, Err(Errno::ENOENT));
 }
 
-/// Reads some records; gives the names.
+/// Reads some records and returns the names.
 fn read_names(task: &Task, fd: Fd, bytes: usize) -> Vec<String> {
     let mut buffer = vec![0u8; bytes];
     let got = getdents::getdents64(task, fd, lent::room(&mut buffer)).expect("getdents64");
@@ -230,7 +230,7 @@ fn a_large_directory_is_listed_while_it_shrinks() {
         }
         for name in names {
             assert!(seen.insert(name.clone()), "{name} was listed twice");
-            // As `rm -r` does: what was listed goes while the listing goes on.
+            // Like `rm -r`: listed names are removed while the listing continues.
             if name.starts_with("name") && !name.ends_with("77") {
                 unlink::unlink(&task, Fd::CWD, lent::path(&c(&format!("/light/big/{name}")))).unwrap();
                 removed += 1;

@@ -1,4 +1,4 @@
-//! What the high half does when the low half tells it: see [`Above`].
+//! The high half's implementation of [`Above`].
 
 use crate::high::life::task::set_task;
 
@@ -67,7 +67,8 @@ impl Above for High {
     }
 
     fn counts_calls() -> bool {
-        apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) == CALLS_COUNTED) // Relaxed: immutable.
+        // Relaxed: immutable.
+        apart::run().is_some_and(|run| run.stats.load(Ordering::Relaxed) == CALLS_COUNTED)
     }
 
     fn join(thread: &Thread) {
@@ -181,7 +182,7 @@ impl Above for High {
         let slot = fork::before_vfork(task)?;
         table_copied(task, slot);
         thread.forked.set(slot.0);
-        // Its lane comes when it runs.
+        // It gets a lane when it runs.
         set_task(child, task.region, slot, LaneId::NONE);
         Ok(())
     }
@@ -189,7 +190,7 @@ impl Above for High {
     fn after_vfork_child(child: &Thread) {
         let Some(task) = task_of(child) else { return };
         let (region, slot) = (task.region, task.process_id);
-        // SAFETY: the parent waits, and its record stays valid.
+        // SAFETY: the parent waits, so its record stays valid.
         let parent = unsafe { child.parent.get().as_ref() };
         if let Some(parent) = parent.and_then(task_of) {
             fork::copied(parent);
@@ -249,7 +250,7 @@ impl Above for High {
         if let Some(task) = task_of(thread) {
             boot::before_exec(task);
             credentials::before_exec(task);
-            // The new image must not inherit what is closed.
+            // The new image must not inherit parked placeholders.
             placeholder::flush(task);
         }
         Ok(())
@@ -281,7 +282,7 @@ impl Above for High {
     fn end_if_cut() {
         let region = joined().map(|(region, _)| (region.fd(), region.length()));
         let Some((fd, length)) = region.or_else(apart::extent).filter(|(fd, _)| *fd >= 0) else { return };
-        // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+        // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
         let size = unsafe {
             let mut found: stat = core::mem::zeroed();
             match lp_abi::syscall!(__NR_fstat, fd, &raw mut found) {
@@ -318,7 +319,7 @@ impl Above for High {
     }
 }
 
-/// The table for a process that has a task, and whether there are shorter ways than by it.
+/// The table for a process that has a task, and whether fast paths may bypass it.
 fn calls_of(task: &Task) -> (&'static Table, Way) {
     // Relaxed: immutable.
     match task.run.stats.load(Ordering::Relaxed) {
@@ -334,11 +335,11 @@ fn calls_of(task: &Task) -> (&'static Table, Way) {
 }
 
 fn task_of(thread: &Thread) -> Option<&'static Task<'static>> {
-    // SAFETY: null, or the thread's task, which lives as long as its record.
+    // SAFETY: the pointer is null or the thread's task, which lives as long as its record.
     unsafe { thread.task.get().as_ref() }
 }
 
-/// Attaches to the slot that a launcher or an image before has left to this one.
+/// Attaches to the slot that a launcher, or the image before, left to this one.
 fn attach_slot(
     thread: &Thread,
     fd: i32,
@@ -369,12 +370,12 @@ fn attach_slot(
     Ok(task)
 }
 
-/// A number of 32 bits.
+/// Parses a 32-bit number.
 fn number32(text: &[u8]) -> Option<u32> {
     number(text).and_then(|number| u32::try_from(number).ok())
 }
 
-/// The kernel has named the thread after the memfd that it executed: it gets the program's name.
+/// Sets the thread's name to the program's. The kernel has named it after the memfd that it executed.
 #[cold]
 fn name_thread(task: &Task) {
     // Relaxed, all: the process's own words.
@@ -390,7 +391,7 @@ fn name_thread(task: &Task) {
     let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, comm.as_ptr()) };
 }
 
-/// What a run record tells a process of `user`.
+/// What the run record tells a process of `user`.
 #[unsafe(link_section = ".text.startup.lp")]
 fn attached<'a>(
     run: &'static Run,
@@ -402,11 +403,11 @@ fn attached<'a>(
     if user == owner || user == 0 {
         path.push(run.cache.get());
     } else {
-        // Root's child that has changed to another user must not add to root's bundle: it has one of its own.
+        // Root's child that has changed to another user must not add to root's bundle, so it has its own.
         path.push(b"/tmp/lightpath-");
         path.push_decimal(u64::from(user));
     }
-    // As `lp_sites::Bundle::file_name` has it.
+    // The name that `lp_sites::Bundle::file_name` gives.
     path.push(b"/sites-");
     path.push_decimal(u64::from(image::VERSION));
     path.push(b"-");
@@ -420,7 +421,7 @@ fn attached<'a>(
     })
 }
 
-/// The slot of a child has a copy of the table.
+/// After the table has been copied to a child's slot.
 fn table_copied(task: &Task, child: ProcessId) {
     let process = task.region.process(child);
     placeholder::copy_to(task, process);

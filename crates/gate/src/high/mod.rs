@@ -3,21 +3,21 @@
 //! Handlers decode arguments, decide whether a path or a descriptor is ours, and ask `lp-vfs`. The low half
 //! calls it through the dispatch tables and [`above`] only.
 //!
-//! Rooms, from the lowest to the highest; each uses only those above it in this list, and the low half:
+//! Rooms, lowest first; each uses the low half and only those above it in this list:
 //!
 //! | room | what |
 //! |---|---|
 //! | [`memory`] | mappings of files of ours |
-//! | [`frame`] | what every handler is made of |
+//! | [`frame`] | what every handler uses |
 //! | [`run`] | the run, its mounts, its region |
-//! | [`fd`] | whose a descriptor is, and placeholders |
-//! | [`route`] | whose a path is |
+//! | [`fd`] | routing of descriptors, and placeholders |
+//! | [`route`] | routing of paths |
 //! | [`special`] | FIFOs and sockets |
 //! | [`watch`] | inotify's shadows |
 //! | [`life`] | joining and leaving a run, tasks, credentials |
 //! | [`calls`] | handlers, one file per family |
 //! | [`table`] | dispatch tables |
-//! | [`above`] | what the low half asks for |
+//! | [`above`] | what the low half calls |
 
 pub mod above;
 pub mod calls;

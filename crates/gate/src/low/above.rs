@@ -1,10 +1,11 @@
-//! [`Above`]: what the low half asks of the high half, and tells it: the life of processes and threads.
+//! [`Above`]: what the low half asks of the high half, and what it reports: the life of processes and
+//! threads.
 //!
-//! Every function runs in the gate (signal handlers wait) and may be called in a process without a region,
-//! where it has nothing to do ([`Thread::task`] is null).
+//! Every function runs in the gate, with signal handlers deferred. A process without a region
+//! ([`Thread::task`] is null) may call every function; it then does nothing.
 //!
-//! [`crate::High`] implements it. The low half names that type and nothing else of the high half; calls are
-//! direct ones, for what is below is entered from assembly and cannot be generic.
+//! [`crate::High`] implements the trait. The low half names that type and nothing else of the high half.
+//! Calls are direct, because their callers are entered from assembly and cannot be generic.
 
 use lp_region::records::PROGRAMS;
 use lp_region::sync::AtomicU64;
@@ -14,7 +15,7 @@ use lp_vfs::task::Task;
 use crate::low::dispatch::Calls;
 use crate::low::thread::record::Thread;
 
-/// Where the gate finds site images, and the program that makes them: paths without NUL.
+/// Where the gate finds site images and the program that builds them. Paths without NUL.
 pub struct Attached<'a> {
     /// The bundle.
     pub bundle: &'a [u8],
@@ -22,29 +23,29 @@ pub struct Attached<'a> {
     pub builder: &'static [u8],
     /// The preload library.
     pub preload: &'static [u8],
-    /// The directory of the C library that has the gate in it; empty if there is none.
+    /// The directory of the C library that contains the gate; empty if there is none.
     pub library: &'static [u8],
 }
 
 /// Bytes for the path of a bundle.
 pub const PATH: usize = 1024;
 
-/// A list of paths in an environment, by ld.so(8).
+/// A list of paths in an environment: ld.so(8).
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum List {
     /// LD_LIBRARY_PATH: directories.
     Directories,
-    /// LD_PRELOAD: libraries; those without a slash are searched for.
+    /// LD_PRELOAD: libraries. The loader searches for those without a slash.
     Libraries,
 }
 
 /// The high half.
 pub(crate) trait Above: Quick {
-    /// Takes part in what `gate`, LIGHTPATH_GATE's value, names: a slot in a region, or a run. The process
-    /// has the ids that the kernel gave the image. The bundle's path is put together in `room`.
+    /// Joins what `gate`, the value of LIGHTPATH_GATE, names: a slot in a region, or a run. `ids` are the ids
+    /// that the kernel gave the image. The bundle's path is written to `room`.
     ///
     /// # Errors
-    /// One line that says why not; the process is then refused.
+    /// One line with the reason. The caller refuses to run the process.
     fn attach<'a>(
         thread: &Thread,
         gate: &[u8],
@@ -52,118 +53,117 @@ pub(crate) trait Above: Quick {
         room: &'a mut [u8; PATH],
     ) -> Result<Attached<'a>, &'static [u8]>;
 
-    /// Whether the run counts its calls, so that each process takes part from its start.
+    /// Whether the run counts its calls, so that each process must join it at its start.
     fn counts_calls() -> bool;
 
-    /// Has the process take part in the run, unless it does already or has no part in any.
+    /// Joins the run. Does nothing if the process has joined already or belongs to no run.
     fn join(thread: &Thread);
 
-    /// By which table the calls of a process are answered, and on which ways.
+    /// Selects the dispatch table and the entries' fast paths for the process.
     fn calls(thread: &Thread) -> Calls;
 
-    /// A thread has made its first call: it needs a task.
+    /// A thread has made its first call: gives it a task.
     fn thread_start(thread: &Thread);
 
-    /// A thread is about to be made that shares memory, descriptors and all with its maker: the table is
-    /// shared from now on.
+    /// A thread is about to be created that shares memory and descriptors with its creator: marks the
+    /// descriptor table shared.
     fn before_thread(thread: &Thread);
 
-    /// The thread of [`before_thread`] was not made.
+    /// The thread announced by [`Self::before_thread`] was not created.
     fn thread_not_made(thread: &Thread);
 
-    /// The thread ends; its record is given back.
+    /// The thread ends: releases its record.
     fn thread_exit(thread: &Thread);
 
     /// The process ends by exit_group(2). It may be a child that shares memory with its parent.
     fn process_exit(thread: &Thread);
 
-    /// fork(2) is about to happen: open files become shared, and the child needs a process slot. An error
-    /// fails the call.
+    /// Before fork(2): marks open files shared and takes a process slot for the child. An error fails the
+    /// call.
     fn before_fork(thread: &Thread) -> lp_abi::Result<()>;
 
-    /// Where the kernel is to write the id of the child for which [`before_fork`] or [`before_vfork`] has
-    /// taken a slot.
+    /// Where the kernel is to write the id of the child whose slot [`Self::before_fork`] or
+    /// [`Self::before_vfork`] took.
     fn announce_child(thread: &Thread) -> Option<*mut u32>;
 
-    /// The kernel writes the id of that child elsewhere, or nowhere.
+    /// The kernel will not write that child's id to the address of [`Self::announce_child`].
     fn make_unannounced(thread: &Thread);
 
-    /// A child is about to be made that is to share the kernel's table of descriptors, and is not a thread.
-    /// It may while no file of ours is open: each has a table of ours of its own.
+    /// Whether a child that is not a thread may share the kernel's descriptor table. It may while no file of
+    /// ours is open, because each process has its own table of ours.
     fn may_share_table(thread: &Thread) -> bool;
 
-    /// fork(2) has happened: `result` is the child's process id, or `-errno`, and then what `before_fork`
-    /// took goes back.
+    /// After fork(2). `result` is the child's process id, or `-errno`; in the latter case what `before_fork`
+    /// took is released.
     fn after_fork_parent(thread: &Thread, result: isize);
 
-    /// The child of a fork: its memory is a copy of the parent's, `thread` is its only thread.
+    /// In the child of a fork. Its memory is a copy of the parent's and `thread` is its only thread.
     fn after_fork_child(thread: &Thread);
 
-    /// A child is about to start that shares memory with `thread` but has a descriptor table and directory of
-    /// its own until it execs or exits (vfork, posix_spawn). `child` needs a task of its own: a process slot,
-    /// and a copy of the table. An error fails the call.
+    /// Before a child that shares memory with `thread` but has its own descriptor table and directory until
+    /// it execs or exits (vfork, posix_spawn). Gives `child` its own task: a process slot and a copy of the
+    /// table. An error fails the call.
     fn before_vfork(thread: &Thread, child: &Thread) -> lp_abi::Result<()>;
 
-    /// That child's first moment, on its own kernel thread: it can take its record lock now.
+    /// That child's first act, on its own kernel thread: takes its record lock.
     fn after_vfork_child(child: &Thread);
 
-    /// The child has execed or exited (`result` is its process id) or was not made (`-errno`): what the
-    /// parent's side keeps in `child` is not needed any more. The process slot stays with the process that
-    /// execed.
+    /// The child has execed or exited (`result` is its process id) or was not created (`-errno`): releases
+    /// what the parent's side keeps in `child`. The process slot stays with a child that execed.
     fn after_vfork_parent(thread: &Thread, child: &Thread, result: isize);
 
-    /// The programs that processes of the region have looked at before an exec.
+    /// The region's cache of programs that processes examined before an exec.
     fn known_programs(thread: &Thread) -> Option<&'static [AtomicU64; PROGRAMS]>;
 
-    /// Whether a thread's process is one of a run, and so has mounts.
+    /// Whether the thread's process belongs to a run and so has mounts.
     fn has_run(thread: &Thread) -> bool;
 
-    /// Whether a path that a program in the directory `origin` has for the loader leads into a mount.
+    /// Whether `path`, which a program in the directory `origin` gives the loader, leads into a mount.
     fn leads_into_mount(thread: &Thread, origin: &[u8], path: &[u8]) -> bool;
 
-    /// Bytes of thread-local storage for the library `name`, if it lies in a directory that such a program
-    /// has for the loader.
+    /// Bytes of thread-local storage of the library `name`, if it lies in `directory`, which a program in the
+    /// directory `origin` gives the loader.
     fn storage_of(thread: &Thread, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64>;
 
-    /// Whether an entry of a list in an environment, a string of the program's, leads the loader into a
-    /// mount.
+    /// Whether an entry of `text`, a list in the program's environment, leads the loader into a mount.
     fn list_leads_into_mount(thread: &Thread, list: List, text: *const u8) -> bool;
 
-    /// exec is about to happen for sure as far as the gate can tell (the file was checked): the place to wait
-    /// for other threads' calls or to set marks that the new image reads. An error fails the exec.
+    /// The exec has passed all checks. Waits for other threads' calls and sets the marks that the new image
+    /// reads. An error fails the exec.
     fn before_exec(thread: &Thread) -> lp_abi::Result<()>;
 
-    /// The exec failed with `errno` after all; the old image goes on.
+    /// The exec failed with `errno` after [`before_exec`](Above::before_exec); the old image continues.
     fn exec_failed(thread: &Thread, errno: lp_abi::Errno);
 
-    /// Writes what LIGHTPATH_GATE must be for an image that `thread` execs, without the name, and gives its
+    /// Writes the value of LIGHTPATH_GATE for an image that `thread` execs, without the name, and returns its
     /// length; 0 in a process without a region.
     fn gate_value(thread: &Thread, value: &mut [u8; 64]) -> usize;
 
-    /// Memory of a file has gone from under an instruction: if it was the region's, because somebody cut its
-    /// file short, there is nothing to go on with.
+    /// An instruction of the gate found a file's memory gone. Ends the process if the memory was the
+    /// region's, because somebody truncated its file.
     fn end_if_cut();
 
-    /// The program's own access to `address` has faulted. Whether to make it again: a file that is mapped
-    /// there has grown since. Where that is unclear it is made again once, and then the fault is the
+    /// The program's own access to `address` faulted. Returns whether to retry it, because the file mapped
+    /// there has grown since. If that is unclear, the access is retried once, and a second fault is the
     /// program's.
     fn fault(thread: &Thread, address: usize) -> bool;
 
     /// Whether a file of ours may be mapped in the process.
     fn has_mappings() -> bool;
 
-    /// Whether `path` starts with a mount's path, as written.
+    /// Whether `path` starts with a mount's path, compared as text.
     fn holds(path: &[u8]) -> bool;
 }
 
-/// The calls that programs make most, where one look at the descriptor's entry decides. The arguments are
-/// the program's, the task and the entry (not 0) of the first; the answer is `rax`, or
-/// [`AGAIN`](crate::low::dispatch::AGAIN) for what is not the common case.
+/// Fast paths of the most frequent calls, where one look at the descriptor's table entry decides. The
+/// arguments are the program's, then the task and the first argument's entry (not 0). The result is `rax`, or
+/// [`AGAIN`](crate::low::dispatch::AGAIN) to fall back to the general handler.
 pub(crate) trait Quick {
     /// read(2).
     ///
     /// # Safety
-    /// For the entry only: the calling thread's task, the entry of descriptor `a`, and a program's arguments.
+    /// Only the entry may call it, with the calling thread's task, the entry of descriptor `a`, and a
+    /// program's arguments.
     unsafe extern "sysv64" fn read(
         a: usize,
         b: usize,
@@ -176,7 +176,8 @@ pub(crate) trait Quick {
     /// write(2).
     ///
     /// # Safety
-    /// For the entry only: the calling thread's task, the entry of descriptor `a`, and a program's arguments.
+    /// Only the entry may call it, with the calling thread's task, the entry of descriptor `a`, and a
+    /// program's arguments.
     unsafe extern "sysv64" fn write(
         a: usize,
         b: usize,
@@ -189,7 +190,8 @@ pub(crate) trait Quick {
     /// fstat(2).
     ///
     /// # Safety
-    /// For the entry only: the calling thread's task, the entry of descriptor `a`, and a program's arguments.
+    /// Only the entry may call it, with the calling thread's task, the entry of descriptor `a`, and a
+    /// program's arguments.
     unsafe extern "sysv64" fn fstat(
         a: usize,
         b: usize,
@@ -202,7 +204,8 @@ pub(crate) trait Quick {
     /// lseek(2).
     ///
     /// # Safety
-    /// For the entry only: the calling thread's task, the entry of descriptor `a`, and a program's arguments.
+    /// Only the entry may call it, with the calling thread's task, the entry of descriptor `a`, and a
+    /// program's arguments.
     unsafe extern "sysv64" fn lseek(
         a: usize,
         b: usize,
@@ -215,7 +218,8 @@ pub(crate) trait Quick {
     /// pread64(2).
     ///
     /// # Safety
-    /// For the entry only: the calling thread's task, the entry of descriptor `a`, and a program's arguments.
+    /// Only the entry may call it, with the calling thread's task, the entry of descriptor `a`, and a
+    /// program's arguments.
     unsafe extern "sysv64" fn pread64(
         a: usize,
         b: usize,
@@ -228,7 +232,8 @@ pub(crate) trait Quick {
     /// pwrite64(2).
     ///
     /// # Safety
-    /// For the entry only: the calling thread's task, the entry of descriptor `a`, and a program's arguments.
+    /// Only the entry may call it, with the calling thread's task, the entry of descriptor `a`, and a
+    /// program's arguments.
     unsafe extern "sysv64" fn pwrite64(
         a: usize,
         b: usize,
@@ -241,7 +246,8 @@ pub(crate) trait Quick {
     /// newfstatat(2) with `AT_EMPTY_PATH` and an empty path: glibc's fstat.
     ///
     /// # Safety
-    /// For the entry only: the calling thread's task, the entry of descriptor `a`, and a program's arguments.
+    /// Only the entry may call it, with the calling thread's task, the entry of descriptor `a`, and a
+    /// program's arguments.
     unsafe extern "sysv64" fn newfstatat(
         a: usize,
         b: usize,

@@ -1,35 +1,34 @@
 //! Dispatch tables: from a call's number to its handler.
 
-/// Answers one system call. The arguments are the registers `rdi rsi rdx r10 r8 r9`, unchecked; the result is what the
-/// kernel would leave in `rax` (`-errno` for a failure), or one of the values below.
+/// Answers one system call. The arguments are the registers `rdi rsi rdx r10 r8 r9`, unchecked. The result is
+/// what the kernel would leave in `rax` (`-errno` on failure) or one of the values below.
 ///
-/// It runs on the program's stack, possibly a small one: keep frames under 4 KiB and use
-/// [`crate::low::thread::record::Thread`]'s buffers for more. No signal handler of the program runs before it
-/// returns.
+/// A handler runs on the program's stack, which may be small: keep frames under 4 KiB and use the buffers of
+/// [`crate::low::thread::record::Thread`] for more. No signal handler of the program runs before it returns.
 pub type Handler = unsafe extern "sysv64" fn(usize, usize, usize, usize, usize, usize) -> isize;
 
-/// The call is the kernel's: the site's own `syscall` runs with the registers as the program set them.
+/// The kernel answers the call: the site's own `syscall` runs with the registers as the program set them.
 pub const NOT_OURS: isize = isize::MIN;
-/// For [`crate::low::live::process`] only: like [`NOT_OURS`], for a child that shares memory with its parent
-/// until it execs.
+/// For [`crate::low::live::process`] only: like [`NOT_OURS`], for a call that creates a child that shares
+/// memory with its parent until it execs.
 pub(crate) const SHARE_MEMORY: isize = isize::MIN + 1;
 /// For [`crate::low::live::deferred`], [`crate::low::live::process`] and [`crate::high::run::apart`] only:
-/// look up and call the handler once more, after the handlers of signals that wait.
+/// run deferred signal handlers, then look the handler up and call it again.
 pub(crate) const AGAIN: isize = isize::MIN + 2;
-/// For [`crate::low::live::process`] only: the call makes a thread, or fails; the entry makes it, to learn
-/// which.
+/// For [`crate::low::live::process`] only: the call creates a thread. The entry makes the call itself to
+/// learn whether it fails.
 pub(crate) const MAKE_THREAD: isize = isize::MIN + 5;
-/// The call was interrupted while it waited ([`crate::low::live::deferred::blocking_syscall`] gave `EINTR`)
-/// and has had no effect. It fails with `EINTR` after the signal's handler has run, or is made once more if
+/// The call was interrupted while it waited ([`crate::low::live::deferred::blocking_syscall`] returned
+/// `EINTR`) and has had no effect. After the signal's handler has run, it fails with `EINTR`, or restarts if
 /// that handler has `SA_RESTART`. The kernel's ERESTARTSYS.
 pub const RESTART: isize = -512;
 
-/// Makes a dispatch table: `dispatch_table!(NAME "symbol": __NR_read => handler, ...)`, in rising order of
-/// numbers (the assembler refuses anything else). Numbers without a handler are [`NOT_OURS`]; `.. => handler`
-/// at the end answers those from [`lp_abi::gated::UNKNOWN`] on.
+/// Defines a dispatch table: `dispatch_table!(NAME "symbol": __NR_read => handler, ...)`, in ascending order
+/// of numbers (the assembler rejects any other). Numbers without a handler are [`NOT_OURS`]; `.. => handler`
+/// at the end answers those from [`lp_abi::gated::UNKNOWN`] up.
 ///
-/// Handlers are stored as distances from the table, not as addresses: a table of addresses would cost the dynamic
-/// linker one relocation per entry, and two copied pages, in every process.
+/// Handlers are stored as offsets from the table. Absolute addresses would cost the dynamic linker one
+/// relocation per entry, and two copied pages, in every process.
 macro_rules! dispatch_table {
     ($(#[$doc:meta])* $name:ident $symbol:literal: $($nr:path => $handler:path,)* $(.. => $unknown:path,)?) => {
         core::arch::global_asm!(
@@ -65,12 +64,12 @@ pub struct Table(#[doc(hidden)] pub *const [i32; 512]);
 unsafe impl Sync for Table {}
 
 impl Table {
-    /// Its address, as the entry wants it.
+    /// The table's address, as the entry takes it.
     pub fn address(&self) -> usize {
         self.0 as usize
     }
 
-    /// Whether two calls have one handler.
+    /// Whether two calls have the same handler.
     pub fn is_same(&self, nr: u32, other: u32) -> bool {
         self.handler(nr).is_some_and(|handler| {
             self.handler(other).is_some_and(|other| handler as usize == other as usize)
@@ -86,20 +85,21 @@ impl Table {
     pub fn handler(&self, nr: u32) -> Option<Handler> {
         // SAFETY: the table is constant and has 512 entries.
         let distance = *unsafe { &*self.0 }.get(nr as usize)?;
-        // SAFETY: a distance that is not 0 leads to a handler.
+        // SAFETY: a nonzero offset leads to a handler.
         (distance != 0)
             .then(|| unsafe { core::mem::transmute(self.address().wrapping_add(distance as usize)) })
     }
 }
 
-/// Whether calls on low descriptors have a short way.
+/// Whether calls on low descriptors take a fast path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Way {
     /// They do: the table is that of all calls, and none of the gate's own descriptors is low.
     Short,
-    /// All calls go through the table.
+    /// No: all calls go through the table.
     Long,
-    /// Calls on a descriptor are the kernel's; the table has those on the gate's own ([`crate::low::above`]).
+    /// Calls on descriptors go to the kernel, except those on the gate's own, which the table has
+    /// ([`crate::low::above`]).
     Apart,
 }
 

@@ -1,11 +1,11 @@
 //! The low half: how calls arrive, and how processes and threads live.
 //!
 //! It answers only the calls that concern processes: fork, vfork, clone, exec, exit, sigaction, and mappings
-//! of code. Everything else it asks of the high half through one trait, [`above::Above`]. Without a region it
-//! runs alone: with the table [`start::process_calls::PROCESS`] a program runs patched, and every file call
-//! goes to the kernel.
+//! of code. It hands everything else to the high half through one trait, [`above::Above`]. Without a region
+//! it runs alone: with the table [`start::process_calls::PROCESS`] a program runs patched, and every file
+//! call goes to the kernel.
 //!
-//! Rooms, from the lowest to the highest; each uses only those above it in this list:
+//! Rooms, lowest first; each uses only those above it in this list:
 //!
 //! | room | what |
 //! |---|---|

@@ -1,4 +1,4 @@
-//! The preload library, built, and commands that run under it.
+//! The preload library, built for the tests, and commands that run under it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 
 use lp_sites::Bundle;
 
-/// A gate without a region: it patches and passes everything on.
+/// A gate without a region: it patches, and passes every call on.
 pub struct Gate {
     library: PathBuf,
     directory: tempfile::TempDir,
@@ -31,7 +31,7 @@ impl Gate {
         Gate { library, directory }
     }
 
-    /// A directory for files of the tests.
+    /// A directory for the tests' files.
     pub fn directory(&self) -> &Path {
         self.directory.path()
     }

@@ -1,6 +1,6 @@
-//! Programs under the gate alone: what they do is the same as without it, and their calls do arrive in it.
+//! Programs under the gate alone: they must behave the same as without it, and their calls must arrive in it.
 //!
-//! This test has a main of its own because it is also the program that builds site images: the gate starts it as
+//! This test has its own main function because it is also the builder of site images: the gate starts it as
 //! `run sites --bundle FILE --build OBJECT...`.
 
 mod coverage;
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// A case: its name, and what it does; it panics when it fails.
+/// A case: its name, and a function that panics on failure.
 type Case = (&'static str, fn(&gate::Gate));
 
 fn main() -> ExitCode {

@@ -1,4 +1,4 @@
-//! The same output, status and environment with the gate as without.
+//! Output, status and environment must be the same with the gate as without.
 
 use std::process::Command;
 
@@ -50,7 +50,7 @@ fn real_programs(gate: &Gate) {
 fn environment(gate: &Gate) {
     let script =
         "env | grep -E 'LIGHTPATH|LD_PRELOAD'; env -i /usr/bin/env; env -i sh -c 'exec env' | grep LIGHT";
-    // The caller of the tests may have named the command to be tested.
+    // The caller of the tests may have set the command to be tested.
     let with = output(gate.command("bash").env_remove("LIGHTPATH_BIN").arg("-c").arg(script));
     assert_eq!(text(&with.stdout), "");
     assert_eq!(text(&with.stderr), "");
@@ -91,13 +91,13 @@ fn setuid_program(gate: &Gate) {
     let program = gate.directory().join("setuid");
     std::fs::copy("/bin/true", &program).expect("a copy");
     let owner = std::ffi::CString::new(program.as_os_str().as_encoded_bytes()).expect("a path");
-    // SAFETY: a path.
+    // SAFETY: the path is NUL-terminated.
     let given = unsafe { libc::chown(owner.as_ptr(), 65534, 65534) } == 0;
-    // SAFETY: no effect.
+    // SAFETY: geteuid(2) has no effect.
     let is_root = unsafe { libc::geteuid() } == 0;
     assert!(given || !is_root, "chown failed for root");
     if !given {
-        return; // Only root can give a file away, and set-user-id to oneself changes nothing.
+        return; // Only root can give a file away, and set-user-ID to oneself changes nothing.
     }
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o4755)).expect("a mode");
     refused(gate, &program, "setuid program");
@@ -129,7 +129,8 @@ fn linker(gate: &Gate) {
 }
 
 fn reload(gate: &Gate) {
-    // An object with a system call of its own, loaded at the same place again and again, and two of them at once.
+    // An object with a system call of its own, loaded at the same address again and again, and two of them at
+    // once.
     let source = gate.directory().join("object.c");
     let code = "#include <unistd.h>\n#include <sys/syscall.h>\nlong own(int fd){long r;asm volatile(\"syscall\":\"=a\"(r):\"a\"(8),\"D\"(fd),\"S\"(0),\"d\"(1):\"rcx\",\"r11\",\"memory\");return r;}";
     std::fs::write(&source, code).expect("a file");

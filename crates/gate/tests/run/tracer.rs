@@ -1,7 +1,7 @@
-//! A tracer that looks at where system calls are made.
+//! A tracer that checks where system calls are made.
 //!
-//! A patched site can be told by its bytes: a jump, and behind it nothing but `int3` up to the `syscall`, which is therefore
-//! reached through the thunk only.
+//! A patched site is recognised by its bytes: a jump, followed by nothing but `int3` up to the `syscall`,
+//! which is therefore reached only through the thunk.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -13,15 +13,15 @@ use libc::{c_long, c_void, pid_t};
 use lp_abi::gated::is_gated;
 use lp_abi::image::GATE_PAGE;
 
-/// What a traced session did.
+/// The result of a traced session.
 pub struct Report {
     /// Gated calls at patched sites.
     pub covered: usize,
-    /// Gated calls elsewhere: number, object and address in it, how often.
+    /// Gated calls elsewhere: number, object and offset in it, and how often.
     pub missed: BTreeMap<String, usize>,
 }
 
-/// The calls that the dynamic linker makes by itself when it starts a program or ends one with a message.
+/// Calls that the dynamic linker makes by itself when it starts a program or ends one with a message.
 const LINKERS_OWN: &[c_long] =
     &[libc::SYS_write, libc::SYS_writev, libc::SYS_access, libc::SYS_execve, libc::SYS_readlink];
 
@@ -75,7 +75,7 @@ pub fn run(mut command: Command) -> Report {
         }
         let signal = libc::WSTOPSIG(status);
         if pid != first && !states.contains_key(&pid) {
-            // A new child, before its parent's event has told what it is.
+            // A new child whose parent's event has not arrived yet.
             early.insert(pid);
             continue;
         }
@@ -107,16 +107,17 @@ pub fn run(mut command: Command) -> Report {
     report
 }
 
-/// Lets a stopped child go on to its next system call, with a signal or 0.
+/// Continues a stopped child to its next system call, with a signal or 0.
 fn resume(pid: pid_t, signal: i32) {
     // SAFETY: the child is stopped.
     unsafe { libc::ptrace(libc::PTRACE_SYSCALL, pid, 0, c_long::from(signal)) };
 }
 
-/// Looks at one entry to the kernel.
+/// Examines one entry to the kernel.
 fn step(pid: pid_t, state: &mut State, known: &mut HashMap<(pid_t, u64), bool>, report: &mut Report) {
     let mut info = std::mem::MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
-    // SAFETY: the child is stopped at a system call; the kernel fills the record in, of which all zeros are one.
+    // SAFETY: the child is stopped at a system call; the kernel fills the record in, for which zeros are
+    // valid.
     let info = unsafe {
         let size = size_of::<libc::ptrace_syscall_info>();
         libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size as *mut c_void, info.as_mut_ptr());
@@ -125,7 +126,7 @@ fn step(pid: pid_t, state: &mut State, known: &mut HashMap<(pid_t, u64), bool>, 
     if info.op != libc::PTRACE_SYSCALL_INFO_ENTRY {
         return;
     }
-    // SAFETY: this is an entry.
+    // SAFETY: the record describes an entry.
     let (nr, first) = unsafe { (info.u.entry.nr as c_long, info.u.entry.args[0]) };
     let at = info.instruction_pointer;
     if nr == libc::SYS_mmap && first == GATE_PAGE as u64 {
@@ -138,7 +139,7 @@ fn step(pid: pid_t, state: &mut State, known: &mut HashMap<(pid_t, u64), bool>, 
     if in_gate {
         return;
     }
-    // The first call that is not the gate's ends its attaching.
+    // The first call that is not the gate's ends the attach phase.
     *state = State::Running;
     if is_patched(pid, at) {
         report.covered += 1;
@@ -151,7 +152,8 @@ fn step(pid: pid_t, state: &mut State, known: &mut HashMap<(pid_t, u64), bool>, 
     *report.missed.entry(format!("call {nr} at {object}")).or_default() += 1;
 }
 
-/// Whether the `syscall` before `at` stands behind a jump and `int3`s, or in a thunk (where the site's own was displaced).
+/// Whether the `syscall` before `at` follows a jump and `int3`s, or is in a thunk (where the site's own was
+/// displaced).
 fn is_patched(pid: pid_t, at: u64) -> bool {
     const BEFORE: u64 = 24;
     let mut bytes = [0u8; BEFORE as usize];
@@ -164,7 +166,7 @@ fn is_patched(pid: pid_t, at: u64) -> bool {
     if jump >= 5 && bytes[jump - 5] == 0xe9 {
         return true;
     }
-    // In a thunk the syscall follows a `jno` over it, and that the step back over the red zone.
+    // In a thunk the syscall follows a `jno` over it, and that follows the step back over the red zone.
     bytes.ends_with(&[0x48, 0x8d, 0xa4, 0x24, 0x80, 0, 0, 0, 0x71, 0x02])
 }
 

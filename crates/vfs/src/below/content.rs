@@ -1,4 +1,4 @@
-//! Content of files, taken when it is first needed: of small ones whole, of large ones by runs.
+//! File content, taken when it is first needed: small files whole, large ones in runs.
 
 use lp_abi::linux::{__NR_madvise, MADV_POPULATE_WRITE};
 use lp_abi::{Errno, PAGE_SIZE, Result};
@@ -16,16 +16,16 @@ use crate::content::map::{self, Map};
 use crate::content::page::{self, Content, Home};
 use crate::life::reclaim;
 
-/// Files up to this come in whole when they are opened.
+/// Files up to this size are taken whole when they are opened.
 pub(crate) const SMALL: u64 = 1 << 20;
 
-/// Bytes that are taken at a time, and compared with their origin before they are shown.
+/// Bytes taken at a time, and compared with their origin before they are shown.
 const RUN: u64 = 256 << 10;
 
 /// Takes what is missing of `len` bytes at `offset`.
 ///
 /// # Errors
-/// As [`super::take`].
+/// Those of [`super::take`].
 #[cold]
 pub(crate) fn range(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()> {
     match range_once(task, of, offset, len) {
@@ -67,7 +67,7 @@ fn range_once(task: &Task<'_>, of: InodeRef, offset: u64, len: u64) -> Result<()
     Ok(())
 }
 
-/// Fills a hole of up to `len` pages at `index`; gives how many. The caller holds the lock.
+/// Fills a hole of up to `len` pages at `index`. Returns the number filled. The caller must hold the lock.
 fn run(
     task: &Task<'_>,
     id: InodeId,
@@ -93,29 +93,29 @@ fn fill(task: &Task<'_>, file: &impl File, seen: &Record, fresh: &page::Fresh, i
     let wanted = ((seen.size - start.min(seen.size)) as usize).min(bytes);
     let to = task.region.page(fresh.run.first);
     if fresh.content == Content::Zeros && fresh.run.len > 1 {
-        // A failure shows where the pages are touched.
-        // SAFETY: the region's pages, which are the caller's.
+        // A failure shows when the pages are touched. SAFETY: the region's pages, which the caller has in
+        // hand.
         let _ = unsafe { lp_abi::syscall!(__NR_madvise, to, bytes, MADV_POPULATE_WRITE) };
     }
     let mut done = 0;
     while done < wanted {
-        // SAFETY: `to` and the `wanted` bytes from there on are the run's.
+        // SAFETY: the `wanted` bytes from `to` on belong to the run.
         match unsafe { file.read(to.add(done), wanted - done, start + done as u64) }? {
             0 => return Err(Errno::EIO),
             got => done += got,
         }
     }
     if fresh.content == Content::Old {
-        // SAFETY: as above.
+        // SAFETY: within the run.
         unsafe { to.add(wanted).write_bytes(0, bytes - wanted) };
     }
     file.check(seen)
 }
 
-/// All is there. The caller holds the lock.
+/// Records that all content is there. The caller must hold the lock.
 fn settle(task: &Task<'_>, inode: &Inode) {
     let pages = map::count(task.region, inode);
-    // A reader that saw a hole before sees the count move.
+    // A reader that saw a hole earlier sees the count change.
     inode.data_seq.begin();
     inode.seq.begin();
     inode.pages.store(pages, Relaxed); // Relaxed: inside the section.
@@ -125,7 +125,7 @@ fn settle(task: &Task<'_>, inode: &Inode) {
     inode.data_seq.end();
 }
 
-/// Empties a file that is opened to be emptied: nothing more is taken. The caller is writing.
+/// Empties a file that is opened with truncation; nothing more is taken. The caller must be a mount writer.
 ///
 /// # Errors
 /// `ESTALE`.
@@ -134,7 +134,7 @@ pub(crate) fn forgo(task: &Task<'_>, of: InodeRef) -> Result<()> {
     let inode = task.region.inode(of.id);
     let _locked = lock(task, of)?;
     if is_pending(inode) {
-        // Should this lane die behind it, the file is empty, and there is nothing to take.
+        // If this lane dies after this, the file is empty and there is nothing to take.
         inode.pages.store(map::count(task.region, inode), Relaxed); // Relaxed: under the lock.
         truncate::resize(task, of.id, inode, 0);
         settle(task, inode);

@@ -1,10 +1,10 @@
-//! A directory of the host as a layer.
+//! A host directory as a layer.
 //!
-//! It is reached by its absolute path, so any process of the run can, whichever descriptors it has; one that
-//! has changed its root or its user sees what the kernel shows it there. The way down is the lists', by
-//! names, with no symbolic link followed, and what is found is compared with its record. The descriptor that
-//! a look takes is closed before the call returns. If the process has none left, its soft limit is raised for
-//! that moment.
+//! It is reached by its absolute path, so that any process of the run can do so, whichever descriptors it
+//! has. A process that has changed its root or its user sees what the kernel shows it there. The path follows
+//! the lists by name without following symbolic links, and what is found is compared with its record. The
+//! descriptor that a look needs is closed before the call returns. If the process has none left, its soft
+//! limit is raised for that moment.
 
 use core::mem::MaybeUninit;
 
@@ -23,20 +23,20 @@ use crate::below::memory::Memory;
 use crate::below::{Dir, Each, File, Layer};
 use crate::caller::task::Task;
 
-/// The layer of a tree of the host: where that is its lists say.
+/// The layer of a host tree. Its lists say where that is.
 pub(super) struct HostTree;
 
-/// A descriptor of the gate's own, closed when it is dropped.
+/// A descriptor of the gate's own, closed on drop.
 pub(super) struct Descriptor(i32);
 
 impl Drop for Descriptor {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's.
+        // SAFETY: the descriptor belongs to this value.
         let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
     }
 }
 
-/// Most bytes of a path that is opened at once.
+/// Maximum bytes of a path opened at once.
 const STEP: usize = PATH_MAX - NAME_MAX - 2;
 
 impl Layer for HostTree {
@@ -51,7 +51,7 @@ impl Layer for HostTree {
     }
 
     fn file(&self, task: &Task<'_>, at: RecordAt) -> Result<Descriptor> {
-        // Only its owner may leave the access time alone.
+        // Only the file's owner may leave the access time alone (O_NOATIME).
         let opened = match open(task, at, O_RDONLY | O_NONBLOCK | O_NOATIME) {
             Err(Errno::EPERM) => open(task, at, O_RDONLY | O_NONBLOCK),
             opened => opened,
@@ -60,7 +60,7 @@ impl Layer for HostTree {
     }
 }
 
-/// What is not there any more is a conflict.
+/// Something that is missing is a conflict.
 fn found(opened: Result<Descriptor>) -> Result<Descriptor> {
     match opened {
         Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => Err(Errno::EIO),
@@ -68,7 +68,7 @@ fn found(opened: Result<Descriptor>) -> Result<Descriptor> {
     }
 }
 
-/// Opens what a record is of.
+/// Opens the origin of a record.
 fn open(task: &Task<'_>, at: RecordAt, flags: u32) -> Result<Descriptor> {
     let region = task.region;
     let above = far_above(region, at)?;
@@ -76,14 +76,14 @@ fn open(task: &Task<'_>, at: RecordAt, flags: u32) -> Result<Descriptor> {
         Some(above) => Some(open(task, above, O_PATH | O_DIRECTORY)?),
         None => None,
     };
-    // SAFETY: the buffer is the task's; whoever left a path in it has used it by now.
+    // SAFETY: the buffer belongs to the task, and any path left in it has been used.
     let room = unsafe { &mut *task.scratch.outside.get() };
     let start = path(region, at, above, room)?;
     let dirfd = base.as_ref().map_or(AT_FDCWD, |base| base.0);
     openat(dirfd, room[start..].as_ptr(), flags | O_NOFOLLOW | O_CLOEXEC)
 }
 
-/// The ancestor from which on the path of a record is short enough; none if all of it is.
+/// The ancestor from which the path to a record is short enough; `None` if the whole path is.
 fn far_above(region: Region<'_>, at: RecordAt) -> Result<Option<RecordAt>> {
     let (mut here, mut bytes) = (at, 0);
     loop {
@@ -96,8 +96,8 @@ fn far_above(region: Region<'_>, at: RecordAt) -> Result<Option<RecordAt>> {
     }
 }
 
-/// Writes the path of a record below `above`, or from the root of the host, to the end of a buffer, a NUL
-/// behind it; gives where it starts.
+/// Writes the path of a record below `above`, or from the root of the host, to the end of a buffer,
+/// NUL-terminated. Returns where it starts.
 fn path(region: Region<'_>, at: RecordAt, above: Option<RecordAt>, room: &mut [u8]) -> Result<usize> {
     let mut start = room.len() - 1;
     room[start] = 0;
@@ -135,7 +135,7 @@ fn openat(dirfd: i32, path: *const u8, flags: u32) -> Result<Descriptor> {
     opened.map(|fd| Descriptor(fd as i32))
 }
 
-/// Makes a call with room for descriptors up to the hard limit.
+/// Makes a call with the soft limit of descriptors raised to the hard limit.
 fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let mut limit = Limit { soft: 0, hard: 0 };
     // SAFETY: the kernel fills the structure in.
@@ -143,7 +143,7 @@ fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
     let raised = Limit { soft: limit.hard, ..limit };
     let set = |limit: &Limit| {
         let limit = core::ptr::from_ref(limit);
-        // SAFETY: the kernel reads the structure.
+        // SAFETY: the kernel only reads the structure.
         unsafe { lp_abi::syscall!(__NR_prlimit64, 0, RLIMIT_NOFILE, limit, 0) }
     };
     set(&raised)?;
@@ -152,12 +152,12 @@ fn with_room(open: impl FnOnce() -> Result<usize>) -> Result<usize> {
     opened
 }
 
-/// The attributes of what a name stands for, or, if it is empty, of the descriptor itself.
+/// The attributes of what a name denotes or, if it is empty, of the descriptor itself.
 fn attributes(dirfd: i32, name: *const u8) -> Result<Record> {
     let mut found = MaybeUninit::<Statx>::zeroed();
     let flags = AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT | AT_EMPTY_PATH;
     let mask = STATX_BASIC_STATS | STATX_BTIME;
-    // SAFETY: the name is NUL-terminated; the kernel fills the structure in.
+    // SAFETY: the name is NUL-terminated, and the kernel fills the structure in.
     let found = unsafe {
         lp_abi::syscall!(__NR_statx, dirfd, name, flags, mask, found.as_mut_ptr())?;
         found.assume_init()
@@ -186,7 +186,7 @@ fn of(file: &Descriptor) -> Result<Record> {
     attributes(file.0, c"".as_ptr().cast())
 }
 
-/// The record of a tree's root, whose path is NUL-terminated.
+/// The record of a tree's root; `path` is NUL-terminated.
 ///
 /// # Errors
 /// Those of open(2) and statx(2); `ENOTDIR`.
@@ -194,12 +194,12 @@ pub(super) fn root(path: *const u8) -> Result<Record> {
     of(&openat(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC)?)
 }
 
-/// Bytes of `struct linux_dirent64` before its name.
+/// Offset of the name in `struct linux_dirent64`.
 const HEAD: usize = 19;
 
 impl Dir for Descriptor {
     fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()> {
-        // SAFETY: the buffer is the task's; the path that stood in it has been used.
+        // SAFETY: the buffer belongs to the task, and the path that was in it has been used.
         let room = unsafe { &mut *task.scratch.outside.get() };
         loop {
             // SAFETY: the kernel writes within the buffer.
@@ -219,7 +219,7 @@ impl Dir for Descriptor {
                 }
                 match attributes(self.0, name.as_ptr()) {
                     Ok(mut record) => each(&name[..length], &mut record)?,
-                    // It has gone since.
+                    // It has been removed since.
                     Err(Errno::ENOENT) => {}
                     Err(errno) => return Err(errno),
                 }
@@ -228,7 +228,7 @@ impl Dir for Descriptor {
     }
 
     fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize> {
-        // SAFETY: a NUL follows the name; the kernel writes within the buffer.
+        // SAFETY: the name is followed by a NUL, and the kernel writes within the buffer.
         unsafe { lp_abi::syscall!(__NR_readlinkat, self.0, name.as_ptr(), to.as_mut_ptr(), to.len()) }
     }
 
@@ -238,8 +238,7 @@ impl Dir for Descriptor {
         let flags = AT_SYMLINK_NOFOLLOW;
         // SAFETY: the name is NUL-terminated.
         let size = match unsafe { lp_abi::syscall!(__NR_listxattrat, self.0, name.as_ptr(), flags, 0, 0) } {
-            // Linux before 6.13.
-            // SAFETY: the path is NUL-terminated.
+            // Linux before 6.13. SAFETY: the path is NUL-terminated.
             Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_llistxattr, path, 0, 0) },
             size => size,
         };
@@ -248,14 +247,14 @@ impl Dir for Descriptor {
         }
         let mut room = Memory::new()?;
         let (names, values) = room.halves();
-        // SAFETY: the path is NUL-terminated; the kernel writes within the buffer.
+        // SAFETY: the path is NUL-terminated, and the kernel writes within the buffer.
         let listed = unsafe { lp_abi::syscall!(__NR_llistxattr, path, names.as_mut_ptr(), names.len()) }?;
         for name in names[..listed].split_inclusive(|byte| *byte == 0) {
             let (to, len) = (values.as_mut_ptr(), values.len());
-            // SAFETY: path and name are NUL-terminated; the kernel writes within the buffer.
+            // SAFETY: path and name are NUL-terminated, and the kernel writes within the buffer.
             match unsafe { lp_abi::syscall!(__NR_lgetxattr, path, name.as_ptr(), to, len) } {
                 Ok(length) => each(&name[..name.len() - 1], &values[..length])?,
-                // Gone since, or not for this user to see.
+                // Removed since, or not visible to this user.
                 Err(Errno::ENODATA | Errno::EACCES | Errno::EPERM | Errno::EOPNOTSUPP) => {}
                 Err(errno) => return Err(errno),
             }
@@ -264,7 +263,7 @@ impl Dir for Descriptor {
     }
 }
 
-/// The path of a name in an open directory, for calls that take no descriptor.
+/// The path of a name in an open directory, for calls without a descriptor argument.
 fn proc_path(room: &mut [u8], fd: i32, name: &[u8]) -> *const u8 {
     let mut text = Writer::new(room);
     text.push_link(Fd::new(fd));
@@ -277,7 +276,7 @@ fn proc_path(room: &mut [u8], fd: i32, name: &[u8]) -> *const u8 {
 impl File for Descriptor {
     unsafe fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize> {
         loop {
-            // SAFETY: `to` is good for `len` bytes, by the contract of `read`.
+            // SAFETY: `to` is valid for `len` bytes, as `read` requires.
             match unsafe { lp_abi::syscall!(__NR_pread64, self.0, to, len, at) } {
                 Err(Errno::EINTR) => {}
                 done => return done,

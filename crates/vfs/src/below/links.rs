@@ -1,4 +1,4 @@
-//! Files of the layer that have several links: what stands for each.
+//! Files of the layer that have several links, and the inode that stands for each.
 
 use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFMT};
@@ -12,7 +12,7 @@ use crate::inodes::inode::{self, Locked};
 /// The list's name.
 const LINKS: &[u8] = b"links";
 
-/// Whether what a record is of may be known by another name.
+/// Whether a record's origin may have another name.
 pub(crate) fn may_have(seen: &Record) -> bool {
     seen.mode & S_IFMT != S_IFDIR && seen.nlink > 1
 }
@@ -26,11 +26,11 @@ struct Link {
     target: u64,
 }
 
-// SAFETY: three words.
+// SAFETY: three words of the same size, without padding.
 unsafe impl list::Plain for Link {}
 
-/// The list of links, locked. Whoever takes in a file that has several links holds it from [`Links::find`] to
-/// [`Links::note`], so that directories that are taken in at the same time share one inode.
+/// The list of links, locked. While a file with several links is taken in, it is held from [`Links::find`] to
+/// [`Links::note`], so that directories taken in at the same time share one inode.
 pub(crate) struct Links<'r> {
     list: InodeId,
     _locked: Locked<'r>,
@@ -46,7 +46,7 @@ impl<'r> Links<'r> {
         Ok(Links { list, _locked: inode::lock(task, list) })
     }
 
-    /// The inode that stands for a file of the layer, if one does.
+    /// The inode that stands for a file of the layer, if any.
     pub(crate) fn find(&self, task: &Task<'_>, seen: &Record) -> Result<Option<InodeRef>> {
         let region = task.region;
         let size = region.inode(self.list).size.load(Relaxed); // Relaxed: under the lock.
@@ -68,7 +68,7 @@ impl<'r> Links<'r> {
         Ok(None)
     }
 
-    /// Notes what stands for a file that was not found.
+    /// Records the inode that stands for a file that was not found.
     pub(crate) fn note(&self, task: &Task<'_>, seen: &Record, target: InodeRef) -> Result<()> {
         let link = Link { dev: seen.dev, ino: seen.ino, target: target.to_word() };
         list::push(task, self.list, &link)

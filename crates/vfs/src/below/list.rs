@@ -1,10 +1,10 @@
-//! Lists: what was taken of each directory of a layer, name by name.
+//! Lists: what was taken from each directory of a layer, name by name.
 //!
-//! A list is a file of root [`ROOT`], named after the spot of its directory's record. It begins with a
-//! [`Head`] and goes on with records, each followed by its name, padded to 8 bytes. It is written under the
-//! lock of its directory, and does not change once its head says that it is complete, but for what became of
-//! its names ([`Record::target`], [`Record::list`]). So it tells what the layer had when it was looked at,
-//! and the way up from list to list is the path there, wherever directories have been moved since.
+//! A list is a file of root [`ROOT`], named after the place of its directory's record. It begins with a
+//! [`Head`], followed by records, each with its name, padded to 8 bytes. It is written under the lock of its
+//! directory. Once its head says that it is complete, it does not change except for what became of its names
+//! ([`Record::target`], [`Record::list`]). It therefore says what the layer had when it was looked at. The
+//! way up from list to list is the path there, wherever directories have been moved since.
 
 use core::mem::offset_of;
 
@@ -22,7 +22,7 @@ use crate::life::boot;
 use crate::names::hash;
 use crate::names::name::Name;
 
-/// Number of the root that holds the lists.
+/// Number of the root that contains the lists.
 pub const ROOT: u32 = 15;
 
 /// Place of a record: the list's inode and the offset in it.
@@ -34,33 +34,33 @@ pub struct RecordAt {
     pub offset: u32,
 }
 
-/// Beginning of a list.
+/// Start of a list.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Head {
-    /// 1 once all records are there.
+    /// 1 once all records are written.
     pub complete: u32,
-    /// How many there are.
+    /// Number of records.
     pub count: u32,
-    /// RecordAt of the directory's own record; 0 of a root's.
+    /// List of the directory's own record; 0 for a root.
     pub up_list: u32,
-    /// Its offset.
+    /// Offset of that record.
     pub up_offset: u32,
 }
 
-/// What was seen of one name. Integers without padding: it is copied as bytes.
+/// The attributes of one name when it was seen. Integers without padding, because it is copied as bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Device of the layer.
     pub dev: u64,
-    /// Inode number there.
+    /// Inode number in the layer.
     pub ino: u64,
-    /// Bytes of content.
+    /// Size of the content in bytes.
     pub size: u64,
     /// 512-byte blocks.
     pub blocks: u64,
-    /// The inode that stands for it, as [`InodeRef::to_word`]; 0 before there is one.
+    /// The inode that stands for it, as [`InodeRef::to_word`]; 0 until there is one.
     pub target: u64,
     /// Access, modification, change and birth time: seconds.
     pub seconds: [i64; 4],
@@ -72,13 +72,13 @@ pub struct Record {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Links.
+    /// Link count.
     pub nlink: u32,
-    /// Device number of a node, as `st_rdev`.
+    /// Device number of a node (`st_rdev`).
     pub rdev: u32,
-    /// Of a directory: its own list; 0 while nobody has looked into it.
+    /// For a directory, its own list; 0 until somebody has looked into it.
     pub list: u32,
-    /// Bytes of the name.
+    /// Length of the name in bytes.
     pub length: u32,
     /// Spare.
     pub spare: u32,
@@ -87,38 +87,38 @@ pub struct Record {
 /// Offset of the first record.
 pub const FIRST: u32 = size_of::<Head>() as u32;
 
-/// Longest name of a list: two numbers in hexadecimal and what stands between them.
+/// Longest name of a list: two numbers in hexadecimal and a separator.
 const NAME_ROOM: usize = 24;
 
-/// Room for a name with what [`Name::scan`] reads past it.
+/// Buffer for a name, with what [`Name::scan`] reads past it.
 pub type NameRoom = [u8; NAME_MAX + 1 + SLACK];
 
 impl Record {
-    /// Bytes that it and its name take.
+    /// Size of the record and its name.
     pub fn bytes(&self) -> u32 {
         (size_of::<Record>() as u32 + self.length).next_multiple_of(8)
     }
 
-    /// What stands for it.
+    /// The inode that stands for it.
     pub fn target(&self) -> InodeRef {
         InodeRef::from_word(self.target)
     }
 }
 
-/// The record at a spot.
+/// The record at a place.
 ///
 /// # Errors
-/// `EIO` if there is none: a damaged region's.
+/// `EIO` if there is none, as in a damaged region.
 pub fn record(region: Region<'_>, at: RecordAt) -> Result<Record> {
     let mut record = Record::default();
     get(region, at.list, &mut record, u64::from(at.offset))?;
     Ok(record)
 }
 
-/// Copies the name of a record, which stands at a spot, and gives it.
+/// Copies and returns the name of the record at a place.
 ///
 /// # Errors
-/// As [`record`].
+/// Those of [`record`].
 pub fn name<'a>(region: Region<'_>, at: RecordAt, record: &Record, to: &'a mut NameRoom) -> Result<&'a [u8]> {
     let length = (record.length as usize).min(NAME_MAX);
     bytes(region, at, 0, &mut to[..length])?;
@@ -126,10 +126,10 @@ pub fn name<'a>(region: Region<'_>, at: RecordAt, record: &Record, to: &'a mut N
     Ok(&to[..length])
 }
 
-/// Copies bytes of the name of the record at a spot: a root's is a path.
+/// Copies a part of the name of the record at a place; a root's name is a path.
 ///
 /// # Errors
-/// As [`record`].
+/// Those of [`record`].
 pub fn bytes(region: Region<'_>, at: RecordAt, skip: usize, to: &mut [u8]) -> Result<()> {
     let start = u64::from(at.offset) + (size_of::<Record>() + skip) as u64;
     let list = region.inode(at.list);
@@ -142,23 +142,23 @@ pub fn bytes(region: Region<'_>, at: RecordAt, skip: usize, to: &mut [u8]) -> Re
 /// The head of a list.
 ///
 /// # Errors
-/// As [`record`].
+/// Those of [`record`].
 pub fn head(region: Region<'_>, list: InodeId) -> Result<Head> {
     let mut head = Head::default();
     get(region, list, &mut head, 0)?;
     Ok(head)
 }
 
-/// The directory's record that a list belongs to; none for a root's list.
+/// The record of the directory to which a list belongs; `None` for a root's list.
 pub fn up(head: &Head) -> Option<RecordAt> {
     let up = RecordAt { list: InodeId(head.up_list), offset: head.up_offset };
     up.list.is_some().then_some(up)
 }
 
-/// Calls `each` with the spots and records of a list, from `from` on, until it says no.
+/// Calls `each` with the places and records of a list, starting at `from`, until it returns false.
 ///
 /// # Errors
-/// As [`record`]; those of `each`.
+/// Those of [`record`]; those of `each`.
 pub fn each(
     region: Region<'_>,
     list: InodeId,
@@ -185,25 +185,25 @@ fn get<T: Plain>(region: Region<'_>, list: InodeId, to: &mut T, at: u64) -> Resu
     }
 }
 
-/// Copies records of a file of root [`ROOT`].
+/// Copies records from a file of root [`ROOT`].
 pub(super) fn raw<T: Plain>(region: Region<'_>, file: InodeId, to: &mut [T], at: u64) -> Result<()> {
     snapshot::into(region, region.inode(file), bytes_mut(to), at).map(|_| ())
 }
 
-/// A record of a list.
+/// A record that a list stores as bytes.
 ///
 /// # Safety
-/// Made of integers, without padding.
+/// The type must consist of integers and have no padding.
 pub(super) unsafe trait Plain: Copy {}
 
-// SAFETY: `repr(C)`; its size is the sum of its fields'.
+// SAFETY: `repr(C)`, integers only; its size is the sum of its fields' sizes.
 unsafe impl Plain for Record {}
-// SAFETY: `repr(C)`; its size is the sum of its fields'.
+// SAFETY: `repr(C)`, integers only; its size is the sum of its fields' sizes.
 unsafe impl Plain for Head {}
 
 fn bytes_mut<T: Plain>(records: &mut [T]) -> &mut [u8] {
     let bytes = size_of_val(records);
-    // SAFETY: records are nothing but bytes, and any bytes are records.
+    // SAFETY: `Plain`: all bytes of a record are initialised, and any bytes are a valid record.
     unsafe { core::slice::from_raw_parts_mut(records.as_mut_ptr().cast(), bytes) }
 }
 
@@ -216,23 +216,23 @@ pub(super) fn push<T: Plain>(task: &Task<'_>, file: InodeId, record: &T) -> Resu
     fill::append_private(task, file, bytes_mut(core::slice::from_mut(&mut record)))
 }
 
-/// Notes what stands for a record.
+/// Records the inode that stands for a record.
 pub(crate) fn set_target(region: Region<'_>, at: RecordAt, target: InodeRef) {
     let field = u64::from(at.offset) + offset_of!(Record, target) as u64;
     if let Some(word) = address(region, at.list, field) {
-        // SAFETY: 8 bytes at a multiple of 8 of a page; lists are never freed.
+        // SAFETY: 8 bytes at a multiple of 8 within a page; lists are never freed.
         unsafe { &*word.cast::<AtomicU64>() }.store(target.to_word(), Release);
     }
 }
 
-/// Notes the list of a directory's record.
+/// Records the list of a directory's record.
 pub(super) fn set_list(region: Region<'_>, at: RecordAt, list: InodeId) {
     set_word(region, at.list, u64::from(at.offset) + offset_of!(Record, list) as u64, list.0);
 }
 
 fn set_word(region: Region<'_>, list: InodeId, at: u64, value: u32) {
     if let Some(word) = address(region, list, at) {
-        // SAFETY: 4 bytes at a multiple of 4 of a page; lists are never freed.
+        // SAFETY: 4 bytes at a multiple of 4 within a page; lists are never freed.
         unsafe { &*word.cast::<AtomicU32>() }.store(value, Release);
     }
 }
@@ -243,7 +243,7 @@ fn address(region: Region<'_>, list: InodeId, at: u64) -> Option<*mut u8> {
     page.is_some().then(|| unsafe { region.page(page).add(at as usize % PAGE_SIZE) })
 }
 
-/// The file of root [`ROOT`] with a name, made if it is not there.
+/// The file of root [`ROOT`] with a name; created if it does not exist.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -259,8 +259,8 @@ pub(super) fn file(task: &Task<'_>, name: &[u8]) -> Result<InodeId> {
     }
 }
 
-/// The list of the directory whose record stands at `at`, begun anew unless it is complete; whether it is.
-/// The caller holds the directory's lock.
+/// The list of the directory whose record is at `at`, started anew unless it is complete; also returns
+/// whether it is. The caller must hold the directory's lock.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -270,18 +270,18 @@ pub(super) fn begin(task: &Task<'_>, at: RecordAt) -> Result<(InodeId, bool)> {
     begin_file(task, list, at)
 }
 
-/// [`begin`] of a file that [`file`] gave.
+/// [`begin`] for a file that [`file()`] returned.
 pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result<(InodeId, bool)> {
     let region = task.region;
     // PAIRS: the release store in `finish`.
     let complete = address(region, list, 0).is_some_and(|word| {
-        // SAFETY: as in `set_word`.
+        // SAFETY: 4 bytes at the start of a page; lists are never freed.
         unsafe { &*word.cast::<AtomicU32>() }.load(Acquire) == 1
     });
     if complete {
         return Ok((list, true));
     }
-    // Whoever began it has died.
+    // The process that began it has died.
     let _locked = inode::lock(task, list);
     let record = region.inode(list);
     record.data_seq.begin();
@@ -294,10 +294,10 @@ pub(super) fn begin_file(task: &Task<'_>, list: InodeId, up: RecordAt) -> Result
     Ok((list, false))
 }
 
-/// Adds a record to a list that is not complete; gives its spot.
+/// Appends a record to an incomplete list. Returns its place.
 ///
 /// # Errors
-/// `ENOSPC`; `EFBIG` past 4 GiB.
+/// `ENOSPC`; `EFBIG` beyond 4 GiB.
 pub(super) fn append(task: &Task<'_>, list: InodeId, record: &Record, name: &[u8]) -> Result<RecordAt> {
     let _locked = inode::lock(task, list);
     let size = task.region.inode(list).size.load(Relaxed); // Relaxed: the caller's.
@@ -310,10 +310,10 @@ pub(super) fn append(task: &Task<'_>, list: InodeId, record: &Record, name: &[u8
     Ok(RecordAt { list, offset })
 }
 
-/// Says that a list is complete.
+/// Marks a list complete.
 pub(super) fn finish(task: &Task<'_>, list: InodeId, count: u32) {
     set_word(task.region, list, offset_of!(Head, count) as u64, count);
-    // PAIRS: the acquire load in `begin`.
+    // PAIRS: the acquire load in `begin_file`.
     set_word(task.region, list, offset_of!(Head, complete) as u64, 1);
 }
 

@@ -1,24 +1,25 @@
-//! What a file system has below it: a directory of the host, taken in as it is looked at.
+//! The layer below a file system: a host directory, taken in as it is used.
 //!
-//! A directory's names come in whole at the first look that could miss one, with their attributes, and its
-//! record in a *list* ([`list`]) says what was taken: from then on a lookup that fails is a miss of the hash
-//! table, and a removal removes an entry. Content comes at the first open, or by runs as it is read if there
-//! is much of it. What was first seen stays. Before content is taken its origin is compared: another device,
-//! inode, size or change time is `EIO`, never a mixture.
+//! The first look that could miss a name takes in all names of a directory, with their attributes, and its
+//! record in a *list* ([`list`]) says what was taken. From then on a failed lookup is a miss in the hash
+//! table, and a removal removes an entry. Content is taken at the first open or, if there is much of it, in
+//! runs as it is read. What was first seen stays. Before content is taken, its origin is compared: another
+//! device, inode, size or change time gives `EIO`, never a mixture.
 //!
-//! Inodes that are still `PENDING` are met where a slow path is taken anyway: a directory without an ACL has
-//! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission; a
-//! file is no plain one to open(2), and its missing pages are holes to read(2).
+//! Inodes that are still `PENDING` are met on paths that are slow anyway. A directory without an ACL has
+//! [`NO_ACL_YET`](lp_region::records::NO_ACL_YET), which ends the quick check of its search permission. A
+//! pending file is not a plain one to open(2), and its missing pages are holes to read(2).
 //!
-//! Who takes something in holds the inode's lock. All steps may be done again: a list is used once it says
-//! that it is complete, a name that is there is not made again, a page that is there is not read again, and
-//! `PENDING` goes last. So whoever finds a dead holder's lock goes on where that one stopped.
+//! Names and content are taken in under the inode's lock. All steps are idempotent: a list is used once it
+//! says that it is complete, an existing name is not created again, an existing page is not read again, and
+//! `PENDING` is cleared last. A lane that takes over a dead holder's lock therefore continues where the
+//! holder stopped.
 //!
-//! Callers do not know this folder: they ask for what they need by [`Task::below`], which the door sets to
-//! [`take`].
+//! Callers do not know this folder. They request what they need through [`Task::below`], which the door sets
+//! to [`take`].
 //!
 //! Lists are files of root [`list::ROOT`], which no mount shows. Lock order: the directory or file that is
-//! taken in, then that root, then a list.
+//! being taken in, then that root, then a list.
 
 mod content;
 mod host;
@@ -39,38 +40,38 @@ pub use crate::caller::below::{Need, complete, is_pending};
 use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
 
-/// A layer: where names, attributes and content come from. A spot is the place of a record in its list.
+/// A layer: the source of names, attributes and content. A [`RecordAt`] is the place of a record in its list.
 trait Layer {
-    /// A directory that is open.
+    /// An open directory.
     type Dir: Dir;
-    /// A file that is open.
+    /// An open file.
     type File: File;
 
     /// Opens a directory.
     ///
     /// # Errors
-    /// `EIO` when it is not the one that was seen; those of open(2).
+    /// `EIO` if it is not the one that was seen; those of open(2).
     fn dir(&self, task: &Task<'_>, at: RecordAt) -> Result<Self::Dir>;
 
-    /// Opens a file to read it.
+    /// Opens a file for reading.
     ///
     /// # Errors
-    /// As [`Layer::dir`].
+    /// Those of [`Layer::dir`].
     fn file(&self, task: &Task<'_>, at: RecordAt) -> Result<Self::File>;
 }
 
-/// What is done with each extended attribute: its name, its value.
+/// Callback for each extended attribute: its name and its value.
 type Each<'a> = &'a mut dyn FnMut(&[u8], &[u8]) -> Result<()>;
 
 /// A directory of a layer.
 trait Dir {
-    /// Calls `each` with every name and what it names.
+    /// Calls `each` with every name and its attributes.
     fn names(&self, task: &Task<'_>, each: &mut dyn FnMut(&[u8], &mut Record) -> Result<()>) -> Result<()>;
 
-    /// Copies the target of a symbolic link; gives its length.
+    /// Copies the target of a symbolic link and returns its length.
     fn target(&self, name: &[u8], to: &mut [u8]) -> Result<usize>;
 
-    /// Calls `each` with the extended attributes of what a name stands for.
+    /// Calls `each` with the extended attributes of what a name denotes.
     fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()>;
 }
 
@@ -79,25 +80,25 @@ trait File {
     /// Reads up to `len` bytes at an offset.
     ///
     /// # Safety
-    /// `to` is good for `len` bytes.
+    /// `to` must be valid for writes of `len` bytes.
     unsafe fn read(&self, to: *mut u8, len: usize, at: u64) -> Result<usize>;
 
-    /// Whether it is still what was seen.
+    /// Checks that it is still what was seen.
     ///
     /// # Errors
-    /// `EIO` when it is not.
+    /// `EIO` if it is not.
     fn check(&self, seen: &Record) -> Result<()>;
 }
 
-/// Where the record of an inode stands, if it came from below.
+/// The place of an inode's record, if the inode came from below.
 pub fn spot(inode: &Inode) -> Option<RecordAt> {
-    // Relaxed: immutable once the inode is reached.
+    // Relaxed: immutable once the inode can be reached.
     let has = inode.flags.load(Relaxed) & inode_flags::ORIGIN != 0;
     let [list, offset] = words(inode);
     has.then(|| RecordAt { list: InodeId(list.load(Relaxed)), offset: offset.load(Relaxed) })
 }
 
-/// Says where the record of an inode stands. Nobody else can reach the inode.
+/// Records the place of an inode's record. Nobody else can reach the inode yet.
 fn set_spot(inode: &Inode, at: RecordAt) {
     let [list, offset] = words(inode);
     list.store(at.list.0, Relaxed); // Relaxed, both: published with the name.
@@ -106,15 +107,15 @@ fn set_spot(inode: &Inode, at: RecordAt) {
 
 fn words(inode: &Inode) -> &[AtomicU32; 2] {
     const { assert!(core::mem::offset_of!(Inode, inline) % 4 == 0) };
-    // SAFETY: 8 bytes at an offset that is a multiple of 4, touched as atomics of this size while the inode
-    // is no symbolic link.
+    // SAFETY: 8 bytes at an offset that is a multiple of 4, accessed as atomics of this size while the inode
+    // is not a symbolic link.
     unsafe { &*(&raw const inode.inline).cast() }
 }
 
-/// Takes in what a call is about to need of an inode: what a door sets [`Task::below`] to.
+/// Takes in what a call is about to need from an inode. Doors set [`Task::below`] to this.
 ///
 /// # Errors
-/// `ESTALE` when it was freed meanwhile; those of the layer; `EIO` for a conflict; `ENOSPC`.
+/// `ESTALE` if it was freed meanwhile; those of the layer; `EIO` for a conflict; `ENOSPC`.
 #[cold]
 pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
     let inode = task.region.inode(of.id);
@@ -130,18 +131,18 @@ pub fn take(task: &Task<'_>, of: InodeRef, need: Need) -> Result<()> {
     }
 }
 
-/// Locks what something is taken for.
+/// Locks the inode for which something is taken.
 ///
 /// # Errors
-/// `ESTALE` when it was freed meanwhile.
+/// `ESTALE` if it was freed meanwhile.
 fn lock<'r>(task: &Task<'r>, of: InodeRef) -> Result<Locked<'r>> {
     let locked = inode::lock(task, of.id);
-    // Acquire: the generation grows before the slot is used again.
+    // Acquire: the generation is incremented before the slot is reused.
     let generation = task.region.inode(of.id).generation.load(Acquire);
     if generation == of.generation { Ok(locked) } else { Err(Errno::ESTALE) }
 }
 
-/// A process that has limited itself makes no calls of its own.
+/// Fails in a process that has limited itself, which makes no calls of the gate's own.
 fn may_call() -> Result<()> {
     if lp_abi::sys::is_limited() { Err(Errno::EIO) } else { Ok(()) }
 }

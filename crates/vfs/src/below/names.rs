@@ -1,4 +1,4 @@
-//! Names of directories, taken in whole at the first look.
+//! Names of directories, all taken in at the first look.
 
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_IFREG};
 use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
@@ -27,11 +27,11 @@ use crate::rights::acl;
 /// Namespaces of extended attributes that are taken, besides the ACLs.
 const TAKEN: [&[u8]; 3] = [b"user.", b"security.", b"trusted."];
 
-/// Names that are made while the lock is held at a stretch: the hash table grows in between.
+/// Names created under the lock at a time; the hash table grows in between.
 const BATCH: u32 = 128;
 
-/// Puts the tree at `path`, NUL-terminated and without symbolic links, below root `root`, unless it has one
-/// below it. Nobody else uses the root yet.
+/// Lays the tree at `path`, NUL-terminated and without symbolic links, below root `root`, unless the root has
+/// one. Nobody else may use the root yet.
 ///
 /// # Errors
 /// Those of open(2) for the directory; `ENOSPC`.
@@ -56,7 +56,7 @@ pub fn lay(task: &Task<'_>, root: u32, path: &[u8]) -> Result<()> {
     Ok(())
 }
 
-/// Gives an inode that nobody uses yet the attributes of a record.
+/// Sets the attributes of an inode that nobody uses yet from a record.
 fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     let kind = seen.mode & S_IFMT;
     let time = |index: usize| Time { sec: seen.seconds[index], nsec: seen.nanoseconds[index] };
@@ -91,10 +91,10 @@ fn dress(inode: &Inode, seen: &Record, at: RecordAt) {
     }
 }
 
-/// Takes the names of a directory in, unless somebody has. The caller holds no lock.
+/// Takes the names of a directory in, unless that is done. The caller must hold no lock.
 ///
 /// # Errors
-/// `ESTALE` when the directory was freed; those of the layer; `ENOSPC`.
+/// `ESTALE` if the directory was freed; those of the layer; `ENOSPC`.
 #[cold]
 pub fn take(task: &Task<'_>, of: InodeRef) -> Result<()> {
     match take_once(task, of) {
@@ -119,8 +119,8 @@ fn take_once(task: &Task<'_>, of: InodeRef) -> Result<()> {
     }
 }
 
-/// Makes the next names of a directory from its list, which is made first. Gives how often the hash table
-/// should grow. The caller holds the directory's lock.
+/// Creates the next names of a directory from its list, which is written first. Returns how often the hash
+/// table should grow. The caller must hold the directory's lock.
 fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, from: &mut u32) -> Result<u32> {
     let inode = task.region.inode(id);
     may_call()?;
@@ -162,7 +162,7 @@ fn batch(task: &Task<'_>, id: InodeId, _locked: &Locked<'_>, from: &mut u32) -> 
     Ok(crowded)
 }
 
-/// All names are there. The caller holds the directory's lock.
+/// Records that all names are there. The caller must hold the directory's lock.
 fn finish(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
     let inode = task.region.inode(id);
     let mut below = 0;
@@ -175,13 +175,14 @@ fn finish(task: &Task<'_>, id: InodeId, list: InodeId) -> Result<()> {
     inode.flags.store(inode.flags.load(Relaxed) & !inode_flags::PENDING, Relaxed);
     inode.seq.end();
     if inode.acl.load(Relaxed) & !COVERED == NO_ACL_YET {
-        // PAIRS: the acquire load in `walk::may_everyone_search`: all names are there.
+        // Release: all names are there. PAIRS: the load in `walk::may_everyone_search`, which is Relaxed: see
+        // there.
         inode.acl.fetch_and(COVERED, Release);
     }
     Ok(())
 }
 
-/// Makes the name of one record, unless it is there; gives whether the table is crowded if it was made.
+/// Creates the name of one record, unless it exists. If it was created, returns whether the table is crowded.
 fn name_in(
     task: &Task<'_>,
     dir: InodeId,
@@ -192,11 +193,11 @@ fn name_in(
     let region = task.region;
     let mut room: NameRoom = [0; NAME_MAX + 1 + SLACK];
     list::name(region, at, seen, &mut room)?;
-    // SAFETY: a NUL follows the name, and SLACK bytes that one.
+    // SAFETY: the name is followed by a NUL, and that by SLACK bytes.
     let name = unsafe { Name::scan(room.as_ptr()) };
     let place = name::Key::new(dir, &name);
     if let Some(hit) = hash::lookup_at(region, &place) {
-        // Somebody died behind this one.
+        // Somebody died after creating this one.
         if let Some(links) = links_of(task, seen)?
             && links.find(task, seen)?.is_none()
         {
@@ -229,7 +230,7 @@ fn name_in(
     Ok(Some(load))
 }
 
-/// The list of links, locked, if what a record is of may have another name.
+/// The list of links, locked, if the record's origin may have another name.
 fn links_of<'r>(task: &Task<'r>, seen: &Record) -> Result<Option<Links<'r>>> {
     if links::may_have(seen) { Links::lock(task).map(Some) } else { Ok(None) }
 }
@@ -247,7 +248,7 @@ fn link_in(task: &Task<'_>, dir: InodeId, entry: DirentId, target: InodeRef) -> 
     change::perform(task, &change)
 }
 
-/// Makes the inode for a record.
+/// Creates the inode for a record.
 fn make<'t, 'r>(
     task: &'t Task<'r>,
     dir: InodeId,
@@ -266,7 +267,7 @@ fn make<'t, 'r>(
 }
 
 fn target(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, link: InodeId) -> Result<()> {
-    // SAFETY: the buffer is the task's, and nobody else uses it while names are taken.
+    // SAFETY: the buffer belongs to the task, and nobody else uses it while names are taken.
     let room = unsafe { &mut *task.scratch.outside.get() };
     let length = match from.target(name.bytes(), &mut room[..PATH_MAX]) {
         // It has been replaced since.
@@ -276,7 +277,7 @@ fn target(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, link: InodeId) -> R
     link_target::set_target(task, link, &room[..length.min(PATH_MAX - 1)])
 }
 
-/// Takes the extended attributes of what a name stands for.
+/// Takes the extended attributes of what a name denotes.
 fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, seen: &Record) -> Result<()> {
     if seen.mode & S_IFMT == S_IFLNK {
         return Ok(());
@@ -290,7 +291,7 @@ fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, se
             acl::ACCESS_NAME => put_acl(task, inode, Which::Acl, value),
             acl::DEFAULT_NAME => put_acl(task, inode, Which::DefaultAcl, value),
             name if TAKEN.iter().any(|space| name.starts_with(space)) => {
-                // SAFETY: the layer's bytes stay until this returns, and are only read.
+                // SAFETY: the layer's bytes outlive the call, which only reads them.
                 let bytes = unsafe { UserSlice::new(value.as_ptr(), value.len()) };
                 let value = Value { bytes, flags: 0 };
                 xattrs::replace(task, id, inode, name, Some(value))
@@ -306,7 +307,7 @@ fn attributes(task: &Task<'_>, from: &impl Dir, name: &Name<'_>, id: InodeId, se
     Ok(())
 }
 
-/// Gives an inode an ACL that it has in the layer below, unless it has one. The caller holds its lock.
+/// Gives an inode the ACL that it has in the layer below, unless it has one. The caller must hold its lock.
 fn put_acl(task: &Task<'_>, inode: &Inode, which: Which, value: &[u8]) -> Result<()> {
     if which.handle(inode) != 0 {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What is still to be taken from the layer below ([`crate::below`]): who meets it asks for it by
-//! [`Task::below`].
+//! What is still to be taken from the layer below ([`crate::below`]). A call that meets it requests it
+//! through [`Task::below`].
 
 use lp_abi::{Errno, Result};
 use lp_region::records::{Inode, inode_flags};
@@ -8,41 +8,41 @@ use lp_region::{InodeId, InodeRef, Region};
 
 use crate::caller::task::Task;
 
-/// What a call needs of an inode.
+/// What a call needs from an inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Need {
     /// A directory's names, or all content of a file.
     All,
-    /// What an open for reading needs of a file.
+    /// What an open for reading needs from a file.
     Opened,
-    /// Bytes of a file: where they start, and how many.
+    /// A byte range of a file: offset and length.
     Range(u64, u64),
-    /// None of a file's content: it is emptied.
+    /// None of a file's content, because the file is being emptied.
     Nothing,
 }
 
-/// What a copy comes to at content that is still to be taken: the caller takes it and copies again.
+/// The error of a copy that meets content still to be taken: the caller takes it and copies again.
 pub(crate) const MISSING: Errno = Errno::EUCLEAN;
 
 /// Whether names or content are still to be taken.
 #[inline(always)]
 pub fn is_pending(inode: &Inode) -> bool {
-    inode.flags.load(Relaxed) & inode_flags::PENDING != 0 // Relaxed: looked at again under the lock.
+    inode.flags.load(Relaxed) & inode_flags::PENDING != 0 // Relaxed: checked again under the lock.
 }
 
-/// Takes all that is still to be taken of an inode. The caller holds no lock and is not writing.
+/// Takes everything still to be taken for an inode. The caller must hold no lock and not be writing.
 ///
 /// # Errors
-/// `ESTALE` when it was freed meanwhile; those of the layer; `EIO` for a conflict; `ENOSPC`.
+/// `ESTALE` if it was freed meanwhile; those of the layer; `EIO` for a conflict; `ENOSPC`.
 #[inline]
 pub fn complete(task: &Task<'_>, inode: &Inode) -> Result<()> {
     if is_pending(inode) { take(task, id_of(task.region, inode), Need::All) } else { Ok(()) }
 }
 
-/// Takes some of it.
+/// Takes a part of it.
 ///
 /// # Errors
-/// As [`complete`].
+/// Those of [`complete`].
 #[cold]
 pub(crate) fn take(task: &Task<'_>, id: InodeId, need: Need) -> Result<()> {
     // PAIRS: the release store in `make::free`.

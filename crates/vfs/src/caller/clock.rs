@@ -1,5 +1,5 @@
-//! The clock that stamps files: `CLOCK_REALTIME_COARSE`, as Linux's `ktime_get_coarse_real_ts64`, read through the vDSO
-//! without a C library (vdso(7)).
+//! The clock for file times: `CLOCK_REALTIME_COARSE`, like Linux's `ktime_get_coarse_real_ts64`, read through
+//! the vDSO without a C library (vdso(7)).
 
 use core::mem::MaybeUninit;
 
@@ -13,42 +13,42 @@ static VDSO: AtomicU64 = AtomicU64::new(0);
 
 type ClockGettime = unsafe extern "C" fn(i32, *mut [i64; 2]) -> i32;
 
-/// Finds the vDSO's function in the ELF image that `AT_SYSINFO_EHDR` of getauxval(3) names; without one, or if it has
-/// no such function, [`now`] makes system calls.
+/// Finds the vDSO's function in the ELF image at `AT_SYSINFO_EHDR` (getauxval(3)). Without an image or the
+/// function, [`now`] makes system calls.
 ///
 /// # Safety
-/// `ehdr` is 0 or the address that the kernel gave.
+/// `ehdr` must be 0 or the address that the kernel gave.
 #[unsafe(link_section = ".text.startup.lp")]
 pub unsafe fn init(ehdr: usize) {
     if ehdr == 0 {
         return;
     }
-    // SAFETY: `ehdr` is the address that the kernel gave, where it maps a whole ELF image.
+    // SAFETY: the caller guarantees the kernel's address, where the kernel maps a whole ELF image.
     let found = unsafe { Image::parse(ehdr).and_then(|image| image.function(b"__vdso_clock_gettime")) };
-    VDSO.store(found.unwrap_or(0) as u64, Ordering::Relaxed); // Relaxed: the address stands for itself.
+    VDSO.store(found.unwrap_or(0) as u64, Ordering::Relaxed); // Relaxed: the address stands alone.
 }
 
-/// Now.
+/// The current time.
 #[inline]
 pub fn now() -> Time {
     let mut time = MaybeUninit::<[i64; 2]>::uninit();
-    let function = VDSO.load(Ordering::Relaxed); // Relaxed: as above.
+    let function = VDSO.load(Ordering::Relaxed); // Relaxed: the address stands alone.
     if function != 0 {
-        // SAFETY: `init` found it under the name that has this type.
+        // SAFETY: `init` found it under the name of a function of this type.
         let function = unsafe { core::mem::transmute::<usize, ClockGettime>(function as usize) };
-        // SAFETY: it writes 16 bytes.
+        // SAFETY: the function writes 16 bytes, the size of `time`.
         unsafe { function(CLOCK_REALTIME_COARSE as i32, time.as_mut_ptr()) };
     } else {
         now_slow(time.write([0; 2]));
     }
-    // SAFETY: written by either.
+    // SAFETY: either branch has written it.
     let time = unsafe { time.assume_init() };
     Time { sec: time[0], nsec: time[1] as u32 }
 }
 
 #[cold]
 fn now_slow(time: &mut [i64; 2]) {
-    // SAFETY: the kernel writes 16 bytes.
+    // SAFETY: the kernel writes 16 bytes, the size of `time`.
     let _ = unsafe { lp_abi::syscall!(__NR_clock_gettime, CLOCK_REALTIME_COARSE, time.as_mut_ptr()) };
 }
 
@@ -60,7 +60,7 @@ const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
 const SYMBOL_SIZE: usize = 24;
 
-/// The vDSO's dynamic symbols (elf(5)).
+/// The vDSO's dynamic symbols: elf(5).
 struct Image {
     bias: usize,
     symbols: usize,
@@ -70,15 +70,15 @@ struct Image {
 
 impl Image {
     /// # Safety
-    /// A whole ELF image is mapped at `ehdr`.
+    /// A whole ELF image must be mapped at `ehdr`.
     unsafe fn parse(ehdr: usize) -> Option<Image> {
         let (mut bias, mut dynamic) = (None, None);
-        // SAFETY: e_phoff, e_phentsize and e_phnum lie at these offsets of a 64-bit ELF header.
+        // SAFETY: e_phoff, e_phentsize and e_phnum are at these offsets of a 64-bit ELF header.
         let (offset, size, count) =
             unsafe { (read::<u64>(ehdr + 32), read::<u16>(ehdr + 54), read::<u16>(ehdr + 56)) };
         for index in 0..count as usize {
             let header = ehdr + offset as usize + index * size as usize;
-            // SAFETY: within the program headers, which the image holds.
+            // SAFETY: within the program headers, which are part of the image.
             let (kind, file, address) =
                 unsafe { (read::<u32>(header), read::<u64>(header + 8), read::<u64>(header + 16)) };
             match kind {
@@ -94,7 +94,7 @@ impl Image {
     }
 
     /// # Safety
-    /// `dynamic` is the dynamic section of an image loaded with `bias`.
+    /// `dynamic` must be the dynamic section of an image loaded with `bias`.
     unsafe fn from_dynamic(bias: usize, dynamic: usize) -> Option<Image> {
         let (mut symbols, mut strings, mut hash, mut gnu) = (0, 0, 0, 0);
         for index in 0..64 {
@@ -112,16 +112,16 @@ impl Image {
         }
         let count = match (hash, gnu) {
             (0, 0) => 0,
-            // SAFETY: the tables are part of the image; the second word of DT_HASH is the number of symbols.
+            // SAFETY: the DT_GNU_HASH table is part of the image.
             (0, gnu) => unsafe { gnu_count(gnu) },
-            // SAFETY: the second word of DT_HASH, which is part of the image.
+            // SAFETY: the second word of DT_HASH, which is the number of symbols and part of the image.
             (hash, _) => unsafe { read::<u32>(hash + 4) as usize },
         };
         (symbols != 0 && strings != 0 && count != 0).then_some(Image { bias, symbols, strings, count })
     }
 
     /// # Safety
-    /// The image is mapped.
+    /// The image must be mapped.
     unsafe fn function(&self, name: &[u8]) -> Option<usize> {
         (0..self.count).find_map(|index| {
             let symbol = self.symbols + index * SYMBOL_SIZE;
@@ -135,10 +135,10 @@ impl Image {
     }
 }
 
-/// Symbols that a DT_GNU_HASH table covers: the highest chain's end.
+/// Number of symbols that a DT_GNU_HASH table covers: the end of the highest chain.
 ///
 /// # Safety
-/// `table` is such a table.
+/// `table` must be such a table.
 unsafe fn gnu_count(table: usize) -> usize {
     // SAFETY: number of buckets, first symbol, words of the bloom filter; buckets and chains follow it.
     let (buckets, first, bloom) = unsafe {
@@ -146,7 +146,7 @@ unsafe fn gnu_count(table: usize) -> usize {
     };
     let bucket_at = table + 16 + bloom * 8;
     let chain_at = bucket_at + buckets * 4;
-    // SAFETY: within the table.
+    // SAFETY: within the table's buckets.
     let last =
         (0..buckets).map(|index| unsafe { read::<u32>(bucket_at + index * 4) as usize }).max().unwrap_or(0);
     if last < first {
@@ -161,8 +161,8 @@ unsafe fn gnu_count(table: usize) -> usize {
 }
 
 /// # Safety
-/// A `T` can be read there.
+/// `address` must be readable for a `T`.
 unsafe fn read<T: Copy>(address: usize) -> T {
-    // SAFETY: a `T` can be read there, by this function's contract.
+    // SAFETY: the caller guarantees that a `T` can be read there.
     unsafe { core::ptr::read_unaligned(address as *const T) }
 }

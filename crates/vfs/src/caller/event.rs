@@ -1,22 +1,22 @@
-//! What watchers are told: [`Task::notify`](crate::caller::task::Task::notify) gets an [`Event`].
+//! The events of watched inodes: [`Task::notify`](crate::caller::task::Task::notify) gets an [`Event`].
 
 use lp_abi::Fd;
 use lp_region::InodeId;
 
-/// What a watcher must be told. The door's `Task::notify` does it.
+/// An event to report to watchers. The door's `Task::notify` reports it.
 #[derive(Clone, Copy, Debug)]
 pub enum Event<'a> {
     /// Something happened to an inode.
     Touched(InodeId, Touched),
-    /// A name has come into a directory. The caller holds the directory's lock.
+    /// A name was added to a directory. The caller holds the directory's lock.
     Named(At<'a>, New),
-    /// A name is gone. The caller holds the directory's lock.
+    /// A name was removed. The caller holds the directory's lock.
     Removed(At<'a>, Kind),
-    /// A name is another one now. The caller holds the locks of both directories.
+    /// A name was changed. The caller holds the locks of both directories.
     Moved(&'a Move<'a>),
     /// A descriptor with this `entry::shadow` was closed.
     Closed(Fd),
-    /// A descriptor was closed, opened with these flags before its inode had a shadow.
+    /// A descriptor was closed that had been opened with these flags before its inode had a shadow.
     ClosedLate(InodeId, u32),
 }
 
@@ -29,7 +29,7 @@ pub enum Touched {
     Modified,
     /// Attributes were changed.
     Attributes,
-    /// It has more links or fewer, by a name that no watched directory has.
+    /// Its link count changed, by a name in a directory that is not watched.
     Links,
 }
 
@@ -42,21 +42,21 @@ pub struct At<'a> {
     pub name: &'a [u8],
 }
 
-/// Whether a shadow is a directory.
+/// The kind of a shadow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// It is.
+    /// A directory.
     Directory,
-    /// It stands for anything else.
+    /// It stands for anything but a directory.
     File,
 }
 
-/// How a name came to be.
+/// The origin of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum New {
-    /// With its inode.
+    /// Created with its inode.
     Made(Kind),
-    /// For an inode that has other names: this one, if they have shadows.
+    /// Added to an inode with other names, this one among them if they have shadows.
     Link(InodeId),
 }
 
@@ -67,20 +67,20 @@ pub struct Move<'a> {
     pub from: At<'a>,
     /// The new name.
     pub to: At<'a>,
-    /// What it names.
+    /// The kind of what was renamed.
     pub what: Kind,
-    /// What had the new name and has the old one now.
+    /// In an exchange, the kind of what got the old name.
     pub swapped: Option<Kind>,
-    /// What of both sides is watched.
+    /// Which sides are watched.
     pub sides: Sides,
 }
 
-/// Which sides of a rename have shadows.
+/// The sides of a rename that have shadows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sides {
     /// Both the old name and the directory of the new one.
     Both,
-    /// The old name, and nobody watches what it names now.
+    /// The old name; nobody watches the new place.
     Old,
     /// The directory of the new name.
     New,

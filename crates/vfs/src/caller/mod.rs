@@ -1,10 +1,11 @@
-//! Who makes a call: the task, its clock, its scratch buffers and caches, and what it tells watchers.
+//! The caller of a call: the task, its clock, its scratch buffers and caches, and the events that it reports
+//! to watchers.
 //!
-//! Every folder may use this one, and it uses none. It takes no lock; [`task::Task`] tells the locks of the
-//! region who is dead, and [`crate::life::burial`] replays what those had begun.
+//! Every folder may use this one, and it uses none. It takes no lock. [`task::Task`] tells the region's locks
+//! who is dead, and [`crate::life::burial`] replays what the dead had begun.
 //!
-//! Cycle inside: a task has a prefix cache, and asks for what is still to be taken from the layer below, by
-//! functions that take a task.
+//! A task has a prefix cache, and requests what is still to be taken from the layer below, by functions that
+//! take a task.
 //!
 //! Cycle: `below`, `prefix_cache`, `task`.
 

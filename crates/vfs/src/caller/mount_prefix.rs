@@ -1,21 +1,21 @@
-//! The path of a run's only mount, compared at once.
+//! The path of a run's only mount, in a form for one comparison.
 
 use lp_region::process::Run;
 use lp_region::sync::Ordering;
 
-/// The path of a run's only mount, if it is short, in a form that is compared at once.
+/// The path of a run's only mount, if it is short, as a word for one comparison.
 #[derive(Clone, Copy)]
 pub struct MountPrefix {
-    /// Its bytes, zeros behind them.
+    /// Its bytes, zero-padded.
     word: u64,
-    /// Ones where it has bytes.
+    /// Ones at its bytes.
     mask: u64,
-    /// How many; 0 if this is not to be used.
+    /// Its length; 0 if the prefix must not be used.
     length: u32,
 }
 
 impl MountPrefix {
-    /// That of a run whose mounts do not change any more.
+    /// The prefix for a run, whose mounts must be final.
     pub fn of(run: &Run) -> Self {
         let path = run.mounts[0].get();
         // Relaxed: immutable while the run lives.
@@ -27,7 +27,7 @@ impl MountPrefix {
         MountPrefix { word, mask: (1 << (8 * path.len())) - 1, length: path.len() as u32 }
     }
 
-    /// Bytes of it.
+    /// Length in bytes.
     #[inline(always)]
     pub(crate) fn length(&self) -> usize {
         self.length as usize

@@ -1,19 +1,19 @@
-//! Directories that paths led to not long ago: a cache of paths up to their last slash, so that the next path into the
-//! same directory is one lookup.
+//! Cache of recently used directories by path: it maps a path up to its last slash to the directory, so that
+//! the next path into the same directory takes one lookup.
 //!
-//! An entry says that a text, from a base, leads to a directory through directories that everyone may search
-//! and through no symbolic link and no dots. That is a fact about the tree, whoever asks, and it stays one
-//! while `Header::tree` stands still: [`crate::names::tree`] makes the count odd before a directory moves or
-//! becomes less searchable, and a new even one afterwards. Removal is no such change: a directory that is
-//! removed is marked as dead, or freed and its generation grows, before another can be made under its name,
-//! and both are looked at here.
+//! An entry says that a text, from a base, leads to a directory through directories that everyone may search,
+//! and through no symbolic link and no dots. That is a fact about the tree, independent of the caller. It
+//! holds while `Header::tree` does not change: [`crate::names::tree`] makes the count odd before a directory
+//! moves or becomes less searchable, and sets a new even one afterwards. Removal is no such change: before
+//! another directory can get its name, a removed directory is marked dead, or freed with an incremented
+//! generation, and both are checked here.
 //!
-//! A walk notes the count before its first step; what it found is entered only if the count is even and still
-//! the same. Linearisation of a hit: the load of the count. ABA: 2^31 changes of the tree between two uses of
-//! an entry. Progress: wait-free; while a change is under way, or was cut short by a death and not buried,
-//! walks take all their steps. The entries are the task's own, so nothing is written that others read.
-//! Source: the prefix check cache of Tsai et al., "How to get more value from your file system directory
-//! cache" (SOSP 2015).
+//! A walk reads the count before its first step; its result is entered only if the count is even and
+//! unchanged. Linearisation point of a hit: the load of the count. ABA: 2^31 changes of the tree between two
+//! uses of an entry. Progress: wait-free; while a change is under way, or a death cut one short and it is not
+//! buried, walks take all their steps. The entries belong to the task, so nothing is written that others
+//! read. Source: the prefix check cache of Tsai et al., "How to get more value from your file system
+//! directory cache" (SOSP 2015).
 
 use core::cell::{Cell, UnsafeCell};
 
@@ -26,20 +26,20 @@ use crate::caller::task::Task;
 /// Longest text of an entry.
 const TEXT: usize = 104;
 
-/// Entries; a text has one place.
+/// Number of entries; a text has one possible place.
 const PLACES: usize = 8;
 
-/// What a text leads to.
+/// A cached prefix: where its text leads.
 struct Entry {
     /// Where the text starts: a directory, as [`Spot::to_word`], or 0 for `/`.
     base: Cell<u64>,
     /// The directory, as [`InodeRef::to_word`](lp_region::InodeRef::to_word).
     dir: Cell<u64>,
-    /// `Header::tree` when that was so.
+    /// `Header::tree` when that was true.
     tree: Cell<u32>,
-    /// Bytes of the text; 0 if there is no entry.
+    /// Length of the text; 0 if there is no entry.
     length: Cell<u16>,
-    /// The mount that the directory is reached through.
+    /// The mount through which the directory is reached.
     mount: Cell<u16>,
     text: UnsafeCell<[u8; TEXT]>,
 }
@@ -48,7 +48,7 @@ struct Entry {
 pub struct PrefixCache([Entry; PLACES]);
 
 impl PrefixCache {
-    /// Nothing.
+    /// An empty cache.
     pub const fn new() -> Self {
         PrefixCache(
             [const {
@@ -71,7 +71,7 @@ impl Default for PrefixCache {
     }
 }
 
-/// A text from a base on, up to a slash and with it.
+/// A text from a base, up to and including a slash.
 #[derive(Clone, Copy)]
 pub(crate) struct Prefix {
     /// Where it starts: a directory, as [`Spot::to_word`], or 0 for `/`.
@@ -81,11 +81,11 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// The first `length` bytes of `text`. Only one that is not empty can be found or noted.
+    /// The first `length` bytes of `text`. An empty one is neither found nor recorded.
     ///
     /// # Safety
-    /// They are readable and stay as they are while this is used, and so are [`crate::caller::task::SLACK`]
-    /// bytes behind them.
+    /// The bytes, and [`crate::caller::task::SLACK`] bytes behind them, must be readable and must not change
+    /// while this is used.
     #[inline(always)]
     pub(crate) unsafe fn new(base: u64, text: *const u8, length: usize) -> Self {
         Prefix { base, text, length }
@@ -93,17 +93,17 @@ impl Prefix {
 
     #[inline(always)]
     fn place<'t>(&self, task: &'t Task<'_>) -> &'t Entry {
-        // SAFETY: the text, which [`Prefix::new`] was told is readable; the byte before the slash, if there
-        // is one.
+        // SAFETY: the caller of [`Prefix::new`] guarantees that the text is readable; this is the byte before
+        // the slash, if there is one.
         let last = unsafe { *self.text.add(self.length.saturating_sub(2)) };
         &task.prefixes.0[(self.length + last as usize) % PLACES]
     }
 
-    /// Whether the entry's text is this one. The entry's has this length.
+    /// Whether the entry's text, which has this length, is this one.
     #[inline(always)]
     fn is_text_of(&self, entry: &Entry) -> bool {
-        // SAFETY: the text has SLACK bytes behind it, as [`Prefix::new`] was told, and an entry at least 8
-        // behind any offset below.
+        // SAFETY: the caller of [`Prefix::new`] guarantees SLACK bytes behind the text; an entry has at least
+        // 8 behind any offset below.
         let differ = |at: usize| unsafe {
             let mine = self.text.add(at).cast::<u64>().read_unaligned();
             let other = entry.text.get().cast::<u8>().add(at).cast::<u64>().read_unaligned();
@@ -124,12 +124,12 @@ impl Prefix {
     }
 }
 
-/// The directory that a prefix leads to, if that is known. Who uses it looks at its generation afterwards, as after any
-/// step of a walk.
+/// The directory that a prefix leads to, if it is cached. The caller must check its generation after using
+/// it, as after any step of a walk.
 #[inline(always)]
 pub(crate) fn find(task: &Task<'_>, prefix: Prefix) -> Option<Spot> {
     let entry = prefix.place(task);
-    // An entry's count is even, so that this one is.
+    // An entry's count is even, so an equal count is too.
     let known = entry.length.get() as usize == prefix.length
         && entry.base.get() == prefix.base
         && task.region.header().tree.stands_at(entry.tree.get());
@@ -138,13 +138,13 @@ pub(crate) fn find(task: &Task<'_>, prefix: Prefix) -> Option<Spot> {
     }
     let dir = InodeRef::from_word(entry.dir.get());
     let inode = task.region.inode(dir.id);
-    // PAIRS: the release store in `inode::free`. Relaxed: the mark is set before the name is gone.
+    // PAIRS: the release store in `make::free`. Relaxed: the mark is set before the name is removed.
     let lives = inode.generation.load(Ordering::Acquire) == dir.generation
         && inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD == 0;
     lives.then(|| Spot { inode: dir, mount: MountId(u32::from(entry.mount.get())) })
 }
 
-/// Notes where a prefix led. `tree` is the count that [`crate::names::walk`] read before its first step.
+/// Records where a prefix led. `tree` is the count that [`crate::names::walk`] read before its first step.
 #[cold]
 pub(crate) fn note(task: &Task<'_>, prefix: Prefix, dir: Spot, tree: u32) {
     if prefix.length > TEXT || task.region.header().tree.retry(tree) {
@@ -156,6 +156,6 @@ pub(crate) fn note(task: &Task<'_>, prefix: Prefix, dir: Spot, tree: u32) {
     entry.mount.set(dir.mount.0 as u16);
     entry.tree.set(tree);
     entry.length.set(prefix.length as u16);
-    // SAFETY: the text is readable and fits; the cache is the task's, which makes one call at a time.
+    // SAFETY: the text is readable and fits; the cache belongs to the task, which makes one call at a time.
     unsafe { entry.text.get().cast::<u8>().copy_from_nonoverlapping(prefix.text, prefix.length) };
 }

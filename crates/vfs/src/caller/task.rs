@@ -1,4 +1,4 @@
-//! [`Task`]: who makes a call.
+//! [`Task`]: the caller of a call.
 
 use core::cell::{Cell, UnsafeCell};
 
@@ -21,8 +21,8 @@ use crate::caller::prefix_cache::PrefixCache;
 /// Device number of a region's root 0: `st_dev`, in the kernel's 64-bit encoding. The other roots' numbers
 /// are ORed in.
 ///
-/// Major 0, as of every file system without a device, and a minor from the upper half, where the kernel,
-/// which counts from 1, does not come.
+/// Major 0, like every file system without a device, and a minor from the upper half, which the kernel's own
+/// numbers, counted from 1, do not reach.
 #[inline]
 pub fn device(region: Region) -> u64 {
     let identity = region.header().identity.load(Relaxed); // Relaxed: immutable.
@@ -32,52 +32,52 @@ pub fn device(region: Region) -> u64 {
 
 /// A thread that makes calls: its process's credentials, directory and descriptors, and its own lane.
 ///
-/// Like `current`. One thread uses a task at a time, and a task makes one call at a time: the buffers are its own. They come
-/// last, so that the rest lies on few pages.
+/// Like `current`. One thread uses a task at a time, and a task makes one call at a time, so the buffers
+/// belong to that call. They come last, so that the rest occupies few pages.
 #[repr(C)]
 pub struct Task<'r> {
     /// The region.
     pub region: Region<'r>,
     /// The process's slot: credentials, cwd, umask.
     pub process: &'r Process,
-    /// Which slot that is.
+    /// The slot's id.
     pub process_id: ProcessId,
-    /// Where the thread's ids, groups and capabilities stand: in the process's slot, or in a record of the
-    /// thread's own once it has changed them beside others, as credentials are a thread's in Linux. Nothing
-    /// else in that record has a meaning.
+    /// The thread's ids, groups and capabilities. They are in the process's slot, or in a record of the
+    /// thread's own once it has changed them while there were other threads, because credentials belong to
+    /// threads in Linux. Nothing else in that record has a meaning.
     pub credentials: Cell<&'r Process>,
     /// The thread's lane.
     pub lane: &'r Lane,
-    /// Which lane that is.
+    /// The lane's id.
     pub lane_id: LaneId,
     /// The process's descriptors; see `crate::descriptors::table`.
     pub table: &'r [AtomicU64; FDS],
-    /// The run: where mounts appear.
+    /// The run, with the paths of its mounts.
     pub run: &'r Run,
     /// The region's device number; see [`Task::device`].
     pub root_device: u64,
     /// Reads `CLOCK_REALTIME_COARSE`.
     pub clock: fn() -> Time,
-    /// Whether a signal waits for this thread's call to end: a call that sleeps then ends with `EINTR`. Never, unless the
-    /// door sets it.
+    /// Whether a signal waits for this thread's call to end, so that a call that sleeps must end with
+    /// `EINTR`. Always false unless the door sets it.
     pub interrupted: fn() -> bool,
-    /// Makes a system call of the kernel's that may wait. A signal ends it with `EINTR` if the door puts handlers off;
-    /// else the kernel restarts it or not, as the handler's flags say.
+    /// Makes a kernel system call that may wait. If the door defers signal handlers, a signal ends the call
+    /// with `EINTR`; otherwise the kernel restarts it or not, according to the handler's flags.
     pub blocking: unsafe fn(u32, [usize; 6]) -> Result<usize>,
-    /// Tells watchers; nobody, unless the door has some.
+    /// Reports events to watchers. Does nothing unless the door sets it.
     pub notify: fn(&Task<'_>, &Event<'_>),
-    /// Takes in what is still to be taken from the layer below: [`crate::below::take`] where the door has
-    /// one.
+    /// Takes in what is still to be taken from the layer below: [`crate::below::take`], if the door has a
+    /// layer.
     pub below: fn(&Task<'_>, InodeRef, Need) -> Result<()>,
-    /// The run's mount, for quick comparison.
+    /// The run's mount, for a quick comparison.
     pub prefix: MountPrefix,
-    /// Directories that paths led to.
+    /// Cache of directories by path.
     pub prefixes: PrefixCache,
     /// Path buffers.
     pub scratch: Scratch,
 }
 
-/// A point in time, as `struct timespec`.
+/// A point in time, like `struct timespec`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Time {
     /// Seconds since 1970.
@@ -86,20 +86,20 @@ pub struct Time {
     pub nsec: u32,
 }
 
-/// Buffers of one task, so that calls need little stack and no allocation. Names are read a word at a time, past their
-/// end: hence the slack.
+/// Buffers of a task, so that calls need little stack and no allocation. Names are read a word at a time,
+/// past their end, hence the slack.
 pub struct Scratch {
     /// The first path of a call, as the program gave it.
     pub path: UnsafeCell<[u8; PATH_MAX + SLACK]>,
     /// The second path of a call.
     pub other: UnsafeCell<[u8; PATH_MAX + SLACK]>,
-    /// What is left to walk while symbolic links are expanded.
+    /// The text left to walk while symbolic links are expanded.
     pub walk: UnsafeCell<[u8; 2 * PATH_MAX + SLACK]>,
-    /// A path outside all mounts that a walk ended on, NUL-terminated; see [`Outside`].
+    /// A path outside all mounts at which a walk ended, NUL-terminated; see [`Outside`].
     pub outside: UnsafeCell<[u8; 2 * PATH_MAX]>,
 }
 
-/// What a walk came to: something of ours, or a path that is the host's business.
+/// The result of a walk: something of ours, or a path for the host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Place<T> {
     /// In one of our mounts.
@@ -111,15 +111,15 @@ pub enum Place<T> {
 /// How a path leads out of our mounts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outside {
-    /// It never came in: the call goes to the kernel as the program made it.
+    /// It never entered one: the call goes to the kernel as the program made it.
     AsGiven,
-    /// It came in and left again (a symbolic link, `..` of a root): the absolute path in `scratch.outside`, this many
-    /// bytes and a NUL, is what the kernel must be asked with.
+    /// It entered one and left again (a symbolic link, `..` of a root). The kernel must be called with the
+    /// absolute path in `scratch.outside`, this many bytes and a NUL.
     Rewritten(usize),
 }
 
 impl<T> Place<T> {
-    /// Applies `f` to what is inside.
+    /// Applies `f` to the value inside.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> Place<U> {
         match self {
             Place::Inside(value) => Place::Inside(f(value)),
@@ -129,14 +129,14 @@ impl<T> Place<T> {
 }
 
 impl Scratch {
-    /// All buffers as one, whole pages of it, for a call that has no paths.
+    /// All buffers as one, in whole pages, for a call without paths.
     pub(crate) fn whole(&self) -> UserSlice {
         let bytes = size_of::<Scratch>() / PAGE_SIZE * PAGE_SIZE;
-        // SAFETY: cells, of a task that makes one call at a time.
+        // SAFETY: the buffers are cells, and their task makes one call at a time.
         unsafe { UserSlice::new(core::ptr::from_ref(self).cast(), bytes) }
     }
 
-    /// Buffers of zeros.
+    /// Zeroed buffers.
     pub const fn new() -> Self {
         Scratch {
             path: UnsafeCell::new([0; PATH_MAX + SLACK]),
@@ -181,7 +181,7 @@ impl<'r> Task<'r> {
         }
     }
 
-    /// The time that the kernel would stamp now.
+    /// The time that the kernel would use for a file's times at this moment.
     #[inline]
     pub fn now(&self) -> Time {
         (self.clock)()
@@ -193,20 +193,20 @@ impl<'r> Task<'r> {
         self.root_device | u64::from(root & 0xff)
     }
 
-    /// Whether a call that sleeps should end with `EINTR`.
+    /// Whether a call that sleeps must end with `EINTR`.
     pub(crate) fn is_interrupted(&self) -> bool {
         (self.interrupted)()
     }
 }
 
-/// The system call itself: [`Task::blocking`] of a door that puts no handler off.
+/// The plain system call: [`Task::blocking`] for a door that does not defer handlers.
 unsafe fn system_call(nr: u32, [a, b, c, d, e, f]: [usize; 6]) -> Result<usize> {
-    // SAFETY: whoever calls [`Task::blocking`] answers for the arguments and the effect of the call.
+    // SAFETY: the caller of [`Task::blocking`] answers for the arguments and the effect of the call.
     unsafe { lp_abi::syscall!(nr, a, b, c, d, e, f) }
 }
 
 impl Task<'_> {
-    /// Whether the thread that owns `lane` is gone.
+    /// Whether the thread that owns `lane` is dead.
     pub fn is_dead(&self, lane: LaneId) -> bool {
         self.region.lane_is_dead(lane, self.process_id)
     }
@@ -234,5 +234,5 @@ impl Lanes for Task<'_> {
     }
 }
 
-/// Bytes that may be read past any name: path buffers are this much longer than what they hold.
+/// Bytes that may be read past any name: path buffers are this much longer than their contents.
 pub(crate) const SLACK: usize = 32;

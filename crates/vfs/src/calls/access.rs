@@ -17,7 +17,7 @@ use crate::names::walk::{self, Follow};
 use crate::rights::credentials::Identity;
 use crate::rights::permission::{self, EXEC, WRITE};
 
-/// Whether the caller may read, write or execute what a path names; `mode` 0 asks whether it is there.
+/// Checks that the caller may read, write or execute what a path names. `mode` 0 checks that it exists.
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for an unknown mode or flag; `EACCES`, `EROFS`, `EPERM`.
@@ -37,7 +37,7 @@ pub fn faccessat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, flags: u3
         };
         let record = task.region.inode(found.inode.id);
         let answer = check(task, record, found.mount, mode, flags);
-        // Acquire: a generation grows before its slot is used again.
+        // Acquire: a generation is incremented before its slot is reused.
         if record.generation.load(Ordering::Acquire) == found.inode.generation {
             return answer.map(Place::Inside);
         }
@@ -48,7 +48,7 @@ pub fn faccessat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, flags: u3
 #[cold]
 fn descriptor(task: &Task<'_>, fd: Fd, mode: u32, flags: u32) -> Result<Place<()>> {
     if fd == Fd::CWD {
-        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
+        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
         if cwd == 0 {
             return Ok(Place::Outside(Outside::AsGiven));
         }
@@ -67,7 +67,7 @@ fn check(task: &Task<'_>, inode: &Inode, mount: MountId, mode: u32, flags: u32) 
         return Ok(());
     }
     if mode & WRITE != 0 && writer::is_read_only(task, mount) {
-        // What is a door to something else may be written on a read-only file system.
+        // Devices, FIFOs and sockets may be written on a read-only file system.
         let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
         if !matches!(kind, S_IFBLK | S_IFCHR | S_IFIFO | S_IFSOCK) {
             return Err(Errno::EROFS);
@@ -80,7 +80,7 @@ fn check(task: &Task<'_>, inode: &Inode, mount: MountId, mode: u32, flags: u32) 
     if flags & AT_EACCESS != 0 {
         return permission::check(task, inode, mode);
     }
-    // Relaxed, as `permission::check`: what everybody may, the real user may.
+    // Relaxed, like `permission::check`: what everybody may do, the real user may do.
     let everyone = (mode * 0o111) & !inode.mode.load(Ordering::Relaxed) == 0;
     if everyone && mode & WRITE == 0 && inode.acl.load(Ordering::Relaxed) == 0 {
         return Ok(());

@@ -11,8 +11,8 @@ use crate::names::dir;
 use crate::names::walk::{self, Follow};
 use crate::rights::permission::{self, EXEC};
 
-/// Makes a directory of ours the working directory. When it is the host's, the door asks the kernel and then calls
-/// [`left`].
+/// Makes a directory of ours the working directory. For a host directory the door must ask the kernel and
+/// then call [`left`].
 ///
 /// # Errors
 /// Those of path_resolution(7); `ENOTDIR`, `EACCES`.
@@ -22,9 +22,9 @@ pub fn chdir(task: &Task<'_>, path: UserPtr) -> Result<Place<()>> {
             Place::Inside(found) => found.spot(),
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        // From the pin on, until the directory stands in the process's record, it is not freed.
+        // The pin keeps it from being freed until the process's record names it.
         let pin = pin::hold(task, pin::slot::WALK, dir.inode);
-        // Removed, it lives on as the working directory that it is already.
+        // A removed directory lives on if it is the working directory already.
         if pin.is_ok() || task.process.cwd.load(Ordering::Relaxed) == dir.to_word() {
             return enter(task, dir).map(Place::Inside);
         }
@@ -32,7 +32,7 @@ pub fn chdir(task: &Task<'_>, path: UserPtr) -> Result<Place<()>> {
     Err(Errno::ESTALE)
 }
 
-/// Makes the directory that a descriptor of ours names the working directory.
+/// Makes the directory of a descriptor of ours the working directory.
 ///
 /// # Errors
 /// `EBADF`, `ENOTDIR`, `EACCES`.
@@ -41,7 +41,7 @@ pub fn fchdir(task: &Task<'_>, fd: Fd) -> Result<()> {
     enter(task, held.spot())
 }
 
-/// The working directory is the host's from now on.
+/// Records that the working directory is the host's.
 pub fn left(task: &Task<'_>) {
     task.process.cwd.store(0, Ordering::Release);
 }
@@ -52,7 +52,7 @@ fn enter(task: &Task<'_>, dir: Spot) -> Result<()> {
         return Err(Errno::ENOTDIR);
     }
     permission::check(task, record, EXEC)?;
-    // Release: the scan for users of an inode sees the directory here before the pin is gone.
+    // Release: a scan for users of an inode sees the directory here before the pin is cleared.
     task.process.cwd.store(dir.to_word(), Ordering::Release);
     Ok(())
 }

@@ -16,11 +16,11 @@ use crate::lane::writer;
 use crate::names::tree;
 use crate::rights::{acl, credentials};
 
-/// Sets the permission bits of what a path names.
+/// Sets the permission bits of what a path names. The door checks flags (`EINVAL`).
 ///
 /// # Errors
-/// Those of path_resolution(7); `EPERM` for who does not own it, and for an immutable or append-only file; `EROFS`;
-/// `EOPNOTSUPP` for a symbolic link; `EINVAL` for unknown flags is the door's.
+/// Those of path_resolution(7); `EPERM` if the caller does not own it, and for an immutable or append-only
+/// file; `EROFS`; `EOPNOTSUPP` for a symbolic link.
 pub fn fchmodat(task: &Task, dirfd: Fd, path: UserPtr, mode: u32, flags: u32) -> Result<Place<()>> {
     target::at(task, dirfd, path, flags, |id, inode, mount| change(task, (id, inode, mount), mode))
 }
@@ -28,7 +28,7 @@ pub fn fchmodat(task: &Task, dirfd: Fd, path: UserPtr, mode: u32, flags: u32) ->
 /// Sets the permission bits of an open file.
 ///
 /// # Errors
-/// `EBADF`; otherwise as [`fchmodat`].
+/// `EBADF`; otherwise those of [`fchmodat`].
 pub fn fchmod(task: &Task, fd: Fd, mode: u32) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     change(task, (held.inode_id(), held.inode, held.mount()), mode)
@@ -54,7 +54,7 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), mode: u32) -
         return Err(Errno::EOPNOTSUPP);
     }
     let mut bits = mode & 0o7777;
-    // setattr_prepare: without the capability the bit is for members of the group.
+    // The kernel's setattr_prepare: without the capability only members of the group may set this bit.
     if !credentials::may_keep_setgid(task, inode.gid.load(Relaxed)) {
         bits &= !S_ISGID;
     }

@@ -16,13 +16,13 @@ use crate::inodes::{inode, watched, xattrs};
 use crate::lane::writer;
 use crate::rights::credentials;
 
-/// An id that stays as it is.
+/// An id that does not change.
 const KEEP: u32 = u32::MAX;
 
-/// Sets owner and group of what a path names; -1 keeps one.
+/// Sets owner and group of what a path names; -1 keeps the old value.
 ///
 /// # Errors
-/// Those of path_resolution(7); `EPERM` for who may not, and for an immutable or append-only file; `EROFS`.
+/// Those of path_resolution(7); `EPERM` without the right, and for an immutable or append-only file; `EROFS`.
 pub fn fchownat(
     task: &Task,
     dirfd: Fd,
@@ -37,7 +37,7 @@ pub fn fchownat(
 /// Sets owner and group of an open file.
 ///
 /// # Errors
-/// `EBADF`; otherwise as [`fchownat`].
+/// `EBADF`; otherwise those of [`fchownat`].
 pub fn fchown(task: &Task, fd: Fd, owner: u32, group: u32) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     change(task, (held.inode_id(), held.inode, held.mount()), owner, group)
@@ -54,14 +54,15 @@ fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u3
 fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, group: u32) -> Result<()> {
     let _writing = writer::begin(task, mount)?;
     let _locked = inode::lock(task, id);
-    // Relaxed throughout: under the lock; credentials change in their own process only.
+    // Relaxed throughout: under the lock; credentials change only in their own process.
     if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
         return Err(Errno::EPERM);
     }
     let (uid, gid) = (inode.uid.load(Relaxed), inode.gid.load(Relaxed));
     let owns = task.credentials.get().fsuid.load(Relaxed) == uid;
     let capable = credentials::capable(task, caps::CHOWN);
-    // chown_ok, chgrp_ok: an owner may keep the owner, and give the file to a group of its own.
+    // The kernel's chown_ok and chgrp_ok: an owner may keep the owner, and give the file to one of its own
+    // groups.
     let may_own = owner == KEEP || capable || owns && owner == uid;
     let may_group = group == KEEP || capable || owns && (group == gid || credentials::is_member(task, group));
     if !may_own || !may_group {
@@ -74,7 +75,7 @@ fn set(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), owner: u32, 
         if mode & S_IXGRP != 0 || !credentials::may_keep_setgid(task, gid) {
             mode &= !S_ISGID;
         }
-        // notify_change: dropping them is a chmod, and that is the owner's.
+        // The kernel's notify_change: clearing these bits is a chmod, which is the owner's right.
         if mode != old && !credentials::owns(task, inode) {
             return Err(Errno::EPERM);
         }

@@ -6,11 +6,11 @@ use crate::caller::task::Task;
 use crate::descriptors::table::{self, entry};
 use crate::life::open_file;
 
-/// Takes `fd` out of the table and lets go of its open file, its process's POSIX locks on it included. A door
-/// with descriptors of the kernel's behind its own calls `table::take_out` instead.
+/// Removes `fd` from the table and releases its open file, including its process's POSIX locks on the file. A
+/// door with kernel descriptors behind its own must call `table::take_out` instead.
 ///
 /// # Errors
-/// `EBADF` when it is not ours.
+/// `EBADF` if it is not ours.
 #[inline]
 pub fn close(task: &Task, fd: Fd) -> Result<()> {
     open_file::remove(task, fd)
@@ -25,7 +25,7 @@ pub fn close_range(task: &Task, first: u32, last: u32) {
     }
 }
 
-/// `close_range` with `CLOSE_RANGE_CLOEXEC`: marks what of ours lies in `first..=last`.
+/// `close_range` with `CLOSE_RANGE_CLOEXEC`: marks our descriptors in `first..=last`.
 pub fn cloexec_range(task: &Task, first: u32, last: u32) {
     for (fd, _) in table::open_entries(task) {
         if (first..=last).contains(&(fd.raw() as u32)) {

@@ -1,7 +1,7 @@
 //! copy_file_range(2), sendfile(2), splice(2): content moves without passing through the program.
 //!
-//! What leaves for the kernel is a validated copy: a call that waits with the file's pages in its hands could deliver
-//! what they hold once they are another file's.
+//! The kernel gets a validated copy. A call that waits while it holds the file's pages could deliver their
+//! contents after they have become another file's.
 
 use core::cell::Cell;
 
@@ -26,18 +26,18 @@ use crate::descriptors::file;
 use crate::descriptors::table::{self, Held};
 use crate::inodes::{inode, watched};
 
-/// Most bytes that move between two files in one section of the target.
+/// Maximum bytes moved between two files in one section of the target.
 const STEP: usize = 1 << 20;
 
-/// Devices that sendfile(2) takes: /dev/zero, /dev/full, /dev/random, /dev/urandom.
+/// Devices that sendfile(2) accepts: /dev/zero, /dev/full, /dev/random, /dev/urandom.
 const SENT_DEVICES: [u64; 4] = [0x105, 0x107, 0x108, 0x109];
 
-/// Copies between two files of ours; a null offset means the position. Between ours and another file system the kernel
-/// answers `EXDEV`, and so does the door.
+/// Copies between two files of ours. A null offset means the position. Between ours and another file system
+/// the kernel returns `EXDEV`, and so must the door.
 ///
 /// # Errors
-/// `EBADF` when one is not open for what it takes, or the target with `O_APPEND`; `EISDIR`; `EINVAL` for flags, ranges of
-/// one file that overlap, an offset below zero; `EOVERFLOW`; those of write(2).
+/// `EBADF` if one is not open for its role, or the target has `O_APPEND`; `EISDIR`; `EINVAL` for flags,
+/// overlapping ranges of one file, a negative offset; `EOVERFLOW`; those of write(2).
 pub fn copy_file_range(
     task: &Task,
     fd_in: Fd,
@@ -49,7 +49,8 @@ pub fn copy_file_range(
 ) -> Result<usize> {
     let from = table::fget(task, fd_in)?;
     let to = table::fget_second(task, fd_out)?;
-    let (mode_in, mode_out) = (from.file.mode.load(Relaxed), to.file.mode.load(Relaxed)); // Relaxed: immutable.
+    // Relaxed: immutable.
+    let (mode_in, mode_out) = (from.file.mode.load(Relaxed), to.file.mode.load(Relaxed));
     if (mode_in | mode_out) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
@@ -69,7 +70,7 @@ pub fn copy_file_range(
     let end = |at: u64| at.checked_add(len).filter(|end| *end <= i64::MAX as u64).ok_or(Errno::EOVERFLOW);
     let end_in = end(at_in)?;
     end(at_out)?;
-    // generic_copy_file_checks: what counts is what there is to copy.
+    // The kernel's generic_copy_file_checks: only what exists in the source counts.
     let end_in = end_in.min(from.inode.size.load(Relaxed).max(at_in));
     let len = end_in - at_in;
     if from.inode_id() == to.inode_id() && at_in < at_out + len && at_out < end_in {
@@ -81,10 +82,10 @@ pub fn copy_file_range(
     Ok(done)
 }
 
-/// Sends content of `fd_in`, from `offset` or the position on, to `fd_out`; at least one is ours.
+/// Sends content of `fd_in`, from `offset` or the position, to `fd_out`. At least one of them is ours.
 ///
 /// # Errors
-/// `EBADF`; `EINVAL` when `fd_in` is no regular file or `fd_out` is open with `O_APPEND`; those of write(2).
+/// `EBADF`; `EINVAL` if `fd_in` is not a regular file or `fd_out` is open with `O_APPEND`; those of write(2).
 pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usize) -> Result<usize> {
     let count = count.min(MAX_RW_COUNT);
     if !table::is_ours(task, fd_in) {
@@ -96,7 +97,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
         let to = table::fget_second(task, fd_out)?;
         opened_for(&from, file_mode::READ).and_then(|()| opened_for(&to, file_mode::WRITE))?;
         not_append(&to)?;
-        // splice_direct_to_actor: nothing to send asks nobody for its type.
+        // The kernel's splice_direct_to_actor: with nothing to send, types are not checked.
         if count == 0 {
             return Ok(0);
         }
@@ -108,7 +109,7 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
     } else {
         readable(&from)?;
         match host_type(fd_out)? {
-            // do_sendfile: into a pipe it is splice(2).
+            // The kernel's do_sendfile: into a pipe it is splice(2).
             S_IFIFO if count != 0 => {
                 into_pipe(task, &from, at, Pipe::new(fd_out, End::Write, Wait::Blocks)?, count)?
             }
@@ -122,8 +123,8 @@ pub fn sendfile(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count:
 /// Moves content between a file of ours and a pipe.
 ///
 /// # Errors
-/// `EBADF`; `EINVAL` for unknown flags, without a pipe, or for a target with `O_APPEND`; `ESPIPE` for the offset of a pipe;
-/// `EAGAIN` with `SPLICE_F_NONBLOCK`; those of read(2) and write(2).
+/// `EBADF`; `EINVAL` for unknown flags, without a pipe, or for a target with `O_APPEND`; `ESPIPE` for an
+/// offset of a pipe; `EAGAIN` with `SPLICE_F_NONBLOCK`; those of read(2) and write(2).
 pub fn splice(
     task: &Task,
     fd_in: Fd,
@@ -167,28 +168,28 @@ pub fn splice(
     Ok(done)
 }
 
-/// Where a call starts: at its offset argument or at the position.
+/// Start of a transfer: its offset argument or the position.
 fn offset(held: &Held, given: UserPtr<i64>) -> Result<u64> {
     if given.is_null() {
         return Ok(held.file.position.load(Relaxed)); // Relaxed: as Linux reads f_pos here.
     }
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     let value = unsafe { ucopy::get(given.as_ptr()) }?;
     if value < 0 { Err(Errno::EINVAL) } else { Ok(value as u64) }
 }
 
-/// generic_copy_file_checks: an offset below zero overflows, like a sum.
+/// The kernel's generic_copy_file_checks: a negative offset overflows, like a sum.
 fn unsigned(errno: Errno) -> Errno {
     if errno == Errno::EINVAL { Errno::EOVERFLOW } else { errno }
 }
 
-/// Stores where a call ended: in its offset argument or as the position.
+/// Stores the end of a transfer in its offset argument or as the position.
 fn advance(held: &Held, given: UserPtr<i64>, end: u64) -> Result<()> {
     if given.is_null() {
         held.file.position.store(end, Relaxed); // Relaxed: as Linux stores f_pos here.
         return Ok(());
     }
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(given.as_ptr(), &(end as i64)) }
 }
 
@@ -200,7 +201,7 @@ fn writable(to: &Held) -> Result<()> {
     opened_for(to, file_mode::WRITE).and_then(|()| regular(to))
 }
 
-/// Both are asked for their access before either for its type.
+/// Checks the access of both before the type of either.
 fn may_copy(from: &Held, to: &Held) -> Result<()> {
     opened_for(from, file_mode::READ)?;
     opened_for(to, file_mode::WRITE)?;
@@ -220,20 +221,20 @@ fn not_append(to: &Held) -> Result<()> {
     if to.file.flags.load(Relaxed) & O_APPEND != 0 { Err(Errno::EINVAL) } else { Ok(()) }
 }
 
-/// Copies up to `len` bytes from one file of ours to another.
+/// Copies up to `len` bytes between two files of ours.
 fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len: usize) -> Result<usize> {
     below::complete(task, from.inode)?;
     let done = in_steps(task, from, len, STEP, |done, most| {
         let start = start + done as u64;
-        // Asked for no more than there is, the target's limits do not fail a call at the source's end.
-        let there = from.inode.size.load(Relaxed).saturating_sub(start); // Relaxed: the copy looks again.
+        // Limited to what exists, so that the target's limits do not fail a call at the source's end.
+        let there = from.inode.size.load(Relaxed).saturating_sub(start); // Relaxed: the copy checks again.
         let most = (most as u64).min(there) as usize;
         if most == 0 {
             return Ok(0);
         }
         let content = FileContent::new(task.region, from.inode, start);
         match write::store(task, to, content, most, at + done as u64) {
-            // The source was cut short meanwhile.
+            // The source was truncated meanwhile.
             Err(Errno::EFAULT) => Ok(0),
             stored => stored,
         }
@@ -244,7 +245,7 @@ fn between(task: &Task, (from, start): (&Held, u64), (to, at): (&Held, u64), len
     Ok(done)
 }
 
-/// Writes up to `len` bytes from `at` on to a descriptor of the kernel's that is no pipe.
+/// Writes up to `len` bytes from `at` to a kernel descriptor that is not a pipe.
 fn to_host(task: &Task, from: &Held, at: u64, fd: Fd, len: usize) -> Result<usize> {
     below::complete(task, from.inode)?;
     let room = task.scratch.whole();
@@ -254,12 +255,12 @@ fn to_host(task: &Task, from: &Held, at: u64, fd: Fd, len: usize) -> Result<usiz
         if got == 0 {
             return Ok(0);
         }
-        // SAFETY: the kernel reads within the buffer, which is the task's.
+        // SAFETY: the kernel reads within the buffer, which belongs to the task.
         unsafe { (task.blocking)(__NR_write, [fd.word(), room.start().addr(), got, 0, 0, 0]) }
     })
 }
 
-/// Moves up to `len` bytes from `at` on into a pipe: waits for room, then takes what there is.
+/// Moves up to `len` bytes from `at` into a pipe: waits for space, then writes what fits.
 fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
     below::complete(task, from.inode)?;
     let room = task.scratch.whole();
@@ -280,7 +281,7 @@ fn into_pipe(task: &Task, from: &Held, at: u64, pipe: Pipe, len: usize) -> Resul
     }
 }
 
-/// Moves what a pipe holds, at least a byte, into a file. What the file does not take stays in the pipe.
+/// Moves what a pipe contains, at least a byte, into a file. What the file does not take stays in the pipe.
 fn out_of_pipe(task: &Task, to: &Held, at: u64, pipe: Pipe, len: usize) -> Result<usize> {
     let last = Cell::new(Ok(0));
     while pipe.ready(task)? {
@@ -296,8 +297,8 @@ fn out_of_pipe(task: &Task, to: &Held, at: u64, pipe: Pipe, len: usize) -> Resul
     Ok(0)
 }
 
-/// Calls `step`, with the bytes done and the most that it may do, until `len` bytes are done, it does less, or a signal
-/// waits. What was done comes before an error.
+/// Calls `step`, with the bytes done and the maximum for the step, until `len` bytes are done, a step does
+/// less, or a signal waits. If anything was done, that result takes precedence over an error.
 fn in_steps(
     task: &Task,
     from: &Held,
@@ -307,7 +308,7 @@ fn in_steps(
 ) -> Result<usize> {
     let mut done = 0;
     while done < len {
-        // splice_from_pipe_next: a signal counts even where nothing has to be waited for.
+        // The kernel's splice_from_pipe_next: a signal counts even if nothing has to be waited for.
         if task.is_interrupted() {
             if done == 0 {
                 return Err(Errno::EINTR);
@@ -330,9 +331,9 @@ fn in_steps(
     Ok(done)
 }
 
-/// sendfile(2) from a file of the host's into one of ours.
+/// sendfile(2) from a host file into one of ours.
 fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usize) -> Result<usize> {
-    // do_sendfile: an offset of what has none comes before everything about the target.
+    // The kernel's do_sendfile: an offset for a file that has none fails before any check of the target.
     if !off_in.is_null() {
         host_position(fd_in)?;
     }
@@ -353,9 +354,9 @@ fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usiz
             break;
         }
         let room = task.scratch.whole().first((count - done).min(PAGE_SIZE));
-        // The offset moves only as far as bytes were stored: a failed store leaves them to be read again.
+        // The offset advances only by the bytes stored: what a failed store leaves is read again.
         let start = if off_in.is_null() { host_position(fd_in)? } else { host_offset(off_in)? };
-        // SAFETY: the kernel writes within the buffer, which is the task's.
+        // SAFETY: the kernel writes within the buffer, which belongs to the task.
         let got = unsafe { lp_abi::syscall!(__NR_pread64, fd_in, room.start(), room.len(), start) };
         let stored = match got {
             Ok(0) => break,
@@ -377,26 +378,26 @@ fn receive(task: &Task, fd_out: Fd, fd_in: Fd, off_in: UserPtr<i64>, count: usiz
 
 fn host_position(fd: Fd) -> Result<i64> {
     use lp_abi::linux::{__NR_lseek, SEEK_CUR};
-    // SAFETY: asks for the position.
+    // SAFETY: lseek(2) takes no pointers.
     unsafe { lp_abi::syscall!(__NR_lseek, fd, 0, SEEK_CUR) }.map(|at| at as i64)
 }
 
 fn host_offset(given: UserPtr<i64>) -> Result<i64> {
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::get(given.as_ptr()) }
 }
 
 fn set_host_offset(fd: Fd, given: UserPtr<i64>, at: i64) -> Result<()> {
     use lp_abi::linux::{__NR_lseek, SEEK_SET};
     if given.is_null() {
-        // SAFETY: moves the position as the program's call is to do.
+        // SAFETY: lseek(2) takes no pointers; the program's call moves the position.
         return unsafe { lp_abi::syscall!(__NR_lseek, fd, at, SEEK_SET) }.map(drop);
     }
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(given.as_ptr(), &at) }
 }
 
-/// Whether a file of the host's has a position and content for sendfile(2).
+/// Whether a host file has a position and content for sendfile(2).
 fn can_be_sent(fd: Fd) -> Result<bool> {
     let attributes = host_attributes(fd)?;
     Ok(match attributes.st_mode & S_IFMT {
@@ -406,14 +407,14 @@ fn can_be_sent(fd: Fd) -> Result<bool> {
     })
 }
 
-/// Type of a file of the host's.
+/// The type of a host file.
 fn host_type(fd: Fd) -> Result<u32> {
     host_attributes(fd).map(|attributes| attributes.st_mode & S_IFMT)
 }
 
 fn host_attributes(fd: Fd) -> Result<stat> {
     let mut value = core::mem::MaybeUninit::<stat>::zeroed();
-    // SAFETY: the kernel writes a stat; all zeros is one too.
+    // SAFETY: the kernel writes a stat; zeros are a valid one too.
     unsafe {
         lp_abi::syscall!(__NR_fstat, fd, value.as_mut_ptr())?;
         Ok(value.assume_init())

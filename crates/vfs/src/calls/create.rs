@@ -1,4 +1,4 @@
-//! Making an inode with a name: what mkdir, mknod, symlink and open with `O_CREAT` have in common.
+//! Creating an inode with a name: the common part of mkdir, mknod, symlink and open with `O_CREAT`.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Fd, Result, UserPtr};
@@ -16,36 +16,36 @@ use crate::names::walk::{self, Found, Last, Parent, Which};
 use crate::names::{dir, dirent, link_target};
 use crate::rights::{initial, permission};
 
-/// What a new inode is to be.
+/// The kind of a new inode.
 #[derive(Clone, Copy)]
 pub(crate) struct What {
-    /// Type and permissions asked for; the umask is applied here.
+    /// Type and requested permissions; the umask is applied here.
     pub mode: u32,
     /// Device number of a device node.
     pub rdev: u32,
-    /// What it starts with.
+    /// Its initial content.
     pub content: Content,
 }
 
-/// What a new inode starts with.
+/// The initial content of a new inode.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Content {
     /// Nothing.
     Empty,
-    /// A symbolic link's target, which stands in this path buffer.
+    /// A symbolic link's target, which is in this path buffer.
     Target(Which),
 }
 
-/// What came of making a name.
+/// The result of creating a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Made {
-    /// It was made.
+    /// It was created.
     New(Found),
-    /// The name was there already.
+    /// The name existed.
     Existing(Found),
 }
 
-/// Walks to a path and makes there what `decide` says; it may refuse.
+/// Walks to a path and creates there what `decide` says, which may refuse.
 ///
 /// # Errors
 /// Those of path_resolution(7) and of `decide`; `EEXIST`; `ENOSPC`, `EROFS`, `EACCES`.
@@ -66,13 +66,13 @@ pub(crate) fn at(
         let name = parent.name(task);
         let what = match decide(&parent) {
             Ok(what) => what,
-            // filename_create: a name that is there is EEXIST before any other refusal.
+            // The kernel's filename_create: EEXIST for an existing name precedes any other refusal.
             Err(_) if hash::lookup(task.region, parent.dir.id, &name).is_some() => return Err(Errno::EEXIST),
             Err(errno) => return Err(errno),
         };
         return match named(task, &parent, &name, &what) {
             Err(Errno::ESTALE) => continue,
-            // The same goes for a read-only file system.
+            // EEXIST also precedes EROFS.
             Err(Errno::EROFS) if hash::lookup(task.region, parent.dir.id, &name).is_some() => {
                 Err(Errno::EEXIST)
             }
@@ -84,11 +84,11 @@ pub(crate) fn at(
     Err(Errno::ESTALE)
 }
 
-/// Makes an inode and its name at a place, unless the name is there.
+/// Creates an inode and its name at a place, unless the name exists.
 ///
 /// # Errors
-/// `ESTALE` when the directory was freed since the walk: walk again. `ENOENT` when it was removed; `EACCES`, `ENOSPC`,
-/// `EROFS`, `EMLINK`.
+/// `ESTALE` if the directory was freed since the walk: walk again. `ENOENT` if it was removed; `EACCES`,
+/// `ENOSPC`, `EROFS`, `EMLINK`.
 pub(crate) fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &What) -> Result<Made> {
     let once = || {
         let _writing = writer::begin(task, parent.mount)?;
@@ -100,12 +100,12 @@ pub(crate) fn named(task: &Task<'_>, parent: &Parent, name: &Name<'_>, what: &Wh
 /// [`named`] in a directory that no mount shows.
 ///
 /// # Errors
-/// As there.
+/// Those of [`named`].
 pub(crate) fn hidden(task: &Task<'_>, dir: InodeRef, name: &Name<'_>, what: &What) -> Result<Made> {
     or_reclaim(task, || named_once(task, dir, MountId::NONE, name, what))
 }
 
-/// Tries once more when all that is free has been gathered.
+/// On `ENOSPC`, frees what nothing names and tries again.
 fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result<Made> {
     match once() {
         Err(Errno::ENOSPC) => {
@@ -116,7 +116,7 @@ fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result
     }
 }
 
-/// The caller writes through the mount.
+/// The caller must be a writer of the mount.
 fn named_once(task: &Task<'_>, dir: InodeRef, mount: MountId, name: &Name<'_>, what: &What) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let locked = dir::enter(task, dir)?;
@@ -134,7 +134,8 @@ fn named_once(task: &Task<'_>, dir: InodeRef, mount: MountId, name: &Name<'_>, w
     Ok(Made::New(Found { inode, dirent: entry, parent: dir.id, mount }))
 }
 
-/// The caller holds the directory's lock, may create in it, and has not found the name.
+/// The caller must hold the directory's lock, have checked that it may create in it, and not have found the
+/// name.
 fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
     let dir = task.region.inode(place.dir);
     let is_dir = what.mode & S_IFMT == S_IFDIR;

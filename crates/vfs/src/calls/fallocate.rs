@@ -1,4 +1,4 @@
-//! fallocate(2), the modes that tmpfs has.
+//! fallocate(2), with the modes that tmpfs supports.
 
 use lp_abi::linux::{
     FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE,
@@ -20,12 +20,12 @@ use crate::lane::writer;
 use crate::life::reclaim;
 use crate::rights::privileges;
 
-/// Makes room for, or a hole of, `length` bytes at `offset`.
+/// Allocates space, or makes a hole, of `length` bytes at `offset`.
 ///
 /// # Errors
-/// `EBADF` when the file is not open for writing; `EINVAL` for an empty or negative range; `EOPNOTSUPP` for a mode that
-/// tmpfs has not; `EFBIG`; `ENOSPC`; `EISDIR`, `ENODEV` for what is no regular file; `EPERM` for an append-only or
-/// immutable one.
+/// `EBADF` if the file is not open for writing; `EINVAL` for an empty or negative range; `EOPNOTSUPP` for a
+/// mode that tmpfs does not support; `EFBIG`; `ENOSPC`; `EISDIR`, `ENODEV` if it is not a regular file;
+/// `EPERM` for an append-only or immutable one.
 pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     if offset < 0 || length <= 0 {
@@ -63,21 +63,21 @@ pub fn fallocate(task: &Task, fd: Fd, mode: u32, offset: i64, length: i64) -> Re
     Ok(())
 }
 
-/// What the mode asks for.
+/// The operation that the mode selects.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum What {
     Room(Size),
     Hole,
 }
 
-/// Whether room behind the end becomes part of the file.
+/// Whether space behind the end becomes part of the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Size {
     Grows,
     Stays,
 }
 
-/// vfs_fallocate: one of the modes that some file system has, asked before the descriptor is.
+/// The kernel's vfs_fallocate: checks, before the descriptor is checked, that some file system has this mode.
 ///
 /// # Errors
 /// `EOPNOTSUPP`.
@@ -94,7 +94,7 @@ fn kind(mode: u32) -> Result<What> {
     match mode {
         0 => Ok(What::Room(Size::Grows)),
         FALLOC_FL_KEEP_SIZE => Ok(What::Room(Size::Stays)),
-        // vfs_fallocate: a hole must keep the size.
+        // The kernel's vfs_fallocate: a hole must keep the size.
         _ if mode == FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE => Ok(What::Hole),
         _ => Err(Errno::EOPNOTSUPP),
     }
@@ -141,7 +141,7 @@ fn allocate(task: &Task, id: InodeId, inode: &Inode, offset: u64, end: u64, size
         truncate::within_limit(task, inode, end)?;
     }
     let (first, last) = (offset / PAGE_SIZE as u64, end.div_ceil(PAGE_SIZE as u64));
-    // What cannot be had is refused before a page is taken.
+    // Refuse an impossible request before taking a page.
     if last - first - map::held(task.region, inode, first, last) > page::free_count(task.region) {
         return Err(Errno::ENOSPC);
     }

@@ -1,5 +1,5 @@
-//! fcntl(2): the commands that are about descriptors and open files. Locks are [`crate::locks::file_lock`]'s,
-//! `F_DUPFD` is [`crate::calls::dup`]'s.
+//! fcntl(2): the commands on descriptors and open files. [`crate::locks::file_lock`] has locks,
+//! [`crate::calls::dup`] has `F_DUPFD`.
 
 use lp_abi::linux::{FD_CLOEXEC, O_APPEND, O_DIRECT, O_NDELAY, O_NOATIME, O_NONBLOCK};
 use lp_abi::{Errno, Fd, Result};
@@ -43,24 +43,25 @@ pub fn get_fl(task: &Task, fd: Fd) -> Result<u32> {
     Ok(held.file.flags.load(Ordering::Relaxed)) // Relaxed: one word.
 }
 
-/// `F_SETFL`: of a descriptor whose data is the kernel's, the kernel is told as well.
+/// `F_SETFL`. The door must also tell the kernel about a descriptor whose data is the kernel's.
 ///
 /// # Errors
-/// `EBADF`, also for `O_PATH`; `EPERM` for taking `O_APPEND` from an append-only file and for `O_NOATIME` on another's.
+/// `EBADF`, also for `O_PATH`; `EPERM` for removing `O_APPEND` from an append-only file and for `O_NOATIME`
+/// on another user's.
 pub fn set_fl(task: &Task, fd: Fd, flags: u32) -> Result<()> {
     let held = table::fget_any(task, fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
     let old = held.file.flags.load(Ordering::Relaxed);
-    // setfl: IS_APPEND.
+    // The kernel's setfl: IS_APPEND.
     if (flags ^ old) & O_APPEND != 0 && held.inode.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {
         return Err(Errno::EPERM);
     }
     if flags & O_NOATIME != 0 && old & O_NOATIME == 0 && !credentials::owns(task, held.inode) {
         return Err(Errno::EPERM);
     }
-    // Regular files and directories have no fasync method: the bit is left alone.
+    // Regular files and directories have no fasync method, so FASYNC stays as it is.
     held.file.flags.store(old & !SETTABLE | flags & SETTABLE, Ordering::Relaxed);
     Ok(())
 }

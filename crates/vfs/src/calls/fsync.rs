@@ -1,7 +1,8 @@
 //! fsync(2), fdatasync(2), syncfs(2), msync(2), readahead(2), posix_fadvise(2).
 //!
-//! Nothing lies below a region in memory. One in a file is written out as a whole: docs/durability.md says what that is
-//! good for. The call that the program made is made on the region, so that one which the program may not make is not made.
+//! Nothing lies below a region in memory. A region in a file is written out as a whole; docs/durability.md
+//! says what that guarantees. The program's own call is made on the region, so no call is made that the
+//! program may not make.
 
 use lp_abi::linux::{
     __NR_fdatasync, __NR_fsync, __NR_msync, __NR_syncfs, MS_SYNC, POSIX_FADV_DONTNEED, POSIX_FADV_NOREUSE,
@@ -14,7 +15,7 @@ use lp_region::sync::Ordering::Relaxed;
 use crate::caller::task::Task;
 use crate::descriptors::table;
 
-/// The calls on a descriptor.
+/// The calls that take a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sync {
     /// fsync(2).
@@ -25,7 +26,7 @@ pub enum Sync {
     FileSystem,
 }
 
-/// Writes out a region in a file; returns once the device has it.
+/// Writes out a region in a file. Returns once the device has it.
 ///
 /// # Errors
 /// `EBADF`; those of the host's file system.
@@ -35,7 +36,7 @@ pub fn fsync(task: &Task, fd: Fd, call: Sync) -> Result<()> {
         return Ok(());
     }
     let region = task.region.fd();
-    // SAFETY: changes no byte.
+    // SAFETY: the sync calls change no byte and take no pointers.
     unsafe {
         match call {
             Sync::File => lp_abi::syscall!(__NR_fsync, region),
@@ -46,7 +47,8 @@ pub fn fsync(task: &Task, fd: Fd, call: Sync) -> Result<()> {
     .map(drop)
 }
 
-/// The same after msync(2) of a mapping: what is needed to find the mapped pages again lies elsewhere in the region.
+/// Writes out the region after msync(2) of a mapping, because what is needed to find the mapped pages again
+/// lies elsewhere in the region.
 ///
 /// # Errors
 /// Those of the host's file system.
@@ -55,7 +57,7 @@ pub fn msync(task: &Task) -> Result<()> {
     if !is_in_file(region) {
         return Ok(());
     }
-    // SAFETY: changes no byte.
+    // SAFETY: msync(2) changes no byte.
     unsafe { lp_abi::syscall!(__NR_msync, region.base(), region.length(), MS_SYNC) }.map(drop)
 }
 
@@ -63,7 +65,7 @@ fn is_in_file(region: Region) -> bool {
     region.header().in_file.load(Relaxed) != 0 // Relaxed: immutable while the region is in use.
 }
 
-/// sync_file_range(2) writes no attributes, and so promises nothing.
+/// sync_file_range(2). It writes no attributes and guarantees nothing, so this only checks the descriptor.
 ///
 /// # Errors
 /// `EBADF`.
@@ -71,10 +73,10 @@ pub fn sync_file_range(task: &Task, fd: Fd) -> Result<()> {
     table::fget_no_path(task, fd).map(drop)
 }
 
-/// Everything is in memory.
+/// readahead(2). Everything is in memory, so this only checks the descriptor.
 ///
 /// # Errors
-/// `EBADF` when the file is not open for reading; `EINVAL` when it is not a regular file.
+/// `EBADF` if the file is not open for reading; `EINVAL` if it is not a regular file.
 pub fn readahead(task: &Task, fd: Fd) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     match held.file.mode.load(Relaxed) {
@@ -84,10 +86,10 @@ pub fn readahead(task: &Task, fd: Fd) -> Result<()> {
     }
 }
 
-/// Advice that has no effect.
+/// posix_fadvise(2). The advice has no effect.
 ///
 /// # Errors
-/// `EBADF`; `EINVAL` for a length below zero or unknown advice.
+/// `EBADF`; `EINVAL` for a negative length or unknown advice.
 pub fn fadvise(task: &Task, fd: Fd, length: i64, advice: u32) -> Result<()> {
     table::fget_no_path(task, fd)?;
     let known = advice <= POSIX_FADV_DONTNEED.max(POSIX_FADV_NOREUSE);

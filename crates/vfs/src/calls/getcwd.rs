@@ -1,4 +1,4 @@
-//! getcwd(2), and the paths of inodes: what `/proc/self/cwd` and `/proc/self/fd/N` are links to.
+//! getcwd(2), and the paths of inodes, to which `/proc/self/cwd` and `/proc/self/fd/N` link.
 
 use lp_abi::{Errno, NAME_MAX, PATH_MAX, Result, UserSlice};
 use lp_region::records::OpenFile;
@@ -9,22 +9,22 @@ use crate::caller::task::Task;
 use crate::names::mounts::{self, Above};
 use crate::names::{dir, dirent};
 
-/// What d_path appends to the path of something that has no name any more.
+/// What the kernel's d_path appends to the path of something without a name.
 const DELETED: &[u8] = b" (deleted)";
 
 /// What getcwd puts before the path of a directory that is out of the tree.
 const UNREACHABLE: &[u8] = b"(unreachable)";
 
-/// Times that a path is put together again because a rename came in between.
+/// Maximum number of retries because a rename came in between.
 const TRIES: u32 = 1000;
 
-/// Copies the path of the working directory, with its NUL, into the program's buffer and gives its length with the NUL;
-/// none if the directory is the host's.
+/// Copies the NUL-terminated path of the working directory to the program's buffer and returns its length
+/// with the NUL; `None` if the directory is the host's.
 ///
 /// # Errors
-/// `ERANGE` when it does not fit, `ENOENT` when the directory was removed, `EFAULT`.
+/// `ERANGE` if it does not fit, `ENOENT` if the directory was removed, `EFAULT`.
 pub fn getcwd(task: &Task<'_>, buffer: UserSlice) -> Result<Option<usize>> {
-    let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
+    let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
     if cwd == 0 {
         return Ok(None);
     }
@@ -36,12 +36,12 @@ pub fn getcwd(task: &Task<'_>, buffer: UserSlice) -> Result<Option<usize>> {
     if path.len() + 1 > buffer.len() {
         return Err(Errno::ERANGE);
     }
-    // SAFETY: bad pointers are the fault handler's; a NUL follows the path.
+    // SAFETY: a NUL follows the path; the copy routine handles bad pointers.
     unsafe { ucopy::copy(buffer.start().as_ptr(), path.as_ptr(), path.len() + 1) }?;
     Ok(Some(path.len() + 1))
 }
 
-/// The path of a directory, in `scratch.outside`, a NUL behind it.
+/// The path of a directory, in `scratch.outside`, followed by a NUL.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
@@ -49,7 +49,7 @@ pub fn of_directory<'t>(task: &'t Task<'_>, dir: Spot) -> Result<&'t [u8]> {
     of_spot(task, dir, b"")
 }
 
-/// The path of a directory; `unreachable` comes before one of a mount that is out of the tree.
+/// The path of a directory. `unreachable` is put before the path of one in a mount that is out of the tree.
 fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, unreachable: &[u8]) -> Result<&'t [u8]> {
     for _ in 0..TRIES {
         let mut text = Text::new(task);
@@ -65,7 +65,8 @@ fn of_spot<'t>(task: &'t Task<'_>, dir: Spot, unreachable: &[u8]) -> Result<&'t 
     Err(Errno::ENOENT)
 }
 
-/// The path of an open file, in `scratch.outside`, a NUL behind it; with " (deleted)" at its end if it has no name.
+/// The path of an open file, in `scratch.outside`, followed by a NUL. It ends with " (deleted)" if the file
+/// has no name.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
@@ -118,7 +119,7 @@ fn names(task: &Task<'_>, entry: DirentId, inode: InodeRef) -> bool {
     entry.is_some() && dirent::lives(record) && dirent::target(record) == inode
 }
 
-/// Some name of an inode whose name at open has gone: after a rename. Looks through all entries.
+/// Finds some name of an inode whose name at open is gone because of a rename. Searches all entries.
 #[cold]
 fn other_name(task: &Task<'_>, inode: InodeRef) -> DirentId {
     // Relaxed: a file without links has no names.
@@ -128,12 +129,12 @@ fn other_name(task: &Task<'_>, inode: InodeRef) -> DirentId {
     dirent::all(task.region).find(|entry| names(task, *entry, inode)).unwrap_or(DirentId::NONE)
 }
 
-/// The path of an inode from the root of its file system, in `scratch.outside`, a NUL behind it.
+/// The path of an inode from the root of its file system, in `scratch.outside`, followed by a NUL.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
 pub fn within<'t>(task: &'t Task<'_>, inode: InodeRef) -> Result<&'t [u8]> {
-    // No mount: its root is nothing that a climb meets.
+    // Without a mount, the climb meets no mount's root.
     let mut spot = Spot { inode, mount: MountId::NONE };
     for _ in 0..TRIES {
         let mut text = Text::new(task);
@@ -160,8 +161,7 @@ enum Climbed {
     Moved,
     /// At the root of the host's tree.
     Top,
-    /// At the root of a mount that is out of the tree, or of a file system that the mount does not show
-    /// whole.
+    /// At the root of a mount that is out of the tree, or of a file system that the mount shows only in part.
     Nowhere,
 }
 
@@ -214,25 +214,25 @@ struct Text {
     start: usize,
 }
 
-/// Where the NUL behind a path stands.
+/// Position of the NUL behind a path.
 const END: usize = PATH_MAX - 1;
 
 impl Text {
     fn new(task: &Task<'_>) -> Self {
         let buffer = task.scratch.outside.get().cast::<u8>();
-        // SAFETY: the buffer is longer than PATH_MAX and the task's own.
+        // SAFETY: the buffer is longer than PATH_MAX and belongs to the task.
         unsafe { *buffer.add(END) = 0 };
         Text { buffer, start: END }
     }
 
-    /// The path of a root is a slash.
+    /// Makes an empty path a slash, the path of a root.
     fn end_at_root(&mut self) -> Result<()> {
         if self.start == END { self.prepend(b"/") } else { Ok(()) }
     }
 
     fn prepend(&mut self, bytes: &[u8]) -> Result<()> {
         self.start = self.start.checked_sub(bytes.len()).ok_or(Errno::ENAMETOOLONG)?;
-        // SAFETY: between the buffer's start and its end; `bytes` lies elsewhere.
+        // SAFETY: within the buffer; `bytes` lies elsewhere.
         unsafe { self.buffer.add(self.start).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         Ok(())
     }
@@ -245,7 +245,8 @@ impl Text {
     }
 
     fn get<'t>(&self, _task: &'t Task<'_>) -> &'t [u8] {
-        // SAFETY: written above; the task makes one call at a time, and nobody writes the buffer while the call uses it.
+        // SAFETY: written above; the task makes one call at a time, and nobody writes the buffer while the
+        // call uses it.
         unsafe { core::slice::from_raw_parts(self.buffer.add(self.start), END - self.start) }
     }
 }

@@ -1,14 +1,15 @@
-//! getdents64(2): entries of a directory, newest first, as tmpfs lists them (offset_iterate_dir of fs/libfs.c).
+//! getdents64(2): entries of a directory, newest first, as tmpfs lists them (offset_iterate_dir of
+//! fs/libfs.c).
 //!
-//! The cookie of `.` is 0, of `..` 1; 2 stands for the newest entry there is by then, and `AFTER` + p for
-//! what stands below position p of the array; `END`, which lseek shows as tmpfs does, for nothing more.
-//! Positions do not change, so a program may go on after any record while names come and go, and what is made
-//! meanwhile stands above: a listing ends.
+//! The cookie of `.` is 0, of `..` 1. 2 stands for the entry that is newest by then, and `AFTER` + p for what
+//! is below position p of the array. `END`, which lseek shows as on tmpfs, means that nothing is left.
+//! Positions do not change, so a program may continue after any record while names come and go. New names get
+//! higher positions, so a listing ends.
 //!
-//! No lock is taken. A handle read from the array may be stale by the time its entry is read, and the page
-//! that held it may be another's: an entry counts if its `seq` stood still while it was read and it says
-//! itself that it lives and belongs at this position of this directory. One that does not counts as gone; a
-//! page is believed empty only if the directory's `data_seq` stood still, else it is looked at again.
+//! No lock is taken. A handle read from the array may be stale when its entry is read, and the page that held
+//! it may be another's. An entry counts if its `seq` did not change while it was read, and it says itself
+//! that it is alive and belongs at this position of this directory. Otherwise it counts as removed. A page
+//! counts as empty only if the directory's `data_seq` did not change; otherwise it is read again.
 
 use lp_abi::linux::S_IFDIR;
 use lp_abi::{Errno, Fd, NAME_MAX, Result, UserSlice};
@@ -25,20 +26,20 @@ use crate::inodes::inode;
 use crate::names::dir::{self, Leaf, PER_LEAF};
 use crate::names::{dirent, hash};
 
-/// Cookie of the newest entry: the dots come before.
+/// Cookie of the newest entry; the dots come before.
 const DOTS: u64 = 2;
-/// Cookie of what stands below position 0: nothing.
+/// Cookie of what is below position 0: nothing.
 const AFTER: u64 = 3;
-/// Cookie of the end, tmpfs's `DIR_OFFSET_EOD`.
+/// Cookie of the end: tmpfs's `DIR_OFFSET_EOD`.
 const END: u64 = i32::MAX as u64;
 
-/// The cookie of what stands below `position`.
+/// The cookie of what is below `position`.
 fn cookie_below(position: u64) -> u64 {
     let cookie = AFTER + position;
     if cookie < END { cookie } else { cookie + 1 }
 }
 
-/// The reverse; `tail` for the newest.
+/// The inverse of [`cookie_below`]; `tail` for the newest.
 fn bound_of(cookie: u64, tail: u64) -> u64 {
     match cookie {
         DOTS => tail,
@@ -48,10 +49,10 @@ fn bound_of(cookie: u64, tail: u64) -> u64 {
     }
 }
 
-/// Bytes of `struct linux_dirent64` before its name.
+/// Offset of the name in `struct linux_dirent64`.
 const HEAD: usize = 19;
 
-/// Looks at a page of a directory that changes before what was seen is believed.
+/// Reads of a page of a changing directory before the result is accepted.
 const TRIES: u32 = 100;
 
 /// `struct linux_dirent64` with the longest name.
@@ -60,25 +61,26 @@ struct Record {
     /// `d_ino`, `d_off`, `d_reclen`, `d_type`.
     head: [u8; HEAD],
     name: [u8; NAME_MAX],
-    /// The last name's NUL and padding: always zeros.
+    /// The NUL of the longest name and padding: always zeros.
     end: [u8; 6],
 }
 
 const _: () = assert!(size_of::<Record>() == (HEAD + NAME_MAX + 1).next_multiple_of(8));
 
-/// An entry as readdir shows it; its name is in the [`Record`].
+/// An entry as readdir shows it. Its name is in the [`Record`].
 #[derive(Clone, Copy)]
 struct Entry {
-    /// As `st_ino`: the inode's slot.
+    /// The inode's slot, as in `st_ino`.
     ino: u64,
     kind: u8,
     length: usize,
 }
 
-/// Fills the program's buffer with records of the directory `fd`, from its position on, and gives their bytes; 0 at the end.
+/// Fills the program's buffer with records of the directory `fd`, from its position. Returns their length in
+/// bytes; 0 at the end.
 ///
 /// # Errors
-/// `EBADF`, `ENOTDIR`; `ENOENT` for a removed directory; `EINVAL` when not even one record fits; `EFAULT`.
+/// `EBADF`, `ENOTDIR`; `ENOENT` for a removed directory; `EINVAL` if not even one record fits; `EFAULT`.
 pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     let held = table::fget(task, fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
@@ -97,7 +99,7 @@ pub fn getdents64(task: &Task<'_>, fd: Fd, buffer: UserSlice) -> Result<usize> {
     let mut cookie = position.get();
     let ended = fill(task, &held, &mut cookie, &mut out);
     position.set(cookie);
-    // The kernel tells watchers whatever was found.
+    // The kernel notifies watchers whatever was found.
     inode::accessed(task, held.inode, 1, || held.mount());
     match ended {
         Err(errno) if out.done == 0 => Err(errno),
@@ -114,9 +116,9 @@ fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Re
         out.push(&Entry { ino: u64::from(of.0), kind: (S_IFDIR >> 12) as u8, length }, *cookie + 1)?;
         *cookie += 1;
     }
-    // Acquire: the entries below the tail are there.
+    // Acquire: the entries below the tail are visible.
     let tail = held.inode.tail.load(Ordering::Acquire);
-    // No position is behind the map's last; a damaged tail may be.
+    // No position is beyond the map's last one, but a damaged tail may be.
     let places = map::Map::of(held.inode).span().saturating_mul(PER_LEAF);
     let mut bound = bound_of(*cookie, tail.min(places));
     while bound > 0 {
@@ -133,11 +135,11 @@ fn fill(task: &Task<'_>, held: &Held<'_>, cookie: &mut u64, out: &mut Out) -> Re
     Ok(())
 }
 
-/// What stands at a position.
+/// What is at a position.
 enum Seen {
     /// An entry.
     Entry(Entry),
-    /// Nothing from this position on.
+    /// Nothing from this position down to the given one.
     Nothing(u64),
 }
 
@@ -159,7 +161,8 @@ fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, name: &mut [u8
             expect_stat(task, task.region.dirent(handle), &entry);
             return Seen::Entry(entry);
         }
-        // Nothing stands there, or it has gone since: the word says so if the page is still this directory's.
+        // Nothing is there, or it has been removed since: the word tells, if the page is still this
+        // directory's.
         let now = leaf.entry(position).load(Ordering::Acquire);
         if !dir.data_seq.retry(before) && (now == 0 || now == handle.0) {
             break;
@@ -168,15 +171,15 @@ fn look(task: &Task<'_>, id: InodeId, dir: &Inode, position: u64, name: &mut [u8
     Seen::Nothing(position)
 }
 
-/// Whoever lists a directory asks for the attributes of what is in it next, most of the time: what that will look at is fetched
-/// into the cache meanwhile, all of a buffer's entries at once instead of one after another.
+/// A program that lists a directory usually asks for the attributes of its entries next. Prefetches what that
+/// will read, for all entries of a buffer at once instead of one after another.
 #[inline(always)]
 fn expect_stat(task: &Task, record: &Dirent, entry: &Entry) {
     hash::prefetch(task.region, record.hash.load(Ordering::Relaxed)); // Relaxed: a guess.
     sync::prefetch(task.region.inode(InodeId(entry.ino as u32)));
 }
 
-/// Copies an entry, its name into `name`; none if it does not stand at this position of this directory.
+/// Copies an entry, and its name to `name`; `None` if it is not at this position of this directory.
 fn read(
     task: &Task<'_>,
     dir: InodeId,
@@ -191,7 +194,7 @@ fn read(
     let entry = Entry { ino: u64::from(target.id.0), kind: kind as u8, length };
     let is_here =
         record.parent.load(Ordering::Acquire) == dir.0 && record.position.load(Ordering::Acquire) == position;
-    // One that a rename is changing is taken as seen.
+    // One that a rename is changing is accepted as seen.
     (is_here && record.seq.stands_at(before)).then_some(entry)
 }
 
@@ -199,7 +202,7 @@ fn read(
 struct Out {
     to: UserSlice,
     done: usize,
-    /// The record that is being made.
+    /// The record under construction.
     record: Record,
 }
 
@@ -207,10 +210,10 @@ impl Out {
     /// Appends the record of an entry whose name is in place.
     ///
     /// # Errors
-    /// `EINVAL` when it does not fit, `EFAULT`.
+    /// `EINVAL` if it does not fit, `EFAULT`.
     fn push(&mut self, entry: &Entry, next: u64) -> Result<()> {
         let length = (HEAD + entry.length + 1).next_multiple_of(8);
-        // SAFETY: `done` bytes of the buffer are filled.
+        // SAFETY: `done` bytes of the buffer have been filled.
         let room = unsafe { self.to.skip_unchecked(self.done) };
         if length > room.len() {
             return Err(Errno::EINVAL);
@@ -221,7 +224,7 @@ impl Out {
         head[16..18].copy_from_slice(&(length as u16).to_le_bytes());
         head[18] = entry.kind;
         name.iter_mut().skip(entry.length).take(8).for_each(|byte| *byte = 0);
-        // SAFETY: a record is no longer than `Record`; bad pointers are the fault handler's.
+        // SAFETY: a record is no longer than `Record`; the copy routine handles bad pointers.
         unsafe { ucopy::copy(room.start().as_ptr(), (&raw const self.record).cast(), length) }?;
         self.done += length;
         Ok(())

@@ -1,4 +1,5 @@
-//! ioctl(2) on files and directories: the requests that tmpfs answers. `FIOCLEX` and `FIONCLEX` are the door's.
+//! ioctl(2) on files and directories: the requests that tmpfs answers. The door handles `FIOCLEX` and
+//! `FIONCLEX`.
 
 use lp_abi::ioctl::{
     FIBMAP, FICLONE, FICLONERANGE, FIDEDUPERANGE, FIFREEZE, FIGETBSZ, FIOASYNC, FIONBIO, FIONREAD, FIOQSIZE,
@@ -20,7 +21,7 @@ use crate::inodes::inode::{self, Touch};
 use crate::lane::writer;
 use crate::rights::credentials;
 
-/// An inode flag, as `FS_IOC_*FLAGS` and as `FS_IOC_FS*XATTR` name it.
+/// An inode flag, as in `FS_IOC_*FLAGS` and in `FS_IOC_FS*XATTR`.
 const FLAGS: [(u32, u32, u32); 4] = [
     (inode_flags::IMMUTABLE, FS_IMMUTABLE_FL, FS_XFLAG_IMMUTABLE),
     (inode_flags::APPEND, FS_APPEND_FL, FS_XFLAG_APPEND),
@@ -31,14 +32,15 @@ const FLAGS: [(u32, u32, u32); 4] = [
 /// Answers a request.
 ///
 /// # Errors
-/// `EBADF`; `ENOTTY` for a request that no file answers, `EOPNOTSUPP` for one that tmpfs does not; `EFAULT`; `EPERM`.
+/// `EBADF`; `ENOTTY` for a request that no file answers, `EOPNOTSUPP` for one that tmpfs does not; `EFAULT`;
+/// `EPERM`.
 pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
     let regular = mode & file_mode::REGULAR != 0;
     match request {
         FIONBIO => set_nonblocking(&held, argument),
-        // No file of tmpfs has a fasync operation.
+        // Files on tmpfs have no fasync operation.
         FIOASYNC => match get::<i32>(argument)? {
             0 => Ok(()),
             _ => Err(Errno::ENOTTY),
@@ -70,12 +72,12 @@ pub fn ioctl(task: &Task, fd: Fd, request: u32, argument: UserPtr) -> Result<()>
 }
 
 fn get<T: Copy>(argument: UserPtr) -> Result<T> {
-    // SAFETY: the program's memory; the types used are plain data.
+    // SAFETY: the copy routine handles bad pointers; the types used are plain data.
     unsafe { ucopy::get(argument.cast::<T>().as_ptr()) }
 }
 
 fn put<T: Copy>(argument: UserPtr, value: &T) -> Result<()> {
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(argument.cast().as_ptr(), value) }
 }
 
@@ -83,7 +85,7 @@ fn privileged(task: &Task, errno: Errno) -> Errno {
     if credentials::capable(task, caps::SYS_ADMIN) { errno } else { Errno::EPERM }
 }
 
-/// ioctl_fibmap: a file without blocks has block 0 everywhere, and is refused.
+/// The kernel's ioctl_fibmap: a file without blocks has block 0 everywhere, and is refused.
 fn no_blocks(task: &Task, argument: UserPtr) -> Result<Errno> {
     if !credentials::capable(task, caps::SYS_ADMIN) {
         return Ok(Errno::EPERM);
@@ -97,13 +99,13 @@ fn no_blocks(task: &Task, argument: UserPtr) -> Result<Errno> {
 fn set_nonblocking(held: &Held, argument: UserPtr) -> Result<()> {
     let on: i32 = get(argument)?;
     let file = held.file;
-    // Relaxed: one word. Calls on one file at once may overtake each other, as in Linux without f_lock.
+    // Relaxed: one word. Concurrent calls on one file may overtake each other, as in Linux without f_lock.
     let flags = file.flags.load(Relaxed);
     file.flags.store(if on != 0 { flags | O_NONBLOCK } else { flags & !O_NONBLOCK }, Relaxed);
     Ok(())
 }
 
-/// Why the content of `from` is not cloned into the file: tmpfs shares no blocks.
+/// The error for cloning the content of `from` into the file: tmpfs cannot share blocks.
 fn clone_error(task: &Task, held: &Held, from: Fd) -> Errno {
     let Ok(source) = table::fget_second(task, from) else { return Errno::EXDEV };
     let (mode, into) = (source.file.mode.load(Relaxed), held.file.mode.load(Relaxed));

@@ -18,16 +18,17 @@ use crate::names::{dir, dirent, name};
 use crate::rights::{credentials, permission};
 use crate::watches::watch_names;
 
-/// What a call with two paths came to.
+/// The result of a call with two paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Two {
-    /// It was ours and is done.
+    /// Both paths were ours and the call is done.
     Done,
-    /// Neither path is ours. A rewritten path stands in `scratch.path` or `scratch.other`, not in `scratch.outside`.
+    /// Neither path is ours. A rewritten path is in `scratch.path` or `scratch.other`, not in
+    /// `scratch.outside`.
     Outside {
-        /// What to ask the kernel with for the first.
+        /// The first path for the kernel.
         old: Outside,
-        /// What to ask the kernel with for the second.
+        /// The second path for the kernel.
         new: Outside,
     },
 }
@@ -35,8 +36,9 @@ pub enum Two {
 /// Gives a file another name.
 ///
 /// # Errors
-/// Those of path_resolution(7); `EINVAL` for unknown flags; `EEXIST`; `EXDEV` for another file system; `EPERM` for a
-/// directory; `ENOENT` for a file without names that may get none; `EMLINK`, `ENOSPC`, `EROFS`, `EACCES`.
+/// Those of path_resolution(7); `EINVAL` for unknown flags; `EEXIST`; `EXDEV` for another file system;
+/// `EPERM` for a directory; `ENOENT` for a file without names that may not get one; `EMLINK`, `ENOSPC`,
+/// `EROFS`, `EACCES`.
 pub fn linkat(
     task: &Task<'_>,
     old_dirfd: Fd,
@@ -80,7 +82,8 @@ fn source(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result<Place
     Ok(walk::inode(task, dirfd, path, follow)?.map(|found| found.spot()))
 }
 
-/// What fs.protected_hardlinks, which distributions set, asks of who links a file that is not its own (proc_sys_fs(5)).
+/// The restriction of fs.protected_hardlinks, which distributions set, on linking another user's file
+/// (proc_sys_fs(5)).
 ///
 /// # Errors
 /// `EPERM`.
@@ -93,7 +96,7 @@ fn may_link(task: &Task<'_>, file: &Inode) -> Result<()> {
     if safe || credentials::owns(task, file) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// What a link asks of the directory and the file, in Linux's order. The caller holds the directory's lock.
+/// Checks the directory and the file in Linux's order. The caller must hold the directory's lock.
 fn check(
     task: &Task<'_>,
     (dir, file): (&Inode, &Inode),
@@ -104,7 +107,7 @@ fn check(
     if hash::lookup_at(task.region, place).is_some() {
         return Err(Errno::EEXIST);
     }
-    // filename_create: no directory will be made here.
+    // The kernel's filename_create: link creates no directory.
     if parent.trailing_slash {
         return Err(Errno::ENOENT);
     }
@@ -123,7 +126,7 @@ fn check(
 /// Gives the file `target` a name at a place.
 ///
 /// # Errors
-/// As [`linkat`]; `ESTALE` when either was freed since the walk.
+/// Those of [`linkat`]; `ESTALE` if either was freed since the walk.
 pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<()> {
     if parent.last != Last::Name {
         return Err(Errno::EEXIST);
@@ -140,7 +143,7 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
         if let Some(file_locked) = inode::lock_soon(task, target.id) {
             break file_locked;
         }
-        // Whoever has it may be stopped: others go on in the directory meanwhile.
+        // The holder may be stopped: let others use the directory meanwhile.
         drop(locked);
         inode::wait(task, target.id);
         locked = dir::enter(task, parent.dir)?;
@@ -168,7 +171,7 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
             entry,
         );
     }
-    // vfs_link: having had a name once is enough. Relaxed: under the file's lock.
+    // The kernel's vfs_link: having had a name once is enough. Relaxed: under the file's lock.
     file.flags.store(file.flags.load(Ordering::Relaxed) & !inode_flags::LINKABLE, Ordering::Relaxed);
     drop(file_locked);
     drop(locked);

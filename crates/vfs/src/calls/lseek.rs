@@ -11,10 +11,12 @@ use crate::content::seek;
 use crate::descriptors::file;
 use crate::descriptors::table::{self, Held};
 
-/// Moves the position of `fd` and gives the new one. No lock while the open file is not shared; SEEK_END is one load.
+/// Moves the position of `fd` and returns the new one. Takes no lock while the open file is not shared;
+/// SEEK_END is one load.
 ///
 /// # Errors
-/// `EBADF`; `EINVAL` for a bad `whence` or a position below zero; `ENXIO` for SEEK_DATA and SEEK_HOLE past the end.
+/// `EBADF`; `EINVAL` for a bad `whence` or a negative position; `ENXIO` for SEEK_DATA and SEEK_HOLE beyond
+/// the end.
 #[inline]
 pub fn lseek(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
     match quick(task, table::load(task, fd), offset, whence) {
@@ -23,11 +25,12 @@ pub fn lseek(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
     }
 }
 
-/// The common [`lseek`], of an entry just read: of a position that is this thread's alone. None asks for the whole call.
+/// Fast path of [`lseek`], for an entry just read: the position is this thread's alone. Returns `None` to
+/// fall back to the whole call.
 #[inline(always)]
 pub fn quick(task: &Task, entry: u64, offset: i64, whence: u32) -> Option<u64> {
     let file = table::sole(task, entry, file_mode::REGULAR)?;
-    // Relaxed throughout: nobody else has the position; the size stands for itself.
+    // Relaxed throughout: nobody else has the position; the size stands alone.
     let from = match whence {
         SEEK_SET => 0,
         SEEK_CUR => file.position.load(Ordering::Relaxed) as i64,
@@ -39,7 +42,7 @@ pub fn quick(task: &Task, entry: u64, offset: i64, whence: u32) -> Option<u64> {
     Some(target)
 }
 
-/// A position that others may move, holes, and errors.
+/// Slow path: a position that others may move, holes, and errors.
 #[inline(never)]
 fn lseek_slow(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
     let held = table::fget(task, fd)?;
@@ -52,7 +55,7 @@ fn lseek_slow(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
         SEEK_CUR => (position.get() as i64).checked_add(offset),
         _ => elsewhere(task, &held, offset, whence)?,
     };
-    // generic_file_llseek: a sum that overflows or is negative.
+    // The kernel's generic_file_llseek: a sum that overflows or is negative.
     let target = target.filter(|target| *target >= 0).ok_or(Errno::EINVAL)? as u64;
     position.set(target);
     Ok(target)
@@ -61,9 +64,9 @@ fn lseek_slow(task: &Task, fd: Fd, offset: i64, whence: u32) -> Result<u64> {
 fn elsewhere(task: &Task, held: &Held, offset: i64, whence: u32) -> Result<Option<i64>> {
     let directory = held.file.mode.load(Ordering::Relaxed) & file_mode::DIR != 0;
     match whence {
-        // dcache_dir_lseek, which tmpfs's directories use, knows SEEK_SET and SEEK_CUR only.
+        // The kernel's dcache_dir_lseek, which tmpfs's directories use, supports only SEEK_SET and SEEK_CUR.
         _ if directory => Err(Errno::EINVAL),
-        // Relaxed: the size stands for itself.
+        // Relaxed: the size stands alone.
         SEEK_END => Ok((held.inode.size.load(Ordering::Relaxed) as i64).checked_add(offset)),
         SEEK_DATA | SEEK_HOLE if offset >= 0 && below::is_pending(held.inode) => {
             below::complete(task, held.inode)?;

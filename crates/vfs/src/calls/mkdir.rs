@@ -6,13 +6,13 @@ use lp_abi::{Fd, Result, UserPtr};
 use crate::caller::task::{Place, Task};
 use crate::calls::create::{self, Content, What};
 
-/// Makes a directory.
+/// Creates a directory.
 ///
 /// # Errors
 /// Those of path_resolution(7); `EEXIST`, `ENOSPC`, `EROFS`, `EACCES`, `EMLINK`.
 pub fn mkdirat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32) -> Result<Place<()>> {
     create::at(task, dirfd, path, |_| {
-        // vfs_mkdir keeps the permission bits and the sticky bit.
+        // The kernel's vfs_mkdir keeps the permission bits and the sticky bit.
         Ok(What { mode: S_IFDIR | mode & 0o1777, rdev: 0, content: Content::Empty })
     })
 }

@@ -8,14 +8,14 @@ use crate::caller::task::{Place, Task};
 use crate::calls::create::{self, Content, What};
 use crate::rights::credentials;
 
-/// Device number of the whiteouts that overlay file systems use: anybody may make one.
+/// Device number of overlay file systems' whiteouts, which anybody may create.
 const WHITEOUT: u32 = 0;
 
-/// Makes a file, a device node, a FIFO or a socket.
+/// Creates a file, a device node, a FIFO or a socket.
 ///
 /// # Errors
-/// Those of path_resolution(7); `EPERM` for a directory or, without the capability, a device; `EINVAL` for another type;
-/// `EEXIST`, `ENOENT` for a slash at the end, `ENOSPC`, `EROFS`, `EACCES`.
+/// Those of path_resolution(7); `EPERM` for a directory or, without the capability, a device; `EINVAL` for
+/// another type; `EEXIST`, `ENOENT` for a trailing slash, `ENOSPC`, `EROFS`, `EACCES`.
 pub fn mknodat(task: &Task<'_>, dirfd: Fd, path: UserPtr, mode: u32, dev: u32) -> Result<Place<()>> {
     let kind = match mode & S_IFMT {
         0 => S_IFREG,

@@ -1,9 +1,9 @@
-//! The calls, one file for each man page; `create` and `target` hold what several have in common.
+//! The calls, one file for each man page. `create` and `target` hold what several calls share.
 //!
 //! Doors call these. Lock order: an open file's position; directories, then what their entries name; other
 //! inodes, the lower index first; the table. [`rename`] waits for a lock only while it holds none. No call
-//! waits for a pipe, a socket or a device with a lock held, and none sleeps in [`crate::locks`] with an inode
-//! locked.
+//! waits for a pipe, a socket or a device while holding a lock, and none sleeps in [`crate::locks`] with an
+//! inode locked.
 
 pub mod access;
 pub mod chdir;

@@ -20,17 +20,17 @@ use crate::names::walk::{self, Follow, Found};
 use crate::names::{dir, mounts, tree};
 use crate::rights::credentials;
 
-/// Bytes of a string of options that are looked at.
+/// Maximum length of an option string, in bytes.
 const OPTIONS: usize = 1024;
-/// Bytes of a file system's name.
+/// Bytes for a file system's name.
 const KIND: usize = 32;
 
-/// What mount(2) is called with besides the path.
+/// Arguments of mount(2) besides the path.
 #[derive(Clone, Copy)]
 pub struct Call {
-    /// What is mounted: a path for a bind mount or a move, else a name.
+    /// The source: a path for a bind mount or a move, else a name.
     pub source: UserPtr,
-    /// The kind of file system.
+    /// The type of file system.
     pub kind: UserPtr,
     /// `MS_*`.
     pub flags: u32,
@@ -41,7 +41,7 @@ pub struct Call {
 /// Mounts something on what a path names, or changes what is mounted there.
 ///
 /// # Errors
-/// Those of path_resolution(7) and mount(2); `EINVAL` for a source on the host, `ENODEV` for all kinds but
+/// Those of path_resolution(7) and mount(2); `EINVAL` for a source on the host, `ENODEV` for all types but
 /// tmpfs.
 pub fn mount(task: &Task<'_>, dirfd: Fd, path: UserPtr, call: &Call) -> Result<Place<()>> {
     let mut kind = [0; KIND];
@@ -75,12 +75,12 @@ pub fn mount(task: &Task<'_>, dirfd: Fd, path: UserPtr, call: &Call) -> Result<P
     .map(Place::Inside)
 }
 
-/// A string of the program's that may be left out.
+/// An optional string of the program's.
 fn text(to: &mut [u8], from: UserPtr) -> Result<Option<&[u8]>> {
     if from.is_null() {
         return Ok(None);
     }
-    // SAFETY: bad pointers are the fault handler's.
+    // SAFETY: the copy routine handles bad pointers.
     match unsafe { ucopy::string(to, from.as_ptr()) } {
         Ok(length) => Ok(Some(&to[..length])),
         Err(Errno::ENAMETOOLONG) => Err(Errno::EINVAL),
@@ -88,14 +88,14 @@ fn text(to: &mut [u8], from: UserPtr) -> Result<Option<&[u8]>> {
     }
 }
 
-/// Whether the caller may mount: by the kernel's own rules, namespaces included. To unmount what is no mount
-/// changes nothing, and the kernel asks for the right first.
+/// Checks that the caller may mount by the kernel's own rules, namespaces included. Unmounting something that
+/// is not a mount changes nothing, and the kernel checks the right first.
 ///
 /// # Errors
 /// `EPERM`.
 pub(crate) fn may_mount(task: &Task<'_>) -> Result<()> {
     let capable = credentials::capable(task, caps::SYS_ADMIN);
-    // Relaxed: changes in its own process only.
+    // Relaxed: changes only in its own process.
     if capable && task.process.limited.load(Ordering::Relaxed) == 0 {
         // SAFETY: the path is NUL-terminated and never a mount.
         let asked = unsafe { lp_abi::syscall!(__NR_umount2, c"/proc/self/status".as_ptr(), 0) };
@@ -104,18 +104,18 @@ pub(crate) fn may_mount(task: &Task<'_>) -> Result<()> {
     if capable { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// Whether a path named a mount itself, and not something in it.
+/// Whether a path named a mount itself, rather than something in it.
 pub(crate) fn is_mount(task: &Task<'_>, found: &Found) -> bool {
     task.region.mount(found.mount).root() == found.inode
 }
 
-/// What is uppermost where `found` is, now that nobody else changes mounts.
+/// The topmost mount at `found`. The caller holds the lock, so the mounts cannot change.
 fn uppermost(task: &Task<'_>, found: &Found) -> Found {
     let top = mounts::cover(task, found.spot(), found.dirent);
     if top == found.spot() { *found } else { Found { inode: top.inode, mount: top.mount, ..*found } }
 }
 
-/// The mount's flags that `MS_*` ask for (path_mount).
+/// The mount's flags that `MS_*` select (the kernel's path_mount).
 fn own_flags(flags: u32) -> u32 {
     const NAMES: [(u32, u32); 7] = [
         (MS_RDONLY, mount_flags::READ_ONLY),
@@ -131,7 +131,7 @@ fn own_flags(flags: u32) -> u32 {
     if strict { own } else { own | mount_flags::RELATIME }
 }
 
-/// do_new_mount.
+/// The kernel's do_new_mount.
 fn new(
     task: &Task<'_>,
     at: &Found,
@@ -149,7 +149,7 @@ fn new(
     let length = if source.is_null() {
         0
     } else {
-        // SAFETY: bad pointers are the fault handler's. A name that is too long is cut.
+        // SAFETY: the copy routine handles bad pointers. A name that is too long is truncated.
         unsafe { ucopy::string(&mut name, source.as_ptr()) }.unwrap_or(SOURCE - 1)
     };
     let source = if length == 0 { &b"none"[..] } else { &name[..length] };
@@ -178,12 +178,12 @@ fn new(
     done
 }
 
-/// The entry that tells what is covered from the file's other names; none for the root of a mount.
+/// The entry that distinguishes what is covered from the file's other names; none for the root of a mount.
 fn point_dirent(task: &Task<'_>, at: &Found) -> lp_region::DirentId {
     if is_mount(task, at) { lp_region::DirentId::NONE } else { at.dirent }
 }
 
-/// do_loopback.
+/// The kernel's do_loopback.
 fn bind(task: &Task<'_>, source: UserPtr, at: &Found, recursive: bool) -> Result<()> {
     let from = source_path(task, source)?;
     let tree = Tree::lock(task);
@@ -210,7 +210,7 @@ fn bind(task: &Task<'_>, source: UserPtr, at: &Found, recursive: bool) -> Result
     done
 }
 
-/// The path that a bind mount or a move is of.
+/// The source path of a bind mount or a move.
 fn source_path(task: &Task<'_>, source: UserPtr) -> Result<Found> {
     if source.is_null() || walk::is_empty(source)? {
         return Err(Errno::EINVAL);
@@ -221,8 +221,7 @@ fn source_path(task: &Task<'_>, source: UserPtr) -> Result<Found> {
     }
 }
 
-/// Makes copies of the mounts below `from` (copy_tree): `copies` says by the number of each what became of
-/// it.
+/// Copies the mounts below `from` (the kernel's copy_tree). `copies` records each mount's copy, by number.
 fn copy_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, copies: &mut [u8; MOUNTS]) -> Result<()> {
     let run = task.process.run.load(Ordering::Relaxed);
     let mut grows = true;
@@ -247,7 +246,7 @@ fn copy_below(task: &Task<'_>, tree: &Tree<'_, '_>, from: &Found, copies: &mut [
     Ok(())
 }
 
-/// Whether what a mount covers is below a directory: for a file, whether its directory is.
+/// Whether a mount's point is below a directory; for a file, whether its directory is.
 fn is_point_below(
     task: &Task<'_>,
     record: &lp_region::mount::Mount,
@@ -257,7 +256,7 @@ fn is_point_below(
     superblock::is_directory(task, point.id) && is_below()
 }
 
-/// Links the copies of mounts in below the uppermost one, which is linked in.
+/// Links in the copies of mounts below the topmost one, which is linked in.
 fn attach_copies(task: &Task<'_>, tree: &Tree<'_, '_>, copies: &[u8; MOUNTS], from: MountId) {
     for id in mounts::all(task).filter(|id| copies[id.index()] != 0 && *id != from) {
         let parent = task.region.mount(id).parent.load(Ordering::Relaxed) as usize & (MOUNTS - 1);
@@ -266,7 +265,7 @@ fn attach_copies(task: &Task<'_>, tree: &Tree<'_, '_>, copies: &[u8; MOUNTS], fr
     }
 }
 
-/// do_reconfigure_mnt: flags of one mount.
+/// The kernel's do_reconfigure_mnt: sets the flags of one mount.
 fn reconfigure_mount(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
     let tree = Tree::lock(task);
     if !tree.holds(at.mount) || !is_mount(task, at) {
@@ -275,7 +274,7 @@ fn reconfigure_mount(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
     set_flags(task, at.mount, flags)
 }
 
-/// Sets a mount's own flags; read-only only if nobody writes.
+/// Sets a mount's own flags. It becomes read-only only if nobody writes.
 ///
 /// # Errors
 /// `EBUSY`.
@@ -298,7 +297,7 @@ fn set_flags(task: &Task<'_>, mount: MountId, flags: u32) -> Result<()> {
     Ok(())
 }
 
-/// do_remount: a whole file system, and this mount's flags.
+/// The kernel's do_remount: changes a whole file system, and this mount's flags.
 fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> Result<()> {
     let options = Options::parse(data, task.region.header().data_pages.load(Ordering::Relaxed))?;
     let tree = Tree::lock(task);
@@ -315,13 +314,13 @@ fn remount_superblock(task: &Task<'_>, at: &Found, flags: u32, data: &[u8]) -> R
     superblock::set_read_only(task, root, read_only);
     superblock::reconfigure(task, root, &options);
     if flags & MS_RDONLY != 0 {
-        // Nobody writes to the file system, so nobody does through this mount.
+        // Nobody writes to the file system, so nobody writes through this mount.
         task.region.mount(at.mount).flags.fetch_or(mount_flags::READ_ONLY, Ordering::AcqRel);
     }
     set_flags(task, at.mount, flags)
 }
 
-/// do_change_type: how mounts and unmounts in a mount spread.
+/// The kernel's do_change_type: how mounts and unmounts in a mount propagate.
 fn change_type(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
     let kind = flags & !(MS_REC | lp_abi::linux::MS_SILENT);
     if !kind.is_power_of_two() || !is_mount(task, at) {
@@ -338,7 +337,7 @@ fn change_type(task: &Task<'_>, at: &Found, flags: u32) -> Result<()> {
     Ok(())
 }
 
-/// change_mnt_propagation.
+/// The kernel's change_mnt_propagation.
 fn set_type(task: &Task<'_>, tree: &Tree<'_, '_>, id: MountId, kind: u32) {
     let record = task.region.mount(id);
     let peers = record.peers.load(Ordering::Relaxed); // Relaxed throughout: under the lock.
@@ -364,14 +363,14 @@ fn set_type(task: &Task<'_>, tree: &Tree<'_, '_>, id: MountId, kind: u32) {
     }
 }
 
-/// do_move_mount.
+/// The kernel's do_move_mount.
 fn move_mount(task: &Task<'_>, source: UserPtr, at: &Found) -> Result<()> {
     let from = source_path(task, source)?;
     let tree = Tree::lock(task);
     let at = uppermost(task, at);
     let record = task.region.mount(from.mount);
     let is_whole = tree.holds(from.mount) && is_mount(task, &from);
-    // A mount of the command line stands in a directory of the host's.
+    // A mount of the command line is in a host directory.
     if !tree.holds(at.mount) || !is_whole || record.parent.load(Ordering::Relaxed) == 0 {
         return Err(Errno::EINVAL);
     }

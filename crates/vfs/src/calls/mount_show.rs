@@ -1,4 +1,4 @@
-//! What is shown of mounts: in /proc, and by those calls that tell of them.
+//! What /proc and other calls show of mounts.
 
 use lp_abi::{PAGE_SIZE, Result};
 use lp_region::mount::{SOURCE, mount_flags, superblock_flags};
@@ -10,23 +10,23 @@ use crate::calls::{getcwd, stat};
 use crate::life::superblock;
 use crate::names::mounts;
 
-/// A mount as it is shown.
+/// A mount as shown.
 pub struct Shown {
-    /// Which it is.
+    /// The mount's id.
     pub id: MountId,
-    /// The mount it stands in; none for one of the command line.
+    /// Its parent; `None` for one of the command line.
     pub parent: Option<MountId>,
     /// Major and minor of `st_dev`.
     pub device: (u32, u32),
     /// Whether this mount is read-only.
     pub is_read_only: bool,
-    /// Whether the file system is.
+    /// Whether the file system is read-only.
     pub is_superblock_read_only: bool,
-    /// Whether it may be bound elsewhere.
+    /// Whether it must not be bound elsewhere.
     pub is_unbindable: bool,
-    /// Peer group; 0 none.
+    /// Peer group; 0 for none.
     pub peers: u32,
-    /// Peer group that it is a slave of; 0 none.
+    /// Peer group whose slave it is; 0 for none.
     pub master: u32,
     /// `size=`.
     pub kilobytes: Option<u64>,
@@ -42,7 +42,7 @@ pub struct Shown {
     source: [u8; SOURCE],
 }
 
-/// Options of a mount, in the order of show_mnt_opts.
+/// Options of a mount, in the order of the kernel's show_mnt_opts.
 const OPTIONS: [(u32, &[u8]); 7] = [
     (mount_flags::NOSUID, b"nosuid"),
     (mount_flags::NODEV, b"nodev"),
@@ -54,7 +54,7 @@ const OPTIONS: [(u32, &[u8]); 7] = [
 ];
 
 impl Shown {
-    /// What there is to show of a mount. Relaxed throughout: words of a moment.
+    /// Collects what is shown of a mount. Relaxed throughout: momentary values.
     pub fn new(task: &Task<'_>, id: MountId) -> Shown {
         let record = task.region.mount(id);
         let flags = record.flags.load(Relaxed);
@@ -93,25 +93,26 @@ impl Shown {
         }
     }
 
-    /// What it was made of.
+    /// Its source, as given to mount(2).
     pub fn source(&self) -> &[u8] {
         let end = self.source.iter().position(|byte| *byte == 0).unwrap_or(SOURCE);
         &self.source[..end]
     }
 
-    /// Its options but for `ro` and `rw`.
+    /// Its options except `ro` and `rw`.
     pub fn own_options(&self) -> impl Iterator<Item = &'static [u8]> {
         OPTIONS.into_iter().filter(|(flag, _)| self.flags & flag != 0).map(|(_, name)| name)
     }
 }
 
-/// The mount of a run that was made first after number `after`.
+/// The first mount of a run that was created after number `after`.
 pub fn next(task: &Task<'_>, run: u32, after: u32) -> Option<MountId> {
-    let serial = |id: &MountId| task.region.mount(*id).serial.load(Relaxed); // Relaxed: immutable while in use.
+    // Relaxed: immutable while in use.
+    let serial = |id: &MountId| task.region.mount(*id).serial.load(Relaxed);
     mounts::of_run(task, run).filter(|id| serial(id) > after).min_by_key(serial)
 }
 
-/// Where a mount is, in `scratch.outside`.
+/// The path of a mount, in `scratch.outside`.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
@@ -119,7 +120,7 @@ pub fn point_path<'t>(task: &'t Task<'_>, id: MountId) -> Result<&'t [u8]> {
     getcwd::of_directory(task, Spot { inode: task.region.mount(id).root(), mount: id })
 }
 
-/// What a mount shows of its file system: a path from that file system's root, in `scratch.outside`.
+/// The part of its file system that a mount shows: a path from that file system's root, in `scratch.outside`.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.

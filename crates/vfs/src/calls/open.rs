@@ -28,32 +28,32 @@ use crate::rights::{credentials, initial, permission};
 const TMPFILE: u32 = 0o20_000_000;
 /// Both bits of `O_SYNC`; `__O_SYNC` alone means `O_DSYNC` too.
 const SYNC_ONLY: u32 = 0o4_000_000;
-/// All that open(2) knows; the rest is ignored (`VALID_OPEN_FLAGS`).
+/// All flags that open(2) knows; it ignores others (`VALID_OPEN_FLAGS`).
 const KNOWN: u32 = 0o37_777_703;
-/// What may stand beside `O_PATH`; the rest is ignored by open(2) and refused by openat2(2).
+/// Flags allowed with `O_PATH`; open(2) ignores others, openat2(2) refuses them.
 const WITH_PATH: u32 = O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
-/// What an open file does not keep.
+/// Flags that an open file does not keep.
 const FORGOTTEN: u32 = O_CREAT | O_EXCL | O_NOCTTY | O_TRUNC | O_CLOEXEC;
-/// What a plain open for reading may have beside the access mode: nothing that changes what it does.
+/// Flags that do not change a plain open for reading, besides the access mode.
 const PLAIN: u32 = O_LARGEFILE | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
-/// Walks before an open gives up on names that go away under it.
+/// Walks before an open gives up on names that vanish meanwhile.
 const TRIES: u32 = 1000;
 
-/// What an open came to.
+/// The result of an open.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Opened {
-    /// An open file that no table names yet: `table::install` or `file::discard` comes next.
+    /// An open file that no table names yet: the door must call `table::install` or `file::discard`.
     File(FileId),
-    /// The same of an inode that may be watched: whoever watches is to be told.
+    /// The same for an inode that may be watched: the door must notify watchers.
     Watched(FileId),
-    /// The same once the file has been cut short.
+    /// The same after the file has been truncated.
     WatchedCut(FileId),
-    /// A FIFO or a device of ours, permissions checked: the kernel does its data. The number is the flags to open the
-    /// host's side with; [`node_file`] makes what the descriptor names beside it.
+    /// A FIFO or a device of ours, with permissions checked. The kernel handles its data: the door opens the
+    /// host's side with the node's flags, and [`node_file`] creates the open file beside it.
     HostNode(Node),
 }
 
-/// A FIFO or device that is being opened.
+/// A FIFO or device being opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Node {
     /// How it was found.
@@ -62,16 +62,16 @@ pub struct Node {
     pub flags: u32,
 }
 
-/// An open's flags, checked, as the kernel's `struct open_flags`.
+/// The checked flags of an open, like the kernel's `struct open_flags`.
 #[derive(Clone, Copy, Debug)]
 struct How {
     flags: u32,
     mode: u32,
-    /// What permission is asked for: [`permission::READ`] | [`permission::WRITE`].
+    /// The permissions required: [`permission::READ`] | [`permission::WRITE`].
     access: u32,
 }
 
-/// Opens a file, making it if `flags` say so. The table is the door's to fill.
+/// Opens a file, creating it if `flags` say so. The door fills the table.
 ///
 /// # Errors
 /// Those of open(2).
@@ -102,7 +102,7 @@ pub fn openat(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> R
     Ok(Place::Inside(Opened::File(new.hand_over())))
 }
 
-/// Whether an inode is a regular file that nobody watches and whose content is there.
+/// Whether an inode is a regular file that nobody watches and whose content is complete.
 #[inline(always)]
 fn is_plain(record: &Inode) -> bool {
     // Relaxed: the type does not change while the inode is pinned, and a watch may come a moment later.
@@ -121,7 +121,7 @@ fn openat_slow(task: &Task, dirfd: Fd, path: UserPtr, flags: u32, mode: u32) -> 
     open(task, dirfd, path, &How::new(flags, mode)?)
 }
 
-/// Opens what is open already once more, with flags of its own: `/proc/self/fd/N` and `/dev/fd/N`.
+/// Opens an open file again, with its own flags: `/proc/self/fd/N` and `/dev/fd/N`.
 ///
 /// # Errors
 /// Those of open(2).
@@ -133,7 +133,7 @@ pub fn reopen(task: &Task, fd: Fd, flags: u32) -> Result<Opened> {
     if flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL {
         return Err(Errno::EEXIST);
     }
-    // O_NOFOLLOW would name the link in /proc, which is the kernel's.
+    // O_NOFOLLOW would refer to the link in /proc, which is the kernel's.
     let how = How::new(flags & !O_NOFOLLOW, 0)?;
     let held = table::fget_any(task, fd)?;
     let found = Found {
@@ -158,10 +158,11 @@ struct OpenHow {
     resolve: u64,
 }
 
-/// openat2(2). `RESOLVE_NO_MAGICLINKS` and `RESOLVE_CACHED` hold of themselves.
+/// openat2(2). `RESOLVE_NO_MAGICLINKS` and `RESOLVE_CACHED` always hold.
 ///
 /// # Errors
-/// Those of openat2(2); `ENOSYS`, as from a kernel without the call, for `resolve` flags that restrict the walk.
+/// Those of openat2(2); `ENOSYS`, as from a kernel without the call, for `resolve` flags that restrict the
+/// walk.
 pub fn openat2(task: &Task, dirfd: Fd, path: UserPtr, how: UserSlice) -> Result<Place<Opened>> {
     const NO_MAGICLINKS: u64 = 2;
     const CACHED: u64 = 0x20;
@@ -184,7 +185,7 @@ pub fn openat2(task: &Task, dirfd: Fd, path: UserPtr, how: UserSlice) -> Result<
     open(task, dirfd, path, &How::new(flags, how.mode as u32)?)
 }
 
-/// copy_struct_from_user: a longer structure is fine if what we do not know in it is zero.
+/// Like the kernel's copy_struct_from_user: a longer structure is accepted if its unknown part is zero.
 fn copy_how(how: UserSlice) -> Result<OpenHow> {
     let (known, size) = (size_of::<OpenHow>(), how.len());
     if size < known {
@@ -194,17 +195,17 @@ fn copy_how(how: UserSlice) -> Result<OpenHow> {
         return Err(Errno::E2BIG);
     }
     for at in known..size {
-        // SAFETY: bad pointers are the fault handler's.
+        // SAFETY: the copy routine handles bad pointers.
         if unsafe { ucopy::get(how.skip(at).start().as_ptr()) }? != 0 {
             return Err(Errno::E2BIG);
         }
     }
-    // SAFETY: bad pointers are the fault handler's; the structure is made of integers.
+    // SAFETY: the copy routine handles bad pointers; the structure consists of integers.
     unsafe { ucopy::get(how.start().cast().as_ptr()) }
 }
 
 impl How {
-    /// build_open_flags.
+    /// The kernel's build_open_flags.
     #[inline]
     fn new(mut flags: u32, mode: u32) -> Result<How> {
         if flags & SYNC_ONLY != 0 {
@@ -213,7 +214,7 @@ impl How {
         if flags & (O_DIRECTORY | O_CREAT) == O_DIRECTORY | O_CREAT {
             return Err(Errno::EINVAL);
         }
-        // ACC_MODE: 3 asks for both permissions and then allows neither read nor write.
+        // The kernel's ACC_MODE: 3 requires both permissions but then allows neither read nor write.
         let mut access = match flags & O_ACCMODE {
             O_RDONLY => permission::READ,
             1 => permission::WRITE,
@@ -233,7 +234,7 @@ impl How {
 
     #[inline]
     fn follow(&self) -> Follow {
-        // A link in the place of a file to be made is EEXIST, wherever it leads.
+        // A link in the place of a file to be created is EEXIST, wherever it leads.
         let exclusive = self.flags & (O_CREAT | O_EXCL) == O_CREAT | O_EXCL;
         if exclusive || self.has(O_NOFOLLOW) { Follow::No } else { Follow::Link }
     }
@@ -254,7 +255,7 @@ fn open(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened
         } else {
             open_existing(task, dirfd, path, how)
         };
-        // The name went away between the walk and the pin: look again.
+        // The name vanished between the walk and the pin: look again.
         match opened {
             Err(Errno::ESTALE) => continue,
             other => return other,
@@ -273,13 +274,13 @@ fn open_existing(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Pla
     pinned(task, pin, &found, how).map(Place::Inside)
 }
 
-/// `O_CREAT`.
+/// Open with `O_CREAT`.
 fn open_or_make(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
     let End { place, found } = match walk::end(task, dirfd, path, how.follow())? {
         Place::Inside(end) => end,
         Place::Outside(outside) => return Ok(Place::Outside(outside)),
     };
-    // open_last_lookups: a slash behind the last name is EISDIR, whatever is there.
+    // The kernel's open_last_lookups: a slash after the last name is EISDIR, whatever is there.
     if place.last == Last::Name && place.trailing_slash {
         return Err(Errno::EISDIR);
     }
@@ -304,7 +305,7 @@ fn open_or_make(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Plac
     pinned(task, pin, &found, how).map(Place::Inside)
 }
 
-/// Opens a file that this call has made: its mode and size do not matter.
+/// Opens a file that this call has created, whose mode and size do not matter.
 fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     let pin = pin_found(task, dirfd, found)?;
     let opened = Opened::File(finish(task, found, how, S_IFREG)?.hand_over());
@@ -312,7 +313,7 @@ fn made(task: &Task, dirfd: Fd, found: &Found, how: &How) -> Result<Opened> {
     Ok(if watched::has_shadow(task.region.inode(found.inode.id)) { watched(opened) } else { opened })
 }
 
-/// `O_TMPFILE`: a file without a name in the directory that the path names.
+/// Open with `O_TMPFILE`: a file without a name in the directory that the path names.
 fn open_nameless(task: &Task, dirfd: Fd, path: UserPtr, how: &How) -> Result<Place<Opened>> {
     let found = match walk::inode(task, dirfd, path, how.follow())? {
         Place::Inside(found) => found,
@@ -349,7 +350,8 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
 /// Pins what a walk found.
 ///
 /// # Errors
-/// `ESTALE` when it was unlinked since, unless it is the directory that the walk started from, which may be gone.
+/// `ESTALE` if it was unlinked since, unless it is the directory from which the walk started, which may be
+/// removed.
 #[inline]
 fn pin_found<'r>(task: &Task<'r>, dirfd: Fd, found: &Found) -> Result<Pin<'r>> {
     pin::hold(task, pin::slot::OPEN, found.inode).or_else(|errno| pin_base_slow(task, dirfd, found, errno))
@@ -367,7 +369,8 @@ fn pin_base_slow<'r>(task: &Task<'r>, dirfd: Fd, found: &Found, errno: Errno) ->
     Ok(pin::hold_known(task, pin::slot::OPEN, base.id))
 }
 
-/// do_open for what was there already, and is pinned. The pin goes on to the file, or goes.
+/// The kernel's do_open, for an existing inode that is pinned. The open file takes the pin over; otherwise it
+/// is dropped.
 #[inline]
 fn pinned(task: &Task, pin: Pin, found: &Found, how: &How) -> Result<Opened> {
     let opened = may_open(task, found, how)?;
@@ -395,7 +398,7 @@ fn may_open(task: &Task, found: &Found, how: &How) -> Result<Opened> {
     may_open_slow(task, found, how, kind)
 }
 
-/// Whatever is not a plain open for reading.
+/// Any other open but a plain one for reading.
 fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let record = task.region.inode(found.inode.id);
     let writes = how.access & permission::WRITE != 0;
@@ -405,7 +408,7 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
         S_IFBLK | S_IFCHR if mounts::has(task, found.mount, mount_flags::NODEV) => return Err(Errno::EACCES),
         _ => {}
     }
-    // sb_permission: devices and FIFOs may be written on a read-only file system.
+    // The kernel's sb_permission: devices and FIFOs may be written on a read-only file system.
     if writes && matches!(kind, S_IFREG | S_IFDIR) && writer::is_read_only(task, found.mount) {
         return Err(Errno::EROFS);
     }
@@ -417,7 +420,7 @@ fn may_open_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Ope
     open_checked(task, found, how, kind)
 }
 
-/// A file that may only be appended to, that may be watched, or something still to be taken from below.
+/// An append-only file, one that may be watched, or one still to be taken from below.
 #[cold]
 fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let flags = task.region.inode(found.inode.id).flags.load(Ordering::Relaxed);
@@ -427,7 +430,7 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
         return Err(Errno::EPERM);
     }
     if flags & inode_flags::PENDING != 0 {
-        // Who reads a directory compares its attributes before and after.
+        // Programs that read a directory compare its attributes before and after.
         let need = match how.access & permission::WRITE {
             _ if kind == S_IFDIR => Need::All,
             _ if cuts => Need::Nothing,
@@ -447,7 +450,7 @@ fn open_marked_slow(task: &Task, found: &Found, how: &How, kind: u32) -> Result<
     }
 }
 
-/// Opens what the caller may open.
+/// Opens what the caller has been permitted to open.
 fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Opened> {
     let record = task.region.inode(found.inode.id);
     if how.has(O_NOATIME) && !credentials::owns(task, record) {
@@ -465,13 +468,13 @@ fn open_checked(task: &Task, found: &Found, how: &How, kind: u32) -> Result<Open
     Ok(Opened::File(new.hand_over()))
 }
 
-/// Says of an open file that its inode may be watched.
+/// Marks that the inode of an open file may be watched.
 #[cold]
 fn watched(opened: Opened) -> Opened {
     if let Opened::File(id) = opened { Opened::Watched(id) } else { opened }
 }
 
-/// handle_truncate.
+/// The kernel's handle_truncate.
 fn empty(task: &Task, found: &Found) -> Result<()> {
     let id = found.inode.id;
     let record = task.region.inode(id);
@@ -481,7 +484,7 @@ fn empty(task: &Task, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// Makes the open file. The inode is pinned, and stays so through the file's own pin.
+/// Creates the open file. The inode is pinned, and stays so through the file's own pin.
 #[inline]
 fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, how: &How, kind: u32) -> Result<NewFile<'t, 'r>> {
     let opening = Opening {
@@ -495,13 +498,13 @@ fn finish<'t, 'r>(task: &'t Task<'r>, found: &Found, how: &How, kind: u32) -> Re
     open_file::create(task, &opening)
 }
 
-/// [`file_mode`] of an open file.
+/// The [`file_mode`] of an open file.
 #[inline]
 fn mode_of(flags: u32, kind: u32) -> u32 {
     if flags & O_PATH != 0 {
         return file_mode::PATH | if kind == S_IFDIR { file_mode::DIR } else { 0 };
     }
-    // OPEN_FMODE: 0 read, 1 write, 2 both, 3 neither.
+    // The kernel's OPEN_FMODE: 0 read, 1 write, 2 both, 3 neither.
     let access = flags.wrapping_add(1) & O_ACCMODE;
     let kind = match kind {
         S_IFREG => file_mode::REGULAR,
@@ -511,11 +514,11 @@ fn mode_of(flags: u32, kind: u32) -> u32 {
     (access * file_mode::READ) | kind
 }
 
-/// The open file to install, with [`table::entry::HOST`], beside the kernel's descriptor of a node that was opened: it
-/// answers for attributes, flags and path.
+/// Creates the open file to install, with [`table::entry::HOST`], beside the kernel's descriptor of an opened
+/// node. It answers for attributes, flags and path.
 ///
 /// # Errors
-/// `ENFILE`; `ENOENT` when the node was unlinked meanwhile.
+/// `ENFILE`; `ENOENT` if the node was unlinked meanwhile.
 pub fn node_file(task: &Task, node: &Node) -> Result<FileId> {
     let pin = pin::hold(task, pin::slot::OPEN, node.found.inode).map_err(|_| Errno::ENOENT)?;
     let kind = task.region.inode(node.found.inode.id).mode.load(Ordering::Relaxed) & S_IFMT;

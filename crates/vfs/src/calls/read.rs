@@ -1,7 +1,7 @@
 //! read(2), pread(2), readv(2), preadv(2), preadv2(2).
 //!
-//! A read is a snapshot ([`crate::content::snapshot`]), so it never sees half a write. It takes no lock and
-//! writes nothing that is shared but the position.
+//! A read is a snapshot ([`crate::content::snapshot`]), so it never sees half a write. It takes no lock, and
+//! of shared data writes only the position.
 
 use lp_abi::linux::{O_NOATIME, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, iovec};
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
@@ -17,10 +17,10 @@ use crate::descriptors::file;
 use crate::descriptors::table::{self, Held};
 use crate::inodes::inode;
 
-/// Reads from the position on and moves it.
+/// Reads from the position and advances it.
 ///
 /// # Errors
-/// `EBADF` when the file is not open for reading; `EISDIR`; `EFAULT`.
+/// `EBADF` if the file is not open for reading; `EISDIR`; `EFAULT`.
 #[inline]
 pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
     match read_quick::<false>(task, table::load(task, fd), buf) {
@@ -29,8 +29,9 @@ pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
     }
 }
 
-/// The common [`read`], of an entry just read: of a position that is this thread's alone, within a page. None asks for [`read`].
-/// `WIDE` says that all vector registers are free, whole.
+/// Fast path of [`read`], for an entry just read: the position is this thread's alone, and the bytes are
+/// within a page. Returns `None` to fall back to [`read`]. `WIDE` says that all vector registers are free in
+/// full width.
 #[inline(always)]
 pub fn read_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
     let file = table::sole(task, entry, file_mode::READ | file_mode::REGULAR)?;
@@ -57,7 +58,7 @@ fn read_slow(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 /// Reads at an offset.
 ///
 /// # Errors
-/// As [`read`]; `EINVAL` for an offset below zero.
+/// Those of [`read`]; `EINVAL` for a negative offset.
 #[inline]
 pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
     match pread_quick::<false>(task, table::load(task, fd), buf, offset) {
@@ -66,7 +67,8 @@ pub fn pread(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> 
     }
 }
 
-/// The common [`pread`], of an entry just read: within a page. None asks for [`pread`]. `WIDE` as for [`read_quick`].
+/// Fast path of [`pread`], for an entry just read: the bytes are within a page. Returns `None` to fall back
+/// to [`pread`]. `WIDE` as in [`read_quick`].
 #[inline(always)]
 pub fn pread_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
     let file = table::own_file(task, entry)?;
@@ -91,10 +93,10 @@ fn pread_slow(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize>
     }
 }
 
-/// Reads from the position on into several buffers.
+/// Reads from the position into several buffers.
 ///
 /// # Errors
-/// As [`read`]; `EINVAL` for a bad vector.
+/// Those of [`read`]; `EINVAL` for a bad vector.
 pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
     let (held, to) = match vector(task, fd, entries)? {
         Some(both) => both,
@@ -107,7 +109,8 @@ pub fn readv(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
     Ok(got)
 }
 
-/// The file and the buffers of a vector read; none for buffers of no bytes, which even a directory gives (vfs_readv).
+/// The file and the buffers of a vector read; `None` for empty buffers, with which even a directory can be
+/// read (the kernel's vfs_readv).
 fn vector<'r>(task: &Task<'r>, fd: Fd, entries: UserSlice<iovec>) -> Result<Option<(Held<'r>, Vector)>> {
     let held = readable(task, fd);
     if let Err(errno) = held
@@ -122,7 +125,7 @@ fn vector<'r>(task: &Task<'r>, fd: Fd, entries: UserSlice<iovec>) -> Result<Opti
 /// Reads at an offset into several buffers.
 ///
 /// # Errors
-/// As [`pread`] and [`readv`].
+/// Those of [`pread`] and [`readv`].
 pub(crate) fn preadv(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64) -> Result<usize> {
     if offset < 0 {
         return Err(Errno::EINVAL);
@@ -137,7 +140,7 @@ pub(crate) fn preadv(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64
 /// `preadv` with `RWF_*` flags; at the position if `offset` is -1.
 ///
 /// # Errors
-/// As `preadv`; `EOPNOTSUPP` for flags that tmpfs does not know.
+/// Those of `preadv`; `EOPNOTSUPP` for flags that tmpfs does not know.
 pub fn preadv2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
     let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
     if flags & !known != 0 {
@@ -167,7 +170,7 @@ fn not_readable(mode: u32) -> Errno {
     }
 }
 
-/// The read that is most of all: bytes of one page that is there, and nobody writes. None asks for [`read_at`].
+/// Fast path: a read within one resident page with no writer. Returns `None` to fall back to [`read_at`].
 #[inline(always)]
 fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: u64) -> Option<usize> {
     let inode = table::inode_of(task, file);
@@ -177,7 +180,7 @@ fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: 
     let end = (to as usize).wrapping_add(len);
     let len = (len as u64).min(size.saturating_sub(offset)) as usize;
     let within = offset as usize % PAGE_SIZE;
-    // access_ok: neither the buffer nor its end is in the kernel's half.
+    // The kernel's access_ok: neither the buffer nor its end is in the kernel's half.
     if len == 0 || within + len > PAGE_SIZE || ((to as usize | end) as isize) < 0 || end < to as usize {
         return None;
     }
@@ -185,7 +188,7 @@ fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: 
     if page.is_none() {
         return None;
     }
-    // SAFETY: within the page; the buffer is the program's.
+    // SAFETY: within the page; the copy routine handles faults in the program's buffer.
     let copied = unsafe { ucopy::copy_as::<WIDE>(to, task.region.page(page).add(within), len) };
     if copied.is_err() || inode.data_seq.retry(before) {
         return None;
@@ -194,10 +197,10 @@ fn quick<const WIDE: bool>(task: &Task, file: &OpenFile, to: UserSlice, offset: 
     Some(len)
 }
 
-/// Reads up to `len` bytes at `offset` of an open file and notes the access.
+/// Reads up to `len` bytes at `offset` of an open file and records the access.
 fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
     inode::mend_if_left(task, held.inode_id(), &held.inode.data_seq);
-    // rw_verify_area: a sum that no `off_t` holds.
+    // The kernel's rw_verify_area: a sum that no `off_t` holds.
     if offset.saturating_add(len as u64) > i64::MAX as u64 {
         return Err(Errno::EINVAL);
     }
@@ -209,14 +212,14 @@ fn read_at<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) 
     Ok(got)
 }
 
-/// Reads what is taken from the layer below first.
+/// Takes the bytes from the layer below, then reads.
 #[cold]
 fn taken_slow<B: Buffer>(task: &Task, held: &Held, to: B, len: usize, offset: u64) -> Result<usize> {
     below::take(task, held.inode_id(), Need::Range(offset, len as u64))?;
     snapshot::snapshot(task.region, held.inode, to, len, offset)
 }
 
-/// Notes the access to some bytes.
+/// Records an access to `bytes` bytes.
 #[inline(always)]
 fn note(task: &Task, file: &OpenFile, inode: &Inode, bytes: usize) {
     // Relaxed: one word.

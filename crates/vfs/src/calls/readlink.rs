@@ -12,12 +12,12 @@ use crate::inodes::inode;
 use crate::names::link_target;
 use crate::names::walk::{self, Follow};
 
-/// Copies the target of a symbolic link, cut to the size of the program's buffer, which is an `int`. Returns the bytes
-/// copied.
+/// Copies the target of a symbolic link, truncated to the size of the program's buffer, which is an `int`.
+/// Returns the number of bytes copied. An empty path means `dirfd` itself.
 ///
 /// # Errors
-/// Those of path_resolution(7); `EINVAL` for a size below 1 or something that is no symbolic link; `EFAULT`. An empty path
-/// means `dirfd` itself, which is `ENOENT` for what is no link.
+/// Those of path_resolution(7); `EINVAL` for a size below 1 or anything but a symbolic link; `ENOENT` for an
+/// empty path if `dirfd` is not a link; `EFAULT`.
 pub fn readlinkat(task: &Task<'_>, dirfd: Fd, path: UserPtr, buffer: UserSlice) -> Result<Place<usize>> {
     let size = buffer.len() as i32;
     if size <= 0 {
@@ -60,11 +60,11 @@ fn by_path(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<Spot>> {
 
 fn copy(task: &Task<'_>, link: &Inode, to: UserSlice) -> Result<usize> {
     let length = link_target::target_length(link);
-    // SAFETY: the buffer is the task's, and the walk is over.
+    // SAFETY: the buffer belongs to the task, and the walk is over.
     let text = unsafe { &mut (&mut *task.scratch.walk.get())[..PATH_MAX] };
     link_target::copy_target(task, link, &mut text[..length])?;
     let length = length.min(to.len());
-    // SAFETY: bad pointers are the fault handler's.
+    // SAFETY: `text` holds `length` bytes; the copy routine handles bad pointers.
     unsafe { ucopy::copy(to.start().as_ptr(), text.as_ptr(), length) }?;
     Ok(length)
 }

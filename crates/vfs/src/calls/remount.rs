@@ -1,7 +1,7 @@
-//! mount(2) with `MS_REMOUNT`: making a mount, or a file system in all its mounts, read-only, or writable
+//! mount(2) with `MS_REMOUNT`: makes a mount, or a file system in all its mounts, read-only or writable
 //! again.
 //!
-//! The writers' side is [`crate::lane::writer`]'s.
+//! [`crate::lane::writer`] has the writers' side.
 
 use lp_abi::{Errno, Result};
 use lp_region::mount::{mount_flags, mount_state};
@@ -14,12 +14,12 @@ use crate::descriptors::table::entry;
 use crate::lane::pin;
 use crate::names::mounts;
 
-/// Looks at the lane of one writer before a remount gives up; 1 ms apart.
+/// Checks of one writer's lane before a remount gives up; 1 ms apart.
 const REMOUNT_TRIES: u32 = 1000;
-/// Attempts of a remount that writers call off.
+/// Attempts of a remount that writers cancel.
 const ATTEMPTS: u32 = 5;
 
-/// What becomes read-only.
+/// The target of a remount.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum What {
     /// One mount.
@@ -53,19 +53,19 @@ impl What {
     }
 }
 
-/// Makes something writable again. The caller holds the mounts' lock.
+/// Makes something writable again. The caller must hold the mounts' lock.
 pub fn open(task: &Task, what: What) {
     for mount in what.mounts(task) {
-        // Release: a writer that comes in sees what the remount did before.
+        // Release: a writer that enters sees what the remount did before.
         task.region.mount(mount).flags.fetch_and(!(what.bit() | mount_flags::SHUTTING), Ordering::Release);
     }
 }
 
-/// Makes something read-only. Once it returns no change through it is under way and none begins. The caller
-/// holds the mounts' lock.
+/// Makes something read-only. Once it returns, no change through it is under way and none begins. The caller
+/// must hold the mounts' lock.
 ///
 /// # Errors
-/// `EBUSY` when a file is open for writing, when a writer does not finish, or in a process without barriers.
+/// `EBUSY` if a file is open for writing, if a writer does not finish, or in a process without barriers.
 pub fn shut(task: &Task, what: What) -> Result<()> {
     for _ in 0..ATTEMPTS {
         let is_shut = what
@@ -86,13 +86,13 @@ pub fn shut(task: &Task, what: What) -> Result<()> {
     Err(Errno::EBUSY)
 }
 
-/// Whether the writers that were there have finished.
+/// Waits for the writers that were there. Returns whether they have finished.
 fn wait_for_writers(task: &Task, what: What) -> bool {
     order::idle(order::of(&task.lane.holding));
     for id in task.region.lanes().filter(|id| *id != task.lane_id) {
         let lane = task.region.lane(id);
         for tries in 0.. {
-            // PAIRS: the release store when the mark is dropped: what the writer changed is changed.
+            // PAIRS: the release store when the mark is dropped: the writer's changes are visible.
             let mark = lane.writing.load(Ordering::Acquire);
             if mark == 0
                 || !what.holds(task, MountId::of_mark(mark))
@@ -109,8 +109,8 @@ fn wait_for_writers(task: &Task, what: What) -> bool {
     true
 }
 
-/// Whether a file is open for writing, or on its way into or out of a table. A file system does not become
-/// read-only either while files of it without a name are open (sb_prepare_remount_readonly).
+/// Whether a file is open for writing, or on its way into or out of a table. Nor can a file system become
+/// read-only while files of it without a name are open (the kernel's sb_prepare_remount_readonly).
 fn has_writable_file(task: &Task, what: What) -> bool {
     let region = task.region;
     let keeps = |file: &OpenFile| {

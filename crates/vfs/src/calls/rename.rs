@@ -23,18 +23,18 @@ use crate::rights::initial;
 use crate::rights::permission::{self, Victim, WRITE};
 use crate::watches::watch_names;
 
-/// What a rename does with a name that is there.
+/// What a rename does with an existing new name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
-    /// Replaces it.
+    /// Replace it.
     Replace,
-    /// Refuses.
+    /// Fail.
     NoReplace,
-    /// Changes places with it.
+    /// Exchange the two.
     Exchange,
 }
 
-/// What a rename leaves under the old name.
+/// What a rename leaves at the old name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Behind {
     /// Nothing.
@@ -43,11 +43,11 @@ enum Behind {
     Whiteout,
 }
 
-/// Gives what a path names another name, in one step for whoever looks at either.
+/// Renames what a path names, atomically for anyone who looks at either name.
 ///
 /// # Errors
-/// Those of path_resolution(7) and rename(2): `EINVAL`, `EXDEV`, `EBUSY`, `EEXIST`, `ENOENT`, `ENOTDIR`, `EISDIR`,
-/// `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`, `ENOSPC`.
+/// Those of path_resolution(7) and rename(2): `EINVAL`, `EXDEV`, `EBUSY`, `EEXIST`, `ENOENT`, `ENOTDIR`,
+/// `EISDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`, `ENOSPC`.
 pub fn renameat2(
     task: &Task<'_>,
     old_dirfd: Fd,
@@ -127,20 +127,19 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
     Ok(())
 }
 
-/// Why a rename is not done.
+/// Why an attempt stopped.
 enum Stop {
-    /// It cannot be.
+    /// The rename fails.
     Failed(Errno),
-    /// An inode is locked by another: with nothing held it is waited for, and then everything is looked up
-    /// again.
+    /// Another lane holds an inode's lock: wait for it with nothing held, then look everything up again.
     Locked(InodeId),
-    /// So is the move of another.
+    /// Another lane's move is under way: wait for it likewise.
     Moving(Met),
-    /// Names of a directory are still to be taken from the layer below, with nothing held.
+    /// Names of a directory are still to be taken from the layer below, which must be done with nothing held.
     Pending(InodeId),
 }
 
-/// What an attempt came to.
+/// The result of an attempt.
 type Tried<T> = core::result::Result<T, Stop>;
 
 impl From<Met> for Stop {
@@ -156,17 +155,17 @@ impl From<Errno> for Stop {
 }
 
 /// The inodes that a rename locks: both directories and what their names name. It waits for a lock only while
-/// it holds none, so it needs no order among them, and nobody waits for whom it waits for.
+/// it holds none, so it needs no order among them, and it is never part of a ring of waiters.
 struct Locks<'t, 'r> {
     task: &'t Task<'r>,
     held: [Option<Locked<'r>>; 5],
-    /// Whose locks they are, and how many.
+    /// The inodes whose locks are held, and their number.
     ids: [InodeId; 5],
     count: usize,
 }
 
 impl<'t, 'r> Locks<'t, 'r> {
-    /// Waits for the first lock; none if there is none to begin with.
+    /// Waits for the first lock, if there is one to begin with.
     fn new(task: &'t Task<'r>, first: InodeId) -> Self {
         let mut locks = Locks { task, held: [const { None }; 5], ids: [InodeId::NONE; 5], count: 0 };
         if first.is_some() {
@@ -183,7 +182,7 @@ impl<'t, 'r> Locks<'t, 'r> {
         }
     }
 
-    /// Locks one more, which `lock` waits for if it is the first.
+    /// Locks another inode. `lock` waits for it if it is the first.
     #[inline]
     fn add(&mut self, id: InodeId, lock: impl Fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
         if self.ids.iter().take(self.count).any(|held| *held == id) {
@@ -197,24 +196,24 @@ impl<'t, 'r> Locks<'t, 'r> {
         Ok(())
     }
 
-    /// Locks a directory that a walk found. `ESTALE` when it was freed meanwhile.
+    /// Locks a directory that a walk found. Fails with `ESTALE` if it was freed meanwhile.
     #[inline]
     fn add_directory(&mut self, dir: InodeRef, lock: impl Fn(&Task<'r>, InodeId) -> Locked<'r>) -> Tried<()> {
         self.add(dir.id, lock)?;
-        // Acquire: the generation grows before the slot is used again.
+        // Acquire: the generation is incremented before the slot is reused.
         let generation = self.task.region.inode(dir.id).generation.load(Ordering::Acquire);
         if generation == dir.generation { Ok(()) } else { Err(Stop::Failed(Errno::ESTALE)) }
     }
 }
 
-/// What a rename came to.
+/// The result of a rename.
 struct Done {
     load: Load,
-    /// What may have lost its last link.
+    /// The inode that may have lost its last link.
     victim: InodeId,
 }
 
-/// What is asked of a rename.
+/// The arguments of a rename.
 struct Ask<'a, 'r> {
     task: &'a Task<'r>,
     from: &'a Parent,
@@ -226,11 +225,11 @@ struct Ask<'a, 'r> {
 }
 
 impl Ask<'_, '_> {
-    /// Does it unless somebody else is in the way. `first` is locked before anything else.
+    /// Renames, unless another lane is in the way. Locks `first` before anything else.
     fn attempt(&self, first: InodeId) -> Tried<Done> {
         let (task, old, new) = (self.task, self.from.dir, self.to.dir);
         let mut locks = Locks::new(task, first);
-        // With one directory the others are not waited for: it may be entered by its bias.
+        // With one directory, no other lock is waited for, so it may be entered by its bias.
         if old == new {
             locks.add_directory(old, inode::enter)?;
         } else {
@@ -293,8 +292,8 @@ impl<'t, 'r> Rename<'t, 'r> {
         self.is_dir(self.source) || self.is_exchange_of_directory()
     }
 
-    /// Refuses to put a directory below itself. What moves to another directory is marked, so this stays as
-    /// it is.
+    /// Refuses to put a directory below itself. What moves to another directory is marked, so the answer
+    /// stays valid.
     fn check_ancestors(&self, marks: &mut Marks<'_, '_>) -> Tried<()> {
         if self.old == self.new {
             return Ok(());
@@ -313,7 +312,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         }
         let target = self.target.filter(|hit| self.is_dir(*hit)).map(|hit| hit.target().id);
         let is_above = |id| id == self.old || tree::is_above(self.task, id, self.old);
-        // `vfs_rename` of Linux checks this of whatever is moved there.
+        // Linux's `vfs_rename` checks this for whatever is moved there.
         if target.is_some_and(is_above) { Err(Stop::Failed(Errno::ENOTEMPTY)) } else { Ok(()) }
     }
 
@@ -333,7 +332,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         Ok(())
     }
 
-    /// Refuses to move or replace what something is mounted on. Both inodes are locked.
+    /// Refuses to move or replace something that is a mount point. Both inodes are locked.
     fn check_points(&self) -> Result<()> {
         let is_point = |hit: Hit| mounts::is_point(self.task, hit.target(), hit.dirent());
         match is_point(self.source) || self.target.is_some_and(is_point) {
@@ -342,7 +341,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         }
     }
 
-    /// As vfs_rename checks them.
+    /// Checks permissions like the kernel's vfs_rename.
     fn check_permissions(&self) -> Result<()> {
         let task = self.task;
         let (old_dir, new_dir) = (self.inode(self.old), self.inode(self.new));
@@ -380,7 +379,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         }
     }
 
-    /// The directories before the change; the second is none if they are one.
+    /// The directories before the change; the second is none if they are the same.
     fn dirs(&self) -> [Directory; 2] {
         let old = dir::now(self.task.region, self.old);
         let new = if self.old == self.new { InodeId::NONE } else { self.new };
@@ -392,7 +391,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         Links { id: hit.target().id, nlink: self.inode(hit.target().id).nlink.load(Ordering::Relaxed) }
     }
 
-    /// Both entries swap what they name.
+    /// Swaps the targets of both entries.
     fn exchange(&self, target: Hit) -> Load {
         let mut change = Change::at(self.task.now());
         change.dirs = self.dirs();
@@ -416,7 +415,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         change::perform(self.task, &change)
     }
 
-    /// The entry of the new name names the source; what it named loses a link.
+    /// The new name's entry gets the source as target; its old target loses a link.
     fn replace(&self, target: Hit) -> Tried<Load> {
         let victim = self.inode(target.target().id);
         let is_dir = self.is_dir(self.source);
@@ -434,14 +433,14 @@ impl<'t, 'r> Rename<'t, 'r> {
         change.inodes = [self.same_links(self.source), Links { id: target.target().id, nlink }];
         if is_dir {
             change.moved[0] = Moved { id: self.source.target().id, parent: self.new };
-            // The directory that goes was counted where the one that comes is.
+            // The replaced directory was counted where the moved one is afterwards.
             change.dirs[0].nlink = change.dirs[0].nlink.saturating_sub(1);
         }
         let whiteout = self.leave(&mut change)?;
         Ok(self.carry_out(&change, whiteout))
     }
 
-    /// A new entry names the source.
+    /// A new entry gets the source as target.
     fn move_to(&self, place: &Key<'_, '_>) -> Result<Load> {
         let task = self.task;
         dir::reserve(task, self.new)?;
@@ -474,7 +473,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         load
     }
 
-    /// Adds to a change what happens to the old name; gives the whiteout that it names then.
+    /// Adds to a change what happens to the old name. Returns the whiteout that it then names.
     fn leave(&self, change: &mut Change) -> Result<Option<NewInode<'t, 'r>>> {
         if self.behind == Behind::Nothing {
             change.removed = self.source.dirent();

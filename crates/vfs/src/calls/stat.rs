@@ -20,7 +20,7 @@ use crate::inodes::inode::{self, Attributes};
 use crate::names::mounts;
 use crate::names::walk::{self, Follow};
 
-/// Bits of `STATX_ATTR_*` that tmpfs knows, and those that the kernel knows for every file.
+/// Bits of `STATX_ATTR_*` that tmpfs supports, and those that the kernel supports for every file.
 const KNOWN_ATTRIBUTES: u32 = STATX_ATTR_APPEND
     | STATX_ATTR_IMMUTABLE
     | STATX_ATTR_NODUMP
@@ -37,7 +37,8 @@ pub fn fstat(task: &Task, fd: Fd, to: UserPtr<stat>) -> Result<()> {
     if fstat_quick(task, table::load(task, fd), to) { Ok(()) } else { fstat_slow(task, fd, to) }
 }
 
-/// The common [`fstat`], of an entry just read: of no directory, and nobody changes it. Whether it is done; else [`fstat`] is asked.
+/// Fast path of [`fstat`], for an entry just read: not a directory, and nobody changes it. Returns false to
+/// fall back to [`fstat`].
 #[inline(always)]
 pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
     let Some(file) = table::own_any(task, entry) else { return false };
@@ -45,7 +46,7 @@ pub fn fstat_quick(task: &Task, entry: u64, to: UserPtr<stat>) -> bool {
     let inode = task.region.inode(id);
     let before = inode.seq.read();
     let device = task.device(inode.root.load(Relaxed)); // Relaxed: immutable.
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     !inode::is_dir(inode)
         && unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) }.is_ok()
         && !inode.seq.retry(before)
@@ -72,10 +73,10 @@ pub fn fstatat(task: &Task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: 
     of_path(task, dirfd, path, follow(flags), |id, inode, _| put_stat(task, id, inode, to))
 }
 
-/// Attributes of what a path names, extended.
+/// Extended attributes of what a path names: statx(2).
 ///
 /// # Errors
-/// As [`fstatat`]; `EINVAL` for a reserved bit of `mask`.
+/// Those of [`fstatat`]; `EINVAL` for a reserved bit of `mask`.
 pub fn statx(
     task: &Task,
     dirfd: Fd,
@@ -91,7 +92,7 @@ pub fn statx(
     }
     let put = |id: InodeId, inode: &Inode, mount: MountId| {
         let value = extended(task, (id, mount), &inode::attributes(task, id, inode), mask);
-        // SAFETY: the program's memory.
+        // SAFETY: the copy routine handles bad pointers.
         unsafe { ucopy::put_words(to.as_ptr(), &value) }
     };
     if flags & AT_EMPTY_PATH != 0 && is_empty(path)? {
@@ -100,7 +101,7 @@ pub fn statx(
     of_path(task, dirfd, path, follow(flags), put)
 }
 
-/// Calls `put` on what a descriptor, or `Fd::CWD`, names.
+/// Calls `put` on the inode of a descriptor or of `Fd::CWD`.
 #[inline(always)]
 fn of_descriptor(
     task: &Task,
@@ -111,14 +112,15 @@ fn of_descriptor(
         let held = table::fget_any(task, fd)?;
         return put(held.inode_id(), held.inode, held.mount()).map(Place::Inside);
     }
-    let Spot { inode: cwd, mount } = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
+    // Relaxed: changes only in its own process.
+    let Spot { inode: cwd, mount } = Spot::from_word(task.process.cwd.load(Relaxed));
     if fd != Fd::CWD || cwd.id.is_none() {
         return Ok(Place::Outside(Outside::AsGiven));
     }
     put(cwd.id, task.region.inode(cwd.id), mount).map(Place::Inside)
 }
 
-/// Calls `put` on what a path names. The inode may be freed while it is looked at: then the path is resolved again.
+/// Calls `put` on what a path names. If the inode is freed meanwhile, the path is resolved again.
 #[inline(always)]
 fn of_path(
     task: &Task,
@@ -134,7 +136,8 @@ fn of_path(
         };
         let inode = task.region.inode(found.inode.id);
         put(found.inode.id, inode, found.mount)?;
-        // PAIRS: the release store in `inode::free`: the generation grows before anything in the slot changes.
+        // PAIRS: the release store in `make::free`: the generation is incremented before anything in the slot
+        // changes.
         if inode.generation.load(Acquire) == found.inode.generation {
             return Ok(Place::Inside(()));
         }
@@ -149,7 +152,7 @@ fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> Resul
     if inode::is_dir(inode) {
         return put_directory(task, id, inode, to, device);
     }
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) }?;
     if inode.seq.retry(before) {
         inode::mend_if_left(task, id, &inode.seq);
@@ -158,24 +161,24 @@ fn put_stat(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>) -> Resul
     Ok(())
 }
 
-/// [`put_stat`] of a directory, whose entries have a count of their own.
+/// [`put_stat`] for a directory, whose entries have a sequence count of their own.
 #[inline(never)]
 fn put_directory(task: &Task, id: InodeId, inode: &Inode, to: UserPtr<stat>, device: u64) -> Result<()> {
     inode::mend_if_left(task, id, &inode.seq);
     inode::mend_if_left(task, id, &inode.data_seq);
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     inode.data_seq.snapshot_both(&inode.seq, || unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
 }
 
-/// Writes what it saw until it was of one moment.
+/// Repeats the copy until it is consistent.
 #[inline(never)]
 fn put_stat_slow(id: InodeId, inode: &Inode, to: UserPtr<stat>, device: u64) -> Result<()> {
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     inode.seq.snapshot(|| unsafe { ucopy::put_stat(to.as_ptr(), inode, device, id.0) })
 }
 
-/// What tmpfs says it has filled in (vfs_statx, shmem_getattr, fill_mg_cmtime): more than asked, but the times of change
-/// and of birth only if asked.
+/// What tmpfs says it has filled in (the kernel's vfs_statx, shmem_getattr, fill_mg_cmtime): more than
+/// requested, but change and birth times only on request.
 fn filled(mask: u32) -> u32 {
     let changes = STATX_MTIME | STATX_CTIME;
     let unasked = if mask & changes == 0 { changes } else { 0 };
@@ -184,7 +187,7 @@ fn filled(mask: u32) -> u32 {
 
 fn extended(task: &Task, (id, mount): (InodeId, MountId), seen: &Attributes, mask: u32) -> Statx {
     let record: &Inode = task.region.inode(id);
-    // SAFETY: all zeros is a statx.
+    // SAFETY: zeros are a valid statx.
     let mut value: Statx = unsafe { MaybeUninit::zeroed().assume_init() };
     value.stx_mask = filled(mask);
     value.stx_mnt_id = u64::from(mounts::shown_id(mount));

@@ -16,11 +16,11 @@ use crate::content::page;
 use crate::descriptors::table;
 use crate::life::{reclaim, superblock};
 
-/// `TMPFS_MAGIC`: programs that know file systems by type take us for what we behave like.
+/// `TMPFS_MAGIC`: programs that know file systems by type should treat us like tmpfs.
 const MAGIC: i64 = 0x0102_1994;
 /// `ST_VALID` of `f_flags`.
 const ST_VALID: i64 = 0x20;
-/// Bits of `f_flags`, and the mount's flags that they show: flags_by_mnt.
+/// Bits of `f_flags` and the mount flags that they show (the kernel's flags_by_mnt).
 const FLAGS: [(i64, u32); 8] = [
     (1, mount_flags::READ_ONLY | mount_flags::SB_READ_ONLY),
     (2, mount_flags::NOSUID),
@@ -50,17 +50,17 @@ pub fn fstatfs(task: &Task, fd: Fd, to: UserPtr<Statfs>) -> Result<()> {
 }
 
 fn put(task: &Task, inode: &Inode, mount: MountId, to: UserPtr<Statfs>) -> Result<()> {
-    // What the dead hold and what nobody has open any more is free.
+    // What the dead hold, and what nobody has open, counts as free.
     reclaim::all(task);
     let header = task.region.header();
-    // Relaxed throughout: immutable, or a count of a moment.
+    // Relaxed throughout: immutable, or a momentary count.
     let (blocks, free) = (header.data_pages.load(Relaxed), page::free_count(task.region));
     let inodes = header.inode_limit.load(Relaxed);
     let free_inodes = inodes.saturating_sub(task.region.in_use::<Inode>());
     let ((blocks, free), (inodes, free_inodes)) =
         superblock::limited(task, inode.root.load(Relaxed), (blocks, free), (inodes, free_inodes));
     let identity = header.identity.load(Relaxed);
-    // SAFETY: all zeros is a statfs.
+    // SAFETY: zeros are a valid statfs.
     let mut value: Statfs = unsafe { MaybeUninit::zeroed().assume_init() };
     value.f_type = MAGIC;
     value.f_bsize = PAGE_SIZE as i64;
@@ -75,6 +75,6 @@ fn put(task: &Task, inode: &Inode, mount: MountId, to: UserPtr<Statfs>) -> Resul
     let flags = task.region.mount(mount).flags.load(Relaxed);
     let shown = FLAGS.iter().filter(|(_, of)| flags & of != 0);
     value.f_flags = shown.fold(ST_VALID, |all, (bit, _)| all | bit);
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(to.as_ptr(), &value) }
 }

@@ -7,7 +7,7 @@ use crate::caller::task::{Place, Task};
 use crate::calls::create;
 use crate::names::walk::{self, Which};
 
-/// Makes a symbolic link to `target` at a path.
+/// Creates a symbolic link to `target` at a path.
 ///
 /// # Errors
 /// Those of path_resolution(7); `ENOENT` for an empty target, `ENAMETOOLONG` for one above 4,095 bytes;

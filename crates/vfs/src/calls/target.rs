@@ -1,4 +1,4 @@
-//! What a call works on: an inode found by path or descriptor and kept alive until the call is done.
+//! The target of a call: an inode found by path or descriptor and kept alive until the call is done.
 
 use lp_abi::linux::{AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW};
 use lp_abi::{Errno, Fd, Result, UserPtr};
@@ -11,26 +11,27 @@ use crate::descriptors::table;
 use crate::lane::pin;
 use crate::names::walk::{self, Follow};
 
-/// Times that a path is resolved again because what it named had gone: each means that another process made progress.
+/// Maximum number of times that a path is resolved again because its target was removed; each means that
+/// another process made progress.
 const TRIES: u32 = 1000;
 
-/// Whether a path that may be empty is: the kernel takes a null pointer for one (since 6.11).
+/// Whether an optional path is empty. The kernel takes a null pointer for an empty path (since 6.11).
 ///
 /// # Errors
 /// `EFAULT`.
 #[inline]
 pub(crate) fn is_empty(path: UserPtr) -> Result<bool> {
-    // SAFETY: the program's memory.
+    // SAFETY: the copy routine handles bad pointers.
     Ok(path.is_null() || unsafe { ucopy::get(path.as_ptr()) }? == 0)
 }
 
-/// What `AT_SYMLINK_NOFOLLOW` in `flags` means for a walk.
+/// How `AT_SYMLINK_NOFOLLOW` in `flags` affects a walk.
 #[inline]
 pub(crate) fn follow(flags: u32) -> Follow {
     if flags & AT_SYMLINK_NOFOLLOW != 0 { Follow::No } else { Follow::Link }
 }
 
-/// Calls `work` on what `path` names from `dirfd`, and the mount it is in, by `AT_SYMLINK_NOFOLLOW` and
+/// Calls `work` on what `path` names from `dirfd`, and its mount, according to `AT_SYMLINK_NOFOLLOW` and
 /// `AT_EMPTY_PATH` in `flags`.
 ///
 /// # Errors
@@ -58,14 +59,15 @@ pub fn at<T>(
     Err(Errno::ESTALE)
 }
 
-/// Calls `work` on what a descriptor, or `Fd::CWD`, names.
+/// Calls `work` on the inode of a descriptor or of `Fd::CWD`.
 fn descriptor<T>(
     task: &Task,
     fd: Fd,
     mut work: impl FnMut(InodeId, &Inode, MountId) -> Result<T>,
 ) -> Result<Place<T>> {
     if fd == Fd::CWD {
-        let cwd = Spot::from_word(task.process.cwd.load(Relaxed)); // Relaxed: changes in its own process only.
+        // Relaxed: changes only in its own process.
+        let cwd = Spot::from_word(task.process.cwd.load(Relaxed));
         let id = cwd.inode.id;
         if id.is_none() {
             return Ok(Place::Outside(Outside::AsGiven));

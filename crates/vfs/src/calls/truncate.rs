@@ -1,7 +1,7 @@
-//! truncate(2), ftruncate(2), and what open with `O_TRUNC` does.
+//! truncate(2), ftruncate(2), and open with `O_TRUNC`.
 //!
-//! Bytes behind the end of the content are zeros in every page there is, outside of a `data_seq` section; so growing a
-//! file is one store, and shrinking zeroes the rest of its last page.
+//! Outside a `data_seq` section, all bytes behind the end of the content are zeros in every existing page.
+//! Growing a file is therefore one store, and shrinking zeroes the rest of its last page.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_abi::{Errno, Fd, Result, UserPtr};
@@ -20,14 +20,15 @@ use crate::inodes::watched;
 use crate::lane::writer;
 use crate::rights::{permission, privileges};
 
-/// Gives a regular file another size; its times change even if the size does not. The caller holds its lock and has checked that it may.
+/// Changes the size of a regular file. Its times change even if the size does not. The caller must hold its
+/// lock and have checked permission.
 pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     privileges::drop_privileges(task, id, inode);
     let old = inode.size.load(Relaxed); // Relaxed: under the lock.
     if size == old {
         return inode::touch(task, inode, Touch::Modify);
     }
-    // The section comes first: should this lane die inside it, what lies behind the new end is cut off by `mend`.
+    // Open the section first: if this lane dies inside it, `mend` cuts off what lies beyond the new end.
     inode.data_seq.begin();
     let gone = if size < old { cut::behind(task, inode, size) } else { 0 };
     let now = task.now();
@@ -42,10 +43,10 @@ pub fn resize(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     inode.data_seq.end();
 }
 
-/// Checks a new size against what the file and the process allow.
+/// Checks a new size against the limits of the file and the process.
 ///
 /// # Errors
-/// `EFBIG` past `RLIMIT_FSIZE`: the door also sends SIGXFSZ when that limit is set; `EPERM` for an append-only or
+/// `EFBIG` beyond `RLIMIT_FSIZE`, for which the door also sends SIGXFSZ; `EPERM` for an append-only or
 /// immutable file.
 pub(crate) fn may_resize(task: &Task, inode: &Inode, size: u64) -> Result<()> {
     let fixed = inode_flags::APPEND | inode_flags::IMMUTABLE;
@@ -55,20 +56,20 @@ pub(crate) fn may_resize(task: &Task, inode: &Inode, size: u64) -> Result<()> {
     within_limit(task, inode, size)
 }
 
-/// Growing past `RLIMIT_FSIZE` is what fails, as in `inode_newsize_ok`.
+/// Fails if the file would grow beyond `RLIMIT_FSIZE`, as in `inode_newsize_ok`.
 pub(crate) fn within_limit(task: &Task, inode: &Inode, size: u64) -> Result<()> {
-    // Relaxed: the caller holds the lock; the limit changes in its own process only.
+    // Relaxed: the caller holds the lock; the limit changes only in its own process.
     if size > inode.size.load(Relaxed) && size > task.process.fsize_limit.load(Relaxed) {
         return Err(Errno::EFBIG);
     }
     Ok(())
 }
 
-/// Sets the size of the file that a path names. A lone `dirfd` of `Fd::CWD` is truncate(2).
+/// Sets the size of the file that a path names. With a `dirfd` of `Fd::CWD` it is truncate(2).
 ///
 /// # Errors
-/// Those of path_resolution(7); `EINVAL` for a size below zero or what is not a regular file; `EISDIR`; `EACCES`; `EROFS`;
-/// those of `may_resize`.
+/// Those of path_resolution(7); `EINVAL` for a negative size or anything but a regular file; `EISDIR`;
+/// `EACCES`; `EROFS`; those of `may_resize`.
 pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Place<()>> {
     if length < 0 {
         return Err(Errno::EINVAL);
@@ -97,7 +98,7 @@ pub fn truncate(task: &Task, dirfd: Fd, path: UserPtr, length: i64) -> Result<Pl
 /// Sets the size of an open file.
 ///
 /// # Errors
-/// `EBADF`; `EINVAL` when it is not a regular file open for writing; those of `may_resize`.
+/// `EBADF`; `EINVAL` if it is not a regular file open for writing; those of `may_resize`.
 pub fn ftruncate(task: &Task, fd: Fd, length: i64) -> Result<()> {
     if length < 0 {
         return Err(Errno::EINVAL);
@@ -110,7 +111,7 @@ pub fn ftruncate(task: &Task, fd: Fd, length: i64) -> Result<()> {
     let inode = held.inode;
     let writing = writer::begin(task, held.mount())?;
     let locked = inode::lock(task, held.inode_id());
-    // An append-only file is refused; an immutable one that was open before is not.
+    // An append-only file is refused; an immutable one that was opened before is not.
     if inode.flags.load(Relaxed) & inode_flags::APPEND != 0 {
         return Err(Errno::EPERM);
     }

@@ -12,7 +12,7 @@ use crate::life::mount_tree::Tree;
 use crate::life::reap;
 use crate::names::walk::{self, Follow, Found};
 
-/// Takes the mount that a path names out of the tree.
+/// Removes the mount that a path names from the tree.
 ///
 /// # Errors
 /// Those of path_resolution(7) and umount2(2); `EBUSY` for a mount of the command line.

@@ -16,7 +16,7 @@ use crate::names::{dir, hash, mounts, removal};
 use crate::rights::permission::{self, Victim};
 use crate::watches::watch_names;
 
-/// Removes a name; with `AT_REMOVEDIR` an empty directory.
+/// Removes a name or, with `AT_REMOVEDIR`, an empty directory.
 ///
 /// # Errors
 /// Those of path_resolution(7); `EINVAL` for other flags; those of [`unlink`] and [`rmdir`].
@@ -31,7 +31,8 @@ pub fn unlinkat(task: &Task<'_>, dirfd: Fd, path: UserPtr, flags: u32) -> Result
 /// Removes the name of anything but a directory.
 ///
 /// # Errors
-/// Those of path_resolution(7); `EISDIR`, `EACCES`, `EPERM`, `EROFS`; `ENOTDIR` for a slash behind a file's name.
+/// Those of path_resolution(7); `EISDIR`, `EACCES`, `EPERM`, `EROFS`; `ENOTDIR` for a slash after a file's
+/// name.
 pub fn unlink(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
     remove(task, dirfd, path, Victim::File)
 }
@@ -39,7 +40,8 @@ pub fn unlink(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
 /// Removes an empty directory.
 ///
 /// # Errors
-/// Those of path_resolution(7); `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`; `EBUSY` for a root, `EINVAL` for `.`.
+/// Those of path_resolution(7); `ENOTDIR`, `ENOTEMPTY`, `EACCES`, `EPERM`, `EROFS`; `EBUSY` for a root,
+/// `EINVAL` for `.`.
 pub fn rmdir(task: &Task<'_>, dirfd: Fd, path: UserPtr) -> Result<Place<()>> {
     remove(task, dirfd, path, Victim::Directory)
 }
@@ -85,7 +87,7 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
         if let Some(victim_locked) = inode::lock_soon(task, hit.target().id) {
             break (hit, victim_locked);
         }
-        // Whoever has it may be stopped: others go on in the directory meanwhile.
+        // The holder may be stopped: let others use the directory meanwhile.
         drop(locked);
         inode::wait(task, hit.target().id);
         locked = dir::enter(task, parent.dir)?;
@@ -108,7 +110,7 @@ fn remove_at(task: &Task<'_>, parent: &Parent, expected: Victim) -> Result<()> {
     Ok(())
 }
 
-/// Says so when a name's removal may have left an inode without any.
+/// Called after the removal of a name, which may have left an inode without links.
 pub(crate) fn removed(task: &Task<'_>, id: InodeId) {
     // Relaxed: a hint.
     if id.is_some() && task.region.inode(id).nlink.load(Ordering::Relaxed) == 0 {

@@ -1,4 +1,4 @@
-//! utimensat(2), futimens(3) and their older kin.
+//! utimensat(2), futimens(3) and the older calls.
 
 use lp_abi::linux::{UTIME_NOW, UTIME_OMIT};
 use lp_abi::{Errno, Fd, Result, UserPtr};
@@ -15,16 +15,18 @@ use crate::inodes::{inode, watched};
 use crate::lane::writer;
 use crate::rights::{credentials, permission};
 
-/// Access and modification time as the calls take them, seconds and nanoseconds each; none is now for both.
+/// Access and modification time as arguments, seconds and nanoseconds each; `None` for the current time for
+/// both.
 pub type Times = Option<[i64; 4]>;
 
 /// Sets the times of what a path names.
 ///
 /// # Errors
-/// Those of path_resolution(7); `EINVAL` for nanoseconds out of range; `EACCES` or `EPERM` for who may not; `EROFS`.
+/// Those of path_resolution(7); `EINVAL` for nanoseconds out of range; `EACCES` or `EPERM` without the right;
+/// `EROFS`.
 pub fn utimensat(task: &Task, dirfd: Fd, path: UserPtr, times: Times, flags: u32) -> Result<Place<()>> {
     match wanted(times)? {
-        // Nothing is to be set: the path is not even looked at.
+        // Nothing is to be set: the kernel does not even look at the path.
         (Set::Keep, Set::Keep) => Ok(Place::Inside(())),
         set => target::at(task, dirfd, path, flags, |id, inode, mount| change(task, (id, inode, mount), set)),
     }
@@ -33,7 +35,7 @@ pub fn utimensat(task: &Task, dirfd: Fd, path: UserPtr, times: Times, flags: u32
 /// Sets the times of an open file.
 ///
 /// # Errors
-/// `EBADF`; otherwise as [`utimensat`].
+/// `EBADF`; otherwise those of [`utimensat`].
 pub fn futimens(task: &Task, fd: Fd, times: Times) -> Result<()> {
     match wanted(times)? {
         (Set::Keep, Set::Keep) => Ok(()),
@@ -56,7 +58,7 @@ fn wanted(times: Times) -> Result<(Set, Set)> {
     let one = |sec: i64, nsec: i64| match nsec {
         nsec if nsec == i64::from(UTIME_NOW) => Ok(Set::Now),
         nsec if nsec == i64::from(UTIME_OMIT) => Ok(Set::Keep),
-        // timestamp_truncate: the first and the last second have no fraction.
+        // The kernel's timestamp_truncate: the first and the last second have no fraction.
         0..1_000_000_000 if sec == i64::MAX || sec == i64::MIN => Ok(Set::To(Time { sec, nsec: 0 })),
         0..1_000_000_000 => Ok(Set::To(Time { sec, nsec: nsec as u32 })),
         _ => Err(Errno::EINVAL),
@@ -81,7 +83,7 @@ fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), set: (Set
     let after = Stamps { of: id, atime: time(set.0, atime), mtime: time(set.1, mtime), ctime: now };
     after.carry_out(task);
     drop((locked, writing));
-    // fsnotify_change takes one time alone for what usually sets it.
+    // The kernel's fsnotify_change: setting one time alone counts as the event that usually sets it.
     let what = match set {
         (_, Set::Keep) => Touched::Accessed,
         (Set::Keep, _) => Touched::Modified,
@@ -91,7 +93,8 @@ fn change(task: &Task, (id, inode, mount): (InodeId, &Inode, MountId), set: (Set
     Ok(())
 }
 
-/// vfs_utimes and setattr_prepare: now for both is for whoever may write, all else for the owner.
+/// The kernel's vfs_utimes and setattr_prepare: write permission suffices to set both to the current time;
+/// anything else is the owner's right.
 fn may_change(task: &Task, inode: &Inode, set: (Set, Set)) -> Result<()> {
     let flags = inode.flags.load(Relaxed); // Relaxed: one word.
     if flags & inode_flags::IMMUTABLE != 0 {

@@ -1,7 +1,7 @@
 //! write(2), pwrite(2), writev(2), pwritev(2), pwritev2(2).
 //!
-//! A write takes its inode's lock, through the bias when this lane is the only writer; bytes, map and size change
-//! inside one `data_seq` section, so that readers see all of it or nothing.
+//! A write takes its inode's lock, through the bias if this lane is the only writer. Bytes, map and size
+//! change in one `data_seq` section, so readers see all of it or nothing.
 
 use lp_abi::linux::{O_APPEND, RWF_APPEND, RWF_DSYNC, RWF_HIPRI, RWF_SYNC, S_ISGID, S_ISUID, iovec};
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
@@ -24,7 +24,7 @@ use crate::lane::writer;
 use crate::life::reclaim;
 use crate::rights::privileges;
 
-/// Largest offset behind the last byte of a file (`MAX_LFS_FILESIZE`).
+/// Largest offset after the last byte of a file (`MAX_LFS_FILESIZE`).
 const MAX_SIZE: u64 = i64::MAX as u64;
 
 /// Where a write goes.
@@ -34,15 +34,15 @@ enum Target {
     At(u64),
     /// To the end.
     End,
-    /// To the end if it is still there.
+    /// To the end, if that is still at this offset.
     StillEnd(u64),
 }
 
-/// Writes at the position and moves it, or at the end with `O_APPEND`.
+/// Writes at the position and advances it, or at the end with `O_APPEND`.
 ///
 /// # Errors
-/// `EBADF` when the file is not open for writing; `EFBIG` past `RLIMIT_FSIZE` (the door also sends SIGXFSZ when that
-/// limit is set) or the largest file; `ENOSPC`; `EFAULT`.
+/// `EBADF` if the file is not open for writing; `EFBIG` beyond `RLIMIT_FSIZE`, for which the door also sends
+/// SIGXFSZ, or beyond the largest file; `ENOSPC`; `EFAULT`.
 #[inline]
 pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
     match write_quick::<false>(task, table::load(task, fd), buf) {
@@ -51,8 +51,9 @@ pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
     }
 }
 
-/// The common [`write()`], of an entry just read: at a position that is this thread's alone, into one page. None asks for [`write()`].
-/// `WIDE` says that all vector registers are free, whole.
+/// Fast path of [`write()`], for an entry just read: the position is this thread's alone, and the bytes go to
+/// one page. Returns `None` to fall back to [`write()`]. `WIDE` says that all vector registers are free in
+/// full width.
 #[inline(always)]
 pub fn write_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice) -> Option<usize> {
     let file = table::sole(task, entry, file_mode::WRITE | file_mode::REGULAR)?;
@@ -74,7 +75,7 @@ fn write_whole(task: &Task, fd: Fd, buf: UserSlice) -> Result<usize> {
 /// Writes at an offset; at the end with `O_APPEND`, as Linux does (pwrite(2), BUGS).
 ///
 /// # Errors
-/// As [`write()`]; `EINVAL` for an offset below zero.
+/// Those of [`write()`]; `EINVAL` for a negative offset.
 #[inline]
 pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize> {
     match pwrite_quick::<false>(task, table::load(task, fd), buf, offset) {
@@ -83,7 +84,8 @@ pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usize>
     }
 }
 
-/// The common [`pwrite`], of an entry just read: into one page. None asks for [`pwrite`]. `WIDE` as for [`write_quick`].
+/// Fast path of [`pwrite`], for an entry just read: the bytes go to one page. Returns `None` to fall back to
+/// [`pwrite`]. `WIDE` as in [`write_quick`].
 #[inline(always)]
 pub fn pwrite_quick<const WIDE: bool>(task: &Task, entry: u64, buf: UserSlice, offset: i64) -> Option<usize> {
     let file = table::own_file(task, entry)?;
@@ -110,7 +112,7 @@ fn pwrite_whole(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> Result<usiz
 /// Writes several buffers at the position.
 ///
 /// # Errors
-/// As `write`; `EINVAL` for a bad vector.
+/// Those of `write`; `EINVAL` for a bad vector.
 pub fn writev(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
     let held = writable(task, fd)?;
     let from = Vector::new(entries)?;
@@ -120,8 +122,8 @@ pub fn writev(task: &Task, fd: Fd, entries: UserSlice<iovec>) -> Result<usize> {
 /// Writes several buffers at an offset, or at the position if it is -1, with `RWF_*` flags.
 ///
 /// # Errors
-/// As [`pwrite`] and [`writev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags that
-/// contradict each other.
+/// Those of [`pwrite`] and [`writev`]; `EOPNOTSUPP` for flags that tmpfs does not know; `EINVAL` for flags
+/// that contradict each other.
 pub fn pwritev2(task: &Task, fd: Fd, entries: UserSlice<iovec>, offset: i64, flags: u32) -> Result<usize> {
     if offset < -1 {
         return Err(Errno::EINVAL);
@@ -145,7 +147,7 @@ enum Append {
 }
 
 impl Append {
-    /// What `RWF_*` flags say.
+    /// Decodes `RWF_*` flags.
     #[cold]
     fn of(flags: u32) -> Result<Append> {
         let known = RWF_HIPRI | RWF_DSYNC | RWF_SYNC | RWF_APPEND | RWF_NOAPPEND;
@@ -188,28 +190,28 @@ fn not_writable(mode: u32) -> Errno {
 fn at_position<S: Source>(task: &Task, held: &Held, from: S, len: usize, append: Append) -> Result<usize> {
     let position = file::position(task, held);
     let done = write_at(task, held, from, len, target(held, position.get(), append))?;
-    // generic_write_checks: a write of nothing does not go to the end first.
+    // The kernel's generic_write_checks: an empty write does not first move to the end.
     if done.bytes != 0 {
         position.set(done.end);
     }
     Ok(done.bytes)
 }
 
-/// Writes bytes of a source at an offset, whatever the file's flags: what copies, sendfile and splice do.
+/// Writes bytes of a source at an offset, whatever the file's flags, for copies, sendfile and splice.
 ///
 /// # Errors
-/// As [`write()`]; `EFAULT` when the source has not a byte.
+/// Those of [`write()`]; `EFAULT` if the source has no byte.
 pub(crate) fn store(task: &Task, held: &Held, from: impl Source, len: usize, offset: u64) -> Result<usize> {
     write_at(task, held, from, len, Target::At(offset)).map(|done| done.bytes)
 }
 
-/// What a write did.
+/// The result of a write.
 #[derive(Clone, Copy)]
 struct Done {
     bytes: usize,
-    /// Offset behind the last byte written.
+    /// Offset after the last byte written.
     end: u64,
-    /// Whether it stopped for want of pages.
+    /// Whether it stopped for lack of pages.
     full: bool,
 }
 
@@ -226,8 +228,8 @@ fn write_at<S: Source>(task: &Task, held: &Held, from: S, len: usize, target: Ta
     write_slow(task, held, from, len, target)
 }
 
-/// The write that is most of all: into one page that is there, by the only writer, of a file without privileges. Gives the
-/// offset behind it; none asks for [`write_slow`], which begins again.
+/// Fast path: a write into one resident page, by the only writer, of a file without privileges. Returns the
+/// offset after it, or `None` to fall back to [`write_slow`], which starts over.
 #[inline(always)]
 fn quick<const WIDE: bool>(
     task: &Task,
@@ -240,7 +242,7 @@ fn quick<const WIDE: bool>(
     let len = from.len();
     let start = from.start().addr();
     let buffer_end = start.wrapping_add(len);
-    // access_ok: neither the buffer nor its end is in the kernel's half.
+    // The kernel's access_ok: neither the buffer nor its end is in the kernel's half.
     if ((start | buffer_end) as isize) < 0 || len == 0 || len > PAGE_SIZE {
         return None;
     }
@@ -267,7 +269,7 @@ fn quick_locked<const WIDE: bool>(task: &Task, inode: &Inode, from: UserSlice, o
     let end = offset.wrapping_add(len as u64);
     let privileges = inode.mode.load(Relaxed) & (S_ISUID | S_ISGID) | inode.xattr.load(Relaxed);
     let within = offset as usize % PAGE_SIZE;
-    // The largest file's end fits an `off_t`: what wraps is past any limit.
+    // The largest file's end fits an `off_t`, so a sum that wraps exceeds any limit.
     let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE);
     if privileges != 0 || within + len > PAGE_SIZE || end > limit || end < offset {
         return None;
@@ -277,7 +279,7 @@ fn quick_locked<const WIDE: bool>(task: &Task, inode: &Inode, from: UserSlice, o
         return None;
     }
     inode.data_seq.begin();
-    // SAFETY: within the page; the buffer is the program's.
+    // SAFETY: within the page; the copy routine handles faults in the program's buffer.
     let copied = unsafe { ucopy::copy_as::<WIDE>(task.region.page(page).add(within), from, len) };
     if copied.is_ok() {
         let size = inode.size.load(Relaxed);
@@ -299,8 +301,8 @@ fn write_slow<S: Source>(task: &Task, held: &Held, mut from: S, len: usize, targ
     done
 }
 
-/// Tells the watchers of what was written to. A write that [`quick`] does has none, as the lock is not biased
-/// then.
+/// Notifies the watchers of the written inode. A write by [`quick`] has none, because the lock would not be
+/// biased.
 #[inline(always)]
 fn tell<S: Source>(task: &Task, held: &Held, done: &Result<Done>) {
     if S::IS_TOLD && watched::has_shadow(held.inode) {
@@ -315,8 +317,8 @@ fn tell_slow(task: &Task, inode: &Inode, done: &Result<Done>) {
     }
 }
 
-/// Goes on where a write ran out of pages, once what was unlinked and closed has been given back. The locks are free
-/// meanwhile, so an append goes on only if nobody else has appended.
+/// Continues a write that ran out of pages, after unlinked and closed files have been freed. The locks are
+/// free meanwhile, so an append continues only if nobody else has appended.
 #[cold]
 fn after_reclaim<S: Source>(
     task: &Task,
@@ -366,24 +368,25 @@ fn write_once<S: Source>(task: &Task, held: &Held, from: &mut S, len: usize, tar
     }
 }
 
-/// How many bytes of a write at `offset` the limits let through, as `generic_write_checks`.
+/// Number of bytes of a write at `offset` that the limits allow, as in `generic_write_checks`.
 #[inline(always)]
 fn allowed(task: &Task, offset: u64, len: usize) -> Result<usize> {
-    let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE); // Relaxed: changes in its own process only.
+    // Relaxed: changes only in its own process.
+    let limit = task.process.fsize_limit.load(Relaxed).min(MAX_SIZE);
     if offset >= limit {
         return Err(too_far(offset, len));
     }
     Ok((limit - offset).min(len as u64) as usize)
 }
 
-/// rw_verify_area comes before the limits: a sum that no `off_t` holds is `EINVAL`.
+/// The kernel's rw_verify_area precedes the limits: a sum that no `off_t` holds is `EINVAL`.
 #[cold]
 fn too_far(offset: u64, len: usize) -> Errno {
     if offset.saturating_add(len as u64) > i64::MAX as u64 { Errno::EINVAL } else { Errno::EFBIG }
 }
 
-/// Publishes size, `made` more pages and times in one section, if they are not what they were already: the clock ticks
-/// every few milliseconds.
+/// Publishes size, `made` more pages and times in one section, unless they are unchanged: the clock ticks
+/// only every few milliseconds.
 #[inline(always)]
 fn changed(task: &Task, inode: &Inode, size: u64, old: u64, made: u64) {
     let now = task.now();

@@ -1,7 +1,8 @@
-//! Extended attributes: setxattr(2), getxattr(2), listxattr(2), removexattr(2) and their kin, as tmpfs has them.
+//! Extended attributes: setxattr(2), getxattr(2), listxattr(2), removexattr(2) and related calls, as on
+//! tmpfs.
 //!
-//! An inode's attributes are one blob: records of a header, a name and a value, by name from the last to the first, as
-//! tmpfs lists them. ACLs have blobs of their own; see [`crate::rights::acl`].
+//! An inode's attributes are one blob of records, each a header, a name and a value, sorted by name in
+//! descending order, as tmpfs lists them. ACLs have blobs of their own; see [`crate::rights::acl`].
 
 use lp_abi::linux::{AT_SYMLINK_NOFOLLOW, S_IFDIR, S_IFMT, S_IFREG, S_ISVTX, XATTR_CREATE, XATTR_REPLACE};
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
@@ -21,15 +22,15 @@ use crate::lane::writer;
 use crate::names::tree;
 use crate::rights::{acl, credentials, permission};
 
-/// `XATTR_SIZE_MAX`, also of a list.
+/// `XATTR_SIZE_MAX`, also the limit of a list.
 const VALUE_MAX: usize = 65536;
 
 /// Sets an attribute of what a path names; `AT_SYMLINK_NOFOLLOW` in `at_flags` is lsetxattr(2).
 ///
 /// # Errors
-/// Those of path_resolution(7); `EINVAL` for unknown flags or a name without its second part; `ERANGE` for a name that
-/// is empty or too long; `E2BIG`; `EOPNOTSUPP` for a namespace that tmpfs has not; `EPERM`, `EACCES`; `EEXIST`, `ENODATA`;
-/// `ENOSPC`; `EROFS`.
+/// Those of path_resolution(7); `EINVAL` for unknown flags or a name without its second part; `ERANGE` for a
+/// name that is empty or too long; `E2BIG`; `EOPNOTSUPP` for a namespace that tmpfs does not support;
+/// `EPERM`, `EACCES`; `EEXIST`, `ENODATA`; `ENOSPC`; `EROFS`.
 pub fn setxattr(
     task: &Task,
     dirfd: Fd,
@@ -47,16 +48,16 @@ pub fn setxattr(
 /// Sets an attribute of an open file.
 ///
 /// # Errors
-/// As [`setxattr`]; `EBADF`.
+/// Those of [`setxattr`]; `EBADF`.
 pub fn fsetxattr(task: &Task, fd: Fd, name: UserPtr, value: Value) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     set(task, (held.inode_id(), held.inode, held.mount()), &checked(name, &value)?, value)
 }
 
-/// Reads an attribute of what a path names; gives its size.
+/// Reads an attribute of what a path names and returns its size.
 ///
 /// # Errors
-/// Those of path_resolution(7); `ENODATA`; `ERANGE` when it does not fit; `EOPNOTSUPP`; `EACCES`.
+/// Those of path_resolution(7); `ENODATA`; `ERANGE` if it does not fit; `EOPNOTSUPP`; `EACCES`.
 pub fn getxattr(
     task: &Task,
     dirfd: Fd,
@@ -71,19 +72,19 @@ pub fn getxattr(
     })
 }
 
-/// Reads an attribute of an open file; gives its size.
+/// Reads an attribute of an open file and returns its size.
 ///
 /// # Errors
-/// As [`getxattr`]; `EBADF`.
+/// Those of [`getxattr`]; `EBADF`.
 pub fn fgetxattr(task: &Task, fd: Fd, name: UserPtr, to: UserSlice) -> Result<usize> {
     let held = table::fget_no_path(task, fd)?;
     get(task, held.inode_id(), held.inode, &Name::import(name)?, to)
 }
 
-/// Lists the names of the attributes of what a path names; gives the size of the list.
+/// Lists the attribute names of what a path names and returns the size of the list.
 ///
 /// # Errors
-/// Those of path_resolution(7); `ERANGE` when it does not fit.
+/// Those of path_resolution(7); `ERANGE` if it does not fit.
 pub fn listxattr(
     task: &Task,
     dirfd: Fd,
@@ -94,10 +95,10 @@ pub fn listxattr(
     target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, _| list(task, id, inode, to))
 }
 
-/// Lists the names of the attributes of an open file; gives the size of the list.
+/// Lists the attribute names of an open file and returns the size of the list.
 ///
 /// # Errors
-/// As [`listxattr`]; `EBADF`.
+/// Those of [`listxattr`]; `EBADF`.
 pub fn flistxattr(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
     let held = table::fget_no_path(task, fd)?;
     list(task, held.inode_id(), held.inode, to)
@@ -106,7 +107,7 @@ pub fn flistxattr(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
 /// Removes an attribute of what a path names.
 ///
 /// # Errors
-/// As [`setxattr`]; `ENODATA` when it has none of this name.
+/// Those of [`setxattr`]; `ENODATA` if it has no attribute of this name.
 pub fn removexattr(task: &Task, dirfd: Fd, path: UserPtr, at_flags: u32, name: UserPtr) -> Result<Place<()>> {
     let name = Name::import(name)?;
     target::at(task, dirfd, path, at_flags & AT_SYMLINK_NOFOLLOW, |id, inode, mount| {
@@ -117,7 +118,7 @@ pub fn removexattr(task: &Task, dirfd: Fd, path: UserPtr, at_flags: u32, name: U
 /// Removes an attribute of an open file.
 ///
 /// # Errors
-/// As [`removexattr`]; `EBADF`.
+/// Those of [`removexattr`]; `EBADF`.
 pub fn fremovexattr(task: &Task, fd: Fd, name: UserPtr) -> Result<()> {
     let held = table::fget_no_path(task, fd)?;
     remove(task, (held.inode_id(), held.inode, held.mount()), &Name::import(name)?)
@@ -132,7 +133,7 @@ struct Name {
 impl Name {
     fn import(from: UserPtr) -> Result<Name> {
         let mut bytes = [0; NAME_ROOM];
-        // SAFETY: the program's memory.
+        // SAFETY: the copy routine handles bad pointers.
         let len = match unsafe { ucopy::string(&mut bytes, from.as_ptr()) } {
             Ok(0) | Err(Errno::ENAMETOOLONG) => return Err(Errno::ERANGE),
             other => other?,
@@ -145,14 +146,14 @@ impl Name {
     }
 }
 
-/// Which part of the attributes a name belongs to.
+/// The namespace of an attribute's name.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Space {
     User,
     Trusted,
     Security,
     Acl(Which),
-    /// Another one of `system.`.
+    /// Another one in `system.`.
     System,
     Unknown,
 }
@@ -177,14 +178,14 @@ fn checked(name: UserPtr, value: &Value) -> Result<Name> {
     if value.bytes.len() > VALUE_MAX { Err(Errno::E2BIG) } else { Ok(name) }
 }
 
-/// What a call does with an attribute.
+/// How a call uses an attribute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Access {
     Read,
     Write,
 }
 
-/// xattr_permission.
+/// The kernel's xattr_permission.
 fn may(task: &Task, inode: &Inode, space: Space, access: Access) -> Result<()> {
     let mode = inode.mode.load(Relaxed); // Relaxed, here and below: one word each, used as seen.
     if access == Access::Write
@@ -213,7 +214,7 @@ fn may(task: &Task, inode: &Inode, space: Space, access: Access) -> Result<()> {
     permission::check(task, inode, want)
 }
 
-/// Whether tmpfs keeps attributes of this name, as `xattr_resolve_name`.
+/// Checks that tmpfs supports attributes of this name, like `xattr_resolve_name`.
 fn resolve(name: &[u8], space: Space) -> Result<()> {
     match space {
         Space::System | Space::Unknown => Err(Errno::EOPNOTSUPP),
@@ -225,7 +226,7 @@ fn resolve(name: &[u8], space: Space) -> Result<()> {
     }
 }
 
-/// What a call works on, and the mount that it was reached through.
+/// The target of a call, and the mount through which it was reached.
 type On<'a> = (InodeId, &'a Inode, MountId);
 
 fn set(task: &Task, of: On, name: &Name, value: Value) -> Result<()> {
@@ -252,11 +253,12 @@ fn set_value(task: &Task, (id, inode, mount): On, name: &Name, value: Value) -> 
     xattrs::replace(task, id, inode, name, Some(value))
 }
 
-/// cap_inode_setxattr: `security.` is for the administrator; file capabilities have to be such.
+/// The kernel's cap_inode_setxattr: `security.` belongs to the administrator, and file capabilities must be
+/// valid.
 fn may_secure(task: &Task, name: &[u8], value: &Value) -> Result<()> {
     if name == CAPABILITY {
         let (size, at) = (value.bytes.len(), value.bytes.start().cast::<u32>());
-        // SAFETY: the program's memory.
+        // SAFETY: the copy routine handles bad pointers.
         let magic = if size >= 4 { unsafe { ucopy::get(at.as_ptr()) }? } else { 0 };
         let is_valid = matches!((size, magic >> 24), (0, _) | (20, 2) | (24, 3));
         if !is_valid {
@@ -302,7 +304,7 @@ fn get(task: &Task, id: InodeId, inode: &Inode, name: &Name, to: UserSlice) -> R
         .find(|record| xattrs::compare(view, record, name).is_eq())
         .ok_or(Errno::ENODATA)?;
     let size = record.value_len as usize;
-    // cap_inode_getsecurity.
+    // The kernel's cap_inode_getsecurity.
     if name == CAPABILITY && size == 0 {
         return Err(Errno::EINVAL);
     }
@@ -331,7 +333,7 @@ fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize>
     let mut left = to;
     each_name(task, inode, |len, copy| {
         copy(left.first(len))?;
-        // SAFETY: the program's memory.
+        // SAFETY: the copy routine handles bad pointers.
         unsafe { ucopy::put(left.skip(len).start().as_ptr(), &0u8) }?;
         left = left.skip(len + 1);
         Ok(())
@@ -339,7 +341,8 @@ fn list(task: &Task, id: InodeId, inode: &Inode, to: UserSlice) -> Result<usize>
     Ok(total)
 }
 
-/// Calls `visit` with the length of each name that the process may see, and with what copies the name out.
+/// Calls `visit` with the length of each name that the process may see, and with a function that copies the
+/// name out.
 fn each_name(
     task: &Task,
     inode: &Inode,
@@ -347,7 +350,7 @@ fn each_name(
 ) -> Result<()> {
     for (which, name) in [(Which::Acl, acl::ACCESS_NAME), (Which::DefaultAcl, acl::DEFAULT_NAME)] {
         if blob::of(task, inode, which).is_some() {
-            // SAFETY: the program's memory.
+            // SAFETY: the copy routine handles bad pointers.
             visit(name.len(), &|to| unsafe { ucopy::copy(to.start().as_ptr(), name.as_ptr(), name.len()) })?;
         }
     }

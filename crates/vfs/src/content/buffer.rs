@@ -6,27 +6,27 @@ use lp_region::ucopy;
 
 use crate::content::bulk::{self, Way};
 
-/// `RWF_NOAPPEND`, Linux 6.9, which the headers in use do not have.
+/// `RWF_NOAPPEND`, Linux 6.9, which the headers used here lack.
 pub(crate) const RWF_NOAPPEND: u32 = 0x20;
 
-/// A place in the program's memory that a transfer moves through. Copies start again from a clone.
+/// A position in the program's memory that a transfer advances. A copy restarts from a clone.
 pub(crate) trait Buffer: Copy {
-    /// The next bytes that lie in one piece, at most `most`: none at the end.
+    /// The next contiguous piece, at most `most` bytes; empty at the end.
     ///
     /// # Errors
-    /// `EFAULT` when the vector cannot be read.
+    /// `EFAULT` if the vector cannot be read.
     fn here(&mut self, most: usize) -> Result<UserSlice>;
 
-    /// Moves on by `bytes`, no more than [`Buffer::here`] gave.
+    /// Advances by `bytes`, no more than [`Buffer::here`] returned.
     fn advance(&mut self, bytes: usize);
 
     /// All of it, if it is one piece.
     fn whole(&self) -> Option<UserSlice>;
 
-    /// Moves on by `bytes`, over the ends of pieces.
+    /// Advances by `bytes`, across the ends of pieces.
     ///
     /// # Errors
-    /// `EFAULT` when the vector cannot be read.
+    /// `EFAULT` if the vector cannot be read.
     fn skip(&mut self, bytes: usize) -> Result<()> {
         let mut left = bytes;
         while left > 0 {
@@ -46,13 +46,13 @@ pub(crate) trait Buffer: Copy {
 pub(crate) struct Single(UserSlice);
 
 impl Single {
-    /// The program's buffer: length clipped to what one call moves.
+    /// The program's buffer, its length clipped to what one call moves.
     ///
     /// # Errors
-    /// `EFAULT` when it reaches beyond user space.
+    /// `EFAULT` if it reaches beyond user space.
     #[inline]
     pub(crate) fn new(given: UserSlice) -> Result<Single> {
-        // access_ok: neither the address nor the end is in the kernel's half.
+        // The kernel's access_ok: neither the address nor the end is in the kernel's half.
         let at = given.start().addr();
         let end = at.wrapping_add(given.len());
         if (at as isize) < 0 || (end as isize) < 0 || end < at {
@@ -67,7 +67,7 @@ impl Single {
         self.0.len()
     }
 
-    /// Whether it has no bytes.
+    /// Whether it is empty.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -87,7 +87,7 @@ impl Buffer for Single {
 
     #[inline(always)]
     fn advance(&mut self, bytes: usize) {
-        // SAFETY: no more than `here` gave, by the contract of `advance`.
+        // SAFETY: `advance` requires that `bytes` does not exceed what `here` returned.
         self.0 = unsafe { self.0.skip_unchecked(bytes) };
     }
 }
@@ -101,17 +101,17 @@ pub(crate) struct Vector {
 }
 
 impl Vector {
-    /// The program's vector, checked as `import_iovec` does.
+    /// The program's vector, checked like `import_iovec`.
     ///
     /// # Errors
-    /// `EINVAL` for more than `UIO_MAXIOV` entries or a length below zero; `EFAULT`.
+    /// `EINVAL` for more than `UIO_MAXIOV` entries or a negative length; `EFAULT`.
     pub(crate) fn new(entries: UserSlice<iovec>) -> Result<Vector> {
         if entries.len() > UIO_MAXIOV as usize {
             return Err(Errno::EINVAL);
         }
         let mut left = 0usize;
         for index in 0..entries.len() {
-            // SAFETY: below the length.
+            // SAFETY: `index` is below the length.
             let entry = entry(unsafe { entries.skip_unchecked(index) })?;
             if (entry.len() as isize) < 0 {
                 return Err(Errno::EINVAL);
@@ -122,20 +122,20 @@ impl Vector {
         Ok(Vector { entries, now: Single(UserSlice::EMPTY), left })
     }
 
-    /// Bytes in all.
+    /// Total length in bytes.
     pub(crate) fn len(&self) -> usize {
         self.left
     }
 
-    /// Whether it has no bytes.
+    /// Whether it is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.left == 0
     }
 }
 
-/// The buffer that the first of some entries names.
+/// The buffer that the first entry names.
 fn entry(entries: UserSlice<iovec>) -> Result<UserSlice> {
-    // SAFETY: the program's memory, as `UserSlice` promises, also of what an iovec names; it is plain data.
+    // SAFETY: the promise of `UserSlice`, which extends to what an iovec names; iovec is plain data.
     unsafe {
         let entry = ucopy::get(entries.start().as_ptr())?;
         Ok(UserSlice::new(entry.iov_base.cast(), entry.iov_len as usize))
@@ -150,7 +150,7 @@ impl Buffer for Vector {
     fn here(&mut self, most: usize) -> Result<UserSlice> {
         while self.now.is_empty() && !self.entries.is_empty() && self.left > 0 {
             let next = entry(self.entries)?;
-            // SAFETY: there is one.
+            // SAFETY: `entries` is not empty.
             self.entries = unsafe { self.entries.skip_unchecked(1) };
             self.now = Single(next.first(self.left));
         }
@@ -163,11 +163,11 @@ impl Buffer for Vector {
     }
 }
 
-/// Copies between `pages`, at an offset of the region's file (descriptor, -1 if it has none, and offset), and a buffer.
-/// Gives the bytes copied: fewer when the buffer faults.
+/// Copies between `pages`, which lie in the region's file at `file` (descriptor, -1 if there is none, and
+/// offset), and a buffer. Returns the number of bytes copied, which is smaller if the buffer faults.
 ///
 /// # Safety
-/// `pages` is good for `bytes` bytes.
+/// `pages` must be valid for `bytes` bytes.
 pub(crate) unsafe fn copy(
     way: Way,
     pages: *mut u8,
@@ -182,7 +182,8 @@ pub(crate) unsafe fn copy(
         if here == 0 {
             break;
         }
-        // SAFETY: `pages` are good for `bytes` bytes, of which `done` are done; the buffer is the program's.
+        // SAFETY: the caller guarantees `pages` for `bytes` bytes, of which `done` are done; the buffer is
+        // the program's.
         let copied = unsafe { bulk::copy(way, pages.add(done), at, here, (file.0, file.1 + done)) };
         buffer.advance(copied);
         done += copied;
@@ -193,15 +194,15 @@ pub(crate) unsafe fn copy(
     done
 }
 
-/// Fills `bytes` bytes of a buffer with zeros; gives how many it did.
+/// Zeroes `bytes` bytes of a buffer. Returns the number zeroed.
 pub(crate) fn zero_out(to: &mut impl Buffer, bytes: usize) -> usize {
     let mut done = 0;
     while done < bytes {
         let Ok(here) = to.here(bytes - done) else { break };
         let (at, here) = (here.start().as_ptr(), here.len());
-        // SAFETY: the program's memory.
+        // SAFETY: the copy routine handles bad pointers.
         if here == 0 || unsafe { ucopy::zero(at, here) }.is_err() {
-            // SAFETY: the program's memory.
+            // SAFETY: the copy routine handles bad pointers.
             let more = (0..here)
                 .take_while(|byte| unsafe { ucopy::zero(at.wrapping_add(*byte), 1) }.is_ok())
                 .count();

@@ -1,11 +1,11 @@
-//! The bits that say which pages of a chunk are in use: runs are taken and given back without a lock.
+//! The bits that say which pages of a chunk are in use. Runs are allocated and freed without a lock.
 //!
-//! The bits stand 32 in a word that says which lane changed it last ([`lp_region::signed`]), and are changed
-//! word by word. The pages that a lane has in hand are named in it ([`PageMarks::moving`]) as a run that
-//! grows at its end with each word of bits that are taken, and shrinks there with each that is given back.
-//! The lane's note tells what a word is exchanged for, so whoever buries a lane that died in between knows
-//! whether its run has grown or shrunk (`settle`). Nobody waits for a lane that is stopped: its pages stay
-//! in use, and all others can be had.
+//! The bits are in words of 32 that also say which lane changed the word last ([`lp_region::signed`]), and
+//! are changed word by word. The lane names the pages that it has in hand ([`PageMarks::moving`]) as a run.
+//! The run grows at its end with each word of bits taken, and shrinks there with each given back. The lane's
+//! note records what a word is exchanged for, so a burial of a lane that died in between knows whether its
+//! run has grown or shrunk (`settle`). Nobody waits for a stopped lane: its pages stay in use, and all others
+//! are available.
 
 use lp_region::lane::{Lane, PageMarks};
 use lp_region::layout::CHUNK_PAGES;
@@ -20,12 +20,12 @@ use crate::content::page::Run;
 const LEN_SHIFT: u32 = 32;
 const KIND_SHIFT: u32 = PAGE_BITS + 6;
 
-/// What bits of a word are exchanged for.
+/// The effect of exchanging bits of a word.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// The run grows by them.
+    /// They are added to the run.
     Take = 1,
-    /// The run loses them.
+    /// They are removed from the run.
     Give = 2,
 }
 
@@ -33,7 +33,7 @@ fn what(step: Step, part: Run) -> u64 {
     (step as u64) << KIND_SHIFT | u64::from(part.len) << PAGE_BITS | u64::from(part.first.0)
 }
 
-/// What a note says: neighbouring pages of one word; `None` if nothing.
+/// Decodes a note: consecutive pages of one word; `None` if it is empty.
 fn noted(note: &Note) -> Option<(Step, Run)> {
     let what = Used::noted(note);
     let step = match what >> KIND_SHIFT {
@@ -45,7 +45,7 @@ fn noted(note: &Note) -> Option<(Step, Run)> {
     Some((step, Run { first: PageId(what as u32 & ((1 << PAGE_BITS) - 1)), len }))
 }
 
-/// The pages that a lane has in hand; `None` if none.
+/// The pages that a lane has in hand; `None` if it has none.
 #[inline]
 pub(crate) fn named(marks: &PageMarks) -> Option<Run> {
     let word = marks.moving.load(Acquire);
@@ -53,15 +53,15 @@ pub(crate) fn named(marks: &PageMarks) -> Option<Run> {
     (len != 0).then_some(Run { first: PageId(word as u32), len: len.min(CHUNK_PAGES as u32) })
 }
 
-/// Says which pages the lane has in hand.
+/// Records the pages that the lane has in hand.
 #[inline]
 pub(crate) fn name(marks: &PageMarks, run: Run) {
     let word = if run.len == 0 { 0 } else { u64::from(run.len) << LEN_SHIFT | u64::from(run.first.0) };
-    // Release: who sees them named, or forgotten, sees what was done before.
+    // Release: a reader that sees them named, or no longer named, sees what was done before.
     marks.moving.store(word, Release);
 }
 
-/// The pages that a lane names as on their way: in use or not, linked in or not.
+/// The pages that a lane names as in hand, in use or not, linked in or not.
 pub fn in_hand(lane: &Lane) -> impl Iterator<Item = PageId> {
     let part = noted(&lane.pages.note).map(|(_, part)| part);
     named(&lane.pages).into_iter().chain(part).flat_map(Run::pages)
@@ -71,18 +71,18 @@ fn notes<'r>(region: Region<'r>) -> impl Fn(u32) -> &'r Note {
     move |lane| &region.lane(LaneId(lane)).pages.note
 }
 
-/// The word of bits that a page has one in; `None` past the last chunk.
+/// The word of bits that contains a page's; `None` beyond the last chunk.
 fn word_of<'r>(region: Region<'r>, page: PageId) -> Option<&'r Used> {
     let chunk = region.chunk(page.index() / CHUNK_PAGES)?;
     Some(&chunk.used[page.index() % CHUNK_PAGES / USED_PAGES])
 }
 
-/// Bits of the neighbouring pages `part`, which are of one word.
+/// The bits of `part`, consecutive pages of one word.
 fn bits(part: Run) -> u64 {
     ((1 << part.len) - 1) << (part.first.0 % USED_PAGES as u32)
 }
 
-/// The pages of 64 that exist: page 0 names nothing, the last chunk may be cut short.
+/// The pages of 64 that exist: page 0 is null, and the last chunk may be incomplete.
 pub fn usable(data_pages: u64, chunk: usize, word: usize) -> u64 {
     let first = (chunk * CHUNK_PAGES + word * 64) as u64;
     let end = data_pages + 1; // Pages 1 to data_pages.
@@ -93,23 +93,23 @@ pub fn usable(data_pages: u64, chunk: usize, word: usize) -> u64 {
     if first == 0 { exists & !1 } else { exists }
 }
 
-/// A chunk, and which of its eighths may be taken from.
+/// A chunk, and the eighths from which pages may be taken.
 #[derive(Clone, Copy)]
 pub(crate) struct Source<'r> {
     pub(crate) region: Region<'r>,
     pub(crate) chunk: &'r Chunk,
     pub(crate) index: usize,
-    /// A bit for each.
+    /// A bit for each eighth.
     pub(crate) eighths: u32,
 }
 
 impl Source<'_> {
-    /// Which of 64 pages can be taken.
+    /// The pages of 64 that can be taken.
     fn free(&self, word: usize) -> u64 {
         !self.chunk.used(word) & self.possible(word)
     }
 
-    /// The first page that can be taken, from `from` in the chunk on, and then from its start.
+    /// The first page that can be taken, searching from `from` and then from the chunk's start.
     fn first_free(&self, from: u32) -> Option<u32> {
         let start = from as usize / 64;
         let ahead = (start..8).map(|word| {
@@ -121,8 +121,8 @@ impl Source<'_> {
         Some(word as u32 * 64 + bits.trailing_zeros())
     }
 
-    /// Takes up to `want` neighbouring pages for a lane that has none in hand: the first that can be had from
-    /// `from` in the chunk on, and those behind it. The caller owns the lane.
+    /// Takes up to `want` consecutive pages for a lane that has none in hand: the first available from
+    /// `from`, and those after it. The caller must own the lane.
     pub(crate) fn take(&self, lane: &Lane, from: u32, want: u32) -> Option<Run> {
         let base = (self.index * CHUNK_PAGES) as u32;
         loop {
@@ -138,15 +138,15 @@ impl Source<'_> {
                     break;
                 }
             }
-            // Otherwise somebody else has the first by now.
+            // Otherwise another lane has the first page by this time.
             if run.len != 0 {
                 return Some(run);
             }
         }
     }
 
-    /// Takes up to `want` free pages from page `at` of the chunk on, within one word; how many. The lane's
-    /// note goes on saying so.
+    /// Takes up to `want` free pages from page `at` of the chunk, within one word. Returns their number. The
+    /// lane's note stays set.
     fn take_part(&self, lane: &Lane, at: u32, want: u32) -> u32 {
         let word = &self.chunk.used[at as usize / USED_PAGES];
         let first = PageId((self.index * CHUNK_PAGES) as u32 + at);
@@ -167,26 +167,26 @@ impl Source<'_> {
         }
     }
 
-    /// Which of 64 pages could be taken if they were free.
+    /// The pages of 64 that could be taken if they were free.
     fn possible(&self, word: usize) -> u64 {
         let data_pages = self.region.header().data_pages.load(Relaxed); // Relaxed: immutable.
         if self.eighths >> word & 1 == 0 { 0 } else { usable(data_pages, self.index, word) }
     }
 }
 
-/// Gives the pages that a lane has in hand back, but for the first `keep`. Nothing links to them. The caller
-/// owns the lane, or buries it.
+/// Frees the pages that a lane has in hand, except the first `keep`. Nothing may link to them. The caller
+/// must own the lane, or be burying it.
 pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
     let marks = &lane.pages;
     while let Some(run) = named(marks).filter(|run| run.len > keep) {
         let end = run.first.0.saturating_add(run.len);
-        // As much of the end as stands in one word.
+        // As much of the end as lies in one word.
         let len = (end - 1) % USED_PAGES as u32 + 1;
         let part_len = len.min(run.len - keep);
         let part = Run { first: PageId(end - part_len), len: part_len };
-        // Of a part that is free already, as a dead lane left it, another may have pages: `settle` has taken
-        // it off the run.
-        // Where no page has room yet, the words of owners have none either, and nobody wrote any.
+        // A dead lane may leave a part that is free already, whose pages another lane may have taken;
+        // `settle` has removed that part from the run. Where no page has space yet, the owner words have none
+        // either, and nobody has written any.
         if region
             .chunk(part.first.index() / CHUNK_PAGES)
             .is_some_and(|chunk| chunk.populated.load(Relaxed) != 0)
@@ -207,14 +207,14 @@ pub(crate) fn give(region: Region, lane: &Lane, keep: u32) {
     }
 }
 
-/// Makes the run that a dead lane names what it has in hand. The caller buries the lane.
+/// Makes the run that a dead lane names equal what it has in hand. The caller must be burying the lane.
 pub(crate) fn settle(region: Region, lane: &Lane) {
     let marks = &lane.pages;
     let Some((step, part)) = noted(&marks.note) else { return };
     let took_effect =
         word_of(region, part.first).is_some_and(|word| word.took_effect(lane.number(), &marks.note));
     if took_effect {
-        // A run that the part does not go on or end is one of before.
+        // A run that the part neither continues nor ends is an earlier one.
         let meets = |run: &Run| (run.first.0..=run.first.0.saturating_add(run.len)).contains(&part.first.0);
         let first = named(marks).filter(meets).map_or(part.first, |run| run.first);
         let end = match step {

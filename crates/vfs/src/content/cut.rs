@@ -1,4 +1,4 @@
-//! Taking content away: what lies behind an end, or a range.
+//! Removing content: what lies beyond an end, or a range.
 
 use lp_abi::PAGE_SIZE;
 use lp_region::InodeId;
@@ -8,12 +8,12 @@ use lp_region::sync::Ordering::Relaxed;
 use crate::caller::task::Task;
 use crate::content::{map, page};
 
-/// Pages that [`cut`] will give back.
+/// Number of pages that [`cut`] will free.
 pub(crate) fn behind(task: &Task, inode: &Inode, size: u64) -> u64 {
     going(task, inode, size.div_ceil(PAGE_SIZE as u64), map::END)
 }
 
-/// Pages that [`drop_pages`] will give back.
+/// Number of pages that [`drop_pages`] will free.
 pub(crate) fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
     match inode.flags.load(Relaxed) & inode_flags::MAPPED {
         0 => map::held(task.region, inode, first, end),
@@ -21,8 +21,8 @@ pub(crate) fn going(task: &Task, inode: &Inode, first: u64, end: u64) -> u64 {
     }
 }
 
-/// Takes away what lies behind `size`. The caller holds the lock, is inside a `data_seq` section and has
-/// taken [`behind`] off the inode's count of pages.
+/// Removes what lies beyond `size`. The caller must hold the lock, be in a `data_seq` section and have
+/// subtracted [`behind`] from the inode's page count.
 pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     let tail = (size % PAGE_SIZE as u64) as usize;
     let first = size.div_ceil(PAGE_SIZE as u64);
@@ -35,9 +35,9 @@ pub(crate) fn cut(task: &Task, id: InodeId, inode: &Inode, size: u64) {
     drop_pages(task, id, inode, first, map::END);
 }
 
-/// Makes the pages of `first..end` read as zeros: gives them back, or, while they may be mapped, zeroes them.
-/// The caller holds the lock, is inside a `data_seq` section and has taken [`going`] off the inode's count of
-/// pages.
+/// Makes the pages of `first..end` read as zeros: frees them or, while they may be mapped, zeroes them. The
+/// caller must hold the lock, be in a `data_seq` section and have subtracted [`going`] from the inode's page
+/// count.
 pub(crate) fn drop_pages(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     if inode.flags.load(Relaxed) & inode_flags::MAPPED == 0 {
         return map::clear(task, id, inode, first, end);

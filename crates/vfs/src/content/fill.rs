@@ -1,4 +1,4 @@
-//! What a write does with pages: copies into those that an inode has and makes those that it lacks.
+//! Filling pages for a write: copies into the pages that an inode has and allocates those that it lacks.
 
 use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
 use lp_region::sync::Ordering::Relaxed;
@@ -11,20 +11,20 @@ use crate::content::page::{self, Content, Home};
 use crate::content::snapshot;
 use crate::content::source::Source;
 
-/// What a copy into pages did.
+/// The result of a copy into pages.
 #[derive(Clone, Copy)]
 pub(crate) struct Filled {
     /// Bytes copied.
     pub bytes: usize,
-    /// Pages that were made: [`Inode::pages`](lp_region::records::Inode::pages) is behind by as many.
+    /// Pages allocated: the caller must add them to [`Inode::pages`](lp_region::records::Inode::pages).
     pub pages: u64,
-    /// Why it is not all.
+    /// Why it stopped early.
     pub stopped: Option<Errno>,
 }
 
-/// Copies `len` bytes, at least one, of a source into the content of inode `id` at `offset`. Where the
-/// source ends is `EFAULT`. The caller holds the inode's lock, is inside a `data_seq` section if the inode
-/// has content that is read, and publishes size and pages.
+/// Copies `len` bytes, at least one, from a source to the content of inode `id` at `offset`. A source that
+/// ends early counts as `EFAULT`. The caller must hold the inode's lock, be in a `data_seq` section if the
+/// inode has content that is read, and publish size and pages.
 #[inline(always)]
 pub(crate) fn copy_pages(
     task: &Task,
@@ -75,7 +75,7 @@ fn into_pages(
     bytes: usize,
 ) -> usize {
     let Some(base) = snapshot::span(task.region, first, len) else { return 0 };
-    // The kernel would hold its own write, far out in the region's file, against the program's limit.
+    // The kernel would check its own write, far out in the region's file, against the program's limit.
     let limited = task.process.fsize_limit.load(Relaxed) != u64::MAX;
     let file = if limited { -1 } else { task.region.fd() };
     // SAFETY: `span` checked that the pages are in the region.
@@ -85,14 +85,14 @@ fn into_pages(
     }
 }
 
-/// What became of a hole: bytes wanted there, bytes copied, pages made.
+/// The result of filling a hole: bytes wanted, bytes copied, pages allocated.
 struct Made {
     wanted: usize,
     got: usize,
     pages: u64,
 }
 
-/// Makes pages for a hole of `pages` and fills them.
+/// Allocates pages for a hole of `pages` and fills them.
 #[inline(never)]
 fn into_hole(
     task: &Task,
@@ -114,7 +114,7 @@ fn into_hole(
         page::give(task);
         return Ok(Made { wanted, got, pages: 0 });
     }
-    // Pages that the fault left without a byte are not the file's.
+    // Pages in which the fault left no byte do not belong to the file.
     let kept = (within + got).div_ceil(PAGE_SIZE);
     if fresh.content == Content::Old || got < wanted {
         page::zero(task.region, run.first, 0, within);
@@ -134,16 +134,16 @@ fn into_hole(
 /// Appends to content that nobody else can reach yet.
 ///
 /// # Errors
-/// `ENOSPC`; part may have been written.
+/// `ENOSPC`; a part may have been written.
 pub(crate) fn append_private(task: &Task, id: InodeId, bytes: &[u8]) -> Result<()> {
-    // SAFETY: the bytes are the caller's, who waits, and are only read.
+    // SAFETY: the bytes are borrowed until the call returns, and are only read.
     append_given(task, id, unsafe { UserSlice::new(bytes.as_ptr(), bytes.len()) })
 }
 
-/// [`append_private`] of bytes of the program's.
+/// [`append_private`] for bytes of the program's.
 ///
 /// # Errors
-/// As there; `EFAULT`.
+/// Those of [`append_private`]; `EFAULT`.
 pub(crate) fn append_given(task: &Task, id: InodeId, bytes: UserSlice) -> Result<()> {
     let inode = task.region.inode(id);
     let mut from = Single::new(bytes)?;
@@ -153,7 +153,7 @@ pub(crate) fn append_given(task: &Task, id: InodeId, bytes: UserSlice) -> Result
     }
     let size = inode.size.load(Relaxed); // Relaxed: nobody else has the inode.
     let filled = copy_pages(task, id, &mut from, len, size);
-    // Relaxed: as above.
+    // Relaxed: nobody else has the inode.
     inode.size.store(size + filled.bytes as u64, Relaxed);
     map::more_in_section(inode, filled.pages);
     filled.stopped.map_or(Ok(()), Err)

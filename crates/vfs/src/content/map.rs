@@ -2,10 +2,10 @@
 //!
 //! [`Inode::map`] holds the root page and the height in one word. Height 0: the root is page 0 of the
 //! content. Height h: the root is a map page of 1,024 entries, each the root of a map of height h - 1, so
-//! that height 6 covers all that an `off_t` can name. An entry of 0 is a hole. Entries change in one store
-//! each, a page's bytes being ready before, so that every state between two stores is a map that readers can
-//! use; they validate with `data_seq` afterwards. Writers hold the inode's lock. Pages on their way in or out
-//! are named in the lane, see [`crate::content::page`].
+//! that height 6 covers everything that an `off_t` can address. An entry of 0 is a hole. Entries change in
+//! one store each, after the page's bytes are ready, so every state between two stores is a map that readers
+//! can use; they validate with `data_seq` afterwards. Writers hold the inode's lock. The lane names pages
+//! that are being linked in or out, see [`crate::content::page`].
 
 use core::cell::Cell;
 
@@ -19,14 +19,14 @@ use lp_region::{InodeId, PageId, Region};
 use crate::caller::task::Task;
 use crate::content::page::{self, Content, Home, Run};
 
-/// Adds pages to the count of an inode, inside a `seq` section. The caller is changing its content, so that
-/// the count is made anew should it die before that is done.
+/// Adds pages to an inode's count, inside a `seq` section. The caller must be changing the content, so that
+/// its death before the end causes a recount.
 #[inline]
 pub(crate) fn more_in_section(inode: &Inode, pages: u64) {
     inode.pages.store(inode.pages.load(Relaxed) + pages, Relaxed); // Relaxed: inside the section.
 }
 
-/// Takes pages off the count of an inode, as [`more_in_section`] adds them.
+/// Subtracts pages from an inode's count, under the conditions of [`more_in_section`].
 #[inline]
 pub(crate) fn less_in_section(inode: &Inode, pages: u64) {
     // Relaxed: inside the section.
@@ -37,10 +37,10 @@ pub(crate) fn less_in_section(inode: &Inode, pages: u64) {
 pub const FANOUT: u64 = 1024;
 /// Tallest map.
 pub const MAX_HEIGHT: u32 = 6;
-/// Behind the last index of any map.
+/// Exceeds the last index of any map.
 pub(crate) const END: u64 = u64::MAX;
 
-/// Root and height of a map, as one load saw them.
+/// Root and height of a map, from one load.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Map {
     root: PageId,
@@ -61,7 +61,7 @@ impl Map {
         inode.map.store(u64::from(self.height) << 32 | u64::from(self.root.0), Release);
     }
 
-    /// Pages that a map of this height covers.
+    /// Number of pages that a map of this height covers.
     pub fn span(self) -> u64 {
         span(self.height)
     }
@@ -107,7 +107,7 @@ pub fn get(region: Region, inode: &Inode, index: u64) -> PageId {
     lookup(region, Map::of(inode), index)
 }
 
-/// The page at `index` if a map of height 0 or 1 has it: what most files are made of.
+/// The page at `index`, if a map of height 0 or 1 has it, as for most files.
 #[inline(always)]
 pub(crate) fn get_low(region: Region, inode: &Inode, index: u64) -> PageId {
     let map = Map::of(inode);
@@ -118,12 +118,12 @@ pub(crate) fn get_low(region: Region, inode: &Inode, index: u64) -> PageId {
     if map.height == 0 && index == 0 { map.root } else { PageId::NONE }
 }
 
-/// A piece of content: neighbouring pages, or a hole.
+/// A piece of content: consecutive pages, or a hole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// First page; none for a hole.
     pub page: PageId,
-    /// Pages of content it covers, at least 1.
+    /// Number of pages of content that it covers, at least 1.
     pub len: u64,
 }
 
@@ -161,7 +161,7 @@ pub(crate) fn piece(region: Region, map: Map, index: u64, most: u64) -> Piece {
     Piece { page: PageId(first), len: len as u64 }
 }
 
-/// Whether the inode's map names `page` on the way to `index`.
+/// Whether the inode's map names `page` on the path to `index`.
 pub(crate) fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> bool {
     let map = Map::of(inode);
     let (mut node, mut height) = (map.root, map.height);
@@ -178,11 +178,12 @@ pub(crate) fn names(region: Region, inode: &Inode, index: u64, page: PageId) -> 
     false
 }
 
-/// Makes the map tall enough for `index` and its map pages present, before `pages` from there on are linked. An empty map
-/// is made as tall as they need at once: then no map page comes between them. The caller holds the inode's lock.
+/// Makes the map tall enough for `index` and creates its map pages, before `pages` from there are linked. An
+/// empty map gets the height for all of them at once, so that no map page comes between them. The caller must
+/// hold the inode's lock.
 ///
 /// # Errors
-/// `ENOSPC`; `EFBIG` for an index no map covers.
+/// `ENOSPC`; `EFBIG` for an index that no map covers.
 pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) -> Result<()> {
     let region = task.region;
     let home = Home { inode: id, index };
@@ -193,9 +194,10 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
             return Err(Errno::EFBIG);
         }
         if map.root.is_some() {
-            // It covers what was there, but not `index` if the map has to grow again.
+            // It covers what was there, but not `index` if the map must grow again.
             let root = page::take_zeroed(task, Home { inode: id, index: 0 }, map.height + 1)?;
-            region.page_words(root)[0].store(map.root.0, Relaxed); // Relaxed: published by the store of the map.
+            // Relaxed: published by the store of the map.
+            region.page_words(root)[0].store(map.root.0, Relaxed);
             map.root = root;
         }
         map.height += 1;
@@ -225,8 +227,9 @@ pub fn prepare(task: &Task, id: InodeId, inode: &Inode, index: u64, pages: u64) 
     Ok(())
 }
 
-/// Links a run that was taken into a map that [`prepare`] made ready for `index`; the run ends within one map page.
-/// The caller holds the inode's lock and counts the pages, together with whatever else its change sets.
+/// Links a run that was taken into a map that [`prepare`] made ready for `index`; the run must end within one
+/// map page. The caller must hold the inode's lock and count the pages, together with whatever else its
+/// change sets.
 pub fn link(task: &Task, inode: &Inode, index: u64, run: Run) {
     let region = task.region;
     let map = Map::of(inode);
@@ -252,7 +255,8 @@ fn leaf_of(region: Region, map: Map, index: u64) -> PageId {
     node
 }
 
-/// Pages from `index` to the end of its map page: a run linked at `index` is no longer. The map is ready for `index`.
+/// Pages from `index` to the end of its map page: the maximum length of a run linked at `index`. The map must
+/// be ready for `index`.
 pub(crate) fn room(inode: &Inode, index: u64) -> u32 {
     match Map::of(inode).height {
         0 => 1,
@@ -260,10 +264,10 @@ pub(crate) fn room(inode: &Inode, index: u64) -> u32 {
     }
 }
 
-/// The page at `index`, made and zeroed if it was a hole. The caller holds the inode's lock.
+/// The page at `index`; allocated and zeroed if it was a hole. The caller must hold the inode's lock.
 ///
 /// # Errors
-/// As [`prepare`].
+/// Those of [`prepare`].
 pub(crate) fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Result<PageId> {
     let page = get(task.region, inode, index);
     if page.is_some() {
@@ -272,15 +276,16 @@ pub(crate) fn grow(task: &Task, id: InodeId, inode: &Inode, index: u64) -> Resul
     prepare(task, id, inode, index, 1)?;
     let page = page::take_zeroed(task, Home { inode: id, index }, 0)?;
     link(task, inode, index, Run::one(page));
-    // Relaxed: of a directory only reclaim looks at the count, of a symbolic link nobody yet.
+    // Relaxed: of a directory only reclaim reads the count, of a symbolic link nobody yet.
     inode.pages.store(inode.pages.load(Relaxed) + 1, Relaxed);
     Ok(page)
 }
 
-/// Fills the holes of `first..end` with pages of zeros and adds to `made` how many. The caller holds the inode's lock.
+/// Fills the holes of `first..end` with zeroed pages and adds their number to `made`. The caller must hold
+/// the inode's lock.
 ///
 /// # Errors
-/// As [`prepare`]; what was filled stays.
+/// Those of [`prepare`]; what was filled stays.
 pub(crate) fn fill(
     task: &Task,
     id: InodeId,
@@ -308,9 +313,9 @@ pub(crate) fn fill(
     Ok(())
 }
 
-/// Unlinks the pages of `first..end` and gives them back, and the map pages that cover nothing else. The caller holds
-/// the inode's lock, is inside a `data_seq` section if the inode has content that is read, and has taken the pages
-/// (`held`) off the inode's count.
+/// Unlinks and frees the pages of `first..end`, and the map pages that cover nothing else. The caller must
+/// hold the inode's lock, be in a `data_seq` section if the inode has content that is read, and have
+/// subtracted the pages (`held`) from the inode's count.
 pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
     let map = Map::of(inode);
     let end = end.min(map.span());
@@ -318,7 +323,7 @@ pub fn clear(task: &Task, id: InodeId, inode: &Inode, first: u64, end: u64) {
         return;
     }
     if map.height > 0 {
-        // A page stands in one place of one map: a walk of a sound one ends before the pages do.
+        // A page has one place in one map, so a walk of an undamaged map ends before this reaches 0.
         let left = Cell::new(task.region.chunk_count() as u64 * CHUNK_PAGES as u64);
         let walk = Clear { task, id, first, end, left };
         walk.node(map.root, map.height, 0);
@@ -335,12 +340,13 @@ struct Clear<'t, 'r> {
     id: InodeId,
     first: u64,
     end: u64,
-    /// Map pages that the walk may still visit; a damaged map may lead to itself.
+    /// Map pages that the walk may still visit, because a damaged map may lead to itself.
     left: Cell<u64>,
 }
 
 impl Clear<'_, '_> {
-    /// Clears what the range covers below the map page `node`, whose content starts at `base`. Depth: the height.
+    /// Clears the part of the range below the map page `node`, whose content starts at `base`. Recursion
+    /// depth: the height.
     fn node(&self, node: PageId, height: u32, base: u64) {
         if height == 1 {
             return self.leaf(node, base);
@@ -365,7 +371,7 @@ impl Clear<'_, '_> {
         }
     }
 
-    /// Clears entries of a leaf, neighbouring pages together.
+    /// Clears entries of a leaf, consecutive pages together.
     fn leaf(&self, node: PageId, base: u64) {
         let words = self.task.region.page_words(node);
         let mut at = self.first.saturating_sub(base);
@@ -393,17 +399,17 @@ impl Clear<'_, '_> {
     }
 }
 
-/// Counts the pages of content: what [`Inode::pages`] is set to after a death.
+/// Counts the pages of content: the value of [`Inode::pages`] after a death.
 pub fn count(region: Region, inode: &Inode) -> u64 {
     held(region, inode, 0, END)
 }
 
-/// Pages of content in `first..end`.
+/// Number of pages of content in `first..end`.
 pub(crate) fn held(region: Region, inode: &Inode, first: u64, end: u64) -> u64 {
     let map = Map::of(inode);
     let (mut index, mut pages) = (first, 0);
     let end = end.min(map.span());
-    // More than the region has are a damaged map's, which may lead to itself.
+    // More pages than the region has: a damaged map, which may lead to itself.
     while index < end && pages < region.chunk_count() as u64 * CHUNK_PAGES as u64 {
         let piece = piece(region, map, index, end - index);
         if piece.page.is_some() {

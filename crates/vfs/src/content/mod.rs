@@ -1,10 +1,11 @@
 //! The bytes of inodes: chunks, pages, the map, and moving bytes between pages and the program's memory.
 //!
-//! It knows pages and offsets, no descriptors, names or rights: callers hold the inode's lock where a
-//! function says so. It takes no lock itself; pages are exchanged by compare-and-swap of a word of [`chunk`].
+//! It knows pages and offsets, but no descriptors, names or rights. Callers must hold the inode's lock where
+//! a function says so. It takes no lock itself; pages are allocated by compare-and-swap of a word of
+//! [`chunk`].
 //!
-//! Cycle inside: `chunk`, `owner` and `page` share the type of a run of pages; `page` asks `map` at a repair
-//! whether a page is linked in.
+//! `chunk`, `owner` and `page` share the type of a run of pages; a repair in `page` asks `map` whether a page
+//! is linked in.
 //!
 //! Cycle: `chunk`, `map`, `owner`, `page`.
 

@@ -1,9 +1,9 @@
 //! Owners of pages: which inode has each page, and where.
 //!
-//! The word of a page says what its place in a map says, the other way round. It is written before a map
-//! names the page and cleared before the page can be taken again. As long as a file has a page, every state
-//! of the word is the same, so that a region whose parts are of different ages still says which pages a file
-//! has that did not change meanwhile: `lp_fsck::rebuild` reads it. No call does.
+//! A page's owner word is the inverse of its place in a map. It is written before a map names the page and
+//! cleared before the page can be taken again. While a file has a page, all versions of the word are equal. A
+//! region whose parts are of different ages therefore still says which pages a file has that did not change
+//! meanwhile; `lp_fsck::rebuild` reads it. No call does.
 
 use lp_abi::Result;
 use lp_region::layout::{CHUNK_PAGES, OWNERS_AT};
@@ -13,8 +13,8 @@ use lp_region::{InodeId, PageId, Region};
 
 use crate::content::page::{Home, Run};
 
-/// Bits of an index that a word has room for: all that the pages of a region need, a file with holes may have
-/// more.
+/// Bits of the index in a word: enough for the pages of a region, although a file with holes may have larger
+/// indices.
 pub const INDEX_BITS: u32 = 29;
 const INDEX_SHIFT: u32 = 64 - INDEX_BITS;
 const HEIGHT_SHIFT: u32 = 32;
@@ -23,16 +23,16 @@ fn pack(home: Home, height: u32) -> u64 {
     home.index << INDEX_SHIFT | u64::from(height & 7) << HEIGHT_SHIFT | u64::from(home.inode.0)
 }
 
-/// Says whose pages are that were taken for `home`: of content, or map pages of a height.
+/// Records the owner of pages taken for `home`: content, or map pages of a height.
 pub(crate) fn set(region: Region, home: Home, height: u32, run: Run) {
     let first = pack(home, height);
     for (step, word) in words(region, run).enumerate() {
-        // Relaxed, here and below: read where nobody uses the region.
+        // Relaxed, here and below: read only when nobody uses the region.
         word.store(first.wrapping_add((step as u64) << INDEX_SHIFT), Relaxed);
     }
 }
 
-/// Says that pages are nobody's. The caller has them in hand.
+/// Records that pages have no owner. The caller must have them in hand.
 pub(crate) fn clear(region: Region, run: Run) {
     words(region, run).for_each(|word| word.store(0, Relaxed));
 }
@@ -41,14 +41,14 @@ fn words(region: Region<'_>, run: Run) -> impl Iterator<Item = &AtomicU64> {
     run.pages().filter_map(move |page| region.page_owner(page))
 }
 
-/// Asks for room in the region's file for the words of a chunk's pages.
+/// Allocates space in the region's file for the owner words of a chunk's pages.
 pub(crate) fn back(region: Region, chunk: usize) -> Result<()> {
     let bytes = CHUNK_PAGES * size_of::<AtomicU64>();
     region.back(OWNERS_AT + chunk * bytes, bytes)
 }
 
-/// Whether a page belongs to the place that `home` says; a map page, of a height above 0, to any of the
-/// indices below it.
+/// Whether a page belongs to the place `home`. A map page, of a height above 0, belongs to any of the indices
+/// below it.
 pub fn has(region: Region, home: Home, height: u32, page: PageId) -> bool {
     let Some(word) = region.page_owner(page).map(|word| word.load(Relaxed)) else { return false };
     let differs = word ^ pack(home, height);
@@ -56,15 +56,15 @@ pub fn has(region: Region, home: Home, height: u32, page: PageId) -> bool {
         && (differs >> INDEX_SHIFT).checked_shr(10 * height).is_none_or(|rest| rest == 0)
 }
 
-/// The place in a file's content that a page belongs to, as far as the word has room for it; none if it is
-/// nobody's or a map's.
+/// The place in a file's content to which a page belongs, as far as the word can hold it; `None` if the page
+/// has no owner or is a map page.
 pub fn content_of(region: Region, page: PageId) -> Option<Home> {
     let word = region.page_owner(page)?.load(Relaxed);
     let (inode, height) = (InodeId(word as u32), (word >> HEIGHT_SHIFT) as u32 & 7);
     (inode.is_some() && height == 0).then_some(Home { inode, index: word >> INDEX_SHIFT })
 }
 
-/// Forgets whose a page is. Nobody uses the region.
+/// Clears the owner of a page. Nobody may use the region.
 pub fn forget(region: Region, page: PageId) {
     clear(region, Run::one(page));
 }

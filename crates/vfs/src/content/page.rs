@@ -1,17 +1,17 @@
-//! Pages of data: taking them, giving them back, and giving their memory back to the host.
+//! Data pages: allocating and freeing them, and returning their memory to the host.
 //!
-//! Pages lie in 2 MiB chunks with one bit a page, which are changed without a lock ([`chunk`]). A lane
-//! allocates from a chunk of its own by preference, so that its lines are its own and a file's pages are
-//! neighbours; it starts at the first page it gave back or behind the last it took, so that a page that was
-//! just freed, and is in the cache, is used next. When no chunk is without an owner it takes pages wherever
+//! Pages lie in 2 MiB chunks with one bit per page, which are changed without a lock ([`chunk`]). A lane
+//! prefers to allocate from its own chunk, so that its cache lines are its own and a file's pages are
+//! consecutive. It starts at the first page that it freed or after the last that it took, so that a page just
+//! freed, which is in the cache, is used next. If every chunk has an owner, the lane takes pages wherever
 //! there are some: `ENOSPC` means that all are in use.
 //!
-//! Nothing is lost to a death. Pages on their way are named in the lane ([`PageMarks::moving`]) from the
-//! moment that their bits are set to the moment that they are linked in or their bits are cleared. Those of a
-//! dead lane are in use if the map they belong to names them, and are given back otherwise (`repair`).
+//! A death loses nothing. The lane names pages in hand ([`PageMarks::moving`]) from the moment their bits are
+//! set until they are linked in or their bits are cleared. Those of a dead lane stay in use if the map they
+//! belong to names them, and are freed otherwise (`repair`).
 //!
-//! Memory: the first touch of a page costs microseconds, so memory is made in batches that grow while a lane goes
-//! on through fresh pages; a chunk that is free again gives its memory back, but for a reserve.
+//! Memory: the first touch of a page costs microseconds, so memory is populated in batches that grow while a
+//! lane uses fresh pages in sequence. A chunk that becomes free returns its memory, except for a reserve.
 
 use lp_abi::linux::{
     __NR_fallocate, __NR_madvise, FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MADV_DONTNEED,
@@ -28,17 +28,17 @@ use crate::caller::task::Task;
 use crate::content::chunk::{self, Source, usable};
 use crate::content::{map, owner};
 
-/// Most pages that memory is made for at a time.
+/// Maximum number of pages populated at a time.
 const AHEAD: u32 = 64;
-/// Free chunks that keep their memory.
+/// Number of free chunks that keep their memory.
 const RESERVE: u32 = 8;
 
-/// Neighbouring pages, in one chunk.
+/// Consecutive pages within one chunk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
-    /// The first.
+    /// The first page.
     pub first: PageId,
-    /// How many, 1 to [`CHUNK_PAGES`].
+    /// Their number, 1 to [`CHUNK_PAGES`].
     pub len: u32,
 }
 
@@ -54,7 +54,7 @@ impl Run {
     }
 }
 
-/// Where pages belong: the inode, and the index of the first in its content (or any index below a map page).
+/// The place of pages: the inode, and the index of the first in its content (or any index below a map page).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Home {
     /// The inode.
@@ -63,36 +63,36 @@ pub struct Home {
     pub index: u64,
 }
 
-/// A run of fresh pages and whether they may hold old bytes.
+/// A run of fresh pages, and whether they may hold old bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Fresh {
     /// The pages.
     pub run: Run,
-    /// Whether some were in use before: if not, all are zeros.
+    /// Whether some were in use before; if not, all are zeros.
     pub content: Content,
 }
 
-/// What a fresh page holds.
+/// The bytes of a fresh page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Content {
     /// Zeros.
     Zeros,
-    /// Bytes of its former life.
+    /// Bytes from its previous use.
     Old,
 }
 
-/// Takes up to `want` neighbouring pages of content for `home`. They stay named in the lane until [`settle`].
+/// Takes up to `want` consecutive pages of content for `home`. The lane names them until [`settle`].
 ///
 /// # Errors
-/// `ENOSPC` when all pages are in use.
+/// `ENOSPC` if all pages are in use.
 pub(crate) fn take_run(task: &Task, home: Home, want: u32) -> Result<Fresh> {
     take_at(task, home, 0, want)
 }
 
-/// Takes one page, all zeros: of content, or for a map page of a height.
+/// Takes one zeroed page, for content or for a map page of a height.
 ///
 /// # Errors
-/// As [`take_run`].
+/// Those of [`take_run`].
 pub(crate) fn take_zeroed(task: &Task, home: Home, height: u32) -> Result<PageId> {
     let fresh = take_at(task, home, height, 1)?;
     if fresh.content == Content::Old {
@@ -119,7 +119,7 @@ fn take_at(task: &Task, home: Home, height: u32, want: u32) -> Result<Fresh> {
     Ok(fresh)
 }
 
-/// Fills `len` bytes from `offset` of a page with zeros.
+/// Zeroes `len` bytes of a page from `offset`.
 #[inline]
 pub(crate) fn zero(region: Region, page: PageId, offset: usize, len: usize) {
     let offset = offset.min(PAGE_SIZE);
@@ -127,14 +127,14 @@ pub(crate) fn zero(region: Region, page: PageId, offset: usize, len: usize) {
     unsafe { region.page(page).add(offset).write_bytes(0, len.min(PAGE_SIZE - offset)) };
 }
 
-/// Says that the run last taken is linked in.
+/// Records that the run last taken is linked in.
 #[inline]
 pub(crate) fn settle(task: &Task) {
-    // Release: whoever sees the pages forgotten sees them linked in.
+    // Release: a reader that finds the pages unnamed finds them linked in.
     chunk::name(&task.lane.pages, Run { first: PageId::NONE, len: 0 });
 }
 
-/// Names pages that are about to be unlinked from `home`; [`give`] follows.
+/// Names pages that are about to be unlinked from `home`; [`give`] must follow.
 #[inline]
 pub(crate) fn unlinking(task: &Task, home: Home, run: Run) {
     let marks = &task.lane.pages;
@@ -143,8 +143,7 @@ pub(crate) fn unlinking(task: &Task, home: Home, run: Run) {
     chunk::name(marks, run);
 }
 
-/// Gives the pages in hand back: those that [`unlinking`] named, or the run last taken. Nothing links to
-/// them.
+/// Frees the pages in hand: those that [`unlinking`] named, or the run last taken. Nothing may link to them.
 pub(crate) fn give(task: &Task) {
     let marks = &task.lane.pages;
     let Some(run) = chunk::named(marks) else { return };
@@ -163,21 +162,21 @@ pub(crate) fn give(task: &Task) {
     }
 }
 
-/// Keeps the first `len` pages, at least one, of the run last taken and gives the rest back.
+/// Keeps the first `len` pages, at least one, of the run last taken and frees the rest.
 pub(crate) fn keep(task: &Task, len: u32) {
     chunk::give(task.region, task.lane, len);
 }
 
-/// What is known of the file system under the region's file.
+/// What is known about free space in the file system of the region's file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Room {
-    /// It may have room.
+    /// There may be some.
     Unknown,
-    /// It was full a moment ago: only what has its room already will do.
+    /// It was full a moment ago: only pages that have their space already can be used.
     Gone,
 }
 
-/// Takes pages from one chunk; none if it is full.
+/// Takes pages from one chunk; `None` if it is full.
 fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fresh> {
     let chunk = task.region.chunk(index)?;
     let mut run = None;
@@ -187,13 +186,13 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fres
             Err(_) => *room = Room::Gone,
         }
     }
-    // Relaxed: looked at again once pages are taken.
+    // Relaxed: checked again once pages are taken.
     let run = match run {
         Some(run) => run,
         None => take_backed(task, index, want, chunk.populated.load(Relaxed)).ok()??,
     };
     let mut content = Content::Zeros;
-    // Relaxed: the pages' former user gave them back, with their marks, before this lane took them.
+    // Relaxed: the pages' former user freed them, with their marks, before this lane took them.
     words_of(run, |word, mask| {
         let dirty = chunk.dirty[word].load(Relaxed) & mask;
         if dirty != 0 {
@@ -210,10 +209,10 @@ fn take_in(task: &Task, index: usize, want: u32, room: &mut Room) -> Option<Fres
     Some(Fresh { run, content })
 }
 
-/// Takes pages from the eighths of a chunk that `eighths` has bits for; none if they are full.
+/// Takes pages from the eighths of a chunk that `eighths` selects; `None` if they are full.
 ///
 /// # Errors
-/// As [`back`].
+/// Those of [`back`].
 fn take_backed(task: &Task, index: usize, want: u32, eighths: u32) -> Result<Option<Run>> {
     let region = task.region;
     let Some(chunk) = region.chunk(index) else { return Ok(None) };
@@ -230,10 +229,10 @@ fn take_backed(task: &Task, index: usize, want: u32, eighths: u32) -> Result<Opt
     done.map(|()| Some(run))
 }
 
-/// Makes sure that the pages of a run have room in the region's file, if it has one. The caller has taken
+/// Allocates space in the region's file, if it is one, for the pages of a run. The caller must have taken
 /// them.
 fn back(region: Region, chunk: &Chunk, run: Run) -> Result<()> {
-    // Relaxed: the eighths that the run has pages of lose no room meanwhile.
+    // Relaxed: eighths that contain pages of the run lose no space meanwhile.
     let populated = chunk.populated.load(Relaxed);
     let (mut missing, mut done) = (0u32, Ok(()));
     words_of(run, |word, _| missing |= 1 << word & !populated);
@@ -267,10 +266,10 @@ fn words_of(run: Run, mut visit: impl FnMut(usize, u64)) {
     }
 }
 
-/// Asks for room in the region's file for the pages in use. Nobody is at work.
+/// Allocates space in the region's file for the pages in use. Nobody may use the region meanwhile.
 ///
 /// # Errors
-/// As [`Region::back`].
+/// Those of [`Region::back`].
 pub(crate) fn back_all(region: Region) -> Result<()> {
     let used = (0..region.chunk_count())
         .filter(|index| region.chunk(*index).is_some_and(|chunk| chunk.populated.load(Relaxed) != 0));
@@ -314,12 +313,14 @@ fn search(task: &Task, want: u32, pass: Pass, room: &mut Room) -> Option<Fresh> 
     let header = region.header();
     let data_pages = header.data_pages.load(Relaxed); // Relaxed: immutable.
     let count = region.chunk_count().min(data_pages as usize / CHUNK_PAGES + 1);
-    let start = header.chunk_hint.load(Relaxed) as usize % count; // Relaxed: a hint, the lowest chunk with room.
+    // Relaxed: a hint, the lowest chunk with free pages.
+    let start = header.chunk_hint.load(Relaxed) as usize % count;
     for step in 0..count {
         let index = (start + step) % count;
         let Some(chunk) = region.chunk(index) else { continue };
         let has_room = (0..8).any(|word| !chunk.used(word) & usable(data_pages, index, word) != 0);
-        let is_holed = *room == Room::Gone && chunk.populated.load(Relaxed) == 0; // Relaxed: looked at again inside.
+        // Relaxed: checked again inside.
+        let is_holed = *room == Room::Gone && chunk.populated.load(Relaxed) == 0;
         if !has_room || is_holed || (pass == Pass::Unowned && is_owned(task, chunk, index)) {
             continue;
         }
@@ -345,7 +346,7 @@ fn is_owned(task: &Task, chunk: &Chunk, index: usize) -> bool {
     lane.process.load(Relaxed) != 0 && lane.pages.chunk.load(Relaxed) as usize == index + 1
 }
 
-/// Makes memory for `page` and, while the lane goes on through fresh pages, for more behind it.
+/// Populates memory for `page` and, while the lane uses fresh pages in sequence, for more behind it.
 #[cold]
 fn make_ready(task: &Task, page: PageId, index: usize) {
     let marks = &task.lane.pages;
@@ -361,12 +362,13 @@ fn make_ready(task: &Task, page: PageId, index: usize) {
     marks.ready.store(page.0 + ahead.min(end - page.0), Relaxed);
     if ahead > 1 {
         let bytes = ahead.min(end - page.0) as usize * PAGE_SIZE;
-        // SAFETY: makes memory for pages of the region, changes no byte. Where it fails, the first touch does it.
+        // SAFETY: populates pages of the region and changes no byte. If it fails, the first touch does the
+        // work.
         let _ = unsafe { lp_abi::syscall!(__NR_madvise, task.region.page(page), bytes, MADV_POPULATE_WRITE) };
     }
 }
 
-/// Gives a free chunk's memory back to the host, unless it belongs to the reserve. All its pages are taken
+/// Returns a free chunk's memory to the host, unless it belongs to the reserve. Takes all its pages
 /// meanwhile.
 #[cold]
 fn shrink_slow(task: &Task, index: usize) {
@@ -379,25 +381,27 @@ fn shrink_slow(task: &Task, index: usize) {
     let first = PageId((index * CHUNK_PAGES) as u32);
     let data_pages = region.header().data_pages.load(Relaxed); // Relaxed: immutable.
     let all = (data_pages + 1 - u64::from(first.0)).min(CHUNK_PAGES as u64) as u32;
-    // In no map: who buries this lane gives them back.
-    task.lane.pages.inode.store(InodeId::NONE.0, Relaxed); // Relaxed: published by the exchange of the first bits.
+    // In no map, so the burial of this lane would free them.
+    // Relaxed: published by the exchange of the first bits.
+    task.lane.pages.inode.store(InodeId::NONE.0, Relaxed);
     let run = Source { region, chunk, index, eighths: u32::MAX }.take(task.lane, 0, all);
     if run.is_some_and(|run| run.len == all) && chunk.populated.load(Relaxed) != 0 {
-        // Before the room goes, so that a death leaves no page that is said to have some.
+        // Before the space goes, so that a death leaves no page that wrongly counts as having some.
         chunk.populated.store(0, Relaxed);
         if discard(region, first, CHUNK_PAGES * PAGE_SIZE).is_ok() {
-            // A death before this loop ends leaves some pages marked dirty that are zeros: they are zeroed again.
+            // A death before this loop ends leaves some zeroed pages marked dirty, which only means that they
+            // are zeroed again.
             chunk.dirty.iter().for_each(|word| word.store(0, Relaxed));
         }
     }
     chunk::give(region, task.lane, 0);
 }
 
-/// Gives the memory of pages back to the host; they read as zeros afterwards.
+/// Returns the memory of pages to the host; they read as zeros afterwards.
 fn discard(region: Region, first: PageId, bytes: usize) -> Result<()> {
     let offset = region.page_offset(first).ok_or(Errno::EINVAL)?;
     if region.fd() < 0 {
-        // SAFETY: nobody uses the pages; private memory reads zeros after MADV_DONTNEED.
+        // SAFETY: nobody uses the pages; private memory reads as zeros after MADV_DONTNEED.
         return unsafe { lp_abi::syscall!(__NR_madvise, region.page(first), bytes, MADV_DONTNEED) }.map(drop);
     }
     let mode = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
@@ -405,11 +409,12 @@ fn discard(region: Region, first: PageId, bytes: usize) -> Result<()> {
     unsafe { lp_abi::syscall!(__NR_fallocate, region.fd(), mode, offset, bytes) }.map(drop)
 }
 
-/// Pages that are free.
+/// Number of free pages.
 pub fn free_count(region: Region) -> u64 {
     let header = region.header();
     let data_pages = header.data_pages.load(Relaxed); // Relaxed: immutable.
-    // Chunks behind the limit were never used, but for those that a full file system made others use.
+    // Chunks beyond the limit were never used, except those that lanes had to use because the host's file
+    // system was full.
     let limit = (header.chunk_limit.load(Relaxed) as usize).min(region.chunk_count());
     let mut used = 0;
     for index in 0..limit {
@@ -421,8 +426,8 @@ pub fn free_count(region: Region) -> u64 {
     data_pages.saturating_sub(used)
 }
 
-/// Settles the pages that a dead lane was moving. The caller buries that lane, and holds the lock of the
-/// pages' inode or knows that nobody else can reach it.
+/// Settles the pages that a dead lane had in hand. The caller must be burying that lane, and hold the lock of
+/// the pages' inode or know that nobody else can reach it.
 pub(crate) fn repair(task: &Task, lane: LaneId) {
     let region = task.region;
     let record = region.lane(lane);

@@ -1,9 +1,8 @@
-//! The kernel's pipes as one end of splice(2) and sendfile(2): waiting for them, and moving bytes without
-//! waiting.
+//! Kernel pipes as one end of splice(2) and sendfile(2): waiting for them, and moving bytes without waiting.
 //!
-//! What waits is one poll(2), interrupted by signals as [`Task::blocking`] says. What moves bytes never
-//! waits, because a pipe's slots run out before its bytes do and because a file's lock may be held meanwhile:
-//! `RWF_NOWAIT`, which pipes have since Linux 6.4 and FIFOs have not.
+//! All waiting is done by one poll(2), which signals interrupt as [`Task::blocking`] says. Moving bytes never
+//! waits, because a pipe's slots run out before its bytes do, and because a file's lock may be held
+//! meanwhile. It uses `RWF_NOWAIT`, which pipes support since Linux 6.4 and FIFOs do not.
 
 use core::cell::Cell;
 
@@ -18,7 +17,7 @@ use lp_abi::{Errno, Fd, PAGE_SIZE, Result, UserSlice};
 use crate::caller::task::Task;
 use crate::content::source::Source;
 
-/// Which end of a pipe a descriptor is.
+/// The end of a pipe that a descriptor is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// Bytes come out of it.
@@ -30,9 +29,9 @@ pub(crate) enum End {
 /// Whether a call waits for a pipe.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
-    /// Until it is ready.
+    /// Yes, until it is ready.
     Blocks,
-    /// `EAGAIN` when it is not.
+    /// No: `EAGAIN` if it is not ready.
     Never,
 }
 
@@ -45,13 +44,12 @@ pub(crate) struct Pipe {
 }
 
 impl Pipe {
-    /// The pipe that `fd` is, as splice(2) looks at it: `O_NONBLOCK` counts as well as the call's flag
-    /// (do_splice).
+    /// The pipe of `fd`, as splice(2) treats it: `O_NONBLOCK` counts as well as the call's flag (do_splice).
     ///
     /// # Errors
-    /// `EBADF` when it is not open as this end.
+    /// `EBADF` if it is not open as this end.
     pub(crate) fn new(fd: Fd, end: End, wait: Wait) -> Result<Pipe> {
-        // SAFETY: asks for the flags.
+        // SAFETY: F_GETFL takes no pointers.
         let flags = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_GETFL) }? as u32;
         let wrong = if end == End::Read { O_WRONLY } else { O_RDONLY };
         if flags & O_ACCMODE == wrong {
@@ -66,7 +64,7 @@ impl Pipe {
         self.wait == Wait::Blocks
     }
 
-    /// Waits until a byte can be moved, or the other end is gone. Returns whether a byte can be moved.
+    /// Waits until a byte can be moved or the other end is gone. Returns whether a byte can be moved.
     ///
     /// # Errors
     /// `EAGAIN` if it must not wait; `EINTR`.
@@ -75,19 +73,20 @@ impl Pipe {
         let mut asked = pollfd { fd: self.fd.raw(), events, revents: 0 };
         let timeout = if self.wait == Wait::Blocks { -1isize } else { 0 };
         let arguments = [&raw mut asked as usize, 1, timeout as usize, 0, 0, 0];
-        // SAFETY: the kernel writes the one entry.
+        // SAFETY: the kernel writes the one entry, which outlives the call.
         match unsafe { (task.blocking)(__NR_poll, arguments) }? {
             0 => Err(Errno::EAGAIN),
             _ => Ok(asked.revents & events != 0),
         }
     }
 
-    /// Bytes that fit at most, of a file from an offset on: splice(2) takes a slot for each page of the file.
+    /// Maximum number of bytes of a file from an offset that fit: splice(2) uses a slot for each page of the
+    /// file.
     ///
     /// # Errors
     /// Those of fcntl(2) and ioctl(2).
     pub(crate) fn room(self, offset: u64) -> Result<usize> {
-        // SAFETY: asks for the size.
+        // SAFETY: F_GETPIPE_SZ takes no pointers.
         let size = unsafe { lp_abi::syscall!(__NR_fcntl, self.fd, F_GETPIPE_SZ) }?;
         let mut held = 0i32;
         // SAFETY: the kernel writes four bytes.
@@ -97,10 +96,10 @@ impl Pipe {
         Ok(pages * PAGE_SIZE - offset as usize % PAGE_SIZE)
     }
 
-    /// Writes what fits now.
+    /// Writes what fits without waiting.
     ///
     /// # Errors
-    /// `EAGAIN` when nothing fits; `EPIPE`.
+    /// `EAGAIN` if nothing fits; `EPIPE`.
     pub(crate) fn put(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
         match now(__NR_pwritev2, self.fd, from.cast_mut(), bytes) {
             Err(Errno::EOPNOTSUPP) => {}
@@ -117,11 +116,11 @@ impl Pipe {
         Ok(done)
     }
 
-    /// Writes a page at most. It fits a pipe that is ready, unless another writer comes first: then the write
-    /// waits.
+    /// Writes at most one page. It fits a pipe that is ready, unless another writer comes first; then the
+    /// write waits.
     fn put_page(self, task: &Task, from: *const u8, bytes: usize) -> Result<usize> {
         Pipe { wait: Wait::Never, ..self }.ready(task)?;
-        // SAFETY: the kernel reads the bytes, which are the caller's.
+        // SAFETY: the kernel reads the bytes, which the caller owns.
         unsafe { (task.blocking)(__NR_write, [self.fd.word(), from as usize, bytes, 0, 0, 0]) }
     }
 }
@@ -129,40 +128,40 @@ impl Pipe {
 /// preadv2(2) or pwritev2(2) of one buffer at the position, without waiting.
 fn now(call: u32, fd: Fd, at: *mut u8, bytes: usize) -> Result<usize> {
     let buffer = iovec { iov_base: at.cast(), iov_len: bytes as u64 };
-    // SAFETY: the kernel moves bytes from or to the buffer, which is the caller's.
+    // SAFETY: the kernel moves bytes from or to the buffer, which the caller owns.
     unsafe { lp_abi::syscall!(call, fd, &raw const buffer, 1, -1isize, -1isize, RWF_NOWAIT) }
 }
 
-/// What a pipe holds, as the source of a write.
+/// A pipe's contents as the source of a write.
 pub(crate) struct Drain<'c> {
     fd: Fd,
     by: By,
-    /// How the last read ended: with so many bytes, 0 for the end, or an error.
+    /// The result of the last read: number of bytes, 0 for the end, or an error.
     pub last: &'c Cell<Result<usize>>,
 }
 
-/// How it is read without waiting.
+/// The method of reading without waiting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     /// With `RWF_NOWAIT`.
     Flag,
-    /// Through an open file of its own that is `O_NONBLOCK`.
+    /// Through its own open file description with `O_NONBLOCK`.
     Reopened,
 }
 
 impl<'c> Drain<'c> {
-    /// Gets ready to read from `pipe`.
+    /// Prepares to read from `pipe`.
     ///
     /// # Errors
-    /// Those of open(2), where the pipe has to be opened again.
+    /// Those of open(2), if the pipe must be reopened.
     pub(crate) fn new(pipe: Pipe, last: &'c Cell<Result<usize>>) -> Result<Self> {
-        // Asks without moving a byte: an address that is no memory, and the flag is looked at before it.
+        // Probes without moving a byte: the address is invalid, and the flag is checked before it.
         if now(__NR_preadv2, pipe.fd, core::ptr::null_mut(), 1) != Err(Errno::EOPNOTSUPP) {
             return Ok(Drain { fd: pipe.fd, by: By::Flag, last });
         }
         let path = pipe.fd.link();
         let flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
-        // SAFETY: the path is a string.
+        // SAFETY: the path is NUL-terminated.
         let fd = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags, 0) }?;
         let fd = Fd::new(fd as i32);
         Ok(Drain { fd, by: By::Reopened, last })
@@ -172,7 +171,7 @@ impl<'c> Drain<'c> {
 impl Drop for Drain<'_> {
     fn drop(&mut self) {
         if self.by == By::Reopened {
-            // SAFETY: the descriptor was made in `new`.
+            // SAFETY: `new` opened the descriptor, and nothing else uses it.
             let _ = unsafe { lp_abi::syscall!(__NR_close, self.fd) };
         }
     }
@@ -185,7 +184,7 @@ impl Source for Drain<'_> {
             let (at, most) = (pages.wrapping_add(done), bytes - done);
             let got = match self.by {
                 By::Flag => now(__NR_preadv2, self.fd, at, most),
-                // SAFETY: the kernel writes within the pages, which are good for as much.
+                // SAFETY: the kernel writes within the pages, for which the caller of `fill` answers.
                 By::Reopened => unsafe { lp_abi::syscall!(__NR_read, self.fd, at, most) },
             };
             self.last.set(got);

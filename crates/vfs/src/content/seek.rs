@@ -1,4 +1,4 @@
-//! `SEEK_DATA` and `SEEK_HOLE` of lseek(2); the call itself is [`crate::calls::lseek`].
+//! `SEEK_DATA` and `SEEK_HOLE` of lseek(2); [`crate::calls::lseek`] is the call itself.
 
 use lp_abi::{Errno, PAGE_SIZE, Result};
 use lp_region::Region;
@@ -8,18 +8,18 @@ use lp_region::sync::Ordering::Relaxed;
 use crate::caller::task::Task;
 use crate::content::map::{self, Map};
 
-/// The first offset at or past `offset` that has a page.
+/// The first offset that has a page, at or after `offset`.
 ///
 /// # Errors
-/// `ENXIO` when there is none, or `offset` is not inside the file.
+/// `ENXIO` if there is none, or `offset` is not inside the file.
 pub(crate) fn data(task: &Task, inode: &Inode, offset: i64) -> Result<i64> {
     find(task, inode, offset, Wanted::Data)
 }
 
-/// The first offset at or past `offset` that has no page; the end of the file counts as a hole.
+/// The first offset that has no page, at or after `offset`. The end of the file counts as a hole.
 ///
 /// # Errors
-/// `ENXIO` when `offset` is not inside the file.
+/// `ENXIO` if `offset` is not inside the file.
 pub(crate) fn hole(task: &Task, inode: &Inode, offset: i64) -> Result<i64> {
     find(task, inode, offset, Wanted::Hole)
 }
@@ -31,7 +31,7 @@ enum Wanted {
 }
 
 fn find(task: &Task, inode: &Inode, offset: i64, wanted: Wanted) -> Result<i64> {
-    // shmem_file_llseek and mapping_seek_hole_data: an offset below zero is ENXIO as well.
+    // As in shmem_file_llseek and mapping_seek_hole_data, a negative offset is ENXIO too.
     let found = inode.data_seq.snapshot(|| search(task.region, inode, offset as u64, wanted));
     if offset < 0 { Err(Errno::ENXIO) } else { found }
 }

@@ -1,8 +1,8 @@
-//! Copying content out, all of one moment, without a lock.
+//! Copying a consistent snapshot of content, without a lock.
 //!
-//! Bytes and size are copied under `data_seq` and validated. While a change that does not end (its writer is
-//! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, as Linux would give it:
-//! each page as it was at some moment while the map named it.
+//! Bytes and size are copied under `data_seq` and validated. If a change that does not end (its writer is
+//! stopped, or writes a gigabyte) keeps the count odd, a reader takes what is there, like Linux: each page as
+//! it was at some moment while the map named it.
 
 use lp_abi::{Errno, PAGE_SIZE, Result, UserSlice};
 use lp_region::records::Inode;
@@ -15,14 +15,14 @@ use crate::content::buffer::{self, Buffer, Single};
 use crate::content::bulk::Way;
 use crate::content::map::{self, Map};
 
-/// Looks at a count that stays odd before a reader goes to sleep between them.
+/// Checks of an odd count before a reader sleeps between them.
 const SPINS: u32 = 2000;
-/// Sleeps, of 50 us and more each, before it takes the change under way for stopped.
+/// Sleeps, of at least 50 us, before a reader assumes that the change under way is stopped.
 const PAUSES: u32 = 100;
-/// Snapshots tried before a reader settles for page by page.
+/// Snapshots tried before a reader falls back to page by page.
 const TRIES: u32 = 64;
 
-/// Copies content under `data_seq`; `EFAULT` when not one byte could be copied.
+/// Copies content under `data_seq`. Fails with `EFAULT` if no byte could be copied.
 pub(crate) fn snapshot<B: Buffer>(
     region: Region,
     inode: &Inode,
@@ -38,9 +38,9 @@ pub(crate) fn snapshot<B: Buffer>(
     snapshot_slow(region, inode, to, len, offset)
 }
 
-/// [`snapshot`] into memory of the caller's own: fewer bytes where the content ends.
+/// `snapshot` to memory of our own; fewer bytes than `to` holds where the content ends.
 pub fn into(region: Region, inode: &Inode, to: &mut [u8], offset: u64) -> Result<usize> {
-    // SAFETY: the memory is the caller's, who waits.
+    // SAFETY: the memory is borrowed exclusively until the call returns.
     let room = unsafe { UserSlice::new(to.as_mut_ptr(), to.len()) };
     snapshot(region, inode, Single::new(room)?, to.len(), offset)
 }
@@ -53,7 +53,7 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
         let before = inode.data_seq.read();
         stuck = if before == last && before & 1 != 0 { stuck + 1 } else { 0 };
         last = before;
-        // A copy while a change is under way is worth nothing unless that change has stopped.
+        // A copy during a change is worthless, unless that change has stopped.
         if before & 1 != 0 && stuck < SPINS {
             spin();
             continue;
@@ -62,8 +62,8 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
             pause();
             continue;
         }
-        // Its writer has stopped, or is at something long: a truncation may be giving pages back under this
-        // very count.
+        // Its writer has stopped, or makes a long change: a truncation may be freeing pages under this very
+        // count.
         if before & 1 != 0 {
             break;
         }
@@ -76,8 +76,8 @@ fn snapshot_slow<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, of
     page_by_page(region, inode, to, len, offset)
 }
 
-/// What Linux gives a reader beside a writer that never rests, or does not finish: each page as it was at
-/// some moment. A page counts only if the map still names it after the copy.
+/// What Linux gives a reader beside a writer that never rests or does not finish: each page as it was at some
+/// moment. A page counts only if the map still names it after the copy.
 fn page_by_page<B: Buffer>(region: Region, inode: &Inode, to: B, len: usize, offset: u64) -> Result<usize> {
     let (mut to, mut done) = (to, 0);
     while done < len {
@@ -125,12 +125,12 @@ fn copy<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset:
     if got == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(got) }
 }
 
-/// Gives the zeros of a hole; [`below::MISSING`] if it is none, but content that is still to be taken.
+/// Returns the zeros of a hole, or [`below::MISSING`] if it is content still to be taken.
 fn hole<B: Buffer>(inode: &Inode, to: &mut B, len: usize) -> Result<usize> {
     if below::is_pending(inode) { Err(below::MISSING) } else { Ok(buffer::zero_out(to, len)) }
 }
 
-/// Copies what spans pages, neighbouring ones at once.
+/// Copies what spans several pages, consecutive ones at once.
 #[inline(never)]
 fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, offset: u64) -> Result<usize> {
     let map = Map::of(inode);
@@ -158,7 +158,7 @@ fn copy_pages<B: Buffer>(region: Region, inode: &Inode, mut to: B, len: usize, o
     if done == 0 && len != 0 { Err(Errno::EFAULT) } else { Ok(done) }
 }
 
-/// Offset of a run of pages in the region; none for a hole, and for what only a damaged region names.
+/// Offset of a run of pages in the region; `None` for a hole, and for pages that only a damaged region names.
 pub(crate) fn span(region: Region, first: PageId, len: u64) -> Option<usize> {
     let last = PageId(first.0.checked_add(len as u32 - 1)?);
     region.page_offset(last).filter(|_| first.is_some())?;

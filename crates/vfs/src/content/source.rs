@@ -1,4 +1,4 @@
-//! Where the bytes of a write come from: the program's memory, another file's pages, a pipe.
+//! Sources of a write's bytes: the program's memory, another file's pages, a pipe.
 
 use lp_abi::{PAGE_SIZE, UserSlice};
 use lp_region::Region;
@@ -11,33 +11,33 @@ use crate::content::bulk::{self, Way};
 use crate::content::map::{self, Map, Piece};
 use crate::content::snapshot;
 
-/// Copies tried under an unchanged sequence count before a source settles for page by page.
+/// Copies tried under an unchanged sequence count before a source falls back to page by page.
 const TRIES: u32 = 64;
 
-/// What a hole is copied from.
+/// The bytes of a hole.
 static ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
-/// A source of bytes that a write moves through. It is asked while the target's lock is held, so it never
-/// waits.
+/// A source of bytes that a write consumes. It is read while the target's lock is held, so it must never
+/// wait.
 pub(crate) trait Source {
-    /// Whether the write tells watchers of the target; if not, its caller does.
+    /// Whether the write notifies watchers of the target; if not, its caller must.
     const IS_TOLD: bool = true;
 
-    /// Copies up to `bytes` bytes to `pages`, which lie at an offset of the region's file (descriptor, -1 if
-    /// it has none, and offset). Returns how many: fewer where the source ends or faults.
+    /// Copies up to `bytes` bytes to `pages`, which lie in the region's file at `file` (descriptor, -1 if
+    /// there is none, and offset). Returns the number copied, which is smaller if the source ends or faults.
     ///
     /// # Safety
-    /// `pages` is good for `bytes` bytes.
+    /// `pages` must be valid for `bytes` bytes.
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize;
 
-    /// All of it, if that is one piece of the program's memory.
+    /// All of it, if it is one piece of the program's memory.
     fn whole(&self) -> Option<UserSlice>;
 }
 
 impl<B: Buffer> Source for B {
     #[inline(always)]
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
-        // SAFETY: `pages` are good for `bytes` bytes and lie in the file as said, by the contract of `fill`.
+        // SAFETY: the caller guarantees `pages` for `bytes` bytes, and their place in the file.
         unsafe { buffer::copy(Way::In, pages, self, bytes, file) }
     }
 
@@ -47,12 +47,12 @@ impl<B: Buffer> Source for B {
     }
 }
 
-/// Content of a file, from an offset on.
+/// Content of a file, from an offset.
 ///
-/// Takes no lock on the file. Each piece is checked after it was copied: the sequence count must stand still
-/// and the map must still name the pages, else they may have been recycled meanwhile and the piece is copied
-/// again. The map is asked even under an odd count that stands still, because a truncation gives pages back
-/// within its section.
+/// Takes no lock on the file. Each piece is checked after it was copied: the sequence count must not have
+/// changed and the map must still name the pages. Otherwise they may have been recycled meanwhile, and the
+/// piece is copied again. The map is checked even under an unchanged odd count, because a truncation frees
+/// pages within its section.
 pub(crate) struct FileContent<'r> {
     region: Region<'r>,
     inode: &'r Inode,
@@ -60,7 +60,7 @@ pub(crate) struct FileContent<'r> {
 }
 
 impl<'r> FileContent<'r> {
-    /// The content of `inode` from `at` on.
+    /// The content of `inode` from `at`.
     pub(crate) fn new(region: Region<'r>, inode: &'r Inode, at: u64) -> Self {
         FileContent { region, inode, at }
     }
@@ -70,7 +70,8 @@ impl<'r> FileContent<'r> {
         map::piece(self.region, Map::of(self.inode), self.at / PAGE_SIZE as u64, pages)
     }
 
-    /// Copies from the piece at the offset; returns how many bytes, none at the end, and the piece.
+    /// Copies from the piece at the offset. Returns the number of bytes, 0 at the end, and the piece. `pages`
+    /// must be valid for `most` bytes.
     unsafe fn copy(&self, pages: *mut u8, most: usize, file: (i32, usize)) -> (usize, Piece) {
         let piece = self.piece(most);
         let within = self.at as usize % PAGE_SIZE;
@@ -80,7 +81,7 @@ impl<'r> FileContent<'r> {
             Some(base) => (unsafe { self.region.base().add(base + within) }, there),
             None => (ZEROS.as_ptr().cast_mut(), there.min(PAGE_SIZE)),
         };
-        // SAFETY: `pages` is good for `most` bytes, the caller says.
+        // SAFETY: the caller guarantees `pages` for `most` bytes.
         (unsafe { bulk::copy(Way::In, pages, from, bytes, file) }, piece)
     }
 
@@ -90,7 +91,7 @@ impl<'r> FileContent<'r> {
 }
 
 impl Source for FileContent<'_> {
-    // What is copied was read first.
+    // The source's read was reported first.
     const IS_TOLD: bool = false;
 
     unsafe fn fill(&mut self, pages: *mut u8, bytes: usize, file: (i32, usize)) -> usize {
@@ -105,9 +106,9 @@ impl Source for FileContent<'_> {
             if most == 0 {
                 break;
             }
-            // SAFETY: within what the caller promises.
+            // SAFETY: the caller guarantees `pages` for `bytes` bytes, of which `done` are done.
             let (copied, piece) = unsafe { self.copy(pages.add(done), most, (file.0, file.1 + done)) };
-            // PAIRS: the release store that unlinks a page in `map::clear`, before the page is given back.
+            // PAIRS: the release store that unlinks a page in `map::clear`, before the page is freed.
             acquire_fence();
             let stood = self.inode.data_seq.read() == before;
             if !self.still_has(piece, most) || !stood && tries < TRIES {

@@ -1,5 +1,5 @@
-//! ETXTBSY: whether a file is open for writing, as `deny_write_access` asks before an exec. Nobody counts writers; the tables
-//! of all processes are looked through.
+//! ETXTBSY: whether a file is open for writing, as `deny_write_access` asks before an exec. Writers are not
+//! counted; the tables of all processes are searched.
 
 use lp_region::layout::FDS;
 use lp_region::records::file_mode;
@@ -9,7 +9,7 @@ use lp_region::{FileId, InodeRef, ProcessId};
 use crate::caller::task::Task;
 use crate::descriptors::table::entry;
 
-/// Whether a living process has `inode` open for writing.
+/// Whether a live process has `inode` open for writing.
 pub fn is_written(task: &Task, inode: InodeRef) -> bool {
     let lives = |id| id == task.process_id || !task.region.process_is_dead(id, task.process_id);
     task.region.processes().any(|id| writes(task, id, inode) && lives(id))
@@ -20,7 +20,7 @@ fn writes(task: &Task, id: ProcessId, inode: InodeRef) -> bool {
     task.region.fd_table(id).iter().take(limit.min(FDS)).any(|word| {
         let word = word.load(Ordering::Acquire);
         let file = task.region.file(FileId(word as u32));
-        // Relaxed: immutable while a table names the file; that it may just be closed is the caller's race.
+        // Relaxed: immutable while a table names the file. That it may just be closed is the caller's race.
         let mode = file.mode.load(Ordering::Relaxed);
         word & entry::OPEN != 0
             && mode & (file_mode::WRITE | file_mode::PATH) == file_mode::WRITE

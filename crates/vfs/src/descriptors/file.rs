@@ -14,19 +14,18 @@ use crate::caller::task::Task;
 use crate::descriptors::table::{self, Held};
 use crate::lane::pin;
 
-/// Puts `instead` in the place of `id` in a table's `entry`: from here until [`left`] the lane answers for
-/// it.
+/// Replaces `id` in a table's `entry` by `instead`. From here until [`left`] the lane answers for the file.
 #[inline]
 pub(crate) fn leave(task: &Task, entry: &AtomicU64, id: FileId, instead: u64) {
     marks::take_out(entry, &task.lane.pins[pin::slot::CLOSE], u64::from(id.0), instead);
 }
 
-/// Whether a file that was taken out of the caller's table has no other name there, and was never another
-/// table's too.
+/// Whether a file that was removed from the caller's table has no other entry there and was never in another
+/// table.
 #[cold]
 pub(crate) fn is_last(task: &Task, id: FileId) -> bool {
     let names = |(_, word): (Fd, u64)| word as u32 == id.0;
-    // Relaxed: as in `left`.
+    // Relaxed: `shared` was set by this process or before it was forked.
     task.region.file(id).shared.load(Ordering::Relaxed) != sharing::SHARED
         && !table::open_entries(task).any(names)
 }
@@ -56,9 +55,9 @@ pub(crate) fn duplicate(file: &OpenFile) {
 }
 
 /// `f_pos` for the length of a call. While the file is shared, or threads share the table, it is held under
-/// the file's lock, as Linux's `f_pos_lock`; else it is a plain load and store.
+/// the file's lock, like Linux's `f_pos_lock`; otherwise it is a plain load and store.
 ///
-/// A flag and not the lock's own guard, with which writev(2) counts two instructions more.
+/// Uses a flag instead of the lock's own guard, with which writev(2) would take two more instructions.
 #[must_use = "the lock is given back once this is dropped"]
 pub(crate) struct Position<'f> {
     file: &'f OpenFile,
@@ -67,16 +66,16 @@ pub(crate) struct Position<'f> {
 }
 
 impl Position<'_> {
-    /// Where the next read or write starts.
+    /// The position at which the next read or write starts.
     #[inline]
     pub(crate) fn get(&self) -> u64 {
         self.file.position.load(Ordering::Relaxed) // Relaxed: plain, or ordered by the lock.
     }
 
-    /// Moves it.
+    /// Sets the position.
     #[inline]
     pub(crate) fn set(&self, position: u64) {
-        self.file.position.store(position, Ordering::Relaxed); // Relaxed: as above.
+        self.file.position.store(position, Ordering::Relaxed); // Relaxed: plain, or ordered by the lock.
     }
 }
 
@@ -90,7 +89,7 @@ impl Drop for Position<'_> {
     }
 }
 
-/// Takes hold of the position of an open file.
+/// Holds the position of an open file.
 #[inline(always)]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn position<'f>(task: &Task, held: &Held<'f>) -> Position<'f> {

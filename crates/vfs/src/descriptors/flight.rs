@@ -1,14 +1,14 @@
-//! Open files on their way over a socket (`SCM_RIGHTS`): found, not counted.
+//! Open files in transit over a socket (`SCM_RIGHTS`): found, not counted.
 //!
-//! Each process of a run has inherited a descriptor of one empty memfd, the run's *flights*. What is sent in
-//! the place of an open file is a token, an open file description of that memfd, with a lock of its own
+//! Each process of a run has inherited a descriptor of one empty memfd, the run's *flights*. What is sent
+//! instead of an open file is a token: an open file description of that memfd, with its own lock
 //! (F_OFD_SETLK) on the bytes of the open file. The kernel drops the lock with the last reference to the
-//! description, wherever that was: in a socket's queue, in a message that nobody received, with a process
-//! that was killed. So who wants to know whether an open file is in flight asks whether its bytes are locked.
+//! description, wherever that was: in a socket's queue, in a message that nobody received, or with a process
+//! that was killed. An open file is therefore in flight if its bytes are locked.
 //!
-//! `OpenFile::in_flight` says which runs have ever sent the file. It is set after the lock is taken and stays
-//! until the file is freed, and spares all other files the question. Another run's flights cannot be asked:
-//! what it has sent stays while it is held.
+//! `OpenFile::in_flight` records which runs have ever sent the file. It is set after the lock is taken and
+//! stays until the file is freed, so other files need no check. Another run's flights cannot be checked: what
+//! that run has sent stays alive while the run does.
 
 use lp_abi::linux::{__NR_fcntl, F_OFD_GETLK, F_OFD_SETLK, F_UNLCK, F_WRLCK};
 use lp_abi::{Errno, Fd, Result};
@@ -18,7 +18,7 @@ use lp_region::{FileId, Region, RunId};
 
 use crate::caller::task::Task;
 
-/// Bytes for each open file: as many of its tokens may be on their way at once.
+/// Bytes for each open file, and so the maximum number of its tokens in transit.
 const BYTES: i64 = 1 << 32;
 
 #[repr(C)]
@@ -40,13 +40,13 @@ pub fn descriptor(task: &Task) -> Option<Fd> {
     task.run.flights.load(Ordering::Relaxed).checked_sub(1).map(|fd| Fd::new(fd as i32)) // Relaxed: immutable.
 }
 
-/// The bit of [`lp_region::records::OpenFile::in_flight`] that a run shares with few others.
+/// A run's bit in [`lp_region::records::OpenFile::in_flight`], shared with few other runs.
 fn bit(run: RunId) -> u32 {
     1 << (run.0 % u32::BITS)
 }
 
-/// Marks the open file as in flight for as long as the open file description behind `token`, of the run's
-/// flights, lives. The caller holds the open file.
+/// Marks the open file as in flight for the life of the open file description behind `token`, one of the
+/// run's flights. The caller must hold the open file.
 ///
 /// # Errors
 /// Those of fcntl(2).
@@ -54,30 +54,30 @@ pub fn launch(task: &Task, id: FileId, token: Fd) -> Result<()> {
     let mut at = i64::from(task.lane_id.0);
     loop {
         let lock = lock_of(id, at, 1);
-        // SAFETY: the kernel reads the structure.
+        // SAFETY: the kernel only reads the structure.
         match unsafe { lp_abi::syscall!(__NR_fcntl, token, F_OFD_SETLK, &raw const lock) } {
             Err(Errno::EAGAIN) => at = (at + 1) % BYTES, // Another token of the same file has this byte.
             done => break done.map(drop)?,
         }
     }
     let run = RunId(task.process.run.load(Ordering::Relaxed)); // Relaxed: immutable while claimed.
-    // PAIRS: the acquire in `sent`, after the one of whoever has seen the sender's pin or entry gone.
+    // PAIRS: the acquire in `sent`, by a sweep that has seen the sender's pin or entry gone.
     task.region.header().flown.fetch_max(id.0 + 1, Ordering::Release);
-    // PAIRS: the acquire in `is_in_flight`: who sees the bit finds the lock.
+    // PAIRS: the acquire in `is_in_flight`: a lane that sees the bit finds the lock.
     task.region.file(id).in_flight.fetch_or(bit(run), Ordering::Release);
     Ok(())
 }
 
-/// The open files that were ever sent; as a rule there are none.
+/// The open files that were ever sent; usually none.
 pub(crate) fn sent(region: Region<'_>) -> impl Iterator<Item = FileId> + '_ {
     // PAIRS: the release in `launch`.
     let behind = region.header().flown.load(Ordering::Acquire).min(FILES as u32);
     (1..behind).map(FileId).filter(move |id| region.file(*id).in_flight.load(Ordering::Relaxed) != 0)
 }
 
-/// Whether an open file that no table names may still be received. Who received it stored it in a table, and
-/// said so in `Header::moves`, before the token was closed: if this finds none, the caller looks at `moves`
-/// once more.
+/// Whether an open file that no table names may still be received. A receiver stores the file in a table and
+/// increments `Header::moves` before it closes the token. If this returns false, the caller must therefore
+/// check `moves` again.
 pub(crate) fn is_in_flight(task: &Task, id: FileId) -> bool {
     // PAIRS: the release in `launch`.
     let senders = task.region.file(id).in_flight.load(Ordering::Acquire);
@@ -94,7 +94,7 @@ pub(crate) fn is_in_flight(task: &Task, id: FileId) -> bool {
 fn is_locked(task: &Task, id: FileId) -> bool {
     let Some(fd) = descriptor(task) else { return false };
     let mut lock = lock_of(id, 0, BYTES);
-    // SAFETY: the kernel writes the structure.
+    // SAFETY: the kernel writes only the structure.
     let asked = unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_OFD_GETLK, &raw mut lock) };
     asked.is_err() || lock.kind != F_UNLCK as i16
 }

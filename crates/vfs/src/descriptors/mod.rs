@@ -1,10 +1,9 @@
-//! What descriptors name: the table of a process, open files, and looking through the tables of all
-//! processes.
+//! Descriptors: a process's table, open files, and searching the tables of all processes.
 //!
-//! Nothing here frees an open file: that is [`crate::life::open_file`]'s. Lock order: an open file's position
+//! Nothing here frees an open file; [`crate::life::open_file`] does. Lock order: an open file's position
 //! ([`file::position`]) before any inode; the table's lock ([`table::lock`]) after all inodes.
 //!
-//! Cycle inside: `table` takes files out of entries, `file` goes through a table's entries.
+//! `table` takes files out of entries, and `file` searches a table's entries.
 //!
 //! Cycle: `file`, `table`.
 

@@ -1,8 +1,8 @@
 //! The descriptor table of a process, like `struct files_struct`: which numbers are ours and what they name.
 //!
-//! An entry is one word. A process with one thread reads it with one load and may use what it names until its next
-//! call: nobody else takes entries out. While several threads share the table, a reader pins the open file in its own
-//! lane and looks at the entry again; writers serialise on the process's `table_lock`.
+//! An entry is one word. A process with one thread reads it with one load and may use what it names until its
+//! next call, because nobody else removes entries. While several threads share the table, a reader pins the
+//! open file in its own lane and checks the entry again; writers serialise on the process's `table_lock`.
 
 use lp_abi::{Errno, Fd, Result};
 use lp_region::layout::{FDS, FDS_BACKED};
@@ -17,7 +17,7 @@ use crate::caller::task::Task;
 use crate::descriptors::file;
 use crate::lane::pin;
 
-/// The open file that a call on attributes names: not one opened with `O_PATH`.
+/// The open file for a call on attributes, which fails on one opened with `O_PATH`.
 ///
 /// # Errors
 /// `EBADF`.
@@ -34,39 +34,39 @@ pub mod entry {
     /// It names an open file.
     pub const OPEN: u64 = 1 << 32;
     /// The whole word: the kernel's descriptor is the gate's, and an open or a close of the number is under
-    /// way. As far as the program can see it is closed. Not a file's number: those are below `layout::FILES`.
+    /// way. The program sees it as closed. Not a file's number: those are below `layout::FILES`.
     pub const TRANSIT: u64 = 1 << 30;
     /// Close on exec.
     pub const CLOEXEC: u64 = 1 << 33;
-    /// A placeholder of the kernel's that is kept for the next open; closed as far as the program can see.
+    /// A kernel placeholder kept for the next open; the program sees it as closed.
     pub const PARKED: u64 = 1 << 34;
-    /// The kernel's descriptor is a real one (a FIFO, a socket) that backs an inode of ours: attributes are ours, data is
-    /// the kernel's.
+    /// The kernel's descriptor is a real one (a FIFO, a socket) that backs an inode of ours. Attributes are
+    /// ours, data is the kernel's.
     pub const HOST: u64 = 1 << 35;
-    /// Without [`OPEN`]: a device of the host's whose reads give zeros.
+    /// Without [`OPEN`]: a host device whose reads return zeros.
     pub const ZEROS: u64 = 1 << 36;
-    /// Without [`OPEN`]: a device of the host's whose reads give nothing.
+    /// Without [`OPEN`]: a host device whose reads return nothing.
     pub const EMPTY: u64 = 1 << 37;
-    /// Without [`OPEN`]: a device of the host's that takes any write.
+    /// Without [`OPEN`]: a host device that accepts any write.
     pub const DISCARDS: u64 = 1 << 38;
     /// With [`PARKED`]: the gate's own descriptor of a shadow; see [`shadow`].
     pub const SHADOW: u64 = 1 << 39;
-    /// Where the number of the shadow's descriptor stands, plus one.
+    /// Position of the shadow's descriptor number plus one.
     const SHADOW_SHIFT: u32 = 40;
 
-    /// The descriptor of the door's, if any, that says to watchers that the file is open
-    /// (`crate::watches::watch`): the kernel tells them when it is closed, also by a death.
+    /// The door's descriptor, if any, that keeps the shadow open (`crate::watches::watch`). The kernel
+    /// reports to watchers when it is closed, even by a death.
     pub fn shadow(word: u64) -> Option<Fd> {
         (word >> SHADOW_SHIFT).checked_sub(1).map(|fd| Fd::new(fd as i32))
     }
 
-    /// The bits of an entry that name it.
+    /// The bits of an entry that record it.
     pub const fn with_shadow(fd: Fd) -> u64 {
         (fd.raw() as u64 + 1) << SHADOW_SHIFT
     }
 }
 
-/// Bits of `Process::posix_locks`: why a close has to look.
+/// Bits of `Process::posix_locks`: why a close has extra work.
 pub mod closing {
     /// The process may hold POSIX locks.
     pub const LOCKS: u32 = 1;
@@ -74,10 +74,10 @@ pub mod closing {
     pub const SHADOWS: u32 = 2;
 }
 
-/// What a descriptor is.
+/// The owner of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whose {
-    /// The kernel's business.
+    /// The kernel.
     NotOurs,
     /// An open file of ours.
     Ours,
@@ -85,7 +85,7 @@ pub(crate) enum Whose {
     Host,
 }
 
-/// An open file for the length of a call, like `struct fd` between `fdget` and `fdput`.
+/// An open file held for the length of a call, like `struct fd` between `fdget` and `fdput`.
 pub struct Held<'r> {
     /// Its handle.
     pub id: FileId,
@@ -111,7 +111,7 @@ impl Held<'_> {
 }
 
 impl Held<'_> {
-    /// The mount that it was opened through.
+    /// The mount through which it was opened.
     #[inline]
     pub fn mount(&self) -> MountId {
         self.file.mount()
@@ -133,24 +133,24 @@ impl Drop for Held<'_> {
     }
 }
 
-/// The entry of `fd`, if its memory is there.
+/// The entry of `fd`, if its memory exists.
 #[inline(always)]
 pub fn covered<'r>(task: &Task<'r>, fd: Fd) -> Option<&'r AtomicU64> {
-    // Relaxed: who knows of a number that another thread added has synchronised with it.
+    // Relaxed: a thread that knows a number added by another has synchronised with that thread.
     let is_past = |fd| fd >= task.process.fd_limit.load(Ordering::Relaxed);
     if fd.raw() as u32 >= FDS_BACKED as u32 && is_past(fd.raw() as u32) {
         return None;
     }
-    Some(&task.table[usize::from(fd.raw() as u16)]) // The limit never passes `FDS`.
+    Some(&task.table[usize::from(fd.raw() as u16)]) // The limit never exceeds `FDS`.
 }
 
-/// The entry of `fd` in the table of any process, if that covers the number.
+/// The entry of `fd` in the table of any process, if that table covers the number.
 pub fn covered_of<'r>(region: Region<'r>, process: ProcessId, fd: Fd) -> Option<&'r AtomicU64> {
-    let limit = region.process(process).fd_limit.load(Ordering::Relaxed); // Relaxed: as in `covered`.
+    let limit = region.process(process).fd_limit.load(Ordering::Relaxed); // Relaxed: see `covered`.
     region.fd_table(process).iter().take(limit as usize).nth(fd.index())
 }
 
-/// The entry of `fd`; 0 for numbers that the table does not cover.
+/// The value of the entry of `fd`; 0 for numbers that the table does not cover.
 #[inline]
 pub fn load(task: &Task, fd: Fd) -> u64 {
     match covered(task, fd) {
@@ -159,13 +159,13 @@ pub fn load(task: &Task, fd: Fd) -> u64 {
     }
 }
 
-/// Whether a call on `fd` is answered here and not by the kernel: an open file of ours, data included.
+/// Whether calls on `fd` are answered here rather than by the kernel: an open file of ours, data included.
 #[inline]
 pub(crate) fn is_ours(task: &Task, fd: Fd) -> bool {
     load(task, fd) & (entry::OPEN | entry::HOST) == entry::OPEN
 }
 
-/// What `fd` is.
+/// The owner of `fd`.
 #[inline]
 pub(crate) fn whose(task: &Task, fd: Fd) -> Whose {
     match load(task, fd) & (entry::OPEN | entry::HOST) {
@@ -175,28 +175,29 @@ pub(crate) fn whose(task: &Task, fd: Fd) -> Whose {
     }
 }
 
-/// The open file that `fd` names, as `fdget`.
+/// The open file of `fd`, like `fdget`.
 ///
 /// # Errors
-/// `EBADF` when it is not ours or its data is the kernel's.
+/// `EBADF` if it is not ours or its data is the kernel's.
 #[inline(always)]
 pub fn fget<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     let entry = load(task, fd);
     if entry & (entry::OPEN | entry::HOST) != entry::OPEN {
         return Err(Errno::EBADF);
     }
-    // Relaxed: only this thread can have made the second thread.
+    // Relaxed: only this thread can have created the second thread.
     if task.process.threads.load(Ordering::Relaxed) != 0 {
         return shared(task, fd, pin::slot::FIRST, entry::OPEN | entry::HOST);
     }
     Ok(held(task, entry, None))
 }
 
-/// The open file of an entry just read if no other thread shares the table: nobody takes it out before this thread's next
-/// call, and no pin is needed. `mask` is [`entry::OPEN`], with [`entry::HOST`] for calls on data.
+/// The open file of an entry just read, if no other thread shares the table. Nobody removes it before this
+/// thread's next call, so no pin is needed. `mask` is [`entry::OPEN`], with [`entry::HOST`] for calls on
+/// data.
 #[inline(always)]
 fn own<'r>(task: &Task<'r>, entry: u64, mask: u64) -> Option<&'r OpenFile> {
-    // Relaxed: only this thread can have made the second thread.
+    // Relaxed: only this thread can have created the second thread.
     if entry & mask != entry::OPEN || task.process.threads.load(Ordering::Relaxed) != 0 {
         return None;
     }
@@ -215,7 +216,8 @@ pub(crate) fn own_any<'r>(task: &Task<'r>, entry: u64) -> Option<&'r OpenFile> {
     own(task, entry, entry::OPEN)
 }
 
-/// [`own_file`] if no other descriptor names it either, so that nobody else can use its position, and its mode has `mode`.
+/// [`own_file`], if no other descriptor names it, so that nobody else can use its position, and its mode has
+/// `mode`.
 #[inline(always)]
 pub(crate) fn sole<'r>(task: &Task<'r>, entry: u64, mode: u32) -> Option<&'r OpenFile> {
     let file = own_file(task, entry)?;
@@ -224,14 +226,14 @@ pub(crate) fn sole<'r>(task: &Task<'r>, entry: u64, mode: u32) -> Option<&'r Ope
     (alone && file.mode.load(Ordering::Relaxed) & mode == mode).then_some(file)
 }
 
-/// The inode of an open file that is held.
+/// The inode of an open file that the caller holds.
 #[inline(always)]
 pub(crate) fn inode_of<'r>(task: &Task<'r>, file: &OpenFile) -> &'r Inode {
     let inode = InodeRef::from_word(file.inode.load(Ordering::Relaxed)); // Relaxed: immutable while open.
     task.region.inode(inode.id)
 }
 
-/// [`fget`] for the second descriptor of a call that has two.
+/// [`fget`] for the second descriptor of a call.
 ///
 /// # Errors
 /// `EBADF`.
@@ -247,7 +249,7 @@ pub(crate) fn fget_second<'r>(task: &Task<'r>, fd: Fd) -> Result<Held<'r>> {
     Ok(held(task, entry, None))
 }
 
-/// [`fget`] for calls on attributes and paths: those whose data is the kernel's count too.
+/// [`fget`] for calls on attributes and paths, which also accept files whose data is the kernel's.
 ///
 /// # Errors
 /// `EBADF`.
@@ -280,7 +282,8 @@ fn shared<'r>(task: &Task<'r>, fd: Fd, slot: usize, mask: u64) -> Result<Held<'r
     }
 }
 
-/// Pins what `fd` names and gives its entry; 0 if it names nothing. One word, so that callers keep it in a register.
+/// Pins the open file of `fd` and returns its entry; 0 if there is none. One word, so that callers keep it in
+/// a register.
 #[inline(never)]
 fn pinned(task: &Task, fd: Fd, slot: usize, mask: u64) -> u64 {
     loop {
@@ -296,10 +299,9 @@ fn pinned(task: &Task, fd: Fd, slot: usize, mask: u64) -> u64 {
     }
 }
 
-/// Stores `new` in an entry that [`reach`] covers, over what was there, and gives that: it goes from the old
-/// file to the new one in one store, so that other threads find the number open all the while. The caller
-/// holds the table's lock if threads share it, and calls [`let_go`](crate::life::open_file::let_go) when it
-/// does not any more.
+/// Stores `new` in an entry that [`reach`] covers and returns the previous value. The change is one store, so
+/// other threads always see the number open. If threads share the table, the caller must hold its lock. It
+/// must call [`let_go`](crate::life::open_file::let_go) once it does not.
 #[inline]
 pub fn replace(task: &Task, place: &AtomicU64, new: u64) -> u64 {
     let old = place.load(Ordering::Relaxed); // Relaxed: guarded by the lock.
@@ -310,14 +312,14 @@ pub fn replace(task: &Task, place: &AtomicU64, new: u64) -> u64 {
     old
 }
 
-/// The entry of `fd`, which becomes one of the numbers that the table covers: before it is stored, under the
-/// same lock.
+/// The entry of `fd`, which the table covers from here on. Call it before storing the entry, under the same
+/// lock.
 ///
 /// # Errors
-/// `EBADF` for a number that no table holds; `ENOSPC` when the region's file has no room for a larger table.
+/// `EBADF` for a number that no table holds; `ENOSPC` if the region's file has no space for a larger table.
 #[inline(always)]
 pub fn reach<'r>(task: &Task<'r>, fd: Fd) -> Result<&'r AtomicU64> {
-    // Relaxed: guarded by the table's lock. The limit never passes `FDS`.
+    // Relaxed: guarded by the table's lock. The limit never exceeds `FDS`.
     if (fd.raw() as u32) < task.process.fd_limit.load(Ordering::Relaxed) {
         Ok(&task.table[usize::from(fd.raw() as u16)])
     } else {
@@ -335,22 +337,22 @@ fn grow<'r>(task: &Task<'r>, fd: Fd) -> Result<&'r AtomicU64> {
     Ok(place)
 }
 
-/// Says that a reference was copied within the table: a look under way may have passed the copy and not
-/// reached the original, which may go from now on.
+/// Records that a reference was copied within the table. A scan under way may have passed the copy but not
+/// reached the original, which may be removed from here on.
 pub(crate) fn moved(task: &Task) {
     // PAIRS: the loads in `look_through`.
     task.process.moves.fetch_add(1, Ordering::Release);
 }
 
 /// A number that changes with each copy of a reference that a scan of all tables may miss at both ends.
-/// Copies within a table that one thread has are not among them: [`look_through`] sees those.
+/// Copies within a table that one thread uses are not included, because [`look_through`] detects those.
 pub(crate) fn moves(region: Region) -> u64 {
     // PAIRS: the increments after a copy, in `dup::received` and `fork`.
     let between = region.header().moves.load(Ordering::Acquire);
     let within = |process: ProcessId| {
         let record = region.process(process);
-        // PAIRS: the release in `boot::thread_gone`: of a thread that came and went meanwhile it is counted
-        // that it went. One more than the copies, so that it counts that there are threads.
+        // PAIRS: the release in `boot::thread_gone`. For a thread that came and went meanwhile, its going is
+        // counted. One more than the copies, so that the existence of threads counts.
         let copies = match record.threads.load(Ordering::Acquire) {
             0 => 0,
             _ => u64::from(record.moves.load(Ordering::Acquire)) + 1, // PAIRS: the release in `moved`.
@@ -360,8 +362,8 @@ pub(crate) fn moves(region: Region) -> u64 {
     region.processes().fold(between, |sum, process| sum.wrapping_add(within(process)))
 }
 
-/// Calls `found` for each open file that a process's table names; false if references moved within the table
-/// meanwhile, so that one may have been missed.
+/// Calls `found` for each open file that a process's table names. Returns false if references moved within
+/// the table meanwhile, so that one may have been missed.
 pub(crate) fn look_through(region: Region, process: ProcessId, mut found: impl FnMut(FileId)) -> bool {
     let record = region.process(process);
     // PAIRS: the release in `moved`.
@@ -377,7 +379,7 @@ pub(crate) fn look_through(region: Region, process: ProcessId, mut found: impl F
     record.moves.load(Ordering::Acquire) == moves
 }
 
-/// Takes back a [`replace`] that gave `old`. The caller still holds the lock.
+/// Undoes a [`replace`] that returned `old`. The caller still holds the lock.
 #[cold]
 pub fn restore(task: &Task, place: &AtomicU64, old: u64) {
     place.store(old, Ordering::Release);
@@ -385,10 +387,10 @@ pub fn restore(task: &Task, place: &AtomicU64, old: u64) {
     pin::clear(task, pin::slot::CLOSE);
 }
 
-/// Sets or clears bits of the entry of `fd`, which is ours.
+/// Sets or clears bits of the entry of `fd`.
 ///
 /// # Errors
-/// `EBADF` when it is not.
+/// `EBADF` if it is not ours.
 pub fn change(task: &Task, fd: Fd, set: u64, clear: u64) -> Result<()> {
     let Some(place) = covered(task, fd) else { return Err(Errno::EBADF) };
     let _locked = lock(task);
@@ -400,8 +402,8 @@ pub fn change(task: &Task, fd: Fd, set: u64, clear: u64) -> Result<()> {
     if ours { Ok(()) } else { Err(Errno::EBADF) }
 }
 
-/// The lowest number at or past `from` and below `limit` that names nothing: what the kernel would choose, for doors
-/// without a kernel table.
+/// The lowest number that is at least `from`, below `limit` and names nothing: what the kernel would choose,
+/// for doors without a kernel table.
 ///
 /// # Errors
 /// `EMFILE`.
@@ -412,7 +414,7 @@ pub fn lowest(task: &Task, from: u32, limit: u32) -> Result<Fd> {
         .ok_or(Errno::EMFILE)
 }
 
-/// Open entries of the calling process: number and entry.
+/// The calling process's open entries, with their numbers.
 pub fn open_entries<'r>(task: &Task<'r>) -> impl Iterator<Item = (Fd, u64)> + use<'r> {
     let limit = task.process.fd_limit.load(Ordering::Acquire).min(FDS as u32);
     let table = task.table;
@@ -421,14 +423,14 @@ pub fn open_entries<'r>(task: &Task<'r>) -> impl Iterator<Item = (Fd, u64)> + us
         .filter(|(_, entry)| entry & entry::OPEN != 0)
 }
 
-/// The table's lock if threads share it, until this is dropped.
+/// The table's lock, held until this is dropped, if threads share the table.
 #[must_use = "the lock is given back once this is dropped"]
 pub(crate) struct TableLock<'r> {
     _held: Option<Kept<'r>>,
 }
 
 impl TableLock<'_> {
-    /// Leaves the lock to another function of this thread, which unlocks it.
+    /// Leaves the lock held, for another function of this thread to unlock.
     pub(crate) fn leave(self) {
         core::mem::forget(self);
     }
@@ -438,7 +440,7 @@ impl TableLock<'_> {
 #[inline]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn lock<'r>(task: &Task<'r>) -> TableLock<'r> {
-    // Relaxed: only this thread can have made the second thread.
+    // Relaxed: only this thread can have created the second thread.
     if task.process.threads.load(Ordering::Relaxed) == 0 {
         return TableLock { _held: None };
     }

@@ -1,7 +1,7 @@
-//! Blobs: what an inode carries besides its content, each the content of an inode without a name.
+//! Blobs: what an inode carries besides its content. Each is the content of an inode without a name.
 //!
-//! A blob does not change once it is linked in: a change makes another one and swaps it in with one store. So readers
-//! need no lock; they look afterwards whether the handle and the blob's generation are still what they were.
+//! A blob does not change once it is linked in. A change creates another one and swaps it in with one store,
+//! so readers need no lock; they check afterwards that the handle and the blob's generation are unchanged.
 
 use lp_abi::{Result, UserSlice};
 use lp_region::custody::LISTED;
@@ -20,7 +20,7 @@ use crate::inodes::inode::{self, Touch};
 use crate::inodes::make;
 use crate::lane::intent::{self, op};
 
-/// Which blob of an inode.
+/// Selects one of an inode's blobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     /// Extended attributes.
@@ -32,7 +32,7 @@ pub enum Which {
 }
 
 impl Which {
-    /// The word that names it; that of an access ACL may have [`COVERED`] besides.
+    /// The word that names it; that of an access ACL may also have [`COVERED`].
     pub fn word(self, inode: &Inode) -> &AtomicU32 {
         match self {
             Which::Xattr => &inode.xattr,
@@ -41,7 +41,7 @@ impl Which {
         }
     }
 
-    /// The blob that it is; 0 if there is none.
+    /// The blob's handle; 0 if there is none.
     pub fn handle(self, inode: &Inode) -> u32 {
         match self.word(inode).load(Acquire) & !COVERED {
             NO_ACL_YET => 0,
@@ -58,14 +58,14 @@ impl Which {
     }
 }
 
-/// A blob that is being made. It is given back if it is dropped before `swap`.
+/// A blob under construction. Dropped before `swap`, it is freed.
 pub struct Draft<'t, 'r> {
     task: &'t Task<'r>,
     id: InodeId,
 }
 
 impl<'t, 'r> Draft<'t, 'r> {
-    /// An empty one for an inode of root number `root`.
+    /// An empty one, for an inode of root number `root`.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -95,7 +95,7 @@ impl<'t, 'r> Draft<'t, 'r> {
         core::mem::forget(self);
     }
 
-    /// What it holds so far.
+    /// Its contents so far.
     pub fn view(&self) -> View<'r> {
         View { region: self.task.region, id: self.id }
     }
@@ -115,12 +115,12 @@ pub struct View<'r> {
 }
 
 impl<'r> View<'r> {
-    /// Bytes it has.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         self.region.inode(self.id).size.load(Relaxed) // Relaxed: a blob does not change.
     }
 
-    /// Whether it has none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -133,23 +133,23 @@ impl<'r> View<'r> {
         snapshot::snapshot(self.region, self.region.inode(self.id), Single::new(to)?, to.len(), at)
     }
 
-    /// Copies bytes out; gives how many there were.
+    /// Copies bytes out. Returns the number of bytes copied.
     ///
     /// # Errors
-    /// None of a sound region's.
+    /// None in a sound region.
     pub fn read(&self, to: &mut [u8], at: u64) -> Result<usize> {
         snapshot::into(self.region, self.region.inode(self.id), to, at)
     }
 
-    /// Copies `N` bytes out; zeros where there are none.
+    /// Copies `N` bytes out, zero-padded.
     pub fn bytes<const N: usize>(&self, at: u64) -> [u8; N] {
         let mut bytes = [0; N];
-        // A fault is impossible, and a blob that is too short is the damaged region's.
+        // A fault is impossible, and only a damaged region has a blob that is too short.
         let _ = self.read(&mut bytes, at);
         bytes
     }
 
-    /// Stores bytes in place. The blob is a draft.
+    /// Stores bytes in place. The blob must be a draft.
     pub fn patch(&self, task: &Task, at: u64, bytes: &[u8]) {
         for (step, byte) in bytes.iter().enumerate() {
             let at = at + step as u64;
@@ -162,13 +162,14 @@ impl<'r> View<'r> {
     }
 }
 
-/// A blob of an inode whose lock the caller holds; none if it has none.
+/// A blob of an inode; `None` if it has none. The caller must hold the inode's lock.
 pub(crate) fn of<'r>(task: &Task<'r>, inode: &Inode, which: Which) -> Option<View<'r>> {
     let id = InodeId(which.handle(inode));
     id.is_some().then_some(View { region: task.region, id })
 }
 
-/// Calls `look` with a blob of an inode, without a lock, until it saw one that stayed; none if there is no blob.
+/// Calls `look` with a blob of an inode, without a lock, until the blob stayed the same meanwhile. `None` if
+/// there is no blob.
 pub(crate) fn peek<T>(
     region: Region,
     inode: &Inode,
@@ -178,7 +179,7 @@ pub(crate) fn peek<T>(
     if which.handle(inode) == 0 {
         return None;
     }
-    // PAIRS: the release store in `Swap::apply`, and the fence at the start of `inode::clear`'s section.
+    // PAIRS: the release store in `Swap::apply`, and the fence at the start of `make::clear`'s section.
     let generation = |word| &region.inode(InodeId(word & !COVERED)).generation;
     let look = |word| {
         let id = InodeId(word & !COVERED);
@@ -187,12 +188,12 @@ pub(crate) fn peek<T>(
     validated::look(which.word(inode), generation, look).flatten()
 }
 
-/// A change of an inode's blob and of what follows it: one change, which a death settles wholly or not at
-/// all.
+/// A change of an inode's blob and of what depends on it: one change, which happens completely or not at all
+/// even after a death.
 struct Swap {
     of: InodeId,
     which: Which,
-    /// The blob afterwards and before; 0 none.
+    /// The blob afterwards and before; 0 for none.
     new: u32,
     old: u32,
     /// Mode and `ctime` afterwards.
@@ -223,7 +224,7 @@ impl Swap {
         }
     }
 
-    /// May be done again. From the end on, `lane` answers for the former blob and no longer for the new one.
+    /// Idempotent. From its end on, `lane` answers for the former blob and no longer for the new one.
     fn apply(&self, task: &Task, lane: &Lane) {
         let inode = task.region.inode(self.of);
         inode.seq.begin();
@@ -237,12 +238,12 @@ impl Swap {
     }
 }
 
-/// Makes a draft an inode's blob, or takes the blob away, and gives the former one back; sets the inode's
-/// mode, and `ctime`. The caller holds the inode's lock and is not inside a `seq` section.
+/// Makes a draft an inode's blob, or removes the blob, and frees the former one. Sets the inode's mode and
+/// `ctime`. The caller must hold the inode's lock and not be in a `seq` section.
 pub(crate) fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>, mode: u32) {
     let old = which.handle(task.region.inode(of));
     let inode = task.region.inode(of);
-    // Names that are still to be taken need a trap: see `below`.
+    // Names still to be taken in need a trap: see `below`.
     let is_trap = which == Which::Acl && inode::is_dir(inode) && below::is_pending(inode);
     let none = if is_trap { NO_ACL_YET } else { 0 };
     let new = draft.map_or(none, |draft| {
@@ -260,8 +261,8 @@ pub(crate) fn swap(task: &Task, of: InodeId, which: Which, draft: Option<Draft>,
     task.region.settle::<Inode>(task.lane);
 }
 
-/// Finishes a [`swap`] of a dead lane as far as the lane's `taken`: it names the former blob, which the
-/// reaper then frees.
+/// Finishes a [`swap`] of a dead lane up to the lane's `taken`, which then names the former blob for the
+/// reaper to free.
 pub(crate) fn replay(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let mut words = [0; 6];
@@ -272,14 +273,14 @@ pub(crate) fn replay(task: &Task, lane: LaneId) {
     record.intent.op.store(op::NONE, Release);
 }
 
-/// Frees a blob of an inode that is being freed itself.
+/// Frees a blob of an inode that is itself being freed.
 pub(crate) fn drop_of_freed(task: &Task, word: &AtomicU32) {
     // Relaxed: nobody else has the inode.
     let id = InodeId(word.load(Relaxed) & !COVERED);
     if id.0 == NO_ACL_YET {
         return word.store(0, Release);
     }
-    // One that died freeing the inode may have left the blob to a sweep.
+    // A thread that died while it freed the inode may have left the blob to a sweep.
     if id.is_some() && task.region.inode(id).custody.get() & LISTED != 0 {
         word.store(0, Release);
     } else if id.is_some() {

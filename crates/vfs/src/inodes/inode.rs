@@ -1,6 +1,6 @@
-//! Inodes: their lock, their attributes and times.
+//! Inodes: their lock, attributes and times.
 //!
-//! Attributes change under the inode's lock and `seq`; readers copy and validate, and write nothing. Like
+//! Attributes change under the inode's lock and `seq`. Readers copy and validate, and write nothing. Like
 //! `struct inode` and `inode_operations` of tmpfs, except that nothing counts references to an inode.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
@@ -19,12 +19,12 @@ use crate::content::{cut, map};
 use crate::inodes::{limit, watched};
 use crate::lane::writer;
 
-/// How long an access time may stay behind under relatime, in seconds.
+/// How far an access time may lag behind under relatime, in seconds.
 const RELATIME: u64 = 24 * 60 * 60;
-/// Reads that a lane answers between two looks at the clock.
+/// Reads by a lane between two checks of the clock.
 const CLOCK_EVERY: u32 = 1024;
 
-/// What an inode's record says, all of one moment.
+/// A consistent copy of an inode's record.
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     /// Type and permission bits.
@@ -35,11 +35,11 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// Device number of a device node, as `st_rdev`.
+    /// Device number of a device node (`st_rdev`).
     pub rdev: u32,
     /// Number of its root.
     pub root: u32,
-    /// Bytes of content; of a directory what tmpfs says.
+    /// Bytes of content; for a directory, tmpfs's value.
     pub size: u64,
     /// 512-byte blocks.
     pub blocks: u64,
@@ -73,11 +73,11 @@ pub fn attributes(task: &Task, id: InodeId, inode: &Inode) -> Attributes {
     inode.seq.snapshot(|| copy_attributes(inode))
 }
 
-/// Looks at a section before a reader gives it up for stopped.
+/// Checks of a section before a reader assumes that the writer is stopped.
 const SPINS: u32 = 2000;
 
-/// Lets the change under way in a section be finished if it does not go on because the lane that began it is
-/// dead: no writer may come to do it. A reader calls it before it waits.
+/// If a section is open because the lane that began it is dead, finishes its change: no writer might come to
+/// do it. A reader calls this before it waits.
 #[inline]
 pub(crate) fn mend_if_left(task: &Task, id: InodeId, section: &Seq) {
     if section.read() & 1 != 0 {
@@ -98,12 +98,12 @@ fn mend_if_left_slow(task: &Task, id: InodeId, section: &Seq) {
     if inode.lock.is_left_by_the_dead(task)
         && let Some(_locked) = lock_unless_held(task, id)
     {
-        // Taking the lock over from the dead mends too; in a damaged region nobody may have had it.
+        // Taking the lock over from the dead also mends. In a damaged region nobody may have held it.
         mend(task, id, inode);
     }
 }
 
-/// Whether it is a directory: then its entries and their times are guarded by `data_seq` besides.
+/// Whether it is a directory, whose entries and their times are guarded by `data_seq` as well.
 #[inline(always)]
 pub(crate) fn is_dir(inode: &Inode) -> bool {
     inode.mode.load(Relaxed) & S_IFMT == S_IFDIR // Relaxed: the type never changes while the inode lives.
@@ -130,7 +130,7 @@ fn copy_attributes(inode: &Inode) -> Attributes {
     }
 }
 
-/// A time of an inode. Relaxed: guarded by `seq`.
+/// Reads a time of an inode. Relaxed: guarded by `seq`.
 #[inline(always)]
 fn time(stamp: &Stamp) -> Time {
     Time { sec: stamp.sec.load(Relaxed) as i64, nsec: stamp.nsec.load(Relaxed) }
@@ -143,7 +143,7 @@ pub(crate) fn set_time(stamp: &Stamp, time: Time) {
     stamp.nsec.store(time.nsec, Relaxed);
 }
 
-/// `st_size` and `st_blocks` as tmpfs gives them.
+/// `st_size` and `st_blocks` as on tmpfs.
 #[inline(always)]
 pub(crate) fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
     if mode & S_IFMT == S_IFDIR {
@@ -152,7 +152,7 @@ pub(crate) fn size_and_blocks(inode: &Inode, mode: u32) -> (u64, u64) {
     (inode.size.load(Relaxed), inode.pages.load(Relaxed) * 8)
 }
 
-/// Holds an inode's lock; gives it back when dropped.
+/// An inode's lock, held; dropping this releases it.
 #[must_use = "the lock is given back once this is dropped"]
 pub struct Locked<'r> {
     inode: &'r Inode,
@@ -169,7 +169,7 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Takes an inode's lock. If its holder died, what it left is repaired first.
+/// Takes an inode's lock. If its holder died, repairs what it left first.
 #[inline]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn lock<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
@@ -179,8 +179,8 @@ pub fn lock<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
     Locked { inode, hold: Hold::Owned, mark: &task.lane.holding }
 }
 
-/// Takes an inode's lock as [`lock`] does unless a living thread has it, which may be stopped: for those who have no
-/// business with the inode.
+/// Takes an inode's lock like [`lock`], unless a live thread holds it, which may be stopped. For callers that
+/// do not need the inode itself.
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
     let inode = task.region.inode(id);
@@ -195,15 +195,15 @@ pub fn lock_unless_held<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> 
     Some(Locked { inode, hold: Hold::Owned, mark: &task.lane.holding })
 }
 
-/// Waits until nobody has an inode's lock. The caller holds none.
+/// Waits until nobody holds an inode's lock. The caller must hold none.
 #[cold]
 pub(crate) fn wait(task: &Task, id: InodeId) {
     order::idle(order::of(&task.lane.holding));
     drop(lock(task, id));
 }
 
-/// Takes an inode's lock for a caller that holds others, and so waits for nobody who may be stopped: only for
-/// a moment.
+/// Takes an inode's lock for a caller that holds others and so must not wait for a possibly stopped thread:
+/// waits only for a moment.
 #[inline]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn lock_soon<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
@@ -227,8 +227,8 @@ fn lock_soon_slow<'r>(task: &Task<'r>, id: InodeId) -> Option<Locked<'r>> {
     lock_unless_held(task, id)
 }
 
-/// Takes an inode's lock as [`lock`] does, without an atomic instruction if this lane is its only user. A lane enters
-/// one inode at a time: until it leaves it takes the locks of others with [`lock`].
+/// Takes an inode's lock like [`lock`], but without an atomic instruction if this lane is its only user. A
+/// lane enters one inode at a time; until it leaves it must take the locks of others with [`lock`].
 #[inline]
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub fn enter<'r>(task: &Task<'r>, id: InodeId) -> Locked<'r> {
@@ -264,9 +264,10 @@ impl Undertaker for InodeUndertaker<'_, '_> {
     }
 }
 
-/// Ends the sections that a dead lane left open. The caller holds the inode's lock and has replayed the lane's intent.
+/// Ends the sections that a dead lane left open. The caller must hold the inode's lock and have replayed the
+/// lane's intent.
 ///
-/// What lies behind the end of the content goes: a write that was growing it, or a truncation that was not finished.
+/// Cuts off what lies beyond the end of the content: an unfinished growing write or truncation.
 #[cold]
 pub(crate) fn mend(task: &Task, id: InodeId, inode: &Inode) {
     if inode.data_seq.read() & 1 != 0 {
@@ -282,14 +283,14 @@ pub(crate) fn mend(task: &Task, id: InodeId, inode: &Inode) {
     }
 }
 
-/// When an inode was made.
+/// An inode's birth time.
 #[inline]
 pub(crate) fn born(inode: &Inode) -> Time {
     // Relaxed: immutable.
     Time { sec: inode.btime.load(Relaxed) as i64, nsec: inode.btime_nsec.load(Relaxed) }
 }
 
-/// Which times to set.
+/// Selects the times to set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Touch {
     /// `ctime`: attributes changed.
@@ -298,7 +299,7 @@ pub(crate) enum Touch {
     Modify,
 }
 
-/// Sets times to now. The caller holds the inode's lock and is not inside a `seq` section.
+/// Sets times to the current time. The caller must hold the inode's lock and not be in a `seq` section.
 pub(crate) fn touch(task: &Task, inode: &Inode, what: Touch) {
     let now = task.now();
     inode.seq.begin();
@@ -306,7 +307,7 @@ pub(crate) fn touch(task: &Task, inode: &Inode, what: Touch) {
     inode.seq.end();
 }
 
-/// Sets times to `now`. The caller is inside a `seq` section of the inode.
+/// Sets times to `now`. The caller must be in a `seq` section of the inode.
 #[inline]
 pub(crate) fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
     // Relaxed throughout: inside the section.
@@ -317,24 +318,25 @@ pub(crate) fn touch_in_section(inode: &Inode, what: Touch, now: Time) {
     inode.atime_due.store(0, Relaxed);
 }
 
-/// Whether the content's last change is noted as of `now` already, and the next read will look at it.
+/// Whether the last change of the content is recorded as of `now` already, and the next read will check the
+/// access time.
 #[inline]
 pub(crate) fn is_modified_at(inode: &Inode, now: Time) -> bool {
     // Relaxed: the caller holds the lock.
     time(&inode.mtime) == now && time(&inode.ctime) == now && inode.atime_due.load(Relaxed) == 0
 }
 
-/// Access and modification time. The caller holds the inode's lock.
+/// Access and modification time. The caller must hold the inode's lock.
 pub(crate) fn access_and_modification(inode: &Inode) -> (Time, Time) {
     (time(&inode.atime), time(&inode.mtime))
 }
 
-/// Its attributes. The caller holds the inode's lock.
+/// The inode's attributes. The caller must hold the inode's lock.
 pub(crate) fn attributes_locked(inode: &Inode) -> Attributes {
     copy_attributes(inode)
 }
 
-/// Sets all times but the birth's. The caller holds the inode's lock.
+/// Sets all times but the birth time. The caller must hold the inode's lock.
 pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
     inode.seq.begin();
     set_time(&inode.atime, atime);
@@ -343,9 +345,9 @@ pub(crate) fn set_times(inode: &Inode, atime: Time, mtime: Time, ctime: Time) {
     inode.seq.end();
 }
 
-/// Notes a read of `bytes`: sets the access time when relatime asks for it. Costs two loads and a store to
-/// the lane otherwise. `mount` is what it was read through. The access time of an inode that may be watched
-/// is always due.
+/// Records a read of `bytes`: sets the access time if relatime requires it. Otherwise costs two loads and a
+/// store to the lane. `mount` is the mount that the read used. The access time of an inode that may be
+/// watched is always due.
 #[inline(always)]
 pub(crate) fn accessed(task: &Task, inode: &Inode, bytes: usize, mount: impl FnOnce() -> MountId) {
     let marks = &task.lane.pages;
@@ -369,13 +371,13 @@ fn accessed_slow(task: &Task, inode: &Inode, bytes: usize, mount: MountId) {
 fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
     let now = task.now();
     task.lane.pages.second.store(now.sec as u64, Relaxed);
-    let due = inode.atime_due.load(Relaxed); // Relaxed: looked at again below.
+    let due = inode.atime_due.load(Relaxed); // Relaxed: checked again below.
     let flags = task.region.mount(mount).flags.load(Relaxed); // Relaxed: one word.
     let never =
         if is_dir(inode) { mount_flags::NOATIME | mount_flags::NODIRATIME } else { mount_flags::NOATIME };
-    // A change within another one would take that one's mark.
+    // A change within another change would use that change's mark.
     let within = task.lane.writing_depth.load(Relaxed) != 0;
-    // A lock that is held may be held by a stopped process: a read does not wait for it below, the next one looks again.
+    // A stopped process may hold the lock, so a read does not wait for it below; the next read tries again.
     let fixed = inode.flags.load(Relaxed) & inode_flags::NOATIME != 0;
     if u64::from(due) > now.sec as u64 || fixed || flags & never != 0 || within {
         return;
@@ -395,7 +397,8 @@ fn stamp_access(task: &Task, inode: &Inode, mount: MountId) {
         inode.seq.end();
         atime = now;
     }
-    // In the tick of the last change the next read has to look again, as relatime compares with "not later than".
+    // In the clock tick of the last change the next read must check again, because relatime compares with
+    // "not later than".
     if atime > seen.mtime && atime > seen.ctime && !watched::has_shadow(inode) {
         let due = atime.sec.max(0) as u64 + RELATIME;
         inode.atime_due.store(due.try_into().unwrap_or(u32::MAX), Relaxed);

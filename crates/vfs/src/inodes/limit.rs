@@ -1,10 +1,10 @@
 //! Processes that have limited themselves (seccomp(2)): they make no system call of the gate's own, barriers
 //! included.
 //!
-//! Such a process cannot revoke a bias ([`lp_region::bias`]). So before the filter is in force, while
-//! barriers still work, it says in its slot that it is limited and ends what biases there are, its own too;
-//! and nobody is given one while a slot says so. Store-load on both sides: whoever gives a bias sees the
-//! slot's word, or the look at all locks sees the bias.
+//! Such a process cannot revoke a bias ([`lp_region::bias`]). Therefore, before the filter takes effect and
+//! while barriers still work, it marks its slot as limited and ends all biases, its own too. No bias is given
+//! while a slot has the mark. Store-load on both sides: either the giver of a bias sees the mark, or the
+//! scan of all locks sees the bias.
 
 use lp_abi::{Errno, Result};
 use lp_region::InodeId;
@@ -15,20 +15,20 @@ use lp_region::sync::{Ordering, heavy_barrier};
 use crate::caller::task::Task;
 use crate::inodes::inode;
 
-/// Whether a process of the region is limited, or died so and has not been reaped.
+/// Whether a process of the region is limited, or died limited and has not been reaped.
 pub(crate) fn any(task: &Task) -> bool {
     // Relaxed: ordered by the caller's light barrier.
     task.region.processes().any(|id| task.region.process(id).limited.load(Ordering::Relaxed) != 0)
 }
 
-/// The process is about to be limited.
+/// Called before the process limits itself.
 ///
 /// # Errors
-/// `EAGAIN` when it is so already, behind our back: without a barrier no bias can be revoked.
+/// `EAGAIN` if it is limited already, without our knowledge: without a barrier no bias can be revoked.
 #[cold]
 pub fn begin(task: &Task) -> Result<()> {
     task.process.limited.store(1, Ordering::Relaxed); // Relaxed: ordered by the barrier.
-    // PAIRS: the light barrier of whoever gives a bias.
+    // PAIRS: the light barrier of the lane that gives a bias.
     if !heavy_barrier() {
         end(task);
         return Err(Errno::EAGAIN);
@@ -44,8 +44,8 @@ pub fn begin(task: &Task) -> Result<()> {
     Ok(())
 }
 
-/// It is not limited after all.
+/// Undoes [`begin`]: the process is not limited after all.
 #[cold]
 pub fn end(task: &Task) {
-    task.process.limited.store(0, Ordering::Relaxed); // Relaxed: biases may come a little later.
+    task.process.limited.store(0, Ordering::Relaxed); // Relaxed: biases may resume a little later.
 }

@@ -1,4 +1,4 @@
-//! Inodes come and go: making one, freeing it and all it has.
+//! The creation of an inode, and freeing it with all that it has.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_abi::{Errno, Result};
@@ -11,20 +11,19 @@ use crate::content::map;
 use crate::inodes::blob::{self, Which};
 use crate::inodes::inode;
 
-/// Makes the directory that is root number `root`. It stays named in the lane until the caller has linked it
-/// in and settles it (`Region::settle::<Inode>`), or `discard`s it.
+/// Creates the directory for root number `root`. The lane names it until the caller has linked it in and
+/// settles it (`Region::settle::<Inode>`), or `discard`s it.
 ///
 /// # Errors
-/// `ENOSPC` when there are no inodes left.
+/// `ENOSPC` if there are no inodes left.
 pub fn create_root(task: &Task, root: u32, mode: u32, owner: (u32, u32)) -> Result<InodeRef> {
     make(task, root, S_IFDIR | mode & 0o7777, 0, owner)
 }
 
-/// Makes an inode that no name ever leads to: what blobs are. It stays named in the lane as after
-/// [`create_root`].
+/// Creates an inode that no name ever leads to, for a blob. The lane names it as after [`create_root`].
 ///
 /// # Errors
-/// As [`create_root`].
+/// Those of [`create_root`].
 pub(crate) fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
     let made = make(task, root, S_IFREG, 0, (0, 0))?;
     let flags = inode_flags::BLOB | S_IFREG & inode_flags::KIND;
@@ -32,7 +31,7 @@ pub(crate) fn create_hidden(task: &Task, root: u32) -> Result<InodeRef> {
     Ok(made)
 }
 
-/// An inode that was made and that nothing leads to yet. Dropped, it is given back.
+/// A new inode to which nothing leads yet. Dropped, it is freed.
 #[must_use = "the inode is given back once this is dropped"]
 pub struct NewInode<'t, 'r> {
     task: &'t Task<'r>,
@@ -40,7 +39,7 @@ pub struct NewInode<'t, 'r> {
 }
 
 impl<'t, 'r> NewInode<'t, 'r> {
-    /// An inode of root number `root`, with one link, a directory with two.
+    /// An inode of root number `root`, with one link; a directory with two.
     ///
     /// # Errors
     /// `ENOSPC`.
@@ -61,7 +60,7 @@ impl<'t, 'r> NewInode<'t, 'r> {
         self.made
     }
 
-    /// Something leads to it, and the lane's `taken` names it no more.
+    /// Call once something leads to it: the lane's `taken` no longer names it.
     #[inline]
     pub fn linked_in(self) -> InodeRef {
         let made = self.made;
@@ -97,9 +96,10 @@ fn make(task: &Task, root: u32, mode: u32, rdev: u32, owner: (u32, u32)) -> Resu
     Ok(InodeRef { id, generation: inode.generation.load(Relaxed) })
 }
 
-/// Relaxed stores throughout: nobody can reach the inode before it is linked in, which publishes it.
+/// Initialises an inode. Relaxed stores throughout: nobody can reach it before it is linked in, which
+/// publishes it.
 fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
-    // A lane that died as it freed the slot may have left its sections open.
+    // A lane that died while it freed the slot may have left its sections open.
     for seq in [&inode.seq, &inode.data_seq] {
         if seq.read() & 1 != 0 {
             seq.end();
@@ -123,23 +123,23 @@ fn fill(inode: &Inode, mode: u32, rdev: u32, root: u32, owner: (u32, u32)) {
     }
 }
 
-/// Gives back an inode that was made and that nobody has linked in.
+/// Frees a new inode that nobody has linked in.
 pub(crate) fn discard(task: &Task, id: InodeId) {
     free(task, id);
     task.region.settle::<Inode>(task.lane);
 }
 
-/// Frees an inode and all it has. Nobody can reach it any more but readers that look at its generation.
+/// Frees an inode and all that it has. Only readers that check its generation can still reach it.
 pub(crate) fn free(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     clear(task, id);
     inode.nlink.store(0, Relaxed); // Relaxed: nobody can reach it.
-    // PAIRS: the acquire loads of walks and of stat: who sees anything later sees the new generation.
+    // PAIRS: the acquire loads of walks and of stat: a later change implies the new generation.
     inode.generation.store(inode.generation.load(Relaxed).wrapping_add(1), Release);
     task.region.give::<Inode>(task.lane, id);
 }
 
-/// Gives back what an inode holds: content and attributes. May be done again after a death in between.
+/// Frees what an inode holds: content and attributes. May be repeated after a death.
 pub(crate) fn clear(task: &Task, id: InodeId) {
     let inode = task.region.inode(id);
     inode.data_seq.begin();

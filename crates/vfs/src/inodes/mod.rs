@@ -1,10 +1,10 @@
-//! Inodes: the record, its lock, attributes and times, making and freeing it, and its blobs.
+//! Inodes: the record, its lock, attributes and times, creating and freeing it, and its blobs.
 //!
-//! Lock order: several inodes are locked by [`crate::calls`] only, directories first, then the lower index
-//! first. Inside an inode's lock come its sections, `data_seq` before `seq`.
+//! Lock order: only [`crate::calls`] locks several inodes, directories first, then the lower index first.
+//! Within an inode's lock come its sections, `data_seq` before `seq`.
 //!
-//! Cycles inside: `inode`, `limit` and `watched` decide together whether a lock may be biased; freeing an
-//! inode frees its blobs, which are inodes (`make`, `blob`).
+//! `inode`, `limit` and `watched` decide together whether a lock may be biased. Freeing an inode frees its
+//! blobs, which are inodes (`make`, `blob`).
 //!
 //! Cycle: `blob`, `make`.
 //! Cycle: `inode`, `limit`, `watched`.

@@ -7,7 +7,7 @@ use crate::caller::task::{Task, Time};
 use crate::inodes::inode::{self, Touch};
 use crate::lane::intent::{self, op};
 
-/// What a chown makes of an inode: one change, which a death settles wholly or not at all.
+/// A chown: one change, which happens completely or not at all even after a death.
 pub(crate) struct Owners {
     pub(crate) of: InodeId,
     pub(crate) uid: u32,
@@ -17,7 +17,7 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Makes it so. The caller holds the inode's lock.
+    /// Carries it out. The caller must hold the inode's lock.
     pub(crate) fn carry_out(&self, task: &Task) {
         let _intent = intent::write(task, op::OWNERS, &self.to_words());
         self.apply(task);
@@ -44,7 +44,7 @@ impl Owners {
         }
     }
 
-    /// May be done again.
+    /// Idempotent.
     fn apply(&self, task: &Task) {
         let inode = task.region.inode(self.of);
         inode.seq.begin();

@@ -7,7 +7,7 @@ use crate::caller::task::{Task, Time};
 use crate::inodes::inode;
 use crate::lane::intent::{self, op};
 
-/// What a call makes of an inode's times: one change, which a death settles wholly or not at all.
+/// New times of an inode: one change, which happens completely or not at all even after a death.
 pub(crate) struct Stamps {
     pub(crate) of: InodeId,
     pub(crate) atime: Time,
@@ -16,7 +16,7 @@ pub(crate) struct Stamps {
 }
 
 impl Stamps {
-    /// Makes it so. The caller holds the inode's lock.
+    /// Carries it out. The caller must hold the inode's lock.
     pub(crate) fn carry_out(&self, task: &Task) {
         let _intent = intent::write(task, op::TIMES, &self.to_words());
         self.apply(task);
@@ -43,7 +43,7 @@ impl Stamps {
         }
     }
 
-    /// May be done again.
+    /// Idempotent.
     fn apply(&self, task: &Task) {
         inode::set_times(task.region.inode(self.of), self.atime, self.mtime, self.ctime);
     }

@@ -1,6 +1,6 @@
-//! Inodes that are watched: the flags that say so, and telling the watchers.
+//! Watched inodes: their flags, and notifying watchers.
 //!
-//! Calls on inodes without a shadow execute no instruction for it; [`crate::watches::watch`] says how.
+//! Calls on inodes without a shadow execute no instruction for this; [`crate::watches::watch`] explains how.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IFREG};
 use lp_region::records::{Inode, inode_flags};
@@ -12,7 +12,7 @@ use crate::caller::event::{At, Event, Kind, New, Touched};
 use crate::caller::task::Task;
 use crate::inodes::inode;
 
-/// What an inode is to its watchers.
+/// The kind of object that an inode is to its watchers.
 #[inline]
 pub fn kind(inode: &Inode) -> Kind {
     if inode::is_dir(inode) { Kind::Directory } else { Kind::File }
@@ -24,13 +24,14 @@ pub fn has_shadow(inode: &Inode) -> bool {
     inode.flags.load(Relaxed) & inode_flags::SHADOW != 0 // Relaxed: set under the inode's lock, read as seen.
 }
 
-/// Whether an inode was watched itself.
+/// Whether an inode itself was watched.
 #[inline(always)]
 pub fn is_watched(inode: &Inode) -> bool {
-    inode.flags.load(Relaxed) & inode_flags::WATCHED != 0 // Relaxed: as above.
+    // Relaxed: set under the inode's lock, read as seen.
+    inode.flags.load(Relaxed) & inode_flags::WATCHED != 0
 }
 
-/// Tells the watchers of an inode, if it may have any. The caller holds no lock that others need.
+/// Notifies the watchers of an inode, if it may have any. The caller must hold no lock that others need.
 #[inline(always)]
 pub(crate) fn touched(task: &Task<'_>, id: InodeId, inode: &Inode, what: Touched) {
     if has_shadow(inode) {
@@ -44,7 +45,7 @@ pub fn touched_slow(task: &Task<'_>, id: InodeId, what: Touched) {
     (task.notify)(task, &Event::Touched(id, what));
 }
 
-/// [`touched_slow`] for one that is read. Following a link is no event.
+/// [`touched_slow`] for an inode that is read. Following a link is not an event.
 #[cold]
 pub(crate) fn read_slow(task: &Task<'_>, inode: &Inode) {
     let kind = inode.mode.load(Relaxed) & S_IFMT; // Relaxed: the type does not change.
@@ -53,13 +54,13 @@ pub(crate) fn read_slow(task: &Task<'_>, inode: &Inode) {
     }
 }
 
-/// [`touched_slow`] for one that was written to.
+/// [`touched_slow`] for an inode that was written to.
 #[cold]
 pub(crate) fn written_slow(task: &Task<'_>, inode: &Inode) {
     touched_slow(task, id_of(task.region, inode), Touched::Modified);
 }
 
-/// Tells that an inode was made in a watched directory. The caller holds the directory's lock.
+/// Reports that an inode was created in a watched directory. The caller must hold the directory's lock.
 #[cold]
 pub(crate) fn made_slow(task: &Task<'_>, dir: InodeId, name: &[u8], inode: &Inode) {
     (task.notify)(task, &Event::Named(At { dir, name }, New::Made(kind(inode))));
@@ -72,7 +73,7 @@ pub(crate) fn mark_new(inode: &Inode, dir: InodeId, entry: DirentId) {
     place(inode, dir, entry);
 }
 
-/// Says where the shadow of an inode is: at this entry of a directory. The caller holds both locks.
+/// Records the location of an inode's shadow: at this entry of a directory. The caller must hold both locks.
 pub fn place(inode: &Inode, dir: InodeId, entry: DirentId) {
     // Relaxed, both: hints for files; directories have them anyway.
     inode.parent.store(dir.0, Relaxed);

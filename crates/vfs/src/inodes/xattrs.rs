@@ -1,5 +1,4 @@
-//! The extended attributes of an inode as they are stored: one blob of records of a header, a name and a
-//! value.
+//! Stored extended attributes of an inode: one blob of records, each a header, a name and a value.
 
 use lp_abi::linux::{XATTR_CREATE, XATTR_REPLACE};
 use lp_abi::{Errno, Result, UserSlice};
@@ -15,19 +14,19 @@ pub(crate) const NAME_ROOM: usize = 256;
 
 /// Bytes of a record's header: length of the name, length of the value.
 const HEADER: u64 = 8;
-/// The attribute that a write takes away.
+/// The attribute that a write removes.
 pub(crate) const CAPABILITY: &[u8] = b"security.capability";
 
-/// The program's value and how it is to be set.
+/// The program's value and how to set it.
 #[derive(Clone, Copy)]
 pub struct Value {
-    /// Its bytes.
+    /// Its length in bytes.
     pub bytes: UserSlice,
     /// `XATTR_CREATE`, `XATTR_REPLACE` or 0.
     pub flags: u32,
 }
 
-/// Where a record lies.
+/// Location of a record.
 #[derive(Clone, Copy)]
 pub(crate) struct Record {
     at: u64,
@@ -64,7 +63,7 @@ pub(crate) fn records<'r>(view: View<'r>) -> impl Iterator<Item = Record> + use<
     })
 }
 
-/// How a record's name compares with `name`.
+/// Compares a record's name with `name`.
 pub(crate) fn compare(view: View, record: &Record, name: &[u8]) -> core::cmp::Ordering {
     let mut bytes = [0u8; NAME_ROOM];
     let len = (record.name_len as usize).min(NAME_ROOM);
@@ -73,7 +72,7 @@ pub(crate) fn compare(view: View, record: &Record, name: &[u8]) -> core::cmp::Or
     bytes[..len].cmp(name)
 }
 
-/// Sets or removes an attribute, and `ctime`. The caller holds the inode's lock.
+/// Sets or removes an attribute, and sets `ctime`. The caller must hold the inode's lock.
 pub(crate) fn replace(
     task: &Task,
     id: InodeId,
@@ -128,10 +127,11 @@ fn copy(draft: &Draft, from: View, start: u64, end: u64) -> Result<()> {
     Ok(())
 }
 
-/// Takes the file capabilities away: the content changes. The caller holds the inode's lock.
+/// Removes the file capabilities, because the content changes. The caller must hold the inode's lock.
 #[cold]
 pub(crate) fn drop_capability(task: &Task, id: InodeId, inode: &Inode) {
-    // Without memory for the shorter list it goes as a whole rather than keep capabilities for other content.
+    // Without memory for the shorter list, remove the whole list rather than keep capabilities for other
+    // content.
     match replace(task, id, inode, CAPABILITY, None) {
         Ok(()) | Err(Errno::ENODATA) => {}
         // Relaxed: under the lock.

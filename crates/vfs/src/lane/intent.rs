@@ -1,6 +1,6 @@
-//! Intents: what a lane writes down before a change of more than one word.
+//! Intents: a lane's record of a change of more than one word, written before the change.
 //!
-//! `crate::life::burial` finishes what a dead lane had written down.
+//! `crate::life::burial` finishes the intents of dead lanes.
 
 use lp_region::sync::{AtomicU64, Ordering};
 
@@ -8,13 +8,13 @@ use crate::caller::task::Task;
 
 /// Operations that leave an intent, [`lp_region::lane::Intent::op`].
 pub mod op {
-    /// Nothing under way.
+    /// Nothing is under way.
     pub const NONE: u64 = 0;
     /// A change of names; the words are `crate::names::change::Change`'s.
     pub const CHANGE: u64 = 1;
-    /// A change of names that takes the first of those words only.
+    /// A change of names that uses only the first of those words.
     pub const PLAIN_CHANGE: u64 = 4;
-    /// A split of a hash bucket: the table's state says which.
+    /// A split of a hash bucket, which the table's state identifies.
     pub const SPLIT: u64 = 2;
     /// A change of an inode's blob; the words are `crate::inodes::blob::swap`'s.
     pub const BLOB: u64 = 3;
@@ -26,19 +26,20 @@ pub mod op {
     pub const LAST: u64 = TIMES;
 }
 
-/// A change that is written down and under way, until this is dropped.
+/// A recorded change under way; dropping this ends it.
 #[must_use = "the change counts as done once this is dropped"]
 pub(crate) struct Intent<'r>(&'r AtomicU64);
 
 impl Drop for Intent<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: every step is seen by whoever sees that none is left.
+        // Release: every step is visible to a lane that sees no intent left. PAIRS: the acquire load in
+        // `replay`.
         self.0.store(op::NONE, Ordering::Release);
     }
 }
 
-/// Writes down what this lane is about to do. The caller does it to the end before it drops the intent.
+/// Records a change. The caller must complete the change before it drops the intent.
 #[inline]
 pub(crate) fn write<'r, const N: usize>(task: &Task<'r>, op: u64, words: &[u64; N]) -> Intent<'r> {
     let intent = &task.lane.intent;

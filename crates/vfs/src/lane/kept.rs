@@ -1,6 +1,7 @@
-//! What a lane keeps to look at later: closed files and unlinked inodes, in chains and a list of its own.
+//! What a lane keeps for later examination: closed files and unlinked inodes, in chains and a list of its
+//! own.
 //!
-//! [`crate::life::reclaim`] says when they are looked for, [`crate::life::sweep`] how.
+//! [`crate::life::reclaim`] decides when they are examined, [`crate::life::sweep`] how.
 
 use lp_region::lane::Lane;
 use lp_region::records::{Inode, OpenFile};
@@ -11,8 +12,8 @@ use lp_region::{FileId, InodeId, InodeRef, LaneId, Region, custody};
 use crate::caller::task::Task;
 use crate::lane::pin;
 
-/// Says that the last link of an inode is gone: it is freed once nothing has it open. The caller holds the inode's lock
-/// or is the only one who knows the inode; the lane has it pinned and named in `taken`.
+/// Records an inode that has lost its last link; it is freed once nothing has it open. The caller must hold
+/// the inode's lock or be the only one to know the inode. The lane has it pinned and named in `taken`.
 pub(crate) fn orphan(task: &Task, id: InodeId) {
     let record = task.region.inode(id);
     let list = &task.lane.unlinked;
@@ -32,14 +33,15 @@ pub(crate) fn orphan(task: &Task, id: InodeId) {
     list.count.store(count + 1, Ordering::Release);
 }
 
-/// Keeps an open file whose entry was taken out, unless another lane does: a sweep finds out whether others name it.
+/// Keeps an open file whose entry was removed, unless another lane keeps it. A sweep determines whether other
+/// entries name it.
 pub(crate) fn queue(task: &Task, id: FileId) {
     keep::<OpenFile>(task, task.lane, id.0);
     pin::clear(task, pin::slot::CLOSE);
 }
 
-/// Puts a record into the chain of `lane` unless it stands in one: then its keeper is asked to look again. The caller owns
-/// the lane, or buries it.
+/// Adds a record to the chain of `lane`. If the record is in a chain already, asks its keeper to examine it
+/// again instead. The caller must own the lane, or bury it.
 pub(crate) fn keep<T: Listed>(task: &Task, lane: &Lane, index: u32) {
     let own = lane.id.load(Ordering::Relaxed); // Relaxed: the lane's own.
     if task.region.slot::<T>(index).custody().ask(own) {
@@ -47,7 +49,7 @@ pub(crate) fn keep<T: Listed>(task: &Task, lane: &Lane, index: u32) {
     }
 }
 
-/// Links a record in that the lane keeps already.
+/// Links in a record that the lane keeps already.
 pub(crate) fn link_in<T: Listed>(region: Region, lane: &Lane, index: u32) {
     let head = &lane.chains[T::LIST];
     // Relaxed: only the lane's owner changes the chain.
@@ -58,13 +60,14 @@ pub(crate) fn link_in<T: Listed>(region: Region, lane: &Lane, index: u32) {
     arrived.store(arrived.load(Ordering::Relaxed).saturating_add(1), Ordering::Relaxed);
 }
 
-/// A record that lanes keep in chains.
+/// A type of record that lanes keep in chains.
 pub(crate) trait Listed: Retired {
-    /// Which of a lane's chains.
+    /// Index of the chain within the lane.
     const LIST: usize = Self::SLAB;
 }
 
-/// The records in a lane's chain, from the newest. Another lane's may change meanwhile: whoever has strayed from it stops.
+/// The records in a lane's chain, newest first. Another lane's chain may change meanwhile; the iterator stops
+/// once it has left the chain.
 pub(crate) fn chain<'r, T: Listed + 'r>(
     region: Region<'r>,
     lane: &'r Lane,
@@ -72,7 +75,7 @@ pub(crate) fn chain<'r, T: Listed + 'r>(
     // PAIRS: the release in `link_in`.
     let mut next = lane.chains[T::LIST].load(Ordering::Acquire);
     let owner = lane.id.load(Ordering::Relaxed);
-    // Bounded: a damaged region may hold a ring.
+    // Bounded: a damaged region may contain a ring.
     (0..T::SLOTS).map_while(move |_| {
         let index = next;
         let record = region.slot::<T>(index);
@@ -82,14 +85,14 @@ pub(crate) fn chain<'r, T: Listed + 'r>(
     })
 }
 
-/// The inodes that a lane lists and that are still what they were when it did: without links, and in no chain.
+/// The inodes in a lane's list that are still the inodes that it listed: without links, and in no chain.
 pub(crate) fn listed<'r>(region: Region<'r>, lane: &'r Lane) -> impl Iterator<Item = InodeRef> {
     // PAIRS: the release store in `orphan`.
     let count = lane.unlinked.count.load(Ordering::Acquire) as usize;
     let inodes = lane.unlinked.inodes.iter().take(count);
     inodes.map(|word| InodeRef::from_word(word.load(Ordering::Relaxed))).filter(move |inode| {
         let record = region.inode(inode.id);
-        // Relaxed: one that gets a name meanwhile is named by whoever gives it.
+        // Relaxed: a lane that gives the inode a name meanwhile also references it.
         record.generation.load(Ordering::Relaxed) == inode.generation
             && record.nlink.load(Ordering::Relaxed) == 0
             && record.custody.get() & custody::LISTED == 0

@@ -1,7 +1,7 @@
-//! What a thread notes in its own lane, where others look for it: pins, the mount-writer mark, intents, slots
-//! in hand and what is left to be freed.
+//! The marks that a thread leaves in its own lane, where others look for them: pins, the mount-writer mark,
+//! intents, slots in hand and what remains to be freed.
 //!
-//! Used by every folder that changes something. It takes no lock: each word has one writer.
+//! Every folder that changes something uses it. It takes no lock: each word has one writer.
 
 pub mod intent;
 pub(crate) mod kept;

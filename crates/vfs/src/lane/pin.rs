@@ -1,5 +1,5 @@
-//! Pins: marks in a lane that keep an open file or an inode from being freed while this thread uses it. How they work is
-//! [`lp_region::marks`]'s; [`crate::life::reclaim`] looks for them.
+//! Pins: hazard pointers in a lane that keep an open file or an inode from being freed while this thread uses
+//! it. [`lp_region::marks`] describes the protocol; `life::sweep` reads the pins.
 
 use lp_abi::{Errno, Result};
 use lp_region::sync::{AtomicU64, Ordering};
@@ -7,27 +7,27 @@ use lp_region::{FileId, InodeId, InodeRef, marks};
 
 use crate::caller::task::Task;
 
-/// What each pin of a lane is for.
+/// The use of each of a lane's pins.
 pub mod slot {
-    /// The open file that a call works on.
+    /// The open file that a call uses.
     pub const FIRST: usize = 0;
-    /// The other open file of a call with two.
+    /// The second open file of a call with two.
     pub const SECOND: usize = 1;
-    /// The inode that a path walk stands on or ended on.
+    /// The inode that a path walk is at or has ended at.
     pub const WALK: usize = 2;
-    /// The other one.
+    /// The second such inode.
     pub const WALK_OTHER: usize = 3;
-    /// An open file on its way into a table, or the inode it is being opened on.
+    /// An open file that is being installed in a table, or the inode on which it is being opened.
     pub const OPEN: usize = 4;
-    /// An open file that is being closed. No guard has it: the store that takes the file out of a table sets
-    /// it, and whoever frees the file or keeps it for a sweep clears it.
+    /// An open file that is being closed. It has no guard: the store that removes the file from a table sets
+    /// the pin, and the call that frees the file or keeps it for a sweep clears it.
     pub const CLOSE: usize = 5;
 }
 
-/// Set in a pin that names an inode; without it the pin names an open file, and through it that file's inode.
+/// Set in a pin that names an inode. Otherwise the pin names an open file, and through it that file's inode.
 pub const INODE: u64 = 1 << 32;
 
-/// Pins an open file. The caller checks afterwards that the file is still named from where it found it.
+/// Pins an open file. The caller must then check that the place where it found the file still names it.
 #[inline]
 pub fn file(task: &Task, slot: usize, id: FileId) {
     marks::pin(&task.lane.pins[slot], u64::from(id.0));
@@ -36,12 +36,12 @@ pub fn file(task: &Task, slot: usize, id: FileId) {
 /// Pins an inode that was found by name.
 ///
 /// # Errors
-/// `ESTALE` when it was unlinked or freed meanwhile: look the name up again.
+/// `ESTALE` if it was unlinked or freed meanwhile: look the name up again.
 #[inline]
 pub fn inode(task: &Task, slot: usize, inode: InodeRef) -> Result<()> {
     known_inode(task, slot, inode.id);
     let record = task.region.inode(inode.id);
-    // Relaxed: an inode is unlinked before the heavy barrier of the reclaim that frees it.
+    // Relaxed: an inode is unlinked before the heavy barrier of the sweep that frees it.
     let gone = record.nlink.load(Ordering::Relaxed) == 0
         || record.generation.load(Ordering::Relaxed) != inode.generation;
     if gone {
@@ -51,13 +51,13 @@ pub fn inode(task: &Task, slot: usize, inode: InodeRef) -> Result<()> {
     Ok(())
 }
 
-/// Pins an inode that something else of this thread's keeps alive: an open file, the working directory.
+/// Pins an inode that another reference of this thread keeps alive: an open file, the working directory.
 #[inline]
 pub fn known_inode(task: &Task, slot: usize, id: InodeId) {
     marks::pin(&task.lane.pins[slot], INODE | u64::from(id.0));
 }
 
-/// A pin of an inode, taken away when this is dropped.
+/// A pin of an inode; dropping this clears it.
 #[must_use = "the inode may be freed once the pin is dropped"]
 pub struct Pin<'r>(&'r AtomicU64);
 
@@ -69,7 +69,7 @@ impl Drop for Pin<'_> {
 }
 
 impl Pin<'_> {
-    /// Leaves the pin where it is: something else takes it away, or puts another in its place.
+    /// Leaves the pin set: something else clears or replaces it.
     #[inline]
     pub fn leave(self) {
         core::mem::forget(self);
@@ -79,7 +79,7 @@ impl Pin<'_> {
 /// [`inode`] for as long as the guard lives.
 ///
 /// # Errors
-/// As [`inode`].
+/// Those of [`inode`].
 #[inline]
 pub fn hold<'r>(task: &Task<'r>, slot: usize, of: InodeRef) -> Result<Pin<'r>> {
     inode(task, slot, of).map(|()| Pin(&task.lane.pins[slot]))
@@ -92,7 +92,7 @@ pub(crate) fn hold_known<'r>(task: &Task<'r>, slot: usize, id: InodeId) -> Pin<'
     Pin(&task.lane.pins[slot])
 }
 
-/// Takes a pin away.
+/// Clears a pin.
 #[inline]
 pub fn clear(task: &Task, slot: usize) {
     marks::unpin(&task.lane.pins[slot]);

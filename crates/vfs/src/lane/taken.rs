@@ -1,4 +1,4 @@
-//! Slots that a lane took and did not link in.
+//! Slots that a lane took but did not link in.
 
 use lp_region::depot;
 use lp_region::lane::Lane;
@@ -7,8 +7,8 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 
-/// Puts the slot of a slab that the lane had taken and not linked in into the lane's cache. Replays settle
-/// what they link in or finish. The caller buries the lane.
+/// Returns the slot of a slab that the lane had taken and not linked in to the lane's cache. Replays settle
+/// what they link in or finish. The caller must be burying the lane.
 pub(crate) fn give_back<T: Slot>(task: &Task, record: &Lane) {
     task.region.settle_slab::<T>(record);
     let taken = &record.taken[T::SLAB];

@@ -1,10 +1,9 @@
-//! Mount writers: who is changing files through a mount now, like `mnt_want_write`, without a count that all
-//! share.
+//! Mount writers: who is changing files through a mount, like `mnt_want_write`, without a shared count.
 //!
-//! Each writer stores a mark into its own lane's line; the rare remount pays for everybody. How that excludes
-//! is [`lp_region::marks`]'s. A remount first says that it is shutting the mount. A writer that sees this
-//! waits a moment and then calls it off: so a remounter that is stopped or killed shuts nobody out. What a
-//! remount commits by one exchange, nobody has called off before.
+//! Each writer stores a mark into its own lane's line; the rare remount bears the cost. [`lp_region::marks`]
+//! describes how the two exclude each other. A remount first announces that it is shutting the mount. A
+//! writer that sees this waits a moment and then cancels the announcement, so a remounter that is stopped or
+//! killed locks nobody out. A remount commits by one exchange, which fails if somebody has cancelled it.
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::{MOUNT_SIZE_BITS, MOUNTS};
@@ -16,9 +15,9 @@ use lp_region::{MountId, marks};
 
 use crate::caller::task::Task;
 
-/// Looks of a writer at a mount that is being shut before it calls that off; 50 us apart.
+/// Checks by a writer of a mount that is being shut before it cancels the shutting; 50 us apart.
 const PATIENCE: u32 = 100;
-/// A writer's mark: the mount stays writable until it is dropped.
+/// A writer's mark: the mount stays writable until this is dropped.
 #[must_use = "the mark is taken away once this is dropped"]
 pub struct Writing<'t, 'r> {
     task: &'t Task<'r>,
@@ -37,10 +36,10 @@ impl Drop for Writing<'_, '_> {
     }
 }
 
-/// Starts a change through a mount. A lane changes one at a time.
+/// Begins a change through a mount. A lane makes one change at a time.
 ///
 /// # Errors
-/// `EROFS` when it is read-only.
+/// `EROFS` if the mount is read-only.
 #[inline]
 pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, 'r>> {
     let lane = task.lane;
@@ -56,8 +55,8 @@ pub fn begin<'t, 'r>(task: &'t Task<'r>, mount: MountId) -> Result<Writing<'t, '
     Ok(Writing { task })
 }
 
-/// [`begin`] for a change that contains no other, without a guard: whether it may go on. [`end_alone`]
-/// follows if so.
+/// [`begin`] without a guard, for a change that contains no other. Returns whether the change may proceed; if
+/// so, the caller must call [`end_alone`].
 #[inline(always)]
 pub(crate) fn begin_alone(task: &Task, file: &OpenFile) -> bool {
     let lane = task.lane;
@@ -80,11 +79,12 @@ pub(crate) fn end_alone(task: &Task) {
     marks::leave(&task.lane.writing);
 }
 
-/// A mount that is read-only, or about to be. The lane's mark is set; afterwards it is if this succeeds.
+/// Slow path for a mount that is read-only or being shut. The lane's mark is set at entry, and afterwards if
+/// this succeeds.
 #[cold]
 fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
     let (mark, flags) = (&task.lane.writing, &task.region.mount(mount).flags);
-    // Within another change whoever shuts the mount waits for this lane.
+    // Within another change, the lane that shuts the mount waits for this one.
     let patience = if depth == 0 { PATIENCE } else { 0 };
     for _ in 0..patience {
         if flags.load(Ordering::Acquire) & mount_flags::SHUTTING == 0 {
@@ -112,10 +112,10 @@ fn enter_slow(task: &Task, mount: MountId, depth: u32) -> Result<()> {
     }
 }
 
-/// Whether a mount is read-only: what an open for writing looks at.
+/// Whether a mount is read-only, for an open for writing.
 #[inline]
 pub(crate) fn is_read_only(task: &Task, mount: MountId) -> bool {
-    // Relaxed: a later change finds the file that is open.
+    // Relaxed: a later remount finds the open file.
     let flags = task.region.mount(mount).flags.load(Ordering::Relaxed);
     flags & (mount_flags::READ_ONLY | mount_flags::SB_READ_ONLY) != 0
 }

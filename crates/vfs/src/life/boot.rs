@@ -1,4 +1,4 @@
-//! Beginnings and ends: making a file system, claiming a run and its first process, attaching and leaving.
+//! Beginnings and ends: creating a file system, claiming a run and its first process, attaching and leaving.
 
 use core::mem::MaybeUninit;
 
@@ -34,12 +34,12 @@ mod run_state {
     pub(super) const CLAIMED: u32 = 1;
 }
 
-/// What all processes of a run are told.
+/// What all processes of a run need to know.
 #[derive(Default)]
 pub struct RunSetup<'a> {
-    /// Where the file systems appear: absolute, normal paths without a slash at the end. Mount m shows root number m.
+    /// Paths of the mounts: absolute, normalised, without a trailing slash. Mount m shows root number m.
     pub mounts: &'a [&'a [u8]],
-    /// Bit m set where mount m covers a directory of the host.
+    /// Bit m is set if mount m covers a host directory.
     pub covers: u32,
     /// The launcher's own path.
     pub launcher: &'a [u8],
@@ -47,22 +47,23 @@ pub struct RunSetup<'a> {
     pub cache: &'a [u8],
     /// The preload library's path.
     pub preload: &'a [u8],
-    /// The directory of the C library that has the gate in it; empty if there is none.
+    /// The directory of the C library that contains the gate; empty if there is none.
     pub library: &'a [u8],
-    /// What is recorded of calls, as `Run::stats` says.
+    /// What is recorded about calls; see `Run::stats`.
     pub stats: u32,
 }
 
-/// How a run mounts what its command line names.
+/// Access to the mounts of a run's command line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
-    /// For changes too.
+    /// Read and write.
     ReadWrite,
     /// `--ro`.
     ReadOnly,
 }
 
-/// Asks for room in the region's file for all that is in use ([`lp_region::backing`]). Nobody is at work.
+/// Allocates space in the region's file for everything in use ([`lp_region::backing`]). Nobody may use the
+/// region meanwhile.
 ///
 /// # Errors
 /// `ENOSPC`; others of fallocate(2).
@@ -72,10 +73,10 @@ pub fn back(region: Region) -> Result<()> {
     page::back_all(region)
 }
 
-/// Claims a run record, one that no live process names and no launcher's processes hold.
+/// Claims a run record that no live process names and that no launcher's processes hold.
 ///
 /// # Errors
-/// `EINVAL` without mounts or with too many; `ENAMETOOLONG`; `EAGAIN` when all are in use; those of fcntl(2).
+/// `EINVAL` without mounts or with too many; `ENAMETOOLONG`; `EAGAIN` if all are in use; those of fcntl(2).
 pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     if setup.mounts.is_empty() || setup.mounts.len() > RUN_MOUNTS {
         return Err(Errno::EINVAL);
@@ -87,7 +88,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     run.stats.store(setup.stats, Ordering::Relaxed);
     run.covers.store(setup.covers, Ordering::Relaxed);
     run.avx2.store(u32::from(lp_region::cpu::has_avx2()), Ordering::Relaxed);
-    // SAFETY: geteuid has no effect.
+    // SAFETY: geteuid(2) has no effect.
     let owner = unsafe { lp_abi::syscall!(__NR_geteuid) }?;
     run.owner.store(owner as u32, Ordering::Relaxed);
     run.descriptor.store(region.fd() as u32, Ordering::Relaxed);
@@ -102,7 +103,7 @@ pub fn claim_run(region: Region, setup: &RunSetup) -> Result<RunId> {
     Ok(id)
 }
 
-/// Takes the mounts of a run that has ended out of its tree; [`mkfs`] gives back what they had.
+/// Removes the mounts of a run that has ended from its tree; [`mkfs`] frees what they had.
 fn leave_mounts(region: Region, id: RunId) {
     for base in &region.run(id).bases {
         base.store(0, Ordering::Relaxed); // Relaxed: before any process of the run.
@@ -117,7 +118,7 @@ fn leave_mounts(region: Region, id: RunId) {
 }
 
 fn free_run(region: Region) -> Result<RunId> {
-    // Run 0 names nothing.
+    // Run 0 means none.
     let ids = || (1..RUNS as u32).map(RunId);
     let claim = |id: &RunId, from| {
         let state = &region.run(*id).state;
@@ -136,10 +137,11 @@ fn free_run(region: Region) -> Result<RunId> {
     ids().find(|id| !used(id) && claim(id, run_state::CLAIMED)).ok_or(Errno::EAGAIN)
 }
 
-/// Claims a process slot with the caller's credentials, for itself or for the program that it is about to start.
+/// Claims a process slot with the caller's credentials, for itself or for the program that it is about to
+/// start.
 ///
 /// # Errors
-/// `EAGAIN` when there are none.
+/// `EAGAIN` if there are none.
 pub fn claim_process(region: Region, run: RunId) -> Result<ProcessId> {
     region.claim_process(run, LaneId::NONE).inspect(|id| describe(region, *id))
 }
@@ -147,7 +149,7 @@ pub fn claim_process(region: Region, run: RunId) -> Result<ProcessId> {
 /// Claims a process slot for the calling process, which has none.
 ///
 /// # Errors
-/// As [`claim_process`].
+/// Those of [`claim_process`].
 pub fn claim_own_process(region: Region, run: RunId) -> Result<ProcessId> {
     region.claim_own_process(run).inspect(|id| describe(region, *id))
 }
@@ -159,10 +161,10 @@ fn describe(region: Region, id: ProcessId) {
     load_umask(process);
 }
 
-/// What tells the caller's pid namespace from others: the number of its inode; 0 without /proc (namespaces(7)).
+/// Identifies the caller's pid namespace: its inode number, or 0 without /proc (namespaces(7)).
 pub(crate) fn own_pid_namespace() -> u32 {
     let mut found = MaybeUninit::<stat>::zeroed();
-    // SAFETY: the path is NUL-terminated, the kernel writes the struct.
+    // SAFETY: the path is NUL-terminated, and the kernel writes within `found`.
     unsafe {
         match lp_abi::syscall!(__NR_stat, c"/proc/self/ns/pid".as_ptr(), found.as_mut_ptr()) {
             Ok(_) => found.assume_init().st_ino as u32,
@@ -171,18 +173,19 @@ pub(crate) fn own_pid_namespace() -> u32 {
     }
 }
 
-/// Makes the calling thread one of process `id`, which is its own: after the launcher's claim, after exec, or as the
-/// first call of the library. Gives its lane; [`arrive`] follows as soon as there is a task.
+/// Makes the calling thread one of process `id`, its own: after the launcher's claim, after exec, or as the
+/// library's first call. Returns its lane. [`arrive`] must follow as soon as there is a task.
 ///
 /// # Errors
-/// `ESRCH` when the slot was given up for dead; `EAGAIN` without a lane; those of fcntl(2) and membarrier(2).
+/// `ESRCH` if the slot was reaped; `EAGAIN` without a lane; those of fcntl(2) and membarrier(2).
 pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     region.animate(id)?;
     register_barrier()?;
     let process = region.process(id);
     let old = LaneId(process.first_lane.load(Ordering::Relaxed));
-    // The only thread of the image before exec left its lane ([`before_exec`]), and was in no call but exec.
-    // One of several may have held locks, which still name its lane: `arrive` buries it.
+    // If the image before exec had only one thread, that thread left its lane ([`before_exec`]) and was in no
+    // call but exec. One of several threads may have held locks, which still name its lane; `arrive` buries
+    // it.
     let alone = process.threads.load(Ordering::Relaxed) == 0;
     if alone && old.is_some() && region.lane(old).process.load(Ordering::Relaxed) == id.0 {
         region.lane(old).tid.store(tid, Ordering::Relaxed);
@@ -193,20 +196,22 @@ pub fn attach(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     Ok(lane)
 }
 
-/// Says which thread executes, for the new image to take over its lane if there is no other: the first thread
-/// may have ended, and its lane be anybody's.
+/// Records which thread executes, so that the new image takes over its lane if the process has no other
+/// thread. The first thread may have ended and its lane have another owner.
 pub fn before_exec(task: &Task) {
-    task.process.first_lane.store(task.lane_id.0, Ordering::Relaxed); // Relaxed: exec orders it for the new image.
+    // Relaxed: exec orders it for the new image.
+    task.process.first_lane.store(task.lane_id.0, Ordering::Relaxed);
 }
 
-/// Puts the process's slot in order after [`attach`]: credentials as they are now, and no former image's.
+/// Brings the process's slot up to date after [`attach`]: loads credentials and removes what belonged to a
+/// former image.
 pub fn arrive(task: &Task) {
     load_credentials(task.process);
     load_umask(task.process);
     enter_image(task);
 }
 
-/// The ids that the kernel tells a new image in its auxiliary vector.
+/// The ids that the kernel passes to a new image in its auxiliary vector.
 #[derive(Clone, Copy, Default)]
 pub struct ImageIds {
     /// `AT_UID`.
@@ -219,8 +224,8 @@ pub struct ImageIds {
     pub egid: u32,
 }
 
-/// [`arrive`] after an exec. Of the credentials that the slot holds, exec may have changed the capabilities, and the ids for
-/// files are the effective ones now (credentials(7)). Groups and umask are what they were.
+/// [`arrive`] after an exec. Of the credentials in the slot, exec may have changed the capabilities, and it
+/// sets the file system ids to the effective ones (credentials(7)). Groups and umask are unchanged.
 pub fn arrive_by_exec(task: &Task, ids: ImageIds) {
     let process = task.process;
     // Relaxed: the process's own words.
@@ -233,25 +238,26 @@ pub fn arrive_by_exec(task: &Task, ids: ImageIds) {
     enter_image(task);
 }
 
-/// [`arrive`] of a process that has run without a slot so far. It has one thread.
+/// [`arrive`] of a process that has run without a slot and has one thread.
 pub fn arrive_late(task: &Task) {
     load_credentials(task.process);
     task.process.umask.store(umask_by_setting(), Ordering::Relaxed);
     enter_image(task);
 }
 
-/// After exec the lanes, the mappings and the close-on-exec descriptors of the former image are to be left.
+/// After exec, removes the lanes, the mappings and the close-on-exec descriptors of the former image.
 fn enter_image(task: &Task) {
     if task.process.attached.swap(1, Ordering::AcqRel) != 0 {
         leave_image(task);
     }
 }
 
-/// What exec takes away. The kernel has closed no placeholder: [`cloexec_fds`] says which are left to close.
+/// Removes what exec removes. The kernel has closed no placeholder: [`cloexec_fds`] lists those left to
+/// close.
 fn leave_image(task: &Task) {
-    task.process.threads_gone.fetch_add(1, Ordering::Relaxed); // As in `thread_gone`.
+    task.process.threads_gone.fetch_add(1, Ordering::Relaxed); // Relaxed: see `thread_gone`.
     if task.process.threads.swap(0, Ordering::Release) != 0 {
-        // All of them first: a burial may want what another of them holds.
+        // Mark all of them first: a burial may need what another of them holds.
         for lane in task.region.lanes().filter(|lane| *lane != task.lane_id) {
             let record = task.region.lane(lane);
             if record.process.load(Ordering::Relaxed) == task.process_id.0 {
@@ -259,8 +265,8 @@ fn leave_image(task: &Task) {
             }
         }
         if !reap::bury_lanes(task, task.process_id, task.lane_id) {
-            // One that has to wait for somebody who lives is buried as the process ends. It may name files of
-            // this table: they are closed as if it could come back to them.
+            // A lane that must wait for a live thread is buried when the process ends. It may name files of
+            // this table, so those are closed as if it could come back to them.
             task.process.threads.store(1, Ordering::Relaxed);
         }
     }
@@ -270,23 +276,23 @@ fn leave_image(task: &Task) {
     }
 }
 
-/// Gives back the mapping records of the caller's own process; whether they kept inodes without links.
+/// Frees the mapping records of the caller's own process. Returns whether they kept inodes without links.
 fn drop_mappings(task: &Task) -> bool {
     let kept = mapping::keeps_unlinked(task);
     reap::drop_mappings(task, task.process_id);
     kept
 }
 
-/// Descriptors that exec closes: the door closes each with `open_file::remove`, and its placeholder.
+/// Descriptors that exec closes. The door must close each with `open_file::remove`, and its placeholder.
 pub fn cloexec_fds<'r>(task: &Task<'r>) -> impl Iterator<Item = Fd> + use<'r> {
     table::open_entries(task).filter(|(_, entry)| entry & entry::CLOEXEC != 0).map(|(fd, _)| fd)
 }
 
-/// Makes root number `root` if it is not there yet: a directory as the one of a fresh tmpfs, of the caller's;
-/// and mounts it where the run says.
+/// Creates root number `root` if it does not exist, as a directory like that of a fresh tmpfs, owned by the
+/// caller, and mounts it where the run's command line says.
 ///
 /// # Errors
-/// `ENOSPC`; `EINVAL` for a root number past the last.
+/// `ENOSPC`; `EINVAL` for a root number that is too large.
 pub fn mkfs(task: &Task, root: u32) -> Result<()> {
     mount_root(task, root, Access::ReadWrite)
 }
@@ -294,7 +300,7 @@ pub fn mkfs(task: &Task, root: u32) -> Result<()> {
 /// [`mkfs`], read-only if the run asks for that.
 ///
 /// # Errors
-/// As [`mkfs`].
+/// Those of [`mkfs`].
 pub fn mount_root(task: &Task, root: u32, access: Access) -> Result<()> {
     let header = task.region.header();
     let place = header.roots.get(root as usize).ok_or(Errno::EINVAL)?;
@@ -305,7 +311,7 @@ pub fn mount_root(task: &Task, root: u32, access: Access) -> Result<()> {
     mount_base(task, root, access)
 }
 
-/// The directory of a root that is not mounted, made if it is not there.
+/// The directory of a root that is not mounted; created if it does not exist.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -319,7 +325,7 @@ pub(crate) fn hidden_root(task: &Task, root: u32) -> Result<InodeRef> {
     Ok(InodeRef { id, generation: task.region.inode(id).generation.load(Ordering::Acquire) })
 }
 
-/// Mounts root number `root` where the run's command line says, as its launcher or the library asks.
+/// Mounts root number `root` where the run's command line says, for its launcher or the library.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -346,7 +352,7 @@ fn mount_base(task: &Task<'_>, root: u32, access: Access) -> Result<()> {
     Ok(())
 }
 
-/// Of several at once the first gives the root its directory.
+/// Creates a root's directory. If several callers do so at once, the first one's directory stays.
 fn make_root(task: &Task, root: u32, place: &AtomicU32) -> Result<()> {
     let process = task.process;
     let owner = (process.fsuid.load(Ordering::Relaxed), process.fsgid.load(Ordering::Relaxed));
@@ -363,7 +369,7 @@ fn make_root(task: &Task, root: u32, place: &AtomicU32) -> Result<()> {
 /// The root of mount `mount` of the task's run.
 ///
 /// # Errors
-/// `ENOENT` when there is none.
+/// `ENOENT` if there is none.
 #[inline]
 pub fn root_spot(task: &Task, mount: usize) -> Result<Spot> {
     let spot = mounts::base(task, mount);
@@ -373,21 +379,21 @@ pub fn root_spot(task: &Task, mount: usize) -> Result<Spot> {
 /// The root inode of mount `mount` of the task's run.
 ///
 /// # Errors
-/// As [`root_spot`].
+/// Those of [`root_spot`].
 #[inline]
 pub fn root(task: &Task, mount: usize) -> Result<InodeRef> {
     root_spot(task, mount).map(|spot| spot.inode)
 }
 
-/// Says that a second thread is about to share the table: before clone(2).
+/// Announces, before clone(2), that a second thread will share the table.
 pub fn before_thread(task: &Task) {
     task.process.threads.fetch_add(1, Ordering::Relaxed); // Relaxed: clone orders it for the new thread.
 }
 
-/// A thread of [`before_thread`] was not made after all, or ends: its lane is given back with [`leave_lane`] first.
+/// A thread of [`before_thread`] was not created, or ends after its lane was released with [`leave_lane`].
 pub fn thread_gone(process: &Process) {
     process.threads_gone.fetch_add(1, Ordering::Relaxed); // Relaxed: published with the next.
-    // PAIRS: the loads in `fget` and `table::moves`: what the thread did with the table is done.
+    // PAIRS: the loads in `fget` and `table::moves`: what the thread did with the table is complete.
     process.threads.fetch_sub(1, Ordering::Release);
 }
 
@@ -399,7 +405,7 @@ pub fn thread_lane(region: Region, process: ProcessId, tid: u32) -> Result<LaneI
     region.claim_lane(process, tid)
 }
 
-/// Gives the lane of a thread back at its end. It is in no call.
+/// Releases a thread's lane at its end. The thread is in no call.
 pub fn leave_lane(task: &Task) {
     for slot in 0..task.lane.pins.len() {
         pin::clear(task, slot);
@@ -407,8 +413,8 @@ pub fn leave_lane(task: &Task) {
     task.region.release_lane(task.lane_id);
 }
 
-/// Leaves for good: exit(2) of the last thread, or of a process whose other threads are in no call. With threads about
-/// that may be anywhere, it does nothing: the process is found dead and reaped.
+/// Leaves for good: exit(2) of the last thread, or of a process whose other threads are in no call. Does
+/// nothing while other threads may be in calls; the process is then found dead and reaped.
 pub fn exit(task: &Task) {
     if task.process.threads.load(Ordering::Acquire) != 0 {
         return;
@@ -437,15 +443,15 @@ pub fn exit(task: &Task) {
         false => reclaim::before_leaving(task),
     }
     leave_lane(task);
-    // What could not be given back is left to whoever finds the process gone.
+    // What could not be released is left to the process that finds this one dead.
     match done {
         true => task.region.release_process(task.process_id, dying),
         false => task.region.abandon_emptying(task.process_id, dying),
     }
 }
 
-/// [`exit`] of a process that never took its record lock: nobody could tell that it still empties its slot,
-/// which is left to whoever finds it gone.
+/// [`exit`] of a process that never took its record lock. Nobody could tell that it is still emptying its
+/// slot, so the slot is left to a reaper that finds the process dead.
 #[cold]
 fn leave_unlocked(task: &Task) {
     for (fd, _) in table::open_entries(task) {
@@ -455,22 +461,22 @@ fn leave_unlocked(task: &Task) {
     leave_lane(task);
 }
 
-/// Reads user, group, capabilities and file size limit from the kernel: after any call that changes them.
+/// Reads user, group, capabilities and file size limit from the kernel, after any call that changes them.
 pub fn load_credentials(process: &Process) {
     let mut ids = [0u32; 3];
     // SAFETY: the kernel writes three words.
     let _ = unsafe { lp_abi::syscall!(__NR_getresuid, &raw mut ids[0], &raw mut ids[1], &raw mut ids[2]) };
     process.ruid.store(ids[0], Ordering::Relaxed);
-    // SAFETY: getgid has no effect.
+    // SAFETY: getgid(2) has no effect.
     let gid = unsafe { lp_abi::syscall!(__NR_getgid) }.unwrap_or(0);
     process.rgid.store(gid as u32, Ordering::Relaxed);
-    // SAFETY: an invalid id changes nothing; the current one comes back (setfsuid(2)).
+    // SAFETY: an invalid id changes nothing; the call returns the current one (setfsuid(2)).
     let fsuid = unsafe { lp_abi::syscall!(__NR_setfsuid, u32::MAX) }.unwrap_or(0);
-    // SAFETY: an invalid id changes nothing; the current one comes back (setfsgid(2)).
+    // SAFETY: an invalid id changes nothing; the call returns the current one (setfsgid(2)).
     let fsgid = unsafe { lp_abi::syscall!(__NR_setfsgid, u32::MAX) }.unwrap_or(0);
     process.fsuid.store(fsuid as u32, Ordering::Relaxed);
     process.fsgid.store(fsgid as u32, Ordering::Relaxed);
-    // SAFETY: the kernel writes at most as many words as `groups` has.
+    // SAFETY: the kernel writes at most `groups.len()` words.
     let count = unsafe { lp_abi::syscall!(__NR_getgroups, process.groups.len(), process.groups.as_ptr()) };
     process.group_count.store(count.unwrap_or(0) as u32, Ordering::Relaxed);
     load_capabilities(process);
@@ -483,7 +489,7 @@ fn load_capabilities(process: &Process) {
     process.permitted.store(permitted, Ordering::Relaxed);
 }
 
-/// The file size limit, which another process may change (prlimit(2)).
+/// Reads the file size limit, which another process may change (prlimit(2)).
 pub fn load_limit(process: &Process) {
     let mut limit = [u64::MAX; 2];
     // SAFETY: the kernel writes two words.
@@ -496,11 +502,13 @@ fn load_umask(process: &Process) {
     process.umask.store(umask_of_status().unwrap_or_else(umask_by_setting), Ordering::Relaxed);
 }
 
-/// The umask as /proc says it, in the second line of a status: another thread may be making files.
+/// The umask according to the second line of /proc/self/status. It is not set to read it, because another
+/// thread may be creating files.
 fn umask_of_status() -> Option<u32> {
     const LABEL: &[u8] = b"\nUmask:\t";
     let mut text = [0u8; 256];
-    // SAFETY: the path is NUL-terminated, the buffer as long as said; the descriptor is closed again.
+    // SAFETY: the path is NUL-terminated, and the kernel writes within the buffer; the descriptor is closed
+    // again.
     let got = unsafe {
         let flags = O_RDONLY | O_CLOEXEC;
         let fd = lp_abi::syscall!(__NR_open, c"/proc/self/status".as_ptr(), flags, 0).ok()?;
@@ -514,9 +522,9 @@ fn umask_of_status() -> Option<u32> {
     Some(octal.fold(0, |mask, byte| mask << 3 | u32::from(byte - b'0')))
 }
 
-/// The umask by the one call that tells it, which sets it: where there is no /proc, or where there is one thread.
+/// The umask by umask(2), which sets it: without /proc, or in a process with one thread.
 fn umask_by_setting() -> u32 {
-    // SAFETY: umask always succeeds; set back at once.
+    // SAFETY: umask(2) always succeeds and takes no pointers; the old value is restored at once.
     unsafe {
         let old = lp_abi::syscall!(__NR_umask, 0o77).unwrap_or(0o22);
         let _ = lp_abi::syscall!(__NR_umask, old);
@@ -524,7 +532,7 @@ fn umask_by_setting() -> u32 {
     }
 }
 
-/// The effective and the permitted capabilities that file calls ask for, as [`caps`].
+/// The effective and the permitted capabilities that matter to file calls, as [`caps`].
 fn capabilities() -> (u32, u32) {
     const WANTED: [(u32, u32); 9] = [
         (CAP_DAC_OVERRIDE, caps::DAC_OVERRIDE),

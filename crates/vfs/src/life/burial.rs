@@ -1,4 +1,4 @@
-//! What a dead lane had begun: finishing it, once, whoever comes.
+//! Burials: finishing what a dead lane had begun, exactly once.
 
 use lp_region::LaneId;
 use lp_region::layout::LANE_BITS;
@@ -13,10 +13,10 @@ use crate::lane::intent::op;
 use crate::locks::file_lock;
 use crate::names::{change, hash};
 
-/// Finishes or undoes what the dead `lane` had begun, once: whoever comes second finds it done.
+/// Finishes or undoes what the dead `lane` had begun, once: a second caller finds it done.
 ///
-/// The caller wants a lock that the lane holds, or is burying the lane. All locks that the dead lane holds are still its
-/// own: nobody takes one over before this is done, so a replay may change what they guard.
+/// The caller wants a lock that the lane holds, or is burying the lane. The dead lane still owns all locks
+/// that it holds. Nobody takes one over before this is done, so a replay may change what they guard.
 #[cold]
 pub(crate) fn repair(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
@@ -26,19 +26,19 @@ pub(crate) fn repair(task: &Task, lane: LaneId) {
     }
     let _burial = lock_burial(task, lane);
     if !is_buried(task, lane) {
-        // Pages first: a replay may free the same pages again, and then they may be somebody else's.
+        // Pages first: a replay may free the same pages again, and they may then have another owner.
         page::repair(task, lane);
         replay(task, lane);
         file_lock::settle_in_hand(task, record);
     }
 }
 
-/// Whether a dead lane was cleaned up already: it may have a new owner.
+/// Whether a dead lane has been buried; it may have a new owner.
 pub(crate) fn is_buried(task: &Task, lane: LaneId) -> bool {
     task.region.lane(lane).generation.load(Ordering::Acquire) != lane.0 >> LANE_BITS
 }
 
-/// Takes the lock of a dead lane's burial as [`lock_burial`] does, unless a living thread has it.
+/// Takes the burial lock of a dead lane like [`lock_burial`], unless a live thread holds it.
 pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Option<Kept<'r>> {
     let burial = &task.region.lane(lane).burial;
     if burial.try_lock(task.lane_id) {
@@ -53,8 +53,8 @@ pub(crate) fn lock_burial_unless_held<'r>(task: &Task<'r>, lane: LaneId) -> Opti
     Some(lock_burial(task, lane))
 }
 
-/// Takes the lock of a dead lane's burial. If somebody died at it, that one is repaired first, and what it did for this lane
-/// is done again.
+/// Takes the burial lock of a dead lane. If its holder died, that lane is repaired first, and what it did for
+/// this lane is done again.
 #[cfg_attr(any(debug_assertions, feature = "order"), track_caller)]
 pub(crate) fn lock_burial<'r>(task: &Task<'r>, lane: LaneId) -> Kept<'r> {
     let burial = &task.region.lane(lane).burial;
@@ -75,7 +75,7 @@ impl Undertaker for Gravedigger<'_, '_> {
     }
 
     fn replay(&self, lane: LaneId) {
-        // A lane may die looking after its own former owner, and is then this very lane.
+        // A lane may die while it buries its own former owner, and is then this very lane.
         if (lane.0 ^ self.grave.0) << (u32::BITS - LANE_BITS) != 0 {
             repair(self.task, lane);
         }
@@ -84,10 +84,10 @@ impl Undertaker for Gravedigger<'_, '_> {
     fn repair(&self, _lane: LaneId) {}
 }
 
-/// Replays the intent of a dead lane. The caller holds the lane's `burial`.
+/// Replays the intent of a dead lane. The caller must hold the lane's `burial`.
 pub(crate) fn replay(task: &Task, lane: LaneId) {
     let intent = &task.region.lane(lane).intent;
-    // PAIRS: the release store in `write`.
+    // PAIRS: the release stores in `intent::write` and of a dropped `Intent`.
     match intent.op.load(Ordering::Acquire) {
         op::CHANGE | op::PLAIN_CHANGE => change::replay(task, lane),
         op::SPLIT => hash::replay_split(task, lane),

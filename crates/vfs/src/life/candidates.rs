@@ -1,37 +1,37 @@
-//! [`Set`]: the candidates of one sweep, on its stack, and what was found of them.
+//! [`Set`]: the candidates of one sweep, on its stack, and what names them.
 
-/// Most candidates of one kind.
+/// Maximum number of candidates of one kind.
 const CAPACITY: usize = 128;
-/// Places of the hash table: twice as many, so that searches are short.
+/// Size of the hash table: twice as many, so that searches are short.
 const PLACES: usize = 2 * CAPACITY;
 
-/// What names a candidate.
+/// The strongest reference found to a candidate.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(crate) enum Found {
-    /// Nothing.
+    /// None.
     Not = 0,
-    /// A call under way.
+    /// A pin of a call under way.
     Pinned = 1,
-    /// A table.
+    /// An entry of a table.
     Named = 2,
 }
 
-/// How a candidate was come by.
+/// How a candidate was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// It stands in a list of a lane's, or was named by the caller.
+    /// It is in a lane's list or chain, or the caller named it.
     Listed,
     /// It is the inode of a candidate.
     Derived,
 }
 
-/// Slots by index, with the generation they had when they became candidates.
+/// Slots by index, with the generation that they had when they became candidates.
 pub(crate) struct Set {
     slots: [(u32, u32); CAPACITY],
     found: [Found; CAPACITY],
     origin: [Origin; CAPACITY],
     count: usize,
-    /// Position in `slots` plus one, by hash of the index; 0 none.
+    /// Position in `slots` plus one, by hash of the index; 0 if none.
     places: [u8; PLACES],
 }
 
@@ -58,7 +58,8 @@ impl Set {
         self.position(index).is_some()
     }
 
-    /// Adds a slot, once: what names it is noted in one place. False if the set is full.
+    /// Adds a slot, at most once, so that what names it is recorded in one place. Returns false if the set is
+    /// full.
     pub(crate) fn add(&mut self, index: u32, generation: u32, origin: Origin) -> bool {
         if self.contains(index) {
             return true;
@@ -78,7 +79,7 @@ impl Set {
         true
     }
 
-    /// Notes that something names a slot; whether the set contains it.
+    /// Records that something names a slot. Returns whether the set contains the slot.
     pub(crate) fn find(&mut self, index: u32, how: Found) -> bool {
         let Some(position) = self.position(index) else { return false };
         if self.found[position] < how {
@@ -87,12 +88,12 @@ impl Set {
         true
     }
 
-    /// What was found of a slot, if the set contains it.
+    /// What was found to name a slot, if the set contains it.
     pub(crate) fn state(&self, index: u32) -> Option<Found> {
         self.position(index).map(|position| self.found[position])
     }
 
-    /// Index, generation, what was found, how it was come by.
+    /// Index, generation, what was found, and origin of each candidate.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u32, Found, Origin)> + '_ {
         let known = self.slots[..self.count].iter().zip(&self.found).zip(&self.origin);
         known.map(|(((index, generation), found), origin)| (*index, *generation, *found, *origin))
@@ -111,7 +112,7 @@ impl Set {
     }
 
     fn hash(index: u32) -> usize {
-        // Fibonacci hashing (Knuth, TAOCP vol. 3, section 6.4); neighbours in a slab spread.
+        // Fibonacci hashing (Knuth, TAOCP vol. 3, section 6.4) spreads neighbours in a slab.
         (index.wrapping_mul(0x9e37_79b9) >> 24) as usize % PLACES
     }
 }
@@ -123,7 +124,7 @@ mod tests {
     #[test]
     fn a_slot_that_is_seen_twice_is_found_everywhere() {
         let mut set = Set::new();
-        // A walk of several chains meets a record again that went from one to another meanwhile.
+        // A walk over several chains may meet a record again that moved between them meanwhile.
         assert!(
             set.add(7, 1, Origin::Listed) && set.add(8, 1, Origin::Listed) && set.add(7, 1, Origin::Listed)
         );

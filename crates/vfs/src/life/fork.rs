@@ -13,15 +13,16 @@ use crate::descriptors::table::{self, closing, entry};
 use crate::life::boot::own_pid_namespace;
 use crate::life::{mapping, reap, reclaim};
 
-/// Forks between two looks for dead processes.
+/// Forks between two searches for dead processes.
 const REAP_EVERY: u32 = 256;
 
-/// Claims the child's slot and copies the parent's into it, marking every open file shared; before a fork. If
-/// threads share the table it stays locked until [`copied`], so that the kernel's copy is of the same moment.
+/// Before a fork: claims the child's slot, copies the parent's to it and marks every open file shared. If
+/// threads share the table, it stays locked until [`copied`], so that the kernel's copy is of the same
+/// moment.
 ///
 /// # Errors
-/// `EAGAIN` when there are as many processes as a region holds; `ENOMEM` without records for what it has
-/// mapped; `ENOSPC` when the region's file has no room for the child's table.
+/// `EAGAIN` if the region has no free process slot; `ENOMEM` without records for the parent's mappings;
+/// `ENOSPC` if the region's file has no space for the child's table.
 pub fn before(task: &Task) -> Result<ProcessId> {
     prepare(task, Memory::Copied)
 }
@@ -34,10 +35,10 @@ pub fn before_vfork(task: &Task) -> Result<ProcessId> {
     prepare(task, Memory::Shared)
 }
 
-/// What becomes of the parent's mappings.
+/// What happens to the parent's mappings.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Memory {
-    /// The child has them too.
+    /// The child gets a copy.
     Copied,
     /// The child uses the parent's while the parent waits.
     Shared,
@@ -51,16 +52,16 @@ fn prepare(task: &Task, memory: Memory) -> Result<ProcessId> {
         _ => region.claim_process(run, task.lane_id),
     })?;
     copy_process(task, region.process(child));
-    // Before the table is locked, as it takes locks that come first.
+    // Before the table is locked, because this takes locks that precede it.
     if (region.header().moves.load(Ordering::Relaxed) as u32).is_multiple_of(REAP_EVERY) {
         reap::dead(task);
     }
-    // Held over the kernel's fork: `copied` unlocks it.
+    // Held across the kernel's fork; `copied` unlocks it.
     table::lock(task).leave();
     let copied = copy_table(task, child);
     let inherited =
         if memory == Memory::Copied { copied.and_then(|()| mapping::inherit(task, child)) } else { copied };
-    // A scan under way may have passed the child's slot and not reached the parent's: what it saw does not count.
+    // A scan under way may have passed the child's slot but not reached the parent's; this invalidates it.
     // PAIRS: the loads around the scan in `sweep`.
     region.header().moves.fetch_add(1, Ordering::Release);
     if let Err(errno) = inherited {
@@ -81,7 +82,7 @@ fn copy_process(task: &Task, child: &Process) {
         |p| &p.permitted,
         |p| &p.group_count,
     ];
-    // Relaxed throughout: the slot is the child's once the kernel's call has made it.
+    // Relaxed throughout: the slot is the child's once the kernel's call has created it.
     for id in ids {
         id(child).store(id(credentials).load(Ordering::Relaxed), Ordering::Relaxed);
     }
@@ -90,7 +91,7 @@ fn copy_process(task: &Task, child: &Process) {
     for word in words {
         word(child).store(word(parent).load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    // POSIX locks are not inherited; what is kept beside entries is.
+    // POSIX locks are not inherited; what is stored beside entries is.
     let closing = parent.posix_locks.load(Ordering::Relaxed) & closing::SHADOWS;
     child.posix_locks.store(closing, Ordering::Relaxed);
     child.fsize_limit.store(parent.fsize_limit.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -99,12 +100,13 @@ fn copy_process(task: &Task, child: &Process) {
     for (to, from) in child.groups.iter().zip(&credentials.groups).take(groups) {
         to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
     }
-    // Directory and executed file keep their inodes: the parent's slot holds them meanwhile.
+    // The working directory and the executed file stay alive: the parent's slot holds them meanwhile.
     child.cwd.store(parent.cwd.load(Ordering::Relaxed), Ordering::Release);
     child.exe.store(parent.exe.load(Ordering::Relaxed), Ordering::Release);
 }
 
-/// The caller holds the table's lock if threads share it: nobody takes entries out meanwhile.
+/// Copies the table. If threads share it, the caller must hold its lock, so that nobody removes entries
+/// meanwhile.
 fn copy_table(task: &Task, child: ProcessId) -> Result<()> {
     let limit = task.process.fd_limit.load(Ordering::Relaxed);
     task.region.back_table(child, 0, limit as usize)?;
@@ -122,31 +124,31 @@ fn copy_table(task: &Task, child: ProcessId) -> Result<()> {
     Ok(())
 }
 
-/// Makes the calling process the child of slot `id`: the first thing after the kernel's call. Gives its lane.
+/// Makes the calling process the child of slot `id`, first thing after the kernel's call. Returns its lane.
 ///
 /// # Errors
-/// As [`crate::life::boot::attach`]; the child cannot go on.
+/// Those of [`crate::life::boot::attach`]; the child cannot continue.
 pub fn child(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
     child_in_parent(region, id, tid)
 }
 
-/// Where the kernel is to write the id of the child that clone(2) makes, by CLONE_PARENT_SETTID: so that it is known whether
-/// a child was made, whoever dies in between.
+/// The address to which the kernel writes the id of a child created by clone(2) (CLONE_PARENT_SETTID). It
+/// tells whether the child was created, even if parent or child dies in between.
 pub fn announce_at(region: Region, child: ProcessId) -> *mut u32 {
     region.process(child).pid.as_ptr()
 }
 
-/// Says that a child is about to be made whose id the kernel does not write: before the call.
+/// Announces, before the call, a child whose id the kernel does not write.
 pub fn make_unannounced(task: &Task, child: ProcessId) {
     task.region.process(child).pid.store(UNANNOUNCED, Ordering::Release);
 }
 
-/// [`child`] for one that shares the kernel's table of descriptors with its parent. A record lock belongs to
-/// that table: the slot has none, and stays born until its process execs, which gives it a table of its own.
+/// [`child`] for one that shares the kernel's descriptor table with its parent. A record lock belongs to that
+/// table, so the slot has none and stays in state born until its process execs, which gives it its own table.
 ///
 /// # Errors
-/// As [`child`]; `ESRCH` when the slot was given up for dead.
+/// Those of [`child`]; `ESRCH` if the slot was reaped.
 pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     register_barrier()?;
     region.introduce(id, own_pid_namespace())?;
@@ -156,13 +158,13 @@ pub fn child_that_shares(region: Region, id: ProcessId, tid: u32) -> Result<Lane
 /// [`child`] for one that runs in the parent's memory, which the parent has registered for barriers.
 ///
 /// # Errors
-/// As [`child`].
+/// Those of [`child`].
 pub fn child_in_parent(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     let process = region.process(id);
     let announced = process.pid.load(Ordering::Relaxed);
     region.animate(id)?;
     if announced != process.pid.load(Ordering::Relaxed) {
-        // Its parent sees it under another number, or it is not known which.
+        // Its parent sees it under another number, or the parent's number for it is unknown.
         process.pid_namespace.store(own_pid_namespace(), Ordering::Relaxed);
     }
     first_lane(region, id, tid)
@@ -174,8 +176,8 @@ fn first_lane(region: Region, id: ProcessId, tid: u32) -> Result<LaneId> {
     Ok(lane)
 }
 
-/// The kernel has copied its table of descriptors too: threads may change ours again. `task` is the parent's;
-/// a child in its memory may be faster than the parent itself.
+/// After the kernel has copied its descriptor table: threads may change ours again. `task` is the parent's. A
+/// child in its memory may get here before the parent.
 pub fn copied(task: &Task) {
     if task.process.table_lock.holder() == task.lane_id {
         task.process.table_lock.unlock();
@@ -183,17 +185,17 @@ pub fn copied(task: &Task) {
     }
 }
 
-/// Gives the child's slot back: the kernel's call has failed.
+/// The kernel's call has failed: frees the child's slot.
 pub fn failed(task: &Task, child: ProcessId) {
     copied(task);
     give_back_unborn(task, child);
     reclaim::run_own(task);
 }
 
-/// After a child in the parent's memory has execed or exited: if it was killed before it could take its slot, that is given
-/// back.
+/// After a child in the parent's memory has execed or exited: if it was killed before it took its slot, frees
+/// the slot.
 pub fn after_vfork(task: &Task, child: ProcessId) {
-    // Another's by now if it has exited, but then another thread claimed it.
+    // If the child has exited, the slot may be another's, but then another thread claimed it.
     let life = task.region.process(child).life.get();
     if life.state() == State::Born && life.lane() == task.lane_id {
         give_back_unborn(task, child);

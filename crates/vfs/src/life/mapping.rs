@@ -1,8 +1,9 @@
-//! What mmap(2) needs: the pages of a file as pieces of the region's file, and a record that keeps them in place.
+//! Support for mmap(2): the pages of a file as pieces of the region's file, and a record that keeps them in
+//! place.
 //!
-//! A process has one record for each inode that it maps; while there is one, the inode is not reclaimed, and while the
-//! inode carries [`inode_flags::MAPPED`] its pages are zeroed where they would be given back. The flag goes with the last
-//! record. Where in its address space a file is mapped is the door's business.
+//! A process has one record for each inode that it maps. While one exists, the inode is not freed; and while
+//! the inode has [`inode_flags::MAPPED`], truncation zeroes its pages instead of freeing them. The last
+//! record's removal clears the flag. The addresses of mappings are the door's business.
 
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
 use lp_region::layout::MAPPINGS;
@@ -19,18 +20,18 @@ use crate::descriptors::table;
 use crate::inodes::inode;
 use crate::life::reclaim;
 
-/// What a mapping is for.
+/// The access of a mapping.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
     /// `MAP_PRIVATE`.
     Private,
-    /// `MAP_SHARED`, for reading.
+    /// `MAP_SHARED` without `PROT_WRITE`.
     SharedRead,
     /// `MAP_SHARED` with `PROT_WRITE`.
     SharedWrite,
 }
 
-/// Neighbouring pages of a file that are neighbours in the region as well.
+/// Consecutive pages of a file that are also consecutive in the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
     /// Offset in the file.
@@ -41,10 +42,11 @@ pub struct Piece {
     pub bytes: usize,
 }
 
-/// Notes that the process is about to map `len` bytes of `fd`, from `offset` on; [`end`] takes it back.
+/// Records that the process is about to map `len` bytes of `fd` from `offset`; [`end`] undoes it.
 ///
 /// # Errors
-/// Those of mmap(2): `EBADF`, `EACCES`, `ENODEV` for what is no regular file, `EOVERFLOW`; `ENOMEM` without a record.
+/// Those of mmap(2): `EBADF`, `EACCES`, `ENODEV` if it is not a regular file, `EOVERFLOW`; `ENOMEM` without a
+/// record.
 pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: Sharing) -> Result<InodeRef> {
     let held = table::fget_no_path(task, fd)?;
     let mode = held.file.mode.load(Relaxed); // Relaxed: immutable.
@@ -65,7 +67,8 @@ pub fn begin(task: &Task, fd: Fd, offset: u64, len: usize, sharing: Sharing) -> 
     Ok(of)
 }
 
-/// Notes another mapping of `len` bytes of an inode that the process maps already: mremap(2), the halves of a split.
+/// Records another mapping of `len` bytes of an inode that the process maps already: mremap(2), the halves of
+/// a split.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -74,8 +77,8 @@ pub fn grow(task: &Task, of: InodeRef, len: usize) -> Result<()> {
     add(task, Spot { inode: of, mount: MountId::NONE }, len as u64)
 }
 
-/// Notes that `len` bytes of an inode are no longer mapped. The last to say so gives back what lies behind its end, and
-/// the inode itself if it has no name any more.
+/// Records that `len` bytes of an inode are unmapped. The last such call frees the pages behind the file's
+/// end, and the inode if it has no links.
 pub fn end(task: &Task, of: InodeRef, len: usize) {
     let locked = inode::lock(task, of.id);
     let gone = subtract(task, of, len as u64);
@@ -83,14 +86,14 @@ pub fn end(task: &Task, of: InodeRef, len: usize) {
         record_gone(task, of);
     }
     drop(locked);
-    // Relaxed: whoever unlinks it from now on looks for mappings itself.
+    // Relaxed: a lane that unlinks it from here on looks for mappings itself.
     if gone && task.region.inode(of.id).nlink.load(Relaxed) == 0 {
         reclaim::let_go_slow(task, of);
     }
 }
 
-/// A process's record of an inode has gone: if it was the last, truncation may give pages back again, and those that it
-/// kept go. The caller holds the inode's lock.
+/// A process's record of an inode is gone. If it was the last, truncation may free pages again, and the pages
+/// that were kept are freed. The caller must hold the inode's lock.
 pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     if is_mapped(task, of) {
         return;
@@ -107,11 +110,12 @@ pub(crate) fn record_gone(task: &Task, of: InodeRef) {
     inode.data_seq.end();
 }
 
-/// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte, whichever
-/// comes first; holes get pages. The process has a record, so the pages stay. Gives the offset where it stopped.
+/// Calls `visit` with the pieces of the file from `offset` to `offset + len` or to the page of its last byte,
+/// whichever comes first. Holes get pages. The process has a record, so the pages stay. Returns the offset
+/// where it stopped.
 ///
 /// # Errors
-/// `ENOMEM` when there are no pages left; those of `visit`.
+/// `ENOMEM` without free pages; those of `visit`.
 pub fn pieces(
     task: &Task,
     of: InodeRef,
@@ -128,7 +132,7 @@ pub fn pieces(
     let end = (offset + len as u64).div_ceil(page).min(fill(task, of, inode, index, offset + len as u64)?);
     while index < end {
         let piece = map::piece(task.region, Map::of(inode), index, end - index);
-        // A hole: the file was cut short meanwhile.
+        // A hole: the file was truncated meanwhile.
         let Some(region) = task.region.page_offset(piece.page).filter(|_| piece.page.is_some()) else {
             break;
         };
@@ -138,7 +142,8 @@ pub fn pieces(
     Ok(index * page)
 }
 
-/// Makes the pages from `index` to `end` bytes or to the file's end; gives the index behind its last page.
+/// Allocates the pages from `index` to byte `end` or to the file's end. Returns the index after its last
+/// page.
 fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Result<u64> {
     let make = || {
         let _locked = inode::lock(task, of.id);
@@ -160,7 +165,8 @@ fn fill(task: &Task, of: InodeRef, inode: &Inode, index: u64, end: u64) -> Resul
     made.map_err(|_| Errno::ENOMEM)
 }
 
-/// Gives a child that is about to be forked the parent's records. The caller holds the table's lock if threads share it.
+/// Gives a child that is about to be forked copies of the parent's records. If threads share the table, the
+/// caller must hold its lock.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -174,7 +180,7 @@ pub(crate) fn inherit(task: &Task, child: ProcessId) -> Result<()> {
     Ok(())
 }
 
-/// The records of a process: as many as there can be, should the list be damaged.
+/// The records of a process. Bounded, in case the list is damaged.
 fn list<'r>(
     task: &Task<'r>,
     process: &'r Process,
@@ -221,7 +227,7 @@ fn add_locked(task: &Task, process: &Process, process_id: ProcessId, of: Spot, b
     Ok(())
 }
 
-/// Takes bytes off the process's record; whether none are left and the record is gone.
+/// Subtracts bytes from the process's record. Returns whether none are left and the record is gone.
 fn subtract(task: &Task, of: InodeRef, bytes: u64) -> bool {
     let _locked = table::lock(task);
     let mut before = MappingId::NONE;
@@ -241,13 +247,13 @@ fn subtract(task: &Task, of: InodeRef, bytes: u64) -> bool {
     gone
 }
 
-/// Takes the record behind `before`, or the first, out of the process's list.
+/// Unlinks the record after `before`, or the first, from the process's list.
 fn unlink(task: &Task, before: MappingId) {
     let region = task.region;
     let slot = if before.is_none() { &task.process.mappings } else { &region.mapping(before).link };
     let id = MappingId(slot.load(Relaxed)); // Relaxed: the process's own.
     let record = region.mapping(id);
-    // The lane names the record until it is given back.
+    // The lane names the record until it is freed.
     task.lane.taken[<Mapping as lp_region::slab::Slot>::SLAB].store(id.0, Release);
     slot.store(record.link.load(Relaxed), Release);
     record.inode.store(0, Release);
@@ -263,7 +269,7 @@ pub(crate) fn keeps_unlinked(task: &Task) -> bool {
     })
 }
 
-/// Whether any process maps the inode. The caller holds its lock.
+/// Whether any process maps the inode. The caller must hold its lock.
 fn is_mapped(task: &Task, of: InodeRef) -> bool {
     let region = task.region;
     region.processes().any(|id| {

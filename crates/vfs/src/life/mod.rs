@@ -1,11 +1,11 @@
-//! Beginnings and ends: of open files, of inodes without links, of processes, and of what the dead left
-//! behind.
+//! The beginnings and ends of open files, inodes without links and processes, and the cleanup after dead
+//! ones.
 //!
-//! [`reclaim`], [`sweep`] and [`reap`] are called with no inode locked. The reaper takes an inode's lock or a
-//! burial only if nobody who lives holds it. Lock order: `Lane::burial`, then the dead lane's own locks.
+//! Callers of [`reclaim`], [`sweep`] and [`reap`] must hold no inode lock. The reaper takes an inode's lock
+//! or a burial only if no live thread holds it. Lock order: `Lane::burial`, then the dead lane's own locks.
 //!
-//! Cycle inside: a sweep that finds a dead holder has it reaped, the reaper asks for a sweep and gives
-//! mappings back, and a mapping without memory asks for a reclaim (`reclaim`, `sweep`, `reap`, `mapping`).
+//! A sweep that finds a dead holder has it reaped, the reaper asks for a sweep and frees mappings, and a
+//! mapping without memory asks for a reclaim.
 //!
 //! Cycle: `mapping`, `reap`, `reclaim`, `sweep`.
 

@@ -1,7 +1,7 @@
-//! The tree of mounts of a run: records taken, linked in and given back; who uses one.
+//! The mount tree of a run: taking, linking and freeing records, and finding a mount's users.
 //!
-//! Whoever changes anything holds [`Tree`], the lock of all mounts. It comes before the locks of inodes.
-//! Mount and unmount count as changes of where paths lead.
+//! Every change is made under [`Tree`], the lock of all mounts, which precedes the locks of inodes. Mount and
+//! unmount count as changes of where paths lead.
 
 use lp_abi::{Errno, Result};
 use lp_region::layout::{COMMAND_ROOTS, MOUNTS, SUPERBLOCKS};
@@ -29,23 +29,23 @@ impl Drop for Tree<'_, '_> {
     }
 }
 
-/// Mounts by number: which of them, or what each became.
+/// A byte per mount: whether it is chosen, or what it became.
 pub type Each = [u8; MOUNTS];
 
-/// What a new record is made of.
+/// Contents of a new record.
 pub struct Making<'a> {
-    /// What it shows: an inode.
+    /// The inode that it shows.
     pub root: InodeRef,
-    /// The file system that it belongs to.
+    /// Its file system.
     pub superblock: u32,
     /// [`mount_flags::OWN`] and [`mount_flags::UNBINDABLE`].
     pub flags: u32,
-    /// What it was made of.
+    /// Its source, as given to mount(2).
     pub source: &'a [u8],
 }
 
 impl<'t, 'r> Tree<'t, 'r> {
-    /// Locks the mounts. Records that a dead holder was filling in are free again.
+    /// Locks the mounts. Frees records that a dead holder was filling in.
     pub fn lock(task: &'t Task<'r>) -> Self {
         task.region.header().mount_lock.lock(task.lane_id, task);
         for id in all(task) {
@@ -68,36 +68,36 @@ impl<'t, 'r> Tree<'t, 'r> {
         self.task.process.run.load(Ordering::Relaxed) // Relaxed: immutable.
     }
 
-    /// The next number that nobody has: of a mount, or of a peer group.
+    /// The next unused number for a mount or a peer group.
     pub fn serial(&self) -> u32 {
         self.task.region.header().mount_serial.fetch_add(1, Ordering::Relaxed) + 1 // Relaxed: under the lock.
     }
 
-    /// Whether a mount is in the tree of the caller's run (check_mnt).
+    /// Whether a mount is in the tree of the caller's run (the kernel's check_mnt).
     pub fn holds(&self, id: MountId) -> bool {
         let record = self.record(id);
         record.state.load(Ordering::Relaxed) == mount_state::ATTACHED
             && record.run.load(Ordering::Relaxed) == self.run()
     }
 
-    /// The mounts that stand in `parent`.
+    /// The mounts whose mount point is in `parent`.
     pub fn children(&self, parent: MountId) -> impl Iterator<Item = MountId> + use<'t, 'r> {
         let task = self.task;
         mounts::of_run(task, self.run())
             .filter(move |id| task.region.mount(*id).parent.load(Ordering::Relaxed) == parent.0)
     }
 
-    /// Takes a free record and fills it in; [`Tree::attach`] links it in, and [`Tree::discard`] gives it
-    /// back.
+    /// Takes a free record and fills it in. The caller must link it in with [`Tree::attach`] or free it with
+    /// [`Tree::discard`].
     ///
     /// # Errors
-    /// `ENOSPC`, as past `fs.mount-max`.
+    /// `ENOSPC`, as beyond `fs.mount-max`.
     pub fn make(&self, making: &Making<'_>) -> Result<MountId> {
         let header = self.task.region.header();
         let serial = self.serial();
         let limit = header.mount_limit.load(Ordering::Relaxed);
         let (span, most) = (limit.max(31), MOUNTS as u32 - 1);
-        // The record that was freed last is not the next to be used: late users of it find it free.
+        // The record freed last is not the next to be reused, so that late users of it find it free.
         let wanted = (0..most).map(|step| MountId(1 + (serial + step) % span)).take(span as usize);
         let beyond = (span + 1..=most).map(MountId);
         let is_free = |id: &MountId| self.record(*id).state.load(Ordering::Relaxed) == mount_state::FREE;
@@ -124,10 +124,10 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(id)
     }
 
-    /// A record like another's, for a bind mount of `root`.
+    /// A copy of a record, for a bind mount of `root`.
     ///
     /// # Errors
-    /// As [`Tree::make`].
+    /// Those of [`Tree::make`].
     pub fn copy(&self, of: MountId, root: InodeRef) -> Result<MountId> {
         let record = self.record(of);
         let mut source = [0; SOURCE];
@@ -143,20 +143,20 @@ impl<'t, 'r> Tree<'t, 'r> {
         })
     }
 
-    /// Gives back a record that was not linked in.
+    /// Frees a record that was not linked in.
     pub fn discard(&self, id: MountId) {
         self.record(id).state.store(mount_state::FREE, Ordering::Release);
     }
 
-    /// Links a mount of the command line in: nothing of the region's is above it.
+    /// Links in a mount of the command line, which has no parent in the region.
     pub(crate) fn attach_base(&self, id: MountId) {
         self.record(id).state.store(mount_state::ATTACHED, Ordering::Release);
     }
 
-    /// Links `id` in on top of what is at `spot`. `then` is called while walks still see no change.
+    /// Links `id` in on top of what is at `spot`. Calls `then` while walks still see no change.
     ///
     /// # Errors
-    /// `ENOENT` when what is there has been removed; those of `then`.
+    /// `ENOENT` if what is there has been removed; those of `then`.
     pub fn attach(&self, id: MountId, spot: Spot, dirent: DirentId, then: impl FnOnce()) -> Result<()> {
         let task = self.task;
         let point = task.region.inode(spot.inode.id);
@@ -168,7 +168,7 @@ impl<'t, 'r> Tree<'t, 'r> {
             return Err(Errno::ENOENT);
         }
         let record = self.record(id);
-        // Before the state: whoever sees the mount finds the inode covered.
+        // Before the state: a walk that sees the mount finds the inode covered.
         point.acl.fetch_or(COVERED, Ordering::Release);
         if dirent.is_some() {
             dirent::cover(task.region.dirent(dirent));
@@ -182,7 +182,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         Ok(())
     }
 
-    /// Links in what was made below a mount that has just been linked in.
+    /// Links in a mount below one that has just been linked in.
     pub(crate) fn attach_below(&self, id: MountId, parent: MountId, like: MountId) {
         let (record, from) = (self.record(id), self.record(like));
         record.parent.store(parent.0, Ordering::Relaxed);
@@ -191,7 +191,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         record.state.store(mount_state::ATTACHED, Ordering::Release);
     }
 
-    /// `id` and all that stands in it, in it and so on.
+    /// `id` and all mounts below it.
     pub(crate) fn subtree(&self, id: MountId) -> Each {
         let mut each = [0; MOUNTS];
         each[id.index()] = 1;
@@ -209,7 +209,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         each
     }
 
-    /// Takes mounts out of the tree. Who is in one stays there.
+    /// Removes mounts from the tree. Processes inside one stay there.
     pub fn detach(&self, each: &Each) {
         let chosen = || all(self.task).filter(|id| each[id.index()] != 0);
         let shift = tree::shift(self.task);
@@ -224,12 +224,12 @@ impl<'t, 'r> Tree<'t, 'r> {
         }
     }
 
-    /// Says of an inode, and of an entry that names it, that nothing is mounted there, if that is so.
+    /// Clears the covered marks of an inode and of an entry that names it, if nothing is mounted there.
     pub(crate) fn uncover(&self, point: InodeRef, dirent: DirentId) {
         let region = self.task.region;
         let _locked = inode::lock(self.task, point.id);
         let inode = region.inode(point.id);
-        // It may have been removed since: by a run that knew nothing of one that had ended.
+        // It may have been removed since, by a run that did not know of one that had ended.
         if inode.generation.load(Ordering::Acquire) != point.generation {
             return;
         }
@@ -249,7 +249,8 @@ impl<'t, 'r> Tree<'t, 'r> {
         }
     }
 
-    /// Whether a process is in a mount: by its working directory or program, an open file, or a mapping.
+    /// Whether a process uses a mount: as its working directory or program, through an open file, or through
+    /// a mapping.
     pub fn is_used(&self, id: MountId) -> bool {
         // PAIRS: the light barriers of those who pin a file or mark themselves as writers.
         let _ = heavy_barrier();
@@ -295,8 +296,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         false
     }
 
-    /// Gives back the mounts that are out of the tree and that nobody is in any more, and file systems
-    /// without mounts.
+    /// Frees the mounts that are out of the tree and that nobody uses, and file systems without mounts.
     pub fn collect(&self) {
         let task = self.task;
         for id in all(task) {
@@ -304,7 +304,7 @@ impl<'t, 'r> Tree<'t, 'r> {
             if record.state.load(Ordering::Relaxed) == mount_state::DETACHED && !self.is_used(id) {
                 let root = record.root();
                 self.discard(id);
-                // Relaxed: whoever unlinks it from now on looks for users itself.
+                // Relaxed: a lane that unlinks it from here on looks for users itself.
                 if task.region.inode(root.id).nlink.load(Ordering::Relaxed) == 0 {
                     reclaim::let_go_slow(task, root);
                 }
@@ -319,7 +319,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         }
     }
 
-    /// Whether a file system has a mount, in the tree of any run or out of it.
+    /// Whether a file system has a mount, in the tree of any run or detached.
     fn is_mounted(&self, root: u32) -> bool {
         all(self.task).any(|id| {
             let record = self.record(id);
@@ -328,7 +328,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         })
     }
 
-    /// Takes the mounts of runs that have ended out of their trees.
+    /// Removes the mounts of runs that have ended from their trees.
     pub(crate) fn leave_dead_runs(&self) {
         let task = self.task;
         for id in all(task) {
@@ -347,7 +347,7 @@ impl<'t, 'r> Tree<'t, 'r> {
         }
     }
 
-    /// The word of the run that names its mount number `index`.
+    /// The run's word for its mount number `index`.
     pub fn base(&self, index: u32) -> &'r AtomicU32 {
         &self.task.run.bases[index as usize & 15]
     }

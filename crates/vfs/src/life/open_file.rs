@@ -1,4 +1,4 @@
-//! The life of an open file: made, put into a table, taken out, freed.
+//! The life of an open file: created, installed in a table, removed, freed.
 
 use lp_abi::{Errno, Fd, Result};
 use lp_region::records::{OpenFile, file_mode, inode_flags};
@@ -13,7 +13,7 @@ use crate::life::reclaim;
 use crate::locks::file_lock;
 use crate::watches::watch;
 
-/// What a new open file is made of.
+/// Contents of a new open file.
 pub struct Opening {
     /// The inode.
     pub inode: InodeRef,
@@ -23,13 +23,13 @@ pub struct Opening {
     pub mode: u32,
     /// Directory in which the entry was found.
     pub parent: InodeId,
-    /// Entry found; none for a root or a file without a name.
+    /// The entry found; none for a root or a file without a name.
     pub dirent: DirentId,
-    /// The mount that it was found through.
+    /// The mount through which it was found.
     pub mount: MountId,
 }
 
-/// An open file that was made and that nobody else knows. Dropped, it is freed.
+/// A new open file that nobody else knows. Dropping it frees it.
 #[must_use = "the open file is freed once this is dropped"]
 pub struct NewFile<'t, 'r> {
     task: &'t Task<'r>,
@@ -37,7 +37,7 @@ pub struct NewFile<'t, 'r> {
 }
 
 impl NewFile<'_, '_> {
-    /// Leaves the file to whoever calls [`install`] or [`discard`].
+    /// Passes the file to a later [`install`] or [`discard`].
     #[inline]
     pub fn hand_over(self) -> FileId {
         let id = self.id;
@@ -53,11 +53,11 @@ impl Drop for NewFile<'_, '_> {
     }
 }
 
-/// Makes an open file at position 0. It is pinned in the lane until [`install`] or [`discard`]; the caller
-/// has pinned its inode.
+/// Creates an open file at position 0. The lane pins it until [`install`] or [`discard`]. The caller must
+/// have pinned its inode.
 ///
 /// # Errors
-/// `ENFILE` when there are none left.
+/// `ENFILE` if there are none left.
 #[inline]
 pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'t, 'r>> {
     let id = match task.region.take::<OpenFile>(task.lane) {
@@ -76,26 +76,26 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, opening: &Opening) -> Result<NewFile<'
     file.in_flight.store(0, Ordering::Relaxed);
     let mode = opening.mode | opening.mount.0 << file_mode::MOUNT_SHIFT;
     file.mode.store(mode, Ordering::Relaxed);
-    // Release: who finds the pin finds the file's inode. From here on the file's pin keeps the inode.
+    // Release: a reader of the pin finds the file's inode. From here on the file's pin keeps the inode.
     task.lane.pins[pin::slot::OPEN].store(u64::from(id.0), Ordering::Release);
     Ok(NewFile { task, id })
 }
 
-/// The file that was being opened stands in a table.
+/// The file that was being opened is in a table: ends its pin.
 #[inline]
 pub(crate) fn settle(task: &Task) {
     task.region.settle::<OpenFile>(task.lane);
     pin::clear(task, pin::slot::OPEN);
 }
 
-/// Frees an open file that was made and not installed: the descriptor could not be had.
+/// Frees an open file that was created but could not be installed.
 pub fn discard(task: &Task, id: FileId) {
     free(task, id);
     pin::clear(task, pin::slot::OPEN);
 }
 
-/// Says that `id` has left a table: frees it if that was the only name it had, else leaves it to be looked
-/// for.
+/// After an entry of `id` was removed from a table: frees the file if that was its only entry, else keeps it
+/// for a sweep.
 #[inline]
 pub(crate) fn left(task: &Task, id: FileId) {
     let file = task.region.file(id);
@@ -110,20 +110,22 @@ pub(crate) fn left(task: &Task, id: FileId) {
     }
     free(task, id);
     pin::clear(task, pin::slot::CLOSE);
-    // Relaxed: whoever unlinks it from now on looks for open files itself.
+    // Relaxed: a lane that unlinks it from here on looks for open files itself.
     if task.region.inode(inode.id).nlink.load(Ordering::Relaxed) == 0 {
         reclaim::let_go_slow(task, inode);
     }
 }
 
-/// [`left`] for a file that a second descriptor may name: whether none does and it is to be freed at once.
+/// [`left`] for a file that a second descriptor may name. Returns whether none does, so that the file can be
+/// freed at once.
 ///
-/// What was only duplicated, as by a redirection that opens, dup2s and closes, is looked for in the process's
-/// own table: with one name left it is as good as new. What other tables may name is left to be looked for.
+/// A file that was only duplicated, as by a redirection that opens, dup2s and closes, is searched for in the
+/// process's own table; with one entry left it counts as unshared again. What other tables may name is left
+/// to a sweep.
 #[inline(never)]
 fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     let file = task.region.file(id);
-    // Relaxed: changes in this process only, until it is shared.
+    // Relaxed: only this process changes it until it is shared.
     let limit = task.process.fd_limit.load(Ordering::Relaxed) as usize;
     let known = file.shared.load(Ordering::Relaxed) <= sharing::DUPLICATED
         && task.process.threads.load(Ordering::Relaxed) == 0
@@ -146,7 +148,7 @@ fn left_by_duplicate(task: &Task, id: FileId) -> bool {
     false
 }
 
-/// Gives the slot back. No table names the file.
+/// Frees the slot. No table may name the file.
 #[inline]
 pub(crate) fn free(task: &Task, id: FileId) {
     let file = task.region.file(id);
@@ -157,14 +159,16 @@ pub(crate) fn free(task: &Task, id: FileId) {
     task.region.settle::<OpenFile>(task.lane);
 }
 
-/// Descriptors of a table that a close looks through rather than leave the file to [`crate::life::reclaim`].
+/// Maximum number of table entries that a close searches before it leaves the file to
+/// [`crate::life::reclaim`].
 const FEW: usize = 256;
 
-/// Makes `fd` name the open file `id`; `flags` is [`entry::CLOEXEC`], [`entry::HOST`] or 0. What it named
-/// before is closed, as by dup2(2). The file leaves the lane's open pin.
+/// Makes `fd` name the open file `id`. `flags` is [`entry::CLOEXEC`], [`entry::HOST`] or 0. What `fd` named
+/// before is closed, as by dup2(2). Ends the file's pin in the lane.
 ///
 /// # Errors
-/// `EBADF` for a number that no table holds, `ENOSPC` as for [`table::reach`]: the file stays the caller's.
+/// `EBADF` for a number that no table holds, `ENOSPC` as for [`table::reach`]. The file then remains the
+/// caller's.
 #[inline]
 pub fn install(task: &Task, fd: Fd, id: FileId, flags: u64) -> Result<()> {
     install_and(task, fd, id, flags, || ())
@@ -183,7 +187,7 @@ pub(crate) fn install_and(task: &Task, fd: Fd, id: FileId, flags: u64, arrived: 
     Ok(())
 }
 
-/// Lets go of what an entry named that this thread has taken out: the rest of close(2).
+/// Releases what an entry named that this thread has removed: the rest of close(2).
 #[inline]
 pub fn let_go(task: &Task, old: u64) {
     if old & entry::OPEN == 0 {
@@ -197,7 +201,7 @@ pub fn let_go(task: &Task, old: u64) {
     left(task, id);
 }
 
-/// What a close has to look at.
+/// Additional work of a close.
 #[cold]
 fn look_slow(task: &Task, old: u64) {
     let reasons = task.process.posix_locks.load(Ordering::Relaxed);
@@ -218,23 +222,22 @@ fn drop_locks(task: &Task, id: FileId) {
     }
 }
 
-/// Takes `fd` out of the table and lets go of what it named: close(2) where no kernel's descriptor stands
-/// behind it.
+/// Removes `fd` from the table and releases what it named: close(2) for an entry without a kernel descriptor.
 ///
 /// # Errors
-/// `EBADF` when it is not ours.
+/// `EBADF` if it is not ours.
 #[inline]
 pub(crate) fn remove(task: &Task, fd: Fd) -> Result<()> {
     take_out(task, fd, |place| place.store(0, Ordering::Release))
 }
 
-/// Takes `fd` out of the table, has `vacate` do what the kernel's descriptor behind it needs and store what
-/// is left, and lets go of what `fd` named. The entry is [`entry::TRANSIT`] meanwhile, and other threads that
-/// change the table wait: of two that close one number one gets `EBADF`, and nobody is given the number too
+/// Removes `fd` from the table and releases what it named. `vacate` handles the kernel's descriptor behind
+/// the entry and stores what is left. The entry is [`entry::TRANSIT`] meanwhile, and other threads that
+/// change the table wait. Of two that close the same number one gets `EBADF`, and nobody gets the number too
 /// early.
 ///
 /// # Errors
-/// `EBADF` when it is not ours.
+/// `EBADF` if it is not ours.
 #[inline]
 pub fn take_out(task: &Task, fd: Fd, vacate: impl FnOnce(&AtomicU64)) -> Result<()> {
     let Some(place) = table::covered(task, fd) else { return Err(Errno::EBADF) };

@@ -1,13 +1,14 @@
-//! The reaper: gives back what dead processes and threads held.
+//! The reaper: releases what dead processes and threads held.
 //!
-//! Nobody waits for it: a dead process's descriptors keep nothing from working, its locks are taken over by
-//! whoever wants them. It runs when slots are short, when a dead process is found to hold a candidate of a
-//! sweep, when its parent has waited for it, and once in a while at fork. It waits for no inode's lock and no
-//! burial that a living thread holds, which may be stopped: the slot is left for the next reaper. For a
-//! bucket's lock it waits, in a replay.
+//! Nobody waits for it: a dead process's descriptors block nothing, and its locks are taken over by lanes
+//! that want them. It runs when slots are short, when a sweep finds that a dead process holds a candidate,
+//! when a parent has waited for the process, and periodically at fork. It does not wait for an inode's lock
+//! or a burial that a live thread holds, because that thread may be stopped; the slot is then left for the
+//! next reaper.
 //!
-//! A slot is emptied by whoever made its word say so ([`lp_region::life`]), by compare-and-swap of the very word that was
-//! found dead. Each step may be done again after the reaper itself has died. Called with no inode locked.
+//! A slot is emptied by the process that changes its word to say so ([`lp_region::life`]), by
+//! compare-and-swap of the very word that was found dead. Each step may be repeated after the reaper itself
+//! has died. Callers must hold no inode lock.
 
 use lp_region::lane::Lane;
 use lp_region::layout::FDS;
@@ -28,7 +29,7 @@ use crate::life::{burial, mapping, reclaim, sweep};
 use crate::locks::file_lock;
 use crate::names::tree;
 
-/// Cleans up after all processes that are dead; gives their number.
+/// Reaps all dead processes. Returns their number.
 #[cold]
 pub fn dead(task: &Task) -> u32 {
     let mut reaped = 0;
@@ -41,33 +42,34 @@ pub fn dead(task: &Task) -> u32 {
     reaped
 }
 
-/// Cleans up after the process of a slot if it is dead and nobody who lives does; whether this call did. What it held is
-/// then for a sweep to free.
+/// Reaps the process of a slot if it is dead and no live thread is reaping it. Returns whether this call did.
+/// A sweep then frees what it held.
 #[cold]
 pub(crate) fn process(task: &Task, id: ProcessId) -> bool {
     task.region.left_by_the_dead(id, task.process_id).is_some_and(|life| bury_process(task, id, life))
 }
 
-/// Cleans up after the child `pid`, which has ended: one that was killed, or whose threads were in calls as
-/// it exited.
+/// Reaps the child `pid`, which has ended: one that was killed, or whose threads were in calls when it
+/// exited.
 #[cold]
 pub fn child(task: &Task, pid: u32) {
-    // Relaxed: a slot that is another's by now names another process, or lives.
+    // Relaxed: a slot reused meanwhile names another process, or is live.
     let of = |id: &ProcessId| {
         let process = task.region.process(*id);
         process.pid.load(Ordering::Relaxed) == pid
             && process.pid_namespace.load(Ordering::Relaxed)
                 == task.process.pid_namespace.load(Ordering::Relaxed)
     };
-    // What it held is for a later sweep: the parent may be the one to let a stopped process go on.
+    // What it held is left to a later sweep: the parent may be the one who must continue a stopped process.
     if let Some(id) = task.region.processes().find(of) {
         process(task, id);
     }
 }
 
-/// Empties a slot whose word is `life`, which the caller has found dead, and gives it back; whether it could.
+/// Empties a slot whose word is `life`, which the caller has found dead, and frees it. Returns whether it
+/// could.
 pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
-    // What a dead reaper of the slot had in hand goes back once, and before it is met again.
+    // What a dead reaper of the slot had in hand is released once, and before this reaper meets it again.
     let reaper = if life.state() == State::Dying { life.lane() } else { LaneId::NONE };
     if reaper.is_some() && !burial::is_buried(task, reaper) && !bury(task, reaper) {
         return false;
@@ -81,24 +83,25 @@ pub fn bury_process(task: &Task, id: ProcessId, life: Life) -> bool {
     false
 }
 
-/// Buries the lanes of a process but for `spared`; false if one has to wait for somebody who lives.
+/// Buries the lanes of a process except `spared`. Returns false if one must wait for a live thread.
 pub(crate) fn bury_lanes(task: &Task, id: ProcessId, spared: LaneId) -> bool {
     let of_process =
         |lane: &LaneId| *lane != spared && task.region.lane(*lane).process.load(Ordering::Acquire) == id.0;
     let mut done = true;
-    // Each is tried, so that what can be given back is.
+    // Try each, so that all that can be released is.
     for lane in task.region.lanes().filter(of_process) {
         done &= bury(task, lane);
     }
     done
 }
 
-/// Closes everything that a process has and gives back its mappings; false if something has to wait for a living thread.
-/// The caller empties the slot.
+/// Closes all descriptors of a process and frees its mappings. Returns false if something must wait for a
+/// live thread. The caller must be emptying the slot.
 pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     let region = task.region;
     let process = region.process(id);
-    // Entries go without a closer's care: a scan under way may have passed the table that still holds a copy.
+    // Entries are removed without a closer's pin: a scan under way may have passed the table that still holds
+    // a copy.
     region.header().moves.fetch_add(1, Ordering::Release);
     let limit = process.fd_limit.load(Ordering::Acquire) as usize;
     let mut done = true;
@@ -128,7 +131,7 @@ pub(crate) fn empty(task: &Task, id: ProcessId) -> bool {
     drop_mappings(task, id) && done
 }
 
-/// Gives back the mapping records of a process; false if an inode's lock has to be waited for.
+/// Frees the mapping records of a process. Returns false if it would have to wait for an inode's lock.
 pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
     let process = task.region.process(id);
     while let mapping @ MappingId(1..) = MappingId(process.mappings.load(Ordering::Acquire)) {
@@ -149,7 +152,8 @@ pub(crate) fn drop_mappings(task: &Task, id: ProcessId) -> bool {
     true
 }
 
-/// A mapping record in hand may still be the first of a process's, whose reaper takes it again.
+/// A mapping record in hand may still be the first of a process's list; that process's reaper then takes it
+/// again.
 fn give_back_mapping(task: &Task, record: &Lane) {
     let taken = &record.taken[Mapping::SLAB];
     let id = taken.load(Ordering::Acquire);
@@ -160,8 +164,8 @@ fn give_back_mapping(task: &Task, record: &Lane) {
     taken::give_back::<Mapping>(task, record);
 }
 
-/// Finishes what a dead thread had begun, gives back what it had in hand, and frees its lane; false if that has to wait for
-/// somebody who lives. Of several at once the first does.
+/// Finishes what a dead thread had begun, releases what it had in hand, and frees its lane. Returns false if
+/// that must wait for a live thread. Of several callers at once the first does it.
 pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     let record = task.region.lane(lane);
     if !drop_locks_of_closer(task, record) {
@@ -178,8 +182,8 @@ pub(crate) fn bury(task: &Task, lane: LaneId) -> bool {
     first && mend_section(task, record) && release(task, retired)
 }
 
-/// Gives a stripped lane back to be claimed, unless another burial of it has begun since: then that one does.
-/// Whether this call did.
+/// Frees a stripped lane, unless another burial of it has begun since, which then does so. Returns whether
+/// this call did.
 fn release(task: &Task, retired: LaneId) -> bool {
     let record = task.region.lane(retired);
     let Some(_burial) = burial::lock_burial_unless_held(task, retired) else { return false };
@@ -191,8 +195,8 @@ fn release(task: &Task, retired: LaneId) -> bool {
     is_own
 }
 
-/// close(2) takes the file out of the table first and drops the process's POSIX locks on it then. False if a
-/// living thread has the inode's lock.
+/// close(2) removes the file from the table first and then drops the process's POSIX locks. Finishes that;
+/// returns false if a live thread holds the inode's lock.
 fn drop_locks_of_closer(task: &Task, record: &Lane) -> bool {
     let word = record.pins[pin::slot::CLOSE].load(Ordering::Acquire);
     if word == 0 || word & pin::INODE != 0 {
@@ -202,16 +206,17 @@ fn drop_locks_of_closer(task: &Task, record: &Lane) -> bool {
     file_lock::try_drop_dead(task, inode, ProcessId(record.process.load(Ordering::Relaxed)))
 }
 
-/// Mends the inode that a dead thread was writing through its bias: whoever takes the inode's lock does, now that the lane's
-/// generation tells that its owner is gone. Not inside the burial, for which the next holder of that lock may wait. False if
-/// somebody who lives has the lock; the mark stays, by which he finds out.
+/// Repairs the inode that a dead thread was writing through its bias. Taking the inode's lock does so,
+/// because the lane's generation says that its owner is gone. Not done inside the burial, for which the next
+/// holder of that lock may wait. Returns false if a live thread holds the lock; the mark stays and tells that
+/// thread.
 fn mend_section(task: &Task, record: &Lane) -> bool {
     let inside = InodeId(record.holding.load(Ordering::Acquire));
     inside.is_none() || inode::lock_unless_held(task, inside).is_some()
 }
 
-/// Makes a dead thread's lane as good as new, but for its caches and lists: they are the next owner's. The caller holds
-/// `burial`, or the lane is its own.
+/// Cleans a dead thread's lane, except for its caches and lists, which its next owner inherits. The caller
+/// must hold `burial`, or own the lane.
 pub(crate) fn strip(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     page::repair(task, lane);
@@ -246,7 +251,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     forget_wait(task, record);
 }
 
-/// The lock that a dead thread waited for must not take it for a waiter any more.
+/// Removes the dead thread from the waiters of the lock that it waited for.
 fn forget_wait(task: &Task, record: &Lane) {
     let name = record.waits_for.load(Ordering::Relaxed);
     if name != 0 {
@@ -257,13 +262,13 @@ fn forget_wait(task: &Task, record: &Lane) {
     }
 }
 
-/// Finishes the freeing of what a dead lane had claimed, or lets go of it.
+/// Finishes freeing what a dead lane had claimed, or releases the claim.
 fn settle_claims(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let word = record.claims[OpenFile::LIST].load(Ordering::Acquire);
     let file = task.region.file(FileId(word as u32));
     if word != 0 && custody::is_claimed_by(file.custody.get(), lane.0) {
-        // If it is not to be had now it stays in its chain.
+        // If it cannot be freed at this time, it stays in its chain.
         sweep::empty_file(task, FileId(word as u32), (word >> 32) as u32);
     }
     record.claims[OpenFile::LIST].store(0, Ordering::Release);
@@ -276,11 +281,11 @@ fn settle_claims(task: &Task, lane: LaneId) {
     record.claims[Inode::LIST].store(0, Ordering::Release);
 }
 
-/// An inode that a dead lane was freeing becomes a husk in that lane's chain. Nothing goes straight to the slab: whoever
-/// comes second could not tell that it is there.
+/// Turns an inode that a dead lane was freeing into a husk in that lane's chain. Nothing goes straight to the
+/// slab, because a second caller could not tell that it is there.
 fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
     let claimed = task.region.inode(inode.id);
-    // In hand it has its next generation already.
+    // An inode in hand has its next generation already.
     let in_hand = record.taken[Inode::SLAB].load(Ordering::Acquire) == inode.id.0;
     let is_same = sweep::is_unlinked(task, inode);
     if !(in_hand || is_same && file_lock::try_drop_all(task, inode.id)) {
@@ -290,7 +295,7 @@ fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
         make::clear(task, inode.id);
         claimed.generation.store(inode.generation.wrapping_add(1), Ordering::Release);
     }
-    // Until it stands in the chain.
+    // Until it is in the chain.
     record.unlisting[Inode::LIST].store(inode.id.0, Ordering::Release);
     claimed.custody.keep_husk(record.id.load(Ordering::Relaxed));
     settle_list::<Inode>(task, record);
@@ -299,7 +304,7 @@ fn settle_claimed_inode(task: &Task, record: &Lane, inode: InodeRef) {
     }
 }
 
-/// Puts back what a dead lane was taking out of its chain, and links in what it was putting there.
+/// Puts back what a dead lane was removing from its chain, and links in what it was adding.
 fn settle_list<T: Listed>(task: &Task, record: &Lane) {
     let unlisting = record.unlisting[T::LIST].load(Ordering::Acquire);
     if unlisting != 0 {
@@ -313,7 +318,7 @@ fn settle_list<T: Listed>(task: &Task, record: &Lane) {
     record.unlisting[T::LIST].store(0, Ordering::Release);
 }
 
-/// Links a record in that a dead lane keeps, if it is not in its chain.
+/// Links in a record that a dead lane keeps, if it is not in its chain.
 fn link_in_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
     let own = record.id.load(Ordering::Relaxed);
     let kept = custody::is_kept_by(task.region.slot::<T>(index).custody().get(), own);
@@ -322,7 +327,7 @@ fn link_in_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
     }
 }
 
-/// Has a record that was in a dead lane's hand looked at, wherever that had come to with it.
+/// Has a record that was in a dead lane's hand examined, however far that lane had come with it.
 fn keep_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
     if !depot::is_cached::<T>(record, index) {
         link_in_again::<T>(task, record, index);
@@ -330,13 +335,14 @@ fn keep_again<T: Listed>(task: &Task, record: &Lane, index: u32) {
     }
 }
 
-/// An inode in hand was being made, and then nothing names it, or had just lost its last link, or was being freed.
+/// An inode in hand was being created, so that nothing names it; or had just lost its last link; or was being
+/// freed.
 fn give_back_inode(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let id = InodeId(record.taken[Inode::SLAB].load(Ordering::Acquire));
     let custody = task.region.inode(id).custody.get();
     if id.is_some() && custody::is_claimed_by(custody, lane.0) {
-        return; // `settle_claims` has what else there is to know of it.
+        return; // `settle_claims` handles it.
     }
     let is_root = task.region.header().roots.iter().any(|root| root.load(Ordering::Relaxed) == id.0);
     if id.is_some()
@@ -350,8 +356,8 @@ fn give_back_inode(task: &Task, lane: LaneId) {
     record.taken[Inode::SLAB].store(0, Ordering::Release);
 }
 
-/// [`keep_again`] of an open file. One that stands in the table of an image to come, by its only descriptor,
-/// is not for its close to free any more.
+/// [`keep_again`] of an open file. If the table of a later image holds it by its only descriptor, its close
+/// must no longer free it.
 fn keep_file_again(task: &Task, record: &Lane, id: FileId) {
     if !depot::is_cached::<OpenFile>(record, id.0) {
         file::share(task.region.file(id));
@@ -359,7 +365,7 @@ fn keep_file_again(task: &Task, record: &Lane, id: FileId) {
     }
 }
 
-/// An open file in hand may have a name or not: a sweep finds out.
+/// An open file in hand may have a name or not; a sweep determines which.
 fn give_back_file(task: &Task, lane: LaneId) {
     let record = task.region.lane(lane);
     let id = FileId(record.taken[OpenFile::SLAB].load(Ordering::Acquire));
@@ -369,7 +375,7 @@ fn give_back_file(task: &Task, lane: LaneId) {
     record.taken[OpenFile::SLAB].store(0, Ordering::Release);
 }
 
-/// A husk in hand goes back into the lane's chain if it was taken out: whether it is one.
+/// Returns a husk in hand to the lane's chain if it was taken out. Returns whether it is a husk.
 fn put_back_husk<T: Listed>(task: &Task, record: &Lane, index: u32) -> bool {
     let is_husk = task.region.slot::<T>(index).custody().get() & custody::HUSK != 0;
     if is_husk {

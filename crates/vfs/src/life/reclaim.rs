@@ -1,8 +1,8 @@
-//! When open files and inodes that nothing names are looked for; how is `crate::life::sweep`'s business.
+//! When to look for open files and inodes that nothing names; `crate::life::sweep` does the looking.
 //!
-//! Each lane keeps what it let go of itself: closed files in a chain, unlinked inodes in a list
+//! Each lane keeps what it released itself: closed files in a chain, unlinked inodes in a list
 //! (`Lane::unlinked`) and, if they stay in use, in a second chain. There is no lock: sweeps of several lanes
-//! run side by side, and a stopped one keeps nobody else from freeing anything.
+//! run in parallel, and a stopped one keeps nobody else from freeing anything.
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::UNLINKED;
@@ -15,12 +15,12 @@ use crate::lane::kept::{self, Listed};
 use crate::life::reap;
 use crate::life::sweep::{self, Scope};
 
-/// New candidates that make a sweep worth its barrier.
+/// Number of new candidates that justifies a sweep and its barrier.
 const BATCH: u32 = 64;
-/// Pages of unlinked inodes that make one worth it.
+/// Number of pages of unlinked inodes that justifies one.
 const BIG: u32 = 64;
 
-/// Frees what can be freed if enough has gathered. Called with no inode locked.
+/// Frees what can be freed if enough has accumulated. The caller must hold no inode lock.
 #[inline]
 pub(crate) fn after_unlink(task: &Task) {
     let list = &task.lane.unlinked;
@@ -31,7 +31,7 @@ pub(crate) fn after_unlink(task: &Task) {
     }
 }
 
-/// Keeps an open file that was taken out of a table, for close(2), and looks at once if enough has gathered
+/// For close(2): keeps an open file that was removed from a table. Sweeps at once if enough has accumulated
 /// or if somebody may wait for it.
 #[inline(never)]
 pub(crate) fn closed_slow(task: &Task, id: FileId) {
@@ -46,14 +46,14 @@ pub(crate) fn closed_slow(task: &Task, id: FileId) {
     }
 }
 
-/// A name of an inode without links is gone that was no open file's, or one's that is freed: looks whether it
-/// was the last.
+/// A reference to an inode without links is gone that was not an open file's, or was that of a freed one:
+/// checks whether it was the last.
 #[cold]
 pub(crate) fn let_go_slow(task: &Task, inode: InodeRef) {
     sweep::run(task, Scope::Inode(inode));
 }
 
-/// A slot for an open file when the slab gave none: frees what can be freed and tries again.
+/// Takes a slot for an open file when the slab has none: frees what can be freed and tries again.
 ///
 /// # Errors
 /// `ENFILE`.
@@ -63,18 +63,18 @@ pub(crate) fn file_slot_slow(task: &Task) -> Result<FileId> {
     task.region.take::<OpenFile>(task.lane).map_err(|_| Errno::ENFILE)
 }
 
-/// Frees whatever nothing names, in the custody of whichever lane. Called with no inode locked.
+/// Frees everything that nothing names, whichever lane keeps it. The caller must hold no inode lock.
 pub fn run(task: &Task) {
     sweep::run(task, Scope::All);
 }
 
-/// Frees what the lane keeps itself, as far as nothing names it.
+/// Frees what the lane itself keeps and nothing names.
 pub(crate) fn run_own(task: &Task) {
     sweep::run(task, Scope::Own);
 }
 
-/// Frees what the lane keeps before its thread leaves it, but for closed files: few at a time are not worth a
-/// sweep, as others who share them by fork mostly go on. They are the next owner's to look at.
+/// Frees what the lane keeps before its thread leaves it. A few closed files do not justify a sweep, because
+/// others who share them by fork mostly continue; they are left to the lane's next owner.
 pub(crate) fn before_leaving(task: &Task) {
     // Relaxed throughout: the lane's own.
     let [files, inodes] = &task.lane.arrived;
@@ -84,8 +84,8 @@ pub(crate) fn before_leaving(task: &Task) {
     }
 }
 
-/// Frees all that can be freed, what only dead processes hold included: when something is short, and before
-/// it is said how much is left. Called with no inode locked.
+/// Frees everything that can be freed, including what only dead processes hold: when something is short, and
+/// before free space is reported. The caller must hold no inode lock.
 #[cold]
 pub fn all(task: &Task) {
     reap::dead(task);

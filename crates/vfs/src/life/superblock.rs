@@ -1,6 +1,5 @@
 //! File systems of a region, like `struct super_block`: those that command lines name, and those that `mount
-//! -t tmpfs` makes. Both have a root number; what a number stands for is said by the header or by a
-//! [`Superblock`].
+//! -t tmpfs` creates. Both have a root number, which the header or a [`Superblock`] describes.
 
 use lp_abi::linux::{S_IFDIR, S_ISVTX};
 use lp_abi::{Errno, PAGE_SIZE, Result};
@@ -20,12 +19,12 @@ use crate::names::dirent;
 use crate::names::removal;
 use crate::rights::permission::Victim;
 
-/// Options of a tmpfs, tmpfs(5), that were given.
+/// Options of a tmpfs that were given: tmpfs(5).
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Options {
-    /// `size=` or `nr_blocks=`, in pages; 0 no limit.
+    /// `size=` or `nr_blocks=`, in pages; 0 means no limit.
     pub pages: Option<u64>,
-    /// `nr_inodes=`; 0 no limit.
+    /// `nr_inodes=`; 0 means no limit.
     pub inodes: Option<u64>,
     /// `mode=`.
     pub mode: Option<u32>,
@@ -38,10 +37,10 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// Takes a string of options apart.
+    /// Parses an option string.
     ///
     /// # Errors
-    /// `EINVAL` for what tmpfs does not know.
+    /// `EINVAL` for options that tmpfs does not know.
     pub(crate) fn parse(text: &[u8], of: u64) -> Result<Options> {
         let mut options = Options::default();
         for part in text.split(|byte| *byte == b',').filter(|part| !part.is_empty()) {
@@ -65,9 +64,9 @@ impl Options {
         Ok(options)
     }
 
-    /// Stores what was given.
+    /// Stores the options that were given.
     fn store(&self, record: &Superblock) {
-        // Relaxed throughout: under the mounts' lock, or counts of a moment to those who show them.
+        // Relaxed throughout: under the mounts' lock; for readers who show them, momentary counts.
         if let Some(pages) = self.pages {
             record.pages.store(pages, Ordering::Relaxed);
         }
@@ -86,13 +85,13 @@ impl Options {
     }
 }
 
-/// A whole number; nothing else may follow it.
+/// Parses all of `text` as a number.
 fn number(text: &[u8], base: u64) -> Option<u64> {
     let (digits, rest) = digits(text, base);
     (rest.is_empty()).then_some(digits).flatten()
 }
 
-/// The number that a text starts with, and what follows.
+/// The number at the start of a text, and the rest.
 fn digits(text: &[u8], base: u64) -> (Option<u64>, &[u8]) {
     let is_digit = |byte: &&u8| u64::from(byte.wrapping_sub(b'0')) < base;
     let length = text.iter().take_while(is_digit).count();
@@ -102,7 +101,7 @@ fn digits(text: &[u8], base: u64) -> (Option<u64>, &[u8]) {
     (value.filter(|_| length != 0), &text[length..])
 }
 
-/// A number with a unit, as memparse takes them.
+/// A number with a unit, as the kernel's memparse takes it.
 fn scaled(text: &[u8]) -> Result<u64> {
     let (value, rest) = digits(text, 10);
     let shift = match rest {
@@ -116,7 +115,7 @@ fn scaled(text: &[u8]) -> Result<u64> {
     value.and_then(|value| value.checked_mul(1 << shift)).ok_or(Errno::EINVAL)
 }
 
-/// A size in pages; a percentage is of `all` pages.
+/// A size in pages. A percentage is relative to `all` pages.
 fn size(text: &[u8], all: u64) -> Result<u64> {
     match text.strip_suffix(b"%") {
         Some(part) => Ok(all * number(part, 10).ok_or(Errno::EINVAL)? / 100),
@@ -124,21 +123,21 @@ fn size(text: &[u8], all: u64) -> Result<u64> {
     }
 }
 
-/// The record of a file system made by mount(2); none for one of a command line.
+/// The record of a file system created by mount(2); `None` for one of a command line.
 pub(crate) fn record<'r>(task: &Task<'r>, root: u32) -> Option<&'r Superblock> {
     (root as usize >= COMMAND_ROOTS).then(|| task.region.superblock(root))
 }
 
 /// Whether a file system is read-only.
 pub(crate) fn is_read_only(task: &Task<'_>, root: u32) -> bool {
-    // Relaxed: as seen; writers look at their mount.
+    // Relaxed: a momentary value; writers check their mount.
     match record(task, root) {
         Some(record) => record.flags.load(Ordering::Relaxed) & superblock_flags::READ_ONLY != 0,
         None => task.region.header().read_only.load(Ordering::Relaxed) & 1 << root != 0,
     }
 }
 
-/// Says whether new mounts of a file system are read-only. The caller holds the mounts' lock.
+/// Sets whether new mounts of a file system are read-only. The caller must hold the mounts' lock.
 pub(crate) fn set_read_only(task: &Task<'_>, root: u32, value: bool) {
     let (word, bit) = match record(task, root) {
         Some(record) => (&record.flags, superblock_flags::READ_ONLY),
@@ -152,7 +151,7 @@ pub(crate) fn set_read_only(task: &Task<'_>, root: u32, value: bool) {
     };
 }
 
-/// What statfs(2) shows of pages and inodes, all and free, in a file system with limits of its own.
+/// What statfs(2) reports of pages and inodes, total and free, for a file system with its own limits.
 pub(crate) fn limited(
     task: &Task<'_>,
     root: u32,
@@ -160,7 +159,7 @@ pub(crate) fn limited(
     inodes: (u64, u64),
 ) -> ((u64, u64), (u64, u64)) {
     let Some(record) = record(task, root) else { return (pages, inodes) };
-    // Relaxed: counts of a moment.
+    // Relaxed: momentary counts.
     let limits = (record.pages.load(Ordering::Relaxed), record.inodes.load(Ordering::Relaxed));
     if limits == (0, 0) {
         return (pages, inodes);
@@ -173,13 +172,13 @@ pub(crate) fn limited(
     (within(limits.0, pages, used.0), within(limits.1, inodes, used.1))
 }
 
-/// Pages and inodes that a file system has in use.
+/// Pages and inodes in use by a file system.
 fn used(task: &Task<'_>, root: u32) -> (u64, u64) {
     let last = task.region.header().slabs[<Inode as lp_region::slab::Slot>::SLAB].last();
     let mut used = (0, 0);
     for id in 1..=last {
         let record = task.region.inode(InodeId(id));
-        // Relaxed: counts of a moment.
+        // Relaxed: momentary counts.
         if record.nlink.load(Ordering::Relaxed) != 0 && record.root.load(Ordering::Relaxed) == root {
             used = (used.0 + record.pages.load(Ordering::Relaxed), used.1 + 1);
         }
@@ -187,7 +186,7 @@ fn used(task: &Task<'_>, root: u32) -> (u64, u64) {
     used
 }
 
-/// Makes an empty file system and gives its number. The caller holds the mounts' lock.
+/// Creates an empty file system and returns its number. The caller must hold the mounts' lock.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -208,22 +207,22 @@ pub(crate) fn create(task: &Task<'_>, options: &Options) -> Result<u32> {
     );
     let made = make::create_root(task, root, options.mode.unwrap_or(S_ISVTX | 0o777), owner)?;
     task.region.inode(made.id).parent.store(made.id.0, Ordering::Relaxed); // `..` of a root is the root.
-    // Release: whoever sees the root sees the rest.
+    // Release: a reader that sees the root sees the rest.
     record.root.store(made.to_word(), Ordering::Release);
     task.region.settle::<Inode>(task.lane);
     Ok(root)
 }
 
-/// Changes limits. The caller holds the mounts' lock.
+/// Changes limits. The caller must hold the mounts' lock.
 pub(crate) fn reconfigure(task: &Task<'_>, root: u32, options: &Options) {
     if let Some(record) = record(task, root) {
-        // What the root directory is cannot be changed afterwards.
+        // The root directory's attributes cannot be changed afterwards.
         Options { mode: None, uid: None, gid: None, ..*options }.store(record);
     }
 }
 
-/// Frees what a file system holds, if nobody can reach it any more. The caller holds the mounts' lock. May be
-/// done again after a death.
+/// Frees the contents of a file system that nobody can reach. The caller must hold the mounts' lock. May be
+/// repeated after a death.
 pub(crate) fn destroy(task: &Task<'_>, root: u32) {
     let record = task.region.superblock(root);
     let top = InodeRef::from_word(record.root.load(Ordering::Relaxed));
@@ -245,8 +244,7 @@ pub(crate) fn destroy(task: &Task<'_>, root: u32) {
     reclaim::after_unlink(task);
 }
 
-/// Removes all that is below a directory, the last entry first, so that directories shrink as they are
-/// emptied.
+/// Removes everything below a directory, last entry first, so that directories shrink as they are emptied.
 fn empty(task: &Task<'_>, top: InodeRef) {
     let mut here = top;
     loop {
@@ -278,7 +276,7 @@ fn empty(task: &Task<'_>, top: InodeRef) {
 /// Removes an entry of a directory that nobody else can reach.
 ///
 /// # Errors
-/// `ENOTEMPTY`; `ENOENT` when the directory was removed.
+/// `ENOTEMPTY`; `ENOENT` if the directory was removed.
 fn remove_entry(
     task: &Task<'_>,
     dir: InodeRef,
@@ -309,7 +307,7 @@ fn last_entry(task: &Task<'_>, dir: InodeId) -> Option<(DirentId, InodeRef)> {
     })
 }
 
-/// Whether a directory is one: for those who look at what is mounted.
+/// Whether an inode is a directory, for callers that examine mounts.
 pub(crate) fn is_directory(task: &Task<'_>, id: InodeId) -> bool {
     dir::is(task.region.inode(id))
 }

@@ -1,30 +1,32 @@
-//! A sweep: finds which closed files and unlinked inodes nothing names any more, and frees those.
+//! A sweep: finds closed files and unlinked inodes that nothing names, and frees them.
 //!
-//! A sweep gathers candidates and looks at the pins of all lanes, then through the tables of all processes,
-//! their mappings, directories and executed files, then at the pins again, each time after a heavy barrier,
-//! then at the files in flight. What it did not find it claims and frees ([`lp_region::custody`]). Candidates
-//! and what was found of them stand on the sweeper's own stack: any number of sweeps run side by side.
+//! A sweep gathers candidates and reads the pins of all lanes; then the tables of all processes, their
+//! mappings, working directories and executed files; then the pins again, each time after a heavy barrier;
+//! and finally the files in flight. It claims and frees the candidates that it did not find
+//! ([`lp_region::custody`]). The candidates and what was found are on the sweeper's own stack, so any number
+//! of sweeps run in parallel.
 //!
-//! *Why a scan that is not atomic suffices.* A reference that moves while the scan runs could be missed at
-//! both ends.
+//! *Why a scan that is not atomic suffices.* A reference that moves during the scan could be missed at both
+//! ends.
 //!
-//! - Open by name pins the inode first and then checks that it has links; a candidate has none, so the pin was
-//!   there before the scan began. It goes once the entry is in the table: the scan reads pins before tables,
+//! - Open by name pins the inode and then checks that it has links. A candidate has none, so the pin was set
+//!   before the scan began. It is cleared once the entry is in the table. The scan reads pins before tables,
 //!   so it sees the pin or the entry.
-//! - A closer pins its file before it takes the entry out and asks for a look before it takes the pin away:
-//!   the scan reads tables before pins, so it sees the entry, the pin or the question.
-//! - Copies of references bump a count after the copy and before its pin or the original can go:
+//! - A closer pins its file before it removes the entry, and asks for a sweep before it clears the pin. The
+//!   scan reads tables before pins, so it sees the entry, the pin or the request.
+//! - A copy of a reference increments a count after the copy and before its pin or the original can go:
 //!   `Process::moves` within a table (dup), `Header::moves` from one table to another (fork, receipt over a
-//!   socket). A sweep that sees a count change looks again, and in the end frees nothing. Of a table that one
-//!   thread has, nobody takes the original out before the copy is there: only the look at that table counts.
-//! - A sender keeps its file pinned or named until it is in flight ([`crate::descriptors::flight`]): the scan
-//!   asks for flights last.
+//!   socket). A sweep that sees a count change scans again, and eventually gives up without freeing. If one
+//!   thread has a table, nobody removes the original before the copy is there, so only changes during the
+//!   look at that table count.
+//! - A sender keeps its file pinned or named until it is in flight ([`crate::descriptors::flight`]). The scan
+//!   reads flights last.
 //!
-//! What a complete scan has not found stays unnamed for good: nobody can name it again.
+//! What a complete scan has not found stays unnamed for good, because nobody can name it again.
 //!
-//! An inode may stand in several lists, if it got a name and lost it again: only one claim succeeds, and who frees it
-//! gives it another generation, which the lists do not have. The orderings are [`lp_region::marks`]'s. Source: Michael,
-//! "Hazard Pointers" (2004), with tables as further hazard pointers.
+//! An inode that got a name and lost it again may be in several lists. Only one claim succeeds, and freeing
+//! gives the inode another generation, which the lists do not have. [`lp_region::marks`] describes the
+//! orderings. Source: Michael, "Hazard Pointers" (2004), with tables as further hazard pointers.
 
 use lp_region::lane::{Lane, UNLINKED};
 use lp_region::mount::mount_state;
@@ -45,12 +47,12 @@ use crate::life::reap;
 use crate::locks::file_lock;
 use crate::names::mounts;
 
-/// Scans before a sweep leaves it at that, if references move all the time.
+/// Scans before a sweep gives up because references keep moving.
 const SCANS: u32 = 8;
-/// New inodes in a chain that make a look at it worth while, at least.
+/// Minimum number of new inodes in a chain that makes examining it worthwhile.
 const DUE: u32 = 64;
 
-/// Which candidates a sweep looks at.
+/// The candidates that a sweep examines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scope {
     /// What the lane keeps.
@@ -63,10 +65,10 @@ pub(crate) enum Scope {
     Inode(InodeRef),
 }
 
-/// Looks for what nothing names and frees it. Called with no inode locked.
+/// Finds and frees what nothing names. The caller must hold no inode lock.
 #[inline(never)]
 pub(crate) fn run(task: &Task, scope: Scope) {
-    // A process that died holding candidates is reaped, which frees them: that is worth a second look.
+    // If a dead process holds candidates, it is reaped, which releases them: worth a second round.
     for _ in 0..2 {
         let dead = rounds(task, scope);
         if dead.is_none() || !reap::process(task, dead) {
@@ -78,17 +80,17 @@ pub(crate) fn run(task: &Task, scope: Scope) {
     }
 }
 
-/// Sweeps as many candidates at a time as a set holds; gives a dead process that holds some.
+/// Sweeps as many candidates at a time as a set holds. Returns a dead process that holds some.
 fn rounds(task: &Task, scope: Scope) -> ProcessId {
     let mut dead = ProcessId::NONE;
     let mut skip = 0;
-    // The lane's own chains may be long: not for a single candidate.
+    // The lane's own chains may be long: do not walk them for a single candidate.
     let depth = depth(task.lane, scope);
     loop {
         let mut sweep = Sweep::new(task);
         let more = sweep.gather(scope, depth, skip);
         if sweep.files.is_empty() && sweep.inodes.is_empty() {
-            // Others may have freed all but the slots.
+            // Others may have freed everything but the slots.
             if depth != Depth::Named {
                 sweep.tidy_files();
             }
@@ -115,18 +117,18 @@ fn rounds(task: &Task, scope: Scope) -> ProcessId {
     dead
 }
 
-/// How much of what its lane keeps a sweep looks at.
+/// How much of what its lane keeps a sweep examines.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Depth {
-    /// What the caller named, at most.
+    /// At most what the caller named.
     Named,
     /// Closed files, and the list of inodes.
     List,
-    /// The chain of inodes too.
+    /// Also the chain of inodes.
     Chain,
 }
 
-/// How deep a sweep of `scope` goes. What comes to the lane's chains from now on counts for the next one.
+/// How deep a sweep of `scope` goes. What is added to the lane's chains from here on counts for the next one.
 fn depth(lane: &Lane, scope: Scope) -> Depth {
     // Relaxed throughout: the lane's own.
     let arrived = &lane.arrived[Inode::LIST];
@@ -143,12 +145,12 @@ fn depth(lane: &Lane, scope: Scope) -> Depth {
     depth
 }
 
-/// What a scan of all tables is worth.
+/// The validity of a scan of all tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Scan {
-    /// It saw every reference there was.
+    /// It saw every reference.
     Complete,
-    /// References moved while it ran, or there was no barrier: it may have missed some.
+    /// References moved meanwhile, or there was no barrier: it may have missed some.
     Disturbed,
 }
 
@@ -166,7 +168,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         Sweep { task, region: task.region, files: Set::new(), inodes: Set::new(), dead: ProcessId::NONE }
     }
 
-    /// Takes candidates up but for the first `skip`; whether there are more than the sets hold.
+    /// Adds candidates, skipping the first `skip`. Returns whether there are more than the sets hold.
     fn gather(&mut self, scope: Scope, depth: Depth, skip: usize) -> bool {
         let mut skip = skip;
         match scope {
@@ -179,7 +181,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         }
     }
 
-    /// Takes up what a lane keeps, its chain of inodes if `deep`; whether there was no room.
+    /// Adds what a lane keeps, and its chain of inodes if `deep`. Returns whether there was no room.
     fn gather_lane(&mut self, lane: &'r Lane, deep: bool, skip: &mut usize) -> bool {
         let region = self.region;
         listed(region, lane).any(|inode| self.want_inode(inode, Origin::Listed, skip))
@@ -187,7 +189,8 @@ impl<'t, 'r> Sweep<'t, 'r> {
             || deep && chain::<Inode>(region, lane).any(|id| self.want_kept_inode(InodeId(id), skip))
     }
 
-    /// Makes a closed file a candidate, and its inode if that has no links; whether there was no room.
+    /// Makes a closed file a candidate, and its inode if that has no links. Returns whether there was no
+    /// room.
     fn want_file(&mut self, id: FileId, skip: &mut usize) -> bool {
         let file = self.region.file(id);
         let generation = file.generation.load(Ordering::Acquire);
@@ -207,17 +210,18 @@ impl<'t, 'r> Sweep<'t, 'r> {
             file.custody.begin_look();
         }
         self.files.add(id.0, generation, Origin::Listed);
-        // The reference as the file has it: the inode may be another by now.
+        // Use the file's own reference: the inode may be another by this time.
         let of = InodeRef::from_word(file.inode.load(Ordering::Relaxed));
         of != InodeRef::NONE && self.want_inode(of, Origin::Derived, &mut 0)
     }
 
-    /// Makes an inode without links a candidate: one that has some may be opened until it is freed. Whether there was no room.
+    /// Makes an inode a candidate if it has no links; one with links may be opened until it is freed. Returns
+    /// whether there was no room.
     fn want_inode(&mut self, inode: InodeRef, origin: Origin, skip: &mut usize) -> bool {
         self.want_inode_of(inode, self.region.inode(inode.id).custody.get(), origin, skip)
     }
 
-    /// [`Sweep::want_inode`] whose custody was `word` after its generation was seen.
+    /// [`Sweep::want_inode`] for an inode whose custody was `word` after its generation was read.
     fn want_inode_of(&mut self, inode: InodeRef, word: u32, origin: Origin, skip: &mut usize) -> bool {
         let record = self.region.inode(inode.id);
         let wanted = record.nlink.load(Ordering::Relaxed) == 0
@@ -237,30 +241,31 @@ impl<'t, 'r> Sweep<'t, 'r> {
         !self.inodes.add(inode.id.0, inode.generation, origin)
     }
 
-    /// [`Sweep::want_inode`] for one that was seen in a chain.
+    /// [`Sweep::want_inode`] for an inode that was seen in a chain.
     fn want_kept_inode(&mut self, id: InodeId, skip: &mut usize) -> bool {
         let record = self.region.inode(id);
         let generation = record.generation.load(Ordering::Acquire);
-        // The generation first: what is in a chain then was in it with that generation. And one look: between
-        // two a husk may leave the chain, and is then a free slot whose generation is this very one.
+        // Read the generation first: what is in the chain afterwards was in it with that generation. Read
+        // custody once: between two reads a husk may leave the chain and become a free slot with this very
+        // generation.
         let word = record.custody.get();
         word & custody::LISTED != 0
             && self.want_inode_of(InodeRef { id, generation }, word, Origin::Listed, skip)
     }
 
-    /// Looks everywhere for names of the candidates; again if references moved meanwhile. What was found once
-    /// stays found.
+    /// Looks everywhere for references to the candidates, and again if references moved meanwhile. What was
+    /// found once stays found.
     fn scan(&mut self) -> Scan {
         for _ in 0..SCANS {
             let moves = table::moves(self.region);
-            // PAIRS: the light barriers of `pin`: whoever saw a link sees to it that its pin is seen.
+            // PAIRS: the light barriers of `pin`: a thread that saw a link makes its pin visible.
             if !heavy_barrier() {
                 break;
             }
             self.look_at_pins();
             let calm = self.look_at_processes();
             self.look_at_mounts();
-            // PAIRS: the same: whoever saw an entry that is gone.
+            // PAIRS: the light barriers of `pin`: a thread that saw an entry now gone makes its pin visible.
             if !heavy_barrier() {
                 break;
             }
@@ -273,7 +278,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         Scan::Disturbed
     }
 
-    /// Tables, then what is derived from them; false if some table did not stand still.
+    /// Reads tables, then what is derived from them. Returns false if some table changed meanwhile.
     fn look_at_processes(&mut self) -> bool {
         let mut calm = true;
         for id in self.region.processes() {
@@ -307,7 +312,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         calm
     }
 
-    /// What is mounted.
+    /// Reads what is mounted.
     fn look_at_mounts(&mut self) {
         for id in mounts::all(self.task) {
             let record = self.region.mount(id);
@@ -330,8 +335,8 @@ impl<'t, 'r> Sweep<'t, 'r> {
         }
     }
 
-    /// Files on their way over sockets, of those that matter. After the pins: a sender has its file pinned
-    /// until it is in flight.
+    /// Reads which of the relevant files are in flight over sockets. After the pins: a sender has its file
+    /// pinned until it is in flight.
     fn look_at_flights(&mut self) {
         for id in flight::sent(self.region) {
             let inode = InodeRef::from_word(self.region.file(id).inode.load(Ordering::Relaxed)).id;
@@ -342,7 +347,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         }
     }
 
-    /// Marks an open file and its inode as in use; says whether one of them was a candidate.
+    /// Marks an open file and its inode as in use. Returns whether one of them was a candidate.
     fn found_file(&mut self, id: FileId, how: Found) -> bool {
         let file = self.region.file(id);
         let wanted = self.files.find(id.0, how);
@@ -353,7 +358,7 @@ impl<'t, 'r> Sweep<'t, 'r> {
         id.is_some() && self.inodes.find(id.0, Found::Named)
     }
 
-    /// Frees what was not found; the number of candidates that stay.
+    /// Frees what was not found. Returns the number of candidates that stay.
     fn settle(&mut self, scan: Scan) -> usize {
         let mut kept = 0;
         for (index, generation, found, _) in self.files.iter() {
@@ -369,14 +374,15 @@ impl<'t, 'r> Sweep<'t, 'r> {
         kept
     }
 
-    /// Takes out of the lane's own chain of files what was freed, and what was found in a table.
+    /// Removes from the lane's own chain of files what was freed, and what was found in a table.
     fn tidy_files(&self) {
         let named = |id: u32| self.files.state(id) == Some(Found::Named);
         tidy::<OpenFile>(self.region, self.task.lane, &named);
     }
 }
 
-/// Frees an open file that nothing names, but for its slot, which its keeper gives back; false if it is not to be had now.
+/// Frees an open file that nothing names, except its slot, which its keeper frees. Returns false if that is
+/// not possible at this time.
 fn free_file(task: &Task, id: FileId, generation: u32) -> bool {
     let claim = &task.lane.claims[OpenFile::LIST];
     claim.store(u64::from(id.0) | u64::from(generation) << 32, Ordering::Release);
@@ -385,12 +391,12 @@ fn free_file(task: &Task, id: FileId, generation: u32) -> bool {
     freed
 }
 
-/// Empties an open file in a chain that a lane has claimed, or lets go of it: it is another by now, or a
-/// living thread has the lock that guards its locks. Whether it is gone.
+/// Empties an open file in a chain that a lane has claimed. Releases the claim if the file is another by this
+/// time, or if a live thread holds the lock that guards its locks. Returns whether the file is gone.
 pub(crate) fn empty_file(task: &Task, id: FileId, generation: u32) -> bool {
     let file = task.region.file(id);
     let is_same = file.generation.load(Ordering::Acquire) == generation;
-    // Claimed, it stays what it is.
+    // While claimed, it cannot change.
     if is_same && file.locked.load(Ordering::Relaxed) != 0 && !file_lock::try_drop_file(task, id) {
         file.custody.unclaim();
         return false;
@@ -406,7 +412,8 @@ pub(crate) fn empty_file(task: &Task, id: FileId, generation: u32) -> bool {
     true
 }
 
-/// Frees an inode that nothing names; its slot too, unless it stands in a chain. False if it is not to be had now.
+/// Frees an inode that nothing names, and its slot unless it is in a chain. Returns false if that is not
+/// possible at this time.
 fn free_inode(task: &Task, inode: InodeRef) -> bool {
     let claim = &task.lane.claims[Inode::LIST];
     claim.store(inode.to_word(), Ordering::Release);
@@ -422,7 +429,7 @@ fn free_inode(task: &Task, inode: InodeRef) -> bool {
     freed
 }
 
-/// Whether an inode is still the one that was meant, and without links.
+/// Whether an inode is still the one that was meant, and has no links.
 pub(crate) fn is_unlinked(task: &Task, inode: InodeRef) -> bool {
     let record = task.region.inode(inode.id);
     record.generation.load(Ordering::Acquire) == inode.generation && record.nlink.load(Ordering::Relaxed) == 0
@@ -434,7 +441,7 @@ fn free_claimed(task: &Task, inode: InodeRef) {
     make::clear(task, inode.id);
     let next = inode.generation.wrapping_add(1);
     task.lane.taken[Inode::SLAB].store(inode.id.0, Ordering::Release);
-    // PAIRS: the acquire loads of walks and of stat: who sees anything later sees the new generation.
+    // PAIRS: the acquire loads of walks and of stat: a later change implies the new generation.
     record.generation.store(next, Ordering::Release);
     if record.custody.clear_claimed() {
         task.region.give::<Inode>(task.lane, inode.id);
@@ -444,8 +451,8 @@ fn free_claimed(task: &Task, inode: InodeRef) {
     task.region.settle::<Inode>(task.lane);
 }
 
-/// Puts a lane's list and chain of inodes in order; the number of those that stay in the chain. The caller
-/// owns the lane.
+/// Tidies a lane's list and chain of inodes. Returns the number that stay in the chain. The caller must own
+/// the lane.
 fn tidy_inodes(task: &Task, lane: &Lane) -> u32 {
     tidy_list(task, lane);
     let region = task.region;
@@ -453,13 +460,13 @@ fn tidy_inodes(task: &Task, lane: &Lane) -> u32 {
     tidy::<Inode>(region, lane, &linked)
 }
 
-/// Takes out of a lane's list what was freed, and leaves room: what is in use goes to the chain if it is much. The caller
-/// owns the lane.
+/// Removes from a lane's list what was freed, and makes room: if many stay in use, they move to the chain.
+/// The caller must own the lane.
 fn tidy_list(task: &Task, lane: &Lane) {
     let list = &lane.unlinked;
     let mut kept = 0;
     for inode in listed(task.region, lane) {
-        // Not past the place that it is read from.
+        // Never beyond the position from which it is read.
         list.inodes[kept].store(inode.to_word(), Ordering::Relaxed);
         kept += 1;
     }
@@ -477,15 +484,15 @@ fn tidy_list(task: &Task, lane: &Lane) {
     }
 }
 
-/// Puts an inode of a lane's list into its chain; false if somebody may be about to free it, or to let go of
-/// it again. The caller owns the lane.
+/// Moves an inode from a lane's list to its chain. Returns false if somebody may be about to free it, or to
+/// release it again. The caller must own the lane.
 fn move_to_chain(task: &Task, lane: &Lane, inode: InodeRef) -> bool {
     let own = lane.id.load(Ordering::Relaxed);
     let custody = &task.region.inode(inode.id).custody;
     let unlisting = &lane.unlisting[Inode::LIST];
     unlisting.store(inode.id.0, Ordering::Release);
     let claimed = custody.claim(own);
-    // Claimed, it stays what it is.
+    // While claimed, it cannot change.
     if claimed && is_unlinked(task, inode) && custody.keep_claimed(own) {
         link_in::<Inode>(task.region, lane, inode.id.0);
     } else if claimed {
@@ -495,8 +502,8 @@ fn move_to_chain(task: &Task, lane: &Lane, inode: InodeRef) -> bool {
     claimed
 }
 
-/// Takes husks out of a lane's chain and gives their slots back, and takes out what `leaves` says has no business there any
-/// more; the number of those that stay. The caller owns the lane.
+/// Removes husks from a lane's chain and frees their slots, and removes the records that `leaves` names.
+/// Returns the number that stay. The caller must own the lane.
 fn tidy<T: Listed>(region: Region, lane: &Lane, leaves: &dyn Fn(u32) -> bool) -> u32 {
     let own = lane.id.load(Ordering::Relaxed);
     let mut kept = 0;
@@ -521,7 +528,7 @@ fn tidy<T: Listed>(region: Region, lane: &Lane, leaves: &dyn Fn(u32) -> bool) ->
             unlisting.store(index, Ordering::Release);
             place.store(next, Ordering::Release);
             if !record.custody().unlist() {
-                // Somebody has let go of it meanwhile.
+                // Somebody has released it meanwhile.
                 link_in::<T>(region, lane, index);
             }
             unlisting.store(0, Ordering::Release);
@@ -533,7 +540,7 @@ fn tidy<T: Listed>(region: Region, lane: &Lane, leaves: &dyn Fn(u32) -> bool) ->
     kept
 }
 
-/// Puts the lists in order that former owners left in lanes that nobody owns.
+/// Tidies the lists that former owners left in lanes without an owner.
 fn tidy_unowned(task: &Task) {
     let region = task.region;
     for id in all_lanes(region) {

@@ -1,8 +1,8 @@
-//! Deadlocks of POSIX locks: who waits for whom, and who gets `EDEADLK` (`posix_locks_deadlock`).
+//! Deadlocks between POSIX locks: who waits for whom, and who gets `EDEADLK` (`posix_locks_deadlock`).
 //!
-//! No lock guards the search; [`lp_region::ring`] says how the members of a ring agree on the one that leaves
-//! it. Locks are a process's, and several of its threads may wait for others'. As in Linux
-//! (`what_owner_is_waiting_for`), what the last of them that began waits for is what the process waits for.
+//! No lock guards the search; [`lp_region::ring`] describes how the members of a ring agree on the one that
+//! leaves it. Locks belong to processes, and several threads of one may wait. As in Linux
+//! (`what_owner_is_waiting_for`), the wait that began last counts as the process's.
 
 use lp_region::sync::Ordering;
 use lp_region::{LockId, ProcessId, ring};
@@ -10,10 +10,10 @@ use lp_region::{LockId, ProcessId, ring};
 use crate::caller::task::Task;
 use crate::locks::file_lock::family;
 
-/// Locks that a search follows (`MAX_DEADLK_ITERATIONS`).
+/// Maximum number of locks that a search follows (`MAX_DEADLK_ITERATIONS`).
 const RING: usize = 10;
 
-/// What the calling thread waits for, as others see it, until this is dropped.
+/// Publishes what the calling thread waits for, until this is dropped.
 pub(crate) struct Waiting<'t, 'r> {
     task: &'t Task<'r>,
     edge: u64,
@@ -21,13 +21,14 @@ pub(crate) struct Waiting<'t, 'r> {
 }
 
 impl<'t, 'r> Waiting<'t, 'r> {
-    /// Nothing yet.
+    /// Publishes nothing yet.
     pub(crate) fn new(task: &'t Task<'r>) -> Self {
         Waiting { task, edge: 0, ticket: 0 }
     }
 
-    /// Says that the thread waits for a lock as it was at `version`; whether it must not, for it would close
-    /// a ring. Asked again before each sleep: what others left to this process is found then.
+    /// Publishes that the thread waits for a lock as it was at `version`. Returns whether it must not wait,
+    /// because it would close a ring. The caller must ask again before each sleep, to find rings that others
+    /// left to this process to break.
     pub(crate) fn closes_ring(&mut self, blocker: LockId, version: u32) -> bool {
         let edge = u64::from(version) << 32 | u64::from(blocker.0);
         if self.edge != edge {
@@ -39,7 +40,7 @@ impl<'t, 'r> Waiting<'t, 'r> {
         ring::leaves(self.ticket, others.iter().copied())
     }
 
-    /// The tickets of the other members of the ring that the process is in, if it is in one.
+    /// The tickets of the other members of the process's ring; `None` if it is in none.
     fn others<'a>(&self, tickets: &'a mut [u64; RING]) -> Option<&'a [u64]> {
         let (region, me) = (self.task.region, self.task.process_id);
         let mut edge = self.edge;
@@ -56,13 +57,13 @@ impl<'t, 'r> Waiting<'t, 'r> {
         None
     }
 
-    /// Edge and ticket of the last wait that a thread of a process began; of one that has drawn no ticket yet
-    /// rather than of any other.
+    /// Edge and ticket of the wait that a thread of the process began last. A wait that has not drawn a
+    /// ticket yet counts as the last.
     fn newest_wait(&self, process: ProcessId) -> Option<(u64, u64)> {
         let region = self.task.region;
         let waits = region.lanes().filter_map(|id| {
             let lane = region.lane(id);
-            // Relaxed: a thread's lane goes to another only after its wait.
+            // Relaxed: a thread's lane gets another owner only after its wait.
             let is_of = lane.process.load(Ordering::Relaxed) == process.0
                 && lane.tid.load(Ordering::Relaxed) != lp_region::lane::GONE;
             let edge = lane.posix_wait.edge();
@@ -71,14 +72,14 @@ impl<'t, 'r> Waiting<'t, 'r> {
         waits.max_by_key(|(_, ticket)| ticket.wrapping_sub(1))
     }
 
-    /// The process whose POSIX lock an edge leads to; none if the lock has changed since.
+    /// The process whose POSIX lock an edge leads to; `None` if the lock has changed since.
     fn blocker(&self, edge: u64) -> Option<ProcessId> {
         let (id, version) = (LockId(edge as u32), (edge >> 32) as u32);
         let record = self.task.region.lock_record(id);
-        // Relaxed, here and below: the version, before and after, tells whether they belong together.
+        // Relaxed, here and below: the version, read before and after, tells whether they belong together.
         let is_posix = record.family.load(Ordering::Relaxed) == family::POSIX;
         let owner = ProcessId(record.owner.load(Ordering::Relaxed));
-        // Acquire: a lock changes before its version does, and is another's only afterwards.
+        // Acquire: a lock changes before its version does, and gets another owner only afterwards.
         let stands = record.version.load(Ordering::Acquire) == version;
         (id.is_some() && is_posix && stands).then_some(owner)
     }

@@ -1,8 +1,9 @@
-//! Locks on files: what flock(2) and fcntl(2)'s POSIX and open file description locks have in common.
+//! Locks on files: the common part of flock(2) and of fcntl(2)'s POSIX and open file description locks.
 //!
-//! An inode's locks stand in a list of records under the inode's lock, as Linux's `struct file_lock` in `i_flctx`. A lock
-//! is released by its owner's death without anybody's help: who meets one that is in the way looks whether its owner
-//! lives. Waiters sleep on the record that is in the way, for a bounded time, and look again.
+//! An inode's locks are a list of records under the inode's lock, like Linux's `struct file_lock` in
+//! `i_flctx`. An owner's death releases its locks without anybody's help: a lane that meets a conflicting
+//! lock checks whether its owner lives. Waiters sleep on the conflicting record for a bounded time and check
+//! again.
 
 use lp_abi::{Errno, Result};
 use lp_region::lane::Lane;
@@ -27,16 +28,16 @@ pub mod family {
     pub const OFD: u32 = 1;
     /// flock(2): owned by an open file, always whole.
     pub const FLOCK: u32 = 2;
-    /// No lock: a record that an operation holds ready.
+    /// Not a lock: a record that an operation holds ready.
     pub const NONE: u32 = 3;
 }
 
-/// Last byte of a lock that reaches to the end of the file, however long (`OFFSET_MAX`).
+/// Last byte of a lock that reaches to the end of the file, whatever its length (`OFFSET_MAX`).
 pub(crate) const TO_END: u64 = i64::MAX as u64;
-/// Longest sleep before a waiter looks at owners' lives and at signals again, in nanoseconds.
+/// Longest sleep before a waiter checks again whether owners live and whether a signal came, in nanoseconds.
 const SLEEP_NS: u64 = 20_000_000;
 
-/// Shared or exclusive, as `F_RDLCK` and `F_WRLCK`.
+/// Shared or exclusive, like `F_RDLCK` and `F_WRLCK`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LockType {
     /// `F_RDLCK`, `LOCK_SH`.
@@ -56,52 +57,52 @@ pub struct Owner {
     pub generation: u32,
 }
 
-/// Bytes of a file, the last included.
+/// A byte range of a file, inclusive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range {
     /// First byte.
     pub start: u64,
-    /// Last byte; `TO_END`.
+    /// Last byte; `TO_END` for the end of the file.
     pub end: u64,
 }
 
 impl Range {
-    /// All of a file.
+    /// The whole file.
     pub const WHOLE: Range = Range { start: 0, end: TO_END };
 
     fn meets(self, other: Range) -> bool {
         self.start <= other.end && other.start <= self.end
     }
 
-    /// Whether the two meet or are neighbours.
+    /// Whether the two overlap or are adjacent.
     fn touches(self, other: Range) -> bool {
         self.start <= other.end.saturating_add(1) && other.start <= self.end.saturating_add(1)
     }
 }
 
-/// A lock that is asked for, or that stands.
+/// A lock, requested or held.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lock {
-    /// Whose.
+    /// Its owner.
     pub owner: Owner,
-    /// What it covers.
+    /// The bytes that it covers.
     pub range: Range,
-    /// How.
+    /// Its type.
     pub kind: LockType,
-    /// Process that asked, for `l_pid`.
+    /// The process that requested it, for `l_pid`.
     pub pid: u32,
 }
 
-/// Whether a lock that cannot be had is waited for.
+/// Whether to wait for a conflicting lock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wait {
-    /// `EAGAIN` at once.
+    /// Fail with `EAGAIN` at once.
     No,
-    /// Until it can be had or a signal comes.
+    /// Wait until it is released or a signal arrives.
     Yes,
 }
 
-/// The calling process as an owner of POSIX locks.
+/// The calling process as the owner of POSIX locks.
 pub fn process_owner(task: &Task) -> Owner {
     owner_of_process(task, task.process_id)
 }
@@ -111,15 +112,16 @@ fn owner_of_process(task: &Task, id: ProcessId) -> Owner {
     Owner { family: family::POSIX, id: id.0, generation }
 }
 
-/// An open file as an owner of locks of `family`.
+/// An open file as the owner of locks of `family`.
 pub(crate) fn file_owner(task: &Task, id: FileId, family: u32) -> Owner {
     Owner { family, id: id.0, generation: task.region.file(id).generation.load(Ordering::Relaxed) }
 }
 
-/// Gets a lock, in place of what its owner has on the same bytes.
+/// Acquires a lock, replacing the owner's locks on the same bytes.
 ///
 /// # Errors
-/// `EAGAIN` when another is in the way and `wait` says no; `EDEADLK`, `EINTR` while waiting; `ENOLCK` without records.
+/// `EAGAIN` on a conflict if `wait` is [`Wait::No`]; `EDEADLK`, `EINTR` while waiting; `ENOLCK` without
+/// records.
 pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Result<()> {
     let record = task.region.inode(id);
     let (mut looked_at, mut interrupted) = (None, false);
@@ -156,7 +158,7 @@ pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Resu
             }
         };
         wake_up(task, id, in_way, version);
-        // A lock that was given up before the signal came is to be had, as in `flock_lock_inode_wait`.
+        // A lock that was released before the signal arrived can be had, as in `flock_lock_inode_wait`.
         interrupted = slept == Err(Errno::EINTR);
         if !interrupted {
             slept?;
@@ -165,7 +167,7 @@ pub(crate) fn acquire(task: &Task, id: InodeId, lock: &Lock, wait: Wait) -> Resu
     }
 }
 
-/// The lock that keeps `lock` from being had, if any. Owners that are dead own nothing.
+/// The lock that conflicts with `lock`, if any. Dead owners own nothing.
 pub(crate) fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
     let record = task.region.inode(id);
     let mut looked_at = None;
@@ -182,7 +184,7 @@ pub(crate) fn conflict(task: &Task, id: InodeId, lock: &Lock) -> Option<Lock> {
     }
 }
 
-/// The first of the owner's own locks that meets `range`.
+/// The first of the owner's own locks that overlaps `range`.
 pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Option<Lock> {
     let record = task.region.inode(id);
     let _held = inode::lock(task, id);
@@ -192,10 +194,10 @@ pub(crate) fn own(task: &Task, id: InodeId, owner: Owner, range: Range) -> Optio
         .min_by_key(|lock| lock.range.start)
 }
 
-/// Gives up what `owner` has on `range`.
+/// Releases the owner's locks on `range`.
 ///
 /// # Errors
-/// `ENOLCK` when a lock has to be split and there is no record for its other half.
+/// `ENOLCK` if a lock must be split and there is no record for its other half.
 pub(crate) fn release(task: &Task, id: InodeId, owner: Owner, range: Range) -> Result<()> {
     let record = task.region.inode(id);
     if record.flags.load(Ordering::Relaxed) & inode_flags::LOCKED == 0 {
@@ -205,7 +207,7 @@ pub(crate) fn release(task: &Task, id: InodeId, owner: Owner, range: Range) -> R
     set(task, id, owner, range, None)
 }
 
-/// Whether `owner` has exactly this lock on the whole file.
+/// Whether `owner` holds a lock of this type on the whole file.
 pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: LockType) -> bool {
     let record = task.region.inode(id);
     if record.flags.load(Ordering::Relaxed) & inode_flags::LOCKED == 0 {
@@ -218,21 +220,21 @@ pub fn holds(task: &Task, id: InodeId, owner: Owner, kind: LockType) -> bool {
     })
 }
 
-/// Drops the POSIX locks that the calling process has on an inode.
+/// Drops the calling process's POSIX locks on an inode.
 #[cold]
 pub(crate) fn drop_posix(task: &Task, id: InodeId) {
     let owner = process_owner(task);
     drop_where(task, id, |lock| lock.owner == owner);
 }
 
-/// Drops the flock and OFD locks of an open file that is going away.
+/// Drops the flock and OFD locks of an open file that is being freed.
 #[cold]
 pub(crate) fn drop_file_slow(task: &Task, id: FileId) {
     let _held = inode::lock(task, inode_of(task, id));
     drop_file_locked(task, id);
 }
 
-/// [`drop_file_slow`] unless a living thread has the inode's lock; whether it did.
+/// [`drop_file_slow`], unless a live thread holds the inode's lock. Returns whether it did.
 pub(crate) fn try_drop_file(task: &Task, id: FileId) -> bool {
     let held = inode::lock_unless_held(task, inode_of(task, id));
     if held.is_some() {
@@ -245,21 +247,22 @@ fn inode_of(task: &Task, id: FileId) -> InodeId {
     InodeRef::from_word(task.region.file(id).inode.load(Ordering::Relaxed)).id
 }
 
-/// The caller holds the inode's lock.
+/// [`drop_file_slow`] for a caller that holds the inode's lock.
 fn drop_file_locked(task: &Task, id: FileId) {
     let inode = task.region.inode(inode_of(task, id));
     unlink_where(task, inode, |lock| lock.owner.family != family::POSIX && lock.owner.id == id.0);
     task.region.file(id).locked.store(0, Ordering::Relaxed);
 }
 
-/// Drops the POSIX locks of a dead process on an inode that it has open, unless a living thread has the inode's lock;
-/// whether none is left.
+/// Drops the POSIX locks of a dead process on an inode that it has open, unless a live thread holds the
+/// inode's lock. Returns whether none are left.
 pub(crate) fn try_drop_dead(task: &Task, id: InodeId, process: ProcessId) -> bool {
     let owner = owner_of_process(task, process);
     try_drop_where(task, id, |lock| lock.owner == owner || lock.owner.family == family::NONE)
 }
 
-/// Gives back the records of an inode that is being freed: dead owners may have left some. Whether none is left.
+/// Frees the lock records of an inode that is being freed; dead owners may have left some. Returns whether
+/// none are left.
 pub(crate) fn try_drop_all(task: &Task, id: InodeId) -> bool {
     try_drop_where(task, id, |_| true)
 }
@@ -276,7 +279,7 @@ fn try_drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) -> bo
     held.is_some()
 }
 
-/// What a record says. The caller holds the inode's lock.
+/// Decodes a record. The caller must hold the inode's lock.
 fn read(record: &LockRecord) -> Lock {
     // Relaxed throughout: under the inode's lock.
     Lock {
@@ -291,7 +294,7 @@ fn read(record: &LockRecord) -> Lock {
     }
 }
 
-/// The records of an inode. The caller holds its lock; the list is bounded, as a damaged one may be a ring.
+/// The records of an inode. The caller must hold its lock. Bounded, because a damaged list may be a ring.
 fn records<'r>(task: &Task<'r>, inode: &Inode) -> impl Iterator<Item = (LockId, &'r LockRecord)> + use<'r> {
     let region = task.region;
     let mut next = LockId(inode.locks.load(Ordering::Relaxed));
@@ -303,7 +306,7 @@ fn records<'r>(task: &Task<'r>, inode: &Inode) -> impl Iterator<Item = (LockId, 
     })
 }
 
-/// The first record that keeps `lock` from being had. The caller holds the inode's lock.
+/// The first record that conflicts with `lock`. The caller must hold the inode's lock.
 fn blocker(task: &Task, inode: &Inode, lock: &Lock) -> Option<LockId> {
     let blocks = |other: &Lock| {
         let flock = lock.owner.family == family::FLOCK;
@@ -313,16 +316,16 @@ fn blocker(task: &Task, inode: &Inode, lock: &Lock) -> Option<LockId> {
             && other.range.meets(lock.range)
             && (other.kind == LockType::Exclusive || lock.kind == LockType::Exclusive)
     };
-    // The lowest: posix_test_lock walks an owner's locks in the order of their starts.
+    // The lowest, because posix_test_lock walks an owner's locks in order of their starts.
     let in_way = records(task, inode).filter(|(_, record)| blocks(&read(record)));
     in_way.min_by_key(|(_, record)| record.start.load(Ordering::Relaxed)).map(|(id, _)| id)
 }
 
-/// Makes `range` of `owner`'s locks what `lock` says: the part of others on it goes, what touches it and is alike is
-/// merged, as posix_lock_inode does. The caller holds the inode's lock.
+/// Sets the owner's locks on `range` to `lock`, like posix_lock_inode: cuts its other locks out of the range,
+/// and merges adjacent ones of the same type. The caller must hold the inode's lock.
 fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>) -> Result<()> {
     let inode = task.region.inode(id);
-    // They come first, so that nothing fails half-way.
+    // Take the records first, so that nothing fails half-way.
     match records_needed(task, inode, owner, range, lock) {
         0 => {}
         count => hold_ready(task, id, count)?,
@@ -350,8 +353,8 @@ fn set(task: &Task, id: InodeId, owner: Owner, range: Range, lock: Option<&Lock>
     Ok(())
 }
 
-/// Records that [`set`] takes: one for the other half of a lock that is split, one for the new lock unless an old one of
-/// the same owner goes.
+/// Number of records that [`set`] takes: one for the other half of a lock that is split, one for the new lock
+/// unless an old one of the same owner goes away.
 fn records_needed(task: &Task, inode: &Inode, owner: Owner, range: Range, lock: Option<&Lock>) -> usize {
     let (mut split, mut goes) = (false, false);
     for (_, record) in records(task, inode) {
@@ -367,7 +370,7 @@ fn records_needed(task: &Task, inode: &Inode, owner: Owner, range: Range, lock: 
     usize::from(split) + usize::from(lock.is_some() && !goes)
 }
 
-/// Takes `range` out of the lock in `record`. The caller holds the inode's lock and has a record ready.
+/// Cuts `range` out of the lock in `record`. The caller must hold the inode's lock and a ready record.
 fn cut(task: &Task, inode: &Inode, id: LockId, old: &Lock, range: Range) {
     let record = task.region.lock_record(id);
     let before = old.range.start < range.start;
@@ -383,7 +386,7 @@ fn cut(task: &Task, inode: &Inode, id: LockId, old: &Lock, range: Range) {
     wake(record);
 }
 
-/// Makes a record that is held ready a lock. The caller holds the inode's lock.
+/// Turns a ready record into a lock. The caller must hold the inode's lock.
 fn write(task: &Task, inode: &Inode, lock: &Lock) {
     let ready =
         records(task, inode).find(|(_, record)| record.family.load(Ordering::Relaxed) == family::NONE);
@@ -403,7 +406,7 @@ fn unset(record: &LockRecord) {
     wake(record);
 }
 
-/// Wakes those that wait for a lock that has changed. The caller holds the inode's lock.
+/// Wakes the waiters of a lock that has changed. The caller must hold the inode's lock.
 fn wake(record: &LockRecord) {
     record.version.fetch_add(1, Ordering::Release);
     if record.waiters.swap(0, Ordering::Relaxed) != 0 {
@@ -411,7 +414,7 @@ fn wake(record: &LockRecord) {
     }
 }
 
-/// Links `count` unused records in. The caller holds the inode's lock.
+/// Links in `count` unused records. The caller must hold the inode's lock.
 fn hold_ready(task: &Task, id: InodeId, count: usize) -> Result<()> {
     let inode = task.region.inode(id);
     for _ in 0..count {
@@ -440,7 +443,7 @@ fn drop_where(task: &Task, id: InodeId, which: impl Fn(&Lock) -> bool) {
     unlink_where(task, task.region.inode(id), which);
 }
 
-/// Takes records out of the list and gives them back. The caller holds the inode's lock.
+/// Unlinks and frees records. The caller must hold the inode's lock.
 fn unlink_where(task: &Task, inode: &Inode, which: impl Fn(&Lock) -> bool) {
     let mut place: &AtomicU32 = &inode.locks;
     for _ in 0..LOCKS {
@@ -462,14 +465,14 @@ fn unlink_where(task: &Task, inode: &Inode, which: impl Fn(&Lock) -> bool) {
     }
 }
 
-/// Leaves a record that a dead lane had in hand to the list that it stands in, if it does. The lane still
-/// holds the lock of that list's inode: nobody else has changed the list since. The caller holds the lane's
+/// Settles a record that a dead lane had in hand: if it is in a list, it stays there. The lane still holds
+/// the lock of that list's inode, so nobody else has changed the list since. The caller must hold the lane's
 /// `burial`.
 pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
     let taken = &lane.taken[LockRecord::SLAB];
     let id = LockId(taken.load(Ordering::Acquire));
     if id.is_some() {
-        // Of one that was not linked in yet this is no inode, or one in whose list it is not any more.
+        // For a record that was not linked in yet, this is no inode, or one whose list no longer contains it.
         let of = InodeId(task.region.lock_record(id).inode.load(Ordering::Relaxed));
         if records(task, task.region.inode(of)).any(|(listed, _)| listed == id) {
             taken.store(0, Ordering::Release);
@@ -477,8 +480,8 @@ pub(crate) fn settle_in_hand(task: &Task, lane: &Lane) {
     }
 }
 
-/// Drops the locks of an owner on an inode if it is gone: a process that is dead, an open file that no living
-/// process names. What else the dead have is the reaper's, which may be somebody else at work.
+/// Drops an owner's locks on an inode if the owner is gone: a dead process, or an open file that no live
+/// process names. The reaper, possibly another thread's, releases what else the dead hold.
 #[cold]
 fn drop_if_dead(task: &Task, id: InodeId, owner: Owner) {
     let gone = match owner.family {
@@ -500,7 +503,7 @@ fn drop_if_dead(task: &Task, id: InodeId, owner: Owner) {
     }
 }
 
-/// Sleeps until a lock in the way changes, a signal comes, or it is time to look again.
+/// Sleeps until the conflicting lock changes, a signal arrives, or it is time to check again.
 fn sleep(task: &Task, record: &LockRecord, version: u32) -> Result<()> {
     if task.is_interrupted() {
         return Err(Errno::EINTR);
@@ -512,7 +515,7 @@ fn sleep(task: &Task, record: &LockRecord, version: u32) -> Result<()> {
     }
 }
 
-/// After a sleep: stops counting as a waiter, unless the lock changed, which forgets its waiters.
+/// After a sleep: stops counting as a waiter. A changed lock has forgotten its waiters already.
 fn wake_up(task: &Task, id: InodeId, record: &LockRecord, version: u32) {
     let _held = inode::lock(task, id);
     let waiters = record.waiters.load(Ordering::Relaxed); // Relaxed: under the inode's lock.

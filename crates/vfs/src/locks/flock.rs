@@ -9,12 +9,13 @@ use crate::caller::task::Task;
 use crate::descriptors::table;
 use crate::locks::file_lock::{self, Lock, LockType, Range, Wait, family};
 
-/// Locks or unlocks an open file's inode. `EINTR` is the door's to restart.
+/// Locks or unlocks an open file's inode. The door must restart on `EINTR`.
 ///
 /// # Errors
-/// `EBADF`, also for `O_PATH` and for access mode 3; `EINVAL`; `EAGAIN` (`EWOULDBLOCK`) with `LOCK_NB`; `EINTR`; `ENOLCK`.
+/// `EBADF`, also for `O_PATH` and for access mode 3; `EINVAL`; `EAGAIN` (`EWOULDBLOCK`) with `LOCK_NB`;
+/// `EINTR`; `ENOLCK`.
 pub fn flock(task: &Task, fd: Fd, operation: u32) -> Result<()> {
-    // The kernel ignores these and says so in its log.
+    // The kernel ignores these and logs a message.
     if operation & LOCK_MAND != 0 {
         return Ok(());
     }
@@ -38,7 +39,7 @@ pub fn flock(task: &Task, fd: Fd, operation: u32) -> Result<()> {
     if file_lock::holds(task, id, owner, kind) {
         return Ok(());
     }
-    // A conversion gives the old lock up first and is not atomic, as flock(2) warns.
+    // A conversion releases the old lock first and is not atomic, as flock(2) warns.
     file_lock::release(task, id, owner, Range::WHOLE)?;
     held.file.locked.store(1, Ordering::Release);
     let pid = task.process.pid.load(Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Locks that programs take on files: flock(2) and fcntl(2)'s record locks.
 //!
-//! A list of locks is guarded by its inode's lock. Nobody sleeps with that lock held.
+//! A list of locks is guarded by its inode's lock. Nobody sleeps while holding that lock.
 //!
-//! Cycle inside: `file_lock` asks `deadlock` before it sleeps, which reads the records' families.
+//! `file_lock` asks `deadlock` before it sleeps, and `deadlock` reads the records' families.
 //!
 //! Cycle: `deadlock`, `file_lock`.
 

@@ -1,4 +1,4 @@
-//! fcntl(2)'s record locks: `F_GETLK`, `F_SETLK`, `F_SETLKW` and their open file description forms.
+//! fcntl(2)'s record locks: `F_GETLK`, `F_SETLK`, `F_SETLKW` and their open file description variants.
 
 use lp_abi::linux::{
     F_GETLK, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_RDLCK, F_SETLK, F_SETLKW, F_UNLCK, F_WRLCK, SEEK_CUR,
@@ -27,22 +27,23 @@ struct Flock {
     end: u32,
 }
 
-/// Whether a command is one of this file's.
+/// Whether a command belongs to this file.
 pub fn is_command(command: u32) -> bool {
     matches!(command, F_GETLK | F_SETLK | F_SETLKW | F_OFD_GETLK | F_OFD_SETLK | F_OFD_SETLKW)
 }
 
-/// Carries one of the commands out; `argument` is the program's `struct flock`. `EINTR` is the door's to restart.
+/// Performs one of the commands; `argument` is the program's `struct flock`. The door must restart on
+/// `EINTR`.
 ///
 /// # Errors
-/// `EBADF`, also for a lock that the access mode does not allow and for `O_PATH`; `EFAULT`, `EINVAL`, `EOVERFLOW`,
-/// `EAGAIN`, `EDEADLK`, `EINTR`, `ENOLCK`.
+/// `EBADF`, also for a lock that the access mode does not allow and for `O_PATH`; `EFAULT`, `EINVAL`,
+/// `EOVERFLOW`, `EAGAIN`, `EDEADLK`, `EINTR`, `ENOLCK`.
 pub fn fcntl(task: &Task, fd: Fd, command: u32, argument: UserPtr) -> Result<()> {
     let held = table::fget(task, fd)?;
     if held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0 {
         return Err(Errno::EBADF);
     }
-    // SAFETY: bad pointers are the fault handler's; the structure is made of integers.
+    // SAFETY: the copy routine handles bad pointers; the structure consists of integers.
     let asked: Flock = unsafe { ucopy::get(argument.cast().as_ptr()) }?;
     let owner = match command {
         F_GETLK | F_SETLK | F_SETLKW => file_lock::process_owner(task),
@@ -82,7 +83,7 @@ fn get(task: &Task, held: &Held, owner: Owner, asked: Flock, argument: UserPtr) 
             answer.pid = if found.owner.family == family::OFD { -1 } else { found.pid as i32 };
         }
     }
-    // SAFETY: bad pointers are the fault handler's.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(argument.cast().as_ptr(), &answer) }
 }
 
@@ -110,7 +111,7 @@ fn set(task: &Task, held: &Held, owner: Owner, asked: &Flock, wait: Wait) -> Res
     file_lock::acquire(task, held.inode_id(), &Lock { owner, range, kind, pid }, wait)
 }
 
-/// What kind of lock is asked for; none to unlock.
+/// The requested type of lock; `None` to unlock.
 fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
     match asked.kind as u32 {
         F_RDLCK => Ok(Some(LockType::Shared)),
@@ -120,7 +121,7 @@ fn kind_of(asked: &Flock) -> Result<Option<LockType>> {
     }
 }
 
-/// flock_to_posix_lock.
+/// The kernel's flock_to_posix_lock.
 fn range_of(task: &Task, held: &Held, asked: &Flock) -> Result<Range> {
     let base = match asked.whence as u32 {
         SEEK_SET => 0,

@@ -1,14 +1,15 @@
-//! Changes of names: every create, link, unlink and rename is one [`Change`], written down and then carried out.
+//! Changes of names: every create, link, unlink and rename is one [`Change`], recorded and then carried out.
 //!
-//! A change says what will be true afterwards, in absolute terms, so carrying it out twice is carrying it out once.
-//! The caller has all inodes of the change locked, and everything that can fail behind it: entries are filled in, pages
-//! and buckets for them are there. Who dies on the way leaves the change in its lane's intent; whoever wants one of the
-//! locks, or buries the process, carries it out to the end ([`replay`]), so the call has happened.
+//! A change describes the state afterwards in absolute terms, so carrying it out twice is the same as once.
+//! The caller holds the locks of all its inodes, and everything that can fail has been done: entries are
+//! filled in, pages and buckets for them exist. If the caller dies meanwhile, the change remains in its
+//! lane's intent. A lane that wants one of the locks, or buries the dead, completes it ([`replay`]), so the
+//! call has happened.
 //!
 //! To readers a change is one event for each name: the store by which its entry is born or dies. A rename is
-//! one event for both. The entries that come or name something else are odd while it happens, so what is
-//! found of them is from before or after; and an entry that goes dies when all else has been stored. Nobody
-//! waits in it, and no lock but those of the inodes is held.
+//! one event for both names. Entries that are added or get another target are odd meanwhile, so what readers
+//! find through them is from before or after; and a removed entry dies only when everything else has been
+//! stored. Nobody waits during a change, and no lock but those of the inodes is held.
 
 use lp_region::lane::{INTENT_WORDS, Lane};
 use lp_region::records::{Dirent, Inode, LongName, inode_flags};
@@ -29,64 +30,65 @@ const PLAIN: usize = 6;
 /// A directory after a change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Directory {
-    /// Which; none if the change has no such directory.
+    /// The directory; none if the change has no such directory.
     pub id: InodeId,
     /// Live entries.
     pub entries: u32,
     /// Links.
     pub nlink: u32,
-    /// Position that the next entry gets.
+    /// Position of the next entry.
     pub tail: u64,
 }
 
-/// An inode whose links, or only whose `ctime`, a change sets.
+/// An inode whose link count, or only `ctime`, a change sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Links {
-    /// Which; none if the change has no such inode.
+    /// The inode; none if the change has no such inode.
     pub id: InodeId,
-    /// Links afterwards.
+    /// Link count afterwards.
     pub nlink: u32,
 }
 
-/// An entry that names another inode afterwards.
+/// An entry that gets another target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Retarget {
-    /// Which; none if the change has no such entry.
+    /// The entry; none if the change has no such entry.
     pub dirent: DirentId,
-    /// What it names afterwards.
+    /// Its target afterwards.
     pub target: InodeRef,
 }
 
 /// A directory that gets another parent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Moved {
-    /// Which; none if the change has no such directory.
+    /// The directory; none if the change has no such directory.
     pub id: InodeId,
     /// Its parent afterwards.
     pub parent: InodeId,
 }
 
-/// A change of names: what will be true afterwards.
+/// A change of names: the state afterwards.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     /// The directories whose entries change.
     pub dirs: [Directory; 2],
-    /// An entry that comes in, filled in, with its position.
+    /// An entry to add, filled in, with its position.
     pub added: DirentId,
-    /// An entry that goes.
+    /// An entry to remove.
     pub removed: DirentId,
-    /// Entries that stay but name something else.
+    /// Entries that stay but get another target.
     pub retargeted: [Retarget; 2],
-    /// Inodes whose links or `ctime` change.
+    /// Inodes whose link count or `ctime` changes.
     pub inodes: [Links; 2],
-    /// Directories that move; the first to `added` or, if none, to the first retargeted entry, the second to the second.
+    /// Directories that move: the first to `added` or, if none, to the first retargeted entry; the second to
+    /// the second.
     pub moved: [Moved; 2],
-    /// What `mtime` and `ctime` become.
+    /// The new `mtime` and `ctime`.
     pub time: Time,
 }
 
 impl Change {
-    /// The change of nothing at a time.
+    /// A change of nothing, at a given time.
     pub(crate) const fn at(time: Time) -> Self {
         let dir = Directory { id: InodeId::NONE, entries: 0, nlink: 0, tail: 0 };
         let retarget = Retarget { dirent: DirentId::NONE, target: InodeRef::NONE };
@@ -109,7 +111,7 @@ impl Change {
         gone.map_or(InodeId::NONE, |links| links.id)
     }
 
-    /// Whether it is about one directory's entries and at most one inode's links: what most changes are.
+    /// Whether it concerns one directory's entries and at most one inode's links, as most changes do.
     fn is_plain(&self) -> bool {
         let more = self.dirs[1].id.0
             | self.retargeted[0].dirent.0
@@ -156,7 +158,7 @@ impl Change {
         ]
     }
 
-    /// The change that words say; what stands behind the plain ones is zero if it was plain.
+    /// Decodes a change. The words behind the plain ones must be zero if it was plain.
     fn from_words(words: &[u64; INTENT_WORDS]) -> Self {
         let low = |index: usize| words[index] as u32;
         let high = |index: usize| (words[index] >> 32) as u32;
@@ -190,9 +192,9 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// Carries a change out. The caller holds the locks of all its inodes and has called [`hash::reserve`]; entries and
-/// inodes that it takes in are settled here. An inode that loses its last link is pinned until it stands with the orphans:
-/// as long as a replay may change it, nobody else gets its slot.
+/// Carries a change out. The caller must hold the locks of all its inodes and have called [`hash::reserve`].
+/// Entries and inodes that become linked in are settled here. An inode that loses its last link is pinned
+/// until it is with the orphans: as long as a replay may change it, nobody else can get its slot.
 pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     let victim = change.victim();
     let _pin = victim.is_some().then(|| pin::hold_known(task, pin::slot::WALK_OTHER, victim));
@@ -205,7 +207,8 @@ pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     if change.added.is_some() {
         dirent::settle(task.region, task.lane);
     }
-    // What goes is named by the intent, then by the lane, then by a cache or the orphans: there is no moment without.
+    // What is removed is named by the intent, then by the lane, then by a cache or the orphans, without a
+    // gap.
     task.lane.taken[Inode::SLAB].store(victim.0, Ordering::Release);
     if change.removed.is_some() {
         dirent::retire(task.region, task.lane, change.removed);
@@ -222,7 +225,7 @@ pub(crate) fn perform(task: &Task<'_>, change: &Change) -> Load {
     load
 }
 
-/// Carries out to the end what the dead `lane` had begun. One at a time for each lane.
+/// Completes what the dead `lane` had begun. Must not run concurrently for the same lane.
 #[cold]
 pub(crate) fn replay(task: &Task<'_>, lane: LaneId) {
     let record = task.region.lane(lane);
@@ -243,18 +246,18 @@ pub(crate) fn replay(task: &Task<'_>, lane: LaneId) {
     apply(task, &Turn::Again(record), &change);
     forget_taken(task, record, &change);
     if change.removed.is_some() {
-        // Who buries the lane gives it back.
+        // The burial of the lane frees it.
         dirent::retire(task.region, record, change.removed);
     }
     record.intent.op.store(op::NONE, Ordering::Release);
 }
 
-/// Takes back the names of slots that the dead lane had taken and that are linked in by now.
+/// Clears the lane's record of slots that it had taken and that are linked in.
 fn forget_taken(task: &Task<'_>, lane: &Lane, change: &Change) {
     if change.added.is_some() {
         dirent::settle(task.region, lane);
     }
-    // Who buries the lane puts the inode with the orphans; the dead's pin keeps it until then.
+    // The burial of the lane puts the inode with the orphans; the dead lane's pin keeps it until then.
     lane.taken[Inode::SLAB].store(change.victim().0, Ordering::Release);
     // A removed entry may be named there already; `replay` names it again.
     for slab in [Dirent::SLAB, LongName::SLAB] {
@@ -300,7 +303,7 @@ fn apply(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
     load
 }
 
-/// What happens in the hash table, and to the entries themselves.
+/// The change in the hash table, and of the entries themselves.
 #[inline(always)]
 fn in_table(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
     let region = task.region;
@@ -325,17 +328,18 @@ fn in_table(task: &Task<'_>, turn: &Turn<'_>, change: &Change) -> Load {
     load
 }
 
-/// Changes two names in one event; `odd` are the entries that are found, and found changed, afterwards.
+/// Changes two names in one event. `odd` are the entries that exist, changed, afterwards.
 ///
-/// Who looks: what stood there before was read before an entry became odd, or the entry that goes died; what
-/// stands there afterwards is read after an entry became even. All of the former comes before the death, or
-/// before the last target if nothing dies, and all of the latter after it.
+/// To a reader: it read the old state before an entry became odd, or before the removed entry died; it reads
+/// the new state after an entry became even. All reads of the old state precede the death, or the last store
+/// of a target if nothing dies; all reads of the new state follow it.
 fn exchange(task: &Task<'_>, odd: [DirentId; 3], change: &Change) {
     let region = task.region;
     let odd = || odd.into_iter().filter(|id| id.is_some()).map(|id| region.dirent(id));
     odd().for_each(|record| record.seq.begin());
     for entry in change.retargeted.iter().filter(|entry| entry.dirent.is_some()) {
-        let mode = region.inode(entry.target.id).mode.load(Ordering::Relaxed); // Relaxed: the type does not change.
+        // Relaxed: an inode's type does not change.
+        let mode = region.inode(entry.target.id).mode.load(Ordering::Relaxed);
         dirent::set_target(region.dirent(entry.dirent), entry.target, mode);
     }
     if change.added.is_some() {
@@ -362,20 +366,21 @@ fn set_links(task: &Task<'_>, links: &Links, now: Time) {
     inode::touch_in_section(inode, Touch::Change, now);
     inode.seq.end();
     if links.nlink == 0 && dir::is(inode) {
-        // Relaxed: under the directory's lock, read as seen.
+        // Relaxed: under the directory's lock; readers take it as seen.
         inode.flags.store(inode.flags.load(Ordering::Relaxed) | inode_flags::DEAD, Ordering::Relaxed);
-        // It has no entries any more: from now on `tail` is the generation of the parent that `..` means.
+        // It has no entries, so from here on `tail` holds the generation of the parent that `..` means.
         let parent = task.region.inode(InodeId(inode.parent.load(Ordering::Relaxed)));
         inode.tail.store(u64::from(parent.generation.load(Ordering::Relaxed)), Ordering::Release);
     }
 }
 
-/// What changes with every entry is guarded by `data_seq`, away from the line that walks through the directory read; only
-/// its links, when a directory comes or goes, stand there.
+/// What changes with every entry is guarded by `data_seq`, away from the line that walks through the
+/// directory read. Only its link count is on that line, and changes when a subdirectory is created or
+/// removed.
 fn set_directory(task: &Task<'_>, after: &Directory, now: Time) {
     let inode = task.region.inode(after.id);
-    // Relaxed throughout: under the directory's lock, inside the sections.
-    // A replay may find the links stored and the section not ended.
+    // Relaxed throughout: under the directory's lock, inside the sections. A replay may find the link count
+    // stored but the section still open.
     if inode.nlink.load(Ordering::Relaxed) != after.nlink || inode.seq.read() & 1 != 0 {
         inode.seq.begin();
         inode.nlink.store(after.nlink, Ordering::Relaxed);

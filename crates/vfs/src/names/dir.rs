@@ -1,11 +1,10 @@
-//! Directories: the array of their entries, for readdir; finding by name is [`crate::names::hash`]'s.
+//! Directories: the array of their entries, for readdir. [`crate::names::hash`] finds entries by name.
 //!
-//! A directory's content is an array of entry handles in the order in which names were made, in pages of its
-//! own map. The first word of a page counts its live entries; the other [`PER_LEAF`] are handles, 0 where an
-//! entry has gone. An entry's place in the array never changes, so it is the readdir cookie. `tail` is the
-//! place that the next entry gets; it goes back when the last entry goes. A page that `tail` has passed and
-//! that holds nothing any more is freed. All of this changes under the directory's lock; readers validate
-//! what they find, see [`crate::calls::getdents`].
+//! A directory's content is an array of entry handles in order of creation, in pages of its own map. The
+//! first word of a page counts its live entries; the other [`PER_LEAF`] are handles, 0 where an entry was
+//! removed. An entry's position never changes, so it is the readdir cookie. `tail` is the position of the
+//! next entry; it goes back when the last entry is removed. An empty page below `tail` is freed. All of this
+//! changes under the directory's lock. Readers validate what they find, see [`crate::calls::getdents`].
 
 use lp_abi::linux::{S_IFDIR, S_IFMT};
 use lp_abi::{Errno, Result};
@@ -19,7 +18,7 @@ use crate::inodes::inode::{self, Locked};
 use crate::names::change::Directory;
 use crate::names::hash;
 
-/// Entries in a page.
+/// Entries per page.
 pub const PER_LEAF: u64 = 1023;
 
 /// A page of a directory's array.
@@ -27,7 +26,7 @@ pub const PER_LEAF: u64 = 1023;
 pub struct Leaf<'r>(&'r [AtomicU32; 1024]);
 
 impl<'r> Leaf<'r> {
-    /// The page `page`, none if it is no page.
+    /// The page `page`; `None` for the null page.
     #[inline]
     pub fn new(region: Region<'r>, page: PageId) -> Option<Self> {
         page.is_some().then(|| Leaf(region.page_words(page)))
@@ -44,19 +43,21 @@ impl<'r> Leaf<'r> {
     }
 }
 
-/// Locks a directory that a walk found, as the only one that the call locks. Hold it while names in it change.
+/// Locks a directory that a walk found, as the call's only lock on an inode. Hold it while names in the
+/// directory change.
 ///
 /// # Errors
-/// `ESTALE` when it was freed meanwhile: walk again.
+/// `ESTALE` if the directory was freed meanwhile: walk again.
 #[inline]
 pub(crate) fn enter<'r>(task: &Task<'r>, dir: InodeRef) -> Result<Locked<'r>> {
     let locked = inode::enter(task, dir.id);
-    // Acquire: the generation grows before the slot is used again.
+    // Acquire: the generation is incremented before the slot is reused.
     let generation = task.region.inode(dir.id).generation.load(Ordering::Acquire);
     if generation == dir.generation { Ok(locked) } else { Err(Errno::ESTALE) }
 }
 
-/// What the directory is now, as the start of a [`crate::names::change::Change`]. The caller holds its lock.
+/// The directory's current state, as the start of a [`crate::names::change::Change`]. The caller must hold
+/// its lock.
 pub(crate) fn now(region: Region<'_>, id: InodeId) -> Directory {
     let inode = region.inode(id);
     // Relaxed: under the lock.
@@ -68,7 +69,7 @@ pub(crate) fn now(region: Region<'_>, id: InodeId) -> Directory {
     }
 }
 
-/// What the directory is once `entry`, which gets the next position, is in. The caller holds its lock.
+/// The directory's state after adding `entry`, which gets the next position. The caller must hold its lock.
 pub(crate) fn with_entry(region: Region<'_>, id: InodeId, entry: DirentId) -> Directory {
     let mut after = now(region, id);
     region.dirent(entry).position.store(after.tail, Ordering::Relaxed); // Relaxed: published with the name.
@@ -83,12 +84,12 @@ pub fn is(inode: &Inode) -> bool {
     inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFDIR
 }
 
-/// Whether it was removed: nothing may be made in it.
+/// Whether it was removed: nothing may be created in it.
 pub(crate) fn is_dead(inode: &Inode) -> bool {
     inode.flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
 }
 
-/// Makes room for one entry: a place in the array and in the hash table. The caller holds the lock.
+/// Reserves space for one entry in the array and in the hash table. The caller must hold the lock.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -103,7 +104,7 @@ pub fn reserve(task: &Task<'_>, id: InodeId) -> Result<()> {
     Ok(())
 }
 
-/// Writes an entry into its place. The caller holds the lock and has called [`reserve`].
+/// Writes an entry to its position. The caller must hold the lock and have called [`reserve`].
 pub fn put(task: &Task<'_>, entry: DirentId) {
     let record = task.region.dirent(entry);
     let position = record.position.load(Ordering::Relaxed); // Relaxed: the entry is the caller's.
@@ -116,7 +117,7 @@ pub fn put(task: &Task<'_>, entry: DirentId) {
     }
 }
 
-/// Takes an entry out of its place; `after` is the directory afterwards. The caller holds the lock.
+/// Clears an entry's position; `after` is the directory's state afterwards. The caller must hold the lock.
 pub(crate) fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
     let position = task.region.dirent(entry).position.load(Ordering::Relaxed);
     let id = parent(task.region, entry);
@@ -131,25 +132,25 @@ pub(crate) fn take_out(task: &Task<'_>, entry: DirentId, after: &Directory) {
     let index = position / PER_LEAF;
     let last = task.region.inode(id).tail.load(Ordering::Relaxed) / PER_LEAF;
     if after.entries == 0 && last != 0 {
-        // Nothing is left of what was large: the first page is enough to go on with.
+        // A large directory has become empty: keep only the first page.
         drop_leaves(task, id, 1, last + 1);
     } else if count == 0 && index != after.tail / PER_LEAF {
         drop_leaves(task, id, index, index + 1);
     }
 }
 
-/// Frees pages of the array. The caller holds the lock.
+/// Frees pages of the array. The caller must hold the lock.
 #[cold]
 fn drop_leaves(task: &Task<'_>, id: InodeId, first: u64, end: u64) {
     let inode = task.region.inode(id);
-    // Only reclaim looks at a directory's count of pages.
+    // Only reclaim reads a directory's page count.
     map::less_in_section(inode, map::held(task.region, inode, first, end));
     inode.data_seq.begin();
     map::clear(task, id, inode, first, end);
     inode.data_seq.end();
 }
 
-/// The position that follows the last entry once `entry` has gone. The caller holds the lock.
+/// The position after the last entry once `entry` is removed. The caller must hold the lock.
 pub(crate) fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
     let id = parent(region, entry);
     let tail = region.inode(id).tail.load(Ordering::Relaxed);
@@ -161,13 +162,13 @@ pub(crate) fn tail_without(region: Region<'_>, entry: DirentId) -> u64 {
         return tail;
     }
     let Some(leaf) = leaf(region, id, position) else { return tail };
-    // Back over the gap before it, but not out of the page.
+    // Back over the gap before it, but only within the page.
     let place = (position % PER_LEAF) as usize;
     let before = leaf.0[1..=place].iter().rev();
     tail - 1 - before.take_while(|word| word.load(Ordering::Relaxed) == 0).count() as u64
 }
 
-/// Counts the live entries of the page that holds `position` again, after a death.
+/// Recounts the live entries of the page that contains `position`, after a death.
 pub(crate) fn recount(region: Region<'_>, id: InodeId, position: u64) {
     if let Some(leaf) = leaf(region, id, position) {
         let live = leaf.0[1..].iter().filter(|word| word.load(Ordering::Relaxed) != 0).count();

@@ -1,9 +1,9 @@
-//! Directory entries: filling in, comparing, giving back.
+//! Directory entries: filling in, comparing, freeing.
 //!
 //! An entry is found through its hash bucket and, for readdir, through its directory's array. It is filled in
-//! before either names it, and is born, and dies, in one store of its shape: what leads to it is in place by
-//! then, and goes afterwards. In between only its target changes, when a rename replaces what it names. Who
-//! reads it looks whether its `seq` stood still: it moves on when the slot is freed, and is odd while a
+//! before either names it. It is born, and dies, by one store of its shape: what leads to it is in place
+//! before the birth and removed after the death. In between only its target changes, when a rename replaces
+//! it. A reader validates with the entry's `seq`, which advances when the slot is freed and is odd while a
 //! rename changes the entry.
 
 use lp_abi::{NAME_MAX, Result};
@@ -15,27 +15,27 @@ use lp_region::{DirentId, InodeId, InodeRef, NameId, Region};
 
 use crate::names::name::{Key, Name};
 
-/// Type of an inode with this mode, as `d_type` has it: `S_IFMT` shifted down.
+/// Type of an inode with this mode, as in `d_type`: `S_IFMT` shifted down.
 #[inline]
 pub fn type_of(mode: u32) -> u32 {
     mode >> 12 & 15
 }
 
-/// Bits of `shape`: the length of a living entry's name; that of any entry's.
+/// Parts of `shape`: the name's length in a live entry; the name's length in any entry.
 const LIVE: u32 = 0xff;
 const LENGTH_AT: u32 = 16;
 
-/// Bit beside the type, in `shape` and in a [`Hit`](crate::hash::Hit): something may be mounted on what the
-/// entry names. A walk that ends here compares the type anyway.
+/// Bit beside the type, in `shape` and in a [`Hit`](crate::hash::Hit): something may be mounted on the
+/// entry's target. A walk that ends here compares the type anyway.
 pub const COVERED: u32 = 16;
 
-/// Says that something may be mounted on what the entry names. The caller holds that inode's lock, so the
-/// entry stays.
+/// Marks that something may be mounted on the entry's target. The caller must hold that inode's lock, so that
+/// the entry stays.
 pub fn cover(dirent: &Dirent) {
     dirent.shape.fetch_or(COVERED << 8, Ordering::Release);
 }
 
-/// Takes back [`cover`].
+/// Undoes [`cover`].
 pub(crate) fn uncover(dirent: &Dirent) {
     dirent.shape.fetch_and(!(COVERED << 8), Ordering::Release);
 }
@@ -47,63 +47,63 @@ pub fn length(dirent: &Dirent) -> usize {
     (dirent.shape.load(Ordering::Relaxed) >> LENGTH_AT & LIVE) as usize
 }
 
-/// Length of the entry's name, or 0 if it does not live.
+/// Length of the entry's name, or 0 if it is not alive.
 #[inline(always)]
 fn living_length(dirent: &Dirent) -> usize {
-    // PAIRS: the release store in `give_birth`: who sees it live sees it filled in.
+    // PAIRS: the release store in `give_birth`: an entry seen alive is seen filled in.
     (dirent.shape.load(Ordering::Acquire) & LIVE) as usize
 }
 
-/// Whether a living entry is found by the name that it has.
+/// Whether the entry is alive and found by its name.
 pub fn is_whole(dirent: &Dirent) -> bool {
     living_length(dirent) == length(dirent)
 }
 
-/// Whether it lives: its name is there.
+/// Whether it is alive: its name exists.
 #[inline]
 pub fn lives(dirent: &Dirent) -> bool {
     living_length(dirent) != 0
 }
 
-/// Length of its name and type of what it names, as `d_type`, if it lives.
+/// Length of its name and type of its target, as in `d_type`, if it is alive.
 #[inline]
 pub(crate) fn living(dirent: &Dirent) -> Option<(usize, u32)> {
-    // PAIRS: as in `living_length`.
+    // PAIRS: the release store in `give_birth`.
     let shape = dirent.shape.load(Ordering::Acquire);
     (shape & LIVE != 0).then_some(((shape & LIVE) as usize, shape >> 8 & 15))
 }
 
-/// From now on its name is there. The caller holds its directory's lock.
+/// Makes its name exist. The caller must hold its directory's lock.
 pub fn give_birth(dirent: &Dirent) {
     let shape = dirent.shape.load(Ordering::Relaxed);
     // PAIRS: the acquire load in `living_length`.
     dirent.shape.store(shape & !LIVE | shape >> LENGTH_AT & LIVE, Ordering::Release);
 }
 
-/// From now on its name is not there any more. The caller holds its directory's lock.
+/// Ends the existence of its name. The caller must hold its directory's lock.
 pub fn die(dirent: &Dirent) {
     dirent.shape.store(dirent.shape.load(Ordering::Relaxed) & !LIVE, Ordering::Release);
 }
 
-/// The shape of an entry that does not live yet.
+/// The shape of an entry that is not alive yet.
 pub fn shape(length: usize, mode: u32) -> u32 {
     (length as u32) << LENGTH_AT | type_of(mode) << 8
 }
 
-/// Type of what the entry names, as `d_type`.
+/// Type of the entry's target, as in `d_type`.
 #[inline]
 pub fn kind(dirent: &Dirent) -> u32 {
     dirent.shape.load(Ordering::Relaxed) >> 8 & 15
 }
 
-/// What the entry names.
+/// The entry's target.
 #[inline]
 pub fn target(dirent: &Dirent) -> InodeRef {
-    // PAIRS: the release store in `set_target`: who sees the reference sees the inode filled in.
+    // PAIRS: the release store in `set_target`: the reference is seen with the inode filled in.
     InodeRef::from_word(dirent.target.load(Ordering::Acquire))
 }
 
-/// Makes the entry name `target`, whose mode is `mode`. The caller holds its directory's lock.
+/// Sets the entry's target, whose mode is `mode`. The caller must hold its directory's lock.
 pub(crate) fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
     let shape = dirent.shape.load(Ordering::Relaxed) & !0xff00 | type_of(mode) << 8;
     dirent.shape.store(shape, Ordering::Relaxed); // Relaxed: readdir's type is a hint.
@@ -111,13 +111,14 @@ pub(crate) fn set_target(dirent: &Dirent, target: InodeRef, mode: u32) {
     dirent.target.store(target.to_word(), Ordering::Release);
 }
 
-/// Type of what the entry names, as `d_type`, if it lives and stands for `name` in directory `parent`.
+/// Type of the entry's target, as in `d_type`, if the entry is alive and is that of `name` in directory
+/// `parent`.
 #[inline]
 pub(crate) fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Name<'_>) -> Option<u32> {
     if dirent.parent.load(Ordering::Relaxed) != parent.0 {
         return None;
     }
-    // PAIRS: as in `living_length`.
+    // PAIRS: the release store in `give_birth`.
     let shape = dirent.shape.load(Ordering::Acquire);
     let is_it = (shape & LIVE) as usize == name.len()
         && dirent.name.iter().zip(name.words()).all(|(has, wanted)| has.load(Ordering::Relaxed) == *wanted)
@@ -125,7 +126,7 @@ pub(crate) fn of(region: Region<'_>, dirent: &Dirent, parent: InodeId, name: &Na
     is_it.then_some(shape >> 8 & (15 | COVERED))
 }
 
-/// Copies the entry's name into `to` and gives its length. What stands behind the name in `to` is undefined.
+/// Copies the entry's name to `to` and returns its length. The bytes of `to` behind the name are undefined.
 #[inline]
 pub fn copy_name(region: Region<'_>, dirent: &Dirent, to: &mut [u8; NAME_MAX]) -> usize {
     let length = length(dirent);
@@ -133,7 +134,7 @@ pub fn copy_name(region: Region<'_>, dirent: &Dirent, to: &mut [u8; NAME_MAX]) -
     length
 }
 
-/// [`copy_name`] of a name whose length is known.
+/// [`copy_name`] for a name of known length.
 #[inline]
 pub(crate) fn copy_name_of(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; NAME_MAX]) {
     if length > SHORT_NAME {
@@ -151,8 +152,8 @@ fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; N
     }
 }
 
-/// Takes an entry that names `target` at a place and fills it in, its position left open. It does not live
-/// yet, and stays named in `lane.taken` until [`settle`].
+/// Takes an entry for `target` at a place and fills it in, except its position. It is not alive yet, and
+/// `lane.taken` names it until [`settle`].
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -171,7 +172,7 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Key<'_, '_>, target: InodeR
     };
     let dirent = region.dirent(id);
     if dirent.seq.read() & 1 != 0 {
-        // Of a damaged region: readers would take it for one that is being renamed.
+        // Only in a damaged region: readers would take the entry for one that is being renamed.
         dirent.seq.end();
     }
     // Relaxed: published by the stores that link the entry in.
@@ -187,30 +188,30 @@ pub fn take(region: Region<'_>, lane: &Lane, place: &Key<'_, '_>, target: InodeR
     Ok(id)
 }
 
-/// Says that the entry last taken is linked in.
+/// Records that the entry last taken is linked in.
 #[inline]
 pub fn settle(region: Region<'_>, lane: &Lane) {
     region.settle::<LongName>(lane);
     region.settle::<Dirent>(lane);
 }
 
-/// All entries that were ever handed out, live or not.
+/// All entries that were ever handed out, alive or not.
 pub(crate) fn all(region: Region<'_>) -> impl Iterator<Item = DirentId> {
     (1..=region.header().slabs[Dirent::SLAB].last()).map(DirentId)
 }
 
-/// Gives back an entry that [`take`] filled in and nothing names.
+/// Frees an entry that [`take`] filled in and nothing names.
 pub(crate) fn discard(region: Region<'_>, lane: &Lane, id: DirentId) {
     retire(region, lane, id);
     give(region, lane, id);
     settle(region, lane);
 }
 
-/// Retires an entry that lives no more and that neither bucket nor directory names: readers that still look
-/// at it see that. The lane names it until [`give`] and [`settle`].
+/// Retires an entry that is dead and that neither a bucket nor a directory names, so that readers still
+/// looking at it notice. The lane names it until [`give`] and [`settle`].
 pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     let dirent = region.dirent(id);
-    // What the slot becomes later is seen after the new count.
+    // The slot's later contents become visible after the new count.
     dirent.seq.begin();
     dirent.target.store(0, Ordering::Release);
     dirent.parent.store(0, Ordering::Release);
@@ -219,7 +220,7 @@ pub(crate) fn retire(region: Region<'_>, lane: &Lane, id: DirentId) {
     lane.taken[Dirent::SLAB].store(id.0, Ordering::Release);
 }
 
-/// Gives a retired entry back, with its long name.
+/// Frees a retired entry and its long name.
 pub(crate) fn give(region: Region<'_>, lane: &Lane, id: DirentId) {
     let long = NameId(region.dirent(id).long.load(Ordering::Relaxed));
     if long.is_some() {

@@ -1,20 +1,19 @@
 //! The hash table that finds entries by directory and name: linear hashing over [`Bucket`] lines.
 //!
-//! Like Linux's `dentry_hashtable`, but it is the directory itself, not a cache of it. `header.hash_state` holds how
-//! many buckets there are: `1 << (BASE_LEVEL + level)`, plus `next` more. A hash belongs to the bucket of its low
-//! bits; buckets below `next` are split already and take one bit more. An insert that meets a full bucket splits
-//! bucket `next` into itself and a new one at the end; buckets are never joined again.
+//! Like Linux's `dentry_hashtable`, but it is the directory itself, not a cache of it. `header.hash_state`
+//! holds the number of buckets: `1 << (BASE_LEVEL + level)`, plus `next`. A hash belongs to the bucket of its
+//! low bits; buckets below `next` are split already and use one bit more. An insert that meets a full bucket
+//! splits bucket `next` into itself and a new one at the end. Buckets are never merged.
 //!
-//! The table leads to entries; whether a name is there its entry's record says, by `Dirent::shape`. An entry
-//! is inserted before it is born and removed after it has died (`crate::names::change`), each by one
-//! exchange of one word and without a lock: [`lp_region::bucket`]. A lookup takes no lock and writes nothing.
-//! It believes an entry whose `seq` stood still while it was read. Linearisation point of a hit: any moment
+//! The table leads to entries; `Dirent::shape` in an entry's record decides whether its name exists. An entry
+//! is inserted before it is born and removed after it has died (`crate::names::change`), each by one exchange
+//! of one word and without a lock: [`lp_region::bucket`]. A lookup takes no lock and writes nothing. It
+//! accepts an entry whose `seq` did not change while it was read. Linearisation point of a hit: any moment
 //! between the two loads of `seq`. Of a miss: the load of the shape of the entry that is not alive, or the
-//! second load of the table's state. Progress: a hit is delayed only by a rename of this very name that runs;
-//! after `SPINS` tries it is taken as seen, which is right but for a rename that is half done at that very
-//! moment.
+//! second load of the table's state. Progress: only a rename of the very name delays a hit. After `SPINS`
+//! tries the hit is accepted as seen, which is correct except for a rename that is half done at that moment.
 //!
-//! What a dead lane left is done again by `crate::names::change::replay` and `replay_split`.
+//! `crate::names::change::replay` and `replay_split` finish what a dead lane left.
 
 use core::num::{NonZeroU32, NonZeroU64};
 
@@ -44,10 +43,10 @@ pub const MAX_LEVEL: u32 = BUCKETS.trailing_zeros();
 // Each split of a bucket raises its tags, which have four bits.
 const _: () = assert!(MAX_LEVEL - BASE_LEVEL < 16);
 
-/// Tries before a lookup takes its answer as seen.
+/// Tries before a lookup accepts its result as seen.
 const SPINS: u32 = 2000;
 
-/// What a name stands for. Two words, so that it travels in registers.
+/// The result of a lookup. Two words, so that it stays in registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Hit {
     target: u64,
@@ -56,7 +55,7 @@ pub struct Hit {
 }
 
 impl Hit {
-    /// What entry `id` names now; `kind` is its type.
+    /// What entry `id` names at this moment; `kind` is its type.
     #[inline(always)]
     fn read(record: &Dirent, id: NonZeroU32, kind: u32) -> Self {
         let entry = NonZeroU64::from(id) | u64::from(kind) << 32;
@@ -69,13 +68,13 @@ impl Hit {
         DirentId(self.entry.get() as u32)
     }
 
-    /// What it named when it was read.
+    /// Its target when it was read.
     #[inline(always)]
     pub fn target(self) -> InodeRef {
         InodeRef::from_word(self.target)
     }
 
-    /// Type of that, as `d_type`, and [`dirent::COVERED`].
+    /// The target's type, as in `d_type`, and [`dirent::COVERED`].
     #[inline(always)]
     fn shape(self) -> u32 {
         (self.entry.get() >> 32) as u32
@@ -109,13 +108,13 @@ impl Hit {
 /// Whether a table should grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Load {
-    /// The entry found room in its bucket's first line.
+    /// The entry fits its bucket's first line.
     Fits,
-    /// It did not: call [`split`] once no locks are held.
+    /// It does not: call [`split`] once no locks are held.
     Crowded,
 }
 
-/// The table, to look at.
+/// The table, for lookups.
 #[derive(Clone, Copy)]
 struct Buckets<'r>(Region<'r>);
 
@@ -138,7 +137,7 @@ impl Table<6> for Buckets<'_> {
     }
 }
 
-/// The table, to be changed by a lane.
+/// The table, for changes by a lane.
 struct Changing<'r> {
     region: Region<'r>,
     lane: &'r Lane,
@@ -187,13 +186,13 @@ pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> 
     find(region, dir, name, name.hash(dir))
 }
 
-/// [`lookup`] of a name whose hash is at hand.
+/// [`lookup`] of a name whose hash is known.
 #[inline]
 pub(crate) fn lookup_at(region: Region<'_>, place: &Key<'_, '_>) -> Option<Hit> {
     find(region, place.dir, place.name, place.hash)
 }
 
-/// Has the bucket of a hash fetched into the cache: a lookup of it comes soon.
+/// Prefetches the bucket of a hash for a lookup that follows soon.
 #[inline(always)]
 pub(crate) fn prefetch(region: Region<'_>, hash: u32) {
     // Relaxed: a guess.
@@ -215,7 +214,7 @@ fn find_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Op
         let (hit, certain) =
             bucket::look_slow(&Buckets(region), hash, |bucket| scan(region, bucket, dir, name, hash));
         tries += 1;
-        // In the end a rename was stopped in the middle; see the module for what is true then.
+        // Eventually: a rename was stopped half-way; the module's comment says what holds then.
         if certain || hit.is_some() && tries > SPINS {
             return hit;
         }
@@ -223,8 +222,7 @@ fn find_slow(region: Region<'_>, dir: InodeId, name: &Name<'_>, hash: u32) -> Op
     }
 }
 
-/// What a name stands for according to one bucket. A hit that is not certain is of an entry that a rename is
-/// changing.
+/// Looks a name up in one bucket. A hit that is not certain is of an entry that a rename is changing.
 #[inline(always)]
 fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash: u32) -> Look<Hit> {
     for entry in &bucket.entries {
@@ -239,7 +237,7 @@ fn scan(region: Region<'_>, bucket: &Bucket, dir: InodeId, name: &Name<'_>, hash
         if let Some(kind) = dirent::of(region, record, dir, name) {
             let hit = Hit::read(record, id, kind);
             if record.seq.retry(before) {
-                // Of a slot that changes hands nothing is believed.
+                // Nothing from a slot that changes hands is accepted.
                 return (record.seq.stands_at(before).then_some(hit), false);
             }
             return (Some(hit), true);
@@ -254,19 +252,19 @@ fn high(entry: &AtomicU64) -> u32 {
     if cfg!(miri) {
         return bucket::hash_of(entry.load(Ordering::Relaxed));
     }
-    // SAFETY: the high half of a little-endian word, which lives as long as the word. A stale half only misleads the
-    // comparison that follows. Rust's model, and so Miri, has no loads of half a word, the processor has; the
-    // word loaded whole costs each lookup six instructions more.
+    // SAFETY: the high half of a little-endian word, which lives as long as the word. A stale half only
+    // misleads the comparison that follows. Rust's memory model, and so Miri, has no loads of half a word,
+    // but the processor does. Loading the whole word costs each lookup six more instructions.
     unsafe { &*(&raw const *entry).cast::<AtomicU32>().add(1) }.load(Ordering::Relaxed)
 }
 
-/// Index of the bucket that holds `hash` in this state.
+/// Index of the bucket for `hash` in this state.
 #[inline(always)]
 pub fn place(state: u64, hash: u32) -> u32 {
     bucket::place(BASE_LEVEL, state, hash)
 }
 
-/// Makes sure that the next insert of this lane finds an overflow bucket if it needs one.
+/// Ensures that this lane's next insert finds an overflow bucket if it needs one.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -280,18 +278,18 @@ pub(crate) fn reserve(region: Region<'_>, lane: &Lane) -> Result<()> {
     Ok(())
 }
 
-/// Inserts an entry that is not in the table. The caller holds the lock of its directory and has called
+/// Inserts an entry that is not in the table. The caller must hold its directory's lock and have called
 /// `reserve`.
 #[inline]
 pub fn insert(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) -> Load {
     match bucket::insert(&Changing { region, lane }, hash, id.0) {
         Some(Room::First) => Load::Fits,
-        // The caller reserved an overflow bucket; only a damaged region has none, and loses the name.
+        // The caller reserved an overflow bucket. Only a damaged region has none, and loses the name.
         _ => Load::Crowded,
     }
 }
 
-/// [`insert`] for the dead lane that is buried, which may have done it.
+/// [`insert`] for a dead lane under burial, which may have done it already.
 #[cold]
 pub(crate) fn insert_again(region: Region<'_>, lane: &Lane, hash: u32, id: DirentId) {
     if !bucket::has(&Buckets(region), hash, id.0) {
@@ -299,34 +297,34 @@ pub(crate) fn insert_again(region: Region<'_>, lane: &Lane, hash: u32, id: Diren
     }
 }
 
-/// Removes an entry that lives no more, if it is in the table. The caller holds the lock of its directory.
+/// Removes a dead entry from the table if it is there. The caller must hold its directory's lock.
 #[inline]
 pub(crate) fn remove(region: Region<'_>, hash: u32, id: DirentId) {
     bucket::remove(&Buckets(region), hash, id.0);
 }
 
-/// Bytes of a bucket.
+/// Size of a bucket in bytes.
 const BUCKET: usize = size_of::<Bucket>();
 
-/// How many buckets there are.
+/// The number of buckets.
 fn buckets(state: u64) -> usize {
     (1 << (BASE_LEVEL + (state as u32 & 31)).min(MAX_LEVEL)) + (state >> 32) as usize
 }
 
-/// Asks for room in the region's file for the buckets that there are. Nobody is at work.
+/// Allocates space in the region's file for the existing buckets. Nobody may use the region meanwhile.
 ///
 /// # Errors
-/// As [`Region::back`].
+/// Those of [`Region::back`].
 pub(crate) fn back(region: Region<'_>) -> lp_abi::Result<()> {
     let state = region.header().hash_state.load(Ordering::Relaxed); // Relaxed: nobody changes it.
     region.back_growth(BUCKETS_AT, 0, buckets(state) * BUCKET)
 }
 
-/// Splits one bucket, or ends a split that is under way, if nobody else is at it.
+/// Splits one bucket, or finishes a split under way, if nobody else does.
 #[cold]
 pub fn split(task: &Task<'_>) {
     let header = task.region.header();
-    // Taking it over ends what a dead splitter left.
+    // Taking the lock over finishes what a dead splitter left.
     if !header.split_lock.try_lock_or_take_over(task.lane_id, task) {
         return;
     }
@@ -346,24 +344,24 @@ pub fn split(task: &Task<'_>) {
     }
 }
 
-/// Ends the split that the dead `lane` had begun. One at a time for each lane.
+/// Finishes the split that the dead `lane` had begun. Must not run concurrently for the same lane.
 #[cold]
 pub(crate) fn replay_split(task: &Task<'_>, lane: LaneId) {
     let (region, record) = (task.region, task.region.lane(lane));
-    // Only the dead lane, which has the split lock, changes it.
+    // Only the dead lane, which holds the split lock, changes it.
     let state = region.header().hash_state.load(Ordering::Acquire);
     put_by(task, record, [Pair::of(BASE_LEVEL, state).to].into_iter());
     carry::go_on(&Changing { region, lane: record });
     record.intent.op.store(op::NONE, Ordering::Release);
 }
 
-/// Settles the overflow bucket in a dead lane's hand, which it may have linked in for one of these hashes: it
-/// stays where it is or goes back to the lane's cache. Before its change is done again, which may take
-/// another.
+/// Settles the overflow bucket in a dead lane's hand, which it may have linked in for one of these hashes:
+/// the bucket stays where it is or returns to the lane's cache. Runs before the lane's change is repeated,
+/// which may take another.
 #[cold]
 pub(crate) fn settle_overflow(task: &Task<'_>, lane: &Lane, hashes: [u32; 2]) {
     let state = task.region.header().hash_state.load(Ordering::Acquire);
-    // A chain that was the hash's when there were fewer buckets keeps what was linked in then.
+    // The chain that was the hash's when there were fewer buckets keeps what was linked in then.
     let levels = (0..=state & 31).chain([state]);
     let firsts = levels.flat_map(|level| hashes.map(|hash| place(level, hash)));
     put_by(task, lane, firsts);

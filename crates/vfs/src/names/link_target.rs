@@ -1,6 +1,6 @@
 //! The targets of symbolic links.
 //!
-//! A target does not change while its link lives. A short one stands in the inode, a long one in its only page.
+//! A target does not change while its link lives. A short one is in the inode, a long one in its only page.
 
 use lp_abi::{Errno, PATH_MAX, Result};
 use lp_region::records::{Inode, SHORT_TARGET};
@@ -11,19 +11,21 @@ use crate::caller::task::Task;
 use crate::content::map;
 use crate::inodes::inode;
 
-/// Targets shorter than this take no page as tmpfs counts (its `SHORT_SYMLINK_LEN`): `st_blocks` is 0.
+/// Targets shorter than this use no page in tmpfs's count (its `SHORT_SYMLINK_LEN`): `st_blocks` is 0.
 const UNCOUNTED: usize = 128;
 
 /// Length of a link's target.
 #[inline]
 pub fn target_length(link: &Inode) -> usize {
-    (link.size.load(Ordering::Relaxed) as usize).min(PATH_MAX - 1) // Relaxed: validated by the inode's generation.
+    // Relaxed: validated by the inode's generation.
+    (link.size.load(Ordering::Relaxed) as usize).min(PATH_MAX - 1)
 }
 
-/// Copies a link's target; `to` is as long as the target. The caller validates the inode's generation afterwards.
+/// Copies a link's target; `to` is as long as the target. The caller must then validate the inode's
+/// generation.
 ///
 /// # Errors
-/// `ESTALE` when the link has gone meanwhile.
+/// `ESTALE` if the link has gone meanwhile.
 pub fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
     if to.len() <= SHORT_TARGET {
         for (to, from) in to.iter_mut().zip(&link.inline) {
@@ -35,7 +37,8 @@ pub fn copy_target(task: &Task<'_>, link: &Inode, to: &mut [u8]) -> Result<()> {
     if page.is_none() {
         return Err(Errno::ESTALE);
     }
-    // SAFETY: a target is shorter than a page; if the page is another's by now, the generation tells.
+    // SAFETY: a target is shorter than a page. If the page has another owner by this time, the generation
+    // tells.
     unsafe { ucopy::copy(to.as_mut_ptr(), task.region.page(page), to.len()) }
 }
 
@@ -51,7 +54,7 @@ pub(crate) fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Resul
         }
     } else {
         let page = map::grow(task, link, record, 0)?;
-        // SAFETY: a target is shorter than a page, and the page is this inode's.
+        // SAFETY: a target is shorter than a page, and the page belongs to this inode.
         unsafe { ucopy::copy(task.region.page(page), target.as_ptr(), target.len()) }?;
         if target.len() < UNCOUNTED {
             record.pages.store(0, Ordering::Relaxed);
@@ -61,7 +64,7 @@ pub(crate) fn set_target(task: &Task<'_>, link: InodeId, target: &[u8]) -> Resul
     Ok(())
 }
 
-/// Notes that a walk went through a link: its access time, under relatime.
+/// Records that a walk followed a link: its access time, under relatime.
 #[inline]
 pub(crate) fn followed(task: &Task<'_>, link: Spot) {
     inode::accessed(task, task.region.inode(link.inode.id), 0, || link.mount);

@@ -1,12 +1,11 @@
 //! Paths and names: the walk, directories, their entries, the hash table that finds them, and changes of
 //! names.
 //!
-//! Lookups and walks take no lock. [`change::perform`] expects all inodes of the change to be locked; the
-//! hash table is changed by compare-and-swap. A directory is locked by [`dir::enter`], before what its
+//! Lookups and walks take no lock. Callers of [`change::perform`] must hold the locks of all inodes of the
+//! change; the hash table is changed by compare-and-swap. [`dir::enter`] locks a directory, before what its
 //! entries name.
 //!
-//! Cycle inside: a change is carried out in a directory's array, and begins with what the directory is now
-//! (`change`, `dir`).
+//! A change is carried out in a directory's array, and starts from the directory's current state.
 //!
 //! Cycle: `change`, `dir`.
 

@@ -1,9 +1,9 @@
 //! Where file systems appear: in the host's tree, by the run's command line, and in each other, by mount(2).
 //!
-//! A place is a [`Spot`]: an inode and the mount that it was reached through. Something may be mounted on an
-//! inode only if the inode says so ([`COVERED`]); then [`cover`] looks for the mount whose parent and point
-//! are the spot's. Walks take no lock: changes count as changes of where paths lead
-//! ([`crate::names::tree::shift`]), so a look that met one is taken again.
+//! A place is a [`Spot`]: an inode and the mount through which it was reached. Something may be mounted on an
+//! inode only if the inode has [`COVERED`]; [`cover`] then finds the mount whose parent and point are the
+//! spot's. Walks take no lock. Mount changes count as changes of where paths lead
+//! ([`crate::names::tree::shift`]), so a lookup that met one is repeated.
 
 use core::slice;
 
@@ -16,39 +16,39 @@ use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
 use crate::caller::task::Task;
 use crate::names::dir;
 
-/// Times that a look at the mounts is taken again because they changed.
+/// Maximum number of repeated lookups because the mounts changed.
 const TRIES: u32 = 1000;
 
-/// What an absolute path leads to.
+/// Where an absolute path leads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Crossing {
-    /// Into a mount of the command line: its root, and how many bytes of the path led there.
+    /// Into a mount of the command line.
     Inside {
-        /// The root, or that of what is mounted on it.
+        /// The mount's root, or that of what is mounted on it.
         root: Spot,
-        /// Bytes of the path up to the end of the mount's own path.
+        /// Length of the mount's own path within the path, in bytes.
         walked: usize,
     },
-    /// Nowhere near.
+    /// Not into a mount.
     Outside,
 }
 
 /// Finds the mount that an absolute path leads into.
 ///
-/// The host's part of the path is taken by its letters: `.`, `..` and double slashes are understood, the
-/// host's symbolic links are not.
+/// The host's part of the path is treated as text: `.`, `..` and double slashes are interpreted, the host's
+/// symbolic links are not.
 ///
 /// # Safety
-/// `length` bytes of text stand at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all readable
-/// through the pointer, and unchanged meanwhile.
+/// `length` bytes of text must be at `path`, then a NUL and [`crate::caller::task::SLACK`] bytes: all
+/// readable through the pointer, and unchanged meanwhile.
 #[inline]
 pub(crate) unsafe fn enter(task: &Task<'_>, path: *const u8, length: usize) -> Crossing {
-    // SAFETY: a NUL and SLACK bytes follow the text.
+    // SAFETY: the caller guarantees a NUL and SLACK bytes behind the text.
     let word = unsafe { path.cast::<u64>().read_unaligned() };
     if task.prefix.starts(word) {
         return Crossing::Inside { root: root(task, 0), walked: task.prefix.length() };
     }
-    // SAFETY: that much text stands there and does not change.
+    // SAFETY: the caller guarantees `length` bytes of text, which do not change.
     enter_slow(task, unsafe { slice::from_raw_parts(path, length) })
 }
 
@@ -61,7 +61,7 @@ fn enter_slow(task: &Task<'_>, path: &[u8]) -> Crossing {
     }
 }
 
-/// The mount whose path is the longest beginning of `path`.
+/// The mount whose path is the longest prefix of `path`.
 fn longest(task: &Task<'_>, path: &[u8]) -> Option<(usize, usize)> {
     let mut best = None;
     // Relaxed: immutable while the run lives.
@@ -75,7 +75,7 @@ fn longest(task: &Task<'_>, path: &[u8]) -> Option<(usize, usize)> {
     best
 }
 
-/// Whether a path has no `.`, no `..` and no empty component: nothing for [`enter_crooked`].
+/// Whether a path has no `.`, `..` or empty component, so that [`enter_crooked`] is unnecessary.
 fn is_plain(path: &[u8]) -> bool {
     let mut after_slash = false;
     for (index, byte) in path.iter().enumerate() {
@@ -91,10 +91,10 @@ fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// Follows the path by its letters until it stands on a mount.
+/// Interprets the path as text until it reaches a mount.
 #[cold]
 fn enter_crooked(task: &Task<'_>, path: &[u8]) -> Crossing {
-    // SAFETY: the buffer is the task's; whoever left a path in it has used it by now.
+    // SAFETY: the buffer belongs to the task, and any path left in it has been used.
     let normal = unsafe { &mut *task.scratch.outside.get() };
     let mut length = 0;
     let mut walked = 0;
@@ -131,7 +131,7 @@ pub(crate) fn root(task: &Task<'_>, index: usize) -> Spot {
 /// The root of a mount of the command line itself.
 #[inline]
 pub(crate) fn base(task: &Task<'_>, index: usize) -> Spot {
-    // PAIRS: the release store in `boot::mkfs`.
+    // PAIRS: the release store in `boot::mount_base`.
     let mount = MountId(task.run.bases[index & 15].load(Ordering::Acquire));
     Spot { inode: task.region.mount(mount).root(), mount }
 }
@@ -143,7 +143,7 @@ pub(crate) fn is_covered(task: &Task<'_>, id: InodeId) -> bool {
     task.region.inode(id).acl.load(Ordering::Relaxed) & COVERED != 0
 }
 
-/// The records that may be in use.
+/// The mount records that may be in use.
 pub(crate) fn all(task: &Task<'_>) -> impl Iterator<Item = MountId> + use<> {
     task.region.mounts()
 }
@@ -158,8 +158,8 @@ pub(crate) fn of_run<'r>(task: &Task<'r>, run: u32) -> impl Iterator<Item = Moun
     })
 }
 
-/// What stands at a spot: the root of the uppermost mount there, or the spot itself. `dirent` is the entry
-/// that led there, which tells names of one file apart.
+/// What is visible at a spot: the root of the topmost mount there, or the spot itself. `dirent` is the entry
+/// that led there, which distinguishes the names of a file.
 #[cold]
 pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
     let tree = &task.region.header().tree;
@@ -181,7 +181,7 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Spot {
     here
 }
 
-/// The mount whose point is this.
+/// The mount whose mount point this is.
 fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<MountId> {
     let is_dir = dir::is(task.region.inode(spot.inode.id));
     all(task).find(|id| {
@@ -193,8 +193,8 @@ fn over(task: &Task<'_>, spot: Spot, dirent: DirentId) -> Option<MountId> {
     })
 }
 
-/// Whether something is mounted on an inode, reached by `dirent` if it is no directory, in a run that lives.
-/// The caller holds the inode's lock, so that nothing new is mounted there.
+/// Whether something is mounted, in a live run, on an inode, reached by `dirent` if it is not a directory.
+/// The caller must hold the inode's lock, so that nothing new is mounted there.
 pub(crate) fn is_point(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
     is_covered(task, inode.id) && is_point_slow(task, inode, dirent)
 }
@@ -216,21 +216,21 @@ fn is_point_slow(task: &Task<'_>, inode: InodeRef, dirent: DirentId) -> bool {
 /// What is above the root of a mount.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Above {
-    /// The host's directory that holds the mount.
+    /// The host directory that contains the mount.
     Host,
-    /// Nothing: it was taken out of the tree.
+    /// Nothing: it was removed from the tree.
     Nothing,
     /// What it covers, and the entry that names that.
     Point(Spot, DirentId),
 }
 
-/// What is above the root of a mount.
+/// Determines what is above the root of a mount.
 pub(crate) fn above(task: &Task<'_>, mount: MountId) -> Above {
     let (record, tree) = (task.region.mount(mount), &task.region.header().tree);
     let mut seen = Above::Nothing;
     for _ in 0..TRIES {
         let before = tree.read();
-        // Relaxed, here and below: of one shape of the tree, as looked at afterwards.
+        // Relaxed, here and below: from one state of the tree, which is validated afterwards.
         let parent = MountId(record.parent.load(Ordering::Relaxed));
         let point = InodeRef::from_word(record.point.load(Ordering::Relaxed));
         let dirent = DirentId(record.point_dirent.load(Ordering::Relaxed));
@@ -261,28 +261,28 @@ pub(crate) fn is_root(task: &Task<'_>, inode: InodeRef) -> bool {
     superblock_root(task, root) == inode.id
 }
 
-/// Whether this is a directory that was removed.
+/// Whether this is a removed directory.
 pub(crate) fn is_gone(task: &Task<'_>, dir: InodeRef) -> bool {
     task.region.inode(dir.id).flags.load(Ordering::Relaxed) & inode_flags::DEAD != 0
 }
 
-/// Path of a mount of the command line.
+/// The path of a mount of the command line.
 pub fn path<'t>(task: &'t Task<'_>, mount: MountId) -> &'t [u8] {
     // Relaxed: immutable while the run lives.
     let index = task.run.bases.iter().position(|base| base.load(Ordering::Relaxed) == mount.0);
     index.and_then(|index| task.run.mounts.get(index)).map_or(b"", |path| path.get())
 }
 
-/// Path of the directory that a mount of the command line stands in, without a slash at its end.
+/// The path of the directory that contains a mount of the command line, without a trailing slash.
 pub(crate) fn host_above<'t>(task: &'t Task<'_>, mount: MountId) -> &'t [u8] {
     let path = path(task, mount);
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// Numbers of mounts as programs see them start behind this, where the host's do not come.
+/// Mount ids that programs see start above this, where the host's do not reach.
 const SHOWN: u32 = 1_000_000_000;
 
-/// A mount's number as programs see it: in statx(2) and /proc.
+/// A mount's id as programs see it: in statx(2) and /proc.
 pub fn shown_id(mount: MountId) -> u32 {
     SHOWN + mount.0
 }

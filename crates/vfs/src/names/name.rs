@@ -7,33 +7,33 @@ use lp_abi::{Errno, NAME_MAX, Result};
 use lp_region::InodeId;
 use lp_region::records::SHORT_NAME;
 
-/// Words of a name that are kept at hand: as many as a [`lp_region::records::Dirent`] holds.
+/// Words of a name kept at hand: as many as a [`lp_region::records::Dirent`] holds.
 pub(crate) const WORDS: usize = SHORT_NAME / 8;
 
 const LOW: u64 = 0x0101_0101_0101_0101;
 const HIGH: u64 = 0x8080_8080_8080_8080;
 const SLASHES: u64 = LOW * b'/' as u64;
 
-// Odd constants of rapidhash; any with half their bits set and no pattern would do.
+// Odd constants of rapidhash. Any with half their bits set and no pattern would do.
 const SEED: u64 = 0x2d35_8dcc_aa6c_78a5;
 const MULTIPLIER: u64 = 0x8bb8_4b93_962e_acc9;
 
 /// A file name: 1 to 255 bytes, no slash and no NUL. Like `struct qstr`.
 #[derive(Clone, Copy)]
 pub struct Name<'a> {
-    /// Where it starts. A pointer to more than the name: a walk goes on from its end.
+    /// Start of the name. A pointer to more than the name, because a walk continues from its end.
     start: *const u8,
     length: usize,
     text: PhantomData<&'a [u8]>,
-    /// The first 24 bytes, zeros behind the end.
+    /// The first 24 bytes, zero-padded.
     words: [u64; WORDS],
 }
 
 impl<'a> Name<'a> {
-    /// The name that these bytes are.
+    /// A name with these bytes.
     ///
     /// # Errors
-    /// `ENAMETOOLONG` above 255 bytes, `ENOENT` for none.
+    /// `ENAMETOOLONG` for more than 255 bytes, `ENOENT` for none.
     pub fn new(bytes: &'a [u8]) -> Result<Self> {
         if bytes.is_empty() {
             return Err(Errno::ENOENT);
@@ -48,17 +48,17 @@ impl<'a> Name<'a> {
         Ok(Name { start: bytes.as_ptr(), length: bytes.len(), text: PhantomData, words })
     }
 
-    /// The component that starts at `start` and ends before the next slash or NUL; empty if one stands there.
+    /// The component that starts at `start` and ends before the next slash or NUL; empty if one is there.
     ///
     /// # Safety
-    /// A NUL follows, with `SLACK` bytes behind it, all readable and unchanged for `'a`.
+    /// A NUL must follow, with `SLACK` bytes behind it, all readable and unchanged for `'a`.
     #[inline(always)]
     pub unsafe fn scan(start: *const u8) -> Self {
-        // SAFETY: the text, its NUL and what follows are readable.
+        // SAFETY: the caller guarantees that the text, its NUL and the SLACK bytes behind are readable.
         let word = unsafe { start.cast::<u64>().read_unaligned() };
         let ends = ends_in(word);
         if ends == 0 {
-            // SAFETY: a NUL follows, with SLACK bytes behind it, by this function's contract.
+            // SAFETY: the caller guarantees a NUL with SLACK bytes behind it; `word` is the first word.
             return unsafe { Self::scan_longer(start, word) };
         }
         let length = ends.trailing_zeros() as usize / 8;
@@ -68,7 +68,7 @@ impl<'a> Name<'a> {
     /// [`Name::scan`] of a name whose first word is known.
     ///
     /// # Safety
-    /// As [`Name::scan`].
+    /// A NUL must follow, with `SLACK` bytes behind it, all readable and unchanged for `'a`.
     #[inline(never)]
     unsafe fn scan_longer(start: *const u8, first: u64) -> Self {
         let mut words = [first, 0, 0];
@@ -83,7 +83,7 @@ impl<'a> Name<'a> {
             }
             words[index] = word;
         }
-        // SAFETY: a NUL follows, by this function's contract; the first 24 bytes hold no end.
+        // SAFETY: the caller guarantees that a NUL follows; the first 24 bytes contain no end.
         let length = unsafe { scan_rest(start, SHORT_NAME) };
         Name { start, length, text: PhantomData, words }
     }
@@ -95,26 +95,26 @@ impl<'a> Name<'a> {
         unsafe { slice::from_raw_parts(self.start, self.length) }
     }
 
-    /// Where its text goes on.
+    /// Where the text continues.
     #[inline]
     pub fn end(&self) -> *const u8 {
         // SAFETY: the end of the name's text.
         unsafe { self.start.add(self.length) }
     }
 
-    /// How many bytes it has.
+    /// Length in bytes.
     #[inline]
     pub fn len(&self) -> usize {
         self.length
     }
 
-    /// Whether nothing stood where a name was looked for.
+    /// Whether it is empty: no component was found.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// The first 24 bytes, zeros behind the end.
+    /// The first 24 bytes, zero-padded.
     #[inline]
     pub fn words(&self) -> &[u64; WORDS] {
         &self.words
@@ -138,9 +138,7 @@ impl<'a> Name<'a> {
         self.len() == 2 && self.words[0] == u16::from_le_bytes(*b"..") as u64
     }
 
-    /// Hash of the name in directory `parent`.
-    ///
-    /// Folded 64x64 multiplication for each 8 bytes, as wyhash does it.
+    /// Hash of the name in directory `parent`: a folded 64x64 multiplication for each 8 bytes, as in wyhash.
     #[inline]
     pub fn hash(&self, parent: InodeId) -> u32 {
         let mut hash = fold(SEED ^ parent.0 as u64, MULTIPLIER ^ self.words[0]);
@@ -163,15 +161,14 @@ impl<'a> Name<'a> {
     }
 }
 
-/// What an entry is found by: a name in a directory, with its hash there at hand, like the parent and the `qstr` that
-/// `d_lookup` takes.
+/// The key of an entry: its name in a directory, with the hash of both.
 #[derive(Clone, Copy)]
 pub struct Key<'n, 'a> {
     /// The directory.
     pub dir: InodeId,
     /// The name.
     pub name: &'n Name<'a>,
-    /// [`Name::hash`] of both.
+    /// [`Name::hash`] of the two.
     pub hash: u32,
 }
 
@@ -183,14 +180,15 @@ impl<'n, 'a> Key<'n, 'a> {
     }
 }
 
-/// Marks the bytes of a word that are a NUL or a slash; see Mycroft's null byte test.
+/// Marks the bytes of a word that are a NUL or a slash: Mycroft's null byte test.
 #[inline(always)]
 fn ends_in(word: u64) -> u64 {
     let slash = word ^ SLASHES;
     (word.wrapping_sub(LOW) & !word | slash.wrapping_sub(LOW) & !slash) & HIGH
 }
 
-/// Ones in the bytes below the lowest mark. That mark is exact: a borrow can only raise marks above a true one.
+/// Ones in the bytes below the lowest mark. That mark is exact: a borrow can set false marks only above a
+/// true one.
 #[inline(always)]
 fn below(ends: u64) -> u64 {
     // The mark is its byte's high bit.
@@ -208,7 +206,7 @@ fn word_of(chunk: &[u8]) -> u64 {
 }
 
 /// # Safety
-/// As [`Name::scan`].
+/// A NUL must follow, readable and unchanged.
 #[cold]
 unsafe fn scan_rest(start: *const u8, mut length: usize) -> usize {
     loop {

@@ -1,4 +1,5 @@
-//! Taking an entry out of its directory: what unlink, rmdir and the end of a file system have in common.
+//! Removing an entry from its directory: the common part of unlink, rmdir and the destruction of a file
+//! system.
 
 use lp_abi::{Errno, Result};
 use lp_region::records::Inode;
@@ -11,8 +12,8 @@ use crate::names::change::{self, Change, Links};
 use crate::names::dir;
 use crate::rights::permission::Victim;
 
-/// Takes the entry out and gives the links that are left. The caller holds the locks of the directory and the
-/// inode.
+/// Removes the entry and returns the number of links left. The caller must hold the locks of the directory
+/// and the inode.
 pub(crate) fn take(
     task: &Task<'_>,
     dir: InodeRef,
@@ -27,7 +28,7 @@ pub(crate) fn take(
     after.tail = dir::tail_without(task.region, entry);
     let nlink = match what {
         Victim::File => fewer_links(victim),
-        // Another than the one that was looked at.
+        // Not the one that was examined.
         Victim::Directory if below::is_pending(victim) => return Err(Errno::ESTALE),
         Victim::Directory if victim.entries.load(Ordering::Relaxed) != 0 => return Err(Errno::ENOTEMPTY),
         Victim::Directory => {
@@ -42,7 +43,7 @@ pub(crate) fn take(
     Ok(nlink)
 }
 
-/// Links that a file has once one is gone.
+/// A file's link count after one link is removed.
 pub(crate) fn fewer_links(inode: &Inode) -> u32 {
     inode.nlink.load(Ordering::Relaxed).saturating_sub(1) // Relaxed: under the inode's lock.
 }

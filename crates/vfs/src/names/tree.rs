@@ -1,11 +1,12 @@
-//! The shape of the tree: changes of where the paths of others lead, which [`crate::caller::prefix_cache`]
-//! must know of, and directories that move to another parent.
+//! The shape of the tree: changes of where other paths lead, which [`crate::caller::prefix_cache`] must know
+//! of, and directories that move to another parent.
 //!
 //! No lock guards the shape as a whole. A change of where paths lead is counted ([`lp_region::shape`]); a
 //! directory that moves is marked ([`lp_region::moving`]). Two moves that could close a ring meet each
-//! other's marks: the lane with the lower id keeps its mark and looks a bounded number of times whether the
-//! other gives way; otherwise a lane gives up all that it holds, marks included, and waits with nothing held.
-//! So a stopped lane delays only moves to below what it moves, and nobody waits for those that it delays.
+//! other's marks. The lane with the lower id keeps its mark and checks a bounded number of times whether the
+//! other gives way. Otherwise a lane releases all that it holds, marks included, and waits with nothing held.
+//! A stopped lane therefore delays only moves to below what it moves, and nobody waits for those that it
+//! delays.
 
 use lp_region::lane::Lane;
 use lp_region::lock::Undertaker;
@@ -17,11 +18,11 @@ use lp_region::{InodeId, LaneId, Region, moving};
 
 use crate::caller::task::Task;
 
-/// Looks at the mark of another before a lane gives up its own.
+/// Checks of another lane's mark before a lane gives up its own.
 const PATIENCE: u32 = 20 * LOCK_SPINS;
-/// Looks at a mark, 50 us apart, between two questions whether its lane lives.
+/// Checks of a mark, 50 us apart, between two checks whether its lane lives.
 const PAUSES: u32 = 20;
-/// Climbs that are done again because directories moved meanwhile.
+/// Climbs that are repeated because directories moved meanwhile.
 const TRIES: u32 = 100;
 
 /// A change of where paths lead, or of whether everyone may walk them, until this is dropped.
@@ -31,7 +32,7 @@ pub(crate) struct Shift<'t, 'r> {
     begun: Begun,
 }
 
-/// Begins a change of where paths lead. The caller holds the locks of the inodes that it changes.
+/// Begins a change of where paths lead. The caller must hold the locks of the inodes that it changes.
 pub(crate) fn shift<'t, 'r>(task: &'t Task<'r>) -> Shift<'t, 'r> {
     Shift { task, begun: task.region.header().tree.begin(&task.lane.shifting) }
 }
@@ -44,11 +45,12 @@ impl Drop for Shift<'_, '_> {
 }
 
 fn is_anybody_shifting(region: Region<'_>) -> bool {
-    // Acquire: what came before a change of the count that was seen.
+    // Acquire: what preceded a change of the count that was seen.
     region.lanes().any(|lane| region.lane(lane).shifting.load(Ordering::Acquire) == UNDER_WAY)
 }
 
-/// Takes back what a dead lane said about the tree. The caller buries it and has replayed its intent.
+/// Withdraws what a dead lane announced about the tree. The caller must be burying it and have replayed its
+/// intent.
 pub(crate) fn bury(task: &Task<'_>, lane: LaneId) {
     let (region, record) = (task.region, task.region.lane(lane));
     forget_marks(region, record, lane);
@@ -77,43 +79,45 @@ impl Directories for All<'_> {
     }
 
     fn parent(&self, dir: InodeId) -> InodeId {
-        InodeId(self.0.inode(dir).parent.load(Ordering::Relaxed)) // Relaxed: one word, as seen; ordered by the marks.
+        // Relaxed: one word, as seen; ordered by the marks.
+        InodeId(self.0.inode(dir).parent.load(Ordering::Relaxed))
     }
 }
 
-/// A move of another lane that has to be over before a climb can tell.
+/// A move by another lane that must end before a climb has a result.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Met {
     dir: InodeId,
     mover: LaneId,
 }
 
-/// The directories that a call has marked as moving. Dropped before the locks of their parents are given
-/// back.
+/// The directories that a call has marked as moving. Must be dropped before the locks of their parents are
+/// released.
 #[must_use = "the marks are taken away once this is dropped"]
 pub(crate) struct Marks<'t, 'r> {
     task: &'t Task<'r>,
 }
 
 impl<'t, 'r> Marks<'t, 'r> {
-    /// None yet.
+    /// No marks yet.
     pub(crate) fn new(task: &'t Task<'r>) -> Self {
         Marks { task }
     }
 
-    /// Marks a directory; at most two. The caller holds the lock of its parent.
+    /// Marks a directory; at most two. The caller must hold the lock of its parent.
     pub(crate) fn add(&mut self, dir: InodeId) {
         let moves = &self.task.lane.moves;
-        let at = usize::from(moves[0].load(Ordering::Relaxed) != 0); // Relaxed, here and below: the lane's own.
-        // Release: whoever buries the lane finds each directory that is marked.
+        // Relaxed, here and below: the lane's own.
+        let at = usize::from(moves[0].load(Ordering::Relaxed) != 0);
+        // Release: a burial of the lane finds each directory that is marked.
         moves[at].store(dir.0, Ordering::Release);
         self.task.region.inode(dir).moving.mark(self.task.lane_id);
     }
 
-    /// Whether a marked directory is `from` or above it. The answer of "no" holds until the marks go.
+    /// Whether a marked directory is `from` or above it. The answer "no" holds until the marks are cleared.
     ///
     /// # Errors
-    /// The move of another that has to be over first.
+    /// Another lane's move that must end first.
     pub(crate) fn are_above(&self, from: InodeId) -> Result<bool, Met> {
         let (task, tree) = (self.task, &self.task.region.header().tree);
         let mut patience = PATIENCE;
@@ -122,7 +126,7 @@ impl<'t, 'r> Marks<'t, 'r> {
             let before = tree.read();
             match moving::climb(&All(task.region), from, task.lane_id) {
                 Climb::Free => return Ok(false),
-                // Unless directories that moved meanwhile led it astray.
+                // Unless directories that moved meanwhile misled it.
                 Climb::Own if !tree.has_changed(before) || tries == 0 => return Ok(true),
                 Climb::Own => tries -= 1,
                 Climb::Met(_, mover) if task.lane_id < mover && patience != 0 => {
@@ -150,7 +154,7 @@ impl Drop for Marks<'_, '_> {
     }
 }
 
-/// Whether a directory is above another, whatever moves meanwhile.
+/// Whether a directory is above another, even if directories move meanwhile.
 pub(crate) fn is_above(task: &Task<'_>, above: InodeId, below: InodeId) -> bool {
     let tree = &task.region.header().tree;
     for _ in 0..TRIES {
@@ -163,7 +167,7 @@ pub(crate) fn is_above(task: &Task<'_>, above: InodeId, below: InodeId) -> bool 
     moving::is_above(&All(task.region), above, below)
 }
 
-/// Waits until another's move is over. The caller holds nothing.
+/// Waits until another lane's move is over. The caller must hold nothing.
 #[cold]
 pub(crate) fn wait(task: &Task<'_>, met: Met) {
     order::idle(order::of(&task.lane.holding));
@@ -181,7 +185,7 @@ pub(crate) fn wait(task: &Task<'_>, met: Met) {
     }
 }
 
-/// Whether the move is one of a dead lane's: then it is carried out, or was not begun, and is over.
+/// Whether the move belongs to a dead lane. If so, it is completed, or had not begun, and is over.
 fn is_over(task: &Task<'_>, met: Met) -> bool {
     let is_dead = task.is_dead(met.mover);
     if is_dead {

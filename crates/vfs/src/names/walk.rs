@@ -1,12 +1,14 @@
-//! Path walk, path_resolution(7): from a path as the program gave it to an inode or to a place in a directory.
+//! Path walk, path_resolution(7): from a path as the program gave it to an inode or to a place in a
+//! directory.
 //!
-//! Like Linux's `namei.c` in RCU mode, and never in another: the walk writes nothing that others read. A directory is
-//! named by slot and generation; after each step the generation is looked at again, so a step is as if done at once
-//! on a directory that lived. A slot that was reused makes the walk start over. Who gets an [`InodeRef`] from a walk
-//! looks at the generation after using it, or pins it; see [`crate::lane::pin`].
+//! Like Linux's `namei.c` in RCU mode, and never in another: the walk writes nothing that others read. A
+//! directory is named by slot and generation. After each step the generation is checked again, so a step is
+//! equivalent to an atomic one on a live directory. A reused slot makes the walk start over. A caller that
+//! gets an [`InodeRef`] from a walk must check the generation after using it, or pin it; see
+//! [`crate::lane::pin`].
 //!
-//! What is left to walk is text: the program's path, or, once a symbolic link was met, `scratch.walk`, where the text
-//! stands at the end and a link's target is put before it.
+//! What is left to walk is text: the program's path or, once a symbolic link was met, `scratch.walk`, which
+//! has the text at its end so that a link's target can be put before it.
 
 use core::slice;
 
@@ -26,13 +28,13 @@ use crate::names::name::Name;
 use crate::names::{hash, link_target, tree};
 use crate::rights::permission::{self, EXEC};
 
-/// Bytes of `scratch.walk` that text may take, its NUL included.
+/// Bytes of `scratch.walk` available for text, including its NUL.
 const TEXT: usize = 2 * PATH_MAX;
 
-/// Walks before a name that leads to a freed inode each time is taken for damage: `ESTALE`.
+/// Walks before a name that leads to a freed inode each time counts as damage: `ESTALE`.
 pub(crate) const TRIES: u32 = 1000;
 
-/// Which buffer of the task takes a path.
+/// The task's buffer for a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
     /// `scratch.path`.
@@ -41,16 +43,16 @@ pub enum Which {
     Other,
 }
 
-/// What a symbolic link at the end of a path means.
+/// How to treat a symbolic link at the end of a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Follow {
-    /// What it leads to.
+    /// Follow it.
     Link,
-    /// Itself (`O_NOFOLLOW`, `AT_SYMLINK_NOFOLLOW`), unless a slash follows it.
+    /// Use the link itself (`O_NOFOLLOW`, `AT_SYMLINK_NOFOLLOW`), unless a slash follows it.
     No,
 }
 
-/// What the last component of a path is.
+/// The kind of a path's last component.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Last {
     /// A name.
@@ -59,7 +61,7 @@ pub enum Last {
     Dot,
     /// `..`.
     DotDot,
-    /// There is none: the path is a mount's.
+    /// None: the path is a mount's.
     Root,
 }
 
@@ -70,9 +72,9 @@ pub struct Found {
     pub inode: InodeRef,
     /// The entry that led to it; none for a root.
     pub dirent: DirentId,
-    /// The directory of that entry; a root's is itself.
+    /// The directory of that entry. A root is its own.
     pub parent: InodeId,
-    /// The mount that it was reached through.
+    /// The mount through which it was reached.
     pub mount: MountId,
 }
 
@@ -84,14 +86,14 @@ impl Found {
     }
 }
 
-/// A place in a directory: where a call makes or removes a name.
+/// A place in a directory where a call creates or removes a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parent {
     /// The directory.
     pub dir: InodeRef,
-    /// The mount that it was reached through.
+    /// The mount through which it was reached.
     pub mount: MountId,
-    /// What stands last in the path.
+    /// The kind of the last component.
     pub last: Last,
     /// Whether a slash follows the last component.
     pub trailing_slash: bool,
@@ -101,20 +103,20 @@ pub struct Parent {
 }
 
 impl Parent {
-    /// The last component, if it is a name: the walk has found it short enough. The next walk into the same buffer ends its
-    /// life.
+    /// The last component, if it is a name; the walk has checked its length. Valid until the next walk into
+    /// the same buffer.
     #[inline]
     pub fn name<'a>(&self, task: &'a Task<'_>) -> Name<'a> {
         let buffer = buffer(task, self.which).cast::<u8>();
-        // SAFETY: the walk left the name there, with a NUL or a slash behind it; the buffer is the task's, which makes one
-        // call at a time.
+        // SAFETY: the walk left the name there, with a NUL or a slash behind it. The buffer belongs to the
+        // task, which makes one call at a time.
         let name = unsafe { Name::scan(buffer.add(self.start as usize)) };
         debug_assert_eq!(name.len(), self.length as usize);
         name
     }
 }
 
-/// Where a path ends: the place, and what stands there now.
+/// Where a path ends: the place, and what the walk found there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct End {
     /// The place.
@@ -123,21 +125,21 @@ pub struct End {
     pub found: Option<Found>,
 }
 
-/// What a walk is for: what it does with the last component, and what it gives.
+/// The goal of a walk: how it treats the last component, and its result.
 trait Goal: Copy {
-    /// What the walk gives.
+    /// The result of the walk.
     type End;
-    /// Whether the last component, with a slash behind it or not, is left alone.
+    /// Whether the last component, with or without a trailing slash, is not looked up.
     fn leaves_alone(self, trailing_slash: bool) -> bool;
     /// Whether a symbolic link at the end is followed.
     fn follows(self) -> bool;
-    /// The walk ended at a place where nothing stands, or whatever stands there.
+    /// The walk ended at a place where nothing exists, or that was not looked up.
     fn place(self, place: impl FnOnce() -> Parent) -> Result<Self::End>;
-    /// The walk ended at something.
+    /// The walk ended at something that exists.
     fn found(self, place: impl FnOnce() -> Parent, found: Found) -> Self::End;
 }
 
-/// An inode that is there.
+/// An existing inode.
 #[derive(Clone, Copy)]
 struct Existing(Follow);
 
@@ -165,7 +167,7 @@ impl Goal for Existing {
     }
 }
 
-/// An inode that is there or may be made there. With a slash behind the name the call refuses, whatever is there.
+/// An inode that exists or may be created. With a trailing slash the call must fail, whatever exists.
 #[derive(Clone, Copy)]
 struct Making(Follow);
 
@@ -227,19 +229,19 @@ pub(crate) struct Text {
     which: Which,
     /// Its bytes, without the NUL.
     length: usize,
-    /// Those up to its last slash and with it.
+    /// Length of the part up to and including its last slash.
     prefix: usize,
 }
 
 /// Copies a path of the program's into one of the task's buffers.
 ///
 /// # Errors
-/// `EFAULT`, `ENAMETOOLONG`; `ENOENT` when it is empty.
+/// `EFAULT`, `ENAMETOOLONG`; `ENOENT` if it is empty.
 #[inline]
 pub(crate) fn copy_path(task: &Task<'_>, which: Which, path: UserPtr) -> Result<Text> {
-    // SAFETY: the buffer is the task's; no other reference to it lives.
+    // SAFETY: the buffer belongs to the task, and no other reference to it is alive.
     let buffer = unsafe { slice::from_raw_parts_mut(buffer(task, which).cast::<u8>(), PATH_MAX) };
-    // SAFETY: bad pointers are the fault handler's.
+    // SAFETY: the copy routine handles bad pointers.
     match unsafe { ucopy::path(buffer, path.as_ptr()) }? {
         (0, _) => Err(Errno::ENOENT),
         (length, prefix) => Ok(Text { which, length, prefix }),
@@ -248,22 +250,23 @@ pub(crate) fn copy_path(task: &Task<'_>, which: Which, path: UserPtr) -> Result<
 
 /// The path that [`copy_path`] left in a buffer.
 pub(crate) fn copied<'t>(task: &'t Task<'_>, which: Which) -> &'t [u8] {
-    // SAFETY: the buffer is the task's, which makes one call at a time; nobody writes it while the call uses the path.
+    // SAFETY: the buffer belongs to the task, which makes one call at a time; nobody writes it while the call
+    // uses the path.
     let bytes = unsafe { slice::from_raw_parts(buffer(task, which).cast::<u8>(), PATH_MAX) };
     &bytes[..bytes.iter().position(|byte| *byte == 0).unwrap_or(PATH_MAX)]
 }
 
-/// Moves a path that a walk left in `scratch.outside` to a buffer of its own, for calls with two paths.
+/// Moves a path that a walk left in `scratch.outside` to its own buffer, for calls with two paths.
 ///
 /// # Errors
-/// `ENAMETOOLONG` when the kernel would not take it either.
+/// `ENAMETOOLONG` if the kernel would not take it either.
 pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Outside> {
     if let Outside::Rewritten(length) = outside {
         if length >= PATH_MAX {
             return Err(Errno::ENAMETOOLONG);
         }
         let from = task.scratch.outside.get().cast::<u8>();
-        // SAFETY: both are the task's buffers, distinct, and hold the path and its NUL.
+        // SAFETY: both are the task's buffers, distinct, and large enough for the path and its NUL.
         unsafe { buffer(task, which).cast::<u8>().copy_from_nonoverlapping(from, length + 1) };
     }
     Ok(outside)
@@ -274,7 +277,7 @@ pub(crate) fn keep(task: &Task<'_>, outside: Outside, which: Which) -> Result<Ou
 /// # Errors
 /// `EFAULT`.
 pub(crate) fn is_empty(path: UserPtr) -> Result<bool> {
-    // SAFETY: bad pointers are the fault handler's.
+    // SAFETY: the copy routine handles bad pointers.
     Ok(unsafe { ucopy::get(path.as_ptr()) }? == 0)
 }
 
@@ -291,10 +294,10 @@ pub fn inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Resul
     }
 }
 
-/// [`inode`] for the second path of a call, in a buffer of its own.
+/// [`inode`] for the second path of a call, in its own buffer.
 ///
 /// # Errors
-/// As [`inode`].
+/// Those of [`inode`].
 pub(crate) fn second_inode(
     task: &Task<'_>,
     dirfd: Fd,
@@ -304,11 +307,13 @@ pub(crate) fn second_inode(
     again(task, dirfd, copy_path(task, Which::Other, path)?, Existing(follow))
 }
 
-/// What [`inode`] finds for the path that is most of all: a name in a directory whose prefix is known. None asks for a walk.
+/// Fast path of [`inode`]: a name in a directory whose prefix is cached. Returns `None` to fall back to a
+/// walk.
 #[inline(always)]
 fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<Result<Found>> {
     let text = buffer(task, given.which).cast::<u8>().cast_const();
-    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these are used.
+    // SAFETY: the buffer holds the text and a NUL, with SLACK bytes behind it, and is not written while these
+    // are used.
     let (absolute, name, prefix) = unsafe {
         let absolute = *text == b'/';
         let base = if absolute { Spot::NONE } else { base(task, dirfd)? };
@@ -327,7 +332,7 @@ fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<R
         return None;
     }
     let hit = hash::lookup(task.region, dir.id, &name);
-    // Acquire: an inode's generation grows before its slot is used again.
+    // Acquire: an inode's generation is incremented before its slot is reused.
     if inode.generation.load(Ordering::Acquire) != dir.generation {
         return None;
     }
@@ -338,29 +343,29 @@ fn in_known(task: &Task<'_>, dirfd: Fd, given: Text, follow: Follow) -> Option<R
     }
 }
 
-/// Whether everyone may search what stands here: a directory whose mode says so, that has no ACL and that
-/// nothing is mounted on.
+/// Whether everyone may search this: a directory whose mode says so, without an ACL, and with nothing mounted
+/// on it.
 #[inline(always)]
 fn may_everyone_search(inode: &Inode) -> bool {
     // Relaxed: each is one word and used as seen; see `permission::check`.
     let mode = inode.mode.load(Ordering::Relaxed);
-    // No ACL says that the names are there (`below::names`): x86-64 reads them after this, which they depend
-    // on.
+    // An ACL word of 0 also says that the names are there (`below::names`). x86-64 reads the names after this
+    // word, on which they depend.
     mode & (S_IFMT | 0o111) == S_IFDIR | 0o111 && inode.acl.load(Ordering::Relaxed) == 0
 }
 
-/// Where a path ends and what stands there, nothing included: what an open that may create asks.
+/// Where a path ends and what is there, possibly nothing: for an open that may create.
 ///
 /// # Errors
-/// As [`inode`], but a missing last component is no error.
+/// Those of [`inode`], except that a missing last component is not an error.
 pub(crate) fn end(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<End>> {
     again(task, dirfd, copy_path(task, Which::Path, path)?, Making(follow))
 }
 
-/// The place that a path names, whatever stands there.
+/// The place that a path names, whatever is there.
 ///
 /// # Errors
-/// As [`inode`], but the last component is not looked at.
+/// Those of [`inode`], except that the last component is not looked up.
 pub(crate) fn parent(task: &Task<'_>, dirfd: Fd, path: UserPtr, which: Which) -> Result<Place<Parent>> {
     again(task, dirfd, copy_path(task, which, path)?, Placing)
 }
@@ -401,7 +406,7 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: Text, goal: G) -> Result<Pla
     let base = base.to_word();
     let mut walk =
         Walk { task, which: given.which, text, end, here, mount, settled: true, links: 0, base, tree: ODD };
-    // A slash at the end is not the cache's business.
+    // The cache does not handle a trailing slash.
     if given.prefix != 0 && given.prefix != given.length {
         // SAFETY: the text stays in the buffer, which is longer, until the walk is over.
         let prefix = unsafe { Prefix::new(walk.base, text, given.prefix) };
@@ -420,17 +425,17 @@ fn walk<G: Goal>(task: &Task<'_>, dirfd: Fd, given: Text, goal: G) -> Result<Pla
     walk.run(goal)
 }
 
-/// The directory that relative paths start from; none if it is the host's.
+/// The directory from which relative paths start; `None` if it is the host's.
 #[inline]
 fn base(task: &Task<'_>, dirfd: Fd) -> Option<Spot> {
     if dirfd == Fd::CWD {
-        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: written by the calling process only.
+        let cwd = task.process.cwd.load(Ordering::Relaxed); // Relaxed: only the calling process writes it.
         return (cwd != 0).then(|| Spot::from_word(cwd));
     }
     table::fget_any(task, dirfd).ok().map(|held| held.spot())
 }
 
-/// Where the text goes on behind slashes.
+/// The text after leading slashes.
 #[inline(always)]
 fn past_slashes(text: *const u8) -> *const u8 {
     let mut text = text;
@@ -446,14 +451,14 @@ fn past_slashes(text: *const u8) -> *const u8 {
 struct Walk<'t, 'r> {
     task: &'t Task<'r>,
     which: Which,
-    /// What is left to walk: up to `end`, where a NUL and [`SLACK`] bytes follow.
+    /// The text left to walk: up to `end`, where a NUL and [`SLACK`] bytes follow.
     text: *const u8,
     end: *const u8,
-    /// Where the walk stands.
+    /// The current inode.
     here: InodeRef,
-    /// The mount that it came there through.
+    /// The mount through which the walk reached it.
     mount: MountId,
-    /// Whether nothing that is mounted here is to be looked for: it started here, or has looked.
+    /// Whether the lookup of what is mounted here is done: the walk started here, or has looked.
     settled: bool,
     links: u32,
     /// Where the path starts: a directory, or 0 for `/`.
@@ -462,36 +467,36 @@ struct Walk<'t, 'r> {
     tree: u32,
 }
 
-/// A count that no cache entry has: what the walk came through is not to be noted.
+/// A count that no cache entry has: the walk must not be recorded in the cache.
 const ODD: u32 = 1;
 
-/// What a step came to.
+/// The result of a step.
 enum Step<E> {
-    /// The walk goes on.
+    /// Continue.
     Next,
-    /// It is over.
+    /// The walk is over.
     Over(E),
-    /// A symbolic link is to be followed; what stands behind it in the text.
+    /// Follow a symbolic link; the pointer is to the text behind it.
     Link(InodeRef, *const u8),
 }
 
-/// What `..` leads to.
+/// Where `..` leads.
 enum Up {
-    /// The parent of where the walk stands.
+    /// To the parent of the current inode.
     Parent,
-    /// Nowhere else: a mount that is out of the tree.
+    /// Nowhere else: the mount is out of the tree.
     Here,
-    /// A directory of the host.
+    /// To a host directory.
     Host,
 }
 
-/// How a walk goes on after a turn that is not the common one.
+/// How a walk continues after an uncommon turn.
 enum Turn {
-    /// From where it stands now.
+    /// From the current inode.
     On,
-    /// It left for a path of the host's.
+    /// It left for a host path.
     Out(usize),
-    /// It is over: at a directory.
+    /// It is over, at a directory.
     At(Last, Found),
 }
 
@@ -518,7 +523,7 @@ impl<'r> Walk<'_, 'r> {
                 Turn::On => {}
                 Turn::Out(length) => return Ok(Place::Outside(Outside::Rewritten(length))),
                 Turn::At(last, found) => {
-                    // SAFETY: the text is not at its start: something was walked.
+                    // SAFETY: the text is not at its start, because something was walked.
                     let slash = unsafe { *self.end.sub(1) } == b'/';
                     let end = goal.found(|| self.place_at(0, 0, last, slash), found);
                     return Ok(Place::Inside(end));
@@ -577,7 +582,7 @@ impl<'r> Walk<'_, 'r> {
         self.task.region.inode(self.here.id)
     }
 
-    /// Looks which mount the text, an absolute path, leads into.
+    /// Finds the mount that the text, an absolute path, leads into.
     #[inline(always)]
     fn enter(&self) -> Crossing {
         // SAFETY: `text` does not pass `end`, where a NUL and SLACK bytes follow; nobody writes the buffer
@@ -585,32 +590,33 @@ impl<'r> Walk<'_, 'r> {
         unsafe { mounts::enter(self.task, self.text, self.end.offset_from_unsigned(self.text)) }
     }
 
-    /// The text that is left.
+    /// The remaining text.
     fn rest(&self) -> &[u8] {
-        // SAFETY: `text` does not pass `end`; the buffer is the task's and is not written while this lives.
+        // SAFETY: `text` does not pass `end`; the buffer belongs to the task and is not written while this
+        // lives.
         unsafe { slice::from_raw_parts(self.text, self.end.offset_from_unsigned(self.text)) }
     }
 
-    /// Stands on root `root`, `walked` bytes of the text done.
+    /// Moves to root `root` after `walked` bytes of the text.
     #[inline]
     fn start(&mut self, root: Spot, walked: usize) {
         self.stand(root);
-        // SAFETY: `walked` is at most what is left.
+        // SAFETY: `walked` is at most the length of the remaining text.
         self.text = unsafe { self.text.add(walked) };
     }
 
-    /// Stands on what a look at the mounts has found.
+    /// Moves to the result of a lookup of mounts.
     #[inline]
     fn stand(&mut self, spot: Spot) {
         (self.here, self.mount, self.settled) = (spot.inode, spot.mount, true);
     }
 
-    /// Where the walk stands.
+    /// The current inode and mount.
     fn spot(&self) -> Spot {
         Spot { inode: self.here, mount: self.mount }
     }
 
-    /// What is mounted on what was found, if anything is.
+    /// What is mounted on what was found, if anything.
     #[cold]
     fn uncover(&self, found: Found) -> Found {
         let spot = Spot { inode: found.inode, mount: found.mount };
@@ -621,18 +627,19 @@ impl<'r> Walk<'_, 'r> {
         Found { inode: top.inode, dirent: DirentId::NONE, parent: top.inode.id, mount: top.mount }
     }
 
-    /// Whether what was just read of `inode` is still that inode's.
+    /// Checks that what was just read of `inode` is still that inode's.
     ///
     /// # Errors
-    /// `ESTALE` when the slot was freed since.
+    /// `ESTALE` if the slot was freed since.
     #[inline(always)]
     fn check(&self, inode: InodeRef) -> Result<()> {
-        // Acquire: an inode's generation grows before its slot is used again.
+        // Acquire: an inode's generation is incremented before its slot is reused.
         let generation = self.task.region.inode(inode.id).generation.load(Ordering::Acquire);
         if generation == inode.generation { Ok(()) } else { Err(Errno::ESTALE) }
     }
 
-    /// Tells the cache how the walk came here, once only the last name is left, if everyone may come the same way.
+    /// Once only the last name is left, records in the cache how the walk came here, if everyone may walk the
+    /// same way.
     #[cold]
     fn note_slow(&mut self, name: &Name<'_>, is_last: bool, everyone: bool) {
         if !is_last {
@@ -641,13 +648,13 @@ impl<'r> Walk<'_, 'r> {
         }
         let start = buffer(self.task, self.which).cast::<u8>().cast_const();
         let length = name.bytes().as_ptr() as usize - start as usize;
-        // SAFETY: the text is in its buffer, for a walk that met a link has an odd count.
+        // SAFETY: the text is in its buffer, because a walk that met a link has an odd count.
         let prefix = unsafe { Prefix::new(self.base, start, length) };
         prefix_cache::note(self.task, prefix, self.spot(), self.tree);
     }
 
-    /// Whether the walk stands on a directory that the caller may search; gives whether everyone may. If
-    /// something is mounted there, the walk stands on that first.
+    /// Checks that the current inode is a directory that the caller may search, and returns whether everyone
+    /// may. If something is mounted there, moves to that first.
     #[inline(always)]
     fn may_search(&mut self) -> Result<bool> {
         if may_everyone_search(self.inode()) { Ok(true) } else { self.may_search_slow() }
@@ -674,13 +681,13 @@ impl<'r> Walk<'_, 'r> {
         }
     }
 
-    /// The path ended where no component stood: at a root.
+    /// The path ended without a component, at a root.
     #[cold]
     fn at_root(&self) -> Result<Turn> {
         Ok(Turn::At(Last::Root, self.directory()?))
     }
 
-    /// The directory where the walk stands, as something found.
+    /// The current directory as a result.
     fn directory(&self) -> Result<Found> {
         let inode = self.inode();
         let (dirent, parent) = inode
@@ -709,12 +716,12 @@ impl<'r> Walk<'_, 'r> {
             let up = self.directory()?;
             let parent = self.task.region.inode(up.parent);
             self.here = InodeRef { id: up.parent, generation: parent.generation.load(Ordering::Acquire) };
-            // The parent of a directory that is still in place lives.
+            // The parent of a directory that is still in place is live.
             if self.task.region.inode(from.id).parent.load(Ordering::Acquire) != up.parent.0 {
                 return Err(Errno::ESTALE);
             }
             self.check(from)?;
-            // A removed directory remembers its parent, which may have gone too.
+            // A removed directory remembers its parent, which may have been removed too.
             let gone = self.task.region.inode(from.id).tail.load(Ordering::Acquire);
             if mounts::is_gone(self.task, from) && gone != u64::from(self.here.generation) {
                 return Err(Errno::ENOENT);
@@ -729,10 +736,10 @@ impl<'r> Walk<'_, 'r> {
         Ok(Turn::At(last, self.directory()?))
     }
 
-    /// Goes from the root of a mount to what that covers, as long as it stands on one: what `..` starts from.
+    /// For `..`: moves from the root of a mount to what the mount covers, repeatedly.
     ///
     /// # Errors
-    /// `ENOENT` for a directory that has moved out of what its mount shows (path_connected).
+    /// `ENOENT` for a directory that has moved out of what its mount shows (the kernel's path_connected).
     fn up(&mut self) -> Result<Up> {
         let task = self.task;
         while task.region.mount(self.mount).root() == self.here {
@@ -749,7 +756,7 @@ impl<'r> Walk<'_, 'r> {
         if tree::is_above(task, top.id, self.here.id) { Ok(Up::Parent) } else { Err(Errno::ENOENT) }
     }
 
-    /// `..` of a root: on to the directory of the host that the mount stands in.
+    /// `..` of a root: continues in the host directory that contains the mount.
     #[cold]
     fn leave(&mut self, after: *const u8) -> Result<Turn> {
         let above = mounts::host_above(self.task, self.mount);
@@ -761,7 +768,7 @@ impl<'r> Walk<'_, 'r> {
         self.absolute()
     }
 
-    /// Goes on with the target of a symbolic link; `after` is what follows the link in the text.
+    /// Continues with the target of a symbolic link; `after` is what follows the link in the text.
     #[cold]
     fn follow(&mut self, link: InodeRef, after: *const u8) -> Result<Turn> {
         if self.links == MAX_SYMLINKS || mounts::has(self.task, self.mount, mount_flags::NOSYMFOLLOW) {
@@ -775,11 +782,11 @@ impl<'r> Walk<'_, 'r> {
         self.prepend(after, length, |to| link_target::copy_target(task, inode, to))?;
         self.check(link)?;
         link_target::followed(task, Spot { inode: link, mount: self.mount });
-        // SAFETY: the text is not empty: no target is.
+        // SAFETY: the text is not empty, because no target is.
         if unsafe { *self.text } == b'/' { self.absolute() } else { Ok(Turn::On) }
     }
 
-    /// Looks where the text, an absolute path, leads.
+    /// Finds where the text, an absolute path, leads.
     fn absolute(&mut self) -> Result<Turn> {
         match self.enter() {
             Crossing::Inside { root, walked } => {
@@ -788,7 +795,7 @@ impl<'r> Walk<'_, 'r> {
             }
             Crossing::Outside => {
                 let rest = self.rest();
-                // SAFETY: the buffer is the task's, is longer than any text, and `rest` lies in another.
+                // SAFETY: the buffer belongs to the task and is longer than any text; `rest` lies in another.
                 let to = unsafe { &mut *self.task.scratch.outside.get() };
                 to[..rest.len()].copy_from_slice(rest);
                 to[rest.len()] = 0;
@@ -811,8 +818,8 @@ impl<'r> Walk<'_, 'r> {
             return Err(Errno::ENAMETOOLONG);
         }
         let rest = TEXT - 1 - left;
-        // SAFETY: `rest + left` is the last of the TEXT bytes; if the text is in this buffer, it is there already. The
-        // bytes below `rest` hold nothing that is still wanted.
+        // SAFETY: `rest + left` is the last of the TEXT bytes; text that is in this buffer already is in
+        // place. The bytes below `rest` are no longer needed.
         let room = unsafe {
             if self.end != walk.add(TEXT - 1) {
                 walk.add(rest).copy_from_nonoverlapping(after, left);
@@ -835,8 +842,8 @@ impl<'r> Walk<'_, 'r> {
         if offset < PATH_MAX {
             return self.place_at(offset as u16, name.len() as u16, Last::Name, slash);
         }
-        // The name stands in `scratch.walk`, which the next walk uses.
-        // SAFETY: a name and a NUL fit the buffer, and nobody reads the path any more.
+        // The name is in `scratch.walk`, which the next walk uses. SAFETY: a name and a NUL fit the buffer,
+        // and nobody reads the path after this.
         unsafe {
             start.copy_from_nonoverlapping(from, name.len());
             *start.add(name.len()) = 0;

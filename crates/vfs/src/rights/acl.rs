@@ -1,4 +1,5 @@
-//! POSIX ACLs, acl(5): kept as blobs in the form that their extended attributes have, and evaluated without a lock.
+//! POSIX ACLs, acl(5): stored as blobs in the format of their extended attributes, and evaluated without a
+//! lock.
 
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_ISGID};
 use lp_abi::{Errno, Result, UserSlice};
@@ -11,21 +12,21 @@ use crate::inodes::blob::{self, Draft, View, Which};
 use crate::inodes::inode;
 use crate::rights::credentials::{self, Identity};
 
-/// Extended attribute of the access ACL.
+/// The extended attribute of the access ACL.
 pub(crate) const ACCESS_NAME: &[u8] = b"system.posix_acl_access";
-/// Extended attribute of the default ACL.
+/// The extended attribute of the default ACL.
 pub(crate) const DEFAULT_NAME: &[u8] = b"system.posix_acl_default";
 
 /// `POSIX_ACL_XATTR_VERSION`.
 const VERSION: u32 = 2;
-/// Bytes before the first entry.
+/// Offset of the first entry.
 const HEADER: u64 = 4;
-/// Bytes of an entry: tag, permissions, id.
+/// Size of an entry: tag, permissions, id.
 const ENTRY: u64 = 8;
-/// Id of an entry that has none (`ACL_UNDEFINED_ID`).
+/// Id of an entry without one (`ACL_UNDEFINED_ID`).
 const NO_ID: u32 = u32::MAX;
 
-/// Tags of entries.
+/// Entry tags.
 mod tag {
     pub(super) const USER_OBJ: u16 = 1;
     pub(super) const USER: u16 = 2;
@@ -70,8 +71,8 @@ fn set_perm(task: &Task, view: View, index: u64, perm: u16) {
     view.patch(task, HEADER + index * ENTRY + 2, &perm.to_ne_bytes());
 }
 
-/// What the access ACL grants of `want` to someone who is not the owner, as `posix_acl_permission`: permission bits,
-/// or none when there is no ACL.
+/// The bits of `want` that the access ACL grants to someone who is not the owner, as in
+/// `posix_acl_permission`. `None` if there is no ACL.
 pub(crate) fn grants(task: &Task, inode: &Inode, want: u32, who: Identity) -> Option<u32> {
     blob::peek(task.region, inode, Which::Acl, |view| evaluate(task, inode, view, want as u16, who))
 }
@@ -92,7 +93,7 @@ fn evaluate(task: &Task, inode: &Inode, view: View, want: u16, who: Identity) ->
                     }
                 }
             }
-            // A group that does not grant it hides what others may.
+            // A group that does not grant it hides what others may do.
             tag::OTHER => return if in_group { 0 } else { u32::from(entry.perm) },
             _ => {}
         }
@@ -100,7 +101,8 @@ fn evaluate(task: &Task, inode: &Inode, view: View, want: u16, who: Identity) ->
     0
 }
 
-/// Whether a draft is an ACL, as `posix_acl_valid`: its entries in their order, a mask where one is needed.
+/// Whether a draft is a valid ACL, as in `posix_acl_valid`: its entries are in order, with a mask where one
+/// is needed.
 fn is_valid(view: View) -> bool {
     let mut state = tag::USER_OBJ;
     let mut needs_mask = false;
@@ -124,7 +126,8 @@ fn is_valid(view: View) -> bool {
     state == 0
 }
 
-/// Permission bits that an ACL stands for, and whether it says no more than they do, as `posix_acl_equiv_mode`.
+/// The permission bits equivalent to an ACL, and whether it says no more than they do, as in
+/// `posix_acl_equiv_mode`.
 fn mode_of(view: View) -> (u32, bool) {
     let (mut mode, mut minimal) = (0, true);
     let mut mask = None;
@@ -150,7 +153,7 @@ fn mode_of(view: View) -> (u32, bool) {
 /// Reads an ACL as an extended attribute.
 ///
 /// # Errors
-/// `ENODATA` without one; `ERANGE` when it does not fit; `EOPNOTSUPP` for a symbolic link; `EFAULT`.
+/// `ENODATA` without one; `ERANGE` if it does not fit; `EOPNOTSUPP` for a symbolic link; `EFAULT`.
 pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: Which, to: UserSlice) -> Result<usize> {
     if inode.mode.load(Relaxed) & S_IFMT == S_IFLNK {
         return Err(Errno::EOPNOTSUPP);
@@ -165,11 +168,11 @@ pub(crate) fn get(task: &Task, id: InodeId, inode: &Inode, which: Which, to: Use
     }
 }
 
-/// Sets an ACL from its extended attribute. The caller holds the inode's lock.
+/// Sets an ACL from its extended attribute. The caller must hold the inode's lock.
 ///
 /// # Errors
-/// `EINVAL` for what is no ACL; `EOPNOTSUPP` for another version and for a symbolic link; `EPERM` for who does not own the
-/// file; `EACCES` for a default ACL of what is no directory; `ENOSPC`, `EFAULT`.
+/// `EINVAL` for an invalid ACL; `EOPNOTSUPP` for another version and for a symbolic link; `EPERM` if the
+/// caller does not own the file; `EACCES` for a default ACL on anything but a directory; `ENOSPC`, `EFAULT`.
 pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: Which, value: UserSlice) -> Result<()> {
     let draft = Draft::new(task, inode.root.load(Relaxed))?;
     draft.append_given(value)?;
@@ -186,7 +189,7 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: Which, value: 
             return Err(Errno::EINVAL);
         }
     }
-    // An ACL without entries takes the one there is away.
+    // An ACL without entries removes the existing one.
     let draft = (count(view) > 0).then_some(draft);
     may_set(task, inode, which, draft.is_some())?;
     let mut mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
@@ -214,17 +217,17 @@ pub(crate) fn set(task: &Task, id: InodeId, inode: &Inode, which: Which, value: 
     Ok(())
 }
 
-/// Takes an ACL away. The caller holds the inode's lock.
+/// Removes an ACL. The caller must hold the inode's lock.
 ///
 /// # Errors
-/// As [`set`].
+/// Those of [`set`].
 pub(crate) fn remove(task: &Task, id: InodeId, inode: &Inode, which: Which) -> Result<()> {
     may_set(task, inode, which, false)?;
     blob::swap(task, id, which, None, inode.mode.load(Relaxed)); // Relaxed: under the lock.
     Ok(())
 }
 
-/// `any` says that there will be an ACL.
+/// Checks whether the caller may change the ACL; `any` says that there will be one.
 fn may_set(task: &Task, inode: &Inode, which: Which, any: bool) -> Result<()> {
     let kind = inode.mode.load(Relaxed) & S_IFMT; // Relaxed: under the lock.
     if inode.flags.load(Relaxed) & (inode_flags::IMMUTABLE | inode_flags::APPEND) != 0 {
@@ -239,7 +242,7 @@ fn may_set(task: &Task, inode: &Inode, which: Which, any: bool) -> Result<()> {
     if credentials::owns(task, inode) { Ok(()) } else { Err(Errno::EPERM) }
 }
 
-/// The mode that follows an access ACL, as `posix_acl_update_mode`.
+/// The mode after setting an access ACL, as in `posix_acl_update_mode`.
 fn updated(task: &Task, inode: &Inode, bits: u32) -> u32 {
     let old = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut mode = old & !0o777 | bits;
@@ -260,8 +263,8 @@ fn duplicate<'t, 'r>(task: &'t Task<'r>, of: View, root: u32) -> Result<Draft<'t
     Ok(draft)
 }
 
-/// Sets the mode, and makes the access ACL follow it as `posix_acl_chmod` does; whether there is an ACL, else
-/// nothing is done. The caller holds the inode's lock.
+/// Sets the mode and adapts the access ACL, as in `posix_acl_chmod`. Returns whether there is an ACL; without
+/// one it does nothing. The caller must hold the inode's lock.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -283,8 +286,8 @@ pub(crate) fn chmod(task: &Task, id: InodeId, inode: &Inode, mode: u32) -> Resul
     Ok(true)
 }
 
-/// Gives a new inode the ACLs that its directory's default ACL asks for, as `posix_acl_create`, and its permissions. Nobody can
-/// reach the inode yet.
+/// Gives a new inode the ACLs and permissions that its directory's default ACL requires, as in
+/// `posix_acl_create`. Nobody can reach the inode yet.
 ///
 /// # Errors
 /// `ENOSPC`.
@@ -297,7 +300,7 @@ pub(crate) fn inherit(task: &Task, parent: &Inode, inode: &Inode) -> Result<()> 
     let has_mask = entries(view).any(|entry| entry.tag == tag::MASK);
     for index in 0..count(view) {
         let Entry { tag, perm, .. } = entry(view, index);
-        // posix_acl_create_masq: what the creator did not ask for is not granted.
+        // The kernel's posix_acl_create_masq: what the creator did not ask for is not granted.
         let asked = match tag {
             tag::USER_OBJ => mode >> 6,
             tag::GROUP_OBJ if !has_mask => mode >> 3,

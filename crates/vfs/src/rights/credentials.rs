@@ -1,4 +1,4 @@
-//! Who the caller is: ids, groups and capabilities.
+//! The caller's ids, groups and capabilities.
 
 use lp_region::process::{Process, caps};
 use lp_region::records::Inode;
@@ -6,22 +6,22 @@ use lp_region::sync::Ordering;
 
 use crate::caller::task::Task;
 
-/// Whose identity a check uses.
+/// The identity that a check uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     /// User id.
     pub uid: u32,
-    /// Group id, besides the supplementary ones.
+    /// Group id, in addition to the supplementary ones.
     pub gid: u32,
     /// Capabilities, [`caps`].
     pub caps: u32,
 }
 
 impl Identity {
-    /// The one that file calls use: `fsuid`, `fsgid`.
+    /// The identity of file calls: `fsuid`, `fsgid`.
     #[inline]
     pub(crate) fn of(process: &Process) -> Self {
-        // Relaxed: written by the calling process only.
+        // Relaxed: only the calling process writes them.
         Identity {
             uid: process.fsuid.load(Ordering::Relaxed),
             gid: process.fsgid.load(Ordering::Relaxed),
@@ -29,8 +29,8 @@ impl Identity {
         }
     }
 
-    /// The one that access(2) uses: the real user and group. Capabilities count for a real root only, and
-    /// then all that it is permitted (access_override_creds, `SECBIT_NO_SETUID_FIXUP` clear).
+    /// The identity of access(2): the real user and group. Capabilities count for a real root only, and then
+    /// all permitted ones do (access_override_creds, `SECBIT_NO_SETUID_FIXUP` clear).
     pub(crate) fn real(process: &Process) -> Self {
         let uid = process.ruid.load(Ordering::Relaxed);
         let caps = if uid == 0 { process.permitted.load(Ordering::Relaxed) } else { 0 };
@@ -38,7 +38,7 @@ impl Identity {
     }
 }
 
-/// Whether `gid` is the group of `who`, or a supplementary one of the caller, like `in_group_p`.
+/// Whether `gid` is the group of `who` or a supplementary group of the caller, as in `in_group_p`.
 pub(crate) fn in_group(task: &Task<'_>, who: Identity, gid: u32) -> bool {
     let own = task.credentials.get();
     let count = own.group_count.load(Ordering::Relaxed) as usize;
@@ -51,13 +51,13 @@ pub(crate) fn capable(task: &Task<'_>, cap: u32) -> bool {
     task.credentials.get().caps.load(Ordering::Relaxed) & cap != 0
 }
 
-/// Whether the caller owns the inode or may act as if it did, like `inode_owner_or_capable`.
+/// Whether the caller owns the inode or may act as if it did, as in `inode_owner_or_capable`.
 pub(crate) fn owns(task: &Task<'_>, inode: &Inode) -> bool {
     inode.uid.load(Ordering::Relaxed) == task.credentials.get().fsuid.load(Ordering::Relaxed)
         || capable(task, caps::FOWNER)
 }
 
-/// Whether the process may give a file of group `gid` the set-group-ID bit.
+/// Whether the process may set the set-group-ID bit of a file of group `gid`.
 pub(crate) fn may_keep_setgid(task: &Task, gid: u32) -> bool {
     is_member(task, gid) || capable(task, caps::FSETID)
 }

@@ -1,4 +1,4 @@
-//! What a new inode starts with: mode, owner, group and ACL.
+//! The initial mode, owner, group and ACL of a new inode.
 
 use lp_abi::Result;
 use lp_abi::linux::{S_IFDIR, S_IFLNK, S_IFMT, S_ISGID, S_IXGRP};
@@ -10,15 +10,15 @@ use crate::caller::task::Task;
 use crate::inodes::make::NewInode;
 use crate::rights::{acl, credentials};
 
-/// Makes an inode in the directory `parent`: `mode` is its type and the permissions asked for; the umask, the
-/// directory's set-group-ID bit and its default ACL are applied here. It has one link, a
-/// directory two, and no name yet: it stays named in the lane until the caller has linked it in.
+/// Creates an inode in the directory `parent`. `mode` is its type and the requested permissions; the umask,
+/// the directory's set-group-ID bit and its default ACL are applied here. The inode has one link, a directory
+/// two, and no name yet. The lane names it until the caller has linked it in.
 ///
 /// # Errors
-/// `ENOSPC` when there are no inodes left.
+/// `ENOSPC` if there are no inodes left.
 pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) -> Result<NewInode<'t, 'r>> {
     let process = task.process;
-    // Relaxed throughout: one word each; what they are at this moment.
+    // Relaxed throughout: one word each, with momentary values.
     let kind = mode & S_IFMT;
     let mut mode = mode;
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) == 0 {
@@ -39,7 +39,7 @@ pub fn create<'t, 'r>(task: &'t Task<'r>, parent: &Inode, mode: u32, rdev: u32) 
     let made = NewInode::new(task, root, mode, rdev, (credentials.fsuid.load(Relaxed), gid))?;
     if kind != S_IFLNK && parent.default_acl.load(Relaxed) != 0 {
         let inherited = acl::inherit(task, parent, task.region.inode(made.inode().id));
-        // The blobs that were made stood in its place.
+        // The blobs created meanwhile took its place there.
         task.lane.taken[Inode::SLAB].store(made.inode().id.0, Release);
         inherited?;
     }

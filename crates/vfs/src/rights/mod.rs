@@ -1,8 +1,8 @@
-//! Who may do what: credentials, permission checks, ACLs, what a new inode starts with and what a write takes
-//! away.
+//! Permissions: credentials, permission checks, ACLs, a new inode's attributes, and the privileges that a
+//! write removes.
 //!
-//! Checks read single words as seen and take no lock. Only [`acl::get`] takes the inode's lock; the other
-//! functions that change something expect their caller to hold it.
+//! Checks read single words as seen and take no lock. Only [`acl::get`] takes the inode's lock. Callers of
+//! the functions that change something must hold it.
 
 pub(crate) mod acl;
 pub(crate) mod credentials;

@@ -1,4 +1,4 @@
-//! Who may do what, like `inode_permission`: mode first, then owner, ACL, groups, capabilities.
+//! Permission checks, like `inode_permission`: mode first, then owner, ACL, groups, capabilities.
 
 use lp_abi::linux::{S_IFDIR, S_IFMT, S_IRWXG, S_ISVTX};
 use lp_abi::{Errno, Result};
@@ -17,15 +17,14 @@ pub const WRITE: u32 = 2;
 /// `MAY_READ`.
 pub const READ: u32 = 4;
 
-/// Whether the caller may do `want` ([`READ`] | [`WRITE`] | [`EXEC`]) with the inode.
+/// Checks that the caller may do `want` ([`READ`] | [`WRITE`] | [`EXEC`]) with the inode.
 ///
 /// # Errors
-/// `EACCES`; `EPERM` for writing to an immutable file. A read-only file system is `crate::lane::writer`'s
-/// business.
+/// `EACCES`; `EPERM` for writing to an immutable file. `crate::lane::writer` handles read-only file systems.
 #[inline(always)]
 pub fn check(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
-    // Relaxed, here and below: each field is one word and used as seen, as Linux does. The ACL handle needs no lock:
-    // 0 means that there is none.
+    // Relaxed, here and below: each field is one word and used as seen, as in Linux. The ACL handle needs no
+    // lock: 0 means that there is none.
     let mode = inode.mode.load(Ordering::Relaxed);
     let everyone = (want * 0o111) & !mode == 0 && inode.acl.load(Ordering::Relaxed) == 0;
     let owner = || {
@@ -44,10 +43,10 @@ fn check_slow(task: &Task<'_>, inode: &Inode, want: u32) -> Result<()> {
     check_as(task, inode, want, Identity::of(task.credentials.get()))
 }
 
-/// [`check`] for another identity: access(2) asks with the real user.
+/// [`check`] for another identity: access(2) checks the real user.
 ///
 /// # Errors
-/// As [`check`].
+/// Those of [`check`].
 pub(crate) fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity) -> Result<()> {
     if want & WRITE != 0 && inode.flags.load(Ordering::Relaxed) & inode_flags::IMMUTABLE != 0 {
         return Err(Errno::EPERM);
@@ -60,12 +59,13 @@ pub(crate) fn check_as(task: &Task<'_>, inode: &Inode, want: u32, who: Identity)
     }
 }
 
-/// Bits of `rwx` that mode and ACL grant.
+/// The `rwx` bits that mode and ACL grant.
 fn granted(task: &Task<'_>, inode: &Inode, want: u32, mode: u32, who: Identity) -> u32 {
     if inode.uid.load(Ordering::Relaxed) == who.uid {
         return mode >> 6;
     }
-    // acl_permission_check: without a bit of the group class, which is the mask, the ACL grants nothing.
+    // The kernel's acl_permission_check: if the group class, which is the mask, has no bit, the ACL grants
+    // nothing.
     if inode.acl.load(Ordering::Relaxed) != 0
         && mode & S_IRWXG != 0
         && let Some(bits) = acl::grants(task, inode, want, who)
@@ -75,7 +75,7 @@ fn granted(task: &Task<'_>, inode: &Inode, want: u32, mode: u32, who: Identity) 
     if credentials::in_group(task, who, inode.gid.load(Ordering::Relaxed)) { mode >> 3 } else { mode }
 }
 
-/// Whether capabilities grant what the mode does not; capabilities(7).
+/// Whether capabilities grant what the mode does not: capabilities(7).
 fn overrides(mode: u32, want: u32, held: u32) -> bool {
     if mode & S_IFMT == S_IFDIR {
         return held & caps::DAC_OVERRIDE != 0 || want & WRITE == 0 && held & caps::DAC_READ_SEARCH != 0;
@@ -84,7 +84,7 @@ fn overrides(mode: u32, want: u32, held: u32) -> bool {
     held & caps::DAC_OVERRIDE != 0 && executable || want == READ && held & caps::DAC_READ_SEARCH != 0
 }
 
-/// Whether the caller may make an entry in directory `dir`, like `may_create`.
+/// Checks that the caller may create an entry in directory `dir`, like `may_create`.
 ///
 /// # Errors
 /// `ENOENT` for a removed directory; `EACCES`, `EPERM`.
@@ -96,7 +96,7 @@ pub(crate) fn may_create(task: &Task<'_>, dir: &Inode) -> Result<()> {
     check(task, dir, WRITE | EXEC)
 }
 
-/// What a removal expects the entry to name.
+/// The kind of target that a removal expects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Victim {
     /// A directory: rmdir, or a rename of a directory over it.
@@ -105,10 +105,11 @@ pub enum Victim {
     File,
 }
 
-/// Whether the caller may take the entry for `inode` out of directory `dir`, like `may_delete`.
+/// Checks that the caller may remove the entry of `inode` from directory `dir`, like `may_delete`.
 ///
 /// # Errors
-/// `EACCES`, `EPERM`; `ENOTDIR` and `EISDIR` when it is not what was expected; `ENOENT` for a removed directory.
+/// `EACCES`, `EPERM`; `ENOTDIR` and `EISDIR` if it is not of the expected kind; `ENOENT` for a removed
+/// directory.
 pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: Victim) -> Result<()> {
     check(task, dir, WRITE | EXEC)?;
     if dir.flags.load(Ordering::Relaxed) & inode_flags::APPEND != 0 {
@@ -130,7 +131,7 @@ pub(crate) fn may_delete(task: &Task<'_>, dir: &Inode, inode: &Inode, expected: 
     Ok(())
 }
 
-/// Whether the restricted deletion flag keeps the caller from removing `inode`; `S_ISVTX` in inode(7).
+/// Whether the restricted deletion flag (`S_ISVTX` in inode(7)) forbids the caller to remove `inode`.
 fn is_sticky(task: &Task<'_>, dir: &Inode, inode: &Inode) -> bool {
     let user = task.credentials.get().fsuid.load(Ordering::Relaxed);
     dir.mode.load(Ordering::Relaxed) & S_ISVTX != 0

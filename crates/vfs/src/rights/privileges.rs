@@ -1,4 +1,4 @@
-//! Privileges that a change of content takes away: set-id bits and file capabilities.
+//! Privileges that a change of content removes: set-id bits and file capabilities.
 
 use lp_abi::linux::{S_IFMT, S_IFREG, S_ISGID, S_ISUID, S_IXGRP};
 use lp_region::InodeId;
@@ -10,8 +10,8 @@ use crate::caller::task::Task;
 use crate::inodes::xattrs;
 use crate::rights::credentials;
 
-/// Takes set-user-ID, set-group-ID and file capabilities away from a file that is being changed, as
-/// `file_remove_privs`. The caller holds its lock and is not inside a `seq` section.
+/// Removes set-user-ID, set-group-ID and file capabilities from a file that is being changed, as in
+/// `file_remove_privs`. The caller must hold its lock and not be in a `seq` section.
 #[inline]
 pub(crate) fn drop_privileges(task: &Task, id: InodeId, inode: &Inode) {
     // Relaxed: under the lock.
@@ -27,7 +27,7 @@ fn drop_privileges_slow(task: &Task, id: InodeId, inode: &Inode) {
     }
     let mode = inode.mode.load(Relaxed); // Relaxed: under the lock.
     let mut kept = mode & !S_ISUID;
-    // setattr_should_drop_sgid: without group execution it is kept for members of the group.
+    // The kernel's setattr_should_drop_sgid: without group execution it is kept for members of the group.
     if mode & S_IXGRP != 0 || !credentials::is_member(task, inode.gid.load(Relaxed)) {
         kept &= !S_ISGID;
     }

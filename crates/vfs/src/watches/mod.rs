@@ -1,6 +1,6 @@
-//! inotify(7): where the shadows of watched inodes stand, and what changes of names do to them.
+//! inotify(7): where the shadows of watched inodes are, and how changes of names affect them.
 //!
-//! Changes of names are told under the directory's lock, everything else with no inode locked.
+//! Changes of names are reported under the directory's lock, everything else with no inode locked.
 //! [`watch::mark_way`] locks one inode at a time.
 
 pub(crate) mod watch;

@@ -1,18 +1,17 @@
-//! inotify(7): which inodes are watched, and what their watchers must be told.
+//! inotify(7): which inodes are watched, and what must be reported to their watchers.
 //!
-//! A watch is the kernel's, on a *shadow*: an object of the host's that the door keeps for the inode, at the
-//! path that the inode has in its root, below a directory of the run's own. Whoever changes a watched inode
-//! does to the shadow what makes the kernel raise the event. [`inode_flags::SHADOW`] says that an inode has a
-//! shadow, [`inode_flags::WATCHED`] that it was watched itself: all names of such a directory have shadows
-//! too.
+//! A watch is the kernel's, on a *shadow*: a host object that the door keeps for the inode, at the inode's
+//! path in its root, below a directory of the run's own. A process that changes a watched inode does to the
+//! shadow what makes the kernel raise the event. [`inode_flags::SHADOW`] says that an inode has a shadow,
+//! [`inode_flags::WATCHED`] that it was watched itself; all names of such a directory have shadows too.
 //!
-//! Calls on inodes without a shadow execute no instruction for it. Reads meet an access time that is always
-//! due; writes find no bias, as the lock of an inode with a shadow is never biased; opens look at the flag
-//! and the type in one word. Whoever sets the flag holds the inode's lock, so no write is under way by a bias
-//! given before.
+//! Calls on inodes without a shadow execute no instruction for this. Reads of one with a shadow meet an
+//! access time that is always due. Writes find no bias, because the lock of such an inode is never biased.
+//! Opens check the flag and the type in one word. The flag is set under the inode's lock, so no write is
+//! under way by an earlier bias.
 //!
-//! Changes of names are carried over to shadows under the lock of the directory, so that both stay alike.
-//! Other events are raised once the locks are free. If a process dies in between, the event is lost.
+//! Changes of names are repeated on shadows under the lock of the directory, so that both stay alike. Other
+//! events are raised once the locks are free. If a process dies in between, the event is lost.
 
 use lp_abi::{Errno, NAME_MAX, Result};
 use lp_region::records::{Inode, file_mode, inode_flags};
@@ -28,7 +27,7 @@ use crate::inodes::{inode, watched};
 use crate::names::dir::{self, Leaf, PER_LEAF};
 use crate::names::dirent;
 
-/// Tells that a descriptor is closed: an entry of the caller's table that is empty by now.
+/// Reports the closing of a descriptor, whose entry in the caller's table is empty by this time.
 #[cold]
 pub(crate) fn closed_slow(task: &Task<'_>, word: u64) {
     if let Some(shadow) = entry::shadow(word) {
@@ -47,7 +46,7 @@ pub(crate) fn closed_slow(task: &Task<'_>, word: u64) {
     }
 }
 
-/// Has all processes look at closes that have a file open whose inode has a shadow by now.
+/// Makes all processes check their closes if they have a file open whose inode has a shadow.
 pub fn look_at_closes(task: &Task<'_>) {
     let region = task.region;
     for id in region.processes() {
@@ -65,15 +64,15 @@ pub fn look_at_closes(task: &Task<'_>) {
     }
 }
 
-/// Sets flags of an inode whose lock the caller got by [`inode::lock`] or `inode::lock_soon`: from now on
-/// nobody enters it by a bias, and all reads look at the flags.
+/// Sets flags of an inode that the caller has locked by [`inode::lock`] or `inode::lock_soon`. From here on
+/// nobody enters it by a bias, and all reads check the flags.
 pub fn mark_locked(inode: &Inode, flags: u32) {
     inode.lock.end_bias();
     inode.flags.store(inode.flags.load(Relaxed) | flags, Relaxed); // Relaxed: under the lock.
     inode.atime_due.store(0, Relaxed);
 }
 
-/// Takes flags of an inode away. The caller holds its lock.
+/// Clears flags of an inode. The caller must hold its lock.
 pub fn forget(inode: &Inode, flags: u32) {
     inode.flags.store(inode.flags.load(Relaxed) & !flags, Relaxed); // Relaxed: under the lock.
     if flags & inode_flags::SHADOW != 0 && !dir::is(inode) {
@@ -81,10 +80,10 @@ pub fn forget(inode: &Inode, flags: u32) {
     }
 }
 
-/// Gives each directory above `id`, and itself, a shadow.
+/// Gives each directory above `id`, and `id` itself, a shadow.
 ///
 /// # Errors
-/// `ENOENT` when there is no way up to a root: it was removed.
+/// `ENOENT` if there is no path up to a root, because it was removed.
 pub fn mark_way(task: &Task<'_>, id: InodeId) -> Result<()> {
     let mut at = id;
     loop {
@@ -102,11 +101,11 @@ pub fn mark_way(task: &Task<'_>, id: InodeId) -> Result<()> {
     }
 }
 
-/// Writes the path of an inode below its root, behind a slash and the root's number, to the end of a buffer,
-/// followed by a NUL; gives where it starts.
+/// Writes the path of an inode below its root, preceded by a slash and the root's number and followed by a
+/// NUL, to the end of a buffer. Returns where it starts.
 ///
 /// # Errors
-/// `ENAMETOOLONG`; `ENOENT` when it has no name.
+/// `ENAMETOOLONG`; `ENOENT` if it has no name.
 pub fn path(task: &Task<'_>, id: InodeId, to: &mut [u8]) -> Result<usize> {
     let mut start = to.len().checked_sub(1).ok_or(Errno::ENAMETOOLONG)?;
     to[start] = 0;
@@ -138,8 +137,8 @@ pub fn path(task: &Task<'_>, id: InodeId, to: &mut [u8]) -> Result<usize> {
     }
 }
 
-/// Calls `found` with each entry of a directory: the entry, its name and what it names. The caller holds the
-/// directory's lock if it must see each.
+/// Calls `found` with each entry of a directory, its name and its target. To see each entry the caller must
+/// hold the directory's lock.
 pub fn each_entry(
     task: &Task<'_>,
     dir: InodeId,

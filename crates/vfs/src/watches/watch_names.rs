@@ -1,7 +1,7 @@
-//! Names of inodes that have shadows: what link, unlink and rename tell watchers, and where shadows stand
+//! Names of inodes that have shadows: what link, unlink and rename report to watchers, and where shadows are
 //! afterwards.
 //!
-//! Everything here runs under the locks of the directories and of what the names name.
+//! Everything here runs under the locks of the directories and of the names' targets.
 
 use lp_region::records::inode_flags;
 use lp_region::sync::Ordering::Relaxed;
@@ -16,7 +16,7 @@ use crate::names::{dir, dirent};
 use crate::rights::permission::Victim;
 use crate::watches::watch;
 
-/// Tells that a file has got one more name.
+/// Reports that a file has got another name.
 #[cold]
 pub(crate) fn linked_slow(task: &Task<'_>, at: At<'_>, id: InodeId, entry: DirentId) {
     let inode = task.region.inode(id);
@@ -30,7 +30,7 @@ pub(crate) fn linked_slow(task: &Task<'_>, at: At<'_>, id: InodeId, entry: Diren
     }
 }
 
-/// Tells that the name of an inode that had a shadow is gone; `nlink` links are left.
+/// Reports that the name of an inode with a shadow is gone; `nlink` links are left.
 #[cold]
 pub(crate) fn removed_slow(task: &Task<'_>, at: At<'_>, id: InodeId, what: Victim, nlink: u32) {
     let kind = if what == Victim::Directory { Kind::Directory } else { Kind::File };
@@ -46,8 +46,8 @@ pub(crate) fn removed_slow(task: &Task<'_>, at: At<'_>, id: InodeId, what: Victi
     }
 }
 
-/// If the name is gone at which the shadow of a file stood, it stands at another that has one, if there is
-/// any.
+/// If a file's shadow was at a name that is gone, moves it to another name that has a shadow, if there is
+/// one.
 fn stand_elsewhere(task: &Task<'_>, id: InodeId) {
     let (region, inode) = (task.region, task.region.inode(id));
     let names = |entry: DirentId| dirent::target(region.dirent(entry)).id == id;
@@ -62,7 +62,7 @@ fn stand_elsewhere(task: &Task<'_>, id: InodeId) {
     }
 }
 
-/// A side of a rename before it: the directory, and what the name names.
+/// One side of a rename before it: the directory, and the name's target.
 #[derive(Clone, Copy)]
 struct Side {
     dir: InodeId,
@@ -72,7 +72,7 @@ struct Side {
     is_shadowed: bool,
 }
 
-/// A rename of which somebody must be told.
+/// A rename that must be reported.
 pub(crate) struct Rename {
     old: Side,
     new: Option<Side>,
@@ -80,8 +80,8 @@ pub(crate) struct Rename {
 }
 
 impl Rename {
-    /// What a rename is about to do to the name `source` in one directory and what it names, and to `target`
-    /// in another.
+    /// What a rename is about to do to the name and target `source` in one directory and to `target` in
+    /// another.
     #[inline]
     pub(crate) fn new(
         task: &Task<'_>,
@@ -111,7 +111,7 @@ impl Rename {
         Rename { old: side(old_dir, source), new: target.map(|hit| side(new_dir, hit)), new_dir }
     }
 
-    /// Tells that it is done.
+    /// Reports that the rename is done.
     #[cold]
     pub(crate) fn tell_slow(self, task: &Task<'_>, (old, new): (&Name<'_>, &Key<'_, '_>), is_exchange: bool) {
         let from = At { dir: self.old.dir, name: old.bytes() };
@@ -129,7 +129,7 @@ impl Rename {
                 }
                 if let Some(victim) = victim.filter(|victim| victim.kind == Kind::File) {
                     let record = task.region.inode(victim.id);
-                    // A slot that is another's by now has its first link, or has no shadow.
+                    // A slot that has another owner by this time has its first link, or no shadow.
                     if record.nlink.load(Relaxed) != 0 && watched::has_shadow(record) {
                         stand_elsewhere(task, victim.id);
                     }
@@ -161,7 +161,7 @@ impl Rename {
     }
 }
 
-/// Tells that what had one name has another, if the old one has a shadow or the new one's directory is
+/// Reports a move from one name to another, if the old name has a shadow or the new one's directory is
 /// watched.
 fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &Key<'_, '_>) -> bool {
     let inode = task.region.inode(side.id);
@@ -185,12 +185,12 @@ fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &
     true
 }
 
-/// Whether an inode that leaves for where nobody watches may be watched itself, or what is below it.
+/// Whether an inode that moves to an unwatched place may itself be watched, or something below it.
 fn inode_is_followed(task: &Task<'_>, side: &Side) -> bool {
     side.kind == Kind::Directory || watched::is_watched(task.region.inode(side.id))
 }
 
-/// Says that the shadow of an inode stands at a name.
+/// Records that the shadow of an inode is at a name.
 fn stand_at(task: &Task<'_>, id: InodeId, place: &Key<'_, '_>) {
     let inode = task.region.inode(id);
     if !dir::is(inode)
@@ -200,8 +200,8 @@ fn stand_at(task: &Task<'_>, id: InodeId, place: &Key<'_, '_>) {
     }
 }
 
-/// Gives a directory and all above it shadows, as far as their locks can be had: whoever holds one may be
-/// stopped. The caller holds the locks of `dir` and `other`.
+/// Gives a directory and all above it shadows, as far as their locks are available: a holder may be stopped.
+/// The caller must hold the locks of `dir` and `other`.
 fn mark_way_soon(task: &Task<'_>, dir: InodeId, other: InodeId) -> bool {
     let mut at = dir;
     loop {

@@ -8,22 +8,22 @@ use lp_vfs::{Task, boot, clock, inode};
 
 use super::fsck;
 
-/// A region in a file, so that its processes are told apart by their record locks.
+/// A region in a file, so that record locks tell its processes apart.
 fn region() -> Region<'static> {
-    // SAFETY: the name is a string.
+    // SAFETY: the name is NUL-terminated.
     let fd = unsafe { libc::memfd_create(c"deaths".as_ptr(), libc::MFD_CLOEXEC) };
     let fd = lp_region::life_file::beside(fd).expect("life");
     let geometry = Geometry { data_bytes: 64 << 20, inodes: 100_000, identity: 7 };
     Region::create(fd, &geometry).expect("region")
 }
 
-/// Lets one test of a file run at a time: they share the count of instructions.
+/// Lets one test of a file run at a time, because they share the count of instructions.
 pub fn alone() -> std::sync::MutexGuard<'static, ()> {
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     ALONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A task on a file system of its own.
+/// A task on its own file system.
 pub fn task() -> Task<'static> {
     let region = region();
     let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
@@ -36,12 +36,12 @@ pub fn task() -> Task<'static> {
     task
 }
 
-/// Runs `call` in a child, which is killed after `steps` instructions; whether it got that far.
+/// Runs `call` in a child that is killed after `steps` instructions. Returns whether it got that far.
 pub fn interrupt(task: &Task, steps: u32, call: &dyn Fn(&Task)) -> bool {
     let run = lp_region::RunId(task.process.run.load(lp_region::sync::Ordering::Relaxed));
     let id = boot::claim_process(task.region, run).expect("process");
-    left(); // Both are to have it.
-    // SAFETY: the child calls nothing that the child of a process with threads may not.
+    left(); // Both processes must have it.
+    // SAFETY: the child calls only what the child of a process with threads may call.
     match unsafe { libc::fork() } {
         0 => {
             let region = task.region;
@@ -54,12 +54,12 @@ pub fn interrupt(task: &Task, steps: u32, call: &dyn Fn(&Task)) -> bool {
             }
             die_after(steps);
             call(&child);
-            // SAFETY: ends the child.
+            // SAFETY: _exit(2) ends only the child.
             unsafe { libc::_exit(0) }
         }
         pid => {
             let mut status = 0;
-            // SAFETY: the child is ours.
+            // SAFETY: the child is this process's own.
             unsafe { libc::waitpid(pid, &raw mut status, 0) };
             assert!(libc::WIFSIGNALED(status) || status == 0, "the child failed by itself: {status:x}");
             libc::WIFSIGNALED(status)
@@ -67,7 +67,7 @@ pub fn interrupt(task: &Task, steps: u32, call: &dyn Fn(&Task)) -> bool {
     }
 }
 
-/// Gives the lock of the root directory a bias to this task, the former one's revocation past.
+/// Gives this task the bias of the root directory's lock, after the former owner's was revoked.
 fn own_root(task: &Task) {
     let Ok(root) = boot::root(task, 0) else { std::process::abort() };
     for _ in 0..300 {
@@ -75,7 +75,7 @@ fn own_root(task: &Task) {
     }
 }
 
-/// Instructions that the child may still execute: in memory that parent and child share.
+/// Number of instructions that the child may still execute, in memory that parent and child share.
 fn left() -> &'static AtomicU32 {
     static PAGE: OnceLock<usize> = OnceLock::new();
     let page = PAGE.get_or_init(|| {
@@ -83,21 +83,22 @@ fn left() -> &'static AtomicU32 {
         // SAFETY: a new mapping.
         unsafe { libc::mmap(std::ptr::null_mut(), 4096, access, kind, -1, 0) as usize }
     });
-    // SAFETY: the mapping stays, and zeros are an atomic.
+    // SAFETY: the mapping stays, and zeros are a valid atomic.
     unsafe { &*(*page as *const AtomicU32) }
 }
 
-/// Instructions that a call takes.
+/// Number of instructions of a call.
 pub fn length(task: &Task, call: &dyn Fn(&Task)) -> u32 {
     assert!(!interrupt(task, u32::MAX, call), "the call ends");
     u32::MAX - left().load(Ordering::Relaxed)
 }
 
-/// Where to interrupt a call of `length` instructions: `DEATHS` of them, every one with `DEATHS=1`; and behind its end.
+/// Where to interrupt a call of `length` instructions: `DEATHS` places, or all with `DEATHS=1`; and after its
+/// end.
 pub fn samples(length: u32) -> impl Iterator<Item = u32> {
     let wanted = match std::env::var("DEATHS") {
         Ok(count) => count.parse().ok().filter(|count| *count > 1).unwrap_or(length),
-        // Without optimisation a call takes ten times the instructions.
+        // Without optimisation a call takes ten times as many instructions.
         Err(_) if cfg!(debug_assertions) => 3,
         Err(_) => 15,
     };
@@ -105,25 +106,26 @@ pub fn samples(length: u32) -> impl Iterator<Item = u32> {
     (1..=length).step_by(step as usize).chain([length + 1000])
 }
 
-/// Sets the processor's trap flag: the handler runs after each instruction from here on, and after `steps` kills.
+/// Sets the processor's trap flag: the handler runs after each instruction from here on, and kills after
+/// `steps`.
 fn die_after(steps: u32) {
     extern "C" fn step(_: i32) {
         if left().fetch_sub(1, Ordering::Relaxed) == 1 {
-            // SAFETY: ends this process as anybody else would.
+            // SAFETY: the signal goes to this process only.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
     }
     left().store(steps, Ordering::Relaxed);
-    // SAFETY: the handler calls only what a handler may; the flag only makes the processor trap.
+    // SAFETY: the handler calls only async-signal-safe functions; the flag only makes the processor trap.
     unsafe {
         libc::signal(libc::SIGTRAP, step as extern "C" fn(i32) as libc::sighandler_t);
         std::arch::asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
     }
 }
 
-/// `DEATHS=1` tries every instruction; without it a sample.
+/// `DEATHS=1` tries every instruction; by default a sample.
 pub fn stride() -> usize {
-    // Without optimisation a call takes ten times the instructions.
+    // Without optimisation a call takes ten times as many instructions.
     match std::env::var_os("DEATHS") {
         Some(_) => 1,
         None if cfg!(debug_assertions) => 1499,

@@ -1,4 +1,4 @@
-//! The checker, for tests: what is wrong fails the test.
+//! The checker for tests: any finding fails the test.
 
 use std::collections::BTreeMap;
 
@@ -10,35 +10,34 @@ use lp_region::sync::Ordering::Relaxed;
 use lp_region::{InodeId, PageId, ProcessId};
 use lp_vfs::{Task, owner};
 
-/// What a whole file system consists of.
+/// The contents of a file system.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Found {
-    /// Path, type and links of everything.
+    /// Path, type and link count of everything.
     pub tree: BTreeMap<String, (u32, u32)>,
 }
 
-/// Checks the whole region, in which nobody but `task` may live, and gives what is below a root.
+/// Checks the whole region, in which only `task` may be live, and returns what is below a root.
 #[track_caller]
 pub fn check(task: &Task, root: InodeId) -> Found {
     lp_fsck::check(task.region, task.process_id).expect_sound("between calls");
     Found { tree: lp_fsck::tree(task.region, root) }
 }
 
-/// A death at any instruction leaves a region that may be opened: nothing leads astray, whatever is half
-/// done.
+/// Checks that a region after a death may be opened: no structure is damaged, whatever is half done.
 #[track_caller]
 pub fn usable(task: &Task) {
     let report = lp_fsck::check(task.region, task.process_id);
     assert!(report.worst() != Some(Severity::Structure), "right after a death: {report}");
 }
 
-/// Slots in use of everything that names are made of.
+/// Slots in use of all kinds that names consist of.
 pub fn slots(task: &Task) -> [u64; 4] {
     let usage = lp_fsck::check(task.region, ProcessId::NONE).usage;
     [usage.entries, usage.inodes, usage.names, usage.overflows]
 }
 
-/// Fills the lane's caches: what a death during their filling loses is no call's business.
+/// Fills the lane's caches, because a death while they are filled is not part of a call.
 pub fn warm(task: &Task) {
     fn one<T: Slot>(task: &Task) {
         let id = task.region.take::<T>(task.lane).expect("a slot");
@@ -51,7 +50,7 @@ pub fn warm(task: &Task) {
     one::<Bucket>(task);
 }
 
-/// Each page in use, the place that it was taken for and the state of that inode, one a line.
+/// Each page in use, the place for which it was taken and the state of that inode, one per line.
 pub fn pages(task: &Task) -> String {
     let region = task.region;
     let taken = (0..region.chunk_count()).flat_map(|index| {

@@ -1,4 +1,4 @@
-//! Memory of a test's for calls: each ends before the borrow does, and keeps no pointer.
+//! Lends memory of a test to calls. A call returns before the borrow ends, and keeps no pointer.
 
 use std::ffi::CStr;
 
@@ -10,7 +10,7 @@ pub fn path(text: &CStr) -> UserPtr {
     unsafe { UserPtr::new(text.as_ptr().cast()) }
 }
 
-/// A path or a name that ends with a NUL of its own.
+/// A path or a name that includes its NUL.
 pub fn text(of: &str) -> UserPtr {
     assert!(of.ends_with('\0'));
     bytes(of).start()
@@ -23,14 +23,14 @@ pub fn bytes(of: &(impl AsRef<[u8]> + ?Sized)) -> UserSlice {
     unsafe { UserSlice::new(of.as_ptr(), of.len()) }
 }
 
-/// Room for what a call reads.
+/// A buffer for what a call reads.
 pub fn room(of: &mut (impl AsMut<[u8]> + ?Sized)) -> UserSlice {
     let of = of.as_mut();
     // SAFETY: as the module says.
     unsafe { UserSlice::new(of.as_mut_ptr(), of.len()) }
 }
 
-/// Room for a structure.
+/// A buffer for a structure.
 pub fn value<T>(of: &mut T) -> UserPtr<T> {
     // SAFETY: as the module says.
     unsafe { UserPtr::new(of) }

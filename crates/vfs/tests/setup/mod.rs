@@ -15,10 +15,10 @@ use lp_region::{DirentId, Geometry, InodeId, Region, RunId};
 use lp_vfs::file::Opening;
 use lp_vfs::{Task, boot, clock, file, inode, page, table, truncate};
 
-/// getauxval(3): where the vDSO lies.
+/// getauxval(3): address of the vDSO.
 const AT_SYSINFO_EHDR: u64 = 33;
 
-/// Process slots are claimed with the real process's credentials: one at a time.
+/// Process slots are claimed with the real process's credentials, so only one test at a time may do so.
 static SETUP: Mutex<()> = Mutex::new(());
 
 /// Another process, as far as the file system can see.
@@ -30,26 +30,26 @@ pub fn another(region: Region<'static>, run: RunId) -> Task<'static> {
     task
 }
 
-/// A file system of its own with one root.
+/// A test's own file system with one root.
 pub struct Fixture {
-    /// Who makes calls.
+    /// The caller of the test's calls.
     pub task: Task<'static>,
     /// Free pages before the first call.
     pub empty: u64,
 }
 
 impl Fixture {
-    /// In private memory, with room for `bytes` of data.
+    /// In private memory, with space for `bytes` of data.
     pub fn private(bytes: usize) -> Fixture {
         let geometry = Geometry { data_bytes: bytes as u64, inodes: 100_000, identity: 42 };
         Self::on(Region::create_private(&geometry).expect("region"))
     }
 
-    /// On a region that was just made.
+    /// On a new region.
     pub fn on(region: Region<'static>) -> Fixture {
         let _one = SETUP.lock().unwrap();
         if !cfg!(miri) {
-            // SAFETY: the value is the kernel's.
+            // SAFETY: the value comes from the kernel.
             unsafe { clock::init(auxiliary(AT_SYSINFO_EHDR)) };
         }
         let setup = boot::RunSetup { mounts: &[b"/light"], ..boot::RunSetup::default() };
@@ -65,7 +65,7 @@ impl Fixture {
         boot::root(&self.task, 0).expect("root").id
     }
 
-    /// A new file without a name, open with `flags`: its descriptor.
+    /// Creates a file without a name, open with `flags`, and returns its descriptor.
     pub fn file(&self, flags: u32) -> Fd {
         let task = &self.task;
         let parent = self.root();
@@ -96,7 +96,7 @@ impl Fixture {
         self.task.region.inode(self.inode_id(fd))
     }
 
-    /// Gives an open file another size.
+    /// Changes the size of an open file.
     pub fn resize(&self, fd: Fd, size: u64) {
         let id = self.inode_id(fd);
         let _held = inode::lock(&self.task, id);
@@ -104,14 +104,14 @@ impl Fixture {
     }
 }
 
-/// A value that the kernel gave the process, getauxval(3).
+/// A value from the process's auxiliary vector: getauxval(3).
 fn auxiliary(kind: u64) -> usize {
     let bytes = std::fs::read("/proc/self/auxv").expect("auxv");
     let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap());
     (0..bytes.len()).step_by(16).find(|at| word(*at) == kind).map_or(0, |at| word(at + 8) as usize)
 }
 
-/// A small generator of numbers that look random (xorshift64*).
+/// A small pseudo-random number generator (xorshift64*).
 pub struct Random(pub u64);
 
 impl Random {
@@ -124,8 +124,8 @@ impl Random {
     }
 }
 
-/// A task on its way to the thread that uses it.
+/// A task sent to the thread that uses it.
 pub struct Sent(pub Task<'static>);
 
-// SAFETY: one thread at a time uses it, the one that it was sent to.
+// SAFETY: only one thread at a time uses it: the one to which it was sent.
 unsafe impl Send for Sent {}

@@ -16,7 +16,7 @@ handlers! {
         check(task, At::cwd(path), mode, 0)
     }
 
-    /// faccessat(2): the kernel's has no flags.
+    /// faccessat(2): the kernel's call takes no flags.
     fn faccessat(task, dirfd: Fd, path: UserPtr, mode: u32) {
         check(task, At { dirfd, path }, mode, 0)
     }

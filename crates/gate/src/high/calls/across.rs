@@ -1,8 +1,8 @@
-//! link(2) and rename(2) with one path in a mount and one on the host: `EXDEV`, and what the kernel finds
-//! before that.
+//! link(2) and rename(2) with one path in a mount and one on the host: `EXDEV`, and the errors that the
+//! kernel finds first.
 //!
 //! The kernel resolves both paths before it compares their file systems (`do_linkat`, `do_renameat2` in
-//! fs/namei.c), so what is missing on either side comes first.
+//! fs/namei.c), so a missing component on either side takes precedence.
 
 use lp_abi::linux::{__NR_newfstatat, AT_SYMLINK_NOFOLLOW, stat};
 use lp_abi::{Errno, Result};
@@ -14,7 +14,7 @@ use crate::high::frame::at::{At, Last, Which, buffer, path_in};
 use crate::high::frame::handler::{failed_with, kernel};
 use crate::high::route::path::one;
 
-/// What link(2) of `old` to `new` gives: both must be resolved, and the new name must be free.
+/// The result of link(2) of `old` to `new`: both must resolve, and the new name must be free.
 #[cold]
 pub(crate) fn link(task: &Task, old: At, new: At, flags: u32, last: Last) -> isize {
     let found = look(task, old, flags, last);
@@ -36,13 +36,13 @@ pub(crate) fn link(task: &Task, old: At, new: At, flags: u32, last: Last) -> isi
     }
 }
 
-/// What rename(2) of `old` to `new` gives: both directories must be there.
+/// The result of rename(2) of `old` to `new`: both parent directories must exist.
 #[cold]
 pub(crate) fn rename(task: &Task, old: At, new: At) -> isize {
     parents(task, [old, new])
 }
 
-/// `EXDEV`, unless the directory of one of the paths is not there.
+/// `EXDEV`, unless the directory of one of the paths is missing.
 fn parents<const N: usize>(task: &Task, paths: [At; N]) -> isize {
     for at in paths {
         let found = match directory(at) {
@@ -56,21 +56,21 @@ fn parents<const N: usize>(task: &Task, paths: [At; N]) -> isize {
     Errno::EXDEV.to_ret()
 }
 
-/// A path without the slashes at its end, in the second buffer, and whether there were some.
+/// A path without its trailing slashes, in the second buffer, and whether it had some.
 fn without_slashes(at: At) -> Result<(At, bool)> {
     let text = buffer(Which::Second);
-    // SAFETY: the gate's fault handler is in place.
+    // SAFETY: the gate's fault handler is installed.
     let length = unsafe { ucopy::string(text, at.path.as_ptr()) }?;
     let end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(length, |last| last + 1);
     text[end] = 0;
     Ok((At { dirfd: at.dirfd, path: path_in(text) }, end < length))
 }
 
-/// The directory that a path's last component is in, so that what is none is refused. In the second buffer.
+/// The path of a path's parent with `/.` appended, so that a non-directory is refused. In the second buffer.
 fn directory(at: At) -> Result<At> {
     const AS_DIRECTORY: &[u8] = b"/.\0";
     let text = buffer(Which::Second);
-    // SAFETY: the gate's fault handler is in place.
+    // SAFETY: the gate's fault handler is installed.
     let length = unsafe { ucopy::string(text, at.path.as_ptr()) }?;
     let name_end = text[..length].iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     let name_start = text[..name_end].iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
@@ -80,7 +80,7 @@ fn directory(at: At) -> Result<At> {
     if name_start == 0 {
         text[..2].copy_from_slice(b".\0");
     } else {
-        // The name and the NUL behind it leave room for this, but for a name of one byte.
+        // The name and its NUL leave enough space, unless the name is one byte long.
         let end = name_start - 1;
         let to = text.get_mut(end..end + AS_DIRECTORY.len()).ok_or(Errno::ENAMETOOLONG)?;
         to.copy_from_slice(AS_DIRECTORY);
@@ -88,7 +88,7 @@ fn directory(at: At) -> Result<At> {
     Ok(At { dirfd: at.dirfd, path: path_in(text) })
 }
 
-/// 0 if there is something of this name, whosever it is; else the error.
+/// 0 if the path exists, whether ours or the host's; else the error.
 fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
     let flags = match last {
         Last::Link => flags | AT_SYMLINK_NOFOLLOW,
@@ -96,7 +96,7 @@ fn look(task: &Task, at: At, flags: u32, last: Last) -> isize {
     };
     let ours = |at: At| target::at(task, at.dirfd, at.path, flags, |_, _, _| Ok(()));
     let host = |at: At| {
-        // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+        // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
         let mut found: stat = unsafe { core::mem::zeroed() };
         kernel!(__NR_newfstatat, at.dirfd, at.path, &raw mut found, flags)
     };

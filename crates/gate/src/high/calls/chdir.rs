@@ -14,7 +14,7 @@ use crate::high::route::path::one;
 use crate::low::dispatch::NOT_OURS;
 
 handlers! {
-    /// chdir(2): the kernel's directory stays where it is while ours is in a mount.
+    /// chdir(2): the kernel's working directory does not change while ours is in a mount.
     fn chdir(task, path: UserPtr) {
         let ours = |at: At| chdir_at(task, at);
         let host = |at: At| left(task, kernel!(__NR_chdir, at.path));
@@ -45,7 +45,7 @@ handlers! {
         }
     }
 
-    /// chroot(2): into a mount it cannot be, for the kernel would have to know it.
+    /// chroot(2) into a mount is impossible, because the kernel would have to know the directory.
     fn chroot(task, path: UserPtr) {
         // No directory of ours can be the kernel's root.
         let ours = |at: At| match walk::inode(task, at.dirfd, at.path, Follow::Link)? {
@@ -71,7 +71,7 @@ fn chdir_at(task: &Task, at: At) -> Result<Place<()>> {
     chdir::chdir(task, path_in(getcwd::of_directory(task, found.spot())?))
 }
 
-/// The working directory is the host's once the kernel has changed it.
+/// After the kernel has changed its working directory, the process's is the host's.
 fn left(task: &Task, done: isize) -> isize {
     if done >= 0 {
         chdir::left(task);

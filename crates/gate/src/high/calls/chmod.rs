@@ -16,7 +16,7 @@ handlers! {
         change_mode(task, At::cwd(path), mode, 0)
     }
 
-    /// fchmodat(2): the kernel's has no flags.
+    /// fchmodat(2): the kernel's call takes no flags.
     fn fchmodat(task, dirfd: Fd, path: UserPtr, mode: u32) {
         change_mode(task, At { dirfd, path }, mode, 0)
     }
@@ -60,14 +60,14 @@ handlers! {
     }
 }
 
-/// What the flag says of the last component.
+/// How AT_SYMLINK_NOFOLLOW treats the last component.
 pub fn last_of(flags: u32) -> Last {
     if flags & AT_SYMLINK_NOFOLLOW != 0 { Last::Link } else { Last::Follow }
 }
 
 fn change_mode(task: &Task, at: At, mode: u32, flags: u32) -> isize {
     let ours = |at: At| chmod::fchmodat(task, at.dirfd, at.path, mode, flags);
-    // Kernels before 6.6 have the call without flags only.
+    // Kernels before 6.6 have only the call without flags.
     let host = |at: At| match flags {
         0 => kernel!(__NR_fchmodat, at.dirfd, at.path, mode),
         _ => kernel!(__NR_fchmodat2, at.dirfd, at.path, mode, flags),

@@ -28,16 +28,16 @@ handlers! {
     /// close_range(2).
     fn close_range(task, first: u32, last: u32, flags: u32) {
         if first > last || flags & !(CLOSE_RANGE_CLOEXEC | CLOSE_RANGE_UNSHARE) != 0 {
-            return NOT_OURS; // The kernel has the error for it.
+            return NOT_OURS; // The kernel returns the error.
         }
         close_range_slow(task, first, last, flags)
     }
 }
 
-/// close(2) of what is not a file of ours.
+/// close(2) of anything but a file of ours.
 fn close_other(task: &'static Task<'static>, fd: Fd, word: u64) -> isize {
     if word & entry::OPEN != 0 {
-        // The host's object behind an inode of ours.
+        // The host object behind an inode of ours.
         placeholder::host_closes(task, fd);
         ret(table::take_out(task, fd, |place| placeholder::close_slow(task, fd, place)))
     } else if word == entry::TRANSIT {
@@ -51,8 +51,8 @@ fn close_other(task: &'static Task<'static>, fd: Fd, word: u64) -> isize {
     }
 }
 
-/// close(2) of a number that another thread is opening or closing. Once that holds the table no longer, the
-/// number is still being opened, or is whoever's it is now.
+/// close(2) of a number that another thread is opening or closing. Once that thread has released the table,
+/// the number is either still being opened or belongs to its next owner.
 #[cold]
 fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
     drop(placeholder::Guard::take(task));
@@ -65,11 +65,12 @@ fn close_in_transit(task: &'static Task<'static>, fd: Fd) -> isize {
     }
 }
 
-/// Closes or marks what is ours, and has the kernel do the rest, which is all but the gate's own descriptors.
+/// Closes or marks what is ours. The kernel does the rest, which is everything but the gate's own
+/// descriptors.
 #[cold]
 fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: u32) -> isize {
     if flags & CLOSE_RANGE_UNSHARE != 0 {
-        // A table of its own: shared ones are threads' alone here, and they go on with the one they have.
+        // A table of its own: shared tables belong to threads only here, and those keep the one they have.
         let done = kernel!(__NR_close_range, u32::MAX, u32::MAX, CLOSE_RANGE_UNSHARE);
         if done < 0 {
             return done;
@@ -103,8 +104,8 @@ fn close_range_slow(task: &'static Task<'static>, first: u32, last: u32, flags: 
     if from > last { 0 } else { kernel_close_range(task, from, last, flags) }
 }
 
-/// The kernel's half, which steps over numbers in the table: placeholders are never marked close-on-exec, and
-/// what is left of ours when they are closed is being opened by another thread.
+/// The kernel's half, which skips numbers in the table. Placeholders are never marked close-on-exec, and
+/// another thread is opening what remains of ours when they are closed.
 fn kernel_close_range(task: &Task, first: u32, last: u32, flags: u32) -> isize {
     let flags = flags & CLOSE_RANGE_CLOEXEC;
     let limit = task.process.fd_limit.load(Ordering::Relaxed).min(last.saturating_add(1));

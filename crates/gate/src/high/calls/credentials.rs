@@ -1,6 +1,6 @@
-//! umask(2), and the calls that change ids, groups and capabilities: the kernel makes the change, the
-//! process's slot follows, for the file system checks against that. Credentials are a thread's in Linux: one
-//! that changes them beside others has a record of its own from then on.
+//! umask(2), and the calls that change ids, groups and capabilities. The kernel makes the change and the
+//! process's slot follows, because the file system checks against the slot. In Linux credentials belong to
+//! threads: a thread that changes them while there are others gets its own record.
 
 use lp_abi::linux::*;
 use lp_region::sync::Ordering;
@@ -47,12 +47,12 @@ handlers! {
         changed(task, kernel!(__NR_setresgid, real, effective, saved))
     }
 
-    /// setfsuid(2), whose result is the id before.
+    /// setfsuid(2), which returns the previous id.
     fn setfsuid(task, id: usize) {
         changed(task, kernel!(__NR_setfsuid, id))
     }
 
-    /// setfsgid(2), likewise.
+    /// setfsgid(2), which returns the previous id.
     fn setfsgid(task, id: usize) {
         changed(task, kernel!(__NR_setfsgid, id))
     }
@@ -72,7 +72,7 @@ handlers! {
         limited(task, resource, kernel!(__NR_setrlimit, resource, limit))
     }
 
-    /// prlimit64(2): only for the calling process does the slot follow.
+    /// prlimit64(2): the slot follows only for the calling process.
     fn prlimit64(task, pid: i32, resource: u32, new: usize, old: usize) {
         let done = kernel!(__NR_prlimit64, pid, resource, new, old);
         if new == 0 { done } else { limited(task, resource, done) }

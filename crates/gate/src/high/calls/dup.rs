@@ -38,10 +38,10 @@ handlers! {
     }
 }
 
-/// The lowest number at or above `min` for a file of ours; `flags` is [`entry::CLOEXEC`] or 0.
+/// Duplicates a file of ours to the lowest number at or above `min`. `flags` is [`entry::CLOEXEC`] or 0.
 ///
 /// # Errors
-/// `EBADF`, `EMFILE`, `EINVAL` as fcntl(2).
+/// `EBADF`, `EMFILE`, `EINVAL` as from fcntl(2).
 pub fn duplicate(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> Result<Fd> {
     let file = dup::dup(task, fd)?;
     let number = match placeholder::allocate(task, min) {
@@ -56,8 +56,8 @@ pub fn duplicate(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> 
     Ok(number)
 }
 
-/// dup and `F_DUPFD` of what is not a file of ours. The kernel duplicates the host's object behind an inode of ours, and
-/// the duplicate is that as well.
+/// dup and `F_DUPFD` of anything but a file of ours. The kernel duplicates the host object behind an inode of
+/// ours, and the duplicate's entry names the inode too.
 #[cold]
 pub fn dup_other(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> isize {
     use lp_abi::linux::{__NR_fcntl, F_DUPFD, F_DUPFD_CLOEXEC};
@@ -87,7 +87,7 @@ pub fn dup_other(task: &'static Task<'static>, fd: Fd, min: u32, flags: u64) -> 
     ret(done.map(|()| number))
 }
 
-/// dup2 of a descriptor onto itself: only whether it is open.
+/// dup2 of a descriptor onto itself: only checks that it is open.
 fn dup2_same(task: &Task, fd: Fd) -> isize {
     if descriptor::is_listed(task, fd) {
         fd.raw() as isize
@@ -98,7 +98,7 @@ fn dup2_same(task: &Task, fd: Fd) -> isize {
     }
 }
 
-/// dup2 and dup3, which alone has flags.
+/// dup2 and dup3; only dup3 has flags.
 fn replace(task: &'static Task<'static>, old: Fd, new: Fd, flags: Option<u32>) -> isize {
     if descriptor::is_hidden(task, old) || placeholder::is_guarded(task, new) {
         return Errno::EBADF.to_ret();
@@ -119,7 +119,7 @@ fn replace(task: &'static Task<'static>, old: Fd, new: Fd, flags: Option<u32>) -
     done
 }
 
-/// A file of ours goes onto `new`, over whatever is there.
+/// Puts a file of ours on `new`, in place of what is there.
 fn replace_by_ours(task: &'static Task<'static>, old: Fd, new: Fd, cloexec: u64) -> Result<Fd> {
     let file = dup::dup(task, old)?;
     let replaced = placeholder::replace(task, new, entry::OPEN | cloexec | u64::from(file.0));
@@ -129,8 +129,8 @@ fn replace_by_ours(task: &'static Task<'static>, old: Fd, new: Fd, cloexec: u64)
     Ok(new)
 }
 
-/// A descriptor of the host's goes onto `new`, where ours or a parked placeholder may be, or one onto an
-/// inode of ours.
+/// Puts a host descriptor on `new`, where ours or a parked placeholder may be; or one that has an inode of
+/// ours, on any number.
 fn replace_by_other(
     task: &'static Task<'static>,
     old: Fd,
@@ -153,8 +153,8 @@ fn replace_by_other(
     }))
 }
 
-/// Has the kernel put its descriptor `old` onto `new`, and then `word` into our table. Gives what the table
-/// had. The caller holds the guard.
+/// Makes the kernel put its descriptor `old` on `new`, then puts `word` into our table. Returns the table's
+/// previous word. The caller must hold the guard.
 fn replace_both(
     task: &'static Task<'static>,
     old: Fd,
@@ -167,9 +167,9 @@ fn replace_both(
         return Err(Errno::EBUSY);
     }
     match flags {
-        // SAFETY: the program's own call.
+        // SAFETY: the program's own call; dup2(2) takes no pointers.
         None => unsafe { lp_abi::syscall!(__NR_dup2, old, new) },
-        // SAFETY: the program's own call.
+        // SAFETY: the program's own call; dup3(2) takes no pointers.
         Some(flags) => unsafe { lp_abi::syscall!(__NR_dup3, old, new, flags) },
     }?;
     Ok(place.map_or(0, |place| {

@@ -1,8 +1,8 @@
-//! execve(2), execveat(2): of programs and scripts stored in a mount, and of everything else.
+//! execve(2), execveat(2): programs and scripts in a mount, and everything else.
 //!
-//! A program of ours is copied into a memfd, which the kernel executes. A script of ours has its interpreter executed,
-//! whosever that is, with the arguments that the kernel would give it. A script of the host is the kernel's unless its
-//! interpreter lies in a mount.
+//! A program of ours is copied into a memfd, which the kernel executes. For a script of ours its interpreter
+//! is executed, ours or the host's, with the arguments that the kernel would pass. A script of the host goes
+//! to the kernel unless its interpreter is in a mount.
 
 use core::ffi::CStr;
 
@@ -35,9 +35,9 @@ use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
 use lp_abi::text::{Writer, decimal};
 
-/// Scripts in a row whose interpreters are scripts (the kernel's limit).
+/// Maximum depth of scripts as interpreters (the kernel's limit).
 const SCRIPTS: usize = 5;
-/// Bytes at the start of a file that say what it is.
+/// Bytes at the start of a file that determine its format.
 const HEAD: usize = 1024;
 
 handlers! {
@@ -55,19 +55,19 @@ handlers! {
     }
 }
 
-/// The rest of an exec's arguments.
+/// The remaining arguments of an exec.
 struct Exec {
     argv: usize,
     envp: usize,
     flags: u32,
-    /// The vector that `argv` points into, once a script has made one.
+    /// The vector that `argv` points into, once a script has created one.
     arguments: Option<Arguments>,
 }
 
 fn execute(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
     let before = task.process.exe.load(Ordering::Relaxed); // Relaxed: the process's own word.
     let done = dispatch(task, at, exec);
-    // It has failed: the program stays what it was.
+    // The exec has failed: restore the program's record.
     task.process.exe.store(before, Ordering::Relaxed);
     done
 }
@@ -89,7 +89,7 @@ fn dispatch(task: &'static Task<'static>, at: At, exec: &Exec) -> isize {
     }
 }
 
-/// Executes a file of the host. If it is not there, a link or a script may lead into a mount.
+/// Executes a host file. If the kernel does not find it, a link or a script may lead into a mount.
 fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize {
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
     // SAFETY: the record is the thread's own; the pointers are the program's.
@@ -115,14 +115,14 @@ fn host(task: &'static Task<'static>, at: At, last: Last, exec: &Exec) -> isize 
     host_script(task, at, exec, SCRIPTS).unwrap_or(done)
 }
 
-/// A script of the host whose interpreter lies in a mount or is a static program.
+/// A host script whose interpreter is in a mount or is a static program.
 fn host_script(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> Option<isize> {
     // SAFETY: the kernel reads the path; the descriptor is closed again.
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) }
         .ok()?;
     let mut head = [0u8; 256];
     let got = read_file(fd, &mut head, 0);
-    // SAFETY: the descriptor was made above.
+    // SAFETY: the descriptor was opened above, and nothing else uses it.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
     let head = &head[..got];
     if !head.starts_with(b"#!") {
@@ -131,7 +131,7 @@ fn host_script(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize
     Some(script(task, at, head, exec, scripts))
 }
 
-/// Executes what a path into a mount names.
+/// Executes the file that a path into a mount names.
 fn ours(task: &'static Task<'static>, given: At, inside: At, last: Last, exec: &Exec) -> isize {
     match find(task, inside, last, exec.flags) {
         Ok(Place::Inside(found)) => {
@@ -144,7 +144,7 @@ fn ours(task: &'static Task<'static>, given: At, inside: At, last: Last, exec: &
     }
 }
 
-/// The inode to execute, pinned, permission checked.
+/// Finds the inode to execute, pins it and checks permission.
 fn find(task: &'static Task<'static>, at: At, last: Last, flags: u32) -> Result<Place<Found>> {
     let follow = if last == Last::Follow { Follow::Link } else { Follow::No };
     let found = if flags & AT_EMPTY_PATH != 0 && is_empty(at.path) {
@@ -181,7 +181,7 @@ fn may_execute(task: &Task, found: &Found) -> Result<()> {
     let inode = task.region.inode(found.inode.id);
     let mode = inode.mode.load(Ordering::Relaxed); // Relaxed: one word.
     match mode & S_IFMT {
-        // path_noexec.
+        // The kernel's path_noexec.
         S_IFREG if mounts::has(task, found.mount, mount_flags::NOEXEC) => Err(Errno::EACCES),
         S_IFREG => permission::check(task, inode, permission::EXEC),
         lp_abi::linux::S_IFLNK => Err(Errno::ELOOP),
@@ -189,7 +189,7 @@ fn may_execute(task: &Task, found: &Found) -> Result<()> {
     }
 }
 
-/// Executes a file of ours, pinned: program or script.
+/// Executes a pinned file of ours: program or script.
 fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scripts: usize) -> isize {
     let inode = task.region.inode(found.inode.id);
     let mut head = [0u8; HEAD];
@@ -208,7 +208,7 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
         Ok(loader) => loader,
         Err(refusal) => {
             let mut name = [0u8; 256];
-            // SAFETY: the copy routine answers bad pointers.
+            // SAFETY: the copy routine handles bad pointers.
             let length = unsafe { ucopy::string(&mut name, given.path.as_ptr()) }.unwrap_or(0);
             return check::refuse(thread(), refusal, &name[..length]).to_ret();
         }
@@ -249,8 +249,8 @@ fn file(task: &'static Task<'static>, given: At, found: &Found, exec: &Exec, scr
 /// Longest name of a memfd, in bytes: `MFD_NAME_MAX_LEN` of mm/memfd.c.
 const MEMFD_NAME: usize = 249;
 
-/// The name for a memfd with a program: its path, for the sake of those who ask the kernel what is executed
-/// ([`crate::low::start::auditor`]), if that is short enough.
+/// The name of a program's memfd: the program's path if it is short enough, for programs that ask the kernel
+/// what is executed ([`crate::low::start::auditor`]).
 fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]) -> &'r CStr {
     let path = getcwd::of_entry(task, found.spot(), found.dirent, found.parent).unwrap_or_default();
     let mut text = Writer::new(room);
@@ -259,7 +259,7 @@ fn memfd_name<'r>(task: &Task, found: &Found, room: &'r mut [u8; MEMFD_NAME + 1]
     CStr::from_bytes_until_nul(room).unwrap_or_default()
 }
 
-/// Has the kernel execute the memfd.
+/// Makes the kernel execute the memfd.
 fn program(
     task: &'static Task<'static>,
     found: &Found,
@@ -271,25 +271,25 @@ fn program(
     // Relaxed: the process's own words.
     task.process.exe.store(found.spot().to_word(), Ordering::Relaxed);
     task.process.exe_dirent.store(found.dirent.0, Ordering::Relaxed);
-    // SAFETY: the record is the thread's own; the path is good, the other pointers are the program's.
+    // SAFETY: the record is the thread's own; the path is valid, the other pointers are the program's.
     let done = unsafe {
         let thread = &*current::thread();
         let flags = AT_EMPTY_PATH as usize;
         low::run(thread, fd.raw() as isize, EMPTY.as_ptr(), argv, environment, flags, load)
     };
-    // SAFETY: the descriptor is the gate's own.
+    // SAFETY: the descriptor belongs to the gate.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
     done
 }
 
-/// A memfd with the content of an inode, closed on exec.
+/// A memfd with an inode's content, marked close-on-exec.
 pub fn copy_to_memfd(task: &Task, record: &Inode, name: &CStr) -> Result<Fd> {
     // SAFETY: `name` is NUL-terminated.
     let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, name.as_ptr(), MFD_CLOEXEC) }?;
     let fd = Fd::new(fd as i32);
     let copied = fill(task, record, fd);
     if copied.is_err() {
-        // SAFETY: the descriptor was made above.
+        // SAFETY: the descriptor was created above, and nothing else uses it.
         let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
     }
     copied.map(|()| fd)
@@ -309,7 +309,7 @@ fn fill(task: &Task, record: &Inode, fd: Fd) -> Result<()> {
     }
 }
 
-/// Executes a script's interpreter: `head` starts with `#!`.
+/// Executes a script's interpreter. `head` starts with `#!`.
 fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scripts: usize) -> isize {
     if scripts == 0 {
         return Errno::ELOOP.to_ret();
@@ -338,10 +338,11 @@ fn script(task: &'static Task<'static>, given: At, head: &[u8], exec: &Exec, scr
     }
 }
 
-/// Executes an interpreter of the host's, which may be a script with an interpreter of ours in turn.
+/// Executes a host interpreter, which may itself be a script with an interpreter of ours.
 fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: usize) -> isize {
     task.process.exe.store(0, Ordering::Relaxed); // Relaxed: the process's own word.
-    // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest the program's.
+    // SAFETY: the record is the thread's own; the strings and the vector are the gate's, the rest is the
+    // program's.
     let done = unsafe {
         low::host(&*current::thread(), Fd::CWD.raw() as isize, at.path.as_ptr(), exec.argv, exec.envp, 0)
     };
@@ -360,25 +361,25 @@ fn host_interpreter(task: &'static Task<'static>, at: At, exec: &Exec, scripts: 
     }
 }
 
-/// Pointers in front of the program's own arguments that scripts may need: two each.
+/// Pointers that scripts may need before the program's own arguments: two each.
 const FRONT: usize = 2 * SCRIPTS + 1;
 /// Bytes for the strings of all scripts: a path, and two strings of an interpreter line each.
 const STRINGS: usize = lp_abi::PATH_MAX + SCRIPTS * 512 + 64;
-/// Most arguments; the kernel's own limit is on their bytes.
+/// Maximum number of arguments; the kernel limits only their bytes.
 const ARGUMENTS: usize = 1 << 20;
 
-/// An argument vector that grows at its front, in the thread's room for it.
+/// An argument vector that grows at its front, in the thread's memory for it.
 #[derive(Clone, Copy)]
 struct Arguments {
-    /// Its first pointer: argument 0.
+    /// Address of argument 0.
     first: *mut usize,
-    /// Where the next string goes, and behind the last.
+    /// Where the next string goes; `end` is the end of the memory.
     strings: *mut u8,
     end: *mut u8,
 }
 
 impl Arguments {
-    /// The vector of an exec: the one that a script has made already, or a copy of the program's.
+    /// The vector of an exec: the one that a script has created already, or a copy of the program's.
     fn of(exec: &Exec) -> Result<Arguments> {
         if let Some(vector) = exec.arguments {
             return Ok(vector);
@@ -388,7 +389,7 @@ impl Arguments {
             if argv.is_null() {
                 return Ok(0);
             }
-            // SAFETY: the copy routine answers bad pointers.
+            // SAFETY: the copy routine handles bad pointers.
             unsafe { ucopy::get(argv.wrapping_add(index)) }
         };
         let mut count = 0;
@@ -401,7 +402,7 @@ impl Arguments {
         let pointers = (FRONT + count.max(1) + 1) * size_of::<usize>();
         // SAFETY: the record is the thread's own.
         let start = unsafe { (*current::thread()).arguments.at_least(pointers + STRINGS) }?;
-        // SAFETY: all within the room.
+        // SAFETY: `pointers` and STRINGS bytes are within the memory.
         unsafe {
             let first = start.cast::<usize>().add(FRONT);
             for index in 1..count {
@@ -412,8 +413,8 @@ impl Arguments {
         }
     }
 
-    /// Puts a script's path in the place of argument 0, and its interpreter with the interpreter's argument before it;
-    /// gives the interpreter's path too.
+    /// Replaces argument 0 by the script's path and inserts the interpreter and its argument before it. Also
+    /// returns the interpreter's path.
     fn for_script(
         mut self,
         given: At,
@@ -421,7 +422,7 @@ impl Arguments {
         argument: &[u8],
     ) -> Result<(Arguments, *const u8)> {
         let path = self.script_path(given)?;
-        // SAFETY: FRONT has room for two pointers for each script.
+        // SAFETY: FRONT leaves room for two pointers per script.
         unsafe {
             self.first.write(path as usize);
             if !argument.is_empty() {
@@ -435,10 +436,10 @@ impl Arguments {
         }
     }
 
-    /// The path by which the interpreter opens the script.
+    /// The path under which the interpreter opens the script.
     fn script_path(&mut self, given: At) -> Result<*const u8> {
         let text = spare_buffer();
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         let length = unsafe { ucopy::string(text, given.path.as_ptr()) }?;
         let text = &text[..length];
         if given.dirfd == Fd::CWD || text.first() == Some(&b'/') {
@@ -450,11 +451,11 @@ impl Arguments {
         self.string(&[b"/dev/fd/", number, slash, text])
     }
 
-    /// Keeps a string, NUL-terminated.
+    /// Stores a NUL-terminated string.
     fn string(&mut self, parts: &[&[u8]]) -> Result<*const u8> {
         let start = self.strings;
         for part in parts.iter().chain(&[&b"\0"[..]]) {
-            // SAFETY: both are in the room; what does not fit is refused.
+            // SAFETY: both pointers are within the memory, and what does not fit is refused.
             unsafe {
                 if (self.end.offset_from(self.strings) as usize) < part.len() {
                     return Err(Errno::E2BIG);

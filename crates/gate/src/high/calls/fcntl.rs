@@ -39,7 +39,7 @@ handlers! {
     }
 }
 
-/// The commands that are refused on an `O_PATH` descriptor.
+/// fcntl(2) commands that fail on an `O_PATH` descriptor.
 fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
     let mode = match table::fget_any(task, fd) {
         Ok(held) => held.file.mode.load(Ordering::Relaxed), // Relaxed: immutable.
@@ -53,10 +53,10 @@ fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
         _ if record_lock::is_command(command) => {
             interruptible(ret(record_lock::fcntl(task, fd, command, given(argument))))
         }
-        // Nobody is ever signalled: a file of ours has no events.
+        // A file of ours has no events, so nobody is ever signalled.
         F_GETOWN | F_SETOWN | F_GETSIG | F_SETSIG | F_SETOWN_EX => 0,
         F_GETOWN_EX => {
-            // SAFETY: the copy routine answers bad pointers.
+            // SAFETY: the copy routine handles bad pointers.
             ret(unsafe { ucopy::put(argument as *mut [u32; 2], &[F_OWNER_TID, 0]) })
         }
         F_GETLEASE => F_UNLCK as isize,
@@ -64,11 +64,11 @@ fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
         F_NOTIFY if argument == 0 => 0,
         F_NOTIFY => Errno::EINVAL.to_ret(),
         F_GET_SEALS if mode & file_mode::REGULAR == 0 => Errno::EINVAL.to_ret(),
-        // As tmpfs gives for a file that is no memfd.
+        // Like tmpfs for a file that is not a memfd.
         F_GET_SEALS => F_SEAL_SEAL as isize,
         F_ADD_SEALS => Errno::EPERM.to_ret(),
         F_GET_RW_HINT | F_GET_FILE_RW_HINT => {
-            // SAFETY: the copy routine answers bad pointers.
+            // SAFETY: the copy routine handles bad pointers.
             ret(unsafe { ucopy::put(argument as *mut u64, &0) })
         }
         F_SET_RW_HINT | F_SET_FILE_RW_HINT => 0,
@@ -77,7 +77,7 @@ fn fcntl_file(task: &Task, fd: Fd, command: u32, argument: usize) -> isize {
     }
 }
 
-/// `F_DUPFD_QUERY`: whether two descriptors name one open file.
+/// `F_DUPFD_QUERY`: whether two descriptors refer to the same open file.
 fn query(task: &Task, fd: Fd, other: Fd) -> isize {
     if !is_open(task, other) {
         return Errno::EBADF.to_ret();
@@ -110,7 +110,7 @@ fn fcntl_other(task: &'static Task<'static>, fd: Fd, command: u32, argument: usi
     }
 }
 
-/// Whether `fd` is open at all, whosever it is.
+/// Whether `fd` is open, ours or the host's.
 pub fn is_open(task: &Task, fd: Fd) -> bool {
     descriptor::is_listed(task, fd)
         || !descriptor::is_hidden(task, fd) && kernel!(__NR_fcntl, fd, F_GETFD) >= 0

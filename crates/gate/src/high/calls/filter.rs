@@ -1,12 +1,12 @@
 //! Programs that limit themselves: prctl(2) with `PR_SET_SECCOMP`, and seccomp(2).
 //!
-//! A filter that allows every call the gate makes on its own changes nothing: a container's, or a deny-list.
-//! Under any other the process becomes *limited*: the gate makes no system call but the program's own
-//! ([`crate::high::table::limited`]). What it would need later is made ready before the filter is in force:
-//! descriptors for files of ours, records for threads, and in the region an end of biases
-//! ([`lp_vfs::limit`]).
+//! A filter that allows every call that the gate makes on its own, such as a container's or a deny-list,
+//! changes nothing. Under any other the process becomes *limited*: the gate makes no system call but the
+//! program's own ([`crate::high::table::limited`]). What the gate would need later is prepared before the
+//! filter takes effect: descriptors for files of ours, records for threads, and in the region an end of
+//! biases ([`lp_vfs::limit`]).
 //!
-//! The filter is read as the kernel reads it: a program of classic BPF
+//! The gate interprets the filter as the kernel does: a program of classic BPF
 //! (Documentation/userspace-api/seccomp_filter.rst).
 
 use crate::High;
@@ -25,7 +25,7 @@ use crate::low::dispatch::{AGAIN, NOT_OURS};
 use crate::low::live::deferred;
 use crate::low::thread::pool;
 
-/// linux/prctl.h, linux/seccomp.h, linux/audit.h.
+/// Constants of linux/prctl.h, linux/seccomp.h and linux/audit.h.
 const PR_SET_SECCOMP: u32 = 22;
 const MODE_STRICT: u32 = 1;
 const MODE_FILTER: u32 = 2;
@@ -34,9 +34,9 @@ const SET_FILTER: u32 = 1;
 const ALLOW: u32 = 0x7fff_0000;
 const ACTION: u32 = 0xffff_0000;
 const ARCH: u32 = 0xc000_003e;
-/// Instructions of a filter (`BPF_MAXINSNS`).
+/// Maximum number of instructions in a filter (`BPF_MAXINSNS`).
 const MOST: usize = 4096;
-/// Bytes of `struct seccomp_data`.
+/// Size of `struct seccomp_data`.
 const DATA: u32 = 64;
 
 handlers! {
@@ -47,7 +47,7 @@ handlers! {
         }
         let program = (mode == MODE_FILTER).then_some(program);
         if program.is_none() && mode != MODE_STRICT {
-            return NOT_OURS; // The kernel has the error for it.
+            return NOT_OURS; // The kernel returns the error.
         }
         install(__NR_prctl, [option as usize, mode as usize, program.unwrap_or(0), c, d], program)
     }
@@ -67,7 +67,7 @@ handlers! {
 /// Installs a filter, or strict mode without one.
 fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isize {
     if program.is_some_and(|program| matches!(allows_all(program), Ok(true) | Err(_))) {
-        return NOT_OURS; // The kernel has the error for it.
+        return NOT_OURS; // The kernel returns the error.
     }
     let task = task();
     if let Err(errno) = limit::begin(task) {
@@ -76,28 +76,28 @@ fn install(nr: u32, [a, b, c, d, e]: [usize; 5], program: Option<usize>) -> isiz
     placeholder::keep_ready(task);
     pool::keep_ready();
     limit_calls::begin();
-    // A signal that came before this has its handler run first: it has blocked the thread's signals, which a
-    // limited process cannot undo.
+    // Run the handler of a signal that arrived before this first: it has blocked the thread's signals, which
+    // a limited process cannot undo.
     if deferred::interrupted() {
         limit_calls::end();
         limit::end(task);
         return AGAIN;
     }
-    // SAFETY: the program's own call.
+    // SAFETY: the program's own call with its own arguments.
     let done = ret(Errno::from_ret(unsafe { lp_abi::sys::syscall6(nr, a, b, c, d, e, 0) }));
     if done < 0 {
         limit_calls::end();
         limit::end(task);
         return done;
     }
-    // The ways that know nothing of a limit are closed.
+    // Close the fast paths, which do not know of the limit.
     patch::fill_gate_page(&High::calls(thread()));
     done
 }
 
 /// Whether a filter, a `struct sock_fprog` of the program's, allows every call of the gate's own.
 fn allows_all(program: usize) -> Result<bool> {
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let (length, at) =
         unsafe { (ucopy::get(program as *const u16)?, ucopy::get((program + 8) as *const usize)?) };
     for (nr, arguments) in OWN {
@@ -118,18 +118,18 @@ struct Instruction {
     value: u32,
 }
 
-/// Runs a filter for one call: what it returns. What the kernel would not accept allows nothing.
+/// Runs a filter for one call and returns its result. A filter that the kernel would reject allows nothing.
 fn run(length: usize, program: usize, nr: u32, arguments: &[u64; 4]) -> Result<u32> {
     let (mut a, mut x, mut memory) = (0u32, 0u32, [0u32; 16]);
     let mut at = 0usize;
     while at < length.min(MOST) {
-        // SAFETY: the copy routine answers bad pointers; every bit pattern is an instruction.
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid instruction.
         let i = unsafe { ucopy::get((program as *const Instruction).wrapping_add(at)) }?;
         let (k, slot) = (i.value, i.value as usize % memory.len());
         at += 1;
         let operand = if i.code & 0x08 != 0 { x } else { k };
         match (i.code & 7, i.code & 0xf0) {
-            // Loads into A: a word of the data (mode 0x20), a constant, memory, the data's length.
+            // Loads into A: a word of the data (mode 0x20), a constant, memory, the length of the data.
             (0, mode) | (1, mode) => {
                 let value = match (i.code & 0xe0, mode) {
                     (0x20, _) => word(nr, arguments, k),
@@ -178,7 +178,7 @@ fn compute(operation: u16, a: u32, operand: u32) -> Option<u32> {
     })
 }
 
-/// A word of `struct seccomp_data`. The instruction pointer is nobody's in particular.
+/// A word of `struct seccomp_data`. The instruction pointer has an arbitrary value.
 fn word(nr: u32, arguments: &[u64; 4], offset: u32) -> u32 {
     let argument = |index: u32| arguments.get(index as usize).copied().unwrap_or(0);
     match offset {
@@ -189,12 +189,12 @@ fn word(nr: u32, arguments: &[u64; 4], offset: u32) -> u32 {
     }
 }
 
-/// A call whose arguments no filter looks at, or rather whose arguments are any.
+/// A call whose arguments filters do not examine, or whose arguments may be anything.
 const fn plain(nr: u32) -> (u32, [u64; 4]) {
     (nr, [0; 4])
 }
 
-/// The same with a second argument that says what is asked for.
+/// A call whose second argument selects the operation.
 const fn with(nr: u32, second: u32) -> (u32, [u64; 4]) {
     (nr, [3, second as u64, 0, 0])
 }

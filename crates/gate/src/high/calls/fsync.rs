@@ -25,7 +25,7 @@ handlers! {
         ret(fsync::fsync(task, fd, Sync::Data))
     }
 
-    /// msync(2): the kernel knows the mapping's pages.
+    /// msync(2): the kernel syncs the mapping's pages.
     fn msync(task, address: usize, length: usize, flags: u32) {
         if flags & MS_SYNC == 0 || areas::is_empty() {
             return NOT_OURS;

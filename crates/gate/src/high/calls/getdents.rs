@@ -20,23 +20,25 @@ handlers! {
         ret(getdents::getdents64(task, fd, to))
     }
 
-    /// getdents(2), of a time when the type stood behind the name.
+    /// getdents(2), the old call, whose records have the type after the name.
     fn getdents(task, fd: Fd, to: UserPtr, size: u32) {
         file_or_return!(task, fd);
         ret(old_style(task, fd, given_slice(to.addr(), size as usize)))
     }
 }
 
-/// Bytes before the name in `struct linux_dirent64`, and in `struct linux_dirent`.
+/// Offsets of the name in `struct linux_dirent64` and in `struct linux_dirent`.
 const HEAD: [usize; 2] = [19, 18];
 
-/// The records of getdents64, rewritten in place: the new ones are as long, for the byte of the type moves behind the NUL.
+/// getdents64's records, rewritten in place. The new ones have the same length, because the type byte moves
+/// behind the NUL.
 fn old_style(task: &Task, fd: Fd, to: UserSlice) -> Result<usize> {
     let got = getdents::getdents64(task, fd, to)?;
     let mut at = 0;
     while at + HEAD[0] < got {
         let record = to.skip(at).start().as_ptr();
-        // SAFETY: the copy routine answers bad pointers; the name moves down by one, the copy goes upwards.
+        // SAFETY: the copy routine handles bad pointers. The name moves down by one byte, and the copy
+        // ascends.
         unsafe {
             let length = ucopy::get(record.wrapping_add(16).cast::<u16>())? as usize;
             if length <= HEAD[0] {

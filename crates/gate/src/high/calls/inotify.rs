@@ -1,7 +1,7 @@
 //! inotify_add_watch(2) on an inode of ours: the program's own inotify descriptor watches the inode's shadow.
 //!
-//! Watch descriptors, masks, queues and events are the kernel's; inotify_rm_watch(2) and read(2) are not even
-//! seen here.
+//! Watch descriptors, masks, queues and events are the kernel's. The gate does not see inotify_rm_watch(2)
+//! and read(2).
 
 use lp_abi::linux::{__NR_inotify_add_watch, AT_SYMLINK_NOFOLLOW, IN_DONT_FOLLOW, IN_ONLYDIR};
 use lp_abi::{Errno, Fd, Result, UserPtr};
@@ -21,7 +21,7 @@ use crate::high::frame::handler::{handlers, kernel};
 use crate::high::route::path::one;
 use crate::high::watch::{shadow, shadow_end, shadow_path};
 
-/// Times that a path is looked at again because somebody moved something meanwhile.
+/// Maximum number of retries when something on the path is moved meanwhile.
 const TRIES: u32 = 100;
 
 handlers! {
@@ -40,7 +40,7 @@ handlers! {
 fn add_watch(task: &Task, fd: Fd, at: At, mask: u32) -> Result<Place<isize>> {
     let follow = if mask & IN_DONT_FOLLOW != 0 { Follow::No } else { Follow::Link };
     for _ in 0..TRIES {
-        // The kernel looks at the mask and the descriptor before it looks at the path.
+        // The kernel checks the mask and the descriptor before the path.
         let probe = kernel!(__NR_inotify_add_watch, fd, c"".as_ptr(), mask);
         if probe != Errno::ENOENT.to_ret() {
             return Ok(Place::Inside(probe));
@@ -60,10 +60,10 @@ fn add_watch(task: &Task, fd: Fd, at: At, mask: u32) -> Result<Place<isize>> {
     Err(Errno::ENOENT)
 }
 
-/// Watches what a walk found, which is pinned.
+/// Watches the pinned result of a walk.
 ///
 /// # Errors
-/// `ESTALE` when it is not there any more: walk again.
+/// `ESTALE` if it has moved: walk again.
 fn watch_found(task: &Task, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
     let id = found.inode.id;
     let record = task.region.inode(id);
@@ -72,7 +72,7 @@ fn watch_found(task: &Task, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
         return Err(Errno::ENOTDIR);
     }
     permission::check(task, record, permission::READ)?;
-    // As when watches have run out: programs then poll.
+    // The error for exhausted watches, on which programs fall back to polling.
     if lp_abi::sys::is_limited() {
         return Err(Errno::ENOSPC);
     }
@@ -90,17 +90,17 @@ fn watch_found(task: &Task, fd: Fd, found: &Found, mask: u32) -> Result<isize> {
     watch::look_at_closes(task);
     let path = shadow_path::path_of(task, id, spare_buffer()).map_err(unmade)?;
     let done = kernel!(__NR_inotify_add_watch, fd, path.as_ptr(), mask | IN_DONT_FOLLOW);
-    // Another watcher may have made new shadows elsewhere.
+    // Another watcher may have created a new directory of shadows.
     let is_stale = done == Errno::ENOENT.to_ret() || shadow_path::secret(task) != secret;
     if is_stale { Err(Errno::ESTALE) } else { Ok(done) }
 }
 
-/// What a shadow that could not be made means: something was renamed, or there is no room.
+/// The error for a shadow that could not be created: something was renamed, or space ran out.
 fn unmade(errno: Errno) -> Errno {
     if errno == Errno::ENOENT { Errno::ESTALE } else { Errno::ENOSPC }
 }
 
-/// Says where the shadow of a file is to stand: at the name by which it was found.
+/// Places the shadow of a file at the name by which it was found.
 fn place(task: &Task, found: &Found) -> Result<()> {
     let record = task.region.inode(found.inode.id);
     if watch::kind(record) == Kind::Directory {
@@ -117,7 +117,7 @@ fn place(task: &Task, found: &Found) -> Result<()> {
     Ok(())
 }
 
-/// Makes the shadow of an inode, and those of the directories above it; whether it is new.
+/// Creates the shadow of an inode and those of the directories above it. Returns whether it is new.
 fn make_shadow(task: &Task, id: InodeId, kind: Kind) -> Result<bool> {
     watch::mark_way(task, id).map_err(unmade)?;
     let path = shadow_path::path_of(task, id, spare_buffer()).map_err(unmade)?;
@@ -129,8 +129,8 @@ fn make_shadow(task: &Task, id: InodeId, kind: Kind) -> Result<bool> {
     }
 }
 
-/// Gives all entries of a directory, whose own shadow may be new, shadows, and says that it is watched. Under
-/// its lock, so that the names are all and stay.
+/// Creates shadows for all entries of a directory and marks the directory watched. Holds its lock, so that
+/// the names are complete and stay. `is_new` says that the directory's own shadow is new.
 fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     let record = task.region.inode(dir);
     below::complete(task, record)?;
@@ -141,7 +141,7 @@ fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     watch::each_entry(task, dir, |entry, name, target| {
         let child = task.region.inode(target.id);
         let path = shadow_path::path_at(task, watch::At { dir, name }, spare_buffer())?;
-        // Relaxed: what another name of the file says is as good.
+        // Relaxed: any of the file's names will do.
         let known = child.self_dirent.load(Ordering::Relaxed);
         let made = match watch::kind(child) {
             Kind::File if known != 0 && known != entry.0 => shadow::link(task, target.id, path),
@@ -154,7 +154,7 @@ fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
     })?;
     watch::mark_locked(record, inode_flags::SHADOW | inode_flags::WATCHED);
     drop(held);
-    // Their locks are not waited for with that of the directory held.
+    // Their locks must not be waited for while the directory's is held.
     watch::each_entry(task, dir, |_, _, target| {
         mark(task, target);
         Ok(())
@@ -164,7 +164,7 @@ fn populate(task: &Task, dir: InodeId, is_new: bool) -> Result<()> {
 fn mark(task: &Task, target: InodeRef) {
     let child = task.region.inode(target.id);
     let _held = inode::lock(task, target.id);
-    // Acquire: the generation grows before the slot is used again.
+    // Acquire: the generation is incremented before the slot is reused.
     if child.generation.load(Ordering::Acquire) == target.generation {
         watch::mark_locked(child, inode_flags::SHADOW);
     }

@@ -33,10 +33,10 @@ fn ioctl_other(task: &Task, fd: Fd, request: u32, argument: usize) -> isize {
     if request == FIOCLEX || request == FIONCLEX {
         device::forget(task, fd);
     }
-    // What is cloned must lie in the same file system.
+    // The source of a clone must be on the same file system.
     let source = match request {
         FICLONE => Some(Fd::new(argument as i32)),
-        // SAFETY: the copy routine answers bad pointers. The source comes first.
+        // SAFETY: the copy routine handles bad pointers. The source is the first field.
         FICLONERANGE => unsafe { ucopy::get(argument as *const i64) }.ok().map(|fd| Fd::new(fd as i32)),
         _ => None,
     };

@@ -1,21 +1,20 @@
-//! Which calls the gate itself may make in a process that has limited itself.
+//! The calls that the gate may make itself in a process that has limited itself.
 
 use lp_abi::linux::*;
 
 use crate::low::thread::{current, tls};
 
-/// From here on the process is limited.
+/// Limits the process from here on.
 pub(crate) fn begin() {
     lp_abi::sys::limit(permits);
 }
 
-/// It is not after all.
+/// Lifts the limit, because the filter was not installed.
 pub(crate) fn end() {
     lp_abi::sys::unlimit();
 }
 
-/// Calls that a handler makes with the program's own number, and with arguments that mean what the program's
-/// do.
+/// Calls that a handler makes with the program's own number, and with arguments equivalent to the program's.
 const SAME: &[u32] = &[
     __NR_close,
     __NR_close_range,
@@ -38,9 +37,9 @@ const SAME: &[u32] = &[
     __NR_seccomp,
 ];
 
-/// Whether the gate may make call `nr`: the program is making it.
+/// Whether the gate may make call `nr`: only while the program is making it.
 fn permits(nr: u32) -> bool {
-    // SAFETY: null, or the calling thread's own record.
+    // SAFETY: null or the calling thread's own record.
     let current = unsafe { current::thread().as_ref() };
     current.is_some_and(|thread| tls::in_gate() != 0 && thread.limited_to.get() == nr && SAME.contains(&nr))
 }

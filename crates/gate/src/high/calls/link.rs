@@ -49,7 +49,7 @@ handlers! {
 
 fn make_link(task: &Task, old: At, new: At, flags: u32) -> isize {
     let last = if flags & AT_SYMLINK_FOLLOW != 0 { Last::Follow } else { Last::Link };
-    // An O_TMPFILE gets its name through /proc/self/fd.
+    // An O_TMPFILE file gets its name through /proc/self/fd.
     if last == Last::Follow
         && let Route::Nameless(fd) = route(task, Which::First, old, last)
     {
@@ -76,7 +76,7 @@ fn read_link(task: &Task, at: At, buf: UserPtr, size: i32) -> isize {
     let host = |at: At| match magic::readlink(task, at) {
         Some(text) => {
             let length = text.len().min(size as usize);
-            // SAFETY: the text is `length` bytes long at least; the copy routine answers bad pointers.
+            // SAFETY: the text is at least `length` bytes long; the copy routine handles bad pointers.
             ret(unsafe { ucopy::copy(buf.as_ptr(), text.as_ptr(), length) }.map(|()| length))
         }
         None => kernel!(__NR_readlinkat, at.dirfd, at.path, buf, size),

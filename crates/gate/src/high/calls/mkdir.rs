@@ -71,17 +71,17 @@ fn remove(task: &Task, at: At, flags: u32) -> isize {
     one(task, at, Last::Link, ours, host)
 }
 
-/// The FIFO or socket of that name, if it has no other.
+/// The FIFO or socket at a path, if the path is its only name.
 #[cold]
 fn node_at(task: &Task, at: At) -> Option<InodeRef> {
     let Ok(Place::Inside(found)) = walk::inode(task, at.dirfd, at.path, Follow::No) else { return None };
     let inode = task.region.inode(found.inode.id);
-    // Relaxed, both: a hint; an object that is left over harms nobody.
+    // Relaxed, both: a hint; a leftover object does no harm.
     let kind = inode.mode.load(Ordering::Relaxed) & S_IFMT;
     (matches!(kind, S_IFIFO | S_IFSOCK) && inode.nlink.load(Ordering::Relaxed) == 1).then_some(found.inode)
 }
 
-/// The host's side of a FIFO or a socket is made when it is first opened or bound.
+/// mknod(2). The host object of a FIFO or socket is created when it is first opened or bound.
 fn make_node(task: &Task, at: At, mode: u32, device: u32) -> isize {
     let ours = |at: At| mknod::mknodat(task, at.dirfd, at.path, mode, device);
     one(task, at, Last::Link, ours, |at| kernel!(__NR_mknodat, at.dirfd, at.path, mode, device))

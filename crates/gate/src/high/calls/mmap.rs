@@ -1,4 +1,4 @@
-//! mmap(2), munmap(2), mremap(2), mprotect(2), remap_file_pages(2): where files of ours are concerned.
+//! mmap(2), munmap(2), mremap(2), mprotect(2), remap_file_pages(2) on files of ours.
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PAGE_SIZE, Result};
@@ -22,7 +22,7 @@ use crate::low::cover::mapped_code::{Source, mapped};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::tools::names;
 
-/// Flags that say where a mapping goes and how it behaves, handed on to the kernel.
+/// Flags that determine a mapping's address; passed on to the kernel.
 const PLACE: u32 = MAP_FIXED | MAP_FIXED_NOREPLACE | MAP_32BIT;
 
 handlers! {
@@ -38,7 +38,7 @@ handlers! {
     /// munmap(2).
     fn munmap(task, address: usize, length: usize) {
         if crate::low::live::process::unmaps_stack(address, length) {
-            // SAFETY: passed on as it came.
+            // SAFETY: the program's own call with its own arguments.
             return unsafe { crate::low::live::process::munmap(address, length, 0, 0, 0, 0) };
         }
         if areas::is_empty() || length == 0 || !address.is_multiple_of(PAGE_SIZE) {
@@ -48,7 +48,7 @@ handlers! {
         replacing(task, address, end, || kernel!(__NR_munmap, address, length))
     }
 
-    /// mprotect(2): what a descriptor could not write must not become writable.
+    /// mprotect(2): a mapping of a descriptor without write access must not become writable.
     fn mprotect(task, address: usize, length: usize, protection: u32) {
         if areas::is_empty() || !address.is_multiple_of(PAGE_SIZE) {
             return NOT_OURS;
@@ -66,7 +66,7 @@ handlers! {
         remap(task, &Move { old, old_end, old_length, new_length, flags, new })
     }
 
-    /// remap_file_pages(2): not for files of ours.
+    /// remap_file_pages(2) fails on files of ours.
     fn remap_file_pages(task, address: usize, length: usize) {
         let end = address.saturating_add(length);
         if areas::is_empty() || areas::list().find(address, end).is_none() { NOT_OURS } else { Errno::EINVAL.to_ret() }
@@ -83,12 +83,12 @@ struct Wanted {
     offset: u64,
 }
 
-/// The end of a range of pages.
+/// The end of a page range.
 fn end_of(address: usize, length: usize) -> Option<usize> {
     address.checked_add(length.checked_next_multiple_of(PAGE_SIZE)?)
 }
 
-/// Makes a call of the kernel's that takes mappings out of `start..end`. The list follows if it succeeds.
+/// Makes a kernel call that removes mappings within `start..end`, and updates the list if it succeeds.
 fn replacing(task: &Task, start: usize, end: usize, call: impl FnOnce() -> isize) -> isize {
     let mut list = areas::list();
     if list.find(start, end).is_none() {
@@ -104,15 +104,15 @@ fn replacing(task: &Task, start: usize, end: usize, call: impl FnOnce() -> isize
     done
 }
 
-/// Whether `rax` of a call that gives an address is an error.
+/// Whether `rax` of a call that returns an address is an error.
 fn is_error(rax: isize) -> bool {
     (-4095..0).contains(&rax)
 }
 
-/// What is not a file of ours; it may replace one.
+/// mmap(2) of anything but a file of ours. It may replace a mapping of one.
 fn mmap_other(task: &Task, arguments: [usize; 6]) -> isize {
     let [address, length, protection, flags, fd, offset] = arguments;
-    // SAFETY: the program's own call.
+    // SAFETY: the program's own call with its own arguments.
     let map =
         || unsafe { crate::low::cover::mapped_code::mmap(address, length, protection, flags, fd, offset) };
     if flags as u32 & MAP_FIXED == 0 || areas::is_empty() {
@@ -154,7 +154,7 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
         }
         held.file.mode.load(Ordering::Relaxed) & file_mode::WRITE != 0
     };
-    // Held from the record on: a fork in between would hand its child a record without a mapping.
+    // Held from the record on: a fork in between would give its child a record without a mapping.
     let mut list = areas::list();
     let of = mapping::begin(task, wanted.fd, wanted.offset, bytes, sharing)?;
     let area = Area {
@@ -180,9 +180,9 @@ fn map(task: &Task, wanted: &Wanted) -> Result<usize> {
     made
 }
 
-/// Maps `area`, which is given for address 0, at `hint` as `flags` say, and lists it. With `MAP_FIXED` it
-/// replaces what is there, and that stays mapped and listed as long as the call can still fail for want of
-/// pages or of addresses.
+/// Maps `area`, given as if at address 0, at `hint` according to `flags`, and adds it to the list. With
+/// `MAP_FIXED` it replaces what is there, which stays mapped and listed as long as the call can still fail
+/// for lack of pages or addresses.
 fn place(task: &Task, list: &mut areas::LockedAreas, area: Area, hint: usize, flags: u32) -> Result<usize> {
     list.reserve()?;
     let bytes = area.bytes();
@@ -202,7 +202,8 @@ fn place(task: &Task, list: &mut areas::LockedAreas, area: Area, hint: usize, fl
     Ok(start)
 }
 
-/// Code of ours is covered as code of the host is; where its sites are not known yet, the builder reads them from a memfd.
+/// Covers code of ours like code of the host. If its sites are not known, the builder reads the object from a
+/// memfd.
 #[cold]
 fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
     let record = task.region.inode(of.id);
@@ -214,7 +215,7 @@ fn cover(task: &Task, of: InodeRef, at: usize, offset: u64) {
         placeholder::close_number(fd);
     };
     let source = Source { read: &read, name: names::NAMELESS, build: &build };
-    // SAFETY: the mapping was made just now, and nothing in it runs yet.
+    // SAFETY: the mapping was just made, and nothing in it runs yet.
     unsafe { mapped(&source, at, offset as usize) };
 }
 
@@ -251,8 +252,8 @@ fn remap(task: &Task, to: &Move) -> isize {
     }
 }
 
-/// mremap(2) of what starts with a mapping of the kernel's: it may land on files of ours, or cut some off
-/// behind it.
+/// mremap(2) of a range that starts with a mapping of the kernel's. It may move onto files of ours, or cut
+/// some off behind it.
 fn remap_other(task: &Task, list: &mut areas::LockedAreas, to: &Move) -> isize {
     let lands = (to.flags & MREMAP_FIXED != 0).then(|| end_of(to.new, to.new_length)).flatten();
     let lands = lands.map(|end| (to.new, end)).filter(|(start, end)| list.find(*start, *end).is_some());
@@ -262,7 +263,7 @@ fn remap_other(task: &Task, list: &mut areas::LockedAreas, to: &Move) -> isize {
     }
     let cut = end_of(to.old, to.new_length).filter(|cut| *cut < to.old_end && to.flags & MREMAP_FIXED == 0);
     if goes_on && cut.is_none() {
-        return Errno::EFAULT.to_ret(); // What is moved or grown must be one mapping.
+        return Errno::EFAULT.to_ret(); // The range to move or grow must be one mapping.
     }
     if let Err(errno) = list.reserve() {
         return errno.to_ret();
@@ -279,7 +280,7 @@ fn remap_other(task: &Task, list: &mut areas::LockedAreas, to: &Move) -> isize {
 /// mremap's arguments.
 struct Move {
     old: usize,
-    /// Where its pages end; the page itself where `old_length` is 0.
+    /// End of the pages to move; of the one page if `old_length` is 0.
     old_end: usize,
     old_length: usize,
     new_length: usize,
@@ -330,7 +331,7 @@ fn remap_area(task: &Task, list: &mut areas::LockedAreas, area: &Area, to: &Move
     moved
 }
 
-/// Grows an area where it is; whether there was room.
+/// Grows an area in place. Returns whether the addresses were free.
 fn extend(task: &Task, list: &mut areas::LockedAreas, area: &Area, more: usize) -> Result<bool> {
     match areas::reserve(area.end, more, MAP_FIXED_NOREPLACE) {
         Ok(at) if at == area.end => {}
@@ -362,8 +363,8 @@ fn extend(task: &Task, list: &mut areas::LockedAreas, area: &Area, more: usize) 
     Ok(true)
 }
 
-/// Maps the file anew and takes the old mapping away, which stays until the new one is there. Pages of a
-/// private mapping that the program has changed are moved. The caller has noted the new mapping's `bytes`.
+/// Maps the file at a new address and then removes the old mapping. Pages of a private mapping that the
+/// program has changed are moved. The caller has recorded the new mapping's `bytes`.
 fn move_to(
     task: &Task,
     list: &mut areas::LockedAreas,
@@ -387,7 +388,7 @@ fn move_to(
     Ok(start)
 }
 
-/// Moves pages one by one, for they may be many mappings; all or none.
+/// Moves pages one by one, because they may be many mappings. Moves all or none.
 fn carry(from: usize, to: usize, bytes: usize) -> bool {
     let page = |from, to| {
         !is_error(kernel!(__NR_mremap, from, PAGE_SIZE, PAGE_SIZE, MREMAP_MAYMOVE | MREMAP_FIXED, to))

@@ -1,7 +1,7 @@
-//! The file calls: one file per family, named after its man page. Each handler decodes its arguments and asks
-//! `lp-vfs`.
+//! The file calls: one file per family, named after its man page. Each handler decodes its arguments and
+//! calls `lp-vfs`.
 //!
-//! Called by the dispatch tables only. Locks are taken in `lp-vfs`; the list of mappings before them.
+//! Only dispatch tables call it. Locks are taken in `lp-vfs`, after the lock of the list of mappings.
 
 pub mod access;
 pub mod across;

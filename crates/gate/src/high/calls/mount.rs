@@ -12,7 +12,7 @@ use crate::high::frame::handler::{handlers, kernel};
 use crate::high::route::path::one;
 
 handlers! {
-    /// mount(2): nothing of ours can be mounted on the host.
+    /// mount(2). Nothing of ours can be mounted on the host.
     fn mount(task, source: UserPtr, path: UserPtr, kind: UserPtr, flags: usize, data: UserPtr) {
         let call = Call { source, kind, flags: flags as u32, data };
         let ours = |at: At| mount::mount(task, at.dirfd, at.path, &call);

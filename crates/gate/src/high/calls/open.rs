@@ -45,11 +45,11 @@ handlers! {
     }
 }
 
-/// How a file is to be opened.
+/// Arguments of an open.
 struct How {
     flags: u32,
     mode: u32,
-    /// openat2's own argument.
+    /// The `open_how` of openat2(2).
     given: Option<UserSlice>,
 }
 
@@ -59,13 +59,13 @@ impl How {
         How { flags, mode, given: None }
     }
 
-    /// openat2's argument; whoever makes the call checks it.
+    /// openat2's argument. The callee that makes the call validates it.
     #[cold]
     fn extended(given: UserSlice) -> How {
         let flags = if given.len() < size_of::<open_how>() {
             0
         } else {
-            // SAFETY: the copy routine answers bad pointers; every bit pattern is an `open_how`.
+            // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid `open_how`.
             unsafe { ucopy::get(given.start().cast::<open_how>().as_ptr()) }.map_or(0, |how| how.flags)
         };
         How { flags: flags as u32, mode: 0, given: Some(given) }
@@ -98,7 +98,7 @@ fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
     }
 }
 
-/// Opens what `open` finds in the file system; if that is the host's after all, `leave` gives the answer.
+/// Installs what `open` opens in the file system. If the path leads to the host after all, `leave` returns the result.
 #[inline(always)]
 fn open_ours(
     task: &'static Task<'static>,
@@ -140,7 +140,7 @@ fn not_opened(task: &'static Task<'static>, number: Fd, errno: Errno) -> isize {
     errno.to_ret()
 }
 
-/// [`install`] of what is not just a file: whose watchers are to be told, or whose data is the kernel's.
+/// [`install`] of a file whose watchers must be notified, or of a node whose data is the kernel's.
 #[cold]
 fn install_other(task: &'static Task<'static>, number: Fd, opened: Opened, flags: u32) -> isize {
     let file = match opened {
@@ -162,7 +162,7 @@ fn install_other(task: &'static Task<'static>, number: Fd, opened: Opened, flags
     done
 }
 
-/// Opens what a path out of the mounts leads to: a file of the host, or by a magic link one of ours.
+/// Opens what a path out of the mounts leads to: a host file or, through a magic link, one of ours.
 #[cold]
 fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &How) -> isize {
     match route_outside(task, Which::First, at, how.last(), outside) {
@@ -170,12 +170,13 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
         Route::Elsewhere(at) => open_host(task, at, how),
         Route::Nameless(fd) => reopen(task, fd, how),
         Route::Bad(errno) => errno.to_ret(),
-        // Another link out of the mounts: round and round, or longer than anybody needs.
+        // Another link out of the mounts: a loop, or a chain longer than anybody needs.
         Route::Ours(inside) => open_inside(task, inside, how, Errno::ELOOP.to_ret()),
     }
 }
 
-/// Opens a file of the host. What leads through a link into a mount fails there, and is opened here.
+/// Opens a host file. If the path leads through a link into a mount, the kernel fails and the file is opened
+/// here.
 #[inline(never)]
 fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     placeholder::flush(task);
@@ -184,8 +185,7 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
         Some(given) => (__NR_openat2, given.start().addr(), given.len()),
     };
     let arguments = [at.dirfd.word(), at.path.addr(), third, fourth, 0, 0];
-    // A FIFO or a terminal may keep it waiting.
-    // SAFETY: the program's own call.
+    // Opening a FIFO or a terminal may wait. SAFETY: the program's own call with its own arguments.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
     if done == Errno::EINTR.to_ret() {
         return RESTART;
@@ -202,16 +202,16 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
     }
 }
 
-/// Opens what a link that was followed leads to in a mount; `beyond` is the answer if that leads out again.
+/// Opens what a link followed into a mount leads to. `beyond` is the result if that leads out again.
 #[cold]
 fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -> isize {
     open_ours(task, how, || how.open(task, at), |_| beyond)
 }
 
-/// Keeps of a descriptor of the host's what calls on it must know.
+/// Records what later calls on a host descriptor must know.
 fn note(task: &Task, fd: Fd, at: At, flags: u32) {
     let mut text = [0u8; 32];
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(&mut text, at.path.as_ptr()) }.unwrap_or(0);
     if let Some(table) = mount_table::of_path(&text[..length]) {
         mount_table::complete(task, fd, &text[..length], table);
@@ -220,7 +220,7 @@ fn note(task: &Task, fd: Fd, at: At, flags: u32) {
     device::opened(task, fd, &text[..length], flags);
 }
 
-/// Opens anew what descriptor `fd` names, which has no path: through /proc/self/fd.
+/// Reopens the file of descriptor `fd`, which has no path, through /proc/self/fd.
 #[cold]
 fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
     if how.flags & (O_TMPFILE & !lp_abi::linux::O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {

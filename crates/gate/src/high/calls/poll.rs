@@ -1,7 +1,7 @@
 //! poll(2), ppoll(2), select(2), pselect6(2), epoll_ctl(2).
 //!
-//! A file of ours is always readable and writable, as every file on tmpfs is. The kernel is asked for the other
-//! descriptors, without waiting if one of ours answers already.
+//! A file of ours is always readable and writable, like every file on tmpfs. The kernel polls the other
+//! descriptors, without waiting if one of ours is ready.
 
 use core::mem::offset_of;
 
@@ -23,10 +23,10 @@ use crate::high::frame::handler::{handlers, ret};
 use crate::low::dispatch::NOT_OURS;
 use crate::low::live::{deferred, signal};
 
-/// What a regular file answers (the kernel's DEFAULT_POLLMASK).
+/// A regular file's events (the kernel's DEFAULT_POLLMASK).
 const READY: i16 = (POLLIN | POLLOUT | POLLRDNORM | POLLWRNORM) as i16;
-/// What stands for a descriptor of ours in the kernel's copy of an entry, whose `events` are then the answer.
-/// Other negative numbers, which the kernel skips too, are -1 there.
+/// Marks a descriptor of ours in the kernel's copy of an entry, whose `events` then hold the result. Other
+/// negative numbers, which the kernel also skips, become -1 there.
 const OURS: i32 = i32::MIN;
 /// More entries than any limit on descriptors allows.
 const MOST: usize = 1 << 20;
@@ -71,7 +71,7 @@ handlers! {
         if !descriptor::is_file(task, fd) && !descriptor::is_file(task, epoll) {
             return NOT_OURS;
         }
-        // SAFETY: the copy routine answers bad pointers; an event is packed.
+        // SAFETY: the copy routine handles bad pointers; an event is 12 packed bytes.
         if operation as u32 != EPOLL_CTL_DEL && unsafe { ucopy::get(event as *const [u8; 12]) }.is_err() {
             return Errno::EFAULT.to_ret();
         }
@@ -90,7 +90,7 @@ pub fn is_path(task: &Task, fd: Fd) -> bool {
     table::fget(task, fd).is_ok_and(|held| held.file.mode.load(Ordering::Relaxed) & file_mode::PATH != 0)
 }
 
-/// Why a file of ours is not watched, or does not watch.
+/// The error for watching a file of ours, or watching with one.
 fn watch(task: &Task, epoll: Fd, fd: Fd) -> Result<()> {
     let open = |fd| {
         crate::high::calls::fcntl::is_open(task, fd) && !(descriptor::is_file(task, fd) && is_path(task, fd))
@@ -116,20 +116,20 @@ fn any_polled(task: &Task, fds: *mut pollfd, count: u32) -> bool {
 }
 
 fn entry(fds: *mut pollfd, at: usize) -> Result<pollfd> {
-    // SAFETY: the copy routine answers bad pointers; every bit pattern is an entry.
+    // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid entry.
     unsafe { ucopy::get(fds.wrapping_add(at)) }
 }
 
-/// The entries as the kernel gets them: a copy, in which ours are negative, so that it skips them.
+/// The entries for the kernel: a copy in which ours are negative, so that the kernel skips them.
 struct Masked {
     at: *mut pollfd,
     count: usize,
-    /// Bytes that were mapped for it; 0 in the thread's buffer.
+    /// Bytes mapped for it; 0 if it is in the thread's buffer.
     mapped: usize,
 }
 
 impl Masked {
-    /// Room for `count` entries: the thread's buffer if they fit.
+    /// Memory for `count` entries: the thread's buffer if they fit.
     fn new(count: usize) -> Result<Masked> {
         let buffer = spare_buffer();
         if count <= buffer.len() / size_of::<pollfd>() {
@@ -143,7 +143,7 @@ impl Masked {
     }
 
     fn entries(&mut self) -> &mut [pollfd] {
-        // SAFETY: room for as many; any bit pattern is an entry.
+        // SAFETY: the memory holds `count` entries, for which any bit pattern is valid.
         unsafe { core::slice::from_raw_parts_mut(self.at, self.count) }
     }
 }
@@ -151,14 +151,14 @@ impl Masked {
 impl Drop for Masked {
     fn drop(&mut self) {
         if self.mapped != 0 {
-            // SAFETY: the mapping was made for this alone.
+            // SAFETY: the mapping was made for this value alone.
             let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.at, self.mapped) };
         }
     }
 }
 
-/// Asks the kernel about the other entries, and answers for ours. Of the program's array only `revents` is
-/// written, as by the kernel: another thread may poll with the same one.
+/// Polls the other entries in the kernel and answers for ours. Like the kernel, writes only `revents` of the
+/// program's array, because another thread may poll with the same array.
 #[cold]
 fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6], nr: u32) -> isize {
     let mut masked = match Masked::new(count as usize) {
@@ -188,18 +188,18 @@ fn poll_slow(task: &Task, fds: *mut pollfd, count: u32, mut arguments: [usize; 6
     for (at, from) in masked.entries().iter().enumerate() {
         let answer = if from.fd == OURS { from.events } else { from.revents };
         let to = fds.wrapping_byte_add(at * size_of::<pollfd>() + offset_of!(pollfd, revents)).cast();
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         if unsafe { ucopy::put::<i16>(to, &answer) }.is_err() {
             return Errno::EFAULT.to_ret();
         }
     }
-    // Something of ours is ready, signal or not.
+    // If something of ours is ready, that takes precedence over a signal.
     if ready != 0 { done.max(0) + ready as isize } else { done }
 }
 
-/// Makes the kernel's call. What a signal ends that the call's own mask lets through, while the program's
-/// does not, must be delivered under that mask. Where something is ready no signal is looked at, and the mask
-/// does not matter.
+/// Makes the kernel's call. If a signal ends it that the call's own mask admits but the program's does not,
+/// the signal must be delivered under the call's mask. If something is ready, no signal is considered and the
+/// mask does not matter.
 fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
     let mask = match mask_of(nr, &arguments) {
         Ok(mask) => mask,
@@ -210,9 +210,9 @@ fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
     }
     let masks = mask.filter(|_| !is_ready).map(|mask| (mask, signal::mask()));
     if deferred::interrupted() {
-        return Errno::EINTR.to_ret(); // And the mask may not have been the program's.
+        return Errno::EINTR.to_ret(); // The mask may not have been the program's.
     }
-    // SAFETY: the program's own call, perhaps with copies of its sets.
+    // SAFETY: the program's own call, possibly with copies of its sets.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
     if let Some((mask, own)) = masks.filter(|_| deferred::interrupted() && done == Errno::EINTR.to_ret()) {
         deferred::ended_under(mask, own);
@@ -220,25 +220,25 @@ fn wait(nr: u32, mut arguments: [usize; 6], is_ready: bool) -> isize {
     done
 }
 
-/// The mask that the program has the kernel set while it waits.
+/// The mask that the program asks the kernel to set during the wait.
 fn mask_of(nr: u32, arguments: &[usize; 6]) -> Result<Option<u64>> {
     let [at, size] = if nr == __NR_ppoll {
         [arguments[3], arguments[4]]
     } else if nr == __NR_pselect6 && arguments[5] != 0 {
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         unsafe { ucopy::get(arguments[5] as *const [usize; 2]) }?
     } else {
         [0; 2]
     };
     match (at, size) {
         (0, _) => Ok(None),
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         (at, 8) => unsafe { ucopy::get(at as *const u64) }.map(Some),
         _ => Err(Errno::EINVAL),
     }
 }
 
-/// Descriptors that fit the buffers.
+/// Number of descriptors that fit the buffers.
 const SET_BITS: usize = 4096 * 8;
 
 fn words(count: i32) -> usize {
@@ -254,15 +254,15 @@ fn any_selected(task: &Task, count: i32, sets: [*mut u64; 3]) -> bool {
     })
 }
 
-/// Word `at` of a set, without bits past the count.
+/// Word `at` of a set, without bits beyond the count.
 fn word(set: *mut u64, at: usize, count: i32) -> Result<u64> {
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let bits = unsafe { ucopy::get(set.wrapping_add(at)) }?;
     let left = count as usize - at * 64;
     Ok(if left < 64 { bits & ((1 << left) - 1) } else { bits })
 }
 
-/// Which of the descriptors in `bits`, word `at` of a set, are ours.
+/// The descriptors of ours among `bits`, word `at` of a set.
 fn ours(task: &Task, at: usize, mut bits: u64) -> u64 {
     let mut found = 0;
     while bits != 0 {
@@ -310,7 +310,7 @@ fn select_slow(task: &Task, count: i32, sets: [*mut u64; 3], last: [usize; 2], n
         for at in (0..words(count)).filter(|_| !set.is_null()) {
             let Ok(asked) = word(set, at, count) else { return Errno::EFAULT.to_ret() };
             let mine = if index < 2 { ours(task, at, asked) } else { 0 };
-            // SAFETY: the buffers hold SET_BITS bits each; the copy routine answers bad pointers.
+            // SAFETY: the buffers hold SET_BITS bits each; the copy routine handles bad pointers.
             let stored = unsafe {
                 ucopy::put(set.wrapping_add(at), &((copy.add(at).read() * u64::from(done >= 0)) | mine))
             };

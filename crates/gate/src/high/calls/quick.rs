@@ -1,7 +1,7 @@
-//! The calls that programs make most, where one look at the descriptor's entry decides.
+//! Fast paths of the most frequent calls, where one look at the descriptor's entry decides.
 //!
-//! [`crate::low::arrive::entry_quick`] comes here with an entry that is not 0. Whatever is not the common
-//! case is the call's own handler's: `AGAIN` asks for it. At their sites no vector register holds anything.
+//! [`crate::low::arrive::entry_quick`] calls these with a nonzero entry. `AGAIN` falls back to the call's
+//! general handler. Vector registers are dead at their sites.
 
 use lp_vfs::task::Task;
 use lp_vfs::{lseek, read, stat, write};

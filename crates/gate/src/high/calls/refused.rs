@@ -1,7 +1,8 @@
-//! Calls that carry a path or a descriptor and that no file of ours answers: they fail as on a file that does
-//! not have what they ask for, and never reach the kernel with a path of ours or a placeholder.
+//! Calls that take a path or a descriptor and are not supported on files of ours. They fail as on a file
+//! without the feature, and never reach the kernel with a path of ours or a placeholder.
 //!
-//! `crates/gate/tests/call_table.rs` holds the whole call table against [`crate::high::table::calls::CALLS`].
+//! `crates/gate/tests/call_table.rs` checks [`crate::high::table::calls::CALLS`] against the whole call
+//! table.
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, PATH_MAX, UserPtr};
@@ -28,10 +29,10 @@ const LANDLOCK_PATH_BENEATH: u32 = 1;
 const FSCONFIG_TEXT: [u32; 3] = [1, 3, 4];
 /// `FSCONFIG_SET_FD`.
 const FSCONFIG_FD: u32 = 5;
-/// How the links of the region and of placeholders in `/proc/self/fd` begin, and those of io_uring instances.
+/// Prefixes of the links in `/proc/self/fd` for the region, for placeholders and for io_uring instances.
 const UNTOUCHABLE: [&[u8]; 2] = [b"/memfd:lightpath", b"anon_inode:[io_uring]"];
 
-/// A call that does not exist in a run: io_uring(7) and io_setup(2), whose work passes the gate by, and calls
+/// A call that does not exist in a run: io_uring(7) and io_setup(2), whose work bypasses the gate, and calls
 /// newer than the gate.
 pub(crate) unsafe extern "sysv64" fn absent(
     _: usize,
@@ -44,7 +45,7 @@ pub(crate) unsafe extern "sysv64" fn absent(
     Errno::ENOSYS.to_ret()
 }
 
-/// Writes handlers of calls that fail with an error of their own on every file of ours.
+/// Defines handlers of calls that fail with a given error on every file of ours.
 macro_rules! refuse_files {
     ($($(#[$doc:meta])* $name:ident: $errno:ident;)*) => {
         handlers! {
@@ -68,7 +69,7 @@ refuse_files! {
     not_ruleset: EBADFD;
     /// finit_module(2).
     no_module: ENOEXEC;
-    /// open_by_handle_at(2): no file of ours has given out a handle.
+    /// open_by_handle_at(2): no file of ours has issued a handle.
     no_handle: ESTALE;
 }
 
@@ -125,7 +126,7 @@ handlers! {
         if ours { Errno::EINVAL.to_ret() } else { NOT_OURS }
     }
 
-    /// fsconfig(2): a value may be a path, or hold some.
+    /// fsconfig(2): a value may be a path, or contain paths.
     fn fsconfig(task, fd: Fd, command: u32, key: usize, value: UserPtr, extra: Fd) {
         let names_ours = FSCONFIG_TEXT.contains(&command)
             && (concerns(task, At { dirfd: extra, path: value }) || mentions_mount(value));
@@ -156,7 +157,7 @@ handlers! {
     fn bpf(task, command: u32, attributes: *const usize, size: u32) {
         placeholder::flush(task);
         if BPF_WITH_PATH.contains(&command) {
-            // SAFETY: the copy routine answers bad pointers. The path is the first word.
+            // SAFETY: the copy routine handles bad pointers. The path is the first word.
             let path = unsafe { ucopy::get(attributes) };
             if path.is_ok_and(|path| concerns(task, At::cwd(given(path)))) {
                 return Errno::EPERM.to_ret();
@@ -165,10 +166,10 @@ handlers! {
         NOT_OURS
     }
 
-    /// landlock_add_rule(2): nothing of ours can be named in a rule.
+    /// landlock_add_rule(2): a rule cannot name anything of ours.
     fn landlock_add_rule(task, ruleset: Fd, kind: u32, attributes: *const u64, flags: u32) {
         if kind == LANDLOCK_PATH_BENEATH {
-            // SAFETY: the copy routine answers bad pointers. The descriptor follows the first word, packed.
+            // SAFETY: the copy routine handles bad pointers. The descriptor follows the first word, packed.
             let fd = unsafe { ucopy::get(attributes.wrapping_add(1).cast::<i32>()) }.map(Fd::new);
             if fd.is_ok_and(|fd| descriptor::is_listed(task, fd)) {
                 return Errno::EBADFD.to_ret();
@@ -177,7 +178,7 @@ handlers! {
         on_file(task, ruleset, Errno::EBADFD).unwrap_or(NOT_OURS)
     }
 
-    /// kcmp(2): placeholders of different files are one file to the kernel.
+    /// kcmp(2): to the kernel, placeholders of different files are the same file.
     fn kcmp(task, first: i32, second: i32, kind: u32, a: usize, b: usize) {
         let (a, b) = (Fd::new(a as i32), Fd::new(b as i32));
         if kind != KCMP_FILE || !descriptor::is_file(task, a) && !descriptor::is_file(task, b) {
@@ -191,7 +192,7 @@ handlers! {
         if !open(a) || !open(b) {
             return Errno::EBADF.to_ret();
         }
-        // The low half names the open file; the host's have none.
+        // The low half of the word identifies the open file; the host's have none.
         let file = |fd| if descriptor::is_file(task, fd) { descriptor::word(task, fd) as u32 } else { 0 };
         match file(a).cmp(&file(b)) {
             core::cmp::Ordering::Equal => 0,
@@ -200,8 +201,8 @@ handlers! {
         }
     }
 
-    /// pidfd_getfd(2): what it brings must be no placeholder, and no ring. The region and its life file are
-    /// not even fetched: to close the life file drops the sign of life.
+    /// pidfd_getfd(2) must not fetch a placeholder or an io_uring instance. The region and its life file are
+    /// not even fetched, because closing the life file drops the record lock.
     fn pidfd_getfd(task, pidfd: Fd, fd: Fd, flags: u32) {
         placeholder::flush(task);
         if let Some(refused) = on_file(task, pidfd, Errno::EBADF) {
@@ -219,7 +220,7 @@ handlers! {
     }
 }
 
-/// What a call on descriptor `fd` gets if that is a file of ours: `EBADF` if it was opened with `O_PATH`,
+/// The result of a call on descriptor `fd` if that is a file of ours: `EBADF` if it was opened with `O_PATH`,
 /// else `errno`.
 pub(crate) fn on_file(task: &Task, fd: Fd, errno: Errno) -> Option<isize> {
     let refused = |errno: Errno| Some(errno.to_ret());
@@ -230,8 +231,8 @@ pub(crate) fn on_file(task: &Task, fd: Fd, errno: Errno) -> Option<isize> {
     }
 }
 
-/// Fails with `errno` for what exists in a mount, with the walk's own error for what does not; else asks the
-/// host.
+/// Fails with `errno` if the path exists in a mount, with the walk's own error if it is missing there; else
+/// makes the host's call.
 pub(crate) fn at_path(task: &Task, at: At, flags: u32, errno: Errno, host: impl Fn(At) -> isize) -> isize {
     if flags & AT_EMPTY_PATH != 0
         && crate::high::calls::stat::is_empty(at.path)
@@ -256,19 +257,19 @@ pub(crate) fn concerns(task: &Task, at: At) -> bool {
         || crate::high::route::hostlink::into_mount(Which::First, at, Last::Follow).is_some()
 }
 
-/// Whether a string of options, as mount(2) takes them, holds an absolute path into a mount.
+/// Whether an option string, as for mount(2), contains an absolute path into a mount.
 pub(crate) fn mentions_mount(text: UserPtr) -> bool {
     let room: &mut [u8; PATH_MAX] = buffer(Which::First);
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let Ok(length) = (unsafe { ucopy::string(room, text.as_ptr()) }) else { return false };
     let mut parts = room[..length].split(|byte| matches!(byte, b',' | b'=' | b':'));
     parts.any(|part| part.first() == Some(&b'/') && mounts().holds(part))
 }
 
-/// Whether a descriptor of the kernel's is one of the gate's, or an instance of io_uring.
+/// Whether a kernel descriptor is one of the gate's, or an io_uring instance.
 fn is_untouchable(fd: Fd) -> bool {
     let (path, mut target) = (fd.link(), [0u8; 32]);
-    // SAFETY: the path is NUL-terminated, the kernel writes within `target`.
+    // SAFETY: the path is NUL-terminated, and the kernel writes within `target`.
     let got = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), target.as_mut_ptr(), target.len()) };
     got.is_ok_and(|got| UNTOUCHABLE.iter().any(|name| target[..got].starts_with(name)))
 }

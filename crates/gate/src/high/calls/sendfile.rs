@@ -29,7 +29,7 @@ handlers! {
                 let mut flags = flags;
                 moved(task, out, count, |count| {
                     let done = copy::splice(task, input, off_in, out, off_out, count, flags);
-                    // A pipe is waited for once.
+                    // Wait for a pipe only once.
                     flags |= SPLICE_F_NONBLOCK;
                     done
                 })
@@ -39,7 +39,7 @@ handlers! {
         }
     }
 
-    /// copy_file_range(2): from one file system to another the kernel's own in-memory ones give `EXDEV` too.
+    /// copy_file_range(2) between file systems: the kernel's own in-memory ones also fail with `EXDEV`.
     fn copy_file_range(task, input: Fd, off_in: UserPtr<i64>, out: Fd, off_out: UserPtr<i64>, count: usize, flags: u32) {
         match either(task, input, out) {
             Ok(true) if descriptor::is_file(task, input) && descriptor::is_file(task, out) => {
@@ -64,7 +64,7 @@ handlers! {
         if !descriptor::is_file(task, fd) {
             return NOT_OURS;
         }
-        // The kernel looks for the pipe last.
+        // The kernel checks for the pipe last.
         if flags & !SPLICE_FLAGS != 0 {
             Errno::EINVAL.to_ret()
         } else if count == 0 && !is_path(task, fd) {
@@ -75,9 +75,9 @@ handlers! {
     }
 }
 
-/// The result of a call that moves content in steps, as `splice_from_pipe` does: until a step fails. After a
-/// short one into a file under `RLIMIT_FSIZE` it is therefore made once more, and the signal comes with what
-/// was moved before it.
+/// The result of a call that, like `splice_from_pipe`, moves content in steps until one fails. After a short
+/// result into a file under `RLIMIT_FSIZE` the call is therefore repeated; the signal is then sent, and the
+/// result counts what was moved before.
 fn moved(task: &Task, out: Fd, count: usize, mut call: impl FnMut(usize) -> Result<usize>) -> isize {
     let mut done = call(count);
     if let Ok(bytes @ 1..) = done
@@ -95,13 +95,13 @@ fn moved(task: &Task, out: Fd, count: usize, mut call: impl FnMut(usize) -> Resu
     interruptible(ret_limited(task, done))
 }
 
-/// All of `SPLICE_F_*`.
+/// All `SPLICE_F_*` flags.
 const SPLICE_FLAGS: u32 = 15;
 
-/// Why a range is not copied between a file of ours and one of the host's.
+/// The error for copying a range between a file of ours and a host file.
 fn crossing(task: &Task, input: Fd, out: Fd) -> Result<()> {
     let host = if descriptor::is_file(task, input) { out } else { input };
-    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
     let kind = unsafe {
         let mut found: stat = core::mem::zeroed();
         lp_abi::syscall!(__NR_fstat, host, &raw mut found)?;
@@ -117,7 +117,7 @@ fn crossing(task: &Task, input: Fd, out: Fd) -> Result<()> {
 /// Whether one of two descriptors is ours.
 ///
 /// # Errors
-/// `EBADF` when one is and the other is closed.
+/// `EBADF` if one is and the other is closed.
 fn either(task: &Task, input: Fd, out: Fd) -> Result<bool> {
     if !descriptor::is_file(task, input) && !descriptor::is_file(task, out) {
         return Ok(false);

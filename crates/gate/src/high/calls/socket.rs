@@ -1,5 +1,5 @@
-//! Calls on the host's sockets that name a path of ours, or carry descriptors of ours: bind(2), connect(2), accept(2),
-//! getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2).
+//! Calls on host sockets that name a path of ours or carry descriptors of ours: bind(2), connect(2),
+//! accept(2), getsockname(2), getpeername(2), sendto(2), recvfrom(2), sendmsg(2), sendmmsg(2), recvmsg(2).
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result};
@@ -15,7 +15,7 @@ use crate::high::special::{address, node};
 use crate::low::dispatch::{NOT_OURS, RESTART};
 use crate::low::live::deferred;
 
-/// Returns from the handler with what a file of ours gives as a socket.
+/// Returns from the handler with the error for using a file of ours as a socket.
 macro_rules! not_socket_returns {
     ($task:expr, $fd:expr) => {
         if let Some(refused) = on_file($task, $fd, Errno::ENOTSOCK) {
@@ -103,7 +103,7 @@ handlers! {
     /// sendmsg(2).
     fn sendmsg(task, fd: Fd, message: *const Message, flags: usize) {
         not_socket_returns!(task, fd);
-        // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
         let mut changed = given;
         let other = match address::peer(task, given.name as *const u8, given.name_length as usize) {
@@ -129,7 +129,7 @@ handlers! {
         done
     }
 
-    /// sendmmsg(2): one by one if any of the messages concerns us.
+    /// sendmmsg(2): sends one by one if any message concerns us.
     fn sendmmsg(task, fd: Fd, vector: usize, count: u32, flags: usize) {
         not_socket_returns!(task, fd);
         if !messages(vector, count).any(|message| concerns(task, &message)) {
@@ -142,7 +142,7 @@ handlers! {
     fn recvmsg(task, fd: Fd, message: *mut Message, flags: usize) {
         not_socket_returns!(task, fd);
         placeholder::flush(task);
-        // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
         let Ok(given) = (unsafe { ucopy::get(message) }) else { return NOT_OURS };
         let translates = given.name != 0 && node::any(task);
         if given.control == 0 && !translates {
@@ -154,7 +154,7 @@ handlers! {
 
 const SENT: usize = size_of::<Message>();
 
-/// Whether a message goes to a path of ours, or carries descriptors of ours or of the gate's own.
+/// Whether a message goes to a path of ours, or carries descriptors of ours or of the gate.
 fn concerns(task: &Task, message: &Message) -> bool {
     let address = address::peer(task, message.name as *const u8, message.name_length as usize);
     !matches!(address, Ok(Meaning::Host)) || rights::carries_ours(task, message)
@@ -172,7 +172,7 @@ fn send_each(fd: Fd, vector: usize, count: u32, flags: usize) -> isize {
         if done < 0 {
             return if index == 0 { done } else { index as isize };
         }
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         if unsafe { ucopy::put((at + SENT) as *mut u32, &(done as u32)) }.is_err() {
             return if index == 0 { Errno::EFAULT.to_ret() } else { index as isize };
         }
@@ -180,19 +180,20 @@ fn send_each(fd: Fd, vector: usize, count: u32, flags: usize) -> isize {
     count.min(MOST) as isize
 }
 
-/// A call that may wait: interrupted, it is made again if the signal's handler says so.
+/// Makes a call that may wait. If a signal interrupts it, it restarts if the signal's handler has SA_RESTART.
 fn blocking(nr: u32, arguments: [usize; 6]) -> isize {
-    // SAFETY: the program's own call, with an address that means the same.
+    // SAFETY: the program's own call, with an equivalent address.
     let done = ret(unsafe { deferred::blocking_syscall(nr, arguments) });
     if done == Errno::EINTR.to_ret() { RESTART } else { done }
 }
 
-/// A call that gives an address: in `arguments`, 1 and 2 stand for the buffer and for the place of its length.
+/// Makes a call that returns an address. In `arguments`, 1 and 2 stand for the buffer and for the pointer to
+/// its length.
 fn named(task: &Task, at: *mut u8, length: *mut u32, nr: u32, arguments: [usize; 6]) -> isize {
     if at.is_null() || !node::any(task) {
         return NOT_OURS;
     }
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let Ok(room) = (unsafe { ucopy::get(length) }) else { return NOT_OURS };
     if (room as i32) < 0 {
         return NOT_OURS;
@@ -214,9 +215,9 @@ fn named(task: &Task, at: *mut u8, length: *mut u32, nr: u32, arguments: [usize;
     }
 }
 
-/// Hands an address to the program: what fits, and the length of the whole.
+/// Returns an address to the program: as much as fits, and the full length.
 fn give(at: *mut u8, room: usize, from: &[u8; 128], full: usize, length: *mut u32) -> Result<()> {
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe {
         ucopy::copy(at, from.as_ptr(), full.min(room).min(from.len()))?;
         ucopy::put(length, &(full as u32))
@@ -246,12 +247,12 @@ fn receive(
     if translates {
         let full = address::translate(task, &mut buffer, changed.name_length as usize);
         let copied = full.min(given.name_length as usize).min(buffer.len());
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         let _ = unsafe { ucopy::copy(given.name as *mut u8, buffer.as_ptr(), copied) };
         changed.name = given.name;
         changed.name_length = full as u32;
     }
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     match unsafe { ucopy::put(message, &changed) } {
         Ok(()) => done,
         Err(errno) => errno.to_ret(),

@@ -16,7 +16,7 @@ use crate::high::route::path::{is_base_ours, one, route};
 handlers! {
     /// fstat(2).
     fn fstat(task, fd: Fd, to: UserPtr<stat>) {
-        // Programs find their descriptors by asking for each.
+        // Programs probe for their open descriptors with fstat: the gate's own must look closed.
         if descriptor::word(task, fd) == 0 && placeholder::is_guarded(task, fd) {
             return Errno::EBADF.to_ret();
         }
@@ -34,7 +34,7 @@ handlers! {
         stat_at(task, At::cwd(path), to, AT_SYMLINK_NOFOLLOW)
     }
 
-    /// newfstatat(2): glibc's fstat is this with an empty path.
+    /// newfstatat(2). With an empty path it is glibc's fstat.
     fn newfstatat(task, dirfd: Fd, path: UserPtr, to: UserPtr<stat>, flags: u32) {
         if flags & AT_EMPTY_PATH != 0 && is_empty(path) {
             return fstat_by_empty_path(task, dirfd, to, flags);
@@ -57,7 +57,7 @@ handlers! {
     }
 }
 
-/// Whether `dirfd` stands for the working directory, and that is ours.
+/// Whether `dirfd` denotes the working directory, and that is ours.
 fn is_own_directory(task: &Task, dirfd: Fd) -> bool {
     dirfd == Fd::CWD && is_base_ours(task, dirfd)
 }
@@ -74,10 +74,10 @@ fn fstat_by_empty_path(task: &Task, dirfd: Fd, to: UserPtr<stat>, flags: u32) ->
     ret(attributes::fstat(task, dirfd, to))
 }
 
-/// Whether a path is empty, or NULL, which the calls with `AT_EMPTY_PATH` take for that.
+/// Whether a path is empty, or NULL, which calls with `AT_EMPTY_PATH` treat as empty.
 #[inline(always)]
 pub(crate) fn is_empty(path: UserPtr) -> bool {
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     path.is_null() || unsafe { ucopy::is_empty(path.as_ptr()) }
 }
 

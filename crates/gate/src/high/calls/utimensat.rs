@@ -15,11 +15,11 @@ use crate::high::frame::at::At;
 use crate::high::frame::handler::{handlers, kernel, ret};
 use crate::high::route::path::one;
 
-/// atime and mtime as utimensat(2) takes them, seconds and nanoseconds each; none for now.
+/// atime and mtime as for utimensat(2), seconds and nanoseconds each; `None` for the current time.
 type Times = Option<[i64; 4]>;
 
 handlers! {
-    /// utimensat(2): without a path it is futimens.
+    /// utimensat(2). Without a path it is futimens.
     fn utimensat(task, dirfd: Fd, path: UserPtr, times: *const [i64; 4], flags: u32) {
         if path.is_null() {
             if dirfd == Fd::CWD || !descriptor::is_listed(task, dirfd) {
@@ -40,7 +40,7 @@ handlers! {
         set(task, At { dirfd, path }, read_times(times), flags, host)
     }
 
-    /// utimes(2): microseconds.
+    /// utimes(2), in microseconds.
     fn utimes(task, path: UserPtr, times: *const [i64; 4]) {
         let host = |at: At| match at.dirfd {
             Fd::CWD => kernel!(__NR_utimes, at.path, times),
@@ -59,7 +59,7 @@ handlers! {
         set(task, At { dirfd, path }, read_micros(times), 0, host)
     }
 
-    /// utime(2): seconds.
+    /// utime(2), in seconds.
     fn utime(task, path: UserPtr, times: *const [i64; 2]) {
         let host = |at: At| kernel!(__NR_utime, at.path, times);
         set(task, At::cwd(path), read_seconds(times), 0, host)
@@ -75,7 +75,7 @@ fn read_times(times: *const [i64; 4]) -> Result<Times> {
     if times.is_null() {
         return Ok(None);
     }
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::get(times) }.map(Some)
 }
 
@@ -91,7 +91,7 @@ fn read_seconds(times: *const [i64; 2]) -> Result<Times> {
     if times.is_null() {
         return Ok(None);
     }
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let [atime, mtime] = unsafe { ucopy::get(times) }?;
     Ok(Some([atime, 0, mtime, 0]))
 }

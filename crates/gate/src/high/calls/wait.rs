@@ -1,8 +1,8 @@
-//! wait4(2), waitid(2): whoever learns that a child is gone finds everything that it held or had begun
-//! settled, as on Linux, where the calls of a killed process end before its parent is told.
+//! wait4(2), waitid(2): a parent that learns of a child's death finds everything that the child held or had
+//! begun settled. Linux does the same: a killed process's calls end before its parent is told.
 //!
-//! The kernel's call is made here by a process with one thread. One with several makes it at its site, where
-//! a thread that is cancelled unwinds; what its children left is given back by the next reaper.
+//! A process with one thread makes the kernel's call here. One with several makes it at its site, where a
+//! cancelled thread unwinds; the next reaper then releases what its children left.
 
 use lp_abi::linux::{__NR_wait4, __NR_waitid};
 use lp_region::sync::Ordering;
@@ -33,8 +33,7 @@ handlers! {
             return NOT_OURS;
         }
         let done = blocking(__NR_waitid, [kind, id, info, options, usage, 0]);
-        // SAFETY: the copy routine answers bad pointers. The siginfo_t of a child has its id in the fourth
-        // word.
+        // SAFETY: the copy routine handles bad pointers. The fourth word of a child's siginfo_t is its id.
         if let (0, Ok(words)) = (done, unsafe { ucopy::get(info as *const [u32; 4]) }) {
             reap::child(task, words[3]);
         }
@@ -43,7 +42,7 @@ handlers! {
 }
 
 fn has_threads(task: &Task) -> bool {
-    task.process.threads.load(Ordering::Relaxed) != 0 // Relaxed: only this thread can have made a second.
+    task.process.threads.load(Ordering::Relaxed) != 0 // Relaxed: only this thread can have created a second.
 }
 
 fn blocking(nr: u32, arguments: [usize; 6]) -> isize {

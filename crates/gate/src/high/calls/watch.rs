@@ -1,5 +1,5 @@
-//! Calls on files of ours that Lightpath does not have: fanotify(7), file handles, swap, accounting, trees of
-//! mounts. They fail as on a file system without them; docs/differences.md lists them.
+//! Calls that Lightpath does not support on files of ours: fanotify(7), file handles, swap, accounting, mount
+//! trees. They fail as on a file system without these features; docs/differences.md lists them.
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, UserPtr};

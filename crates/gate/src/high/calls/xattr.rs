@@ -1,4 +1,5 @@
-//! setxattr(2), getxattr(2), listxattr(2), removexattr(2), their forms for links and descriptors, and those with `at`.
+//! setxattr(2), getxattr(2), listxattr(2), removexattr(2), their variants for links and descriptors, and
+//! those with `at`.
 
 use lp_abi::linux::*;
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
@@ -13,7 +14,7 @@ use crate::high::frame::at::{At, DOT};
 use crate::high::frame::handler::{given_slice, handlers, kernel, ret};
 use crate::high::route::path::{is_base_ours, one};
 
-/// `AT_SYMLINK_NOFOLLOW` for the calls whose names start with `l`.
+/// `AT_SYMLINK_NOFOLLOW`, for calls whose names start with `l`.
 const LINK: u32 = AT_SYMLINK_NOFOLLOW;
 
 handlers! {
@@ -142,10 +143,10 @@ impl Args {
     }
 }
 
-/// What the calls with `at` work on.
+/// What a call with `at` applies to.
 enum Target {
-    /// The descriptor itself, which is ours, or the working directory, which only some of the calls take as
-    /// one.
+    /// The descriptor itself, which is ours; or the working directory, which only some of the calls accept as
+    /// a descriptor.
     Descriptor,
     /// A path.
     Path(At),
@@ -182,7 +183,7 @@ fn with_args(
     if size < size_of::<Args>() {
         return Errno::EINVAL.to_ret();
     }
-    // SAFETY: the copy routine answers bad pointers; every bit pattern is an argument.
+    // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid argument.
     match unsafe { ucopy::get(args) } {
         Ok(args) => work(target, args),
         Err(errno) => errno.to_ret(),
@@ -237,7 +238,8 @@ fn remove(task: &Task, at: At, flags: u32, name: UserPtr) -> isize {
     one(task, at, last_of(flags), ours, host)
 }
 
-/// Whether a call of the host's needs no `at`, which kernels before 6.13 do not have; and if so, whether it follows links.
+/// For a call on the host that does not need the `at` variant, which kernels before 6.13 lack: whether it
+/// follows links. `None` if it needs the variant.
 fn plain(at: At, flags: u32) -> Option<bool> {
     (at.dirfd == Fd::CWD && flags & AT_EMPTY_PATH == 0).then_some(flags & AT_SYMLINK_NOFOLLOW == 0)
 }

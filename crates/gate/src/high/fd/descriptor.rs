@@ -1,4 +1,4 @@
-//! Whose a descriptor is: one load tells.
+//! Decides with one load whether a descriptor is ours.
 
 use lp_abi::{Errno, Fd};
 use lp_region::sync::Ordering;
@@ -8,38 +8,39 @@ use lp_vfs::task::Task;
 use crate::high::fd::placeholder;
 use crate::low::dispatch::NOT_OURS;
 
-/// The table's word for `fd`; 0 for what cannot be ours.
+/// The table's word for `fd`; 0 if `fd` cannot be ours.
 #[inline(always)]
 pub fn word(task: &Task, fd: Fd) -> u64 {
-    // Relaxed: the call that uses the word pins and checks what it names.
+    // Relaxed: the call that uses the word pins and validates the open file.
     table::covered(task, fd).map_or(0, |word| word.load(Ordering::Relaxed))
 }
 
-/// Whether `fd` is an open file of ours that the file system itself answers for.
+/// Whether `fd` is an open file of ours that the file system itself answers.
 #[inline(always)]
 pub fn is_file(task: &Task, fd: Fd) -> bool {
     word(task, fd) & (entry::OPEN | entry::HOST) == entry::OPEN
 }
 
-/// Whether `fd` is open and in our table: a file of ours, or the host's object behind a FIFO of ours.
+/// Whether `fd` is open and in our table: a file of ours, or the host object behind a FIFO of ours.
 #[inline(always)]
 pub fn is_listed(task: &Task, fd: Fd) -> bool {
     word(task, fd) & entry::OPEN != 0
 }
 
-/// Whether `fd` looks closed to the program: a parked placeholder, or a descriptor of the gate's own.
+/// Whether `fd` must look closed to the program: a parked placeholder, or one of the gate's own descriptors.
 #[inline]
 pub fn is_hidden(task: &Task, fd: Fd) -> bool {
     word(task, fd) & (entry::OPEN | entry::PARKED) == entry::PARKED || placeholder::is_guarded(task, fd)
 }
 
-/// What a call that the file system does not answer for `fd` gets: `EBADF` on a hidden one, else the kernel.
+/// The result for an `fd` that the file system does not answer: `EBADF` if it is hidden, else the kernel's.
 #[cold]
 pub fn other(task: &Task, fd: Fd) -> isize {
     if is_hidden(task, fd) { Errno::EBADF.to_ret() } else { NOT_OURS }
 }
 
-/// Goes on only with a file of ours; returns from the handler otherwise, with `other` for what the table has a word for.
+/// Continues only with a file of ours. Otherwise returns from the handler, with `other` if the table has a
+/// word for the descriptor.
 macro_rules! file_or_return {
     ($task:expr, $fd:expr) => {
         file_or_return!($task, $fd, $crate::high::fd::descriptor::other($task, $fd))
@@ -47,7 +48,7 @@ macro_rules! file_or_return {
     ($task:expr, $fd:expr, $other:expr) => {
         let word = $crate::high::fd::descriptor::word($task, $fd);
         if word & (lp_vfs::table::entry::OPEN | lp_vfs::table::entry::HOST) != lp_vfs::table::entry::OPEN {
-            // One test on the way of a call that is not ours.
+            // One test on the path of a call that is not ours.
             if word == 0 {
                 return $crate::low::dispatch::NOT_OURS;
             }
@@ -57,8 +58,8 @@ macro_rules! file_or_return {
 }
 pub(crate) use file_or_return;
 
-/// Goes on only with a descriptor in our table, the host's objects behind inodes of ours among them: calls on
-/// attributes. Returns from the handler otherwise.
+/// For calls on attributes: continues only with a descriptor in our table, which includes host objects behind
+/// inodes of ours. Otherwise returns from the handler.
 macro_rules! listed_or_return {
     ($task:expr, $fd:expr) => {
         let word = $crate::high::fd::descriptor::word($task, $fd);

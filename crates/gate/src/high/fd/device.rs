@@ -1,14 +1,16 @@
-//! /dev/zero and /dev/null: what they give is known, so their reads and writes are answered here.
+//! /dev/zero and /dev/null: their behaviour is known, so reads and writes on them are answered here.
 //!
 //! The descriptor is the kernel's own, and so is every other call on it. The table *marks* it: a word without
-//! [`entry::OPEN`] that says what reads give and whether writes vanish.
+//! [`entry::OPEN`] says what reads return and whether writes vanish.
 //!
-//! A mark must not outlive its descriptor, or the next file on the number would read as zeros. So it is made in the call
-//! in which the kernel gave the number, while one thread has the table, and is taken away before the kernel closes or
-//! replaces the descriptor. Whatever else may change the kernel's table ([`distrust`]) ends marks for good. A
-//! descriptor that comes in another way (a socket, `/proc/self/fd`) has none.
+//! A mark must not outlive its descriptor, or the next file with the number would read as zeros. It is
+//! therefore set in the call in which the kernel gave the number, while one thread uses the table, and
+//! removed before the kernel closes or replaces the descriptor. Anything else that may change the kernel's
+//! table ([`distrust`]) ends marks for good. A descriptor that arrives otherwise (a socket, `/proc/self/fd`)
+//! has none.
 //!
-//! Reads in [`LEAST`] are left to the kernel: it makes pages that are not there yet cheaper, and ends a read for a signal.
+//! Reads of [`LEAST`] bytes or more are left to the kernel: it creates missing pages faster, and a signal can
+//! end its read.
 
 use lp_abi::linux::{
     __NR_fstat, O_ACCMODE, O_CLOEXEC, O_DIRECT, O_PATH, O_RDONLY, O_RDWR, O_WRONLY, S_IFCHR, S_IFMT, stat,
@@ -24,12 +26,12 @@ use lp_vfs::task::Task;
 use crate::high::fd::descriptor;
 use crate::high::run::words::DISTRUSTED;
 
-/// Bits of a mark that say what the device does.
+/// Bits of a mark that describe the device.
 const DEVICE: u64 = entry::ZEROS | entry::EMPTY | entry::DISCARDS;
-/// `st_rdev` of /dev/null and /dev/zero: devices 1:3 and 1:5, on every Linux.
+/// `st_rdev` of /dev/null and /dev/zero: devices 1:3 and 1:5 on every Linux.
 const NULL: u64 = 0x103;
 const ZERO: u64 = 0x105;
-/// Where the addresses of programs end, with page tables of four levels.
+/// End of program addresses with four-level page tables.
 const USER_END: usize = 0x7fff_ffff_f000;
 
 fn distrusted(process: &Process) -> &AtomicU32 {
@@ -44,10 +46,10 @@ pub fn opened(task: &Task, fd: Fd, path: &[u8], flags: u32) {
     }
 }
 
-/// The path says little (it may be a mount, or in another root): what counts is the device.
+/// Checks the device, because the path proves little: it may be a mount or in another root.
 #[cold]
 fn opened_slow(task: &Task, fd: Fd, flags: u32) {
-    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
     let found = unsafe {
         let mut found: stat = core::mem::zeroed();
         let _ = lp_abi::syscall!(__NR_fstat, fd, &raw mut found);
@@ -71,12 +73,13 @@ fn opened_slow(task: &Task, fd: Fd, flags: u32) {
     mark(task, fd, device | cloexec);
 }
 
-/// What the mark of `fd` says of its device; 0 without one.
+/// The mark of `fd`; 0 without one.
 pub fn of(task: &Task, fd: Fd) -> u64 {
     descriptor::word(task, fd) & DEVICE
 }
 
-/// The kernel has put a duplicate of a descriptor with this [`of`] on `fd`; `cloexec` is [`entry::CLOEXEC`] or 0.
+/// The kernel has duplicated to `fd` a descriptor whose [`of`] is `device`. `cloexec` is [`entry::CLOEXEC`]
+/// or 0.
 pub fn duplicated(task: &Task, device: u64, fd: Fd, cloexec: u64) {
     if device != 0 {
         mark(task, fd, device | cloexec);
@@ -84,7 +87,7 @@ pub fn duplicated(task: &Task, device: u64, fd: Fd, cloexec: u64) {
 }
 
 fn mark(task: &Task, fd: Fd, mark: u64) {
-    // Relaxed, all: one thread has the table.
+    // Relaxed, all: one thread uses the table.
     if task.process.threads.load(Ordering::Relaxed) | distrusted(task.process).load(Ordering::Relaxed) != 0 {
         return;
     }
@@ -106,12 +109,12 @@ pub fn forget(task: &Task, fd: Fd) {
 fn unmark(place: &AtomicU64) {
     let word = place.load(Ordering::Relaxed);
     if word & DEVICE != 0 {
-        // Relaxed: orders nothing. Another thread that has put a file there meanwhile keeps it.
+        // Relaxed: orders nothing. A file that another thread has put there meanwhile stays.
         let _ = place.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Relaxed);
     }
 }
 
-/// [`forget`] for the marks in a table of `process` among which `is_meant`.
+/// [`forget`] for the marks in a table of `process` for which `is_meant` holds.
 fn forget_those(task: &Task, table: &[AtomicU64], is_meant: impl Fn(u32, u64) -> bool) {
     let limit = task.process.fd_limit.load(Ordering::Relaxed);
     for (fd, place) in (0..limit).zip(table) {
@@ -126,12 +129,12 @@ pub fn forget_range(task: &Task, first: u32, last: u32) {
     forget_those(task, task.table, |fd, _| (first..=last).contains(&fd));
 }
 
-/// After exec, which has closed what was to be closed.
+/// After exec, which has closed descriptors marked close-on-exec.
 pub fn after_exec(task: &Task) {
     forget_those(task, task.table, |_, word| word & entry::CLOEXEC != 0);
 }
 
-/// The child of a fork has a copy of the table. Beside other threads it may be that of another moment than the kernel's.
+/// After a fork has copied the table. If the process has other threads, this copy may not match the kernel's.
 pub fn copied(task: &Task, child: &Process, table: &[AtomicU64]) {
     distrusted(child).store(distrusted(task.process).load(Ordering::Relaxed), Ordering::Relaxed);
     if task.process.threads.load(Ordering::Relaxed) != 0 {
@@ -139,17 +142,16 @@ pub fn copied(task: &Task, child: &Process, table: &[AtomicU64]) {
     }
 }
 
-/// From now on the kernel's table changes behind the gate: by io_uring.
+/// Ends marks for good: from here on the kernel's table changes without the gate, by io_uring.
 pub fn distrust(task: &Task) {
     distrusted(task.process).store(1, Ordering::Relaxed);
     forget_those(task, task.table, |_, _| true);
 }
 
-/// read(2) of `fd`, which is no file of ours.
+/// read(2) of `fd`, which is not a file of ours.
 pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     let word = descriptor::word(task, fd);
-    // A bad pointer has the kernel say how far it got.
-    // SAFETY: the copy routine answers bad pointers.
+    // For a bad pointer the kernel reports how far it got. SAFETY: the copy routine handles bad pointers.
     let zero = || unsafe { ucopy::zero(buf.start().as_ptr(), buf.len()) };
     if word & entry::ZEROS != 0 && (1..LEAST).contains(&buf.len()) && zero().is_ok() {
         return buf.len() as isize;
@@ -160,7 +162,7 @@ pub fn read(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     descriptor::other(task, fd)
 }
 
-/// write(2) to `fd`, which is no file of ours.
+/// write(2) to `fd`, which is not a file of ours.
 pub fn write(task: &Task, fd: Fd, buf: UserSlice) -> isize {
     if of(task, fd) & entry::DISCARDS != 0 && is_users(buf) {
         return buf.len().min(MAX_RW_COUNT) as isize;
@@ -178,12 +180,12 @@ pub fn pwrite(task: &Task, fd: Fd, buf: UserSlice, offset: i64) -> isize {
     if is_good(offset, buf.len()) { write(task, fd, buf) } else { descriptor::other(task, fd) }
 }
 
-/// access_ok, for the smaller of the address spaces that there are.
+/// The kernel's access_ok, for the smaller of the possible address spaces.
 fn is_users(buf: UserSlice) -> bool {
     buf.start().addr().checked_add(buf.len()).is_some_and(|end| end <= USER_END)
 }
 
-/// rw_verify_area: whether an `off_t` holds the end.
+/// The kernel's rw_verify_area: whether the end fits an `off_t`.
 fn is_good(offset: i64, count: usize) -> bool {
     offset >= 0 && i64::try_from(count).is_ok_and(|count| offset.checked_add(count).is_some())
 }

@@ -1,4 +1,4 @@
-//! /proc/self/fd as a directory: the gate's own descriptors do not show in it.
+//! /proc/self/fd as a directory: hides the gate's own descriptors.
 
 use lp_abi::linux::__NR_getdents64;
 use lp_abi::{Fd, UserSlice};
@@ -10,17 +10,17 @@ use crate::high::fd::placeholder;
 use crate::high::frame::handler::kernel;
 use lp_abi::text::parse_decimal;
 
-/// Descriptors below 64 that are open on such a directory. One that was closed stays until its number is opened anew: asking
-/// about another kind of descriptor only costs a look at its names.
+/// Descriptors below 64 that are open on such a directory. A closed one stays set until its number is opened
+/// again; the only cost is a look at the names that another kind of directory returns.
 static OPEN: AtomicU64 = AtomicU64::new(0);
 
-/// Bytes before the name in `struct linux_dirent64`.
+/// Offset of the name in `struct linux_dirent64`.
 const HEAD: usize = 19;
 
-/// The kernel has opened `path`, of which this is enough, as `fd`.
+/// The kernel has opened as `fd` a path that starts with, or is, `path`.
 pub fn opened(fd: Fd, path: &[u8]) {
     let Some(bit) = bit(fd) else { return };
-    // Relaxed, all: a bit of the process's own.
+    // Relaxed, all: a word of the process's own.
     let before = OPEN.load(Ordering::Relaxed);
     let now = if is_path(path) { before | bit } else { before & !bit };
     if now != before {
@@ -39,7 +39,7 @@ fn bit(fd: Fd) -> Option<u64> {
     1u64.checked_shl(fd.raw() as u32)
 }
 
-/// Whether a path, absolute as programs write it, names one.
+/// Whether an absolute path, as programs write it, names one.
 pub fn is_path(path: &[u8]) -> bool {
     let path = path.strip_suffix(b"/").unwrap_or(path);
     if path == b"/dev/fd" {
@@ -65,26 +65,27 @@ pub fn getdents64(task: &Task, fd: Fd, to: UserSlice) -> isize {
     }
 }
 
-/// Takes the gate's own descriptors out of records; gives how many bytes are left.
+/// Removes the gate's own descriptors from the records. Returns the number of bytes left.
 fn without_own(task: &Task, records: UserSlice) -> usize {
     let (to, bytes) = (records.start().as_ptr(), records.len());
     let (mut from, mut left) = (0, 0);
     while from + HEAD < bytes {
         let record = to.wrapping_add(from);
         let mut name = [0u8; 16];
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         let Ok(length) = (unsafe { ucopy::get(record.wrapping_add(16).cast::<u16>()) }) else { break };
         if length == 0 {
             break;
         }
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         let text = unsafe { ucopy::string(&mut name, record.wrapping_add(HEAD)) }.unwrap_or(0);
         let own = match parse_decimal(&name[..text]) {
             Some((number, [])) => placeholder::is_guarded(task, Fd::new(number as i32)),
             _ => false,
         };
         if !own {
-            // SAFETY: the copy routine answers bad pointers; records move down, the copy goes upwards.
+            // SAFETY: the copy routine handles bad pointers. Records move to lower addresses, and the copy
+            // ascends.
             let _ = unsafe { ucopy::copy(to.wrapping_add(left), record, length as usize) };
             left += length as usize;
         }

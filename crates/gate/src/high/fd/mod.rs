@@ -1,6 +1,6 @@
-//! Descriptors: whose a number is ([`descriptor`]), placeholders and their lock ([`placeholder`]), the gate's
-//! own ([`own_descriptor`]), devices that are answered ([`device`]), /proc/self/fd ([`directory`]), and
-//! descriptors in messages ([`rights`]).
+//! Descriptors: whether a number is ours ([`descriptor`]), placeholders and their lock ([`placeholder`]), the
+//! gate's own descriptors ([`own_descriptor`]), devices answered here ([`device`]), /proc/self/fd
+//! ([`directory`]), and descriptors in messages ([`rights`]).
 
 pub mod descriptor;
 pub mod device;

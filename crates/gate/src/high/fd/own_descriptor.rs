@@ -1,8 +1,9 @@
-//! Ways to the gate's own descriptors that lead past their numbers: paths under /proc, of this process or another of the run,
-//! and pidfd_getfd(2).
+//! Ways to the gate's own descriptors that bypass their numbers: paths under /proc, of this process or
+//! another of the run, and pidfd_getfd(2).
 //!
-//! Whoever opens the life file and closes it again has dropped its own sign of life ([`lp_region::life_file`]), so what a path
-//! leads to is asked of the kernel, with an `O_PATH` descriptor, whose closing drops nothing.
+//! A process that opens the life file and closes it again drops its own record lock
+//! ([`lp_region::life_file`]). The kernel is therefore asked where a path leads with an `O_PATH` descriptor,
+//! whose closing drops no lock.
 
 use lp_abi::Fd;
 use lp_abi::linux::{__NR_fstat, __NR_open, __NR_openat, __NR_read, O_CLOEXEC, O_PATH, O_RDONLY, stat};
@@ -12,8 +13,8 @@ use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::At;
 use lp_abi::text::{Writer, parse_decimal};
 
-/// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to that descriptor
-/// of a process. Only a path that ends in a number is looked at.
+/// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to
+/// some process's descriptor of it. Only a path that ends in a number is examined.
 #[cold]
 pub(crate) fn is_behind(region: i32, at: At, path: &[u8]) -> bool {
     let digits = path.iter().rev().take_while(|byte| byte.is_ascii_digit()).count();
@@ -51,7 +52,7 @@ pub(crate) fn is_target(region: Region, pidfd: Fd, target: Fd) -> bool {
     is_behind(region.fd(), At::text(&path), &path[..length])
 }
 
-/// The process id that /proc gives for a pidfd.
+/// The process id of a pidfd, according to /proc.
 fn process_behind(pidfd: Fd) -> Option<u32> {
     const LABEL: &[u8] = b"\nPid:\t";
     let mut path = [0u8; 48];
@@ -60,7 +61,8 @@ fn process_behind(pidfd: Fd) -> Option<u32> {
     text.push_decimal(u64::try_from(pidfd.raw()).ok()?);
     text.finish()?;
     let mut text = [0u8; 512];
-    // SAFETY: the path is NUL-terminated, the buffer as long as said; the descriptor is closed again.
+    // SAFETY: the path is NUL-terminated, and the kernel writes within the buffer; the descriptor is closed
+    // again.
     let got = unsafe {
         let fd = lp_abi::syscall!(__NR_open, path.as_ptr(), O_RDONLY | O_CLOEXEC, 0).ok()?;
         let got = lp_abi::syscall!(__NR_read, fd, text.as_mut_ptr(), text.len());
@@ -72,9 +74,9 @@ fn process_behind(pidfd: Fd) -> Option<u32> {
     Some(parse_decimal(&text[at..])?.0)
 }
 
-/// Device and inode behind a descriptor.
+/// Device and inode number of a descriptor's file.
 fn identity(fd: Fd) -> Option<(u64, u64)> {
-    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
     unsafe {
         let mut found: stat = core::mem::zeroed();
         lp_abi::syscall!(__NR_fstat, fd, &raw mut found).ok()?;

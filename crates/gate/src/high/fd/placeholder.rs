@@ -1,16 +1,18 @@
-//! Placeholders: the kernel descriptors that stand behind descriptors of ours, so that numbers are the kernel's own.
+//! Placeholders: the kernel's descriptors behind descriptors of ours, so that the kernel manages the numbers.
 //!
-//! Each is a duplicate of the *base*, an `O_PATH` descriptor of an empty, sealed memfd kept at a high number: whatever
-//! reaches the kernel with it gets `EBADF`, never data. Closing a descriptor of ours *parks* its placeholder when it can, and the
-//! next open takes it back, so that a loop of the two makes no system call.
+//! Each is a duplicate of the *base*, an `O_PATH` descriptor of an empty, sealed memfd, kept at a high
+//! number: any call that reaches the kernel with it gets `EBADF`, never data. Closing a descriptor of ours
+//! *parks* its placeholder if possible, and the next open reuses it, so that a loop of the two makes no
+//! system call.
 //!
-//! A parked number is free to the program, so it must be the one that the kernel would give. Hence the *watermark*:
-//! every number below it is in use or parked. It rises when the kernel gives out the lowest free number, falls when a
-//! number below it is really closed, and only numbers below it are parked. The lowest parked number is therefore the
-//! lowest free one. Before the kernel gives out a number itself, what is parked is closed ([`flush`]).
+//! To the program a parked number is free, so it must be the one that the kernel would give next. Hence the
+//! *watermark*: every number below it is in use or parked. It rises when the kernel gives out the lowest free
+//! number and falls when a number below it is really closed. Only numbers below it are parked, so the lowest
+//! parked number is the lowest free one. Before the kernel gives out a number itself, parked placeholders are
+//! closed ([`flush`]).
 //!
-//! All of it is kept in the process's slot: fork copies it as it copies the descriptors. Guarded by the table lock while
-//! threads share the table.
+//! All of this state is in the process's slot: fork copies it as it copies the descriptors. While threads
+//! share the table, the table lock guards it.
 
 use lp_abi::linux::{
     __NR_close, __NR_dup2, __NR_dup3, __NR_fcntl, __NR_memfd_create, __NR_open, F_ADD_SEALS, F_DUPFD,
@@ -31,9 +33,9 @@ use crate::low::tools::names;
 
 /// Numbers below this can be parked.
 const PARKABLE: i32 = 64;
-/// How far below the region's descriptor the base may lie.
+/// Maximum distance of the base below the region's descriptor.
 const BELOW: i32 = 16;
-/// The lowest number that is kept ready: above those that programs care about.
+/// The lowest reserved number: above those that programs care about.
 const FIRST_READY: i32 = PARKABLE;
 
 fn base_word<'t>(task: &'t Task) -> &'t AtomicU32 {
@@ -48,10 +50,10 @@ fn watermark<'t>(task: &'t Task) -> &'t AtomicU32 {
 pub struct Guard<'t>(Option<&'t Task<'static>>);
 
 impl<'t> Guard<'t> {
-    /// Takes it.
+    /// Takes the lock.
     #[inline(always)]
     pub fn take(task: &'t Task<'static>) -> Self {
-        // Relaxed: only this thread can have made others.
+        // Relaxed: only this thread can have created others.
         if task.process.threads.load(Ordering::Relaxed) == 0 {
             return Guard(None);
         }
@@ -71,7 +73,7 @@ impl Drop for Guard<'_> {
     }
 }
 
-/// Whether `fd` is one of the gate's own: to the program it is closed.
+/// Whether `fd` is one of the gate's own, which must look closed to the program.
 #[inline(always)]
 pub fn is_guarded(task: &Task, fd: Fd) -> bool {
     // Relaxed, both: immutable, and the process's own word.
@@ -79,13 +81,13 @@ pub fn is_guarded(task: &Task, fd: Fd) -> bool {
     is_regions(task.region.fd(), fd) || fd.raw() >= 0 && others.contains(&(fd.raw() as u32 + 1))
 }
 
-/// Whether one of the gate's own may be among the descriptors that have a short way; see
+/// Whether one of the gate's own may be among the descriptors with a fast path; see
 /// [`crate::low::arrive::entry_quick`].
 pub fn own_may_be_low(task: &Task) -> bool {
     task.region.fd() - BELOW < QUICK_FDS
 }
 
-/// The gate's own descriptors, in rising order.
+/// The gate's own descriptors, in ascending order.
 pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     let others = [&task.run.flights, base_word(task)].map(|word| word.load(Ordering::Relaxed).checked_sub(1));
     let region = u32::try_from(task.region.fd()).ok();
@@ -94,14 +96,15 @@ pub fn guarded(task: &Task) -> impl Iterator<Item = u32> + use<> {
     own.into_iter().flatten()
 }
 
-/// The lowest free number at or above `min`, with a placeholder on it and [`entry::TRANSIT`] in the table.
+/// Takes the lowest free number at or above `min`, with a placeholder on it and [`entry::TRANSIT`] in the
+/// table.
 ///
 /// # Errors
-/// `EMFILE`, `EINVAL` as fcntl(2) gives for `F_DUPFD`; `EMFILE` as well past the numbers that can be ours.
+/// `EMFILE` and `EINVAL` as from fcntl(2)'s `F_DUPFD`; `EMFILE` also for numbers that cannot be ours.
 #[inline]
 pub fn allocate(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     let guard = Guard::take(task);
-    // Relaxed, here and below: guarded by the lock or by there being one thread.
+    // Relaxed, here and below: guarded by the lock, or by there being one thread.
     let parked = task.process.parked.load(Ordering::Relaxed);
     let usable = if min == 0 { parked } else { parked & u64::MAX.checked_shl(min).unwrap_or(0) };
     if usable == 0 {
@@ -120,9 +123,9 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<Fd> {
         return take_ready(task, min);
     }
     let base = base(task)?;
-    // A fork of another thread's copies both tables or none.
+    // With the guard, a fork by another thread copies both tables or neither.
     let _guard = Guard::take(task);
-    // SAFETY: a new descriptor of ours.
+    // SAFETY: F_DUPFD only creates a descriptor.
     let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, min) }?;
     if number >= FDS {
         close_number(Fd::new(number as i32));
@@ -138,7 +141,7 @@ fn allocate_slow(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     Ok(Fd::new(number as i32))
 }
 
-/// Before the process is limited: nothing is parked from here on, and some placeholders are ready.
+/// Before the process limits itself: disables parking and reserves some placeholders.
 #[cold]
 pub(crate) fn keep_ready(task: &'static Task<'static>) {
     flush(task);
@@ -146,7 +149,7 @@ pub(crate) fn keep_ready(task: &'static Task<'static>) {
     watermark(task).store(0, Ordering::Relaxed);
     let Ok(base) = base(task) else { return };
     for _ in 0..u32::BITS {
-        // SAFETY: a new descriptor of ours.
+        // SAFETY: F_DUPFD only creates a descriptor.
         let number = unsafe { lp_abi::syscall!(__NR_fcntl, base, F_DUPFD, FIRST_READY) };
         let Ok(number) = number else { return };
         if !put_ready(task, Fd::new(number as i32)) {
@@ -155,7 +158,7 @@ pub(crate) fn keep_ready(task: &'static Task<'static>) {
     }
 }
 
-/// Keeps the placeholder on `fd` for another open, if it is one of those that can be. The caller holds the
+/// Reserves the placeholder on `fd` for another open, if the number qualifies. The caller must hold the
 /// guard.
 fn put_ready(task: &Task, fd: Fd) -> bool {
     let bit = fd.raw().wrapping_sub(FIRST_READY) as u32;
@@ -169,7 +172,7 @@ fn put_ready(task: &Task, fd: Fd) -> bool {
     true
 }
 
-/// The lowest number that is ready, not below `min`.
+/// Takes the lowest reserved number that is at least `min`.
 fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     let _guard = Guard::take(task);
     let all = task.process.spare[READY].load(Ordering::Relaxed);
@@ -183,8 +186,9 @@ fn take_ready(task: &'static Task<'static>, min: u32) -> Result<Fd> {
     Ok(number)
 }
 
-/// Puts `word`, an open file of ours, on number `fd` over whatever is there, as dup2(2) does, and gives what
-/// the table had. The table changes in one store, and first: other threads never find the number closed.
+/// Puts `word`, an open file of ours, on number `fd` in place of what is there, like dup2(2). Returns the
+/// table's previous word. The table changes first and in one store, so other threads never see the number
+/// closed.
 ///
 /// # Errors
 /// `EBADF` past the limits; `EBUSY` while another thread opens the number.
@@ -204,12 +208,12 @@ pub fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
         unmark_parked(task, fd);
         return Ok(old);
     }
-    // What came over a socket may leave it now.
-    // PAIRS: the last load of `moves` in `sweep`, after it has asked for tokens.
+    // The number may have been a file received over a socket. PAIRS: the last load of `moves` in `sweep`,
+    // after it has asked for tokens.
     task.region.header().moves.fetch_add(1, Ordering::Release);
     // SAFETY: the program asked for this number to be replaced.
     let placed = match unsafe { lp_abi::syscall!(__NR_dup3, base, fd, 0) } {
-        // A limited process whose own call is the other.
+        // A limited process whose own call is dup2.
         // SAFETY: the program asked for this number to be replaced.
         Err(Errno::ENOSYS) => unsafe { lp_abi::syscall!(__NR_dup2, base, fd) },
         done => done,
@@ -221,7 +225,7 @@ pub fn replace(task: &'static Task<'static>, fd: Fd, word: u64) -> Result<u64> {
     Ok(old)
 }
 
-/// The number is not parked any more. The caller holds the guard.
+/// Clears the number's parked bit. The caller must hold the guard.
 pub fn unmark_parked(task: &Task, fd: Fd) {
     let parked = task.process.parked.load(Ordering::Relaxed);
     if (0..PARKABLE).contains(&fd.raw()) && parked & 1 << fd.raw() != 0 {
@@ -234,13 +238,13 @@ pub fn unmark_parked(task: &Task, fd: Fd) {
     }
 }
 
-/// The placeholder on `fd`, from [`allocate`], is not needed: parks or closes it.
+/// Parks or closes the unneeded placeholder on `fd`, which came from [`allocate`].
 pub fn release(task: &'static Task<'static>, fd: Fd) {
     let _guard = Guard::take(task);
     vacate(task, fd, &task.table[fd.index()]);
 }
 
-/// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller holds the guard.
+/// Parks or closes the placeholder on `fd`, whose entry is in transit. The caller must hold the guard.
 #[inline]
 pub fn vacate(task: &Task, fd: Fd, place: &AtomicU64) {
     if fd.raw() < PARKABLE && (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed) {
@@ -252,7 +256,7 @@ pub fn vacate(task: &Task, fd: Fd, place: &AtomicU64) {
     }
 }
 
-/// [`close_slow`], but that a limited process keeps what it can use again.
+/// [`close_slow`], except that a limited process keeps what it can reuse.
 #[cold]
 fn close_or_keep(task: &Task, fd: Fd, place: &AtomicU64) {
     if !lp_abi::sys::is_limited() || !put_ready(task, fd) {
@@ -260,8 +264,8 @@ fn close_or_keep(task: &Task, fd: Fd, place: &AtomicU64) {
     }
 }
 
-/// Closes the kernel's descriptor behind an entry in transit. The entry says so until that is done: the
-/// kernel may give the number away at once. The caller holds the guard.
+/// Closes the kernel's descriptor behind an entry in transit. The entry stays in transit until that is done,
+/// because the kernel may give the number away at once. The caller must hold the guard.
 #[cold]
 pub fn close_slow(task: &Task, fd: Fd, place: &AtomicU64) {
     close_number(fd);
@@ -275,8 +279,8 @@ fn lower(task: &Task, number: u32) {
     }
 }
 
-/// The program closes the host's descriptor `fd`, or the kernel has taken it away: what is parked above it is not the
-/// lowest free number any more.
+/// The program closes the host's descriptor `fd`, or the kernel has removed it: the parked numbers above it
+/// are no longer the lowest free ones.
 #[inline]
 pub fn host_closes(task: &'static Task<'static>, fd: Fd) {
     if (fd.raw() as u32) < watermark(task).load(Ordering::Relaxed) {
@@ -291,7 +295,7 @@ fn host_closes_slow(task: &'static Task<'static>, fd: u32) {
     lower(task, fd);
 }
 
-/// Closes what is parked: the kernel is about to give out a number.
+/// Closes parked placeholders: the kernel is about to give out a number.
 #[inline(always)]
 pub fn flush(task: &'static Task<'static>) {
     if task.process.parked.load(Ordering::Relaxed) != 0 {
@@ -305,7 +309,7 @@ fn flush_slow(task: &'static Task<'static>) {
     flush_from(task, 0);
 }
 
-/// Closes what is parked at or above `from`. The caller holds the guard.
+/// Closes what is parked at or above `from`. The caller must hold the guard.
 fn flush_from(task: &Task, from: u32) {
     let parked = task.process.parked.load(Ordering::Relaxed);
     let mut close = parked & u64::MAX.checked_shl(from).unwrap_or(0);
@@ -321,9 +325,9 @@ fn flush_from(task: &Task, from: u32) {
     }
 }
 
-/// After exec: the base went with the old image. Its threads may have been ended while they opened or closed
-/// something, and then the number is a placeholder's or, once that was closed, whoever's the kernel gave it
-/// to.
+/// After exec, which has closed the base. Threads of the old image may have been killed while they opened or
+/// closed something. Such a number belongs to a placeholder or, if that was closed, to whatever the kernel
+/// gave it to.
 pub fn after_exec(task: &Task) {
     base_word(task).store(0, Ordering::Relaxed);
     watermark(task).store(0, Ordering::Relaxed);
@@ -335,15 +339,15 @@ pub fn after_exec(task: &Task) {
     );
 }
 
-/// In a child, whose table and the kernel's are copies of one moment: what other threads were opening is not
-/// open here.
+/// In a child, whose table and the kernel's are copies of the same moment: what other threads were opening is
+/// not open here.
 pub fn after_fork(task: &Task) {
     if task.process.spare[FROM_THREADS].swap(0, Ordering::Relaxed) != 0 {
         clear(task, |word| word == entry::TRANSIT, |_| true);
     }
 }
 
-/// Empties entries, and closes the kernel's descriptor behind those that have a placeholder.
+/// Clears entries, and closes the kernel's descriptor behind those that have a placeholder.
 fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(Fd) -> bool) {
     let limit = task.process.fd_limit.load(Ordering::Relaxed);
     for (fd, place) in (0..limit as i32).map(Fd::new).zip(task.table) {
@@ -357,13 +361,13 @@ fn clear(task: &Task, is_meant: impl Fn(u64) -> bool, has_placeholder: impl Fn(F
     }
 }
 
-/// Whether the kernel has a placeholder on `fd`.
+/// Whether `fd` is a placeholder in the kernel.
 fn is_placeholder(fd: Fd) -> bool {
     let mut room = [0; names::ROOM];
     names::of_descriptor(fd.index(), &mut room).starts_with(b"/memfd:lightpath-placeholder")
 }
 
-/// A child's slot takes over what its copy of the descriptors has.
+/// Copies the placeholders' state to the slot of a child, which has a copy of the descriptors.
 pub fn copy_to(task: &Task, child: &lp_region::process::Process) {
     child.parked.store(task.process.parked.load(Ordering::Relaxed), Ordering::Relaxed);
     child.spare[FROM_THREADS]
@@ -375,34 +379,35 @@ pub fn copy_to(task: &Task, child: &lp_region::process::Process) {
 
 /// Closes a kernel descriptor.
 pub fn close_number(fd: Fd) {
-    // SAFETY: the number is the gate's own or the program asked for it to be closed.
+    // SAFETY: the number is the gate's own, or the program asked for it to be closed.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
 }
 
-/// The base's number; made at the first descriptor of ours.
+/// The base's number; created at the first descriptor of ours.
 fn base(task: &Task) -> Result<Fd> {
     let word = base_word(task).load(Ordering::Relaxed);
     if word != 0 { Ok(Fd::new(word as i32 - 1)) } else { make_base(task) }
 }
 
-/// An empty memfd that nothing can be written to: a name in /proc that leads to a placeholder leads there.
+/// Creates the base: an empty memfd that nothing can be written to, because names in /proc that lead to a
+/// placeholder lead there.
 #[cold]
 fn make_base(task: &Task) -> Result<Fd> {
     let name = c"lightpath-placeholder".as_ptr();
-    // SAFETY: the name is NUL-terminated; the call makes a descriptor.
+    // SAFETY: the name is NUL-terminated; the call only creates a descriptor.
     let memfd = unsafe { lp_abi::syscall!(__NR_memfd_create, name, MFD_CLOEXEC | MFD_ALLOW_SEALING) }? as i32;
     let seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
-    // SAFETY: the descriptor is the gate's own.
+    // SAFETY: the descriptor belongs to the gate.
     let _ = unsafe { lp_abi::syscall!(__NR_fcntl, memfd, F_ADD_SEALS, seals) };
     let path = Fd::new(memfd).link();
-    // SAFETY: `path` is NUL-terminated; the call makes a descriptor.
+    // SAFETY: `path` is NUL-terminated; the call only creates a descriptor.
     let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
     close_number(Fd::new(memfd));
     let low = Fd::new(low? as i32);
     let region = task.region.fd();
-    // Beside the region, out of the program's way; closed by exec, for the new image makes its own.
+    // Beside the region, out of the program's way. Exec closes it, because the new image makes its own.
     let high = [region + 2, region - BELOW, QUICK_FDS, 0].into_iter().find_map(|min| {
-        // SAFETY: makes a descriptor only.
+        // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
         unsafe { lp_abi::syscall!(__NR_fcntl, low, F_DUPFD_CLOEXEC, min.max(0)) }.ok()
     });
     close_number(low);

@@ -1,10 +1,10 @@
-//! Descriptors of ours on their way over a socket (`SCM_RIGHTS`).
+//! Descriptors of ours in transit over a socket (`SCM_RIGHTS`).
 //!
-//! What is sent is a *token* ([`lp_vfs::flight`]): a description of the run's flights, an empty, sealed
-//! memfd, opened for writing only and at a position that says which open file is meant. A receiver in the
-//! same region puts the open file on the number that the kernel gave; to anybody else the token is a
-//! descriptor on which reads and writes fail. The open file lives on while there are tokens for it, when the
-//! sender closes it and when nobody receives the message.
+//! What is sent is a *token* ([`lp_vfs::flight`]): an open file description of the run's flights, an empty,
+//! sealed memfd. It is opened for writing only, and its position identifies the open file of ours. A receiver
+//! in the same region puts that open file on the number that the kernel gave. To any other receiver the token
+//! is a descriptor on which reads and writes fail. The open file lives while tokens for it exist, even if the
+//! sender closes it and nobody receives the message.
 
 use lp_abi::linux::{__NR_lseek, __NR_open, __NR_readlink, O_CLOEXEC, O_WRONLY, SEEK_CUR, SEEK_SET};
 use lp_abi::{Errno, Fd, Result};
@@ -26,20 +26,20 @@ use lp_abi::text::{Writer, parse_decimal};
 const RIGHTS: [u32; 2] = [1, 1];
 /// `MSG_CMSG_CLOEXEC`.
 const CMSG_CLOEXEC: u32 = 0x4000_0000;
-/// Bytes of `struct cmsghdr`.
+/// Size of `struct cmsghdr`.
 const HEADER: usize = 16;
-/// Descriptors in one message (`SCM_MAX_FD`).
+/// Maximum number of descriptors in one message (`SCM_MAX_FD`).
 const MOST: usize = 253;
-/// How the name of a run's flights begins; the region's identity and the run follow.
+/// Prefix of the name of a run's flights; the region's identity and the run follow.
 const NAME: &[u8] = b"/memfd:lightpath-flights:";
 
-/// Tokens that stand in a message in the place of descriptors of ours.
+/// Tokens that replace descriptors of ours in a message.
 pub struct Tokens {
     numbers: [Fd; MOST],
     count: usize,
 }
 
-/// Walks over the control messages in `control`: offset of the data, and its bytes, of those that carry descriptors.
+/// Offset and length of the data of each control message in `control` that carries descriptors.
 fn rights(control: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     let mut at = 0;
     core::iter::from_fn(move || {
@@ -64,7 +64,7 @@ fn rights(control: &[u8]) -> impl Iterator<Item = (usize, usize)> + '_ {
     })
 }
 
-/// Whether one of the descriptors that control messages carry is of a kind.
+/// Whether a descriptor in the control messages satisfies `kind`.
 fn carries(control: &[u8], kind: impl Fn(Fd) -> bool) -> bool {
     let mut data = rights(control);
     data.any(|(data, bytes)| (data..data + bytes / 4 * 4).step_by(4).any(|at| kind(number(control, at))))
@@ -75,31 +75,31 @@ fn number(control: &[u8], at: usize) -> Fd {
     Fd::new(i32::from_ne_bytes([control[at], control[at + 1], control[at + 2], control[at + 3]]))
 }
 
-/// Whether a message carries descriptors of ours, or such as are closed to the program.
+/// Whether a message carries descriptors of ours, or some that look closed to the program.
 pub fn carries_ours(task: &Task, message: &Message) -> bool {
     let control = spare_buffer();
     let length = message.control_length;
     if message.control == 0 || length < HEADER || length > control.len() {
         return false;
     }
-    // SAFETY: the copy routine answers bad pointers; the length fits.
+    // SAFETY: the copy routine handles bad pointers; the length fits.
     if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
         return false;
     }
     carries(&control[..length], |fd| descriptor::is_file(task, fd) || descriptor::is_hidden(task, fd))
 }
 
-/// Replaces descriptors of ours in a message by tokens; none if it has none.
+/// Replaces descriptors of ours in a message by tokens; `None` if it has none.
 ///
 /// # Errors
-/// `EFAULT`; `EBADF` for a descriptor that is closed to the program; those of making a token.
+/// `EFAULT`; `EBADF` for a descriptor that looks closed to the program; those of creating a token.
 pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> {
     let control = spare_buffer();
     let length = message.control_length;
     if message.control == 0 || length < HEADER || length > control.len() {
         return Ok(None);
     }
-    // SAFETY: the copy routine answers bad pointers; the length fits.
+    // SAFETY: the copy routine handles bad pointers; the length fits.
     unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }?;
     let control = &mut control[..length];
     if carries(control, |fd| descriptor::is_hidden(task, fd)) {
@@ -136,7 +136,7 @@ pub fn put_tokens(task: &Task, message: &mut Message) -> Result<Option<Tokens>> 
     Ok(Some(tokens))
 }
 
-/// A token for `fd`.
+/// Creates a token for `fd`.
 fn make(task: &Task, fd: Fd) -> Result<Fd> {
     let held = table::fget(task, fd)?;
     file::share(held.file);
@@ -144,14 +144,14 @@ fn make(task: &Task, fd: Fd) -> Result<Fd> {
     make_token(task, held.id, generation)
 }
 
-/// A token for an open file, which the caller holds.
+/// Creates a token for an open file, which the caller must hold.
 fn make_token(task: &Task, id: FileId, generation: u32) -> Result<Fd> {
     let path = flight::descriptor(task).ok_or(Errno::EBADF)?.link();
     // SAFETY: the path is NUL-terminated.
     let token = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_WRONLY | O_CLOEXEC) }?;
     let token = Fd::new(token as i32);
     let place = u64::from(generation) * FILES as u64 + u64::from(id.0);
-    // SAFETY: no memory is concerned.
+    // SAFETY: lseek(2) takes no pointers.
     let done = unsafe { lp_abi::syscall!(__NR_lseek, token, place, SEEK_SET) }
         .and_then(|_| flight::launch(task, id, token));
     if let Err(errno) = done {
@@ -162,7 +162,7 @@ fn make_token(task: &Task, id: FileId, generation: u32) -> Result<Fd> {
 }
 
 impl Tokens {
-    /// The message was sent, or was not: the sender's own references go.
+    /// Closes the sender's own references, whether or not the message was sent.
     pub fn close(&self) {
         for number in &self.numbers[..self.count] {
             close_number(*number);
@@ -177,7 +177,7 @@ pub fn take_tokens(task: &'static Task<'static>, message: &Message, flags: u32) 
     if message.control == 0 || length < HEADER || length > control.len() {
         return;
     }
-    // SAFETY: the copy routine answers bad pointers; the length fits.
+    // SAFETY: the copy routine handles bad pointers; the length fits.
     if unsafe { ucopy::copy(control.as_mut_ptr(), message.control as *const u8, length) }.is_err() {
         return;
     }
@@ -191,19 +191,19 @@ pub fn take_tokens(task: &'static Task<'static>, message: &Message, flags: u32) 
     }
 }
 
-/// What a token says.
+/// The open file that a token denotes.
 struct Meant {
     id: FileId,
     generation: u32,
-    /// The run that it comes from.
+    /// The run from which it comes.
     run: RunId,
 }
 
-/// The open file that a received descriptor stands for, if it is a token of this region's.
+/// The open file that a received descriptor denotes, if it is a token of this region.
 fn meant(task: &Task, fd: Fd) -> Option<Meant> {
     let mut text = [0u8; 128];
     let path = fd.link();
-    // SAFETY: the path is NUL-terminated, the kernel writes within `text`.
+    // SAFETY: the path is NUL-terminated, and the kernel writes within `text`.
     let got =
         unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), text.as_mut_ptr(), text.len()) }.ok()?;
     let rest = text[..got].strip_prefix(NAME)?;
@@ -213,15 +213,16 @@ fn meant(task: &Task, fd: Fd) -> Option<Meant> {
     own.push(b":");
     let length = own.finish()?;
     let (run, _) = parse_decimal(rest.strip_prefix(&identity[..length])?)?;
-    // SAFETY: no memory is concerned.
+    // SAFETY: lseek(2) takes no pointers.
     let place = unsafe { lp_abi::syscall!(__NR_lseek, fd, 0, SEEK_CUR) }.ok()?;
     Some(Meant { id: FileId((place % FILES) as u32), generation: (place / FILES) as u32, run: RunId(run) })
 }
 
-/// Puts the open file on the number of its token. The token, or one of this run's own, is there until that is
-/// done: the open file stays what it was when it was sent.
+/// Puts the open file on the number of its token. The token, or one of this run's own, exists until that is
+/// done, so the open file cannot become another meanwhile.
 fn receive(task: &'static Task<'static>, fd: Fd, meant: &Meant, flags: u32) -> Result<()> {
-    let foreign = meant.run.0 != task.process.run.load(Ordering::Relaxed); // Relaxed: immutable while claimed.
+    // Relaxed: immutable while claimed.
+    let foreign = meant.run.0 != task.process.run.load(Ordering::Relaxed);
     let bridge = foreign.then(|| make_token(task, meant.id, meant.generation)).transpose()?;
     let file = task.region.file(meant.id);
     let lives = file.generation.load(Ordering::Acquire) == meant.generation

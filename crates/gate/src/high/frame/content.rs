@@ -1,4 +1,4 @@
-//! Content of files of ours for the gate's own use.
+//! Reads files of ours for the gate's own use.
 
 use lp_abi::Result;
 use lp_region::records::Inode;
@@ -9,8 +9,8 @@ use lp_vfs::{below, read};
 /// Reads a file of ours.
 pub fn read_at(task: &Task, inode: &Inode, to: &mut [u8], at: u64) -> Result<usize> {
     below::complete(task, inode)?;
-    // Content past what the file has is not there to read.
-    let left = inode.size.load(Ordering::Relaxed).saturating_sub(at); // Relaxed: checked by the copy.
+    // Pages past the end of the file are not readable.
+    let left = inode.size.load(Ordering::Relaxed).saturating_sub(at); // Relaxed: the copy validates it.
     let length = (to.len() as u64).min(left) as usize;
     read::into(task.region, inode, &mut to[..length], at)
 }

@@ -1,4 +1,4 @@
-//! What every handler is made of: decoded arguments, the calling task, results as `rax`.
+//! Tools for handlers: decoded arguments, the calling task, results as `rax`.
 
 use lp_abi::linux::{__NR_getpid, __NR_tgkill, SIGXFSZ};
 use lp_abi::{Errno, Fd, Result, UserPtr, UserSlice};
@@ -10,12 +10,12 @@ use crate::low::dispatch::{AGAIN, RESTART};
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 
-/// The argument registers that a handler has not decoded yet.
+/// The argument registers that the handler has not decoded yet.
 pub type Words = core::array::IntoIter<usize, 6>;
 
-/// An argument as a typed value: of a register, or of two for a [`UserSlice`].
+/// A typed argument, decoded from one register, or from two for a [`UserSlice`].
 pub trait Argument {
-    /// Decodes the next register as the kernel does: narrow integers take its low bits.
+    /// Decodes the next register as the kernel does: narrow integers take the low bits.
     fn of(words: &mut Words) -> Self;
 }
 
@@ -67,28 +67,29 @@ impl<T> Argument for UserSlice<T> {
     }
 }
 
-/// A pointer that the program gave, in a register or in memory.
+/// A pointer passed by the program, in a register or in memory.
 #[inline(always)]
 pub fn given<T>(address: usize) -> UserPtr<T> {
-    // SAFETY: an argument of the program's; the handler of the copy routines' faults is installed before any call is
-    // handled.
+    // SAFETY: an argument of the program's. The handler for faults of the copy routines is installed before
+    // any call is handled.
     unsafe { UserPtr::new(address as *const T) }
 }
 
-/// [`given`], of several elements.
+/// [`given`] for several elements.
 #[inline(always)]
 pub fn given_slice<T>(start: usize, len: usize) -> UserSlice<T> {
     // SAFETY: as in `given`.
     unsafe { UserSlice::new(start as *const T, len) }
 }
 
-/// Writes handlers: `fn name(task, fd: Fd, buf: *mut u8) { ... }`, each evaluating to `rax`.
+/// Defines handlers: `fn name(task, fd: Fd, buf: *mut u8) { ... }`. Each body evaluates to `rax`.
 macro_rules! handlers {
     ($($(#[$doc:meta])* fn $name:ident($task:ident $(, $arg:ident: $type:ty)* $(,)?) $body:block)*) => {$(
         $(#[$doc])*
         ///
         /// # Safety
-        /// For the dispatch table only: the calling thread has a task, and the arguments are a program's.
+        /// Only dispatch tables may call it: the calling thread has a task, and the arguments are a
+        /// program's.
         #[allow(unused_variables, unused_assignments, unused_mut)]
         pub unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
             let mut words = [a, b, c, d, e, f].into_iter();
@@ -100,10 +101,10 @@ macro_rules! handlers {
 }
 pub(crate) use handlers;
 
-/// Makes call `nr` of the kernel from inside the gate; `rax` comes back.
+/// Makes the kernel's call `nr` from inside the gate; evaluates to `rax`.
 macro_rules! kernel {
     ($nr:expr $(, $arg:expr)* $(,)?) => {{
-        // SAFETY: the program asked for this call, with these arguments or with ones that mean the same.
+        // SAFETY: the program asked for this call, with these arguments or equivalent ones.
         let done = unsafe { lp_abi::syscall!($nr $(, $arg)*) };
         $crate::high::frame::handler::thread().crossed.set(true);
         $crate::high::frame::handler::ret(done)
@@ -114,20 +115,21 @@ pub(crate) use kernel;
 /// The calling thread's task.
 #[inline(always)]
 pub fn task() -> &'static Task<'static> {
-    // SAFETY: handlers run in threads that have a record and a task, which live as long as the thread does.
+    // SAFETY: a thread that runs handlers has a record and a task, which live as long as the thread.
     unsafe { &*(*current::thread()).task.get() }
 }
 
-/// The calling thread's record. Its buffers are the running handler's.
+/// The calling thread's record. Its buffers belong to the running handler.
 #[inline(always)]
 pub fn thread() -> &'static Thread {
-    // SAFETY: as in `task`; nothing but its cells is changed through this.
+    // SAFETY: a thread that runs handlers has a record, which lives as long as the thread; only its cells
+    // change.
     unsafe { &*current::thread() }
 }
 
-/// A value that a call returns.
+/// A return value of a call.
 pub trait Value {
-    /// As `rax`.
+    /// The value as `rax`.
     fn rax(self) -> isize;
 }
 
@@ -157,7 +159,7 @@ impl Value for Fd {
     }
 }
 
-/// A result as `rax`.
+/// The result as `rax`.
 #[inline(always)]
 pub fn ret<T: Value>(result: Result<T>) -> isize {
     match result {
@@ -166,7 +168,7 @@ pub fn ret<T: Value>(result: Result<T>) -> isize {
     }
 }
 
-/// [`ret`] of a call that moves bytes between a file of ours and the program's memory.
+/// [`ret`] for a call that moves bytes between a file of ours and the program's memory.
 #[inline(always)]
 pub fn ret_moved(result: Result<usize>) -> isize {
     match result {
@@ -175,8 +177,8 @@ pub fn ret_moved(result: Result<usize>) -> isize {
     }
 }
 
-/// Memory of a mapping whose file another process has grown is good after all: the call is made again. Passing
-/// `RLIMIT_FSIZE` earns a signal.
+/// Handles a failed move. If the memory is a mapping whose file another process has grown, maps the new pages
+/// in and restarts the call. Sends the signal for exceeding `RLIMIT_FSIZE`.
 #[cold]
 #[inline(never)]
 fn not_moved(errno: Errno) -> isize {
@@ -188,7 +190,7 @@ fn not_moved(errno: Errno) -> isize {
     errno.to_ret()
 }
 
-/// [`ret`] of a call that may pass `RLIMIT_FSIZE`, which earns the thread a SIGXFSZ (setrlimit(2)).
+/// [`ret`] for a call that may exceed `RLIMIT_FSIZE`, for which the thread gets SIGXFSZ (setrlimit(2)).
 #[inline(always)]
 pub fn ret_limited<T: Value>(task: &Task, result: Result<T>) -> isize {
     if let Err(Errno::EFBIG) = result {
@@ -197,12 +199,12 @@ pub fn ret_limited<T: Value>(task: &Task, result: Result<T>) -> isize {
     ret(result)
 }
 
-/// A wait that a signal ended is made again if the signal's handler says so.
+/// Makes a wait that a signal ended restart if the signal's handler has SA_RESTART.
 pub fn interruptible(done: isize) -> isize {
     if done == Errno::EINTR.to_ret() { RESTART } else { done }
 }
 
-/// Sends the thread the signal, if there is a limit.
+/// Sends the thread SIGXFSZ if it has a limit.
 #[cold]
 pub fn exceeded_slow(task: &Task) {
     // Relaxed: the process's own word.

@@ -1,35 +1,35 @@
-//! Messages as sendmsg(2) and its like take them.
+//! Messages of sendmsg(2) and related calls.
 
 use lp_region::ucopy;
 
-/// Bytes from one message of sendmmsg(2) to the next, and where its length goes.
+/// Size of `struct mmsghdr`, the stride of sendmmsg(2)'s vector.
 pub(crate) const STRIDE: usize = 64;
-/// Messages of one call (`UIO_MAXIOV`).
+/// Maximum number of messages of one call (`UIO_MAXIOV`).
 pub(crate) const MOST: u32 = 1024;
 
-/// `struct msghdr` as the kernel has it.
+/// The kernel's `struct msghdr`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct Message {
     /// Address, or null.
     pub name: usize,
-    /// Its bytes.
+    /// Its length in bytes.
     pub name_length: u32,
     /// Vector of buffers.
     pub vector: usize,
-    /// How many.
+    /// Number of buffers.
     pub vector_length: usize,
     /// Control messages, or null.
     pub control: usize,
-    /// Their bytes.
+    /// Their length in bytes.
     pub control_length: usize,
-    /// What recvmsg says.
+    /// Flags returned by recvmsg.
     pub flags: u32,
 }
 
-/// The messages of a sendmmsg(2), up to the first that cannot be read.
+/// The messages of a sendmmsg(2), up to the first unreadable one.
 pub(crate) fn messages(vector: usize, count: u32) -> impl Iterator<Item = Message> {
     let at = move |index| vector.wrapping_add(index as usize * STRIDE) as *const Message;
-    // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+    // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
     (0..count.min(MOST)).map_while(move |index| unsafe { ucopy::get(at(index)) }.ok())
 }

@@ -1,4 +1,4 @@
-//! What every handler is made of: decoded arguments, paths and their buffers, results as `rax`.
+//! What every handler uses: decoded arguments, paths and their buffers, results as `rax`.
 
 pub mod at;
 pub mod content;

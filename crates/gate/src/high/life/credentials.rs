@@ -1,4 +1,4 @@
-//! Whose credentials a thread's calls are checked against: the process's, or a record of its own.
+//! The credentials that a thread's calls are checked against: the process's, or a record of its own.
 
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use lp_region::process::Process;
@@ -10,10 +10,10 @@ use crate::high::run::words::STALE;
 use crate::low::thread::current;
 use crate::low::tools::report;
 
-/// A call has changed the thread's credentials, unless it failed: they are loaded anew.
+/// A call has changed the thread's credentials, unless it failed: reloads them.
 pub(crate) fn changed(task: &'static Task<'static>, done: isize) -> isize {
     if done >= 0 {
-        // Relaxed: only this thread can have made others.
+        // Relaxed: only this thread can have created others.
         if is_shared(task) && task.process.threads.load(Ordering::Relaxed) != 0 {
             part(task);
         }
@@ -22,22 +22,23 @@ pub(crate) fn changed(task: &'static Task<'static>, done: isize) -> isize {
     done
 }
 
-/// Whether a thread's credentials are those of the process.
+/// Whether a thread uses the process's credentials.
 fn is_shared(task: &Task) -> bool {
     core::ptr::eq(task.credentials.get(), task.process)
 }
 
-/// Nonzero once a thread has had credentials of its own: what a new thread has is to be asked of the kernel.
+/// Nonzero once a thread has had its own credentials. A new thread's must then be read from the kernel.
 static PARTED: AtomicU32 = AtomicU32::new(0);
 
-/// Gives the calling thread a record of its own for its credentials; the caller fills it in.
+/// Gives the calling thread its own record for credentials; the caller fills it in.
 #[cold]
 fn part(task: &'static Task<'static>) {
-    PARTED.store(1, Ordering::Relaxed); // Relaxed: the kernel's clone orders it for threads that this one makes.
-    // SAFETY: the record is the thread's own.
+    // Relaxed: the kernel's clone orders it for threads that this one creates.
+    PARTED.store(1, Ordering::Relaxed);
+    // SAFETY: the record belongs to this thread.
     let own = unsafe { &(*current::thread()).credentials };
-    // SAFETY: the record is the thread's own; a new mapping, of zeros, which are a valid record of atomics,
-    // and which lives as long as the thread.
+    // SAFETY: the cell belongs to this thread. The new mapping lives as long as the thread, and its zeros are
+    // a valid record of atomics.
     unsafe {
         if own.get().is_null() {
             let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
@@ -51,7 +52,7 @@ fn part(task: &'static Task<'static>) {
     }
 }
 
-/// A thread has made its first call, and has the credentials of the thread that made it.
+/// A thread has made its first call. It has the credentials of its creator.
 pub fn of_new_thread(task: &'static Task<'static>) {
     if PARTED.load(Ordering::Relaxed) != 0 {
         part(task);
@@ -59,21 +60,21 @@ pub fn of_new_thread(task: &'static Task<'static>) {
     }
 }
 
-/// The new image has this thread's credentials, and the slot perhaps others'.
+/// The new image gets this thread's credentials; the process record may hold others.
 pub fn before_exec(task: &Task) {
     if !is_shared(task) {
         task.process.spare[STALE].store(1, Ordering::Relaxed); // Relaxed, here and below: orders nothing.
     }
 }
 
-/// The exec has failed.
+/// Undoes [`before_exec`] after a failed exec.
 pub fn exec_failed(task: &Task) {
     if !is_shared(task) {
         task.process.spare[STALE].store(0, Ordering::Relaxed);
     }
 }
 
-/// In the new image.
+/// In the new image: reloads the credentials if the exec was such a thread's.
 pub fn after_exec(task: &Task) {
     if task.process.spare[STALE].swap(0, Ordering::Relaxed) != 0 {
         load_credentials(task.process);

@@ -12,11 +12,11 @@ use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
 
-/// Of so many slots that are taken, one has its owner look for dead processes.
+/// One in this many slots makes its owner look for dead processes.
 const REAP_EVERY: u32 = 64;
 
-/// Has the process take part in the run, unless it does already or has no part in any. `thread` is its only
-/// one then, or that of a child in its memory.
+/// Joins the run. Does nothing if the process has joined or belongs to no run. `thread` is the process's only
+/// thread, or that of a child in its memory.
 #[cold]
 pub(crate) fn join(thread: &Thread) {
     if !thread.task.get().is_null() {
@@ -38,7 +38,7 @@ fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
     let process = boot::claim_own_process(region, joining.run).map_err(|_| FULL)?;
     let lane = boot::attach(region, process, thread.tid.get()).map_err(|_| FULL)?;
     let task = set_task(thread, region, process, lane);
-    // A child in its parent's memory makes no threads, and its parent joins for itself.
+    // A child in its parent's memory creates no threads, and its parent joins for itself.
     if thread.parent.get().is_null() {
         region::set_joined(region, process);
     }
@@ -51,15 +51,15 @@ fn enter(thread: &Thread, joining: Joining) -> Result<(), &'static [u8]> {
     Ok(())
 }
 
-/// After a child in this process's memory is gone: if it has joined, all calls go through the table that
-/// wants a task.
+/// After a child in this process's memory is gone. If the child joined, this process joins too, because its
+/// calls go through the table that needs a task.
 pub(crate) fn follow_child(thread: &Thread) {
     if apart::is_mapped() {
         join(thread);
     }
 }
 
-/// The child of a limited process, which had nothing of ours: it has no part in the run.
+/// The child of a limited process that had nothing of ours leaves the run.
 pub(crate) fn leave(thread: &Thread) {
     thread.task.set(core::ptr::null_mut());
     current::refresh();

@@ -1,4 +1,4 @@
-//! The end of a process: what the last one of a run takes away.
+//! The end of a process: what the last process of a run removes.
 
 use lp_abi::linux::{__NR_fstat, stat};
 use lp_region::ProcessId;
@@ -9,15 +9,15 @@ use crate::high::run::words::SHADOWS;
 use crate::high::special::node;
 use crate::high::watch::shadow_end;
 
-/// The process has given its slot back and ends: with the last one the shadows go, and with the last one of a
-/// region that no file keeps the objects.
+/// The process has released its slot and ends. The last process removes the shadows, and the last process of
+/// a region that is not a file removes the objects.
 pub fn left(task: &Task) {
     if task.run.spare[0].load(Ordering::Relaxed) != 0 {
         left_slow(task);
     }
 }
 
-/// Of two that end at once the later to give its lock back finds none of the other's.
+/// If two processes end at the same time, the later to release its record lock finds no lock of the other's.
 #[cold]
 fn left_slow(task: &Task) {
     let is_last = task.region.processes().all(|id| task.region.process_is_dead(id, ProcessId::NONE));
@@ -34,7 +34,7 @@ fn left_slow(task: &Task) {
 
 /// Whether a file has no name.
 fn is_unnamed(fd: i32) -> bool {
-    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    // SAFETY: zeros are a valid `stat`, and the kernel fills it in.
     unsafe {
         let mut found: stat = core::mem::zeroed();
         lp_abi::syscall!(__NR_fstat, fd, &raw mut found).is_ok() && found.st_nlink == 0

@@ -1,5 +1,5 @@
-//! How a process joins the run and leaves it ([`join`], [`left`]), and what a thread brings along: its task
-//! and its credentials ([`task`], [`credentials`]).
+//! How a process joins the run and leaves it ([`join`], [`left`]), and the state of a thread: its task and
+//! its credentials ([`task`], [`credentials`]).
 
 pub mod credentials;
 pub mod join;

@@ -1,4 +1,4 @@
-//! The task of a thread: what the file system has to know of it.
+//! A thread's task: what the file system needs to know of the thread.
 
 use core::cell::Cell;
 
@@ -12,7 +12,7 @@ use crate::low::live::deferred;
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 
-/// Fills in the task of `thread` field by field: its buffers stay untouched, and so do their pages.
+/// Fills in the task of `thread` field by field, so that its buffers and their pages stay untouched.
 pub(crate) fn set_task(
     thread: &Thread,
     region: Region<'static>,
@@ -21,7 +21,7 @@ pub(crate) fn set_task(
 ) -> &'static Task<'static> {
     let process = region.process(process_id);
     let task = thread.task_room.get().cast::<Task<'static>>();
-    // SAFETY: the room is the thread's own; its buffers are valid as they are, with whatever bytes.
+    // SAFETY: the storage belongs to this thread; its buffers are valid with any bytes.
     unsafe {
         (&raw mut (*task).region).write(region);
         (&raw mut (*task).process).write(process);
@@ -43,11 +43,11 @@ pub(crate) fn set_task(
     }
     thread.task.set(task);
     current::refresh();
-    // SAFETY: all fields are there, and it lives as long as the record.
+    // SAFETY: all fields are initialised, and the task lives as long as the record.
     unsafe { &*task }
 }
 
-/// Does nothing; a field that [`set_task`] does not know of would not compile here.
+/// Does nothing. A field missing here, and so in [`set_task`], is a compile error.
 #[allow(dead_code)]
 fn fields_of(task: Task<'static>) {
     let Task {

@@ -1,13 +1,13 @@
-//! Where files of ours are mapped in this process: what mmap(2) and its like have to know of them later.
+//! The list of this process's mappings of files of ours, for mmap(2) and later calls on the mappings.
 //!
-//! A mapping of a file of ours is made of the region's own pages, one kernel mapping for each piece of neighbours, so
-//! that it is coherent with read and write and with other processes. Past the file's last page lies a mapping of an
-//! empty memfd: touching it gives SIGBUS, as it should, and when the file has grown meanwhile the pages are mapped in
-//! ([`resized`], and [`fault`] for growth by others).
+//! A mapping of a file of ours consists of the region's own pages, one kernel mapping for each contiguous
+//! piece, so it is coherent with read and write and with other processes. Behind the file's last page an
+//! empty memfd is mapped. Touching it raises SIGBUS, as it should; if the file has grown meanwhile, the pages
+//! are mapped in ([`resized`], and [`fault`] for growth by others).
 //!
-//! The list is private to the process, sorted by address, in memory of its own; a fork's child has a copy.
+//! The list is private to the process and sorted by address, in memory of its own; a fork's child has a copy.
 //! The lock is held for the length of a call, with signals deferred. A child of vfork(2) changes its parent's
-//! list. If it is killed meanwhile, its parent finishes the step that it was at and lets the list go
+//! list. If the child is killed meanwhile, its parent finishes the step under way and releases the list
 //! ([`settle_child`]).
 
 use core::cell::UnsafeCell;
@@ -26,7 +26,7 @@ use lp_vfs::task::Task;
 use crate::low::thread::current;
 use crate::low::thread::record::Thread;
 
-/// Most mappings of one process: the kernel allows fewer.
+/// Maximum number of mappings of one process; the kernel allows fewer.
 const MOST: usize = 1 << 17;
 
 /// How a mapping shares.
@@ -35,13 +35,13 @@ const MOST: usize = 1 << 17;
 pub enum Sharing {
     /// `MAP_SHARED`.
     Shared,
-    /// `MAP_SHARED` of a descriptor that cannot write: it must not become writable.
+    /// `MAP_SHARED` of a descriptor without write access: it must not become writable.
     SharedReadOnly,
     /// `MAP_PRIVATE`.
     Private,
 }
 
-/// One mapping, or what is left of it.
+/// One mapping, or what remains of it.
 #[derive(Clone, Copy)]
 pub struct Area {
     /// First address, page-aligned.
@@ -52,11 +52,11 @@ pub struct Area {
     pub of: InodeRef,
     /// Offset in the file of the first address.
     pub offset: u64,
-    /// `PROT_*` when last set.
+    /// `PROT_*` as last set.
     pub protection: u32,
-    /// How it shares.
+    /// How it is shared.
     pub sharing: Sharing,
-    /// Address from which on it is past the file's end; `end` if it is not.
+    /// First address past the file's end; `end` if there is none.
     pub beyond: usize,
 }
 
@@ -66,7 +66,7 @@ impl Area {
         self.end - self.start
     }
 
-    /// What of it lies in `start..end`.
+    /// The part within `start..end`.
     fn cut(&self, start: usize, end: usize) -> Option<Area> {
         let (from, to) = (self.start.max(start), self.end.min(end));
         (from < to).then(|| Area {
@@ -85,16 +85,16 @@ struct Areas {
     step: Step,
 }
 
-/// An insertion or a removal under way. Each move of an area may be made again.
+/// An insertion or a removal under way. Moving an area is idempotent.
 struct Step {
     kind: Change,
-    /// Place of the area that comes or goes.
+    /// Index of the area to insert or remove.
     index: usize,
-    /// Place that gets its neighbour's area next.
+    /// Index of the next area to be overwritten with its neighbour.
     next: usize,
-    /// Areas afterwards.
+    /// Number of areas afterwards.
     count: usize,
-    /// What comes.
+    /// The area to insert.
     area: MaybeUninit<Area>,
 }
 
@@ -110,12 +110,12 @@ const NOTHING: Step =
 
 struct Mappings {
     lock: AtomicU32,
-    /// How many there are, for those who need none.
+    /// Number of areas, for callers that have none to look up.
     count: AtomicU64,
     areas: UnsafeCell<Areas>,
 }
 
-// SAFETY: the list is touched under the lock only.
+// SAFETY: the list is accessed under the lock only.
 unsafe impl Sync for Mappings {}
 
 static GLOBAL: Mappings = Mappings {
@@ -127,10 +127,11 @@ static GLOBAL: Mappings = Mappings {
 /// Whether the process has no mapping of a file of ours.
 #[inline(always)]
 pub fn is_empty() -> bool {
-    GLOBAL.count.load(Ordering::Relaxed) == 0 // Relaxed: a thread that maps and another that asks at once may miss.
+    // Relaxed: a thread that maps and another that asks at the same time may miss each other.
+    GLOBAL.count.load(Ordering::Relaxed) == 0
 }
 
-/// The list, held.
+/// The list, locked.
 pub struct LockedAreas(());
 
 impl Drop for LockedAreas {
@@ -143,16 +144,16 @@ impl Drop for LockedAreas {
     }
 }
 
-/// In the lock's word: somebody waits. The rest says who holds it.
+/// Set in the lock's word if a thread waits. The other bits identify the holder.
 const WAITED: u32 = 1 << 31;
 
-/// What names a thread in the lock's word: records of threads lie within few GiB of each other.
+/// Identifies a thread in the lock's word: records of threads lie within few GiB of each other.
 fn name_of(thread: *const Thread) -> u32 {
     const { assert!(align_of::<Thread>() >= 16) };
     ((thread as usize >> 4) as u32 & !WAITED).max(1)
 }
 
-/// Holds the list (Drepper, "Futexes are tricky").
+/// Locks the list (Drepper, "Futexes are tricky").
 pub fn list() -> LockedAreas {
     let me = name_of(current::thread());
     // PAIRS: the release in `drop`.
@@ -165,25 +166,26 @@ pub fn list() -> LockedAreas {
 #[cold]
 fn list_slow(me: u32) {
     loop {
-        let seen = GLOBAL.lock.fetch_or(WAITED, Ordering::Relaxed); // Relaxed: nothing is had by it.
+        let seen = GLOBAL.lock.fetch_or(WAITED, Ordering::Relaxed); // Relaxed: this acquires nothing.
         if seen & !WAITED != 0 {
             // SAFETY: the word is a static.
             let _ =
                 unsafe { lp_abi::syscall!(__NR_futex, &raw const GLOBAL.lock, FUTEX_WAIT, seen | WAITED, 0) };
             continue;
         }
-        // Others may wait too: it goes on saying so. PAIRS: the release in `drop`.
+        // Keep WAITED set, because others may wait too. PAIRS: the release in `drop`.
         if GLOBAL.lock.compare_exchange(WAITED, me | WAITED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
             return;
         }
     }
 }
 
-/// After a child in this process's memory has execed or ended, whose record `child` is: if it was killed with
-/// the list held, finishes its step and lets the list go.
+/// After a child in this process's memory, whose record is `child`, has execed or ended. If it was killed
+/// while it held the list, finishes its step and releases the list.
 #[inline]
 pub fn settle_child(child: *const Thread) {
-    let holder = GLOBAL.lock.load(Ordering::Acquire) & !WAITED; // PAIRS: the child's end, which the kernel told.
+    // PAIRS: the child's end, which the kernel reports.
+    let holder = GLOBAL.lock.load(Ordering::Acquire) & !WAITED;
     if holder == name_of(child) {
         let mut list = LockedAreas(());
         list.finish();
@@ -199,7 +201,7 @@ impl LockedAreas {
         }
     }
 
-    /// Makes room for all that one call can add: two areas split, and a new one.
+    /// Reserves space for all that one call can add: two areas split, and a new one.
     ///
     /// # Errors
     /// `ENOMEM`.
@@ -209,14 +211,14 @@ impl LockedAreas {
         if areas.at.is_null() {
             let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
             let bytes = MOST * size_of::<Area>();
-            // SAFETY: a new mapping; memory comes as it is touched.
+            // SAFETY: a new mapping; memory is allocated as it is touched.
             areas.at =
                 unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, -1i32, 0) }? as *mut Area;
         }
         if areas.count + 5 > MOST { Err(Errno::ENOMEM) } else { Ok(()) }
     }
 
-    /// Adds an area; room was reserved, and nothing is there.
+    /// Adds an area. The caller has reserved space, and nothing is mapped there.
     pub fn insert(&mut self, area: Area) {
         let index = self.areas().partition_point(|other| other.start < area.start);
         let count = self.areas().len();
@@ -239,15 +241,15 @@ impl LockedAreas {
         let areas = unsafe { &mut *GLOBAL.areas.get() };
         let kind = step.kind;
         areas.step = Step { kind: Change::Nothing, ..step };
-        light_barrier(); // A death finds the step whole.
+        light_barrier(); // After a death the step is complete.
         areas.step.kind = kind;
         light_barrier();
         self.finish();
     }
 
-    /// Makes the step that is under way, or what is left of it.
+    /// Performs the step under way, or the rest of it.
     fn finish(&mut self) {
-        // SAFETY: the lock is held; the memory has room for one area more than there are.
+        // SAFETY: the lock is held; the memory has space for one area more than there are.
         unsafe {
             let areas = &mut *GLOBAL.areas.get();
             let step = &mut areas.step;
@@ -256,7 +258,7 @@ impl LockedAreas {
                 Change::Insertion => {
                     while step.next > step.index {
                         areas.at.add(step.next).write(*areas.at.add(step.next - 1));
-                        light_barrier(); // A death finds each area in one place at least.
+                        light_barrier(); // After a death each area is in at least one place.
                         step.next -= 1;
                         light_barrier();
                     }
@@ -265,7 +267,7 @@ impl LockedAreas {
                 Change::Removal => {
                     while step.next < step.count {
                         areas.at.add(step.next).write(*areas.at.add(step.next + 1));
-                        light_barrier(); // As above.
+                        light_barrier(); // After a death each area is in at least one place.
                         step.next += 1;
                         light_barrier();
                     }
@@ -279,19 +281,19 @@ impl LockedAreas {
         }
     }
 
-    /// Takes the area that starts at `start` out of the list; its record is the caller's to end.
+    /// Removes the area that starts at `start` from the list. The caller must end its mapping record.
     pub fn drop_area(&mut self, start: usize) {
         if let Some(index) = self.areas().iter().position(|area| area.start == start) {
             self.remove(index);
         }
     }
 
-    /// The first area that reaches into `start..end`.
+    /// The first area that overlaps `start..end`.
     pub fn find(&mut self, start: usize, end: usize) -> Option<&mut Area> {
         self.areas().iter_mut().find(|area| area.start < end && start < area.end)
     }
 
-    /// Splits areas so that none reaches over `start` or `end`. The caller has reserved room.
+    /// Splits areas so that none crosses `start` or `end`. The caller has reserved space.
     pub fn split(&mut self, start: usize, end: usize) {
         for at in [start, end] {
             let Some(area) = self.find(at, at + 1).filter(|area| area.start < at).map(|area| *area) else {
@@ -307,8 +309,8 @@ impl LockedAreas {
         }
     }
 
-    /// Forgets what lies in `start..end`, where the kernel has unmapped or replaced it. The caller reserved
-    /// room before the kernel's call, so that the list follows whatever the kernel has done.
+    /// Removes the areas within `start..end`, which the kernel has unmapped or replaced. The caller reserved
+    /// space before the kernel's call, so the list can follow whatever the kernel did.
     pub fn forget(&mut self, task: &Task, start: usize, end: usize) {
         self.split(start, end);
         while let Some(index) = self.areas().iter().position(|area| area.start < end && start < area.end) {
@@ -318,7 +320,7 @@ impl LockedAreas {
         }
     }
 
-    /// Calls `work` on every area in `start..end`, which was split at both.
+    /// Calls `work` on every area in `start..end`. The caller has split areas at both addresses.
     pub fn each(&mut self, start: usize, end: usize, work: &mut dyn FnMut(&mut Area)) {
         for area in self.areas().iter_mut().filter(|area| area.start < end && start < area.end) {
             work(area);
@@ -326,7 +328,8 @@ impl LockedAreas {
     }
 }
 
-/// Maps the file's pages into `area`, whose addresses are the program's or reserved, and what is past its end as such.
+/// Maps the file's pages into `area`, whose addresses are the program's or reserved, and an empty memfd past
+/// the file's end.
 ///
 /// # Errors
 /// `ENOMEM`; those of mmap(2).
@@ -338,7 +341,7 @@ pub fn fill(task: &Task, area: &mut Area) -> Result<()> {
     let stopped = mapping::pieces(task, area.of, offset, limit, &mut |piece| {
         let at = start + (piece.offset - offset) as usize;
         let bytes = piece.bytes.min(start + limit - at);
-        // SAFETY: the addresses are the mapping's own.
+        // SAFETY: the addresses belong to the mapping.
         unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, kind | MAP_FIXED, region, piece.region) }
             .map(drop)
     })?;
@@ -346,7 +349,7 @@ pub fn fill(task: &Task, area: &mut Area) -> Result<()> {
     if area.beyond < area.end { past_the_end(area.beyond, area.end, protection) } else { Ok(()) }
 }
 
-/// Gives `area` all the pages that [`fill`] will map, so that it does not fail for want of them.
+/// Allocates all pages of `area` that [`fill`] will map, so that `fill` does not fail for lack of them.
 ///
 /// # Errors
 /// `ENOMEM`.
@@ -354,20 +357,20 @@ pub fn populate(task: &Task, area: &Area) -> Result<()> {
     mapping::pieces(task, area.of, area.offset, area.bytes(), &mut |_| Ok(())).map(drop)
 }
 
-/// Maps an empty memfd: whoever touches it gets SIGBUS.
+/// Maps an empty memfd, which raises SIGBUS when touched.
 fn past_the_end(start: usize, end: usize, protection: u32) -> Result<()> {
-    // SAFETY: a new descriptor, closed below.
+    // SAFETY: creates a descriptor, closed below.
     let fd = unsafe { lp_abi::syscall!(__NR_memfd_create, c"lightpath-end".as_ptr(), MFD_CLOEXEC) }?;
-    // SAFETY: the addresses are the mapping's own.
+    // SAFETY: the addresses belong to the mapping.
     let mapped =
         unsafe { lp_abi::syscall!(__NR_mmap, start, end - start, protection, MAP_SHARED | MAP_FIXED, fd, 0) };
-    // SAFETY: the descriptor was made above.
+    // SAFETY: the descriptor was created above.
     let _ = unsafe { lp_abi::syscall!(__NR_close, fd) };
     mapped.map(drop)
 }
 
-/// Files may have changed size: maps in what they have grown by and takes out what they have shrunk by, where this process
-/// maps them.
+/// Files may have changed size: where this process maps them, maps in what they have grown by and removes
+/// what they have shrunk by.
 #[inline]
 pub fn resized(task: &Task) {
     if !is_empty() {
@@ -382,14 +385,14 @@ fn resized_slow(task: &Task) {
     }
 }
 
-/// The address at which the file's last page ends in an area.
+/// The address in an area at which the file's last page ends.
 fn end_of_file(task: &Task, area: &Area) -> usize {
     let size = task.region.inode(area.of.id).size.load(Ordering::Relaxed); // Relaxed: one word.
     let pages = size.next_multiple_of(PAGE_SIZE as u64).saturating_sub(area.offset);
     area.start + pages.min(area.bytes() as u64) as usize
 }
 
-/// Makes an area fit its file's size.
+/// Adapts an area to its file's size.
 fn settle(task: &Task, area: &mut Area) -> Result<()> {
     let end = end_of_file(task, area);
     if end < area.beyond {
@@ -403,18 +406,18 @@ fn settle(task: &Task, area: &mut Area) -> Result<()> {
     Ok(())
 }
 
-/// What a fault at an address of the program's is.
+/// The cause of a fault at an address of the program's.
 pub enum Fault {
-    /// The program's own affair.
+    /// The program's own fault.
     Real,
-    /// The file has grown, and its pages are mapped in now.
+    /// The file had grown; its pages have been mapped in.
     Mended,
-    /// Its pages were there when the list was held: another thread may have mended it since the fault, or it
-    /// is real.
+    /// The pages were mapped when the list was locked: another thread may have mapped them since the fault,
+    /// or the fault is real.
     Unclear,
 }
 
-/// Looks into a fault at `address`, which has interrupted the program and not the gate.
+/// Handles a fault at `address` that interrupted the program, not the gate.
 pub fn fault(task: &Task, address: usize) -> Fault {
     let mut list = list();
     let Some(area) = list.find(address, address + 1) else { return Fault::Real };
@@ -425,8 +428,8 @@ pub fn fault(task: &Task, address: usize) -> Fault {
     if is_mended { Fault::Mended } else { Fault::Real }
 }
 
-/// Maps in what files have grown by, after a call that could not use some of the program's memory; whether that was
-/// anything. The caller holds no lock.
+/// Maps in what files have grown by, after a call that could not use some of the program's memory. Returns
+/// whether there was anything. The caller must hold no lock.
 #[cold]
 pub fn grown(task: &Task) -> bool {
     !is_empty()
@@ -442,26 +445,26 @@ pub fn grown(task: &Task) -> bool {
 /// Those of mmap(2).
 pub fn reserve(hint: usize, bytes: usize, flags: u32) -> Result<usize> {
     let flags = flags | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // SAFETY: where the program asked for it, or where nothing is.
+    // SAFETY: the mapping is where the program asked for it, or where nothing is mapped.
     unsafe { lp_abi::syscall!(__NR_mmap, hint, bytes, 0, flags, -1i32, 0) }
 }
 
-/// Gives addresses back.
+/// Releases addresses.
 ///
 /// # Errors
-/// `ENOMEM` when it would leave the kernel with too many mappings.
+/// `ENOMEM` if it would leave the kernel with too many mappings.
 pub fn unmap(start: usize, bytes: usize) -> Result<()> {
-    // SAFETY: the addresses are the mapping's own.
+    // SAFETY: the addresses belong to the mapping.
     unsafe { lp_abi::syscall!(__NR_munmap, start, bytes) }.map(drop)
 }
 
-/// Before a fork: holds the list until [`after_fork`], on both sides, so that the child's copy is whole, free
-/// to be taken, and agrees with the records that the child inherits.
+/// Before a fork: locks the list until [`after_fork`] on both sides, so that the child's copy is complete and
+/// unlocked, and agrees with the mapping records that the child inherits.
 pub fn before_fork() {
     core::mem::forget(list());
 }
 
-/// After a fork, on either side: lets the list go.
+/// After a fork, on either side: unlocks the list.
 pub fn after_fork() {
     drop(LockedAreas(()));
 }

@@ -1,4 +1,4 @@
-//! Mappings of files of ours in this process. The list has a lock of its own, which comes before every lock
-//! of the region.
+//! Mappings of files of ours in this process. The list has its own lock, which is taken before every lock of
+//! the region.
 
 pub mod areas;

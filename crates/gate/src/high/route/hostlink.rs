@@ -1,5 +1,5 @@
-//! Paths that the kernel would walk and that lead into a mount nevertheless: through a symbolic link of the host, or
-//! from a directory of the host.
+//! Paths that the kernel would walk but that lead into a mount: through a symbolic link of the host, or from
+//! a host directory.
 
 use lp_abi::linux::{
     __NR_getcwd, __NR_openat2, __NR_readlink, __NR_stat, O_CLOEXEC, O_NOFOLLOW, O_PATH, RESOLVE_NO_SYMLINKS,
@@ -14,7 +14,7 @@ use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
 
-/// The route of a relative path, `length` bytes in the buffer of `which`, from the host's directory `dirfd`.
+/// The route of a relative path, `length` bytes in the buffer of `which`, from the host directory `dirfd`.
 #[cold]
 pub fn route_joined(which: Which, dirfd: Fd, length: usize) -> Route {
     match join_absolute(which, dirfd, length) {
@@ -23,7 +23,7 @@ pub fn route_joined(which: Which, dirfd: Fd, length: usize) -> Route {
     }
 }
 
-/// Makes a relative path, `length` bytes in the buffer of `which`, an absolute one; its length.
+/// Makes a relative path, `length` bytes in the buffer of `which`, absolute, and returns its length.
 #[cold]
 pub fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
     let text = buffer(which);
@@ -38,22 +38,22 @@ pub fn join_absolute(which: Which, dirfd: Fd, length: usize) -> Option<usize> {
     Some(base_length + 1 + length)
 }
 
-/// The route of an absolute path of the host while a mount hides a directory of the host: what the kernel finds there
-/// must not be asked.
+/// The route of an absolute host path while a mount covers a host directory: the kernel must not be asked
+/// about what it finds there.
 #[cold]
 pub fn route_covered(which: Which, at: At, last: Last) -> Route {
     into_mount(which, at, last).map_or(Route::Host, Route::Ours)
 }
 
-/// The route of an absolute path with empty, `.` or `..` components, which may lead anywhere: it is walked as the kernel
-/// would, to where it enters a mount.
+/// The route of an absolute path with empty, `.` or `..` components. Walks it as the kernel would, up to
+/// where it enters a mount.
 #[cold]
 pub fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     if let Some(inside) = Walk::start(which, at).and_then(|walk| walk.run(last)) {
         return Route::Ours(inside);
     }
     let text = buffer(which);
-    // SAFETY: the gate's fault handler is in place.
+    // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else { return Route::Host };
     let region = task.map(|task| task.region.fd()).or_else(|| Some(apart::extent()?.0)).unwrap_or(-1);
     match last == Last::Follow && own_descriptor::is_behind(region, at, &text[..length]) {
@@ -62,10 +62,10 @@ pub fn route_crooked(task: Option<&Task>, which: Which, at: At, last: Last) -> R
     }
 }
 
-/// The path of a directory of the host.
+/// The path of a host directory.
 fn directory(dirfd: Fd, to: &mut [u8; PATH_MAX]) -> Option<usize> {
     if dirfd == Fd::CWD {
-        // SAFETY: the kernel writes within `to`; the length it gives counts the NUL.
+        // SAFETY: the kernel writes within `to`; the length that it returns includes the NUL.
         let length = unsafe { lp_abi::syscall!(__NR_getcwd, to.as_mut_ptr(), to.len()) }.ok()?;
         return (to[0] == b'/').then_some(length - 1);
     }
@@ -74,13 +74,13 @@ fn directory(dirfd: Fd, to: &mut [u8; PATH_MAX]) -> Option<usize> {
 }
 
 fn readlink(path: &[u8], to: &mut [u8]) -> Option<usize> {
-    // SAFETY: `path` holds a NUL, and the kernel writes within `to`.
+    // SAFETY: `path` is NUL-terminated, and the kernel writes within `to`.
     let length = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), to.as_mut_ptr(), to.len()) }.ok()?;
     (length < to.len()).then_some(length)
 }
 
-/// Where a path of the host enters a mount by way of symbolic links; the path from there on is put into the buffer of
-/// `which`. `None` when it does not.
+/// Finds where a host path enters a mount through symbolic links, and writes the path from there to the
+/// buffer of `which`. `None` if it does not.
 #[cold]
 pub fn into_mount(which: Which, at: At, last: Last) -> Option<At> {
     if !meets_link(at, last) {
@@ -90,7 +90,7 @@ pub fn into_mount(which: Which, at: At, last: Last) -> Option<At> {
     walk.run(last)
 }
 
-/// Whether the kernel meets a symbolic link on the way; nearly always it does not, and that is all there is to ask.
+/// Whether the kernel meets a symbolic link on the way. It rarely does, so this one call is usually all.
 fn meets_link(at: At, last: Last) -> bool {
     let nofollow = if last == Last::Link { O_NOFOLLOW } else { 0 };
     let how = open_how {
@@ -109,8 +109,8 @@ fn meets_link(at: At, last: Last) -> bool {
     }
 }
 
-/// A walk over the host's directories by name. What is done stands at the start of one buffer, without a slash at its
-/// end; what is to come stands at the end of another, so that a link's target is put before it.
+/// A walk over host directories by name. The part walked stands at the start of one buffer, without a
+/// trailing slash. The rest stands at the end of another, so that a link's target can be put before it.
 struct Walk {
     done: &'static mut [u8; PATH_MAX],
     length: usize,
@@ -121,7 +121,7 @@ struct Walk {
 impl Walk {
     fn start(which: Which, at: At) -> Option<Walk> {
         let rest = spare_buffer();
-        // SAFETY: the gate's fault handler is in place.
+        // SAFETY: the gate's fault handler is installed.
         let length = unsafe { ucopy::string(rest, at.path.as_ptr()) }.ok()?;
         let start = PATH_MAX - length;
         rest.copy_within(..length, start);
@@ -130,7 +130,7 @@ impl Walk {
         Some(Walk { done, length: base, rest, start })
     }
 
-    /// Goes on until the path is in a mount, or is known not to be.
+    /// Walks until the path is in a mount, or known not to be.
     fn run(mut self, last: Last) -> Option<At> {
         let mut links = 0;
         loop {
@@ -162,14 +162,14 @@ impl Walk {
         }
     }
 
-    /// Takes the next name over; whether it is one that may be a link.
+    /// Consumes the next name. Returns whether it may be a link.
     fn step(&mut self, name_length: usize) -> Option<bool> {
         let name = self.start..self.start + name_length;
         self.start += name_length;
         match &self.rest[name.clone()] {
             b"." => return Some(false),
             b".." => {
-                // What the path leaves must be a directory, or the kernel has the error.
+                // `..` must leave a directory, or the kernel returns the error.
                 if self.length != 0 && !self.is_directory() {
                     return None;
                 }
@@ -192,7 +192,7 @@ impl Walk {
 
     fn is_directory(&mut self) -> bool {
         self.done[self.length] = 0;
-        // SAFETY: all zeros is a valid `stat`; the kernel fills it in.
+        // SAFETY: zeros are a valid `stat`; the kernel fills it in.
         unsafe {
             let mut found: stat = core::mem::zeroed();
             let asked = lp_abi::syscall!(__NR_stat, self.done.as_ptr(), &raw mut found);
@@ -203,10 +203,10 @@ impl Walk {
         }
     }
 
-    /// If what is done is a link, puts its target before what is to come. `None` when there is nothing of that name.
+    /// If the part walked is a link, puts its target before the rest. `None` if nothing has that name.
     fn expand(&mut self, parent: usize) -> Option<bool> {
         let room = self.start.checked_sub(1)?;
-        // SAFETY: `done` ends with a NUL; the kernel writes at most `room` bytes before what is to come.
+        // SAFETY: `done` is NUL-terminated; the kernel writes at most `room` bytes before the rest.
         let got =
             unsafe { lp_abi::syscall!(__NR_readlink, self.done.as_ptr(), self.rest.as_mut_ptr(), room) };
         match got {
@@ -223,7 +223,7 @@ impl Walk {
         }
     }
 
-    /// The whole path, now that it starts with a mount's.
+    /// Writes out the whole path, which starts with a mount's.
     fn arrive(self) -> Option<At> {
         let rest = &self.rest[self.start..];
         let end = self.length + rest.len();

@@ -1,5 +1,5 @@
-//! Where the loader looks for libraries: whether that leads into a mount, so that the gate must be there first. That can be
-//! said without a task, in a process that is apart.
+//! Whether the places where the loader looks for libraries lead into a mount, so that the gate must be loaded
+//! first. Needs no task, so it also answers for a process that is apart.
 
 use lp_abi::linux::{__NR_openat, O_CLOEXEC, O_NOCTTY, O_NONBLOCK};
 use lp_abi::{Errno, Fd};
@@ -24,7 +24,7 @@ impl List {
         byte == b':' || byte == if self == List::Directories { b';' } else { b' ' }
     }
 
-    /// Whether an entry is opened or searched in as it is written.
+    /// Whether the loader opens or searches an entry as written.
     fn takes(self, entry: &[u8]) -> bool {
         self == List::Directories || entry.contains(&b'/')
     }
@@ -37,7 +37,7 @@ pub fn list_leads_into_mount(task: Option<&Task>, list: List, text: *const u8) -
     let mut whole = true;
     loop {
         let room = buffer(Which::Second);
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         let (length, ends) = match unsafe { ucopy::string(room, at) } {
             Ok(0) if at == text => return false,
             Ok(length) => (length, true),
@@ -57,13 +57,14 @@ pub fn list_leads_into_mount(task: Option<&Task>, list: List, text: *const u8) -
     }
 }
 
-/// Whether a directory or library leads into a mount, by the path that a program in the directory `origin` has for it.
+/// Whether a directory or library, by the path that a program in the directory `origin` gives it, leads into
+/// a mount.
 #[cold]
 pub fn leads_into_mount(task: Option<&Task>, origin: &[u8], path: &[u8]) -> bool {
     put(origin, &[path]).is_some_and(|length| second_leads(task, length))
 }
 
-/// Puts the path that `parts` make up into the second buffer, with `$ORIGIN` at its start replaced; its length.
+/// Concatenates `parts` in the second buffer, replaces a leading `$ORIGIN`, and returns the length.
 fn put(origin: &[u8], parts: &[&[u8]]) -> Option<usize> {
     let mut path = Writer::new(buffer(Which::Second));
     for (index, part) in parts.iter().enumerate() {
@@ -76,7 +77,7 @@ fn put(origin: &[u8], parts: &[&[u8]]) -> Option<usize> {
     path.finish()
 }
 
-/// Bytes of thread-local storage that the library `name` in a directory takes; `None` if it is not there.
+/// Bytes of thread-local storage of the library `name` in a directory; `None` if it is not there.
 #[cold]
 pub fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> Option<u64> {
     put(origin, &[directory, b"/", name])?;
@@ -100,7 +101,7 @@ pub fn storage_of(task: &Task, origin: &[u8], directory: &[u8], name: &[u8]) -> 
 }
 
 fn storage_on_host(at: At) -> Option<u64> {
-    // SAFETY: the kernel reads the path; the descriptor is closed again.
+    // SAFETY: the kernel reads the path; the descriptor is closed below.
     let fd = unsafe { lp_abi::syscall!(__NR_openat, at.dirfd, at.path, O_CLOEXEC | O_NONBLOCK | O_NOCTTY) };
     let fd = fd.ok()?;
     let bytes = storage(&|to, at| read_file(fd, to, at));
@@ -121,11 +122,10 @@ fn second_leads(task: Option<&Task>, length: usize) -> bool {
     *end = 0;
     let path = &room[..length];
     if path.is_empty() {
-        // The working directory.
-        // Relaxed: the process's own word.
+        // The working directory. Relaxed: the process's own word.
         return task.is_some_and(|task| task.process.cwd.load(Ordering::Relaxed) != 0);
     }
-    // A token in an environment: `$ORIGIN`, most likely, of a program in a mount.
+    // A token in an environment: most likely `$ORIGIN` of a program in a mount.
     if path[0] == b'$' || mounts().holds(path) {
         return true;
     }

@@ -1,6 +1,7 @@
-//! Magic links of the host to things of ours: /proc/self/fd/N, /proc/self/cwd, /proc/self/exe, /dev/fd/N, /dev/stdin.
+//! Magic links of the host to things of ours: /proc/self/fd/N, /proc/self/cwd, /proc/self/exe, /dev/fd/N,
+//! /dev/stdin.
 //!
-//! The kernel's links lead to placeholders, so the paths are answered here when what they name is ours.
+//! The kernel's links lead to placeholders, so these paths are answered here if their target is ours.
 
 use lp_abi::linux::{S_IFLNK, S_IFMT};
 use lp_abi::{Errno, Fd, PATH_MAX};
@@ -27,21 +28,21 @@ pub enum Link {
     Descriptor(Fd),
     /// The working directory.
     Cwd,
-    /// The program that runs.
+    /// The running program.
     Exe,
 }
 
 /// A magic link at the start of a path.
 #[derive(Clone, Copy)]
 struct Magic {
-    /// The process that the link speaks of.
+    /// The process to which the link belongs.
     process: ProcessId,
     link: Link,
-    /// Where the rest of the path starts.
+    /// Offset of the rest of the path.
     end: usize,
 }
 
-/// The magic link that `path` starts with.
+/// Parses the magic link at the start of `path`.
 fn parse(task: &Task, path: &[u8]) -> Option<Magic> {
     let (process, link, rest) = if let Some(name) = path.strip_prefix(b"/dev/") {
         let (link, rest) = parse_device(name)?;
@@ -76,7 +77,7 @@ fn parse_process<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, Link, &'
     rest.or_else(|| name.strip_prefix(b"exe").map(|rest| (process, Link::Exe, rest)))
 }
 
-/// The process of the run whose directory under /proc a path enters, and what follows.
+/// The process of the run whose directory under /proc a path enters, and the rest of the path.
 fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> {
     for own in [&b"self"[..], b"thread-self"] {
         if let Some(rest) = name.strip_prefix(own) {
@@ -86,7 +87,7 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
     let (pid, rest) = parse_decimal(name)?;
     let is = |id: ProcessId| {
         let process = task.region.process(id);
-        // Relaxed: one word; it stays while the process lives.
+        // Relaxed: one word, constant while the process lives.
         process.pid.load(Ordering::Relaxed) == pid && process.life.get().state() == State::Live
     };
     if is(task.process_id) {
@@ -96,10 +97,10 @@ fn process_of<'p>(task: &Task, name: &'p [u8]) -> Option<(ProcessId, &'p [u8])> 
     (!task.region.process_is_dead(found, task.process_id)).then_some((found, rest))
 }
 
-/// Whether what a link names is ours.
+/// Whether the link's target is ours.
 fn is_ours(task: &Task, magic: Magic) -> bool {
     let process = task.region.process(magic.process);
-    // Relaxed, all: one word each, looked at again by whoever uses it.
+    // Relaxed, all: one word each; the user of the result checks again.
     match magic.link {
         Link::Descriptor(fd) => {
             let word = table::covered_of(task.region, magic.process, fd);
@@ -110,14 +111,15 @@ fn is_ours(task: &Task, magic: Magic) -> bool {
     }
 }
 
-/// Whether a descriptor, opened with `O_PATH`, names a symbolic link.
+/// Whether a descriptor, opened with `O_PATH`, refers to a symbolic link.
 fn is_symlink(task: &Task, fd: Fd) -> bool {
-    // Relaxed: the type of an inode that is open does not change.
+    // Relaxed: the type of an open inode does not change.
     table::fget_any(task, fd).is_ok_and(|held| held.inode.mode.load(Ordering::Relaxed) & S_IFMT == S_IFLNK)
 }
 
-/// Whether a path under /proc or /dev may have to do with a mount, though nothing of the calling process has: it names the
-/// gate's descriptor or the directory that lists it, what another process has open, or a device that is answered here.
+/// Whether a path under /proc or /dev may concern a mount although the calling process has nothing of ours:
+/// it names the gate's descriptor or the directory that lists it, what another process has open, or a device
+/// that is answered here.
 #[cold]
 pub(crate) fn may_concern_mount(path: &[u8]) -> bool {
     if path == b"/dev/zero" || directory::is_path(path) || mount_table::of_path(path).is_some() {
@@ -171,7 +173,7 @@ pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
         && ends_here
         && is_symlink(task, fd)
     {
-        return Route::Nameless(fd); // The link itself: what it leads to is not followed.
+        return Route::Nameless(fd); // The link itself: its target is not followed.
     }
     if !own || magic.link == Link::Exe {
         return route_named(task, which, magic, length);
@@ -187,7 +189,7 @@ pub fn route(task: &Task, which: Which, last: Last, length: usize) -> Route {
     }
 }
 
-/// The route of a static program of the host's, and of what follows its link.
+/// The route of a static host program, and of what follows its link.
 fn route_program(task: &Task, which: Which, magic: Magic, length: usize) -> Route {
     let (text, named) = (buffer(which), spare_buffer());
     let Some(program) = program_of(task, magic, named) else { return Route::Host };
@@ -201,13 +203,13 @@ fn route_program(task: &Task, which: Which, magic: Magic, length: usize) -> Rout
     Route::Elsewhere(At::text(text))
 }
 
-/// The path of the static program of the host's that a link names, NUL-terminated in `to`.
+/// The path of the static host program that a link names, NUL-terminated in `to`.
 fn program_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
     let pid = task.region.process(magic.process).pid.load(Ordering::Relaxed); // Relaxed: one word.
     link::program(pid, magic.process == task.process_id, to)
 }
 
-/// The route of what a link names, by its own name, and of what follows it.
+/// The route of a link's target by its own name, and of what follows it.
 fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route {
     let text = buffer(which);
     let rest = spare_buffer();
@@ -225,16 +227,18 @@ fn route_named(task: &Task, which: Which, magic: Magic, length: usize) -> Route 
     }
 }
 
-/// The path of what a link of ours names, NUL-terminated in `to`; none when it was unlinked or never had one.
+/// The path of the target of a link of ours, NUL-terminated in `to`; `None` if it was unlinked or never had
+/// one.
 fn name_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
     let length = text_of(task, magic, to)?;
     (!to[..length].ends_with(b" (deleted)")).then_some(length)
 }
 
-/// What readlink(2) gives for a link of ours, NUL-terminated in `to`.
+/// The result of readlink(2) for a link of ours, NUL-terminated in `to`.
 fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> {
     let process = task.region.process(magic.process);
-    // Relaxed, all: one word each. What another process closes meanwhile gives a name that was right a moment ago.
+    // Relaxed, all: one word each. If another process closes the file meanwhile, the name was right a moment
+    // ago.
     let text = match magic.link {
         Link::Descriptor(fd) => {
             let word = table::covered_of(task.region, magic.process, fd)?.load(Ordering::Relaxed);
@@ -258,7 +262,7 @@ fn text_of(task: &Task, magic: Magic, to: &mut [u8; PATH_MAX]) -> Option<usize> 
 #[cold]
 pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     let text = buffer(Which::First);
-    // SAFETY: the gate's fault handler is in place.
+    // SAFETY: the gate's fault handler is installed.
     let length = unsafe { ucopy::string(text, at.path.as_ptr()) }.ok()?;
     if text[..length].starts_with(b"/dev/std") {
         return None;
@@ -275,8 +279,7 @@ pub fn readlink(task: &Task, at: At) -> Option<&'static [u8]> {
     Some(&text[..length])
 }
 
-/// The path in a mount that is meant by one of the host's that starts with the memfd of the program that
-/// runs.
+/// The path in a mount that a host path denotes if it starts with the memfd of the running program.
 pub fn in_memfd<'p>(task: &Task, mounts: &Mounts, path: &'p [u8]) -> Option<&'p [u8]> {
     let path = path.strip_prefix(names::MEMFD).filter(|path| mounts.holds(path))?;
     (task.process.exe.load(Ordering::Relaxed) != 0).then_some(path) // Relaxed: the process's own word.

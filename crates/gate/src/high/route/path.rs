@@ -1,9 +1,9 @@
-//! Whose a path is, and the calls that take one or two.
+//! Decides whether a path is ours; entry points for calls that take one or two paths.
 //!
-//! Most paths of a program are the host's, and one look at their first bytes tells. A path is looked at closely when it
-//! could still lead into a mount: it holds `//`, `/./` or `/../`, lies under /proc or /dev (magic links to descriptors),
-//! or is relative to a directory of the host and names a mount's last component. Symbolic links of the host that lead
-//! into a mount are found when the kernel, which sees nothing there, fails: see [`hostlink`].
+//! Most paths of a program belong to the host, and their first bytes tell. A path gets a closer look if it
+//! could still lead into a mount: it contains `//`, `/./` or `/../`, lies under /proc or /dev (magic links to
+//! descriptors), or is relative to a host directory and names a mount's last component. Symbolic links of the
+//! host into a mount are found when the kernel, which sees nothing there, fails: see [`hostlink`].
 
 use lp_abi::{Errno, Fd, MAX_SYMLINKS, PATH_MAX, Result};
 use lp_region::sync::Ordering;
@@ -18,16 +18,16 @@ use crate::high::route::{hostlink, magic};
 use crate::high::run::apart;
 use crate::high::run::mounts::{Mounts, mounts};
 
-/// Whose path `at` is.
+/// Routes the path `at`.
 #[inline]
 pub fn route(task: &Task, which: Which, at: At, last: Last) -> Route {
     if is_plainly_ours(task, at) { Route::Ours(at) } else { route_slow(Some(task), which, at, last) }
 }
 
-/// Whether a look at the first bytes of a path is enough to know that it is ours.
+/// Fast path: whether the first bytes of a path prove that it is ours.
 #[inline(always)]
 fn is_plainly_ours(task: &Task, at: At) -> bool {
-    // SAFETY: the gate's fault handler is in place.
+    // SAFETY: the gate's fault handler is installed.
     let word = unsafe { ucopy::word(at.path.as_ptr()) };
     if word as u8 == b'/' {
         return task.prefix.starts(word);
@@ -39,12 +39,13 @@ fn is_plainly_ours(task: &Task, at: At) -> bool {
 #[inline(always)]
 pub(crate) fn is_base_ours(task: &Task, dirfd: Fd) -> bool {
     if dirfd == Fd::CWD {
-        return task.process.cwd.load(Ordering::Relaxed) != 0; // Relaxed: the thread's own process; races are the program's.
+        // Relaxed: the thread's own process; races are the program's.
+        return task.process.cwd.load(Ordering::Relaxed) != 0;
     }
     descriptor::is_listed(task, dirfd)
 }
 
-/// The route in a process that is [`apart`], where [`Route::Host`] is sure and everything else a reason to join.
+/// The route in a process that is [`apart`]. [`Route::Host`] is certain; anything else is a reason to join.
 pub(crate) fn route_apart(which: Which, at: At) -> Route {
     route_slow(None, which, at, Last::Follow)
 }
@@ -54,16 +55,17 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
     let mounts = mounts();
     let head = buffer(which);
     let room = (mounts.longest() + 1).min(PATH_MAX);
-    // The bytes up to the end of the longest mount's path tell for nearly all paths.
-    // SAFETY: the gate's fault handler is in place.
+    // For nearly all paths, the bytes up to the end of the longest mount's path decide. SAFETY: the gate's
+    // fault handler is installed.
     let length = match unsafe { ucopy::string(&mut head[..room], at.path.as_ptr()) } {
         Ok(length) => length,
         Err(Errno::ENAMETOOLONG) => room,
-        // To some calls NULL is the directory itself, which the kernel does not know.
+        // Some calls take NULL as the directory itself, which the kernel does not know.
         Err(_) if at.path.is_null() && task.is_some_and(|task| is_base_ours(task, at.dirfd)) => {
             return Route::Bad(Errno::EFAULT);
         }
-        Err(_) => return Route::Host, // The kernel says EFAULT where the call does, and takes NULL where it may be.
+        // The kernel returns EFAULT where the call does, and accepts NULL where the call does.
+        Err(_) => return Route::Host,
     };
     if head[0] == b'/' {
         if mounts.holds(&head[..length]) {
@@ -77,7 +79,7 @@ fn route_slow(task: Option<&Task>, which: Which, at: At, last: Last) -> Route {
 /// An absolute path that does not start with a mount's.
 fn route_absolute(task: Option<&Task>, mounts: &Mounts, which: Which, at: At, last: Last) -> Route {
     let text = buffer(which);
-    // SAFETY: as in `route`.
+    // SAFETY: the gate's fault handler is installed.
     let Ok(length) = (unsafe { ucopy::string(text, at.path.as_ptr()) }) else {
         return Route::Host;
     };
@@ -110,7 +112,7 @@ fn route_magic(task: Option<&Task>, which: Which, last: Last, length: usize) -> 
     }
 }
 
-/// Whether an absolute path has empty, `.` or `..` components, so that it may lead elsewhere than it seems.
+/// Whether an absolute path has empty, `.` or `..` components and so may lead elsewhere than it seems.
 fn is_crooked(path: &[u8]) -> bool {
     path.windows(2).enumerate().any(|(at, pair)| match pair {
         b"//" => true,
@@ -139,7 +141,7 @@ fn route_relative(
         return Route::Host;
     }
     let text = buffer(which);
-    // SAFETY: as in `route`.
+    // SAFETY: the gate's fault handler is installed.
     match unsafe { ucopy::string(text, at.path.as_ptr()) } {
         Ok(length) if mounts.names(&text[..length]) => hostlink::route_joined(which, at.dirfd, length),
         // The working directory may be /proc/self/fd.
@@ -155,7 +157,8 @@ fn route_relative(
     }
 }
 
-/// Makes a call with one path: in the file system with `ours` or in the kernel with `host`, whosever the path is.
+/// Makes a call with one path: with `ours` in the file system or with `host` in the kernel, according to its
+/// route.
 #[inline(always)]
 pub fn one<T: Value>(
     task: &Task,
@@ -175,7 +178,7 @@ pub fn one<T: Value>(
     }
 }
 
-/// What a call does in the file system with a path; the value is `rax`.
+/// A call's effect on a path in the file system. The value is `rax`.
 type Ours<'a> = &'a dyn Fn(At) -> Result<Place<isize>>;
 
 #[inline(never)]
@@ -193,7 +196,7 @@ fn one_slow(task: &Task, at: At, last: Last, ours: Ours<'_>, host: &dyn Fn(At) -
     }
 }
 
-/// An answer of the file system as `rax`; what lies outside it after all as `None`.
+/// The file system's answer as `rax`; `None` if the path turned out to lie outside.
 pub fn flat<T: Value>(answer: Result<Place<T>>) -> Option<isize> {
     match answer {
         Ok(Place::Inside(value)) => Some(value.rax()),
@@ -202,7 +205,7 @@ pub fn flat<T: Value>(answer: Result<Place<T>>) -> Option<isize> {
     }
 }
 
-/// The way out of the mounts that the file system found, as a path for the kernel.
+/// The path on which a walk left the mounts, for the kernel.
 pub fn leave(task: &Task, at: At, outside: Outside) -> At {
     match outside {
         Outside::AsGiven => at,
@@ -210,13 +213,13 @@ pub fn leave(task: &Task, at: At, outside: Outside) -> At {
     }
 }
 
-/// A path that a walk left in one of the task's buffers.
+/// A path that a walk has left in one of the task's buffers.
 fn in_scratch(buffer: *const u8) -> At {
     At::cwd(given(buffer as usize))
 }
 
-/// Whose the path is on which a walk left the mounts: a symbolic link may lead through a magic link of the
-/// kernel's to what is ours again. `Route::Host` is the kernel's, by the path that [`leave`] gives.
+/// The route of the path on which a walk left the mounts: a symbolic link may lead through one of the
+/// kernel's magic links to something of ours. For `Route::Host`, [`leave`] gives the kernel's path.
 #[cold]
 pub fn route_outside(task: &Task, which: Which, at: At, last: Last, outside: Outside) -> Route {
     match outside {
@@ -252,7 +255,8 @@ fn one_outside(
     Errno::ELOOP.to_ret()
 }
 
-/// Makes the call in the kernel; if that fails as it does where a link of the host leads into a mount, looks for one.
+/// Makes the call in the kernel. If it fails as it does where a host link leads into a mount, looks for such
+/// a link.
 #[inline(never)]
 pub fn one_host(at: At, last: Last, ours: &dyn Fn(At) -> Option<isize>, host: &dyn Fn(At) -> isize) -> isize {
     let done = host(at);
@@ -265,12 +269,13 @@ pub fn one_host(at: At, last: Last, ours: &dyn Fn(At) -> Option<isize>, host: &d
     done
 }
 
-/// Whether the kernel's answer is one that a path through a link into a mount gets.
+/// Whether the kernel's result is one that a path through a link into a mount gets.
 pub fn may_be_link(done: isize) -> bool {
     failed_with(done, Errno::ENOENT) || failed_with(done, Errno::ENOTDIR) || failed_with(done, Errno::ELOOP)
 }
 
-/// Makes a call with two paths. The file system tells when both are the host's; one of each is its `EXDEV`.
+/// Makes a call with two paths. The file system reports if both are the host's; one of each fails with
+/// `EXDEV`.
 pub fn two(
     task: &Task,
     mut pair: [At; 2],
@@ -322,7 +327,7 @@ pub fn two(
     }
 }
 
-/// Whether a path needs a closer look than the kernel's: it may be one of ours.
+/// Whether a path must not go to the kernel unexamined, because it may be one of ours.
 pub fn may_be_ours(task: &Task, at: At, last: Last) -> bool {
     !matches!(route(task, Which::First, at, last), Route::Host)
 }

@@ -1,14 +1,14 @@
-//! Processes that have not met a mount yet.
+//! Processes that have not met a mount.
 //!
-//! Most programs of a run never touch a mount. Mapping the region, taking a slot and a lane in it and giving
-//! them back would cost such a program more than all else that the gate does. So a process starts *apart*: it
-//! has the run's record, its paths are looked at, and all its calls are the kernel's
-//! ([`crate::high::table::apart`]). The first that concerns a mount has the process [`join`] the run, and is
-//! then looked up once more, in the table of all calls.
+//! Most programs of a run never touch a mount. Mapping the region, taking a slot and a lane and giving them
+//! back would cost such a program more than everything else that the gate does. So a process starts *apart*:
+//! it has the run's record, its paths are checked, and all its calls go to the kernel
+//! ([`crate::high::table::apart`]). The first call that concerns a mount makes the process [`join`] the run,
+//! and is then looked up again, in the table of all calls.
 //!
-//! A process joins as well before it makes a thread: whoever is apart is alone with its memory. A child of a
-//! process that has joined has a slot, and keeps it over exec; one of a process that is apart is apart, and
-//! so is what it executes.
+//! A process also joins before it creates a thread: a process that is apart is alone with its memory. A child
+//! of a process that has joined has a slot, and keeps it across exec. A child of a process that is apart is
+//! apart, and so is what it executes.
 
 use core::cell::{Cell, UnsafeCell};
 use lp_abi::Fd;
@@ -21,16 +21,16 @@ use lp_region::{Front, Region, RunId};
 use crate::high::run::region;
 use lp_abi::text::Writer;
 
-/// What stands before the number of a run, where LIGHTPATH_GATE has a slot's otherwise.
+/// Precedes the number of a run in LIGHTPATH_GATE, in the place of a slot's number.
 pub(crate) const RUN: u8 = b'@';
 
-/// What a process that is apart knows of its run.
+/// A process's knowledge of its run while it is apart.
 struct State {
     /// The region's descriptor.
     fd: i32,
-    /// The run's flights; see [`lp_vfs::flight`].
+    /// The descriptor of the run's flights; see [`lp_vfs::flight`].
     flights: i32,
-    /// The lowest of the gate's own descriptors: the life file's is above the region's.
+    /// The lowest of the gate's own descriptors. The life file's is the one above the region's.
     lowest: i32,
     length: usize,
     run: RunId,
@@ -44,46 +44,46 @@ pub(crate) struct Joining {
     pub(crate) fd: i32,
     pub(crate) length: usize,
     pub(crate) run: RunId,
-    /// Where a child in this memory has mapped it already.
+    /// Set if a child in this memory has mapped the region already.
     pub(crate) region: Option<Region<'static>>,
 }
 
 struct Global(UnsafeCell<Option<State>>);
 
-// SAFETY: changed at attach and by `join`, in processes with one thread.
+// SAFETY: written at attach and by `join`, in processes with one thread.
 unsafe impl Sync for Global {}
 
 static STATE: Global = Global(UnsafeCell::new(None));
 
 fn state() -> Option<&'static State> {
-    // SAFETY: one thread, or nothing changes any more.
+    // SAFETY: the process has one thread, or the state is no longer written.
     unsafe { (*STATE.0.get()).as_ref() }
 }
 
-/// Makes the process, which is being attached, one that is apart; the record of its run.
+/// Makes the process, which is being attached, one that is apart. Returns the record of its run.
 ///
 /// # Errors
-/// One line that says why not.
+/// One line with the reason.
 pub(crate) fn start(fd: i32, run: u32, length: usize) -> Result<&'static Run, &'static [u8]> {
-    // SAFETY: LIGHTPATH_GATE names a region.
+    // SAFETY: LIGHTPATH_GATE names the descriptor of a region.
     let front = unsafe { Front::attach(fd) }.map_err(|errno| region::no_region(errno.into()))?;
     let record = front.run(RunId(run));
     let flights = record.flights.load(Ordering::Relaxed) as i32 - 1; // Relaxed: immutable.
     let lowest = if flights < 0 { fd } else { fd.min(flights) };
     let state = State { fd, flights, lowest, length, run: RunId(run), front, region: Cell::new(None) };
-    // SAFETY: attach: one thread.
+    // SAFETY: attach: the process has one thread.
     unsafe { *STATE.0.get() = Some(state) };
     region::read_run(record);
     Ok(record)
 }
 
-/// Whether `fd` is that of the region, `region`, or that of the life file beside it.
+/// Whether `fd` is the region's descriptor `region` or the life file's, which is the next number.
 #[inline(always)]
 pub fn is_regions(region: i32, fd: Fd) -> bool {
     fd.raw().wrapping_sub(region) as u32 <= 1 && region >= 0
 }
 
-/// Whether `fd` is the gate's own.
+/// Whether `fd` is one of the gate's own.
 pub(crate) fn is_hidden(fd: Fd) -> bool {
     state().is_some_and(|state| {
         fd.raw() >= state.lowest && (is_regions(state.fd, fd) || fd.raw() == state.flights)
@@ -110,7 +110,7 @@ pub(crate) fn joining() -> Option<Joining> {
     })
 }
 
-/// Keeps the region, which is mapped now.
+/// Records the region, which has been mapped.
 pub(crate) fn keep_region(region: Region<'static>) {
     if let Some(state) = state() {
         state.region.set(Some(region));
@@ -132,12 +132,12 @@ pub(crate) fn run() -> Option<&'static Run> {
     state().map(|state| state.front.run(state.run))
 }
 
-/// The programs that processes of the region have looked at before an exec.
+/// The region's cache of programs that processes examined before an exec.
 pub(crate) fn known_programs() -> Option<&'static [AtomicU64; PROGRAMS]> {
     state().map(|state| &state.front.header().programs)
 }
 
-/// Writes what LIGHTPATH_GATE must be for an image that a process which is apart execs, without the name.
+/// Writes the value of LIGHTPATH_GATE for an image that a process which is apart execs, without the name.
 pub(crate) fn write_gate_value(text: &mut Writer<'_>) {
     let Some(state) = state() else { return };
     text.push_decimal(state.fd as u64);

@@ -1,5 +1,5 @@
-//! The run that this process is part of: its mounts, the region once it is mapped, and what is known while
-//! the process is apart. Written at attach and when the process joins, while it has one thread.
+//! The run of this process: its mounts, the region once it is mapped, and the state while the process is
+//! apart. Written at attach and when the process joins, while it has one thread.
 
 pub mod apart;
 pub mod mount_table;

@@ -1,8 +1,7 @@
-//! `/proc/PID/mountinfo`, `mounts` and `mountstats`: the host's lines and, behind them, those of the run's
-//! mounts.
+//! `/proc/PID/mountinfo`, `mounts` and `mountstats`: the host's lines, followed by those of the run's mounts.
 //!
-//! What the program has opened is read to its end and replaced by a memfd with the whole text, made at that
-//! moment.
+//! The file that the program has opened is read to its end and replaced by a memfd with the complete text as
+//! of that moment.
 
 use lp_abi::linux::{
     __NR_close, __NR_dup3, __NR_fcntl, __NR_lseek, __NR_memfd_create, __NR_read, __NR_write, F_GETFD,
@@ -17,7 +16,7 @@ use lp_vfs::task::Task;
 use crate::high::run::mounts::mounts as command_line;
 use lp_abi::text::{Writer, number, parse_decimal, within};
 
-/// Which of the files it is.
+/// Selects one of the files.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Table {
     /// `mountinfo`.
@@ -28,10 +27,10 @@ pub enum Table {
     Stats,
 }
 
-/// Bytes of a line of the host's that are looked at: enough for its numbers and its path.
+/// Bytes of a host line that are parsed: enough for its numbers and its path.
 const LINE: usize = 512;
 
-/// Which table of the calling process, or of any, a path is.
+/// The table that a path names, of the calling process or of any other.
 pub fn of_path(path: &[u8]) -> Option<Table> {
     if path == b"/etc/mtab" {
         return Some(Table::Mounts);
@@ -58,7 +57,7 @@ pub fn process_of(path: &[u8]) -> Option<u32> {
     Some(parse_decimal(path.strip_prefix(b"/proc/")?)?.0)
 }
 
-/// Whether a process, as the caller numbers it, belongs to the run.
+/// Whether the process with this number, in the caller's pid namespace, belongs to the run.
 fn is_in_run(task: &Task, pid: u32) -> bool {
     let run = task.process.run.load(Ordering::Relaxed); // Relaxed, here and below: one word each.
     task.region.processes().any(|id| {
@@ -67,8 +66,8 @@ fn is_in_run(task: &Task, pid: u32) -> bool {
     })
 }
 
-/// Puts the run's mounts into a table that the program has just opened as `fd`, by `path`. If that cannot be
-/// done the program sees the host's alone.
+/// Adds the run's mounts to a table that the program has just opened as `fd`, by `path`. On failure the
+/// program sees only the host's.
 #[cold]
 pub fn complete(task: &Task, fd: Fd, path: &[u8], table: Table) {
     if process_of(path).is_none_or(|pid| is_in_run(task, pid)) {
@@ -77,7 +76,7 @@ pub fn complete(task: &Task, fd: Fd, path: &[u8], table: Table) {
 }
 
 fn replace(task: &Task, fd: Fd, table: Table) -> Result<()> {
-    // SAFETY: the calls take numbers, and a NUL-terminated name; the memfd is closed again.
+    // SAFETY: the calls take numbers and a NUL-terminated name; the memfd is closed again.
     unsafe {
         let flags = lp_abi::syscall!(__NR_fcntl, fd, F_GETFD)?;
         let made = lp_abi::syscall!(__NR_memfd_create, c"mounts".as_ptr(), MFD_CLOEXEC)? as i32;
@@ -104,7 +103,7 @@ fn fill(task: &Task, from: Fd, to: i32, table: Table) -> Result<()> {
     }
     let run = task.process.run.load(Ordering::Relaxed); // Relaxed: immutable.
     let mut after = 0;
-    // In the order in which they were made.
+    // In order of creation.
     while let Some(id) = mount_show::next(task, run, after) {
         after = task.region.mount(id).serial.load(Ordering::Relaxed);
         let shown = Shown::new(task, id);
@@ -115,7 +114,7 @@ fn fill(task: &Task, from: Fd, to: i32, table: Table) -> Result<()> {
             Table::Mounts => plain(task, &shown, &mut line)?,
             Table::Stats => stats(task, &shown, &mut line)?,
         }
-        // A line that does not fit, of a path of kilobytes, is left out.
+        // A line that does not fit, because of a path of kilobytes, is left out.
         if let Some(length) = line.finish() {
             write(to, &room[..length])?;
         }
@@ -124,12 +123,12 @@ fn fill(task: &Task, from: Fd, to: i32, table: Table) -> Result<()> {
 }
 
 fn write(to: i32, bytes: &[u8]) -> Result<()> {
-    // SAFETY: the kernel reads within `bytes`. A memfd takes all or fails.
+    // SAFETY: the kernel reads within `bytes`. A memfd takes everything or fails.
     let done = unsafe { lp_abi::syscall!(__NR_write, to, bytes.as_ptr(), bytes.len()) }?;
     if done as usize == bytes.len() { Ok(()) } else { Err(Errno::ENOSPC) }
 }
 
-/// A path or a name as these files show them: what would break a line apart is octal.
+/// Writes a path or a name as these files show them: bytes that would break a line are octal.
 fn push_escaped(line: &mut Writer<'_>, bytes: &[u8]) {
     for byte in bytes {
         match byte {
@@ -234,9 +233,9 @@ fn push_tmpfs_options(shown: &Shown, line: &mut Writer<'_>) {
     }
 }
 
-/// The host's mounts that the run's mounts of the command line stand in: found as the host's lines go by.
+/// The host mounts in which the run's mounts on the command line lie, determined as the host's lines pass.
 struct Parents {
-    /// For each path, how long the best match is and which mount that is.
+    /// For each path, the length of the best match and its mount.
     best: [(usize, u32); lp_region::process::RUN_MOUNTS],
     paths: [&'static [u8]; lp_region::process::RUN_MOUNTS],
     line: [u8; LINE],
@@ -252,7 +251,7 @@ impl Parents {
         Parents { best: [(0, 1); lp_region::process::RUN_MOUNTS], paths, line: [0; LINE], length: 0 }
     }
 
-    /// The mount that stands above the one at `path`.
+    /// The parent of the mount at `path`.
     fn of(&self, path: &[u8]) -> u32 {
         self.paths.iter().position(|own| *own == path).map_or(1, |index| self.best[index].1)
     }
@@ -277,7 +276,7 @@ impl Parents {
         let point = if point == b"/" { b"" } else { point };
         for (path, best) in self.paths.iter().zip(&mut self.best) {
             let holds = within(path, point).is_some_and(|rest| !rest.is_empty());
-            // A later line of the same length lies above an earlier one.
+            // A later line of the same length covers an earlier one.
             if holds && point.len() >= best.0 {
                 *best = (point.len(), id);
             }

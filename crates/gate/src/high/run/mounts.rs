@@ -1,4 +1,4 @@
-//! Where the run's mounts appear: a copy of the run record with the lengths measured, made once at attach.
+//! The paths of the run's mounts: a copy of the run record's, with their lengths, made once at attach.
 
 use core::cell::UnsafeCell;
 
@@ -11,7 +11,7 @@ pub struct Mounts {
     count: usize,
     longest: usize,
     paths: [&'static [u8]; RUN_MOUNTS],
-    /// Bit m set where mount m hides a directory of the host.
+    /// Bit m is set if mount m covers a host directory.
     covers: u32,
 }
 
@@ -23,12 +23,12 @@ unsafe impl Sync for Global {}
 static MOUNTS: Global =
     Global(UnsafeCell::new(Mounts { count: 0, longest: 0, paths: [&[]; RUN_MOUNTS], covers: 0 }));
 
-/// Takes the paths from the run record.
+/// Copies the paths from the run record.
 ///
 /// # Safety
-/// No other thread runs in the gate: attach.
+/// No other thread may run in the gate: only attach calls it.
 pub unsafe fn read(run: &'static Run) {
-    // SAFETY: no other thread runs in the gate: attach, by this function's contract.
+    // SAFETY: the caller guarantees that no other thread runs in the gate.
     let mounts = unsafe { &mut *MOUNTS.0.get() };
     let count = run.mount_count.load(Ordering::Relaxed) as usize; // Relaxed: immutable while the run lives.
     mounts.count = count.min(RUN_MOUNTS);
@@ -53,30 +53,31 @@ impl Mounts {
         &self.paths[..self.count.min(RUN_MOUNTS)]
     }
 
-    /// Bytes of the longest path.
+    /// Length of the longest path, in bytes.
     #[inline(always)]
     pub fn longest(&self) -> usize {
         self.longest
     }
 
-    /// Whether some mount hides a directory of the host, so that the kernel finds something where it should not.
+    /// Whether some mount covers a host directory, so that the kernel finds something where it should not.
     pub fn cover_any(&self) -> bool {
         self.covers != 0
     }
 
-    /// Whether `path` starts with a mount's path, as written.
+    /// Whether `path` starts with a mount's path, compared as text.
     #[inline(always)]
     pub fn holds(&self, path: &[u8]) -> bool {
         self.paths().iter().any(|mount| within(path, mount).is_some())
     }
 
-    /// Whether a mount lies below `path`, an absolute one without a slash at its end: the host need not have what leads there.
+    /// Whether a mount lies below `path`, which is absolute and has no trailing slash. The host need not have
+    /// the directories on the way there.
     pub fn are_below(&self, path: &[u8]) -> bool {
         self.paths().iter().any(|mount| within(mount, path).is_some_and(|rest| !rest.is_empty()))
     }
 
-    /// Whether a component of `path` is the last component of some mount's path: without one, a path relative to a
-    /// directory of the host does not lead into a mount, but through symbolic links.
+    /// Whether a component of `path` is the last component of some mount's path. Without one, a path relative
+    /// to a host directory leads into a mount only through symbolic links.
     pub fn names(&self, path: &[u8]) -> bool {
         path.split(|byte| *byte == b'/').any(|part| {
             self.paths().iter().any(|mount| mount.rsplit(|byte| *byte == b'/').next() == Some(part))

@@ -1,4 +1,4 @@
-//! The region of this process and its slot there, for threads to come.
+//! The region of this process and its slot there, which later threads need.
 
 use core::cell::UnsafeCell;
 
@@ -9,52 +9,52 @@ use lp_region::{ProcessId, Region, RegionError, ucopy};
 
 use crate::high::run::mounts;
 
-/// The region and the slot of this process. A child that shares its parent's memory has a slot of
-/// its own in its task, and makes no threads.
+/// The region and the slot of this process. A child that shares its parent's memory has its own slot in its
+/// task, and creates no threads.
 struct Joined(UnsafeCell<Option<(Region<'static>, ProcessId)>>);
 
-// SAFETY: written at attach and in the child of a fork, when there is one thread.
+// SAFETY: written at attach and in the child of a fork, while there is one thread.
 unsafe impl Sync for Joined {}
 
 static JOINED: Joined = Joined(UnsafeCell::new(None));
 
-/// The region and the slot, if the process has them.
+/// The region and the slot, if the process has joined.
 pub(crate) fn joined() -> Option<(Region<'static>, ProcessId)> {
-    // SAFETY: written when there is one thread only.
+    // SAFETY: written only while there is one thread.
     unsafe { *JOINED.0.get() }
 }
 
-/// The process has a slot in a region.
+/// Records the process's slot in a region.
 pub(crate) fn set_joined(region: Region<'static>, process: ProcessId) {
-    // SAFETY: one thread: attach, or the child of a fork.
+    // SAFETY: the process has one thread: attach, or the child of a fork.
     unsafe { *JOINED.0.get() = Some((region, process)) };
 }
 
-/// The process has none any more.
+/// Clears the record: the process has no slot.
 pub(crate) fn leave() {
-    // SAFETY: the child of a fork: one thread.
+    // SAFETY: the process has one thread: the child of a fork.
     unsafe { *JOINED.0.get() = None };
 }
 
-/// Takes over what the gate looks at often: where mounts are, how to copy. Called by attach, when there is
-/// one thread.
+/// Copies what the gate needs often: the mounts' paths, the way to copy. Attach calls it while there is one
+/// thread.
 pub(crate) fn read_run(run: &'static Run) {
-    // SAFETY: one thread.
+    // SAFETY: the process has one thread.
     unsafe { mounts::read(run) };
     ucopy::set_wide(run.avx2.load(Ordering::Relaxed) != 0); // Relaxed: immutable.
 }
 
-/// Maps the region, whose length LIGHTPATH_GATE says once a gate has checked it.
+/// Maps the region. LIGHTPATH_GATE has its length once a gate has checked it.
 pub(crate) fn map_region(fd: i32, length: Option<usize>) -> Result<Region<'static>, &'static [u8]> {
     let region = match length {
-        // SAFETY: a gate that had opened it, or the launcher, wrote this.
+        // SAFETY: the length was written by a gate that had opened the region, or by the launcher.
         Some(length) if length != 0 => unsafe { Region::attach(fd, length) }.map_err(RegionError::from),
         _ => Region::open(fd),
     };
     region.map_err(no_region)
 }
 
-/// Why there is no region.
+/// The message for a region that cannot be used.
 pub(crate) fn no_region(error: RegionError) -> &'static [u8] {
     match error {
         RegionError::System(Errno::EBADF) => b"the region's descriptor was closed",

@@ -1,5 +1,5 @@
-//! Addresses of Unix sockets whose paths lie in a mount: the kernel is given the path of the host's object, the program
-//! sees the path that it bound.
+//! Addresses of Unix sockets whose paths lie in a mount. The kernel gets the path of the host's object; the
+//! program sees the path that it bound.
 
 use lp_abi::linux::{__NR_access, __NR_readlink, __NR_symlink, __NR_unlink, F_OK, S_IFMT, S_IFSOCK};
 use lp_abi::{Errno, Result};
@@ -21,7 +21,7 @@ const PATH: usize = 108;
 /// Bytes of `sun_family`.
 const FAMILY: usize = 2;
 
-/// A `struct sockaddr_un` or what the kernel puts in the place of one, with room for a NUL.
+/// A `struct sockaddr_un`, or what the kernel returns in place of one, with space for a NUL.
 #[derive(Clone, Copy)]
 pub struct Address {
     bytes: [u8; FAMILY + PATH + 2],
@@ -29,22 +29,22 @@ pub struct Address {
     pub length: usize,
 }
 
-/// What an address of the program's means.
+/// What an address of the program's denotes.
 pub enum Meaning {
-    /// It is the kernel's as it is.
+    /// The kernel's own namespace: pass the address unchanged.
     Host,
-    /// A path that the kernel has to be asked with instead.
+    /// Pass this path to the kernel instead.
     Other(Address),
 }
 
 impl Address {
-    /// Copies an address of the program's; none if it names no path.
+    /// Copies an address of the program's; `None` if it names no path.
     fn of_path(at: *const u8, length: usize) -> Option<Address> {
         if at.is_null() || length <= FAMILY || length > FAMILY + PATH {
             return None;
         }
         let mut address = Address { bytes: [0; FAMILY + PATH + 2], length };
-        // SAFETY: the copy routine answers bad pointers; the address fits.
+        // SAFETY: the copy routine handles bad pointers; the address fits.
         unsafe { ucopy::copy(address.bytes.as_mut_ptr(), at, length) }.ok()?;
         let family = u16::from_ne_bytes([address.bytes[0], address.bytes[1]]);
         (family == UNIX && address.bytes[FAMILY] != 0).then_some(address)
@@ -64,7 +64,7 @@ impl Address {
         Ok(address)
     }
 
-    /// Its path, NUL-terminated.
+    /// Its path, without the NUL.
     fn path(&self) -> &[u8] {
         let path = &self.bytes[FAMILY..self.length.min(FAMILY + PATH)];
         &path[..path.iter().position(|byte| *byte == 0).unwrap_or(path.len())]
@@ -76,7 +76,8 @@ impl Address {
     }
 }
 
-/// The path that an address of the program's names, NUL-terminated; it lives until the thread's second buffer is used.
+/// The path that an address of the program's names, NUL-terminated. It is valid until the thread's second
+/// buffer is used.
 pub(crate) fn path_of(at: *const u8, length: usize) -> Option<&'static [u8]> {
     let address = Address::of_path(at, length)?;
     let room = buffer(Which::Second);
@@ -89,7 +90,7 @@ pub(crate) fn path_of(at: *const u8, length: usize) -> Option<&'static [u8]> {
 /// The socket that an address names, for connect and send.
 ///
 /// # Errors
-/// Those of path_resolution(7); `ECONNREFUSED` for what is no socket; `EACCES`.
+/// Those of path_resolution(7); `ECONNREFUSED` if it is not a socket; `EACCES`.
 pub fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
     let Some(address) = Address::of_path(at, length) else {
         return Ok(Meaning::Host);
@@ -111,14 +112,14 @@ pub fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
     };
     let inode = task.region.inode(found.inode.id);
     permission::check(task, inode, permission::WRITE)?;
-    // Relaxed: the type does not change.
+    // Relaxed: an inode's type does not change.
     if inode.mode.load(Ordering::Relaxed) & S_IFMT != S_IFSOCK {
         return Err(Errno::ECONNREFUSED);
     }
     let address = host_address(task, found.inode)?;
-    // SAFETY: the path ends with a NUL.
+    // SAFETY: the path is NUL-terminated.
     match unsafe { lp_abi::syscall!(__NR_access, address.path().as_ptr(), F_OK) } {
-        // A node that mknod made, or whose socket is gone: nobody listens.
+        // A node made by mknod, or one whose socket is gone: nobody listens.
         Err(Errno::ENOENT) => Err(Errno::ECONNREFUSED),
         _ => Ok(Meaning::Other(address)),
     }
@@ -126,7 +127,7 @@ pub fn peer(task: &Task, at: *const u8, length: usize) -> Result<Meaning> {
 
 fn outside_path(at: At) -> Result<Meaning> {
     let text = spare_buffer();
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let length = unsafe { ucopy::string(text, at.path.as_ptr()) }?;
     Address::with_path(&text[..length]).map(Meaning::Other)
 }
@@ -137,18 +138,18 @@ fn host_address(task: &Task, inode: InodeRef) -> Result<Address> {
     Address::with_path(&path[..length])
 }
 
-/// A socket that was made in a mount for bind.
+/// A socket inode created in a mount for bind.
 pub struct Bound {
-    /// What the kernel is to bind.
+    /// The address for the kernel to bind.
     pub address: Address,
     given: Address,
     at: At,
 }
 
-/// Makes the inode of a socket to be bound; none if the address is the host's, or what it leads to outside.
+/// Creates the inode of a socket to be bound; `None` if the address is the host's, or leads outside.
 ///
 /// # Errors
-/// `EADDRINUSE` when there is something of the name; those of mknod(2).
+/// `EADDRINUSE` if the name exists; those of mknod(2).
 pub fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Option<Bound>)> {
     let Some(given) = Address::of_path(at, length) else {
         return Ok((Meaning::Host, None));
@@ -182,26 +183,26 @@ pub fn bind(task: &Task, at: *const u8, length: usize) -> Result<(Meaning, Optio
 }
 
 impl Bound {
-    /// The kernel has bound it: remembers the address as the program gave it.
+    /// The kernel has bound it: records the address as the program gave it.
     pub fn keep(&self) {
         let mut beside = [0u8; PATH + 4];
         let length = beside_name(self.address.path(), &mut beside);
         if length != 0 {
             let target = self.given.bytes[FAMILY..].as_ptr();
-            // SAFETY: both are NUL-terminated.
+            // SAFETY: the path is NUL-terminated.
             let _ = unsafe { lp_abi::syscall!(__NR_unlink, beside.as_ptr()) };
-            // SAFETY: both are NUL-terminated.
+            // SAFETY: both paths are NUL-terminated.
             let _ = unsafe { lp_abi::syscall!(__NR_symlink, target, beside.as_ptr()) };
         }
     }
 
-    /// The kernel has not: the inode goes.
+    /// The kernel has failed to bind it: removes the inode.
     pub fn undo(&self, task: &Task) {
         let _ = lp_vfs::unlink::unlinkat(task, self.at.dirfd, self.at.path, 0);
     }
 }
 
-/// The name of the link that keeps the address of the object at `path`.
+/// The name of the symbolic link that stores the address of the object at `path`.
 fn beside_name(path: &[u8], to: &mut [u8]) -> usize {
     let mut name = lp_abi::text::Writer::new(to);
     name.push(path);
@@ -209,8 +210,8 @@ fn beside_name(path: &[u8], to: &mut [u8]) -> usize {
     name.finish().unwrap_or(0)
 }
 
-/// The address that a program bound, for one that the kernel gave: `length` bytes of it at `address`, replaced in place; gives
-/// its length.
+/// Replaces an address that the kernel returned, `length` bytes at `address`, by the one that a program
+/// bound. Returns the new length.
 pub fn translate(task: &Task, address: &mut [u8; 128], length: usize) -> usize {
     if length <= FAMILY || length > FAMILY + PATH + 1 || u16::from_ne_bytes([address[0], address[1]]) != UNIX
     {
@@ -228,7 +229,7 @@ pub fn translate(task: &Task, address: &mut [u8; 128], length: usize) -> usize {
     let mut beside = [0u8; PATH + 4];
     beside_name(path, &mut beside);
     let mut given = [0u8; PATH];
-    // SAFETY: the name is NUL-terminated, the kernel writes within `given`.
+    // SAFETY: the name is NUL-terminated, and the kernel writes within `given`.
     match unsafe { lp_abi::syscall!(__NR_readlink, beside.as_ptr(), given.as_mut_ptr(), given.len()) } {
         Ok(got) => {
             address[FAMILY..].fill(0);

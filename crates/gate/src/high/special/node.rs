@@ -1,8 +1,8 @@
-//! FIFOs and Unix sockets in a mount: the inode is ours, the object that carries data is the host's, out of sight.
+//! FIFOs and Unix sockets in a mount: the inode is ours; a hidden host object carries the data.
 //!
-//! Objects live in `nodes-IDENTITY` in the run's cache directory, named after slot and generation of their inode, so that
-//! every process of every run on a region finds the same one, and none finds that of an inode that is gone. Where no file
-//! keeps the region, the last process that ends by itself removes the directory.
+//! Objects lie in `nodes-IDENTITY` in the run's cache directory, named after slot and generation of their
+//! inode. Every process of every run on a region therefore finds the same object, and never that of a freed
+//! inode. If the region is not a file, the last process that exits normally removes the directory.
 
 use lp_abi::linux::__NR_openat;
 use lp_abi::linux::{
@@ -25,10 +25,11 @@ use crate::low::dispatch::RESTART;
 use crate::low::live::deferred;
 use lp_abi::text::Writer;
 
-/// Longest path of the directory: what is left of a socket's 108 bytes, less the name.
+/// Longest path of the directory: a socket's 108 bytes less the name.
 const DIRECTORY: usize = 80;
 
-/// The path of the object of `inode`, NUL-terminated in `to`; its length, and that of the directory's.
+/// Writes the path of the object of `inode` to `to`, NUL-terminated. Returns its length and that of the
+/// directory's path.
 ///
 /// # Errors
 /// `ENAMETOOLONG`.
@@ -55,23 +56,23 @@ pub fn any(task: &Task) -> bool {
     any_of(task.run)
 }
 
-/// [`any`], by the record of the run.
+/// [`any`] for the record of a run.
 pub fn any_of(run: &Run) -> bool {
-    run.spare[0].load(Ordering::Relaxed) & NODES != 0 // Relaxed: whoever made one told us otherwise too.
+    run.spare[0].load(Ordering::Relaxed) & NODES != 0 // Relaxed: a node's maker also tells us by other means.
 }
 
-/// Makes the directory of objects, and says that there are some.
+/// Creates the directory of objects, and sets [`NODES`].
 pub fn prepare(task: &Task, path: &mut [u8], directory: usize) {
-    task.run.spare[0].fetch_or(NODES, Ordering::Relaxed); // Relaxed: as in `any`.
+    task.run.spare[0].fetch_or(NODES, Ordering::Relaxed); // Relaxed: see `any_of`.
     let slash = core::mem::replace(&mut path[directory], 0);
-    // SAFETY: a NUL-terminated path; that it exists already is fine.
+    // SAFETY: a NUL-terminated path. EEXIST is fine.
     let _ = unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o700) };
     path[directory] = slash;
 }
 
 /// Removes the directory of objects.
 pub(crate) fn remove_all(task: &Task) {
-    /// Bytes before the name in `struct linux_dirent64`, and where its length stands.
+    /// Offsets of the name and of the record's length in `struct linux_dirent64`.
     const HEAD: usize = 19;
     const LENGTH: usize = 16;
     let path: &mut [u8; PATH_MAX] = spare_buffer();
@@ -88,7 +89,8 @@ pub(crate) fn remove_all(task: &Task) {
         let Ok(got @ 1..) = got else { break };
         let mut at = 0;
         while at + HEAD < got {
-            // SAFETY: a record of the kernel's, whose name ends with a NUL; `.` and `..` are not removed.
+            // SAFETY: a record from the kernel, whose name is NUL-terminated. unlinkat(2) fails for `.` and
+            // `..`.
             let _ = unsafe { lp_abi::syscall!(__NR_unlinkat, directory, records[at + HEAD..].as_ptr(), 0) };
             at += u16::from_ne_bytes([records[at + LENGTH], records[at + LENGTH + 1]]) as usize;
         }
@@ -98,11 +100,11 @@ pub(crate) fn remove_all(task: &Task) {
     let _ = unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) };
 }
 
-/// Opens a FIFO of ours: the number is the kernel's own, the table names our inode beside it. A device cannot be opened,
-/// as on a file system mounted `nodev`.
+/// Opens a FIFO of ours. The descriptor is the kernel's own; its table entry also names our inode. A device
+/// cannot be opened, as on a file system mounted `nodev`.
 pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
     let inode = task.region.inode(node.found.inode.id);
-    // Relaxed: the type does not change.
+    // Relaxed: an inode's type does not change.
     if inode.mode.load(Ordering::Relaxed) & S_IFMT != S_IFIFO {
         return Errno::EACCES.to_ret();
     }
@@ -112,12 +114,11 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
         Err(errno) => return errno.to_ret(),
     };
     prepare(task, path, directory);
-    // SAFETY: a NUL-terminated path; another process may have been faster.
+    // SAFETY: a NUL-terminated path. EEXIST is fine: another process was faster.
     let _ = unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFIFO | 0o600, 0) };
     placeholder::flush(task);
     let flags = node.flags & !(O_CREAT | O_EXCL | O_TRUNC | O_NOFOLLOW);
-    // Waits for the other side.
-    // SAFETY: a NUL-terminated path; the call makes a descriptor.
+    // Waits for the other end. SAFETY: a NUL-terminated path; the call only creates a descriptor.
     let done = unsafe {
         deferred::blocking_syscall(__NR_openat, [0, path.as_ptr() as usize, flags as usize, 0, 0, 0])
     };
@@ -136,14 +137,14 @@ pub fn open(task: &'static Task<'static>, node: &Node) -> isize {
     fd.raw() as isize
 }
 
-/// The inode was unlinked: its object goes too.
+/// Removes the object of an unlinked inode.
 #[cold]
 pub fn remove(task: &Task, inode: InodeRef) {
     let path: &mut [u8; PATH_MAX] = spare_buffer();
     let Ok((length, _)) = host_path(task, inode, path) else { return };
     // SAFETY: a NUL-terminated path in a directory of our own.
     let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };
-    // A socket's has the address beside it.
+    // A socket's object has its address beside it.
     path[length..length + 3].copy_from_slice(b".a\0");
     // SAFETY: a NUL-terminated path in a directory of our own.
     let _ = unsafe { lp_abi::syscall!(__NR_unlink, path.as_ptr()) };

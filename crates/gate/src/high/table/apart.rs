@@ -1,8 +1,8 @@
-//! The calls of a process that has not met a mount yet ([`crate::high::run::apart`]): [`APART`].
+//! The calls of a process that has not met a mount ([`crate::high::run::apart`]): [`APART`].
 //!
-//! A handler finds out whether the call could concern a mount, and if so has the process join the run and the
-//! call made again by the table of all calls. It may err on that side. Calls that cannot concern one are not
-//! in the table: nothing that is open, mapped or the working directory is ours.
+//! A handler decides whether the call could concern a mount. If so, the process joins the run and the call
+//! restarts through the table of all calls. False positives are allowed. Calls that cannot concern a mount
+//! are not in the table, because nothing of ours is open, mapped or the working directory.
 
 use crate::high::life::join;
 use crate::high::table::arguments::{PathArgument, paths};
@@ -25,10 +25,10 @@ use crate::low::thread::current;
 /// `PR_SET_SECCOMP` of linux/prctl.h.
 const PR_SET_SECCOMP: u32 = 22;
 
-/// Has the process join, and the call made again.
+/// Makes the process join, and the call restart.
 #[cold]
 fn join() -> isize {
-    // SAFETY: current is set in the gate, and the record is the thread's own.
+    // SAFETY: in the gate `current` is set, and the record is the thread's own.
     join::join(unsafe { &*current::thread() });
     AGAIN
 }
@@ -38,8 +38,8 @@ fn concerns_mount(at: At) -> bool {
     !matches!(route_apart(Which::First, at), Route::Host)
 }
 
-/// Makes a call with paths, which the kernel alone can answer unless it fails as it does where a link leads
-/// into a mount.
+/// Makes a call with paths. The kernel answers it unless a path may concern a mount, or the call fails as it
+/// does where a link leads into a mount.
 fn by_path(words: [usize; 6], places: &[PathArgument], host: impl Fn() -> isize) -> isize {
     if places.iter().any(|place| concerns_mount(place.of(&words))) {
         return join();
@@ -55,12 +55,12 @@ fn is_link_into_mount(at: At) -> bool {
     hostlink::into_mount(Which::First, at, Last::Follow).is_some()
 }
 
-/// Makes a call on descriptors, which is the kernel's unless one of them is the gate's own.
+/// Makes a call on descriptors, which the kernel answers unless one of them is the gate's own.
 fn by_descriptor(descriptors: &[usize]) -> isize {
     if descriptors.iter().any(|fd| apart::is_hidden(Fd::new(*fd as i32))) { join() } else { NOT_OURS }
 }
 
-/// Writes handlers of one kind each, with the arguments as words.
+/// Defines handlers of one kind each, with the arguments as words.
 macro_rules! handlers {
     ($($(#[$doc:meta])* fn $name:ident($words:ident) $body:block)*) => {$(
         $(#[$doc])*
@@ -80,13 +80,13 @@ macro_rules! path_handlers {
     )*};
 }
 
-/// The same for calls that may wait: a FIFO's or a terminal's other end.
+/// The same for calls that may wait for the other end of a FIFO or a terminal.
 macro_rules! open_handlers {
     ($($name:ident $nr:ident)*) => {$(
         pub(crate) unsafe extern "sysv64" fn $name(a: usize, b: usize, c: usize, d: usize, e: usize, f: usize) -> isize {
             let words = [a, b, c, d, e, f];
             by_path(words, const { paths($nr) }, || {
-                // SAFETY: the program's own call.
+                // SAFETY: the program's own call with its own arguments.
                 let done = ret(unsafe { deferred::blocking_syscall($nr, words) });
                 if done == Errno::EINTR.to_ret() { RESTART } else { done }
             })
@@ -116,9 +116,9 @@ path_handlers! {
 }
 
 handlers! {
-    /// newfstatat(2): with an empty path it is fstat(2).
+    /// newfstatat(2). With an empty path it is fstat(2).
     fn newfstatat(words) {
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         if unsafe { ucopy::get(words[1] as *const u8) } == Ok(0) {
             return by_descriptor(&words[..1]);
         }
@@ -126,22 +126,22 @@ handlers! {
         by_path(words, const { paths(__NR_newfstatat) }, || kernel!(__NR_newfstatat, dirfd, path, to, flags))
     }
 
-    /// Calls on the descriptor that is their first argument.
+    /// Calls on the descriptor in their first argument.
     fn first(words) {
         by_descriptor(&words[..1])
     }
 
-    /// On the first two.
+    /// Calls on the descriptors in their first two arguments.
     fn first_two(words) {
         by_descriptor(&words[..2])
     }
 
-    /// On the first and the third.
+    /// Calls on the descriptors in their first and third arguments.
     fn first_and_third(words) {
         by_descriptor(&[words[0], words[2]])
     }
 
-    /// getdents(2) of a directory of descriptors: the gate's own must not show.
+    /// getdents(2) of a directory of descriptors must hide the gate's own.
     fn getdents(words) {
         if directory::is_one(Fd::new(words[0] as i32)) { join() } else { by_descriptor(&words[..1]) }
     }
@@ -158,7 +158,7 @@ handlers! {
         if flags & MAP_ANONYMOUS as usize == 0 && apart::is_hidden(Fd::new(fd as i32)) {
             return join();
         }
-        // SAFETY: the program's call.
+        // SAFETY: the program's own call with its own arguments.
         unsafe { crate::low::cover::mapped_code::mmap(address, length, protection, flags, fd, offset) }
     }
 
@@ -166,7 +166,7 @@ handlers! {
     fn execve(words) {
         let [path, argv, envp, ..] = words;
         execute(words, const { paths(__NR_execve) }, |thread| {
-            // SAFETY: the program's own call.
+            // SAFETY: the program's own call; the pointers are the program's.
             unsafe { crate::low::exec::run::host(thread, Fd::CWD.raw() as isize, path as *const u8, argv, envp, 0) }
         })
     }
@@ -176,12 +176,12 @@ handlers! {
         let [dirfd, path, argv, envp, flags, _] = words;
         execute(words, const { paths(__NR_execveat) }, |thread| {
             let dirfd = dirfd as i32 as isize;
-            // SAFETY: the program's own call.
+            // SAFETY: the program's own call; the pointers are the program's.
             unsafe { crate::low::exec::run::host(thread, dirfd, path as *const u8, argv, envp, flags as u32 as usize) }
         })
     }
 
-    /// bind(2), connect(2): to a path.
+    /// bind(2) and connect(2) to a path.
     fn names_socket(words) {
         by_address(words[1], words[2])
     }
@@ -193,7 +193,7 @@ handlers! {
 
     /// sendmsg(2).
     fn sendmsg(words) {
-        // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
         unsafe { ucopy::get(words[1] as *const Message) }.map_or(NOT_OURS, |message| by_message(&message))
     }
 
@@ -209,7 +209,7 @@ handlers! {
 
     /// recvmsg(2), which may bring descriptors of ours.
     fn recvmsg(words) {
-        // SAFETY: the copy routine answers bad pointers; every bit pattern is a message.
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid message.
         match unsafe { ucopy::get(words[1] as *const Message) } {
             Ok(message) if message.control != 0 => join(),
             _ => gives_address(),
@@ -217,34 +217,34 @@ handlers! {
     }
 
     /// accept(2), getsockname(2), getpeername(2), recvfrom(2): the address may be that of a socket in a
-    /// mount, once there is one.
+    /// mount, once one exists.
     fn names_peer(_words) {
         gives_address()
     }
 
-    /// setrlimit(2): there may be no room for the region afterwards.
+    /// setrlimit(2): joining may be impossible under a lower RLIMIT_AS.
     fn setrlimit(words) {
         if words[0] as u32 == RLIMIT_AS { join() } else { NOT_OURS }
     }
 
-    /// prlimit64(2), likewise.
+    /// prlimit64(2): as for setrlimit.
     fn prlimit64(words) {
         if words[1] as u32 == RLIMIT_AS && words[2] != 0 { join() } else { NOT_OURS }
     }
 
-    /// prctl(2): a filter might not let the process join afterwards.
+    /// prctl(2): under a filter joining may be impossible.
     fn prctl(words) {
         if words[0] as u32 == PR_SET_SECCOMP { join() } else { NOT_OURS }
     }
 
-    /// seccomp(2), landlock_restrict_self(2), likewise; pidfd_getfd(2), which may name a descriptor of the
-    /// gate's own; and calls so rare that a look at their paths is not worth its code.
+    /// seccomp(2) and landlock_restrict_self(2), after which joining may be impossible; pidfd_getfd(2), which
+    /// may name a descriptor of the gate's own; and calls too rare to examine their paths.
     fn at_once(_words) {
         join()
     }
 }
 
-/// Executes a file of the host; a link, or a script's interpreter that is not there, may lead into a mount.
+/// Executes a host file. A link, or a script's missing interpreter, may lead into a mount.
 fn execute(
     words: [usize; 6],
     places: &[PathArgument],
@@ -263,7 +263,7 @@ fn exists(at: At) -> bool {
     unsafe { lp_abi::syscall!(__NR_faccessat, at.dirfd, at.path, 0) }.is_ok()
 }
 
-/// A call with the address of a socket.
+/// A call with a socket address.
 fn by_address(at: usize, length: usize) -> isize {
     let path = address::path_of(at as *const u8, length).map(At::text);
     match path.is_some_and(|path| concerns_mount(path) || is_link_into_mount(path)) {
@@ -277,7 +277,7 @@ fn by_message(message: &Message) -> isize {
     if message.control != 0 { join() } else { by_address(message.name, message.name_length as usize) }
 }
 
-/// A call that gives the address of a socket.
+/// A call that returns a socket address.
 fn gives_address() -> isize {
     if apart::run().is_some_and(crate::high::special::node::any_of) { join() } else { NOT_OURS }
 }

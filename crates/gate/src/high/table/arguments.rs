@@ -1,6 +1,6 @@
 //! Which arguments of a call are paths, and which are descriptors.
 
-// Calls stand in patterns under the kernel's names.
+// Calls are patterns here, under the kernel's names.
 #![allow(non_upper_case_globals)]
 
 use lp_abi::Fd;
@@ -9,7 +9,7 @@ use lp_abi::linux::*;
 use crate::high::frame::at::At;
 use crate::high::frame::handler::given;
 
-/// Where a path is among a call's arguments.
+/// Position of a path among a call's arguments.
 #[derive(Clone, Copy)]
 pub(crate) struct PathArgument {
     /// The index of the directory's descriptor, if the call takes one.

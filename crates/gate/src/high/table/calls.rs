@@ -1,8 +1,8 @@
 //! The table of calls: each number of the kernel's, what the gate does with it, and what it does in a process
-//! that is apart. Dispatch tables, `tests/README.md` and the tests are made of it.
+//! that is apart. The dispatch tables, `tests/README.md` and tests are derived from it.
 //!
-//! A new call is a row here, and, if the gate must see it, one in [`lp_abi::gated`], which the builder of
-//! site images reads; `tests/call_table.rs` compares the two.
+//! A new call needs a row here and, if the gate must see it, one in [`lp_abi::gated`], which the builder of
+//! site images reads. `tests/call_table.rs` compares the two.
 
 use crate::high::calls::{
     access, allocate, chdir, chmod, close, credentials, dup, exec, fcntl, filter, fsync, getdents, inotify,
@@ -18,24 +18,23 @@ use lp_abi::linux::*;
 /// What the gate does with a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// It has a handler, because it takes a path or a descriptor or changes what the gate knows of the
-    /// process.
+    /// Has a handler, because it takes a path or a descriptor or changes what the gate knows of the process.
     Handled,
-    /// It is the kernel's. It takes a descriptor of a special kind, and gives `EBADF` on every other file, as
-    /// the kernel does on a placeholder.
+    /// Left to the kernel: takes a descriptor of a special kind and fails with `EBADF` on every other file,
+    /// as the kernel does on a placeholder.
     Special,
-    /// It is the kernel's. It takes neither a path nor a descriptor.
+    /// Left to the kernel: takes neither a path nor a descriptor.
     Neither,
-    /// It is the kernel's. No kernel has it any more, or it was never more than a number.
+    /// Left to the kernel: no kernel implements it, or none ever did.
     Never,
 }
 
-/// More about a call, as a bit.
+/// A property of a call, as a bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mark {
     /// Its sites are patched although it has no handler.
     Gated = 1,
-    /// It has a short entry: see [`crate::low::arrive::entry_quick`].
+    /// It has a fast-path entry: see [`crate::low::arrive::entry_quick`].
     Quick = 2,
 }
 
@@ -44,9 +43,9 @@ enum Mark {
 pub struct Call {
     /// The kernel's number.
     pub number: u32,
-    /// `__NR_` and its name.
+    /// `__NR_` and the call's name.
     pub name: &'static str,
-    /// What becomes of it.
+    /// What the gate does with it.
     pub class: Class,
     marks: u8,
 }
@@ -57,25 +56,25 @@ impl Call {
         matches!(self.class, Class::Handled) || self.marks & Mark::Gated as u8 != 0
     }
 
-    /// Whether it has a short entry.
+    /// Whether it has a fast-path entry.
     pub fn is_quick(&self) -> bool {
         self.marks & Mark::Quick as u8 != 0
     }
 }
 
-/// Writes the table: `NUMBER: Handled(HANDLER, HANDLER IN A PROCESS THAT IS APART) MARKS;` in rising order. A
-/// call that cannot concern a mount while nothing of the process is ours has no second handler.
+/// Defines the table: `NUMBER: Handled(HANDLER, HANDLER IN A PROCESS THAT IS APART) MARKS;` in ascending
+/// order. A call that cannot concern a mount while the process has nothing of ours has no second handler.
 macro_rules! calls {
     ($($nr:ident: $class:ident $(($handler:path $(, $apart:path)?))? $($mark:ident)*;)*) => {
         dispatch_table! {
-            /// All calls that the gate answers or passes on changed.
+            /// All calls that the gate answers or passes on modified.
             CALLS "lp_table_calls": $($($nr => $handler,)?)* .. => refused::absent,
         }
         dispatch_table! {
-            /// What a process that has not met a mount must not leave to the kernel unseen.
+            /// The calls that a process which has not met a mount must not leave to the kernel unexamined.
             APART "lp_table_apart": $($($($nr => $apart,)?)?)* .. => refused::absent,
         }
-        /// Every number that has a name, in rising order.
+        /// Every number that has a name, in ascending order.
         pub const LIST: &[Call] = &[$(Call {
             number: $nr,
             name: stringify!($nr),

@@ -1,8 +1,8 @@
-//! Counting calls for `lightpath run --stats`: a dispatch table of its own, so that a run without costs nothing.
+//! Counting calls for `lightpath run --stats`: a dispatch table of its own, so that other runs pay nothing.
 //!
 //! Every entry of [`COUNTED`] is one stub, which calls the handler that [`crate::high::table::calls::CALLS`]
-//! names and counts what came of it in the thread's lane. A call whose handler makes the kernel's call, with
-//! a path rewritten or a parked number given back first, counts as the kernel's.
+//! names and counts the outcome in the thread's lane. A call whose handler makes the kernel's call, with a
+//! rewritten path or after closing a parked number, counts as the kernel's.
 
 use core::arch::global_asm;
 
@@ -59,15 +59,15 @@ pub static COUNTED: Table = Table(&raw const STUBS);
 
 /// Counts one call by its result.
 extern "sysv64" fn count(number: usize, result: isize) {
-    // SAFETY: the calling thread's own record.
+    // SAFETY: null or the calling thread's own record.
     let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
     let crossed = thread.crossed.replace(false);
     if number >= COUNTED_CALLS || result == AGAIN {
         return;
     }
-    // SAFETY: the thread's own task, which lives as long as the thread if there is one.
+    // SAFETY: null or the thread's own task, which lives as long as the thread.
     let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
-    // Relaxed: a counter that this thread alone writes.
+    // Relaxed: a counter that only this thread writes.
     let more = |counter: &AtomicU32| {
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     };

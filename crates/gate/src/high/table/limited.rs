@@ -1,25 +1,25 @@
 //! The calls of a process that has limited itself ([`crate::high::calls::filter`]): the gate makes no system
 //! call of its own.
 //!
-//! [`LIMITED`] is one stub for all numbers. A call that concerns nothing of ours goes to the kernel at its
-//! site, with the program's number and arguments. Any other is [`crate::high::table::calls::CALLS`]'s, and
-//! what that asks of the kernel fails, but for calls with the program's own number ([`permits`]): the handler
-//! then gives an errno.
+//! [`LIMITED`] is one stub for all numbers. A call that concerns nothing of ours goes to the kernel from its
+//! site, with the program's number and arguments. Any other is handled by
+//! [`crate::high::table::calls::CALLS`]. What the handler asks of the kernel fails, except for calls with the
+//! program's own number ([`permits`]); the handler then returns an errno.
 //!
-//! | what | in a limited process |
+//! | call | in a limited process |
 //! |---|---|
-//! | exit, exit_group | the slot, and the lane of a thread that holds one in another, are left to the reaper |
-//! | opening | descriptors that were made ready, `EMFILE` when there are none left |
-//! | closing | as ever; the number goes back to those that are ready |
+//! | exit, exit_group | the slot, and the lane of a thread, are left to the reaper |
+//! | opening | uses reserved descriptors; `EMFILE` when there are none left |
+//! | closing | as always; the number becomes reserved again |
 //! | mapping a file of ours | `ENODEV` |
-//! | fork | without anything of ours, a child that stays without; else `EAGAIN` |
-//! | making a thread | `EAGAIN` without a record that is ready for it, and in a static program |
+//! | fork | a process without anything of ours: the child leaves the run; else `EAGAIN` |
+//! | creating a thread | `EAGAIN` without a reserved record, and in a static program |
 //! | vfork, posix_spawn | `EAGAIN`: what is executed cannot attach |
-//! | execve | `EPERM`, as above |
+//! | execve | `EPERM`: the new image cannot attach |
 //! | changing ids or `RLIMIT_FSIZE` | `EPERM`: the file system could not follow |
-//! | waiting for a lock | spins; what a dead process holds is found by others |
+//! | waiting for a lock | spins; others find what a dead process holds |
 
-// Calls stand in patterns under the kernel's names.
+// Calls are patterns here, under the kernel's names.
 #![allow(non_upper_case_globals)]
 
 use crate::High;
@@ -61,7 +61,7 @@ global_asm!(
     ".pushsection .text.lp_limited,\"ax\",@progbits",
     ".hidden lp_limited",
     "lp_limited:",
-    // The entry has kept number and arguments below its rbp.
+    // The entry has kept the number and the arguments below its rbp.
     "mov edi, [rbp - 56]",
     "lea rsi, [rbp - 48]",
     "jmp {answer}",
@@ -77,18 +77,18 @@ unsafe extern "C" {
 /// The table of a limited process.
 pub(crate) static LIMITED: Table = Table(&raw const STUBS);
 
-/// Answers call `nr`, whose arguments lie at `words`, the last first.
+/// Answers call `nr`. `words` holds its arguments in reverse order.
 extern "sysv64" fn answer(nr: u32, words: &[usize; 6]) -> isize {
     let [f, e, d, c, b, a] = *words;
     let words = [a, b, c, d, e, f];
-    // SAFETY: in the gate current is set, and only this thread uses its record.
+    // SAFETY: in the gate `current` is set, and only this thread uses its record.
     let thread = unsafe { &*current::thread() };
     thread.limited_to.set(nr);
     if let Some(done) = of_process(thread, nr, words) {
         return done;
     }
     let Some(handler) = CALLS.handler(nr) else { return NOT_OURS };
-    // SAFETY: null, or the thread's own task.
+    // SAFETY: null or the thread's own task.
     let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return without(nr, words) };
     if !concerns(task, nr, words) {
         return NOT_OURS;
@@ -100,7 +100,7 @@ extern "sysv64" fn answer(nr: u32, words: &[usize; 6]) -> isize {
     }
 }
 
-/// What a call gives that needs what cannot be had.
+/// The errno of a call that needs something unavailable.
 fn instead(nr: u32) -> isize {
     match nr {
         __NR_open | __NR_openat | __NR_openat2 | __NR_creat | __NR_dup | __NR_fcntl => Errno::EMFILE,
@@ -110,17 +110,17 @@ fn instead(nr: u32) -> isize {
     .to_ret()
 }
 
-/// Calls that are about the process, ours or not.
+/// Calls that concern the process, whether or not their arguments are ours.
 fn of_process(thread: &Thread, nr: u32, words: [usize; 6]) -> Option<isize> {
     let [a, b, c, ..] = words;
     Some(match nr {
         __NR_exit_group => NOT_OURS,
-        // SAFETY: the program's own call.
+        // SAFETY: the program's own call; it takes no pointers.
         __NR_exit => unsafe { crate::low::live::process::exit(a, 0, 0, 0, 0, 0) },
         __NR_fork => fork(thread, nr, words, 0, 0),
         __NR_clone => fork(thread, nr, words, a as u64, b),
         __NR_clone3 => {
-            // SAFETY: the copy routine answers bad pointers.
+            // SAFETY: the copy routine handles bad pointers.
             let Ok(given) = (unsafe { lp_region::ucopy::get(a as *const [u64; 6]) }) else {
                 return Some(NOT_OURS);
             };
@@ -133,7 +133,7 @@ fn of_process(thread: &Thread, nr: u32, words: [usize; 6]) -> Option<isize> {
         __NR_setrlimit if a as u32 == RLIMIT_FSIZE => Errno::EPERM.to_ret(),
         __NR_prlimit64 if b as u32 == RLIMIT_FSIZE && c != 0 => Errno::EPERM.to_ret(),
         __NR_setrlimit | __NR_prlimit64 => NOT_OURS,
-        // Code cannot be covered any more.
+        // New code cannot be covered in a limited process.
         __NR_mmap if c as u32 & PROT_EXEC != 0 && words[3] as u32 & MAP_ANONYMOUS == 0 => {
             Errno::EACCES.to_ret()
         }
@@ -141,11 +141,11 @@ fn of_process(thread: &Thread, nr: u32, words: [usize; 6]) -> Option<isize> {
     })
 }
 
-/// Makes a child that is a copy, or a thread.
+/// Creates a child that is a copy, or a thread.
 fn fork(thread: &Thread, nr: u32, words: [usize; 6], flags: u64, stack: usize) -> isize {
     let has = |flag: u32| flags & u64::from(flag) != 0;
     if has(CLONE_THREAD) {
-        // Where gs leads to the words, signals would have to be blocked.
+        // Where the words are found by gs, signals would have to be blocked.
         return match pool::are_ready() && !tls::is_by_gs() {
             true => {
                 if !thread.task.get().is_null() {
@@ -156,12 +156,12 @@ fn fork(thread: &Thread, nr: u32, words: [usize; 6], flags: u64, stack: usize) -
             false => Errno::EAGAIN.to_ret(),
         };
     }
-    // SAFETY: null, or the thread's own task.
+    // SAFETY: null or the thread's own task.
     let holds = unsafe { thread.task.get().as_ref() }.is_some_and(holds_anything);
     if has(CLONE_VM) || stack != 0 || holds {
         return Errno::EAGAIN.to_ret();
     }
-    // SAFETY: the program's own call; both sides return here, each with memory of its own.
+    // SAFETY: the program's own call; both sides return here, each with its own memory.
     let result = unsafe { deferred::fork(nr, words) };
     if result == 0 {
         join::leave(thread);
@@ -169,7 +169,7 @@ fn fork(thread: &Thread, nr: u32, words: [usize; 6], flags: u64, stack: usize) -
     result
 }
 
-/// Whether the process has anything of ours that a child would have too.
+/// Whether the process has anything of ours that a child would inherit.
 fn holds_anything(task: &Task) -> bool {
     let process = task.process;
     // Relaxed, all: the process's own words.
@@ -180,7 +180,7 @@ fn holds_anything(task: &Task) -> bool {
         || !areas::is_empty()
 }
 
-/// In a child that has no part in the run: the mounts are out of its reach.
+/// In a child that has left the run: mounts are out of its reach.
 fn without(nr: u32, words: [usize; 6]) -> isize {
     let is_host = |place: &PathArgument| matches!(route_apart(Which::First, place.of(&words)), Route::Host);
     if !paths(nr).iter().all(is_host) {
@@ -193,7 +193,7 @@ fn without(nr: u32, words: [usize; 6]) -> isize {
     }
 }
 
-/// Whether a call has something of ours among its arguments, or changes what we know of the process.
+/// Whether an argument of the call is ours, or the call changes what the gate knows of the process.
 fn concerns(task: &Task, nr: u32, words: [usize; 6]) -> bool {
     let paths = paths(nr);
     let always = matches!(
@@ -241,7 +241,7 @@ fn descriptor_in_message(task: &Task, nr: u32, words: [usize; 6]) -> bool {
         .any(|message| crate::high::fd::rights::carries_ours(task, &message))
 }
 
-/// The path in the address that a call has, if it is one.
+/// The path in a call's socket address, if the address is one.
 fn socket_address(nr: u32, words: [usize; 6]) -> Option<At> {
     let (at, length) = match nr {
         __NR_bind | __NR_connect => (words[1], words[2]),

@@ -1,6 +1,6 @@
 //! Dispatch tables: all calls ([`calls`]), those of a process that is apart ([`apart`]) or has limited itself
-//! ([`limited`]), which look at a call's [`arguments`], counted calls
-//! ([`count`]) and traced ones ([`traced`]).
+//! ([`limited`]), which examine a call's [`arguments`], counted calls ([`count`]) and traced ones
+//! ([`traced`]).
 
 pub mod apart;
 pub mod arguments;

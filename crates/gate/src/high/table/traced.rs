@@ -1,8 +1,8 @@
-//! Recording calls for `lightpath trace`: a dispatch table of its own, so that a run without costs nothing.
+//! Recording calls for `lightpath trace`: a dispatch table of its own, so that other runs pay nothing.
 //!
 //! Every entry of [`TRACED`] is one stub, which calls the handler that
-//! [`CALLS`](crate::high::table::calls::CALLS) names and appends what came of it to the lane's ring
-//! ([`lp_region::trace`]). What arguments point to is read after the call. Calls of the kernel's are left to
+//! [`CALLS`](crate::high::table::calls::CALLS) names and appends the outcome to the lane's ring
+//! ([`lp_region::trace`]). What arguments point to is read after the call. The kernel's calls are left to
 //! strace(1).
 
 use core::arch::global_asm;
@@ -78,16 +78,16 @@ unsafe extern "C" {
 /// The table of a traced run.
 pub static TRACED: Table = Table(&raw const STUBS);
 
-/// Nonzero if it is asked how long calls take: reading the processor's counter costs as much as a call.
-/// Set while the process has one thread.
+/// Nonzero if times are requested: reading the processor's counter costs as much as a call. Set while the
+/// process has one thread.
 static TIMES: AtomicU32 = AtomicU32::new(0);
 
-/// Where the rings are mapped; 0 before. Set while the process has one thread.
+/// Address of the mapped rings; 0 before they are mapped. Set while the process has one thread.
 static RINGS: AtomicU64 = AtomicU64::new(0);
 
-/// Maps the rings, unless they are.
+/// Maps the rings, unless they are mapped.
 pub(crate) fn open(task: &Task<'_>) {
-    // Relaxed, both: one thread.
+    // Relaxed, both: the process has one thread.
     if RINGS.load(Ordering::Relaxed) != 0 {
         return;
     }
@@ -98,7 +98,7 @@ pub(crate) fn open(task: &Task<'_>) {
     RINGS.store(rings.base() as u64, Ordering::Relaxed);
 }
 
-/// Whether what arguments point to is asked for, and not times.
+/// Whether what arguments point to is requested, rather than times.
 fn keeps(rings: Rings) -> bool {
     rings.front().keeps.load(Ordering::Relaxed) != 0 // Relaxed: immutable.
 }
@@ -107,25 +107,25 @@ fn descriptor(task: &Task<'_>) -> Option<i32> {
     lp_vfs::flight::descriptor(task).map(Fd::raw)
 }
 
-/// Records one call, which began at `start` if that is asked for. `registers` are its arguments, the last
-/// first.
+/// Records one call, which began at `start` if times are requested. `registers` holds its arguments in
+/// reverse order.
 extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &[usize; 6]) {
-    // SAFETY: the calling thread's own record.
+    // SAFETY: null or the calling thread's own record.
     let Some(thread) = (unsafe { current::thread().as_ref() }) else { return };
     let is_kernels = thread.crossed.replace(false);
     if is_kernels || [NOT_OURS, SHARE_MEMORY, MAKE_THREAD, AGAIN].contains(&result) {
         return;
     }
-    // SAFETY: the thread's own task, which lives as long as the thread if there is one.
+    // SAFETY: null or the thread's own task, which lives as long as the thread.
     let Some(task) = (unsafe { thread.task.get().as_ref() }) else { return };
-    // SAFETY: `open` mapped them for good. Relaxed: set before there was a second thread.
+    // SAFETY: `open` mapped the rings for good. Relaxed: stored before there was a second thread.
     let Some(rings) = (unsafe { Rings::at(RINGS.load(Ordering::Relaxed) as usize) }) else { return };
     if !rings.wants(number) {
         return;
     }
     let mut words = *registers;
     words.reverse();
-    // SAFETY: reads the processor's counter.
+    // SAFETY: only reads the processor's counter.
     let end = unsafe { core::arch::x86_64::_rdtsc() };
     let found =
         if keeps(rings) { Pointed::read(thread, number as u32, result, &words) } else { Pointed::NOTHING };
@@ -144,11 +144,12 @@ extern "sysv64" fn record(number: usize, result: isize, start: u64, registers: &
     entry.end();
 }
 
-/// What the arguments of a call point to: paths are in the thread's buffers, whose handler is done.
+/// What a call's arguments point to. Paths are in the thread's buffers, which the finished handler no longer
+/// uses.
 struct Pointed {
     /// Argument and length of each path.
     paths: [Option<(usize, usize)>; 2],
-    /// Argument and length of what is in `bytes`.
+    /// Argument and length of the data in `bytes`.
     data: Option<(usize, usize)>,
     bytes: [u8; size_of::<stat>()],
 }
@@ -162,7 +163,7 @@ impl Pointed {
         for (argument, kind) in arguments(number).into_iter().enumerate() {
             let bytes = match kind {
                 Kind::Path if paths < 2 => {
-                    // SAFETY: the thread's own buffers, unused between handlers; the copy routine answers bad
+                    // SAFETY: the thread's own buffers, unused between handlers; the copy routine handles bad
                     // pointers.
                     let read = unsafe {
                         let buffer = &mut *thread.scratch[paths].get();
@@ -177,7 +178,7 @@ impl Pointed {
                 Kind::Stat if result == 0 => size_of::<stat>(),
                 _ => continue,
             };
-            // SAFETY: at most the buffer's length; the copy routine answers bad pointers.
+            // SAFETY: at most the buffer's length; the copy routine handles bad pointers.
             let read = unsafe { ucopy::copy(found.bytes.as_mut_ptr(), words[argument] as *const u8, bytes) };
             found.data = read.ok().map(|()| (argument, bytes));
         }

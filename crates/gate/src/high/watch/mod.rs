@@ -1,5 +1,5 @@
-//! inotify(7) by way of shadows: changes are carried over ([`shadow`]) under the lock of the directory or
-//! inode that changes; [`shadow_end`] takes inodes' locks itself and is called without one.
+//! inotify(7) through shadows. [`shadow`] repeats changes on the host, under the lock of the directory or
+//! inode that changes. [`shadow_end`] takes inode locks itself; its callers must hold none.
 
 pub mod shadow;
 pub mod shadow_end;

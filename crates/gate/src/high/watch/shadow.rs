@@ -1,11 +1,10 @@
-//! Shadows: the host's objects that stand for inodes of ours where inotify(7) watches them; see
-//! [`lp_vfs::watch`].
+//! Shadows: host objects that stand for inodes of ours where inotify(7) watches them; see [`lp_vfs::watch`].
 //!
 //! They lie in a directory of the user's below /dev/shm, or in the run's cache directory, in `SECRET`, at the
-//! paths that the inodes have below their root's number. Every process of the region finds them and, whatever
-//! its user, may change them: the secret keeps others away. What is done to a shadow is what the kernel tells
-//! watchers of: the same change of names, or for an inode's other events a time that is set, which
-//! fsnotify_change takes for a read, a write or a change of attributes, by which times are set.
+//! inodes' paths below the number of their root. Every process of the region finds them and may change them,
+//! whatever its user; the secret keeps others out. What is done to a shadow is what the kernel reports to
+//! watchers. A change of names is repeated. For an inode's other events a time is set: by which times are
+//! set, fsnotify_change infers a read, a write or a change of attributes.
 
 use lp_abi::linux::{
     __NR_getrandom, __NR_linkat, __NR_mkdir, __NR_mknod, __NR_newfstatat, __NR_renameat2, __NR_rmdir,
@@ -26,13 +25,13 @@ use crate::high::watch::shadow_path::{BASE, IN_CACHE, MEMORY, STALE, base, path_
 use crate::high::watch::{shadow_end, shadow_fd, tree};
 use lp_abi::text::Writer;
 
-/// [`Task::notify`]: tells watchers by way of shadows. A process that has limited itself makes no call for
-/// it.
+/// [`Task::notify`]: reports an event to watchers through shadows. A process that has limited itself makes no
+/// call for it.
 pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
     if lp_abi::sys::is_limited() {
         return;
     }
-    // Nobody can be told of a failure: what is lost is an event.
+    // There is nobody to report a failure to; an event is lost.
     let _ = match event {
         Event::Touched(id, what) => {
             let done = touch(task, *id, *what);
@@ -50,42 +49,42 @@ pub(crate) fn notify(task: &Task<'_>, event: &Event<'_>) {
     };
 }
 
-/// Makes the directory of shadows; a new one for a watcher that is the only one if those that there are may
-/// be stale.
+/// Creates the directory of shadows. If the existing one may be stale and the caller is the only watcher,
+/// creates a new one.
 ///
 /// # Errors
 /// `ENAMETOOLONG`, those of mkdir(2).
 pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
     let words = &task.region.header().shadows;
     let mut random = [0u64; 2];
-    // SAFETY: the kernel fills in the words.
+    // SAFETY: the kernel writes within `random`.
     unsafe { lp_abi::syscall!(__NR_getrandom, random.as_mut_ptr(), size_of_val(&random), 0) }?;
     for (word, random) in words.iter().zip(random) {
-        // Relaxed: published by the exchange of the last.
+        // Relaxed: published by the exchange of the last word.
         let _ = word.compare_exchange(0, random & !STALE | 1, Ordering::Relaxed, Ordering::Relaxed);
     }
     if words[2].load(Ordering::Relaxed) == 0 {
-        // PAIRS: none; whoever sees it and not the others finds no directory, and tries again at its next
-        // event.
+        // PAIRS: none is needed. A reader that sees this word but not the others finds no directory, and
+        // tries again at its next event.
         let _ = words[2].compare_exchange(0, choose(task), Ordering::Release, Ordering::Relaxed);
     }
     let mut room = [0; BASE];
     // PAIRS: the release in `shadow_end::told`.
     if watchers == Watchers::One && words[2].load(Ordering::Acquire) & STALE != 0 {
         let (length, _) = base(task, &mut room)?;
-        words[2].fetch_and(!STALE, Ordering::Relaxed); // Relaxed, both: watchers look at them again.
+        words[2].fetch_and(!STALE, Ordering::Relaxed); // Relaxed, both: watchers check them again.
         words[0].store(random[0] & !STALE | 1, Ordering::Relaxed);
         room[length] = 0;
         let _ = tree::remove(&room[..=length]);
     }
     let (length, above) = base(task, &mut room)?;
-    task.run.spare[0].fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: as in `node::any`.
+    task.run.spare[0].fetch_or(SHADOWS, Ordering::Relaxed); // Relaxed: see `node::any_of`.
     room[above] = 0;
     let _ = make_above(&room[..=above]);
     room[above] = b'/';
     match make(task, &room[..=length], Kind::Directory) {
         Ok(()) => {
-            // Flags that say otherwise are of an earlier time.
+            // Flags that are still set belong to an earlier directory.
             shadow_end::forget_all(task);
             Ok(())
         }
@@ -94,7 +93,7 @@ pub(crate) fn prepare(task: &Task<'_>, watchers: Watchers) -> Result<()> {
     }
 }
 
-/// Where the shadows of a region are to lie: in memory if there is a place for it.
+/// Chooses where a region's shadows lie: in memory, if possible.
 fn choose(task: &Task<'_>) -> u64 {
     let user = task.credentials.get().fsuid.load(Ordering::Relaxed); // Relaxed: the process's own.
     let mut room = [0; BASE];
@@ -109,7 +108,7 @@ fn choose(task: &Task<'_>) -> u64 {
     }
 }
 
-/// Makes a directory where others find only what they know the name of.
+/// Creates a directory in which other users find only what they know the name of.
 fn make_above(path: &[u8]) -> Result<()> {
     // SAFETY: a NUL-terminated path.
     match unsafe { lp_abi::syscall!(__NR_mkdir, path.as_ptr(), 0o711) } {
@@ -120,9 +119,9 @@ fn make_above(path: &[u8]) -> Result<()> {
 
 /// Whether a path names a directory of this user's in which nobody else can change or list anything.
 fn is_safe(path: &[u8], user: u32) -> bool {
-    // SAFETY: all zeros is a valid `stat`, and the kernel fills it in.
+    // SAFETY: zeros are a valid `stat`.
     let mut found: stat = unsafe { core::mem::zeroed() };
-    // SAFETY: a NUL-terminated path.
+    // SAFETY: a NUL-terminated path; the kernel writes within `found`.
     let done = unsafe {
         lp_abi::syscall!(__NR_newfstatat, Fd::CWD, path.as_ptr(), &raw mut found, AT_SYMLINK_NOFOLLOW)
     };
@@ -132,11 +131,11 @@ fn is_safe(path: &[u8], user: u32) -> bool {
 /// The task's buffer for a second path.
 #[allow(clippy::mut_from_ref)]
 fn second_buffer<'t>(task: &'t Task<'_>) -> &'t mut [u8; PATH_MAX] {
-    // SAFETY: it is longer, and no walk is under way while watchers are told.
+    // SAFETY: the buffer is longer, and no walk uses it while watchers are told.
     unsafe { &mut *task.scratch.outside.get().cast() }
 }
 
-/// A name that no shadow has, of this thread's own.
+/// A name that no shadow has, unique to this thread.
 fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
     let (length, _) = base(task, to)?;
     let mut name = Writer::new(&mut to[length..]);
@@ -147,15 +146,15 @@ fn spare_path<'b>(task: &Task<'_>, to: &'b mut [u8; BASE]) -> Result<&'b [u8]> {
     Ok(&to[..=length + more])
 }
 
-/// Makes a shadow that every process of the run may change.
+/// Creates a shadow that every process of the run may change.
 ///
 /// # Errors
 /// Those of mkdir(2) and mknod(2).
 pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
-    // Only root's runs have other users, and a thread's umask is its siblings' too. Relaxed: one word each.
+    // Only root's runs have other users, and a process's threads share its umask. Relaxed: one word each.
     let others =
         task.run.owner.load(Ordering::Relaxed) == 0 && task.process.threads.load(Ordering::Relaxed) == 0;
-    // SAFETY: no memory.
+    // SAFETY: umask(2) takes no pointers.
     let umask = others.then(|| unsafe { lp_abi::syscall!(__NR_umask, 0) });
     let made = match kind {
         // SAFETY: a NUL-terminated path.
@@ -164,16 +163,16 @@ pub(crate) fn make(task: &Task<'_>, path: &[u8], kind: Kind) -> Result<()> {
         Kind::File => unsafe { lp_abi::syscall!(__NR_mknod, path.as_ptr(), S_IFREG | 0o666, 0) },
     };
     if let Some(Ok(umask)) = umask {
-        // SAFETY: no memory.
+        // SAFETY: umask(2) takes no pointers.
         let _ = unsafe { lp_abi::syscall!(__NR_umask, umask) };
     }
     made.map(drop)
 }
 
-/// Makes the directories on the way to a shadow, which is not made.
+/// Creates the directories on the way to a shadow, but not the shadow.
 ///
 /// # Errors
-/// As [`make`].
+/// Those of [`make`].
 pub(crate) fn make_way(task: &Task<'_>, path: &mut [u8]) -> Result<()> {
     let mut room = [0; BASE];
     let (length, _) = base(task, &mut room)?;
@@ -200,23 +199,23 @@ fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Result<()> {
     }
     let times = shadow_fd::times_of(what);
     let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
-    // SAFETY: NUL-terminated, and times that live on.
+    // SAFETY: a NUL-terminated path; the times outlive the call.
     let set = unsafe { lp_abi::syscall!(__NR_utimensat, Fd::CWD, path.as_ptr(), times, AT_SYMLINK_NOFOLLOW) };
     if set == Err(Errno::EPERM) && what == Touched::Modified {
-        // Another user's, whose times are not ours to set apart.
-        // SAFETY: NUL-terminated, and times that live on.
+        // Another user's object: this process may not set its times separately. SAFETY: a NUL-terminated
+        // path.
         return unsafe { lp_abi::syscall!(__NR_truncate, path.as_ptr(), 0) }.map(drop);
     }
     set.map(drop)
 }
 
-/// One link more and one fewer: for watchers, one event.
+/// Adds and removes a link, which watchers see as one event.
 fn touch_links(task: &Task<'_>, path: &[u8]) -> Result<()> {
     let mut room = [0; BASE];
     let spare = spare_path(task, &mut room)?;
     // SAFETY: NUL-terminated paths.
     unsafe { lp_abi::syscall!(__NR_linkat, Fd::CWD, path.as_ptr(), Fd::CWD, spare.as_ptr(), 0) }?;
-    // SAFETY: NUL-terminated paths.
+    // SAFETY: a NUL-terminated path.
     unsafe { lp_abi::syscall!(__NR_unlink, spare.as_ptr()) }.map(drop)
 }
 
@@ -227,7 +226,7 @@ fn name(task: &Task<'_>, at: At<'_>, new: New) -> Result<()> {
         New::Link(of) => link(task, of, path),
     };
     if made == Err(Errno::EEXIST) {
-        // It is left of one whose removal nobody told.
+        // A leftover whose removal was not reported.
         let kind = if let New::Made(kind) = new { kind } else { Kind::File };
         take_away(path, kind)?;
         return make(task, path, kind);
@@ -235,7 +234,7 @@ fn name(task: &Task<'_>, at: At<'_>, new: New) -> Result<()> {
     made
 }
 
-/// Makes the shadow of one more name of an inode.
+/// Creates the shadow of an additional name of an inode.
 pub(crate) fn link(task: &Task<'_>, of: InodeId, path: &[u8]) -> Result<()> {
     if let Ok(old) = path_of(task, of, second_buffer(task)) {
         // SAFETY: NUL-terminated paths.
@@ -263,7 +262,7 @@ pub(crate) fn take_away(path: &[u8], kind: Kind) -> Result<()> {
         Kind::Directory => unsafe { lp_abi::syscall!(__NR_rmdir, path.as_ptr()) },
     };
     match done {
-        // What is left of names whose removal nobody told.
+        // Leftovers of names whose removal was not reported.
         Err(Errno::ENOTEMPTY) => tree::remove(path),
         done => done.map(drop),
     }

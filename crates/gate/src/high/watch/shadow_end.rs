@@ -1,12 +1,13 @@
-//! The end of shadows: when nobody watches any more, and when the run ends.
+//! The end of shadows: when nobody watches, and when the run ends.
 //!
-//! The kernel does not say when a watch goes. But a process that watches says so in its slot, for itself and
-//! the children that inherit its descriptors; so once none lives, nobody watches, and after a bounded number
-//! of events somebody notices. Then inodes lose their flags, [`inode_flags::WATCHED`] first: whoever watches
-//! a directory that still has it finds the shadows of its entries unharmed. Every flag goes under its inode's
-//! lock, after one more look for watchers; a watcher says so before it takes the lock to set the flag. So
-//! either it is seen or it sets the flag again. The objects on the host, which nobody keeps like the inodes
-//! any more, are left alone: whoever watches next, alone, has new ones at another place.
+//! The kernel does not report when a watch ends. A process that watches therefore marks its slot, on behalf
+//! of itself and of children that inherit its descriptors. Once none of these lives, nobody watches, and
+//! after a bounded number of events some process notices. It then clears the inodes' flags,
+//! [`inode_flags::WATCHED`] first, so that a new watcher of a directory that still has the flag finds the
+//! shadows of its entries intact. Each flag is cleared under its inode's lock, after another check for
+//! watchers; a watcher marks its slot before it takes the lock to set the flag. Either the mark is seen, or
+//! the watcher sets the flag again. The host objects are left alone, although nobody updates them: the next
+//! watcher, if it is the only one, gets a new directory.
 
 use lp_abi::linux::__NR_rmdir;
 use lp_region::process::Process;
@@ -21,47 +22,47 @@ use crate::high::run::words::WATCHES;
 use crate::high::watch::shadow_path::BASE;
 use crate::high::watch::{shadow_path, tree};
 
-/// How many processes watch.
+/// Who watches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watchers {
-    /// The calling one, from now on.
+    /// The calling process alone, since this call.
     One,
-    /// Others, or the calling one before.
+    /// Others, or the calling process earlier.
     More,
 }
 
-/// Events between two looks whether anybody watches.
+/// Events between two checks whether anybody watches.
 const EVERY: u32 = 256;
 
-/// Events that this process has told.
+/// Number of events that this process has reported.
 static TOLD: AtomicU32 = AtomicU32::new(0);
 
-/// Says that the process watches, and who does.
+/// Marks the process as a watcher, and returns who watches.
 pub(crate) fn note_watcher(task: &Task<'_>) -> Watchers {
-    // SeqCst: of two that come at once at least one sees the other. Also before the flags, under the inode's
-    // lock in `forget_all`.
+    // SeqCst: of two processes that mark themselves at the same time, at least one sees the other. The mark
+    // also precedes the flags, which `forget_all` clears under the inode's lock.
     let before = task.process.spare[WATCHES].swap(1, Ordering::SeqCst);
     let alone = before == 0 && !is_watched_by(task, |id| id != task.process_id);
     if alone { Watchers::One } else { Watchers::More }
 }
 
-/// A child inherits the descriptors that watch.
+/// A child inherits the inotify descriptors, so it inherits the mark.
 pub(crate) fn copy_to(task: &Task<'_>, child: &Process) {
     child.spare[WATCHES].store(task.process.spare[WATCHES].load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Counts an event, and looks once in a while whether anybody can have had it. The caller holds no lock.
+/// Counts an event, and periodically checks whether anybody watches. The caller must hold no lock.
 pub(crate) fn told(task: &Task<'_>) {
     let told = TOLD.load(Ordering::Relaxed).wrapping_add(1);
     TOLD.store(told, Ordering::Relaxed); // Relaxed, both: a rough count.
     if told.is_multiple_of(EVERY) && !is_watched(task) {
         forget_all(task);
-        // Release: after the flags. PAIRS: the acquire in `shadow::prepare`.
+        // Release: after the flags are cleared. PAIRS: the acquire in `shadow::prepare`.
         task.region.header().shadows[2].fetch_or(shadow_path::STALE, Ordering::Release);
     }
 }
 
-/// Whether a process lives that watches.
+/// Whether a live process watches.
 fn is_watched(task: &Task<'_>) -> bool {
     is_watched_by(task, |_| true)
 }
@@ -73,18 +74,18 @@ fn is_watched_by(task: &Task<'_>, who: impl Fn(ProcessId) -> bool) -> bool {
     })
 }
 
-/// Takes all shadows away, as far as nobody watches.
+/// Clears the shadow flags of all inodes; stops if somebody watches.
 #[cold]
 pub(crate) fn forget_all(task: &Task<'_>) {
     for flags in [inode_flags::WATCHED, inode_flags::WATCHED | inode_flags::SHADOW] {
         let used = task.region.header().slabs[Inode::SLAB].last();
         for id in (1..=used).map(InodeId) {
             let record = task.region.inode(id);
-            // Relaxed: looked at again under the lock.
+            // Relaxed: checked again under the lock.
             if record.flags.load(Ordering::Relaxed) & flags == 0 {
                 continue;
             }
-            // Whoever holds it may be stopped; it is another's turn then.
+            // The holder may be stopped; skip the inode this time.
             let Some(_held) = inode::lock_unless_held(task, id) else { continue };
             if is_watched(task) {
                 return;
@@ -94,7 +95,7 @@ pub(crate) fn forget_all(task: &Task<'_>) {
     }
 }
 
-/// Removes all shadows: the last process of the region ends.
+/// Removes all shadows. The last process of the region calls it at its end.
 pub(crate) fn remove_all(task: &Task<'_>) {
     let mut room = [0; BASE];
     let Ok((length, above)) = shadow_path::base(task, &mut room) else { return };
@@ -102,7 +103,7 @@ pub(crate) fn remove_all(task: &Task<'_>) {
     if tree::remove(&room[..=length]).is_ok() {
         forget_all(task);
     }
-    // The directory above it may hold those of another region.
+    // The directory above may also hold another region's.
     room[above] = 0;
     // SAFETY: a NUL-terminated path.
     let _ = unsafe { lp_abi::syscall!(__NR_rmdir, room.as_ptr()) };

@@ -1,9 +1,9 @@
-//! Descriptors of shadows: behind each open file of ours that may be watched, its shadow is open too.
+//! Descriptors of shadows: for each open file of ours that may be watched, its shadow is open too.
 //!
-//! So the kernel itself tells watchers that the file was opened and, once the last copy is closed in whatever
-//! process, that it was closed, also when a process is killed. The number stands beside the open file in the
-//! table and goes where that goes: dup(2) duplicates it, fork(2) and exec keep both. It is out of the
-//! program's way, to which it is closed ([`entry::SHADOW`]).
+//! The kernel itself then reports to watchers that the file was opened and, once the last copy in any process
+//! is closed, that it was closed, even if a process is killed. The shadow's number is stored beside the open
+//! file in the table and follows it: dup(2) duplicates it, fork(2) and exec keep both. The number is out of
+//! the program's way and appears closed to it ([`entry::SHADOW`]).
 
 use lp_abi::linux::{
     __NR_fcntl, __NR_openat, __NR_pwrite64, __NR_utimensat, F_DUPFD, O_ACCMODE, O_CLOEXEC, O_DIRECTORY,
@@ -23,7 +23,8 @@ use crate::high::frame::at::spare_buffer;
 use crate::high::frame::handler;
 use crate::high::watch::shadow_path;
 
-/// Where numbers for shadows are looked for: above those that programs use, or at least that they care about.
+/// Minimum numbers tried for shadows: above those that programs use, or at least above those that they care
+/// about.
 const FROM: [u32; 2] = [128, 64];
 
 /// Opens the shadow of the file that was just opened as `fd`, with open(2)'s `flags`.
@@ -36,18 +37,18 @@ pub(crate) fn open(task: &'static Task<'static>, fd: Fd, flags: u32) {
     }
 }
 
-/// A file was closed that was open before it had a shadow: what closes it tells of an open first.
+/// Closes a file that was opened before it had a shadow: reports an open first, then the close.
 ///
 /// # Errors
-/// As [`open_shadow`].
+/// Those of [`open_shadow`].
 pub(crate) fn open_and_close(task: &Task<'_>, id: InodeId, flags: u32) -> Result<()> {
     open_shadow(task, id, flags).map(close_number)
 }
 
-/// Opens the shadow of an inode as the inode was opened.
+/// Opens the shadow of an inode with the access of the inode's open.
 ///
 /// # Errors
-/// As [`shadow_path::path_of`] and open(2).
+/// Those of [`shadow_path::path_of`] and open(2).
 fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<Fd> {
     let path = shadow_path::path_of(task, id, spare_buffer())?;
     let kind = match watch::kind(task.region.inode(id)) {
@@ -55,20 +56,20 @@ fn open_shadow(task: &Task<'_>, id: InodeId, flags: u32) -> Result<Fd> {
         Kind::File => 0,
     };
     let flags = flags & O_ACCMODE | kind | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK | O_LARGEFILE;
-    // SAFETY: a NUL-terminated path; the call makes a descriptor.
+    // SAFETY: a NUL-terminated path; the call only creates a descriptor.
     unsafe { lp_abi::syscall!(__NR_openat, Fd::CWD, path.as_ptr(), flags, 0) }.map(|fd| Fd::new(fd as i32))
 }
 
-/// The file of `old` is open as `new` too.
+/// The file of `old` has also been opened as `new`.
 pub(crate) fn duplicate(task: &'static Task<'static>, old: Fd, new: Fd) {
     if let Some(shadow) = of(task, descriptor::word(task, old)) {
         keep(task, new, shadow);
     }
 }
 
-/// Puts a duplicate of a shadow's descriptor out of the way and notes it beside the file of `fd`.
+/// Moves a duplicate of a shadow's descriptor out of the way and records it beside the file of `fd`.
 fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
-    // SAFETY: makes a descriptor. It stays over exec as the file of `fd` may.
+    // SAFETY: F_DUPFD only creates a descriptor. It survives exec, as the file of `fd` may.
     let copy = |from: &u32| unsafe { lp_abi::syscall!(__NR_fcntl, shadow, F_DUPFD, *from) }.ok();
     let Some(number) = FROM.iter().find_map(copy) else { return };
     if number >= FDS {
@@ -90,14 +91,14 @@ fn keep(task: &'static Task<'static>, fd: Fd, shadow: Fd) {
 pub(crate) fn close(task: &Task<'_>, fd: Fd) {
     let Some(place) = table::covered(task, fd) else { return };
     let _guard = Guard::take(handler::task());
-    // The program may have put something else on the number.
+    // The program may have put something else at the number.
     if place.load(Ordering::Relaxed) & (entry::OPEN | entry::SHADOW) == entry::SHADOW {
         close_number(fd);
         place.store(0, Ordering::Release);
     }
 }
 
-/// The descriptor of a shadow that an entry names, if it is still that.
+/// The shadow's descriptor that an entry names, if it is still that.
 fn of(task: &Task<'_>, word: u64) -> Option<Fd> {
     entry::shadow(word)
         .filter(|fd| descriptor::word(task, *fd) & (entry::OPEN | entry::SHADOW) == entry::SHADOW)
@@ -108,7 +109,7 @@ fn inode_of(task: &Task<'_>, word: u64) -> Option<InodeId> {
     Some(InodeRef::from_word(file.inode.load(Ordering::Relaxed)).id) // Relaxed: immutable while open.
 }
 
-/// Tells the watchers of an inode that has no name any more: by a descriptor of this process's. `None` if it
+/// Reports an event of an inode without a name, through a descriptor of this process. `None` if the process
 /// has none.
 pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
     let mut shadows = table::open_entries(task)
@@ -117,7 +118,7 @@ pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
     let first = shadows.next()?;
     if what == Touched::Modified {
         let store = |fd: Fd| -> Result<usize> {
-            // SAFETY: the kernel reads a byte.
+            // SAFETY: the kernel reads one byte.
             match unsafe { lp_abi::syscall!(__NR_pwrite64, fd, [0u8].as_ptr(), 1, 0) } {
                 Ok(0) => Err(Errno::EIO),
                 done => done,
@@ -129,12 +130,12 @@ pub(crate) fn touch(task: &Task<'_>, id: InodeId, what: Touched) -> Option<()> {
     }
     let times = times_of(what);
     let times = times.as_ref().map_or(core::ptr::null(), |times| times.as_ptr());
-    // SAFETY: times that live on; no path is futimens.
+    // SAFETY: the times outlive the call; without a path this is futimens.
     let _ = unsafe { lp_abi::syscall!(__NR_utimensat, first, 0, times, 0) };
     Some(())
 }
 
-/// The times to set for an event; none for both.
+/// The times to set for an event; `None` sets both to the current time.
 pub(crate) fn times_of(what: Touched) -> Option<[[i64; 2]; 2]> {
     let (now, keep) = ([0, i64::from(UTIME_NOW)], [0, i64::from(UTIME_OMIT)]);
     match what {

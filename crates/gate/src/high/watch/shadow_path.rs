@@ -1,4 +1,4 @@
-//! Where shadows lie.
+//! Paths of shadows.
 
 use lp_abi::{Errno, Result};
 use lp_region::InodeId;
@@ -10,19 +10,21 @@ use lp_abi::text::Writer;
 
 /// Bytes for the path of the directory of shadows.
 pub(crate) const BASE: usize = 512;
-/// Where memory is kept as files, and the start of the name of a user's directory there.
+/// The directory for files in memory, and the prefix of a user's directory there.
 pub(crate) const MEMORY: &[u8] = b"/dev/shm/lightpath-";
-/// The last of `Header::shadows`: in the run's cache directory.
+/// Value of the last of `Header::shadows`: the shadows lie in the run's cache directory.
 pub(crate) const IN_CACHE: u64 = 1 << 32;
-/// Bit of the same: nobody has watched for a while, and shadows are not like inodes any more.
+/// Bit of the last of `Header::shadows`: nobody has watched for a while, so shadows may differ from the
+/// inodes.
 pub(crate) const STALE: u64 = 1 << 33;
 
-/// The directory of shadows, without a NUL, in `room`; its length, and that of the directory which holds it.
+/// Writes the path of the directory of shadows to `room`, without a NUL. Returns its length and that of its
+/// parent's path.
 ///
 /// # Errors
-/// `ENAMETOOLONG`; `ENOENT` when there is none yet.
+/// `ENAMETOOLONG`; `ENOENT` if there is none yet.
 pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<(usize, usize)> {
-    // Relaxed: set once, each.
+    // Relaxed: each word is set once.
     let [first, second, place] = secret(task);
     let mut path = Writer::new(room);
     match place {
@@ -43,17 +45,17 @@ pub(crate) fn base(task: &Task<'_>, room: &mut [u8; BASE]) -> Result<(usize, usi
     Ok((path.finish().ok_or(Errno::ENAMETOOLONG)?, above))
 }
 
-/// What the path of the directory of shadows is made of; another one once it is another.
+/// Identifies the directory of shadows: it changes when the directory does.
 pub(crate) fn secret(task: &Task<'_>) -> [u64; 3] {
     let [first, second, place] = &task.region.header().shadows;
-    // Relaxed: set once, but for the first.
+    // Relaxed: set once, except for the first.
     [first, second, place].map(|word| word.load(Ordering::Relaxed) & !STALE)
 }
 
-/// The path of the shadow of an inode, with its NUL, in a buffer.
+/// The NUL-terminated path of an inode's shadow, in a buffer.
 ///
 /// # Errors
-/// `ENOENT` when the inode has no name; `ENAMETOOLONG`.
+/// `ENOENT` if the inode has no name; `ENAMETOOLONG`.
 pub(crate) fn path_of<'b>(task: &Task<'_>, id: InodeId, to: &'b mut [u8]) -> Result<&'b mut [u8]> {
     let start = watch::path(task, id, to)?;
     let start = put_base(task, to, start)?;
@@ -71,7 +73,7 @@ fn put_base(task: &Task<'_>, to: &mut [u8], start: usize) -> Result<usize> {
 /// The path of the shadow of a name.
 ///
 /// # Errors
-/// As [`path_of`].
+/// Those of [`path_of`].
 pub(crate) fn path_at<'b>(task: &Task<'_>, at: At<'_>, to: &'b mut [u8]) -> Result<&'b mut [u8]> {
     let end = to.len();
     let rest = end.checked_sub(at.name.len() + 1).ok_or(Errno::ENAMETOOLONG)?;

@@ -1,5 +1,4 @@
-//! Removing a directory of the host's with all that is in it: no more than a buffer of entries is held at a
-//! time.
+//! Removes a host directory and its contents, with one buffer of entries at a time.
 
 use lp_abi::linux::{
     __NR_getdents64, __NR_open, __NR_rmdir, __NR_unlinkat, AT_REMOVEDIR, O_CLOEXEC, O_DIRECTORY, O_NOFOLLOW,
@@ -11,13 +10,12 @@ use lp_vfs::watch::Kind;
 use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::{Which, buffer};
 
-/// Bytes before the name in `struct linux_dirent64`, where its length stands, and the type.
+/// Offsets in `struct linux_dirent64`: the name, the record's length, the type.
 const HEAD: usize = 19;
 const LENGTH: usize = 16;
 const KIND: usize = 18;
 
-/// Removes the directory that a path, with its NUL, names. Directories below it are emptied from the deepest
-/// on.
+/// Removes the directory at a NUL-terminated path. Directories below it are emptied deepest first.
 ///
 /// # Errors
 /// Those of open(2), unlinkat(2) and rmdir(2); `ENAMETOOLONG`.
@@ -42,8 +40,8 @@ pub(crate) fn remove(path: &[u8]) -> Result<()> {
     }
 }
 
-/// Unlinks what a directory holds, up to the first directory that is not empty, whose name is put behind the
-/// path: the length with that.
+/// Unlinks the entries of a directory up to the first non-empty directory. Appends that one's name to the
+/// path and returns the new length.
 fn empty(text: &mut [u8; PATH_MAX], length: usize) -> Result<Option<usize>> {
     let flags = O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC;
     // SAFETY: a NUL-terminated path.
@@ -72,7 +70,7 @@ fn unlink_records(
     let mut below = None;
     each(records, |name, kind| {
         let flags = if kind == Kind::Directory { AT_REMOVEDIR } else { 0 };
-        // SAFETY: a name of the kernel's, behind which is its NUL.
+        // SAFETY: a name from the kernel, followed by its NUL.
         match unsafe { lp_abi::syscall!(__NR_unlinkat, directory, name.as_ptr(), flags) } {
             Err(Errno::ENOTEMPTY) if below.is_none() => {
                 let more = length + 1 + name.len();
@@ -90,7 +88,7 @@ fn unlink_records(
     Ok(below)
 }
 
-/// Calls `found` with the names that getdents64(2) gave, but for `.` and `..`. A NUL stands behind each.
+/// Calls `found` with the names that getdents64(2) returned, except `.` and `..`. Each is followed by a NUL.
 ///
 /// # Errors
 /// Those of `found`.

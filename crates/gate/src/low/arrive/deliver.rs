@@ -1,4 +1,4 @@
-//! The end of a call during which signals came.
+//! The end of a call during which signals arrived.
 
 use core::sync::atomic::Ordering;
 
@@ -12,14 +12,14 @@ use crate::low::live::{process, signal};
 use crate::low::thread::pending::Info;
 use crate::low::thread::{current, tls};
 
-/// At the end of a call: sends what was put off, and makes a call that it interrupted fail or happen again.
+/// At the end of a call: sends the deferred signals, and makes a call that they interrupted fail or restart.
 pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
     if lp_abi::sys::is_limited() {
         return ended(result, handle_waiting());
     }
-    // SAFETY: in the gate current is set, and the record is this thread's own.
+    // SAFETY: in the gate `current` is set, and the record is this thread's own.
     let wait_mask = unsafe { (*current::thread()).deferred.wait_mask.take() };
-    // Undone first: a handler may leave by longjmp.
+    // Undo this first: a signal handler may leave by longjmp.
     let result = match result {
         MAKE_THREAD => {
             process::after_thread(Errno::EAGAIN.to_ret());
@@ -37,7 +37,7 @@ pub(crate) extern "sysv64" fn deliver(result: isize) -> isize {
     ended(result, restarts)
 }
 
-/// What becomes of a call's result after a handler has run.
+/// The result of a call after a signal handler has run.
 fn ended(result: isize, restarts: bool) -> isize {
     match result {
         RESTART if restarts => AGAIN,
@@ -46,13 +46,13 @@ fn ended(result: isize, restarts: bool) -> isize {
     }
 }
 
-/// In a limited process: runs the handlers of what waits, in the kernel's order. Whether the first restarts a
-/// call.
+/// In a limited process: runs the handlers of deferred signals in the kernel's order. Returns whether the
+/// first one restarts a call.
 #[cold]
 pub(crate) fn handle_waiting() -> bool {
     tls::set_deferred(0);
     let current = current::thread();
-    // SAFETY: null at the thread's end, or this thread's own record.
+    // SAFETY: the pointer is null (at the thread's end) or this thread's own record.
     let Some(deferred) = (unsafe { current.as_ref() }).map(|thread| &thread.deferred) else { return false };
     deferred.mask.store(u64::MAX, Ordering::Relaxed);
     deferred.wait_mask.set(None);
@@ -65,20 +65,21 @@ pub(crate) fn handle_waiting() -> bool {
         }
         let number = first.trailing_zeros() as usize + 1;
         restarts.get_or_insert(signal::restarts(number));
-        // SAFETY: the bit in `waiting` says that the note is written, and keeps it until it is cleared.
+        // SAFETY: the bit in `waiting` says that the note is written, and reserves the note until it is
+        // cleared.
         let info = unsafe { (*note(current, number)).assume_init() };
         deferred.waiting.fetch_and(!bit(number as u32), Ordering::Relaxed);
         handle_here(number, info);
     }
 }
 
-/// Runs the program's handler as a function. It sees the signal's siginfo and a context of zeros, and only
-/// what the program has blocked is blocked.
+/// Runs the program's handler as a function. It gets the signal's siginfo and a zeroed context; only signals
+/// that the program has blocked are blocked.
 fn handle_here(number: usize, mut info: Info) {
     let Some(handler) = signal::take_handler(number) else { return };
     let mut context = [0u64; CONTEXT / 8];
-    // SAFETY: the program's handler, of the type that SA_SIGINFO asks for; one that takes less ignores the
-    // rest.
+    // SAFETY: the program's handler, called with the arguments that SA_SIGINFO specifies; a handler without
+    // SA_SIGINFO ignores the last two.
     unsafe {
         core::mem::transmute::<usize, extern "C" fn(i32, *mut u64, *mut u64)>(handler)(
             number as i32,
@@ -88,12 +89,12 @@ fn handle_here(number: usize, mut info: Info) {
     }
 }
 
-/// Bytes of `struct ucontext` with room behind it.
+/// Size of `struct ucontext`, rounded up generously, in bytes.
 const CONTEXT: usize = 1024;
 
-/// Has the kernel deliver what `mask` leaves open, as a wait with that mask does.
+/// Makes the kernel deliver the signals that `mask` leaves open, as a wait with that mask would.
 fn wait_under(mask: u64) {
     let at_once = timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the kernel reads both.
+    // SAFETY: the kernel only reads the timeout and the mask, which outlive the call.
     let _ = unsafe { lp_abi::syscall!(__NR_ppoll, 0, 0, &raw const at_once, &raw const mask, 8) };
 }

@@ -1,24 +1,26 @@
 //! The entry: where thunks arrive.
 //!
-//! A thunk calls it with the registers of a system call (`rax` the number, `rdi rsi rdx r10 r8 r9` the arguments), the
-//! stack already below the site's red zone. Like the kernel it may change `rax`, `rcx`, `r11` and the flags, nothing
-//! else. It returns with the overflow flag clear and the result in `rax`, or with it set and every register as it came:
-//! then the thunk goes on at the site's own `syscall`. (`call`, `ret`, `lea`, `mov` and `leave` leave flags alone.)
+//! A thunk calls it with the registers of a system call (`rax` the number, `rdi rsi rdx r10 r8 r9` the
+//! arguments) and the stack pointer below the site's red zone. Like the kernel it may change `rax`, `rcx`,
+//! `r11` and the flags only. It returns with the overflow flag clear and the result in `rax`; or with the
+//! flag set and every register restored, and the thunk continues at the site's own `syscall`. (`call`, `ret`,
+//! `lea`, `mov` and `leave` preserve flags.)
 //!
-//! Sites that make one of the calls that programs make most enter by [`crate::low::arrive::entry_quick`].
+//! Sites of the most frequent calls enter through [`crate::low::arrive::entry_quick`].
 //!
-//! # Whose stack
-//! A C library's functions are called on stacks with room for what they call, and the gate uses that. Other objects may
-//! make calls on small stacks (a goroutine's has a few hundred bytes left there): their entry changes to the thread's own
-//! stack in its record, and saves vector registers on that too.
+//! # Stacks
+//! A C library's functions run on stacks with room for their callees, and the gate uses that room. Other
+//! objects may make calls on small stacks (a goroutine's has a few hundred bytes left). Their entry switches
+//! to the thread's own stack in its record, and saves vector registers there too.
 //!
 //! # A child that shares memory
-//! vfork(2) and clone(2) with CLONE_VM|CLONE_VFORK give the child the parent's memory, thread-local storage and perhaps
-//! stack, and stop the parent until the child execs or exits. `current` must then be another record for the child. The
-//! kernel's call is made here: what the parent needs afterwards is in its record ([`Thread::child`],
-//! [`Thread::return_to`]), and the address of that record in `xmm15`, the one place that the kernel keeps and the child
-//! cannot write. (These calls are made in functions for which `xmm15` is free.) Signals are blocked meanwhile, by
-//! [`crate::low::live::process`], and unblocked by both sides when `current` is right again.
+//! vfork(2) and clone(2) with CLONE_VM|CLONE_VFORK give the child the parent's memory, thread-local storage
+//! and possibly stack, and suspend the parent until the child execs or exits. The child needs another record
+//! as `current`. The kernel's call is made here. What the parent needs afterwards is in its record
+//! ([`Thread::child`], [`Thread::return_to`]), and the address of that record is in `xmm15`, the one place
+//! that the kernel preserves and the child cannot write. (The functions that make these calls do not use
+//! `xmm15`.) [`crate::low::live::process`] blocks signals before the call; both sides unblock them once
+//! `current` is right.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -31,13 +33,14 @@ use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 use lp_abi::image::GATE_PAGE;
 
-/// Keeps the registers of a call below `rbp`, which was pushed and is the stack pointer: the frame that all entries make.
+/// Pushes a call's registers below `rbp`, which holds the stack pointer after its own push: the frame of all
+/// entries.
 macro_rules! push_arguments {
     () => {
         "push rdi\npush rsi\npush rdx\npush r10\npush r8\npush r9\npush rax"
     };
 }
-/// The arguments again, from the frame.
+/// Reloads the arguments from the frame.
 macro_rules! load_arguments {
     () => {
         "mov rdi, [rbp - 8]\nmov rsi, [rbp - 16]\nmov rdx, [rbp - 24]\nmov r10, [rbp - 32]\nmov r8, [rbp - 40]\nmov r9, [rbp - 48]"
@@ -49,7 +52,7 @@ global_asm!(
     ".pushsection .text.startup.lp_entry,\"ax\",@progbits",
     ".globl lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
     ".hidden lp_entry, lp_entry_vector, lp_entry_deliver, lp_entry_again",
-    // Vector registers, to and from 256 bytes that are made below an aligned stack pointer.
+    // Saves and restores vector registers in 256 bytes that it allocates below an aligned stack pointer.
     ".macro lp_save_vectors",
     "sub rsp, 256",
     ".irp i, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15",
@@ -61,10 +64,10 @@ global_asm!(
     "movaps xmm\\i, [rsp + 16 * \\i]",
     ".endr",
     ".endm",
-    // Objects that may hold values in vector registers at their sites.
+    // For objects whose vector registers may be live at their sites.
     ".balign 64",
     "lp_entry_vector:",
-    // These go on in the child, on a stack that must not hold anything of ours.
+    // Calls that return in the child too, on a stack that must not hold anything of ours.
     "cmp eax, {nr_clone}",
     "je 3f",
     "cmp eax, {nr_vfork}",
@@ -82,7 +85,7 @@ global_asm!(
     "mov rcx, rsp",
     "sub rcx, r11",
     "cmp rcx, {stack_bytes}",
-    "jb 2f", // A signal's handler that was put off runs on it already.
+    "jb 2f", // A deferred signal's handler runs on it already.
     "lea rsp, [r11 + {stack_bytes}]",
     "2:",
     "and rsp, -16",
@@ -91,7 +94,7 @@ global_asm!(
     "lp_load_vectors",
     "leave",
     "ret",
-    // The same for calls that make a child: the frame is on the site's stack, what is called runs on the thread's own.
+    // Calls that create a child: the frame is on the site's stack, the callees run on the thread's own stack.
     "3:",
     "push rbp",
     "mov rbp, rsp",
@@ -113,7 +116,7 @@ global_asm!(
     "mov r8, [rbp - 40]",
     "mov r10, [rbp - 32]",
     "jmp 8f",
-    // The thread's first call: its record is made on a stack for the purpose.
+    // The thread's first call: allocates a temporary stack on which its record is created.
     "4:",
     push_arguments!(),
     "cmp qword ptr [rip + {limit}], 0",
@@ -149,7 +152,7 @@ global_asm!(
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "mov rcx, fs:[r11 + {current}]",
     "jmp 1b",
-    // In a limited process the site's own stack has to do.
+    // In a limited process the site's own stack must do.
     "7:",
     "and rsp, -16",
     "lp_save_vectors",
@@ -158,7 +161,7 @@ global_asm!(
     "lea rsp, [rbp - 56]",
     "jmp 9b",
     "5:",
-    "ud2", // No memory for a stack: nothing can go on.
+    "ud2", // No memory for a stack: nothing can continue.
     ".purgem lp_save_vectors",
     ".purgem lp_load_vectors",
     ".balign 64",
@@ -190,14 +193,14 @@ global_asm!(
     "jne 60f",
     "30:",
     load_arguments!(),
-    "cmp rax, 6", // Overflows for NOT_OURS, SHARE_MEMORY, AGAIN and MAKE_THREAD, nothing else that arrives here.
+    "cmp rax, 6", // Overflows for NOT_OURS, SHARE_MEMORY, AGAIN and MAKE_THREAD only.
     "jo 70f",
     "leave",
     "ret",
     "40:",
     "mov rax, {not_ours}",
     "jmp 20b",
-    "41:", // No call, or one of x32's.
+    "41:", // Not a call number, or one of x32's.
     "mov rax, -{no_call}",
     "jmp 20b",
     // The thread's first call.
@@ -207,7 +210,7 @@ global_asm!(
     "mov rax, [rbp - 56]",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "jmp 10b",
-    // A signal waits.
+    // A signal handler waits.
     "60:",
     "lp_entry_deliver:",
     "mov rdi, rax",
@@ -215,13 +218,13 @@ global_asm!(
     "mov rcx, {again}",
     "cmp rax, rcx",
     "jne 30b",
-    // The handler, with the arguments in the frame.
+    // Call the handler again, with the arguments in the frame.
     "lp_entry_again:",
     load_arguments!(),
     "mov rax, [rbp - 56]",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "jmp 10b",
-    // Not ours, a child that shares memory, or the same once more.
+    // NOT_OURS, SHARE_MEMORY or AGAIN.
     "70:",
     "test al, 2",
     "jnz lp_entry_again",
@@ -247,7 +250,7 @@ global_asm!(
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "mov rcx, [rcx + {child}]",
     "mov fs:[r11 + {current}], rcx",
-    "mov qword ptr fs:[r11 + {table}], 0", // Both sides put theirs there.
+    "mov qword ptr fs:[r11 + {table}], 0", // Each side stores its own.
     "syscall",
     "test rax, rax",
     "jz 90f",
@@ -296,8 +299,8 @@ global_asm!(
     "call {share_child}",
     "xor eax, eax",
     "jmp 20b",
-    // A thread, which has thread-local storage of its own: xmm15 holds all that it needs, where to return to
-    // and whether it is on a stack of its own; and in a static program xmm14 the mask of signals.
+    // A new thread, with thread-local storage of its own. xmm15 holds all that it needs: its return address
+    // and whether it is on its own stack. In a static program xmm14 holds the signal mask.
     "85:",
     "leave",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
@@ -331,7 +334,7 @@ global_asm!(
     "83:",
     "xor eax, eax",
     "ret",
-    // The words are found by gs, which is still the maker's, and signals are blocked.
+    // The words are found by gs, which is still the creator's; signals are blocked.
     "84:",
     "lea rcx, [rip + {nobody}]",
     "call lp_point_gs",
@@ -353,7 +356,7 @@ global_asm!(
     "pop rsi",
     "pop rdi",
     "jmp 83b",
-    // Its maker, if there is more to do: it was not made, or signals are blocked.
+    // The creator, if there is more to do: the thread was not created, or signals are blocked.
     "88:",
     "push rbp",
     "mov rbp, rsp",

@@ -1,12 +1,13 @@
-//! The entries of the calls that programs make most, for sites in C libraries that make only that call.
+//! Entries of the most frequent calls, for sites in C libraries that make only that call.
 //!
-//! They are [`crate::low::arrive::entry`]'s with what is known beforehand left out: the call needs no table,
-//! and on a low descriptor one look at its entry comes before anything is saved. An entry of 0 is the
-//! kernel's business, so that what a program does with its own files pays next to nothing; else its [`Quick`]
-//! handler gets the entry, read once more now that signals wait. What is not the common case goes the
-//! ordinary way, from the start or (`AGAIN`) with the frame that is made here.
+//! They are those of [`crate::low::arrive::entry`] without what is known in advance: the call needs no table,
+//! and for a low descriptor one look at its table entry precedes saving anything. If the entry is 0, the
+//! descriptor belongs to the kernel, so a program's calls on its other files cost almost nothing. Otherwise
+//! the [`Quick`] handler gets the entry, which is read again after signals are deferred. Uncommon cases fall
+//! back to the general entry, from the start or (`AGAIN`) with the frame built here.
 //!
-//! Each has two forms: one gives argument registers back, the other is for sites behind which nobody reads them.
+//! Each entry has two forms: one restores argument registers, the other is for sites after which they are
+//! dead.
 
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -20,15 +21,15 @@ use crate::low::arrive::entry::{load_arguments, push_arguments};
 use crate::low::dispatch::AGAIN;
 use crate::low::thread::tls;
 
-/// Descriptors that have a short way: none of the gate's own may be among them.
+/// Descriptors with a fast path: none of the gate's own may be among them.
 pub(crate) const QUICK_FDS: i32 = 64;
 
-// A result that is `AGAIN` or less overflows as 3 is taken from it; no other handler's value arrives here.
+// Subtracting 3 overflows for a result of at most `AGAIN`; no other special value arrives here.
 const _: () = assert!(AGAIN == isize::MIN + 2);
 
 global_asm!(
     ".pushsection .text.startup.lp_entry,\"ax\",@progbits",
-    // One entry. A call on a descriptor starts at `begin`.
+    // One entry. Calls on a descriptor start at `begin`.
     ".macro lp_begin",
     "cmp rdi, {quick_fds}",
     "jae lp_entry",
@@ -44,7 +45,7 @@ global_asm!(
     "and rsp, -16",
     "mov r8, fs:[r11 + {task}]",
     "mov dword ptr fs:[r11 + {in_gate}], 1",
-    "mov r9, [rcx + 8 * rdi]", // Again: from here on no handler of a signal closes it.
+    "mov r9, [rcx + 8 * rdi]", // Read again: from here on no signal handler closes it.
     "mov rcx, r10",
     ".endm",
     ".macro lp_end",
@@ -52,7 +53,7 @@ global_asm!(
     "jo lp_entry_again",
     "mov r11, [rip + lp_tls@GOTTPOFF]",
     "mov dword ptr fs:[r11 + {in_gate}], 0",
-    "cmp dword ptr fs:[r11 + {deferred}], 0", // No overflow, whatever it is.
+    "cmp dword ptr fs:[r11 + {deferred}], 0", // Clears the overflow flag, whatever the value.
     "jne lp_entry_deliver",
     ".endm",
     // fstat(2) as C libraries make it: newfstatat(2) with an empty path.
@@ -62,7 +63,7 @@ global_asm!(
     ".globl \\look",
     ".hidden \\look",
     "\\look:",
-    "cmp byte ptr [rsi], 0", // A fault here has the call go the ordinary way: see `looks`.
+    "cmp byte ptr [rsi], 0", // A fault here falls back to the general entry: see `looks`.
     "jne lp_entry",
     ".endm",
     ".macro lp_quick name, handler, before",
@@ -90,7 +91,7 @@ global_asm!(
     "leave",
     "ret",
     ".endm",
-    // In a process that has not met a mount.
+    // For a process that has not met a mount.
     ".balign 64",
     ".globl lp_entry_apart, lp_entry_kernel",
     ".hidden lp_entry_apart, lp_entry_kernel",
@@ -130,14 +131,14 @@ global_asm!(
 );
 
 unsafe extern "C" {
-    /// The entry of calls on a descriptor in a process that is apart. Not callable from Rust.
+    /// The entry of calls on a descriptor in a process that has not met a mount. Not callable from Rust.
     pub(crate) static lp_entry_apart: u8;
-    /// The entry of calls that are the kernel's. Not callable from Rust.
+    /// The entry of calls that the kernel answers. Not callable from Rust.
     pub(crate) fn lp_entry_kernel();
 }
 
-/// The instructions in the entries that read the program's memory. Whoever faults there goes on at
-/// [`lp_entry`](crate::low::arrive::entry) as if nothing had been read.
+/// The instructions in the entries that read the program's memory. A fault there continues at
+/// [`lp_entry`](crate::low::arrive::entry), as if nothing had been read.
 pub(crate) fn looks() -> [usize; 2] {
     unsafe extern "C" {
         static lp_quick_newfstatat_look: u8;
@@ -146,7 +147,7 @@ pub(crate) fn looks() -> [usize; 2] {
     [&raw const lp_quick_newfstatat_look as usize, &raw const lp_quick_newfstatat_scratch_look as usize]
 }
 
-/// The entries, in the order of [`QUICK_CALLS`]: those that give registers back, and those that do not.
+/// The entries, in the order of [`QUICK_CALLS`]: those that restore registers, then those that do not.
 pub(crate) fn entries() -> [[usize; QUICK_CALLS.len()]; 2] {
     macro_rules! addresses {
         ($($name:ident)*) => {{

@@ -1,5 +1,5 @@
-//! How calls and signals arrive: thunks jump to [`entry`] and [`entry_quick`], the kernel to the handler in
-//! [`sigaction`]. [`deliver`] ends a call during which a signal came.
+//! How calls and signals arrive. Thunks jump to [`entry`] and [`entry_quick`]; the kernel jumps to the
+//! handler in [`sigaction`]. [`deliver`] ends a call during which a signal arrived.
 //!
 //! Mostly assembly, which names its handlers by symbol.
 

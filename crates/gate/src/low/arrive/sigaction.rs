@@ -1,14 +1,15 @@
-//! Signals: handlers of the program never run while their thread is in the gate.
+//! Signals: no handler of the program runs while its thread is in the gate.
 //!
-//! A handler may make file calls of its own, or leave by longjmp: both must not happen in the middle of a
-//! call. So rt_sigaction(2) is answered here. The kernel is given `lp_signal` as the handler of every signal
-//! that the program handles, with the program's own flags and mask. It jumps to the program's handler with
-//! the stack as the kernel made it, so that unwinders, debuggers and pthread_cancel(3) see what they expect.
-//! If the thread is in the gate, the signal waits for the end of the call instead: see
+//! A handler may make file calls of its own or leave by longjmp; neither may happen in the middle of a call.
+//! Therefore rt_sigaction(2) is answered here. The kernel gets `lp_signal` as the handler of every signal
+//! that the program handles, with the program's own flags and mask. `lp_signal` jumps to the program's
+//! handler with the stack as the kernel made it, so that unwinders, debuggers and pthread_cancel(3) see what
+//! they expect. If the thread is in the gate, the signal is deferred to the end of the call: see
 //! [`crate::low::live::deferred`].
 //!
-//! SIGSEGV and SIGBUS are always `lp_signal`'s: a fault in [`lp_region::ucopy`] is a bad pointer of the program's, and
-//! continues at the routine's exit for faults. The program does not see the difference: [`Actions`] keeps its view.
+//! SIGSEGV and SIGBUS always go to `lp_signal`: a fault in [`lp_region::ucopy`] is a bad pointer of the
+//! program's and continues at the routine's exit for faults. The program does not see the difference, because
+//! [`Actions`] keeps its view.
 
 use core::arch::global_asm;
 use core::sync::atomic::Ordering;
@@ -73,7 +74,7 @@ fn lp_signal_address() -> usize {
     &raw const lp_signal as usize
 }
 
-/// Installs the handler for faults. Called once, by attach, before the program's own code.
+/// Installs the handler for faults. Attach calls it once, before any code of the program.
 pub(crate) fn attach() {
     for signal in [SIGSEGV, SIGBUS] {
         let mut inherited = KernelAction::default();
@@ -85,7 +86,8 @@ pub(crate) fn attach() {
     }
 }
 
-/// Before an exec: a signal that the program ignores stays ignored in the new image, also if the kernel has our handler.
+/// Before an exec: a signal that the program ignores must stay ignored in the new image, even if the kernel
+/// has our handler for it.
 pub(crate) fn before_exec() {
     for signal in [SIGSEGV, SIGBUS] {
         let ignored =
@@ -96,7 +98,7 @@ pub(crate) fn before_exec() {
     }
 }
 
-/// After an exec that failed.
+/// Undoes [`before_exec`] after a failed exec.
 pub(crate) fn exec_failed() {
     for signal in [SIGSEGV, SIGBUS] {
         let program = actions().of(signal as usize).map_or_else(KernelAction::default, Action::get);
@@ -128,7 +130,7 @@ pub(crate) unsafe extern "sysv64" fn rt_sigaction(
     let valid = (1..=SIGNALS).contains(&signal) && size == 8;
     let fixed = signal == SIGKILL as usize || signal == SIGSTOP as usize;
     if !valid || (fixed && new != 0) {
-        return NOT_OURS; // The kernel has the error for it.
+        return NOT_OURS; // The kernel returns the error.
     }
     if stays_unhandled(signal, new as *const KernelAction) {
         return NOT_OURS;
@@ -139,21 +141,21 @@ pub(crate) unsafe extern "sysv64" fn rt_sigaction(
     }
 }
 
-/// Whether the program has never handled the signal, and the call leaves it so: then what the kernel knows is what the
-/// program sees. posix_spawn(3) makes a hundred such calls.
+/// Whether the program has never handled the signal and this call does not change that: the kernel's view is
+/// then the program's. posix_spawn(3) makes a hundred such calls.
 fn stays_unhandled(signal: usize, new: *const KernelAction) -> bool {
     let Some(action) = actions().of(signal).filter(|_| !is_fault(signal)) else { return false };
     if action.handler.load(Ordering::Relaxed) != DEFAULT {
         return false;
     }
-    // SAFETY: the copy routine answers bad pointers. The handler is the first word.
+    // SAFETY: the copy routine handles bad pointers. The handler is the first word.
     new.is_null() || matches!(unsafe { ucopy::word(new.cast()) } as usize, DEFAULT | IGNORE)
 }
 
 fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp_abi::Result<()> {
     let program = match new.is_null() {
         true => None,
-        // SAFETY: the copy routine answers bad pointers; every bit pattern is an action.
+        // SAFETY: the copy routine handles bad pointers; every bit pattern is a valid action.
         false => Some(unsafe { ucopy::get(new) }?),
     };
     let action = actions().of(signal).ok_or(Errno::EINVAL)?;
@@ -164,7 +166,8 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
         Some(program) => {
             let handled = program.handler != DEFAULT && program.handler != IGNORE;
             let kernel = match (handled, is_fault(signal)) {
-                // SA_RESETHAND is carried out in `route`: a handler that is put off must still be there afterwards.
+                // `route` implements SA_RESETHAND: the handler of a deferred signal must still be there
+                // afterwards.
                 (true, _) => KernelAction {
                     handler: lp_signal_address(),
                     flags: program.flags & !u64::from(SA_RESETHAND) | u64::from(SA_SIGINFO),
@@ -192,20 +195,20 @@ fn change(signal: usize, new: *const KernelAction, old: *mut KernelAction) -> lp
         return Ok(());
     }
     let seen = if was.handler == lp_signal_address() { before } else { was };
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::put(old, &seen) }
 }
 
-/// Whether the kernel discards what is pending of a signal that gets this handler.
+/// Whether the kernel discards a pending signal when it gets this handler.
 fn discards(signal: u32, handler: usize) -> bool {
     let is_ignored = [SIGCHLD, SIGCONT, SIGURG, SIGWINCH].contains(&signal);
     handler == IGNORE || handler == DEFAULT && is_ignored
 }
 
-/// Decides what becomes of a signal: the handler to jump to, or 0 to return to what was interrupted.
+/// Routes a signal: returns the handler to jump to, or 0 to return to the interrupted code.
 extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> usize {
     let context = Context(context);
-    // SAFETY: the kernel's siginfo is valid during the handler, and nobody else's.
+    // SAFETY: the kernel's siginfo is valid during the handler, and only this thread uses it.
     let info = unsafe { &mut *info };
     let by_instruction = info[1] as i32 > 0 && is_fault(signal); // si_code
     if by_instruction && signal == SIGBUS as usize {
@@ -214,7 +217,7 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     if by_instruction && resolve(info[2] as usize, &context) {
         return 0;
     }
-    // A thread of a limited process that ends has no record any more, and its signals are not blocked.
+    // An ending thread of a limited process has no record, and its signals are not blocked.
     let is_put_off = (tls::in_gate() != 0 || tls::deferred() != 0) && !current::thread().is_null();
     if is_put_off && !by_instruction {
         deferred::put_off(signal, info, &context);
@@ -231,8 +234,8 @@ extern "sysv64" fn route(signal: usize, info: *mut Info, context: *mut u8) -> us
     0
 }
 
-/// Whether a fault at `address` is none of the program's: a bad pointer of its that the gate has met, or a
-/// page that is there now.
+/// Whether a fault at `address` is not the program's: the gate met a bad pointer, or the page has become
+/// present since.
 fn resolve(address: usize, context: &Context) -> bool {
     let at = context.instruction();
     let (start, end, fault) = ucopy::fault_range();
@@ -247,17 +250,17 @@ fn resolve(address: usize, context: &Context) -> bool {
     tls::in_gate() == 0 && repair(address)
 }
 
-/// Has a mapping repaired, in the gate as any other call: it takes locks. Signals that come meanwhile are
-/// delivered where the fault was if it is mended, else before its handler runs.
+/// Repairs a mapping. Runs in the gate like a call, because it takes locks. Signals that arrive meanwhile are
+/// delivered at the faulting instruction if the mapping is repaired, else before the fault's handler runs.
 fn repair(address: usize) -> bool {
     if !High::has_mappings() {
         return false;
     }
     if current::thread().is_null() {
-        first_call::start_slow(); // A thread may touch a mapping before it makes its first call.
+        first_call::start_slow(); // A thread may touch a mapping before its first call.
     }
     tls::set_in_gate(1);
-    // SAFETY: the thread's own record, which nothing else uses now.
+    // SAFETY: the thread's own record, which nothing else uses at this point.
     let is_good = High::fault(unsafe { &*current::thread() }, address);
     tls::set_in_gate(0);
     if interrupted() && lp_abi::sys::is_limited() {
@@ -271,8 +274,8 @@ fn repair(address: usize) -> bool {
     is_good
 }
 
-/// The default action of a signal that has come: the kernel's own, with its core dump and status. A faulting
-/// instruction runs again; a signal that was sent is sent once more. A limited process can only exit.
+/// Performs a signal's default action: the kernel's own, with its core dump and status. A faulting
+/// instruction runs again; a signal that was sent is sent again. A limited process can only exit.
 fn default(signal: usize, info: &Info, by_instruction: bool) {
     if !lp_abi::sys::is_limited() {
         let _ = kernel_action(signal, Some(&KernelAction::default()), None);
@@ -280,7 +283,7 @@ fn default(signal: usize, info: &Info, by_instruction: bool) {
             deferred::send(signal, info);
         }
     } else if by_instruction || !discards(signal as u32, DEFAULT) {
-        // SAFETY: ends the process.
+        // SAFETY: exit_group(2) takes no pointers.
         let _ = unsafe { lp_abi::syscall!(__NR_exit_group, 128 + signal) };
     }
 }

@@ -1,11 +1,11 @@
-//! The builder of site images, which the gate runs for objects that the bundle does not know.
+//! Runs the builder of site images for objects that the bundle does not know.
 
 use lp_abi::linux::{__NR_clone, __NR_execve, __NR_exit_group, __NR_wait4};
 
 use crate::low::thread::home;
 use crate::low::tools::{names, report};
 
-/// Objects that may be unknown at once; more are refused.
+/// Maximum number of unknown objects at once; the gate refuses more.
 pub(crate) const UNKNOWN: usize = 64;
 
 /// Runs the builder for the objects with these names (empty: the program itself) and waits for it.
@@ -39,8 +39,8 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
         argv[slot] = paths[used..].as_ptr();
         used += length + 1;
     }
-    // Without an exit signal, so that the program never hears of it. execve(2) makes it SIGCHLD again, so the
-    // builder is the child of a child that does not exec.
+    // Fork without an exit signal, so that the program does not see the child. execve(2) resets the signal to
+    // SIGCHLD, so the builder is a grandchild, and the child between does not exec.
     match fork_silently() {
         Ok(0) => {}
         Ok(between) => return wait_for(between),
@@ -55,7 +55,7 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
         Err(_) => exit(127),
     }
     let environment = [core::ptr::null::<u8>(); 1];
-    // SAFETY: the arguments are strings and a vector of them that ends with null.
+    // SAFETY: the path and the arguments are NUL-terminated, and both vectors end with null.
     let _ = unsafe {
         lp_abi::syscall!(__NR_execve, settings.builder.pointer(), argv.as_ptr(), environment.as_ptr())
     };
@@ -64,21 +64,21 @@ pub(crate) fn build<'a>(names: impl Iterator<Item = &'a [u8]>) {
 
 /// Forks without an exit signal.
 fn fork_silently() -> lp_abi::Result<usize> {
-    // SAFETY: a plain fork: the child has a copy of everything.
+    // SAFETY: a plain fork: the child gets a copy of all memory.
     unsafe { lp_abi::syscall!(__NR_clone, 0, 0, 0, 0, 0) }
 }
 
 /// Waits for the end of a child of [`fork_silently`].
 fn wait_for(child: usize) {
     const WALL: u32 = lp_abi::linux::__WALL;
-    // SAFETY: waits for our own child; the kernel writes nothing.
+    // SAFETY: waits for this process's own child; the kernel writes nothing.
     while unsafe { lp_abi::syscall!(__NR_wait4, child, 0, WALL, 0) } == Err(lp_abi::Errno::EINTR) {}
 }
 
 /// Ends a child of [`fork_silently`].
 fn exit(status: usize) -> ! {
     loop {
-        // SAFETY: ends the child only.
+        // SAFETY: exit_group(2) takes no pointers; it ends the child only.
         let _ = unsafe { lp_abi::syscall!(__NR_exit_group, status) };
     }
 }
@@ -90,7 +90,7 @@ fn store(room: &mut [u8], text: &[u8]) -> Option<usize> {
     Some(text.len())
 }
 
-/// An object for the user: the program has no name in the dynamic linker's list.
+/// An object's name for messages. The dynamic linker's list has none for the program.
 pub(crate) fn name_of(name: &[u8]) -> &[u8] {
     if name.is_empty() { b"the program" } else { name }
 }

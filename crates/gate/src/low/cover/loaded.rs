@@ -1,4 +1,4 @@
-//! Objects that are mapped: which of them are patched, and how.
+//! Mapped objects: which of them are patched, and how.
 
 use lp_abi::image::{Entry, state};
 use lp_abi::refusal::Refusal;
@@ -11,21 +11,22 @@ use crate::low::thread::home;
 use crate::low::thread::home::Rest;
 use crate::low::tools::{names, report};
 
-/// Texts up to this size are searched here for `syscall` instructions, rather than disassembled by the
-/// builder: the output of a compiler is often run once. Not those of the system, which are run again and
-/// again and are better looked up.
+/// Texts up to this size are searched here for `syscall` instructions instead of being disassembled by the
+/// builder, because a compiler's output often runs only once. System objects run again and again, so they are
+/// looked up in the bundle instead.
 const SMALL_TEXT: usize = 64 << 10;
 
-/// Patches what has waited: the loader, and what it has mapped for the C library's own purposes meanwhile.
-/// The C library calls it before it has the loader load something for the program.
+/// Patches what was left: the loader, and what it has mapped meanwhile for the C library's own purposes. The
+/// C library calls this before it asks the loader to load something for the program.
 #[cold]
 pub(crate) extern "C" fn cover_rest() {
-    // SAFETY: one thread.
+    // SAFETY: the process has one thread, and no other reference to the home's `rest` exists.
     let Some(Rest { auxiliary, known }) = (unsafe { (*home::home()).rest.take() }) else { return };
-    // SAFETY: the loader's list is in order between its calls, and while it opens a file.
+    // SAFETY: the loader's list is consistent between its calls, and while it opens a file.
     let Some(objects) = (unsafe { auxiliary.objects() }) else { return };
     let waiting = |(index, object): &(usize, Object<'_>)| *index >= known || object.base == auxiliary.linker;
-    // SAFETY: the loader's list is in order between its calls, and while it opens a file.
+    // SAFETY: the objects are mapped, and nothing executes the loader's text at a patched place, because it
+    // has called out.
     unsafe { cover(objects.enumerate().filter(waiting).map(|(_, object)| object)) };
     patch::load_freely();
 }
@@ -33,14 +34,14 @@ pub(crate) extern "C" fn cover_rest() {
 /// Patches the loaded objects.
 ///
 /// # Safety
-/// They are mapped, and their initialisers have not run.
+/// They must be mapped, and their initialisers must not have run.
 pub(crate) unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
     let own = &raw const crate::low::arrive::entry::lp_entry as usize;
     // SAFETY: the settings' strings are NUL-terminated.
     let bundle = unsafe { Bundle::open(home::settings().bundle.pointer()) };
     let (mut unknown, mut count) = ([None; UNKNOWN], 0);
     for object in objects.filter(|object| !object.contains(own)) {
-        // SAFETY: they are mapped, and their initialisers have not run, by this function's contract.
+        // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
         if matches!(unsafe { cover_one(bundle.as_ref(), &object) }, Outcome::Unknown) {
             match unknown.get_mut(count) {
                 Some(slot) => *slot = Some(object),
@@ -50,15 +51,15 @@ pub(crate) unsafe fn cover<'o>(objects: impl Iterator<Item = Object<'o>>) {
         }
     }
     if count != 0 {
-        // SAFETY: they are mapped, and their initialisers have not run, by this function's contract.
+        // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
         unsafe { cover_unknown(&unknown[..count]) };
     }
 }
 
-/// Has images built for objects that the bundle did not know, and patches them.
+/// Builds images for objects that the bundle did not know, and patches the objects.
 ///
 /// # Safety
-/// As [`cover`].
+/// They must be mapped, and their initialisers must not have run.
 #[cold]
 #[inline(never)]
 unsafe fn cover_unknown(objects: &[Option<Object<'_>>]) {
@@ -68,36 +69,35 @@ unsafe fn cover_unknown(objects: &[Option<Object<'_>>]) {
         report::refuse(&[b"no site images at ", home::settings().bundle.get()]);
     };
     for object in objects.iter().flatten() {
-        // SAFETY: the objects are mapped, and their initialisers have not run, as for [`cover`].
+        // SAFETY: the caller guarantees that the objects are mapped and that their initialisers have not run.
         if matches!(unsafe { cover_one(Some(&bundle), object) }, Outcome::Unknown) {
             report::refuse(&[b"no site image for ", name_of(object.name)]);
         }
     }
 }
 
-/// What became of an object.
+/// Result for one object.
 pub(crate) enum Outcome {
     /// It is patched, or has nothing to patch.
     Covered,
-    /// The bundle does not know it.
+    /// The bundle has no entry for it.
     Unknown,
 }
 
 /// Looks `object` up and patches it. An object that cannot be covered ends the process.
 ///
 /// # Safety
-/// The object is mapped, and nobody executes or changes its text meanwhile.
+/// The object must be mapped, and nobody may execute or change its text meanwhile.
 unsafe fn cover_one(bundle: Option<&Bundle>, object: &Object<'_>) -> Outcome {
-    // SAFETY: the object is mapped, and nobody executes or changes its text meanwhile, by this function's
-    // contract.
+    // SAFETY: the caller guarantees that the object is mapped and that nobody executes or changes its text.
     unsafe { cover_mapped(bundle, object, Some(object.key())) }
 }
 
-/// [`cover_one`] for an object of which perhaps the executable segment alone is mapped; `key` is its
-/// build-id's, or it is that of its file.
+/// [`cover_one`] for an object of which possibly only the executable segment is mapped. `key` is that of its
+/// build-id, or `None` to compute it from the mapped object.
 ///
 /// # Safety
-/// As [`cover_one`].
+/// The object must be mapped, and nobody may execute or change its text meanwhile.
 #[unsafe(link_section = ".text.startup.lp")]
 pub(crate) unsafe fn cover_mapped(
     bundle: Option<&Bundle>,
@@ -107,21 +107,22 @@ pub(crate) unsafe fn cover_mapped(
     if object.code().next().is_none() {
         return Outcome::Covered;
     }
-    // SAFETY: the object is mapped, and nobody changes its text meanwhile, as for [`cover_one`].
+    // SAFETY: the caller guarantees that the object is mapped and that nobody changes its text.
     let key = key.unwrap_or_else(|| unsafe { object.key() });
     let entry = bundle.and_then(|bundle| Some((bundle, bundle.find(key)?)));
     let Some((bundle, entry)) = entry else {
         if object.code().any(|code| code.file_bytes as usize > SMALL_TEXT) || is_system(object.name) {
             return Outcome::Unknown;
         }
-        // SAFETY: the object is mapped.
+        // SAFETY: the caller guarantees that the object is mapped.
         let none = object.code().all(|code| !has_syscall(unsafe { object.bytes_of(code) }));
         return if none { Outcome::Covered } else { Outcome::Unknown };
     };
     match entry.state {
         state::NO_SITES => Outcome::Covered,
         state::IMAGE if fits(&entry, object) => {
-            // SAFETY: nobody executes or changes the object's text meanwhile, and the entry is the object's.
+            // SAFETY: the caller guarantees that nobody executes or changes the object's text; the entry has
+            // its key.
             if unsafe { patch::apply(bundle, object.base, &entry) }.is_err() {
                 report::refuse(&[name_of(object.name), b": its site image cannot be mapped"]);
             }
@@ -136,8 +137,8 @@ fn fits(entry: &Entry, object: &Object<'_>) -> bool {
     object.text().is_some_and(|text| entry.text_at == text.address && entry.text_bytes == text.file_bytes)
 }
 
-/// Whether a name in the dynamic linker's list is that of a file of the system. The main program is told by
-/// its execution's name.
+/// Whether a name in the dynamic linker's list is that of a system file. The main program, which has no name
+/// there, is judged by the path of its executable.
 #[cold]
 #[inline(never)]
 fn is_system(name: &[u8]) -> bool {
@@ -146,7 +147,7 @@ fn is_system(name: &[u8]) -> bool {
     [&b"/usr/"[..], b"/bin/", b"/lib"].iter().any(|root| name.starts_with(root))
 }
 
-/// Whether the bytes of a `syscall` instruction occur, at any place.
+/// Whether the bytes of a `syscall` instruction occur anywhere, also across instruction boundaries.
 fn has_syscall(text: &[u8]) -> bool {
     use core::arch::x86_64::{
         _mm_and_si128, _mm_cmpeq_epi8, _mm_loadu_si128, _mm_movemask_epi8, _mm_set1_epi8,

@@ -1,4 +1,4 @@
-//! Code that is mapped later: dlopen(3), and whatever else maps a file executable.
+//! Code that is mapped later, by dlopen(3) or anything else that maps a file executable.
 
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, PROT_EXEC};
 use lp_abi::sys::syscall6;
@@ -14,10 +14,10 @@ use crate::low::object::objects::{Object, SEGMENTS, Segment};
 use crate::low::thread::home;
 use crate::low::tools::{names, report};
 
-/// Longest set of notes that is looked at for a build-id.
+/// Longest set of notes searched for a build-id, in bytes.
 const NOTES: usize = 1024;
 
-/// mmap(2) of what is not a file of ours.
+/// mmap(2) of anything but a file of ours.
 pub(crate) unsafe extern "sysv64" fn mmap(
     address: usize,
     length: usize,
@@ -29,7 +29,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
     if protection & PROT_EXEC as usize == 0 || flags & MAP_ANONYMOUS as usize != 0 {
         return NOT_OURS;
     }
-    // SAFETY: the program's own call.
+    // SAFETY: the program's own call with its own arguments.
     let result = unsafe { syscall6(__NR_mmap, address, length, protection, flags, fd, offset) };
     if !(-4095..0).contains(&result) {
         // SAFETY: the kernel has just made this mapping of this file.
@@ -44,7 +44,7 @@ pub(crate) unsafe extern "sysv64" fn mmap(
     result
 }
 
-/// A file that is mapped.
+/// The file of a mapping.
 pub(crate) struct Source<'s> {
     pub(crate) read: Read<'s>,
     /// Its path, or [`names::NAMELESS`] if the kernel has none.
@@ -53,11 +53,11 @@ pub(crate) struct Source<'s> {
     pub(crate) build: &'s dyn Fn(),
 }
 
-/// Patches the object whose executable segment was just mapped from `offset` of a file to `at`. Files that are no ELF objects
-/// are left alone.
+/// Patches the object whose executable segment was just mapped from `offset` of a file to `at`. Ignores files
+/// that are not ELF objects.
 ///
 /// # Safety
-/// The mapping is there, its segment complete, and nothing in it runs yet.
+/// The whole segment must be mapped, and nothing in it may run yet.
 pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
     let mut head = Head::new();
     let Some(segments) = head.read(source.read) else { return };
@@ -80,7 +80,8 @@ pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
         objects::build_id(&room[..got]).map(lp_abi::image::key_of_build_id)
     });
     let object = Object { base, segments, name: source.name };
-    // SAFETY: the settings' strings are NUL-terminated; the object is mapped.
+    // SAFETY: the settings' strings are NUL-terminated; the caller guarantees that the segment is mapped and
+    // does not run.
     unsafe {
         let bundle = Bundle::open(home::settings().bundle.pointer());
         let Outcome::Unknown = loaded::cover_mapped(bundle.as_ref(), &object, build_id) else { return };
@@ -93,7 +94,7 @@ pub(crate) unsafe fn mapped(source: &Source<'_>, at: usize, offset: usize) {
     }
 }
 
-/// The start of a file, as much as holds the program headers of an object.
+/// The start of a file: room for the program headers of an object.
 struct Head([u64; (64 + SEGMENTS * 56) / 8]);
 
 impl Head {
@@ -102,7 +103,7 @@ impl Head {
     }
 
     fn read(&mut self, read: Read<'_>) -> Option<&[Segment]> {
-        // SAFETY: the words are the buffer.
+        // SAFETY: the slice covers exactly the words of the buffer, any bytes of which are valid.
         let bytes = unsafe {
             core::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast::<u8>(), size_of_val(&self.0))
         };
@@ -117,7 +118,7 @@ impl Head {
         if !(table.as_ptr() as usize).is_multiple_of(align_of::<Segment>()) {
             return None;
         }
-        // SAFETY: aligned, long enough, and every bit pattern is a header.
+        // SAFETY: the table is aligned and long enough, and every bit pattern is a valid header.
         Some(unsafe { core::slice::from_raw_parts(table.as_ptr().cast(), count) })
     }
 }

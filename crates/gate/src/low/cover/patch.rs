@@ -1,4 +1,4 @@
-//! The bundle of site images, and mapping what it says over and beside an object.
+//! The bundle of site images, and the mapping of an image over and beside its object.
 
 use core::cell::UnsafeCell;
 use core::mem::{MaybeUninit, size_of};
@@ -28,22 +28,22 @@ pub(crate) struct Bundle(usize);
 
 impl Drop for Bundle {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's own.
+        // SAFETY: the descriptor belongs to this value.
         let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
     }
 }
 
 impl Bundle {
-    /// Opens the bundle at the NUL-terminated `path`; `None` if there is none for this gate.
+    /// Opens the bundle at `path`; `None` if there is none for this gate.
     ///
     /// # Safety
-    /// `path` is a string.
+    /// `path` must be NUL-terminated.
     #[unsafe(link_section = ".text.startup.lp")]
     pub(crate) unsafe fn open(path: *const u8) -> Option<Bundle> {
-        // SAFETY: `path` is a string, by this function's contract.
+        // SAFETY: the caller guarantees that `path` is NUL-terminated.
         let fd = unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path, O_RDONLY | O_CLOEXEC) }.ok()?;
         let bundle = Bundle(fd);
-        // SAFETY: `path` is a string, by this function's contract.
+        // SAFETY: the caller guarantees that `path` is NUL-terminated.
         if unsafe { report::c_bytes(path) }.starts_with(b"/tmp/") && !bundle.is_own() {
             return None;
         }
@@ -52,10 +52,11 @@ impl Bundle {
         same.then_some(bundle)
     }
 
-    /// Whether it belongs to the user that this process runs as: where all may write, another may have put it.
+    /// Whether it belongs to this process's user. In a directory that everyone may write to, another user may
+    /// have put it there.
     fn is_own(&self) -> bool {
         let mut found = MaybeUninit::<stat>::uninit();
-        // SAFETY: the kernel writes within `found`, and has written it when the call succeeds.
+        // SAFETY: the kernel writes within `found`, which is initialised if the call succeeds.
         unsafe {
             let done = lp_abi::syscall!(__NR_fstat, self.0, found.as_mut_ptr());
             let user = lp_abi::syscall!(__NR_geteuid);
@@ -63,7 +64,7 @@ impl Bundle {
         }
     }
 
-    /// What is known of the object with this key.
+    /// The entry of the object with this key.
     pub(crate) fn find(&self, key: [u64; 2]) -> Option<Entry> {
         let first = first_probe(key);
         for probe in 0..PROBES {
@@ -82,8 +83,8 @@ impl Bundle {
     /// Reads a record of integers.
     fn read<T: Copy>(&self, at: usize) -> Option<T> {
         let mut value = MaybeUninit::<T>::uninit();
-        // SAFETY: the kernel writes within `value`, which is initialised when all of it is written: records of integers
-        // hold any bytes.
+        // SAFETY: the kernel writes within `value`, which counts as initialised only if all of it was
+        // written; records of integers are valid for any bytes.
         unsafe {
             let got = lp_abi::syscall!(__NR_pread64, self.0, value.as_mut_ptr(), size_of::<T>(), at);
             (got == Ok(size_of::<T>())).then(|| value.assume_init())
@@ -91,35 +92,36 @@ impl Bundle {
     }
 }
 
-/// Thunk pages that were mapped beside objects, so that those of an object that is gone can be replaced.
+/// Addresses of thunk pages mapped beside objects, so that those of an unloaded object can be replaced.
 fn thunk_places() -> &'static [AtomicUsize; THUNKS] {
-    // SAFETY: the home is mapped, and the places are atomics.
+    // SAFETY: the home is mapped, and the addresses are atomics.
     unsafe { &(*home()).thunks }
 }
 
-/// Sites that are patched in this process.
+/// Number of sites patched in this process.
 pub(crate) static SITES: AtomicU32 = AtomicU32::new(0);
 
-/// Patches the object at `base` as `entry` says.
+/// Patches the object at `base` according to `entry`.
 ///
 /// # Errors
 /// Those of mmap(2).
 ///
 /// # Safety
-/// The entry is that of the object at `base`, whose text nobody executes at a patched place or changes meanwhile.
+/// `entry` must be that of the object at `base`. Nobody may execute a patched place of its text or change the
+/// text meanwhile.
 pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Result<()> {
     let wanted = base.wrapping_add_signed(entry.thunk_delta as isize);
     let moved = match map_thunks(bundle, wanted, entry, CODE) {
         Ok(()) => 0,
         Err(_) => {
-            // SAFETY: the entry is that of the object at `base`, whose text nobody executes at a patched
-            // place or changes meanwhile, by this function's contract.
+            // SAFETY: the caller guarantees the right entry, and that nobody executes or changes the text.
             unsafe { map_thunks_elsewhere(bundle, base, wanted, entry)? }
         }
     };
     for range in entry.ranges.iter().take(entry.range_count as usize) {
         let (at, from) = (base + range.at as usize, range.from);
-        // SAFETY: the pages replace those of the object's text, byte for byte but for the patched sites.
+        // SAFETY: the pages replace those of the object's text; they equal them byte for byte except at
+        // patched sites.
         unsafe {
             let protection = if moved == 0 { CODE } else { PROT_READ | PROT_WRITE };
             let flags = MAP_PRIVATE | MAP_FIXED;
@@ -127,7 +129,7 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Resul
         }
     }
     if moved != 0 {
-        // SAFETY: the pages are private copies, writable for now.
+        // SAFETY: the pages are private copies, writable until `correct` makes them code.
         unsafe { correct(bundle, base, wanted.wrapping_add_signed(moved), moved, entry)? };
     }
     let thunks = wanted.wrapping_add_signed(moved);
@@ -136,7 +138,7 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Resul
         if known == thunks {
             break;
         }
-        // Relaxed: a word of its own; losing a race loses no more than the right to reuse the pages.
+        // Relaxed: the word stands alone. Losing this race loses only the right to reuse the pages.
         if known == 0 && slot.compare_exchange(0, thunks, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             break;
         }
@@ -146,26 +148,26 @@ pub(crate) unsafe fn apply(bundle: &Bundle, base: usize, entry: &Entry) -> Resul
 }
 
 fn map_thunks(bundle: &Bundle, at: usize, entry: &Entry, protection: u32) -> Result<()> {
-    // Where an object was unloaded its thunks stay; another at the same place replaces them.
+    // The thunks of an unloaded object stay mapped; those of another object at the same address replace them.
     let stale = thunk_places().iter().any(|thunks| thunks.load(Ordering::Relaxed) == at);
     let fixed = if stale { MAP_FIXED } else { MAP_FIXED_NOREPLACE };
     let (bytes, from) = (entry.thunk_bytes, entry.thunk_at);
-    // SAFETY: new pages where nothing is, or where thunks of an object are that is gone.
+    // SAFETY: new pages where nothing is mapped, or over the thunks of an unloaded object.
     let got =
         unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, MAP_PRIVATE | fixed, bundle.0, from) }?;
     if got == at {
         return Ok(());
     }
-    // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
-    // SAFETY: the mapping just made.
+    // A kernel without MAP_FIXED_NOREPLACE treats the address as a hint. SAFETY: the mapping was just made,
+    // and nothing uses it.
     let _ = unsafe { lp_abi::syscall!(__NR_munmap, got, bytes) };
     Err(lp_abi::Errno::EEXIST)
 }
 
-/// Finds another place for the thunks within reach, and tells how far it is from the one wanted.
+/// Finds another address for the thunks, within reach of the text. Returns its distance from the one wanted.
 ///
 /// # Safety
-/// As [`apply`].
+/// The requirements of [`apply`]: the entry is the object's, and nobody executes or changes its text.
 unsafe fn map_thunks_elsewhere(bundle: &Bundle, base: usize, wanted: usize, entry: &Entry) -> Result<isize> {
     const STEP: isize = 64 << 20;
     const REACH: isize = 1792 << 20;
@@ -185,10 +187,10 @@ unsafe fn map_thunks_elsewhere(bundle: &Bundle, base: usize, wanted: usize, entr
     Err(error)
 }
 
-/// Corrects the distances between text and thunks that are `moved` bytes above their place.
+/// Corrects the offsets between text and thunks that lie `moved` bytes above their intended address.
 ///
 /// # Safety
-/// As [`apply`]; the entry's pages are mapped writable.
+/// The entry must be that of the object at `base`, and its pages must be mapped writable.
 unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, entry: &Entry) -> Result<()> {
     const BATCH: usize = 256;
     let mut done = 0;
@@ -202,7 +204,7 @@ unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, ent
                 0 => (base + fixup.at as usize, moved as i32),
                 _ => (thunks + (fixup.at & !Fixup::IN_THUNK) as usize, -(moved as i32)),
             };
-            // SAFETY: fixups are places in the entry's pages.
+            // SAFETY: fixups are places within the entry's pages, which the caller guarantees are writable.
             unsafe {
                 let distance = (at as *mut i32).read_unaligned();
                 (at as *mut i32).write_unaligned(distance.wrapping_add(change));
@@ -213,18 +215,18 @@ unsafe fn correct(bundle: &Bundle, base: usize, thunks: usize, moved: isize, ent
     let ranges = entry.ranges.iter().take(entry.range_count as usize);
     let pages = ranges.map(|range| (base + range.at as usize, range.bytes));
     for (at, bytes) in pages.chain([(thunks, entry.thunk_bytes)]) {
-        // SAFETY: the pages are code again.
+        // SAFETY: the pages are complete and become code again.
         unsafe { lp_abi::syscall!(__NR_mprotect, at, bytes, CODE) }?;
     }
     Ok(())
 }
 
-/// Has all calls go through the table from now on: a descriptor of the gate's own is low.
+/// Sends all calls through the table from this point on, because one of the gate's own descriptors is low.
 pub(crate) fn take_long_way() {
     // SAFETY: the home is mapped.
     for page in [lp_slots.0.get().cast::<GatePage>(), unsafe { &raw mut (*home()).page }] {
         for index in 0..QUICK_CALLS.len() {
-            // SAFETY: aligned words change, which other threads read before or after.
+            // SAFETY: the words are aligned; another thread reads either the old value or the new one.
             unsafe {
                 (&raw mut (*page).quick[index]).write_volatile(entry());
                 (&raw mut (*page).quick_scratch[index]).write_volatile(entry());
@@ -233,23 +235,23 @@ pub(crate) fn take_long_way() {
     }
 }
 
-/// The slots of thunks in a C library that the gate is a part of ([`lp_abi::image::GatePage`]). Until the gate is attached
-/// they lead to the kernel.
+/// The slots of thunks in a C library that contains the gate ([`lp_abi::image::GatePage`]). Until the gate is
+/// attached they lead to the kernel.
 #[repr(C)]
 pub struct Slots(UnsafeCell<[unsafe extern "C" fn(); SLOTS]>);
 
 /// Words of a gate's page.
 const SLOTS: usize = size_of::<GatePage>() / size_of::<usize>();
 
-// SAFETY: written as the home's page is.
+// SAFETY: written before there are other threads, afterwards only by stores of aligned words.
 unsafe impl Sync for Slots {}
 
-/// Found by its name by whoever merges the two.
+/// The merge of the C library and the gate (`lp_sites`) finds it by name.
 #[unsafe(no_mangle)]
 pub static lp_slots: Slots =
     Slots(UnsafeCell::new([crate::low::arrive::entry_quick::lp_entry_kernel; SLOTS]));
 
-/// Fills the page through which thunks find the gate. `table` is the dispatch table.
+/// Fills the page through which thunks find the gate.
 pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls) {
     let [quick, quick_scratch] = quick_entries(way);
     let page = GatePage {
@@ -261,25 +263,25 @@ pub(crate) fn fill_gate_page(&Calls { table, way, hidden }: &Calls) {
         hidden: hidden as usize,
         before_load: nothing(),
     };
-    // SAFETY: the home is mapped, and no thunk is in use by another thread.
+    // SAFETY: the home is mapped, and no other thread uses a thunk yet.
     unsafe {
         lp_slots.0.get().cast::<GatePage>().write(page);
         (*home()).page = page;
     }
 }
 
-/// Has the C library tell the gate before it loads an object.
+/// Makes the C library call `told` before it loads an object.
 pub(crate) fn tell_of_loads(told: extern "C" fn()) {
     set_before_load(told as *const () as usize);
 }
 
-/// Has it load objects without telling the gate, which covers the loader now.
+/// Stops those calls: the loader is covered.
 pub(crate) fn load_freely() {
     set_before_load(nothing());
 }
 
 fn set_before_load(function: usize) {
-    // SAFETY: as in `take_long_way`.
+    // SAFETY: the word is aligned; another thread reads either the old value or the new one.
     unsafe { (&raw mut (*lp_slots.0.get().cast::<GatePage>()).before_load).write_volatile(function) };
 }
 

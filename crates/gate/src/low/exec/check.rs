@@ -1,8 +1,9 @@
-//! May this file be executed under the gate? What the gate could not cover is refused before it starts.
+//! Decides whether a file may be executed under the gate. What the gate could not cover is refused before it
+//! starts.
 //!
-//! The dynamic linker loads the gate into a program that has one, and [`crate::low::start::standalone`]
-//! starts one that has none. A file whose execution changes ids or capabilities would run without the gate
-//! (ld.so then ignores LD_PRELOAD). What the kernel itself refuses is left to the kernel, for its errno.
+//! The dynamic linker loads the gate into a dynamic program; [`crate::low::start::standalone`] starts a
+//! static one. A file whose execution changes ids or capabilities would run without the gate, because ld.so
+//! then ignores LD_PRELOAD. What the kernel itself refuses is left to the kernel, for its errno.
 
 use lp_abi::Errno;
 use lp_abi::linux::{
@@ -23,10 +24,10 @@ use crate::low::object::elf::{Elf, Loader, Read, read_file};
 use crate::low::thread::record::Thread;
 use crate::low::tools::{names, report};
 
-/// Tells the user why a file is refused, and gives the errno, which a shell turns into status 126.
+/// Reports why a file is refused and returns the errno, which a shell turns into status 126.
 ///
-/// Programs look for a command in several directories, which may be one: the same refusal of the same name by
-/// the same thread is told once.
+/// Programs try several directories for a command, and two of them may be the same, so a thread reports the
+/// same refusal of the same name only once in a row.
 pub(crate) fn refuse(thread: &Thread, refusal: Refusal, path: &[u8]) -> Errno {
     const PRIME: u64 = 0x0100_0000_01b3;
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -38,13 +39,13 @@ pub(crate) fn refuse(thread: &Thread, refusal: Refusal, path: &[u8]) -> Errno {
 }
 
 const PR_GET_NO_NEW_PRIVS: usize = 39;
-/// Bytes at the start of a file that are looked at; the kernel looks at 256 for `#!`.
+/// Bytes examined at the start of a file; the kernel examines 256 for `#!`.
 const HEAD: usize = 1024;
-/// `#!` files in a row that the kernel follows.
+/// Maximum depth of `#!` interpreters, as in the kernel.
 const SCRIPTS: usize = 5;
 const AT_FDCWD: isize = -100;
 
-/// A program that is looked at.
+/// A program under examination.
 pub(crate) struct Program<'p> {
     pub(crate) elf: &'p Elf<'p>,
     /// Its directory.
@@ -52,13 +53,14 @@ pub(crate) struct Program<'p> {
 }
 
 impl Program<'_> {
-    /// Whether it has the loader look in a mount: in a directory, or for a library that it names by a path.
+    /// Whether it makes the loader look in a mount: in a directory, or for a library that it names by a path.
     fn leads_into_mount(&self, thread: &Thread) -> bool {
         let mut leads = |path: &[u8]| High::leads_into_mount(thread, self.origin, path);
         self.elf.directories(&mut leads) || self.elf.needed(&mut |name| name.contains(&b'/') && leads(name))
     }
 
-    /// Bytes of thread-local storage of the libraries that are found in the directories which it names.
+    /// Bytes of thread-local storage of the libraries that it needs and that lie in directories that it
+    /// names.
     fn storage(&self, thread: &Thread) -> u64 {
         let mut sum = 0u64;
         self.elf.needed(&mut |name| {
@@ -72,14 +74,15 @@ impl Program<'_> {
         sum
     }
 
-    /// How the gate comes into it, with an environment, when it names paths itself.
+    /// How the gate is loaded into a program that names paths itself, under `environment`.
     fn load_with_paths(&self, thread: &Thread, loader: Loader, environment: &Environment) -> Load {
         let audits =
             loader.is_gnu() && (self.leads_into_mount(thread) || environment.leads_into_mount(thread));
         if audits { Load::Audit { storage: self.storage(thread) } } else { Load::Preload }
     }
 
-    /// How the gate comes into it. A program for which that hangs on its file's loader alone is `remember`ed with it.
+    /// How the gate is loaded into it. If that depends only on the file's loader, `remember` records the
+    /// program with it.
     pub(crate) fn load(
         &self,
         thread: &Thread,
@@ -87,7 +90,7 @@ impl Program<'_> {
         environment: &Environment,
         remember: impl FnOnce(Loader),
     ) -> Load {
-        // Where its paths lead depends on the mounts of the run.
+        // Where its paths lead depends on the run's mounts.
         if self.elf.has_paths() {
             return self.load_with_paths(thread, loader, environment);
         }
@@ -100,8 +103,9 @@ impl Program<'_> {
     }
 }
 
-/// Looks at the host's file `path` (relative to `directory`, as execveat(2) takes it) and at the interpreters of scripts.
-/// What processes of the region have found good is not opened. `environment` is that of the new image.
+/// Checks the host file `path` (relative to `directory`, as in execveat(2)) and the interpreters of scripts.
+/// Files that processes of the region have found good are not opened again. `environment` is that of the new
+/// image.
 ///
 /// `None` for a script whose interpreter is a static program.
 ///
@@ -109,7 +113,7 @@ impl Program<'_> {
 /// The refusal. Files that are absent or that the kernel will refuse pass.
 ///
 /// # Safety
-/// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
+/// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
 pub(crate) unsafe fn host_file(
     thread: &Thread,
     environment: &Environment,
@@ -117,8 +121,7 @@ pub(crate) unsafe fn host_file(
     path: *const u8,
     flags: usize,
 ) -> Result<Option<Load>, Refusal> {
-    // SAFETY: `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`, by
-    // this function's contract.
+    // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let known = High::known_programs(thread)
         .map(Known)
         .and_then(|known| unsafe { known.get(directory, path, flags) });
@@ -126,12 +129,11 @@ pub(crate) unsafe fn host_file(
         Some(Loader::Static) | None => {}
         Some(loader) => return Ok(Some(environment.load(thread, loader))),
     }
-    // SAFETY: `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`, by
-    // this function's contract.
+    // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with `EFAULT`.
     let mut file = unsafe { File::open(directory, path, flags) }?;
     let start = |file: File| match file.may_be_executed() {
         true => Load::Static(Static { fd: file.keep(), directory: directory as i32, path }),
-        false => Load::Preload, // The kernel says why not.
+        false => Load::Preload, // The kernel returns the error.
     };
     if known.is_some() {
         return Ok(Some(file.map_or(Load::Preload, start)));
@@ -155,13 +157,13 @@ pub(crate) unsafe fn host_file(
             return Ok(Some(Load::Preload));
         }
         head[end] = 0;
-        // SAFETY: a string that ends within the buffer.
+        // SAFETY: the string's NUL is within the buffer.
         file = unsafe { File::open(AT_FDCWD, head[start..].as_ptr(), 0) }?;
     }
     Ok(Some(Load::Preload))
 }
 
-/// Judges a file that is no script, by its first bytes for one. `None` if it is a static program.
+/// Judges a file that is not a script, by its first bytes. `None` if it is a static program.
 fn program(
     thread: &Thread,
     environment: &Environment,
@@ -173,7 +175,8 @@ fn program(
     open.privileges(&stat)?;
     let read = |to: &mut [u8], at: u64| open.read(to, at);
     let loader = match elf(head, &read)? {
-        // The name is looked at only to tell the dynamic linker itself, which the gate may well run under.
+        // Only for a static file is the name examined: it tells the dynamic linker itself, which may run
+        // under the gate.
         Some(Loader::Static) if open.is_linker() => return PRELOAD,
         None => return PRELOAD,
         Some(loader) => loader,
@@ -205,8 +208,9 @@ pub(crate) fn directory_of(path: &[u8]) -> &[u8] {
     path.iter().rposition(|byte| *byte == b'/').map_or(path, |end| &path[..end])
 }
 
-/// The interpreter's path and the argument's in the first line of a `#!` file, as ranges in `head` (the kernel's rules: blanks
-/// before and after the path are skipped, the rest of the line is one argument, without blanks at its end).
+/// The paths of the interpreter and of its argument in the first line of a `#!` file, as ranges in `head`.
+/// The kernel's rules: blanks before and after the path are skipped; the rest of the line, without trailing
+/// blanks, is one argument.
 pub fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops::Range<usize>)> {
     let blank = |byte: &u8| *byte == b' ' || *byte == b'\t';
     let line = head.get(2..head.len().min(256))?;
@@ -223,10 +227,10 @@ pub fn interpreter_of(head: &[u8]) -> Option<(core::ops::Range<usize>, core::ops
     Some((2 + start..2 + path_end, 2 + argument..2 + end))
 }
 
-/// The loader of an ELF file with these first bytes; none if it is no ELF file for this kernel.
+/// The loader of an ELF file with these first bytes; `None` if this kernel does not execute it as ELF.
 ///
 /// # Errors
-/// The refusal, when it cannot be covered.
+/// The refusal, if the file cannot be covered.
 pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal> {
     const X86_64: u16 = 62;
     const I386: u16 = 3;
@@ -243,24 +247,24 @@ pub(crate) fn elf(head: &[u8], read: Read<'_>) -> Result<Option<Loader>, Refusal
     }
 }
 
-/// An open file, looked at and closed.
+/// A file opened for examination and closed on drop.
 struct File(usize);
 
 impl File {
     /// # Safety
-    /// As [`host_file`].
+    /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
     unsafe fn open(directory: isize, path: *const u8, flags: usize) -> Result<Option<File>, Refusal> {
         let how = (O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY) as usize;
         if flags & AT_EMPTY_PATH as usize != 0 && !path.is_null() && is_empty(path) {
             return Ok(File::again(directory));
         }
-        // SAFETY: `path` is a string or bad in a way that the kernel answers with `EFAULT`; the file is not
-        // changed.
+        // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
+        // `EFAULT`; the open changes nothing.
         match unsafe { lp_abi::syscall!(__NR_openat, directory, path, how) } {
             Ok(fd) => Ok(Some(File(fd))),
             Err(Errno::EACCES) => {
-                // SAFETY: `path` is a string or bad in a way that the kernel answers with `EFAULT`; the file
-                // is not changed.
+                // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
+                // `EFAULT`; the open changes nothing.
                 let file =
                     unsafe { lp_abi::syscall!(__NR_openat, directory, path, O_PATH | O_CLOEXEC) }.map(File);
                 match file.ok().and_then(|file| file.stat()) {
@@ -274,14 +278,14 @@ impl File {
         }
     }
 
-    /// Another descriptor for the file behind `fd`, so that closing it is ours to do.
+    /// Another descriptor for the file behind `fd`, which this module then owns and closes.
     fn again(fd: isize) -> Option<File> {
         use lp_abi::linux::{__NR_fcntl, F_DUPFD_CLOEXEC};
-        // SAFETY: makes a descriptor.
+        // SAFETY: F_DUPFD_CLOEXEC only creates a descriptor.
         unsafe { lp_abi::syscall!(__NR_fcntl, fd, F_DUPFD_CLOEXEC, 0) }.ok().map(File)
     }
 
-    /// Leaves it open, and gives its descriptor.
+    /// Gives the open descriptor to the caller.
     fn keep(self) -> i32 {
         core::mem::ManuallyDrop::new(self).0 as i32
     }
@@ -290,7 +294,7 @@ impl File {
     fn may_be_executed(&self) -> bool {
         const X_OK: u32 = 1;
         let (path, flags) = (c"".as_ptr(), AT_EMPTY_PATH | AT_EACCESS);
-        // SAFETY: no effect.
+        // SAFETY: faccessat2(2) changes nothing; the path is NUL-terminated.
         let asked = unsafe { lp_abi::syscall!(__NR_faccessat2, self.0, path, X_OK, flags) };
         asked.is_ok() && self.stat().is_some_and(|stat| stat.st_mode & S_IFMT == S_IFREG)
     }
@@ -301,7 +305,7 @@ impl File {
 
     fn stat(&self) -> Option<stat> {
         let mut stat = core::mem::MaybeUninit::<stat>::zeroed();
-        // SAFETY: the kernel fills the record in; all zeros are one, too.
+        // SAFETY: the kernel fills the record in; zeros are a valid record too.
         unsafe {
             lp_abi::syscall!(__NR_fstat, self.0, stat.as_mut_ptr()).ok()?;
             Some(stat.assume_init())
@@ -318,18 +322,19 @@ impl File {
         } else {
             return Ok(());
         };
-        // SAFETY: no effect.
+        // SAFETY: PR_GET_NO_NEW_PRIVS changes nothing.
         let ignored = unsafe { lp_abi::syscall!(__NR_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) };
         if ignored == Ok(1) { Ok(()) } else { Err(refusal) }
     }
 
     fn has_capabilities(&self) -> bool {
         let name = c"security.capability".as_ptr();
-        // SAFETY: asks for the length only.
+        // SAFETY: a length of 0 asks for the size only.
         unsafe { lp_abi::syscall!(__NR_fgetxattr, self.0, name, 0, 0) }.is_ok_and(|length| length > 0)
     }
 
-    /// Whether this is a dynamic linker, which runs programs that it is told of: by its name, after symbolic links.
+    /// Whether this is a dynamic linker, which runs the program that its arguments name. Judged by its name,
+    /// after symbolic links.
     fn is_linker(&self) -> bool {
         let mut path = [0u8; names::ROOM];
         let path = names::of_descriptor(self.0, &mut path);
@@ -340,19 +345,19 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's own.
+        // SAFETY: the descriptor belongs to this value.
         let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
     }
 }
 
 fn id(call: u32) -> u32 {
-    // SAFETY: no effect.
+    // SAFETY: the id calls change nothing and take no pointers.
     unsafe { lp_abi::syscall!(call) }.unwrap_or(0) as u32
 }
 
-/// Whether the program's string is empty; a bad pointer is not.
+/// Whether the program's string is empty. A bad pointer is not.
 fn is_empty(path: *const u8) -> bool {
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     let first = unsafe { ucopy::get(path) };
     first == Ok(0)
 }

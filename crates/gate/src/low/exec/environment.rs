@@ -1,13 +1,16 @@
-//! The environment of an image to come: what attach took out is put back.
+//! The environment of a new image: puts back the variables that attach removed.
 //!
-//! | the gate comes ([`Load`]) | variables of ours |
-//! |---|---|
-//! | within the C library | LD_LIBRARY_PATH, which the program does not set, and LIGHTPATH_GATE, which says so, come last |
-//! | preloaded | LD_PRELOAD and LIGHTPATH_GATE come last; if the program sets LD_PRELOAD, that stays where it is, and its value follows ours |
-//! | as an auditor ([`crate::low::start::auditor`]) | LD_AUDIT, GLIBC_TUNABLES and LIGHTPATH_GATE, which says so, come last: the loader takes all entries of those names |
-//! | in a static program ([`crate::low::start::standalone`]) | LIGHTPATH_GATE comes last, with the program's descriptor and the path that was executed |
+//! By how the gate is loaded ([`Load`]):
+//! - within the C library: LD_LIBRARY_PATH, which the program does not set, and LIGHTPATH_GATE, which says
+//!   so, come last.
+//! - preloaded: LD_PRELOAD and LIGHTPATH_GATE come last. An LD_PRELOAD of the program's stays in place, and
+//!   its value follows ours.
+//! - as an auditor ([`crate::low::start::auditor`]): LD_AUDIT, GLIBC_TUNABLES and LIGHTPATH_GATE, which says
+//!   so, come last. The loader uses all entries of these names.
+//! - in a static program ([`crate::low::start::standalone`]): LIGHTPATH_GATE comes last, with the program's
+//!   descriptor and the path that was executed.
 //!
-//! Attach finds and drops them again.
+//! Attach finds and removes them again.
 
 use lp_abi::{Errno, Result};
 use lp_region::ucopy;
@@ -21,20 +24,23 @@ use crate::low::thread::home;
 use crate::low::thread::record::Thread;
 use lp_abi::text;
 
-/// Makes room for thread-local storage. With an auditor the loader lays the storage out before it knows the libraries:
-/// those that want theirs at a fixed place in it share what is set apart here, and some 1,300 bytes more.
+/// Reserves thread-local storage. With an auditor the loader lays the storage out before it knows the
+/// libraries. Libraries that need theirs at a fixed offset share what is reserved here, and some 1,300 bytes
+/// more.
 const TUNABLES: &[u8] = b"GLIBC_TUNABLES=glibc.rtld.optional_static_tls=";
-/// Bytes set apart besides those of libraries that are known to be needed. Little: it is part of every thread's stack.
+/// Bytes reserved besides those of libraries known to be needed. Small, because it is part of every thread's
+/// stack.
 const STORAGE: u64 = 2048;
-/// What the name of the gate's file for those has in the place of the ending of the preload library's.
+/// Replaces the ending of the preload library's name in the name of the gate's file for static programs.
 const STATIC_ENDING: &[u8] = b"-static.so";
 const ENDING: &[u8] = b".so";
-/// Longest value of the program's own LD_PRELOAD that is kept, in bytes; the kernel takes strings up to 128 KiB.
+/// Longest value of the program's own LD_PRELOAD that is kept, in bytes. The kernel takes strings up to 128
+/// KiB.
 const OWN_PRELOAD: usize = 64 << 10;
-/// Most variables; more than the kernel takes on any stack limit in use.
+/// Maximum number of variables; more than the kernel takes under any common stack limit.
 const VARIABLES: usize = 1 << 20;
 
-/// Writes into a buffer from both ends: pointers from the start, strings behind them.
+/// Writes to a buffer: pointers at its start, strings behind them.
 struct VectorWriter {
     pointers: *mut usize,
     strings: *mut u8,
@@ -43,7 +49,7 @@ struct VectorWriter {
 
 impl VectorWriter {
     fn pointer(&mut self, value: usize) {
-        // SAFETY: `build` made room for every pointer that it writes.
+        // SAFETY: `build` reserves room for every pointer that it writes.
         unsafe {
             self.pointers.write(value);
             self.pointers = self.pointers.add(1);
@@ -51,7 +57,7 @@ impl VectorWriter {
     }
 
     fn text(&mut self, part: &[u8]) -> Result<()> {
-        // SAFETY: the room is checked; the buffer is the writer's own.
+        // SAFETY: the room is checked; the buffer belongs to the writer.
         unsafe {
             if self.end.offset_from(self.strings) < part.len() as isize {
                 return Err(Errno::E2BIG);
@@ -62,7 +68,7 @@ impl VectorWriter {
         Ok(())
     }
 
-    /// Writes a string, and gives its address.
+    /// Writes a string and returns its address.
     fn string(&mut self, parts: &[&[u8]]) -> Result<usize> {
         let start = self.strings as usize;
         for part in parts {
@@ -72,7 +78,7 @@ impl VectorWriter {
         Ok(start)
     }
 
-    /// The same with the program's string at its end.
+    /// Like `string`, with the program's string `from` appended.
     fn with_program_text(&mut self, parts: &[&[u8]], from: *const u8) -> Result<usize> {
         let start = self.strings as usize;
         for part in parts {
@@ -85,7 +91,7 @@ impl VectorWriter {
 
     /// Appends the program's string without its NUL.
     fn program_text(&mut self, from: *const u8) -> Result<()> {
-        // SAFETY: the buffer is the writer's own, and the copy routine answers bad pointers.
+        // SAFETY: the buffer belongs to the writer, and the copy routine handles bad pointers.
         unsafe {
             let room = self.end.offset_from(self.strings) as usize;
             let length = ucopy::string(core::slice::from_raw_parts_mut(self.strings, room), from)
@@ -96,21 +102,21 @@ impl VectorWriter {
     }
 }
 
-/// The environment that a program gives an image to come, with what it has for the loader.
+/// The environment that a program passes to a new image, and what it tells the loader.
 pub(crate) struct Environment {
     envp: *const usize,
     /// The number of variables.
     count: usize,
-    /// The program's own LD_PRELOAD, or 0. The first: this one getenv(3) finds.
+    /// The program's own LD_PRELOAD, or 0. The first one, which getenv(3) finds.
     preload: usize,
-    /// LD_LIBRARY_PATH, or 0. The last: this one the loader takes.
+    /// LD_LIBRARY_PATH, or 0. The last one, which the loader uses.
     library_path: usize,
     /// Whether LD_AUDIT is set.
     audits: bool,
 }
 
 impl Environment {
-    /// Looks through the program's `envp`, which may be null.
+    /// Scans the program's `envp`, which may be null.
     ///
     /// # Errors
     /// `EFAULT` for a bad pointer in it; `E2BIG`.
@@ -121,7 +127,7 @@ impl Environment {
             return Ok(found);
         }
         for index in 0..VARIABLES {
-            // SAFETY: the copy routine answers bad pointers.
+            // SAFETY: the copy routine handles bad pointers.
             let variable = unsafe { ucopy::get(envp.add(index)) }?;
             if variable == 0 {
                 found.count = index;
@@ -137,7 +143,7 @@ impl Environment {
         Err(Errno::E2BIG)
     }
 
-    /// Whether it has the loader look in a mount.
+    /// Whether it makes the loader look in a mount.
     pub(crate) fn leads_into_mount(&self, thread: &Thread) -> bool {
         let leads = |variable: usize, name: &[u8], list| {
             variable != 0 && High::list_leads_into_mount(thread, list, (variable + name.len()) as *const u8)
@@ -146,9 +152,10 @@ impl Environment {
             || leads(self.preload, PRELOAD, List::Libraries)
     }
 
-    /// How the gate comes into a program that names no paths itself.
+    /// How the gate is loaded into a program that names no paths itself.
     pub(crate) fn load(&self, thread: &Thread, loader: Loader) -> Load {
-        // What else is to be loaded, or looked for elsewhere, must meet the C library that it would meet without us.
+        // What else is preloaded, audited or searched for elsewhere must meet the C library that it would
+        // meet without us.
         let is_plain = self.preload == 0 && self.library_path == 0 && !self.audits;
         match loader {
             Loader::System if is_plain && !home::settings().library.get().is_empty() => Load::Within,
@@ -161,7 +168,7 @@ impl Environment {
     /// lives until the next call.
     ///
     /// # Errors
-    /// `EFAULT` for a bad pointer in it; `E2BIG`; `ENOMEM`.
+    /// `EFAULT` for a bad pointer in the program's environment; `E2BIG`; `ENOMEM`.
     pub(crate) fn build(&self, thread: &Thread, load: Load) -> Result<Built> {
         let mut gate = [0u8; 64];
         let gate = match High::gate_value(thread, &mut gate) {
@@ -188,9 +195,9 @@ impl Environment {
         };
         let mut writer = VectorWriter {
             pointers: start.cast(),
-            // SAFETY: both are within the room.
+            // SAFETY: `pointers` is within the room.
             strings: unsafe { start.add(pointers) },
-            // SAFETY: both are within the room.
+            // SAFETY: `room` is the length of the memory.
             end: unsafe { start.add(room) },
         };
         let loads = match own {
@@ -200,7 +207,7 @@ impl Environment {
         };
         let mut placed = false;
         for index in 0..self.count {
-            // SAFETY: the copy routine answers bad pointers.
+            // SAFETY: the copy routine handles bad pointers.
             let variable = unsafe { ucopy::get(self.envp.add(index)) }?;
             match kind_of(variable)? {
                 Variable::Preload if own == 0 => writer.pointer(variable),
@@ -233,17 +240,17 @@ impl Environment {
 
 /// Bytes for what [`Static::ending`] writes.
 const ENDING_ROOM: usize = STATIC.len() + 10 + 1 + DESCRIPTORS.len() + 10 + 1;
-/// How the kernel names what is executed by a descriptor.
+/// Prefix by which the kernel names a program executed by a descriptor.
 const DESCRIPTORS: &[u8] = b"/dev/fd/";
 
 impl Static {
-    /// What LIGHTPATH_GATE has before the path.
+    /// The part of LIGHTPATH_GATE's value before the path.
     fn ending<'r>(&self, room: &'r mut [u8; ENDING_ROOM]) -> &'r [u8] {
         let mut text = text::Writer::new(&mut room[..]);
         text.push(STATIC);
         text.push_decimal(self.fd as u64);
         text.push(b":");
-        // SAFETY: the copy routine answers bad pointers.
+        // SAFETY: the copy routine handles bad pointers.
         let first = unsafe { ucopy::get(self.path) }.unwrap_or(b'/');
         if self.directory != lp_abi::linux::AT_FDCWD && first != b'/' {
             text.push(DESCRIPTORS);
@@ -261,14 +268,14 @@ impl Load {
     }
 }
 
-/// Bytes of a path of the program's.
+/// Length of a path of the program's, in bytes.
 fn length_of(path: *const u8) -> Result<usize> {
     let mut room = [0u8; lp_abi::PATH_MAX];
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     unsafe { ucopy::string(&mut room, path) }
 }
 
-/// The path of the gate's file for static programs, with a NUL behind it, in `room`.
+/// The path of the gate's file for static programs, NUL-terminated, in `room`.
 pub(crate) fn static_gate(room: &mut [u8]) -> Option<&[u8]> {
     let stem = home::settings().preload.get().strip_suffix(ENDING)?;
     let mut text = text::Writer::new(room);
@@ -278,30 +285,30 @@ pub(crate) fn static_gate(room: &mut [u8]) -> Option<&[u8]> {
     room.get(..=length)
 }
 
-/// An environment for a new image, in the thread's memory.
+/// The environment of a new image, in the thread's memory.
 pub(crate) struct Built {
     vector: *const usize,
-    /// Where in it LIGHTPATH_GATE is.
+    /// Position of LIGHTPATH_GATE in it.
     gate_at: *mut usize,
-    /// The same variable with room for a mask.
+    /// The same variable with space for a mask.
     with_mask: usize,
 }
 
 impl Built {
-    /// The vector, as execve(2) wants it.
+    /// The vector for execve(2).
     pub(crate) fn vector(&self) -> *const usize {
         self.vector
     }
 
-    /// Has the new image set its signal mask.
+    /// Makes the new image set its signal mask.
     pub(crate) fn tell_mask(&self, mask: u64) {
         let digits = (self.with_mask + GATE.len() + 1) as *mut u8;
         for index in 0..16 {
             let digit = (mask >> (60 - 4 * index)) as usize & 15;
-            // SAFETY: the string has room for 16 digits there, and is this thread's own, as the vector is.
+            // SAFETY: the string has space for 16 digits there, and belongs to this thread.
             unsafe { digits.add(index).write(b"0123456789abcdef"[digit]) };
         }
-        // SAFETY: the string has room for 16 digits there, and is this thread's own, as the vector is.
+        // SAFETY: the vector belongs to this thread, and the string that replaces the entry lives as long.
         unsafe { self.gate_at.write(self.with_mask) };
     }
 }
@@ -317,14 +324,14 @@ enum Variable {
 
 fn kind_of(variable: usize) -> Result<Variable> {
     if variable & 4095 <= 4096 - 8 {
-        // SAFETY: the copy routine answers bad pointers; eight bytes on one page.
+        // SAFETY: the copy routine handles bad pointers; the eight bytes are on one page.
         let head = unsafe { ucopy::get(variable as *const [u8; 8]) }?;
         if [PRELOAD, LIBRARY_PATH, AUDIT, GATE].iter().all(|name| head[..] != name[..8]) {
             return Ok(Variable::Other);
         }
     }
     let mut head = [0u8; 24];
-    // SAFETY: the copy routine answers bad pointers.
+    // SAFETY: the copy routine handles bad pointers.
     if let Err(Errno::EFAULT) = unsafe { ucopy::string(&mut head, variable as *const u8) } {
         return Err(Errno::EFAULT);
     }

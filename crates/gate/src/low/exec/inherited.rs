@@ -1,4 +1,4 @@
-//! The environment that the image was given: what is the gate's in it is read, and taken out.
+//! The environment that the image was given: reads and removes the gate's variables.
 
 use core::ffi::CStr;
 
@@ -6,7 +6,7 @@ use crate::low::exec::variables::{AUDIT, AUDITS, GATE, MASK, PRELOAD, STATIC, WI
 use crate::low::tools::report;
 use lp_abi::text;
 
-/// Takes the mask off the front of LIGHTPATH_GATE's value.
+/// Splits the mask off the front of LIGHTPATH_GATE's value.
 fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
     if gate.len() < MASK.len() || gate[0] != MASK[0] {
         return (None, gate);
@@ -16,20 +16,20 @@ fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {
     (Some(mask[1..17].iter().fold(0, |mask, digit| mask << 4 | u64::from(value(digit)))), rest)
 }
 
-/// What attach found in the environment.
+/// The gate's part of the environment.
 pub(crate) struct Found {
-    /// LIGHTPATH_GATE's value, but for the mask.
+    /// LIGHTPATH_GATE's value without the mask.
     pub(crate) gate: &'static [u8],
-    /// The signal mask that the image is to have once the gate is attached, if it is not the one that it
-    /// started with.
+    /// The signal mask to set once the gate is attached, if it differs from the one that the image started
+    /// with.
     pub(crate) mask: Option<u64>,
-    /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if the gate came within the C library.
+    /// The first path in LD_PRELOAD, or that in LD_AUDIT; empty if the gate is within the C library.
     pub(crate) preload: &'static [u8],
-    /// Whether the gate came as an auditor: the loader has not looked for the program's libraries yet.
+    /// Whether the gate was loaded as an auditor: the loader has not looked for the program's libraries yet.
     pub(crate) audits: bool,
-    /// Whether it came within the C library.
+    /// Whether the gate is within the C library.
     pub(crate) within: bool,
-    /// The static program that is to be started.
+    /// The static program to start.
     pub(crate) program: Option<StaticProgram>,
 }
 
@@ -38,11 +38,11 @@ pub(crate) struct Found {
 pub(crate) struct StaticProgram {
     /// Its descriptor.
     pub(crate) fd: usize,
-    /// The path by which it was executed.
+    /// The path under which it was executed.
     pub(crate) name: &'static CStr,
 }
 
-/// Takes the program off the end of LIGHTPATH_GATE's value, a string.
+/// Splits the program off the end of LIGHTPATH_GATE's value, which is NUL-terminated.
 fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) {
     let Some(at) = gate.windows(STATIC.len()).position(|window| window == STATIC) else {
         return (None, gate);
@@ -50,22 +50,22 @@ fn split_program(gate: &'static [u8]) -> (Option<StaticProgram>, &'static [u8]) 
     let (gate, rest) = (&gate[..at], &gate[at + STATIC.len()..]);
     let Some(colon) = rest.iter().position(|byte| *byte == b':') else { return (None, gate) };
     let Some(fd) = text::number(&rest[..colon]) else { return (None, gate) };
-    // SAFETY: the value is a string, whose NUL follows it.
+    // SAFETY: the value is NUL-terminated.
     let name = unsafe { CStr::from_ptr(rest[colon + 1..].as_ptr().cast()) };
     (Some(StaticProgram { fd, name }), gate)
 }
 
-/// Takes our variables out of the environment in place: LIGHTPATH_GATE, and what stands there to load us.
-/// Without the former nothing is changed.
+/// Removes our variables from the environment in place: LIGHTPATH_GATE and those that load us. Without
+/// LIGHTPATH_GATE it changes nothing.
 ///
-/// Programs that look for the auxiliary vector behind the environment's end find, after the NULL, a pair that
-/// starts with 0: AT_NULL. They then do without it or read /proc/self/auxv.
+/// Programs that look for the auxiliary vector behind the environment's end find, after the null pointer, a
+/// pair that starts with 0: AT_NULL. They then do without the vector or read /proc/self/auxv.
 ///
 /// # Safety
-/// `envp` is the process's own environment as the kernel made it, and nothing else uses it now.
+/// `envp` must be the process's own environment as the kernel made it, and nothing else may use it meanwhile.
 pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
-    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where
-    // they are as long as the process.
+    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long
+    // as the process lives.
     let (gate_at, gate) = unsafe {
         let mut at = envp;
         loop {
@@ -85,8 +85,8 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
     let mut found = Found { gate, mask, preload: &[], audits, within, program };
     let is_preloaded = !audits && !within && program.is_none();
     let (mut from, mut to) = (envp, envp);
-    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated, and live and stay where
-    // they are as long as the process; `to` never passes `from`.
+    // SAFETY: the vector ends with a null pointer; the strings are NUL-terminated and stay in place as long
+    // as the process lives; `to` never passes `from`.
     unsafe {
         while !(*from).is_null() {
             let variable = *from;
@@ -126,24 +126,24 @@ pub(crate) unsafe fn scrub(envp: *mut *mut u8) -> Option<Found> {
     Some(found)
 }
 
-/// Whether a string starts with `prefix`: looks no further than the first difference.
+/// Whether a string starts with `prefix`. Reads no further than the first difference.
 ///
 /// # Safety
-/// `text` is a NUL-terminated string.
+/// `text` must be NUL-terminated.
 unsafe fn starts_with(text: *const u8, prefix: &[u8]) -> bool {
-    // SAFETY: `text` is a NUL-terminated string, by this function's contract; a NUL in the text is a
-    // difference.
+    // SAFETY: the caller guarantees a NUL-terminated string; its NUL differs from every byte of the prefix.
     prefix.iter().enumerate().all(|(at, byte)| unsafe { *text.add(at) } == *byte)
 }
 
-/// Moves `LD_PRELOAD=` up by `ours` and the separator, and what it overwrites to the front: the path of ours
-/// then starts where the variable did.
+/// Moves `LD_PRELOAD=` up by `ours` bytes and the separator, and what it overwrites to the front. The path of
+/// ours then starts where the variable did.
 ///
 /// # Safety
-/// `variable` is a string `LD_PRELOAD=` + `ours` bytes + separator + more, and is nobody else's.
+/// `variable` must be a string `LD_PRELOAD=` + `ours` bytes + separator + more, and nothing else may use it.
 unsafe fn move_name(variable: *mut u8, ours: usize) -> *mut u8 {
     let name = PRELOAD.len();
-    // SAFETY: all within the string. Rotating keeps our path readable: it moves down by the name's length.
+    // SAFETY: all of it lies within the string. The rotation keeps our path intact, moved down by the name's
+    // length.
     unsafe {
         let text = core::slice::from_raw_parts_mut(variable, name + ours + 1);
         text.rotate_left(name);

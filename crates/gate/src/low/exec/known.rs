@@ -1,8 +1,8 @@
-//! Programs that were looked at before an exec and found good, remembered for all processes of the region: by what
-//! stat(2) tells of the file, for one call instead of five.
+//! Cache of programs that processes of the region examined before an exec and found good. The key is what
+//! stat(2) reports of the file, so a hit costs one call instead of five.
 //!
-//! Who changes a file, its mode or its attributes changes the time of its last change, which nobody can set. A file
-//! that has just changed is not remembered: a second change could bear the same time.
+//! Changing a file, its mode or its attributes changes its ctime, which nobody can set. A file that has just
+//! changed is not recorded, because a second change could have the same ctime.
 
 use lp_abi::linux::{
     __NR_newfstatat, AT_EMPTY_PATH, AT_SYMLINK_NOFOLLOW, S_IFMT, S_IFREG, S_ISGID, S_ISUID, stat,
@@ -12,28 +12,28 @@ use lp_region::sync::{AtomicU64, Ordering};
 
 use crate::low::object::elf::Loader;
 
-/// Seconds since its last change before a file is remembered.
+/// Minimum age of a file's last change, in seconds.
 const SETTLED: i64 = 2;
-/// Readable by all: whoever executes it could have looked.
+/// Readable by everyone, so any process could have examined it.
 const READABLE: u32 = 0o444;
 
-/// Bits of a fingerprint that say which the file's loader is.
+/// Bits of a fingerprint that identify the file's loader.
 const LOADER: u64 = 6;
 
-/// The fingerprints, each in the place that it chooses; the last to come stays.
+/// The fingerprints. Each has one possible slot; the latest one stays.
 #[derive(Clone, Copy)]
 pub struct Known<'r>(pub &'r [AtomicU64; PROGRAMS]);
 
 impl Known<'_> {
-    /// The loader of a file that was found good as it is now.
+    /// The loader of a file that was found good in its present state.
     ///
     /// # Safety
-    /// `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`.
+    /// `path` must be NUL-terminated, or bad in a way that the kernel answers with `EFAULT`.
     pub(crate) unsafe fn get(&self, directory: isize, path: *const u8, flags: usize) -> Option<Loader> {
         let mut found = core::mem::MaybeUninit::<stat>::zeroed();
         let flags = flags & (AT_EMPTY_PATH | AT_SYMLINK_NOFOLLOW) as usize;
-        // SAFETY: `path` is a NUL-terminated string, or bad in a way that the kernel answers with `EFAULT`,
-        // by this function's contract; the kernel fills the record in, and all zeros are one, too.
+        // SAFETY: the caller guarantees a NUL-terminated `path`, or one that the kernel answers with
+        // `EFAULT`; the kernel fills the record in, and zeros are a valid record too.
         let found = unsafe {
             let done = lp_abi::syscall!(__NR_newfstatat, directory, path, found.as_mut_ptr(), flags);
             if done.is_err() {
@@ -41,17 +41,17 @@ impl Known<'_> {
             }
             found.assume_init()
         };
-        // Relaxed: a fingerprint stands for itself.
+        // Relaxed: a fingerprint stands alone.
         let kept = is_plain(&found).then(|| self.place(&found).load(Ordering::Relaxed))?;
         [Loader::Gnu, Loader::Other, Loader::System, Loader::Static]
             .into_iter()
             .find(|loader| kept == fingerprint(&found) | mark_of(*loader))
     }
 
-    /// Remembers a file that was found good and has no capabilities; `now` in seconds.
+    /// Records a file that was found good and has no capabilities; `now` in seconds.
     pub(crate) fn add(&self, found: &stat, loader: Loader, now: i64) {
         if is_plain(found) && (found.st_ctime as i64) < now - SETTLED {
-            // Relaxed: as above.
+            // Relaxed: a fingerprint stands alone.
             self.place(found).store(fingerprint(found) | mark_of(loader), Ordering::Relaxed);
         }
     }
@@ -61,7 +61,7 @@ impl Known<'_> {
     }
 }
 
-/// Whether executing the file changes no ids, and all may look at it.
+/// Whether executing the file changes no ids, and everyone may read it.
 fn is_plain(found: &stat) -> bool {
     found.st_mode & S_IFMT == S_IFREG
         && found.st_mode & (S_ISUID | S_ISGID) == 0
@@ -77,7 +77,7 @@ fn mark_of(loader: Loader) -> u64 {
     }
 }
 
-/// Which file, in which state: 61 bits of it, and below them the place of `LOADER`, empty, and a 1.
+/// Identifies a file in its present state: 61 bits of hash, two zero bits for `LOADER`, and a 1.
 fn fingerprint(found: &stat) -> u64 {
     const PRIME: u64 = 0x9e37_79b9_7f4a_7c15;
     let words = [found.st_dev, found.st_ino, found.st_size as u64, found.st_ctime, found.st_ctime_nsec];

@@ -1,8 +1,8 @@
-//! execve(2) of host files: whether the gate can cover the file ([`check`], [`known`]), how it gets in
-//! ([`load`]), the environment of the new image ([`environment`]) and what that image makes of it
-//! ([`inherited`], [`variables`]).
+//! execve(2) of host files: whether the gate can cover the file ([`check`], [`known`]), how it is loaded
+//! ([`load`]), the environment of the new image ([`environment`]) and how that image reads it ([`inherited`],
+//! [`variables`]).
 //!
-//! Files in a mount end in [`run`], too.
+//! Files in a mount also end in [`run`].
 
 pub mod check;
 pub mod environment;

@@ -1,7 +1,7 @@
-//! execve(2), execveat(2): of the host's files.
+//! execve(2) and execveat(2) of host files.
 //!
-//! For files in a mount the high half finds what to execute (a memfd with the program, or the interpreter of a script)
-//! and ends in [`run`].
+//! For files in a mount the high half finds what to execute (a memfd with the program, or the interpreter of
+//! a script) and calls [`run`].
 
 use lp_abi::Errno;
 use lp_abi::linux::{__NR_close, __NR_execveat, __NR_fcntl, F_SETFD, SIG_SETMASK};
@@ -31,9 +31,10 @@ pub(crate) unsafe extern "sysv64" fn execve(
     _: usize,
     _: usize,
 ) -> isize {
-    // SAFETY: current is set in the gate; the program's pointers are handled as such.
+    // SAFETY: in the gate `current` is set; `host` treats the pointers as the program's.
     let done = unsafe { host(&*current::thread(), AT_FDCWD, path as *const u8, argv, envp, 0) };
-    done.unwrap_or(Errno::ENOEXEC.to_ret()) // Not in a process without a region.
+    // A process without a region: the high half would handle the script.
+    done.unwrap_or(Errno::ENOEXEC.to_ret())
 }
 
 /// execveat(2) of a host file.
@@ -45,7 +46,7 @@ pub(crate) unsafe extern "sysv64" fn execveat(
     flags: usize,
     _: usize,
 ) -> isize {
-    // SAFETY: current is set in the gate; the program's pointers are handled as such.
+    // SAFETY: in the gate `current` is set; `host` treats the pointers as the program's.
     let done = unsafe {
         host(
             &*current::thread(),
@@ -56,14 +57,14 @@ pub(crate) unsafe extern "sysv64" fn execveat(
             flags as u32 as usize,
         )
     };
-    done.unwrap_or(Errno::ENOEXEC.to_ret()) // As above.
+    done.unwrap_or(Errno::ENOEXEC.to_ret()) // A process without a region, as in `execve`.
 }
 
-/// Executes a file of the host for `thread`: checked, with our environment. Returns only with an error;
-/// `None` if it is a script whose interpreter is a static program, for which the caller makes the arguments.
+/// Executes a host file for `thread`: checked, with our environment. Returns only with an error. `None` if
+/// the file is a script whose interpreter is a static program; the caller must then build the arguments.
 ///
 /// # Safety
-/// `path`, `argv` and `envp` are the program's, or good.
+/// `path`, `argv` and `envp` must be the program's, or valid.
 pub unsafe fn host(
     thread: &Thread,
     directory: isize,
@@ -76,13 +77,13 @@ pub unsafe fn host(
         Ok(environment) => environment,
         Err(errno) => return Some(errno.to_ret()),
     };
-    // SAFETY: `path`, `argv` and `envp` are the program's, or good, by this function's contract.
+    // SAFETY: the caller guarantees that `path` is the program's, or valid.
     match unsafe { check::host_file(thread, &environment, directory, path, flags) } {
         Ok(Some(load)) => {
-            // SAFETY: `path`, `argv` and `envp` are the program's, or good, by this function's contract.
+            // SAFETY: the caller guarantees that `path` and `argv` are the program's, or valid.
             let done = unsafe { run(thread, directory, path, argv, &environment, flags, load) };
             if let Load::Static(program) = load {
-                // SAFETY: the descriptor was opened for this.
+                // SAFETY: the descriptor was opened for this exec, and nothing else uses it.
                 let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
             }
             Some(done)
@@ -90,7 +91,7 @@ pub unsafe fn host(
         Ok(None) => None,
         Err(refusal) => {
             let mut room = [0u8; 512];
-            // SAFETY: the copy routine answers bad pointers.
+            // SAFETY: the copy routine handles bad pointers.
             let length = unsafe { ucopy::string(&mut room, path) }.unwrap_or(0);
             let name: &[u8] = if length == 0 { b"the program" } else { &room[..length] };
             Some(check::refuse(thread, refusal, name).to_ret())
@@ -100,13 +101,12 @@ pub unsafe fn host(
 
 /// The exec itself: environment, signals, and the kernel's call. Returns only with an error.
 ///
-/// A signal that has arrived by the time of the kernel's call is sent once more and blocked over the exec:
-/// whoever waits for its handler first might wait for ever, because preparing an exec takes longer than some
-/// timers. The new image is told the mask, and its gate sets it: then the signal does what it does to that
-/// image.
+/// A signal that has arrived by the time of the kernel's call is sent again and blocked across the exec.
+/// Running its handler first could go on for ever, because preparing an exec takes longer than some timers.
+/// The new image is told the mask, and its gate sets it; the signal then has its effect on that image.
 ///
 /// # Safety
-/// As [`host`].
+/// `path` and `argv` must be the program's, or valid.
 pub(crate) unsafe fn run(
     thread: &Thread,
     directory: isize,
@@ -124,8 +124,8 @@ pub(crate) unsafe fn run(
     let (directory, path, flags) = match load {
         Load::Static(program) => match environment::static_gate(&mut room) {
             Some(gate) => {
-                // The new image opens it by its number, and closes it.
-                // SAFETY: the descriptor is the gate's own.
+                // The new image uses the descriptor by its number and closes it. SAFETY: the descriptor
+                // belongs to the gate.
                 let _ = unsafe { lp_abi::syscall!(__NR_fcntl, program.fd, F_SETFD, 0) };
                 (AT_FDCWD, gate.as_ptr(), 0)
             }
@@ -138,7 +138,7 @@ pub(crate) unsafe fn run(
     }
     sigaction::before_exec();
     let arguments = [directory as usize, path as usize, argv, environment.vector() as usize, flags, 0];
-    // SAFETY: the program's own exec; the environment is ours and good.
+    // SAFETY: the program's own exec; the environment is ours and valid.
     let mut result = match unsafe { deferred::blocking_syscall(__NR_execveat, arguments) } {
         Ok(_) => 0,
         Err(errno) => errno.to_ret(),
@@ -147,7 +147,7 @@ pub(crate) unsafe fn run(
         let (mask, _) = deferred::release();
         environment.tell_mask(mask);
         let [a, b, c, d, e, f] = arguments;
-        // SAFETY: the program's own exec; the environment is ours and good.
+        // SAFETY: the program's own exec; the environment is ours and valid.
         result = unsafe { syscall6(__NR_execveat, a, b, c, d, e, f) };
         signal::set_mask(SIG_SETMASK, mask);
     }

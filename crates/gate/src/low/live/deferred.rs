@@ -1,26 +1,26 @@
 //! Signals that arrive during a call, and the calls that they end.
 //!
-//! A signal whose handler must wait has left the kernel's queue. [`keep`] notes its siginfo under its number
-//! and blocks all signals in the context that the kernel's frame returns to, so that later ones stay in the
-//! kernel's queue. The kernel may have pushed several frames before the first instruction of any of them:
-//! each comes here in turn, and the mask that the program had is what all their contexts have in common. At
-//! the end of the call [`deliver`] sends every signal to the thread once more and restores that mask, and the
-//! kernel delivers them as if they had just come.
+//! A signal whose handler must wait has left the kernel's queue. [`keep`] records its siginfo under its
+//! number and blocks all signals in the context to which the kernel's frame returns, so that later ones stay
+//! in the kernel's queue. The kernel may have pushed several frames before the first instruction of any of
+//! them. Each comes here in turn, and the program's mask is the intersection of the masks in all their
+//! contexts. At the end of the call [`deliver`] sends every signal to the thread again and restores that
+//! mask; the kernel then delivers them as if they had just arrived.
 //!
 //! # Order
-//! Signals of one number are delivered in the order in which they were sent. A signal that is sent once more
-//! is queued behind those of its number that have come meanwhile. So what is sent is only a token: the note
-//! stays, and [`take_turn`] gives the oldest siginfo to whichever frame comes first. A real-time signal whose
-//! siginfo is not the token's takes its place in the note, and so on until the token arrives. Of other
-//! signals the kernel keeps one of each number, the first, so there the first frame ends it.
+//! Signals of one number are delivered in the order in which they were sent. A signal that is sent again is
+//! queued behind those of its number that have arrived meanwhile, so what is sent is only a token. The note
+//! stays, and [`take_turn`] gives the oldest siginfo to whichever frame comes first. If a real-time signal's
+//! siginfo is not the token's, it takes the place of the note, until the token arrives. Of other signals the
+//! kernel keeps one of each number, the first, so the first frame ends it.
 //!
 //! The token is the signal's own siginfo with a mark in bytes that siginfo_t does not use, so that a program
 //! that fetches it with sigwaitinfo(2) sees nothing odd.
 //!
 //! # Limited processes
 //! A process that has limited itself ([`crate::high::calls::filter`]) can neither restore a mask nor send
-//! itself a signal. There the mask stays as it is, one siginfo of each number is kept, and the end of the
-//! call runs the program's handlers as functions ([`handle_here`]).
+//! itself a signal. Its mask stays as it is, one siginfo of each number is kept, and the end of the call runs
+//! the program's handlers as functions ([`handle_here`]).
 
 use core::arch::global_asm;
 use core::mem::MaybeUninit;
@@ -48,7 +48,7 @@ global_asm!(
     ".globl lp_block, lp_block_start, lp_block_end, lp_block_interrupted, lp_fork, lp_fork_start, lp_fork_end",
     ".hidden lp_block, lp_block_start, lp_block_end, lp_block_interrupted, lp_fork, lp_fork_start, lp_fork_end",
     // lp_block(rdi call, rsi its six arguments, rdx the address of the mark): a system call that a signal
-    // ends, also one that arrives between the look at the mark and the kernel's call.
+    // ends, even one that arrives between the check of the mark and the kernel's call.
     ".balign 16",
     "lp_block:",
     "mov r11, rdx",
@@ -70,8 +70,8 @@ global_asm!(
     "mov rax, -4", // EINTR
     "ret",
     // lp_fork(rdi call, rsi its six arguments, rdx the address of `waiting`, rcx where its value goes): a
-    // system call, and what waited when it was made: a signal that arrives between the look and the kernel's
-    // call has both made again.
+    // system call, with the value of `waiting` at the time of the call. A signal that arrives between the
+    // load and the kernel's call restarts both.
     ".balign 16",
     "lp_fork:",
     "push rbx",
@@ -105,15 +105,15 @@ unsafe extern "sysv64" {
     fn lp_fork(nr: u32, arguments: *const [usize; 6], waiting: *const AtomicU64, before: *mut u64) -> isize;
 }
 
-/// A system call that may wait, made in the gate on the program's behalf. A signal that the program handles
-/// ends it with `EINTR`, with or without SA_RESTART: the handler of the dispatch table then returns
-/// [`RESTART`], or `EINTR` where signal(7) says that the call is never restarted.
+/// Makes a system call that may wait, in the gate on the program's behalf. A signal that the program handles
+/// ends it with `EINTR`, with or without SA_RESTART. The handler of the dispatch table then returns
+/// [`RESTART`], or `EINTR` if signal(7) says that the call is never restarted.
 ///
 /// # Errors
-/// The call's.
+/// Those of the call.
 ///
 /// # Safety
-/// As the call itself.
+/// The arguments must be valid for the call, and the caller answers for its effects.
 pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result<usize> {
     let mark: *const u32;
     // SAFETY: computes an address in this thread's storage; the first word of a thread's block is its own
@@ -122,40 +122,40 @@ pub unsafe fn blocking_syscall(nr: u32, arguments: [usize; 6]) -> lp_abi::Result
         core::arch::asm!("mov {at}, qword ptr [rip + lp_tls@GOTTPOFF]", "add {at}, qword ptr fs:[0]",
             "add {at}, {deferred}", at = out(reg) mark, deferred = const tls::DEFERRED, options(nostack));
     }
-    // SAFETY: the calling thread's own record.
+    // SAFETY: null or the calling thread's own record.
     if let Some(thread) = unsafe { current::thread().as_ref() } {
         thread.crossed.set(true);
     }
-    // SAFETY: the arguments are good for the call, and its effect is the caller's to cause.
+    // SAFETY: the caller guarantees valid arguments and answers for the call's effects.
     Errno::from_ret(unsafe { lp_block(nr, &raw const arguments, mark) })
 }
 
-/// Whether a signal waits for the end of this call: a call that waits without the kernel must give up with
-/// [`RESTART`].
+/// Whether a signal handler waits for the end of this call. A call that waits without the kernel must then
+/// give up with [`RESTART`].
 pub fn interrupted() -> bool {
     tls::deferred() != 0
 }
 
-/// A call that had `mask` while it waited, in place of the program's `own`, gives up with `EINTR`: what ended
-/// it is delivered under that mask. The contexts that it interrupted do not tell the program's: the kernel
-/// keeps that for the first alone.
+/// Records that a call that waited with `mask`, in place of the program's mask `own`, gives up with `EINTR`.
+/// The signal that ended it is delivered under `mask`. The interrupted contexts do not contain the program's
+/// mask: the kernel keeps it for the first one only.
 pub(crate) fn ended_under(mask: u64, own: u64) {
-    // SAFETY: in the gate current is set, and the record is this thread's own.
+    // SAFETY: in the gate `current` is set, and the record is this thread's own.
     let deferred = unsafe { &(*current::thread()).deferred };
     deferred.mask.store(own, Ordering::Relaxed);
     deferred.wait_mask.set(Some(mask));
 }
 
-/// A system call that makes a child with a copy of this memory. In the child, what waited in the parent is
-/// forgotten; what has come to the child waits for the end of the call, and so does the mask.
+/// A system call that creates a child with a copy of this memory. The child forgets what was deferred in the
+/// parent. Signals that have come to the child wait for the end of the call, and so does the mask.
 ///
 /// # Safety
-/// As the call itself; both sides return.
+/// The arguments must be valid for the call, and both sides must return to here with memory of their own.
 pub(crate) unsafe fn fork(nr: u32, arguments: [usize; 6]) -> isize {
     let mut before = 0;
-    // SAFETY: in the gate current is set, and the record is this thread's own.
+    // SAFETY: in the gate `current` is set, and the record is this thread's own.
     let deferred = unsafe { &(*current::thread()).deferred };
-    // SAFETY: the arguments are good for the call; both sides return.
+    // SAFETY: the caller guarantees valid arguments and that both sides return.
     let result = unsafe { lp_fork(nr, &raw const arguments, &raw const deferred.waiting, &raw mut before) };
     if result == 0 {
         deferred.waiting.fetch_and(!before, Ordering::Relaxed);
@@ -172,7 +172,7 @@ unsafe extern "C" {
     static lp_fork_end: u8;
 }
 
-/// Where a thread goes on that a signal has interrupted at `at`: elsewhere if it was about to make a system
+/// Where a thread that a signal interrupted at `at` continues: elsewhere if it was about to make a system
 /// call.
 fn resume_at(at: usize) -> usize {
     if (&raw const lp_block_start as usize..&raw const lp_block_end as usize).contains(&at) {
@@ -182,11 +182,11 @@ fn resume_at(at: usize) -> usize {
     if fork.contains(&at) { fork.start } else { at }
 }
 
-/// Puts a signal off that has interrupted the gate.
+/// Defers a signal that interrupted the gate.
 pub(crate) fn put_off(number: usize, info: &Info, context: &Context) {
     context.set_instruction(resume_at(context.instruction()));
     let current = current::thread();
-    // SAFETY: in the gate current is set, and the record is this thread's own.
+    // SAFETY: in the gate `current` is set, and the record is this thread's own.
     let deferred = unsafe { &(*current).deferred };
     deferred.mask.fetch_and(context.mask(), Ordering::Relaxed);
     if !lp_abi::sys::is_limited() {
@@ -196,10 +196,10 @@ pub(crate) fn put_off(number: usize, info: &Info, context: &Context) {
     tls::set_deferred(1);
 }
 
-/// Notes a signal's siginfo, unless an older one of its number is noted already. The bits are taken before
-/// the note is written: a frame of the same number may come in between.
+/// Records a signal's siginfo, unless an older one of its number is recorded. The bits are set before the
+/// note is written, because a frame of the same number may intervene.
 fn keep(current: *mut Thread, number: usize, info: &Info) {
-    // SAFETY: the caller's thread's own record.
+    // SAFETY: the caller passes the calling thread's own record.
     let deferred = unsafe { &(*current).deferred };
     let bit = bit(number as u32);
     let is_queued = number >= FIRST_QUEUED;
@@ -208,29 +208,29 @@ fn keep(current: *mut Thread, number: usize, info: &Info) {
         deferred.sent.fetch_and(!bit, Ordering::Relaxed);
         deferred.waiting.fetch_or(bit, Ordering::Relaxed);
     } else if !sent && deferred.waiting.fetch_or(bit, Ordering::Relaxed) & bit == 0 {
-        // SAFETY: the bit says that the note is ours to write.
+        // SAFETY: this frame set the bit, so the note is its to write.
         unsafe { (*note(current, number)).write(*info) };
     } else if is_queued && !lp_abi::sys::is_limited() {
-        // Blocked first: it would come back at once.
+        // Block first: the signal would return at once.
         signal::set_mask(SIG_BLOCK, u64::MAX);
         send(number, info);
     }
 }
 
-/// Whether it is a token, or what is left of one that had no room in the queue.
+/// Whether `info` is a token, or the remains of one for which the queue had no room.
 fn is_token(info: &Info) -> bool {
     info[1] & !0 << 32 == TOKEN || (info[1], info[2]) == (u64::from(SI_USER), 0)
 }
 
 pub(crate) fn note(current: *mut Thread, number: usize) -> *mut MaybeUninit<Info> {
-    // SAFETY: the calling thread's own record; numbers of signals are 1 to SIGNALS.
+    // SAFETY: the calling thread's own record; the index is within SIGNALS.
     unsafe { (*current).notes.0[(number - 1) % SIGNALS].get() }
 }
 
-/// Gives the oldest siginfo of its number to a signal whose handler is about to run.
+/// Replaces the siginfo of a signal whose handler is about to run by the oldest one of its number.
 pub(crate) fn take_turn(number: usize, info: &mut Info) {
     let current = current::thread();
-    // SAFETY: null, or this thread's own record.
+    // SAFETY: the pointer is null or this thread's own record.
     let Some(deferred) = (unsafe { current.as_ref() }).map(|thread| &thread.deferred) else { return };
     let bit = bit(number as u32);
     if deferred.sent.load(Ordering::Relaxed) & bit == 0 {
@@ -242,23 +242,23 @@ pub(crate) fn take_turn(number: usize, info: &mut Info) {
     if number < FIRST_QUEUED || is_token(&came) {
         deferred.sent.fetch_and(!bit, Ordering::Relaxed);
     } else {
-        // SAFETY: the bit says that the note is written.
+        // SAFETY: the bit reserves the note for this thread.
         unsafe { (*note(current, number)).write(came) };
     }
 }
 
-/// What was pending of a signal is discarded, tokens too.
+/// Discards what was pending of a signal, tokens too.
 pub(crate) fn forget(number: usize) {
-    // SAFETY: in the gate current is set, and the record is this thread's own.
+    // SAFETY: in the gate `current` is set, and the record is this thread's own.
     unsafe { (*current::thread()).deferred.sent.fetch_and(!bit(number as u32), Ordering::Relaxed) };
 }
 
-/// Sends the thread what waits once more, with all signals blocked from here on. Gives the mask to go back
-/// to, and the signal among them that the kernel delivers first.
+/// Sends the deferred signals to the thread again, with all signals blocked from here on. Returns the mask to
+/// restore, and the signal among them that the kernel delivers first.
 pub(crate) fn release() -> (u64, usize) {
     signal::set_mask(SIG_BLOCK, u64::MAX);
     let current = current::thread();
-    // SAFETY: in the gate current is set, and the record is this thread's own.
+    // SAFETY: in the gate `current` is set, and the record is this thread's own.
     let deferred = unsafe { &(*current).deferred };
     let waiting = deferred.waiting.swap(0, Ordering::Relaxed);
     let mask = deferred.mask.swap(u64::MAX, Ordering::Relaxed);
@@ -277,17 +277,17 @@ pub(crate) fn release() -> (u64, usize) {
     (mask, first.trailing_zeros() as usize + 1)
 }
 
-/// Sends the calling thread a signal. Without room in its queue (RLIMIT_SIGPENDING) a signal from kill(2)
-/// passes all the same.
+/// Sends the calling thread a signal. If its queue is full (RLIMIT_SIGPENDING), sends one as from kill(2),
+/// which still passes.
 pub(crate) fn send(number: usize, info: &Info) {
-    // SAFETY: no effect.
+    // SAFETY: getpid(2) takes no pointers.
     let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
     let tid = pool::own_tid();
-    // SAFETY: the kernel reads the siginfo; to itself a process may send any.
+    // SAFETY: the kernel reads the siginfo; a process may send itself any.
     let queue = |info: &Info| unsafe {
         lp_abi::syscall!(__NR_rt_tgsigqueueinfo, pid, tid, number, info as *const Info)
     };
     if queue(info).is_err() {
-        let _ = queue(&[0; 16]); // SI_USER, of nobody: see `is_token`.
+        let _ = queue(&[0; 16]); // SI_USER with pid 0: see `is_token`.
     }
 }

@@ -1,4 +1,4 @@
-//! The first call of a thread: it gets its record.
+//! A thread's first call: creates its record.
 
 use lp_abi::linux::SIG_SETMASK;
 
@@ -8,9 +8,9 @@ use crate::low::live::signal;
 use crate::low::thread::{current, pool};
 use crate::low::tools::report;
 
-/// Makes a record for the calling thread, which has none.
+/// Creates a record for the calling thread, which has none.
 ///
-/// A signal handler may get there first: signals are blocked while it is made.
+/// Blocks signals meanwhile, because a signal handler might make the first call.
 #[cold]
 pub(crate) extern "sysv64" fn start_slow() {
     let before = signal::set_mask(SIG_SETMASK, u64::MAX);
@@ -18,12 +18,12 @@ pub(crate) extern "sysv64" fn start_slow() {
         let Some(thread) = pool::take() else {
             report::refuse(&[b"no memory for a thread's record"]);
         };
-        // In a limited process no signal is blocked, and a handler may have been here meanwhile.
+        // A limited process cannot block signals, so a handler may have created the record meanwhile.
         if !current::thread().is_null() {
             return pool::give_back(thread);
         }
         current::enter(thread);
-        // SAFETY: the record is this thread's, and current.
+        // SAFETY: the record is this thread's own, and `current`.
         High::thread_start(unsafe { &*thread });
     }
     signal::set_mask(SIG_SETMASK, before);

@@ -1,8 +1,7 @@
-//! The life of processes and threads: their first call, fork, vfork, clone, exit; and signals that wait for
-//! the end of a call.
+//! The life of processes and threads: their first call, fork, vfork, clone, exit; and deferred signals.
 //!
-//! Called from [`arrive`](crate::low::arrive) and from handlers. Signals are blocked while a child is made
-//! that shares memory.
+//! Called from [`arrive`](crate::low::arrive) and from handlers. Signals are blocked while a child that
+//! shares memory is created.
 
 pub mod deferred;
 pub mod first_call;

@@ -1,12 +1,14 @@
 //! fork(2), vfork(2), clone(2), clone3(2), exit(2), exit_group(2).
 //!
-//! | the child | how |
-//! |---|---|
-//! | a thread (CLONE_THREAD) | the kernel's call is made by [`crate::low::arrive::entry`], which learns whether it failed; its record is made at its first call |
-//! | a copy, on the same stack (fork) | the kernel's call is made here, and returns here twice |
-//! | a copy, on a stack of its own | [`crate::low::arrive::entry`]'s way, with one record on both sides |
-//! | shares memory, parent waits (vfork, posix_spawn) | [`crate::low::arrive::entry`]'s way, with a record for the child |
-//! | shares memory, parent goes on, not a thread | as a thread. It shares its maker's thread-local storage unless it sets one up, which no C library survives either |
+//! By the kind of child:
+//! - a thread (CLONE_THREAD): [`crate::low::arrive::entry`] makes the kernel's call and learns whether it
+//!   failed. The thread's record is created at its first call.
+//! - a copy, on the same stack (fork): the kernel's call is made here, and returns here twice.
+//! - a copy, on a stack of its own: by [`crate::low::arrive::entry`], with one record for both sides.
+//! - shares memory, parent waits (vfork, posix_spawn): by [`crate::low::arrive::entry`], with a record for
+//!   the child.
+//! - shares memory, parent continues, not a thread: like a thread. It shares its creator's thread-local
+//!   storage unless it sets one up, which no C library survives either.
 
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -31,7 +33,7 @@ use crate::low::thread::tls;
 
 /// The calling thread's record.
 fn current() -> &'static Thread {
-    // SAFETY: in the gate current is set, and the record stays as long as the thread.
+    // SAFETY: in the gate `current` is set, and the record lives as long as the thread.
     unsafe { &*current::thread() }
 }
 
@@ -46,7 +48,7 @@ pub(crate) unsafe extern "sysv64" fn fork(
 ) -> isize {
     let thread = current();
     thread.shares_table.set(false);
-    // The same, in terms that can say where the child's id goes.
+    // fork(2) as clone(2), which can say where the child's id goes.
     thread.set_share_call([__NR_clone as usize, SIGCHLD as usize, 0, 0]);
     copy_here([0, 0])
 }
@@ -90,9 +92,9 @@ pub(crate) unsafe extern "sysv64" fn clone3(
     _: usize,
 ) -> isize {
     if size < size_of::<[u64; 8]>() {
-        return NOT_OURS; // The kernel has the error for it.
+        return NOT_OURS; // The kernel returns the error.
     }
-    // SAFETY: the copy routine answers bad pointers; the record is words.
+    // SAFETY: the copy routine handles bad pointers; the record is words.
     let Ok(words) = (unsafe { ucopy::get(arguments as *const [u64; 8]) }) else {
         return Errno::EFAULT.to_ret();
     };
@@ -113,14 +115,13 @@ pub(crate) unsafe extern "sysv64" fn exit(
 ) -> isize {
     let thread = current();
     if !thread.parent.get().is_null() {
-        // A child that shares memory ends; its parent takes its record back.
+        // A child that shares memory ends; its parent takes the record back.
         return end(__NR_exit, status);
     }
     leave()
 }
 
-/// The thread ends with the call that is being handled, after the handlers of signals that it has taken
-/// already.
+/// Ends the thread with the call being handled, after the handlers of signals deferred so far.
 fn leave() -> isize {
     let thread = current();
     block_signals();
@@ -133,16 +134,16 @@ fn leave() -> isize {
     NOT_OURS
 }
 
-/// The process ends by call `nr`. The call is made here, so that signals are put off to its end, which never
-/// comes: no handler may run once the process has given its place in the region back.
+/// Ends the process by call `nr`. The call is made here, so that signals are deferred until its end, which
+/// never comes: no handler may run once the process has released its slot in the region.
 #[unsafe(link_section = ".text.startup.lp")]
 fn end(nr: u32, status: usize) -> isize {
     High::process_exit(current());
-    // SAFETY: the program's own call.
+    // SAFETY: the program's own call; it takes no pointers.
     unsafe { syscall6(nr, status, 0, 0, 0, 0, 0) }
 }
 
-/// munmap(2) of what is not a file of ours.
+/// munmap(2) of anything but a file of ours.
 pub(crate) unsafe extern "sysv64" fn munmap(
     address: usize,
     length: usize,
@@ -154,11 +155,12 @@ pub(crate) unsafe extern "sysv64" fn munmap(
     if unmaps_stack(address, length) { leave() } else { NOT_OURS }
 }
 
-/// Whether unmapping this range takes the running thread's stack away. Whoever does that (musl, when a detached thread ends) makes
-/// one more call, exit, at a site that cannot be patched for want of a stack: this is the thread's end as far as the gate can see.
+/// Whether unmapping this range removes the running thread's stack. A caller that does so (musl, when a
+/// detached thread ends) makes one more call, exit, at a site that cannot be patched because it has no stack.
+/// As far as the gate can see, this is the thread's end.
 pub(crate) fn unmaps_stack(address: usize, length: usize) -> bool {
     let stack: usize;
-    // SAFETY: reads a register.
+    // SAFETY: only reads a register.
     unsafe { core::arch::asm!("mov {}, rsp", out(reg) stack, options(nomem, nostack, preserves_flags)) };
     stack.wrapping_sub(address) < length
 }
@@ -205,7 +207,7 @@ fn make(nr: u32, arguments: [usize; 6], flags: u64, stack: ChildStack) -> isize 
     }
 }
 
-/// Takes `CLONE_FILES` out of the call: the child's slot has a table of its own, which must agree with the
+/// Removes `CLONE_FILES` from the call: the child's slot has its own table, which must agree with the
 /// kernel's about what is ours.
 fn own_table(thread: &Thread) -> lp_abi::Result<()> {
     let files = u64::from(CLONE_FILES);
@@ -220,10 +222,10 @@ fn own_table(thread: &Thread) -> lp_abi::Result<()> {
     Ok(())
 }
 
-/// Has clone3(2) read the thread's own copy of its record from now on.
+/// Makes clone3(2) read the thread's own copy of its argument record from here on.
 ///
 /// # Errors
-/// `EFAULT`; `E2BIG`, the kernel's word for a record with what it does not know.
+/// `EFAULT`; `E2BIG` for a record larger than the known one, as in the kernel.
 fn copy_clone_args(thread: &Thread) -> lp_abi::Result<()> {
     let [_, given, size, _] = thread.share_call.each_ref().map(Cell::get);
     let to = thread.clone_args.as_ptr().cast_mut();
@@ -231,19 +233,19 @@ fn copy_clone_args(thread: &Thread) -> lp_abi::Result<()> {
         if size > size_of_val(&thread.clone_args) {
             return Err(Errno::E2BIG);
         }
-        // SAFETY: the copy routine answers bad pointers; the size fits.
+        // SAFETY: the copy routine handles bad pointers; `size` fits the copy.
         unsafe { ucopy::copy(to.cast(), given as *const u8, size) }?;
         thread.share_call[1].set(to as usize);
     }
     Ok(())
 }
 
-/// Has the kernel write the id of the child to `to` as it makes the child; whether it will.
+/// Makes the kernel write the child's id to `to` as it creates the child. Returns whether it will.
 fn announce(thread: &Thread, to: *mut u32) -> bool {
     let set = CLONE_PARENT_SETTID as usize;
     let flags = offset_of!(clone_args, flags) / 8;
     let number = thread.share_call[0].get() as u32;
-    // A limited process makes the very call that the program made.
+    // A limited process makes exactly the call that the program made.
     if sys::is_limited() {
         return false;
     }
@@ -251,7 +253,7 @@ fn announce(thread: &Thread, to: *mut u32) -> bool {
         let as_vfork = (CLONE_VM | CLONE_VFORK | SIGCHLD) as usize;
         thread.set_share_call([__NR_clone as usize, as_vfork | set, 0, to as usize]);
     } else if number == __NR_clone {
-        // One place in memory for both.
+        // The parent's id and the pidfd use the same pointer.
         if thread.share_call[1].get() & (set | CLONE_PIDFD as usize) != 0 {
             return false;
         }
@@ -267,8 +269,8 @@ fn announce(thread: &Thread, to: *mut u32) -> bool {
     true
 }
 
-/// A thread, which the entry makes. Where the words are found by gs, the new thread has its maker's until it
-/// has taken others: no handler of a signal may run before.
+/// A thread, which the entry creates. Where the words are found by gs, the new thread uses its creator's
+/// until it switches to others; no signal handler may run before that.
 fn make_thread(stack: ChildStack) -> isize {
     let thread = current();
     if tls::is_by_gs() {
@@ -282,7 +284,7 @@ fn make_thread(stack: ChildStack) -> isize {
     MAKE_THREAD
 }
 
-/// Its maker's side: `result` is the kernel's.
+/// The creator's side; `result` is the kernel's.
 pub(crate) extern "sysv64" fn after_thread(result: isize) {
     let thread = current();
     if result < 0 {
@@ -293,7 +295,7 @@ pub(crate) extern "sysv64" fn after_thread(result: isize) {
     }
 }
 
-/// A child that is a copy and goes on where the parent does. `rest` are the last arguments of clone(2).
+/// A child that is a copy and continues where the parent does. `rest` are the last arguments of clone(2).
 fn copy_here(rest: [usize; 2]) -> isize {
     let thread = current();
     if let Err(errno) = High::before_fork(thread) {
@@ -302,7 +304,8 @@ fn copy_here(rest: [usize; 2]) -> isize {
     announce_child(thread);
     let [number, first, second, third] = thread.share_call.each_ref().map(Cell::get);
     let (nr, arguments) = (number as u32, [first, second, third, rest[0], rest[1], 0]);
-    // SAFETY: the program's own call with its own arguments; both sides return here, each with memory of its own.
+    // SAFETY: the program's own call with its own arguments; both sides return here, each with its own
+    // memory.
     let result = unsafe { deferred::fork(nr, arguments) };
     if result == 0 {
         pool::after_fork_child();
@@ -319,7 +322,7 @@ fn announce_child(thread: &Thread) {
     }
 }
 
-/// A child that is a copy and starts on a stack of its own: one record, of which each side has its copy.
+/// A child that is a copy and starts on its own stack. Each side has its copy of one record.
 fn copy_elsewhere() -> isize {
     let thread = current();
     let mask = block_signals();
@@ -348,7 +351,7 @@ fn share(stack: ChildStack) -> isize {
         set_mask(SIG_SETMASK, mask);
         return Errno::ENOMEM.to_ret();
     };
-    // SAFETY: the new record is nobody else's; the parent's actions are valid.
+    // SAFETY: the new record belongs to this thread alone; the parent's actions are valid.
     let child = unsafe {
         (*child).own_actions.copy(&*thread.actions.get());
         (*child).actions.set(&raw const (*child).own_actions);
@@ -367,10 +370,10 @@ fn share(stack: ChildStack) -> isize {
     SHARE_MEMORY
 }
 
-/// The parent's side, after the child has execed or exited or could not be made.
+/// The parent's side, after the child has execed or exited or could not be created.
 pub(crate) extern "sysv64" fn share_parent(result: isize) {
     current::refresh();
-    tls::set_deferred(0); // A child that died in the gate has left its own in the storage that it shared.
+    tls::set_deferred(0); // A child that died in the gate has left its mark in the shared storage.
     let thread = current();
     after_share(thread, result);
     thread.switched.set(0);
@@ -392,7 +395,7 @@ pub(crate) extern "sysv64" fn share_child() {
     }
     thread.tid.set(pool::own_tid());
     High::after_vfork_child(thread);
-    // SAFETY: the parent waits, and its record stays valid.
+    // SAFETY: the parent waits, so its record stays valid.
     set_mask(SIG_SETMASK, unsafe { (*thread.parent.get()).share_mask.get() });
 }
 
@@ -404,7 +407,7 @@ fn after_share(thread: &Thread, result: isize) {
         High::after_fork_parent(thread, result);
         return;
     }
-    // SAFETY: the child's record is the parent's again: the child is gone, or has memory of its own.
+    // SAFETY: the record is the parent's again: the child is gone, or has its own memory.
     let child = unsafe { &*child };
     High::after_vfork_parent(thread, child, result);
     child.exec.release();
@@ -412,7 +415,7 @@ fn after_share(thread: &Thread, result: isize) {
     pool::give_back(core::ptr::from_ref(child).cast_mut());
 }
 
-/// Blocks all signals and gives the mask before.
+/// Blocks all signals and returns the previous mask.
 fn block_signals() -> u64 {
     set_mask(SIG_BLOCK, u64::MAX)
 }

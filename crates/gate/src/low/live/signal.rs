@@ -1,4 +1,4 @@
-//! Masks and contexts of signals, and what the program wants of them.
+//! Signal masks and contexts, and the program's signal actions.
 
 use core::sync::atomic::Ordering;
 
@@ -10,11 +10,11 @@ use lp_abi::linux::{
 use crate::low::thread::actions::{Actions, KernelAction};
 use crate::low::thread::{current, home};
 
-/// The actions that the calling thread goes by.
+/// The signal actions that apply to the calling thread.
 pub(crate) fn actions() -> &'static Actions {
     let current = current::thread();
-    // SAFETY: a record, once current, stays valid, and so do its actions; the home is mapped and made of
-    // atomics.
+    // SAFETY: a record that was `current` stays valid, and so do its actions; the home is mapped and consists
+    // of atomics.
     unsafe { if current.is_null() { &*home::actions() } else { &*(*current).actions.get() } }
 }
 
@@ -55,7 +55,7 @@ impl Context {
     }
 }
 
-/// Signals that an instruction causes: never blocked, because the kernel would then kill the process.
+/// Signals that an instruction raises. Never blocked, because the kernel would then kill the process.
 pub(crate) const SYNCHRONOUS: u64 =
     bit(SIGSEGV) | bit(SIGBUS) | bit(SIGFPE) | bit(SIGILL) | bit(SIGTRAP) | bit(SIGSYS);
 
@@ -63,8 +63,8 @@ pub(crate) const fn bit(signal: u32) -> u64 {
     1 << (signal - 1)
 }
 
-/// The program's handler of a signal, which is about to run. One with SA_RESETHAND runs once: of two threads
-/// that get the signal at the same time one has it.
+/// The program's handler of a signal, which is about to run. A handler with SA_RESETHAND runs once: of two
+/// threads that get the signal at the same time, one gets the handler.
 pub(crate) fn take_handler(signal: usize) -> Option<usize> {
     let action = actions().of(signal)?;
     let program = action.get();
@@ -72,7 +72,7 @@ pub(crate) fn take_handler(signal: usize) -> Option<usize> {
         return None;
     }
     if program.flags & u64::from(SA_RESETHAND) != 0 {
-        // Relaxed, both: the word stands for itself.
+        // Relaxed, both: the word stands alone.
         action
             .handler
             .compare_exchange(program.handler, DEFAULT, Ordering::Relaxed, Ordering::Relaxed)
@@ -84,12 +84,12 @@ pub(crate) fn take_handler(signal: usize) -> Option<usize> {
     Some(program.handler)
 }
 
-/// SIGSEGV and SIGBUS, which are the gate's whatever the program does.
+/// SIGSEGV and SIGBUS: the gate handles these whatever the program does.
 pub(crate) fn is_fault(signal: usize) -> bool {
     signal == SIGSEGV as usize || signal == SIGBUS as usize
 }
 
-/// rt_sigaction(2), the kernel's.
+/// The kernel's rt_sigaction(2).
 pub(crate) fn kernel_action(
     signal: usize,
     new: Option<&KernelAction>,
@@ -97,7 +97,7 @@ pub(crate) fn kernel_action(
 ) -> lp_abi::Result<usize> {
     let new = new.map_or(core::ptr::null(), |action| action as *const KernelAction);
     let old = old.map_or(core::ptr::null_mut(), |action| action as *mut KernelAction);
-    // SAFETY: the kernel reads and writes the records; the handlers that are installed are `lp_signal` or the
+    // SAFETY: the kernel reads and writes the records; every handler installed is `lp_signal` or the
     // program's.
     unsafe { lp_abi::syscall!(__NR_rt_sigaction, signal, new, old, 8) }
 }
@@ -112,10 +112,10 @@ pub(crate) fn mask() -> u64 {
     set_mask(SIG_BLOCK, 0)
 }
 
-/// rt_sigprocmask(2); gives the mask before.
+/// rt_sigprocmask(2); returns the previous mask.
 pub(crate) fn set_mask(how: u32, mask: u64) -> u64 {
     let mut before = 0u64;
-    // SAFETY: the kernel reads and writes one word each.
+    // SAFETY: the kernel reads one word and writes one.
     let _ = unsafe { lp_abi::syscall!(__NR_rt_sigprocmask, how, &raw const mask, &raw mut before, 8) };
     before
 }

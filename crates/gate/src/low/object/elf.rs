@@ -1,15 +1,16 @@
-//! ELF files, read where they lie: the loader that a program asks for, and where it has the loader look for libraries.
+//! ELF files, read in place: the loader that a program asks for, and where it makes the loader look for
+//! libraries.
 //!
-//! Source: elf(5), and ld.so(8) for what the loader makes of the dynamic section.
+//! Source: elf(5); ld.so(8) for how the loader uses the dynamic section.
 
 use lp_abi::linux::__NR_pread64;
 
 use crate::low::object::objects::Segment;
 
-/// Reads from an offset of the file into a buffer and gives how many bytes there were.
+/// Reads from an offset of the file into a buffer and returns the number of bytes read.
 pub(crate) type Read<'r> = &'r dyn Fn(&mut [u8], u64) -> usize;
 
-/// Reads so from a descriptor of the host's: nothing where it cannot.
+/// A [`Read`] of a host descriptor; 0 on error.
 pub(crate) fn read_file(fd: usize, to: &mut [u8], at: u64) -> usize {
     // SAFETY: the kernel writes within `to`.
     unsafe { lp_abi::syscall!(__NR_pread64, fd, to.as_mut_ptr(), to.len(), at) }.unwrap_or(0)
@@ -32,26 +33,26 @@ const SYSTEM_LOADER: &[u8] = b"/lib64/ld-linux-x86-64.so.2";
 const LIBRARY: &[u8] = b"libc.so.6";
 /// Bytes of a program header in a 64-bit file.
 const HEADER: usize = size_of::<Segment>();
-/// Entries of a dynamic section that are read at once.
+/// Entries of a dynamic section read at once.
 const BATCH: usize = 16;
-/// Longest path of a library or directory that is looked at, in bytes.
+/// Longest path of a library or directory considered, in bytes.
 const PATH: usize = 1024;
 
 /// The loader (`PT_INTERP`) of a program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Loader {
-    /// The system's, by the path that the psABI gives it: its C library is known.
+    /// The system's, at the path that the psABI gives it: its C library is known.
     System,
     /// The GNU C library's, which loads auditors before anything else: rtld-audit(7).
     Gnu,
     /// Another, such as musl's.
     Other,
-    /// None: the program is a static one.
+    /// None: the program is static.
     Static,
 }
 
 impl Loader {
-    /// By its path.
+    /// Classifies a loader by its path.
     pub(crate) fn of(path: &[u8]) -> Loader {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
         match name.starts_with(b"ld-linux") {
@@ -77,7 +78,7 @@ pub(crate) struct Elf<'r> {
 }
 
 impl<'r> Elf<'r> {
-    /// The file whose first bytes are `head`; `None` if it is none for this kernel.
+    /// The file whose first bytes are `head`; `None` if this kernel would not execute it.
     pub(crate) fn new(head: &'r [u8], read: Read<'r>) -> Option<Elf<'r>> {
         let half = |at: usize| Some(u16::from_le_bytes(head.get(at..at + 2)?.try_into().ok()?));
         let headers_at = u64::from_le_bytes(head.get(32..40)?.try_into().ok()?);
@@ -93,7 +94,7 @@ impl<'r> Elf<'r> {
             None if (self.read)(&mut bytes, at) == HEADER => {}
             None => return None,
         }
-        // SAFETY: a record of integers, of which every bit pattern is one.
+        // SAFETY: a record of integers, for which every bit pattern is valid; `bytes` holds a whole one.
         Some(unsafe { bytes.as_ptr().cast::<Segment>().read_unaligned() })
     }
 
@@ -105,7 +106,7 @@ impl<'r> Elf<'r> {
     /// The loader; `None` if there is none.
     ///
     /// # Errors
-    /// A program header lies behind the end of the file.
+    /// A program header lies beyond the end of the file.
     pub(crate) fn loader(&self) -> Result<Option<Loader>, CutShort> {
         for index in 0..self.count {
             let segment = self.segment(index).ok_or(CutShort)?;
@@ -121,18 +122,18 @@ impl<'r> Elf<'r> {
         Ok(None)
     }
 
-    /// Bytes of thread-local storage that each thread needs for the file.
+    /// Bytes of thread-local storage that the file needs in each thread.
     pub(crate) fn storage(&self) -> u64 {
         self.find(|segment| segment.kind == PT_TLS).map_or(0, |segment| segment.bytes)
     }
 
-    /// Calls `each` with every directory that the file has the loader search before its own (`DT_RPATH`, `DT_RUNPATH`)
-    /// as they are written, until `each` says that this was enough. Whether it did.
+    /// Calls `each` with every directory that the file makes the loader search before its own (`DT_RPATH`,
+    /// `DT_RUNPATH`), as written, until `each` returns true. Returns whether it did.
     pub(crate) fn directories(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.strings(&|tag| matches!(tag, DT_RPATH | DT_RUNPATH), &mut |at| self.list(at, each))
     }
 
-    /// The same for the libraries that it needs: names that are searched for, and, with slashes in them, paths.
+    /// The same for the libraries that it needs: names to search for, or paths if they contain slashes.
     pub(crate) fn needed(&self, each: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.strings(&|tag| tag == DT_NEEDED, &mut |at| {
             let mut room = [0u8; PATH];
@@ -141,20 +142,20 @@ impl<'r> Elf<'r> {
         })
     }
 
-    /// Whether it has the loader look elsewhere than the system's configuration says: in directories, for libraries at paths,
-    /// for auditors.
+    /// Whether the file makes the loader look elsewhere than the system's configuration says: in directories,
+    /// for libraries at paths, for auditors.
     pub(crate) fn has_paths(&self) -> bool {
         self.directories(&mut |_| true)
             || self.needed(&mut |name| name.contains(&b'/'))
             || self.strings(&|tag| matches!(tag, DT_AUDIT | DT_DEPAUDIT), &mut |_| true)
     }
 
-    /// Whether it needs the C library itself, and not by way of another library only.
+    /// Whether it needs the C library itself, not only through another library.
     pub(crate) fn needs_c_library(&self) -> bool {
         self.needed(&mut |name| name == LIBRARY)
     }
 
-    /// Calls `each` with the offset of the string of every dynamic entry with a tag that is `wanted`.
+    /// Calls `each` with the offset of the string of every dynamic entry whose tag is `wanted`.
     fn strings(&self, wanted: &dyn Fn(u64) -> bool, each: &mut dyn FnMut(u64) -> bool) -> bool {
         let Some(dynamic) = self.find(|segment| segment.kind == PT_DYNAMIC) else { return false };
         let Some(strings) = self.tagged(&dynamic, &|tag| tag == DT_STRTAB).and_then(|(address, _)| {
@@ -176,7 +177,8 @@ impl<'r> Elf<'r> {
         false
     }
 
-    /// The first entry of a dynamic section whose tag is `wanted`: its value, and where the next entry starts.
+    /// The first entry of a dynamic section whose tag is `wanted`: its value, and the offset of the next
+    /// entry.
     fn tagged(&self, dynamic: &Segment, wanted: &dyn Fn(u64) -> bool) -> Option<(u64, u64)> {
         const ENTRY: usize = 16;
         let mut at = 0;
@@ -201,7 +203,7 @@ impl<'r> Elf<'r> {
         None
     }
 
-    /// The parts of a list that colons separate. One that is longer than a path is left out.
+    /// Calls `each` with the parts of a colon-separated list. A part longer than a path is skipped.
     fn list(&self, mut at: u64, each: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         let mut whole = true;
         loop {
@@ -228,5 +230,5 @@ impl<'r> Elf<'r> {
     }
 }
 
-/// A file that ends before what its header announces.
+/// The file ends before what its header announces.
 pub(crate) struct CutShort;

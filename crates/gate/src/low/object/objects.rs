@@ -44,10 +44,10 @@ const PT_PHDR: u32 = 6;
 const PF_X: u32 = 1;
 const DT_DEBUG: usize = 21;
 const NT_GNU_BUILD_ID: u32 = 3;
-/// Most segments that are looked at.
+/// Maximum number of segments examined.
 pub(crate) const SEGMENTS: usize = 32;
 
-/// The process's auxiliary vector, as far as it matters.
+/// The entries of the process's auxiliary vector that the gate uses.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Auxiliary {
     /// AT_PHDR.
@@ -64,11 +64,11 @@ pub(crate) struct Auxiliary {
 
 impl Auxiliary {
     /// # Safety
-    /// `vector` is the process's auxiliary vector.
+    /// `vector` must be the process's auxiliary vector.
     pub(crate) unsafe fn read(mut vector: *const [usize; 2]) -> Self {
         let mut found = Auxiliary::default();
         loop {
-            // SAFETY: the vector ends with AT_NULL.
+            // SAFETY: the vector ends with AT_NULL, at which the loop stops.
             let [kind, value] = unsafe { vector.read() };
             match kind {
                 0 => return found,
@@ -82,7 +82,7 @@ impl Auxiliary {
                 33 => found.vdso = value,
                 _ => {}
             }
-            // SAFETY: the vector ends with AT_NULL.
+            // SAFETY: this entry is not AT_NULL, so another follows.
             vector = unsafe { vector.add(1) };
         }
     }
@@ -90,23 +90,22 @@ impl Auxiliary {
     /// The main program's segments.
     ///
     /// # Safety
-    /// The vector was the process's.
+    /// The vector must have been read from the process.
     pub(crate) unsafe fn segments(&self) -> &'static [Segment] {
-        // SAFETY: the kernel has mapped the program's headers there.
+        // SAFETY: AT_PHDR and AT_PHNUM describe headers that the kernel mapped.
         unsafe { core::slice::from_raw_parts(self.headers as *const Segment, self.header_count) }
     }
 
-    /// The main program, and the dynamic linker by the name that the program has for it.
+    /// The main program, and the dynamic linker under the name that the program gives it.
     ///
     /// # Safety
-    /// The vector was the process's.
+    /// The vector must have been read from the process.
     pub(crate) unsafe fn first_objects(&self) -> impl Iterator<Item = Object<'static>> + Clone {
-        // SAFETY: the vector was the process's, by this function's contract; the kernel has mapped both
-        // objects.
+        // SAFETY: the caller guarantees the process's vector; the kernel mapped both objects that it names.
         let (segments, linker) = unsafe { (self.segments(), segments_at(self.linker)) };
         let base = self.base();
         let named = segments.iter().find(|segment| segment.kind == PT_INTERP);
-        // SAFETY: the segment holds a string.
+        // SAFETY: PT_INTERP holds a NUL-terminated string.
         let name = named.map_or(&b""[..], |at| unsafe {
             report::c_bytes(base.wrapping_add(at.address as usize) as *const u8)
         });
@@ -115,9 +114,9 @@ impl Auxiliary {
         [Some(program), linker].into_iter().flatten()
     }
 
-    /// What the main program's addresses are relative to.
+    /// The address to which the main program's addresses are relative.
     fn base(&self) -> usize {
-        // SAFETY: the vector was the process's, or there are no headers.
+        // SAFETY: the vector was read from the process, or has no headers.
         let segments = unsafe { self.segments() };
         let own = segments.iter().find(|segment| segment.kind == PT_PHDR);
         own.map_or(0, |segment| self.headers - segment.address as usize)
@@ -126,23 +125,22 @@ impl Auxiliary {
     /// The objects of the dynamic linker's list; `None` if there is no list.
     ///
     /// # Safety
-    /// The vector was the process's, and the dynamic linker has run.
+    /// The vector must have been read from the process, and the dynamic linker must have run.
     pub(crate) unsafe fn objects(&self) -> Option<impl Iterator<Item = Object<'static>> + Clone> {
-        // SAFETY: the vector was the process's, and the dynamic linker has run, by this function's contract.
+        // SAFETY: the caller guarantees the process's vector and that the dynamic linker has run.
         let first = unsafe { self.list().as_ref() }?;
-        // SAFETY: entries of the list, which ends with null.
+        // SAFETY: entries of the list stay mapped, and the last one's `next` is null.
         let maps = core::iter::successors(Some(first), |map| unsafe { map.next.as_ref() });
-        // SAFETY: entries of the list, which ends with null.
+        // SAFETY: `map` is an entry of the list.
         Some(maps.filter_map(|map| unsafe { Object::of(map, self) }))
     }
 
     /// The first entry of the dynamic linker's list; null if there is none.
     ///
     /// # Safety
-    /// As [`Auxiliary::objects`].
+    /// The vector must have been read from the process, and the dynamic linker must have run.
     unsafe fn list(&self) -> *const LinkMap {
-        // SAFETY: the vector was the process's, and the dynamic linker has run, as for
-        // [`Auxiliary::objects`].
+        // SAFETY: the caller guarantees the process's vector.
         let segments = unsafe { self.segments() };
         let base = self.base();
         let Some(dynamic) = segments.iter().find(|segment| segment.kind == PT_DYNAMIC) else {
@@ -150,13 +148,13 @@ impl Auxiliary {
         };
         let mut entry = (base + dynamic.address as usize) as *const [usize; 2];
         loop {
-            // SAFETY: the dynamic section ends with DT_NULL.
+            // SAFETY: the dynamic section ends with DT_NULL, at which the loop stops.
             match unsafe { entry.read() } {
                 [0, _] => return core::ptr::null(),
                 [DT_DEBUG, 0] => return core::ptr::null(),
                 // SAFETY: the dynamic linker has stored the address of its record.
                 [DT_DEBUG, debug] => return unsafe { (*(debug as *const Debug)).map },
-                // SAFETY: the dynamic section ends with DT_NULL.
+                // SAFETY: this entry is not DT_NULL, so another follows.
                 _ => entry = unsafe { entry.add(1) },
             }
         }
@@ -166,7 +164,7 @@ impl Auxiliary {
 /// An object in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Object<'a> {
-    /// What its addresses are relative to.
+    /// The address to which the object's addresses are relative.
     pub(crate) base: usize,
     pub(crate) segments: &'a [Segment],
     /// Its path; empty for the main program.
@@ -174,25 +172,25 @@ pub(crate) struct Object<'a> {
 }
 
 impl Object<'static> {
-    /// The object that `map` describes; `None` for those that need no look (the kernel's vdso).
+    /// The object that `map` describes; `None` for the kernel's vdso.
     ///
     /// # Safety
-    /// `map` is an entry of the dynamic linker's list.
+    /// `map` must be an entry of the dynamic linker's list.
     pub(crate) unsafe fn of(map: &LinkMap, auxiliary: &Auxiliary) -> Option<Self> {
         if map.base != 0 && map.base == auxiliary.vdso {
             return None;
         }
-        // SAFETY: `map` is an entry of the dynamic linker's list, by this function's contract.
+        // SAFETY: `auxiliary` was read from the process whose list `map` is in.
         let program = unsafe { auxiliary.segments() };
         let is_program = program.iter().any(|segment| {
             segment.kind == PT_DYNAMIC && map.base.wrapping_add(segment.address as usize) == map.dynamic
         });
-        // SAFETY: names in the list are strings.
+        // SAFETY: names in the list are NUL-terminated.
         let name = if map.name.is_null() { &[][..] } else { unsafe { report::c_bytes(map.name) } };
         if is_program {
             return Some(Object { base: map.base, segments: program, name: &[] });
         }
-        // SAFETY: a shared object is mapped at its base.
+        // SAFETY: a shared object's first page is mapped at its base.
         let segments = unsafe { segments_at(map.base) }?;
         Some(Object { base: map.base, segments, name })
     }
@@ -201,10 +199,10 @@ impl Object<'static> {
 /// The segments of the object at `base`; `None` if there is none.
 ///
 /// # Safety
-/// `base` is 0 or that of a loaded object, whose first page is mapped there.
+/// `base` must be 0 or the base of a loaded object whose first page is mapped there.
 unsafe fn segments_at(base: usize) -> Option<&'static [Segment]> {
     let header = base as *const u8;
-    // SAFETY: the object's first page has its ELF header in it.
+    // SAFETY: the object's first page contains its ELF header and program headers.
     unsafe {
         if base == 0 || header.cast::<[u8; 4]>().read_unaligned() != *b"\x7fELF" {
             return None;
@@ -226,12 +224,12 @@ impl Object<'_> {
         self.code().max_by_key(|segment| segment.file_bytes)
     }
 
-    /// A segment's bytes, as far as they come from the file.
+    /// The bytes of a segment that come from the file.
     ///
     /// # Safety
-    /// The object stays mapped.
+    /// The object must stay mapped.
     pub(crate) unsafe fn bytes_of(&self, segment: &Segment) -> &[u8] {
-        // SAFETY: the segment is mapped readable: x86 has no execute-only pages without protection keys.
+        // SAFETY: the segment is mapped readable: without protection keys x86 has no execute-only pages.
         unsafe {
             let start = self.base.wrapping_add(segment.address as usize) as *const u8;
             core::slice::from_raw_parts(start, segment.file_bytes as usize)
@@ -246,10 +244,10 @@ impl Object<'_> {
         })
     }
 
-    /// The key of the object in the bundle.
+    /// The object's key in the bundle.
     ///
     /// # Safety
-    /// The object is mapped.
+    /// The object must be mapped.
     #[unsafe(link_section = ".text.startup.lp")]
     pub(crate) unsafe fn key(&self) -> [u64; 2] {
         for note in self.segments.iter().filter(|segment| segment.kind == PT_NOTE) {
@@ -260,12 +258,12 @@ impl Object<'_> {
                 return image::key_of_build_id(id);
             }
         }
-        // SAFETY: the object is mapped, by this function's contract.
+        // SAFETY: the caller guarantees that the object is mapped.
         unsafe { self.key_without_build_id() }
     }
 
     /// # Safety
-    /// As [`Object::key`].
+    /// The object must be mapped.
     #[cold]
     #[inline(never)]
     unsafe fn key_without_build_id(&self) -> [u64; 2] {
@@ -277,7 +275,7 @@ impl Object<'_> {
         let mut room = [0; names::ROOM];
         let name = if self.name.is_empty() { names::of_program(&mut room) } else { self.name };
         if name.starts_with(names::NAMELESS) {
-            // SAFETY: the text's segment is mapped.
+            // SAFETY: the segment of the text is mapped.
             let text = self.text().map_or(&[][..], |text| unsafe { self.bytes_of(text) });
             return image::key_of_content(page, text);
         }
@@ -299,13 +297,13 @@ pub(crate) fn build_id(mut bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// What tells the file at `name` from others, for objects without a build-id: device, inode, size, time of change.
+/// Identifies the file at `name`, for objects without a build-id: device, inode, size, modification time.
 pub(crate) fn identity(name: &[u8]) -> [u64; 4] {
     let mut path = [0u8; 1024];
     let Some(room) = path.get_mut(..name.len()).filter(|room| room.len() < 1024) else { return [0; 4] };
     room.copy_from_slice(name);
     let mut found = core::mem::MaybeUninit::<stat>::zeroed();
-    // SAFETY: the kernel reads the path and fills the record in; zeros are a record, too.
+    // SAFETY: the kernel reads the NUL-terminated path and fills the record in; zeros are a valid record too.
     let found = unsafe {
         let _ = lp_abi::syscall!(__NR_stat, path.as_ptr(), found.as_mut_ptr());
         found.assume_init()

@@ -1,8 +1,8 @@
 //! Attaching: what happens before the program's first own instruction.
 //!
 //! The dynamic linker calls [`lp_gate_start`] as the library's DT_INIT, before any other object's (`-z
-//! initfirst`): when all objects are loaded, or, where the gate is an auditor
-//! ([`crate::low::start::auditor`]), when the program alone is.
+//! initfirst`). At that point all objects are loaded, or, where the gate is an auditor
+//! ([`crate::low::start::auditor`]), only the program is.
 
 use crate::low::above;
 use crate::low::cover::loaded;
@@ -28,19 +28,19 @@ use crate::low::thread::pool;
 use crate::low::thread::settings::Text;
 use crate::low::tools::{names, report};
 
-/// The library's initialiser. Without LIGHTPATH_GATE in the environment the program is left alone. Under
+/// The library's initialiser. Without LIGHTPATH_GATE in the environment it leaves the program alone. Under
 /// glibc the arguments are those of main; musl passes none, and the stack is searched.
 ///
 /// # Safety
-/// Called by the dynamic linker, once.
+/// Only the dynamic linker may call it, once.
 #[unsafe(link_section = ".text.startup.lp")]
 pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *mut *mut u8) {
-    // glibc's arguments fit together; what is left in the registers by musl does not.
+    // glibc's arguments are consistent; what musl leaves in the registers is not.
     let given = argc < 1 << 20 && envp as usize == (argv as usize).wrapping_add(8 * (argc + 1));
     let envp = if given {
         envp
     } else {
-        // SAFETY: the process has one thread, with the stack that the kernel made.
+        // SAFETY: the process has one thread, on the stack that the kernel made.
         match unsafe { search_stack() } {
             Some(envp) => envp,
             None => report::refuse(&[b"the environment was not found on the stack"]),
@@ -53,9 +53,9 @@ pub unsafe extern "C" fn lp_gate_start(argc: usize, argv: *mut *mut u8, envp: *m
     }
 }
 
-/// Gives the signal mask to set, if there is one.
+/// Returns the signal mask to set, if any.
 unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
-    // SAFETY: the vector ends with a null pointer, and the auxiliary vector follows it.
+    // SAFETY: the environment ends with a null pointer, and the auxiliary vector follows it.
     let auxiliary = unsafe {
         let mut end = envp;
         while !(*end).is_null() {
@@ -63,39 +63,40 @@ unsafe fn start(envp: *mut *mut u8) -> Option<u64> {
         }
         Auxiliary::read(end.add(1).cast())
     };
-    // SAFETY: one thread, nothing else uses the environment.
+    // SAFETY: the process has one thread, and nothing else uses the environment.
     let found = unsafe { inherited::scrub(envp) }?;
-    // SAFETY: one thread, nothing else uses the environment.
+    // SAFETY: the process has one thread, and this is the only call.
     let way = unsafe { prepare(&found, &auxiliary) };
     let Found { mask, audits, within, .. } = found;
     let waits = within && way == Way::Apart;
     if audits {
-        // SAFETY: the kernel has mapped both; what follows is covered as the dynamic linker maps it.
+        // SAFETY: the kernel has mapped both; the dynamic linker's later mappings are covered as it makes
+        // them.
         unsafe { loaded::cover(auxiliary.first_objects()) };
         return mask;
     }
-    // SAFETY: the dynamic linker's list is complete: it has loaded all objects before it calls initialisers.
+    // SAFETY: the dynamic linker's list is complete, because it loads all objects before it calls
+    // initialisers.
     let Some(objects) = (unsafe { auxiliary.objects() }) else {
         report::refuse(&[b"the dynamic linker's list of objects was not found"]);
     };
     if waits {
         let known = objects.clone().count();
-        // SAFETY: one thread.
+        // SAFETY: the process has one thread, and no reference to `rest` exists.
         unsafe { (*home::home()).rest = Some(Rest { auxiliary, known }) };
         patch::tell_of_loads(loaded::cover_rest);
     }
-    // SAFETY: one thread.
+    // SAFETY: the objects are mapped, and this initialiser runs before theirs.
     unsafe { loaded::cover(objects.filter(|object| !waits || object.base != auxiliary.linker)) };
     mask
 }
 
-/// Starts the gate in a static program, which is mapped as `program`. Gives the signal mask to set, if there
-/// is one.
+/// Starts the gate in a static program, which is mapped as `program`. Returns the signal mask to set, if any.
 ///
 /// # Safety
-/// Called once, by [`crate::low::start::standalone`].
+/// Only [`crate::low::start::standalone`] may call it, once.
 pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program: Object<'_>) -> Option<u64> {
-    // SAFETY: called once, before the program runs, by this function's contract.
+    // SAFETY: the caller guarantees that this is the only call, before the program runs.
     unsafe {
         prepare(found, auxiliary);
         if !program.name.starts_with(names::NAMELESS) {
@@ -107,23 +108,23 @@ pub(crate) unsafe fn start_static(found: &Found, auxiliary: &Auxiliary, program:
     found.mask
 }
 
-/// All that comes before patching: the process's home, its settings, the first thread's record, its part in
-/// the run.
+/// All that precedes patching: the process's home, its settings, the first thread's record, and joining the
+/// run.
 ///
 /// # Safety
-/// Called once; the process has one thread.
+/// Must be called once, while the process has one thread.
 unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
     if home::map().is_err() {
         report::refuse(&[b"the program occupies the address that the gate needs"]);
     }
     let gate = found.gate;
-    // SAFETY: one thread, nothing else uses the settings.
+    // SAFETY: the process has one thread, and no other reference to the settings exists.
     let settings = unsafe { home::fill_settings() };
     settings.gate = settings.keep(gate);
     if gate.starts_with(b"-") {
         settings.preload = settings.keep(found.preload);
     }
-    // SAFETY: the address that the kernel gave.
+    // SAFETY: AT_SYSINFO_EHDR, the address that the kernel gave.
     unsafe { lp_vfs::clock::init(auxiliary.vdso) };
     let thread = pool::start_first();
     sigaction::attach();
@@ -131,10 +132,10 @@ unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
         attach_nothing(gate);
         Calls { table: &process_calls::PROCESS, way: Way::Long, hidden: u32::MAX }
     } else {
-        // SAFETY: the first thread's record, just made.
+        // SAFETY: the first thread's record, just created.
         let thread = unsafe { &*thread };
         attach_region(thread, gate, auxiliary.ids);
-        // Its calls are counted, or what it is made of lies in a mount.
+        // The run counts calls, or the program's libraries lie in a mount.
         if found.audits || High::counts_calls() {
             High::join(thread);
         }
@@ -144,11 +145,11 @@ unsafe fn prepare(found: &Found, auxiliary: &Auxiliary) -> Way {
     calls.way
 }
 
-/// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, and then there is nothing to
-/// patch with.
+/// A gate without a region: LIGHTPATH_GATE is `-:BUNDLE:BUILDER`, or absent, in which case there is nothing
+/// to patch with.
 fn attach_nothing(gate: &[u8]) {
     let mut parts = gate.split(|byte| *byte == b':').skip(1);
-    // SAFETY: one thread; no reference to the settings is alive.
+    // SAFETY: the process has one thread, and no other reference to the settings exists.
     let settings = unsafe { home::fill_settings() };
     settings.bundle = settings.keep(parts.next().unwrap_or_default());
     settings.builder = settings.keep(parts.next().unwrap_or_default());
@@ -160,7 +161,7 @@ fn attach_region(thread: &Thread, gate: &[u8], ids: ImageIds) {
         Ok(outcome) => outcome,
         Err(line) => report::refuse(&[line]),
     };
-    // SAFETY: one thread; no reference to the settings is alive.
+    // SAFETY: the process has one thread, and no other reference to the settings exists.
     let settings = unsafe { home::fill_settings() };
     settings.bundle = settings.keep(outcome.bundle);
     settings.builder = Text::of(outcome.builder);
@@ -168,11 +169,11 @@ fn attach_region(thread: &Thread, gate: &[u8], ids: ImageIds) {
     settings.library = Text::of(outcome.library);
 }
 
-/// Finds the environment on the stack, for a dynamic linker that does not pass it: the auxiliary vector lies
-/// below the random bytes that one of its entries points to, the environment below the vector.
+/// Finds the environment on the stack, for a dynamic linker that does not pass it. The auxiliary vector lies
+/// below the random bytes that AT_RANDOM points to, and the environment lies below the vector.
 ///
 /// # Safety
-/// The process has one thread, on the stack that the kernel made.
+/// The process must have one thread, on the stack that the kernel made.
 #[cold]
 #[inline(never)]
 unsafe fn search_stack() -> Option<*mut *mut u8> {
@@ -184,13 +185,13 @@ unsafe fn search_stack() -> Option<*mut *mut u8> {
         .ok()?;
     let random = vector.iter().find(|[kind, _]| *kind == AT_RANDOM)?[1];
     let mut at = (random & !7) as *mut usize;
-    // SAFETY: going down from the random bytes, everything is stack, down to this function's frame.
+    // SAFETY: everything between the random bytes and this function's frame is stack.
     unsafe {
         while !(*at == random && *at.sub(1) == AT_RANDOM) {
             at = at.sub(1);
         }
         at = at.sub(1);
-        // Down to the vector's start: below it is the environment's null pointer.
+        // Descend to the start of the vector; the environment's null pointer is below it.
         while *at.sub(1) != 0 || *at.sub(2) <= 64 && *at.sub(2) != 0 && vector.contains(&[*at.sub(2), 0]) {
             if vector.contains(&[*at.sub(2), *at.sub(1)]) {
                 at = at.sub(2);
@@ -202,7 +203,7 @@ unsafe fn search_stack() -> Option<*mut *mut u8> {
         while *first.sub(1) != 0 {
             first = first.sub(1);
         }
-        // With an empty environment the word below its null pointer is that of the arguments.
+        // With an empty environment, the word below its null pointer is that of the arguments.
         Some(first.cast())
     }
 }

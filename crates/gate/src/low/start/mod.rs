@@ -1,5 +1,5 @@
 //! What happens before the program's first instruction: [`attach`], called by the dynamic linker;
-//! [`auditor`], where the gate comes by LD_AUDIT; [`standalone`], which starts static programs.
+//! [`auditor`], if the gate is loaded by LD_AUDIT; [`standalone`], which starts static programs.
 //!
 //! The process has one thread.
 

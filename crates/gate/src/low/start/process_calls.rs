@@ -1,9 +1,9 @@
-//! [`PROCESS`]: the low half's own calls.
+//! [`PROCESS`]: the low half's calls.
 
 use lp_abi::linux::*;
 
 crate::low::dispatch::dispatch_table! {
-    /// The calls of the low half alone: file calls go to the kernel. A full table has these entries too, or
+    /// The calls of the low half alone; file calls go to the kernel. A full table has these entries too, or
     /// handlers that end in them.
     PROCESS "lp_table_process":
     __NR_mmap => crate::low::cover::mapped_code::mmap,

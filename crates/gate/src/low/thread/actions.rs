@@ -1,4 +1,4 @@
-//! The actions of signals, as the program sees them.
+//! Signal actions as the program sees them.
 
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -15,11 +15,11 @@ pub(crate) struct KernelAction {
     pub(crate) mask: u64,
 }
 
-/// The program's view of the actions of signals, for those that the kernel knows as `lp_signal`. Private to
-/// the process.
+/// The program's view of signal actions; the kernel's action of these signals is `lp_signal`. Private to the
+/// process.
 ///
-/// Threads of a process that change the same signal's action at once get one or the other, as with the
-/// kernel, or for the length of the call a mixture of flags and handler.
+/// Threads that change one signal's action at the same time get one or the other, as with the kernel, or
+/// during the call a mixture of flags and handler.
 #[repr(C)]
 pub(crate) struct Actions(pub(crate) [Action; SIGNALS]);
 
@@ -44,8 +44,7 @@ impl Actions {
     }
 }
 
-// Relaxed throughout: each word stands for itself, and the kernel's call between orders them with the
-// delivery.
+// Relaxed throughout: each word stands alone, and the kernel's call in between orders it with the delivery.
 impl Action {
     pub(crate) fn get(&self) -> KernelAction {
         KernelAction {

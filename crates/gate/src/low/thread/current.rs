@@ -5,27 +5,27 @@ use core::sync::atomic::Ordering;
 use crate::low::thread::record::Thread;
 use crate::low::thread::tls;
 
-/// The calling thread's record: like `current`. Null before the thread's first call through the gate; never
-/// in a handler of the dispatch table.
+/// The calling thread's record, like `current`. Null before the thread's first call through the gate; never
+/// null in a handler of a dispatch table.
 #[inline(always)]
 pub fn thread() -> *mut Thread {
     tls::pointer() as *mut Thread
 }
 
-/// Makes `thread` the record of the calling thread, which has had none.
+/// Makes `thread` the record of the calling thread, which has none yet.
 pub(crate) fn enter(thread: *mut Thread) {
     if tls::is_by_gs() {
         // SAFETY: the record is the calling thread's.
         let words = unsafe { &(*thread).words };
         words.own.store(core::ptr::from_ref(words) as usize, Ordering::Relaxed);
-        // SAFETY: nobody's yet. They are complete before a handler of a signal can see them.
+        // SAFETY: no thread uses these words yet. They are complete before a signal handler can see them.
         unsafe { *words.words.get() = [thread as usize, 0, 0, 0] };
         tls::point(words);
     }
     set_current(thread);
 }
 
-/// The calling thread has no record any more.
+/// Detaches the calling thread from its record.
 pub(crate) fn leave() {
     if tls::is_by_gs() {
         return tls::point(&tls::NOBODY);
@@ -38,9 +38,10 @@ fn set_current(thread: *mut Thread) {
     refresh();
 }
 
-/// Takes over what the record of the calling thread says: after its task has changed.
+/// Updates the thread-local copies after the calling thread's task has changed.
 pub(crate) fn refresh() {
-    // SAFETY: null, or the thread's own record; and null or its task, which lives as long as the record.
+    // SAFETY: the pointer is null or the thread's own record; its task is null or lives as long as the
+    // record.
     let task = unsafe { thread().as_ref().and_then(|thread| thread.task.get().as_ref()) };
     tls::set_task(task.map_or(0, |task| core::ptr::from_ref(task) as usize));
     tls::set_table(task.map_or(0, |task| core::ptr::from_ref(task.table) as usize));

@@ -1,7 +1,8 @@
 //! What the gate keeps for the process ([`home`]) and for each thread ([`record`], [`pool`]), and how a
-//! thread finds its own ([`tls`], [`current`]).
+//! thread finds its own record ([`tls`], [`current`]).
 //!
-//! Private memory: no lock, and no other process. A thread's record is that thread's alone.
+//! All of it is private memory: no lock, and no other process. A thread's record belongs to that thread
+//! alone.
 
 pub mod actions;
 pub mod current;

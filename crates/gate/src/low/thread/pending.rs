@@ -1,4 +1,4 @@
-//! What is known of the signals of a thread that wait for the end of a call.
+//! State of a thread's deferred signals.
 
 use core::cell::{Cell, UnsafeCell};
 use core::mem::MaybeUninit;
@@ -9,26 +9,27 @@ use crate::low::thread::actions::SIGNALS;
 /// The kernel's siginfo.
 pub(crate) type Info = [u64; 16];
 
-/// The signals of a thread that wait. Handlers that interrupt each other change it.
+/// A thread's deferred signals. Signal handlers that interrupt each other change it.
 #[repr(C)]
 pub(crate) struct Deferred {
-    /// Those whose handlers wait for the end of the call.
+    /// Signals whose handlers wait for the end of the call.
     pub(crate) waiting: AtomicU64,
-    /// Those of which a token is in the kernel's queue.
+    /// Signals of which a token is in the kernel's queue.
     pub(crate) sent: AtomicU64,
-    /// What the masks to go back to have in common.
+    /// The intersection of the masks to restore.
     pub(crate) mask: AtomicU64,
-    /// The mask of the call that a signal has ended, if it had one of its own; see [`ended_under`].
+    /// The mask of the call that a signal ended, if that call had its own; see [`ended_under`].
     pub(crate) wait_mask: Cell<Option<u64>>,
 }
 
-/// The siginfo of each signal in [`Deferred::waiting`] and [`Deferred::sent`]. Touched only where it is used.
+/// The siginfo of each signal in [`Deferred::waiting`] and [`Deferred::sent`]. Its pages are touched only
+/// when used.
 #[repr(C)]
 pub(crate) struct Notes(pub(crate) [UnsafeCell<MaybeUninit<Info>>; SIGNALS]);
 
-// Relaxed throughout: the words are the thread's own, and atomic for the handlers that interrupt it.
+// Relaxed throughout: the words are the thread's own, and atomic for the signal handlers that interrupt it.
 impl Deferred {
-    /// Nothing waits.
+    /// Clears the state: no signal waits.
     pub(crate) fn reset(&self) {
         self.waiting.store(0, Ordering::Relaxed);
         self.sent.store(0, Ordering::Relaxed);

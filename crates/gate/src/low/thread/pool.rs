@@ -1,4 +1,4 @@
-//! Records of threads: the first's, new ones, and those that wait for another thread.
+//! Thread records: the first thread's, new ones, and unused ones kept for other threads.
 
 use core::ptr::{null, null_mut};
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
@@ -10,13 +10,13 @@ use lp_abi::linux::{
 use crate::low::thread::record::Thread;
 use crate::low::thread::{current, home};
 
-/// Unused records, a stack.
+/// Stack of unused records.
 static UNUSED: AtomicPtr<Thread> = AtomicPtr::new(null_mut());
 
-/// Records of a limited process that were never used: the first, and where the last one ends.
+/// Records reserved for a limited process and never used: the next one, and the end of the last.
 static READY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
-/// How many it has.
+/// Number of records reserved.
 const READY_RECORDS: usize = 256;
 
 /// Bytes from one record to the next in a mapping.
@@ -24,23 +24,23 @@ const STRIDE: usize = size_of::<Thread>().next_multiple_of(4096);
 
 /// The record of the first thread.
 fn first() -> *mut Thread {
-    // SAFETY: an address in the process's home.
+    // SAFETY: only the address of a field is taken, within the home.
     unsafe { (&raw mut (*home::home()).first).cast() }
 }
 
 /// Makes the first thread's record `current`. Called once, by attach.
 pub(crate) fn start_first() -> *mut Thread {
     let thread = first();
-    // SAFETY: zeroed, as `prepare` wants, and not in use.
+    // SAFETY: the record is zeroed, as `prepare` requires, and not in use.
     unsafe { prepare(thread) };
     current::enter(thread);
     thread
 }
 
-/// Makes the first thread's record `current` again for that thread: the loader of glibc before 2.35 sets the
-/// thread's storage up anew when auditors have used it already (its bug 28096).
+/// Makes the first thread's record `current` again on that thread. The loader of glibc before 2.35 sets the
+/// thread's storage up anew after auditors have used it (glibc bug 28096).
 pub(crate) fn restore_first() -> bool {
-    // SAFETY: the record is that thread's own, and nobody else changes the fields looked at.
+    // SAFETY: the record is that thread's own, and nobody else changes these fields.
     let is_first = unsafe { !(*first()).task.get().is_null() && (*first()).tid.get() == own_tid() };
     if is_first {
         current::enter(first());
@@ -48,21 +48,21 @@ pub(crate) fn restore_first() -> bool {
     is_first
 }
 
-/// An unused record, ready for use; `None` without memory.
+/// An unused record, ready for use; `None` if memory is exhausted.
 ///
-/// A handler that interrupts this finds the list empty or whole: the list is taken as one, and put back but
-/// for its first.
+/// Takes the whole list at once and puts back all but the first record, so a signal handler that interrupts
+/// this finds the list either empty or whole.
 pub(crate) fn take() -> Option<*mut Thread> {
     // PAIRS: the release in `push`.
     let first = UNUSED.swap(null_mut(), Ordering::Acquire);
     let thread = if first.is_null() {
         take_ready().or_else(make)?
     } else {
-        // SAFETY: records in the list are valid and nobody else's once taken.
+        // SAFETY: a record taken from the list is valid and belongs to the taker alone.
         push(unsafe { (*first).next.get() });
         first
     };
-    // SAFETY: it is zeroed or was in use before, and is nobody else's.
+    // SAFETY: the record is zeroed or was used before, and belongs to this thread alone.
     unsafe { prepare(thread) };
     Some(thread)
 }
@@ -75,24 +75,24 @@ fn make() -> Option<*mut Thread> {
     Some(address as *mut Thread)
 }
 
-/// One of those that [`keep_ready`] has made.
+/// A record that [`keep_ready`] reserved.
 fn take_ready() -> Option<*mut Thread> {
-    // Relaxed, both: set while there was one thread that could limit the process.
+    // Relaxed, both: stored while the process had one thread that could limit it.
     let end = READY[1].load(Ordering::Relaxed);
     let next = |at: usize| (at < end).then_some(at + STRIDE);
     READY[0].fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok().map(|at| at as *mut Thread)
 }
 
-/// Makes addresses for records of threads to come: the process will not get any more.
+/// Reserves addresses for the records of future threads: a limited process cannot map more.
 pub(crate) fn keep_ready() {
-    // Relaxed, all: as in `take_ready`.
+    // Relaxed, all: stored while the process had one thread that could limit it.
     if READY[0].load(Ordering::Relaxed) < READY[1].load(Ordering::Relaxed) {
         return;
     }
     let (protection, flags) = (PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE);
     for count in [READY_RECORDS, READY_RECORDS / 16] {
         let bytes = count * STRIDE;
-        // SAFETY: a new mapping, of zeros; memory comes as it is touched.
+        // SAFETY: a new mapping, zeroed; memory is allocated as it is touched.
         if let Ok(at) = unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, protection, flags, usize::MAX, 0) } {
             READY[0].store(at, Ordering::Relaxed);
             READY[1].store(at + bytes, Ordering::Relaxed);
@@ -107,7 +107,7 @@ pub(crate) fn are_ready() -> bool {
         || READY[0].load(Ordering::Relaxed) < READY[1].load(Ordering::Relaxed)
 }
 
-/// Gives a record back. The caller does not use it any more.
+/// Returns a record to the pool. The caller must not use it afterwards.
 pub(crate) fn give_back(thread: *mut Thread) {
     if core::ptr::eq(thread, first()) {
         return;
@@ -117,13 +117,13 @@ pub(crate) fn give_back(thread: *mut Thread) {
     push(thread);
 }
 
-/// Puts a list of records in front of the unused ones.
+/// Pushes a list of records onto the stack of unused ones.
 fn push(list: *mut Thread) {
     if list.is_null() {
         return;
     }
     let mut last = list;
-    // SAFETY: the records are the caller's.
+    // SAFETY: the records belong to the caller.
     unsafe {
         while !(*last).next.get().is_null() {
             last = (*last).next.get();
@@ -142,15 +142,17 @@ fn push(list: *mut Thread) {
 
 /// In the child of a fork: the other threads are gone, whatever they held.
 pub(crate) fn after_fork_child() {
-    // SAFETY: current is this thread's own.
+    // SAFETY: `current` is this thread's own record.
     unsafe { (*current::thread()).tid.set(own_tid()) };
 }
 
+/// Initialises a record for its next thread.
+///
 /// # Safety
-/// `thread` is a record of zeros or one that was prepared before, and in nobody's use.
+/// `thread` must be a zeroed or previously prepared record that nobody uses.
 unsafe fn prepare(thread: *mut Thread) {
-    // SAFETY: `thread` is a record of zeros or one that was prepared before, and in nobody's use, by this
-    // function's contract; fields are set one by one, so that pages of buffers stay untouched.
+    // SAFETY: the caller guarantees a zeroed or previously prepared record that nobody uses. Fields are set
+    // one by one, so that pages of buffers stay untouched.
     unsafe {
         (*thread).child.set(null_mut());
         (*thread).parent.set(null());
@@ -167,6 +169,6 @@ unsafe fn prepare(thread: *mut Thread) {
 }
 
 pub(crate) fn own_tid() -> u32 {
-    // SAFETY: no effect.
+    // SAFETY: gettid(2) takes no pointers.
     unsafe { lp_abi::syscall!(__NR_gettid) }.unwrap_or(0) as u32
 }

@@ -1,12 +1,12 @@
-//! [`Room`]: memory that a thread keeps for what it has to put together before an exec.
+//! [`Room`]: a thread's memory for what it assembles before an exec.
 
 use core::cell::Cell;
 
 use lp_abi::Result;
 use lp_abi::linux::{__NR_mmap, __NR_munmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
-/// Memory for a new environment that does not fit the thread's scratch buffers: mapped when needed, kept for
-/// the next exec that fails, given back with the record.
+/// Memory for a new environment that does not fit the thread's scratch buffers. Mapped when needed, kept for
+/// the next exec if this one fails, unmapped with the record.
 #[repr(C)]
 pub(crate) struct Room {
     start: Cell<usize>,
@@ -14,7 +14,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// At least so many bytes; the next call may move them.
+    /// Returns at least `bytes` bytes. The next call may move them.
     pub(crate) fn at_least(&self, bytes: usize) -> Result<*mut u8> {
         if self.bytes.get() < bytes {
             self.release();
@@ -30,7 +30,7 @@ impl Room {
 
     pub(crate) fn release(&self) {
         if self.bytes.get() != 0 {
-            // SAFETY: the mapping is this record's own and not in use.
+            // SAFETY: the mapping belongs to this record and is not in use.
             let _ = unsafe { lp_abi::syscall!(__NR_munmap, self.start.get(), self.bytes.get()) };
             self.bytes.set(0);
         }

@@ -1,10 +1,10 @@
-//! What the process was told in its environment, kept for the images that it will exec.
+//! The settings from the process's environment, kept for the images that it will exec.
 
 use lp_abi::linux::{__NR_mmap, MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 
 use crate::low::tools::report;
 
-/// Bytes for strings at hand; longer ones are kept elsewhere.
+/// Bytes for strings in the record itself; longer ones get a mapping.
 const ROOM: usize = 1024;
 
 /// Set by attach, constant afterwards.
@@ -12,22 +12,22 @@ const ROOM: usize = 1024;
 pub(crate) struct Settings {
     /// The preload library's own path, as LD_PRELOAD named it.
     pub(crate) preload: Text,
-    /// The directory of the C library that has the gate in it; empty if there is none.
+    /// The directory of the C library that contains the gate; empty if there is none.
     pub(crate) library: Text,
-    /// What LIGHTPATH_GATE said.
+    /// The value of LIGHTPATH_GATE.
     pub(crate) gate: Text,
     /// The bundle of site images.
     pub(crate) bundle: Text,
-    /// The program that adds to it: the launcher.
+    /// The launcher, which adds images to the bundle.
     pub(crate) builder: Text,
-    /// The path of the running program, if it is a static one of the host's.
+    /// The path of the running program, if it is a static one on the host.
     pub(crate) program: Text,
     /// Bytes used in `room`.
     used: usize,
     room: [u8; ROOM],
 }
 
-/// A string with a NUL behind it.
+/// A string followed by a NUL.
 #[repr(C)]
 pub(crate) struct Text {
     start: *const u8,
@@ -35,7 +35,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    /// A string that stays where it is, with a NUL behind it.
+    /// Refers to a string that stays in place and is followed by a NUL.
     pub(crate) fn of(text: &'static [u8]) -> Text {
         Text { start: text.as_ptr(), length: text.len() }
     }
@@ -45,11 +45,11 @@ impl Text {
         if self.start.is_null() {
             return &[];
         }
-        // SAFETY: set by `Settings::keep` to memory that stays.
+        // SAFETY: `start` and `length` come from `of` or `Settings::keep`: memory that stays.
         unsafe { core::slice::from_raw_parts(self.start, self.length) }
     }
 
-    /// Its first byte; a NUL ends it.
+    /// Its first byte, as a NUL-terminated string.
     pub(crate) fn pointer(&self) -> *const u8 {
         if self.start.is_null() { c"".as_ptr().cast() } else { self.start }
     }
@@ -73,7 +73,7 @@ impl Settings {
                 }
             }
         };
-        // SAFETY: room for the text and its NUL.
+        // SAFETY: `start` has room for the text and its NUL.
         unsafe {
             start.copy_from_nonoverlapping(text.as_ptr(), text.len());
             start.add(text.len()).write(0);

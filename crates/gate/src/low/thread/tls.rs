@@ -1,9 +1,9 @@
-//! The thread-local words of the gate: initial-exec, 32 bytes, reached by one load.
+//! The gate's thread-local words: initial-exec, 32 bytes, reached by one load.
 //!
-//! In a static program all thread-local storage is the program's. The gate's file for those
-//! (`lp_sites::by_gs`) has gs in the place of fs in every instruction that reaches the words, and the base of
-//! gs leads to a thread's [`Words`]: those in its record, or [`NOBODY`]'s while it has none. A new thread
-//! has its maker's base until [`crate::low::arrive::entry`] gives it `NOBODY`'s.
+//! In a static program all thread-local storage belongs to the program. The gate's file for those programs
+//! (`lp_sites::by_gs`) uses gs instead of fs in every instruction that reaches the words. The base of gs
+//! points to a thread's [`Words`]: those in its record, or [`NOBODY`] while it has none. A new thread
+//! inherits its creator's base until [`crate::low::arrive::entry`] points it at `NOBODY`.
 
 use core::arch::{asm, global_asm};
 use core::cell::UnsafeCell;
@@ -26,14 +26,14 @@ global_asm!(
 
 /// Offset of the pointer to the thread's record; null before its first call.
 pub(crate) const CURRENT: usize = 0;
-/// Offset of the 32-bit mark that the thread is in the gate, so that signal handlers must wait.
+/// Offset of the 32-bit mark that the thread is in the gate, which makes signal handlers wait.
 pub(crate) const IN_GATE: usize = 8;
-/// Offset of the 32-bit mark that one waits.
+/// Offset of the 32-bit mark that a signal handler waits.
 pub(crate) const DEFERRED: usize = 12;
-/// Offset of a copy of the record's pointer to the task, for those who have no time for the record.
+/// Offset of a copy of the record's pointer to the task, so that fast paths skip one load.
 pub(crate) const TASK: usize = 16;
-/// Offset of a copy of the task's pointer to its table of descriptors. Null where there is no task, and then `TASK` means
-/// nothing.
+/// Offset of a copy of the task's pointer to its descriptor table. Null if there is no task; `TASK` is then
+/// meaningless.
 pub(crate) const TABLE: usize = 24;
 
 macro_rules! tls_read {
@@ -42,7 +42,8 @@ macro_rules! tls_read {
         #[inline(always)]
         pub(crate) fn $name() -> $type {
             let value: $type;
-            // SAFETY: the word is this thread's own; the dynamic linker has set up its storage before any code runs.
+            // SAFETY: the word is this thread's own; the dynamic linker sets up its storage before any code
+            // runs.
             unsafe {
                 asm!("mov {at}, qword ptr [rip + lp_tls@GOTTPOFF]",
                      concat!("mov {value", $modifier, "}, ", $size, " ptr fs:[{at} + {offset}]"),
@@ -59,7 +60,8 @@ macro_rules! tls_write {
         #[doc = concat!("Writes ", $what, ".")]
         #[inline(always)]
         pub(crate) fn $name(value: $type) {
-            // SAFETY: as for reading.
+            // SAFETY: the word is this thread's own; the dynamic linker sets up its storage before any code
+            // runs.
             unsafe {
                 asm!("mov {at}, qword ptr [rip + lp_tls@GOTTPOFF]",
                      concat!("mov ", $size, " ptr fs:[{at} + {offset}], {value", $modifier, "}"),
@@ -82,18 +84,18 @@ tls_write!(set_deferred, DEFERRED, u32, ":e", "dword", "the mark that a signal w
 /// The words of a thread of a static program, at the base of its gs.
 #[repr(C, align(16))]
 pub(crate) struct Words {
-    /// Its own address, as the first word of a thread's block has it under fs.
+    /// Its own address, which the first word of a thread's block also holds under fs.
     pub(crate) own: AtomicUsize,
     spare: usize,
-    /// What `lp_tls` is elsewhere.
+    /// The words that `lp_tls` names elsewhere.
     pub(crate) words: UnsafeCell<[usize; 4]>,
 }
 
-// SAFETY: a thread's words are touched by that thread alone. In those of `NOBODY` threads without a record
-// write zeros over zeros.
+// SAFETY: only its own thread accesses a thread's words. Threads without a record write zeros over zeros in
+// `NOBODY`.
 unsafe impl Sync for Words {}
 
-/// What stands in the place of the distance of `lp_tls` from the base of fs.
+/// Replaces the offset of `lp_tls` from the base of fs.
 pub(crate) const IN_WORDS: usize = offset_of!(Words, words);
 
 /// The words of threads that have no record: zeros.
@@ -101,14 +103,14 @@ pub(crate) const IN_WORDS: usize = offset_of!(Words, words);
 pub(crate) static NOBODY: Words =
     Words { own: AtomicUsize::new(0), spare: 0, words: UnsafeCell::new([0; 4]) };
 
-/// Whether processors have WRGSBASE and the kernel allows it: the kernel's AT_HWCAP2 says so.
+/// Nonzero if the processor has WRGSBASE and the kernel allows it, according to AT_HWCAP2.
 pub(crate) static HAS_WRGSBASE: AtomicUsize = AtomicUsize::new(0);
 /// `HWCAP2_FSGSBASE` of asm/hwcap2.h.
 const HWCAP2_FSGSBASE: usize = 1 << 1;
 /// `ARCH_SET_GS` of asm/prctl.h.
 pub(crate) const ARCH_SET_GS: usize = 0x1001;
 
-// lp_point_gs: has gs lead to the address in rcx. Changes rax, rcx and r11 only.
+// lp_point_gs: points gs at the address in rcx. Changes rax, rcx and r11 only.
 global_asm!(
     ".pushsection .text.lp_point_gs,\"ax\",@progbits",
     ".globl lp_point_gs",
@@ -134,23 +136,23 @@ global_asm!(
     nr_arch_prctl = const __NR_arch_prctl,
 );
 
-/// Makes this process one that finds its words by gs. Called once, before anything reads them; `hwcap2` is
-/// the kernel's AT_HWCAP2.
+/// Switches this process to finding its words by gs. Called once, before anything reads them. `hwcap2` is the
+/// kernel's AT_HWCAP2.
 pub(crate) fn start_by_gs(hwcap2: usize) {
-    // Relaxed, both: one thread.
+    // Relaxed, both: the process has one thread.
     HAS_WRGSBASE.store(hwcap2 & HWCAP2_FSGSBASE, Ordering::Relaxed);
     NOBODY.own.store(&raw const NOBODY as usize, Ordering::Relaxed);
     point(&NOBODY);
 }
 
-/// Whether the words are found by gs: the program is a static one.
+/// Whether the words are found by gs, because the program is a static one.
 pub(crate) fn is_by_gs() -> bool {
     NOBODY.own.load(Ordering::Relaxed) != 0 // Relaxed: set while there was one thread.
 }
 
-/// Has gs lead to `words` in the calling thread.
+/// Points gs of the calling thread at `words`.
 pub(crate) fn point(words: &Words) {
-    // SAFETY: in a static program gs is the gate's; the words live as long as they are pointed to.
+    // SAFETY: in a static program gs belongs to the gate; the words live as long as gs points at them.
     unsafe {
         asm!("call lp_point_gs", inout("rcx") words => _, out("rax") _, out("r11") _);
     }

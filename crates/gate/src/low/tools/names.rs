@@ -4,12 +4,12 @@ use lp_abi::linux::{__NR_getpid, __NR_readlink};
 
 use lp_abi::text::decimal;
 
-/// Room for such a path, in bytes.
+/// Bytes for such a path.
 pub(crate) const ROOM: usize = 1024;
-/// How the paths of objects start that have no name of their own (any more): their key is that of their content.
+/// Prefix of the paths of objects that have no name of their own. Such an object is keyed by its content.
 pub(crate) const NAMELESS: &[u8] = b"/proc/";
 
-/// What stands before the name of a memfd in the link that /proc/self/exe is.
+/// Prefix of a memfd's name in the target of /proc/self/exe.
 pub(crate) const MEMFD: &[u8] = b"/memfd:";
 
 /// The path of the running program.
@@ -17,7 +17,7 @@ pub(crate) fn of_program(room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/exe", None)
 }
 
-/// The path of the program that process `pid` has executed as its kernel has it.
+/// The path of the program that process `pid` executed, as the kernel reports it.
 pub(crate) fn of_process(pid: u32, room: &mut [u8; ROOM]) -> &[u8] {
     let mut digits = [0u8; 20];
     of_directory(room, decimal(pid.into(), &mut digits), b"/exe", b"")
@@ -28,10 +28,10 @@ pub(crate) fn of_descriptor(fd: usize, room: &mut [u8; ROOM]) -> &[u8] {
     of_link(room, b"/fd/", Some(fd))
 }
 
-/// The target of a link in the process's directory in /proc, or the link itself when its target has no name: an unlinked file, a
-/// memfd.
+/// The target of a link in the process's directory in /proc. Returns the link itself if its target has no
+/// name (an unlinked file, a memfd).
 fn of_link<'a>(room: &'a mut [u8; ROOM], name: &[u8], number: Option<usize>) -> &'a [u8] {
-    // SAFETY: no effect.
+    // SAFETY: getpid(2) takes no pointers.
     let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
     let (mut digits, mut more) = ([0u8; 20], [0u8; 20]);
     let number = number.map_or(&[][..], |number| decimal(number as u32 as u64, &mut more));
@@ -41,7 +41,7 @@ fn of_link<'a>(room: &'a mut [u8; ROOM], name: &[u8], number: Option<usize>) -> 
 fn of_directory<'a>(room: &'a mut [u8; ROOM], process: &[u8], name: &[u8], number: &[u8]) -> &'a [u8] {
     let mut link = [0u8; 64];
     let length = join(&mut link, &[NAMELESS, process, name, number]);
-    // SAFETY: the kernel reads the link's name, which has a NUL behind it, and writes within `room`.
+    // SAFETY: the link's name is NUL-terminated, and the kernel writes within `room`.
     let got = unsafe { lp_abi::syscall!(__NR_readlink, link.as_ptr(), room.as_mut_ptr(), ROOM - 1) };
     let got = got.unwrap_or(0);
     let nameless = room[..got].ends_with(b" (deleted)") || room[..got].starts_with(MEMFD);
@@ -49,7 +49,7 @@ fn of_directory<'a>(room: &'a mut [u8; ROOM], process: &[u8], name: &[u8], numbe
     &room[..length]
 }
 
-/// Writes the parts one after another and gives their length; what does not fit is left out.
+/// Concatenates `parts` in `room` and returns the length. Parts that do not fit are left out.
 fn join(room: &mut [u8], parts: &[&[u8]]) -> usize {
     let mut at = 0;
     for part in parts {

@@ -1,4 +1,4 @@
-//! Mapping a program: what the kernel's `load_elf_binary` does for one without an interpreter.
+//! Maps a program, as the kernel's `load_elf_binary` does for one without an interpreter.
 
 use core::mem::MaybeUninit;
 use core::ops::Range;
@@ -13,9 +13,9 @@ use crate::low::object::elf::read_file;
 use crate::low::object::objects::Segment;
 
 const PAGE: usize = 4096;
-/// Most program headers: as many as the kernel takes, a page of them.
+/// Maximum number of program headers: one page of them, as in the kernel.
 const HEADERS: usize = PAGE / size_of::<Segment>();
-/// Where the addresses of programs end.
+/// Upper end of program addresses.
 const END: u64 = (1 << 47) - PAGE as u64;
 const PT_LOAD: u32 = 1;
 const PT_GNU_STACK: u32 = 0x6474_e551;
@@ -30,11 +30,11 @@ const DAMAGED: &[u8] = b"damaged ELF file";
 
 /// A mapped program.
 pub(super) struct Image {
-    /// What its addresses are relative to.
+    /// The address to which its addresses are relative.
     pub(super) base: usize,
-    /// Where it starts.
+    /// Its entry point.
     pub(super) entry: usize,
-    /// Where its program headers are in memory.
+    /// Address of its program headers in memory.
     pub(super) headers_at: usize,
     headers: [MaybeUninit<Segment>; HEADERS],
     count: usize,
@@ -44,7 +44,7 @@ impl Image {
     /// Maps the file behind `fd`.
     ///
     /// # Errors
-    /// One line that says why not.
+    /// One line with the reason.
     pub(super) fn map(fd: usize) -> core::result::Result<Image, &'static [u8]> {
         let mut head = [0u8; 64];
         if read_file(fd, &mut head, 0) != head.len() || !head.starts_with(b"\x7fELF\x02\x01") {
@@ -85,7 +85,7 @@ impl Image {
 
     /// The program headers.
     pub(super) fn segments(&self) -> &[Segment] {
-        // SAFETY: `read_headers` has filled so many in.
+        // SAFETY: `read_headers` has initialised `count` headers.
         unsafe { core::slice::from_raw_parts(self.headers.as_ptr().cast(), self.count) }
     }
 
@@ -95,7 +95,8 @@ impl Image {
 
     fn read_headers(&mut self, fd: usize, at: u64, count: usize) -> core::result::Result<(), &'static [u8]> {
         let bytes = count * size_of::<Segment>();
-        // SAFETY: the array has room for so many; what was read is a record of integers.
+        // SAFETY: the array has room for `count` headers; a header is a record of integers, for which any
+        // bytes are valid.
         let room = unsafe { core::slice::from_raw_parts_mut(self.headers.as_mut_ptr().cast::<u8>(), bytes) };
         if read_file(fd, room, at) != bytes {
             return Err(DAMAGED);
@@ -104,10 +105,10 @@ impl Image {
         Ok(())
     }
 
-    /// Whether the file has what its headers announce.
+    /// Checks that the file contains what its headers announce.
     fn check(&self, fd: usize) -> core::result::Result<(), &'static [u8]> {
         let mut found = MaybeUninit::<stat>::zeroed();
-        // SAFETY: the kernel fills the record in; zeros are one, too.
+        // SAFETY: the kernel fills the record in; zeros are a valid record too.
         let size = unsafe {
             let _ = lp_abi::syscall!(__NR_fstat, fd, found.as_mut_ptr());
             found.assume_init().st_size as u64
@@ -131,26 +132,26 @@ impl Image {
         if self.loads().any(starts) { Ok(()) } else { Err(DAMAGED) }
     }
 
-    /// The addresses that its segments take, in whole pages.
+    /// The addresses that its segments occupy, in whole pages.
     fn extent(&self) -> Range<usize> {
         let start = self.loads().map(|segment| segment.address).min().unwrap_or(0) as usize;
         let end = self.loads().map(|segment| segment.address + segment.bytes).max().unwrap_or(0) as usize;
         start & !(PAGE - 1)..end.next_multiple_of(PAGE)
     }
 
-    /// Finds a place for a program that can be anywhere, and sets the addresses apart.
+    /// Reserves addresses for a position-independent program.
     fn place(&mut self) -> Result<()> {
         let align = self.loads().map(|segment| segment.align).filter(|align| align.is_power_of_two());
         let align = align.max().unwrap_or(0).clamp(PAGE as u64, 1 << 30) as usize;
         let Range { start, end } = self.extent();
         let bytes = end - start;
         let at = reserve(bytes + align - PAGE)?;
-        // Where the first page would be if addresses started at 0 is a multiple of the alignment.
+        // The address of the image's byte 0 must be a multiple of the alignment.
         let first = (at - start % align).next_multiple_of(align) + start % align;
         let first = if first < at { first + align } else { first };
         for gap in [at..first, first + bytes..at + bytes + align - PAGE] {
             if !gap.is_empty() {
-                // SAFETY: pages that were set apart above.
+                // SAFETY: pages that were reserved above and that nothing uses.
                 unsafe { lp_abi::syscall!(__NR_munmap, gap.start, gap.len()) }?;
             }
         }
@@ -162,7 +163,7 @@ impl Image {
         self.loads().try_for_each(|segment| map_segment(self.base, fd, segment, how))
     }
 
-    /// Where the program headers are mapped: they lie at `offset` of the file.
+    /// Address of the program headers, which are at `offset` of the file.
     fn find_headers(&self, offset: u64) -> usize {
         let holds = |at: &&Segment| {
             at.offset <= offset
@@ -172,7 +173,7 @@ impl Image {
         holder.map_or(0, |at| self.base.wrapping_add((at.address + (offset - at.offset)) as usize))
     }
 
-    /// Makes the stack executable if the program wants it so.
+    /// Makes the stack executable if the program asks for it.
     fn set_stack(&self) {
         let wants = |segment: &Segment| segment.kind == PT_GNU_STACK && segment.flags & PF_X != 0;
         if self.segments().iter().any(wants) {
@@ -183,7 +184,7 @@ impl Image {
         }
     }
 
-    /// The addresses of code, from its first byte to its last; those of data.
+    /// The address ranges of code and of data.
     pub(super) fn code_and_data(&self) -> [Range<usize>; 2] {
         [PF_X, PF_W].map(|flag| {
             let all = || self.loads().filter(|segment| segment.flags & flag != 0);
@@ -194,14 +195,14 @@ impl Image {
     }
 }
 
-/// Sets addresses apart.
+/// Reserves addresses.
 fn reserve(bytes: usize) -> Result<usize> {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     // SAFETY: a new mapping.
     unsafe { lp_abi::syscall!(__NR_mmap, 0, bytes, PROT_NONE, flags, usize::MAX, 0) }
 }
 
-/// Maps one segment: what comes from the file, and zeros behind that.
+/// Maps one segment: what comes from the file, then zeros.
 fn map_segment(base: usize, fd: usize, segment: &Segment, how: u32) -> Result<()> {
     let bit = |flag, protection| if segment.flags & flag != 0 { protection } else { 0 };
     let protection = bit(PF_R, PROT_READ) | bit(PF_W, PROT_WRITE) | bit(PF_X, PROT_EXEC);
@@ -225,8 +226,8 @@ fn map_segment(base: usize, fd: usize, segment: &Segment, how: u32) -> Result<()
 }
 
 fn map_at(at: usize, bytes: usize, protection: u32, flags: u32, fd: usize, offset: u64) -> Result<()> {
-    // SAFETY: the pages are set apart for the program, or nothing is there.
+    // SAFETY: the pages are reserved for the program, or nothing is mapped there.
     let got = unsafe { lp_abi::syscall!(__NR_mmap, at, bytes, protection, flags, fd, offset) }?;
-    // A kernel that does not know MAP_FIXED_NOREPLACE takes the address as a hint.
+    // A kernel without MAP_FIXED_NOREPLACE treats the address as a hint.
     if got == at { Ok(()) } else { Err(Errno::EEXIST) }
 }

@@ -1,4 +1,4 @@
-//! /proc/PID/exe of a static program: the kernel's link leads to the gate's file.
+//! /proc/PID/exe of a static program. The kernel's own link leads to the gate's file.
 
 use lp_abi::linux::{__NR_close, __NR_openat, __NR_read, AT_FDCWD, O_CLOEXEC};
 
@@ -10,16 +10,16 @@ use crate::low::tools::names;
 use lp_abi::text::Writer;
 
 const AT_PHDR: u64 = 3;
-/// Words of an auxiliary vector that are looked at.
+/// Words of an auxiliary vector examined.
 const VECTOR: usize = 128;
 
-/// Whether the running program's link is one of those that the gate answers.
+/// Whether the gate answers the running program's link.
 pub(crate) fn is_own() -> bool {
     tls::is_by_gs() && !home::settings().program.get().is_empty()
 }
 
-/// The path of the static program of the host's that runs in process `pid`, NUL-terminated in `to`: its
-/// length. `own` says that this is the calling process.
+/// Writes the path of the static host program that process `pid` runs to `to`, NUL-terminated, and returns
+/// its length. `own` says that `pid` is the calling process.
 #[cold]
 pub(crate) fn program(pid: u32, own: bool, to: &mut [u8]) -> Option<usize> {
     if own {
@@ -43,7 +43,7 @@ pub(crate) fn program(pid: u32, own: bool, to: &mut [u8]) -> Option<usize> {
             hexadecimal(line.get(dash + 1..end)?)
         })?;
         let path = line.iter().position(|byte| *byte == b'/').map_or(&b""[..], |start| &line[start..]);
-        // What is patched is mapped from the bundle.
+        // Patched pages are mapped from the bundle: skip them.
         if end > headers && !path.is_empty() && !path.starts_with(&gate[..=directory]) {
             return if path.ends_with(b" (deleted)") { None } else { put(path, to) };
         }
@@ -60,7 +60,7 @@ fn hexadecimal(text: &[u8]) -> Option<u64> {
     text.iter().try_fold(0, |sum, digit| Some(sum << 4 | u64::from(char::from(*digit).to_digit(16)?)))
 }
 
-/// Opens a file in the directory of a process.
+/// Opens a file in a process's directory in /proc.
 fn open(pid: u32, name: &[u8]) -> Option<File> {
     let mut path = [0u8; 32];
     let mut text = Writer::new(&mut path);
@@ -68,7 +68,7 @@ fn open(pid: u32, name: &[u8]) -> Option<File> {
     text.push_decimal(u64::from(pid));
     text.push(name);
     text.finish()?;
-    // SAFETY: the path is a string.
+    // SAFETY: the path is NUL-terminated.
     unsafe { lp_abi::syscall!(__NR_openat, AT_FDCWD, path.as_ptr(), O_CLOEXEC) }.ok().map(File)
 }
 
@@ -76,12 +76,12 @@ struct File(usize);
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's own.
+        // SAFETY: the descriptor belongs to this value.
         let _ = unsafe { lp_abi::syscall!(__NR_close, self.0) };
     }
 }
 
-/// Where the program headers of a process lie, as it was told.
+/// Address of a process's program headers, from its auxiliary vector.
 fn headers_of(pid: u32) -> Option<u64> {
     let file = open(pid, b"/auxv")?;
     let mut vector = [0u8; VECTOR * 8];
@@ -92,7 +92,7 @@ fn headers_of(pid: u32) -> Option<u64> {
     found.map(|[_, value]| u64::from_le_bytes(*value))
 }
 
-/// The lines of /proc/PID/maps. One that is longer than the room ends them.
+/// The lines of /proc/PID/maps. A line longer than the buffer ends the iteration.
 struct Lines {
     file: File,
     room: [u8; 2048],
@@ -115,7 +115,7 @@ impl Lines {
             self.room.copy_within(self.at..self.end, 0);
             (self.at, self.end) = (0, self.end - self.at);
             let left = &mut self.room[self.end..];
-            // SAFETY: the kernel writes within the room.
+            // SAFETY: the kernel writes within the buffer.
             match unsafe { lp_abi::syscall!(__NR_read, self.file.0, left.as_mut_ptr(), left.len()) } {
                 Ok(got) if got != 0 => self.end += got,
                 _ => return None,

@@ -1,18 +1,17 @@
-//! Static programs: no dynamic linker takes part in their start, so the gate's own file does what the kernel
-//! does.
+//! Static programs. No dynamic linker takes part in their start, so the gate's own file does the kernel's
+//! work.
 //!
-//! Whoever executes a static program executes the gate's file for those (`lp_sites::by_gs`) in its place,
-//! with the program's arguments and environment, an open descriptor of the program, and LIGHTPATH_GATE, which
-//! says so (`crate::low::exec::environment`). The kernel enters [`start`] on the stack that becomes the
-//! program's.
+//! An exec of a static program executes the gate's file for those (`lp_sites::by_gs`) in its place, with the
+//! program's arguments and environment and an open descriptor of the program, which LIGHTPATH_GATE names
+//! (`crate::low::exec::environment`). The kernel enters [`start`] on the stack that becomes the program's.
 //!
-//! 1. [`relocate`] makes the gate's own relocations.
-//! 2. `image` maps the program as the kernel would, from the descriptor.
-//! 3. `vector` has the auxiliary vector describe the program.
-//! 4. [`crate::low::start::attach`] patches it from its site image, as any other object.
+//! 1. [`relocate`] performs the gate's own relocations.
+//! 2. `image` maps the program from the descriptor, as the kernel would.
+//! 3. `vector` makes the auxiliary vector describe the program.
+//! 4. [`crate::low::start::attach`] patches it from its site image, like any other object.
 //!
-//! What the kernel shows of the process is the program's (`show`), but for the link /proc/PID/exe: that the
-//! gate answers (`link`).
+//! What the kernel shows of the process is the program's (`show`), except for the link /proc/PID/exe, which
+//! the gate answers (`link`).
 
 mod image;
 pub(crate) mod link;
@@ -35,22 +34,23 @@ const PR_SET_NAME: u32 = 15;
 const DT_NULL: usize = 0;
 const DT_RELA: usize = 7;
 const DT_RELASZ: usize = 8;
-/// Relocations as `lp_sites::by_gs` has checked them: `R_X86_64_RELATIVE`, else `R_X86_64_TPOFF64`.
+/// Relocation types, as checked by `lp_sites::by_gs`: `R_X86_64_RELATIVE`, else `R_X86_64_TPOFF64`.
 const RELATIVE: usize = 8;
 
-/// Makes the gate's own relocations. Uses nothing that needs one.
+/// Performs the gate's own relocations. Uses nothing that needs one.
 ///
 /// # Safety
-/// Called once, before anything else of the gate runs.
+/// Must be called once, before anything else of the gate runs.
 pub unsafe extern "sysv64" fn relocate() {
     let (base, mut dynamic): (usize, *const [usize; 2]);
-    // SAFETY: computes addresses.
+    // SAFETY: only computes addresses.
     unsafe {
         core::arch::asm!("lea {base}, [rip + __ehdr_start]", "lea {dynamic}, [rip + _DYNAMIC]",
             base = out(reg) base, dynamic = out(reg) dynamic, options(nomem, nostack, preserves_flags));
     }
     let (mut table, mut bytes) = (0, 0);
-    // SAFETY: the section ends with DT_NULL; the linker has made the table, of places in the gate's data.
+    // SAFETY: the section ends with DT_NULL; the linker made the table, whose entries name places in the
+    // gate's data.
     unsafe {
         while (*dynamic)[0] != DT_NULL {
             match *dynamic {
@@ -69,15 +69,15 @@ pub unsafe extern "sysv64" fn relocate() {
     }
 }
 
-/// Starts the program, and gives its entry point. `stack` is as the kernel has made it.
+/// Starts the program and returns its entry point. `stack` is as the kernel made it.
 ///
 /// # Safety
-/// Called by the file's entry, once, after [`relocate`].
+/// Only the file's entry may call it, once, after [`relocate`].
 pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
-    // SAFETY: `stack` is as the kernel has made it, by this function's contract.
+    // SAFETY: the caller guarantees that `stack` is as the kernel made it.
     let mut stack = unsafe { InitialStack::read(stack) };
     tls::start_by_gs(stack.hwcap2());
-    // SAFETY: the environment as the kernel has made it, which nobody uses yet.
+    // SAFETY: the environment as the kernel made it; nothing uses it yet.
     let found = unsafe { inherited::scrub(stack.environment()) };
     let Some((found, program)) = found.and_then(|found| found.program.map(|program| (found, program))) else {
         report::refuse(&[b"this file starts static programs; lightpath run executes it"]);
@@ -91,10 +91,10 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     let mut room = [0; names::ROOM];
     let path = names::of_descriptor(program.fd, &mut room);
     let object = Object { base: image.base, segments: image.segments(), name: path };
-    // SAFETY: the program is mapped, and nothing of it runs.
+    // SAFETY: the only call; the program is mapped, and nothing of it runs.
     let mask = unsafe { attach::start_static(&found, &stack.auxiliary(), object) };
     show(&program, &stack, &image);
-    // SAFETY: the descriptor was made for this.
+    // SAFETY: the descriptor was opened for this start, and nothing else uses it.
     let _ = unsafe { lp_abi::syscall!(__NR_close, program.fd) };
     if let Some(mask) = mask {
         signal::set_mask(lp_abi::linux::SIG_SETMASK, mask);
@@ -102,11 +102,11 @@ pub unsafe extern "sysv64" fn start(stack: *mut usize) -> usize {
     image.entry
 }
 
-/// Has /proc show the program.
+/// Makes /proc show the program.
 fn show(program: &StaticProgram, stack: &InitialStack, image: &Image) {
     let name = program.name.to_bytes();
     let last = name.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
-    // SAFETY: the kernel reads up to 16 bytes of the string.
+    // SAFETY: the kernel reads up to 16 bytes of the string, or up to its NUL.
     let _ = unsafe { lp_abi::syscall!(__NR_prctl, PR_SET_NAME, name[last..].as_ptr()) };
     stack.show(image);
 }

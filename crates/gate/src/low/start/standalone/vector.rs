@@ -1,4 +1,4 @@
-//! The stack that the kernel has made for the gate's file, as the program is to see it.
+//! The stack that the kernel made for the gate's file, adapted for the program.
 
 use core::ffi::CStr;
 
@@ -22,7 +22,7 @@ pub(super) struct InitialStack {
     at: *mut usize,
     arguments: usize,
     variables: usize,
-    /// Where the strings of arguments and environment start and end.
+    /// Addresses: start of the arguments' strings, start of the environment's, end of both.
     strings: [usize; 3],
 }
 
@@ -31,7 +31,7 @@ pub(super) struct InitialStack {
 struct MemoryMap {
     code: [usize; 2],
     data: [usize; 2],
-    /// Where the heap starts, and where it ends.
+    /// Start and end of the heap.
     heap: [usize; 2],
     stack: usize,
     arguments: [usize; 2],
@@ -43,15 +43,15 @@ struct MemoryMap {
 
 const PR_SET_MM: u32 = 35;
 const PR_SET_MM_MAP: u32 = 14;
-/// The program's file stays what it is.
+/// Leaves the kernel's record of the program's file unchanged.
 const NO_FILE: u32 = u32::MAX;
 
 impl InitialStack {
     /// # Safety
-    /// `at` is the stack pointer as the kernel has left it for a new program.
+    /// `at` must be the stack pointer as the kernel sets it for a new program.
     pub(super) unsafe fn read(at: *mut usize) -> InitialStack {
-        // SAFETY: the number of arguments, the arguments and a null pointer, the variables and a null
-        // pointer.
+        // SAFETY: the kernel puts there the number of arguments, the arguments and a null pointer, the
+        // variables and a null pointer.
         unsafe {
             let arguments = *at;
             let first = at.add(1 + arguments + 1);
@@ -81,13 +81,13 @@ impl InitialStack {
         self.at.wrapping_add(1 + self.arguments + 1).cast()
     }
 
-    /// Closes the gap that variables have left which were taken out of the environment: the auxiliary vector
-    /// follows the null pointer at its end.
+    /// Closes the gap left by variables removed from the environment: the auxiliary vector must follow the
+    /// environment's null pointer.
     pub(super) fn close_gap(&mut self) {
         let (from, count) = (self.vector(), self.entries().count() + 1);
         let first = self.environment();
-        // SAFETY: the environment ends with a null pointer, now before or where it did; the vector moves
-        // down.
+        // SAFETY: the environment ends with a null pointer, at its old place or before; the vector moves
+        // down, within the stack.
         unsafe {
             while self.variables != 0 && (*first.add(self.variables - 1)).is_null() {
                 self.variables -= 1;
@@ -103,13 +103,13 @@ impl InitialStack {
 
     fn entries(&self) -> impl Iterator<Item = *mut [usize; 2]> {
         let first = self.vector();
-        // SAFETY: the vector ends with AT_NULL.
+        // SAFETY: the vector ends with AT_NULL, at which the iteration stops.
         (0..).map(move |index| first.wrapping_add(index)).take_while(|at| unsafe { (**at)[0] } != AT_NULL)
     }
 
-    /// What the kernel says of the machine in AT_HWCAP2.
+    /// The machine's features according to AT_HWCAP2.
     pub(super) fn hwcap2(&self) -> usize {
-        // SAFETY: entries of the vector.
+        // SAFETY: `at` is an entry of the vector.
         self.entries()
             .map(|at| unsafe { *at })
             .find(|[kind, _]| *kind == AT_HWCAP2)
@@ -117,15 +117,15 @@ impl InitialStack {
     }
 
     pub(super) fn auxiliary(&self) -> Auxiliary {
-        // SAFETY: the process's vector.
+        // SAFETY: the process's own vector.
         unsafe { Auxiliary::read(self.vector()) }
     }
 
-    /// Has the vector describe the program, executed by the name `name`. All entries that matter are the
-    /// kernel's; the bytes of AT_RANDOM nobody has used yet.
+    /// Makes the vector describe the program, executed under the name `name`. All other entries that matter
+    /// are as the kernel set them; nobody has used the bytes of AT_RANDOM yet.
     pub(super) fn describe(&mut self, image: &Image, name: &'static CStr) {
         for entry in self.entries() {
-            // SAFETY: an entry of the vector, which nothing else uses now.
+            // SAFETY: an entry of the vector, which nothing else uses at this point.
             let [kind, value] = unsafe { &mut *entry };
             *value = match *kind {
                 AT_PHDR => image.headers_at,
@@ -139,10 +139,10 @@ impl InitialStack {
         }
     }
 
-    /// Has /proc/self/auxv, stat and the like tell of the program what they would. Where the kernel cannot do
-    /// this, they tell of the gate's file.
+    /// Makes /proc/self/auxv, stat and the like describe the program. Where the kernel cannot do this, they
+    /// describe the gate's file.
     pub(super) fn show(&self, image: &Image) {
-        // SAFETY: asks where the heap ends: nowhere yet.
+        // SAFETY: brk(0) only asks where the heap ends, which is still empty.
         let Ok(heap) = (unsafe { lp_abi::syscall!(__NR_brk, 0) }) else { return };
         let [code, data] = image.code_and_data();
         let [arguments, environment, end] = self.strings;
@@ -157,7 +157,7 @@ impl InitialStack {
             vector_bytes: ((self.entries().count() + 1) * size_of::<[usize; 2]>()) as u32,
             program: NO_FILE,
         };
-        // SAFETY: the kernel reads the record and the vector.
+        // SAFETY: the kernel reads the record and the vector, which outlive the call.
         let _ = unsafe {
             lp_abi::syscall!(__NR_prctl, PR_SET_MM, PR_SET_MM_MAP, &raw const map, size_of::<MemoryMap>(), 0)
         };
