@@ -1,5 +1,7 @@
 //! Descriptor numbers.
 
+use crate::text::Writer;
+
 /// A descriptor as a call names it: any `int`, open or not.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -27,6 +29,18 @@ impl Fd {
     #[inline(always)]
     pub const fn word(self) -> usize {
         self.0 as usize
+    }
+
+    /// Bytes of [`Fd::link`].
+    pub const LINK: usize = 32;
+
+    /// The path of its link in /proc, `/proc/self/fd/N`, with a NUL behind it.
+    pub fn link(self) -> [u8; Fd::LINK] {
+        let mut path = [0; Fd::LINK];
+        let mut text = Writer::new(&mut path);
+        text.push_link(self);
+        let _ = text.finish(); // The longest number fits.
+        path
     }
 
     /// Its number as an index: past all tables if it is negative.

@@ -27,6 +27,7 @@ pub mod refusal;
 pub mod signature;
 #[allow(unsafe_code, reason = "system calls")]
 pub mod sys;
+pub mod text;
 #[allow(unsafe_code, reason = "what a pointer is good for is a promise")]
 mod user;
 

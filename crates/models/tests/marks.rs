@@ -134,7 +134,8 @@ fn a_writer_that_calls_a_remount_off() {
     let other = Arc::clone(&mount);
     let thread = loom::thread::spawn(move || {
         assert!(shut(&other.closed, SHUTTING));
-        let is_shut = !inside(&other.mark, ROOT) && commit(&other.closed, SHUTTING, ROOT);
+        let is_shut =
+            !inside(&other.mark, ROOT) && commit(&other.closed, SHUTTING, ROOT, |flags| flags | ROOT);
         is_shut.then(|| other.content.load(Ordering::Relaxed))
     });
     let mut is_in = enter(&mount.mark, ROOT, &mount.closed, ROOT | SHUTTING);

@@ -94,7 +94,7 @@ impl Region<'_> {
     ///
     /// # Errors
     /// As [`Region::back`].
-    pub fn back_process(self, index: u32) -> Result<()> {
+    pub(crate) fn back_process(self, index: u32) -> Result<()> {
         if index < self.header().process_limit.load(Ordering::Relaxed) {
             return Ok(());
         }
@@ -118,7 +118,7 @@ impl Region<'_> {
     ///
     /// # Errors
     /// As [`Region::back`].
-    pub fn back_lane(self, index: u32) -> Result<()> {
+    pub(crate) fn back_lane(self, index: u32) -> Result<()> {
         let limit = self.slots_backed();
         let bytes = |count: u32| count as usize * at::LANE_SIZE;
         if index < limit { Ok(()) } else { self.back_growth(at::LANES_AT, bytes(limit), bytes(index + 1)) }

@@ -64,7 +64,7 @@ impl Life {
     }
 
     /// The same generation in another state.
-    pub const fn becoming(self, state: State, lane: LaneId) -> Self {
+    pub(crate) const fn becoming(self, state: State, lane: LaneId) -> Self {
         Life::new(state, self.generation(), lane)
     }
 

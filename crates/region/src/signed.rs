@@ -119,7 +119,7 @@ impl<const VALUE: u32, const PLACE: u64> Signed<VALUE, PLACE> {
     }
 
     /// The turn in a note.
-    pub fn noted_turn(note: &Note) -> u64 {
+    pub(crate) fn noted_turn(note: &Note) -> u64 {
         note.0.load(Ordering::Relaxed) & ((1 << Self::TURN_BITS) - 1) // Relaxed: the lane's own, or of the dead.
     }
 

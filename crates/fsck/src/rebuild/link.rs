@@ -5,7 +5,7 @@ use lp_abi::{Errno, NAME_MAX, Result};
 use lp_region::records::Inode;
 use lp_region::sync::Ordering::Relaxed;
 use lp_region::{DirentId, InodeId, InodeRef, PageId};
-use lp_vfs::name::{Name, Place};
+use lp_vfs::name::{Key, Name};
 use lp_vfs::page::{Home, Run};
 use lp_vfs::{Task, dir, dirent, hash, inode, map};
 
@@ -124,7 +124,7 @@ impl Rebuild {
             text = format!("{name}.{number}");
         }
         let name = Name::new(text.as_bytes())?;
-        let entry = dirent::take(self.region, task.lane, &Place::new(home, &name), target)?;
+        let entry = dirent::take(self.region, task.lane, &Key::new(home, &name), target)?;
         self.link_one(task, home, entry)?;
         dirent::settle(self.region, task.lane);
         Ok(entry)

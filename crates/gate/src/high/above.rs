@@ -40,7 +40,7 @@ use crate::low::dispatch::Table;
 use crate::low::dispatch::Way;
 use crate::low::thread::record::Thread;
 use crate::low::tools::report;
-use crate::low::tools::text::{Writer, number};
+use lp_abi::text::{Writer, number};
 
 /// `PR_SET_NAME` of linux/prctl.h.
 const PR_SET_NAME: u32 = 15;

@@ -14,6 +14,7 @@ use lp_abi::linux::{
     AT_SYMLINK_NOFOLLOW, O_CLOEXEC, O_DIRECTORY, O_NOATIME, O_NOFOLLOW, O_NONBLOCK, O_PATH, O_RDONLY,
     RLIMIT_NOFILE, S_IFDIR, S_IFMT, STATX_BASIC_STATS, STATX_BTIME, statx as Statx,
 };
+use lp_abi::text::Writer;
 use lp_abi::{Errno, Fd, NAME_MAX, PATH_MAX, Result};
 use lp_region::Region;
 
@@ -21,7 +22,6 @@ use crate::below::list::{self, Record, RecordAt};
 use crate::below::memory::Memory;
 use crate::below::{Dir, Each, File, Layer};
 use crate::caller::task::Task;
-use crate::content::pipe;
 
 /// The layer of a host tree. Its lists say where that is.
 pub(super) struct HostTree;
@@ -233,7 +233,7 @@ impl Dir for Descriptor {
     }
 
     fn attributes(&self, name: &[u8], each: Each<'_>) -> Result<()> {
-        let mut path = [0; pipe::PATH + NAME_MAX + 1];
+        let mut path = [0; Fd::LINK + NAME_MAX + 1];
         let path = proc_path(&mut path, self.0, name);
         let flags = AT_SYMLINK_NOFOLLOW;
         // SAFETY: the name is NUL-terminated.
@@ -265,9 +265,11 @@ impl Dir for Descriptor {
 
 /// The path of a name in an open directory, for calls without a descriptor argument.
 fn proc_path(room: &mut [u8], fd: i32, name: &[u8]) -> *const u8 {
-    let directory = pipe::link_of(Fd::new(fd), room);
-    room[directory] = b'/';
-    room[directory + 1..directory + 1 + name.len()].copy_from_slice(name);
+    let mut text = Writer::new(room);
+    text.push_link(Fd::new(fd));
+    text.push(b"/");
+    text.push(name);
+    let _ = text.finish(); // The caller's room is for the longest name.
     room.as_ptr()
 }
 

@@ -213,7 +213,7 @@ fn push<T: Plain>(task: &Task<'_>, file: InodeId, record: &T) -> Result<()> {
 }
 
 /// Records the inode that stands for a record.
-pub fn set_target(region: Region<'_>, at: RecordAt, target: InodeRef) {
+pub(crate) fn set_target(region: Region<'_>, at: RecordAt, target: InodeRef) {
     let field = u64::from(at.offset) + offset_of!(Record, target) as u64;
     if let Some(word) = address(region, at.list, field) {
         // SAFETY: 8 bytes at a multiple of 8 within a page; lists are never freed.

@@ -197,7 +197,7 @@ fn name_in(
     list::name(region, at, seen, &mut room)?;
     // SAFETY: the name is followed by a NUL, and that by SLACK bytes.
     let name = unsafe { Name::scan(room.as_ptr()) };
-    let place = name::Place::new(dir, &name);
+    let place = name::Key::new(dir, &name);
     let chain = if links::may_have(seen) { Some(Chain::of(task, seen)?) } else { None };
     let known = match &chain {
         Some(chain) => chain.find()?,

@@ -194,7 +194,7 @@ impl<'r> Task<'r> {
     }
 
     /// Whether a call that sleeps must end with `EINTR`.
-    pub fn is_interrupted(&self) -> bool {
+    pub(crate) fn is_interrupted(&self) -> bool {
         (self.interrupted)()
     }
 }

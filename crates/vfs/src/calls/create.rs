@@ -120,7 +120,7 @@ fn or_reclaim(task: &Task<'_>, mut once: impl FnMut() -> Result<Made>) -> Result
 fn named_once(task: &Task<'_>, dir: InodeRef, mount: MountId, name: &Name<'_>, what: &What) -> Result<Made> {
     let record = task.region.inode(dir.id);
     let locked = dir::enter(task, dir)?;
-    let place = name::Place::new(dir.id, name);
+    let place = name::Key::new(dir.id, name);
     if let Some(hit) = hash::lookup_at(task.region, &place) {
         let found = Found { inode: hit.target(), dirent: hit.dirent(), parent: dir.id, mount };
         return Ok(Made::Existing(found));
@@ -136,7 +136,7 @@ fn named_once(task: &Task<'_>, dir: InodeRef, mount: MountId, name: &Name<'_>, w
 
 /// The caller must hold the directory's lock, have checked that it may create in it, and not have found the
 /// name.
-fn make(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
+fn make(task: &Task<'_>, place: &name::Key<'_, '_>, what: &What) -> Result<(InodeRef, DirentId, Load)> {
     let dir = task.region.inode(place.dir);
     let is_dir = what.mode & S_IFMT == S_IFDIR;
     // Relaxed: under the directory's lock.
@@ -168,7 +168,7 @@ fn make(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What) -> Result<(In
     Ok((inode, entry, load))
 }
 
-fn fill(task: &Task<'_>, place: &name::Place<'_, '_>, what: &What, inode: InodeRef) -> Result<DirentId> {
+fn fill(task: &Task<'_>, place: &name::Key<'_, '_>, what: &What, inode: InodeRef) -> Result<DirentId> {
     if let Content::Target(which) = what.content {
         link_target::set_target(task, inode.id, walk::copied(task, which))?;
     }

@@ -101,7 +101,7 @@ fn check(
     task: &Task<'_>,
     (dir, file): (&Inode, &Inode),
     parent: &Parent,
-    place: &name::Place<'_, '_>,
+    place: &name::Key<'_, '_>,
     is_same_mount: bool,
 ) -> Result<()> {
     if hash::lookup_at(task.region, place).is_some() {
@@ -137,7 +137,7 @@ pub(crate) fn link_at(task: &Task<'_>, target: Spot, parent: &Parent) -> Result<
     let (dir, file) = (task.region.inode(parent.dir.id), task.region.inode(target.id));
     let _writing = writer::begin(task, parent.mount)?;
     let mut locked = dir::enter(task, parent.dir)?;
-    let place = name::Place::new(parent.dir.id, &name);
+    let place = name::Key::new(parent.dir.id, &name);
     let file_locked = loop {
         check(task, (dir, file), parent, &place, is_same_mount)?;
         if let Some(file_locked) = inode::lock_soon(task, target.id) {

@@ -117,7 +117,7 @@ fn text(to: &mut [u8], from: UserPtr) -> Result<Option<&[u8]>> {
 ///
 /// # Errors
 /// `EPERM`.
-pub fn may_mount(task: &Task<'_>) -> Result<()> {
+pub(crate) fn may_mount(task: &Task<'_>) -> Result<()> {
     let capable = credentials::capable(task, caps::SYS_ADMIN);
     // Relaxed: changes only in its own process.
     if capable && task.process.limited.load(Ordering::Relaxed) == 0 {

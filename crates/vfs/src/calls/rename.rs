@@ -7,7 +7,7 @@ use lp_region::sync::Ordering;
 use lp_region::{InodeId, InodeRef};
 
 use crate::caller::below;
-use crate::caller::task::{self, Task};
+use crate::caller::task::{Place, Task};
 use crate::calls::link::Two;
 use crate::calls::unlink;
 use crate::inodes::inode::{self, Locked};
@@ -15,7 +15,7 @@ use crate::inodes::make::NewInode;
 use crate::lane::writer;
 use crate::names::change::{self, Change, Directory, Links, Moved, Retarget};
 use crate::names::hash::{self, Hit, Load};
-use crate::names::name::{Name, Place};
+use crate::names::name::{Key, Name};
 use crate::names::tree::{self, Marks, Met};
 use crate::names::walk::{self, Last, Parent, Which};
 use crate::names::{dir, dirent, mounts, removal};
@@ -59,13 +59,13 @@ pub fn renameat2(
     let (mode, behind) = what(flags)?;
     for _ in 0..walk::TRIES {
         let from = match walk::parent(task, old_dirfd, old, Which::Path)? {
-            task::Place::Inside(parent) => task::Place::Inside(parent),
-            task::Place::Outside(outside) => task::Place::Outside(walk::keep(task, outside, Which::Path)?),
+            Place::Inside(parent) => Place::Inside(parent),
+            Place::Outside(outside) => Place::Outside(walk::keep(task, outside, Which::Path)?),
         };
         let to = walk::parent(task, new_dirfd, new, Which::Other)?;
         let (from, to) = match (from, to) {
-            (task::Place::Inside(from), task::Place::Inside(to)) => (from, to),
-            (task::Place::Outside(old), task::Place::Outside(new)) => {
+            (Place::Inside(from), Place::Inside(to)) => (from, to),
+            (Place::Outside(old), Place::Outside(new)) => {
                 return Ok(Two::Outside { old, new: walk::keep(task, new, Which::Other)? });
             }
             _ => return Err(Errno::EXDEV),
@@ -100,7 +100,7 @@ fn rename_at(task: &Task<'_>, from: &Parent, to: &Parent, mode: Mode, behind: Be
         return Err(if mode == Mode::NoReplace { Errno::EEXIST } else { Errno::EBUSY });
     }
     let names = (from.name(task), to.name(task));
-    let place = Place::new(to.dir.id, &names.1);
+    let place = Key::new(to.dir.id, &names.1);
     let ask = Ask { task, from, to, name: &names.0, place: &place, mode, behind };
     let mut first = InodeId::NONE;
     let done = loop {
@@ -219,7 +219,7 @@ struct Ask<'a, 'r> {
     from: &'a Parent,
     to: &'a Parent,
     name: &'a Name<'a>,
-    place: &'a Place<'a, 'a>,
+    place: &'a Key<'a, 'a>,
     mode: Mode,
     behind: Behind,
 }
@@ -371,7 +371,7 @@ impl<'t, 'r> Rename<'t, 'r> {
         Ok(())
     }
 
-    fn perform(&self, place: &Place<'_, '_>) -> Tried<Load> {
+    fn perform(&self, place: &Key<'_, '_>) -> Tried<Load> {
         match self.target {
             Some(target) if self.mode == Mode::Exchange => Ok(self.exchange(target)),
             Some(target) => self.replace(target),
@@ -441,7 +441,7 @@ impl<'t, 'r> Rename<'t, 'r> {
     }
 
     /// A new entry gets the source as target.
-    fn move_to(&self, place: &Place<'_, '_>) -> Result<Load> {
+    fn move_to(&self, place: &Key<'_, '_>) -> Result<Load> {
         let task = self.task;
         dir::reserve(task, self.new)?;
         let entry = dirent::take(task.region, task.lane, place, self.source.target())?;

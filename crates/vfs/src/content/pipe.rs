@@ -159,31 +159,13 @@ impl<'c> Drain<'c> {
         if now(__NR_preadv2, pipe.fd, core::ptr::null_mut(), 1) != Err(Errno::EOPNOTSUPP) {
             return Ok(Drain { fd: pipe.fd, by: By::Flag, last });
         }
-        let mut path = [0; PATH];
-        link_of(pipe.fd, &mut path);
+        let path = pipe.fd.link();
         let flags = O_RDONLY | O_NONBLOCK | O_CLOEXEC;
         // SAFETY: the path is NUL-terminated.
         let fd = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), flags, 0) }?;
         let fd = Fd::new(fd as i32);
         Ok(Drain { fd, by: By::Reopened, last })
     }
-}
-
-/// Bytes for a path of `/proc/self/fd` and its NUL.
-pub(crate) const PATH: usize = 32;
-
-/// Writes the path of a descriptor's link into zeroed memory and returns its length.
-pub(crate) fn link_of(fd: Fd, path: &mut [u8]) -> usize {
-    const DIRECTORY: &[u8] = b"/proc/self/fd/";
-    path[..DIRECTORY.len()].copy_from_slice(DIRECTORY);
-    let number = fd.index();
-    let end = DIRECTORY.len() + number.checked_ilog10().unwrap_or(0) as usize + 1;
-    let mut rest = number;
-    for digit in path[DIRECTORY.len()..end].iter_mut().rev() {
-        *digit = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    end
 }
 
 impl Drop for Drain<'_> {

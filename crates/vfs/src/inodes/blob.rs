@@ -85,7 +85,7 @@ impl<'t, 'r> Draft<'t, 'r> {
     ///
     /// # Errors
     /// `ENOSPC`, `EFAULT`.
-    pub fn append_given(&self, from: UserSlice) -> Result<()> {
+    pub(crate) fn append_given(&self, from: UserSlice) -> Result<()> {
         fill::append_given(self.task, self.id, from)
     }
 

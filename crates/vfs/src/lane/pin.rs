@@ -87,7 +87,7 @@ pub fn hold<'r>(task: &Task<'r>, slot: usize, of: InodeRef) -> Result<Pin<'r>> {
 
 /// [`known_inode`] for as long as the guard lives.
 #[inline]
-pub fn hold_known<'r>(task: &Task<'r>, slot: usize, id: InodeId) -> Pin<'r> {
+pub(crate) fn hold_known<'r>(task: &Task<'r>, slot: usize, id: InodeId) -> Pin<'r> {
     known_inode(task, slot, id);
     Pin(&task.lane.pins[slot])
 }

@@ -262,7 +262,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// Adds to a proposal a record that was made like `like`, which stands below another that joins.
-    pub fn attach_below(&self, draft: &mut Draft<'r>, id: MountId, parent: MountId, like: MountId) {
+    pub(crate) fn attach_below(&self, draft: &mut Draft<'r>, id: MountId, parent: MountId, like: MountId) {
         let from = self.standing(like);
         self.place(id, parent, from.point, from.dirent);
         draft.plan.joining.add(id);
@@ -318,7 +318,7 @@ impl<'t, 'r> Tree<'t, 'r> {
     }
 
     /// `id` and all mounts below it.
-    pub fn subtree(&self, id: MountId) -> Set {
+    pub(crate) fn subtree(&self, id: MountId) -> Set {
         let mut set = Set::default();
         set.add(id);
         let mut grows = true;

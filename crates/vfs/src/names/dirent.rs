@@ -13,7 +13,7 @@ use lp_region::slab::Slot;
 use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, NameId, Region};
 
-use crate::names::name::{Name, Place};
+use crate::names::name::{Key, Name};
 
 /// Type of an inode with this mode, as in `d_type`: `S_IFMT` shifted down.
 #[inline]
@@ -36,7 +36,7 @@ pub fn cover(dirent: &Dirent) {
 }
 
 /// Undoes [`cover`].
-pub fn uncover(dirent: &Dirent) {
+pub(crate) fn uncover(dirent: &Dirent) {
     dirent.shape.fetch_and(!(COVERED << 8), Ordering::Release);
 }
 
@@ -157,7 +157,7 @@ fn copy_long(region: Region<'_>, dirent: &Dirent, length: usize, to: &mut [u8; N
 ///
 /// # Errors
 /// `ENOSPC`.
-pub fn take(region: Region<'_>, lane: &Lane, place: &Place<'_, '_>, target: InodeRef) -> Result<DirentId> {
+pub fn take(region: Region<'_>, lane: &Lane, place: &Key<'_, '_>, target: InodeRef) -> Result<DirentId> {
     let name = place.name;
     let long = if name.len() > SHORT_NAME { take_long(region, lane, name)? } else { NameId::NONE };
     let id = match region.take::<Dirent>(lane) {

@@ -32,7 +32,7 @@ use crate::caller::task::Task;
 use crate::lane::intent::{self, op};
 use crate::lane::taken;
 use crate::names::dirent;
-use crate::names::name::{Name, Place};
+use crate::names::name::{Key, Name};
 
 /// Buckets of an empty table, as a power of two: one page.
 pub const BASE_LEVEL: u32 = 6;
@@ -82,7 +82,7 @@ impl Hit {
 
     /// Whether it is a symbolic link. Nothing is mounted on one.
     #[inline(always)]
-    pub fn is_link(self) -> bool {
+    pub(crate) fn is_link(self) -> bool {
         self.shape() == S_IFLNK >> 12
     }
 
@@ -94,7 +94,7 @@ impl Hit {
 
     /// Whether something may be mounted on it.
     #[inline(always)]
-    pub fn is_covered(self) -> bool {
+    pub(crate) fn is_covered(self) -> bool {
         self.shape() & dirent::COVERED != 0
     }
 
@@ -188,7 +188,7 @@ pub fn lookup(region: Region<'_>, dir: InodeId, name: &Name<'_>) -> Option<Hit> 
 
 /// [`lookup`] of a name whose hash is known.
 #[inline]
-pub(crate) fn lookup_at(region: Region<'_>, place: &Place<'_, '_>) -> Option<Hit> {
+pub(crate) fn lookup_at(region: Region<'_>, place: &Key<'_, '_>) -> Option<Hit> {
     find(region, place.dir, place.name, place.hash)
 }
 

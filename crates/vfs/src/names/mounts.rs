@@ -7,6 +7,7 @@
 
 use core::slice;
 
+use lp_abi::text::within;
 use lp_region::mount::{State, mount_state};
 use lp_region::records::{COVERED, inode_flags};
 use lp_region::sync::{Ordering, light_barrier};
@@ -70,8 +71,7 @@ fn longest(task: &Task<'_>, path: &[u8]) -> Option<(usize, usize)> {
     let count = task.run.mount_count.load(Ordering::Relaxed) as usize;
     for (mount, at) in task.run.mounts.iter().take(count).enumerate() {
         let at = at.get();
-        let leads = path.starts_with(at) && matches!(path.get(at.len()), None | Some(b'/'));
-        if leads && best.is_none_or(|(_, length)| length < at.len()) {
+        if within(path, at).is_some() && best.is_none_or(|(_, length)| length < at.len()) {
             best = Some((mount, at.len()));
         }
     }

@@ -122,19 +122,19 @@ impl<'a> Name<'a> {
 
     /// Whether its first byte is a dot.
     #[inline]
-    pub fn starts_with_dot(&self) -> bool {
+    pub(crate) fn starts_with_dot(&self) -> bool {
         self.words[0] as u8 == b'.'
     }
 
     /// Whether it is `.`.
     #[inline]
-    pub fn is_dot(&self) -> bool {
+    pub(crate) fn is_dot(&self) -> bool {
         self.len() == 1 && self.words[0] == b'.' as u64
     }
 
     /// Whether it is `..`.
     #[inline]
-    pub fn is_dot_dot(&self) -> bool {
+    pub(crate) fn is_dot_dot(&self) -> bool {
         self.len() == 2 && self.words[0] == u16::from_le_bytes(*b"..") as u64
     }
 
@@ -161,9 +161,9 @@ impl<'a> Name<'a> {
     }
 }
 
-/// A name in a directory, with its hash.
+/// The key of an entry: its name in a directory, with the hash of both.
 #[derive(Clone, Copy)]
-pub struct Place<'n, 'a> {
+pub struct Key<'n, 'a> {
     /// The directory.
     pub dir: InodeId,
     /// The name.
@@ -172,11 +172,11 @@ pub struct Place<'n, 'a> {
     pub hash: u32,
 }
 
-impl<'n, 'a> Place<'n, 'a> {
-    /// The place of `name` in `dir`.
+impl<'n, 'a> Key<'n, 'a> {
+    /// The key of `name` in `dir`.
     #[inline]
     pub fn new(dir: InodeId, name: &'n Name<'a>) -> Self {
-        Place { dir, name, hash: name.hash(dir) }
+        Key { dir, name, hash: name.hash(dir) }
     }
 }
 

@@ -307,7 +307,12 @@ pub(crate) fn inode_of(task: &Task<'_>, dirfd: Fd, text: Text, follow: Follow) -
 ///
 /// # Errors
 /// Those of [`inode`].
-pub fn second_inode(task: &Task<'_>, dirfd: Fd, path: UserPtr, follow: Follow) -> Result<Place<Found>> {
+pub(crate) fn second_inode(
+    task: &Task<'_>,
+    dirfd: Fd,
+    path: UserPtr,
+    follow: Follow,
+) -> Result<Place<Found>> {
     again(task, dirfd, copy_path(task, Which::Other, path)?, Existing(follow))
 }
 

@@ -11,7 +11,7 @@ use crate::caller::event::{At, Event, Kind, Move, New, Sides, Touched};
 use crate::caller::task::Task;
 use crate::inodes::{inode, watched};
 use crate::names::hash::{self, Hit};
-use crate::names::name::{Name, Place};
+use crate::names::name::{Key, Name};
 use crate::names::{dir, dirent};
 use crate::rights::permission::Victim;
 use crate::watches::watch;
@@ -113,15 +113,10 @@ impl Rename {
 
     /// Reports that the rename is done.
     #[cold]
-    pub(crate) fn tell_slow(
-        self,
-        task: &Task<'_>,
-        (old, new): (&Name<'_>, &Place<'_, '_>),
-        is_exchange: bool,
-    ) {
+    pub(crate) fn tell_slow(self, task: &Task<'_>, (old, new): (&Name<'_>, &Key<'_, '_>), is_exchange: bool) {
         let from = At { dir: self.old.dir, name: old.bytes() };
         let to = At { dir: self.new_dir, name: new.name.bytes() };
-        let old_place = Place::new(self.old.dir, old);
+        let old_place = Key::new(self.old.dir, old);
         match self.new {
             Some(swapped) if is_exchange => {
                 self.exchanged(task, swapped, (from, to), (&old_place, new));
@@ -148,7 +143,7 @@ impl Rename {
         task: &Task<'_>,
         other: Side,
         (from, to): (At<'_>, At<'_>),
-        places: (&Place<'_, '_>, &Place<'_, '_>),
+        places: (&Key<'_, '_>, &Key<'_, '_>),
     ) {
         if self.old.is_shadowed && other.is_shadowed {
             let what = (self.old.kind, Some(other.kind));
@@ -168,7 +163,7 @@ impl Rename {
 
 /// Reports a move from one name to another, if the old name has a shadow or the new one's directory is
 /// watched.
-fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &Place<'_, '_>) -> bool {
+fn move_one(task: &Task<'_>, side: &Side, (from, to): (At<'_>, At<'_>), place: &Key<'_, '_>) -> bool {
     let inode = task.region.inode(side.id);
     let target = task.region.inode(to.dir);
     let stays = || inode_is_followed(task, side) && mark_way_soon(task, to.dir, from.dir);
@@ -196,7 +191,7 @@ fn inode_is_followed(task: &Task<'_>, side: &Side) -> bool {
 }
 
 /// Records that the shadow of an inode is at a name.
-fn stand_at(task: &Task<'_>, id: InodeId, place: &Place<'_, '_>) {
+fn stand_at(task: &Task<'_>, id: InodeId, place: &Key<'_, '_>) {
     let inode = task.region.inode(id);
     if !dir::is(inode)
         && let Some(hit) = hash::lookup_at(task.region, place)

@@ -33,7 +33,7 @@ use crate::low::exec::load::{Load, Static};
 use crate::low::exec::{check, run as low};
 use crate::low::object::elf::{Elf, Loader, read_file};
 use crate::low::thread::current;
-use crate::low::tools::text::Writer;
+use lp_abi::text::{Writer, decimal};
 
 /// Maximum depth of scripts as interpreters (the kernel's limit).
 const SCRIPTS: usize = 5;
@@ -445,10 +445,10 @@ impl Arguments {
         if given.dirfd == Fd::CWD || text.first() == Some(&b'/') {
             return self.string(&[text]);
         }
-        let mut number = [0u8; 20];
-        let digits = crate::low::tools::text::decimal(given.dirfd.raw() as u64, &mut number);
+        let mut room = [0; 20];
+        let number = decimal(given.dirfd.raw() as u64, &mut room);
         let slash: &[u8] = if text.is_empty() { b"" } else { b"/" };
-        self.string(&[b"/dev/fd/", &number[..digits], slash, text])
+        self.string(&[b"/dev/fd/", number, slash, text])
     }
 
     /// Stores a NUL-terminated string.

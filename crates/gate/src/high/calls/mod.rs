@@ -34,6 +34,7 @@ pub mod sendfile;
 pub mod socket;
 pub mod stat;
 pub mod statfs;
+pub(crate) mod transfer;
 pub mod truncate;
 pub mod utimensat;
 pub mod wait;

@@ -89,20 +89,36 @@ impl How {
 fn open_at(task: &'static Task<'static>, at: At, how: &How) -> isize {
     match route(task, Which::First, at, how.last()) {
         Route::Ours(inside) => {
-            // As in the kernel, the number comes first: without one nothing is created.
-            let number = match placeholder::allocate(task, 0) {
-                Ok(number) => number,
-                Err(errno) => return errno.to_ret(),
-            };
-            match how.open(task, inside) {
-                Ok(Place::Inside(Opened::File(file))) => install(task, number, file, how.flags),
-                other => not_a_file(task, at, how, number, other),
-            }
+            open_ours(task, how, || how.open(task, inside), |outside| open_outside(task, at, outside, how))
         }
         Route::Host => open_host(task, at, how),
         Route::Elsewhere(at) => open_host(task, at, how),
         Route::Nameless(fd) => reopen(task, fd, how),
         Route::Bad(errno) => errno.to_ret(),
+    }
+}
+
+/// Installs what `open` opens in the file system. If the path leads to the host after all, `leave` returns the result.
+#[inline(always)]
+fn open_ours(
+    task: &'static Task<'static>,
+    how: &How,
+    open: impl FnOnce() -> Result<Place<Opened>>,
+    leave: impl FnOnce(Outside) -> isize,
+) -> isize {
+    // As in the kernel, the number comes first: without one nothing is created.
+    let number = match placeholder::allocate(task, 0) {
+        Ok(number) => number,
+        Err(errno) => return errno.to_ret(),
+    };
+    match open() {
+        Ok(Place::Inside(Opened::File(file))) => install(task, number, file, how.flags),
+        Ok(Place::Inside(opened)) => install_other(task, number, opened, how.flags),
+        Ok(Place::Outside(outside)) => {
+            placeholder::release(task, number);
+            leave(outside)
+        }
+        Err(errno) => not_opened(task, number, errno),
     }
 }
 
@@ -113,37 +129,37 @@ fn install(task: &'static Task<'static>, number: Fd, opened: lp_region::FileId, 
         Ok(()) => number.raw() as isize,
         Err(errno) => {
             file::discard(task, opened);
-            placeholder::release(task, number);
-            errno.to_ret()
+            not_opened(task, number, errno)
         }
     }
 }
 
-/// The result of an open that gave no file of ours. Releases `number`.
 #[cold]
-fn not_a_file(
-    task: &'static Task<'static>,
-    at: At,
-    how: &How,
-    number: Fd,
-    answer: Result<Place<Opened>>,
-) -> isize {
-    let number = match answer {
-        Ok(Place::Inside(opened @ (Opened::Watched(_) | Opened::WatchedCut(_)))) => {
-            return install_watched(task, number, opened, how.flags);
-        }
-        _ => number,
-    };
+fn not_opened(task: &'static Task<'static>, number: Fd, errno: Errno) -> isize {
     placeholder::release(task, number);
-    match answer {
-        Ok(Place::Inside(Opened::HostNode(found))) => node::open(task, &found),
-        Ok(Place::Outside(outside)) => open_outside(task, at, outside, how),
-        Err(errno) => errno.to_ret(),
-        Ok(Place::Inside(Opened::File(file) | Opened::Watched(file) | Opened::WatchedCut(file))) => {
-            file::discard(task, file);
-            Errno::EIO.to_ret()
+    errno.to_ret()
+}
+
+/// [`install`] of a file whose watchers must be notified, or of a node whose data is the kernel's.
+#[cold]
+fn install_other(task: &'static Task<'static>, number: Fd, opened: Opened, flags: u32) -> isize {
+    let file = match opened {
+        Opened::File(file) | Opened::Watched(file) | Opened::WatchedCut(file) => file,
+        Opened::HostNode(found) => {
+            placeholder::release(task, number);
+            return node::open(task, &found);
+        }
+    };
+    // Relaxed: immutable while the file is open.
+    let inode = InodeRef::from_word(task.region.file(file).inode.load(Ordering::Relaxed)).id;
+    let done = install(task, number, file, flags);
+    if done >= 0 {
+        shadow_fd::open(task, number, flags);
+        if matches!(opened, Opened::WatchedCut(_)) {
+            watch::touched_slow(task, inode, Touched::Modified);
         }
     }
+    done
 }
 
 /// Opens what a path out of the mounts leads to: a host file or, through a magic link, one of ours.
@@ -157,23 +173,6 @@ fn open_outside(task: &'static Task<'static>, at: At, outside: Outside, how: &Ho
         // Another link out of the mounts: a loop, or a chain longer than anybody needs.
         Route::Ours(inside) => open_inside(task, inside, how, Errno::ELOOP.to_ret()),
     }
-}
-
-/// [`install`] of a file whose watchers must be notified.
-fn install_watched(task: &'static Task<'static>, number: Fd, opened: Opened, flags: u32) -> isize {
-    let (Opened::File(file) | Opened::Watched(file) | Opened::WatchedCut(file)) = opened else {
-        return Errno::EIO.to_ret();
-    };
-    // Relaxed: immutable while the file is open.
-    let inode = InodeRef::from_word(task.region.file(file).inode.load(Ordering::Relaxed)).id;
-    let done = install(task, number, file, flags);
-    if done >= 0 {
-        shadow_fd::open(task, number, flags);
-        if matches!(opened, Opened::WatchedCut(_)) {
-            watch::touched_slow(task, inode, Touched::Modified);
-        }
-    }
-    done
 }
 
 /// Opens a host file. If the path leads through a link into a mount, the kernel fails and the file is opened
@@ -204,19 +203,9 @@ fn open_host(task: &'static Task<'static>, at: At, how: &How) -> isize {
 }
 
 /// Opens what a link followed into a mount leads to. `beyond` is the result if that leads out again.
+#[cold]
 fn open_inside(task: &'static Task<'static>, at: At, how: &How, beyond: isize) -> isize {
-    let number = match placeholder::allocate(task, 0) {
-        Ok(number) => number,
-        Err(errno) => return errno.to_ret(),
-    };
-    match how.open(task, at) {
-        Ok(Place::Inside(Opened::File(file))) => install(task, number, file, how.flags),
-        Ok(Place::Outside(_)) => {
-            placeholder::release(task, number);
-            beyond
-        }
-        other => not_a_file(task, at, how, number, other),
-    }
+    open_ours(task, how, || how.open(task, at), |_| beyond)
 }
 
 /// Records what later calls on a host descriptor must know.
@@ -237,22 +226,5 @@ fn reopen(task: &'static Task<'static>, fd: Fd, how: &How) -> isize {
     if how.flags & (O_TMPFILE & !lp_abi::linux::O_DIRECTORY) != 0 && how.flags & O_PATH == 0 {
         return Errno::ENOTDIR.to_ret();
     }
-    let number = match placeholder::allocate(task, 0) {
-        Ok(number) => number,
-        Err(errno) => return errno.to_ret(),
-    };
-    match open::reopen(task, fd, how.flags) {
-        Ok(Opened::File(file)) => install(task, number, file, how.flags),
-        Ok(opened @ (Opened::Watched(_) | Opened::WatchedCut(_))) => {
-            install_watched(task, number, opened, how.flags)
-        }
-        Ok(Opened::HostNode(found)) => {
-            placeholder::release(task, number);
-            node::open(task, &found)
-        }
-        Err(errno) => {
-            placeholder::release(task, number);
-            errno.to_ret()
-        }
-    }
+    open_ours(task, how, || open::reopen(task, fd, how.flags).map(Place::Inside), |_| Errno::ENOENT.to_ret())
 }

@@ -268,9 +268,7 @@ pub(crate) fn mentions_mount(text: UserPtr) -> bool {
 
 /// Whether a kernel descriptor is one of the gate's, or an io_uring instance.
 fn is_untouchable(fd: Fd) -> bool {
-    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    crate::low::tools::text::decimal(fd.raw() as u64, &mut path[14..]);
-    let mut target = [0u8; 32];
+    let (path, mut target) = (fd.link(), [0u8; 32]);
     // SAFETY: the path is NUL-terminated, and the kernel writes within `target`.
     let got = unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), target.as_mut_ptr(), target.len()) };
     got.is_ok_and(|got| UNTOUCHABLE.iter().any(|name| target[..got].starts_with(name)))

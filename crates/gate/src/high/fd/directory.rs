@@ -8,7 +8,7 @@ use lp_vfs::task::Task;
 
 use crate::high::fd::placeholder;
 use crate::high::frame::handler::kernel;
-use crate::low::tools::text::parse_decimal;
+use lp_abi::text::parse_decimal;
 
 /// Descriptors below 64 that are open on such a directory. A closed one stays set until its number is opened
 /// again; the only cost is a look at the names that another kind of directory returns.

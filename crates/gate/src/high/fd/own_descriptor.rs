@@ -11,7 +11,7 @@ use lp_region::Region;
 
 use crate::high::fd::placeholder::close_number;
 use crate::high::frame::at::At;
-use crate::low::tools::text::{Writer, parse_decimal};
+use lp_abi::text::{Writer, parse_decimal};
 
 /// Whether `at`, whose text is `path`, leads to the life file beside the region's descriptor `region`, or to
 /// some process's descriptor of it. Only a path that ends in a number is examined.

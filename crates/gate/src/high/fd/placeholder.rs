@@ -399,8 +399,7 @@ fn make_base(task: &Task) -> Result<Fd> {
     let seals = F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
     // SAFETY: the descriptor belongs to the gate.
     let _ = unsafe { lp_abi::syscall!(__NR_fcntl, memfd, F_ADD_SEALS, seals) };
-    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
-    crate::low::tools::text::decimal(memfd as u64, &mut path[14..]);
+    let path = Fd::new(memfd).link();
     // SAFETY: `path` is NUL-terminated; the call only creates a descriptor.
     let low = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_PATH | O_CLOEXEC) };
     close_number(Fd::new(memfd));

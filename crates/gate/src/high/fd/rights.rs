@@ -20,7 +20,7 @@ use crate::high::fd::placeholder::close_number;
 use crate::high::fd::{descriptor, placeholder};
 use crate::high::frame::at::spare_buffer;
 use crate::high::frame::message::Message;
-use crate::low::tools::text::{Writer, parse_decimal};
+use lp_abi::text::{Writer, parse_decimal};
 
 /// `SOL_SOCKET` and `SCM_RIGHTS`.
 const RIGHTS: [u32; 2] = [1, 1];
@@ -146,7 +146,7 @@ fn make(task: &Task, fd: Fd) -> Result<Fd> {
 
 /// Creates a token for an open file, which the caller must hold.
 fn make_token(task: &Task, id: FileId, generation: u32) -> Result<Fd> {
-    let path = descriptor_path(flight::descriptor(task).ok_or(Errno::EBADF)?);
+    let path = flight::descriptor(task).ok_or(Errno::EBADF)?.link();
     // SAFETY: the path is NUL-terminated.
     let token = unsafe { lp_abi::syscall!(__NR_open, path.as_ptr(), O_WRONLY | O_CLOEXEC) }?;
     let token = Fd::new(token as i32);
@@ -159,16 +159,6 @@ fn make_token(task: &Task, id: FileId, generation: u32) -> Result<Fd> {
         return Err(errno);
     }
     Ok(token)
-}
-
-/// `/proc/self/fd/N`, NUL-terminated.
-fn descriptor_path(fd: Fd) -> [u8; 32] {
-    let mut path = [0u8; 32];
-    let mut text = Writer::new(&mut path);
-    text.push(b"/proc/self/fd/");
-    text.push_decimal(fd.raw() as u64);
-    let _ = text.finish();
-    path
 }
 
 impl Tokens {
@@ -212,7 +202,7 @@ struct Meant {
 /// The open file that a received descriptor denotes, if it is a token of this region.
 fn meant(task: &Task, fd: Fd) -> Option<Meant> {
     let mut text = [0u8; 128];
-    let path = descriptor_path(fd);
+    let path = fd.link();
     // SAFETY: the path is NUL-terminated, and the kernel writes within `text`.
     let got =
         unsafe { lp_abi::syscall!(__NR_readlink, path.as_ptr(), text.as_mut_ptr(), text.len()) }.ok()?;

@@ -13,7 +13,6 @@ use crate::high::fd::{own_descriptor, placeholder};
 use crate::high::frame::at::{At, Last, Route, Which, buffer, spare_buffer};
 use crate::high::run::apart;
 use crate::high::run::mounts::mounts;
-use crate::low::tools::text::Writer;
 
 /// The route of a relative path, `length` bytes in the buffer of `which`, from the host directory `dirfd`.
 #[cold]
@@ -70,12 +69,7 @@ fn directory(dirfd: Fd, to: &mut [u8; PATH_MAX]) -> Option<usize> {
         let length = unsafe { lp_abi::syscall!(__NR_getcwd, to.as_mut_ptr(), to.len()) }.ok()?;
         return (to[0] == b'/').then_some(length - 1);
     }
-    let mut link = [0u8; 32];
-    let mut name = Writer::new(&mut link);
-    name.push(b"/proc/self/fd/");
-    name.push_decimal(u64::try_from(dirfd.raw()).ok()?);
-    name.finish()?;
-    let length = readlink(&link, to)?;
+    let length = readlink(&dirfd.link(), to)?;
     (to[0] == b'/').then_some(length)
 }
 

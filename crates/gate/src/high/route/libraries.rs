@@ -17,7 +17,7 @@ use crate::high::route::path::{route, route_apart};
 use crate::high::run::mounts::mounts;
 use crate::low::above::List;
 use crate::low::object::elf::{Elf, Read, read_file};
-use crate::low::tools::text::Writer;
+use lp_abi::text::Writer;
 
 impl List {
     fn separates(self, byte: u8) -> bool {

@@ -19,7 +19,7 @@ use crate::high::run::mount_table;
 use crate::high::run::mounts::Mounts;
 use crate::low::start::standalone::link;
 use crate::low::tools::names;
-use crate::low::tools::text::parse_decimal;
+use lp_abi::text::parse_decimal;
 
 /// What a magic link names.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,7 @@ use lp_region::sync::{AtomicU64, Ordering};
 use lp_region::{Front, Region, RunId};
 
 use crate::high::run::region;
-use crate::low::tools::text::Writer;
+use lp_abi::text::Writer;
 
 /// Precedes the number of a run in LIGHTPATH_GATE, in the place of a slot's number.
 pub(crate) const RUN: u8 = b'@';

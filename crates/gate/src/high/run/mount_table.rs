@@ -14,7 +14,7 @@ use lp_vfs::mounts;
 use lp_vfs::task::Task;
 
 use crate::high::run::mounts::mounts as command_line;
-use crate::low::tools::text::{Writer, number, parse_decimal};
+use lp_abi::text::{Writer, number, parse_decimal, within};
 
 /// Selects one of the files.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -275,7 +275,7 @@ impl Parents {
         let Some(point) = words.nth(3) else { return };
         let point = if point == b"/" { b"" } else { point };
         for (path, best) in self.paths.iter().zip(&mut self.best) {
-            let holds = path.strip_prefix(point).is_some_and(|rest| rest.first() == Some(&b'/'));
+            let holds = within(path, point).is_some_and(|rest| !rest.is_empty());
             // A later line of the same length covers an earlier one.
             if holds && point.len() >= best.0 {
                 *best = (point.len(), id);

@@ -2,6 +2,7 @@
 
 use core::cell::UnsafeCell;
 
+use lp_abi::text::within;
 use lp_region::process::{RUN_MOUNTS, Run};
 use lp_region::sync::Ordering;
 
@@ -66,13 +67,13 @@ impl Mounts {
     /// Whether `path` starts with a mount's path, compared as text.
     #[inline(always)]
     pub fn holds(&self, path: &[u8]) -> bool {
-        self.paths().iter().any(|mount| leads_into(path, mount))
+        self.paths().iter().any(|mount| within(path, mount).is_some())
     }
 
     /// Whether a mount lies below `path`, which is absolute and has no trailing slash. The host need not have
     /// the directories on the way there.
     pub fn are_below(&self, path: &[u8]) -> bool {
-        self.paths().iter().any(|mount| mount.strip_prefix(path).is_some_and(|rest| rest.starts_with(b"/")))
+        self.paths().iter().any(|mount| within(mount, path).is_some_and(|rest| !rest.is_empty()))
     }
 
     /// Whether a component of `path` is the last component of some mount's path. Without one, a path relative
@@ -82,12 +83,4 @@ impl Mounts {
             self.paths().iter().any(|mount| mount.rsplit(|byte| *byte == b'/').next() == Some(part))
         })
     }
-}
-
-/// Whether `path` is `mount` or below it, compared as text.
-#[inline(always)]
-fn leads_into(path: &[u8], mount: &[u8]) -> bool {
-    path.len() >= mount.len()
-        && (path.len() == mount.len() || path[mount.len()] == b'/')
-        && path.iter().zip(mount).all(|(a, b)| a == b)
 }

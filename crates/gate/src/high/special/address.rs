@@ -204,7 +204,7 @@ impl Bound {
 
 /// The name of the symbolic link that stores the address of the object at `path`.
 fn beside_name(path: &[u8], to: &mut [u8]) -> usize {
-    let mut name = crate::low::tools::text::Writer::new(to);
+    let mut name = lp_abi::text::Writer::new(to);
     name.push(path);
     name.push(b".a");
     name.finish().unwrap_or(0)

@@ -23,7 +23,7 @@ use crate::high::frame::handler::ret;
 use crate::high::run::words::NODES;
 use crate::low::dispatch::RESTART;
 use crate::low::live::deferred;
-use crate::low::tools::text::Writer;
+use lp_abi::text::Writer;
 
 /// Longest path of the directory: a socket's 108 bytes less the name.
 const DIRECTORY: usize = 80;

@@ -23,7 +23,7 @@ use crate::high::run::words::SHADOWS;
 use crate::high::watch::shadow_end::Watchers;
 use crate::high::watch::shadow_path::{BASE, IN_CACHE, MEMORY, STALE, base, path_at, path_of};
 use crate::high::watch::{shadow_end, shadow_fd, tree};
-use crate::low::tools::text::Writer;
+use lp_abi::text::Writer;
 
 /// [`Task::notify`]: reports an event to watchers through shadows. A process that has limited itself makes no
 /// call for it.

@@ -6,7 +6,7 @@ use lp_region::sync::Ordering;
 use lp_vfs::task::Task;
 use lp_vfs::watch::{self, At};
 
-use crate::low::tools::text::Writer;
+use lp_abi::text::Writer;
 
 /// Bytes for the path of the directory of shadows.
 pub(crate) const BASE: usize = 512;

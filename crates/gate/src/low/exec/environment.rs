@@ -22,7 +22,7 @@ use crate::low::exec::variables::{AUDIT, AUDITS, GATE, LIBRARY_PATH, MASK, PRELO
 use crate::low::object::elf::Loader;
 use crate::low::thread::home;
 use crate::low::thread::record::Thread;
-use crate::low::tools::{report, text};
+use lp_abi::text;
 
 /// Reserves thread-local storage. With an auditor the loader lays the storage out before it knows the
 /// libraries. Libraries that need theirs at a fixed offset share what is reserved here, and some 1,300 bytes
@@ -224,7 +224,7 @@ impl Environment {
         }
         if let Load::Audit { storage } = load {
             let mut digits = [0u8; 20];
-            let digits = report::decimal(storage.saturating_add(STORAGE) as usize, &mut digits);
+            let digits = text::decimal(storage.saturating_add(STORAGE), &mut digits);
             let tunables = writer.string(&[TUNABLES, digits])?;
             writer.pointer(tunables);
         }

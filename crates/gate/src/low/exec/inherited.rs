@@ -3,7 +3,8 @@
 use core::ffi::CStr;
 
 use crate::low::exec::variables::{AUDIT, AUDITS, GATE, MASK, PRELOAD, STATIC, WITHIN};
-use crate::low::tools::{report, text};
+use crate::low::tools::report;
+use lp_abi::text;
 
 /// Splits the mask off the front of LIGHTPATH_GATE's value.
 fn split_mask(gate: &[u8]) -> (Option<u64>, &[u8]) {

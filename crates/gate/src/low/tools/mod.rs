@@ -1,5 +1,4 @@
-//! Text, paths and error lines, without an allocator: for everyone.
+//! Paths and error lines, without an allocator: for everyone.
 
 pub mod names;
 pub mod report;
-pub mod text;

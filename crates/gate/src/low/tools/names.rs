@@ -2,7 +2,7 @@
 
 use lp_abi::linux::{__NR_getpid, __NR_readlink};
 
-use crate::low::tools::report;
+use lp_abi::text::decimal;
 
 /// Bytes for such a path.
 pub(crate) const ROOM: usize = 1024;
@@ -20,7 +20,7 @@ pub(crate) fn of_program(room: &mut [u8; ROOM]) -> &[u8] {
 /// The path of the program that process `pid` executed, as the kernel reports it.
 pub(crate) fn of_process(pid: u32, room: &mut [u8; ROOM]) -> &[u8] {
     let mut digits = [0u8; 20];
-    of_directory(room, report::decimal(pid as usize, &mut digits), b"/exe", b"")
+    of_directory(room, decimal(pid.into(), &mut digits), b"/exe", b"")
 }
 
 /// The path of the file behind a descriptor.
@@ -34,8 +34,8 @@ fn of_link<'a>(room: &'a mut [u8; ROOM], name: &[u8], number: Option<usize>) -> 
     // SAFETY: getpid(2) takes no pointers.
     let pid = unsafe { lp_abi::syscall!(__NR_getpid) }.unwrap_or(0);
     let (mut digits, mut more) = ([0u8; 20], [0u8; 20]);
-    let number = number.map_or(&[][..], |number| report::decimal(number as u32 as usize, &mut more));
-    of_directory(room, report::decimal(pid, &mut digits), name, number)
+    let number = number.map_or(&[][..], |number| decimal(number as u32 as u64, &mut more));
+    of_directory(room, decimal(pid as u64, &mut digits), name, number)
 }
 
 fn of_directory<'a>(room: &'a mut [u8; ROOM], process: &[u8], name: &[u8], number: &[u8]) -> &'a [u8] {

@@ -26,19 +26,6 @@ pub fn refuse(parts: &[&[u8]]) -> ! {
     }
 }
 
-/// `number` in decimal, written to `room`.
-pub fn decimal(mut number: usize, room: &mut [u8; 20]) -> &[u8] {
-    let mut at = room.len();
-    loop {
-        at -= 1;
-        room[at] = b'0' + (number % 10) as u8;
-        number /= 10;
-        if number == 0 || at == 0 {
-            return &room[at..];
-        }
-    }
-}
-
 /// The bytes of a NUL-terminated string.
 ///
 /// # Safety

@@ -7,7 +7,7 @@ use crate::low::object::elf::read_file;
 use crate::low::thread::home;
 use crate::low::thread::tls;
 use crate::low::tools::names;
-use crate::low::tools::text::Writer;
+use lp_abi::text::Writer;
 
 const AT_PHDR: u64 = 3;
 /// Words of an auxiliary vector examined.

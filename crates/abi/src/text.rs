@@ -1,25 +1,26 @@
-//! Text without allocation: decimal numbers, path comparison, a bounded buffer.
+//! Text without allocation: decimal numbers, paths by their letters, a bounded buffer.
 
-/// Writes `number` in decimal to the start of `to` and returns its length. Digits that do not fit are cut
-/// off.
-pub fn decimal(number: u64, to: &mut [u8]) -> usize {
-    let mut digits = [0u8; 20];
-    let mut rest = number;
-    let mut at = digits.len();
+use crate::Fd;
+
+/// `number` in decimal, in `room`.
+pub fn decimal(mut number: u64, room: &mut [u8; 20]) -> &[u8] {
+    let mut at = room.len();
     loop {
         at -= 1;
-        digits[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
+        room[at] = b'0' + (number % 10) as u8;
+        number /= 10;
+        if number == 0 || at == 0 {
+            return &room[at..];
         }
     }
-    let mut length = 0;
-    for (to, from) in to.iter_mut().zip(&digits[at..]) {
-        *to = *from;
-        length += 1;
-    }
-    length
+}
+
+/// What follows `directory` in `path`, both absolute and as written: nothing if they are the same, else a slash and more.
+/// `None` if `path` does not lead into `directory`.
+#[inline(always)]
+pub fn within<'p>(path: &'p [u8], directory: &[u8]) -> Option<&'p [u8]> {
+    let ends = path.len() == directory.len() || path.get(directory.len()) == Some(&b'/');
+    (ends && path.iter().zip(directory).all(|(a, b)| a == b)).then(|| &path[directory.len()..])
 }
 
 /// Parses all of `text` as a decimal number.
@@ -68,9 +69,13 @@ impl<'b> Writer<'b> {
 
     /// Appends a number in decimal.
     pub fn push_decimal(&mut self, number: u64) {
-        let mut digits = [0u8; 20];
-        let length = decimal(number, &mut digits);
-        self.push(&digits[..length]);
+        self.push(decimal(number, &mut [0; 20]));
+    }
+
+    /// Appends the path of a descriptor's link in /proc.
+    pub fn push_link(&mut self, fd: Fd) {
+        self.push(b"/proc/self/fd/");
+        self.push_decimal(fd.index() as u64);
     }
 
     /// Appends the last `width` digits of a number in hexadecimal, at most 16.
