@@ -53,9 +53,10 @@ fn told_by_wait4(pid: u32, status: usize) -> Option<Told> {
     let may_be_killed = match (pid, status) {
         (0, _) => return None,
         (_, 0) => true,
-        // SAFETY: the copy routine answers bad pointers.
         (_, at) => {
-            unsafe { ucopy::get(at as *const u32) }.map_or(true, |status| !matches!(status & 0x7f, 0 | 0x7f))
+            // SAFETY: the copy routine answers bad pointers.
+            let status = unsafe { ucopy::get(at as *const u32) };
+            status.map_or(true, |status| !matches!(status & 0x7f, 0 | 0x7f))
         }
     };
     Some(Told::Of { pid, may_be_killed })
