@@ -105,7 +105,7 @@ impl<'r> Chain<'r> {
             // PAIRS: the exchange below.
             let first = self.head.load(Acquire);
             match self.look(first, Some(at))? {
-                Found::Other(target) => return Ok(target),
+                Found::Other(other) => return Ok(other),
                 Found::Own => return Ok(target),
                 Found::Nothing => {}
             }
@@ -124,7 +124,8 @@ impl<'r> Chain<'r> {
                 return Ok(Found::Nothing);
             }
             let at = from_word(next);
-            let seen = list::record(self.region, at)?;
+            // Power may have failed before the list was written, and after the table was.
+            let Ok(seen) = list::record(self.region, at) else { return Ok(Found::Nothing) };
             let target = seen.target();
             // Acquire: the generation grows before the slot is used again.
             let lives = self.region.inode(target.id).generation.load(Acquire) == target.generation;
