@@ -2,13 +2,13 @@
 
 use crate::text::Writer;
 
-/// A descriptor as a call names it: any `int`, open or not.
+/// A file descriptor as a system call takes it: any `int`, whether open or not.
 #[repr(transparent)]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Fd(i32);
 
 impl Fd {
-    /// `AT_FDCWD`: where a call takes a directory's descriptor, the working directory.
+    /// `AT_FDCWD`: the working directory, in place of a directory's descriptor.
     pub const CWD: Fd = Fd(crate::linux::AT_FDCWD);
     /// A number that no descriptor has.
     pub const NONE: Fd = Fd(-1);
@@ -34,7 +34,7 @@ impl Fd {
     /// Bytes of [`Fd::link`].
     pub const LINK: usize = 32;
 
-    /// The path of its link in /proc, `/proc/self/fd/N`, with a NUL behind it.
+    /// The path of its link in /proc, `/proc/self/fd/N`, NUL-terminated.
     pub fn link(self) -> [u8; Fd::LINK] {
         let mut path = [0; Fd::LINK];
         let mut text = Writer::new(&mut path);
@@ -43,7 +43,7 @@ impl Fd {
         path
     }
 
-    /// Its number as an index: past all tables if it is negative.
+    /// Its number as an index. A negative number is past the end of every table.
     #[inline(always)]
     pub const fn index(self) -> usize {
         self.0 as u32 as usize

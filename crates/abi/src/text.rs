@@ -1,4 +1,4 @@
-//! Text without allocation: decimal numbers, paths by their letters, a bounded buffer.
+//! Text without allocation: decimal numbers, comparison of paths, a bounded buffer.
 
 use crate::Fd;
 
@@ -15,8 +15,8 @@ pub fn decimal(mut number: u64, room: &mut [u8; 20]) -> &[u8] {
     }
 }
 
-/// What follows `directory` in `path`, both absolute and as written: nothing if they are the same, else a slash and more.
-/// `None` if `path` does not lead into `directory`.
+/// The rest of `path` after `directory`, compared as text: empty if they are equal, otherwise it starts with
+/// a slash. Returns `None` if `path` is not within `directory`.
 #[inline(always)]
 pub fn within<'p>(path: &'p [u8], directory: &[u8]) -> Option<&'p [u8]> {
     let ends = path.len() == directory.len() || path.get(directory.len()) == Some(&b'/');

@@ -1,13 +1,13 @@
 //! Memory that a program names in a call, like the kernel's `__user` pointers.
 //!
-//! The address is a value like any other; only the copy routines of `lp-region` look behind it. Whoever makes one
-//! promises, once and `unsafe`, what lets every function that takes one be safe.
+//! An address is an ordinary value; only the copy routines of `lp-region` dereference it. The `unsafe`
+//! constructors make the promise once, at the doors, so the functions that take these types are safe.
 
 use core::fmt;
 
-/// Where a `T` lies, or the first of some, or a string that ends with a NUL.
+/// The address of a `T`, or of a NUL-terminated string.
 ///
-/// May be null, dangling or unaligned: a copy from or to bad memory fails with `EFAULT`.
+/// It may be null, dangling or unaligned: a copy from or to bad memory fails with `EFAULT`.
 #[repr(transparent)]
 pub struct UserPtr<T = u8>(*mut T);
 
@@ -15,14 +15,15 @@ impl<T> UserPtr<T> {
     /// The null pointer.
     pub const NULL: Self = Self(core::ptr::null_mut());
 
-    /// The program's `at`. [`UserPtr::NULL`] needs no promise.
+    /// Wraps an address. [`UserPtr::NULL`] needs no promise.
     ///
     /// # Safety
-    /// Until the call that takes it, or a copy of it, has returned, one of these holds:
-    /// - it is an argument of the running program's, and faults of the copy routines are handled (the gate);
-    /// - the memory, and whatever memory that names in turn (the buffers of an `iovec`), is good for what the system
-    ///   call of that name does with it: reads of what the call takes, and writes, with no reference of Rust's to it,
-    ///   of what the call gives.
+    /// One of these must hold until every call that takes the pointer or a copy of it has returned:
+    /// - The running program passed the address, and the handler for faults of the copy routines is installed
+    ///   (the gate).
+    /// - The memory, and all memory that it names in turn (the buffers of an `iovec`), is valid for what the
+    ///   system call does with it: for reads of what the call takes, and for writes of what it returns. No
+    ///   Rust reference may conflict with those accesses.
     #[inline(always)]
     pub const unsafe fn new(at: *const T) -> Self {
         Self(at.cast_mut())
@@ -77,7 +78,7 @@ impl<T> fmt::Debug for UserPtr<T> {
     }
 }
 
-/// Several `T`s in a row: an address and a count, two words that system calls take side by side.
+/// An array of `T`: an address and a count of elements, which system calls take as two adjacent arguments.
 #[derive(Debug)]
 pub struct UserSlice<T = u8> {
     start: UserPtr<T>,
@@ -88,51 +89,51 @@ impl<T> UserSlice<T> {
     /// No memory.
     pub const EMPTY: Self = Self { start: UserPtr::NULL, len: 0 };
 
-    /// The program's `len` elements from `start` on. Neither need be sane: see [`UserPtr`].
+    /// Wraps an address and a count. Either may be bad, as for [`UserPtr`].
     ///
     /// # Safety
-    /// As [`UserPtr::new`], for all of them.
+    /// As for [`UserPtr::new`], for all elements.
     #[inline(always)]
     pub const unsafe fn new(start: *const T, len: usize) -> Self {
-        // SAFETY: the caller promises it of these elements.
+        // SAFETY: the caller keeps the contract of `UserPtr::new` for these elements.
         Self { start: unsafe { UserPtr::new(start) }, len }
     }
 
-    /// Where the first lies.
+    /// The address of the first element.
     #[inline(always)]
     pub const fn start(self) -> UserPtr<T> {
         self.start
     }
 
-    /// How many there are.
+    /// The number of elements.
     #[inline(always)]
     pub const fn len(self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no elements.
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.len == 0
     }
 
-    /// The first `count`, or all if there are fewer.
+    /// The first `count` elements, or all if there are fewer.
     #[inline(always)]
     pub fn first(self, count: usize) -> Self {
         Self { start: self.start, len: if count < self.len { count } else { self.len } }
     }
 
-    /// [`UserSlice::skip`] of no more than there are.
+    /// [`UserSlice::skip`] without the check.
     ///
     /// # Safety
-    /// `count` is not above the length.
+    /// `count` must not exceed the length.
     #[inline(always)]
     pub unsafe fn skip_unchecked(self, count: usize) -> Self {
         debug_assert!(count <= self.len);
         Self { start: UserPtr(self.start.0.wrapping_add(count)), len: self.len.wrapping_sub(count) }
     }
 
-    /// Those behind the first `count`; none if there are no more.
+    /// The elements after the first `count`; empty if there are no more.
     #[inline(always)]
     pub fn skip(self, count: usize) -> Self {
         let count = if count < self.len { count } else { self.len };
