@@ -26,6 +26,10 @@ pub mod layout;
 pub mod lock;
 #[path = "../../region/src/marks.rs"]
 pub mod marks;
+#[path = "../../region/src/mount_change.rs"]
+pub mod mount_change;
+#[path = "../../region/src/mount_state.rs"]
+pub mod mount_state;
 #[path = "../../region/src/moving.rs"]
 pub mod moving;
 #[path = "../../region/src/ring.rs"]

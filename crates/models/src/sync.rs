@@ -42,8 +42,13 @@ pub fn weakened(weaken: Weaken, model: impl Fn() + Sync + Send + 'static) -> boo
 
 /// Runs `model` in all its interleavings, up to three preemptions or the number that [`exhaustively`] sets.
 pub fn check(model: impl Fn() + Sync + Send + 'static) {
+    check_up_to(EXHAUSTIVE.get().unwrap_or(3), model);
+}
+
+/// [`check`] with up to so many preemptions, for models of many steps.
+pub fn check_up_to(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(EXHAUSTIVE.get().unwrap_or(3));
+    builder.preemption_bound = Some(preemptions);
     builder.check(model);
 }
 

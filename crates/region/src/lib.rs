@@ -38,6 +38,7 @@ pub mod machine;
 pub mod marks;
 pub mod mount;
 pub mod mount_change;
+pub mod mount_state;
 pub mod moving;
 pub mod onlooker;
 #[allow(unsafe_code, reason = "a stack for each lane, which one thread has")]

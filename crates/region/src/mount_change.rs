@@ -12,13 +12,14 @@
 //! time does nothing late. Where a mount stands does not change in its record: a move writes the new place
 //! into a free record and swaps its number into the state.
 //!
-//! Linearisation: the exchange of the turn. ABA: 2^32 turns while a lane looks; 2^22 exchanges of one state
-//! while a helper is stopped between two of its instructions. Progress: lock-free. A plan is read under its
-//! turn as under a sequence count: its lane writes it only while the turn is not its own.
+//! Model: `crates/models/tests/mount_change.rs`. Linearisation: the exchange of the turn. ABA: 2^32 turns
+//! while a lane looks; 2^22 exchanges of one state while a helper is stopped between two of its instructions.
+//! Progress: lock-free. A plan is read under its turn as under a sequence count: its lane writes it only
+//! while the turn is not its own.
 
 use crate::ids::{LaneId, MountId};
 use crate::layout::MOUNTS;
-use crate::mount::{State, mount_state};
+use crate::mount_state::{self, State};
 use crate::sync::{AtomicU32, AtomicU64, Ordering, acquire_fence, release_fence};
 
 /// A set of mounts.
