@@ -24,7 +24,7 @@ const IN_TURN: &[&str] =
     &["setlkw+unlock", "ofd-setlkw+unlock", "flock-wait+unlock", "ring+unlock", "ring-other+unlock"];
 /// Representatives of all calls in another directory.
 const ELSEWHERE: &[&str] = &["create@w", "unlink@w", "rename-dir@w", "grow@w", "chmod@w", "flock@w"];
-/// Calls that only make sense in a sequence.
+/// Calls that only make sense in a sequence, or are one.
 const PARTS_ONLY: &[&str] = &[
     "tidy",
     "unlock",
@@ -35,6 +35,7 @@ const PARTS_ONLY: &[&str] = &[
     "ring-other",
     "open-below",
     "write-new",
+    "churn",
 ];
 /// Calls whose locks outlive the calling thread, because they belong to its process or its open files.
 const OF_PROCESSES: &[&str] = &["flock", "flock-common", "setlk", "ofd-setlk", "unlk", "let-go"];
