@@ -5,7 +5,8 @@
 //! lane that dies before leaves a record that is free, one that dies after leaves the rest to others. Walks
 //! read without a lock.
 
-use crate::ids::InodeRef;
+use crate::ids::{InodeRef, MountId};
+use crate::layout::MOUNTS;
 pub use crate::mount_state::{self, State};
 use crate::region::Region;
 use crate::sync::{AtomicU8, AtomicU32, AtomicU64, Ordering};

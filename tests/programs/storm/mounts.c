@@ -65,22 +65,26 @@ static long mounted(void)
     return lines;
 }
 
-// Waits until all workers but one have made another turn.
-static void others_go_on(int stopped, const pid_t *workers)
+// Waits until a worker has made two turns more.
+static void goes_on(int which, const pid_t *workers, const char *who)
 {
-    long before[WORKERS];
-    for (int i = 0; i < WORKERS; i++)
-        before[i] = turns[i];
-    double end = now() + PATIENCE;
-    for (int i = 0; i < WORKERS; i++) {
-        while (i != stopped && turns[i] < before[i] + 2 && now() < end)
-            nap(200);
-        if (i != stopped && turns[i] < before[i] + 2) {
+    long before = turns[which];
+    for (double end = now() + PATIENCE; turns[which] < before + 2; nap(200))
+        if (now() > end) {
             figures->hung++;
-            fprintf(stderr, "hung: beside a process stopped as it mounts, one that mounts elsewhere\n");
-            show(workers[i]);
+            fprintf(stderr, "hung: %s\n", who);
+            show(workers[which]);
+            return;
         }
-    }
+}
+
+// Kills a worker and has another take its place. Whoever buries the dead holds the locks of what it was changing: none
+// is stopped before the next has passed them.
+static void replace(int which, pid_t *workers)
+{
+    finish(workers[which]);
+    workers[which] = start(work, which);
+    goes_on(which, workers, "the successor of a killed process");
 }
 
 void mounts(void)
@@ -105,19 +109,18 @@ void mounts(void)
         int which = below(WORKERS);
         nap(below(3000));
         if (below(2)) {
-            finish(workers[which]), kills++;
-            workers[which] = start(work, which);
+            replace(which, workers), kills++;
             continue;
         }
         kill(workers[which], SIGSTOP);
         settle(workers[which]);
-        others_go_on(which, workers);
-        if (below(4) == 0) {
-            finish(workers[which]), kills++;
-            workers[which] = start(work, which);
-        } else {
+        for (int other = 0; other < WORKERS; other++)
+            if (other != which)
+                goes_on(other, workers, "beside a process stopped as it mounts, one that mounts elsewhere");
+        if (below(4) == 0)
+            replace(which, workers), kills++;
+        else
             kill(workers[which], SIGCONT);
-        }
     }
     for (int i = 0; i < WORKERS; i++) {
         finish(workers[i]);

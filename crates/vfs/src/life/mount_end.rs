@@ -1,7 +1,7 @@
 //! The end of mounts: who uses one, and giving back what nobody does.
 
 use lp_region::layout::{self as at, COMMAND_ROOTS, SUPERBLOCKS};
-use lp_region::mount::{State, mount_state, superblock_flags};
+use lp_region::mount::{mount_state, superblock_flags};
 use lp_region::records::OpenFile;
 use lp_region::sync::{Ordering, heavy_barrier};
 use lp_region::{LaneId, MappingId, MountId, Spot, marks};
@@ -90,11 +90,6 @@ impl Tree<'_, '_> {
             if state.kind() != mount_state::DETACHED || self.is_used(id) {
                 continue;
             }
-            let at = task.region.standing(id, state);
-            // The next who comes does it if somebody is in there just now.
-            if !self.uncover(at.point, at.dirent) {
-                continue;
-            }
             let root = record.root();
             if !record.pass(state, mount_state::FREE, MountId::NONE) {
                 continue;
@@ -118,9 +113,8 @@ impl Tree<'_, '_> {
                 let other = self.record(other).state();
                 matches!(other.kind(), mount_state::ATTACHED | mount_state::DETACHED) && other.at() == id
             };
-            let old = task.region.standing(id, State(0));
             // Only its maker's change names a place, and that is over.
-            if !all(task).any(is_place) && self.stands() && self.uncover(old.point, old.dirent) {
+            if !all(task).any(is_place) && self.stands() {
                 record.pass(state, mount_state::FREE, MountId::NONE);
             }
         }

@@ -309,10 +309,9 @@ impl<'t, 'r> Tree<'t, 'r> {
         drop(draft.locked);
         if made {
             let left = plan.leaving.iter().map(|id| self.standing(id));
-            left.chain(plan.place.is_some().then_some(old))
-                .for_each(|at| _ = self.uncover(at.point, at.dirent));
+            left.chain(plan.place.is_some().then_some(old)).for_each(|at| self.uncover(at.point, at.dirent));
         } else if let Some((point, dirent)) = draft.point {
-            let _ = self.uncover(point, dirent);
+            self.uncover(point, dirent);
         }
         made
     }
@@ -334,18 +333,20 @@ impl<'t, 'r> Tree<'t, 'r> {
         set
     }
 
-    /// Says of an inode, and of an entry that names it, that nothing is mounted there, if that is so. Nobody
-    /// is waited for: false if a living thread has the inode's lock.
-    pub(super) fn uncover(&self, point: InodeRef, dirent: DirentId) -> bool {
+    /// Says of an inode, and of an entry that names it, that nothing is mounted there, if that is so and no
+    /// living thread has the inode's lock. Nobody is waited for, and only who has mounted or unmounted there
+    /// does it: others would keep the inode from its users if they were stopped here. Where it is not done
+    /// walks look at the mounts in vain.
+    fn uncover(&self, point: InodeRef, dirent: DirentId) {
         let region = self.task.region;
         if point == InodeRef::NONE {
-            return true;
+            return;
         }
-        let Some(_locked) = inode::lock_unless_held(self.task, point.id) else { return false };
+        let Some(_locked) = inode::lock_unless_held(self.task, point.id) else { return };
         let inode = region.inode(point.id);
         // It may have been removed since, by a run that did not know of one that had ended.
         if inode.generation.load(Ordering::Acquire) != point.generation {
-            return true;
+            return;
         }
         // Nobody makes a mount here meanwhile: that takes the inode's lock until the change is carried out.
         let here = |id: MountId| {
@@ -361,7 +362,6 @@ impl<'t, 'r> Tree<'t, 'r> {
         if all(self.task).filter_map(here).next().is_none() {
             inode.acl.fetch_and(!COVERED, Ordering::Release);
         }
-        true
     }
 
     /// The mounts of runs that have ended.
