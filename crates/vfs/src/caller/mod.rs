@@ -4,10 +4,10 @@
 //! Every folder may use this one, and it uses none. It takes no lock. [`task::Task`] tells the region's locks
 //! who is dead, and [`crate::life::burial`] replays what the dead had begun.
 //!
-//! A task has a prefix cache, and requests what is still to be taken from the layer below, by functions that
-//! take a task.
+//! A task has a prefix cache, which keeps the mounts that it leads through, and requests what is still to be
+//! taken from the layer below, by functions that take a task.
 //!
-//! Cycle: `below`, `prefix_cache`, `task`.
+//! Cycle: `below`, `prefix_cache`, `task`, `walked`.
 
 pub(crate) mod below;
 pub mod clock;
@@ -15,3 +15,4 @@ pub(crate) mod event;
 pub(crate) mod mount_prefix;
 pub(crate) mod prefix_cache;
 pub mod task;
+pub(crate) mod walked;

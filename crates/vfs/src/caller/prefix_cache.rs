@@ -23,7 +23,7 @@ use lp_region::sync::Ordering;
 use lp_region::{InodeRef, MountId, Spot};
 
 use crate::caller::task::Task;
-use crate::names::mounts;
+use crate::caller::walked;
 
 /// Longest text of an entry.
 const TEXT: usize = 104;
@@ -159,7 +159,7 @@ pub(crate) fn find_inner(task: &Task<'_>, prefix: Prefix, walk: usize) -> Option
     let entry = prefix.place(task);
     let length = entry.length.get();
     let mount = MountId(u32::from(entry.mount.get()));
-    if length & INNER == 0 || !mounts::keep(task, walk, mount, mount, State(entry.state.get())) {
+    if length & INNER == 0 || !walked::keep(task, walk, mount, mount, State(entry.state.get())) {
         return None;
     }
     entry.length.set(length & !INNER);

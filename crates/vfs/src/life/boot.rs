@@ -20,10 +20,11 @@ use lp_region::sync::{AtomicU32, Ordering, register_barrier};
 use lp_region::{InodeRef, LaneId, MountId, ProcessId, Region, RunId, Spot};
 
 use crate::caller::task::Task;
+use crate::caller::walked;
 use crate::content::page;
 use crate::descriptors::table::{self, entry};
 use crate::inodes::make;
-use crate::lane::pin;
+use crate::lane::{mount_claim, pin};
 use crate::life::mount_tree::{self, Draft, Making, Tree};
 use crate::life::{mapping, mount_end, open_file, reap, reclaim};
 use crate::names::{hash, mounts};
@@ -109,7 +110,7 @@ fn leave_mounts(region: Region, id: RunId) {
         base.store(0, Ordering::Relaxed); // Relaxed: before any process of the run.
     }
     // What the run's last process may have been changing.
-    mount_tree::settle(region);
+    mount_claim::settle(region);
     for mount in region.mounts() {
         let (record, state) = (region.mount(mount), region.mount(mount).state());
         if record.run.load(Ordering::Relaxed) == id.0 && state.kind() == mount_state::ATTACHED {
@@ -416,7 +417,7 @@ pub fn leave_lane(task: &Task) {
     for slot in 0..task.lane.pins.len() {
         pin::clear(task, slot);
     }
-    mount_tree::forget_walks(task.region, task.lane_id);
+    walked::forget(task.region, task.lane_id);
     task.region.release_lane(task.lane_id);
 }
 

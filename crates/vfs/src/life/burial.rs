@@ -10,7 +10,7 @@ use crate::caller::task::Task;
 use crate::content::page;
 use crate::inodes::{blob, ownership, stamps};
 use crate::lane::intent::op;
-use crate::life::mount_tree;
+use crate::lane::mount_claim;
 use crate::locks::file_lock;
 use crate::names::{change, hash};
 
@@ -87,7 +87,7 @@ impl Undertaker for Gravedigger<'_, '_> {
 
 /// Replays the intent of a dead lane. The caller must hold the lane's `burial`.
 pub(crate) fn replay(task: &Task, lane: LaneId) {
-    mount_tree::settle(task.region);
+    mount_claim::settle(task.region);
     let intent = &task.region.lane(lane).intent;
     // PAIRS: the release stores in `intent::write` and of a dropped `Intent`.
     match intent.op.load(Ordering::Acquire) {

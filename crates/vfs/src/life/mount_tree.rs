@@ -11,7 +11,7 @@ use lp_region::mount::{Groups, Mount, SOURCE, Standing, mount_flags, mount_state
 use lp_region::mount_change::{self, Plan, Set, Turn};
 use lp_region::records::COVERED;
 use lp_region::sync::{AtomicU32, Ordering};
-use lp_region::{DirentId, InodeRef, LaneId, MountId, Region, Spot, order};
+use lp_region::{DirentId, InodeRef, LaneId, MountId, Spot, order};
 
 use crate::caller::task::Task;
 use crate::inodes::inode::{self, Locked};
@@ -64,27 +64,6 @@ impl Draft<'_> {
         self.plan.joining.add(id);
         self.plan.top = id;
         self
-    }
-}
-
-/// Finishes what a lane that died was changing of the mounts.
-pub(crate) fn settle(region: Region<'_>) {
-    let _ = mount_change::settle(&region);
-}
-
-/// Gives back what a dead lane has claimed or kept. The caller buries it, and has finished its change.
-pub(crate) fn bury(task: &Task<'_>, lane: LaneId) {
-    forget_walks(task.region, lane);
-    for id in all(task) {
-        let maker = &task.region.mount(id).maker;
-        let _ = maker.compare_exchange(lane.0, 0, Ordering::AcqRel, Ordering::Relaxed);
-    }
-}
-
-/// A lane is in no call: it is on its way through no mount.
-pub(crate) fn forget_walks(region: Region<'_>, lane: LaneId) {
-    for walked in &region.lane(lane).walked {
-        walked.store(0, Ordering::Release); // PAIRS: the acquire load in `is_walked`.
     }
 }
 
@@ -178,14 +157,16 @@ impl<'t, 'r> Tree<'t, 'r> {
             return false;
         }
         let to = self.task.lane_id.0;
-        let claimed = record.maker.compare_exchange(maker, to, Ordering::AcqRel, Ordering::Relaxed).is_ok();
-        // What a maker did before it gave the record back, or died, is seen by now. Whoever was on the way
-        // through the mount that the record was, and what he has opened there since, keep it.
-        if claimed && !(self.stands() && is_free() && !self.is_walked(id) && !self.is_used(id)) {
-            record.maker.store(0, Ordering::Release);
+        if record.maker.compare_exchange(maker, to, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return false;
         }
-        claimed
+        // What a maker did before it gave the record back, or died, is seen by now. A walk on its way through
+        // the mount that the record was, and a file opened there since, keep it.
+        let is_ours = self.stands() && is_free() && !self.is_walked(id) && !self.is_used(id);
+        if !is_ours {
+            record.maker.store(0, Ordering::Release);
+        }
+        is_ours
     }
 
     /// Gives back what the caller has claimed.

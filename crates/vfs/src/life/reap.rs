@@ -24,8 +24,8 @@ use crate::descriptors::file;
 use crate::descriptors::table::entry;
 use crate::inodes::{inode, make};
 use crate::lane::kept::{self, Listed};
-use crate::lane::{pin, taken};
-use crate::life::{burial, mapping, mount_tree, reclaim, sweep};
+use crate::lane::{mount_claim, pin, taken};
+use crate::life::{burial, mapping, reclaim, sweep};
 use crate::locks::file_lock;
 use crate::names::tree;
 
@@ -223,7 +223,7 @@ pub(crate) fn strip(task: &Task, lane: LaneId) {
     burial::replay(task, lane);
     file_lock::settle_in_hand(task, record);
     tree::bury(task, lane);
-    mount_tree::bury(task, lane);
+    mount_claim::bury(task, lane);
     task.region.settle_slab::<OpenFile>(record);
     task.region.settle_slab::<Inode>(record);
     settle_list::<OpenFile>(task, record);

@@ -10,10 +10,11 @@ use core::slice;
 use lp_abi::text::within;
 use lp_region::mount::{State, mount_state};
 use lp_region::records::{COVERED, inode_flags};
-use lp_region::sync::{Ordering, light_barrier};
+use lp_region::sync::Ordering;
 use lp_region::{DirentId, InodeId, InodeRef, MountId, RunId, Spot};
 
 use crate::caller::task::Task;
+use crate::caller::walked;
 use crate::names::dir;
 
 /// Maximum number of repeated lookups because the mounts changed.
@@ -170,7 +171,8 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId, walk: usize) 
     for _ in 0..TRIES {
         let before = tree.read();
         let found = over(task, here, dirent);
-        let is_kept = found.is_none_or(|(root, state)| keep(task, walk, root.mount, root.mount, state));
+        let is_kept =
+            found.is_none_or(|(root, state)| walked::keep(task, walk, root.mount, root.mount, state));
         if tree.has_changed(before) || !is_kept {
             continue;
         }
@@ -183,15 +185,6 @@ pub(crate) fn cover(task: &Task<'_>, spot: Spot, dirent: DirentId, walk: usize) 
         }
     }
     here
-}
-
-/// Keeps the record of `mount` from being used again while a walk goes on: false if `by`, which led there, is
-/// no longer in `state`.
-pub(crate) fn keep(task: &Task<'_>, walk: usize, mount: MountId, by: MountId, state: State) -> bool {
-    task.lane.walked[walk].store(mount.0, Ordering::Relaxed); // Relaxed: ordered by the barriers.
-    // PAIRS: the heavy barrier in `Tree::is_used`.
-    light_barrier();
-    task.region.mount(by).state() == state
 }
 
 /// The root of the mount whose point is this, and the mount's state.
@@ -252,7 +245,7 @@ pub(crate) fn above(task: &Task<'_>, mount: MountId, walk: usize) -> Above {
             mount_state::ATTACHED => Above::Point(Spot { inode: at.point, mount: at.parent }, at.dirent),
             _ => Above::Nothing,
         };
-        let is_kept = at.parent.is_none() || keep(task, walk, at.parent, mount, state);
+        let is_kept = at.parent.is_none() || walked::keep(task, walk, at.parent, mount, state);
         if is_kept && !tree.has_changed(before) {
             break;
         }
