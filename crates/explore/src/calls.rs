@@ -320,7 +320,7 @@ pub static CALLS: &[Call] = &[
     call("open-below", &[], |door, dir| door.open(NEW, &dir.mx, libc::O_RDWR, 0)),
     bytes(call("write-new", &["@/e/x"], |door, _| door.pwrite(NEW, &BYTES[..1], 0))),
     call("churn", &["@/m", "@/d"], churn),
-    call("chmod-below", &["@/e/x"], |door, dir| door.chmod(&dir.mx, 0o600)),
+    call("chmod-below", &["@/e/x", "@/m"], |door, dir| door.chmod(&dir.mx, 0o600)),
     with_corpse("statfs", |door, _| door.statfs()),
     call("born", &[], |door, _| door.born()),
     call("join", &[], |door, _| door.join()),

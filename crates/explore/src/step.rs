@@ -18,6 +18,8 @@ static BREAKPOINT: Breakpoint = Breakpoint::new();
 /// Address of the last instruction, and elements of string instructions so far.
 static PLACE: AtomicU64 = AtomicU64::new(0);
 static ELEMENTS: AtomicU32 = AtomicU32::new(1);
+/// Whether the process is in [`unstepped`].
+static UNSTEPPED: AtomicBool = AtomicBool::new(false);
 /// Whether the clock is far ahead, and wakes are counted: for the judge.
 static LATE: AtomicBool = AtomicBool::new(false);
 
@@ -95,6 +97,13 @@ pub fn stepped<T>(call: impl FnOnce() -> T) -> T {
 /// Runs `call` without the trap flag and without a breakpoint, which a new process of clone(2) must not
 /// inherit.
 pub fn unstepped<T>(call: impl FnOnce() -> T) -> T {
+    UNSTEPPED.store(true, Ordering::Relaxed);
+    let value = unstepped_now(call);
+    UNSTEPPED.store(false, Ordering::Relaxed);
+    value
+}
+
+fn unstepped_now<T>(call: impl FnOnce() -> T) -> T {
     if BREAKPOINT.remove() {
         let value = call();
         if me().left.load(Ordering::Relaxed) != 0 {
@@ -152,7 +161,7 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucont
             return;
         }
     }
-    trace::note(me, place);
+    trace::note(me, place, UNSTEPPED.load(Ordering::Relaxed));
     me.steps.fetch_add(1, Ordering::Relaxed);
     if me.left.fetch_sub(1, Ordering::Relaxed) != 1 {
         return;

@@ -10,7 +10,8 @@ use crate::control::{Slot, shared};
 
 /// Maximum length of a path in instructions.
 const MOST: usize = 1 << 19;
-/// The instruction repeats itself: each iteration counts as an arrival.
+/// No breakpoint finds it: the instruction repeats itself, each iteration of which counts as an arrival, or is
+/// one of those that take breakpoints out and put them back.
 const REPEATS: u64 = 1 << 63;
 const INT3: u8 = 0xcc;
 const TRAP_FLAG: i64 = 0x100;
@@ -98,10 +99,10 @@ fn noted(me: &Slot, back: u32) -> Option<&'static AtomicU64> {
     trace.places.get(me.steps.load(Ordering::Relaxed).checked_sub(back)? as usize)
 }
 
-/// Records where the victim is about to continue.
-pub fn note(me: &Slot, place: u64) {
+/// Records where the victim is about to continue; `is_own` in code that handles breakpoints.
+pub fn note(me: &Slot, place: u64, is_own: bool) {
     if let Some(to) = noted(me, 0) {
-        to.store(place, Ordering::Relaxed);
+        to.store(if is_own { place | REPEATS } else { place }, Ordering::Relaxed);
     }
 }
 
