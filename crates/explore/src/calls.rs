@@ -14,14 +14,16 @@ pub struct Dir {
     b: CString,
     /// An empty directory.
     d: CString,
-    /// A directory with a file in it.
+    /// A directory with two files in it.
     e: CString,
     /// A name that is too long to be stored in an entry.
     long: CString,
-    /// A directory that `e` is mounted on, and the file in it.
+    /// A directory that `e` is mounted on, and the files in it.
     m: CString,
     /// See [`Dir::m`].
     mx: CString,
+    /// See [`Dir::m`].
+    my: CString,
     /// An unused name in it.
     mn: CString,
     /// A file with an attribute.
@@ -55,6 +57,7 @@ impl Dir {
             e: path("e"),
             m: path("m"),
             mx: path("m/x"),
+            my: path("m/y"),
             mn: path("m/n"),
             long: path(LONG),
             x: path("x"),
@@ -158,9 +161,9 @@ const TREE: u64 = libc::MS_BIND | libc::MS_REC;
 /// A remount of one mount, read-only.
 const CLOSED: u64 = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
 
-/// Mounts a file on the file in `m`.
+/// Mounts a file on one in `m`.
 fn mount_below(door: &dyn Door, dir: &Dir) {
-    door.mount(Some(&dir.a), &dir.mx, libc::MS_BIND);
+    door.mount(Some(&dir.a), &dir.my, libc::MS_BIND);
 }
 
 /// The same, and a file system on `d`, so that what is moved there stands in another mount.

@@ -33,6 +33,7 @@ pub fn furnish(door: &dyn Door) {
         assert_eq!(door.mkdir(&c(&format!("{dir}/d"))), 0, "d");
         assert_eq!(door.mkdir(&c(&format!("{dir}/e"))), 0, "e");
         file(door, &format!("{dir}/e/x"), b"x");
+        file(door, &format!("{dir}/e/y"), b"y");
         assert_eq!(door.mkdir(&c(&format!("{dir}/m"))), 0, "m");
         let (from, to) = (c(&format!("{dir}/e")), c(&format!("{dir}/m")));
         assert_eq!(door.mount(Some(&from), &to, libc::MS_BIND), 0, "m");

@@ -23,7 +23,7 @@ pub fn chdir(task: &Task<'_>, path: UserPtr) -> Result<Place<()>> {
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
         // The pin keeps it from being freed until the process's record names it.
-        let pin = pin::hold(task, pin::slot::WALK, dir.inode);
+        let pin = pin::hold_found(task, pin::slot::WALK, dir);
         // A removed directory lives on if it is the working directory already.
         if pin.is_ok() || task.process.cwd.load(Ordering::Relaxed) == dir.to_word() {
             return enter(task, dir).map(Place::Inside);

@@ -354,7 +354,8 @@ fn make_nameless(task: &Task, dir: &Found, how: &How) -> Result<Opened> {
 /// removed, or the root of a mount, which needs no name of its own.
 #[inline]
 fn pin_found<'r>(task: &Task<'r>, dirfd: Fd, found: &Found) -> Result<Pin<'r>> {
-    pin::hold(task, pin::slot::OPEN, found.inode).or_else(|errno| pin_base_slow(task, dirfd, found, errno))
+    pin::hold_found(task, pin::slot::OPEN, found.spot())
+        .or_else(|errno| pin_base_slow(task, dirfd, found, errno))
 }
 
 #[cold]
@@ -363,10 +364,10 @@ fn pin_base_slow<'r>(task: &Task<'r>, dirfd: Fd, found: &Found, errno: Errno) ->
         Fd::CWD => Spot::from_word(task.process.cwd.load(Ordering::Relaxed)).inode,
         fd => table::fget_any(task, fd).map(|held| held.inode_ref()).unwrap_or(InodeRef::NONE),
     };
-    let pin = pin::hold_known(task, pin::slot::OPEN, found.inode.id);
-    // The walk keeps the mount's record, and that its root.
-    let is_root = || task.region.mount(found.mount).root() == found.inode;
-    if found.inode == base || is_root() { Ok(pin) } else { Err(errno) }
+    if found.inode != base {
+        return Err(errno);
+    }
+    Ok(pin::hold_known(task, pin::slot::OPEN, base.id))
 }
 
 /// The kernel's do_open, for an existing inode that is pinned. The open file takes the pin over; otherwise it

@@ -51,7 +51,7 @@ pub fn at<T>(
             Place::Inside(found) => found,
             Place::Outside(outside) => return Ok(Place::Outside(outside)),
         };
-        if let Ok(_pin) = pin::hold(task, pin::slot::WALK, found.inode) {
+        if let Ok(_pin) = pin::hold_found(task, pin::slot::WALK, found.spot()) {
             let id = found.inode.id;
             return work(id, task.region.inode(id), found.mount).map(Place::Inside);
         }

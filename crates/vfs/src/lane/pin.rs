@@ -3,7 +3,7 @@
 
 use lp_abi::{Errno, Result};
 use lp_region::sync::{AtomicU64, Ordering};
-use lp_region::{FileId, InodeId, InodeRef, marks};
+use lp_region::{FileId, InodeId, InodeRef, Spot, marks};
 
 use crate::caller::task::Task;
 
@@ -83,6 +83,22 @@ impl Pin<'_> {
 #[inline]
 pub fn hold<'r>(task: &Task<'r>, slot: usize, of: InodeRef) -> Result<Pin<'r>> {
     inode(task, slot, of).map(|()| Pin(&task.lane.pins[slot]))
+}
+
+/// [`hold`] for what a walk found in a mount: its root needs no name of its own.
+///
+/// # Errors
+/// As [`inode`].
+#[inline]
+pub(crate) fn hold_found<'r>(task: &Task<'r>, slot: usize, found: Spot) -> Result<Pin<'r>> {
+    hold(task, slot, found.inode).or_else(|errno| hold_root_slow(task, slot, found, errno))
+}
+
+#[cold]
+fn hold_root_slow<'r>(task: &Task<'r>, slot: usize, found: Spot, errno: Errno) -> Result<Pin<'r>> {
+    let pin = hold_known(task, slot, found.inode.id);
+    // The walk keeps the mount's record, and that its root.
+    if task.region.mount(found.mount).root() == found.inode { Ok(pin) } else { Err(errno) }
 }
 
 /// [`known_inode`] for as long as the guard lives.
