@@ -77,7 +77,7 @@ pub struct Record {
     /// Device number of a node (`st_rdev`).
     pub rdev: u32,
     /// Of a directory: its own list; 0 while nobody has looked into it. Of anything else that has several
-    /// links: the list of the record behind it in its chain ([`super::links`]); 0 if it is the last.
+    /// links: the list of the record behind it in its chain (`links.rs`); 0 if it is the last.
     pub list: u32,
     /// Length of the name in bytes.
     pub length: u32,
